@@ -1,1 +1,6 @@
-//! codegen
+//! The kernel compiler: from index expressions over loop ranges to machine code.
+#![deny(unsafe_code)]
+
+pub mod dtype;
+
+pub use dtype::DType;
