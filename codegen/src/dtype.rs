@@ -143,7 +143,11 @@ impl DType {
         if self == other {
             return self;
         }
-        let (a, b) = if self < other { (self, other) } else { (other, self) };
+        let (a, b) = if self < other {
+            (self, other)
+        } else {
+            (other, self)
+        };
         match (a, b) {
             (Bool, _) => b,
             (_, F8E4M3 | F8E5M2) if a.is_float() => F16,

@@ -2,5 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod dtype;
+pub mod ir;
 
 pub use dtype::DType;
+pub use ir::Kernel;

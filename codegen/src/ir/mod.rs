@@ -1,0 +1,47 @@
+//! The intermediate representation: operations, the arena that holds them, the kernel.
+
+pub mod graph;
+pub mod op;
+
+pub use graph::{Graph, Id, Node, Src};
+pub use op::{Binary, Op, RangeKind, ReduceOp, Space, StoreMode, Unary};
+
+use crate::DType;
+
+/// A kernel as the scheduler hands it over: what to compute, not how.
+///
+/// `sink` is an [`Op::Sink`] over stores. Only `Loop`, `Serial` and `Reduce` ranges occur; each
+/// range has an axis number of its own (two reductions never share a range). A value that depends on fewer ranges than the store that
+/// uses it is computed once per combination of its own ranges: its loops are outside of the others,
+/// and the scheduler numbers axes so that outer loops come first. Example, softmax over rows of
+/// `x[r, k]`:
+///
+/// ```text
+/// m   = Reduce(Max, x[r, k1], k1)
+/// s   = Reduce(Add, exp2((x[r, k2] - m) * log2e), k2)
+/// Store(out, r*K + k3, exp2((x[r, k3] - m) * log2e) / s)
+/// ```
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// A short name for traces and symbols: letters, digits and `_`.
+    pub name: String,
+    /// The arena that holds every node.
+    pub graph: Graph,
+    /// The root.
+    pub sink: Id,
+    /// The buffer arguments, by slot.
+    pub params: Vec<ParamInfo>,
+    /// Number of integer arguments.
+    pub vars: u16,
+}
+
+/// A buffer argument of a [`Kernel`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ParamInfo {
+    /// Element type.
+    pub dtype: DType,
+    /// Number of elements that the kernel may touch.
+    pub len: usize,
+    /// The kernel stores to it.
+    pub written: bool,
+}
