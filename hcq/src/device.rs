@@ -1,0 +1,141 @@
+//! The device: identity, memory, programs, queues. Object-safe, one implementation per way in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::memory::{AllocSpec, Buffer, MemoryStats};
+use crate::program::{KernelImage, Program};
+use crate::queue::{Queue, QueueKind};
+use crate::signal::Signal;
+use crate::wait::Deadline;
+
+/// Which device: the vendor's short name and an index, printed `CPU:0`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId {
+    vendor: Arc<str>,
+    index: u32,
+}
+
+impl DeviceId {
+    /// `DeviceId::new("AMD", 1)` prints as `AMD:1`.
+    pub fn new(vendor: &str, index: u32) -> Self {
+        DeviceId { vendor: vendor.into(), index }
+    }
+
+    /// The short name of the vendor, as users select it.
+    pub fn vendor(&self) -> &str {
+        &self.vendor
+    }
+
+    /// Position among the devices of this vendor.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.vendor, self.index)
+    }
+}
+
+impl fmt::Debug for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a device is; fixed at open.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// Its name in messages.
+    pub id: DeviceId,
+    /// The way in: `KFD`, `PCI`, `USB`, `NVK`, `KGSL`, `THREADS`...
+    pub interface: &'static str,
+    /// The instruction set, as compilers know it: `gfx1100`, `sm_89`, `x86_64`...
+    pub arch: String,
+    /// The marketing name.
+    pub name: String,
+    /// Compute units, streaming multiprocessors or threads.
+    pub units: u32,
+    /// Bytes of memory that the device can allocate from.
+    pub memory: u64,
+    /// Queues of each kind that can be opened.
+    pub queues: Vec<(QueueKind, u32)>,
+}
+
+/// The clock of a device's timestamps, and one pair of readings that aligns it with the host.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockInfo {
+    /// Ticks per second.
+    pub hz: u64,
+    /// The host's monotonic clock in ns, read together with `device_ticks`.
+    pub host_ns: u64,
+    /// The device's counter, read together with `host_ns`.
+    pub device_ticks: u64,
+}
+
+impl ClockInfo {
+    /// Converts a device timestamp to the host's monotonic ns.
+    pub fn to_host_ns(&self, ticks: u64) -> u64 {
+        let delta = ticks.wrapping_sub(self.device_ticks) as i64 as i128;
+        (self.host_ns as i128 + delta * 1_000_000_000 / self.hz.max(1) as i128) as u64
+    }
+}
+
+/// An open device.
+///
+/// After a fault the device is *lost* for this handle: every call returns
+/// [`crate::Error::DeviceLost`] with the first cause. Opening it again gives a new handle; other
+/// devices go on. All handles that a device gives out (buffers, programs, queues, signals) keep
+/// what they need of it alive.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// What the device is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Allocates memory; never zeroed unless the spec says so.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`], or the loss of the device.
+    fn alloc(&self, spec: AllocSpec) -> Result<Buffer>;
+
+    /// Bytes in use and free.
+    fn memory(&self) -> MemoryStats;
+
+    /// Puts a compiled kernel into device memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::Program`] if the image is not for this device or malformed.
+    fn load(&self, image: &KernelImage) -> Result<Arc<Program>>;
+
+    /// Opens (or finds) queue number `index` of a kind.
+    ///
+    /// # Errors
+    /// [`crate::Error::Command`] if the device has no such queue: see [`DeviceInfo::queues`].
+    fn queue(&self, kind: QueueKind, index: u32) -> Result<Arc<dyn Queue>>;
+
+    /// A new signal with value 0.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`], or the loss of the device.
+    fn signal(&self, name: &str) -> Result<Signal>;
+
+    /// The clock of its timestamps, read now.
+    ///
+    /// # Errors
+    /// The loss of the device.
+    fn clock(&self) -> Result<ClockInfo>;
+
+    /// `Ok` while the device is in good order.
+    ///
+    /// # Errors
+    /// [`crate::Error::DeviceLost`] with the first cause.
+    fn status(&self) -> Result<()>;
+
+    /// Waits until everything submitted to every queue so far is done.
+    ///
+    /// # Errors
+    /// [`crate::Error::Timeout`] or the loss of the device.
+    fn synchronize(&self, deadline: Deadline) -> Result<()>;
+}

@@ -1,0 +1,260 @@
+//! Buffers: memory is a capability. A buffer says where the device sees it, and *how the host
+//! reaches it*; code that reads or writes it works the same over a mapping and over a cable.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::addr::GpuVa;
+use crate::device::DeviceId;
+use crate::error::{Error, Result};
+use crate::mem::view::View;
+
+/// What a buffer is for; drivers choose heap, caching and mapping by it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum MemoryKind {
+    /// Tensors: fastest for the device, host access by whatever way there is.
+    Device,
+    /// Staging and results: fast for the host, reachable by the device.
+    Host,
+    /// Kernel arguments, packets, signals: uncached by the device where that matters.
+    Control,
+}
+
+/// A request for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AllocSpec {
+    /// Size in bytes; 0 gives a buffer that nothing can be read from.
+    pub bytes: u64,
+    /// Alignment in bytes, a power of two.
+    pub align: u64,
+    /// What it is for.
+    pub kind: MemoryKind,
+    /// Filled with zeros.
+    pub zeroed: bool,
+}
+
+impl AllocSpec {
+    /// Tensor memory of `bytes`, aligned to a cache line, not zeroed.
+    pub fn device(bytes: u64) -> Self {
+        AllocSpec { bytes, align: 64, kind: MemoryKind::Device, zeroed: false }
+    }
+}
+
+/// Bytes in use and free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryStats {
+    /// In live buffers.
+    pub used: u64,
+    /// Kept for reuse after a free.
+    pub cached: u64,
+    /// The most that was ever in use.
+    pub peak: u64,
+    /// What the device has.
+    pub total: u64,
+}
+
+/// Memory that only transfers reach (a GPU behind a USB bridge, a vendor runtime's buffer).
+pub trait RemoteMemory: Send + Sync {
+    /// Reads bytes at an offset.
+    ///
+    /// # Errors
+    /// The transport's, as [`Error::Os`], or the loss of the device.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Writes bytes at an offset.
+    ///
+    /// # Errors
+    /// The transport's, as [`Error::Os`], or the loss of the device.
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
+}
+
+/// Makes host accesses to a non-coherent view and device accesses see each other.
+pub trait Coherence: Send + Sync {
+    /// Before the device reads what the host wrote.
+    ///
+    /// # Errors
+    /// The operating system's, as [`Error::Os`].
+    fn flush(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Before the host reads what the device wrote.
+    ///
+    /// # Errors
+    /// The operating system's, as [`Error::Os`].
+    fn invalidate(&self, offset: u64, len: u64) -> Result<()>;
+}
+
+/// How the host reaches a buffer.
+#[derive(Clone)]
+pub enum HostAccess {
+    /// Plain loads and stores.
+    Direct(View),
+    /// Loads and stores that need cache maintenance or a bus flush around them.
+    Managed(View, Arc<dyn Coherence>),
+    /// Every access is a transfer.
+    Remote(Arc<dyn RemoteMemory>),
+    /// Not at all: copy through a [`MemoryKind::Host`] buffer.
+    None,
+}
+
+impl HostAccess {
+    fn name(&self) -> &'static str {
+        match self {
+            HostAccess::Direct(_) => "direct",
+            HostAccess::Managed(..) => "managed",
+            HostAccess::Remote(_) => "by transfer",
+            HostAccess::None => "none",
+        }
+    }
+}
+
+struct Block {
+    device: DeviceId,
+    va: GpuVa,
+    bytes: u64,
+    host: HostAccess,
+    // Dropped last: returns the memory to the driver.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+/// A piece of device memory; clones and slices share the allocation, which is returned when the
+/// last of them is gone. The device may still be working on it then: whoever submits work keeps
+/// the buffers of it until its [`crate::Point`] is reached.
+#[derive(Clone)]
+pub struct Buffer {
+    block: Arc<Block>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Buffer {
+    /// Made by drivers; `owner` frees the memory when dropped.
+    pub fn new(
+        device: DeviceId,
+        va: GpuVa,
+        bytes: u64,
+        host: HostAccess,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let block = Block { device, va, bytes, host, _owner: owner };
+        Buffer { block: Arc::new(block), offset: 0, bytes }
+    }
+
+    /// Address that the device uses.
+    pub fn va(&self) -> GpuVa {
+        GpuVa(self.block.va.0 + self.offset)
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The device that owns it.
+    pub fn device(&self) -> &DeviceId {
+        &self.block.device
+    }
+
+    /// How the host reaches the whole allocation.
+    pub fn host(&self) -> &HostAccess {
+        &self.block.host
+    }
+
+    /// True if both are pieces of one allocation.
+    pub fn same_allocation(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.block, &other.block)
+    }
+
+    /// A piece of this buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn slice(&self, offset: u64, len: u64) -> Result<Buffer> {
+        self.check("slice", offset, len)?;
+        Ok(Buffer { block: self.block.clone(), offset: self.offset + offset, bytes: len })
+    }
+
+    /// The mapping, for code that must have one (signals, rings).
+    ///
+    /// # Errors
+    /// [`Error::NoHostAccess`] if the host reaches it only by transfers.
+    pub fn view(&self) -> Result<View> {
+        match &self.block.host {
+            HostAccess::Direct(view) | HostAccess::Managed(view, _) => view
+                .sub(self.offset as usize, self.bytes as usize)
+                .map_err(|_| self.out_of_bounds("view", 0, self.bytes)),
+            other => Err(Error::NoHostAccess {
+                device: self.block.device.clone(),
+                va: self.va().0,
+                has: other.name(),
+                needs: "a mapping",
+            }),
+        }
+    }
+
+    /// Reads bytes; the caller has waited for the device's writes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::NoHostAccess`] or the transport's.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check("read", offset, into.len() as u64)?;
+        let at = self.offset + offset;
+        match &self.block.host {
+            HostAccess::Direct(view) => view
+                .copy_to_slice(at as usize, into)
+                .map_err(|_| self.out_of_bounds("read", offset, into.len() as u64)),
+            HostAccess::Managed(view, coherence) => {
+                coherence.invalidate(at, into.len() as u64)?;
+                view.copy_to_slice(at as usize, into)
+                    .map_err(|_| self.out_of_bounds("read", offset, into.len() as u64))
+            }
+            HostAccess::Remote(remote) => remote.read(at, into),
+            HostAccess::None => Err(self.no_access("reading")),
+        }
+    }
+
+    /// Writes bytes; the device is not using them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::NoHostAccess`] or the transport's.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        self.check("write", offset, from.len() as u64)?;
+        let at = self.offset + offset;
+        match &self.block.host {
+            HostAccess::Direct(view) => view
+                .copy_from_slice(at as usize, from)
+                .map_err(|_| self.out_of_bounds("write", offset, from.len() as u64)),
+            HostAccess::Managed(view, coherence) => {
+                view.copy_from_slice(at as usize, from)
+                    .map_err(|_| self.out_of_bounds("write", offset, from.len() as u64))?;
+                coherence.flush(at, from.len() as u64)
+            }
+            HostAccess::Remote(remote) => remote.write(at, from),
+            HostAccess::None => Err(self.no_access("writing")),
+        }
+    }
+
+    fn check(&self, what: &'static str, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(self.out_of_bounds(what, offset, len)),
+        }
+    }
+
+    fn out_of_bounds(&self, what: &'static str, offset: u64, len: u64) -> Error {
+        let size = self.bytes.min(self.block.bytes);
+        let device = self.block.device.clone();
+        Error::OutOfBounds { device, va: self.va().0, what, offset, len, size }
+    }
+
+    fn no_access(&self, needs: &'static str) -> Error {
+        let (device, va) = (self.block.device.clone(), self.va().0);
+        Error::NoHostAccess { device, va, has: self.block.host.name(), needs }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} {:#x}+{:#x})", self.block.device, self.va().0, self.bytes)
+    }
+}
