@@ -20,7 +20,10 @@ pub struct DeviceId {
 impl DeviceId {
     /// `DeviceId::new("AMD", 1)` prints as `AMD:1`.
     pub fn new(vendor: &str, index: u32) -> Self {
-        DeviceId { vendor: vendor.into(), index }
+        DeviceId {
+            vendor: vendor.into(),
+            index,
+        }
     }
 
     /// The short name of the vendor, as users select it.

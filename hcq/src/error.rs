@@ -154,7 +154,10 @@ pub struct LostState {
 impl LostState {
     /// A device in good order.
     pub fn new(device: DeviceId) -> Self {
-        LostState { device, cause: OnceLock::new() }
+        LostState {
+            device,
+            cause: OnceLock::new(),
+        }
     }
 
     /// Marks the device lost. Returns the error that every later call gives: the first cause,
@@ -166,7 +169,10 @@ impl LostState {
             other => Arc::new(other),
         };
         let first = self.cause.get_or_init(|| cause);
-        Error::DeviceLost { device: self.device.clone(), cause: first.clone() }
+        Error::DeviceLost {
+            device: self.device.clone(),
+            cause: first.clone(),
+        }
     }
 
     /// `Ok` while the device is in good order.
@@ -176,9 +182,10 @@ impl LostState {
     pub fn check(&self) -> Result<()> {
         match self.cause.get() {
             None => Ok(()),
-            Some(cause) => {
-                Err(Error::DeviceLost { device: self.device.clone(), cause: cause.clone() })
-            }
+            Some(cause) => Err(Error::DeviceLost {
+                device: self.device.clone(),
+                cause: cause.clone(),
+            }),
         }
     }
 

@@ -11,6 +11,8 @@ pub mod packets;
 pub mod program;
 pub mod queue;
 pub mod signal;
+mod sync;
+pub mod transport;
 pub mod wait;
 
 pub use addr::GpuVa;

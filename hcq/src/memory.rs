@@ -37,7 +37,12 @@ pub struct AllocSpec {
 impl AllocSpec {
     /// Tensor memory of `bytes`, aligned to a cache line, not zeroed.
     pub fn device(bytes: u64) -> Self {
-        AllocSpec { bytes, align: 64, kind: MemoryKind::Device, zeroed: false }
+        AllocSpec {
+            bytes,
+            align: 64,
+            kind: MemoryKind::Device,
+            zeroed: false,
+        }
     }
 }
 
@@ -136,8 +141,18 @@ impl Buffer {
         host: HostAccess,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        let block = Block { device, va, bytes, host, _owner: owner };
-        Buffer { block: Arc::new(block), offset: 0, bytes }
+        let block = Block {
+            device,
+            va,
+            bytes,
+            host,
+            _owner: owner,
+        };
+        Buffer {
+            block: Arc::new(block),
+            offset: 0,
+            bytes,
+        }
     }
 
     /// Address that the device uses.
@@ -171,7 +186,11 @@ impl Buffer {
     /// [`Error::OutOfBounds`].
     pub fn slice(&self, offset: u64, len: u64) -> Result<Buffer> {
         self.check("slice", offset, len)?;
-        Ok(Buffer { block: self.block.clone(), offset: self.offset + offset, bytes: len })
+        Ok(Buffer {
+            block: self.block.clone(),
+            offset: self.offset + offset,
+            bytes: len,
+        })
     }
 
     /// The mapping, for code that must have one (signals, rings).
@@ -244,17 +263,35 @@ impl Buffer {
     fn out_of_bounds(&self, what: &'static str, offset: u64, len: u64) -> Error {
         let size = self.bytes.min(self.block.bytes);
         let device = self.block.device.clone();
-        Error::OutOfBounds { device, va: self.va().0, what, offset, len, size }
+        Error::OutOfBounds {
+            device,
+            va: self.va().0,
+            what,
+            offset,
+            len,
+            size,
+        }
     }
 
     fn no_access(&self, needs: &'static str) -> Error {
         let (device, va) = (self.block.device.clone(), self.va().0);
-        Error::NoHostAccess { device, va, has: self.block.host.name(), needs }
+        Error::NoHostAccess {
+            device,
+            va,
+            has: self.block.host.name(),
+            needs,
+        }
     }
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} {:#x}+{:#x})", self.block.device, self.va().0, self.bytes)
+        write!(
+            f,
+            "Buffer({} {:#x}+{:#x})",
+            self.block.device,
+            self.va().0,
+            self.bytes
+        )
     }
 }

@@ -112,7 +112,13 @@ impl Packets {
             Val::Slot(slot, add) => {
                 let offset = self.words.len() as u32 * 4;
                 let section = Section::Words;
-                self.patches.push(Patch { section, offset, part: Part::Whole, slot, add });
+                self.patches.push(Patch {
+                    section,
+                    offset,
+                    part: Part::Whole,
+                    slot,
+                    add,
+                });
                 self.quad(0);
             }
         }
@@ -126,7 +132,13 @@ impl Packets {
             Val::Slot(slot, add) => {
                 let offset = self.data.len() as u32 * 4;
                 let section = Section::Data;
-                self.patches.push(Patch { section, offset, part: Part::Whole, slot, add });
+                self.patches.push(Patch {
+                    section,
+                    offset,
+                    part: Part::Whole,
+                    slot,
+                    add,
+                });
                 0
             }
         };
@@ -188,7 +200,12 @@ mod tests {
         p.word(0xc0de);
         p.val(Val::Slot(Slot(1), 0x10));
         p.val(Val::Const(7));
-        p.relocs.push(Reloc { section: Section::Words, offset: 12, part: Part::Low, add: 4 });
+        p.relocs.push(Reloc {
+            section: Section::Words,
+            offset: 12,
+            part: Part::Low,
+            add: 4,
+        });
         p.data_val(Val::Slot(Slot(0), 0));
         p.patch(&[5, 0x1_0000_0000]).unwrap();
         p.relocate(0x1000);
@@ -200,7 +217,16 @@ mod tests {
     #[test]
     fn a_field_keeps_its_neighbours() {
         let mut w = [0xffff_ffffu32];
-        place(&mut w, 0, Part::Field { shift: 8, mask: 0xff, at: 4 }, 0xab00);
+        place(
+            &mut w,
+            0,
+            Part::Field {
+                shift: 8,
+                mask: 0xff,
+                at: 4,
+            },
+            0xab00,
+        );
         assert_eq!(w[0], 0xffff_fabf);
     }
 }

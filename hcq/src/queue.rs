@@ -98,7 +98,9 @@ impl<Q: Queue + ?Sized> Resubmit<Q> {
 
 impl<Q: Queue + ?Sized> Bound for Resubmit<Q> {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
-        self.packets.patch(values).map_err(|slot| no_value(slot.0, values.len()))
+        self.packets
+            .patch(values)
+            .map_err(|slot| no_value(slot.0, values.len()))
     }
 
     fn launch(&mut self) -> Result<()> {
@@ -134,7 +136,10 @@ impl Stream {
     /// The loss of the device.
     pub fn new(queue: Arc<dyn Queue>) -> Result<Arc<Stream>> {
         let last = queue.timeline().value()?;
-        let state = Mutex::new(State { last, packets: Packets::new() });
+        let state = Mutex::new(State {
+            last,
+            packets: Packets::new(),
+        });
         Ok(Arc::new(Stream { queue, state }))
     }
 
@@ -155,15 +160,24 @@ impl Stream {
         let timeline = self.queue.timeline();
         packets.clear();
         for point in after {
-            let wait = Command::Wait { signal: &point.signal, value: point.value.into() };
+            let wait = Command::Wait {
+                signal: &point.signal,
+                value: point.value.into(),
+            };
             self.queue.encode(&[wait], packets)?;
         }
         self.queue.encode(commands, packets)?;
-        let done = Command::Signal { signal: timeline, value: value.into() };
+        let done = Command::Signal {
+            signal: timeline,
+            value: value.into(),
+        };
         self.queue.encode(&[done], packets)?;
         self.queue.submit(packets)?;
         *last = value;
-        Ok(Point { signal: timeline.clone(), value })
+        Ok(Point {
+            signal: timeline.clone(),
+            value,
+        })
     }
 
     /// Reserves the next timeline value and lets `launch` submit packets that signal it. The lock
@@ -176,12 +190,18 @@ impl Stream {
         let value = state.last + 1;
         launch(value)?;
         state.last = value;
-        Ok(Point { signal: self.queue.timeline().clone(), value })
+        Ok(Point {
+            signal: self.queue.timeline().clone(),
+            value,
+        })
     }
 
     /// The moment after everything submitted so far.
     pub fn last(&self) -> Point {
-        Point { signal: self.queue.timeline().clone(), value: self.lock().last }
+        Point {
+            signal: self.queue.timeline().clone(),
+            value: self.lock().last,
+        }
     }
 
     /// Blocks until everything submitted so far is done.
@@ -200,6 +220,12 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream({} {} {})", self.queue.device(), self.queue.kind(), self.queue.index())
+        write!(
+            f,
+            "Stream({} {} {})",
+            self.queue.device(),
+            self.queue.kind(),
+            self.queue.index()
+        )
     }
 }

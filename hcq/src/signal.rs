@@ -46,7 +46,11 @@ pub struct Signal {
 impl Signal {
     /// Made by drivers. `va` is the address of 16 bytes that packets name: value, timestamp.
     pub fn new(name: &str, va: GpuVa, memory: Arc<dyn SignalMemory>) -> Self {
-        Signal { name: name.into(), va, memory }
+        Signal {
+            name: name.into(),
+            va,
+            memory,
+        }
     }
 
     /// Its name in messages.

@@ -1,0 +1,39 @@
+//! Errors of the tensor engine.
+
+/// What can go wrong between building a graph and reading its values.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes that do not go together.
+    #[error("{op}: {what}")]
+    Shape {
+        /// The operation.
+        op: &'static str,
+        /// Expected, found, and what to do.
+        what: String,
+    },
+    /// A type that the operation does not take.
+    #[error("{op}: {what}")]
+    DType {
+        /// The operation.
+        op: &'static str,
+        /// Expected, found, and what to do.
+        what: String,
+    },
+    /// Tensors of different engines in one operation.
+    #[error("{op}: tensors on {a} and on {b}; move one of them with `to`")]
+    Engines {
+        /// The operation.
+        op: &'static str,
+        /// One engine.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// A device said no.
+    #[error(transparent)]
+    Device(#[from] hcq::Error),
+}
+
+/// The result of tensor operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,249 @@
+//! The lazy graph: what a tensor is before anything ran.
+//!
+//! A [`Tensor`] is a handle of an immutable node. Building one checks shapes and types and costs
+//! nothing else; [`Engine::realize`] runs what is needed and fills in the storage.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use codegen::DType;
+use codegen::ir::{Binary, ReduceOp, Unary};
+
+use crate::error::Result;
+
+/// Sizes of the axes, outermost first. A scalar has none.
+pub type Shape = Vec<usize>;
+
+/// How [`Op::Scatter`] combines with what is there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScatterMode {
+    /// Overwrite; of several writes to one element the last in row-major order of the source wins.
+    Set,
+    /// Combine with the element, in row-major order of the source.
+    Combine(ReduceOp),
+}
+
+/// What a node computes. Shapes and types of results are in the node.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Op {
+    /// Given data: the storage was set when the node was made. src: [].
+    Data,
+    /// One value, as the bits of its type (see [`codegen::ir::Op::Const`]); shape []. src: [].
+    Const(u64),
+    /// 0, 1, 2... along the one axis. src: [].
+    Iota,
+    /// Elementwise. src: [a].
+    Unary(Unary),
+    /// Elementwise on equal shapes and types. src: [a, b].
+    Binary(Binary),
+    /// Elementwise choice; the condition is `Bool`. src: [cond, a, b].
+    Where,
+    /// Conversion by value. src: [a].
+    Cast,
+    /// Same bits, other type of the same width. src: [a].
+    Bitcast,
+    /// Reduction over axes (ascending), which stay with size 1. src: [a].
+    Reduce(ReduceOp, Vec<usize>),
+    /// Inclusive prefix reduction along an axis. src: [a].
+    Scan(ReduceOp, usize),
+    /// Same elements in row-major order under another shape. src: [a].
+    Reshape,
+    /// Axis `i` of the result is axis `order[i]` of the source. src: [a].
+    Permute(Vec<usize>),
+    /// Axes of size 1 repeated to the size in the shape. src: [a].
+    Expand,
+    /// `lo[i]` elements before axis i, as many after as the shape says, all with this value (bits).
+    /// src: [a].
+    Pad(Vec<usize>, u64),
+    /// The part that starts at `lo` and has the size in the shape. src: [a].
+    Shrink(Vec<usize>),
+    /// These axes reversed. src: [a].
+    Flip(Vec<usize>),
+    /// `out[.., i, ..] = a[.., index[.., i, ..], ..]` along an axis; other coordinates come from the
+    /// position in `index`, which is no larger than `a` there. A negative index counts from the
+    /// end; one that is out of range gives 0. src: [a, index].
+    Gather(usize),
+    /// `base` with `source` put at `index` along an axis, the inverse of `Gather`. Indexes out of
+    /// range write nothing. src: [base, index, source].
+    Scatter(usize, ScatterMode),
+    /// Forces the value into memory. src: [a].
+    Contiguous,
+    /// Stops gradients. src: [a].
+    Detach,
+    /// The same value on this node's engine, from the source's engine. src: [a].
+    Copy,
+}
+
+/// Where the elements of a realized tensor are, in row-major order without gaps.
+#[derive(Clone, Debug)]
+pub enum Storage {
+    /// In host memory; uploaded when first used by a device.
+    Host(Arc<[u8]>),
+    /// In the memory of the engine's device.
+    Device(hcq::Buffer),
+}
+
+/// Runs graphs. Implemented by the device executor and by the reference executor.
+pub trait Executor: Send + Sync {
+    /// Name in messages, such as `CPU:0` or `REFERENCE`.
+    fn name(&self) -> String;
+
+    /// Computes the storage of every root that has none.
+    ///
+    /// # Errors
+    /// From compiling, or from the device.
+    fn realize(&self, roots: &[Tensor]) -> Result<()>;
+
+    /// Reads the bytes of a storage, waiting for work on it.
+    ///
+    /// # Errors
+    /// From the device.
+    fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()>;
+
+    /// Computes `values` and puts each into the storage of the realized tensor beside it, so that
+    /// the target node has the new content under the same address.
+    ///
+    /// # Errors
+    /// From compiling, or from the device; shapes and types must be equal.
+    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()>;
+
+    /// For downcasts to the concrete executor.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A handle of an executor; every tensor belongs to one.
+#[derive(Clone)]
+pub struct Engine(pub Arc<dyn Executor>);
+
+impl PartialEq for Engine {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.0.name())
+    }
+}
+
+/// A node of the lazy graph; see [`Tensor`].
+pub struct Node {
+    /// Unique in the process, grows: a source is older than its users.
+    pub id: u64,
+    /// What it computes.
+    pub op: Op,
+    /// From what.
+    pub src: Vec<Tensor>,
+    /// Sizes of the axes.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: DType,
+    /// Who runs it.
+    pub engine: Engine,
+    /// Set once the value is in memory.
+    pub storage: OnceLock<Storage>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A chain of a million operations must not become a million nested drops.
+        let mut pending = std::mem::take(&mut self.src);
+        while let Some(tensor) = pending.pop() {
+            if let Ok(mut node) = Arc::try_unwrap(tensor.0) {
+                pending.append(&mut node.src);
+            }
+        }
+    }
+}
+
+/// A lazy tensor: a cheap handle, cloned freely.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Node>);
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Tensor {
+    /// A node whose shape and type the caller has checked.
+    pub(crate) fn make(
+        engine: &Engine,
+        op: Op,
+        src: &[&Tensor],
+        shape: &[usize],
+        dtype: DType,
+    ) -> Tensor {
+        Tensor(Arc::new(Node {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            op,
+            src: src.iter().map(|&t| t.clone()).collect(),
+            shape: shape.to_vec(),
+            dtype,
+            engine: engine.clone(),
+            storage: OnceLock::new(),
+        }))
+    }
+
+    /// A realized node.
+    pub(crate) fn stored(
+        engine: &Engine,
+        storage: Storage,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Tensor {
+        let tensor = Tensor::make(engine, Op::Data, &[], shape, dtype);
+        // The node is new, so the cell is empty.
+        let _ = tensor.0.storage.set(storage);
+        tensor
+    }
+
+    /// The node under the handle.
+    pub fn node(&self) -> &Node {
+        &self.0
+    }
+
+    /// Identity of the node.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Sizes of the axes, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.0.shape.iter().product()
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// Who runs it.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Where the elements are, if they are anywhere.
+    pub fn storage(&self) -> Option<&Storage> {
+        self.0.storage.get()
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Tensor#{}({:?} {:?} {})",
+            self.0.id, self.0.op, self.0.shape, self.0.dtype
+        )
+    }
+}
