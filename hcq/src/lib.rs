@@ -5,6 +5,7 @@ pub mod addr;
 pub mod command;
 pub mod device;
 pub mod error;
+pub mod graph;
 pub mod mem;
 pub mod memory;
 pub mod packets;
