@@ -359,7 +359,7 @@ impl GraphBuilder {
             bases: vec![0; lanes],
             values: Vec::with_capacity(internal as usize + lanes * 2),
             slots: internal as usize,
-            graph_signals,
+            _graph_signals: graph_signals,
             bound,
             last: Vec::with_capacity(lanes),
             stamps,
@@ -438,7 +438,8 @@ impl Hazards {
 pub struct Graph {
     lanes: Vec<LaneInfo>,
     bound: Vec<Box<dyn Bound>>,
-    graph_signals: Vec<Signal>,
+    // Named by the packets.
+    _graph_signals: Vec<Signal>,
     /// How far each lane's graph signal moves per replay.
     steps: Vec<u64>,
     /// Where each lane's graph signal stands.
