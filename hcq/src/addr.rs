@@ -1,0 +1,262 @@
+//! Address and size types that do not mix.
+//!
+//! One buffer has up to three addresses: what a kernel running on the GPU uses ([`GpuVa`]), what
+//! the device puts on the bus ([`BusAddr`]) and where it lies in the card's own memory
+//! ([`VramAddr`]). Mixing them up compiles in C and corrupts memory; here it does not compile.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Why an address computation has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AddrError {
+    /// The sum does not fit into 64 bits.
+    #[error("{kind} {base:#x} + {bytes:#x} does not fit into 64 bits")]
+    Overflow {
+        /// Name of the address type.
+        kind: &'static str,
+        /// Address that was added to.
+        base: u64,
+        /// Bytes that were added.
+        bytes: u64,
+    },
+    /// The difference would be negative.
+    #[error("{kind} {base:#x} - {bytes:#x} is below zero")]
+    Underflow {
+        /// Name of the address type.
+        kind: &'static str,
+        /// Address that was subtracted from.
+        base: u64,
+        /// Bytes, or the other address, that was subtracted.
+        bytes: u64,
+    },
+    /// An alignment that is zero or not a power of two.
+    #[error("alignment {align:#x} of {kind} {base:#x} is not a power of two")]
+    BadAlign {
+        /// Name of the address type.
+        kind: &'static str,
+        /// Address to align.
+        base: u64,
+        /// Alignment that was asked for.
+        align: u64,
+    },
+}
+
+macro_rules! address {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// Address plus `bytes`.
+            ///
+            /// # Errors
+            /// [`AddrError::Overflow`].
+            pub const fn add(self, bytes: u64) -> Result<Self, AddrError> {
+                match self.0.checked_add(bytes) {
+                    Some(sum) => Ok(Self(sum)),
+                    None => {
+                        Err(AddrError::Overflow { kind: stringify!($name), base: self.0, bytes })
+                    }
+                }
+            }
+
+            /// Address minus `bytes`.
+            ///
+            /// # Errors
+            /// [`AddrError::Underflow`].
+            pub const fn sub(self, bytes: u64) -> Result<Self, AddrError> {
+                match self.0.checked_sub(bytes) {
+                    Some(rest) => Ok(Self(rest)),
+                    None => {
+                        Err(AddrError::Underflow { kind: stringify!($name), base: self.0, bytes })
+                    }
+                }
+            }
+
+            /// Bytes from `base` up to this address.
+            ///
+            /// # Errors
+            /// [`AddrError::Underflow`] when `base` lies above.
+            pub const fn offset_from(self, base: Self) -> Result<u64, AddrError> {
+                match self.0.checked_sub(base.0) {
+                    Some(rest) => Ok(rest),
+                    None => Err(AddrError::Underflow {
+                        kind: stringify!($name),
+                        base: self.0,
+                        bytes: base.0,
+                    }),
+                }
+            }
+
+            /// The next address that is a multiple of `align` (a power of two).
+            ///
+            /// # Errors
+            /// [`AddrError::BadAlign`] or [`AddrError::Overflow`].
+            pub const fn align_up(self, align: u64) -> Result<Self, AddrError> {
+                if !align.is_power_of_two() {
+                    let kind = stringify!($name);
+                    return Err(AddrError::BadAlign { kind, base: self.0, align });
+                }
+                match self.add(align - 1) {
+                    Ok(sum) => Ok(Self(sum.0 & !(align - 1))),
+                    Err(error) => Err(error),
+                }
+            }
+
+            /// The last address at or below that is a multiple of `align` (a power of two).
+            ///
+            /// # Errors
+            /// [`AddrError::BadAlign`].
+            pub const fn align_down(self, align: u64) -> Result<Self, AddrError> {
+                if !align.is_power_of_two() {
+                    let kind = stringify!($name);
+                    return Err(AddrError::BadAlign { kind, base: self.0, align });
+                }
+                Ok(Self(self.0 & !(align - 1)))
+            }
+
+            /// Whether the address is a multiple of `align`; false for an alignment of zero.
+            pub const fn is_aligned(self, align: u64) -> bool {
+                align != 0 && self.0.is_multiple_of(align)
+            }
+
+            /// Low 32 bits, as packets carry them.
+            pub const fn lo(self) -> u32 {
+                self.0 as u32
+            }
+
+            /// High 32 bits, as packets carry them.
+            pub const fn hi(self) -> u32 {
+                (self.0 >> 32) as u32
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:#x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#x})"), self.0)
+            }
+        }
+    };
+}
+
+address! {
+    /// Address in the device's virtual address space: what kernels, packets and rings use.
+    GpuVa
+}
+address! {
+    /// Address the device puts on its bus to reach host memory (after any IOMMU mapping).
+    BusAddr
+}
+address! {
+    /// Byte offset into the device's own memory, before any page table.
+    VramAddr
+}
+
+/// A size in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+/// A size in 32-bit words, the unit of most command packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Dwords(pub u64);
+
+impl Bytes {
+    /// The size in dwords, when it is a whole number of them.
+    pub const fn dwords(self) -> Option<Dwords> {
+        if self.0.is_multiple_of(4) {
+            Some(Dwords(self.0 / 4))
+        } else {
+            None
+        }
+    }
+}
+
+impl Dwords {
+    /// The size in bytes, when it fits into 64 bits.
+    pub const fn bytes(self) -> Option<Bytes> {
+        match self.0.checked_mul(4) {
+            Some(bytes) => Some(Bytes(bytes)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} B", self.0)
+    }
+}
+
+impl fmt::Display for Dwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} dwords", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_is_checked() {
+        assert_eq!(GpuVa(0x1000).add(0x10), Ok(GpuVa(0x1010)));
+        assert_eq!(
+            GpuVa(u64::MAX).add(1),
+            Err(AddrError::Overflow {
+                kind: "GpuVa",
+                base: u64::MAX,
+                bytes: 1
+            })
+        );
+        assert_eq!(
+            BusAddr(4).sub(5),
+            Err(AddrError::Underflow {
+                kind: "BusAddr",
+                base: 4,
+                bytes: 5
+            })
+        );
+        assert_eq!(VramAddr(0x30).offset_from(VramAddr(0x10)), Ok(0x20));
+        assert!(VramAddr(0x10).offset_from(VramAddr(0x30)).is_err());
+    }
+
+    #[test]
+    fn alignment() {
+        assert_eq!(GpuVa(0x1001).align_up(0x1000), Ok(GpuVa(0x2000)));
+        assert_eq!(GpuVa(0x1000).align_up(0x1000), Ok(GpuVa(0x1000)));
+        assert_eq!(GpuVa(0x1fff).align_down(0x1000), Ok(GpuVa(0x1000)));
+        assert!(GpuVa(1).align_up(3).is_err());
+        assert!(GpuVa(1).align_up(0).is_err());
+        assert!(GpuVa(u64::MAX).align_up(2).is_err());
+        assert!(GpuVa(6).is_aligned(3) && !GpuVa(6).is_aligned(4) && !GpuVa(0).is_aligned(0));
+    }
+
+    #[test]
+    fn text_and_words() {
+        let va = GpuVa(0x2000_0000_1000);
+        assert_eq!(va.to_string(), "0x200000001000");
+        assert_eq!(format!("{va:?}"), "GpuVa(0x200000001000)");
+        assert_eq!((va.hi(), va.lo()), (0x2000, 0x1000));
+        let text = BusAddr(4).sub(5).map_err(|e| e.to_string());
+        assert_eq!(text, Err("BusAddr 0x4 - 0x5 is below zero".into()));
+    }
+
+    #[test]
+    fn sizes_convert_only_when_exact() {
+        assert_eq!(Bytes(8).dwords(), Some(Dwords(2)));
+        assert_eq!(Bytes(7).dwords(), None);
+        assert_eq!(Dwords(u64::MAX).bytes(), None);
+        assert_eq!(Dwords(3).bytes(), Some(Bytes(12)));
+    }
+}

@@ -1,0 +1,632 @@
+//! [`View`]: bounded, volatile access to memory that a device can read and write.
+//!
+//! The only module of the crate with unsafe code. Its laws:
+//!
+//! * No Rust reference to the bytes ever exists: a device may change them at any time, which a
+//!   `&[u8]` promises cannot happen. Access is by value, element by element, volatile. The one
+//!   exception is `AtomicU32`/`AtomicU64`, whose content is an `UnsafeCell` and promises nothing.
+//! * Every access is checked against the length, and against the alignment of the element.
+//! * A view keeps its mapping alive through its owner.
+//!
+//! Volatile accesses are not ordered for the other side. Ordering comes from the atomic methods
+//! (acquire loads, release stores) and from fences before a doorbell.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use thiserror::Error;
+
+/// Why an access to a [`View`] was refused. Nothing was read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// Some byte of the access lies outside.
+    #[error("{bytes:#x} bytes at offset {offset:#x} do not lie inside a view of {len:#x} bytes")]
+    OutOfBounds {
+        /// Byte offset of the access.
+        offset: usize,
+        /// Length of the access in bytes.
+        bytes: usize,
+        /// Length of the view in bytes.
+        len: usize,
+    },
+    /// The address is no multiple of the element size.
+    #[error(
+        "offset {offset:#x} (address ..{low:#05x}) of a view of {len:#x} bytes is not aligned to \
+         the {align} bytes of the element"
+    )]
+    Misaligned {
+        /// Byte offset of the access.
+        offset: usize,
+        /// Length of the view in bytes.
+        len: usize,
+        /// Alignment the element needs, in bytes.
+        align: usize,
+        /// Low 12 bits of the address, which tell a bad offset from a bad base.
+        low: usize,
+    },
+    /// Host memory for [`View::alloc`] could not be had.
+    #[error("cannot allocate {len:#x} bytes of host memory aligned to {align:#x}")]
+    NoMemory {
+        /// Bytes asked for.
+        len: usize,
+        /// Alignment asked for.
+        align: usize,
+    },
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An unsigned integer that one bus access can carry: `u8`, `u16`, `u32`, `u64`.
+pub trait Word: sealed::Sealed + Copy + Default + PartialEq + fmt::Debug + 'static {
+    /// Size and alignment in bytes.
+    const BYTES: usize;
+    /// The value, zero-extended.
+    fn to_u64(self) -> u64;
+    /// The low bits of `value`.
+    fn from_u64(value: u64) -> Self;
+}
+
+macro_rules! word {
+    ($($t:ty),*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Word for $t {
+            const BYTES: usize = size_of::<$t>();
+            fn to_u64(self) -> u64 {
+                u64::from(self)
+            }
+            fn from_u64(value: u64) -> Self {
+                value as $t
+            }
+        }
+    )*};
+}
+word!(u8, u16, u32, u64);
+
+/// A bounded window onto memory that someone else may change at any time.
+///
+/// Cloning is cheap and shares the mapping. Two threads that write the same element race as two
+/// bus masters do: each element is whole, the order is nobody's promise.
+#[derive(Clone)]
+pub struct View {
+    ptr: NonNull<u8>,
+    len: usize,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is only used for volatile or atomic element accesses inside `len`, which the
+// contract of `View::new` makes valid from every thread while `owner` lives; `owner` is Send+Sync.
+unsafe impl Send for View {}
+// SAFETY: as above; `&View` offers no access that the contract does not allow concurrently.
+unsafe impl Sync for View {}
+
+impl View {
+    /// A view of the `len` bytes at `ptr`, kept mapped by `owner`.
+    ///
+    /// # Safety
+    /// While `owner` lives: the `len` bytes at `ptr` are mapped for reads and writes (for reads
+    /// only, if nobody writes through this view), from every thread; no Rust reference to any of
+    /// them exists except to atomics; and they are not more than `isize::MAX` bytes.
+    pub unsafe fn new(ptr: NonNull<u8>, len: usize, owner: Arc<dyn Any + Send + Sync>) -> View {
+        View { ptr, len, owner }
+    }
+
+    /// Zeroed host memory of its own, `len` bytes aligned to `align`; freed with the last clone.
+    /// What twins, replays and host-only buffers use.
+    ///
+    /// # Errors
+    /// [`ViewError::NoMemory`], also for an alignment that is not a power of two.
+    pub fn alloc(len: usize, align: usize) -> Result<View, ViewError> {
+        let refused = ViewError::NoMemory { len, align };
+        let layout = Layout::from_size_align(len.max(1), align).map_err(|_| refused)?;
+        // SAFETY: the layout has a size of at least one byte.
+        let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
+        let ptr = NonNull::new(ptr).ok_or(refused)?;
+        let owner = Arc::new(HostMemory { ptr, layout });
+        // SAFETY: `owner` frees the allocation only when dropped and nobody else has the pointer;
+        // a layout is never larger than isize::MAX.
+        Ok(unsafe { View::new(ptr, len, owner) })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the view has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The base address, for drivers and kernels that take addresses. It dangles once the last
+    /// clone of this view is gone; dereferencing it is the caller's unsafe code.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// The part of this view at `offset`, sharing its owner.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`].
+    pub fn sub(&self, offset: usize, len: usize) -> Result<View, ViewError> {
+        let ptr = self.span(offset, len)?;
+        // `span` returned an address inside or one past the mapping, so it is never null.
+        let ptr = NonNull::new(ptr).unwrap_or(self.ptr);
+        Ok(View {
+            ptr,
+            len,
+            owner: Arc::clone(&self.owner),
+        })
+    }
+
+    /// Reads the element at `offset`, volatile.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+    #[inline]
+    pub fn read<W: Word>(&self, offset: usize) -> Result<W, ViewError> {
+        let ptr = self.element::<W>(offset, 1)?;
+        // SAFETY: `element` checked bounds and alignment; the owner keeps it mapped.
+        Ok(unsafe { ptr.read_volatile() })
+    }
+
+    /// Writes the element at `offset`, volatile.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+    #[inline]
+    pub fn write<W: Word>(&self, offset: usize, value: W) -> Result<(), ViewError> {
+        let ptr = self.element::<W>(offset, 1)?;
+        // SAFETY: `element` checked bounds and alignment; the owner keeps it mapped.
+        unsafe { ptr.write_volatile(value) };
+        Ok(())
+    }
+
+    /// Writes consecutive elements from `offset` on, volatile, in ascending order, with one check
+    /// for all: the path packets take into a ring.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`]; then nothing is written.
+    #[inline]
+    pub fn write_words<W: Word>(&self, offset: usize, words: &[W]) -> Result<(), ViewError> {
+        let ptr = self.element::<W>(offset, words.len())?;
+        for (i, &word) in words.iter().enumerate() {
+            // SAFETY: `element` checked bounds for `words.len()` elements, and the alignment.
+            unsafe { ptr.add(i).write_volatile(word) };
+        }
+        Ok(())
+    }
+
+    /// Reads consecutive elements from `offset` on, volatile, in ascending order.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+    #[inline]
+    pub fn read_words<W: Word>(&self, offset: usize, words: &mut [W]) -> Result<(), ViewError> {
+        let ptr = self.element::<W>(offset, words.len())?;
+        for (i, word) in words.iter_mut().enumerate() {
+            // SAFETY: `element` checked bounds for `words.len()` elements, and the alignment.
+            *word = unsafe { ptr.add(i).read_volatile() };
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out, from `offset` on; any alignment. Elements may be read in any width.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`].
+    pub fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result<(), ViewError> {
+        let from = self.span(offset, to.len())?;
+        // SAFETY: `span` checked the source; `to` is a slice of its own, and no safe code can
+        // have made one that overlaps a view.
+        unsafe { copy_up(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in, from `offset` on; any alignment. Elements may be written in any width.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`].
+    pub fn copy_from_slice(&self, offset: usize, from: &[u8]) -> Result<(), ViewError> {
+        let to = self.span(offset, from.len())?;
+        // SAFETY: `span` checked the target; `from` does not overlap a view (see above).
+        unsafe { copy_up(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes at `offset` to `to_offset` of `to`. The ranges may overlap (memmove).
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`] of either view.
+    pub fn copy_to_view(
+        &self,
+        offset: usize,
+        to: &View,
+        to_offset: usize,
+        len: usize,
+    ) -> Result<(), ViewError> {
+        let from = self.span(offset, len)?;
+        let target = to.span(to_offset, len)?;
+        // Moving up into itself would overwrite what is still to be read: copy from the end.
+        let ahead = (target as usize).wrapping_sub(from as usize);
+        if ahead != 0 && ahead < len {
+            // SAFETY: both spans are checked; a descending copy is right for a target above.
+            unsafe { copy_down(from, target, len) };
+        } else {
+            // SAFETY: both spans are checked; an ascending copy is right for a target below, for
+            // the same place and for ranges apart.
+            unsafe { copy_up(from, target, len) };
+        }
+        Ok(())
+    }
+
+    /// Sets `len` bytes from `offset` on to `value`.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`].
+    pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), ViewError> {
+        let ptr = self.span(offset, len)?;
+        let word = u64::from_ne_bytes([value; 8]);
+        let mut at = 0;
+        while at < len {
+            // SAFETY: `at` (and `at + 7` for the wide store, which is aligned) is below `len`.
+            unsafe {
+                let p = ptr.add(at);
+                if (p as usize).is_multiple_of(8) && len - at >= 8 {
+                    p.cast::<u64>().write_volatile(word);
+                    at += 8;
+                } else {
+                    p.write_volatile(value);
+                    at += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Address of `bytes` bytes at `offset`, if they all lie inside.
+    #[inline]
+    fn span(&self, offset: usize, bytes: usize) -> Result<*mut u8, ViewError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.len => {
+                // SAFETY: offset <= len, and the mapping has `len` bytes, at most isize::MAX.
+                Ok(unsafe { self.ptr.as_ptr().add(offset) })
+            }
+            _ => Err(ViewError::OutOfBounds {
+                offset,
+                bytes,
+                len: self.len,
+            }),
+        }
+    }
+
+    /// Address of `count` elements at `offset`, if they lie inside and are aligned.
+    #[inline]
+    fn element<W: Word>(&self, offset: usize, count: usize) -> Result<*mut W, ViewError> {
+        let ptr = self.span(offset, count.saturating_mul(W::BYTES))?;
+        let address = ptr as usize;
+        if !address.is_multiple_of(W::BYTES) {
+            let (len, align, low) = (self.len, W::BYTES, address & 0xfff);
+            return Err(ViewError::Misaligned {
+                offset,
+                len,
+                align,
+                low,
+            });
+        }
+        Ok(ptr.cast())
+    }
+}
+
+macro_rules! atomics {
+    ($word:ty, $atomic:ty, $load:ident, $store:ident, $add:ident, $cas:ident) => {
+        impl View {
+            /// Loads the word at `offset` with acquire: what its writer published before is seen.
+            ///
+            /// # Errors
+            /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+            #[inline]
+            pub fn $load(&self, offset: usize) -> Result<$word, ViewError> {
+                let ptr = self.element::<$word>(offset, 1)?;
+                // SAFETY: checked and mapped; `View` lets nobody hold a plain reference to it.
+                Ok(unsafe { <$atomic>::from_ptr(ptr) }.load(Ordering::Acquire))
+            }
+
+            /// Stores the word at `offset` with release: all earlier writes are visible first.
+            ///
+            /// # Errors
+            /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+            #[inline]
+            pub fn $store(&self, offset: usize, value: $word) -> Result<(), ViewError> {
+                let ptr = self.element::<$word>(offset, 1)?;
+                // SAFETY: as for the load.
+                unsafe { <$atomic>::from_ptr(ptr) }.store(value, Ordering::Release);
+                Ok(())
+            }
+
+            /// Adds to the word at `offset` (wrapping, acquire and release); returns the old value.
+            ///
+            /// # Errors
+            /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+            #[inline]
+            pub fn $add(&self, offset: usize, value: $word) -> Result<$word, ViewError> {
+                let ptr = self.element::<$word>(offset, 1)?;
+                // SAFETY: as for the load.
+                Ok(unsafe { <$atomic>::from_ptr(ptr) }.fetch_add(value, Ordering::AcqRel))
+            }
+
+            /// Replaces `old` by `new` at `offset` (acquire and release). The inner result is the
+            /// old value if it was replaced, else the value that was there.
+            ///
+            /// # Errors
+            /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
+            #[inline]
+            pub fn $cas(
+                &self,
+                offset: usize,
+                old: $word,
+                new: $word,
+            ) -> Result<Result<$word, $word>, ViewError> {
+                let ptr = self.element::<$word>(offset, 1)?;
+                // SAFETY: as for the load.
+                let word = unsafe { <$atomic>::from_ptr(ptr) };
+                Ok(word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire))
+            }
+        }
+    };
+}
+atomics!(
+    u32,
+    AtomicU32,
+    load_u32,
+    store_u32,
+    fetch_add_u32,
+    compare_exchange_u32
+);
+atomics!(
+    u64,
+    AtomicU64,
+    load_u64,
+    store_u64,
+    fetch_add_u64,
+    compare_exchange_u64
+);
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({:p}, {:#x} bytes)", self.ptr, self.len)
+    }
+}
+
+/// Copies upwards, volatile, in 64-bit elements where both sides are aligned alike.
+///
+/// # Safety
+/// `len` bytes are readable at `from` and writable at `to`; `to` is not inside `from..from+len`
+/// unless it equals `from`.
+unsafe fn copy_up(from: *const u8, to: *mut u8, len: usize) {
+    let alike = (from as usize ^ to as usize).is_multiple_of(8);
+    let mut at = 0;
+    while at < len {
+        // SAFETY: `at`, and `at + 7` for the wide access, stay below `len`; wide ones are aligned.
+        unsafe {
+            let (f, t) = (from.add(at), to.add(at));
+            if alike && (f as usize).is_multiple_of(8) && len - at >= 8 {
+                t.cast::<u64>()
+                    .write_volatile(f.cast::<u64>().read_volatile());
+                at += 8;
+            } else {
+                t.write_volatile(f.read_volatile());
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Copies downwards from the end; see [`copy_up`].
+///
+/// # Safety
+/// `len` bytes are readable at `from` and writable at `to`; `to` is not below an overlapping
+/// `from`.
+unsafe fn copy_down(from: *const u8, to: *mut u8, len: usize) {
+    let alike = (from as usize ^ to as usize).is_multiple_of(8);
+    let mut left = len;
+    while left > 0 {
+        // SAFETY: the accessed bytes end at `left`, which is at most `len`; wide ones are aligned.
+        unsafe {
+            if alike && left >= 8 && (from.add(left) as usize).is_multiple_of(8) {
+                left -= 8;
+                to.add(left)
+                    .cast::<u64>()
+                    .write_volatile(from.add(left).cast::<u64>().read_volatile());
+            } else {
+                left -= 1;
+                to.add(left).write_volatile(from.add(left).read_volatile());
+            }
+        }
+    }
+}
+
+/// Owner of the memory behind [`View::alloc`].
+struct HostMemory {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the pointer is only used to free the memory, once, in `drop`.
+unsafe impl Send for HostMemory {}
+// SAFETY: `&HostMemory` offers nothing.
+unsafe impl Sync for HostMemory {}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `View::alloc` with this layout; the last owner is going.
+        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_width_reads_what_was_written() {
+        let view = View::alloc(32, 64).unwrap();
+        view.write(0, 0x11u8).unwrap();
+        view.write(2, 0x2233u16).unwrap();
+        view.write(4, 0x4455_6677u32).unwrap();
+        view.write(8, 0x8899_aabb_ccdd_eeffu64).unwrap();
+        assert_eq!(view.read::<u8>(0), Ok(0x11));
+        assert_eq!(view.read::<u16>(2), Ok(0x2233));
+        assert_eq!(view.read::<u32>(4), Ok(0x4455_6677));
+        assert_eq!(view.read::<u64>(8), Ok(0x8899_aabb_ccdd_eeff));
+        assert_eq!(view.read::<u32>(16), Ok(0), "memory starts zeroed");
+    }
+
+    #[test]
+    fn bounds_and_alignment_are_errors_with_numbers() {
+        let view = View::alloc(16, 64).unwrap();
+        assert_eq!(
+            view.read::<u32>(13),
+            Err(ViewError::OutOfBounds {
+                offset: 13,
+                bytes: 4,
+                len: 16
+            })
+        );
+        assert_eq!(
+            view.write(2, 0u32),
+            Err(ViewError::Misaligned {
+                offset: 2,
+                len: 16,
+                align: 4,
+                low: 2 | (view.as_ptr() as usize & 0xfc0)
+            })
+        );
+        assert!(view.read::<u8>(usize::MAX).is_err());
+        assert!(view.write_words(8, &[0u32; 3]).is_err());
+        assert!(view.copy_to_slice(10, &mut [0; 7]).is_err());
+        assert!(view.fill(16, 1, 0).is_err());
+        assert!(view.fill(16, 0, 0).is_ok());
+        let text = view.read::<u64>(12).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "0x8 bytes at offset 0xc do not lie inside a view of 0x10 bytes"
+        );
+        assert_eq!(
+            View::alloc(8, 3).unwrap_err(),
+            ViewError::NoMemory { len: 8, align: 3 }
+        );
+    }
+
+    #[test]
+    fn sub_views_share_memory_and_keep_it_alive() {
+        let sub = {
+            let view = View::alloc(64, 64).unwrap();
+            view.write(20, 7u32).unwrap();
+            view.sub(16, 8).unwrap()
+        };
+        assert_eq!(sub.read::<u32>(4), Ok(7));
+        assert!(sub.read::<u32>(8).is_err());
+        assert!(sub.sub(4, 5).is_err());
+        assert_eq!(sub.sub(8, 0).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn the_owner_lives_as_long_as_any_clone() {
+        let owner = Arc::new(());
+        let memory = View::alloc(8, 8).unwrap();
+        let ptr = NonNull::new(memory.as_ptr()).unwrap();
+        // SAFETY: `memory` outlives the view in this test.
+        let view = unsafe { View::new(ptr, 8, owner.clone()) };
+        let sub = view.sub(4, 4).unwrap();
+        drop(view);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(sub);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+
+    #[test]
+    fn bulk_copies_at_every_alignment() {
+        let view = View::alloc(64, 64).unwrap();
+        let source: Vec<u8> = (1..=40).collect();
+        for offset in 0..9 {
+            for len in 0..source.len() {
+                view.fill(0, 64, 0xaa).unwrap();
+                view.copy_from_slice(offset, &source[..len]).unwrap();
+                let mut all = [0; 64];
+                view.copy_to_slice(0, &mut all).unwrap();
+                assert_eq!(&all[offset..offset + len], &source[..len]);
+                assert!(
+                    all[..offset]
+                        .iter()
+                        .chain(&all[offset + len..])
+                        .all(|&b| b == 0xaa)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn view_to_view_is_a_memmove() {
+        for (from, to) in [(0, 3), (3, 0), (0, 8), (8, 0), (5, 5), (0, 30)] {
+            let view = View::alloc(64, 64).unwrap();
+            let bytes: Vec<u8> = (0..64).collect();
+            view.copy_from_slice(0, &bytes).unwrap();
+            view.copy_to_view(from, &view, to, 29).unwrap();
+            let mut expected = bytes.clone();
+            expected.copy_within(from..from + 29, to);
+            let mut seen = vec![0; 64];
+            view.copy_to_slice(0, &mut seen).unwrap();
+            assert_eq!(seen, expected, "{from} -> {to}");
+        }
+        let small = View::alloc(4, 4).unwrap();
+        assert!(
+            small
+                .copy_to_view(0, &View::alloc(3, 1).unwrap(), 0, 4)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn atomics_count_across_threads() {
+        let view = View::alloc(16, 8).unwrap();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..100 {
+                        view.fetch_add_u32(0, 1).unwrap();
+                        view.fetch_add_u64(8, 2).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(view.load_u32(0), Ok(400));
+        assert_eq!(view.load_u64(8), Ok(800));
+        assert_eq!(view.compare_exchange_u64(8, 800, 1), Ok(Ok(800)));
+        assert_eq!(view.compare_exchange_u64(8, 800, 2), Ok(Err(1)));
+        view.store_u32(0, 9).unwrap();
+        assert_eq!(view.compare_exchange_u32(0, 9, 10), Ok(Ok(9)));
+        view.store_u64(8, u64::MAX).unwrap();
+        assert_eq!(view.fetch_add_u64(8, 1), Ok(u64::MAX));
+        assert!(view.load_u64(4).is_err(), "misaligned");
+    }
+
+    #[test]
+    fn words_have_one_check_and_ascending_order() {
+        let view = View::alloc(16, 8).unwrap();
+        view.write_words(4, &[1u32, 2, 3]).unwrap();
+        let mut words = [0u32; 4];
+        view.read_words(0, &mut words).unwrap();
+        assert_eq!(words, [0, 1, 2, 3]);
+        view.write_words(8, &[u64::MAX]).unwrap();
+        assert_eq!(view.read::<u32>(12), Ok(u32::MAX));
+        assert!(view.write_words(2, &[1u32]).is_err());
+    }
+}
