@@ -1,1 +1,2 @@
-//! drivers
+//! The facade.
+pub mod doctor;
