@@ -1,1 +1,4 @@
 //! tensor
+#![deny(unsafe_code)]
+
+pub mod io;
