@@ -360,7 +360,7 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
     }
     if !legacy.names.is_empty() {
         let old = legacy.names.join(" ");
-        let new = legacy.modern(&targets);
+        let new = legacy.modern(&legacy.meant(&targets, source)?);
         if given("HCQ_STRICT_ENV").is_some_and(|value| value != "0") {
             return Err(SelectError::Strict { old, new });
         }
@@ -732,6 +732,20 @@ impl Legacy {
         Ok(())
     }
 
+    /// The targets that the new form of the old names has: those that were chosen with their help,
+    /// or those that they would have chosen.
+    fn meant(&self, chosen: &[Target], source: Source) -> Result<Vec<Target>, SelectError> {
+        let followed = !matches!(source, Source::Api | Source::Cli);
+        if followed || self.devices.is_empty() {
+            return Ok(chosen.to_vec());
+        }
+        let mut own: Vec<Target> = self.devices()?.into_iter().map(Target::any).collect();
+        for target in &mut own {
+            self.refine(target, Source::Legacy, "", &mut Vec::new())?;
+        }
+        Ok(own)
+    }
+
     /// The value of `DEV` that says the same, for the note about old names.
     fn modern(&self, targets: &[Target]) -> String {
         if !targets.is_empty() {
@@ -958,7 +972,7 @@ mod tests {
                 "CPU",
                 &[
                     "NV=1 is not followed: --dev=CPU comes first",
-                    "NV=1: an old name; write DEV=CPU",
+                    "NV=1: an old name; write DEV=NV",
                 ],
             ),
         ] {

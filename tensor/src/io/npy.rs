@@ -894,7 +894,7 @@ mod tests {
 
     #[test]
     fn the_header_is_the_one_numpy_writes() {
-        // numpy.save of numpy.zeros((2, 3), 'f4'), NumPy 1.26.
+        // numpy.save of numpy.zeros((2, 3), 'f4'), NumPy 2.4.
         let header = build_header("a", DType::F32, &[2, 3], 24).unwrap();
         let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
         assert_eq!(&header[..10], b"\x93NUMPY\x01\0v\0");
