@@ -4,6 +4,7 @@
 
 pub mod addr;
 pub mod mem;
+pub mod reg;
 pub mod ring;
 mod sync;
 pub mod timeline;
