@@ -14,8 +14,6 @@
 //! - A `Load` whose gate is false gives its alternative and does not touch memory.
 //! - Two `Store(Set)` of one kernel never write the same element.
 
-use crate::DType;
-
 /// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RangeKind {
