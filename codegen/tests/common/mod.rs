@@ -87,8 +87,32 @@ impl Loaded {
         self.run_at(buffers, vars, &base);
     }
 
+    /// Prints how long each stage takes.
+    pub fn time_stages(&self, buffers: &mut [Vec<u8>], scratch: &[u64]) {
+        for i in 0..self.built.stages.len() {
+            let mut best = f64::INFINITY;
+            for _ in 0..10 {
+                let start = std::time::Instant::now();
+                self.run_stages(i..i + 1, buffers, &[], scratch);
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            println!("    {:8.3} ms {}", best * 1e3, self.built.stages[i].name);
+        }
+    }
+
     pub fn run_at(&self, buffers: &mut [Vec<u8>], vars: &[i64], scratch: &[u64]) {
-        for (stage, library) in self.built.stages.iter().zip(&self.libraries) {
+        self.run_stages(0..self.built.stages.len(), buffers, vars, scratch);
+    }
+
+    fn run_stages(
+        &self,
+        which: std::ops::Range<usize>,
+        buffers: &mut [Vec<u8>],
+        vars: &[i64],
+        scratch: &[u64],
+    ) {
+        for i in which {
+            let (stage, library) = (&self.built.stages[i], &self.libraries[i]);
             let args: Vec<u64> = stage
                 .args
                 .iter()
