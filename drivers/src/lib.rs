@@ -1,1 +1,5 @@
 //! drivers
+#![forbid(unsafe_code)]
+
+pub mod env;
+pub mod select;

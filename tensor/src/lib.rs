@@ -6,6 +6,8 @@ mod create;
 pub mod element;
 pub mod error;
 pub mod graph;
+pub mod io;
+pub mod nn;
 pub mod ops;
 pub mod param;
 mod read;
