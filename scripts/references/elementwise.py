@@ -24,6 +24,9 @@ UNARY = [
     ("square", torch.square, -3, 3, False),
     ("exp", torch.exp, -4, 4, False),
     ("exp2", torch.exp2, -4, 4, False),
+    ("exp10", lambda x: 10 ** x, -2, 2, False),
+    ("expm1", torch.expm1, -4, 4, False),
+    ("log1p", torch.log1p, -0.8, 9, False),
     ("log", torch.log, 0.1, 9, False),
     ("log2", torch.log2, 0.1, 9, False),
     ("log10", torch.log10, 0.1, 9, False),
@@ -57,14 +60,18 @@ ACTIVATIONS = [
     ("elu", lambda x: F.elu(x, 0.3), {"alpha": 0.3}),
     ("celu", lambda x: F.celu(x, 1.5), {"alpha": 1.5}),
     ("selu", F.selu, {}),
-    ("gelu", lambda x: F.gelu(x), {"tanh": False}),
-    ("gelu", lambda x: F.gelu(x, approximate="tanh"), {"tanh": True}),
+    ("gelu", lambda x: F.gelu(x), {}),
+    ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), {}),
     ("quick_gelu", lambda x: x * torch.sigmoid(1.702 * x), {}),
     ("silu", F.silu, {}),
     ("mish", F.mish, {}),
     ("sigmoid", torch.sigmoid, {}),
     ("logsigmoid", F.logsigmoid, {}),
-    ("hardsigmoid", F.hardsigmoid, {}),
+    ("hardsigmoid", lambda x: torch.clip(x / 6 + 0.5, 0, 1), {"alpha": 1 / 6, "beta": 0.5}),
+    ("hardsigmoid", lambda x: torch.clip(x * 0.2 + 0.5, 0, 1), {"alpha": 0.2, "beta": 0.5}),
+    ("thresholded_relu", lambda x: torch.where(x > 0.7, x, 0.0), {"alpha": 0.7}),
+    ("shrinkage", lambda x: torch.where(x > 0.5, x - 0.3, torch.where(x < -0.5, x + 0.3, 0.0)),
+     {"lambda": 0.5, "bias": 0.3}),
     ("hardswish", F.hardswish, {}),
     ("hardtanh", lambda x: F.hardtanh(x, -1.0, 1.0), {"lo": -1.0, "hi": 1.0}),
     ("hardtanh", lambda x: F.hardtanh(x, -0.5, 2.0), {"lo": -0.5, "hi": 2.0}),
@@ -134,9 +141,10 @@ INTEGER = [
     ("fmod", lambda a, b, n: 0 if b == 0 else a - trunc_div(a, b) * b),
     ("maximum", lambda a, b, n: max(a, b)),
     ("minimum", lambda a, b, n: min(a, b)),
-    ("bitwise_and", lambda a, b, n: a & b),
-    ("bitwise_or", lambda a, b, n: a | b),
-    ("bitwise_xor", lambda a, b, n: a ^ b),
+    ("pow", lambda a, b, n: pow(a, b % (1 << n), 1 << n)),
+    ("bitand", lambda a, b, n: a & b),
+    ("bitor", lambda a, b, n: a | b),
+    ("bitxor", lambda a, b, n: a ^ b),
 ]
 INTEGER_COMPARE = [
     ("eq", lambda a, b: a == b), ("ne", lambda a, b: a != b), ("lt", lambda a, b: a < b),
@@ -172,10 +180,10 @@ def unary():
         g.case("abs", [x], const(integers([wrap(abs(v), t) for v in some], t)), exact=True)
         g.case("sign", [x], const(integers([(v > 0) - (v < 0) for v in some], t)), exact=True)
         g.case("square", [x], const(integers([wrap(v * v, t) for v in some], t)), exact=True)
-        g.case("bitwise_not", [x], const(integers([wrap(~v, t) for v in some], t)), exact=True)
+        g.case("not", [x], const(integers([wrap(~v, t) for v in some], t)), exact=True)
         g.case("logical_not", [x], const(torch.tensor([v == 0 for v in some])), exact=True)
     g.case("logical_not", [truth((3, 4))], torch.logical_not, exact=True)
-    g.case("bitwise_not", [truth((3, 4))], torch.logical_not, exact=True)
+    g.case("not", [truth((3, 4))], torch.logical_not, exact=True)
     g.case("logical_not", [special("f32")], torch.logical_not, exact=True, grad=False)
     for op, f in [("exp", torch.exp), ("sqrt", torch.sqrt), ("sin", torch.sin)]:
         g.case(op, [whole((2, 3), "i32", 0, 9)], lambda x, f=f: f(x.double()), out="f32")
@@ -192,6 +200,9 @@ def activation():
         g.case(op, [quantize(torch.tensor([INF, 0.0, 40.0, -40.0, 100.0, -100.0]), "f32")],
                f, attrs, name="saturated", grad=False)
         g.case(op, [uniform((0,), "f32")], f, attrs, name="empty")
+    for t in ["f16", "f32", "f64"]:
+        g.case("prelu", [distinct((3, 4, 2), t), uniform((4, 1), t, 0.1, 0.6)],
+               lambda x, w: torch.where(x > 0, x, w * x))
     return g
 
 
@@ -229,8 +240,6 @@ def binary():
         for sign, suffix in [(1, "positive"), (-1, "negative")]:
             g.case("modulo", [a, b * sign], torch.remainder, name=suffix)
             g.case("fmod", [a, b * sign], torch.fmod, name=suffix)
-            g.case("floor_div", [a, b * sign], lambda x, y: torch.floor(x / y), name=suffix,
-                   grad=False)
     x, y = uniform((2, 9), "f32", 0.5, 2), uniform((2, 9), "f32", -2, 2, k=1)
     g.case("logaddexp", [x * 400, y * 400], torch.logaddexp, name="large")
     for t in ["f32", "f64", "f16", "bf16"]:
@@ -244,11 +253,18 @@ def binary():
         attrs = {"rtol": 1e-5, "atol": 1e-8, "equal_nan": equal_nan}
         g.case("isclose", [close, near], lambda a, b: torch.isclose(a, b, **attrs), attrs,
                exact=True, grad=False)
+    for op, f in [("sum_of", lambda a, b, c: a + b + c), ("product_of", lambda a, b, c: a * b * c)]:
+        g.case(op, [uniform((3, 1)), uniform((4,), k=1), uniform((), k=2)], f)
+    for op, f in [("logical_and", torch.logical_and), ("logical_or", torch.logical_or),
+                  ("logical_xor", torch.logical_xor)]:
+        g.case(op, [truth((3, 1)), truth((4,), 1)], f, exact=True)
+        g.case(op, [whole((3, 4), "i32", -1, 1), whole((3, 4), "i32", -1, 1, k=1)], f, exact=True)
+        g.case(op, pairs("f32"), f, exact=True, grad=False)
     for same in (True, False):
         other = close[:3] if same else near[:3]
         g.case("allclose", [close[:3].clone(), other.clone()],
                lambda a, b: torch.tensor(torch.allclose(a, b)),
-               {"rtol": 1e-5, "atol": 1e-8, "equal_nan": False}, exact=True, grad=False)
+               {"rtol": 1e-5, "atol": 1e-8}, exact=True, grad=False)
     return g
 
 
@@ -264,15 +280,20 @@ def integer():
         for op, f in INTEGER_COMPARE:
             g.case(op, [ta, tb], const(torch.tensor([f(x, y) for x, y in zip(a, b)])), exact=True)
         counts = [c % (2 * bits) for c in range(len(a))]
-        for op, f in [("lshift", shift_left), ("rshift", shift_right)]:
+        for op, f in [("shl", shift_left), ("shr", shift_right)]:
             r = integers([wrap(f(x, c, bits), t) for x, c in zip(a, counts)], t)
             g.case(op, [ta, integers(counts, t)], const(r), exact=True)
         x, y = whole((3, 1, 4), t, 0, 9, k=0), whole((2, 1), t, 0, 9, k=1)
         total = x.numpy() + y.numpy()
         g.case("add", [x, y], const(torch.from_numpy(total)), name="broadcast", exact=True)
+        a, b = whole((3, 4), t, 0, 100, k=0), whole((3, 4), t, 1, 9, k=1)
+        quotient = torch.from_numpy(a.numpy().astype(np.float64) / b.numpy())
+        g.case("div", [a, b], const(quotient), out="f32", tol=(1e-6, 1e-6))
+        for op in ("floor", "ceil", "round", "trunc"):
+            g.case(op, [a], const(a), exact=True)
     a, b = truth((4, 5), 0), truth((4, 5), 1)
-    for op, f in [("bitwise_and", torch.bitwise_and), ("bitwise_or", torch.bitwise_or),
-                  ("bitwise_xor", torch.bitwise_xor), ("eq", torch.eq), ("ne", torch.ne),
+    for op, f in [("bitand", torch.bitwise_and), ("bitor", torch.bitwise_or),
+                  ("bitxor", torch.bitwise_xor), ("eq", torch.eq), ("ne", torch.ne),
                   ("lt", torch.lt), ("le", torch.le), ("gt", torch.gt), ("ge", torch.ge),
                   ("maximum", torch.logical_or), ("minimum", torch.logical_and),
                   ("mul", torch.logical_and)]:
@@ -289,19 +310,19 @@ def choice():
     for op, f in COMPARE:
         g.case(op, [uniform((3, 1)), uniform((4,))], f, exact=True, grad=False, name="broadcast")
     for t in FLOATS:
-        g.case("where", [truth((3, 4)), uniform((3, 4), t, k=0), uniform((3, 4), t, k=1)],
+        g.case("where_", [truth((3, 4)), uniform((3, 4), t, k=0), uniform((3, 4), t, k=1)],
                torch.where, exact=True)
-    g.case("where", [truth((3, 1)), uniform((4,), "f32", k=0), uniform((), "f32", k=1)],
+    g.case("where_", [truth((3, 1)), uniform((4,), "f32", k=0), uniform((), "f32", k=1)],
            torch.where, exact=True, name="broadcast", kind="f32",
            grad_tol=(1e-6, 1e-6))
-    g.case("where", [truth((0, 2)), uniform((0, 2)), uniform((0, 2), k=1)], torch.where,
+    g.case("where_", [truth((0, 2)), uniform((0, 2)), uniform((0, 2), k=1)], torch.where,
            exact=True, name="empty")
     for t in INTS:
         a, b = whole((3, 4), t, 0, 100, k=0), whole((3, 4), t, 0, 100, k=1)
         m = truth((3, 4)).numpy()
-        g.case("where", [truth((3, 4)), a, b],
+        g.case("where_", [truth((3, 4)), a, b],
                const(torch.from_numpy(np.where(m, a.numpy(), b.numpy()))), exact=True, kind=t)
-    g.case("where", [truth((3, 4)), truth((3, 4), 1), truth((3, 4), 2)], torch.where, exact=True)
+    g.case("where_", [truth((3, 4)), truth((3, 4), 1), truth((3, 4), 2)], torch.where, exact=True)
     for value in (-1.5, INF, NAN, 0.0):
         g.case("masked_fill", [uniform((3, 4)), truth((3, 4))],
                lambda x, m, v=value: x.masked_fill(m, v), {"value": value}, exact=True)
@@ -312,6 +333,9 @@ def choice():
             qlo, qhi = (float(quantize(torch.tensor(v), t).double()) for v in (lo, hi))
             g.case("clip", [distinct((4, 6), t)], lambda x: torch.clip(x, qlo, qhi),
                    {"lo": qlo, "hi": qhi}, exact=True)
+    for lo, hi in [(None, 0.25), (-0.25, None), (-0.25, 0.25)]:
+        g.case("clamp", [distinct((4, 6))], lambda x: torch.clamp(x, lo, hi), {"lo": lo, "hi": hi},
+               exact=True)
     g.case("clip", [special("f32")], lambda x: torch.clip(x, -2.0, 2.0), {"lo": -2.0, "hi": 2.0},
            exact=True, grad=False, name="special")
     return g

@@ -28,6 +28,10 @@ def linalg():
         want = torch.from_numpy(a.numpy() @ b.numpy())
         if t in ("i32", "i64"):
             g.case("matmul", [a, b], lambda *_: want, exact=True)
+    g.case("dot", [uniform((3, 4)), uniform((4, 2), k=1)], torch.matmul, tol=SUMS)
+    g.case("outer", [uniform((3,)), uniform((5,), k=1)], torch.outer)
+    g.case("matmul_in", [uniform((3, 4), "f16"), uniform((4, 2), "f16", k=1)], torch.matmul,
+           {"dtype": "f32"}, out="f32", grad_tol=(4e-3, 1e-3))
     g.case("matmul", [uniform((70, 130)), uniform((130, 90), k=1)], torch.matmul, grad=False,
            tol=(1e-4, 1e-4), name="blocks")
     for equation, shapes in [
@@ -88,7 +92,7 @@ def conv():
         if transposed:
             kw["output_padding"] = extra
             at["output_padding"] = [extra] * nd if isinstance(extra, int) else extra
-        g.case(f"conv{'_transpose' if transposed else ''}2d", xs,
+        g.case("conv_transpose" if transposed else "conv", xs,
                lambda x, w, b=None: f(x, w, b, **kw), at, name=f"{nd}d",
                tol=SUMS if t == "f32" else None)
 
@@ -126,33 +130,44 @@ def pool():
     ]:
         at = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation,
               "ceil": ceil}
-        g.case("max_pool2d", [x], lambda x: F.max_pool2d(
+        g.case("max_pool", [x], lambda x: F.max_pool2d(
             x, kernel, stride, padding, dilation, ceil), at, exact=True, grad_tol=(1e-6, 1e-6))
         if dilation != [1, 1]:
             continue
         for count in (True, False):
-            g.case("avg_pool2d", [x], lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil, count),
-                   at | {"count_include_pad": count})
+            g.case("avg_pool", [x], lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil, count),
+                   at | {"count_padding": count})
     one = {"kernel": [3], "stride": [2], "padding": [1], "dilation": [1], "ceil": False}
-    g.case("max_pool2d", [distinct((2, 3, 9))], lambda x: F.max_pool1d(x, 3, 2, 1), one, name="1d",
+    g.case("max_pool", [distinct((2, 3, 9))], lambda x: F.max_pool1d(x, 3, 2, 1), one, name="1d",
            exact=True)
-    g.case("avg_pool2d", [distinct((2, 3, 9))], lambda x: F.avg_pool1d(x, 3, 2, 1),
-           one | {"count_include_pad": True}, name="1d")
+    g.case("avg_pool", [distinct((2, 3, 9))], lambda x: F.avg_pool1d(x, 3, 2, 1),
+           one | {"count_padding": True}, name="1d")
     three = {"kernel": [2, 2, 2], "stride": [2, 1, 2], "padding": [0, 0, 0], "dilation": [1, 1, 1],
              "ceil": False}
-    g.case("max_pool2d", [distinct((1, 2, 4, 3, 4))], lambda x: F.max_pool3d(x, 2, [2, 1, 2]), three,
+    g.case("max_pool", [distinct((1, 2, 4, 3, 4))], lambda x: F.max_pool3d(x, 2, [2, 1, 2]), three,
            name="3d", exact=True)
     for t in ("f16", "f64"):
         at = {"kernel": [2, 2], "stride": [2, 2], "padding": [0, 0], "dilation": [1, 1],
               "ceil": False}
         y = distinct((1, 2, 4, 6), t)
-        g.case("max_pool2d", [y], lambda x: F.max_pool2d(x, 2), at, exact=True)
-        g.case("avg_pool2d", [y], lambda x: F.avg_pool2d(x, 2), at | {"count_include_pad": True})
+        g.case("max_pool", [y], lambda x: F.max_pool2d(x, 2), at, exact=True)
+        g.case("avg_pool", [y], lambda x: F.avg_pool2d(x, 2), at | {"count_padding": True})
+    at = {"kernel": [3, 2], "stride": [2, 2], "padding": [1, 0], "dilation": [1, 1], "ceil": False}
+
+    def indices(x):
+        y, i = F.max_pool2d(x, [3, 2], [2, 2], [1, 0], return_indices=True)
+        return y, i.int()
+    g.case("max_pool_indices", [x], indices, at, exact=True)
+    for p in (1.0, 2.0, 3.0):
+        g.case("lp_pool", [uniform((2, 3, 7, 8), "f32", 0.2, 2)],
+               lambda x: F.lp_pool2d(x, p, [3, 2], [2, 2]), at | {"p": p, "padding": [0, 0]})
+    g.case("global_avg_pool", [x], lambda x: x.mean((2, 3), True))
+    g.case("global_max_pool", [x], lambda x: x.amax((2, 3), True), exact=True)
     y = distinct((2, 2, 6, 4))
     values, where = F.max_pool2d(y.double(), 2, return_indices=True)
     at = {"kernel": [2, 2], "stride": [2, 2], "padding": [0, 0]}
-    g.case("max_unpool2d", [values.float(), where],
-           lambda v, i: F.max_unpool2d(v, i, 2), at | {"size": [6, 4]}, exact=True)
+    g.case("max_unpool", [values.float(), where.int()],
+           lambda v, i: F.max_unpool2d(v, i.long(), 2), at | {"size": [6, 4]}, exact=True)
     for size in ([5, 9], [14, 16], [3, 4], [1, 1]):
         g.case("interpolate", [uniform((1, 2, 7, 8))],
                lambda x: F.interpolate(x, size=size, mode="nearest"),
@@ -201,8 +216,19 @@ def norm():
     g.case("instance_norm", [x, w, b], lambda x, w, b: F.instance_norm(x, None, None, w, b),
            {"eps": 1e-5}, name="affine")
     g.case("instance_norm", [x], lambda x: F.instance_norm(x), {"eps": 1e-5})
-    for k, alpha, beta, size in [(1.0, 1e-2, 0.75, 3), (2.0, 1e-1, 0.5, 2)]:
-        g.case("local_response_norm", [x], lambda x: F.local_response_norm(x, size, alpha, beta, k),
+    for axes in ([-1], [1, 2], [0, 3]):
+        def standardize(x):
+            var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+            return (x - mean) / torch.sqrt(var + 1e-5)
+        g.case("standardize", [x], standardize, {"axes": axes, "eps": 1e-5})
+    for size, alpha, beta, k in [(3, 1e-2, 0.75, 1.0), (2, 1e-1, 0.5, 2.0), (5, 1.0, 0.75, 1.0)]:
+        def response(x):
+            # ONNX's window: for an even size the longer half lies after the channel.
+            before = (size - 1) // 2
+            square = F.pad(x.square(), (0, 0, 0, 0, before, size - 1 - before))
+            total = sum(square.narrow(1, i, x.shape[1]) for i in range(size))
+            return x / (k + alpha / size * total) ** beta
+        g.case("local_response_norm", [x], response,
                {"size": size, "alpha": alpha, "beta": beta, "k": k})
     return g
 

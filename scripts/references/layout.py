@@ -31,9 +31,40 @@ def movement():
                       ((), [2, 2]), ((3, 1), [2, 3, 4])]:
         put(g, "expand", [uniform(shape)], lambda x: x.expand(to), {"shape": to})
     for axes in [[0], [1, 2], [-1], [0, 1, 2], []]:
-        put(g, "flip", [x], lambda x: x.flip(axes), {"axes": axes})
+        put(g, "flip", [x], lambda x: x.flip(axes or [0, 1, 2]), {"axes": axes})
+    put(g, "reverse", [x], lambda x: x.flip([0, 2]), {"axes": [0, 2]})
+    for shape in [[-1], [4, -1], [2, 3, 4, -1]]:
+        put(g, "view", [x], lambda x: x.reshape(shape), {"shape": shape})
+    for a, b in [(0, 2), (-1, 0), (1, 1)]:
+        put(g, "move_axis", [x], lambda x: x.movedim(a, b), {"from": a, "to": b})
+    put(g, "t", [x], lambda x: x.mT)
+    for axis, at in [(0, 1), (1, -1), (-1, 2)]:
+        put(g, "index", [x], lambda x: x.select(axis, at), {"axis": axis, "at": at})
+    for axis, size, step, apart in [(0, 2, 1, 1), (2, 2, 1, 2), (2, 3, 2, 1), (1, 1, 2, 1)]:
+        def windows(x):
+            n = (x.shape[axis] - apart * (size - 1) - 1) // step + 1
+            parts = [x.narrow(axis, k * apart, (n - 1) * step + 1) for k in range(size)]
+            take = torch.arange(0, (n - 1) * step + 1, step)
+            return torch.stack([p.index_select(axis, take) for p in parts], -1)
+        put(g, "windows", [x], windows,
+            {"axis": axis, "size": size, "stride": step, "dilation": apart})
+    for lo, part in [([0, 1, 2], (2, 1, 2)), ([1, 0, 0], (1, 3, 4)), ([0, 0, 4], (2, 3, 0))]:
+        def assign(x, p):
+            mask = torch.zeros(x.shape, dtype=torch.bool)
+            span = tuple(slice(l, l + n) for l, n in zip(lo, p.shape))
+            mask[span] = True
+            flat = [v for l, n, m in reversed(list(zip(lo, p.shape, x.shape)))
+                    for v in (l, m - l - n)]
+            return torch.where(mask, F.pad(p, flat), x)
+        put(g, "slice_assign", [x, uniform(part, k=1)], assign, {"lo": lo})
+    for lo, to in [([0, 1, 0], [2, 4, 5]), ([1, 0, 2], [3, 3, 6])]:
+        def around(x, value):
+            flat = [v for l, n, m in reversed(list(zip(lo, x.shape, to))) for v in (l, m - l - n)]
+            return F.pad(x, flat, value=value)
+        put(g, "pad_to", [x], lambda x: around(x, 2.5), {"lo": lo, "shape": to, "value": 2.5})
     for spans in [[[0, 1], [1, 3], [0, 4]], [[0, 2], [0, 3], [2, 3]], [[1, 1], [0, 3], [0, 4]]]:
-        put(g, "shrink", [x], lambda x: x[tuple(slice(a, b) for a, b in spans)], {"spans": spans})
+        put(g, "shrink", [x], lambda x: x[tuple(slice(a, b) for a, b in spans)],
+            {"lo": [a for a, _ in spans], "shape": [b - a for a, b in spans]})
     for axis, start, length in [(0, 1, 1), (1, 0, 2), (-1, 1, 3), (2, 4, 0)]:
         put(g, "narrow", [x], lambda x: x.narrow(axis, start, length),
             {"axis": axis, "start": start, "len": length})
@@ -42,6 +73,8 @@ def movement():
         for value in (0.0, 1.5, -INF):
             put(g, "pad", [y], lambda x: F.pad(x, flat, value=value),
                 {"pads": widths, "mode": "constant", "value": value})
+    put(g, "pad", [y], lambda x: F.pad(x, (-1, 2, 1, -2), value=4.0),
+        {"pads": [[1, -2], [-1, 2]], "mode": "constant", "value": 4.0}, "cut")
     put(g, "pad", [uniform((0, 2))], lambda x: F.pad(x, (0, 0, 1, 1), value=2.0),
         {"pads": [[1, 1], [0, 0]], "mode": "constant", "value": 2.0}, "empty")
     for mode in ("reflect", "replicate", "circular"):
@@ -76,23 +109,22 @@ def movement():
     for n, axis in [(2, 0), (3, 1), (1, -1)]:
         put(g, "repeat_interleave", [y], lambda x: x.repeat_interleave(n, axis),
             {"n": n, "axis": axis})
-    for shifts, axes in [([1], [0]), ([-2], [1]), ([1, 2], [0, 2]), ([13], [2])]:
-        put(g, "roll", [x], lambda x: x.roll(shifts, axes), {"shifts": shifts, "axes": axes})
+    for amount, axis in [(1, 0), (-2, 1), (13, 2), (0, 1), (-3, -1)]:
+        put(g, "roll", [x], lambda x: x.roll(amount, axis), {"amount": amount, "axis": axis})
     for axis, size, step in [(0, 3, 1), (0, 2, 2), (1, 2, 1), (0, 3, 5)]:
         put(g, "unfold", [z], lambda x: x.unfold(axis, size, step),
             {"axis": axis, "size": size, "step": step})
     for offset in (0, 1, -2):
-        put(g, "diag", [uniform((4,))], lambda x: torch.diag(x, offset), {"offset": offset})
-        put(g, "diag", [uniform((4, 4))], lambda x: torch.diag(x, offset), {"offset": offset})
-        put(g, "diagonal", [y], lambda x: x.diagonal(offset), {"offset": offset, "a": 0, "b": 1})
         put(g, "tril", [y], lambda x: x.tril(offset), {"k": offset})
         put(g, "triu", [y], lambda x: x.triu(offset), {"k": offset})
         put(g, "tril", [uniform((2, 4, 4))], lambda x: x.tril(offset), {"k": offset}, "batched")
         put(g, "triu", [uniform((2, 4, 4))], lambda x: x.triu(offset), {"k": offset}, "batched")
-    put(g, "diagonal", [x], lambda x: x.diagonal(1, 0, 2), {"offset": 1, "a": 0, "b": 2})
-    for indexing in ("ij", "xy"):
-        put(g, "meshgrid", [uniform((3,)), uniform((4,), k=1)],
-            lambda a, b: torch.meshgrid(a, b, indexing=indexing), {"xy": indexing == "xy"})
+    for n in (1, 4):
+        put(g, "diag", [uniform((n,))], torch.diag)
+    for a, b in [(0, 2), (1, 0), (-1, -2)]:
+        put(g, "diagonal", [x], lambda x: x.diagonal(0, a, b), {"a": a, "b": b})
+    put(g, "meshgrid", [uniform((3,)), uniform((4,), k=1), uniform((2,), k=2)],
+        lambda *v: torch.meshgrid(*v, indexing="ij"))
     for t in FLOATS + INTS + ["bool"]:
         v = truth((3, 4)) if t == "bool" else (
             uniform((3, 4), t) if t in FLOATS else whole((3, 4), t, 0, 100))
@@ -167,7 +199,7 @@ def index():
     put(g, "embedding", [uniform((7, 3)), whole((2, 4), "i64", 0, 6)],
         lambda w, i: F.embedding(i, w))
     z = uniform((6, 7))
-    for spec in [[[0, 6, 2], [1, 7, 3]], [[5, None, -1], [0, 7, 1]], [[4, 0, -2], [6, 1, -3]],
+    for spec in [[[-4, -1, 1]], [[None, None, -2], [-99, 99, 1]], [[0, 6, 2], [1, 7, 3]], [[5, None, -1], [0, 7, 1]], [[4, 0, -2], [6, 1, -3]],
                  [[3, 3, 1], [0, 7, 1]]]:
         def cut(x, spec=spec):
             out = x

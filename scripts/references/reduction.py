@@ -93,6 +93,16 @@ def reduce():
             for op, f in [("sum", (0, s)), ("prod", (1, s)), ("max", (lo, t)), ("min", (hi, t))]:
                 g.case(op, [none], lambda *_: integers([f[0]] * 2, f[1]), at, exact=True,
                        name="over_nothing")
+    for x in (truth((3, 4)), whole((3, 4), "i32", -1, 1)):
+        g.case("count_nonzero", [x], lambda x: torch.count_nonzero(x, 1).int(),
+               {"axes": [1], "keep": False}, exact=True)
+    for a, b in [("f16", "f32"), ("f32", "f64"), ("u8", "i64"), ("bool", "i32")]:
+        x = truth((3, 4)) if a == "bool" else whole((3, 4), a, 0, 255) if a == "u8" else \
+            uniform((3, 4), a)
+        want = x.double().sum(1)
+        g.case("sum_in", [x], lambda x: x.sum(1) if x.dtype == torch.float64 else want.to(
+            {"i64": torch.int64, "i32": torch.int32}[b]), {"axes": [1], "keep": False, "dtype": b},
+            out=b if b[0] == "f" else None, grad_tol=(1e-3, 1e-6))
     for op, f in [("any", torch.any), ("all", torch.all)]:
         for axes, keep in [([], False), ([1], False), ([0], True)]:
             g.case(op, [truth((3, 2))], lambda x: f(x, dims(x, axes), keep),
@@ -184,6 +194,14 @@ def soft():
         g.case(op, [uniform((0, 3))], lambda x: f(x, 1), {"axis": 1}, name="empty")
         g.case(op, [uniform((2, 1500), "f32", -4, 4)], lambda x: f(x, 1), {"axis": 1},
                name="long", grad=False)
+        g.case("hardmax", [distinct((3, 5))], lambda x: torch.nn.functional.one_hot(
+            x.argmax(1), 5).double(), {"axis": 1}, exact=True, grad=False, kind="f32") \
+            if op == "softmax" else None
+    for p in (1.0, 2.0, 3.0, INF):
+        for axes, keep in [([], False), ([1], True), ([0], False)]:
+            g.case("norm", [distinct((3, 5))],
+                   lambda x: torch.linalg.vector_norm(x, p, dims(x, axes), keep),
+                   {"p": p, "axes": axes, "keep": keep})
     for p in (1.0, 2.0, 3.0):
         for axis in (0, 1):
             g.case("normalize", [distinct((3, 5))],
@@ -199,17 +217,17 @@ def position():
         for axis in (0, 1, -1):
             for keep in (False, True):
                 x = distinct((2, 5, 3))
-                want = torch.from_numpy(f(x.numpy(), axis=axis, keepdims=keep).astype(np.int64))
+                want = torch.from_numpy(f(x.numpy(), axis=axis, keepdims=keep).astype(np.int32))
                 g.case(op, [x], lambda *_: want, {"axis": axis, "keep": keep}, exact=True,
                        grad=False)
         for name, x in [("ties", tied), ("i32", whole((3, 6), "i32")),
                         ("u8", whole((3, 6), "u8", 0, 255)), ("f16", distinct((2, 9), "f16")),
                         ("long", uniform((2, 999)))]:
-            want = torch.from_numpy(f(x.numpy(), axis=1).astype(np.int64))
+            want = torch.from_numpy(f(x.numpy(), axis=1).astype(np.int32))
             g.case(op, [x], lambda *_: want, {"axis": 1, "keep": False}, exact=True, grad=False,
                    name=name)
         x = quantize(torch.tensor([[1.0, NAN, 3.0], [INF, 2.0, -INF]]), "f32")
-        want = torch.from_numpy(f(x.numpy(), axis=1).astype(np.int64))
+        want = torch.from_numpy(f(x.numpy(), axis=1).astype(np.int32))
         g.case(op, [x], lambda *_: want, {"axis": 1, "keep": False}, exact=True, grad=False,
                name="special")
     return g
