@@ -1,0 +1,75 @@
+//! Linear algebra, convolution, pooling, normalisation.
+
+use tensor::Tensor;
+use tensor::ops::conv::Sliding;
+
+use super::{Call, CallError, Outcome};
+
+fn sliding(c: &Call<'_>, dilated: bool) -> Result<Sliding, CallError> {
+    let padding = c.case.sizes("padding")?;
+    Ok(Sliding {
+        stride: c.case.sizes("stride")?,
+        padding: padding.into_iter().map(|p| (p, p)).collect(),
+        dilation: if dilated { c.case.sizes("dilation")? } else { Vec::new() },
+    })
+}
+
+fn pool(c: &Call<'_>, x: &Tensor) -> Outcome {
+    let kernel = c.case.sizes("kernel")?;
+    let (sliding, ceil) = (sliding(c, true)?, c.case.flag("ceil")?);
+    let out = match c.case.op.as_str() {
+        "max_pool" => x.max_pool(&kernel, &sliding, ceil)?,
+        "avg_pool" => x.avg_pool(&kernel, &sliding, ceil, c.case.flag("count_padding")?)?,
+        "lp_pool" => x.lp_pool(c.case.float("p")?, &kernel, &sliding, ceil)?,
+        "max_pool_indices" => {
+            let (values, indices) = x.max_pool_indices(&kernel, &sliding, ceil)?;
+            return Ok(Some(vec![values, indices]));
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![out]))
+}
+
+pub(super) fn call(c: &Call<'_>) -> Outcome {
+    let case = c.case;
+    let x = match c.inputs.first() {
+        Some(x) => x,
+        None => return Ok(None),
+    };
+    let y = || c.input(1);
+    let maybe = |i: usize| c.inputs.get(i);
+    let eps = || case.float("eps");
+    let out = match case.op.as_str() {
+        "matmul" => x.matmul(y()?),
+        "matmul_in" => x.matmul_in(y()?, c.dtype()?),
+        "dot" => x.dot(y()?),
+        "outer" => x.outer(y()?),
+        "linear" => x.linear(y()?, maybe(2)),
+        "einsum" => Tensor::einsum(case.text("equation")?, &c.all()),
+        "conv" => x.conv(y()?, maybe(2), &sliding(c, true)?, case.size("groups")?),
+        "conv_transpose" => x.conv_transpose(
+            y()?,
+            maybe(2),
+            &sliding(c, true)?,
+            &case.sizes("output_padding")?,
+            case.size("groups")?,
+        ),
+        "max_unpool" => x.max_unpool(y()?, &case.sizes("size")?),
+        "global_avg_pool" => x.global_avg_pool(),
+        "global_max_pool" => x.global_max_pool(),
+        "standardize" => x.standardize(&case.ints("axes")?, eps()?),
+        "layer_norm" => x.layer_norm(case.size("axes")?, maybe(1), maybe(2), eps()?),
+        "rms_norm" => x.rms_norm(maybe(1), eps()?),
+        "group_norm" => x.group_norm(case.size("groups")?, maybe(1), maybe(2), eps()?),
+        "instance_norm" => x.instance_norm(maybe(1), maybe(2), eps()?),
+        "batch_norm" => x.batch_norm(y()?, c.input(2)?, maybe(3), maybe(4), eps()?),
+        "local_response_norm" => x.local_response_norm(
+            case.size("size")?,
+            case.float("alpha")?,
+            case.float("beta")?,
+            case.float("k")?,
+        ),
+        _ => return pool(c, x),
+    };
+    Ok(Some(vec![out?]))
+}
