@@ -17,7 +17,7 @@ SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5
 UNARY = [
     ("neg", torch.neg, -3, 3, True),
     ("abs", torch.abs, -3, 3, True),
-    ("sign", lambda x: torch.where(x.isnan(), x, torch.sign(x)), -3, 3, True),
+    ("sign", lambda x: torch.where(x.isnan() | (x == 0), x.detach(), torch.sign(x)), -3, 3, True),
     ("reciprocal", torch.reciprocal, 0.3, 4, False),
     ("sqrt", torch.sqrt, 0.1, 9, False),
     ("rsqrt", torch.rsqrt, 0.1, 9, False),

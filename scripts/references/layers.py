@@ -216,7 +216,7 @@ def norm():
     g.case("instance_norm", [x, w, b], lambda x, w, b: F.instance_norm(x, None, None, w, b),
            {"eps": 1e-5}, name="affine")
     g.case("instance_norm", [x], lambda x: F.instance_norm(x), {"eps": 1e-5})
-    for axes in ([-1], [1, 2], [0, 3]):
+    for axes in ([2], [1, 2], [0, 3]):
         def standardize(x):
             var, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
             return (x - mean) / torch.sqrt(var + 1e-5)

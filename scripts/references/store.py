@@ -126,7 +126,7 @@ def truth(shape, k=0):
 def distinct(shape, name="f32", k=0):
     """A shuffled ladder: no two elements are equal, none is at a kink, neighbours are far apart."""
     n = math.prod(shape)
-    a = (rng("distinct", tuple(shape), k).permutation(n) - n / 2 + 0.25) * (4.0 / max(n, 1))
+    a = (rng("distinct", tuple(shape), k).permutation(n) - n / 2 + 0.27) * (4.0 / max(n, 1))
     return quantize(torch.from_numpy(a.reshape(shape)), name)
 
 

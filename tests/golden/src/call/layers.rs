@@ -69,7 +69,8 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
             case.float("beta")?,
             case.float("k")?,
         ),
-        _ => return pool(c, x),
+        "max_pool" | "max_pool_indices" | "avg_pool" | "lp_pool" => return pool(c, x),
+        _ => return Ok(None),
     };
     Ok(Some(vec![out?]))
 }
