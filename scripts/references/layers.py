@@ -1,6 +1,7 @@
 """Linear algebra, convolution, pooling, normalisation, attention, losses, images."""
 
 import math
+import warnings
 
 import numpy as np
 import torch
@@ -48,36 +49,7 @@ def linalg():
         for t in ("f32", "f16", "f64"):
             xs = [uniform((2, 3, 5), t), uniform((4, 5), t, k=1)] + [uniform((4,), t)] * bias
             g.case("linear", xs, F.linear, name="bias" if bias else "", tol=SUMS if t == "f32" else None)
-    # Matrices whose decomposition is well conditioned; signs are fixed by the checks on it.
-    for shape in [(4, 4), (5, 3), (2, 4, 3)]:
-        g.case("qr", [uniform(shape)], lambda x: reconstruct_qr(x), grad=False, tol=(1e-4, 1e-5))
-    for shape in [(4, 4), (5, 3), (2, 4, 3)]:
-        g.case("svd", [uniform(shape)], lambda x: torch.linalg.svdvals(x), grad=False,
-               tol=(1e-4, 1e-5))
-    for shape in [(4, 4), (6, 3)]:
-        coefficients = [2.0, -1.5, 0.5]
-        g.case("newton_schulz", [uniform(shape)], lambda x: newton_schulz(x, 6, coefficients),
-               {"steps": 6, "coefficients": coefficients, "eps": 1e-7}, grad=False,
-               tol=(1e-3, 1e-4))
     return g
-
-
-def reconstruct_qr(x):
-    """R with a positive diagonal: the factor that is unique, whatever signs a method picks."""
-    r = torch.linalg.qr(x).R
-    return r * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-1)
-
-
-def newton_schulz(x, steps, coefficients):
-    """The quintic iteration for the nearest orthogonal matrix."""
-    tall = x.shape[-2] > x.shape[-1]
-    a, b, c = coefficients
-    m = (x / (x.norm() + 1e-7))
-    m = m.mT if tall else m
-    for _ in range(steps):
-        s = m @ m.mT
-        m = a * m + (b * s + c * s @ s) @ m
-    return m.mT if tall else m
 
 
 def conv():
@@ -176,8 +148,20 @@ def pool():
             g.case("interpolate", [uniform((1, 2, 7, 8))],
                    lambda x: F.interpolate(x, size=size, mode="bilinear", align_corners=align),
                    {"size": size, "mode": "linear", "align_corners": align})
+        g.case("interpolate", [uniform((1, 2, 7, 8))],
+               lambda x: F.interpolate(x, size=size, mode="nearest-exact"),
+               {"size": size, "mode": "nearest_exact", "align_corners": False})
     g.case("interpolate", [uniform((1, 2, 7))], lambda x: F.interpolate(x, size=11, mode="linear"),
            {"size": [11], "mode": "linear", "align_corners": False}, name="1d")
+    x = uniform((2, 8, 2, 3))
+    g.case("depth_to_space", [x], lambda x: F.pixel_shuffle(x, 2), {"r": 2, "block_first": False},
+           exact=True)
+    g.case("space_to_depth", [uniform((2, 3, 4, 6))], lambda x: F.pixel_unshuffle(x, 2),
+           {"r": 2, "block_first": False}, exact=True)
+    g.case("depth_to_space", [x], lambda x: x.reshape(2, 2, 2, 2, 2, 3).permute(
+        0, 3, 4, 1, 5, 2).reshape(2, 2, 4, 6), {"r": 2, "block_first": True}, exact=True)
+    g.case("space_to_depth", [uniform((2, 3, 4, 6))], lambda x: x.reshape(2, 3, 2, 2, 3, 2).permute(
+        0, 3, 5, 1, 2, 4).reshape(2, 12, 2, 3), {"r": 2, "block_first": True}, exact=True)
     return g
 
 
@@ -236,23 +220,26 @@ def norm():
 def attention():
     g = Group("attention")
 
-    def sdpa(q, k, v, mask=None, causal=False, scale=None):
+    def sdpa(q, k, v, mask=None, causal=False, scale=None, cap=None):
         if k.shape[-3] != q.shape[-3]:
             n = q.shape[-3] // k.shape[-3]
             k, v = k.repeat_interleave(n, -3), v.repeat_interleave(n, -3)
         scores = q @ k.mT * (scale or 1 / math.sqrt(q.shape[-1]))
+        if cap:
+            scores = cap * torch.tanh(scores / cap)
         if causal:
-            keep = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+            # Aligned at the end: the last query sees every key.
+            n, m = scores.shape[-2:]
+            keep = torch.ones((n, m), dtype=torch.bool).tril(m - n)
             scores = scores.masked_fill(~keep, -math.inf)
         if mask is not None:
             scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
         return scores.softmax(-1) @ v
 
-    def add(q, k, v, mask=(), name="", t="f32", causal=False, scale=None):
+    def add(q, k, v, mask=(), name="", t="f32", causal=False, scale=None, cap=None):
         xs = [uniform(q, t), uniform(k, t, k=1), uniform(v, t, k=2), *mask]
-        g.case("scaled_dot_product_attention", xs,
-               lambda q, k, v, m=None: sdpa(q, k, v, m, causal, scale),
-               {"causal": causal, "scale": scale}, name=name, tol=SUMS if t == "f32" else None)
+        g.case("attention", xs, lambda q, k, v, m=None: sdpa(q, k, v, m, causal, scale, cap),
+               {"causal": causal, "scale": scale, "softcap": cap}, name=name, tol=SUMS if t == "f32" else None)
 
     add((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8))
     add((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4), name="wide")
@@ -260,6 +247,30 @@ def attention():
     add((1, 2, 6, 4), (1, 2, 6, 4), (1, 2, 6, 4), scale=0.3, name="scale")
     add((1, 4, 3, 4), (1, 2, 5, 4), (1, 2, 5, 4), name="grouped")
     add((1, 4, 5, 4), (1, 1, 5, 4), (1, 1, 5, 4), causal=True, name="multi_query")
+    add((1, 2, 3, 4), (1, 2, 6, 4), (1, 2, 6, 4), causal=True, name="causal_later")
+    add((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 4), cap=0.5, name="softcap")
+    blind = truth((5, 7))
+    blind[2] = False
+
+    def none_seen(q, k, v, m):
+        p = (q @ k.mT / math.sqrt(8)).masked_fill(~m, -1e30).softmax(-1)
+        return torch.where(m.any(-1, keepdim=True), p @ v, 0.0)
+    g.case("attention", [uniform((1, 1, 5, 8)), uniform((1, 1, 7, 8), k=1),
+                         uniform((1, 1, 7, 8), k=2), blind], none_seen,
+           {"causal": False, "scale": None, "softcap": None}, name="blind", tol=SUMS)
+    for interleaved in (False, True):
+        angle = torch.from_numpy(np.outer(np.arange(5), 10000.0 ** (-np.arange(3) / 3.0)))
+
+        def turn(x, c, s):
+            a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :3], x[..., 3:])
+            y, z = a * c - b * s, a * s + b * c
+            return torch.stack([y, z], -1).flatten(-2) if interleaved else torch.cat([y, z], -1)
+        g.case("rotary", [uniform((2, 5, 6)), angle.cos().float(), angle.sin().float()], turn,
+               {"interleaved": interleaved})
+    g.case("rotary_angles", [integers([0, 1, 2, 7, 40], "i32")], lambda p: tuple(
+        f(torch.outer(p.double(), 10000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)))
+        for f in (torch.cos, torch.sin)), {"width": 8, "base": 10000.0}, out="f32",
+        tol=(1e-5, 5e-6))
     keep = truth((5, 7))
     keep[:, 0] = True
     add((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), [keep], name="mask")
@@ -274,33 +285,60 @@ def loss():
     labels = torch.tensor([2, 0, 4, 1])
     some = torch.tensor([2, -100, 4, 1])
     x = uniform((4, 5), "f32", -3, 3)
+    deep = uniform((2, 5, 3), "f32", -3, 3)
+    classes = whole((2, 3), "i64", 0, 4)
+    weight = uniform((5,), "f32", 0.5, 2)
+    chance = torch.softmax(uniform((4, 5), k=1), 1)
     for how in ("mean", "sum", "none"):
-        at = {"reduction": how}
-        target = torch.softmax(uniform((4, 5), k=1), 1)
+        at = {"reduction": how, "smoothing": 0.0, "ignore": None}
         for smooth in (0.0, 0.1):
-            g.case("cross_entropy", [x, target], lambda x, t: F.cross_entropy(
-                x, t.detach(), reduction=how, label_smoothing=smooth), at | {"label_smoothing": smooth})
-            for y, suffix in [(labels, ""), (some, "ignored")]:
-                g.case("sparse_categorical_crossentropy", [x, y], lambda x, y: F.cross_entropy(
-                    x, y, reduction=how, label_smoothing=smooth, ignore_index=-100),
-                    at | {"label_smoothing": smooth, "ignore_index": -100}, name=suffix)
-        p, y = uniform((3, 4), "f32", 0.05, 0.95), truth((3, 4)).float()
-        g.case("binary_crossentropy", [p, y],
-               lambda p, y: F.binary_cross_entropy(p, y.detach(), reduction=how), at)
-        g.case("binary_crossentropy_logits", [uniform((3, 4), "f32", -5, 5), y],
-               lambda p, y: F.binary_cross_entropy_with_logits(p, y.detach(), reduction=how), at)
+            with_smooth = at | {"smoothing": smooth}
+            g.case("cross_entropy", [x, chance], lambda x, t: F.cross_entropy(
+                x, t.detach(), reduction=how, label_smoothing=smooth), with_smooth, name="chances")
+            for logits, y, skip in [(x, labels, None), (x, some, -100), (deep, classes, None)]:
+                name = "ignored" if skip else "planes" if logits is deep else ""
+                g.case("cross_entropy", [logits, y], lambda x, y: F.cross_entropy(
+                    x, y, reduction=how, label_smoothing=smooth), with_smooth | {"ignore": skip},
+                    name=name)
+                g.case("cross_entropy", [logits, y, weight], lambda x, y, w: F.cross_entropy(
+                    x, y, w.detach(), reduction=how, label_smoothing=smooth),
+                    with_smooth | {"ignore": skip}, name="weight" + name)
         logs = torch.log_softmax(x, 1)
-        for y, suffix in [(labels, ""), (some, "ignored")]:
+        for y, skip in [(labels, None), (some, -100)]:
+            name = "ignored" if skip else ""
             g.case("nll_loss", [logs, y], lambda x, y: F.nll_loss(x, y, reduction=how),
-                   at | {"ignore_index": -100}, name=suffix)
-            g.case("nll_loss", [logs, y, uniform((5,), "f32", 0.5, 2)], lambda x, y, w: F.nll_loss(
-                x, y, w.detach(), reduction=how), at | {"ignore_index": -100}, name="weight" + suffix)
+                   at | {"ignore": skip}, name=name)
+            g.case("nll_loss", [logs, y, weight], lambda x, y, w: F.nll_loss(
+                x, y, w.detach(), reduction=how), at | {"ignore": skip}, name="weight" + name)
+        at = {"reduction": how}
+        p, y = uniform((3, 4), "f32", 0.05, 0.95), truth((3, 4)).float()
+        g.case("binary_cross_entropy", [p, y],
+               lambda p, y: F.binary_cross_entropy(p, y.detach(), reduction=how), at)
+        g.case("binary_cross_entropy", [torch.tensor([0.0, 1.0, 1.0]), torch.tensor([1.0, 0.0, 1.0])],
+               lambda p, y: F.binary_cross_entropy(p, y, reduction=how), at, name="certain",
+               grad=False)
+        logits = uniform((3, 4), "f32", -5, 5)
+        g.case("binary_cross_entropy_logits", [logits, y],
+               lambda p, y: F.binary_cross_entropy_with_logits(p, y.detach(), reduction=how), at)
+        g.case("binary_cross_entropy_logits", [logits, y, uniform((4,), "f32", 0.5, 2)],
+               lambda p, y, w: F.binary_cross_entropy_with_logits(
+                   p, y.detach(), reduction=how, pos_weight=w.detach()), at, name="positive")
+        g.case("binary_cross_entropy_logits", [logits * 40, y],
+               lambda p, y: F.binary_cross_entropy_with_logits(p, y.detach(), reduction=how), at,
+               name="large")
         a, b = distinct((3, 4)), distinct((3, 4), k=1)
         g.case("mse_loss", [a, b], lambda a, b: F.mse_loss(a, b, reduction=how), at)
         g.case("l1_loss", [a, b], lambda a, b: F.l1_loss(a, b, reduction=how), at)
         g.case("huber_loss", [a, b], lambda a, b: F.huber_loss(a, b, reduction=how, delta=0.7),
                at | {"delta": 0.7})
-        g.case("kl_div", [logs, target], lambda a, b: F.kl_div(a, b.detach(), reduction=how), at)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's `mean` is what is meant here.
+            g.case("kl_div", [logs, chance], lambda a, b: F.kl_div(a, b.detach(), reduction=how), at)
+            g.case("kl_div", [logs[:1], torch.tensor([[0.5, 0.0, 0.25, 0.25, 0.0]])],
+                   lambda a, b: F.kl_div(a, b.detach(), reduction=how), at, name="zeros")
+    g.case("sparse_categorical_crossentropy", [x, labels], F.cross_entropy)
+    g.case("sparse_categorical_crossentropy", [uniform((2, 3, 5)), classes],
+           lambda x, y: F.cross_entropy(x.reshape(6, 5), y.reshape(6)))
     return g
 
 

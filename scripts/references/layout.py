@@ -13,7 +13,7 @@ TIGHT = (1e-6, 1e-6)
 
 
 def put(g, op, inputs, ref, attrs=None, name="", **kw):
-    g.case(op, inputs, ref, attrs, exact=True, name=name, **({"grad_tol": TIGHT} | kw))
+    g.case(op, inputs, ref, attrs, name=name, **({"grad_tol": TIGHT, "exact": True} | kw))
 
 
 def movement():
@@ -178,26 +178,58 @@ def index():
         put(g, "scatter", [x, i, uniform(shape, k=3)], lambda x, i, s: x.scatter(axis, i, s),
             {"axis": axis})
     i = whole((6, 5), "i64", 0, 3)
-    for mode in ("sum", "prod", "mean", "amax", "amin"):
+    for op, mode in [("Add", "sum"), ("Mul", "prod"), ("Max", "amax"), ("Min", "amin")]:
         for include in (True, False):
-            s = distinct((6, 5), k=4)
-            g.case("scatter_reduce", [x, i, s],
+            g.case("scatter_reduce", [x, i, distinct((6, 5), k=4)],
                    lambda x, i, s: x.scatter_reduce(0, i, s, mode, include_self=include),
-                   {"axis": 0, "mode": mode, "include_self": include})
-    for shape, n in [((5,), 4), ((2, 3), 7), ((0,), 3)]:
+                   {"axis": 0, "combine": op, "include_self": include})
+    for include in (True, False):
+        g.case("scatter_mean", [x, i, distinct((6, 5), k=4)],
+               lambda x, i, s: x.scatter_reduce(0, i, s, "mean", include_self=include),
+               {"axis": 0, "include_self": include})
+    g.case("scatter_add", [x, i, distinct((6, 5), k=4)], lambda x, i, s: x.scatter_add(0, i, s),
+           {"axis": 0})
+    g.case("scatter_add", [x, whole((4, 9), "i64", 0, 4), uniform((4, 9), k=4)],
+           lambda x, i, s: x.scatter_add(1, i, s), {"axis": 1})
+    # The last write wins; a negative index counts from the end; one out of range writes nothing.
+    twice = torch.tensor([[0, 0, 2, -1, 9, -9, 2]]).expand(3, 7).contiguous()
+    base, source = uniform((3, 4)), uniform((3, 7), k=1)
+
+    def write(b, i, s):
+        rows = [[b[r, c] for c in range(4)] for r in range(3)]
+        for r in range(3):
+            for k, at in enumerate([0, 0, 2, 3, None, None, 2]):
+                if at is not None:
+                    rows[r][at] = s[r, k]
+        return torch.stack([torch.stack(r) for r in rows])
+    put(g, "scatter", [base, twice, source], write, {"axis": 1}, "twice")
+    outside = torch.tensor([[0, -1, 4, -5, 3, -4]]).expand(3, 6).contiguous()
+    put(g, "gather", [base, outside], lambda b, i: torch.stack(
+        [b[:, 0], b[:, 3], torch.zeros(3), torch.zeros(3), b[:, 3], b[:, 0]], 1), {"axis": 1}, "outside")
+    for shape, n, t in [((5,), 4, "f32"), ((2, 3), 7, "i32"), ((0,), 3, "f32"), ((3,), 2, "bool")]:
         i = whole(shape, "i64", 0, n - 1)
-        put(g, "one_hot", [i], lambda i: F.one_hot(i, n), {"classes": n})
-    m = truth((4, 5))
-    put(g, "masked_select", [x, m], torch.masked_select)
-    put(g, "masked_select", [x, torch.zeros((4, 5), dtype=torch.bool)], torch.masked_select, name="none")
-    put(g, "nonzero", [m], torch.nonzero)
-    put(g, "nonzero", [whole((3, 4), "i32", -1, 1)], torch.nonzero)
+        put(g, "one_hot", [i], lambda i: F.one_hot(i, n).to(TORCH[t]), {"classes": n, "dtype": t})
     for axis, shape in [(0, (3,)), (1, (6,)), (-1, (2, 2))]:
         i = whole(shape, "i64", 0, 3)
-        if len(shape) == 1:
-            put(g, "index_select", [x, i], lambda x, i: x.index_select(axis, i), {"axis": axis})
+        put(g, "index_select", [x, i], lambda x, i: torch.index_select(x, axis, i.flatten()).unflatten(
+            axis, i.shape), {"axis": axis})
+    put(g, "take", [x, whole((2, 4), "i64", 0, 19)], torch.take)
     put(g, "embedding", [uniform((7, 3)), whole((2, 4), "i64", 0, 6)],
         lambda w, i: F.embedding(i, w))
+    deep = uniform((3, 4, 5))
+    put(g, "gather_nd", [deep, torch.tensor([[0, 1], [2, 3], [1, 0]])],
+        lambda x, i: x[i[:, 0], i[:, 1]], {"batch": 0})
+    put(g, "gather_nd", [deep, torch.tensor([[[0, 1, 4]], [[2, -1, 0]]])],
+        lambda x, i: x[i[..., 0], i[..., 1], i[..., 2]], {"batch": 0})
+    put(g, "gather_nd", [deep, torch.tensor([[[1], [0]], [[3], [3]], [[2], [1]]])],
+        lambda x, i: torch.stack([x[b][i[b, :, 0]] for b in range(3)]), {"batch": 1})
+    at = torch.tensor([[0, 1], [2, 3], [1, 0]])
+    put(g, "scatter_nd", [deep, at, uniform((3, 5), k=1)],
+        lambda x, i, u: x.index_put((i[:, 0], i[:, 1]), u), {"combine": "Set"})
+    again = torch.tensor([[0, 1], [0, 1], [1, 0]])
+    put(g, "scatter_nd", [deep, again, uniform((3, 5), k=1)],
+        lambda x, i, u: x.index_put((i[:, 0], i[:, 1]), u, accumulate=True), {"combine": "Add"},
+        exact=False)
     z = uniform((6, 7))
     for spec in [[[-4, -1, 1]], [[None, None, -2], [-99, 99, 1]], [[0, 6, 2], [1, 7, 3]], [[5, None, -1], [0, 7, 1]], [[4, 0, -2], [6, 1, -3]],
                  [[3, 3, 1], [0, 7, 1]]]:
@@ -211,40 +243,58 @@ def index():
     return g
 
 
+def sort(x, axis, down):
+    """Sorted elements and where they came from; NaN counts as the largest, equals keep order."""
+    y, i = torch.sort(x, dim=axis, descending=down, stable=True)
+    return y, i.int()
+
+
+def topk(x, k, axis, largest):
+    y, i = sort(x, axis, largest)
+    return y.narrow(axis, 0, k), i.narrow(axis, 0, k)
+
+
 def order():
     g = Group("order")
     for op_axis in (0, 1, -1):
         for down in (False, True):
             x = distinct((4, 6))
-            put(g, "sort", [x], lambda x: torch.sort(x, dim=op_axis, descending=down, stable=True),
+            put(g, "sort", [x], lambda x: sort(x, op_axis, down),
                 {"axis": op_axis, "descending": down})
-            put(g, "argsort", [x], lambda x: torch.argsort(x, dim=op_axis, descending=down, stable=True),
+            put(g, "argsort", [x], lambda x: sort(x, op_axis, down)[1],
                 {"axis": op_axis, "descending": down}, grad=False)
+            put(g, "ranks", [x], lambda x: sort(x, op_axis, down)[1].argsort(op_axis).int(),
+                {"axis": op_axis, "descending": down}, grad=False)
+    edges = quantize(torch.tensor([-1.0, 0.0, 0.0, 2.0, 5.0]), "f32")
+    for right in (False, True):
+        put(g, "searchsorted", [edges, quantize(torch.tensor([[0.0, -2.0, 5.0], [6.0, 1.0, 2.0]]),
+                                                "f32")],
+            lambda e, v: torch.searchsorted(e, v, right=right).int(), {"right": right}, grad=False)
     tied = quantize(torch.tensor([[3.0, 1.0, 3.0, 1.0, 2.0, 0.0, -0.0], [5.0] * 7]), "f32")
     special = quantize(torch.tensor([[INF, 1.0, -INF, 3.0, NAN]]), "f32")
     for down in (False, True):
         at = {"axis": 1, "descending": down}
         put(g, "sort", [tied[:, :5].contiguous()],
-            lambda x: torch.sort(x, dim=1, descending=down, stable=True), at, "ties")
+            lambda x: sort(x, 1, down), at, "ties")
         # NaN counts as the largest.
-        put(g, "sort", [special], lambda x: torch.sort(x, dim=1, descending=down, stable=True), at, "special",
+        put(g, "sort", [special], lambda x: sort(x, 1, down), at, "special",
             grad=False)
         for n in (1, 2, 3, 37, 128, 200):
-            put(g, "sort", [distinct((2, n))], lambda x: torch.sort(x, dim=1, descending=down, stable=True), at,
+            put(g, "sort", [distinct((2, n))], lambda x: sort(x, 1, down), at,
                 f"n{n}", grad=False)
         for t in ("i8", "u8", "i32", "i64"):
             put(g, "sort", [whole((3, 9), t, -120, 100)],
-                lambda x: torch.sort(x, dim=1, descending=down, stable=True), at)
+                lambda x: sort(x, 1, down), at)
         for t in ("f16", "bf16", "f64"):
-            put(g, "sort", [distinct((3, 9), t)], lambda x: torch.sort(x, dim=1, descending=down, stable=True), at)
+            put(g, "sort", [distinct((3, 9), t)], lambda x: sort(x, 1, down), at)
     for k in (1, 3, 6):
         for largest in (True, False):
             for axis in (1, 0):
                 if k > 4 and axis == 0:
                     continue
-                put(g, "topk", [distinct((4, 6))], lambda x: torch.topk(x, k, axis, largest),
+                put(g, "topk", [distinct((4, 6))], lambda x: topk(x, k, axis, largest),
                     {"k": k, "axis": axis, "largest": largest})
-    put(g, "sort", [uniform((2, 0))], lambda x: torch.sort(x, 1), {"axis": 1, "descending": False},
+    put(g, "sort", [uniform((2, 0))], lambda x: sort(x, 1, False), {"axis": 1, "descending": False},
         "empty", grad=False)
     return g
 

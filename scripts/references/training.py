@@ -87,8 +87,28 @@ KNOWN = [
 ]
 
 
+def bits(seed, n):
+    """The first `n` words of a seed: counters 0.. and, behind them, those of the second half."""
+    half = (n + 1) // 2
+    pairs = [threefry((seed >> 32, seed & 0xFFFFFFFF), (i, i + half)) for i in range(half)]
+    return [a for a, _ in pairs] + [b for _, b in pairs][:n - half]
+
+
+def unit(seed, n, t="f32"):
+    """Numbers in 0..1 from the upper bits of words; binary64 takes two words each."""
+    if t == "f64":
+        w = bits(seed, 2 * n)
+        return [((w[i] << 32 | w[n + i]) >> 11) * 2.0 ** -53 for i in range(n)]
+    kept = {"f32": 23, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}[t]
+    return [(w >> (32 - kept)) * 2.0 ** -kept for w in bits(seed, n)]
+
+
+def wide(values, shape):
+    return torch.tensor(values, dtype=torch.float64).reshape(shape)
+
+
 def random():
-    """Inputs: both counter words and both key words, all `u32`. Outputs: both result words."""
+    """`threefry_tensors`: both key words, both counter words. The others: what a seed draws."""
     g = Group("random")
     for counter, key, result in KNOWN:
         assert threefry(key, counter) == result, "the published answers are not reproduced"
@@ -96,11 +116,53 @@ def random():
     rows = [(c, k, r) for c, k, r in KNOWN]
     rows += [((int(a), int(b)), (int(c), int(d)), threefry((int(c), int(d)), (int(a), int(b))))
              for a, b, c, d in draw]
-    column = lambda f: integers([f(r) for r in rows], "u32")
-    inputs = [column(lambda r: r[0][0]), column(lambda r: r[0][1]), column(lambda r: r[1][0]),
-              column(lambda r: r[1][1])]
+
+    def column(f):
+        return integers([f(r) for r in rows], "u32")
+    inputs = [column(lambda r: r[1][0]), column(lambda r: r[1][1]), column(lambda r: r[0][0]),
+              column(lambda r: r[0][1])]
     want = [column(lambda r: r[2][0]), column(lambda r: r[2][1])]
-    g.case("threefry", inputs, lambda *_: want, exact=True, grad=False)
+    g.case("threefry_tensors", inputs, lambda *_: want, exact=True, grad=False)
+    for seed, shape in [(0, (6,)), (42, (3, 4)), (1 << 40 | 7, (5,)), (3, (0,)), (9, (1,))]:
+        n, at = int(np.prod(shape)), {"seed": seed, "shape": list(shape)}
+        words = integers(bits(seed, n), "u32", shape)
+        g.case("bits", [], lambda: words, at, exact=True)
+        for t in ("f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"):
+            u = wide(unit(seed, n, t), shape)
+            g.case("rand", [], lambda: u, at | {"dtype": t}, exact=True, grad=False, out=t, kind=t)
+        u = wide(unit(seed, n), shape)
+        g.case("uniform", [], lambda: u * 5.0 - 2.0, at | {"low": -2.0, "high": 3.0, "dtype": "f32"},
+               grad=False)
+        for t in ("f32", "f64"):
+            pair = wide(unit(seed, 2 * n, t), (2,) + shape)
+            z = torch.cos(2 * np.pi * pair[0]) * torch.sqrt(-2 * torch.log(1 - pair[1]))
+            near = (1e-4, 1e-5) if t == "f32" else (1e-10, 1e-10)
+            g.case("randn", [], lambda: z, at | {"dtype": t}, grad=False, out=t, kind=t, tol=near)
+            g.case("normal", [], lambda: z * 2 - 1, at | {"mean": -1.0, "std": 2.0, "dtype": t},
+                   grad=False, out=t, kind=t, tol=near)
+        for low, high, t in [(-5, 17, "i32"), (0, 256, "u8"), (-(1 << 31), 1 << 31, "i64")]:
+            k = integers([low + (w * (high - low) >> 32) for w in bits(seed, n)], t, shape)
+            g.case("randint", [], lambda: k, at | {"low": low, "high": high, "dtype": t},
+                   exact=True, kind=t)
+        p = uniform(shape, "f32", 0, 1)
+        g.case("bernoulli", [p], lambda p: (u < p).double(), {"seed": seed}, exact=True, grad=False)
+        x = uniform(shape)
+        g.case("dropout", [x], lambda x: torch.where(u >= 0.25, x / 0.75, 0.0),
+               {"seed": seed, "p": 0.25})
+    for n in (0, 1, 9):
+        order = np.argsort(np.array(bits(5, n), dtype=np.uint32), kind="stable")
+        g.case("randperm", [], lambda: torch.from_numpy(order.astype(np.int32)),
+               {"seed": 5, "n": n}, exact=True)
+    weights = uniform((2, 5), "f32", 0.1, 1)
+    weights[0, 2] = 0
+    edges = torch.cumsum(weights.double(), 1)
+    draws = wide(unit(11, 14), (2, 7)) * edges[:, -1:]
+    g.case("multinomial", [weights], lambda w: torch.searchsorted(
+        edges, draws, right=True).int(), {"seed": 11, "samples": 7, "replacement": True},
+        exact=True, grad=False)
+    times = -torch.log(1 - wide(unit(11, 10), (2, 5))) / weights.double()
+    g.case("multinomial", [weights], lambda w: torch.argsort(times, 1)[:, :3].int(),
+           {"seed": 11, "samples": 3, "replacement": False}, exact=True, grad=False)
     return g
 
 

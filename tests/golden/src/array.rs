@@ -130,7 +130,11 @@ fn eight(byte: u8, mantissa: u32, finite: bool) -> f64 {
     } else {
         (1.0 + fraction) * 2f64.powi(exponent - bias)
     };
-    if byte & 0x80 == 0 { magnitude } else { -magnitude }
+    if byte & 0x80 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 impl Array {
@@ -185,7 +189,11 @@ impl Array {
         let sign = 1u64 << (self.dtype.bits() - 1);
         let bits = self.bits(i);
         let magnitude = i128::from(bits & (sign - 1));
-        if bits & sign == 0 { magnitude } else { -magnitude }
+        if bits & sign == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
     }
 
     fn apart(&self, got: &Array, i: usize) -> Apart {
@@ -230,7 +238,10 @@ impl Array {
     /// Type, shape or an element differs.
     pub fn check(&self, got: &Array, allowed: Tolerance) -> Result<(), Mismatch> {
         if self.dtype != got.dtype {
-            return Err(Mismatch::Type { expected: self.dtype, got: got.dtype });
+            return Err(Mismatch::Type {
+                expected: self.dtype,
+                got: got.dtype,
+            });
         }
         if self.shape != got.shape {
             return Err(Mismatch::Shape {
@@ -238,12 +249,17 @@ impl Array {
                 got: got.shape.clone(),
             });
         }
-        let wrong: Vec<usize> =
-            (0..self.numel()).filter(|&i| !self.agrees(got, i, allowed)).collect();
+        let wrong: Vec<usize> = (0..self.numel())
+            .filter(|&i| !self.agrees(got, i, allowed))
+            .collect();
         // A NaN distance is the worst there is.
         let key = |&i: &usize| {
             let distance = self.apart(got, i).absolute;
-            if distance.is_nan() { f64::INFINITY } else { distance }
+            if distance.is_nan() {
+                f64::INFINITY
+            } else {
+                distance
+            }
         };
         let Some(&worst) = wrong.iter().max_by(|a, b| key(a).total_cmp(&key(b))) else {
             return Ok(());
@@ -309,8 +325,15 @@ mod tests {
 
     #[test]
     fn near_tells_infinities_and_nan_apart() {
-        let near = Tolerance::Near { relative: 1e-3, absolute: 1e-3 };
-        assert!(of(&[1.0, f32::INFINITY]).check(&of(&[1.001, f32::INFINITY]), near).is_ok());
+        let near = Tolerance::Near {
+            relative: 1e-3,
+            absolute: 1e-3,
+        };
+        assert!(
+            of(&[1.0, f32::INFINITY])
+                .check(&of(&[1.001, f32::INFINITY]), near)
+                .is_ok()
+        );
         assert!(of(&[f32::INFINITY]).check(&of(&[f32::MAX]), near).is_err());
         assert!(of(&[f32::MAX]).check(&of(&[f32::INFINITY]), near).is_err());
         assert!(of(&[1.0]).check(&of(&[f32::NAN]), near).is_err());
@@ -320,10 +343,26 @@ mod tests {
 
     #[test]
     fn the_report_names_the_worst_element() {
-        let want = Array { shape: vec![2, 3], ..of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) };
-        let got = Array { shape: vec![2, 3], ..of(&[1.0, 2.5, 3.0, 4.0, 7.0, 6.0]) };
-        let Err(Mismatch::Elements { count, index, apart, .. }) =
-            want.check(&got, Tolerance::Near { relative: 0.0, absolute: 0.1 })
+        let want = Array {
+            shape: vec![2, 3],
+            ..of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        };
+        let got = Array {
+            shape: vec![2, 3],
+            ..of(&[1.0, 2.5, 3.0, 4.0, 7.0, 6.0])
+        };
+        let Err(Mismatch::Elements {
+            count,
+            index,
+            apart,
+            ..
+        }) = want.check(
+            &got,
+            Tolerance::Near {
+                relative: 0.0,
+                absolute: 0.1,
+            },
+        )
         else {
             panic!("two elements are wrong");
         };
@@ -340,9 +379,21 @@ mod tests {
     #[test]
     fn type_and_shape_count() {
         let a = of(&[1.0, 2.0]);
-        let b = Array { shape: vec![2, 1], ..a.clone() };
-        let c = Array { dtype: DType::I32, ..a.clone() };
-        assert!(matches!(a.check(&b, Tolerance::Exact), Err(Mismatch::Shape { .. })));
-        assert!(matches!(a.check(&c, Tolerance::Exact), Err(Mismatch::Type { .. })));
+        let b = Array {
+            shape: vec![2, 1],
+            ..a.clone()
+        };
+        let c = Array {
+            dtype: DType::I32,
+            ..a.clone()
+        };
+        assert!(matches!(
+            a.check(&b, Tolerance::Exact),
+            Err(Mismatch::Shape { .. })
+        ));
+        assert!(matches!(
+            a.check(&c, Tolerance::Exact),
+            Err(Mismatch::Type { .. })
+        ));
     }
 }

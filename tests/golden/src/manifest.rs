@@ -88,7 +88,10 @@ pub struct Case {
 }
 
 fn tolerance(pair: Option<[f64; 2]>) -> Tolerance {
-    pair.map_or(Tolerance::Exact, |[relative, absolute]| Tolerance::Near { relative, absolute })
+    pair.map_or(Tolerance::Exact, |[relative, absolute]| Tolerance::Near {
+        relative,
+        absolute,
+    })
 }
 
 /// The value of a JSON number, or of an infinity or NaN, which are strings there.
@@ -158,7 +161,11 @@ impl Case {
     /// Something else.
     pub fn text(&self, name: &str) -> Result<&str, ManifestError> {
         self.get(name, "text", |json| json.as_str().map(str::to_string))?;
-        Ok(self.attrs.get(name).and_then(Json::as_str).unwrap_or_default())
+        Ok(self
+            .attrs
+            .get(name)
+            .and_then(Json::as_str)
+            .unwrap_or_default())
     }
 
     /// An integer of either sign, such as an axis.
@@ -166,7 +173,9 @@ impl Case {
     /// # Errors
     /// Something else.
     pub fn int(&self, name: &str) -> Result<isize, ManifestError> {
-        self.get(name, "an integer", |json| isize::try_from(json.as_i64()?).ok())
+        self.get(name, "an integer", |json| {
+            isize::try_from(json.as_i64()?).ok()
+        })
     }
 
     /// A size.
@@ -183,7 +192,9 @@ impl Case {
         expected: &'static str,
         read: impl Fn(&Json) -> Option<T>,
     ) -> Result<Vec<T>, ManifestError> {
-        self.get(name, expected, |json| json.as_array()?.iter().map(&read).collect())
+        self.get(name, expected, |json| {
+            json.as_array()?.iter().map(&read).collect()
+        })
     }
 
     /// Integers, such as axes.
@@ -191,7 +202,9 @@ impl Case {
     /// # Errors
     /// Something else.
     pub fn ints(&self, name: &str) -> Result<Vec<isize>, ManifestError> {
-        self.list(name, "a list of integers", |j| isize::try_from(j.as_i64()?).ok())
+        self.list(name, "a list of integers", |j| {
+            isize::try_from(j.as_i64()?).ok()
+        })
     }
 
     /// Sizes, such as a shape.
@@ -199,7 +212,9 @@ impl Case {
     /// # Errors
     /// Something else.
     pub fn sizes(&self, name: &str) -> Result<Vec<usize>, ManifestError> {
-        self.list(name, "a list of sizes", |j| usize::try_from(j.as_u64()?).ok())
+        self.list(name, "a list of sizes", |j| {
+            usize::try_from(j.as_u64()?).ok()
+        })
     }
 
     /// Numbers.
@@ -279,19 +294,27 @@ impl References {
     /// A file is missing or damaged.
     pub fn open(folder: &Path) -> Result<References, ManifestError> {
         let file = folder.join("manifest.json");
-        let text = std::fs::read_to_string(&file)
-            .map_err(|source| ManifestError::Read { file: file.clone(), source })?;
-        let manifest: Manifest = serde_json::from_str(&text)
-            .map_err(|source| ManifestError::Parse { file, source })?;
+        let text = std::fs::read_to_string(&file).map_err(|source| ManifestError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).map_err(|source| ManifestError::Parse { file, source })?;
         let groups = manifest
             .groups
             .into_iter()
             .map(|(name, cases)| {
-                let tensors =
-                    safetensors::File::open(folder.join(format!("{name}.safetensors")))?;
-                Ok(Group { name, cases, tensors })
+                let tensors = safetensors::File::open(folder.join(format!("{name}.safetensors")))?;
+                Ok(Group {
+                    name,
+                    cases,
+                    tensors,
+                })
             })
             .collect::<Result<_, ManifestError>>()?;
-        Ok(References { header: manifest.header, groups })
+        Ok(References {
+            header: manifest.header,
+            groups,
+        })
     }
 }

@@ -103,7 +103,12 @@ fn run_case(engine: &Engine, group: &Group, case: &Case) -> Result<(), CaseError
         .into_iter()
         .map(|a| upload(engine, a))
         .collect::<Result<Vec<_>, _>>()?;
-    let outputs = Call { case, engine, inputs: &inputs }.run()?;
+    let outputs = Call {
+        case,
+        engine,
+        inputs: &inputs,
+    }
+    .run()?;
     if outputs.len() != case.outputs.len() {
         return Err(CaseError::Count {
             expected: case.outputs.len(),
@@ -112,20 +117,33 @@ fn run_case(engine: &Engine, group: &Group, case: &Case) -> Result<(), CaseError
     }
     let gradients = backward(engine, group, case, &inputs, &outputs)?;
     // Together, so that the engine sees the whole graph, as in use.
-    engine.realize(&outputs.iter().chain(gradients.iter().map(|(_, g)| g)).collect::<Vec<_>>())?;
+    engine.realize(
+        &outputs
+            .iter()
+            .chain(gradients.iter().map(|(_, g)| g))
+            .collect::<Vec<_>>(),
+    )?;
     for (i, (name, output)) in case.outputs.iter().zip(&outputs).enumerate() {
-        group.array(name)?.check(&download(output)?, case.tolerance()).map_err(|mismatch| {
-            CaseError::Wrong { what: format!("result {i}"), mismatch }
-        })?;
+        group
+            .array(name)?
+            .check(&download(output)?, case.tolerance())
+            .map_err(|mismatch| CaseError::Wrong {
+                what: format!("result {i}"),
+                mismatch,
+            })?;
     }
     for (i, gradient) in &gradients {
         let Some(name) = case.grads.as_ref().and_then(|g| g.get(*i)?.as_ref()) else {
             continue;
         };
         let got = download(gradient)?;
-        group.array(name)?.check(&got, case.grad_tolerance()).map_err(|mismatch| {
-            CaseError::Wrong { what: format!("gradient of input {i}"), mismatch }
-        })?;
+        group
+            .array(name)?
+            .check(&got, case.grad_tolerance())
+            .map_err(|mismatch| CaseError::Wrong {
+                what: format!("gradient of input {i}"),
+                mismatch,
+            })?;
     }
     Ok(())
 }
@@ -154,7 +172,11 @@ fn backward(
             });
         }
     }
-    Ok(wanted.into_iter().zip(sums).filter_map(|(i, g)| Some((i, g?))).collect())
+    Ok(wanted
+        .into_iter()
+        .zip(sums)
+        .filter_map(|(i, g)| Some((i, g?)))
+        .collect())
 }
 
 /// Runs the cases that the filter takes (by group and case) on an engine.
@@ -184,7 +206,9 @@ pub fn run_suite(
                         .unwrap_or_default(),
                 ),
             };
-            report.failures.push((format!("{}:{}", group.name, case.case), error));
+            report
+                .failures
+                .push((format!("{}:{}", group.name, case.case), error));
         }
     }
     Ok(report)

@@ -51,7 +51,12 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
             case.maybe_float("lo")?.map(Operand::from),
             case.maybe_float("hi")?.map(Operand::from),
         ),
-        "isclose" => x.isclose(y()?, float("rtol")?, float("atol")?, case.flag("equal_nan")?),
+        "isclose" => x.isclose(
+            y()?,
+            float("rtol")?,
+            float("atol")?,
+            case.flag("equal_nan")?,
+        ),
         "allclose" => x.allclose(y()?, float("rtol")?, float("atol")?),
         "isnan" => x.isnan(),
         "isinf" => x.isinf(),

@@ -1,7 +1,9 @@
-//! Linear algebra, convolution, pooling, normalisation.
+//! Linear algebra, convolution, pooling, resizing, normalisation, attention.
 
 use tensor::Tensor;
+use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
+use tensor::ops::image::Interpolation;
 
 use super::{Call, CallError, Outcome};
 
@@ -10,7 +12,11 @@ fn sliding(c: &Call<'_>, dilated: bool) -> Result<Sliding, CallError> {
     Ok(Sliding {
         stride: c.case.sizes("stride")?,
         padding: padding.into_iter().map(|p| (p, p)).collect(),
-        dilation: if dilated { c.case.sizes("dilation")? } else { Vec::new() },
+        dilation: if dilated {
+            c.case.sizes("dilation")?
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -69,6 +75,33 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
             case.float("beta")?,
             case.float("k")?,
         ),
+        "depth_to_space" => x.depth_to_space(case.size("r")?, case.flag("block_first")?),
+        "space_to_depth" => x.space_to_depth(case.size("r")?, case.flag("block_first")?),
+        "interpolate" => {
+            let mode = match case.text("mode")? {
+                "nearest" => Interpolation::Nearest,
+                "nearest_exact" => Interpolation::NearestExact,
+                "linear" => Interpolation::Linear {
+                    align_corners: case.flag("align_corners")?,
+                },
+                other => return Err(c.word("way to resize", other)),
+            };
+            x.interpolate(&case.sizes("size")?, mode)
+        }
+        "attention" => {
+            let options = Attention {
+                mask: maybe(3).cloned(),
+                causal: case.flag("causal")?,
+                scale: case.maybe_float("scale")?,
+                softcap: case.maybe_float("softcap")?,
+            };
+            x.attention(y()?, c.input(2)?, &options)
+        }
+        "rotary" => x.rotary(y()?, c.input(2)?, case.flag("interleaved")?),
+        "rotary_angles" => {
+            let (cos, sin) = x.rotary_angles(case.size("width")?, case.float("base")?)?;
+            return Ok(Some(vec![cos, sin]));
+        }
         "max_pool" | "max_pool_indices" | "avg_pool" | "lp_pool" => return pool(c, x),
         _ => return Ok(None),
     };

@@ -1,5 +1,7 @@
 //! Movement, indexing and sorting.
 
+use codegen::ir::ReduceOp;
+use tensor::graph::ScatterMode;
 use tensor::ops::movement::{PadMode, Slice};
 use tensor::{Scalar, Tensor};
 
@@ -10,7 +12,12 @@ fn pad(c: &Call<'_>) -> Result<Tensor, CallError> {
         .case
         .spans("pads")?
         .iter()
-        .map(|row| (row.first().copied().flatten(), row.get(1).copied().flatten()))
+        .map(|row| {
+            (
+                row.first().copied().flatten(),
+                row.get(1).copied().flatten(),
+            )
+        })
         .map(|(before, after)| (before.unwrap_or(0), after.unwrap_or(0)))
         .collect();
     let mode = match c.case.text("mode")? {
@@ -21,6 +28,16 @@ fn pad(c: &Call<'_>) -> Result<Tensor, CallError> {
         other => return Err(c.word("mode of padding", other)),
     };
     Ok(c.input(0)?.pad(&amounts, mode)?)
+}
+
+fn combine(c: &Call<'_>) -> Result<ReduceOp, CallError> {
+    match c.case.text("combine")? {
+        "Add" => Ok(ReduceOp::Add),
+        "Mul" => Ok(ReduceOp::Mul),
+        "Max" => Ok(ReduceOp::Max),
+        "Min" => Ok(ReduceOp::Min),
+        other => Err(c.word("way to combine", other)),
+    }
 }
 
 fn slices(c: &Call<'_>) -> Result<Vec<Slice>, CallError> {
@@ -90,6 +107,37 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "contiguous" => x.contiguous(),
         "detach" => x.detach(),
         "gather" => x.gather(axis()?, y()?),
+        "gather_nd" => x.gather_nd(y()?, case.size("batch")?),
+        "scatter" => x.scatter(axis()?, y()?, c.input(2)?, ScatterMode::Set),
+        "scatter_add" => x.scatter_add(axis()?, y()?, c.input(2)?),
+        "scatter_reduce" => {
+            let include = case.flag("include_self")?;
+            x.scatter_reduce(axis()?, y()?, c.input(2)?, combine(c)?, include)
+        }
+        "scatter_mean" => x.scatter_mean(axis()?, y()?, c.input(2)?, case.flag("include_self")?),
+        "scatter_nd" => {
+            let mode = match case.text("combine")? {
+                "Set" => ScatterMode::Set,
+                _ => ScatterMode::Combine(combine(c)?),
+            };
+            x.scatter_nd(y()?, c.input(2)?, mode)
+        }
+        "index_select" => x.index_select(axis()?, y()?),
+        "take" => x.take(y()?),
+        "embedding" => x.embedding(y()?),
+        "one_hot" => x.one_hot(case.size("classes")?, c.dtype()?),
+        "ranks" => x.ranks(axis()?, case.flag("descending")?),
+        "argsort" => x.argsort(axis()?, case.flag("descending")?),
+        "searchsorted" => x.searchsorted(y()?, case.flag("right")?),
+        "sort" => {
+            let (values, positions) = x.sort(axis()?, case.flag("descending")?)?;
+            return Ok(Some(vec![values, positions]));
+        }
+        "topk" => {
+            let largest = case.flag("largest")?;
+            let (values, positions) = x.topk(case.size("k")?, axis()?, largest)?;
+            return Ok(Some(vec![values, positions]));
+        }
         _ => return Ok(None),
     };
     Ok(Some(vec![out?]))

@@ -8,6 +8,7 @@ mod elementwise;
 mod layers;
 mod layout;
 mod reduction;
+mod training;
 
 use tensor::{DType, Engine, Tensor};
 
@@ -103,6 +104,7 @@ impl Call<'_> {
             layout::call,
             layers::call,
             create::call,
+            training::call,
         ];
         for family in families {
             if let Some(results) = family(self)? {
