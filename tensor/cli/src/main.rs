@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod cmd;
+mod digits;
 mod error;
+mod net;
 mod observe;
 mod output;
 mod session;
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let run = || -> Result<(), Error> {
         let environment = session::Environment::read(cli.dev.as_deref())?;
-        observe::start_log(environment.settings.debug);
+        observe::start_log();
         match &cli.command {
             Command::Demo(args) => cmd::demo::run(args, &environment),
             Command::Devices(args) => cmd::devices::run(args, &environment),

@@ -1,14 +1,31 @@
 //! From the environment to an open device with its compiler and tensor engine.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use codegen::build::Backend;
+use codegen::Backend;
 use drivers::doctor::{Row, Status};
 use drivers::env::Settings;
 use drivers::select::{self, DeviceKind, Selection, Target};
 use hcq::Device;
+use tensor::Engine;
+use tensor::exec::{DeviceExecutor, Observer, Options};
 
 use crate::error::Error;
+use crate::observe::Printer;
+
+/// Bytes of compiled kernels that are kept on disk.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// An open device with what runs on it.
+pub struct Session {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Tensors of this engine live there.
+    pub engine: Engine,
+    /// The compiler, for those who build kernels by hand.
+    pub backend: Backend,
+}
 
 /// What the command line and the variables say.
 pub struct Environment {
@@ -45,7 +62,51 @@ impl Environment {
 
     /// Opens the selected device.
     pub fn open_device(&self) -> Result<Arc<dyn Device>, Error> {
-        Ok(drivers::open(&self.target(), &self.settings)?)
+        Ok(drivers::open_with(&self.target(), &self.settings)?)
+    }
+
+    /// Opens the selected device with `threads` threads instead of those of the settings (a device
+    /// without threads of its own ignores it), and an engine over it.
+    pub fn open_engine(&self, threads: Option<usize>, profile: bool) -> Result<Session, Error> {
+        let mut settings = self.settings.clone();
+        if let Some(n) = threads.and_then(NonZeroUsize::new) {
+            settings.cpu_count = Some(n);
+        }
+        let device = drivers::open_with(&self.target(), &settings)?;
+        let units = device.info().units as usize;
+        let backend = self.backend(units)?;
+        let mut codegen = codegen::Options { threads: units, ..codegen::Options::default() };
+        if settings.compile_cache && settings.cache_level > 0 {
+            codegen.cache = self.cache();
+        }
+        let describe = backend.describe();
+        let debug = settings.debug;
+        if debug >= 1 {
+            let info = device.info();
+            eprintln!("{} {} {}, {} units, {describe}", info.id, info.arch, info.name, info.units);
+        }
+        let options = Options {
+            codegen,
+            patience: settings.wait_timeout,
+            // Times of kernels need timestamps around each of them.
+            profile: profile || settings.profile || debug >= 2,
+            observer: (debug >= 2).then(|| Arc::new(Printer::new(debug)) as Arc<dyn Observer>),
+            ..Options::default()
+        };
+        let engine = DeviceExecutor::engine(device.clone(), backend.clone(), options)?;
+        Ok(Session { device, engine, backend })
+    }
+
+    /// The compile cache; without one if its folder cannot be used, which is said.
+    fn cache(&self) -> Option<Arc<codegen::Cache>> {
+        let dir = self.settings.cache_dir.as_ref()?.join("kernels");
+        match codegen::Cache::open(&dir, CACHE_BYTES) {
+            Ok(cache) => Some(Arc::new(cache)),
+            Err(e) => {
+                tracing::warn!("no compile cache: {e}");
+                None
+            }
+        }
     }
 
     /// The compiler for the selected device: what the target names, else LLVM in process if the

@@ -27,7 +27,7 @@ struct Line<'a> {
 
 /// Prints a row per check. Absent hardware is no failure: the exit code is 0.
 pub fn run(args: &Args) -> Result<(), Error> {
-    let cpu = drivers::cpu_info();
+    let cpu = drivers_host::cpuinfo::CpuInfo::read();
     let mut rows = examine(Path::new("/"), &cpu);
     rows.splice(1..1, compilers());
     let lines: Vec<Line<'_>> = rows.iter().map(line).collect();
