@@ -1,17 +1,47 @@
 //! Hardware command queues: the one abstraction that every device of this project implements.
+//!
+//! ```text
+//!  Command  --encode-->  Packets (words, data, patches)  --submit-->  ring, doorbell
+//!     |                     pure: chip facts only            the only I/O
+//!  wait signal timestamp barrier exec copy write poll
+//! ```
+//!
+//! - A [`Device`] gives memory ([`Buffer`]), programs ([`Program`]), signals and queues.
+//! - A [`Queue`] turns [`Command`]s into [`Packets`] without looking at the device, and submits
+//!   them. A [`Stream`] adds a timeline: each submission returns a [`Point`] to wait for.
+//! - A [`Signal`] is a 64-bit value that only grows, with a timestamp. How many bits the hardware
+//!   compares is the driver's secret, see [`timeline`].
+//! - A [`graph::Graph`] is encoded once and replayed: patch words, ring one doorbell per queue.
+//! - Memory is a capability: [`HostAccess`] says how the host reaches a buffer, so the code that
+//!   writes arguments and signals is the same over a mapping and over a cable.
+//! - The first fault loses the device for its handle and is kept as the cause ([`LostState`]).
+//!
+//! Who validates: encoders check what a queue cannot take; addresses are not checked here, a wrong
+//! one is a device fault. What types cannot prove is said where it matters: a device writes memory
+//! at any time, so nothing here hands out a reference to it ([`mem::view`]).
+//!
+//! # Glossary
+//! *ring*: a queue in memory, read by the device at *rptr*, written by us at *wptr*. *doorbell*: a
+//! register or mapped page whose write tells the device that wptr moved. *BAR*: a window of the PCI
+//! bus into the device. *IB*: indirect buffer, packets outside of the ring. *MQD*: AMD's queue
+//! descriptor in memory. *QMD*: NVIDIA's launch descriptor. *PTE/PDE*: entries of the device's page
+//! tables.
 #![deny(unsafe_code)]
 
 pub mod addr;
 pub mod command;
 pub mod device;
 pub mod error;
+pub mod graph;
 pub mod mem;
 pub mod memory;
 pub mod packets;
 pub mod program;
 pub mod queue;
+pub mod ring;
 pub mod signal;
 mod sync;
+pub mod timeline;
 pub mod transport;
 pub mod wait;
 

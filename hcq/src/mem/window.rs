@@ -164,7 +164,7 @@ impl Window {
     pub fn read<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
         match &self.arm {
             Arm::Mapped(view) => view
-                .read(offset as usize)
+                .read(at(offset))
                 .map_err(|e| self.refused("read", W::BYTES, offset, e)),
             Arm::Remote(remote) => {
                 let width = self.element::<W>(remote.len(), "read", offset)?;
@@ -182,7 +182,7 @@ impl Window {
     pub fn write<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
         match &self.arm {
             Arm::Mapped(view) => view
-                .write(offset as usize, value)
+                .write(at(offset), value)
                 .map_err(|e| self.refused("write", W::BYTES, offset, e)),
             Arm::Remote(remote) => {
                 let width = self.element::<W>(remote.len(), "write", offset)?;
@@ -199,7 +199,7 @@ impl Window {
         match &self.arm {
             Arm::Mapped(view) => {
                 let bytes = to.len();
-                view.copy_to_slice(offset as usize, to)
+                view.copy_to_slice(at(offset), to)
                     .map_err(|e| self.refused("read", bytes, offset, e))
             }
             Arm::Remote(remote) => {
@@ -216,7 +216,7 @@ impl Window {
     pub fn write_bytes(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
         match &self.arm {
             Arm::Mapped(view) => view
-                .copy_from_slice(offset as usize, from)
+                .copy_from_slice(at(offset), from)
                 .map_err(|e| self.refused("write", from.len(), offset, e)),
             Arm::Remote(remote) => {
                 self.inside(remote.len(), "write", offset, from.len())?;
@@ -259,7 +259,7 @@ impl Window {
         match offset.checked_add(n as u64) {
             Some(end) if end <= len => Ok(()),
             _ => {
-                let (at, bytes, len) = (offset as usize, n, len as usize);
+                let (at, bytes, len) = (at(offset), n, at(len));
                 let error = ViewError::OutOfBounds {
                     offset: at,
                     bytes,
@@ -270,17 +270,17 @@ impl Window {
         }
     }
 
-    fn element<W: Word>(&self, len: u64, verb: &str, at: u64) -> Result<Width, TransportError> {
-        self.inside(len, verb, at, W::BYTES)?;
-        if !at.is_multiple_of(W::BYTES as u64) {
-            let (offset, len, align) = (at as usize, len as usize, W::BYTES);
+    fn element<W: Word>(&self, len: u64, verb: &str, offset: u64) -> Result<Width, TransportError> {
+        self.inside(len, verb, offset, W::BYTES)?;
+        if !offset.is_multiple_of(W::BYTES as u64) {
+            let (start, len, align) = (at(offset), at(len), W::BYTES);
             let error = ViewError::Misaligned {
-                offset,
+                offset: start,
                 len,
                 align,
-                low: offset & 0xfff,
+                low: start & 0xfff,
             };
-            return Err(self.refused(verb, W::BYTES, at, error));
+            return Err(self.refused(verb, W::BYTES, offset, error));
         }
         Ok(match W::BYTES {
             1 => Width::W8,
@@ -289,6 +289,11 @@ impl Window {
             _ => Width::W64,
         })
     }
+}
+
+/// The offset in the address width of this machine; one that does not fit is out of any bounds.
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 impl fmt::Debug for Window {
@@ -321,18 +326,18 @@ mod tests {
         }
         fn read(&self, offset: u64, width: Width) -> Result<u64, TransportError> {
             self.note(format!("r{}@{offset}", width.bytes()));
-            Ok(self.0.read::<u8>(offset as usize).unwrap().into())
+            Ok(self.0.read::<u8>(at(offset)).unwrap().into())
         }
         fn write(&self, offset: u64, width: Width, value: u64) -> Result<(), TransportError> {
             self.note(format!("w{}@{offset}={value:#x}", width.bytes()));
             Ok(())
         }
         fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
-            self.0.copy_to_slice(offset as usize, to).unwrap();
+            self.0.copy_to_slice(at(offset), to).unwrap();
             Ok(())
         }
         fn write_bytes(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-            self.0.copy_from_slice(offset as usize, from).unwrap();
+            self.0.copy_from_slice(at(offset), from).unwrap();
             Ok(())
         }
         fn flush(&self) -> Result<(), TransportError> {

@@ -10,11 +10,6 @@
 //! [`trace`] records what passes, [`replay`] answers from such a record, [`fault`] makes the n-th
 //! call fail, [`null`] accepts everything. They wrap the same traits, so a driver cannot tell.
 
-pub mod fault;
-pub mod null;
-pub mod replay;
-pub mod trace;
-
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,580 @@
+//! Captured graphs: queues encoded once, patched and launched again and again.
+//!
+//! A [`GraphBuilder`] takes commands for one or more streams, of one or several devices, with the
+//! byte ranges that each reads and writes. [`GraphBuilder::build`] resolves every dependency once:
+//!
+//! - inside a stream, a command that depends on an earlier one gets a barrier before it, unless a
+//!   barrier since then covers it already;
+//! - between streams, the earlier command is followed by a signal and the later one preceded by a
+//!   wait, and a wait that an earlier wait of the same stream implies is left out.
+//!
+//! The signals of a graph grow by a fixed step per replay, so their values are slots as well: a
+//! replay patches the changed words, and rings one doorbell per stream.
+
+use std::collections::HashMap;
+
+use crate::command::{Command, Scope, Slot, Val};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::packets::Packets;
+use crate::program::Program;
+use crate::queue::{Bound, Stream};
+use crate::signal::{Point, Signal};
+use crate::wait::Deadline;
+use std::sync::Arc;
+
+/// Where a range of bytes begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Base {
+    /// At an address.
+    Va(u64),
+    /// At the value of a slot. Ranges of different slots, and a slot and an address, are taken to
+    /// be apart: whoever passes overlapping buffers in two slots must order them by itself.
+    Slot(Slot),
+}
+
+/// A range of bytes that a command touches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Where it begins.
+    pub base: Base,
+    /// Offset from there.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Span {
+    /// `len` bytes at an address.
+    pub fn at(va: u64, len: u64) -> Span {
+        Span {
+            base: Base::Va(0),
+            offset: va,
+            len,
+        }
+    }
+
+    /// `len` bytes at a slot's value plus `offset`.
+    pub fn slot(slot: Slot, offset: u64, len: u64) -> Span {
+        Span {
+            base: Base::Slot(slot),
+            offset,
+            len,
+        }
+    }
+
+    fn normal(self) -> Span {
+        match self.base {
+            Base::Va(va) => Span {
+                base: Base::Va(0),
+                offset: va.wrapping_add(self.offset),
+                ..self
+            },
+            Base::Slot(_) => self,
+        }
+    }
+
+    fn overlaps(&self, other: &Span) -> bool {
+        self.base == other.base
+            && self.offset < other.offset.saturating_add(other.len)
+            && other.offset < self.offset.saturating_add(self.len)
+    }
+}
+
+/// What a node of the graph does; owns what it names.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Runs a kernel, see [`Command::Exec`].
+    Exec {
+        /// The kernel.
+        program: Arc<Program>,
+        /// One value per argument.
+        args: Vec<Val>,
+        /// Workgroups in x, y, z.
+        grid: [u32; 3],
+        /// Work-items per workgroup.
+        block: [u32; 3],
+    },
+    /// Copies bytes, see [`Command::Copy`].
+    Copy {
+        /// Destination address.
+        dst: Val,
+        /// Source address.
+        src: Val,
+        /// Number of bytes.
+        bytes: u64,
+    },
+}
+
+impl Work {
+    fn command(&self) -> Command<'_> {
+        match self {
+            Work::Exec {
+                program,
+                args,
+                grid,
+                block,
+            } => Command::Exec {
+                program,
+                args,
+                grid: *grid,
+                block: *block,
+            },
+            Work::Copy { dst, src, bytes } => Command::Copy {
+                dst: *dst,
+                src: *src,
+                bytes: *bytes,
+            },
+        }
+    }
+}
+
+/// Number of a stream in a builder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Lane(usize);
+
+struct Node {
+    lane: usize,
+    name: String,
+    work: Work,
+    reads: Vec<Span>,
+    writes: Vec<Span>,
+}
+
+struct LaneInfo {
+    device: Arc<dyn Device>,
+    stream: Arc<Stream>,
+}
+
+/// Collects the commands of a graph.
+#[derive(Default)]
+pub struct GraphBuilder {
+    lanes: Vec<LaneInfo>,
+    nodes: Vec<Node>,
+    slots: u16,
+    profile: bool,
+}
+
+/// What one replay of a profiled graph took.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The name given to the node.
+    pub name: String,
+    /// The lane it ran on.
+    pub lane: Lane,
+    /// Start, in ticks of the lane's device clock.
+    pub start: u64,
+    /// End, in the same ticks.
+    pub end: u64,
+}
+
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Surrounds each node with timestamps, see [`Graph::samples`].
+    pub fn profiled(mut self, on: bool) -> Self {
+        self.profile = on;
+        self
+    }
+
+    /// Adds a stream. Commands of one lane start in the order in which they are added.
+    pub fn lane(&mut self, device: &Arc<dyn Device>, stream: &Arc<Stream>) -> Lane {
+        self.lanes.push(LaneInfo {
+            device: device.clone(),
+            stream: stream.clone(),
+        });
+        Lane(self.lanes.len() - 1)
+    }
+
+    /// A new value to be given at each replay; slots are numbered from 0 in order of creation.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] beyond 32,768 slots.
+    pub fn slot(&mut self) -> Result<Slot> {
+        if self.slots >= 0x8000 {
+            return Err(Error::Graph(
+                "more than 32768 slots; split the graph".into(),
+            ));
+        }
+        self.slots += 1;
+        Ok(Slot(self.slots - 1))
+    }
+
+    /// Adds a command with the bytes it reads and writes. Order of addition is program order: a
+    /// later command sees what an earlier one wrote, on whatever lane they are.
+    pub fn add(
+        &mut self,
+        lane: Lane,
+        name: &str,
+        work: Work,
+        reads: impl IntoIterator<Item = Span>,
+        writes: impl IntoIterator<Item = Span>,
+    ) {
+        self.nodes.push(Node {
+            lane: lane.0,
+            name: name.into(),
+            work,
+            reads: reads.into_iter().map(Span::normal).collect(),
+            writes: writes.into_iter().map(Span::normal).collect(),
+        });
+    }
+
+    /// For each node, the nodes it depends on directly (a later writer hides earlier ones).
+    fn dependencies(&self) -> Vec<Vec<usize>> {
+        let mut tracker = Hazards::default();
+        self.nodes
+            .iter()
+            .enumerate()
+            .map(|(i, n)| tracker.step(i, &n.reads, &n.writes))
+            .collect()
+    }
+
+    /// Resolves the dependencies, encodes every lane and places the packets.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if a lane cannot take a command, [`Error::OutOfMemory`], or the loss of
+    /// a device.
+    pub fn build(self) -> Result<Graph> {
+        let deps = self.dependencies();
+        let lanes = self.lanes.len();
+        // Position of a node within its lane, from 1: what the lane's signal counts.
+        let mut position = vec![0u64; self.nodes.len()];
+        let mut in_lane: Vec<Vec<usize>> = vec![Vec::new(); lanes];
+        for (i, node) in self.nodes.iter().enumerate() {
+            in_lane[node.lane].push(i);
+            position[i] = in_lane[node.lane].len() as u64;
+        }
+
+        // What must be ordered, and how: waits that nothing earlier implies, and who signals.
+        let mut seen = vec![vec![0u64; lanes]; lanes];
+        let mut before: Vec<Vec<u64>> = Vec::with_capacity(self.nodes.len());
+        let mut barrier_at = vec![0u64; lanes];
+        let mut plan: Vec<(Vec<(usize, u64)>, bool)> = Vec::with_capacity(self.nodes.len());
+        let mut signals = vec![false; self.nodes.len()];
+        for (i, node) in self.nodes.iter().enumerate() {
+            let mut waits: Vec<(usize, u64, usize)> = Vec::new();
+            let mut barrier = false;
+            for &d in &deps[i] {
+                let other = self.nodes[d].lane;
+                if other == node.lane {
+                    barrier |= position[d] > barrier_at[node.lane];
+                } else if position[d] > seen[node.lane][other] {
+                    match waits.iter_mut().find(|w| w.0 == other) {
+                        Some(w) if w.1 < position[d] => *w = (other, position[d], d),
+                        Some(_) => {}
+                        None => waits.push((other, position[d], d)),
+                    }
+                }
+            }
+            // A wait on a lane also implies what that lane had waited for at that point.
+            let implied: Vec<(usize, u64)> = waits
+                .iter()
+                .filter(|w| !waits.iter().any(|v| v.0 != w.0 && before[v.2][w.0] >= w.1))
+                .map(|w| (w.0, w.1))
+                .collect();
+            for w in &waits {
+                let row = &mut seen[node.lane];
+                row[w.0] = row[w.0].max(w.1);
+                for (l, &v) in before[w.2].iter().enumerate() {
+                    row[l] = row[l].max(v);
+                }
+            }
+            for &(l, p) in &implied {
+                signals[in_lane[l][p as usize - 1]] = true;
+            }
+            if barrier {
+                barrier_at[node.lane] = position[i] - 1;
+            }
+            before.push(seen[node.lane].clone());
+            plan.push((implied, barrier));
+        }
+
+        let internal = self.slots;
+        // Two slots per lane after the caller's: the base of its graph signal, and the value that
+        // its stream's timeline gets.
+        let base_slot = |lane: usize| Slot(internal + lane as u16 * 2);
+        let done_slot = |lane: usize| Slot(internal + lane as u16 * 2 + 1);
+        let mut graph_signals = Vec::with_capacity(lanes);
+        for (l, lane) in self.lanes.iter().enumerate() {
+            graph_signals.push(lane.device.signal(&format!("graph lane {l}"))?);
+        }
+        let mut stamps: Vec<(Signal, Signal)> = Vec::new();
+        if self.profile {
+            for node in &self.nodes {
+                let device = &self.lanes[node.lane].device;
+                stamps.push((device.signal("graph start")?, device.signal("graph end")?));
+            }
+        }
+
+        let mut packets: Vec<Packets> = (0..lanes).map(|_| Packets::new()).collect();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let queue = self.lanes[node.lane].stream.queue();
+            let out = &mut packets[node.lane];
+            let (waits, barrier) = &plan[i];
+            for &(l, p) in waits {
+                let wait = Command::Wait {
+                    signal: &graph_signals[l],
+                    value: Val::Slot(base_slot(l), p),
+                };
+                queue.encode(&[wait], out)?;
+            }
+            if *barrier {
+                queue.encode(
+                    &[Command::Barrier {
+                        scope: Scope::Queue,
+                    }],
+                    out,
+                )?;
+            }
+            if let Some((start, _)) = stamps.get(i) {
+                queue.encode(&[Command::Timestamp { signal: start }], out)?;
+            }
+            queue.encode(&[node.work.command()], out)?;
+            if let Some((_, end)) = stamps.get(i) {
+                queue.encode(&[Command::Timestamp { signal: end }], out)?;
+            }
+            if signals[i] {
+                let signal = Command::Signal {
+                    signal: &graph_signals[node.lane],
+                    value: Val::Slot(base_slot(node.lane), position[i]),
+                };
+                queue.encode(&[signal], out)?;
+            }
+        }
+        let mut bound = Vec::with_capacity(lanes);
+        for (l, (lane, mut out)) in self.lanes.iter().zip(packets).enumerate() {
+            let timeline = lane.stream.queue().timeline();
+            let done = Command::Signal {
+                signal: timeline,
+                value: Val::Slot(done_slot(l), 0),
+            };
+            lane.stream.queue().encode(&[done], &mut out)?;
+            bound.push(lane.stream.queue().bind(out)?);
+        }
+        Ok(Graph {
+            steps: in_lane.iter().map(|nodes| nodes.len() as u64 + 1).collect(),
+            bases: vec![0; lanes],
+            values: Vec::with_capacity(internal as usize + lanes * 2),
+            slots: internal as usize,
+            _graph_signals: graph_signals,
+            bound,
+            last: Vec::with_capacity(lanes),
+            stamps,
+            names: self
+                .nodes
+                .iter()
+                .map(|n| (n.name.clone(), Lane(n.lane)))
+                .collect(),
+            _keep: self.nodes.into_iter().map(|n| n.work).collect(),
+            lanes: self.lanes,
+        })
+    }
+}
+
+/// Finds on which earlier commands a command depends, by the bytes they touch.
+#[derive(Default)]
+struct Hazards {
+    // Live ranges per base, with who wrote or read them last. Short lists: a hidden entry is
+    // dropped when a write covers it.
+    touched: HashMap<Base, Vec<Touch>>,
+}
+
+struct Touch {
+    span: Span,
+    node: usize,
+    write: bool,
+}
+
+impl Hazards {
+    fn step(&mut self, node: usize, reads: &[Span], writes: &[Span]) -> Vec<usize> {
+        let mut deps = Vec::new();
+        for span in reads {
+            let list = self.touched.entry(span.base).or_default();
+            deps.extend(
+                list.iter()
+                    .filter(|t| t.write && t.span.overlaps(span))
+                    .map(|t| t.node),
+            );
+        }
+        for span in writes {
+            let list = self.touched.entry(span.base).or_default();
+            deps.extend(
+                list.iter()
+                    .filter(|t| t.span.overlaps(span))
+                    .map(|t| t.node),
+            );
+        }
+        for span in writes {
+            let list = self.touched.entry(span.base).or_default();
+            let end = span.offset.saturating_add(span.len);
+            list.retain(|t| {
+                !(span.offset <= t.span.offset && t.span.offset.saturating_add(t.span.len) <= end)
+            });
+            list.push(Touch {
+                span: *span,
+                node,
+                write: true,
+            });
+        }
+        for span in reads {
+            let list = self.touched.entry(span.base).or_default();
+            list.push(Touch {
+                span: *span,
+                node,
+                write: false,
+            });
+        }
+        deps.retain(|&d| d != node);
+        deps.sort_unstable();
+        deps.dedup();
+        deps
+    }
+}
+
+/// A graph in device memory.
+pub struct Graph {
+    lanes: Vec<LaneInfo>,
+    bound: Vec<Box<dyn Bound>>,
+    // Named by the packets.
+    _graph_signals: Vec<Signal>,
+    /// How far each lane's graph signal moves per replay.
+    steps: Vec<u64>,
+    /// Where each lane's graph signal stands.
+    bases: Vec<u64>,
+    slots: usize,
+    /// The values of a replay; kept, so that a replay does not allocate.
+    values: Vec<u64>,
+    last: Vec<Point>,
+    stamps: Vec<(Signal, Signal)>,
+    names: Vec<(String, Lane)>,
+    // Programs that the packets name.
+    _keep: Vec<Work>,
+}
+
+impl Graph {
+    /// Runs the graph once: waits until its previous run is over (its packets are patched in
+    /// place), patches the changed words, rings one doorbell per lane. `after` are moments that
+    /// every lane waits for first. Returns the moments at which the lanes are done.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] for a wrong number of values, [`Error::Timeout`] if the previous run hangs,
+    /// or the loss of a device.
+    pub fn replay(
+        &mut self,
+        values: &[u64],
+        after: &[Point],
+        deadline: Deadline,
+    ) -> Result<&[Point]> {
+        if values.len() != self.slots {
+            return Err(Error::Graph(format!(
+                "{} values given, the graph has {} slots; pass one value per slot in slot order",
+                values.len(),
+                self.slots
+            )));
+        }
+        self.wait(deadline)?;
+        self.last.clear();
+        // Beyond every value of the previous run, which is over.
+        for (base, step) in self.bases.iter_mut().zip(&self.steps) {
+            *base += step;
+        }
+        for l in 0..self.lanes.len() {
+            if !after.is_empty() {
+                self.lanes[l].stream.submit(after, &[])?;
+            }
+            let Graph {
+                lanes,
+                bound,
+                bases,
+                values: all,
+                last,
+                ..
+            } = self;
+            let point = lanes[l].stream.launch_with(|done| {
+                all.clear();
+                all.extend_from_slice(values);
+                for (k, &base) in bases.iter().enumerate() {
+                    // Only this lane's timeline value is used by its packets.
+                    all.extend_from_slice(&[base, if k == l { done } else { 0 }]);
+                }
+                bound[l].patch(all)?;
+                bound[l].launch()
+            })?;
+            last.push(point);
+        }
+        Ok(&self.last)
+    }
+
+    /// Blocks until the last replay is over.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or the loss of a device.
+    pub fn wait(&self, deadline: Deadline) -> Result<()> {
+        self.last.iter().try_for_each(|p| p.wait(deadline))
+    }
+
+    /// Times of the nodes in the last replay of a profiled graph, in order of addition; empty for
+    /// others. Call after [`Graph::wait`].
+    ///
+    /// # Errors
+    /// The loss of a device.
+    pub fn samples(&self) -> Result<Vec<Sample>> {
+        self.names
+            .iter()
+            .zip(&self.stamps)
+            .map(|((name, lane), (start, end))| {
+                let (start, end) = (start.timestamp()?, end.timestamp()?);
+                Ok(Sample {
+                    name: name.clone(),
+                    lane: *lane,
+                    start,
+                    end,
+                })
+            })
+            .collect()
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // The device may still read the packets. If it hangs, it is lost, and its memory with it.
+        let limit = std::time::Duration::from_secs(30);
+        let _ = self.wait(Deadline::after(limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(offset: u64, len: u64) -> Span {
+        Span::at(offset, len)
+    }
+
+    #[test]
+    fn hazards_are_found_by_bytes() {
+        let mut h = Hazards::default();
+        assert_eq!(h.step(0, &[], &[span(0, 8)]), []);
+        assert_eq!(h.step(1, &[], &[span(8, 8)]), []);
+        assert_eq!(h.step(2, &[span(4, 8)], &[span(16, 4)]), [0, 1]);
+        // Write after read, and the reads between.
+        assert_eq!(h.step(3, &[], &[span(0, 16)]), [0, 1, 2]);
+        // The covered writes are hidden.
+        assert_eq!(h.step(4, &[span(0, 4)], &[]), [3]);
+        // Reading twice is no hazard.
+        assert_eq!(h.step(5, &[span(0, 4)], &[]), [3]);
+    }
+
+    #[test]
+    fn slots_are_apart_but_ordered_in_themselves() {
+        let mut h = Hazards::default();
+        let slot = |n, at| Span::slot(Slot(n), at, 4);
+        assert_eq!(h.step(0, &[], &[slot(0, 0)]), []);
+        assert_eq!(h.step(1, &[slot(1, 0)], &[]), []);
+        assert_eq!(h.step(2, &[slot(0, 0)], &[slot(0, 8)]), [0]);
+        assert_eq!(h.step(3, &[], &[slot(0, 0)]), [0, 2]);
+    }
+}
