@@ -1,1 +1,6 @@
-//! drivers
+//! The facade over every driver: selecting, opening and examining devices.
+#![forbid(unsafe_code)]
+
+pub mod doctor;
+pub mod env;
+pub mod select;

@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod graph;
+pub mod io;
 
 pub use codegen::DType;
 pub use error::{Error, Result};

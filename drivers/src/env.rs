@@ -1,0 +1,292 @@
+//! The environment variables, as typed settings.
+//!
+//! Parsed once, from an iterator: nothing in this project reads the environment behind anyone's
+//! back, so tests and embedders decide what it is.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every variable that has a meaning, here or in [`crate::select`], for "did you mean".
+pub(crate) const KNOWN: &[&str] = &[
+    "AMD",
+    "AMD_HIP",
+    "AMD_IFACE",
+    "AMD_LLVM",
+    "BEAM",
+    "CACHELEVEL",
+    "CCACHE",
+    "CL",
+    "CPU",
+    "CPU_CLANG",
+    "CPU_CLANGJIT",
+    "CPU_COUNT",
+    "CPU_LLVM",
+    "CUDA",
+    "CUDA_PTX",
+    "DEBUG",
+    "DEV",
+    "HCQDEV_WAIT_TIMEOUT_MS",
+    "HCQ_STRICT_ENV",
+    "HCQ_VISIBLE_DEVICES",
+    "HIP",
+    "JIT",
+    "METAL",
+    "MOCKGPU",
+    "MOCKKFD",
+    "MOCKNVK",
+    "MOCKPCI",
+    "MOCKUSB",
+    "NO_COLOR",
+    "NV",
+    "NV_IFACE",
+    "NV_NAK",
+    "NV_PTX",
+    "PROFILE",
+    "QCOM",
+    "QCOM_IR3",
+    "WEBGPU",
+    "XDG_CACHE_HOME",
+];
+
+/// A variable that does not hold what it must.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{name}={value}: expected {expected}, found {value:?}; correct it or unset {name}")]
+pub struct EnvError {
+    /// The variable.
+    pub name: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub expected: String,
+}
+
+/// What the environment says about how to run. An unset and an empty variable are the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// `DEBUG`, 0 to 7: how much is said on stderr. 0 unless set.
+    pub debug: u8,
+    /// `BEAM`: the width of the search for kernel variants; 0, the default, does not search.
+    pub beam: u32,
+    /// `JIT`: 0 off, 1 capture and replay (the default), 2 capture without batching.
+    pub jit: u8,
+    /// `PROFILE`: record timestamps of every kernel and copy.
+    pub profile: bool,
+    /// `HCQDEV_WAIT_TIMEOUT_MS`: how long a wait for a device lasts before it counts as hung.
+    /// 30 seconds unless set.
+    pub wait_timeout: Duration,
+    /// `CACHELEVEL`: 0 no cache on disk, 1 compiled kernels, 2 (the default) searches as well.
+    pub cache_level: u8,
+    /// `CCACHE`: use the cache of compiled kernels. On unless 0.
+    pub compile_cache: bool,
+    /// `$XDG_CACHE_HOME/doorbell`, or `$HOME/.cache/doorbell`; `None` if neither is set. As the
+    /// XDG specification says, a relative `XDG_CACHE_HOME` is ignored.
+    pub cache_dir: Option<PathBuf>,
+    /// `NO_COLOR` is set to anything (<https://no-color.org>).
+    pub no_color: bool,
+    /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
+    pub cpu_count: Option<NonZeroUsize>,
+    /// `HCQ_STRICT_ENV`: old names of variables are errors.
+    pub strict_env: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            debug: 0,
+            beam: 0,
+            jit: 1,
+            profile: false,
+            wait_timeout: Duration::from_millis(30_000),
+            cache_level: 2,
+            compile_cache: true,
+            cache_dir: None,
+            no_color: false,
+            cpu_count: None,
+            strict_env: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Parses what concerns this project and ignores the rest; with a name given twice, the last
+    /// one counts.
+    ///
+    /// # Errors
+    /// The first variable that does not hold what it must.
+    pub fn parse<K: AsRef<str>, V: AsRef<str>>(
+        env: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Settings, EnvError> {
+        let mut s = Settings::default();
+        let (mut xdg, mut home) = (None, None);
+        for (name, value) in env {
+            let (name, value) = (name.as_ref(), value.as_ref().trim());
+            if value.is_empty() {
+                continue;
+            }
+            match name {
+                "DEBUG" => s.debug = number("DEBUG", value, 0, 7)? as u8,
+                "BEAM" => s.beam = number("BEAM", value, 0, 10_000)? as u32,
+                "JIT" => s.jit = number("JIT", value, 0, 2)? as u8,
+                "PROFILE" => s.profile = flag("PROFILE", value)?,
+                "HCQDEV_WAIT_TIMEOUT_MS" => {
+                    let ms = number("HCQDEV_WAIT_TIMEOUT_MS", value, 1, 86_400_000)?;
+                    s.wait_timeout = Duration::from_millis(ms);
+                }
+                "CACHELEVEL" => s.cache_level = number("CACHELEVEL", value, 0, 2)? as u8,
+                "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
+                "CPU_COUNT" => {
+                    let count = number("CPU_COUNT", value, 1, 4096)?;
+                    s.cpu_count = NonZeroUsize::new(count as usize);
+                }
+                "HCQ_STRICT_ENV" => s.strict_env = flag("HCQ_STRICT_ENV", value)?,
+                "NO_COLOR" => s.no_color = true,
+                "XDG_CACHE_HOME" => xdg = Some(PathBuf::from(value)),
+                "HOME" => home = Some(PathBuf::from(value)),
+                _ => {}
+            }
+        }
+        let cache = xdg.filter(|path| path.is_absolute());
+        let cache = cache.or_else(|| home.map(|home| home.join(".cache")));
+        s.cache_dir = cache.map(|path| path.join("doorbell"));
+        Ok(s)
+    }
+}
+
+/// A decimal number within bounds.
+fn number(name: &'static str, value: &str, min: u64, max: u64) -> Result<u64, EnvError> {
+    let parsed = value.parse().ok().filter(|n| (min..=max).contains(n));
+    parsed.ok_or_else(|| EnvError {
+        name,
+        value: value.to_string(),
+        expected: format!("a number from {min} to {max}"),
+    })
+}
+
+/// 0 or 1; larger numbers are levels that only this project's ancestors had, and mean "on".
+fn flag(name: &'static str, value: &str) -> Result<bool, EnvError> {
+    match value.parse::<u8>() {
+        Ok(level) => Ok(level > 0),
+        Err(_) => Err(EnvError {
+            name,
+            value: value.to_string(),
+            expected: "0 (off) or 1 (on)".to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(env: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::parse(env.iter().copied()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn unset_and_empty_variables_give_the_defaults() {
+        assert_eq!(parse(&[]).unwrap(), Settings::default());
+        let empty: Vec<(&str, &str)> = KNOWN.iter().map(|name| (*name, "")).collect();
+        assert_eq!(parse(&empty).unwrap(), Settings::default());
+        assert_eq!(Settings::default().wait_timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let settings = parse(&[
+            ("DEBUG", "4"),
+            ("BEAM", "8"),
+            ("JIT", "2"),
+            ("PROFILE", "1"),
+            ("HCQDEV_WAIT_TIMEOUT_MS", "250"),
+            ("CACHELEVEL", "1"),
+            ("CCACHE", "0"),
+            ("CPU_COUNT", " 3 "),
+            ("HCQ_STRICT_ENV", "1"),
+            ("NO_COLOR", "yes"),
+            ("XDG_CACHE_HOME", "/var/cache"),
+            ("HOME", "/home/me"),
+            ("PATH", "not ours"),
+        ]);
+        let expected = Settings {
+            debug: 4,
+            beam: 8,
+            jit: 2,
+            profile: true,
+            wait_timeout: Duration::from_millis(250),
+            cache_level: 1,
+            compile_cache: false,
+            cache_dir: Some("/var/cache/doorbell".into()),
+            no_color: true,
+            cpu_count: NonZeroUsize::new(3),
+            strict_env: true,
+        };
+        assert_eq!(settings.unwrap(), expected);
+    }
+
+    #[test]
+    fn the_cache_folder_follows_the_xdg_rules() {
+        let dir = |env: &[(&str, &str)]| parse(env).unwrap().cache_dir;
+        let home = Some(PathBuf::from("/h/.cache/doorbell"));
+        assert_eq!(dir(&[("HOME", "/h")]), home);
+        assert_eq!(dir(&[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]), home);
+        assert_eq!(dir(&[("XDG_CACHE_HOME", "relative")]), None);
+    }
+
+    #[test]
+    fn what_is_malformed_is_named() {
+        for (name, value, text) in [
+            (
+                "DEBUG",
+                "8",
+                "DEBUG=8: expected a number from 0 to 7, found \"8\"; correct it or unset DEBUG",
+            ),
+            (
+                "DEBUG",
+                "-1",
+                "DEBUG=-1: expected a number from 0 to 7, found \"-1\"; correct it or unset DEBUG",
+            ),
+            (
+                "BEAM",
+                "1e3",
+                "BEAM=1e3: expected a number from 0 to 10000, found \"1e3\"; correct it or unset \
+                 BEAM",
+            ),
+            (
+                "JIT",
+                "3",
+                "JIT=3: expected a number from 0 to 2, found \"3\"; correct it or unset JIT",
+            ),
+            (
+                "PROFILE",
+                "on",
+                "PROFILE=on: expected 0 (off) or 1 (on), found \"on\"; correct it or unset PROFILE",
+            ),
+            (
+                "HCQDEV_WAIT_TIMEOUT_MS",
+                "0",
+                "HCQDEV_WAIT_TIMEOUT_MS=0: expected a number from 1 to 86400000, found \"0\"; \
+                 correct it or unset HCQDEV_WAIT_TIMEOUT_MS",
+            ),
+            (
+                "CPU_COUNT",
+                "99999999999999999999",
+                "CPU_COUNT=99999999999999999999: expected a number from 1 to 4096, found \
+                 \"99999999999999999999\"; correct it or unset CPU_COUNT",
+            ),
+            (
+                "CACHELEVEL",
+                "two",
+                "CACHELEVEL=two: expected a number from 0 to 2, found \"two\"; correct it or unset \
+                 CACHELEVEL",
+            ),
+        ] {
+            assert_eq!(parse(&[(name, value)]).unwrap_err(), text);
+        }
+    }
+
+    #[test]
+    fn the_list_of_names_is_sorted_and_distinct() {
+        assert!(KNOWN.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

@@ -1,0 +1,98 @@
+//! Reading a file through the page cache, without a copy. The one place with `unsafe` in this
+//! folder.
+//!
+//! # The hazard
+//!
+//! A mapping shows the file as it is now, not as it was. If another process shortens the file
+//! while it is mapped, touching the missing pages raises SIGBUS and ends this process; if it
+//! overwrites the file in place, the bytes behind a `&[u8]` change. No check can exclude that, and
+//! Linux has no mandatory locks. Files that are *replaced* (written elsewhere, then renamed, as the
+//! writers here do) are safe: the mapping keeps the old file. Where other programs may rewrite a
+//! file in place, read it into memory and use the `from_bytes` functions.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::MmapOptions;
+
+use super::FileError;
+
+/// The content of a file, mapped privately and read-only, or held in memory.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Mapped(memmap2::Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    /// Maps a whole file. Only regular files are mapped: a pipe or a device has no content to map.
+    pub(super) fn map(path: &Path) -> Result<Bytes, FileError> {
+        let file = File::open(path).map_err(|e| FileError::new(path, "open", e))?;
+        let meta = file
+            .metadata()
+            .map_err(|e| FileError::new(path, "open", e))?;
+        if !meta.is_file() {
+            let kind = if meta.is_dir() {
+                std::io::ErrorKind::IsADirectory
+            } else {
+                std::io::ErrorKind::InvalidInput
+            };
+            return Err(FileError::new(path, "map", kind.into()));
+        }
+        // SAFETY: the mapping is private and read-only, so nothing in this process writes it. That
+        // no other process changes the file in place is the documented condition of this module.
+        let map = unsafe { MmapOptions::new().map_copy_read_only(&file) };
+        map.map(Bytes::Mapped)
+            .map_err(|e| FileError::new(path, "map", e))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_are_mapped_and_replaced_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, b"old").unwrap();
+        let bytes = Bytes::map(&path).unwrap();
+        crate::io::replace::replace(&path, |out| out.write_all(b"new!")).unwrap();
+        assert_eq!(&*bytes, b"old");
+        assert_eq!(&*Bytes::map(&path).unwrap(), b"new!");
+    }
+
+    #[test]
+    fn an_empty_file_is_empty() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Bytes::map(file.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let text = |path: &str| Bytes::map(Path::new(path)).unwrap_err().to_string();
+        assert_eq!(
+            text("/nonexistent/x.npy"),
+            "/nonexistent/x.npy: open failed: No such file or directory (os error 2); check the \
+             path and the current folder"
+        );
+        assert_eq!(
+            text("/tmp"),
+            "/tmp: map failed: is a directory; name a file in that folder"
+        );
+        assert!(text("/dev/null").starts_with("/dev/null: map failed: invalid input parameter"));
+    }
+}
