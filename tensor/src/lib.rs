@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod graph;
+pub mod schedule;
 pub mod io;
 
 pub use codegen::DType;

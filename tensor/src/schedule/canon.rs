@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use codegen::DType;
-use codegen::ir::{ReduceOp, Unary};
+use codegen::ir::ReduceOp;
 use smallvec::SmallVec;
 
 use crate::graph::{Op, Tensor};
@@ -41,6 +41,7 @@ impl DagNode {
                 | Op::Pad(..)
                 | Op::Shrink(_)
                 | Op::Flip(_)
+                | Op::Windows { .. }
         )
     }
 }
@@ -54,10 +55,12 @@ pub struct Dag {
     pub roots: Vec<u32>,
     /// The users of each node.
     pub users: Vec<Vec<u32>>,
+    /// The nearest node below movement operations, of each node.
+    pub base: Vec<u32>,
     table: HashMap<Identity, u32>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash, Debug)]
 enum Identity {
     Leaf(u64),
     Node(Op, SmallVec<[u32; 3]>, Vec<usize>, DType),
@@ -148,17 +151,9 @@ impl Dag {
         &self.nodes[n as usize]
     }
 
-    /// The nearest node below movement operations.
-    pub fn below_movement(&self, mut n: u32) -> u32 {
-        while self.node(n).is_movement() && self.node(n).leaf.is_none() {
-            n = self.node(n).src[0];
-        }
-        n
-    }
-
     fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {
         let node = tensor.node();
-        if tensor.storage().is_some() || matches!(node.op, Op::Data) {
+        if tensor.storage().is_some() {
             return self.intern(Identity::Leaf(tensor.id()), || DagNode {
                 op: Op::Data,
                 src: SmallVec::new(),
@@ -170,12 +165,14 @@ impl Dag {
         }
         let mut src: SmallVec<[u32; 3]> = node.src.iter().map(|s| number[&s.id()]).collect();
         let mut op = node.op.clone();
-        let empty = |dag: &Dag, i: usize| src.get(i).is_some_and(|&s| dag.node(s).numel() == 0);
+        let nothing_in: SmallVec<[bool; 3]> =
+            src.iter().map(|&s| self.node(s).numel() == 0).collect();
+        let empty = |i: usize| nothing_in.get(i).copied().unwrap_or(false);
         // What reads nothing is a constant.
         let fill = match &op {
-            Op::Reduce(r, _) if empty(self, 0) => Some(identity_bits(*r, node.dtype)),
-            Op::Pad(_, value) if empty(self, 0) => Some(*value),
-            Op::Gather(_) if empty(self, 0) => Some(0),
+            Op::Reduce(r, _) if empty(0) => Some(identity_bits(*r, node.dtype)),
+            Op::Pad(_, value) if empty(0) => Some(*value),
+            Op::Gather(_) if empty(0) => Some(0),
             _ => None,
         };
         if let Some(bits) = fill {
@@ -194,8 +191,7 @@ impl Dag {
                 Op::Reduce(_, axes) => axes.iter().all(|&a| from.shape[a] == 1),
                 Op::Scan(_, axis) => from.shape[*axis] == 1,
                 Op::Contiguous => from.leaf.is_some() || matches!(from.op, Op::Contiguous),
-                Op::Scatter(..) => empty(self, 1) || empty(self, 2),
-                Op::Unary(Unary::Neg | Unary::Abs) => false,
+                Op::Scatter(..) => empty(1) || empty(2),
                 _ => false,
             };
             if nothing {
@@ -219,7 +215,7 @@ impl Dag {
                 src.iter().all(|&s| self.node(s).constant)
             }
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(..) => self.node(src[0]).constant,
-            Op::Shrink(_) | Op::Flip(_) => self.node(src[0]).constant,
+            Op::Shrink(_) | Op::Flip(_) | Op::Windows { .. } => self.node(src[0]).constant,
             _ => false,
         };
         let key = Identity::Node(op.clone(), src.clone(), node.shape.clone(), node.dtype);
@@ -237,7 +233,10 @@ impl Dag {
         let next = self.nodes.len() as u32;
         let found = *self.table.entry(key).or_insert(next);
         if found == next {
-            self.nodes.push(make());
+            let node = make();
+            let below = node.is_movement().then(|| self.base[node.src[0] as usize]);
+            self.base.push(below.unwrap_or(next));
+            self.nodes.push(node);
         }
         found
     }

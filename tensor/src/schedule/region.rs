@@ -231,6 +231,29 @@ impl Region {
         }
     }
 
+    /// The requests for index tensors that the place and the gate of a request need.
+    pub fn index_requests(&self, request: u32) -> SmallVec<[u32; 2]> {
+        let request = &self.requests[request as usize];
+        let mut out = SmallVec::new();
+        let mut pending: SmallVec<[Ix; 8]> = request.index.iter().copied().collect();
+        for &cond in &self.gates[request.gate as usize] {
+            match self.conds[cond as usize] {
+                Cond::Bound(ix, _) => pending.push(ix),
+                Cond::Loaded(request, _) => out.push(request),
+            }
+        }
+        while let Some(ix) = pending.pop() {
+            for &(atom, _) in &self.ix.lin(ix).terms {
+                match self.ix.atom_of(atom) {
+                    Atom::Range(_) => {}
+                    Atom::Div(a, _) | Atom::Mod(a, _) | Atom::Guard(a, _) => pending.push(a),
+                    Atom::Loaded(request, _) => out.push(request),
+                }
+            }
+        }
+        out
+    }
+
     /// The ranges that a condition depends on.
     fn cond_deps(&self, cond: u32) -> RangeSet {
         match self.conds[cond as usize] {
@@ -356,6 +379,21 @@ impl Region {
                     let back = self.ix.scale(index[axis], -1);
                     moved[axis] = self.ix.offset(back, from[axis] as i64 - 1);
                 }
+                moved
+            }
+            Op::Windows {
+                axis,
+                stride,
+                dilation,
+                ..
+            } => {
+                let mut moved = index.clone();
+                let within = moved.pop().map(|k| self.ix.scale(k, *dilation as i64));
+                let start = self.ix.scale(index[*axis], *stride as i64);
+                moved[*axis] = match within {
+                    Some(within) => self.ix.add(start, within),
+                    None => start,
+                };
                 moved
             }
             Op::Pad(lo, _) => {
@@ -813,12 +851,5 @@ impl Region {
             let index = requests[r as usize].index.clone();
             ix.flatten(&index, &dag.node(node).shape) == at
         })
-    }
-
-    /// Has a range with a remainder or division somewhere: kept out of merges that gain little.
-    pub fn has_opaque_index(&self) -> bool {
-        let all = self.requests.iter().flat_map(|r| r.index.iter());
-        all.flat_map(|&ix| self.ix.lin(ix).terms.iter())
-            .any(|&(atom, _)| !matches!(self.ix.atom_of(atom), Atom::Range(_)))
     }
 }
