@@ -2,7 +2,10 @@
 #![deny(unsafe_code)]
 
 pub mod dtype;
+pub mod interp;
 pub mod ir;
+pub mod rewrite;
+pub mod symbolic;
 
 pub use dtype::DType;
 pub use ir::Kernel;

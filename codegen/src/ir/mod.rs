@@ -2,6 +2,8 @@
 
 pub mod graph;
 pub mod op;
+pub mod print;
+pub mod verify;
 
 pub use graph::{Graph, Id, Node, Src};
 pub use op::{Binary, Op, RangeKind, ReduceOp, Space, StoreMode, Unary};

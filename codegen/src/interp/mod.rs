@@ -1,0 +1,6 @@
+//! The meaning of the intermediate representation, executed: the judge of every rewrite.
+
+pub mod run;
+pub mod scalar;
+
+pub use run::{InterpError, run};

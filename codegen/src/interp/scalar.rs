@@ -1,0 +1,523 @@
+//! Scalar semantics: every arithmetic op on every element type, on values given as the bits of
+//! [`Op::Const`](crate::ir::Op::Const). Constant folding and the interpreter share this one place.
+//!
+//! Choices that the laws leave open:
+//!
+//! - A cast that overflows `f8e4m3` gives NaN (the type has no infinity; as PyTorch's
+//!   `float8_e4m3fn`), one that overflows `f8e5m2` gives infinity.
+//! - Integers reach `f16`, `bf16` and the 8-bit floats through `f32`.
+//! - `Add` and `Max` of booleans are "or", `Mul` and `Min` are "and", `Sub` is "exclusive or".
+
+use crate::DType;
+use crate::ir::{Binary, Unary};
+
+/// Layout of a float narrower than `f32`.
+struct Small {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+    /// The all-ones exponent is an ordinary one, with NaN at all-ones mantissa only (e4m3).
+    finite_only: bool,
+}
+
+const fn small(dtype: DType) -> Option<Small> {
+    let (exponent_bits, mantissa_bits, finite_only) = match dtype {
+        DType::F16 => (5, 10, false),
+        DType::BF16 => (8, 7, false),
+        DType::F8E4M3 => (4, 3, true),
+        DType::F8E5M2 => (5, 2, false),
+        _ => return None,
+    };
+    Some(Small {
+        exponent_bits,
+        mantissa_bits,
+        finite_only,
+    })
+}
+
+impl Small {
+    const fn bias(&self) -> i32 {
+        (1 << (self.exponent_bits - 1)) - 1
+    }
+
+    const fn sign(&self) -> u64 {
+        1 << (self.exponent_bits + self.mantissa_bits)
+    }
+
+    const fn infinity(&self) -> u64 {
+        ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+    }
+
+    /// What overflow gives: infinity, or NaN where there is none.
+    const fn overflow(&self) -> u64 {
+        if self.finite_only {
+            self.sign() - 1
+        } else {
+            self.infinity()
+        }
+    }
+
+    const fn nan(&self) -> u64 {
+        if self.finite_only {
+            self.sign() - 1
+        } else {
+            self.infinity() | 1 << (self.mantissa_bits - 1)
+        }
+    }
+
+    fn decode(&self, bits: u64) -> f64 {
+        let magnitude = bits & (self.sign() - 1);
+        let exponent = (magnitude >> self.mantissa_bits) as i32;
+        let mantissa = magnitude & ((1 << self.mantissa_bits) - 1);
+        let unit = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
+        let special = magnitude >= self.infinity();
+        let value = if self.finite_only && magnitude == self.sign() - 1 {
+            f64::NAN
+        } else if !self.finite_only && special {
+            if mantissa == 0 {
+                f64::INFINITY
+            } else {
+                f64::NAN
+            }
+        } else if exponent == 0 {
+            mantissa as f64 * unit(1 - self.bias() - self.mantissa_bits as i32)
+        } else {
+            let whole = mantissa | 1 << self.mantissa_bits;
+            whole as f64 * unit(exponent - self.bias() - self.mantissa_bits as i32)
+        };
+        if bits & self.sign() != 0 {
+            -value
+        } else {
+            value
+        }
+    }
+
+    /// Nearest value, ties to even, from a binary64: one rounding.
+    fn encode(&self, x: f64) -> u64 {
+        let sign = if x.is_sign_negative() { self.sign() } else { 0 };
+        if x.is_nan() {
+            return sign | self.nan();
+        }
+        let bits = x.abs().to_bits();
+        if x == 0.0 {
+            return sign;
+        }
+        if x.is_infinite() {
+            return sign | self.overflow();
+        }
+        // Subnormal binary64 is far below half of the smallest value of any small type.
+        let exponent = (bits >> 52) as i32 - 1023;
+        let whole = bits & ((1 << 52) - 1) | 1 << 52;
+        let lowest = 1 - self.bias();
+        // Mantissa bits to drop: more below the normal range.
+        let drop = 52 - self.mantissa_bits as i32 + (lowest - exponent).max(0);
+        if drop > 54 {
+            return sign;
+        }
+        let kept = whole >> drop;
+        let rest = whole & ((1u64 << drop) - 1);
+        let half = 1u64 << (drop - 1);
+        let up = rest > half || rest == half && kept & 1 == 1;
+        // `kept` carries the hidden one for normal numbers, so adding it to the exponent field less
+        // one is right for both, and a carry moves into the exponent.
+        let field = (exponent.max(lowest) + self.bias() - 1) as u64;
+        let encoded = (field << self.mantissa_bits) + kept + up as u64;
+        let limit = if self.finite_only {
+            self.sign() - 1
+        } else {
+            self.infinity()
+        };
+        sign | if encoded >= limit {
+            self.overflow()
+        } else {
+            encoded
+        }
+    }
+}
+
+/// The value of float bits; exact for every float type.
+pub fn to_f64(dtype: DType, bits: u64) -> f64 {
+    match dtype {
+        DType::F64 => f64::from_bits(bits),
+        DType::F32 => f64::from(f32::from_bits(bits as u32)),
+        _ => small(dtype).map_or(f64::NAN, |s| s.decode(bits)),
+    }
+}
+
+/// Float bits of the nearest value, ties to even.
+pub fn from_f64(dtype: DType, x: f64) -> u64 {
+    match dtype {
+        DType::F64 => x.to_bits(),
+        DType::F32 => u64::from((x as f32).to_bits()),
+        _ => small(dtype).map_or(0, |s| s.encode(x)),
+    }
+}
+
+/// Bits of an integer value in the encoding of `Const`: the low bits, extended as the type says.
+pub fn from_int(dtype: DType, x: i128) -> u64 {
+    match dtype {
+        DType::Bool => (x != 0) as u64,
+        DType::I8 => x as i8 as i64 as u64,
+        DType::I16 => x as i16 as i64 as u64,
+        DType::I32 => x as i32 as i64 as u64,
+        DType::U8 => x as u8 as u64,
+        DType::U16 => x as u16 as u64,
+        DType::U32 => x as u32 as u64,
+        _ => x as u64,
+    }
+}
+
+/// The integer (or boolean) value of bits.
+pub fn to_int(dtype: DType, bits: u64) -> i128 {
+    if dtype.is_signed() {
+        i128::from(bits as i64)
+    } else {
+        i128::from(bits)
+    }
+}
+
+/// Smallest and largest value of an integer type or `Bool`.
+pub fn int_limits(dtype: DType) -> (i128, i128) {
+    match dtype {
+        DType::Bool => (0, 1),
+        _ if dtype.is_signed() => (
+            -(1i128 << (dtype.bits() - 1)),
+            (1i128 << (dtype.bits() - 1)) - 1,
+        ),
+        _ => (0, (1i128 << dtype.bits()) - 1),
+    }
+}
+
+/// Bits of the integer `x` in any type, as a cast from a wide integer gives them.
+pub fn constant(dtype: DType, x: i64) -> u64 {
+    cast(DType::I64, dtype, x as u64)
+}
+
+/// `Cast`.
+pub fn cast(from: DType, to: DType, bits: u64) -> u64 {
+    if from == to {
+        return bits;
+    }
+    match (from.is_float(), to.is_float()) {
+        (true, true) => from_f64(to, to_f64(from, bits)),
+        (true, false) => {
+            let x = to_f64(from, bits);
+            if to == DType::Bool {
+                return (x != 0.0) as u64;
+            }
+            let (lo, hi) = int_limits(to);
+            // `as` saturates at the limits of i128 and takes NaN to 0.
+            from_int(to, (x as i128).clamp(lo, hi))
+        }
+        (false, true) => {
+            let x = to_int(from, bits);
+            match to {
+                DType::F64 => (x as f64).to_bits(),
+                _ => from_f64(to, f64::from(x as f32)),
+            }
+        }
+        (false, false) => from_int(to, to_int(from, bits)),
+    }
+}
+
+/// `Bitcast` between types of one width.
+pub fn bitcast(from: DType, to: DType, bits: u64) -> u64 {
+    let width = from.bits();
+    let raw = if width == 64 {
+        bits
+    } else {
+        bits & ((1 << width) - 1)
+    };
+    if to.is_float() {
+        raw
+    } else {
+        from_int(to, i128::from(raw))
+    }
+}
+
+/// One-operand arithmetic; `None` where the op is not defined for the type.
+pub fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
+    if dtype.is_float() {
+        if dtype == DType::F32 && op == Unary::Sqrt {
+            return Some(u64::from(f32::from_bits(a as u32).sqrt().to_bits()));
+        }
+        let x = to_f64(dtype, a);
+        let y = match op {
+            Unary::Neg => -x,
+            Unary::Abs => x.abs(),
+            Unary::Recip => 1.0 / x,
+            Unary::Sqrt => x.sqrt(),
+            Unary::Exp2 => x.exp2(),
+            Unary::Log2 => x.log2(),
+            Unary::Sin => x.sin(),
+            Unary::Trunc => x.trunc(),
+            Unary::Floor => x.floor(),
+            Unary::Ceil => x.ceil(),
+            Unary::RoundEven => x.round_ties_even(),
+            Unary::Not => return None,
+        };
+        return Some(from_f64(dtype, y));
+    }
+    if dtype == DType::Bool {
+        return match op {
+            Unary::Not => Some(a ^ 1),
+            Unary::Abs => Some(a),
+            _ => None,
+        };
+    }
+    let x = to_int(dtype, a);
+    let y = match op {
+        Unary::Neg => -x,
+        Unary::Not => !x,
+        Unary::Abs => x.abs(),
+        _ => return None,
+    };
+    Some(from_int(dtype, y))
+}
+
+/// Two-operand arithmetic; `None` where the op is not defined for the type.
+pub fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
+    if dtype.is_float() {
+        return float_binary(op, dtype, a, b);
+    }
+    let (x, y) = (to_int(dtype, a), to_int(dtype, b));
+    let z = match op {
+        Binary::Lt => (x < y) as i128,
+        Binary::Eq => (x == y) as i128,
+        Binary::Ne => (x != y) as i128,
+        Binary::And => x & y,
+        Binary::Or => x | y,
+        Binary::Xor => x ^ y,
+        Binary::Max => x.max(y),
+        Binary::Min => x.min(y),
+        Binary::FDiv | Binary::Pow => return None,
+        _ if dtype == DType::Bool => match op {
+            Binary::Add => x | y,
+            Binary::Mul => x & y,
+            Binary::Sub => x ^ y,
+            _ => return None,
+        },
+        Binary::Add => x + y,
+        Binary::Sub => x - y,
+        // Two unsigned 64-bit factors do not fit i128; the low bits are all that is kept.
+        Binary::Mul => x.wrapping_mul(y),
+        Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod if y == 0 => 0,
+        Binary::TruncDiv => x / y,
+        Binary::TruncMod => x % y,
+        Binary::FloorDiv => floor_div(x, y),
+        Binary::FloorMod => x - floor_div(x, y) * y,
+        Binary::Shl | Binary::Shr => {
+            // The count is the bits of b taken as unsigned, in the width of the type.
+            let count = bitcast_unsigned(dtype, b);
+            let wide = count >= u64::from(dtype.bits());
+            match op {
+                Binary::Shl if wide => 0,
+                Binary::Shl => x << count,
+                _ if wide && x < 0 => -1,
+                _ if wide => 0,
+                _ => x >> count,
+            }
+        }
+    };
+    let result = if op.is_compare() { DType::Bool } else { dtype };
+    Some(from_int(result, z))
+}
+
+fn bitcast_unsigned(dtype: DType, bits: u64) -> u64 {
+    if dtype.bits() == 64 {
+        bits
+    } else {
+        bits & ((1 << dtype.bits()) - 1)
+    }
+}
+
+fn floor_div(x: i128, y: i128) -> i128 {
+    let q = x / y;
+    if x % y != 0 && (x < 0) != (y < 0) {
+        q - 1
+    } else {
+        q
+    }
+}
+
+fn float_binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
+    let (x, y) = (to_f64(dtype, a), to_f64(dtype, b));
+    // Sum, difference, product and quotient of narrower floats round the same through binary64
+    // as directly: 53 >= 2 * 24 + 2 mantissa bits.
+    let z = match op {
+        Binary::Lt => return Some((x < y) as u64),
+        Binary::Eq => return Some((x == y) as u64),
+        Binary::Ne => return Some((x != y) as u64),
+        Binary::Add => x + y,
+        Binary::Sub => x - y,
+        Binary::Mul => x * y,
+        Binary::FDiv => x / y,
+        Binary::TruncMod => x % y,
+        Binary::Max | Binary::Min => {
+            let a_first = match x.partial_cmp(&y) {
+                None => return Some(from_f64(dtype, f64::NAN)),
+                Some(std::cmp::Ordering::Equal) => x.is_sign_negative(),
+                Some(order) => order.is_lt(),
+            };
+            if a_first == (op == Binary::Min) { x } else { y }
+        }
+        Binary::Pow => x.powf(y),
+        _ => return None,
+    };
+    Some(from_f64(dtype, z))
+}
+
+/// `Fma`: one rounding for floats, wrapping for integers.
+pub fn fma(dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
+    match dtype {
+        DType::F64 => Some(
+            f64::from_bits(a)
+                .mul_add(f64::from_bits(b), f64::from_bits(c))
+                .to_bits(),
+        ),
+        DType::F32 => {
+            let f = |bits: u64| f32::from_bits(bits as u32);
+            Some(u64::from(f(a).mul_add(f(b), f(c)).to_bits()))
+        }
+        _ if dtype.is_float() => {
+            let f = |bits| to_f64(dtype, bits);
+            Some(from_f64(dtype, f(a).mul_add(f(b), f(c))))
+        }
+        _ => {
+            let product = binary(Binary::Mul, dtype, a, b)?;
+            binary(Binary::Add, dtype, product, c)
+        }
+    }
+}
+
+/// The value that a reduction over nothing gives.
+pub fn identity(op: crate::ir::ReduceOp, dtype: DType) -> u64 {
+    use crate::ir::ReduceOp;
+    match op {
+        ReduceOp::Add | ReduceOp::Or => 0,
+        ReduceOp::Mul => constant(dtype, 1),
+        ReduceOp::And => from_int(dtype, -1),
+        // e4m3 has no infinity: its largest finite value.
+        ReduceOp::Max if dtype == DType::F8E4M3 => 0xfe,
+        ReduceOp::Min if dtype == DType::F8E4M3 => 0x7e,
+        ReduceOp::Max if dtype.is_float() => from_f64(dtype, f64::NEG_INFINITY),
+        ReduceOp::Min if dtype.is_float() => from_f64(dtype, f64::INFINITY),
+        ReduceOp::Max => from_int(dtype, int_limits(dtype).0),
+        ReduceOp::Min => from_int(dtype, int_limits(dtype).1),
+    }
+}
+
+/// Reads one element from memory as bits of `Const`; `bytes` holds exactly one element.
+pub fn read(dtype: DType, bytes: &[u8]) -> u64 {
+    let mut raw = [0u8; 8];
+    for (to, from) in raw.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let raw = u64::from_le_bytes(raw);
+    if dtype.is_float() {
+        raw
+    } else {
+        from_int(dtype, i128::from(raw))
+    }
+}
+
+/// Writes one element to memory; `bytes` holds exactly one element.
+pub fn write(bits: u64, bytes: &mut [u8]) {
+    let raw = bits.to_le_bytes();
+    let n = bytes.len();
+    bytes.copy_from_slice(&raw[..n]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_floats_round_trip() {
+        for dtype in [DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2] {
+            for bits in 0..1u64 << dtype.bits() {
+                let x = to_f64(dtype, bits);
+                if x.is_nan() {
+                    assert!(to_f64(dtype, from_f64(dtype, x)).is_nan());
+                } else {
+                    assert_eq!(from_f64(dtype, x), bits, "{dtype} {bits:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_agree_with_the_half_crate() {
+        let mut state = 88172645463325252u64;
+        for _ in 0..200_000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let x = f32::from_bits(state as u32);
+            if x.is_nan() {
+                continue;
+            }
+            let want = half::f16::from_f32(x).to_bits();
+            assert_eq!(from_f64(DType::F16, f64::from(x)), u64::from(want), "{x:e}");
+            let want = half::bf16::from_f32(x).to_bits();
+            assert_eq!(
+                from_f64(DType::BF16, f64::from(x)),
+                u64::from(want),
+                "{x:e}"
+            );
+        }
+    }
+
+    #[test]
+    fn eight_bit_overflow() {
+        assert_eq!(from_f64(DType::F8E4M3, 448.0), 0x7e);
+        assert_eq!(from_f64(DType::F8E4M3, 464.0), 0x7e); // a tie, to even
+        assert_eq!(from_f64(DType::F8E4M3, 465.0), 0x7f);
+        assert_eq!(from_f64(DType::F8E5M2, 57344.0), 0x7b);
+        assert_eq!(from_f64(DType::F8E5M2, 61440.0), 0x7c);
+        assert_eq!(from_f64(DType::F8E4M3, 2f64.powi(-9)), 1);
+        assert_eq!(from_f64(DType::F8E4M3, 2f64.powi(-10)), 0);
+        assert_eq!(from_f64(DType::F8E4M3, 1.01 * 2f64.powi(-10)), 1);
+    }
+
+    #[test]
+    fn one_rounding_from_binary64() {
+        // 1 + 2^-11 + 2^-40 is above the tie, which its upper 32 bits do not show.
+        let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
+        assert_eq!(from_f64(DType::F16, x), 0x3c01);
+    }
+
+    #[test]
+    fn integer_laws() {
+        use Binary::*;
+        let m1 = -1i64 as u64;
+        let min = i64::MIN as u64;
+        assert_eq!(binary(FloorDiv, DType::I64, min, m1), Some(min));
+        assert_eq!(binary(FloorDiv, DType::I64, 5, 0), Some(0));
+        assert_eq!(binary(FloorMod, DType::I64, 5, 0), Some(0));
+        assert_eq!(
+            binary(FloorDiv, DType::I32, -7i64 as u64, 2),
+            Some(-4i64 as u64)
+        );
+        assert_eq!(binary(FloorMod, DType::I32, -7i64 as u64, 2), Some(1));
+        assert_eq!(binary(TruncMod, DType::I32, -7i64 as u64, 2), Some(m1));
+        assert_eq!(binary(Shl, DType::I8, 1, 8), Some(0));
+        assert_eq!(
+            binary(Shr, DType::I8, m1, 200u8 as i8 as i64 as u64),
+            Some(m1)
+        );
+        assert_eq!(binary(Mul, DType::U64, u64::MAX, u64::MAX), Some(1));
+        assert_eq!(cast(DType::F32, DType::I8, f32::NAN.to_bits().into()), 0);
+        assert_eq!(cast(DType::F32, DType::I8, 300f32.to_bits().into()), 127);
+        assert_eq!(cast(DType::I32, DType::U8, m1), 255);
+        assert_eq!(cast(DType::I32, DType::Bool, 2), 1);
+    }
+
+    #[test]
+    fn zeros_are_ordered_in_max_and_min() {
+        let (p, n) = (0u64, 1u64 << 31);
+        for (a, b) in [(p, n), (n, p)] {
+            assert_eq!(binary(Binary::Max, DType::F32, a, b), Some(p));
+            assert_eq!(binary(Binary::Min, DType::F32, a, b), Some(n));
+        }
+    }
+}

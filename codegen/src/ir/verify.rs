@@ -1,0 +1,351 @@
+//! What a well-formed kernel is: checked after every pass in debug builds and in tests.
+
+use hashbrown::HashSet;
+use thiserror::Error;
+
+use super::op::{Binary, Op, RangeKind, StoreMode, Unary};
+use super::{Graph, Id, Kernel, print};
+use crate::DType;
+use crate::rewrite::toposort;
+use crate::symbolic::RangeSets;
+
+/// Why a kernel is not well-formed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum VerifyError {
+    /// A node breaks the rules of its operation.
+    #[error("kernel {kernel}: node {node}: {expected}; {found}")]
+    Node {
+        /// Name of the kernel.
+        kernel: String,
+        /// The node, printed.
+        node: String,
+        /// What the operation requires.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// The root is not a sink.
+    #[error("kernel {kernel}: the root must be a Sink of stores; it is {node}")]
+    Root {
+        /// Name of the kernel.
+        kernel: String,
+        /// The root, printed.
+        node: String,
+    },
+    /// Two different ranges share an axis number.
+    #[error(
+        "kernel {kernel}: axis {axis} belongs to two ranges, {first} and {second}; number them apart"
+    )]
+    Axis {
+        /// Name of the kernel.
+        kernel: String,
+        /// The number.
+        axis: u32,
+        /// One range.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A reduction range reaches a store without a reduction that binds it.
+    #[error("kernel {kernel}: store {node} depends on {range}, which no Reduce binds")]
+    Unbound {
+        /// Name of the kernel.
+        kernel: String,
+        /// The store.
+        node: String,
+        /// The range.
+        range: String,
+    },
+    /// A name that cannot be a symbol.
+    #[error("kernel name {name:?} must be letters, digits and '_'")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Checks operand counts and types of every reachable node, slots against the argument lists,
+/// uniqueness of axes, and that every reduction range is bound.
+///
+/// # Errors
+/// The first violation found, sources before users.
+pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
+    let g = &kernel.graph;
+    let name = &kernel.name;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(VerifyError::Name { name: name.clone() });
+    }
+    if kernel.sink.0 as usize >= g.len() || g.op(kernel.sink) != Op::Sink {
+        let known = (kernel.sink.0 as usize) < g.len();
+        let node = if known {
+            print::describe(g, kernel.sink)
+        } else {
+            format!("#{} of {} nodes", kernel.sink.0, g.len())
+        };
+        return Err(VerifyError::Root {
+            kernel: name.clone(),
+            node,
+        });
+    }
+    let mut axes: hashbrown::HashMap<u32, Id> = hashbrown::HashMap::new();
+    let mut bound: HashSet<Id> = HashSet::new();
+    let order = toposort(g, kernel.sink);
+    for &id in &order {
+        check(kernel, id).map_err(|(expected, found)| VerifyError::Node {
+            kernel: name.clone(),
+            node: print::describe(g, id),
+            expected,
+            found,
+        })?;
+        match g.op(id) {
+            Op::Range { axis, .. } => {
+                if let Some(&first) = axes.get(&axis) {
+                    return Err(VerifyError::Axis {
+                        kernel: name.clone(),
+                        axis,
+                        first: print::describe(g, first),
+                        second: print::describe(g, id),
+                    });
+                }
+                axes.insert(axis, id);
+            }
+            Op::Reduce(_) => bound.extend(&g.src(id)[1..]),
+            _ => {}
+        }
+    }
+    let mut sets = RangeSets::build(g, kernel.sink);
+    for &store in g.src(kernel.sink) {
+        for &r in sets.of(g, store) {
+            let reduction = matches!(g.op(r), Op::Range { kind, .. } if kind.is_reduction());
+            if reduction || bound.contains(&r) {
+                return Err(VerifyError::Unbound {
+                    kernel: name.clone(),
+                    node: print::describe(g, store),
+                    range: print::describe(g, r),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+type Violation = (&'static str, String);
+
+fn require(
+    ok: bool,
+    expected: &'static str,
+    found: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if ok { Ok(()) } else { Err((expected, found())) }
+}
+
+fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
+    let g = &kernel.graph;
+    let node = g.node(id);
+    let (dtype, src) = (node.dtype, node.src.as_slice());
+    let types = || {
+        let all: Vec<&str> = src.iter().map(|&s| g.dtype(s).name()).collect();
+        format!(
+            "the sources are ({}), the result is {dtype}",
+            all.join(", ")
+        )
+    };
+    let same = |ids: &[Id]| ids.iter().all(|&s| g.dtype(s) == dtype);
+    let count = |n: &[usize]| require(n.contains(&src.len()), "wrong number of sources", types);
+    let is = |s: Id, t: DType| g.dtype(s) == t;
+    let float_op = |ok: bool| require(ok, "defined for floats only", types);
+    for &s in src {
+        let pointer = matches!(g.op(s), Op::Param { .. } | Op::Scratch { .. });
+        let at_pointer = matches!(node.op, Op::Load | Op::Store(_)) && src[0] == s;
+        require(!pointer || at_pointer, "a pointer is no value", types)?;
+        let effect = matches!(g.op(s), Op::Store(_) | Op::Sink);
+        require(!effect || node.op == Op::Sink, "a store is no value", types)?;
+    }
+    match node.op {
+        Op::Const(bits) => {
+            count(&[0])?;
+            let canonical = if dtype.is_float() {
+                dtype.bits() == 64 || bits >> dtype.bits() == 0
+            } else {
+                let x = crate::interp::scalar::to_int(dtype, bits);
+                crate::interp::scalar::from_int(dtype, x) == bits
+            };
+            require(
+                canonical,
+                "constant bits must be extended as the type says",
+                || format!("{bits:#x} for {dtype}"),
+            )
+        }
+        Op::Param { slot } => {
+            count(&[0])?;
+            let info = kernel.params.get(slot as usize);
+            require(
+                info.is_some_and(|p| p.dtype == dtype),
+                "the argument list must have this slot with this type",
+                || format!("it has {:?}", info.map(|p| p.dtype)),
+            )
+        }
+        Op::Var { slot, min, max } => {
+            count(&[0])?;
+            require(dtype == DType::I64, "a variable is I64", types)?;
+            require(
+                slot < kernel.vars && min <= max,
+                "slot below the number of variables, min <= max",
+                || format!("{} variables, {min}..={max}", kernel.vars),
+            )
+        }
+        Op::Range { extent, .. } => {
+            count(&[0])?;
+            require(dtype == DType::I64, "a range is I64", types)?;
+            require(extent >= 1, "a range runs at least once", || {
+                format!("extent {extent}")
+            })
+        }
+        Op::Scratch { len, .. } => {
+            count(&[0])?;
+            require(len >= 1, "scratch memory is not empty", || format!("{len}"))
+        }
+        Op::Unary(op) => {
+            count(&[1])?;
+            require(same(src), "operand and result have one type", types)?;
+            match op {
+                Unary::Neg => require(dtype != DType::Bool, "not defined for bool", types),
+                Unary::Abs => Ok(()),
+                Unary::Not => require(!dtype.is_float(), "not defined for floats", types),
+                _ => float_op(dtype.is_float()),
+            }
+        }
+        Op::Binary(op) => {
+            count(&[2])?;
+            let of = g.dtype(src[0]);
+            require(is(src[1], of), "operands have one type", types)?;
+            let result = if op.is_compare() { DType::Bool } else { of };
+            require(
+                dtype == result,
+                "a comparison gives bool, all else the operand type",
+                types,
+            )?;
+            match op {
+                Binary::FDiv | Binary::Pow => float_op(of.is_float()),
+                Binary::And | Binary::Or | Binary::Xor => {
+                    require(!of.is_float(), "not defined for floats", types)
+                }
+                Binary::Shl
+                | Binary::Shr
+                | Binary::FloorDiv
+                | Binary::FloorMod
+                | Binary::TruncDiv => require(of.is_int(), "defined for integers only", types),
+                Binary::TruncMod => require(of != DType::Bool, "not defined for bool", types),
+                _ => Ok(()),
+            }
+        }
+        Op::Where => {
+            count(&[3])?;
+            let ok = is(src[0], DType::Bool) && same(&src[1..]);
+            require(ok, "bool condition, arms of the result type", types)
+        }
+        Op::Fma => {
+            count(&[3])?;
+            let ok = same(src) && dtype != DType::Bool;
+            require(ok, "three operands of the result type", types)
+        }
+        Op::Cast => count(&[1]),
+        Op::Bitcast => {
+            count(&[1])?;
+            let widths = g.dtype(src[0]).bits() == dtype.bits();
+            require(widths, "source and result have one width", types)
+        }
+        Op::Load => {
+            count(&[2, 4])?;
+            pointer(g, src[0], dtype)?;
+            require(is(src[1], DType::I64), "the index is I64", types)?;
+            if let &[_, _, gate, alt] = src {
+                let ok = is(gate, DType::Bool) && is(alt, dtype);
+                require(ok, "bool gate, alternative of the result type", types)?;
+            }
+            Ok(())
+        }
+        Op::Reduce(op) => {
+            let ok = src.len() >= 2 && is(src[0], dtype);
+            require(
+                ok,
+                "a value of the result type and at least one range",
+                types,
+            )?;
+            let ranges = src[1..]
+                .iter()
+                .all(|&r| matches!(g.op(r), Op::Range { kind, .. } if kind.is_reduction()));
+            require(ranges, "the rest are ranges of a reduction kind", || {
+                src[1..]
+                    .iter()
+                    .map(|&r| print::describe(g, r))
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            })?;
+            let distinct: HashSet<Id> = src[1..].iter().copied().collect();
+            require(distinct.len() == src.len() - 1, "each range once", types)?;
+            reduce_type(op.binary(), dtype)
+        }
+        Op::Scan(op) => {
+            count(&[2])?;
+            let serial = matches!(
+                g.op(src[1]),
+                Op::Range {
+                    kind: RangeKind::Serial,
+                    ..
+                }
+            );
+            let ok = is(src[0], dtype) && serial;
+            require(ok, "a value of the result type and a Serial range", types)?;
+            reduce_type(op.binary(), dtype)
+        }
+        Op::Store(mode) => {
+            count(&[3, 4])?;
+            pointer(g, src[0], dtype)?;
+            let ok = is(src[1], DType::I64) && is(src[2], dtype);
+            require(ok, "I64 index, value of the node's type", types)?;
+            if let &[_, _, _, gate] = src {
+                require(is(gate, DType::Bool), "bool gate", types)?;
+            }
+            if let Op::Param { slot } = g.op(src[0]) {
+                let written = kernel.params.get(slot as usize).is_some_and(|p| p.written);
+                require(
+                    written,
+                    "the argument list must mark the buffer as written",
+                    || format!("slot {slot} is not"),
+                )?;
+            }
+            match mode {
+                StoreMode::Set => Ok(()),
+                StoreMode::Combine(op) => reduce_type(op.binary(), dtype),
+            }
+        }
+        Op::Sink => {
+            let ok = id == kernel.sink && src.iter().all(|&s| matches!(g.op(s), Op::Store(_)));
+            require(ok, "one sink, over stores", || {
+                src.iter()
+                    .map(|&s| print::describe(g, s))
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            })
+        }
+    }
+}
+
+fn pointer(g: &Graph, ptr: Id, dtype: DType) -> Result<(), Violation> {
+    let ok = matches!(g.op(ptr), Op::Param { .. } | Op::Scratch { .. }) && g.dtype(ptr) == dtype;
+    require(
+        ok,
+        "the first source points to elements of the node's type",
+        || print::describe(g, ptr),
+    )
+}
+
+fn reduce_type(op: Binary, dtype: DType) -> Result<(), Violation> {
+    let bitwise = matches!(op, Binary::And | Binary::Or);
+    require(
+        !(bitwise && dtype.is_float()),
+        "no bitwise reduction of floats",
+        || dtype.to_string(),
+    )
+}
