@@ -1,4 +1,7 @@
 //! Memory: bounded access to what devices share with us, and the allocators over its ranges.
 
+pub mod bump;
+pub mod cache;
+pub mod tlsf;
 pub mod view;
 pub mod window;
