@@ -30,6 +30,14 @@ pub enum Error {
         /// The other.
         b: String,
     },
+    /// A kernel that could not be compiled or run.
+    #[error("kernel {kernel}: {what}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// What was expected and found, and what to do.
+        what: String,
+    },
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

@@ -4,6 +4,7 @@
 mod create;
 pub mod element;
 pub mod error;
+pub mod exec;
 pub mod graph;
 pub mod schedule;
 pub mod io;

@@ -20,6 +20,19 @@ pub struct Group {
     pub roots: Vec<Root>,
     /// How.
     pub region: Region,
+    /// Roots that are written over leaves, with those leaves.
+    pub overwrites: Vec<(u32, Vec<u32>)>,
+}
+
+impl Group {
+    fn new(roots: Vec<Root>, region: Region) -> Group {
+        let overwrites = Vec::new();
+        Group {
+            roots,
+            region,
+            overwrites,
+        }
+    }
 }
 
 /// Operations that two kernels may both do rather than go through memory.
@@ -82,7 +95,7 @@ fn drop_private(dag: &Dag, limits: &Limits, groups: &mut [Group], kept: &HashSet
         if let Ok(region) = discover(dag, limits, &mut trial, &roots)
             && trial == before
         {
-            *group = Group { roots, region };
+            *group = Group::new(roots, region);
         }
     }
 }
@@ -102,7 +115,7 @@ fn walk_all(dag: &Dag, limits: &Limits, realized: &mut [bool], wanted: &[u32]) -
             // One root alone is always possible.
             if let Ok(region) = discover(dag, limits, realized, &roots) {
                 open.extend(region.loads.iter().copied().filter(|&n| !leaf(n)));
-                groups.push(Group { roots, region });
+                groups.push(Group::new(roots, region));
             }
         }
     }
@@ -226,7 +239,7 @@ fn merge(dag: &Dag, limits: &Limits, groups: Vec<Group>) -> Vec<Group> {
             let Ok(region) = discover(dag, limits, &mut realized, &roots) else {
                 continue;
             };
-            let merged = Group { roots, region };
+            let merged = Group::new(roots, region);
             let reads: usize = buffers(a) + buffers(b);
             if realized == before
                 && merged.region.contraction.is_none()

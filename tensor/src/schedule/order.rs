@@ -38,6 +38,46 @@ pub fn schedule(wanted: &[Wanted], limits: &Limits) -> Schedule {
     planner.finish()
 }
 
+/// An order of the stores of a kernel in which a store that replaces what others read comes after
+/// them. `overwrites` are roots with the nodes whose memory they take.
+fn store_order(group: &Group, overwrites: &[(u32, Vec<u32>)]) -> Option<Vec<usize>> {
+    let region = &group.region;
+    let reads: Vec<HashSet<u32>> = region
+        .stores
+        .iter()
+        .map(|store| {
+            let mut seen = HashSet::new();
+            let mut loads = HashSet::new();
+            let mut pending = vec![store.value];
+            while let Some(request) = pending.pop() {
+                if !seen.insert(request) {
+                    continue;
+                }
+                let expansion = &region.expansions[&request];
+                if expansion.load {
+                    loads.insert(region.requests[request as usize].node);
+                }
+                pending.extend(&expansion.children);
+                pending.extend(region.index_requests(request));
+            }
+            loads
+        })
+        .collect();
+    let mut left: Vec<usize> = (0..region.stores.len()).collect();
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let free = left.iter().position(|&i| {
+            let root = region.stores[i].root.node;
+            let taken = overwrites.iter().filter(|(r, _)| *r == root);
+            taken.flat_map(|(_, nodes)| nodes).all(|n| {
+                left.iter().all(|&j| j == i || !reads[j].contains(n))
+            })
+        })?;
+        order.push(left.remove(free));
+    }
+    Some(order)
+}
+
 /// Where the elements of a leaf are, for finding two tensors over one memory.
 #[derive(PartialEq, Eq, Hash)]
 enum Memory {
@@ -235,6 +275,11 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        let mut stores: Vec<(u32, Vec<u32>)> = self.groups[writers[0]].overwrites.clone();
+        stores.push((root, nodes.clone()));
+        let Some(order) = store_order(&self.groups[writers[0]], &stores) else {
+            return false;
+        };
         let first = writers[0];
         let readers: Vec<usize> = (0..self.groups.len())
             .filter(|g| !writers.contains(g))
@@ -244,6 +289,9 @@ impl<'a> Planner<'a> {
             return false;
         }
         self.waits[first].extend(readers);
+        self.groups[first].overwrites = stores;
+        let region = &mut self.groups[first].region;
+        region.stores = order.iter().map(|&i| region.stores[i]).collect();
         // A scatter into the tensor itself: its base is in place.
         if writers.len() == 2 {
             let region = &self.groups[first].region;

@@ -1,0 +1,31 @@
+//! Running schedules.
+
+pub mod interpret;
+
+pub use interpret::Interpreter;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::graph::{Op, Storage, Tensor};
+
+/// Brings values of other engines, which `root` needs, into host memory.
+pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
+    let mut seen = HashSet::new();
+    let mut pending = vec![root.clone()];
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) || tensor.storage().is_some() {
+            continue;
+        }
+        let node = tensor.node();
+        match (&node.op, node.src.first()) {
+            (Op::Copy, Some(source)) if source.engine() != tensor.engine() => {
+                let bytes = source.to_bytes()?;
+                node.storage.fill(Storage::Host(Arc::from(bytes)));
+            }
+            _ => pending.extend(node.src.iter().cloned()),
+        }
+    }
+    Ok(())
+}
