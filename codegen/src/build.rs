@@ -198,7 +198,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     let mut start = kernel.clone();
     start.sink = simplify(&mut start.graph, start.sink);
     let (flops, bytes) = estimate(&start);
-    let before = crate::ir::print::print(&start);
+    let before = crate::ir::print::print(&start.graph, start.sink);
     let (stages, scratch, mut opts) = plan(&start, &target, options)?;
 
     let mut report = Report {
@@ -220,7 +220,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             steps.extend(opt::heuristic::optimise(&mut staged, &target));
         }
         report.opts.push(steps.iter().map(Opt::to_string).collect::<Vec<_>>().join(" "));
-        report.after.push(crate::ir::print::print(&staged));
+        report.after.push(crate::ir::print::print(&staged.graph, staged.sink));
         let caps = caps(&target);
         staged.sink = crate::lower::decomp::decompose(&mut staged.graph, staged.sink, &caps);
         staged.sink = simplify(&mut staged.graph, staged.sink);

@@ -562,7 +562,7 @@ impl Linear<'_> {
             self.p.accs.push(Ty { dtype, lanes });
             let acc = Acc(self.p.accs.len() as u32 - 1);
             self.accs.insert(n, acc);
-            let bits = super::identity(op, dtype);
+            let bits = crate::interp::scalar::identity(op, dtype);
             let a = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
             self.p.insts.push(Inst::SetAcc { acc, a });
         }
@@ -675,7 +675,7 @@ impl Linear<'_> {
         let first = binary(self, Binary::Sub, item, offset);
         self.p.accs.push(Ty { dtype, lanes });
         let acc = Acc(self.p.accs.len() as u32 - 1);
-        let bits = super::identity(op, dtype);
+        let bits = crate::interp::scalar::identity(op, dtype);
         let start = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
         self.p.insts.push(Inst::SetAcc { acc, a: start });
         let var = self.new_reg(DType::I64, 1);

@@ -412,7 +412,7 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip if float => {
-                let one = self.constant(ty, crate::lower::identity(ReduceOp::Mul, ty.dtype));
+                let one = self.constant(ty, crate::interp::scalar::identity(ReduceOp::Mul, ty.dtype));
                 self.let_(format!("fdiv {t} {one}, {a}"))
             }
             Unary::Sqrt if float => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),
