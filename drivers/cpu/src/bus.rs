@@ -49,7 +49,7 @@ impl Bus<'_> {
 
     fn run(&self, kernel: Kernel, args: &[u64]) -> Result<(), Trap> {
         // SAFETY: the functions below have the ABI, own nothing, and take these arguments.
-        unsafe { self.0.call(kernel as usize as u64, args.as_ptr(), 0, 1) }
+        unsafe { self.0.call(kernel as *const () as u64, args.as_ptr(), 0, 1) }
     }
 }
 

@@ -228,6 +228,11 @@ impl Drop for Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Kernel;
+
+    fn address(kernel: Kernel) -> u64 {
+        kernel as *const () as u64
+    }
 
     /// `args`: counters, one per group.
     unsafe extern "C" fn count(args: *const u64, begin: u64, end: u64) {
@@ -258,8 +263,7 @@ mod tests {
                 let counters = vec![0u64; groups];
                 let args = [counters.as_ptr() as u64];
                 // SAFETY: `count` with its arguments.
-                unsafe { workers.run(&guard, count as usize as u64, &args, groups as u64) }
-                    .unwrap();
+                unsafe { workers.run(&guard, address(count), &args, groups as u64) }.unwrap();
                 assert!(counters.iter().all(|&c| c == 1), "{groups} groups");
             }
         }
@@ -272,12 +276,12 @@ mod tests {
         for group in [0u64, 1, 500, 999] {
             let args = [0x30, group];
             // SAFETY: `fault_at` with its arguments.
-            let run = unsafe { workers.run(&guard, fault_at as usize as u64, &args, 1000) };
+            let run = unsafe { workers.run(&guard, address(fault_at), &args, 1000) };
             assert_eq!(run.unwrap_err().address, Some(0x30));
             let counters = vec![0u64; 100];
             let args = [counters.as_ptr() as u64];
             // SAFETY: `count` with its arguments.
-            unsafe { workers.run(&guard, count as usize as u64, &args, 100) }.unwrap();
+            unsafe { workers.run(&guard, address(count), &args, 100) }.unwrap();
             assert!(counters.iter().all(|&c| c == 1));
         }
     }
