@@ -38,6 +38,12 @@ pub enum Error {
         /// What was expected and found, and what to do.
         what: String,
     },
+    /// A function that cannot be captured, or a call that does not fit its capture.
+    #[error("capture: {what}")]
+    Capture {
+        /// What was found, and what to do.
+        what: String,
+    },
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

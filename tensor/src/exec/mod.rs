@@ -1,8 +1,15 @@
 //! Running schedules.
 
+pub mod compile;
+pub mod engine;
 pub mod interpret;
+pub mod profile;
+pub mod submit;
+pub mod trace;
 
+pub use engine::{DeviceExecutor, Options};
 pub use interpret::Interpreter;
+pub use profile::{Observer, Run};
 
 use std::collections::HashSet;
 use std::sync::Arc;

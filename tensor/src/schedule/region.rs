@@ -295,7 +295,8 @@ impl Region {
     }
 
     /// The conditions of a gate that matter for an index: those over its ranges, and those over
-    /// the ranges of such conditions. The others hold somewhere, and the index is the same there.
+    /// the ranges of such conditions. The others hold somewhere, and the index is the same there;
+    /// but one over no ranges holds always or never.
     fn relevant(&mut self, gate: u32, index: &[Ix]) -> u32 {
         if gate == 0 {
             return 0;
@@ -307,7 +308,7 @@ impl Region {
             let before = taken.len();
             for &c in &all {
                 let of_cond = self.cond_deps(c);
-                if !taken.contains(&c) && of_cond & deps != 0 {
+                if !taken.contains(&c) && (of_cond & deps != 0 || of_cond == 0) {
                     taken.push(c);
                     deps |= of_cond;
                 }
