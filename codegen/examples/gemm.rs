@@ -3,13 +3,13 @@
 //! `cargo run --release -p codegen --features llvm --example gemm -- 512 1024`
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::time::Instant;
 
 use codegen::{Backend, Options, build};
-use common::{Loaded, matmul};
+use support::{Loaded, matmul};
 
 fn seconds(loaded: &Loaded, buffers: &mut [Vec<u8>], scratch: &[u64], repeat: usize) -> f64 {
     let mut best = f64::INFINITY;
@@ -37,8 +37,8 @@ fn main() {
             println!("{}", built.report.disassembly().unwrap());
         }
         let loaded = Loaded::new(built);
-        let mut random = common::Random(88172645463325252);
-        let mut buffers = common::fill(&kernel, &mut random);
+        let mut random = support::Random(88172645463325252);
+        let mut buffers = support::fill(&kernel, &mut random);
         let memory: Vec<Vec<u64>> =
             loaded.built.scratch.iter().map(|s| vec![0u64; s.bytes / 8 + 16]).collect();
         let scratch: Vec<u64> =

@@ -2,17 +2,22 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod support;
 
-use codegen::{Backend, Kernel, Options, build};
-use common::*;
+use codegen::ir::ReduceOp;
+use codegen::{Backend, DType, Kernel, Options, build};
+use support::*;
 
 fn check(kernel: &Kernel, options: &Options, cores: usize, tolerance: f64) {
-    let backend = Backend::cpu_llvm(cores).unwrap();
+    check_on(kernel, &Backend::cpu_llvm(cores).unwrap(), options, tolerance);
+}
+
+fn check_on(kernel: &Kernel, backend: &Backend, options: &Options, tolerance: f64) {
+    let cores = backend.target.cores;
     let mut random = Random(0x1234_5678_9abc_def1);
     let buffers = fill(kernel, &mut random);
     let want = expected(kernel, &buffers, &[]);
-    let built = build(kernel, &backend, options).unwrap_or_else(|e| panic!("{e}"));
+    let built = build(kernel, backend, options).unwrap_or_else(|e| panic!("{e}"));
     if std::env::var_os("SHOW").is_some() {
         for i in 0..built.stages.len() {
             eprintln!("{}\n{}\n{}", built.report.opts[i], built.report.after[i], built.report.linear[i]);
@@ -58,9 +63,62 @@ fn products_of_small_matrices() {
 
 #[test]
 fn products_of_packed_matrices() {
-    for (m, n, k) in [(64, 64, 64), (50, 70, 90), (37, 129, 33), (100, 33, 1500)] {
+    for (m, n, k) in [(64, 64, 64), (50, 70, 45), (37, 129, 33), (24, 40, 1100)] {
         for flags in [0, 3, 4, 5, 6] {
             check_all(&matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0), 1e-3);
         }
     }
+}
+
+/// Kernels of every form that the heuristics know.
+fn corpus() -> Vec<(Kernel, f64)> {
+    let mut all = vec![
+        (elementwise(1000), 1e-6),
+        (row_normalise(33, 130), 1e-4),
+        (moments(40, 1000), 1e-3),
+        (conv(2, 3, 5, 9, 3), 1e-4),
+        (conv(1, 8, 16, 14, 3), 1e-4),
+        (conv(1, 4, 4, 8, 1), 1e-4),
+        (scatter_add(20, 60, 33), 0.0),
+        (scatter_add(20, 60, 1), 0.0),
+        (matmul(17, 31, 9, false, true, true), 1e-4),
+        (matmul(64, 48, 100, true, false, true), 1e-4),
+        (matmul(1, 300, 400, false, false, false), 1e-4),
+        (matmul(300, 1, 400, false, false, false), 1e-4),
+    ];
+    for along in [false, true] {
+        all.push((prefix(50, 40, ReduceOp::Add, along), 1e-4));
+        all.push((prefix(7, 300, ReduceOp::Max, along), 0.0));
+    }
+    for axis in 0..3 {
+        for op in [ReduceOp::Add, ReduceOp::Max, ReduceOp::Min, ReduceOp::Mul] {
+            for dtype in [DType::I8, DType::U16, DType::I32, DType::I64, DType::F32, DType::F64] {
+                all.push((cube_sum([9, 20, 33], axis, op, dtype), 1e-4));
+            }
+        }
+        for op in [ReduceOp::And, ReduceOp::Or] {
+            all.push((cube_sum([9, 20, 33], axis, op, DType::Bool), 0.0));
+            all.push((cube_sum([9, 20, 33], axis, op, DType::U32), 0.0));
+        }
+    }
+    for dtype in DType::ALL {
+        all.push((transpose(33, 17, dtype), 0.0));
+    }
+    all
+}
+
+#[test]
+fn every_form_of_kernel_through_llvm() {
+    for (kernel, tolerance) in corpus() {
+        check_all(&kernel, tolerance);
+    }
+}
+
+#[test]
+fn every_form_of_kernel_through_clang() {
+    let backend = Backend::cpu_clang(4).unwrap();
+    for (kernel, tolerance) in corpus() {
+        check_on(&kernel, &backend, &Options::default(), tolerance);
+    }
+    check_on(&matmul(50, 70, 90, false, false, true), &backend, &Options::default(), 1e-3);
 }

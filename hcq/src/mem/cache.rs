@@ -71,7 +71,10 @@ impl<K: Copy + Eq + Hash, B> BufferCache<K, B> {
         let stamp = self.stamp;
         self.stamp += 1;
         self.by_age.insert(stamp, ((size, kind), buffer));
-        self.by_key.entry((size, kind)).or_default().push_back(stamp);
+        self.by_key
+            .entry((size, kind))
+            .or_default()
+            .push_back(stamp);
         self.bytes += size;
         evicted
     }

@@ -2,6 +2,7 @@
 
 pub mod bump;
 pub mod cache;
+pub mod pages;
 pub mod tlsf;
 pub mod view;
 pub mod window;
