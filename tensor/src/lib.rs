@@ -1,6 +1,7 @@
 //! Lazy tensors over hardware command queues.
 #![deny(unsafe_code)]
 
+pub mod autograd;
 mod create;
 pub mod element;
 pub mod error;
@@ -9,11 +10,15 @@ pub mod graph;
 pub mod schedule;
 pub mod io;
 pub mod ops;
+pub mod param;
 mod read;
 pub mod reference;
 
+pub use autograd::gradients;
 pub use codegen::DType;
 pub use element::{Element, Scalar};
 pub use error::{Error, Result};
 pub use graph::{Engine, Executor, Storage, Tensor};
 pub use ops::Operand;
+pub use ops::random::Rng;
+pub use param::Parameter;

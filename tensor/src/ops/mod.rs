@@ -8,11 +8,20 @@
 //!   8-bit floats in `f32` if they are made of more than one operation.
 
 pub mod activation;
+pub mod attention;
+pub mod conv;
 pub mod elementwise;
+pub mod image;
+pub mod index;
 pub mod linalg;
+pub mod loss;
 pub mod movement;
+pub mod norm;
+pub mod pool;
 pub mod primitive;
+pub mod random;
 pub mod reduce;
+pub mod sort;
 
 use codegen::DType;
 
