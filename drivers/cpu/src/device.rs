@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drivers_host::clock::monotonic_ns;
@@ -143,7 +142,7 @@ impl CpuDevice {
                 workers,
                 spins,
             };
-            shared.busy.fetch_add(1, Ordering::SeqCst);
+            shared.lock_holds().running += 1;
             let thread = std::thread::Builder::new()
                 .name(format!("hcq {kind}"))
                 .spawn(move || processor.run())

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`packet`], [`encode`] | the packet format, both directions, pure |
 //! | `ring`, `event`, `waiters` | the ring with its doorbell, and who sleeps on what |
-//! | `processor`, `workers` | what consumes the ring, and the threads that run kernels |
+//! | `processor`, `hold`, `workers` | what consumes the ring, and the threads that run kernels |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
 //! | `memory`, `signal`, `queue`, `device` | the traits of `hcq` |
@@ -23,6 +23,7 @@ pub mod encode;
 mod event;
 #[allow(unsafe_code)]
 mod guard;
+mod hold;
 pub mod loader;
 #[allow(unsafe_code)]
 mod memory;

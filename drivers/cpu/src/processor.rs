@@ -6,11 +6,12 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use drivers_host::clock::monotonic_ns;
-use hcq::{Compare, Width};
+use hcq::Width;
 
 use crate::bus::Bus;
 use crate::event::spin;
 use crate::guard::{Guard, Trap};
+use crate::hold::Hold;
 use crate::packet::{Packet, decode, extent};
 use crate::ring::Reader;
 use crate::shared::Shared;
@@ -66,7 +67,7 @@ impl Processor {
                 self.shared.lose(self.unit.clone(), what);
             }
         }
-        self.shared.busy.fetch_sub(1, Ordering::SeqCst);
+        self.shared.lock_holds().running -= 1;
         // Whoever waits for room or for the end looks again and sees the loss.
         self.reader.memory.space.notify();
         waiters::wake_all();
@@ -171,7 +172,7 @@ impl Processor {
         match packet {
             Packet::Wait { va, value } => {
                 self.aligned("WAIT", va, 8)?;
-                self.wait(&bus, va, value)
+                self.hold(&bus, Hold::Signal { va, value })
             }
             Packet::Signal { va, value } => {
                 self.aligned("SIGNAL", va, 8)?;
@@ -231,84 +232,56 @@ impl Processor {
                 width,
             } => {
                 self.aligned("POLL", at, width_bytes(width))?;
-                self.poll(&bus, at, width, |word| {
-                    let word = word & mask;
-                    match compare {
-                        Compare::Equal => word == value,
-                        Compare::NotEqual => word != value,
-                        Compare::GreaterEqual => word >= value,
-                    }
-                })
+                let hold = Hold::Word {
+                    at,
+                    mask,
+                    value,
+                    compare,
+                    width,
+                };
+                self.hold(&bus, hold)
             }
             // `execute` has resolved it.
             Packet::Indirect { address, .. } => Err(Stop::Fault(format!("INDIRECT {address:#x}"))),
         }
     }
 
-    fn wait(&self, bus: &Bus<'_>, va: u64, value: u64) -> Result<(), Stop> {
-        let look = || bus.load(va, Width::W64);
-        let reached = || look().is_ok_and(|now| now >= value);
-        if spin(self.spins, reached) {
+    /// Returns once memory is as `hold` wants it. Gives up when the device is lost, or closes and
+    /// nobody is left in it who could end the wait.
+    fn hold(&self, bus: &Bus<'_>, hold: Hold) -> Result<(), Stop> {
+        let met = || hold.met(bus);
+        if spin(self.spins, || met().is_ok_and(|met| met)) {
             return Ok(());
         }
-        self.blocked(|| {
-            let now = look().map_err(|trap| self.trapped("WAIT", &trap))?;
-            if now >= value {
-                return Ok(None);
-            }
-            waiters::sleep(va, value, LONGEST_BLOCK, || {
-                reached() || self.shared.lost.is_lost()
-            });
-            Ok(Some(format!("WAIT [{va:#x}] >= {value}, where {now} is")))
-        })
-    }
-
-    fn poll(
-        &self,
-        bus: &Bus<'_>,
-        at: u64,
-        width: Width,
-        matches: impl Fn(u64) -> bool,
-    ) -> Result<(), Stop> {
-        if spin(self.spins, || bus.load(at, width).is_ok_and(&matches)) {
-            return Ok(());
-        }
-        let mut nap = Duration::from_micros(5);
-        self.blocked(|| {
-            let now = bus
-                .load(at, width)
-                .map_err(|trap| self.trapped("POLL", &trap))?;
-            if matches(now) {
-                return Ok(None);
-            }
-            std::thread::sleep(nap);
-            nap = (nap * 2).min(LONGEST_BLOCK);
-            Ok(Some(format!("POLL [{at:#x}], where {now:#x} is")))
-        })
-    }
-
-    /// Repeats `look`, which sleeps a little and names what it waits for, until it finds nothing
-    /// more to wait for. Gives up when the device is lost, or closes and nobody is left in it who
-    /// could end the wait.
-    fn blocked(&self, mut look: impl FnMut() -> Result<Option<String>, Stop>) -> Result<(), Stop> {
         let shared = &*self.shared;
-        shared.busy.fetch_sub(1, Ordering::SeqCst);
+        let mut nap = Duration::from_micros(5);
+        shared.lock_holds().begin(hold);
         let ended = loop {
-            // Before the look: what the last busy one did is seen by it.
-            let hopeless = shared.closing() && shared.busy.load(Ordering::SeqCst) == 0;
-            match look() {
-                Ok(None) => break Ok(()),
-                Err(stop) => break Err(stop),
-                Ok(Some(_)) if shared.lost.is_lost() => break Err(Stop::Lost),
-                Ok(Some(what)) if hopeless => {
-                    break Err(Stop::Fault(format!(
-                        "closed while it was blocked in {what}"
-                    )));
+            match met() {
+                Ok(true) => break Ok(()),
+                Ok(false) => {}
+                Err(trap) => break Err(self.trapped(&hold.to_string(), &trap)),
+            }
+            if shared.lost.is_lost() {
+                break Err(Stop::Lost);
+            }
+            if shared.closing() && shared.lock_holds().all_stuck(bus) {
+                break Err(Stop::Fault(format!(
+                    "closed while it was blocked in {hold}"
+                )));
+            }
+            match hold {
+                Hold::Signal { va, value } => waiters::sleep(va, value, LONGEST_BLOCK, || {
+                    shared.lost.is_lost() || met().unwrap_or(true)
+                }),
+                // Whoever writes a plain word wakes nobody.
+                Hold::Word { .. } => {
+                    std::thread::sleep(nap);
+                    nap = (nap * 2).min(LONGEST_BLOCK);
                 }
-                Ok(Some(_)) => {}
             }
         };
-        shared.busy.fetch_add(1, Ordering::SeqCst);
+        shared.lock_holds().end(hold);
         ended
     }
 

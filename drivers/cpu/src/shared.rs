@@ -2,12 +2,13 @@
 //! and which kernel lies where.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hcq::{DeviceId, Error, LostState};
 
 use crate::guard::Trap;
+use crate::hold::Holds;
 use crate::memory::Pool;
 use crate::waiters;
 
@@ -19,8 +20,7 @@ pub(crate) struct Shared {
     kernels: Mutex<BTreeMap<u64, KernelPlace>>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
-    /// Command processors that are neither over nor blocked in a wait.
-    pub(crate) busy: AtomicU32,
+    holds: Mutex<Holds>,
 }
 
 struct KernelPlace {
@@ -36,7 +36,7 @@ impl Shared {
             id,
             kernels: Mutex::default(),
             closing: AtomicBool::new(false),
-            busy: AtomicU32::new(0),
+            holds: Mutex::default(),
         }
     }
 
@@ -55,6 +55,11 @@ impl Shared {
 
     pub(crate) fn closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// What the command processors wait for.
+    pub(crate) fn lock_holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the code of kernel `name` lies at `code`; forgotten with the returned value.
@@ -81,7 +86,7 @@ impl Shared {
         (pc < place.end).then(|| (place.name.clone(), pc - start))
     }
 
-    fn kernels(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, KernelPlace>> {
+    fn kernels(&self) -> MutexGuard<'_, BTreeMap<u64, KernelPlace>> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
