@@ -7,6 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use codegen::Backend;
+use hcq::graph::Sample;
 use hcq::memory::{AllocSpec, HostAccess, MemoryKind};
 use hcq::queue::{QueueKind, Stream};
 use hcq::signal::{Point, Signal};
@@ -325,6 +326,47 @@ impl DeviceExecutor {
         Ok(block.clone())
     }
 
+    /// Computes tensors, and new values of others, in one schedule.
+    ///
+    /// # Errors
+    /// From compiling, or from the device.
+    pub fn realize_with(&self, roots: &[Tensor], updates: &[(Tensor, Tensor)]) -> Result<()> {
+        self.refuse_capture("realizing")?;
+        let missing = roots.iter().filter(|t| t.storage().is_none());
+        let missing = missing.map(|t| Wanted {
+            value: t.clone(),
+            into: None,
+        });
+        let updates = updates.iter().map(|(target, value)| Wanted {
+            value: value.clone(),
+            into: Some(target.clone()),
+        });
+        let wanted: Vec<Wanted> = missing.chain(updates).collect();
+        self.compute(&wanted)
+    }
+
+    /// Records the runs of a replay.
+    pub(crate) fn record(&self, samples: &[Sample]) -> Result<()> {
+        let clock = self.device.clock()?;
+        let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
+        let mut state = self.state();
+        for sample in samples {
+            let run = Run {
+                name: sample.name.clone(),
+                queue: queue.clone(),
+                start_ns: clock.to_host_ns(sample.start),
+                end_ns: clock.to_host_ns(sample.end),
+                bytes: 0.0,
+                flops: 0.0,
+            };
+            if let Some(observer) = self.observer() {
+                observer.ran(&run);
+            }
+            state.runs.push(run);
+        }
+        Ok(())
+    }
+
     fn compute(&self, wanted: &[Wanted]) -> Result<()> {
         let mut some: Vec<Wanted> = Vec::new();
         for want in wanted {
@@ -439,15 +481,7 @@ impl Executor for DeviceExecutor {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
-        self.refuse_capture("realizing")?;
-        let missing = roots.iter().filter(|t| t.storage().is_none());
-        let wanted: Vec<Wanted> = missing
-            .map(|t| Wanted {
-                value: t.clone(),
-                into: None,
-            })
-            .collect();
-        self.compute(&wanted)
+        self.realize_with(roots, &[])
     }
 
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
@@ -493,15 +527,7 @@ impl Executor for DeviceExecutor {
     }
 
     fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        self.refuse_capture("assigning")?;
-        let wanted: Vec<Wanted> = pairs
-            .iter()
-            .map(|(target, value)| Wanted {
-                value: value.clone(),
-                into: Some(target.clone()),
-            })
-            .collect();
-        self.compute(&wanted)
+        self.realize_with(&[], pairs)
     }
 
     fn as_any(&self) -> &dyn Any {
