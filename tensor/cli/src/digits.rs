@@ -30,7 +30,10 @@ impl Set {
         for &p in positions {
             images.extend_from_slice(self.image(p));
         }
-        Set { images, labels: positions.iter().map(|&p| self.labels[p]).collect() }
+        Set {
+            images,
+            labels: positions.iter().map(|&p| self.labels[p]).collect(),
+        }
     }
 
     /// The pixels of one image.
@@ -52,7 +55,10 @@ impl Shuffle {
     pub fn order(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             order.swap(i, ((self.0 >> 33) % (i as u64 + 1)) as usize);
         }
         order
@@ -62,13 +68,17 @@ impl Shuffle {
 /// Reads the data and holds a fifth out: `(training, held out)`. The seed fixes the split.
 pub fn load(seed: u64) -> Result<(Set, Set), Error> {
     let damaged = |why: String| Error::Check(format!("the built-in digits: {why}; build again"));
-    let mut file = npz::File::from_bytes("digits.npz", FILE.to_vec()).map_err(|e| damaged(e.to_string()))?;
+    let mut file =
+        npz::File::from_bytes("digits.npz", FILE.to_vec()).map_err(|e| damaged(e.to_string()))?;
     let mut bytes = |name: &str, count: usize| {
         let array = file.array(name).map_err(|e| damaged(e.to_string()))?;
         if array.data.len() == count {
             Ok(array.data)
         } else {
-            Err(damaged(format!("expected {count} bytes of {name}, found {}", array.data.len())))
+            Err(damaged(format!(
+                "expected {count} bytes of {name}, found {}",
+                array.data.len()
+            )))
         }
     };
     let labels = bytes("labels", 1797)?;
@@ -89,7 +99,9 @@ pub fn draw(images: &[&[f32]]) -> String {
     for row in 0..8 {
         for image in images {
             for &p in &image[row * 8..row * 8 + 8] {
-                let ink = (p * (INK.len() - 1) as f32).round().clamp(0.0, (INK.len() - 1) as f32);
+                let ink = (p * (INK.len() - 1) as f32)
+                    .round()
+                    .clamp(0.0, (INK.len() - 1) as f32);
                 let c = INK[ink as usize] as char;
                 text.extend([c, c]);
             }

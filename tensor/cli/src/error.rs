@@ -40,7 +40,9 @@ impl Error {
             Error::Usage(_) => 2,
             Error::Device(e) => device_code(e),
             Error::Tensor(tensor::Error::Device(e)) => device_code(e),
-            Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => 4,
+            Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                4
+            }
             _ => 1,
         }
     }

@@ -23,10 +23,21 @@ impl Net {
         let mut rng = Rng::new(engine, seed);
         let same = || Sliding::default().padded(1, 2);
         let mut conv = |inputs, outputs| {
-            Conv::new(&mut rng, Channels::new(inputs, outputs), &[3, 3], same(), true, DType::F32)
+            Conv::new(
+                &mut rng,
+                Channels::new(inputs, outputs),
+                &[3, 3],
+                same(),
+                true,
+                DType::F32,
+            )
         };
         let (first, second) = (conv(1, 16)?, conv(16, 32)?);
-        Ok(Net { first, second, last: Linear::new(&mut rng, 32 * 4 * 4, 10, true, DType::F32)? })
+        Ok(Net {
+            first,
+            second,
+            last: Linear::new(&mut rng, 32 * 4 * 4, 10, true, DType::F32)?,
+        })
     }
 
     /// `[n, 1, 8, 8]` to `[n, 10]`.
@@ -45,12 +56,20 @@ impl Net {
     /// What the net takes each image for.
     pub fn read(&self, engine: &Engine, set: &Set) -> Result<Vec<i32>> {
         let x = Tensor::from_slice(engine, &set.images, &[set.len(), 1, 8, 8])?;
-        self.logits(&x)?.argmax(1, false)?.cast(DType::I32)?.to_vec()
+        self.logits(&x)?
+            .argmax(1, false)?
+            .cast(DType::I32)?
+            .to_vec()
     }
 }
 
 impl Module for Net {
     fn parameters(&self) -> Vec<(String, Parameter)> {
-        [part("first", &self.first), part("second", &self.second), part("last", &self.last)].concat()
+        [
+            part("first", &self.first),
+            part("second", &self.second),
+            part("last", &self.last),
+        ]
+        .concat()
     }
 }

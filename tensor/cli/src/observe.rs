@@ -9,7 +9,9 @@ use tracing_subscriber::EnvFilter;
 /// Starts the log of the libraries: warnings, and what RUST_LOG asks for.
 pub fn start_log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // Fails only if a log runs already, and then that one is used.
     let _ = log.try_init();
 }
@@ -24,7 +26,10 @@ pub struct Printer {
 impl Printer {
     /// A printer of a level.
     pub fn new(level: u8) -> Printer {
-        Printer { level, runs: AtomicUsize::new(0) }
+        Printer {
+            level,
+            runs: AtomicUsize::new(0),
+        }
     }
 
     fn section(&self, level: u8, name: &str, title: &str, texts: &[String]) {
@@ -44,7 +49,12 @@ impl Observer for Printer {
             eprintln!("--- {name}: {origin}, {}", report.opts.join(" "));
         }
         self.section(4, name, "source", &report.source);
-        self.section(5, name, "before optimisation", std::slice::from_ref(&report.before));
+        self.section(
+            5,
+            name,
+            "before optimisation",
+            std::slice::from_ref(&report.before),
+        );
         self.section(5, name, "after optimisation", &report.after);
         self.section(6, name, "linear", &report.linear);
         if self.level >= 7 {
@@ -70,7 +80,9 @@ impl Observer for Printer {
 
     fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
         if self.level >= 3 {
-            eprintln!("--- schedule: {launches} launches, {arena} bytes of temporaries, {unplanned} without planning");
+            eprintln!(
+                "--- schedule: {launches} launches, {arena} bytes of temporaries, {unplanned} without planning"
+            );
         }
     }
 }

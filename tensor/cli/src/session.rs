@@ -51,13 +51,20 @@ impl Environment {
                 eprintln!("note: {note}");
             }
         }
-        Ok(Environment { settings, selection })
+        Ok(Environment {
+            settings,
+            selection,
+        })
     }
 
     /// The first target that was asked for, or the CPU: accelerators are never chosen silently
     /// while no driver for them exists.
     pub fn target(&self) -> Target {
-        self.selection.targets.first().cloned().unwrap_or_else(|| Target::any(DeviceKind::Cpu))
+        self.selection
+            .targets
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Target::any(DeviceKind::Cpu))
     }
 
     /// Opens the selected device.
@@ -75,7 +82,10 @@ impl Environment {
         let device = drivers::open_with(&self.target(), &settings)?;
         let units = device.info().units as usize;
         let backend = self.backend(units)?;
-        let mut codegen = codegen::Options { threads: units, ..codegen::Options::default() };
+        let mut codegen = codegen::Options {
+            threads: units,
+            ..codegen::Options::default()
+        };
         if settings.compile_cache && settings.cache_level > 0 {
             codegen.cache = self.cache();
         }
@@ -83,7 +93,10 @@ impl Environment {
         let debug = settings.debug;
         if debug >= 1 {
             let info = device.info();
-            eprintln!("{} {} {}, {} units, {describe}", info.id, info.arch, info.name, info.units);
+            eprintln!(
+                "{} {} {}, {} units, {describe}",
+                info.id, info.arch, info.name, info.units
+            );
         }
         let options = Options {
             codegen,
@@ -94,7 +107,11 @@ impl Environment {
             ..Options::default()
         };
         let engine = DeviceExecutor::engine(device.clone(), backend.clone(), options)?;
-        Ok(Session { device, engine, backend })
+        Ok(Session {
+            device,
+            engine,
+            backend,
+        })
     }
 
     /// The compile cache; without one if its folder cannot be used, which is said.
@@ -136,12 +153,30 @@ const DEFAULT_RENDERER: &str = RENDERERS[0];
 /// The doctor's rows about compilers.
 pub fn compilers() -> Vec<Row> {
     let row = |check, found: Result<Backend, codegen::Error>, fix: &str| match found {
-        Ok(backend) => Row { check, status: Status::Ok, detail: backend.describe(), fix: String::new() },
-        Err(e) => Row { check, status: Status::Absent, detail: e.to_string(), fix: fix.into() },
+        Ok(backend) => Row {
+            check,
+            status: Status::Ok,
+            detail: backend.describe(),
+            fix: String::new(),
+        },
+        Err(e) => Row {
+            check,
+            status: Status::Absent,
+            detail: e.to_string(),
+            fix: fix.into(),
+        },
     };
     vec![
         #[cfg(feature = "llvm")]
-        row("cpu.llvm", Backend::cpu_llvm(1), "build with LLVM 22, see scripts/setup"),
-        row("cpu.clang", Backend::cpu_clang(1), "optional: apt-get install clang-22"),
+        row(
+            "cpu.llvm",
+            Backend::cpu_llvm(1),
+            "build with LLVM 22, see scripts/setup",
+        ),
+        row(
+            "cpu.clang",
+            Backend::cpu_clang(1),
+            "optional: apt-get install clang-22",
+        ),
     ]
 }

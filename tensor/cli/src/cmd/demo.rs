@@ -11,9 +11,9 @@ use tensor::exec::{DeviceExecutor, trace};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
 use tensor::nn::{Module, Parameter, state};
-use tensor::{Engine, Rng, Tensor, gradients};
+use tensor::{Engine, Tensor, gradients};
 
-use crate::digits::{self, PIXELS, Set, Shuffle};
+use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;
 use crate::net::Net;
 use crate::output;
@@ -29,7 +29,11 @@ pub struct Args {
     #[arg(long, default_value_t = 7)]
     seed: u64,
     /// Where the trained weights are saved
-    #[arg(long, value_name = "FILE", default_value = "doorbell-digits.safetensors")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "doorbell-digits.safetensors"
+    )]
     save: PathBuf,
     /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
@@ -49,15 +53,27 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let info = session.device.info();
     eprintln!("device   {} ({}, {} units)", info.id, info.name, info.units);
     let (train, held) = digits::load(args.seed)?;
-    eprintln!("data     {} handwritten digits, {} held out", train.len() + held.len(), held.len());
+    eprintln!(
+        "data     {} handwritten digits, {} held out",
+        train.len() + held.len(),
+        held.len()
+    );
 
     let start = Instant::now();
     let net = Net::new(&session.engine, args.seed)?;
     let loss = fit(&net, &session.engine, &train, args)?;
-    eprintln!("trained  {} epochs in {:.1} s, last loss {loss:.4}", args.epochs, start.elapsed().as_secs_f64());
+    eprintln!(
+        "trained  {} epochs in {:.1} s, last loss {loss:.4}",
+        args.epochs,
+        start.elapsed().as_secs_f64()
+    );
 
     let read = net.read(&session.engine, &held)?;
-    let right = read.iter().zip(&held.labels).filter(|(a, b)| a == b).count();
+    let right = read
+        .iter()
+        .zip(&held.labels)
+        .filter(|(a, b)| a == b)
+        .count();
     let accuracy = right as f64 / held.len() as f64;
 
     state::save(&net, &args.save)?;
@@ -69,10 +85,17 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
             args.save.display()
         )));
     }
-    eprintln!("saved    {}, loaded again, reads the same", args.save.display());
+    eprintln!(
+        "saved    {}, loaded again, reads the same",
+        args.save.display()
+    );
 
     show(&held, &read)?;
-    output::line(format_args!("held-out accuracy: {:.2} % ({right} of {})", accuracy * 100.0, held.len()))?;
+    output::line(format_args!(
+        "held-out accuracy: {:.2} % ({right} of {})",
+        accuracy * 100.0,
+        held.len()
+    ))?;
     if let Some(path) = &args.profile {
         write_trace(&session.engine, path)?;
         eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
@@ -90,7 +113,11 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
 fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Error> {
     let mut adam = Adam::new(net.trainable(), RATE, (0.9, 0.999), 1e-8, 0.0)?;
     let mut state = net.trainable();
-    state.extend(adam.state().into_iter().filter(|s| !net.trainable().iter().any(|p| p.is(s))));
+    state.extend(
+        adam.state()
+            .into_iter()
+            .filter(|s| !net.trainable().iter().any(|p| p.is(s))),
+    );
     let mut step = Jit::new(engine, &state, |inputs: &[Tensor]| {
         let loss = net.loss(&inputs[0], &inputs[1])?;
         let values: Vec<Tensor> = adam.parameters().iter().map(Parameter::get).collect();
@@ -115,7 +142,10 @@ fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Erro
             bar.inc(1);
         }
         // Read once per epoch: the device runs ahead of the host until then.
-        let sum = losses.iter().map(Tensor::item::<f32>).sum::<tensor::Result<f32>>()?;
+        let sum = losses
+            .iter()
+            .map(Tensor::item::<f32>)
+            .sum::<tensor::Result<f32>>()?;
         mean = sum / batches as f32;
         bar.set_message(format!("loss {mean:.4}"));
         if bar.is_hidden() {
@@ -132,7 +162,9 @@ fn progress(steps: u64) -> ProgressBar {
     }
     let bar = ProgressBar::new(steps);
     let style = "training {bar:32} {pos}/{len} {msg} {eta}";
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar
 }
 
@@ -141,10 +173,21 @@ fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
     const SHOWN: usize = 4;
     let mut order: Vec<usize> = (0..held.len()).collect();
     order.sort_by_key(|&i| read[i] == held.labels[i]);
-    let wrong = order.iter().filter(|&&i| read[i] != held.labels[i]).count().min(SHOWN / 2);
-    let picked: Vec<usize> = order[..wrong].iter().chain(&order[order.len() + wrong - SHOWN..]).copied().collect();
+    let wrong = order
+        .iter()
+        .filter(|&&i| read[i] != held.labels[i])
+        .count()
+        .min(SHOWN / 2);
+    let picked: Vec<usize> = order[..wrong]
+        .iter()
+        .chain(&order[order.len() + wrong - SHOWN..])
+        .copied()
+        .collect();
     let images: Vec<&[f32]> = picked.iter().map(|&i| held.image(i)).collect();
-    output::line(format_args!("{}", digits::draw(&images).trim_end_matches('\n')))?;
+    output::line(format_args!(
+        "{}",
+        digits::draw(&images).trim_end_matches('\n')
+    ))?;
     let captions: Vec<String> = picked
         .iter()
         .map(|&i| format!("{:<18}", format!("read {}, is {}", read[i], held.labels[i])))
@@ -153,8 +196,13 @@ fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
 }
 
 fn write_trace(engine: &Engine, path: &Path) -> Result<(), Error> {
-    let runs = DeviceExecutor::of(engine).map(DeviceExecutor::take_runs).unwrap_or_default();
-    let file = |source| Error::File { path: path.display().to_string(), source };
+    let runs = DeviceExecutor::of(engine)
+        .map(DeviceExecutor::take_runs)
+        .unwrap_or_default();
+    let file = |source| Error::File {
+        path: path.display().to_string(),
+        source,
+    };
     let to = BufWriter::new(File::create(path).map_err(file)?);
     trace::write(&runs, to).map_err(file)
 }

@@ -40,7 +40,11 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
             name: info.name.clone(),
             units: info.units,
             memory_bytes: info.memory,
-            queues: info.queues.iter().map(|(kind, n)| format!("{n} {kind}")).collect(),
+            queues: info
+                .queues
+                .iter()
+                .map(|(kind, n)| format!("{n} {kind}"))
+                .collect(),
             selected: info.id == chosen.id && info.interface == chosen.interface,
         });
     }

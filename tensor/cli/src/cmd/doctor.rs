@@ -35,7 +35,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return output::json("doorbell.doctor/1", &lines);
     }
     for row in &lines {
-        output::line(format_args!("{:<14} {:<12} {}", row.check, row.status, row.detail))?;
+        output::line(format_args!(
+            "{:<14} {:<12} {}",
+            row.check, row.status, row.detail
+        ))?;
         if !row.fix.is_empty() {
             output::line(format_args!("{:<27} fix: {}", "", row.fix))?;
         }
@@ -44,5 +47,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 fn line(row: &Row) -> Line<'_> {
-    Line { check: row.check, status: row.status.name(), detail: &row.detail, fix: &row.fix }
+    Line {
+        check: row.check,
+        status: row.status.name(),
+        detail: &row.detail,
+        fix: &row.fix,
+    }
 }
