@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, RwLock};
 
 use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
@@ -25,7 +25,7 @@ pub enum ScatterMode {
 }
 
 /// What a node computes. Shapes and types of results are in the node.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// Given data: the storage was set when the node was made. src: [].
     Data,
@@ -60,6 +60,24 @@ pub enum Op {
     Shrink(Vec<usize>),
     /// These axes reversed. src: [a].
     Flip(Vec<usize>),
+    /// The windows along `axis` as a new last axis k of `size` elements:
+    /// `out[.., o, .., k] = a[.., o * stride + k * dilation, ..]`; the axis shrinks to
+    /// `(len - dilation * (size - 1) - 1) / stride + 1`, so every element read exists.
+    /// size, stride and dilation are at least 1. src: [a].
+    ///
+    /// Convolution and pooling are windows and a reduction. The index rule is affine, so no
+    /// division reaches a kernel; the gradient needs no node of its own, because it is a sum over k
+    /// of the padded and strided parts.
+    Windows {
+        /// The axis that the windows slide along.
+        axis: usize,
+        /// Elements in a window.
+        size: usize,
+        /// Distance between the starts of two windows.
+        stride: usize,
+        /// Distance between two elements of a window.
+        dilation: usize,
+    },
     /// `out[.., i, ..] = a[.., index[.., i, ..], ..]` along an axis; other coordinates come from the
     /// position in `index`, which is no larger than `a` there. A negative index counts from the
     /// end; one that is out of range gives 0. src: [a, index].
@@ -142,8 +160,37 @@ pub struct Node {
     pub dtype: DType,
     /// Who runs it.
     pub engine: Engine,
-    /// Set once the value is in memory.
-    pub storage: OnceLock<Storage>,
+    /// Filled once the value is in memory.
+    pub storage: Slot,
+}
+
+/// The cell that holds the storage of a node.
+///
+/// Empty until the node is realized. Only [`Executor::assign`] replaces what is in it, and only for
+/// a node whose bytes are immutable where they are (in host memory).
+#[derive(Default)]
+pub struct Slot(RwLock<Option<Storage>>);
+
+impl Slot {
+    /// What is in the cell; a clone of a handle, not of the bytes.
+    pub fn get(&self) -> Option<Storage> {
+        // A poisoned lock means a panic in a one-line critical section: the value is still whole.
+        self.0
+            .read()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .clone()
+    }
+
+    /// Puts a storage in if the cell is empty; otherwise leaves it as it is.
+    pub fn fill(&self, storage: Storage) {
+        let mut cell = self.0.write().unwrap_or_else(|broken| broken.into_inner());
+        cell.get_or_insert(storage);
+    }
+
+    /// Puts a storage in, whatever is there.
+    pub fn replace(&self, storage: Storage) {
+        *self.0.write().unwrap_or_else(|broken| broken.into_inner()) = Some(storage);
+    }
 }
 
 impl Drop for Node {
@@ -180,7 +227,7 @@ impl Tensor {
             shape: shape.to_vec(),
             dtype,
             engine: engine.clone(),
-            storage: OnceLock::new(),
+            storage: Slot::default(),
         }))
     }
 
@@ -192,8 +239,7 @@ impl Tensor {
         dtype: DType,
     ) -> Tensor {
         let tensor = Tensor::make(engine, Op::Data, &[], shape, dtype);
-        // The node is new, so the cell is empty.
-        let _ = tensor.0.storage.set(storage);
+        tensor.0.storage.fill(storage);
         tensor
     }
 
@@ -233,7 +279,7 @@ impl Tensor {
     }
 
     /// Where the elements are, if they are anywhere.
-    pub fn storage(&self) -> Option<&Storage> {
+    pub fn storage(&self) -> Option<Storage> {
         self.0.storage.get()
     }
 }

@@ -1,10 +1,27 @@
 //! Lazy tensors over hardware command queues.
 #![deny(unsafe_code)]
 
+pub mod autograd;
+mod create;
+pub mod element;
 pub mod error;
+pub mod exec;
 pub mod graph;
 pub mod io;
+pub mod jit;
+pub mod nn;
+pub mod ops;
+pub mod param;
+mod read;
+pub mod reference;
+pub mod schedule;
 
+pub use autograd::gradients;
 pub use codegen::DType;
+pub use element::{Element, Scalar};
 pub use error::{Error, Result};
 pub use graph::{Engine, Executor, Storage, Tensor};
+pub use jit::Jit;
+pub use ops::Operand;
+pub use ops::random::Rng;
+pub use param::Parameter;

@@ -1,0 +1,460 @@
+//! Reverse-mode differentiation as a transformation of the graph.
+//!
+//! The gradient is again a graph of ordinary operations, so it is fused and run like any other, and
+//! can itself be differentiated. There is one rule per [`Op`], in [`sources`].
+//!
+//! Choices where the derivative does not exist: `abs` has 0 at 0; `maximum` and `minimum` split the
+//! gradient between equal operands, and reductions by maximum or minimum among all equal elements;
+//! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans
+//! and bit casts have no gradient.
+
+use std::collections::{HashMap, HashSet};
+use std::f64::consts::LN_2;
+
+use codegen::DType;
+use codegen::ir::{Binary, ReduceOp, Unary};
+
+use crate::error::Result;
+use crate::graph::{Op, ScatterMode, Tensor};
+use crate::ops::{dtype_error, same_engine, shape_error};
+
+/// The derivative of a one-element tensor with respect to each of `with`, in their shapes and types;
+/// zeros where it does not depend on one.
+///
+/// # Errors
+/// A tensor with more than one element (see [`gradients_from`]), or of a type that is no float.
+pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
+    if of.numel() != 1 {
+        return shape_error(
+            "gradients",
+            format!(
+                "shape {:?} has not one element; reduce it, or give a seed to gradients_from",
+                of.shape()
+            ),
+        );
+    }
+    gradients_from(of, &of.ones_like()?, with)
+}
+
+/// The derivative of the sum of `of * seed` with respect to each of `with`.
+///
+/// # Errors
+/// A seed of another shape or type; types that are no floats.
+pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
+    same_engine("gradients", of, seed)?;
+    if of.shape() != seed.shape() || of.dtype() != seed.dtype() {
+        return shape_error(
+            "gradients",
+            format!(
+                "a seed of {:?} {} for {:?} {}",
+                seed.shape(),
+                seed.dtype(),
+                of.shape(),
+                of.dtype()
+            ),
+        );
+    }
+    if let Some(wrong) = with
+        .iter()
+        .copied()
+        .chain([of])
+        .find(|t| !t.dtype().is_float())
+    {
+        return dtype_error(
+            "gradients",
+            format!("{} has no derivative; differentiate floats", wrong.dtype()),
+        );
+    }
+    let order = dependents(of, with);
+    let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
+    let live: HashSet<u64> = order.iter().map(Tensor::id).collect();
+    let mut pending: HashMap<u64, Tensor> = HashMap::new();
+    let mut found: HashMap<u64, Tensor> = HashMap::new();
+    if live.contains(&of.id()) {
+        pending.insert(of.id(), seed.clone());
+    }
+    for tensor in order.iter().rev() {
+        // All users come later in the order, so the sum is complete.
+        let Some(gradient) = pending.remove(&tensor.id()) else {
+            continue;
+        };
+        if wanted.contains(&tensor.id()) {
+            found.insert(tensor.id(), gradient.clone());
+        }
+        let needs: Vec<bool> = tensor
+            .node()
+            .src
+            .iter()
+            .map(|s| s.dtype().is_float() && live.contains(&s.id()))
+            .collect();
+        if !needs.contains(&true) {
+            continue;
+        }
+        let parts = sources(tensor, &gradient, &needs)?;
+        for ((source, part), need) in tensor.node().src.iter().zip(parts).zip(needs) {
+            let (true, Some(part)) = (need, part) else {
+                continue;
+            };
+            let sum = match pending.remove(&source.id()) {
+                Some(before) => before.add(&part)?,
+                None => part,
+            };
+            pending.insert(source.id(), sum);
+        }
+    }
+    with.iter()
+        .map(|t| match found.get(&t.id()) {
+            Some(gradient) => Ok(gradient.clone()),
+            None => t.zeros_like(),
+        })
+        .collect()
+}
+
+/// The nodes on a path from `of` to one of `with`, sources before users.
+fn dependents(of: &Tensor, with: &[&Tensor]) -> Vec<Tensor> {
+    let mut depends: HashMap<u64, bool> = with.iter().map(|t| (t.id(), true)).collect();
+    let mut visited = HashSet::new();
+    let mut order = Vec::new();
+    let mut stack = vec![(of.clone(), false)];
+    while let Some((tensor, expanded)) = stack.pop() {
+        if expanded {
+            let below = tensor
+                .node()
+                .src
+                .iter()
+                .any(|s| depends.get(&s.id()).copied().unwrap_or(false));
+            let entry = depends.entry(tensor.id()).or_insert(false);
+            *entry |= below;
+            if *entry {
+                order.push(tensor);
+            }
+            continue;
+        }
+        if !visited.insert(tensor.id()) {
+            continue;
+        }
+        let sources: Vec<Tensor> = match tensor.node().op {
+            Op::Detach => Vec::new(),
+            _ => tensor.node().src.clone(),
+        };
+        stack.push((tensor, true));
+        stack.extend(sources.into_iter().map(|s| (s, false)));
+    }
+    order
+}
+
+/// The gradient of each source of a node, given that of the node; `needs` says which are used.
+fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
+    let src = &y.node().src;
+    let none = vec![None; src.len()];
+    let one = |part: Result<Tensor>| part.map(|part| vec![Some(part)]);
+    match &y.node().op {
+        Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach => Ok(none),
+        Op::Unary(op) => unary(*op, &src[0], y, g),
+        Op::Binary(op) => binary(*op, &src[0], &src[1], y, g, needs),
+        Op::Where => {
+            let zero = g.zeros_like()?;
+            Ok(vec![
+                None,
+                Some(src[0].select(g, &zero)?),
+                Some(src[0].select(&zero, g)?),
+            ])
+        }
+        Op::Cast => one(g.cast(src[0].dtype())),
+        Op::Reduce(op, axes) => reduce(*op, axes, &src[0], y, g),
+        Op::Scan(op, axis) => scan(*op, *axis, &src[0], y, g),
+        Op::Reshape => one(g.reshape(src[0].shape())),
+        Op::Permute(order) => {
+            let mut back = vec![0; order.len()];
+            for (i, &axis) in order.iter().enumerate() {
+                back[axis] = i;
+            }
+            one(g.permute(&back))
+        }
+        Op::Expand => {
+            let stretched: Vec<usize> = (0..y.rank())
+                .filter(|&i| src[0].shape()[i] != y.shape()[i])
+                .collect();
+            let wide = g.cast(g.dtype().accumulator())?;
+            one(wide.reduce(ReduceOp::Add, &stretched)?.cast(g.dtype()))
+        }
+        Op::Pad(lo, _) => one(g.shrink(lo, src[0].shape())),
+        Op::Shrink(lo) => one(g.pad_to(lo, src[0].shape(), 0)),
+        Op::Flip(axes) => one(g.reverse(axes)),
+        Op::Windows {
+            axis,
+            size,
+            stride,
+            dilation,
+        } => one(windows(&src[0], g, *axis, *size, *stride, *dilation)),
+        Op::Gather(axis) => {
+            let zeros = src[0].zeros_like()?;
+            let sum = ScatterMode::Combine(ReduceOp::Add);
+            Ok(vec![
+                Some(zeros.scatter(*axis as isize, &src[1], g, sum)?),
+                None,
+            ])
+        }
+        Op::Scatter(axis, mode) => scatter(*axis as isize, *mode, src, y, g),
+        Op::Contiguous => one(Ok(g.clone())),
+        Op::Copy => one(g.to(src[0].engine())),
+    }
+}
+
+fn unary(op: Unary, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let part = match op {
+        Unary::Neg => g.neg()?,
+        Unary::Abs => g.mul(&x.sign()?)?,
+        Unary::Recip => g.mul(&y.mul(y)?)?.neg()?,
+        Unary::Sqrt => g.div(&y.mul(2)?)?,
+        Unary::Exp2 => g.mul(&y.mul(LN_2)?)?,
+        Unary::Log2 => g.div(&x.mul(LN_2)?)?,
+        Unary::Sin => g.mul(&x.cos()?)?,
+        Unary::Not | Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven => {
+            return Ok(vec![None]);
+        }
+    };
+    Ok(vec![Some(part)])
+}
+
+fn binary(
+    op: Binary,
+    a: &Tensor,
+    b: &Tensor,
+    y: &Tensor,
+    g: &Tensor,
+    needs: &[bool],
+) -> Result<Vec<Option<Tensor>>> {
+    // A closure per operand, so that the graph of an unused gradient is not built.
+    let both = |da: &dyn Fn() -> Result<Tensor>, db: &dyn Fn() -> Result<Tensor>| {
+        let part = |need: bool, f: &dyn Fn() -> Result<Tensor>| need.then(f).transpose();
+        Ok(vec![part(needs[0], da)?, part(needs[1], db)?])
+    };
+    let same = || Ok(g.clone());
+    match op {
+        Binary::Add => both(&same, &same),
+        Binary::Sub => both(&same, &|| g.neg()),
+        Binary::Mul => both(&|| g.mul(b), &|| g.mul(a)),
+        Binary::FDiv => both(&|| g.div(b), &|| g.mul(y)?.div(b)?.neg()),
+        Binary::Max | Binary::Min => {
+            // Half of it where both are equal.
+            let share = |x: &Tensor, other: &Tensor| {
+                let wins = if op == Binary::Max {
+                    other.lt(x)?
+                } else {
+                    x.lt(other)?
+                };
+                let half = x.eq(other)?.select(&g.mul(0.5)?, &g.zeros_like()?)?;
+                wins.select(g, &half)
+            };
+            both(&|| share(a, b), &|| share(b, a))
+        }
+        Binary::TruncMod => both(&same, &|| g.mul(&a.div(b)?.trunc()?)?.neg()),
+        Binary::Pow => both(
+            &|| {
+                let slope = b.mul(&a.pow(b.sub(1)?)?)?;
+                g.mul(&b.eq(0)?.select(&g.zeros_like()?, &slope)?)
+            },
+            &|| {
+                // 0^b is flat for b >= 0; ln 0 must not reach the product.
+                let log = a.eq(0)?.select(&a.ones_like()?, a)?.log()?;
+                g.mul(&y.mul(&log)?)
+            },
+        ),
+        Binary::FloorDiv
+        | Binary::FloorMod
+        | Binary::TruncDiv
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor
+        | Binary::Shl
+        | Binary::Shr
+        | Binary::Lt
+        | Binary::Eq
+        | Binary::Ne => Ok(vec![None, None]),
+    }
+}
+
+fn reduce(
+    op: ReduceOp,
+    axes: &[usize],
+    x: &Tensor,
+    y: &Tensor,
+    g: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
+    let part = match op {
+        ReduceOp::Add => g.expand(x.shape())?,
+        ReduceOp::Mul => {
+            // The product of the others: all divided by this one, unless there are zeros. A single
+            // zero alone gets the product of the rest.
+            let zero = x.eq(0)?;
+            let rest = zero.select(&x.ones_like()?, x)?;
+            let product = rest.reduce(ReduceOp::Mul, axes)?.expand(x.shape())?;
+            let zeros = zero.cast(DType::I32)?.reduce(ReduceOp::Add, axes)?;
+            let other_zeros = zeros.expand(x.shape())?.sub(&zero.cast(DType::I32)?)?;
+            let others = product.div(&rest)?;
+            let others = other_zeros.eq(0)?.select(&others, &others.zeros_like()?)?;
+            others.mul(&g.expand(x.shape())?)?
+        }
+        ReduceOp::Max | ReduceOp::Min => {
+            let equal = x.eq(&y.expand(x.shape())?)?.cast(g.dtype())?;
+            let wide = equal.cast(g.dtype().accumulator())?;
+            let count = wide.reduce(ReduceOp::Add, axes)?.cast(g.dtype())?;
+            g.div(&count)?.expand(x.shape())?.mul(&equal)?
+        }
+        ReduceOp::And | ReduceOp::Or => return Ok(vec![None]),
+    };
+    Ok(vec![Some(part)])
+}
+
+fn scan(
+    op: ReduceOp,
+    axis: usize,
+    x: &Tensor,
+    y: &Tensor,
+    g: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
+    let along = axis as isize;
+    let part = match op {
+        // Every later output has the element in it.
+        ReduceOp::Add => g.reverse(&[axis])?.scan(op, axis)?.reverse(&[axis])?,
+        ReduceOp::Mul => {
+            // dx[i] = (product before i) * sum over j >= i of g[j] * (product of i+1..=j). The
+            // square of products is exact with zeros, at n^2 elements for an axis of n.
+            let n = x.shape()[axis];
+            let x = x.move_axis(along, -1)?;
+            let g = g.move_axis(along, -1)?;
+            let mut square = x.shape().to_vec();
+            square.insert(x.rank() - 1, n);
+            let wide = x.unsqueeze(-2)?.expand(&square)?;
+            let (row, column) = (wide.positions(-2)?, wide.positions(-1)?);
+            let factors = row.lt(&column)?.select(&wide, &wide.ones_like()?)?;
+            let products = factors.scan(ReduceOp::Mul, x.rank())?;
+            let terms = products.mul(&g.unsqueeze(-2)?)?;
+            let terms = column.lt(&row)?.select(&terms.zeros_like()?, &terms)?;
+            let after = terms
+                .reduce(ReduceOp::Add, &[x.rank()])?
+                .reshape(x.shape())?;
+            let mut lo = vec![0; x.rank()];
+            lo[x.rank() - 1] = 1;
+            let mut longer = x.shape().to_vec();
+            longer[x.rank() - 1] = n + 1;
+            let one = crate::Scalar::Int(1).bits(x.dtype());
+            let before = y
+                .move_axis(along, -1)?
+                .pad_to(&lo, &longer, one)?
+                .narrow(-1, 0, n)?;
+            before.mul(&after)?.move_axis(-1, along)?
+        }
+        ReduceOp::Max | ReduceOp::Min => {
+            // An element that equals the running value is the latest there; its position holds
+            // until the next such element.
+            let position = x.positions(along)?;
+            let latest = x.eq(y)?.select(&position, &position.zeros_like()?)?;
+            let owner = latest.scan(ReduceOp::Max, axis)?;
+            let sum = ScatterMode::Combine(ReduceOp::Add);
+            x.zeros_like()?.scatter(along, &owner, g, sum)?
+        }
+        ReduceOp::And | ReduceOp::Or => return Ok(vec![None]),
+    };
+    Ok(vec![Some(part)])
+}
+
+/// The sum over k of the windows' gradients, each put back where it was read from.
+fn windows(
+    x: &Tensor,
+    g: &Tensor,
+    axis: usize,
+    size: usize,
+    stride: usize,
+    dilation: usize,
+) -> Result<Tensor> {
+    let rank = x.rank();
+    let len = x.shape()[axis];
+    if size == stride && dilation == 1 {
+        // Windows side by side: the axis and k are digits of the position.
+        let mut merged = x.shape().to_vec();
+        merged[axis] = g.shape()[axis] * size;
+        return g
+            .move_axis(-1, axis as isize + 1)?
+            .reshape(&merged)?
+            .pad_to(&vec![0; rank], x.shape(), 0);
+    }
+    let mut sum: Option<Tensor> = None;
+    for k in 0..size {
+        let part = g.index(-1, k as isize)?.dilate(axis, stride)?;
+        let mut lo = vec![0; rank];
+        lo[axis] = k * dilation;
+        let mut shape = part.shape().to_vec();
+        shape[axis] = len;
+        let part = part.pad_to(&lo, &shape, 0)?;
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    match sum {
+        Some(sum) => Ok(sum),
+        None => x.zeros_like(),
+    }
+}
+
+fn scatter(
+    axis: isize,
+    mode: ScatterMode,
+    src: &[Tensor],
+    y: &Tensor,
+    g: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
+    let (base, index, source) = (&src[0], &src[1], &src[2]);
+    let at_index = g.gather(axis, index)?;
+    let (base_part, source_part) = match mode {
+        ScatterMode::Set => {
+            // Of several writes to one element only the last counts: each writes its number along
+            // the axis, and those that read it back have won.
+            let number = index.positions(axis)?;
+            let nobody = Tensor::full(y.engine(), base.shape(), -1, DType::I32)?;
+            let winner = nobody.scatter(axis, index, &number, ScatterMode::Set)?;
+            let won = winner.gather(axis, index)?.eq(&number)?;
+            let kept = winner.lt(0)?;
+            (
+                kept.select(g, &g.zeros_like()?)?,
+                won.select(&at_index, &at_index.zeros_like()?)?,
+            )
+        }
+        ScatterMode::Combine(ReduceOp::Add) => (g.clone(), at_index),
+        ScatterMode::Combine(ReduceOp::Mul) => {
+            // As for a reduction by product: the others' product, with care for zeros.
+            let mul = ScatterMode::Combine(ReduceOp::Mul);
+            let add = ScatterMode::Combine(ReduceOp::Add);
+            let nonzero = |t: &Tensor| t.eq(0)?.select(&t.ones_like()?, t);
+            let count = |t: &Tensor| t.eq(0)?.cast(DType::I32);
+            let product = nonzero(base)?.scatter(axis, index, &nonzero(source)?, mul)?;
+            let zeros = count(base)?.scatter(axis, index, &count(source)?, add)?;
+            let others = |t: &Tensor, product: &Tensor, zeros: &Tensor| {
+                let rest = product.div(&nonzero(t)?)?;
+                let clear = zeros.sub(&count(t)?)?.eq(0)?;
+                clear.select(&rest, &rest.zeros_like()?)
+            };
+            let near = product.gather(axis, index)?;
+            let near_zeros = zeros.gather(axis, index)?;
+            (
+                g.mul(&others(base, &product, &zeros)?)?,
+                at_index.mul(&others(source, &near, &near_zeros)?)?,
+            )
+        }
+        ScatterMode::Combine(ReduceOp::Max | ReduceOp::Min) => {
+            let add = ScatterMode::Combine(ReduceOp::Add);
+            let base_wins = base.eq(y)?.cast(g.dtype())?;
+            let source_wins = source.eq(&y.gather(axis, index)?)?.cast(g.dtype())?;
+            let count = base_wins.scatter(axis, index, &source_wins, add)?;
+            let share = g.div(&count)?;
+            (
+                base_wins.mul(&share)?,
+                source_wins.mul(&share.gather(axis, index)?)?,
+            )
+        }
+        ScatterMode::Combine(ReduceOp::And | ReduceOp::Or) => return Ok(vec![None; 3]),
+    };
+    Ok(vec![Some(base_part), None, Some(source_part)])
+}

@@ -1,0 +1,237 @@
+//! Picking and placing elements by index tensors. A negative index counts from the end; an index out
+//! of range reads 0 and writes nothing.
+
+use codegen::DType;
+use codegen::ir::ReduceOp;
+
+use super::{axis, dtype_error, shape_error};
+use crate::error::Result;
+use crate::graph::{ScatterMode, Shape, Tensor};
+
+impl Tensor {
+    /// Slices of an axis at `index`, an integer tensor of any shape, which takes the place of the
+    /// axis in the result.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks; an index that is no integer.
+    pub fn index_select(&self, along: isize, index: &Tensor) -> Result<Tensor> {
+        let at = axis("index_select", along, self.rank())?;
+        let mut line = vec![1; self.rank()];
+        line[at] = index.numel();
+        let mut spread = self.shape().to_vec();
+        spread[at] = index.numel();
+        let picked = self.gather(at as isize, &index.reshape(&line)?.expand(&spread)?)?;
+        let shape = [&self.shape()[..at], index.shape(), &self.shape()[at + 1..]].concat();
+        picked.reshape(&shape)
+    }
+
+    /// Elements of the flattened tensor at `index`; the result has the shape of `index`.
+    ///
+    /// # Errors
+    /// An index that is no integer.
+    pub fn take(&self, index: &Tensor) -> Result<Tensor> {
+        self.reshape(&[self.numel()])?.index_select(0, index)
+    }
+
+    /// Rows of this table `[entries, width]` at `index`: shape of `index`, then `width`.
+    ///
+    /// # Errors
+    /// Not two axes; an index that is no integer.
+    pub fn embedding(&self, index: &Tensor) -> Result<Tensor> {
+        if self.rank() != 2 {
+            return shape_error(
+                "embedding",
+                format!("{:?} is not [entries, width]", self.shape()),
+            );
+        }
+        self.index_select(0, index)
+    }
+
+    /// This tensor with `source` added at `index` along an axis, in row-major order of the source.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`].
+    pub fn scatter_add(&self, along: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        self.scatter(along, index, source, ScatterMode::Combine(ReduceOp::Add))
+    }
+
+    /// This tensor combined with `source` at `index` along an axis. Without `include_self`, elements
+    /// that are written to start from the identity of the operation.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`].
+    pub fn scatter_reduce(
+        &self,
+        along: isize,
+        index: &Tensor,
+        source: &Tensor,
+        op: ReduceOp,
+        include_self: bool,
+    ) -> Result<Tensor> {
+        let base = if include_self {
+            self.clone()
+        } else {
+            let identity = codegen::interp::scalar::identity(op, self.dtype());
+            let start = Tensor::full_bits(self.engine(), index.shape(), identity, self.dtype())?;
+            self.scatter(along, index, &start, ScatterMode::Set)?
+        };
+        base.scatter(along, index, source, ScatterMode::Combine(op))
+    }
+
+    /// The mean of this tensor's element (if `include_self`) and of what `source` puts there.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`].
+    pub fn scatter_mean(
+        &self,
+        along: isize,
+        index: &Tensor,
+        source: &Tensor,
+        include_self: bool,
+    ) -> Result<Tensor> {
+        let sum = self.scatter_reduce(along, index, source, ReduceOp::Add, include_self)?;
+        let start = Tensor::full(
+            self.engine(),
+            self.shape(),
+            i64::from(include_self),
+            DType::I32,
+        )?;
+        let ones = Tensor::ones(self.engine(), index.shape(), DType::I32)?;
+        let count = start.scatter_add(along, index, &ones)?.maximum(1)?;
+        if self.dtype().is_float() {
+            sum.div(&count.cast(self.dtype())?)
+        } else {
+            sum.floor_div(&count)?.cast(self.dtype())
+        }
+    }
+
+    /// 1 where the position along a new last axis of `classes` equals the value, else 0. Negative
+    /// values match nothing.
+    ///
+    /// # Errors
+    /// A tensor that holds no integers.
+    pub fn one_hot(&self, classes: usize, dtype: DType) -> Result<Tensor> {
+        if !self.dtype().is_int() {
+            return dtype_error(
+                "one_hot",
+                format!("classes are integers, found {}", self.dtype()),
+            );
+        }
+        let class = Tensor::iota(self.engine(), classes, DType::I64)?;
+        self.unsqueeze(-1)?
+            .cast(DType::I64)?
+            .eq(&class)?
+            .cast(dtype)
+    }
+
+    /// Elements or slices at coordinates: the last axis of `index` holds coordinates of the axes
+    /// after the first `batch`, which both share.
+    ///
+    /// # Errors
+    /// More coordinates than axes; batches that differ.
+    pub fn gather_nd(&self, index: &Tensor, batch: usize) -> Result<Tensor> {
+        let nd = Coordinates::new("gather_nd", self, index, batch)?;
+        let flat = self.reshape(&[nd.batches, nd.places, nd.slice])?;
+        let linear = nd.linear(self, index)?;
+        let count = linear.shape()[1];
+        let spread = [nd.batches, count, nd.slice];
+        let picked = flat.gather(1, &linear.unsqueeze(-1)?.expand(&spread)?)?;
+        let outer = &index.shape()[..index.rank() - 1];
+        picked.reshape(&[outer, &self.shape()[batch + nd.depth..]].concat())
+    }
+
+    /// This tensor with `updates` put at coordinates, see [`Tensor::gather_nd`].
+    ///
+    /// # Errors
+    /// Updates that are not the shape that `gather_nd` gives.
+    pub fn scatter_nd(
+        &self,
+        index: &Tensor,
+        updates: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<Tensor> {
+        let nd = Coordinates::new("scatter_nd", self, index, 0)?;
+        let outer = &index.shape()[..index.rank() - 1];
+        let want: Shape = [outer, &self.shape()[nd.depth..]].concat();
+        if updates.shape() != want {
+            return shape_error(
+                "scatter_nd",
+                format!("updates are {:?}, {want:?} are needed", updates.shape()),
+            );
+        }
+        let linear = nd.linear(self, index)?;
+        let spread = [1, linear.shape()[1], nd.slice];
+        self.reshape(&[1, nd.places, nd.slice])?
+            .scatter(
+                1,
+                &linear.unsqueeze(-1)?.expand(&spread)?,
+                &updates.reshape(&spread)?,
+                mode,
+            )?
+            .reshape(self.shape())
+    }
+}
+
+/// Coordinates in the last axis of an index tensor.
+struct Coordinates {
+    batches: usize,
+    batch: usize,
+    /// Axes that the coordinates name.
+    depth: usize,
+    /// Positions in them.
+    places: usize,
+    /// Elements of a slice at one position.
+    slice: usize,
+}
+
+impl Coordinates {
+    fn new(op: &'static str, base: &Tensor, index: &Tensor, batch: usize) -> Result<Self> {
+        let depth = index.shape().last().copied().unwrap_or(0);
+        let fits = index.dtype().is_int()
+            && index.rank() > batch
+            && depth <= base.rank().saturating_sub(batch)
+            && base.rank() >= batch
+            && base.shape()[..batch] == index.shape()[..batch];
+        if !fits {
+            return shape_error(
+                op,
+                format!(
+                    "index {:?} {} into {:?} with {batch} batch axes: the last axis holds integer \
+                     coordinates",
+                    index.shape(),
+                    index.dtype(),
+                    base.shape()
+                ),
+            );
+        }
+        Ok(Coordinates {
+            batches: base.shape()[..batch].iter().product(),
+            batch,
+            depth,
+            places: base.shape()[batch..batch + depth].iter().product(),
+            slice: base.shape()[batch + depth..].iter().product(),
+        })
+    }
+
+    /// The linear position of each coordinate tuple, `[batches, tuples]`; `places`, which is out of
+    /// range again, where a coordinate is.
+    fn linear(&self, base: &Tensor, index: &Tensor) -> Result<Tensor> {
+        let tuples: usize = index.shape()[self.batch..index.rank() - 1].iter().product();
+        let index = index
+            .cast(DType::I64)?
+            .reshape(&[self.batches, tuples, self.depth])?;
+        let engine = base.engine();
+        let mut sum = Tensor::zeros(engine, &[self.batches, tuples], DType::I64)?;
+        let mut inside = Tensor::full(engine, &[self.batches, tuples], true, DType::Bool)?;
+        for (i, &len) in base.shape()[self.batch..self.batch + self.depth]
+            .iter()
+            .enumerate()
+        {
+            let c = index.index(-1, i as isize)?;
+            let c = c.lt(0)?.select(&c.add(len as i64)?, &c)?;
+            inside = inside.bitand(&c.ge(0)?)?.bitand(&c.lt(len as i64)?)?;
+            sum = sum.mul(len as i64)?.add(&c)?;
+        }
+        inside.select(&sum, &sum.full_like(self.places as i64)?)
+    }
+}

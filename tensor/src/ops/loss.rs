@@ -1,0 +1,242 @@
+//! Losses. Targets and predictions broadcast; the result is reduced as asked.
+
+use super::{dtype_error, shape_error};
+use crate::error::Result;
+use crate::graph::Tensor;
+
+/// What becomes of the losses of the elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reduction {
+    /// Their mean (weighted, where there are weights).
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// They stay.
+    None,
+}
+
+impl Reduction {
+    fn apply(self, losses: &Tensor) -> Result<Tensor> {
+        match self {
+            Reduction::Mean => losses.mean(&[], false),
+            Reduction::Sum => losses.sum(&[], false),
+            Reduction::None => Ok(losses.clone()),
+        }
+    }
+}
+
+/// Options of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`].
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    /// A weight per class, `[c]`.
+    pub weight: Option<Tensor>,
+    /// Targets with this value count nothing.
+    pub ignore: Option<i64>,
+    /// Share of the target spread evenly over the classes.
+    pub smoothing: f64,
+    /// What becomes of the losses.
+    pub reduction: Reduction,
+}
+
+impl Tensor {
+    /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`.
+    ///
+    /// # Errors
+    /// Shapes that do not go together; targets that are no integers.
+    pub fn nll_loss(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
+        let picked = |logs: &Tensor, index: &Tensor| -> Result<Tensor> {
+            logs.gather(1, &index.unsqueeze(1)?)?.squeeze(&[1])
+        };
+        let classes = self.shape().get(1).copied().unwrap_or(0);
+        let want: Vec<usize> = (0..self.rank())
+            .filter(|&i| i != 1)
+            .map(|i| self.shape()[i])
+            .collect();
+        if self.rank() < 2 || target.shape() != want {
+            return shape_error(
+                "nll_loss",
+                format!(
+                    "predictions {:?}, targets {:?}: wants [n, c, s..] and [n, s..]",
+                    self.shape(),
+                    target.shape()
+                ),
+            );
+        }
+        if !target.dtype().is_int() {
+            return dtype_error(
+                "nll_loss",
+                format!("classes are integers, not {}", target.dtype()),
+            );
+        }
+        let weight = match &options.weight {
+            Some(weight) if weight.shape() != [classes] => {
+                return shape_error(
+                    "nll_loss",
+                    format!("weights {:?} for {classes} classes", weight.shape()),
+                );
+            }
+            Some(weight) => weight.clone(),
+            None => Tensor::ones(self.engine(), &[classes], self.dtype())?,
+        };
+        self.in_f32(|logs| {
+            let mut w = weight.cast(logs.dtype())?.take(target)?;
+            let mut counted = None;
+            if let Some(ignored) = options.ignore {
+                let keep = target.ne(ignored)?;
+                w = w.mul(&keep.cast(logs.dtype())?)?;
+                counted = Some(keep);
+            }
+            // The index of an ignored class may be out of range: it reads 0.
+            let mut losses = picked(logs, target)?.neg()?.mul(&w)?;
+            if options.smoothing > 0.0 {
+                let mut shape = vec![1; logs.rank()];
+                shape[1] = classes;
+                let per_class = weight.cast(logs.dtype())?.reshape(&shape)?;
+                let mut even = logs.mul(&per_class)?.sum(&[1], false)?.neg()?;
+                if let Some(keep) = &counted {
+                    even = keep.where_(&even, 0.0)?;
+                }
+                losses = losses
+                    .mul(1.0 - options.smoothing)?
+                    .add(&even.mul(options.smoothing / classes as f64)?)?;
+            }
+            match options.reduction {
+                Reduction::Mean => losses.sum(&[], false)?.div(&w.sum(&[], false)?),
+                other => other.apply(&losses),
+            }
+        })
+    }
+
+    /// Cross entropy of logits `[n, c, s..]`: targets are classes `[n, s..]` (integers) or
+    /// probabilities `[n, c, s..]` (floats).
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    pub fn cross_entropy(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
+        if self.rank() < 2 {
+            return shape_error(
+                "cross_entropy",
+                format!("{:?} is not [n, c, s..]", self.shape()),
+            );
+        }
+        if !target.dtype().is_float() {
+            return self.in_f32(|x| x.log_softmax(1)?.nll_loss(target, options));
+        }
+        if target.shape() != self.shape() {
+            return shape_error(
+                "cross_entropy",
+                format!(
+                    "logits {:?}, probabilities {:?}",
+                    self.shape(),
+                    target.shape()
+                ),
+            );
+        }
+        let classes = self.shape()[1] as f64;
+        self.in_f32(|x| {
+            let p = target
+                .cast(x.dtype())?
+                .mul(1.0 - options.smoothing)?
+                .add(options.smoothing / classes)?;
+            let mut terms = x.log_softmax(1)?.mul(&p)?;
+            if let Some(weight) = &options.weight {
+                let mut shape = vec![1; x.rank()];
+                shape[1] = x.shape()[1];
+                terms = terms.mul(&weight.cast(x.dtype())?.reshape(&shape)?)?;
+            }
+            options.reduction.apply(&terms.sum(&[1], false)?.neg()?)
+        })
+    }
+
+    /// Cross entropy of logits whose classes are the last axis; targets are integers.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    pub fn sparse_categorical_crossentropy(&self, target: &Tensor) -> Result<Tensor> {
+        let Some(&classes) = self.shape().last() else {
+            return shape_error("sparse_categorical_crossentropy", "no classes".into());
+        };
+        self.view(&[-1, classes as isize])?
+            .cross_entropy(&target.reshape(&[target.numel()])?, &Classes::default())
+    }
+
+    /// Binary cross entropy of probabilities; logarithms are limited to -100.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        self.in_f32(|p| {
+            let t = target.cast(p.dtype())?;
+            let yes = p.log()?.maximum(-100.0)?.mul(&t)?;
+            let not = p.neg()?.add(1.0)?.log()?.maximum(-100.0)?;
+            let no = not.mul(&t.neg()?.add(1.0)?)?;
+            reduction.apply(&yes.add(&no)?.neg()?)
+        })
+    }
+
+    /// Binary cross entropy of logits, with a factor for the positive class if given.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn binary_cross_entropy_logits(
+        &self,
+        target: &Tensor,
+        positive: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        self.in_f32(|x| {
+            let t = target.cast(x.dtype())?;
+            let mut yes = x.logsigmoid()?.mul(&t)?;
+            if let Some(positive) = positive {
+                yes = yes.mul(&positive.cast(x.dtype())?)?;
+            }
+            let no = x.neg()?.logsigmoid()?.mul(&t.neg()?.add(1.0)?)?;
+            reduction.apply(&yes.add(&no)?.neg()?)
+        })
+    }
+
+    /// Mean squared error.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        self.in_f32(|x| reduction.apply(&x.sub(&target.cast(x.dtype())?)?.square()?))
+    }
+
+    /// Mean absolute error.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        self.in_f32(|x| reduction.apply(&x.sub(&target.cast(x.dtype())?)?.abs()?))
+    }
+
+    /// Half the squared error up to `delta`, linear beyond.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
+        self.in_f32(|x| {
+            let d = x.sub(&target.cast(x.dtype())?)?;
+            let far = d.abs()?.sub(delta / 2.0)?.mul(delta)?;
+            let near = d.square()?.mul(0.5)?;
+            reduction.apply(&d.abs()?.le(delta)?.where_(&near, &far)?)
+        })
+    }
+
+    /// Kullback-Leibler divergence of log-probabilities from target probabilities: `t (ln t - x)`,
+    /// 0 where t is 0.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn kl_div(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        self.in_f32(|x| {
+            let t = target.cast(x.dtype())?;
+            let positive = t.gt(0)?;
+            let log = positive.where_(&t, 1.0)?.log()?;
+            let terms = positive.where_(&t.mul(&log.sub(x)?)?, 0.0)?;
+            reduction.apply(&terms)
+        })
+    }
+}

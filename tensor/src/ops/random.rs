@@ -1,0 +1,369 @@
+//! Random numbers from a counter: Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random
+//! numbers: as easy as 1, 2, 3"), in `u32` operations, so every device gives the same bits.
+//!
+//! A draw of n words uses counters c..c+n: word i of the first half and word i of the second half are
+//! the two outputs of the block (c + i, c + half + i), as in JAX's `threefry2x32` streams.
+
+use codegen::DType;
+
+use super::{check_size, dtype_error, shape_error};
+use crate::error::Result;
+use crate::graph::{Engine, Tensor};
+use crate::param::Parameter;
+
+/// Rotations of the rounds, in two groups of four.
+const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+/// The third key word is the parity of the others with this.
+const PARITY: u32 = 0x1bd1_1bda;
+
+/// One block of Threefry-2x32-20.
+pub fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
+    let keys = [key[0], key[1], key[0] ^ key[1] ^ PARITY];
+    let mut x = [
+        counter[0].wrapping_add(keys[0]),
+        counter[1].wrapping_add(keys[1]),
+    ];
+    for group in 0..5u32 {
+        for r in ROTATIONS[group as usize % 2] {
+            x[0] = x[0].wrapping_add(x[1]);
+            x[1] = x[1].rotate_left(r) ^ x[0];
+        }
+        let next = group as usize + 1;
+        x[0] = x[0].wrapping_add(keys[next % 3]);
+        x[1] = x[1]
+            .wrapping_add(keys[(next + 1) % 3])
+            .wrapping_add(group + 1);
+    }
+    x
+}
+
+/// [`threefry`] on `u32` tensors; the key words may be scalars.
+///
+/// # Errors
+/// Shapes that do not broadcast; types that are not `u32`.
+pub fn threefry_tensors(key: [&Tensor; 2], counter: [&Tensor; 2]) -> Result<[Tensor; 2]> {
+    if let Some(wrong) = key.iter().chain(&counter).find(|t| t.dtype() != DType::U32) {
+        return dtype_error("threefry", format!("takes u32, found {}", wrong.dtype()));
+    }
+    let third = key[0].bitxor(key[1])?.bitxor(i64::from(PARITY))?;
+    let keys = [key[0], key[1], &third];
+    let mut a = counter[0].add(keys[0])?;
+    let mut b = counter[1].add(keys[1])?;
+    for group in 0..5usize {
+        for r in ROTATIONS[group % 2] {
+            a = a.add(&b)?;
+            let rotated = b.shl(i64::from(r))?.bitor(&b.shr(i64::from(32 - r))?)?;
+            b = rotated.bitxor(&a)?;
+        }
+        let next = group + 1;
+        a = a.add(keys[next % 3])?;
+        b = b.add(keys[(next + 1) % 3])?.add(next as i64)?;
+    }
+    Ok([a, b])
+}
+
+/// Where the counter of a generator is.
+#[derive(Clone, Debug)]
+enum Counter {
+    /// In the host's hands: draws are constants of the graph.
+    Host(u64),
+    /// `base` (a `u64` of one element) in memory, plus what was drawn since.
+    Stored { base: Parameter, drawn: u64 },
+}
+
+/// A source of random tensors on one engine: a key and a counter that moves with every draw.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    engine: Engine,
+    key: [u32; 2],
+    counter: Counter,
+}
+
+impl Rng {
+    /// A generator whose counter lives on the host; each draw is a new graph of constants.
+    pub fn new(engine: &Engine, seed: u64) -> Rng {
+        Rng {
+            engine: engine.clone(),
+            key: [(seed >> 32) as u32, seed as u32],
+            counter: Counter::Host(0),
+        }
+    }
+
+    /// A generator whose counter lives in memory, so that a captured function draws new numbers in
+    /// each replay: [`Rng::advance`] at its end, with [`Rng::state`] among the updated parameters.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn stored(engine: &Engine, seed: u64) -> Result<Rng> {
+        let base = Parameter::buffer(Tensor::from_slice(engine, &[0u64], &[])?);
+        Ok(Rng {
+            counter: Counter::Stored { base, drawn: 0 },
+            ..Rng::new(engine, seed)
+        })
+    }
+
+    /// The counter in memory, if that is where it is.
+    pub fn state(&self) -> Option<Parameter> {
+        match &self.counter {
+            Counter::Host(_) => None,
+            Counter::Stored { base, .. } => Some(base.clone()),
+        }
+    }
+
+    /// Moves the counter in memory past what was drawn; the new value is set lazily.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn advance(&mut self) -> Result<()> {
+        if let Counter::Stored { base, drawn } = &mut self.counter {
+            base.set(base.get().add(*drawn as i64)?)?;
+            *drawn = 0;
+        }
+        Ok(())
+    }
+
+    /// An independent generator, as far as Threefry's outputs are.
+    pub fn fork(&mut self) -> Rng {
+        let at = match &mut self.counter {
+            Counter::Host(at) => at,
+            Counter::Stored { drawn, .. } => drawn,
+        };
+        let word = [*at as u32, (*at >> 32) as u32 ^ 0x8000_0000];
+        *at += 1;
+        Rng {
+            engine: self.engine.clone(),
+            key: threefry(self.key, word),
+            counter: Counter::Host(0),
+        }
+    }
+
+    /// Uniform `u32` words of a shape.
+    ///
+    /// # Errors
+    /// More than 2^32 words in one draw.
+    pub fn bits(&mut self, shape: &[usize]) -> Result<Tensor> {
+        let n = check_size("random", shape, DType::U32)?;
+        if n as u64 > u64::from(u32::MAX) {
+            return shape_error("random", format!("{n} words in one draw; draw in parts"));
+        }
+        let half = n.div_ceil(2);
+        let engine = self.engine.clone();
+        let word = |x: u32| Tensor::scalar(&engine, i64::from(x), DType::U32);
+        // The upper half of the counter is mixed into the key, which leaves the first 2^32 words of
+        // a seed those of the plain key.
+        let (key, base) = match &mut self.counter {
+            Counter::Host(at) => {
+                if (*at >> 32) != (*at + n as u64) >> 32 {
+                    *at = (*at + n as u64) >> 32 << 32;
+                }
+                let high = (*at >> 32) as u32;
+                let key = match high {
+                    0 => self.key,
+                    _ => threefry(self.key, [high, 0xffff_ffff]),
+                };
+                let base = word(*at as u32)?;
+                *at += n as u64;
+                ([word(key[0])?, word(key[1])?], base)
+            }
+            Counter::Stored { base, drawn } => {
+                let at = base.get().add(*drawn as i64)?;
+                *drawn += n as u64;
+                let high = at.shr(32)?.cast(DType::U32)?;
+                let key = [word(self.key[0])?, word(self.key[1])?];
+                let mixed = threefry_tensors([&key[0], &key[1]], [&high, &word(0xffff_ffff)?])?;
+                let plain = high.eq(0)?;
+                (
+                    [
+                        plain.select(&key[0], &mixed[0])?.contiguous()?,
+                        plain.select(&key[1], &mixed[1])?.contiguous()?,
+                    ],
+                    at.cast(DType::U32)?,
+                )
+            }
+        };
+        let index = Tensor::iota(&engine, half, DType::U32)?.add(&base)?;
+        let second = index.add(half as i64)?;
+        let [a, b] = threefry_tensors([&key[0], &key[1]], [&index, &second])?;
+        Tensor::cat(&[&a, &b], 0)?.narrow(0, 0, n)?.reshape(shape)
+    }
+
+    /// Uniform in `0..1`, of a float type; every value is a multiple of the type's epsilon.
+    ///
+    /// # Errors
+    /// A type that is no float.
+    pub fn rand(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        // Bits of mantissa that the type keeps below 1, all of them exact in the wider type.
+        let kept = match dtype {
+            DType::F64 => {
+                let pairs = self.bits(&[&[2], shape].concat())?.cast(DType::U64)?;
+                let word = pairs.index(0, 0)?.shl(32)?.bitor(&pairs.index(0, 1)?)?;
+                return word.shr(11)?.cast(DType::F64)?.mul(2f64.powi(-53));
+            }
+            DType::F32 => {
+                // As JAX and tinygrad do it: the mantissa of a number in 1..2.
+                let word = self.bits(shape)?.shr(9)?.bitor(0x3f80_0000)?;
+                return word.bitcast(DType::F32)?.sub(1.0);
+            }
+            DType::F16 => 11,
+            DType::BF16 => 8,
+            DType::F8E4M3 => 4,
+            DType::F8E5M2 => 3,
+            _ => return dtype_error("rand", format!("{dtype} is no float; use randint")),
+        };
+        let word = self.bits(shape)?.shr(32 - kept)?;
+        word.cast(DType::F32)?
+            .mul(2f64.powi(-(kept as i32)))?
+            .cast(dtype)
+    }
+
+    /// Uniform in `low..high`.
+    ///
+    /// # Errors
+    /// A type that is no float.
+    pub fn uniform(
+        &mut self,
+        shape: &[usize],
+        low: f64,
+        high: f64,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        self.rand(shape, dtype)?.mul(high - low)?.add(low)
+    }
+
+    /// Normal with mean 0 and variance 1, by the Box-Muller transform.
+    ///
+    /// # Errors
+    /// A type that is no float.
+    pub fn randn(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        if !dtype.is_float() {
+            return dtype_error("randn", format!("{dtype} is no float"));
+        }
+        let wide = dtype.accumulator();
+        let pair = self.rand(&[&[2], shape].concat(), wide)?;
+        let angle = pair.index(0, 0)?.mul(std::f64::consts::TAU)?.cos()?;
+        // 1 - u is never 0.
+        let radius = pair
+            .index(0, 1)?
+            .neg()?
+            .add(1.0)?
+            .log()?
+            .mul(-2.0)?
+            .sqrt()?;
+        angle.mul(&radius)?.cast(dtype)
+    }
+
+    /// Normal with a mean and a standard deviation.
+    ///
+    /// # Errors
+    /// A type that is no float.
+    pub fn normal(&mut self, shape: &[usize], mean: f64, std: f64, dtype: DType) -> Result<Tensor> {
+        self.randn(shape, dtype)?.mul(std)?.add(mean)
+    }
+
+    /// Integers in `low..high`; the bias is below the width of the range times 2^-32.
+    ///
+    /// # Errors
+    /// An empty range, or one wider than 2^32; a type that is no integer.
+    pub fn randint(
+        &mut self,
+        shape: &[usize],
+        low: i64,
+        high: i64,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let width = i128::from(high) - i128::from(low);
+        if !(1..=1i128 << 32).contains(&width) {
+            return shape_error("randint", format!("{low}..{high} is not 1 to 2^32 numbers"));
+        }
+        if !dtype.is_int() {
+            return dtype_error("randint", format!("{dtype} is no integer type"));
+        }
+        self.bits(shape)?
+            .cast(DType::U64)?
+            .mul(width as i64)?
+            .shr(32)?
+            .cast(DType::I64)?
+            .add(low)?
+            .cast(dtype)
+    }
+
+    /// 1 with the probability that `p` gives for each element, else 0, in the type of `p`.
+    ///
+    /// # Errors
+    /// Probabilities that are no floats.
+    pub fn bernoulli(&mut self, p: &Tensor) -> Result<Tensor> {
+        if !p.dtype().is_float() {
+            return dtype_error("bernoulli", format!("{} holds no probabilities", p.dtype()));
+        }
+        self.rand(p.shape(), p.dtype().accumulator())?
+            .lt(&p.cast(p.dtype().accumulator())?)?
+            .cast(p.dtype())
+    }
+
+    /// The numbers `0..n` in random order, as `I32`; n^2 comparisons, see [`super::sort`].
+    ///
+    /// # Errors
+    /// More numbers than `i32` counts.
+    pub fn randperm(&mut self, n: usize) -> Result<Tensor> {
+        self.bits(&[n])?.argsort(0, false)
+    }
+
+    /// `samples` positions (`I32`) along the last axis, drawn with probabilities proportional to the
+    /// weights.
+    ///
+    /// # Errors
+    /// No axes; without replacement, more samples than weights.
+    pub fn multinomial(
+        &mut self,
+        weights: &Tensor,
+        samples: usize,
+        replacement: bool,
+    ) -> Result<Tensor> {
+        let Some((&n, outer)) = weights.shape().split_last() else {
+            return shape_error("multinomial", "the weights have no axis".into());
+        };
+        let w = weights.cast(DType::F32)?;
+        if !replacement {
+            // The smallest of exponential times with these rates (Efraimidis and Spirakis).
+            let u = self.rand(w.shape(), DType::F32)?.neg()?.add(1.0)?;
+            let times = u.log()?.neg()?.div(&w)?;
+            let times = times.masked_fill(&w.le(0)?, f64::INFINITY)?;
+            return Ok(times.topk(samples, -1, false)?.1);
+        }
+        if n == 0 {
+            return shape_error(
+                "multinomial",
+                format!("{:?} has no weights", weights.shape()),
+            );
+        }
+        let edges = w.cumsum(-1)?;
+        let total = edges.narrow(-1, n - 1, 1)?;
+        let u = self
+            .rand(&[outer, &[samples]].concat(), DType::F32)?
+            .mul(&total)?;
+        // Edges at or below the draw are passed; the last never is.
+        let passed = edges
+            .unsqueeze(-2)?
+            .le(u.unsqueeze(-1)?)?
+            .sum(&[-1], false)?;
+        passed.minimum(n as i64 - 1)
+    }
+
+    /// `x` with elements set to 0 with probability `p`, and the others divided by `1 - p`.
+    ///
+    /// # Errors
+    /// A probability that is not in `0..=1`.
+    pub fn dropout(&mut self, x: &Tensor, p: f64) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            return shape_error("dropout", format!("probability {p} is not within 0..=1"));
+        }
+        if p == 0.0 {
+            return Ok(x.clone());
+        }
+        if p == 1.0 {
+            return x.mul(0.0);
+        }
+        let kept = self.rand(x.shape(), DType::F32)?.ge(p)?;
+        kept.where_(&x.to_float()?.mul(1.0 / (1.0 - p))?, 0.0)
+    }
+}

@@ -1,0 +1,375 @@
+//! Reductions and scans. Axes given as none mean all; `keep` leaves reduced axes with size 1.
+//!
+//! Sums, products and means accumulate in [`DType::accumulator`] (`f32` for narrower floats) and
+//! give [`DType::sum_type`]. Over nothing they give the identity of the operation.
+
+use codegen::DType;
+use codegen::ir::ReduceOp;
+
+use super::{axes, axis, dtype_error, shape_error};
+use crate::error::Result;
+use crate::graph::{Shape, Tensor};
+
+impl Tensor {
+    /// Removes reduced axes.
+    fn dropped(&self, along: &[usize], keep: bool) -> Result<Tensor> {
+        if keep {
+            return Ok(self.clone());
+        }
+        let shape: Shape = (0..self.rank())
+            .filter(|i| !along.contains(i))
+            .map(|i| self.shape()[i])
+            .collect();
+        self.reshape(&shape)
+    }
+
+    /// A reduction in the accumulator type, rounded back to the type of a sum.
+    fn widened(&self, op: ReduceOp, along: &[usize], keep: bool) -> Result<Tensor> {
+        let result = self.dtype().sum_type();
+        self.cast(result.accumulator())?
+            .reduce(op, along)?
+            .dropped(along, keep)?
+            .cast(result)
+    }
+
+    /// Sum over axes.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn sum(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        self.widened(ReduceOp::Add, &axes("sum", along, self.rank())?, keep)
+    }
+
+    /// Product over axes.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn prod(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        self.widened(ReduceOp::Mul, &axes("prod", along, self.rank())?, keep)
+    }
+
+    /// Largest element over axes; NaN propagates. The gradient is split evenly among equals.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn max(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let along = axes("max", along, self.rank())?;
+        self.reduce(ReduceOp::Max, &along)?.dropped(&along, keep)
+    }
+
+    /// Smallest element over axes; NaN propagates. The gradient is split evenly among equals.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn min(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let along = axes("min", along, self.rank())?;
+        self.reduce(ReduceOp::Min, &along)?.dropped(&along, keep)
+    }
+
+    /// Whether any element over axes is not 0, as `Bool`.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn any(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let along = axes("any", along, self.rank())?;
+        self.cast(DType::Bool)?
+            .reduce(ReduceOp::Or, &along)?
+            .dropped(&along, keep)
+    }
+
+    /// Whether all elements over axes are not 0, as `Bool`.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn all(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let along = axes("all", along, self.rank())?;
+        self.cast(DType::Bool)?
+            .reduce(ReduceOp::And, &along)?
+            .dropped(&along, keep)
+    }
+
+    /// Number of elements that a reduction over `along` combines.
+    fn count(&self, along: &[usize]) -> f64 {
+        along.iter().map(|&i| self.shape()[i] as f64).product()
+    }
+
+    /// Mean over axes, as a float; NaN over nothing.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn mean(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let found = axes("mean", along, self.rank())?;
+        let n = self.count(&found);
+        self.in_f32(|x| {
+            x.reduce(ReduceOp::Add, &found)?
+                .dropped(&found, keep)?
+                .div(n)
+        })
+    }
+
+    /// Variance over axes, divided by `n - correction` (1 for the unbiased estimate).
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn var(&self, along: &[isize], correction: f64, keep: bool) -> Result<Tensor> {
+        let found = axes("var", along, self.rank())?;
+        let n = self.count(&found);
+        self.in_f32(|x| {
+            let d = x.sub(&x.reduce(ReduceOp::Add, &found)?.div(n)?)?;
+            d.square()?
+                .reduce(ReduceOp::Add, &found)?
+                .dropped(&found, keep)?
+                .div((n - correction).max(0.0))
+        })
+    }
+
+    /// Standard deviation over axes, see [`Tensor::var`].
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn std(&self, along: &[isize], correction: f64, keep: bool) -> Result<Tensor> {
+        self.in_f32(|x| x.var(along, correction, keep)?.sqrt())
+    }
+
+    /// Variance and mean over axes.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn var_mean(
+        &self,
+        along: &[isize],
+        correction: f64,
+        keep: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        Ok((self.var(along, correction, keep)?, self.mean(along, keep)?))
+    }
+
+    /// Standard deviation and mean over axes.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn std_mean(
+        &self,
+        along: &[isize],
+        correction: f64,
+        keep: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        Ok((self.std(along, correction, keep)?, self.mean(along, keep)?))
+    }
+
+    /// The `p`-norm over axes: the `p`-th root of the sum of `|x|^p`; p may be infinite.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn norm(&self, p: f64, along: &[isize], keep: bool) -> Result<Tensor> {
+        let x = self.to_float()?;
+        if p == f64::INFINITY {
+            return x.abs()?.max(along, keep);
+        }
+        x.in_f32(|x| match p {
+            1.0 => x.abs()?.sum(along, keep),
+            2.0 => x.square()?.sum(along, keep)?.sqrt(),
+            _ => x.abs()?.pow(p)?.sum(along, keep)?.pow(1.0 / p),
+        })
+    }
+
+    /// Divided by the `p`-norm along an axis, or by `eps` if that is larger.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn normalize(&self, p: f64, along: isize, eps: f64) -> Result<Tensor> {
+        let x = self.to_float()?;
+        x.div(&x.norm(p, &[along], true)?.maximum(eps)?)
+    }
+
+    /// The largest element over axes without gradient, 0 where it is infinite: what is subtracted
+    /// before `exp`.
+    fn pivot(&self, along: &[usize]) -> Result<Tensor> {
+        let m = self.reduce(ReduceOp::Max, along)?.detach()?;
+        m.isinf()?.select(&m.zeros_like()?, &m)
+    }
+
+    /// ln of the sum of e^x over axes, without overflow.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn logsumexp(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        let found = axes("logsumexp", along, self.rank())?;
+        self.in_f32(|x| {
+            let m = x.pivot(&found)?;
+            let sum = x.sub(&m)?.exp()?.reduce(ReduceOp::Add, &found)?;
+            sum.log()?.add(&m)?.dropped(&found, keep)
+        })
+    }
+
+    /// e^x divided by its sum along an axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn softmax(&self, along: isize) -> Result<Tensor> {
+        let at = [axis("softmax", along, self.rank())?];
+        self.in_f32(|x| {
+            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
+            e.div(&e.reduce(ReduceOp::Add, &at)?)
+        })
+    }
+
+    /// Softmax of the negated tensor.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn softmin(&self, along: isize) -> Result<Tensor> {
+        self.to_float()?.neg()?.softmax(along)
+    }
+
+    /// ln softmax, without the loss of small probabilities.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn log_softmax(&self, along: isize) -> Result<Tensor> {
+        let at = [axis("log_softmax", along, self.rank())?];
+        self.in_f32(|x| {
+            let d = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?;
+            d.sub(&d.exp()?.reduce(ReduceOp::Add, &at)?.log()?)
+        })
+    }
+
+    /// 1 at the first largest element along an axis, 0 elsewhere.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks, or that is empty.
+    pub fn hardmax(&self, along: isize) -> Result<Tensor> {
+        let first = self.argmax(along, true)?;
+        self.positions(along)?.eq(&first)?.cast(self.dtype())
+    }
+
+    /// Number of elements that are not 0 over axes, as `I32`.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn count_nonzero(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        self.cast(DType::Bool)?.sum(along, keep)
+    }
+
+    /// Position of the first element that equals the extremum, or of the first NaN, as `I32`.
+    fn first_of(
+        &self,
+        name: &'static str,
+        op: ReduceOp,
+        along: isize,
+        keep: bool,
+    ) -> Result<Tensor> {
+        let at = axis(name, along, self.rank())?;
+        let n = self.shape()[at];
+        if n == 0 {
+            return shape_error(name, format!("axis {at} of {:?} is empty", self.shape()));
+        }
+        let x = self.detach()?;
+        let found = x.eq(&x.reduce(op, &[at])?)?.bitor(&x.isnan()?)?;
+        // The earlier, the larger: the maximum is the first.
+        let weight = x.positions(along)?.neg()?.add(n as i64)?;
+        let best = found
+            .select(&weight, &weight.zeros_like()?)?
+            .reduce(ReduceOp::Max, &[at])?;
+        best.neg()?.add(n as i64)?.dropped(&[at], keep)
+    }
+
+    /// Position of the first largest element along an axis, as `I32`; NaN counts as largest.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks, or that is empty.
+    pub fn argmax(&self, along: isize, keep: bool) -> Result<Tensor> {
+        self.first_of("argmax", ReduceOp::Max, along, keep)
+    }
+
+    /// Position of the first smallest element along an axis, as `I32`; NaN counts as smallest.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks, or that is empty.
+    pub fn argmin(&self, along: isize, keep: bool) -> Result<Tensor> {
+        self.first_of("argmin", ReduceOp::Min, along, keep)
+    }
+
+    /// Running sum along an axis, in the type of [`Tensor::sum`].
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn cumsum(&self, along: isize) -> Result<Tensor> {
+        let at = axis("cumsum", along, self.rank())?;
+        let result = self.dtype().sum_type();
+        self.cast(result.accumulator())?
+            .scan(ReduceOp::Add, at)?
+            .cast(result)
+    }
+
+    /// Running product along an axis, in the type of [`Tensor::prod`].
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn cumprod(&self, along: isize) -> Result<Tensor> {
+        let at = axis("cumprod", along, self.rank())?;
+        let result = self.dtype().sum_type();
+        self.cast(result.accumulator())?
+            .scan(ReduceOp::Mul, at)?
+            .cast(result)
+    }
+
+    /// Running maximum along an axis. The gradient goes to the latest of equals.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn cummax(&self, along: isize) -> Result<Tensor> {
+        self.scan(ReduceOp::Max, axis("cummax", along, self.rank())?)
+    }
+
+    /// Running minimum along an axis. The gradient goes to the latest of equals.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn cummin(&self, along: isize) -> Result<Tensor> {
+        self.scan(ReduceOp::Min, axis("cummin", along, self.rank())?)
+    }
+
+    /// ln of the running sum of e^x along an axis, without overflow.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks; more than 2^15 elements along it, because each pair counts.
+    pub fn logcumsumexp(&self, along: isize) -> Result<Tensor> {
+        let at = axis("logcumsumexp", along, self.rank())?;
+        let n = self.shape()[at];
+        if n > 1 << 15 {
+            return shape_error(
+                "logcumsumexp",
+                format!("axis {at} has {n} elements, at most 32768"),
+            );
+        }
+        // Row i of a square holds the elements up to i, and is reduced by itself.
+        self.in_f32(|x| {
+            let x = x.move_axis(at as isize, -1)?;
+            let mut square = x.shape().to_vec();
+            square.push(n);
+            let x = x.unsqueeze(-2)?.expand(&square)?;
+            let later = x.positions(-1)?.gt(&x.positions(-2)?)?;
+            x.masked_fill(&later, f64::NEG_INFINITY)?
+                .logsumexp(&[-1], false)?
+                .move_axis(-1, at as isize)
+        })
+    }
+
+    /// Sum over axes in a chosen type: elements are cast first, and the sum stays in it.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks; `Bool`.
+    pub fn sum_in(&self, dtype: DType, along: &[isize], keep: bool) -> Result<Tensor> {
+        if dtype == DType::Bool {
+            return dtype_error(
+                "sum_in",
+                "bool does not count; use any, or an integer".into(),
+            );
+        }
+        let along = axes("sum_in", along, self.rank())?;
+        self.cast(dtype)?
+            .reduce(ReduceOp::Add, &along)?
+            .dropped(&along, keep)
+    }
+}

@@ -1,0 +1,102 @@
+//! Sorting by rank: an element's place is the number of elements that come before it.
+//!
+//! Counting takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without
+//! n^2 memory; for the axes of networks that is less than the passes of a sorting network cost.
+//! Equal elements keep their order; NaN sorts as larger than everything.
+
+use codegen::DType;
+use codegen::ir::ReduceOp;
+
+use super::{axis, shape_error};
+use crate::error::Result;
+use crate::graph::{ScatterMode, Tensor};
+
+impl Tensor {
+    /// The place of each element in the sorted order along an axis, as `I32`.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn ranks(&self, along: isize, descending: bool) -> Result<Tensor> {
+        let at = axis("ranks", along, self.rank())?;
+        let x = self.detach()?.move_axis(at as isize, -1)?;
+        let mut square = x.shape().to_vec();
+        square.push(x.shape()[x.rank() - 1]);
+        let this = x.unsqueeze(-1)?.expand(&square)?;
+        let other = x.unsqueeze(-2)?.expand(&square)?;
+        let (low, high) = if descending {
+            (&this, &other)
+        } else {
+            (&other, &this)
+        };
+        let nan_last = high.isnan()?.bitand(&low.isnan()?.not()?)?;
+        let before = low.lt(high)?.bitor(&nan_last)?;
+        let equal = this
+            .eq(&other)?
+            .bitor(&this.isnan()?.bitand(&other.isnan()?)?)?;
+        let earlier = other.positions(-1)?.lt(&other.positions(-2)?)?;
+        let last = square.len() - 1;
+        before
+            .bitor(&equal.bitand(&earlier)?)?
+            .cast(DType::I32)?
+            .reduce(ReduceOp::Add, &[last])?
+            .reshape(x.shape())?
+            .move_axis(-1, at as isize)
+    }
+
+    /// The positions that sort an axis, as `I32`. Stable.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn argsort(&self, along: isize, descending: bool) -> Result<Tensor> {
+        let at = axis("argsort", along, self.rank())? as isize;
+        let ranks = self.ranks(at, descending)?;
+        let positions = self.positions(at)?;
+        positions
+            .zeros_like()?
+            .scatter(at, &ranks, &positions, ScatterMode::Set)
+    }
+
+    /// The sorted elements along an axis, and the positions they came from (`I32`). Stable.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks.
+    pub fn sort(&self, along: isize, descending: bool) -> Result<(Tensor, Tensor)> {
+        let order = self.argsort(along, descending)?;
+        Ok((self.gather(along, &order)?, order))
+    }
+
+    /// The `k` largest (or smallest) elements along an axis, best first, and their positions
+    /// (`I32`).
+    ///
+    /// # Errors
+    /// More elements than the axis has.
+    pub fn topk(&self, k: usize, along: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        let at = axis("topk", along, self.rank())?;
+        if k > self.shape()[at] {
+            return shape_error(
+                "topk",
+                format!("{k} of the {} elements of axis {at}", self.shape()[at]),
+            );
+        }
+        let order = self.argsort(along, largest)?.narrow(along, 0, k)?;
+        Ok((self.gather(along, &order)?, order))
+    }
+
+    /// For each value the number of elements of this ascending vector that are smaller (or not
+    /// larger, if `right`), as `I32`: where it would be inserted.
+    ///
+    /// # Errors
+    /// Not one axis.
+    pub fn searchsorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
+        if self.rank() != 1 {
+            return shape_error("searchsorted", format!("{:?} is no vector", self.shape()));
+        }
+        let values = values.unsqueeze(-1)?;
+        let before = if right {
+            values.ge(self)?
+        } else {
+            values.gt(self)?
+        };
+        before.sum(&[-1], false)
+    }
+}

@@ -1,0 +1,461 @@
+//! The reference executor: one node after the other on the host, no fusion, no compiler.
+//!
+//! It is the oracle for everything else, so it shares only the scalar semantics with the kernel
+//! compiler. Reductions and scans of floats accumulate in binary64 and round once (a scan rounds
+//! each output from the running binary64 value); integers wrap.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use codegen::DType;
+use codegen::interp::scalar;
+use codegen::ir::ReduceOp;
+
+use crate::error::{Error, Result};
+use crate::graph::{Engine, Executor, Op, ScatterMode, Storage, Tensor};
+
+/// Elements in row-major order, as the bits of `Const`.
+type Values = Arc<Vec<u64>>;
+
+/// Evaluates graphs naively on the host; every value is in [`Storage::Host`].
+#[derive(Debug, Default)]
+pub struct Reference;
+
+impl Engine {
+    /// A new engine over the reference executor.
+    pub fn reference() -> Engine {
+        Engine(Arc::new(Reference))
+    }
+}
+
+impl Executor for Reference {
+    fn name(&self) -> String {
+        "REFERENCE".into()
+    }
+
+    fn realize(&self, roots: &[Tensor]) -> Result<()> {
+        let values = evaluate(roots)?;
+        for (root, values) in roots.iter().zip(values) {
+            root.node().storage.fill(encode(root.dtype(), &values));
+        }
+        Ok(())
+    }
+
+    fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
+        let Storage::Host(bytes) = storage else {
+            return Err(foreign("a storage in device memory"));
+        };
+        if bytes.len() != into.len() {
+            return Err(Error::Shape {
+                op: "read",
+                what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
+            });
+        }
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
+        let new: Vec<Tensor> = pairs.iter().map(|(_, value)| value.clone()).collect();
+        let values = evaluate(&new)?;
+        for ((target, _), values) in pairs.iter().zip(values) {
+            let storage = encode(target.dtype(), &values);
+            target.node().storage.replace(storage);
+        }
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+fn foreign(what: &str) -> Error {
+    Error::Shape {
+        op: "reference",
+        what: format!("{what} is not in host memory; move the tensor with `to`"),
+    }
+}
+
+fn encode(dtype: DType, values: &[u64]) -> Storage {
+    let size = dtype.size();
+    let mut bytes = vec![0; values.len() * size];
+    for (element, &bits) in bytes.chunks_exact_mut(size).zip(values) {
+        scalar::write(bits, element);
+    }
+    Storage::Host(Arc::from(bytes))
+}
+
+fn decode(dtype: DType, bytes: &[u8]) -> Values {
+    Arc::new(
+        bytes
+            .chunks_exact(dtype.size())
+            .map(|element| scalar::read(dtype, element))
+            .collect(),
+    )
+}
+
+/// A leaf: what is in memory, or a value of another engine.
+fn leaf(tensor: &Tensor) -> Result<Option<Values>> {
+    if let Some(storage) = tensor.storage() {
+        let mut bytes = vec![0; tensor.numel() * tensor.dtype().size()];
+        tensor.engine().0.read(&storage, &mut bytes)?;
+        return Ok(Some(decode(tensor.dtype(), &bytes)));
+    }
+    if matches!(tensor.node().op, Op::Copy) {
+        let bytes = tensor.node().src[0].to_bytes()?;
+        return Ok(Some(decode(tensor.dtype(), &bytes)));
+    }
+    Ok(None)
+}
+
+/// The values of all roots, each node evaluated once, sources before users, on an explicit stack.
+fn evaluate(roots: &[Tensor]) -> Result<Vec<Values>> {
+    // Users of each node that are still to come: its value is dropped after the last.
+    let mut users: HashMap<u64, usize> = HashMap::new();
+    let mut order: Vec<Tensor> = Vec::new();
+    let mut leaves: HashMap<u64, Values> = HashMap::new();
+    let mut stack: Vec<(Tensor, bool)> = roots.iter().map(|t| (t.clone(), false)).collect();
+    let mut seen = std::collections::HashSet::new();
+    while let Some((tensor, expanded)) = stack.pop() {
+        if expanded {
+            order.push(tensor);
+            continue;
+        }
+        if !seen.insert(tensor.id()) {
+            continue;
+        }
+        if let Some(values) = leaf(&tensor)? {
+            leaves.insert(tensor.id(), values);
+            continue;
+        }
+        stack.push((tensor.clone(), true));
+        for source in &tensor.node().src {
+            *users.entry(source.id()).or_default() += 1;
+            stack.push((source.clone(), false));
+        }
+    }
+    for root in roots {
+        *users.entry(root.id()).or_default() += 1;
+    }
+    let mut memo = leaves;
+    for tensor in &order {
+        let sources = tensor
+            .node()
+            .src
+            .iter()
+            .map(|source| {
+                memo.get(&source.id())
+                    .cloned()
+                    .ok_or_else(|| foreign("a source that was not evaluated"))
+            })
+            .collect::<Result<Vec<Values>>>()?;
+        let values = node(tensor, &sources)?;
+        drop(sources);
+        for source in &tensor.node().src {
+            if let Some(left) = users.get_mut(&source.id()) {
+                *left -= 1;
+                if *left == 0 {
+                    memo.remove(&source.id());
+                }
+            }
+        }
+        memo.insert(tensor.id(), values);
+    }
+    roots
+        .iter()
+        .map(|root| {
+            memo.get(&root.id())
+                .cloned()
+                .ok_or_else(|| foreign("a root that was not evaluated"))
+        })
+        .collect()
+}
+
+/// Row-major strides, in elements.
+fn strides(shape: &[usize]) -> Vec<isize> {
+    let mut out = vec![0; shape.len()];
+    let mut step = 1isize;
+    for (stride, &len) in out.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step *= len.max(1) as isize;
+    }
+    out
+}
+
+/// Calls `f` with the source position of every element of `shape`, in row-major order, where the
+/// position moves by `strides[i]` along axis i from `start`.
+fn walk(shape: &[usize], strides: &[isize], start: isize, mut f: impl FnMut(usize)) {
+    if shape.contains(&0) {
+        return;
+    }
+    let mut at = vec![0; shape.len()];
+    let mut position = start;
+    loop {
+        f(position as usize);
+        let mut axis = shape.len();
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            at[axis] += 1;
+            position += strides[axis];
+            if at[axis] < shape[axis] {
+                break;
+            }
+            position -= strides[axis] * shape[axis] as isize;
+            at[axis] = 0;
+        }
+    }
+}
+
+fn view(source: &[u64], shape: &[usize], strides: &[isize], start: isize) -> Values {
+    let mut out = Vec::with_capacity(shape.iter().product());
+    walk(shape, strides, start, |at| out.push(source[at]));
+    Arc::new(out)
+}
+
+fn undefined(tensor: &Tensor) -> Error {
+    Error::DType {
+        op: "reference",
+        what: format!("{tensor:?} is not defined for its type"),
+    }
+}
+
+fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
+    let shape = tensor.shape();
+    let dtype = tensor.dtype();
+    let src = &tensor.node().src;
+    let all = |bits: Option<Vec<u64>>| bits.map(Arc::new).ok_or_else(|| undefined(tensor));
+    match &tensor.node().op {
+        Op::Data | Op::Copy => Err(foreign("data without storage")),
+        Op::Const(bits) => Ok(Arc::new(vec![*bits])),
+        Op::Iota => Ok(Arc::new((0..shape[0] as u64).collect())),
+        Op::Unary(op) => all(sources[0]
+            .iter()
+            .map(|&a| scalar::unary(*op, dtype, a))
+            .collect()),
+        Op::Binary(op) => {
+            let from = src[0].dtype();
+            all(sources[0]
+                .iter()
+                .zip(sources[1].iter())
+                .map(|(&a, &b)| scalar::binary(*op, from, a, b))
+                .collect())
+        }
+        Op::Where => Ok(Arc::new(
+            sources[0]
+                .iter()
+                .zip(sources[1].iter().zip(sources[2].iter()))
+                .map(|(&cond, (&a, &b))| if cond != 0 { a } else { b })
+                .collect(),
+        )),
+        Op::Cast => {
+            let from = src[0].dtype();
+            Ok(Arc::new(
+                sources[0]
+                    .iter()
+                    .map(|&a| scalar::cast(from, dtype, a))
+                    .collect(),
+            ))
+        }
+        Op::Bitcast => {
+            let from = src[0].dtype();
+            Ok(Arc::new(
+                sources[0]
+                    .iter()
+                    .map(|&a| scalar::bitcast(from, dtype, a))
+                    .collect(),
+            ))
+        }
+        Op::Reduce(op, axes) => {
+            let mut step = strides(shape);
+            for &axis in axes {
+                step[axis] = 0;
+            }
+            let mut sums = vec![Accumulator::new(*op, dtype); shape.iter().product()];
+            let mut next = sources[0].iter();
+            walk(src[0].shape(), &step, 0, |at| {
+                if let Some(&bits) = next.next() {
+                    sums[at].add(bits);
+                }
+            });
+            Ok(Arc::new(sums.iter().map(Accumulator::bits).collect()))
+        }
+        Op::Scan(op, axis) => {
+            let mut out = sources[0].to_vec();
+            let inner: usize = shape[axis + 1..].iter().product();
+            let block = shape[*axis] * inner;
+            for start in (0..out.len()).step_by(block.max(1)) {
+                for lane in start..start + inner {
+                    let mut sum = Accumulator::new(*op, dtype);
+                    for at in (lane..start + block).step_by(inner) {
+                        sum.add(out[at]);
+                        out[at] = sum.bits();
+                    }
+                }
+            }
+            Ok(Arc::new(out))
+        }
+        Op::Reshape | Op::Contiguous | Op::Detach => Ok(sources[0].clone()),
+        Op::Permute(order) => {
+            let from = strides(src[0].shape());
+            let step: Vec<isize> = order.iter().map(|&axis| from[axis]).collect();
+            Ok(view(&sources[0], shape, &step, 0))
+        }
+        Op::Expand => {
+            let mut step = strides(src[0].shape());
+            for (stride, &len) in step.iter_mut().zip(src[0].shape()) {
+                if len == 1 {
+                    *stride = 0;
+                }
+            }
+            Ok(view(&sources[0], shape, &step, 0))
+        }
+        Op::Pad(lo, bits) => {
+            let step = strides(shape);
+            let start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
+            let mut out = vec![*bits; shape.iter().product()];
+            let mut next = sources[0].iter();
+            walk(src[0].shape(), &step, start, |at| {
+                if let Some(&bits) = next.next() {
+                    out[at] = bits;
+                }
+            });
+            Ok(Arc::new(out))
+        }
+        Op::Shrink(lo) => {
+            let step = strides(src[0].shape());
+            let start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
+            Ok(view(&sources[0], shape, &step, start))
+        }
+        Op::Flip(axes) => {
+            let mut step = strides(src[0].shape());
+            let mut start = 0;
+            for &axis in axes {
+                start += step[axis] * (shape[axis] as isize - 1);
+                step[axis] = -step[axis];
+            }
+            Ok(view(&sources[0], shape, &step, start))
+        }
+        Op::Windows {
+            axis,
+            stride,
+            dilation,
+            ..
+        } => {
+            let mut step = strides(src[0].shape());
+            step.push(step[*axis] * *dilation as isize);
+            step[*axis] *= *stride as isize;
+            Ok(view(&sources[0], shape, &step, 0))
+        }
+        Op::Gather(axis) => {
+            let picks = Picks::new(&src[0], &src[1], *axis);
+            let mut out = Vec::with_capacity(sources[1].len());
+            picks.each(&sources[1], |at| {
+                out.push(at.map_or(0, |at| sources[0][at]))
+            });
+            Ok(Arc::new(out))
+        }
+        Op::Scatter(axis, mode) => {
+            let picks = Picks::new(&src[0], &src[1], *axis);
+            let mut out = sources[0].to_vec();
+            let mut next = sources[2].iter();
+            let mut defined = true;
+            picks.each(&sources[1], |at| {
+                let (Some(&new), Some(at)) = (next.next(), at) else {
+                    return;
+                };
+                out[at] = match mode {
+                    ScatterMode::Set => new,
+                    ScatterMode::Combine(op) => scalar::binary(op.binary(), dtype, out[at], new)
+                        .unwrap_or_else(|| {
+                            defined = false;
+                            0
+                        }),
+                };
+            });
+            all(defined.then_some(out))
+        }
+    }
+}
+
+/// Positions in a tensor that an index names along an axis.
+struct Picks<'a> {
+    shape: &'a [usize],
+    step: Vec<isize>,
+    along: isize,
+    len: i128,
+    dtype: DType,
+}
+
+impl<'a> Picks<'a> {
+    fn new(base: &Tensor, index: &'a Tensor, axis: usize) -> Self {
+        let mut step = strides(base.shape());
+        let along = std::mem::replace(&mut step[axis], 0);
+        Picks {
+            shape: index.shape(),
+            step,
+            along,
+            len: base.shape()[axis] as i128,
+            dtype: index.dtype(),
+        }
+    }
+
+    /// Calls `f` for each element of the index, with `None` where it is out of range.
+    fn each(&self, index: &[u64], mut f: impl FnMut(Option<usize>)) {
+        let mut next = index.iter();
+        walk(self.shape, &self.step, 0, |at| {
+            let pick = next.next().map_or(-1, |&bits| {
+                let pick = scalar::to_int(self.dtype, bits);
+                if pick < 0 { pick + self.len } else { pick }
+            });
+            let inside = (0..self.len).contains(&pick);
+            f(inside.then(|| (at as isize + self.along * pick as isize) as usize));
+        });
+    }
+}
+
+/// A running reduction of one element.
+#[derive(Clone, Copy)]
+struct Accumulator {
+    op: ReduceOp,
+    dtype: DType,
+    /// Bits of the value so far; of a binary64 if `wide`.
+    bits: u64,
+    wide: bool,
+}
+
+impl Accumulator {
+    fn new(op: ReduceOp, dtype: DType) -> Self {
+        let wide = dtype.is_float() && matches!(op, ReduceOp::Add | ReduceOp::Mul);
+        let carrier = if wide { DType::F64 } else { dtype };
+        Accumulator {
+            op,
+            dtype,
+            bits: scalar::identity(op, carrier),
+            wide,
+        }
+    }
+
+    fn add(&mut self, bits: u64) {
+        let (carrier, bits) = if self.wide {
+            (DType::F64, scalar::to_f64(self.dtype, bits).to_bits())
+        } else {
+            (self.dtype, bits)
+        };
+        // Reductions are checked against the type when the node is made.
+        if let Some(sum) = scalar::binary(self.op.binary(), carrier, self.bits, bits) {
+            self.bits = sum;
+        }
+    }
+
+    fn bits(&self) -> u64 {
+        if self.wide {
+            scalar::from_f64(self.dtype, f64::from_bits(self.bits))
+        } else {
+            self.bits
+        }
+    }
+}
