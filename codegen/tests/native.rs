@@ -9,7 +9,12 @@ use codegen::{Backend, DType, Kernel, Options, build};
 use support::*;
 
 fn check(kernel: &Kernel, options: &Options, cores: usize, tolerance: f64) {
-    check_on(kernel, &Backend::cpu_llvm(cores).unwrap(), options, tolerance);
+    check_on(
+        kernel,
+        &Backend::cpu_llvm(cores).unwrap(),
+        options,
+        tolerance,
+    );
 }
 
 fn check_on(kernel: &Kernel, backend: &Backend, options: &Options, tolerance: f64) {
@@ -20,20 +25,34 @@ fn check_on(kernel: &Kernel, backend: &Backend, options: &Options, tolerance: f6
     let built = build(kernel, backend, options).unwrap_or_else(|e| panic!("{e}"));
     if std::env::var_os("SHOW").is_some() {
         for i in 0..built.stages.len() {
-            eprintln!("{}\n{}\n{}", built.report.opts[i], built.report.after[i], built.report.linear[i]);
+            eprintln!(
+                "{}\n{}\n{}",
+                built.report.opts[i], built.report.after[i], built.report.linear[i]
+            );
         }
     }
     let loaded = Loaded::new(built);
     let mut got = buffers.clone();
     loaded.run(&mut got, &[]);
     for (slot, p) in kernel.params.iter().enumerate() {
-        let what = format!("{} cores {cores} buffer {slot} {:?}", kernel.name, loaded.built.report.opts);
+        let what = format!(
+            "{} cores {cores} buffer {slot} {:?}",
+            kernel.name, loaded.built.report.opts
+        );
         same(p.dtype, &got[slot], &want[slot], tolerance, &what);
     }
 }
 
 fn check_all(kernel: &Kernel, tolerance: f64) {
-    check(kernel, &Options { noopt: true, ..Options::default() }, 1, tolerance);
+    check(
+        kernel,
+        &Options {
+            noopt: true,
+            ..Options::default()
+        },
+        1,
+        tolerance,
+    );
     check(kernel, &Options::default(), 1, tolerance);
     check(kernel, &Options::default(), 4, tolerance);
 }
@@ -54,9 +73,19 @@ fn rows_are_normalised_in_one_kernel() {
 
 #[test]
 fn products_of_small_matrices() {
-    for (m, n, k) in [(1, 1, 1), (3, 5, 7), (16, 16, 16), (17, 31, 9), (1, 64, 64), (64, 1, 64)] {
+    for (m, n, k) in [
+        (1, 1, 1),
+        (3, 5, 7),
+        (16, 16, 16),
+        (17, 31, 9),
+        (1, 64, 64),
+        (64, 1, 64),
+    ] {
         for flags in 0..8 {
-            check_all(&matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0), 1e-4);
+            check_all(
+                &matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
+                1e-4,
+            );
         }
     }
 }
@@ -65,7 +94,10 @@ fn products_of_small_matrices() {
 fn products_of_packed_matrices() {
     for (m, n, k) in [(64, 64, 64), (50, 70, 45), (37, 129, 33), (24, 40, 1100)] {
         for flags in [0, 3, 4, 5, 6] {
-            check_all(&matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0), 1e-3);
+            check_all(
+                &matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
+                1e-3,
+            );
         }
     }
 }
@@ -92,7 +124,14 @@ fn corpus() -> Vec<(Kernel, f64)> {
     }
     for axis in 0..3 {
         for op in [ReduceOp::Add, ReduceOp::Max, ReduceOp::Min, ReduceOp::Mul] {
-            for dtype in [DType::I8, DType::U16, DType::I32, DType::I64, DType::F32, DType::F64] {
+            for dtype in [
+                DType::I8,
+                DType::U16,
+                DType::I32,
+                DType::I64,
+                DType::F32,
+                DType::F64,
+            ] {
                 all.push((cube_sum([9, 20, 33], axis, op, dtype), 1e-4));
             }
         }
@@ -120,5 +159,10 @@ fn every_form_of_kernel_through_clang() {
     for (kernel, tolerance) in corpus() {
         check_on(&kernel, &backend, &Options::default(), tolerance);
     }
-    check_on(&matmul(50, 70, 90, false, false, true), &backend, &Options::default(), 1e-3);
+    check_on(
+        &matmul(50, 70, 90, false, false, true),
+        &backend,
+        &Options::default(),
+        1e-3,
+    );
 }

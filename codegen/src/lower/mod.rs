@@ -11,7 +11,7 @@ mod linear;
 mod nest;
 pub mod program;
 
-pub use program::{Access, Acc, Arg, Inst, Mem, Program, Reg, Ty};
+pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 
 use crate::error::{Error, Result};
 use crate::ir::Kernel;
@@ -30,7 +30,16 @@ pub fn lower(kernel: &Kernel, entry: &str) -> Result<Program> {
     let ranges = nest::Ranges::collect(&g, sink).ok_or_else(too_many)?;
     let (free, above) = nest::ancestors(&g, sink, &ranges);
     let lanes = lanes::analyse(&mut g, sink, &ranges, &free);
-    linear::linearize(linear::Input { kernel, entry, g: &g, sink, ranges, free, above, lanes })
+    linear::linearize(linear::Input {
+        kernel,
+        entry,
+        g: &g,
+        sink,
+        ranges,
+        free,
+        above,
+        lanes,
+    })
 }
 
 /// True if stores of the kernel have to run in the order of its sink, so that its work must not

@@ -187,7 +187,9 @@ impl Gen {
         match self.rng.below(8) {
             0 | 1 if depth > 0 => {
                 let (a, b) = (self.guard(depth - 1), self.guard(depth - 1));
-                let op = self.rng.pick(&[Binary::And, Binary::And, Binary::And, Binary::Or]);
+                let op = self
+                    .rng
+                    .pick(&[Binary::And, Binary::And, Binary::And, Binary::Or]);
                 self.bin(op, a, b)
             }
             2 if depth > 0 => {
@@ -202,7 +204,9 @@ impl Gen {
                 } else {
                     self.index(1)
                 };
-                let op = self.rng.pick(&[Binary::Lt, Binary::Lt, Binary::Eq, Binary::Ne]);
+                let op = self
+                    .rng
+                    .pick(&[Binary::Lt, Binary::Lt, Binary::Eq, Binary::Ne]);
                 if self.rng.chance(50) {
                     self.bin(op, a, b)
                 } else {
@@ -318,11 +322,21 @@ impl Gen {
                     let minus = self.g.bits(dtype, interp::scalar::constant(dtype, -1));
                     return self.bin(op, a, minus);
                 }
-                if self.rng.chance(20) { self.bin(op, b, a) } else { self.bin(op, a, b) }
+                if self.rng.chance(20) {
+                    self.bin(op, b, a)
+                } else {
+                    self.bin(op, a, b)
+                }
             }
             4 => {
                 let ops: &[Unary] = if dtype.is_float() {
-                    &[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Trunc, Unary::RoundEven]
+                    &[
+                        Unary::Neg,
+                        Unary::Abs,
+                        Unary::Floor,
+                        Unary::Trunc,
+                        Unary::RoundEven,
+                    ]
                 } else if dtype == DType::Bool {
                     &[Unary::Not]
                 } else {
@@ -331,16 +345,28 @@ impl Gen {
                 let a = self.value(dtype, d);
                 let (x, y) = (self.rng.pick(ops), self.rng.pick(ops));
                 let a = self.g.unary(x, a);
-                if self.rng.chance(60) { self.g.unary(y, a) } else { a }
+                if self.rng.chance(60) {
+                    self.g.unary(y, a)
+                } else {
+                    a
+                }
             }
             5 | 6 => {
-                let c = if self.rng.chance(50) { self.guard(1) } else { self.value(DType::Bool, d) };
+                let c = if self.rng.chance(50) {
+                    self.guard(1)
+                } else {
+                    self.value(DType::Bool, d)
+                };
                 let (a, mut b) = (self.value(dtype, d), self.constant(dtype));
                 match self.rng.below(4) {
                     0 => b = self.value(dtype, d),
                     1 => {
                         // A selection inside of a selection.
-                        let e = if self.rng.chance(40) { c } else { self.guard(1) };
+                        let e = if self.rng.chance(40) {
+                            c
+                        } else {
+                            self.guard(1)
+                        };
                         let inner = self.g.select(e, a, b);
                         return self.g.select(c, inner, b);
                     }
@@ -385,7 +411,11 @@ impl Gen {
                 x
             }
             9 if dtype.bits() == 32 => {
-                let other = if dtype == DType::F32 { DType::I32 } else { DType::F32 };
+                let other = if dtype == DType::F32 {
+                    DType::I32
+                } else {
+                    DType::F32
+                };
                 let x = self.value(other, d);
                 let x = self.g.add(Op::Bitcast, dtype, &[x]);
                 if self.rng.chance(50) {
@@ -442,13 +472,23 @@ impl Gen {
         let ops: &[ReduceOp] = if dtype.is_float() {
             &[ReduceOp::Add, ReduceOp::Add, ReduceOp::Max, ReduceOp::Mul]
         } else {
-            &[ReduceOp::Add, ReduceOp::Add, ReduceOp::Min, ReduceOp::Or, ReduceOp::Mul]
+            &[
+                ReduceOp::Add,
+                ReduceOp::Add,
+                ReduceOp::Min,
+                ReduceOp::Or,
+                ReduceOp::Mul,
+            ]
         };
         let mut op = self.rng.pick(ops);
         let value = match self.rng.below(5) {
             0 => {
                 let v = self.constant(dtype);
-                if self.rng.chance(50) { v } else { self.value(dtype, depth) }
+                if self.rng.chance(50) {
+                    v
+                } else {
+                    self.value(dtype, depth)
+                }
             }
             1 | 2 => {
                 op = ReduceOp::Add;
