@@ -239,11 +239,9 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         report
             .after
             .push(crate::ir::print::print(&staged.graph, staged.sink));
-        let caps = caps(&target);
-        staged.sink = crate::lower::decomp::decompose(&mut staged.graph, staged.sink, &caps);
-        staged.sink = simplify(&mut staged.graph, staged.sink);
+        let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
-        let program = lower(&staged, &entry)?;
+        let program = lower(&staged, &entry, &caps)?;
         report.linear.push(program.to_string());
         let source = backend.renderer.render(&program, &target)?;
         let object = {
@@ -412,9 +410,4 @@ fn estimate(kernel: &Kernel) -> (f64, f64) {
         .map(|p| (p.len * p.dtype.size()) as f64)
         .sum();
     (flops, bytes)
-}
-
-/// What the renderers spell themselves; the rest is decomposed.
-fn caps(target: &Target) -> crate::lower::decomp::Caps {
-    crate::lower::decomp::Caps::for_target(target)
 }

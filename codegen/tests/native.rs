@@ -4,7 +4,7 @@
 
 mod support;
 
-use codegen::ir::ReduceOp;
+use codegen::ir::{Binary, ReduceOp, Unary};
 use codegen::{Backend, DType, Kernel, Options, build};
 use support::*;
 
@@ -108,6 +108,8 @@ fn corpus() -> Vec<(Kernel, f64)> {
         (elementwise(1000), 1e-6),
         (row_normalise(33, 130), 1e-4),
         (moments(40, 1000), 1e-3),
+        (softmax(33, 130), 1e-5),
+        (softmax(5, 16), 1e-5),
         (conv(2, 3, 5, 9, 3), 1e-4),
         (conv(1, 8, 16, 14, 3), 1e-4),
         (conv(1, 4, 4, 8, 1), 1e-4),
@@ -165,4 +167,115 @@ fn every_form_of_kernel_through_clang() {
         &Options::default(),
         1e-3,
     );
+}
+
+/// Buffers with every kind of value: zeros of both signs, infinities, NaN, limits, small integers.
+fn edges(kernel: &Kernel, random: &mut Random) -> Vec<Vec<u8>> {
+    let mut buffers = fill(kernel, random);
+    for (buffer, p) in buffers.iter_mut().zip(&kernel.params) {
+        let size = p.dtype.size();
+        for chunk in buffer.chunks_mut(size) {
+            let bits = match random.below(6) {
+                0 if p.dtype != DType::Bool => random.next(),
+                1 if p.dtype == DType::Bool => 2,
+                1 if p.dtype.is_float() => {
+                    let all = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.0, -1.5];
+                    codegen::interp::scalar::from_f64(p.dtype, all[random.below(7) as usize])
+                }
+                1 => {
+                    let (min, max) = codegen::interp::scalar::int_limits(p.dtype);
+                    let all = [min, max, 0, 1, if min < 0 { -1 } else { 2 }];
+                    codegen::interp::scalar::from_int(p.dtype, all[random.below(5) as usize])
+                }
+                _ => continue,
+            };
+            chunk.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+    }
+    buffers
+}
+
+fn check_edges(kernel: &Kernel, backend: &Backend, tolerance: f64, what: &str) {
+    let mut random = Random(0xfeed_5eed_0bad_cafe);
+    let buffers = edges(kernel, &mut random);
+    let want = expected(kernel, &buffers, &[]);
+    let built = build(kernel, backend, &Options::default())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let loaded = Loaded::new(built);
+    let mut got = buffers.clone();
+    loaded.run(&mut got, &[]);
+    for (slot, p) in kernel.params.iter().enumerate().filter(|(_, p)| p.written) {
+        same(p.dtype, &got[slot], &want[slot], tolerance, what);
+    }
+}
+
+const UNARY: [Unary; 12] = [
+    Unary::Neg,
+    Unary::Not,
+    Unary::Abs,
+    Unary::Recip,
+    Unary::Sqrt,
+    Unary::Exp2,
+    Unary::Log2,
+    Unary::Sin,
+    Unary::Trunc,
+    Unary::Floor,
+    Unary::Ceil,
+    Unary::RoundEven,
+];
+
+const BINARY: [Binary; 19] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::FDiv,
+    Binary::Max,
+    Binary::Min,
+    Binary::FloorDiv,
+    Binary::FloorMod,
+    Binary::TruncDiv,
+    Binary::TruncMod,
+    Binary::And,
+    Binary::Or,
+    Binary::Xor,
+    Binary::Shl,
+    Binary::Shr,
+    Binary::Lt,
+    Binary::Eq,
+    Binary::Ne,
+    Binary::Pow,
+];
+
+fn every_operation(backend: &Backend) {
+    let scalar = codegen::interp::scalar::unary;
+    for dtype in DType::ALL {
+        for op in UNARY {
+            // What the interpreter does not define for a type is not an operation of it.
+            if scalar(op, dtype, codegen::interp::scalar::constant(dtype, 1)).is_some() {
+                let rough = matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin);
+                let tolerance = if rough { 1e-5 } else { 0.0 };
+                check_edges(&map1(203, op, dtype), backend, tolerance, &format!("{op:?} {dtype}"));
+            }
+        }
+        for op in BINARY {
+            let one = codegen::interp::scalar::constant(dtype, 1);
+            if codegen::interp::scalar::binary(op, dtype, one, one).is_some() {
+                let tolerance = if op == Binary::Pow { 1e-4 } else { 0.0 };
+                check_edges(&map2(203, op, dtype), backend, tolerance, &format!("{op:?} {dtype}"));
+            }
+        }
+        for to in DType::ALL {
+            check_edges(&convert(203, dtype, to), backend, 0.0, &format!("{dtype} to {to}"));
+        }
+    }
+}
+
+#[test]
+fn every_operation_through_llvm() {
+    every_operation(&Backend::cpu_llvm(1).unwrap());
+}
+
+#[test]
+fn every_operation_through_clang() {
+    every_operation(&Backend::cpu_clang(1).unwrap());
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use codegen::ir::{Kernel, ReduceOp};
+use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower};
 use codegen::opt::{Opt, apply};
 use codegen::{DType, Opt as Step};
@@ -25,7 +26,7 @@ fn check(kernel: &Kernel, opts: &[Opt], tolerance: f64) {
         }
     };
     compare(&expected(&opted, &buffers, &[]), "interpreted");
-    let program = lower(&opted, "test").unwrap();
+    let program = lower(&opted, "test", &Caps::PLAIN).unwrap();
     for order in [exec::ItemOrder::Forward, exec::ItemOrder::Backward] {
         let mut got = buffers.clone();
         exec::run(&program, &mut got, &[], order).unwrap_or_else(|e| panic!("{e}\n{program}"));
@@ -134,7 +135,7 @@ fn rows_with_several_reductions() {
 
 #[test]
 fn independent_reductions_share_a_loop() {
-    let program = lower(&moments(4, 8), "m").unwrap();
+    let program = lower(&moments(4, 8), "m", &Caps::PLAIN).unwrap();
     let loops = program.to_string().matches("loop ").count();
     assert_eq!(loops, 2, "{program}");
 }

@@ -16,14 +16,16 @@ pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::error::{Error, Result};
 use crate::ir::Kernel;
 
-/// Lowers an optimised kernel; `entry` becomes the name of the program.
-pub fn lower(kernel: &Kernel, entry: &str) -> Result<Program> {
+/// Lowers an optimised kernel; `entry` becomes the name of the program. What is not in `caps` is
+/// decomposed.
+pub fn lower(kernel: &Kernel, entry: &str, caps: &decomp::Caps) -> Result<Program> {
     let mut g = kernel.graph.clone();
     let too_many = || Error::Invalid {
         kernel: kernel.name.clone(),
         what: "more than 128 loop ranges".into(),
     };
     let sink = expand::expand(&mut g, kernel.sink);
+    let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::isolate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::fuse_siblings(&mut g, sink).ok_or_else(too_many)?;

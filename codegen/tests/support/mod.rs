@@ -479,3 +479,64 @@ pub fn transpose(rows: i64, cols: i64, dtype: DType) -> Kernel {
     m.store(o, &[(i, rows), (j, 1)], x);
     m.kernel("transpose")
 }
+
+/// Softmax over rows, gelu-like activations: what needs functions that no processor has.
+pub fn softmax(rows: i64, n: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (rows * n) as usize, true);
+    let a = m.buffer(DType::F32, (rows * n) as usize, false);
+    let (r, k1, k2, j) = (m.l(rows), m.r(n), m.r(n), m.l(n));
+    let x1 = m.load(a, &[(r, n), (k1, 1)]);
+    let max = m.g.reduce(ReduceOp::Max, x1, &[k1]);
+    let log2e = m.f32(std::f32::consts::LOG2_E);
+    let mut e = |m: &mut Make, k: Id| {
+        let x = m.load(a, &[(r, n), (k, 1)]);
+        let d = m.g.binary(Binary::Sub, x, max);
+        let d = m.mul(d, log2e);
+        m.unary(Unary::Exp2, d)
+    };
+    let e2 = e(&mut m, k2);
+    let s = m.sum(e2, &[k2]);
+    let e3 = e(&mut m, j);
+    let y = m.g.binary(Binary::FDiv, e3, s);
+    m.store(o, &[(r, n), (j, 1)], y);
+    m.kernel("softmax")
+}
+
+/// One operation on every element.
+pub fn map1(n: i64, op: Unary, dtype: DType) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(dtype, n as usize, true);
+    let a = m.buffer(dtype, n as usize, false);
+    let i = m.l(n);
+    let x = m.load(a, &[(i, 1)]);
+    let y = m.unary(op, x);
+    m.store(o, &[(i, 1)], y);
+    m.kernel("map1")
+}
+
+/// One operation on every pair of elements.
+pub fn map2(n: i64, op: Binary, dtype: DType) -> Kernel {
+    let mut m = Make::new();
+    let result = if op.is_compare() { DType::Bool } else { dtype };
+    let o = m.buffer(result, n as usize, true);
+    let a = m.buffer(dtype, n as usize, false);
+    let b = m.buffer(dtype, n as usize, false);
+    let i = m.l(n);
+    let (x, y) = (m.load(a, &[(i, 1)]), m.load(b, &[(i, 1)]));
+    let z = m.g.binary(op, x, y);
+    m.store(o, &[(i, 1)], z);
+    m.kernel("map2")
+}
+
+/// Every element converted.
+pub fn convert(n: i64, from: DType, to: DType) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(to, n as usize, true);
+    let a = m.buffer(from, n as usize, false);
+    let i = m.l(n);
+    let x = m.load(a, &[(i, 1)]);
+    let y = m.g.cast(x, to);
+    m.store(o, &[(i, 1)], y);
+    m.kernel("convert")
+}
