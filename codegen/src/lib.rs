@@ -4,6 +4,7 @@
 pub mod dtype;
 pub mod interp;
 pub mod ir;
+pub mod lower;
 pub mod rewrite;
 pub mod symbolic;
 

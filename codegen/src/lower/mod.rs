@@ -1,0 +1,3 @@
+//! From the kernel graph to what a target can execute.
+
+pub mod decomp;
