@@ -1,4 +1,5 @@
 //! Decomposed operations, executed by the interpreter, against the laws and against binary64.
+#![allow(clippy::unwrap_used)]
 
 #[path = "common/rng.rs"]
 mod rng;

@@ -1,4 +1,5 @@
 //! Every rewrite rule, alone and together, against the interpreter on random expressions.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 #[path = "common/rng.rs"]
@@ -164,8 +165,8 @@ fn store_rules(hits: &mut HashMap<&str, u64>) {
         let out = g.param(0, DType::I32);
         let limit = g.index(rng.int(-1, 8));
         let gate = g.binary(Binary::Lt, r, limit);
-        let gate = if rng.below(100) < (30) {
-            g.boolean(rng.below(100) < (50))
+        let gate = if rng.below(100) < 30 {
+            g.boolean(rng.below(100) < 50)
         } else {
             gate
         };
@@ -174,7 +175,7 @@ fn store_rules(hits: &mut HashMap<&str, u64>) {
         let div = g.binary(Binary::FloorDiv, r, m);
         let whole = g.binary(Binary::Mul, div, m);
         // r, or something that is r below m
-        let index = if rng.below(100) < (50) {
+        let index = if rng.below(100) < 50 {
             wrapped
         } else {
             g.binary(Binary::Sub, r, whole)

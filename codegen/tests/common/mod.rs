@@ -60,7 +60,7 @@ impl Gen {
 
     /// An index expression.
     pub fn index(&mut self, depth: u32) -> Id {
-        if depth == 0 || self.rng.below(100) < (10) {
+        if depth == 0 || self.rng.below(100) < 10 {
             return match self.rng.below(6) {
                 0 => {
                     let x = self.rng.int(-9, 9);
@@ -162,7 +162,7 @@ impl Gen {
             }
             _ => {
                 let a = self.index(depth.min(2));
-                let b = if self.rng.below(100) < (60) {
+                let b = if self.rng.below(100) < 60 {
                     let x = self.rng.int(-4, 14);
                     self.c(x)
                 } else {
@@ -171,7 +171,7 @@ impl Gen {
                 let op = self
                     .rng
                     .pick(&[Binary::Lt, Binary::Lt, Binary::Eq, Binary::Ne]);
-                if self.rng.below(100) < (50) {
+                if self.rng.below(100) < 50 {
                     self.bin(op, a, b)
                 } else {
                     self.bin(op, b, a)
@@ -184,21 +184,21 @@ impl Gen {
     pub fn load(&mut self, dtype: DType) -> Id {
         let slot = INPUTS.iter().position(|&d| d == dtype).unwrap() as u16;
         let ptr = self.g.param(slot, dtype);
-        let i = if self.rng.below(100) < (40) {
+        let i = if self.rng.below(100) < 40 {
             let n = self.ranges.len() as u64;
             self.ranges[self.rng.below(n) as usize]
         } else {
             self.index(2)
         };
         let len = self.c(LEN);
-        if self.rng.below(100) < (50) {
+        if self.rng.below(100) < 50 {
             let i = self.bin(Binary::FloorMod, i, len);
             let load = self.g.load(ptr, i);
-            if self.rng.below(100) < (30) {
+            if self.rng.below(100) < 30 {
                 // What a padded view looks like before its guard reaches the load.
                 let c = self.guard(1);
                 let k = self.constant(dtype);
-                return if self.rng.below(100) < (50) {
+                return if self.rng.below(100) < 50 {
                     self.g.select(c, load, k)
                 } else {
                     self.g.select(c, k, load)
@@ -209,7 +209,7 @@ impl Gen {
         let below = self.c(-1);
         let (a, b) = (self.bin(Binary::Lt, below, i), self.bin(Binary::Lt, i, len));
         let mut gate = self.bin(Binary::And, a, b);
-        if self.rng.below(100) < (30) {
+        if self.rng.below(100) < 30 {
             let more = self.guard(1);
             gate = self.bin(Binary::And, gate, more);
         }
@@ -220,7 +220,7 @@ impl Gen {
     pub fn constant(&mut self, dtype: DType) -> Id {
         let x = self.rng.pick(&[0, 0, 0, 1, 1, 2, -1, -2, 3, 4, 100]);
         let mut bits = interp::scalar::constant(dtype, x);
-        if dtype.is_float() && self.rng.below(100) < (20) {
+        if dtype.is_float() && self.rng.below(100) < 20 {
             let x = self.rng.pick(&[-0.0, f64::INFINITY, f64::NAN, 0.5, 1e-30]);
             bits = interp::scalar::from_f64(dtype, x);
         }
@@ -229,14 +229,14 @@ impl Gen {
 
     /// A value of any type.
     pub fn value(&mut self, dtype: DType, depth: u32) -> Id {
-        if depth == 0 || self.rng.below(100) < (8) {
-            if self.rng.below(100) < (30) {
+        if depth == 0 || self.rng.below(100) < 8 {
+            if self.rng.below(100) < 30 {
                 return self.constant(dtype);
             }
             if dtype == DType::I64 {
                 return self.index(1);
             }
-            if INPUTS.contains(&dtype) && self.rng.below(100) < (75) {
+            if INPUTS.contains(&dtype) && self.rng.below(100) < 75 {
                 return self.load(dtype);
             }
             let i = self.index(1);
@@ -282,11 +282,11 @@ impl Gen {
                     1 => self.constant(dtype),
                     _ => self.value(dtype, d),
                 };
-                if op == Binary::Mul && self.rng.below(100) < (20) {
+                if op == Binary::Mul && self.rng.below(100) < 20 {
                     let minus = self.g.bits(dtype, interp::scalar::constant(dtype, -1));
                     return self.bin(op, a, minus);
                 }
-                if self.rng.below(100) < (20) {
+                if self.rng.below(100) < 20 {
                     self.bin(op, b, a)
                 } else {
                     self.bin(op, a, b)
@@ -309,14 +309,14 @@ impl Gen {
                 let a = self.value(dtype, d);
                 let (x, y) = (self.rng.pick(ops), self.rng.pick(ops));
                 let a = self.g.unary(x, a);
-                if self.rng.below(100) < (60) {
+                if self.rng.below(100) < 60 {
                     self.g.unary(y, a)
                 } else {
                     a
                 }
             }
             5 | 6 => {
-                let c = if self.rng.below(100) < (50) {
+                let c = if self.rng.below(100) < 50 {
                     self.guard(1)
                 } else {
                     self.value(DType::Bool, d)
@@ -326,7 +326,7 @@ impl Gen {
                     0 => b = self.value(dtype, d),
                     1 => {
                         // A selection inside of a selection.
-                        let e = if self.rng.below(100) < (40) {
+                        let e = if self.rng.below(100) < 40 {
                             c
                         } else {
                             self.guard(1)
@@ -356,9 +356,9 @@ impl Gen {
                     DType::F8E4M3,
                 ];
                 let middle = self.rng.pick(&all);
-                let x = if self.rng.below(100) < (30) {
+                let x = if self.rng.below(100) < 30 {
                     let c = self.guard(1);
-                    if self.rng.below(100) < (50) {
+                    if self.rng.below(100) < 50 {
                         self.g.cast(c, middle)
                     } else {
                         let (a, b) = (self.constant(middle), self.constant(middle));
@@ -368,7 +368,7 @@ impl Gen {
                     self.value(middle, d)
                 };
                 let x = self.g.cast(x, dtype);
-                if dtype.is_int() && self.rng.below(100) < (40) {
+                if dtype.is_int() && self.rng.below(100) < 40 {
                     let y = self.value(dtype, d);
                     return self.bin(Binary::Mul, x, y);
                 }
@@ -387,7 +387,7 @@ impl Gen {
             12 if dtype == DType::Bool => {
                 let of = self.rng.pick(&INPUTS);
                 let op = self.rng.pick(&[Binary::Lt, Binary::Eq, Binary::Ne]);
-                let a = if self.rng.below(100) < (40) {
+                let a = if self.rng.below(100) < 40 {
                     let t = self.rng.pick(&[DType::Bool, DType::I64]);
                     let a = self.value(t, d);
                     let a = self.g.cast(a, of);
@@ -413,7 +413,7 @@ impl Gen {
                     (Binary::Or, Binary::And),
                     (Binary::And, Binary::And),
                 ]);
-                let inner = if self.rng.below(100) < (40) {
+                let inner = if self.rng.below(100) < 40 {
                     self.g.unary(Unary::Not, a)
                 } else {
                     self.bin(y, a, b)
@@ -448,7 +448,7 @@ impl Gen {
         let value = match self.rng.below(5) {
             0 => {
                 let v = self.constant(dtype);
-                if self.rng.below(100) < (50) {
+                if self.rng.below(100) < 50 {
                     v
                 } else {
                     self.value(dtype, depth)
@@ -457,27 +457,27 @@ impl Gen {
             1 | 2 => {
                 op = ReduceOp::Add;
                 // r == e or r < e, times a value that may depend on r
-                let one_hot = self.rng.below(100) < (50);
+                let one_hot = self.rng.below(100) < 50;
                 let e = self.index(2);
                 let r = mine[0];
                 let mut c = if one_hot {
                     self.bin(Binary::Eq, r, e)
-                } else if self.rng.below(100) < (50) {
+                } else if self.rng.below(100) < 50 {
                     self.bin(Binary::Lt, r, e)
                 } else {
                     self.bin(Binary::Lt, e, r)
                 };
-                if self.rng.below(100) < (30) {
+                if self.rng.below(100) < 30 {
                     let more = self.guard(0);
                     c = self.bin(Binary::And, c, more);
                 }
-                if self.rng.below(100) < (10) {
+                if self.rng.below(100) < 10 {
                     self.g.cast(c, dtype)
                 } else {
                     if one_hot {
                         self.ranges.extend(&mine);
                     }
-                    let v = if one_hot || dtype.is_int() && self.rng.below(100) < (50) {
+                    let v = if one_hot || dtype.is_int() && self.rng.below(100) < 50 {
                         self.value(dtype, depth)
                     } else {
                         self.constant(dtype)
@@ -505,13 +505,13 @@ pub fn inputs(rng: &mut Rng) -> Vec<Vec<u8>> {
             for _ in 0..LEN {
                 let bits = if dtype.is_float() {
                     let special = [0.0, -0.0, f64::INFINITY, f64::NAN, 1e6, -3.5];
-                    let x = if rng.below(100) < (20) {
+                    let x = if rng.below(100) < 20 {
                         rng.pick(&special)
                     } else {
                         rng.int(-40, 40) as f64 / 8.0
                     };
                     interp::scalar::from_f64(dtype, x)
-                } else if rng.below(100) < (10) {
+                } else if rng.below(100) < 10 {
                     interp::scalar::from_int(dtype, i128::from(rng.next() as i64))
                 } else {
                     interp::scalar::constant(dtype, rng.int(-3, 8))

@@ -20,7 +20,7 @@ const EXP2_F32: [f64; 7] = [
 /// As [`EXP2_F32`], error 2^-58.
 const EXP2_F64: [f64; 12] = [
     1.0,
-    0.6931471805599453,
+    std::f64::consts::LN_2,
     0.2402265069591013,
     0.055504108664820084,
     0.009618129107594122,
@@ -74,7 +74,7 @@ const LOG_TAIL_F64: [f64; 8] = [
 /// 2/3 and what its `f64` misses.
 const TWO_THIRDS: (f64, f64) = (0.6666666666666666, 3.700743415417188e-17);
 /// 1/ln 2 and what its `f64` misses.
-const LOG2_E: (f64, f64) = (1.4426950408889634, 2.0355273740931033e-17);
+const LOG2_E: (f64, f64) = (std::f64::consts::LOG2_E, 2.0355273740931033e-17);
 
 impl Builder<'_> {
     /// 2^x: round to the integer n, polynomial of the rest, scale by 2^n.

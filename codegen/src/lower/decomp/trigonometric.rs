@@ -44,7 +44,7 @@ const HALF_PI_SHORT: [f64; 3] = [
 ];
 /// pi/2 in parts of 53 bits.
 const HALF_PI: [f64; 3] = [
-    1.5707963267948966,
+    std::f64::consts::FRAC_PI_2,
     6.123233995736766e-17,
     -1.4973849048591698e-33,
 ];
