@@ -196,3 +196,19 @@ fn steps_that_do_not_apply_say_why() {
         assert!(message.contains(&opt.to_string()), "{message}");
     }
 }
+
+#[test]
+fn the_tail_of_a_loop_is_beside_it() {
+    let mut kernel = elementwise(35);
+    apply(&mut kernel, &Step::Vec { axis: 0, lanes: 16 }).unwrap();
+    let program = lower(&kernel, "tail", &Caps::PLAIN).unwrap();
+    let mut depth = 0;
+    for inst in &program.insts {
+        match inst {
+            codegen::lower::Inst::Loop { .. } => depth += 1,
+            codegen::lower::Inst::End => depth -= 1,
+            _ => {}
+        }
+        assert!(depth <= 1, "{program}");
+    }
+}

@@ -160,6 +160,8 @@ pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Se
             let mut nest = set;
             match g.op(n) {
                 Op::Range { .. } => set = ranges.bit(n),
+                // Stores that share no range have nothing to do with each other.
+                Op::Sink => nest = 0,
                 Op::Reduce(_) => {
                     let bound = ranges.bits(&g.src(n)[1..]);
                     nest = set | bound;
@@ -262,18 +264,22 @@ pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
 /// depend on (it would run several times).
 pub(super) fn isolate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     let count = g.src(sink).len();
-    for i in 0..count {
+    let mut first = 0;
+    // Each round gives one store loops of its own, which makes it fit for good.
+    while first < count {
         let ranges = Ranges::collect(g, sink)?;
         let (free, above) = ancestors(g, sink, &ranges);
+        let own = |store: Id| free[&store] & ranges.loops;
+        let unfit = (first..count).find(|&i| {
+            let own = own(g.src(sink)[i]);
+            bits(own).fold(0, |s, r| s | above[r]) & !own != 0
+        });
+        let Some(i) = unfit else { break };
+        first = i + 1;
         let store = g.src(sink)[i];
-        let own = free[&store] & ranges.loops;
-        let around = bits(own).fold(0, |s, r| s | above[r]);
-        if around & !own == 0 {
-            continue;
-        }
         let mut next = fresh_axis(g, sink);
         let movable: Vec<Id> = ranges
-            .members(own)
+            .members(own(store))
             .filter(|&r| {
                 !matches!(
                     g.op(r),

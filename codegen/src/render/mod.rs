@@ -49,9 +49,7 @@ pub trait Renderer: Send + Sync {
 /// but the small floats, of which they only convert f16, and bf16 to f32.
 fn cpu_caps(t: &Target) -> Caps {
     Caps {
-        unary: |op, dtype| {
-            !matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin) && computes(dtype)
-        },
+        unary: |op, dtype| !matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin) && computes(dtype),
         binary: |op, dtype| {
             let library = matches!(op, Binary::Pow)
                 || (matches!(op, Binary::TruncMod | Binary::FloorMod) && dtype.is_float());
@@ -75,5 +73,8 @@ fn converts(from: DType, to: DType) -> bool {
 }
 
 fn half(from: DType, to: DType) -> bool {
-    matches!((from, to), (DType::F16, DType::F32) | (DType::F32, DType::F16))
+    matches!(
+        (from, to),
+        (DType::F16, DType::F32) | (DType::F32, DType::F16)
+    )
 }

@@ -489,7 +489,7 @@ pub fn softmax(rows: i64, n: i64) -> Kernel {
     let x1 = m.load(a, &[(r, n), (k1, 1)]);
     let max = m.g.reduce(ReduceOp::Max, x1, &[k1]);
     let log2e = m.f32(std::f32::consts::LOG2_E);
-    let mut e = |m: &mut Make, k: Id| {
+    let e = |m: &mut Make, k: Id| {
         let x = m.load(a, &[(r, n), (k, 1)]);
         let d = m.g.binary(Binary::Sub, x, max);
         let d = m.mul(d, log2e);
@@ -503,40 +503,25 @@ pub fn softmax(rows: i64, n: i64) -> Kernel {
     m.kernel("softmax")
 }
 
-/// One operation on every element.
-pub fn map1(n: i64, op: Unary, dtype: DType) -> Kernel {
+/// Many operations on every element (pair of elements), each with a result of its own.
+pub fn operations(
+    n: i64,
+    dtype: DType,
+    unary: &[Unary],
+    binary: &[Binary],
+    casts: &[DType],
+) -> Kernel {
     let mut m = Make::new();
-    let o = m.buffer(dtype, n as usize, true);
-    let a = m.buffer(dtype, n as usize, false);
-    let i = m.l(n);
-    let x = m.load(a, &[(i, 1)]);
-    let y = m.unary(op, x);
-    m.store(o, &[(i, 1)], y);
-    m.kernel("map1")
-}
-
-/// One operation on every pair of elements.
-pub fn map2(n: i64, op: Binary, dtype: DType) -> Kernel {
-    let mut m = Make::new();
-    let result = if op.is_compare() { DType::Bool } else { dtype };
-    let o = m.buffer(result, n as usize, true);
     let a = m.buffer(dtype, n as usize, false);
     let b = m.buffer(dtype, n as usize, false);
     let i = m.l(n);
     let (x, y) = (m.load(a, &[(i, 1)]), m.load(b, &[(i, 1)]));
-    let z = m.g.binary(op, x, y);
-    m.store(o, &[(i, 1)], z);
-    m.kernel("map2")
-}
-
-/// Every element converted.
-pub fn convert(n: i64, from: DType, to: DType) -> Kernel {
-    let mut m = Make::new();
-    let o = m.buffer(to, n as usize, true);
-    let a = m.buffer(from, n as usize, false);
-    let i = m.l(n);
-    let x = m.load(a, &[(i, 1)]);
-    let y = m.g.cast(x, to);
-    m.store(o, &[(i, 1)], y);
-    m.kernel("convert")
+    let mut results: Vec<Id> = unary.iter().map(|&op| m.g.unary(op, x)).collect();
+    results.extend(binary.iter().map(|&op| m.g.binary(op, x, y)));
+    results.extend(casts.iter().map(|&to| m.g.cast(x, to)));
+    for value in results {
+        let o = m.buffer(m.g.dtype(value), n as usize, true);
+        m.store(o, &[(i, 1)], value);
+    }
+    m.kernel("operations")
 }
