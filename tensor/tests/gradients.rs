@@ -371,7 +371,7 @@ fn draw(case: &Case) -> Vec<Vec<f64>> {
     };
     // A permutation of evenly spaced points: a step that shares no factor with their number.
     let mut step = total * 5 / 8 + 1;
-    while (2..=step).any(|d| step % d == 0 && total % d == 0) {
+    while (2..=step).any(|d| step.is_multiple_of(d) && total.is_multiple_of(d)) {
         step += 1;
     }
     let mut next = 0;
