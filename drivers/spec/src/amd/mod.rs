@@ -1,0 +1,3 @@
+//! AMD GPUs.
+
+pub mod fw_hdr;
