@@ -34,9 +34,11 @@ pub fn kernelize(
     for store in &group.region.stores {
         maker.param(store.root.node, true);
     }
-    for (_, requests) in group.region.visited.iter().rev() {
-        for &request in requests {
-            maker.make(request);
+    // From the roots down, so that equal kernels have equal nodes wherever they are in the graph.
+    for store in &group.region.stores {
+        maker.make(store.value);
+        for place in group.region.loaded_in(&[store.at], store.gate) {
+            maker.make(place);
         }
     }
     let mut stores = Vec::new();
