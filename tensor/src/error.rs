@@ -30,6 +30,9 @@ pub enum Error {
         /// The other.
         b: String,
     },
+    /// A file of tensors that cannot be read or written.
+    #[error(transparent)]
+    File(#[from] Box<crate::io::safetensors::SafetensorsError>),
     /// A kernel that could not be compiled or run.
     #[error("kernel {kernel}: {what}")]
     Kernel {

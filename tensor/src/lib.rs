@@ -7,13 +7,14 @@ pub mod element;
 pub mod error;
 pub mod exec;
 pub mod graph;
-pub mod schedule;
 pub mod io;
 pub mod jit;
+pub mod nn;
 pub mod ops;
 pub mod param;
 mod read;
 pub mod reference;
+pub mod schedule;
 
 pub use autograd::gradients;
 pub use codegen::DType;

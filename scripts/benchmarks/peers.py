@@ -1,0 +1,167 @@
+"""Measures NumPy or tinygrad and prints one JSON object per row.
+
+    python peers.py numpy|tinygrad [--only REGEX]
+
+A row is what `doorbell bench --json` prints too: name, threads, unit, which way is better, and the
+least, middle and best value of the samples; `value` is the middle. A row that could not be measured
+has `missing` with the reason. The number of BLAS threads is that of OPENBLAS_NUM_THREADS, which the
+library reads when it is loaded: hence one process per number of threads.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+import time
+
+THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS", "1"))
+MB = 1 << 20
+# Sampling of a row ends after this many samples or seconds, whichever comes first.
+SAMPLES, SECONDS = 25, 1.0
+
+
+def emit(peer, name, threads, unit, better, values=None, missing=None):
+    row = {"peer": peer, "name": name, "threads": threads, "unit": unit, "better": better}
+    if values:
+        row |= {"min": min(values), "median": statistics.median(values), "max": max(values),
+                "value": statistics.median(values), "samples": len(values)}
+    else:
+        row["missing"] = missing
+    print(json.dumps(row), flush=True)
+
+
+def sample(work):
+    """Seconds of each run, after one that warms up."""
+    work()
+    times, start = [], time.perf_counter()
+    while len(times) < 3 or (len(times) < SAMPLES and time.perf_counter() - start < SECONDS):
+        t = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - t)
+    return times
+
+
+def measure(peer, name, threads, unit, better, value, prepare):
+    """`prepare` gives the work; `value` makes seconds a value. A failure becomes a row."""
+    try:
+        values = [value(t) for t in sample(prepare())]
+    except Exception as error:  # A peer that cannot do this row must not stop the others.
+        missing = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        return emit(peer, name, threads, unit, better, missing=missing)
+    emit(peer, name, threads, unit, better, values)
+
+
+def numpy_rows(wanted):
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    for dtype, label in [(np.float32, "f32"), (np.float64, "f64")]:
+        for n in (512, 1024, 2048):
+            def prepare(n=n, dtype=dtype):
+                a, b = (rng.random((n, n)).astype(dtype) - dtype(0.5) for _ in range(2))
+                out = np.empty((n, n), dtype)
+                return lambda: np.matmul(a, b, out=out)
+            name = f"gemm {label} {n}"
+            if wanted(name):
+                measure("numpy", name, THREADS, "GFLOP/s", "higher",
+                        lambda t, n=n: 2 * n ** 3 / t / 1e9, prepare)
+
+    def softmax():
+        x = rng.random((16 * 1024, 1024), dtype=np.float32)
+
+        def work():
+            y = x - x.max(axis=1, keepdims=True)
+            np.exp(y, out=y)
+            y /= y.sum(axis=1, keepdims=True)
+            return y
+        return work
+
+    def layernorm():
+        x = rng.random((16 * 1024, 1024), dtype=np.float32)
+
+        def work():
+            y = x - x.mean(axis=1, keepdims=True)
+            y /= np.sqrt(np.square(y).mean(axis=1, keepdims=True) + np.float32(1e-5))
+            return y
+        return work
+
+    # NumPy's elementwise loops have one thread, whatever BLAS uses. A row kernel reads and writes
+    # every byte once: that is the traffic that is counted.
+    if THREADS == 1:
+        for name, prepare in [("softmax f32 64MB", softmax), ("layernorm f32 64MB", layernorm)]:
+            if wanted(name):
+                measure("numpy", name, 1, "GB/s", "higher", lambda t: 2 * 64 * MB / t / 1e9, prepare)
+
+    for size in (64, 512):
+        def copy(size=size):
+            from concurrent.futures import ThreadPoolExecutor
+            a = rng.integers(0, 255, size * MB, dtype=np.uint8)
+            b = np.zeros_like(a)
+            if THREADS == 1:
+                return lambda: np.copyto(b, a)
+            pool = ThreadPoolExecutor(THREADS)
+            parts = list(zip(np.array_split(b, THREADS), np.array_split(a, THREADS)))
+            # copyto of plain bytes releases the interpreter lock.
+            return lambda: list(pool.map(lambda p: np.copyto(*p), parts))
+        name = f"copy {size}MB"
+        if wanted(name):
+            measure("numpy", name, THREADS, "GB/s", "higher",
+                    lambda t, size=size: size * MB / t / 1e9, copy)
+
+
+def tinygrad_rows(wanted):
+    from tinygrad import Tensor, TinyJit, dtypes
+
+    def gemm(n):
+        a, b = Tensor.rand(n, n).realize(), Tensor.rand(n, n).realize()
+        step = TinyJit(lambda x, y: (x @ y).realize())
+        for _ in range(3):
+            step(a, b).numpy()
+        return lambda: step(a, b).numpy()
+
+    def replay():
+        # Each step waits for the one before and is forced into memory: 100 kernels of 16 numbers.
+        def chain(x):
+            for _ in range(100):
+                x = (x * 1.01 + 0.5).contiguous()
+            return x.realize()
+        step, x = TinyJit(chain), Tensor.rand(16).realize()
+        for _ in range(3):
+            step(x).numpy()
+        return lambda: step(x).numpy()
+
+    def launch():
+        x = Tensor.rand(16).realize()
+        for _ in range(3):
+            (x + 1.0).realize()
+        return lambda: (x + 1.0).realize()
+
+    threads = THREADS
+    if wanted("gemm f32 1024"):
+        measure("tinygrad", "gemm f32 1024", threads, "GFLOP/s", "higher",
+                lambda t: 2 * 1024 ** 3 / t / 1e9, lambda: gemm(1024))
+    if wanted("replay 100 kernels"):
+        measure("tinygrad", "replay 100 kernels", 1, "us/kernel", "lower",
+                lambda t: t / 100 * 1e6, replay)
+    if wanted("eager add"):
+        measure("tinygrad", "eager add", 1, "us", "lower", lambda t: t * 1e6, launch)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("peer", choices=["numpy", "tinygrad"])
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    pattern = re.compile(args.only)
+    rows = {"numpy": numpy_rows, "tinygrad": tinygrad_rows}[args.peer]
+    try:
+        rows(lambda name: pattern.search(name))
+    except ImportError as error:
+        emit(args.peer, "*", THREADS, "", "higher", missing=f"cannot be imported: {error}")
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The expectations of the operator suite, computed by PyTorch and NumPy."""

@@ -1,0 +1,40 @@
+//! Every operator against the references, on every engine there is.
+
+use std::collections::BTreeSet;
+
+use golden::manifest::References;
+use golden::suite::run_suite;
+use tensor::Engine;
+
+/// One test per group and engine, so that a failing group leaves the others visible.
+macro_rules! groups {
+    ($($group:ident)*) => {
+        const GROUPS: &[&str] = &[$(stringify!($group)),*];
+
+        mod reference {
+            $(#[test]
+            fn $group() {
+                super::check(&tensor::Engine::reference(), stringify!($group));
+            })*
+        }
+    };
+}
+
+groups! {
+    activation attention binary cast choice conv create index integer linalg loss movement norm
+    optim order pool position promote random reduce scan softmax spread unary
+}
+
+fn check(engine: &Engine, group: &str) {
+    let report = run_suite(engine, |g, _| g.name == group).unwrap();
+    assert!(report.cases > 0, "no cases in group {group}");
+    assert!(report.failures.is_empty(), "{report}");
+}
+
+#[test]
+fn every_group_has_a_test() {
+    let references = References::open(&References::folder()).unwrap();
+    assert_eq!(references.header.schema, "doorbell.references/1");
+    let found: BTreeSet<&str> = references.groups.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!(found, GROUPS.iter().copied().collect());
+}
