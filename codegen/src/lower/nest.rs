@@ -71,11 +71,22 @@ impl Ranges {
             return None;
         }
         let index = ids.iter().enumerate().map(|(i, &r)| (r, i)).collect();
-        let mut ranges = Ranges { ids, index, loops: 0, lanes: 0 };
+        let mut ranges = Ranges {
+            ids,
+            index,
+            loops: 0,
+            lanes: 0,
+        };
         for (i, &r) in ranges.ids.iter().enumerate() {
             match g.op(r) {
-                Op::Range { kind: RangeKind::Vec, .. } => ranges.lanes |= 1 << i,
-                Op::Range { kind: RangeKind::Local | RangeKind::GroupReduce, .. } => {}
+                Op::Range {
+                    kind: RangeKind::Vec,
+                    ..
+                } => ranges.lanes |= 1 << i,
+                Op::Range {
+                    kind: RangeKind::Local | RangeKind::GroupReduce,
+                    ..
+                } => {}
                 _ => ranges.loops |= 1 << i,
             }
         }
@@ -263,7 +274,15 @@ pub(super) fn isolate(g: &mut Graph, mut sink: Id) -> Option<Id> {
         let mut next = fresh_axis(g, sink);
         let movable: Vec<Id> = ranges
             .members(own)
-            .filter(|&r| !matches!(g.op(r), Op::Range { kind: RangeKind::Global, .. }))
+            .filter(|&r| {
+                !matches!(
+                    g.op(r),
+                    Op::Range {
+                        kind: RangeKind::Global,
+                        ..
+                    }
+                )
+            })
             .collect();
         let map = renamed(g, &movable, &mut next);
         let new = substitute(g, store, &map);
@@ -324,7 +343,11 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
         let extents = |list: &[Id]| -> Vec<Op> {
             list.iter()
                 .map(|&r| match g.op(r) {
-                    Op::Range { extent, kind, .. } => Op::Range { axis: 0, extent, kind },
+                    Op::Range { extent, kind, .. } => Op::Range {
+                        axis: 0,
+                        extent,
+                        kind,
+                    },
                     op => op,
                 })
                 .collect()
@@ -344,9 +367,15 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
                 }
             }
         }
-        let Some((i, j)) = pair else { return Some(sink) };
-        let map: HashMap<Id, Id> =
-            classes[j].0.iter().copied().zip(classes[i].0.iter().copied()).collect();
+        let Some((i, j)) = pair else {
+            return Some(sink);
+        };
+        let map: HashMap<Id, Id> = classes[j]
+            .0
+            .iter()
+            .copied()
+            .zip(classes[i].0.iter().copied())
+            .collect();
         sink = substitute(g, sink, &map);
     }
 }
