@@ -456,3 +456,42 @@ fn schedules_compute_what_graphs_say() {
     println!("{compared} results compared with the reference");
     assert!(compared as u64 > graphs / 2, "too few graphs are free of jumps");
 }
+
+/// The same programs through the compiler and the queues of the CPU device. Compiling is most of
+/// the time, so there are fewer: `DOORBELL_DEVICE_GRAPHS` sets how many.
+#[test]
+fn devices_compute_what_graphs_say() {
+    use drivers_cpu::{Config, CpuDevice};
+    use tensor::exec::{DeviceExecutor, Options};
+
+    let seed = setting("DOORBELL_SEED", 0x5eed);
+    let graphs = setting("DOORBELL_DEVICE_GRAPHS", if cfg!(feature = "llvm") { 300 } else { 60 });
+    println!("DOORBELL_SEED={seed} DOORBELL_DEVICE_GRAPHS={graphs}");
+    #[cfg(feature = "llvm")]
+    let backend = codegen::Backend::cpu_llvm(2).unwrap();
+    #[cfg(not(feature = "llvm"))]
+    let backend = codegen::Backend::cpu_clang(2).unwrap();
+    let device = CpuDevice::open(Config { cores: 2, ..Config::default() }).unwrap();
+    let engine = DeviceExecutor::engine(device, backend, Options::default()).unwrap();
+    let mut compared = 0;
+    for n in 0..graphs {
+        let p = program(seed.wrapping_add(n.wrapping_mul(0x1_0001)));
+        if fragile(&p) {
+            continue;
+        }
+        let context = || format!("seed {seed} graph {n}: {:#?} roots {:?}", p.steps, p.roots);
+        let expected = p.follow(&Engine::reference()).unwrap_or_else(|e| panic!("{e} {}", context()));
+        let found = p.follow(&engine).unwrap_or_else(|e| panic!("{e} {}", context()));
+        let refs: Vec<&Tensor> = found.iter().collect();
+        engine.realize(&refs).unwrap_or_else(|e| panic!("{e} {}", context()));
+        for (i, (want, have)) in expected.iter().zip(&found).enumerate() {
+            let (want, have) = (want.to_bytes().unwrap(), have.to_bytes().unwrap());
+            if let Err(e) = same(&p, p.roots[i], &want, &have) {
+                panic!("root {i} {e} {}", context());
+            }
+            compared += 1;
+        }
+    }
+    println!("{compared} results compared with the reference");
+    assert!(compared as u64 > graphs / 4, "too few graphs are free of jumps");
+}
