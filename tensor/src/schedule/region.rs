@@ -695,7 +695,11 @@ impl Walk<'_> {
             if deps & !loops == 0 {
                 // Loops nest, so the sets must; and large data wants its outer loops outside.
                 let set = deps & loops;
-                let nests = self.region.rows.iter().all(|&r| r & set == r || r & set == set);
+                let nests = self
+                    .region
+                    .rows
+                    .iter()
+                    .all(|&r| r & set == r || r & set == set);
                 let prefix = loops & (1 << (128 - set.leading_zeros()).min(127)) - 1;
                 let outer = set == 0 || prefix == set;
                 if !nests || work > self.limits.small && !outer {
@@ -770,7 +774,10 @@ impl Walk<'_> {
         }
         let factors = self.region.expand(self.dag, product).children;
         let [a, b] = [factors[0], factors[1]].map(|f| self.operand_ranges(f));
-        let bound = expansion.ranges.iter().fold(0, |s: RangeSet, &r| s | 1 << r);
+        let bound = expansion
+            .ranges
+            .iter()
+            .fold(0, |s: RangeSet, &r| s | 1 << r);
         a & bound != 0 && b & bound != 0 && a & !b & !bound != 0 && b & !a & !bound != 0
     }
 
