@@ -1,11 +1,24 @@
 //! The kernel compiler: from index expressions over loop ranges to machine code.
 #![deny(unsafe_code)]
 
+pub mod build;
+pub mod cache;
+pub mod compile;
 pub mod dtype;
+pub mod error;
 pub mod interp;
 pub mod ir;
+pub mod lower;
+pub mod opt;
+pub mod render;
 pub mod rewrite;
 pub mod symbolic;
+pub mod target;
 
+pub use build::{Backend, Built, Options, ScratchSpec, Stage, StageArg, build};
+pub use cache::Cache;
 pub use dtype::DType;
+pub use error::{Error, Result};
 pub use ir::Kernel;
+pub use opt::Opt;
+pub use target::Target;

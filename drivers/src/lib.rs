@@ -3,4 +3,7 @@
 
 pub mod doctor;
 pub mod env;
+pub mod open;
 pub mod select;
+
+pub use open::{open, open_with};

@@ -38,6 +38,7 @@ pub mod memory;
 pub mod packets;
 pub mod program;
 pub mod queue;
+pub mod reg;
 pub mod ring;
 pub mod signal;
 mod sync;

@@ -732,41 +732,29 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Slots are written and read with relaxed accesses only, so what the consumer sees is
-    /// proven by the pointers' orderings; three blocks through two slots force reuse.
+    /// The slot is written and read with relaxed accesses only, so what the consumer sees is
+    /// proven by the pointers' orderings; two blocks through one slot force its reuse. Neither
+    /// side retries (loom explores every interleaving of that), so it may also see nothing.
     #[test]
     fn loom_published_slots_are_seen_and_not_reused_early() {
         loom::model(|| {
-            let (mut producer, mut consumer) = ring(RingLayout::new(2, 8).unwrap());
-            let slots = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-            let theirs = Arc::clone(&slots);
+            let (mut producer, mut consumer) = ring(RingLayout::new(1, 8).unwrap());
+            let slot = Arc::new(AtomicU64::new(0));
+            let theirs = Arc::clone(&slot);
             let writer = loom::thread::spawn(move || {
-                let mut value = 1;
-                while value <= 3 {
-                    match producer.reserve(1, Placement::Wrap) {
-                        Ok(room) => {
-                            let index = producer.layout().index(room.start) as usize;
-                            theirs[index].store(value, Ordering::Relaxed);
-                            assert!(producer.publish(room));
-                            value += 1;
-                        }
-                        Err(RingError::Full { .. }) => loom::thread::yield_now(),
-                        Err(other) => panic!("{other}"),
+                for value in 1..=2 {
+                    if let Ok(room) = producer.reserve(1, Placement::Wrap) {
+                        theirs.store(value, Ordering::Relaxed);
+                        assert!(producer.publish(room));
                     }
                 }
             });
-            let mut expected = 1;
-            while expected <= 3 {
+            for _ in 0..2 {
                 let readable = consumer.readable();
                 for p in readable.clone() {
-                    let index = consumer.layout().index(p) as usize;
-                    assert_eq!(slots[index].load(Ordering::Relaxed), expected);
-                    expected += 1;
+                    assert_eq!(slot.load(Ordering::Relaxed), p + 1);
                 }
                 assert!(consumer.release(readable.end));
-                if readable.is_empty() {
-                    loom::thread::yield_now();
-                }
             }
             writer.join().unwrap();
         });

@@ -30,6 +30,9 @@ pub enum Error {
         /// The other.
         b: String,
     },
+    /// A file of tensors that cannot be read or written.
+    #[error(transparent)]
+    File(#[from] Box<crate::io::safetensors::SafetensorsError>),
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

@@ -7,6 +7,7 @@ pub mod element;
 pub mod error;
 pub mod graph;
 pub mod io;
+pub mod nn;
 pub mod ops;
 pub mod param;
 mod read;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Tensor};
+use crate::graph::{Engine, Op, Tensor};
 
 /// A shared cell with a tensor. Clones share the cell.
 ///
@@ -31,17 +31,17 @@ impl Parameter {
         Parameter::with(tensor, true)
     }
 
+    /// State that optimizers leave alone: running statistics, counters, moments.
+    pub fn buffer(tensor: Tensor) -> Parameter {
+        Parameter::with(tensor, false)
+    }
+
     fn with(stored: Tensor, trainable: bool) -> Parameter {
         let content = RwLock::new(Content {
             stored,
             pending: None,
         });
         Parameter(Arc::new(Cell { trainable, content }))
-    }
-
-    /// A new cell with the same tensor that optimizers leave alone: running statistics, counters.
-    pub fn frozen(&self) -> Parameter {
-        Parameter::with(self.get(), false)
     }
 
     /// Whether optimizers may change it.
@@ -171,7 +171,7 @@ pub fn commit(parameters: &[Parameter]) -> Result<()> {
 impl Tensor {
     /// A realized tensor as plain data on the same memory, without the graph behind it.
     fn as_data(&self) -> Option<Tensor> {
-        if self.node().src.is_empty() {
+        if matches!(self.node().op, Op::Data) {
             return None;
         }
         let storage = self.storage()?;

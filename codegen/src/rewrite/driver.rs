@@ -34,7 +34,8 @@ pub type RuleFn = fn(&mut Graph, &mut Cx, Id) -> Option<Id>;
 pub struct Rule {
     /// Its name, in traces and counters.
     pub name: &'static str,
-    /// The operations it can apply to.
+    /// The operations it can apply to; asked once per kind, so payloads other than the arithmetic
+    /// operation do not count.
     pub on: fn(Op) -> bool,
     /// The rewrite.
     pub run: RuleFn,

@@ -1,1 +1,42 @@
-//! cpu
+//! The CPU as a hardware-command-queue device: the reference for every other driver.
+//!
+//! Nothing here is a shortcut around the queue model. Commands are encoded to packets
+//! ([`packet`]), packets go through a ring in shared memory, a doorbell wakes a command-processor
+//! thread, and that thread decodes what it finds, starts kernels on a pool of workers, and raises
+//! signals. Compute and copy queues run at the same time. A fault in a kernel, or a packet that
+//! makes no sense, loses the device and nothing else.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`packet`], [`encode`] | the packet format, both directions, pure |
+//! | `ring`, `event`, `waiters` | the ring with its doorbell, and who sleeps on what |
+//! | `processor`, `hold`, `workers` | what consumes the ring, and the threads that run kernels |
+//! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
+//! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
+//! | `memory`, `signal`, `queue`, `device` | the traits of `hcq` |
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod bus;
+mod device;
+pub mod encode;
+mod event;
+#[allow(unsafe_code)]
+mod guard;
+mod hold;
+pub mod loader;
+#[allow(unsafe_code)]
+mod memory;
+pub mod packet;
+#[allow(unsafe_code)]
+mod processor;
+mod queue;
+mod relocate;
+mod ring;
+mod shared;
+mod signal;
+mod waiters;
+#[allow(unsafe_code)]
+mod workers;
+
+pub use device::{Config, CpuDevice};

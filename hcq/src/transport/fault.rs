@@ -1,1 +1,197 @@
-//! Written next.
+//! [`FaultInject`]: makes the n-th access fail, as planned, and all others pass.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Fault;
+use super::access::{Access, Answer, Port, Verb};
+
+/// What happens instead of an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inject {
+    /// It fails with this errno.
+    Errno(i32),
+    /// It answers as a device off the bus, this once: see [`Inject::Vanish`].
+    AllOnes,
+    /// It times out, without waiting.
+    Timeout,
+    /// The device leaves, from here on: reads of BARs and config space are all ones, writes to
+    /// them are lost without a sign, all else fails with [`Fault::Gone`].
+    Vanish,
+}
+
+/// A planned fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Which accesses count; all, if none is given.
+    pub verb: Option<Verb>,
+    /// Only ioctls of this name count, if one is given.
+    pub name: Option<String>,
+    /// Which of them it is, from 1.
+    pub nth: u64,
+    /// What happens to it.
+    pub inject: Inject,
+}
+
+/// Passes accesses on but for those of a plan.
+pub struct FaultInject<P> {
+    inner: P,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Each rule with how many accesses it has counted.
+    plan: Vec<(Rule, u64)>,
+    gone: bool,
+    injected: usize,
+}
+
+impl<P: Port> FaultInject<P> {
+    /// Faults before `inner`, by `plan`. If several rules hit one access, the first counts.
+    pub fn new(inner: P, plan: impl IntoIterator<Item = Rule>) -> FaultInject<P> {
+        let plan = plan.into_iter().map(|rule| (rule, 0)).collect();
+        FaultInject {
+            inner,
+            state: Mutex::new(State {
+                plan,
+                gone: false,
+                injected: 0,
+            }),
+        }
+    }
+
+    /// Rules that have hit: a test checks that its plan was reached.
+    pub fn injected(&self) -> usize {
+        self.state().injected
+    }
+
+    fn state(&self) -> impl std::ops::DerefMut<Target = State> + '_ {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self, access: &Access) -> Option<Inject> {
+        let mut hit = None;
+        for (rule, counted) in &mut self.plan {
+            let verb = rule.verb.is_none_or(|verb| verb == access.verb);
+            let name = rule.name.as_ref().is_none_or(|name| *name == access.name);
+            if verb && name {
+                *counted += 1;
+                if *counted == rule.nth && hit.is_none() {
+                    hit = Some(rule.inject);
+                    self.injected += 1;
+                }
+            }
+        }
+        if hit == Some(Inject::Vanish) {
+            self.gone = true;
+        }
+        if self.gone { Some(Inject::Vanish) } else { hit }
+    }
+}
+
+/// What a device that is off the bus answers.
+fn off_the_bus(access: &Access) -> Result<Answer, Fault> {
+    let bytes = access.arg("bytes");
+    match access.verb {
+        Verb::Read | Verb::ConfigRead => {
+            let bits = 8 * bytes.clamp(1, 8) as u32;
+            Ok(Answer::value(u64::MAX >> (64 - bits)))
+        }
+        Verb::ReadBytes => Ok(Answer::data(vec![0xff; bytes as usize])),
+        Verb::Write | Verb::WriteBytes | Verb::Flush | Verb::ConfigWrite => Ok(Answer::default()),
+        _ => Err(Fault::Gone),
+    }
+}
+
+impl<P: Port> Port for FaultInject<P> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn access(&self, access: &Access) -> Result<Answer, Fault> {
+        let inject = self.state().next(access);
+        match inject {
+            None => self.inner.access(access),
+            Some(Inject::Errno(errno)) => Err(Fault::Errno(errno)),
+            Some(Inject::Timeout) => Err(Fault::TimedOut(Duration::ZERO)),
+            Some(Inject::AllOnes | Inject::Vanish) => off_the_bus(access),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::access::Over;
+    use super::super::null::Null;
+    use super::super::{DevFile, Pci, UsbPipe};
+    use super::*;
+    use crate::mem::window::Width;
+
+    fn rule(verb: Verb, nth: u64, inject: Inject) -> Rule {
+        Rule {
+            verb: Some(verb),
+            name: None,
+            nth,
+            inject,
+        }
+    }
+
+    fn faulty(plan: Vec<Rule>) -> Over<FaultInject<Null>> {
+        Over::new(FaultInject::new(Null::new("null"), plan))
+    }
+
+    #[test]
+    fn the_nth_ioctl_of_a_name_fails_once() {
+        let name = Some("IOC_B".to_owned());
+        let (verb, inject) = (Some(Verb::Ioctl), Inject::Errno(12));
+        let file = faulty(vec![Rule {
+            verb,
+            name,
+            nth: 2,
+            inject,
+        }]);
+        let seen: Vec<_> = ["IOC_B", "IOC_A", "IOC_B", "IOC_B"]
+            .map(|name| file.ioctl(1, name, &mut []).map_err(|e| e.fault))
+            .into();
+        assert_eq!(seen, [Ok(0), Ok(0), Err(Fault::Errno(12)), Ok(0)]);
+        assert_eq!(file.port().injected(), 1);
+    }
+
+    #[test]
+    fn all_ones_once() {
+        let pci = faulty(vec![rule(Verb::Read, 2, Inject::AllOnes)]);
+        let bar = pci.bar(0).unwrap();
+        let seen = [bar.read::<u16>(0), bar.read::<u16>(0), bar.read::<u16>(0)];
+        assert_eq!(seen, [Ok(0), Ok(0xffff), Ok(0)]);
+    }
+
+    #[test]
+    fn a_transfer_times_out_without_waiting() {
+        let usb = faulty(vec![rule(Verb::BulkIn, 1, Inject::Timeout)]);
+        let error = usb
+            .bulk_in(0x81, &mut [0; 4], Duration::from_secs(3600))
+            .unwrap_err();
+        assert_eq!(error.fault, Fault::TimedOut(Duration::ZERO));
+        assert_eq!(usb.bulk_in(0x81, &mut [0; 4], Duration::ZERO), Ok(4));
+    }
+
+    #[test]
+    fn a_vanished_device_stays_away() {
+        let pci = faulty(vec![rule(Verb::Write, 2, Inject::Vanish)]);
+        let bar = pci.bar(0).unwrap();
+        bar.write(0, 1u32).unwrap();
+        assert_eq!(bar.read::<u32>(0), Ok(0));
+        bar.write(0, 1u32).unwrap();
+        let mut bytes = [0; 3];
+        bar.read_bytes(1, &mut bytes).unwrap();
+        assert_eq!((bar.read::<u32>(0), bytes), (Ok(u32::MAX), [0xff; 3]));
+        assert_eq!(bar.read::<u64>(0), Ok(u64::MAX));
+        assert_eq!(pci.config_read(0, Width::W16), Ok(0xffff));
+        assert!(bar.flush().is_ok());
+        assert_eq!(pci.dma(1, 1).unwrap_err().fault, Fault::Gone);
+        assert_eq!(pci.port().injected(), 1);
+    }
+}

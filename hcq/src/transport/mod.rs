@@ -8,7 +8,14 @@
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
 //! [`trace`] records what passes, [`replay`] answers from such a record, [`fault`] makes the n-th
-//! call fail, [`null`] accepts everything. They wrap the same traits, so a driver cannot tell.
+//! call fail, [`null`] accepts everything. They are written once for all transports, over the calls
+//! as data ([`access`]), and are used through the same traits, so a driver cannot tell.
+
+pub mod access;
+pub mod fault;
+pub mod null;
+pub mod replay;
+pub mod trace;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -259,12 +266,7 @@ pub trait DevFile: Send + Sync {
     ///
     /// # Errors
     /// [`Fault::Errno`] with the ioctl named.
-    fn ioctl(
-        &self,
-        request: u32,
-        name: &'static str,
-        payload: &mut [u8],
-    ) -> Result<i32, TransportError>;
+    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError>;
 
     /// Maps part of the file.
     ///

@@ -95,7 +95,7 @@ impl Rng {
     /// # Errors
     /// From the device.
     pub fn stored(engine: &Engine, seed: u64) -> Result<Rng> {
-        let base = Parameter::new(Tensor::from_slice(engine, &[0u64], &[])?).frozen();
+        let base = Parameter::buffer(Tensor::from_slice(engine, &[0u64], &[])?);
         Ok(Rng {
             counter: Counter::Stored { base, drawn: 0 },
             ..Rng::new(engine, seed)

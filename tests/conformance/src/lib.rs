@@ -1,1 +1,115 @@
-//! conformance
+//! One suite for every device.
+//!
+//! A driver's test file names its [`Subject`] in one line, and gets a test per case:
+//!
+//! ```ignore
+//! conformance::conformance!(cpu, || CpuSubject);
+//! ```
+//!
+//! The cases use nothing but the traits of `hcq`, so what holds for one device holds for all, or
+//! the case is wrong. No case looks at wall time; every wait has a deadline that only a hang
+//! reaches.
+// The whole crate is tests: a failed step ends the case.
+#![allow(clippy::unwrap_used)]
+
+pub mod copies;
+pub mod graphs;
+pub mod loss;
+pub mod many;
+pub mod order;
+mod rig;
+
+use std::sync::Arc;
+
+use hcq::{Device, KernelImage};
+
+pub use rig::Rig;
+
+/// An open device, and a way to break it.
+pub struct Opened {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Loses the device as a fault of the hardware would, with this reason.
+    pub lose: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What is tested.
+pub trait Subject: Sync {
+    /// Opens device number `index` (0 or 1) with rings of at least `ring_words` words and not many
+    /// more, so that the cases can fill them.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Opened>;
+
+    /// The machine code of a kernel.
+    fn kernel(&self, kernel: Kernel) -> KernelImage;
+}
+
+/// The kernels that the cases need. Arguments are 8-byte words in the order given; groups of one
+/// work-item, whose number is `g`. Elements are 32-bit integers that wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kernel {
+    /// `(out, a, b, per)`: `out[i] = a[i] + b[i]` for the `per` elements `i` from `g * per` on.
+    Add,
+    /// `(data, value)`: `data[g] = data[g] * 3 + value`, which tells the order of launches.
+    Step,
+    /// `(address)`: stores to the address.
+    Store,
+}
+
+/// Instantiates every case for a device: a module name, and an expression that gives its
+/// [`Subject`].
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $subject:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::cases! { $subject;
+                order: waits_hold_the_queue_until_the_signal;
+                order: commands_of_a_queue_see_what_came_before;
+                order: queues_wait_for_each_other_back_and_forth;
+                order: signals_count_beyond_32_and_63_bits;
+                order: writes_polls_barriers_and_timestamps;
+                order: timestamps_of_a_queue_never_step_back;
+                order: a_refused_command_submits_nothing;
+                order: one_group_and_many_groups_and_none;
+                copies: copies_of_every_size_touch_nothing_else;
+                copies: large_copies_at_odd_offsets;
+                copies: memory_is_accounted_for_and_runs_out_with_an_error;
+                many: ten_thousand_submissions_wrap_the_ring;
+                many: a_submission_larger_than_the_ring_is_done_in_order;
+                many: a_full_ring_holds_the_host_until_its_deadline;
+                many: four_threads_share_a_queue;
+                many: dropping_with_work_in_flight_ends;
+                many: dropping_a_queue_that_waits_forever_ends;
+                graphs: bound_packets_run_again_with_other_values;
+                graphs: graphs_replay_with_other_buffers_and_values;
+                graphs: graphs_order_two_queues;
+                graphs: profiled_graphs_tell_the_time_of_each_node;
+                loss: a_deadline_names_the_signal_and_the_values;
+                loss: the_first_cause_of_a_loss_is_kept;
+                loss: a_fault_of_a_kernel_names_it_and_the_place;
+                loss: a_loss_ends_waits_and_leaves_other_devices_alone;
+                loss: two_devices_wait_for_each_other;
+            }
+        }
+    };
+}
+
+/// The list behind [`conformance!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cases {
+    ($subject:expr; $($module:ident : $case:ident;)*) => {
+        $(
+            #[test]
+            fn $case() {
+                let subject = ($subject)();
+                $crate::$module::$case(&subject);
+            }
+        )*
+    };
+}

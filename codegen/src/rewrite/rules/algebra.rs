@@ -203,7 +203,7 @@ fn involution(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
     match (outer, inner) {
         (Unary::Neg, Unary::Neg) | (Unary::Not, Unary::Not) => Some(x),
         (Unary::Abs, Unary::Abs) => Some(a),
-        (Unary::Abs, Unary::Neg) => Some(g.unary(Unary::Abs, x)),
+        (Unary::Abs, Unary::Neg) if !g.dtype(id).is_unsigned() => Some(g.unary(Unary::Abs, x)),
         _ if rounds(outer) && rounds(inner) => Some(a),
         _ => None,
     }

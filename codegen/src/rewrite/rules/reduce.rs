@@ -25,12 +25,12 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "reduce_one_hot",
-        on: |op| op == Op::Reduce(ReduceOp::Add),
+        on: |op| matches!(op, Op::Reduce(_)),
         run: reduce_one_hot,
     },
     Rule {
         name: "reduce_count",
-        on: |op| op == Op::Reduce(ReduceOp::Add),
+        on: |op| matches!(op, Op::Reduce(_)),
         run: reduce_count,
     },
 ];
@@ -56,6 +56,11 @@ fn reduce_no_range(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
     }
     match op {
         Op::Reduce(op) if !left.is_empty() => Some(g.reduce(op, value, &left)),
+        // The sum starts at +0, which takes -0 to +0.
+        Op::Reduce(ReduceOp::Add) | Op::Scan(ReduceOp::Add) if g.dtype(value).is_float() => {
+            let zero = g.bits(g.dtype(value), 0);
+            Some(g.binary(Binary::Add, value, zero))
+        }
         _ => Some(value),
     }
 }
@@ -164,6 +169,9 @@ fn guarded(g: &mut Graph, value: Id) -> Option<(Id, Id)> {
 
 /// `sum over r of (r == e ? v : 0) -> 0 <= e < n ? v[r := e] : 0`: a gather written as a one-hot sum.
 fn reduce_one_hot(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
+    if g.op(id) != Op::Reduce(ReduceOp::Add) {
+        return None;
+    }
     let src: Src = g.src(id).into();
     let (&value, ranges) = src.split_first()?;
     let (condition, inner) = guarded(g, value)?;
@@ -251,6 +259,9 @@ fn replace_gated(g: &mut Graph, cx: &mut Cx, id: Id, range: Id, by: Id, guard: I
 /// `sum over r of (lo <= r < hi ? v : 0) -> v * max(min(hi, n) - max(lo, 0), 0)`: an `arange` written
 /// as a triangular sum.
 fn reduce_count(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
+    if g.op(id) != Op::Reduce(ReduceOp::Add) {
+        return None;
+    }
     let src: Src = g.src(id).into();
     let (&value, ranges) = src.split_first()?;
     let (condition, v) = guarded(g, value)?;
@@ -272,8 +283,18 @@ fn reduce_count(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
         let length = g.binary(Binary::Sub, hi, lo);
         let zero = g.index(0);
         let length = g.binary(Binary::Max, length, zero);
-        let count = g.cast(length, dtype);
-        let mut total = g.binary(Binary::Mul, v, count);
+        let mut total = match const_bits(g, v) {
+            // A whole number: counted as an integer, so that nothing counted gives +0.
+            Some(bits) if dtype.is_float() => {
+                let each = g.index(scalar::to_f64(dtype, bits) as i64);
+                let sum = g.binary(Binary::Mul, length, each);
+                g.cast(sum, dtype)
+            }
+            _ => {
+                let count = g.cast(length, dtype);
+                g.binary(Binary::Mul, v, count)
+            }
+        };
         if !others.is_empty() {
             let guard = valid::conjunction(g, &others);
             let zero = g.bits(dtype, 0);

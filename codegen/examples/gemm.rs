@@ -1,0 +1,92 @@
+//! Times matrix products against the multiply-add peak of one core.
+//!
+//! `cargo run --release -p codegen --features llvm --example gemm -- 512 1024`
+#![allow(clippy::unwrap_used)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::time::Instant;
+
+use codegen::{Backend, Options, build};
+use support::{Loaded, matmul};
+
+fn seconds(loaded: &Loaded, buffers: &mut [Vec<u8>], scratch: &[u64], repeat: usize) -> f64 {
+    let mut best = f64::INFINITY;
+    for _ in 0..repeat {
+        let start = Instant::now();
+        loaded.run_at(buffers, &[], scratch);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn main() {
+    let sizes: Vec<i64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let sizes = if sizes.is_empty() { vec![256, 512, 1024] } else { sizes };
+    let backend = Backend::cpu_llvm(1).unwrap();
+    println!("peak: {:.1} GFLOP/s (f32 multiply-add, one core)", peak());
+    for n in sizes {
+        let kernel = matmul(n, n, n, false, false, false);
+        let start = Instant::now();
+        let built = build(&kernel, &backend, &Options::default()).unwrap();
+        let compile = start.elapsed().as_secs_f64();
+        let opts = built.report.opts.join(" | ");
+        if std::env::var_os("SHOW").is_some() {
+            println!("{}", built.report.linear.join("\n"));
+            println!("{}", built.report.disassembly().unwrap());
+        }
+        let loaded = Loaded::new(built);
+        let mut random = support::Random(88172645463325252);
+        let mut buffers = support::fill(&kernel, &mut random);
+        let memory: Vec<Vec<u64>> =
+            loaded.built.scratch.iter().map(|s| vec![0u64; s.bytes / 8 + 16]).collect();
+        let scratch: Vec<u64> =
+            memory.iter().map(|m| (m.as_ptr() as u64).next_multiple_of(64)).collect();
+        let s = seconds(&loaded, &mut buffers, &scratch, 10);
+        let flops = 2.0 * (n as f64).powi(3);
+        println!(
+            "{n}^3: {:.1} GFLOP/s, {:.3} ms, compiled in {:.1} ms, {opts}",
+            flops / s / 1e9,
+            s * 1e3,
+            compile * 1e3
+        );
+        loaded.time_stages(&mut buffers, &scratch);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn peak() -> f64 {
+    if !std::arch::is_x86_feature_detected!("avx512f") {
+        return f64::NAN;
+    }
+    // SAFETY: the feature was just detected.
+    unsafe { peak512() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn peak() -> f64 {
+    f64::NAN
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn peak512() -> f64 {
+    use std::arch::x86_64::*;
+    let mut best = 0f64;
+    for _ in 0..20 {
+        let mut acc = [_mm512_set1_ps(0.5); 24];
+        let (a, b) = (_mm512_set1_ps(0.999), _mm512_set1_ps(1e-3));
+        let rounds = 400_000;
+        let start = Instant::now();
+        for _ in 0..rounds {
+            for x in &mut acc {
+                *x = _mm512_fmadd_ps(*x, a, b);
+            }
+        }
+        let t = start.elapsed().as_secs_f64();
+        std::hint::black_box(acc);
+        best = best.max(rounds as f64 * 24.0 * 32.0 / t / 1e9);
+    }
+    best
+}

@@ -1,0 +1,370 @@
+//! A kernel in, machine code out.
+
+use std::sync::{Arc, OnceLock};
+
+use sha2::{Digest, Sha256};
+
+use crate::cache::Cache;
+use crate::compile::{ClangCompiler, Compiler};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Kernel, Op, RangeKind};
+use crate::lower::{Arg, Program, lower};
+use crate::opt::contract::{self, Contraction, StageKernel};
+use crate::opt::{self, Opt};
+use crate::render::{CRenderer, Renderer};
+use crate::rewrite::{simplify, toposort};
+use crate::symbolic::RangeSets;
+use crate::target::Target;
+
+pub use crate::opt::contract::ScratchSpec;
+
+/// A target with the renderer and the compiler for it.
+#[derive(Clone)]
+pub struct Backend {
+    /// The machine.
+    pub target: Target,
+    renderer: Arc<dyn Renderer>,
+    compiler: Arc<dyn Compiler>,
+}
+
+impl Backend {
+    /// Any combination.
+    pub fn new(target: Target, renderer: Arc<dyn Renderer>, compiler: Arc<dyn Compiler>) -> Self {
+        Backend { target, renderer, compiler }
+    }
+
+    /// The host CPU through LLVM in this process.
+    #[cfg(feature = "llvm")]
+    pub fn cpu_llvm(cores: usize) -> Result<Backend> {
+        Ok(Backend::new(
+            Target::host(cores),
+            Arc::new(crate::render::LlvmRenderer),
+            Arc::new(crate::compile::LlvmCompiler::new()),
+        ))
+    }
+
+    /// The host CPU through the clang program that is found first.
+    pub fn cpu_clang(cores: usize) -> Result<Backend> {
+        Ok(Self::with_clang(cores, ClangCompiler::find()?))
+    }
+
+    /// The host CPU through a certain clang program.
+    pub fn with_clang(cores: usize, clang: ClangCompiler) -> Backend {
+        Backend::new(Target::host(cores), Arc::new(CRenderer), Arc::new(clang))
+    }
+
+    /// Renderer and compiler with its version.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} {} {}",
+            self.renderer.name(),
+            self.compiler.name(),
+            self.compiler.version()
+        )
+    }
+}
+
+/// What to do with a kernel.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Leave the loops as they are.
+    pub noopt: bool,
+    /// These steps instead of the heuristics.
+    pub opts: Option<Vec<Opt>>,
+    /// Where compiled kernels are kept.
+    pub cache: Option<Arc<Cache>>,
+    /// Number of threads that will run the groups; 0 stands for the cores of the target.
+    pub threads: usize,
+}
+
+/// A compiled kernel.
+#[derive(Clone)]
+pub struct Built {
+    /// To be run one after the other; all groups of one stage before the next one.
+    pub stages: Vec<Stage>,
+    /// Memory that the stages need.
+    pub scratch: Vec<ScratchSpec>,
+    /// Arithmetic operations of one run on floats and integers other than indices.
+    pub flops: f64,
+    /// Bytes of the buffers that are read or written, each element counted once.
+    pub bytes: f64,
+    /// What was done.
+    pub report: Report,
+    /// The content key of the kernel for this backend and these options.
+    pub key: [u8; 32],
+}
+
+/// One launch.
+#[derive(Clone)]
+pub struct Stage {
+    /// Name for traces.
+    pub name: String,
+    /// Relocatable object code; for CPUs an ELF object that refers to nothing but, at most,
+    /// `memcpy`, `memmove` and `memset`.
+    pub object: Arc<[u8]>,
+    /// Symbol of the entry point. On CPUs `extern "C" fn(args: *const u64, begin: u64, end: u64)`.
+    pub entry: String,
+    /// Arguments in order.
+    pub args: Vec<StageArg>,
+    /// Groups along each dimension.
+    pub grid: [u32; 3],
+    /// Work-items of a group along each dimension.
+    pub block: [u32; 3],
+    /// Local memory per group in bytes.
+    pub local_bytes: u32,
+}
+
+/// Where an argument of a stage comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StageArg {
+    /// The address of buffer `slot` of the kernel.
+    Param(u16),
+    /// The address of scratch block `i`.
+    Scratch(u16),
+    /// The value of integer `slot` of the kernel.
+    Var(u16),
+}
+
+/// The texts of a compilation, for people.
+#[derive(Clone)]
+pub struct Report {
+    /// The steps that were applied, per stage.
+    pub opts: Vec<String>,
+    /// The kernel as it came.
+    pub before: String,
+    /// The kernels after optimisation.
+    pub after: Vec<String>,
+    /// The linear programs.
+    pub linear: Vec<String>,
+    /// The sources.
+    pub source: Vec<String>,
+    /// The objects came from the cache.
+    pub cached: bool,
+    objects: Vec<Arc<[u8]>>,
+    compiler: Arc<dyn Compiler>,
+    disassembly: Arc<OnceLock<String>>,
+}
+
+impl Report {
+    /// The machine code as text; made when first asked for.
+    pub fn disassembly(&self) -> Result<String> {
+        if let Some(text) = self.disassembly.get() {
+            return Ok(text.clone());
+        }
+        let mut text = String::new();
+        for object in &self.objects {
+            text += &self.compiler.disassemble(object)?;
+        }
+        Ok(self.disassembly.get_or_init(|| text).clone())
+    }
+}
+
+/// The content key: the structure of the kernel, independent of node numbers that are not
+/// reachable, with everything else that decides the code.
+pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
+    let mut h = Sha256::new();
+    let g = &kernel.graph;
+    let order = toposort(g, kernel.sink);
+    let number: hashbrown::HashMap<_, _> =
+        order.iter().enumerate().map(|(i, &n)| (n, i as u64)).collect();
+    h.update(kernel.name.as_bytes());
+    h.update([0]);
+    for &n in &order {
+        let node = g.node(n);
+        h.update(format!("{:?}:{}", node.op, node.dtype).as_bytes());
+        for s in &node.src {
+            h.update(number[s].to_le_bytes());
+        }
+        h.update([0xff]);
+    }
+    for p in &kernel.params {
+        h.update(format!("{p:?}").as_bytes());
+    }
+    h.update(kernel.vars.to_le_bytes());
+    h.update(backend.target.fingerprint().as_bytes());
+    h.update(backend.describe().as_bytes());
+    h.update(env!("CARGO_PKG_VERSION").as_bytes());
+    h.update(format!("{} {} {:?}", options.noopt, options.threads, options.opts).as_bytes());
+    h.finalize().into()
+}
+
+/// Compiles a kernel.
+pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
+    let key = content_key(kernel, backend, options);
+    let mut target = backend.target.clone();
+    if options.threads > 0 {
+        target.cores = options.threads;
+    }
+    let mut start = kernel.clone();
+    start.sink = simplify(&mut start.graph, start.sink);
+    let (flops, bytes) = estimate(&start);
+    let before = crate::ir::print::print(&start.graph, start.sink);
+    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
+
+    let mut report = Report {
+        opts: Vec::new(),
+        before,
+        after: Vec::new(),
+        linear: Vec::new(),
+        source: Vec::new(),
+        cached: true,
+        objects: Vec::new(),
+        compiler: backend.compiler.clone(),
+        disassembly: Arc::default(),
+    };
+    let mut built = Vec::new();
+    for (i, stage) in stages.into_iter().enumerate() {
+        let StageKernel { kernel: mut staged, fixed } = stage;
+        let mut steps = std::mem::take(&mut opts);
+        if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
+            steps.extend(opt::heuristic::optimise(&mut staged, &target));
+        }
+        report.opts.push(steps.iter().map(Opt::to_string).collect::<Vec<_>>().join(" "));
+        report.after.push(crate::ir::print::print(&staged.graph, staged.sink));
+        let caps = caps(&target);
+        staged.sink = crate::lower::decomp::decompose(&mut staged.graph, staged.sink, &caps);
+        staged.sink = simplify(&mut staged.graph, staged.sink);
+        let entry = symbol(&staged.name, &key, i);
+        let program = lower(&staged, &entry)?;
+        report.linear.push(program.to_string());
+        let source = backend.renderer.render(&program, &target)?;
+        let object = {
+            let mut id = Sha256::new();
+            id.update(source.text.as_bytes());
+            id.update(target.fingerprint().as_bytes());
+            id.update(backend.describe().as_bytes());
+            let id: [u8; 32] = id.finalize().into();
+            match options.cache.as_ref().and_then(|c| c.get(&id)) {
+                Some(object) => object,
+                None => {
+                    report.cached = false;
+                    let object: Arc<[u8]> = backend.compiler.compile(&source, &target)?.into();
+                    if let Some(cache) = &options.cache {
+                        cache.put(&id, &object);
+                    }
+                    object
+                }
+            }
+        };
+        report.source.push(source.text);
+        report.objects.push(object.clone());
+        built.push(stage_of(&program, object, kernel)?);
+    }
+    Ok(Built { stages: built, scratch, flops, bytes, report, key })
+}
+
+/// The kernels to compile, the scratch between them, and the steps that were applied so far.
+#[allow(clippy::type_complexity, reason = "used once")]
+fn plan(
+    start: &Kernel,
+    target: &Target,
+    options: &Options,
+) -> Result<(Vec<StageKernel>, Vec<ScratchSpec>, Vec<Opt>)> {
+    let whole = |kernel: Kernel| vec![StageKernel { kernel, fixed: false }];
+    if options.noopt {
+        return Ok((whole(start.clone()), Vec::new(), Vec::new()));
+    }
+    if let Some(opts) = &options.opts {
+        let mut kernel = start.clone();
+        for (i, opt) in opts.iter().enumerate() {
+            if let Opt::Pack(tile) = opt {
+                let staged = Contraction::find(&kernel)
+                    .filter(|c| c.swap == tile.swap && c.acc == tile.acc)
+                    .and_then(|c| contract::stages(&kernel, &c, *tile));
+                let Some(staged) = staged.filter(|_| i + 1 == opts.len()) else {
+                    return Err(Error::Opt {
+                        kernel: kernel.name.clone(),
+                        opt: opt.to_string(),
+                        why: "the kernel is not such a contraction, or more steps follow".into(),
+                    });
+                };
+                return Ok((staged.stages, staged.scratch, opts.clone()));
+            }
+            opt::apply(&mut kernel, opt)?;
+        }
+        return Ok((whole(kernel), Vec::new(), opts.clone()));
+    }
+    if let Some(c) = Contraction::find(start)
+        && let Some(tile) = c.choose(target)
+        && let Some(staged) = contract::stages(start, &c, tile)
+    {
+        return Ok((staged.stages, staged.scratch, vec![Opt::Pack(tile)]));
+    }
+    Ok((whole(start.clone()), Vec::new(), Vec::new()))
+}
+
+fn symbol(name: &str, key: &[u8; 32], stage: usize) -> String {
+    let clean: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
+    format!("k_{clean}_{:02x}{:02x}{:02x}{:02x}_{stage}", key[0], key[1], key[2], key[3])
+}
+
+fn stage_of(program: &Program, object: Arc<[u8]>, kernel: &Kernel) -> Result<Stage> {
+    let own = kernel.params.len();
+    let args = program
+        .args
+        .iter()
+        .map(|a| match *a {
+            Arg::Buffer { slot, .. } if usize::from(slot) < own => StageArg::Param(slot),
+            Arg::Buffer { slot, .. } => StageArg::Scratch(slot - own as u16),
+            Arg::Var { slot } => StageArg::Var(slot),
+        })
+        .collect();
+    let too_many = |what: &str, n: i64| Error::Invalid {
+        kernel: kernel.name.clone(),
+        what: format!("{n} {what}, more than a launch can have"),
+    };
+    Ok(Stage {
+        name: program.name.clone(),
+        object,
+        entry: program.name.clone(),
+        args,
+        grid: [u32::try_from(program.groups).map_err(|_| too_many("groups", program.groups))?, 1, 1],
+        block: [u32::try_from(program.items).map_err(|_| too_many("work-items", program.items))?, 1, 1],
+        local_bytes: u32::try_from(program.local_bytes())
+            .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
+    })
+}
+
+/// Operations and bytes of one run of a kernel.
+fn estimate(kernel: &Kernel) -> (f64, f64) {
+    let g: &Graph = &kernel.graph;
+    let mut sets = RangeSets::default();
+    let mut flops = 0.0;
+    for n in toposort(g, kernel.sink) {
+        let dtype = g.dtype(n);
+        let counts = match g.op(n) {
+            Op::Unary(_) => dtype != crate::DType::I64,
+            Op::Binary(op) => !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool,
+            Op::Fma | Op::Reduce(_) | Op::Scan(_) => true,
+            _ => false,
+        };
+        if !counts {
+            continue;
+        }
+        let mut over = sets.of(g, n).to_vec();
+        if let Op::Reduce(_) = g.op(n) {
+            over = sets.of(g, g.src(n)[0]).to_vec();
+            for &r in &g.src(n)[1..] {
+                if !over.contains(&r) {
+                    over.push(r);
+                }
+            }
+        }
+        let times: f64 = over
+            .iter()
+            .map(|&r| match g.op(r) {
+                Op::Range { extent, kind, .. } if kind != RangeKind::Vec => extent as f64,
+                _ => 1.0,
+            })
+            .product();
+        flops += times * if matches!(g.op(n), Op::Fma) { 2.0 } else { 1.0 };
+    }
+    let bytes = kernel.params.iter().map(|p| (p.len * p.dtype.size()) as f64).sum();
+    (flops, bytes)
+}
+
+/// What the renderers spell themselves; the rest is decomposed.
+fn caps(target: &Target) -> crate::lower::decomp::Caps {
+    crate::lower::decomp::Caps::for_target(target)
+}

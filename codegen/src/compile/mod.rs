@@ -1,0 +1,25 @@
+//! From source text to relocatable objects.
+
+pub mod clang;
+#[cfg(feature = "llvm")]
+pub mod llvm;
+
+pub use clang::ClangCompiler;
+#[cfg(feature = "llvm")]
+pub use llvm::LlvmCompiler;
+
+use crate::error::Result;
+use crate::render::Source;
+use crate::target::Target;
+
+/// Turns source into machine code. Pure: the same source and target give the same object.
+pub trait Compiler: Send + Sync {
+    /// Short name; part of the key of the compile cache.
+    fn name(&self) -> &'static str;
+    /// Version of the compiler; part of the key of the compile cache.
+    fn version(&self) -> String;
+    /// A relocatable ELF object with the entry point of the source.
+    fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>>;
+    /// The instructions of an object as text.
+    fn disassemble(&self, obj: &[u8]) -> Result<String>;
+}

@@ -1,0 +1,71 @@
+//! What can go wrong between a kernel and its machine code.
+
+use std::path::PathBuf;
+
+/// A failed step of [`crate::build::build`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel breaks a rule of the representation or of the lowering.
+    #[error("kernel {kernel}: {what}; this is a fault of whatever made or rewrote the kernel")]
+    Invalid {
+        /// Name of the kernel.
+        kernel: String,
+        /// The rule and the node that breaks it.
+        what: String,
+    },
+    /// An optimisation that was asked for does not apply.
+    #[error("kernel {kernel}: optimisation {opt} does not apply: {why}; leave it out or use another axis")]
+    Opt {
+        /// Name of the kernel.
+        kernel: String,
+        /// The optimisation as text.
+        opt: String,
+        /// What is in the way.
+        why: String,
+    },
+    /// The renderer has no spelling for something on this target.
+    #[error("{renderer} cannot render {what} of kernel {kernel} for {target}")]
+    Render {
+        /// Name of the renderer.
+        renderer: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// The instruction.
+        what: String,
+        /// Architecture of the target.
+        target: String,
+    },
+    /// The compiler rejected the source.
+    #[error("{compiler} failed on {entry} ({stage}): {message}")]
+    Compile {
+        /// Name of the compiler.
+        compiler: &'static str,
+        /// Symbol that was being compiled.
+        entry: String,
+        /// Step of the compilation.
+        stage: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// A compiler is not there or is not usable.
+    #[error("compiler {compiler} is not usable: {message}; install it or choose another backend")]
+    NoCompiler {
+        /// Name or path of the compiler.
+        compiler: String,
+        /// What was tried and what happened.
+        message: String,
+    },
+    /// The compile cache directory is not usable.
+    #[error("compile cache {}: {action} failed: {source}; remove the directory or point the cache elsewhere", path.display())]
+    Cache {
+        /// File or directory.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+}
+
+/// Result with the [`enum@Error`] of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

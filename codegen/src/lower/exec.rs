@@ -1,0 +1,298 @@
+//! Runs linear programs, one work-item after the other between barriers: what a renderer has to
+//! reproduce, and the judge of the lowering.
+
+use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg};
+use crate::DType;
+use crate::error::{Error, Result};
+use crate::interp::scalar;
+use crate::ir::{Binary, StoreMode};
+
+/// The order in which work-items run between two barriers. A program that needs a certain one
+/// lacks a barrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ItemOrder {
+    /// First to last.
+    Forward,
+    /// Last to first.
+    Backward,
+}
+
+/// One work-item between two barriers.
+struct Item {
+    at: usize,
+    regs: Vec<Vec<u64>>,
+    accs: Vec<Vec<u64>>,
+    /// Start of the body, counter, end of the counter.
+    loops: Vec<(usize, Option<Reg>, i64, i64)>,
+    done: bool,
+}
+
+struct Machine<'a> {
+    p: &'a Program,
+    vars: &'a [i64],
+    /// The matching end of each opening instruction.
+    ends: Vec<usize>,
+    locals: Vec<Vec<u8>>,
+    group: i64,
+}
+
+/// Runs all groups of a program. `buffers` are those of the kernel, by slot; `vars` likewise.
+pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder) -> Result<()> {
+    let invalid = |what: String| Error::Invalid { kernel: p.name.clone(), what };
+    let mut ends = vec![0; p.insts.len()];
+    let mut open = Vec::new();
+    for (i, inst) in p.insts.iter().enumerate() {
+        match inst {
+            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once => open.push(i),
+            Inst::End => {
+                let Some(start) = open.pop() else {
+                    return Err(invalid("an end without a beginning".into()));
+                };
+                ends[start] = i;
+            }
+            _ => {}
+        }
+    }
+    if !open.is_empty() {
+        return Err(invalid("a loop without an end".into()));
+    }
+    let mut machine = Machine { p, vars, ends, locals: Vec::new(), group: 0 };
+    for group in 0..p.groups {
+        machine.group = group;
+        machine.locals = p.locals.iter().map(|(t, n)| vec![0xa5; t.size() * n]).collect();
+        let mut items: Vec<Item> = (0..p.items)
+            .map(|_| Item {
+                at: 0,
+                regs: vec![Vec::new(); p.regs.len()],
+                accs: vec![Vec::new(); p.accs.len()],
+                loops: Vec::new(),
+                done: false,
+            })
+            .collect();
+        while items.iter().any(|i| !i.done) {
+            let count = items.len();
+            for k in 0..count {
+                let i = if order == ItemOrder::Forward { k } else { count - 1 - k };
+                machine.run_item(&mut items[i], i as i64, buffers).map_err(&invalid)?;
+            }
+            let at = items[0].at;
+            if items.iter().any(|i| i.at != at) {
+                return Err(invalid("work-items wait at different barriers".into()));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Machine<'_> {
+    /// Runs up to the next barrier or to the end.
+    fn run_item(
+        &mut self,
+        item: &mut Item,
+        number: i64,
+        buffers: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        while item.at < self.p.insts.len() {
+            let here = item.at;
+            item.at += 1;
+            match &self.p.insts[here] {
+                Inst::Barrier => return Ok(()),
+                Inst::Loop { var, extent } => {
+                    item.regs[var.0 as usize] = vec![0];
+                    item.loops.push((here + 1, Some(*var), 0, *extent));
+                }
+                Inst::Groups { var } => {
+                    item.regs[var.0 as usize] = vec![self.group as u64];
+                    item.loops.push((here + 1, None, 0, 1));
+                }
+                Inst::Once => {
+                    if self.group == 0 {
+                        item.loops.push((here + 1, None, 0, 1));
+                    } else {
+                        item.at = self.ends[here] + 1;
+                    }
+                }
+                Inst::End => {
+                    let Some(top) = item.loops.last_mut() else {
+                        return Err("an end without a beginning".into());
+                    };
+                    top.2 += 1;
+                    if top.2 < top.3 {
+                        item.at = top.0;
+                        if let Some(var) = top.1 {
+                            item.regs[var.0 as usize] = vec![top.2 as u64];
+                        }
+                    } else {
+                        item.loops.pop();
+                    }
+                }
+                inst => self.step(inst, item, number, buffers)?,
+            }
+        }
+        item.done = true;
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        inst: &Inst,
+        item: &mut Item,
+        number: i64,
+        buffers: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        let p = self.p;
+        let lanes = |r: &Reg| p.ty(*r).lanes as usize;
+        let dtype = |r: &Reg| p.ty(*r).dtype;
+        let get = |item: &Item, r: &Reg| item.regs[r.0 as usize].clone();
+        let (dst, value) = match inst {
+            Inst::Const { dst, bits } => (dst, vec![*bits; lanes(dst)]),
+            Inst::Var { dst, arg } => {
+                let slot = match p.args.get(*arg as usize) {
+                    Some(Arg::Var { slot }) => *slot,
+                    other => return Err(format!("argument {arg} is {other:?}, expected a variable")),
+                };
+                let Some(&v) = self.vars.get(usize::from(slot)) else {
+                    return Err(format!("variable {slot} is not given"));
+                };
+                (dst, vec![v as u64])
+            }
+            Inst::Lanes { dst } => (dst, (0..lanes(dst) as u64).collect()),
+            Inst::Mask { dst, count } => {
+                let n = get(item, count)[0] as i64;
+                (dst, (0..lanes(dst) as i64).map(|i| u64::from(i < n)).collect())
+            }
+            Inst::Item { dst } => (dst, vec![number as u64]),
+            Inst::Splat { dst, a } => (dst, vec![get(item, a)[0]; lanes(dst)]),
+            Inst::Unary { dst, op, a } => {
+                let t = dtype(a);
+                let out: Option<Vec<u64>> =
+                    get(item, a).iter().map(|&a| scalar::unary(*op, t, a)).collect();
+                (dst, out.ok_or_else(|| format!("{op:?} of {t}"))?)
+            }
+            Inst::Binary { dst, op, a, b } => (dst, binary(*op, dtype(a), &get(item, a), &get(item, b))?),
+            Inst::Select { dst, cond, a, b } => {
+                let (a, b) = (get(item, a), get(item, b));
+                let out = get(item, cond)
+                    .iter()
+                    .zip(a.iter().zip(&b))
+                    .map(|(&c, (&a, &b))| if c != 0 { a } else { b })
+                    .collect();
+                (dst, out)
+            }
+            Inst::Fma { dst, a, b, c } => {
+                let t = dtype(dst);
+                let (a, b, c) = (get(item, a), get(item, b), get(item, c));
+                let out: Option<Vec<u64>> = (0..lanes(dst))
+                    .map(|i| scalar::fma(t, *a.get(i)?, *b.get(i)?, *c.get(i)?))
+                    .collect();
+                (dst, out.ok_or_else(|| format!("multiply-add of {t}"))?)
+            }
+            Inst::Cast { dst, a } => {
+                let (from, to) = (dtype(a), dtype(dst));
+                (dst, get(item, a).iter().map(|&a| scalar::cast(from, to, a)).collect())
+            }
+            Inst::Bitcast { dst, a } => {
+                let (from, to) = (dtype(a), dtype(dst));
+                (dst, get(item, a).iter().map(|&a| scalar::bitcast(from, to, a)).collect())
+            }
+            Inst::Load { dst, mem, index, access, gate } => {
+                let t = dtype(dst);
+                let index = get(item, index);
+                let gate = gate.map(|(g, alt)| (get(item, &g), get(item, &alt)));
+                let mut out = Vec::with_capacity(lanes(dst));
+                for lane in 0..lanes(dst) {
+                    match &gate {
+                        Some((g, alt)) if g[lane] == 0 => out.push(alt[lane]),
+                        _ => {
+                            let at = element(&index, *access, lane);
+                            let bytes = self.bytes(*mem, t, at, buffers)?;
+                            out.push(scalar::read(t, bytes));
+                        }
+                    }
+                }
+                (dst, out)
+            }
+            Inst::Store { mode, mem, index, access, value, gate } => {
+                let t = dtype(value);
+                let (index, new) = (get(item, index), get(item, value));
+                let gate = gate.map(|g| get(item, &g));
+                for (lane, &value) in new.iter().enumerate() {
+                    if gate.as_ref().is_some_and(|g| g[lane] == 0) {
+                        continue;
+                    }
+                    let at = element(&index, *access, lane);
+                    let bytes = self.bytes(*mem, t, at, buffers)?;
+                    let mut value = value;
+                    if let StoreMode::Combine(op) = mode {
+                        let old = scalar::read(t, bytes);
+                        value = binary(op.binary(), t, &[old], &[value])?[0];
+                    }
+                    scalar::write(value, bytes);
+                }
+                return Ok(());
+            }
+            Inst::Horizontal { dst, op, a } => {
+                let t = dtype(a);
+                let mut parts = get(item, a);
+                while parts.len() > 1 && parts.len() % 2 == 0 {
+                    let (low, high) = parts.split_at(parts.len() / 2);
+                    parts = binary(op.binary(), t, low, high)?;
+                }
+                let mut sum = parts[0];
+                for &next in &parts[1..] {
+                    sum = binary(op.binary(), t, &[sum], &[next])?[0];
+                }
+                (dst, vec![sum])
+            }
+            Inst::SetAcc { acc: Acc(acc), a } => {
+                item.accs[*acc as usize] = get(item, a);
+                return Ok(());
+            }
+            Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
+            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once | Inst::End | Inst::Barrier => {
+                return Ok(());
+            }
+        };
+        if value.len() != lanes(dst) {
+            return Err(format!("{dst} has {} lanes, expected {}", value.len(), lanes(dst)));
+        }
+        item.regs[dst.0 as usize] = value;
+        Ok(())
+    }
+
+    fn bytes<'b>(
+        &'b mut self,
+        mem: Mem,
+        t: DType,
+        at: i64,
+        buffers: &'b mut [Vec<u8>],
+    ) -> Result<&'b mut [u8], String> {
+        let memory = match mem {
+            Mem::Local(i) => self.locals.get_mut(i as usize),
+            Mem::Arg(i) => match self.p.args.get(i as usize) {
+                Some(Arg::Buffer { slot, .. }) => buffers.get_mut(usize::from(*slot)),
+                _ => None,
+            },
+        };
+        let Some(memory) = memory else { return Err(format!("{mem} is not a buffer")) };
+        let len = memory.len();
+        usize::try_from(at)
+            .ok()
+            .and_then(|at| at.checked_mul(t.size()))
+            .and_then(|start| memory.get_mut(start..start + t.size()))
+            .ok_or_else(|| format!("element {at} of {mem}, which has {len} bytes of {t}"))
+    }
+}
+
+fn element(index: &[u64], access: Access, lane: usize) -> i64 {
+    match access {
+        Access::Gather if index.len() > 1 => index[lane] as i64,
+        _ => (index[0] as i64).wrapping_add(lane as i64),
+    }
+}
+
+fn binary(op: Binary, t: DType, a: &[u64], b: &[u64]) -> Result<Vec<u64>, String> {
+    let out: Option<Vec<u64>> =
+        a.iter().zip(b).map(|(&a, &b)| scalar::binary(op, t, a, b)).collect();
+    out.ok_or_else(|| format!("{op:?} of {t}"))
+}

@@ -1,0 +1,864 @@
+//! Orders the nodes of each loop body and writes the instructions.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::lanes::Lanes;
+use super::nest::{Ranges, Set, bits, deepest};
+use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode, Unary};
+
+/// What [`linearize`] works on.
+pub(super) struct Input<'a> {
+    pub kernel: &'a Kernel,
+    pub entry: &'a str,
+    pub g: &'a Graph,
+    pub sink: Id,
+    pub ranges: Ranges,
+    pub free: HashMap<Id, Set>,
+    pub above: Vec<Set>,
+    pub lanes: Lanes,
+}
+
+/// Something that is placed in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Item {
+    Node(Id),
+    /// Adds one value to the accumulator of a reduction.
+    Update(Id),
+    Loop(usize),
+}
+
+/// A loop, by the index of its range, or the outermost level.
+type Block = Option<usize>;
+
+struct Linear<'a> {
+    input: Input<'a>,
+    order: Vec<Id>,
+    before: HashMap<Item, Vec<Item>>,
+    seeds: HashMap<Block, Vec<Item>>,
+    /// Reductions and scans to initialise before a loop starts.
+    starts: HashMap<usize, Vec<Id>>,
+    with_store: HashSet<usize>,
+    accs: HashMap<Id, Acc>,
+    regs: HashMap<Id, Reg>,
+    splats: HashMap<(Reg, u32), Reg>,
+    /// Work-item dimensions: stride of the range's dimension and its extent.
+    items: HashMap<Id, (i64, i64)>,
+    item_stores: Vec<(i64, i64)>,
+    p: Program,
+}
+
+/// Writes the program.
+pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
+    let p = Program {
+        name: input.entry.to_string(),
+        args: Vec::new(),
+        locals: Vec::new(),
+        groups: 1,
+        items: 1,
+        regs: Vec::new(),
+        accs: Vec::new(),
+        insts: Vec::new(),
+    };
+    let mut linear = Linear {
+        input,
+        order: Vec::new(),
+        before: HashMap::new(),
+        seeds: HashMap::new(),
+        starts: HashMap::new(),
+        with_store: HashSet::new(),
+        accs: HashMap::new(),
+        regs: HashMap::new(),
+        splats: HashMap::new(),
+        items: HashMap::new(),
+        item_stores: Vec::new(),
+        p,
+    };
+    linear.walk();
+    linear.arguments()?;
+    linear.work_items()?;
+    linear.place()?;
+    linear.prologue();
+    linear.block(None)?;
+    Ok(linear.p)
+}
+
+impl Linear<'_> {
+    fn invalid<T>(&self, what: impl Into<String>) -> Result<T> {
+        Err(Error::Invalid { kernel: self.input.kernel.name.clone(), what: what.into() })
+    }
+
+    fn op(&self, n: Id) -> Op {
+        self.input.g.op(n)
+    }
+
+    fn src(&self, n: Id) -> &[Id] {
+        self.input.g.src(n)
+    }
+
+    /// The loop ranges that a reduction runs over, outermost first.
+    fn bound(&self, reduce: Id) -> Set {
+        self.input.ranges.bits(&self.src(reduce)[1..]) & self.input.ranges.loops
+    }
+
+    /// Operands as they are read: without pointers, with the indices that lanes asked for.
+    fn operands(&self, n: Id) -> Vec<Id> {
+        let src = self.src(n);
+        let index = || match self.input.lanes.access.get(&n) {
+            Some(&(_, index)) => index,
+            None => src[1],
+        };
+        match self.op(n) {
+            Op::Load => std::iter::once(index()).chain(src[2..].iter().copied()).collect(),
+            Op::Store(_) => std::iter::once(index()).chain(src[2..].iter().copied()).collect(),
+            Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
+            Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
+            _ => match self.input.lanes.masks.get(&n) {
+                Some(&(count, _)) => vec![count],
+                None => src.to_vec(),
+            },
+        }
+    }
+
+    /// What the accumulator of a reduction reads in each iteration: two factors if it is a
+    /// fused multiply-add.
+    fn update_operands(&self, reduce: Id) -> Vec<Id> {
+        let value = self.src(reduce)[0];
+        let float = matches!(self.input.g.dtype(reduce), DType::F32 | DType::F64);
+        match (self.op(reduce), self.op(value)) {
+            (Op::Reduce(ReduceOp::Add), Op::Binary(Binary::Mul)) if float => {
+                self.src(value).to_vec()
+            }
+            _ => vec![value],
+        }
+    }
+
+    /// All nodes that are read, operands first.
+    fn walk(&mut self) {
+        let mut state: HashMap<Id, bool> = HashMap::new();
+        let mut stack: Vec<Id> = self.src(self.input.sink).iter().rev().copied().collect();
+        while let Some(&n) = stack.last() {
+            match state.get(&n) {
+                Some(true) => {
+                    stack.pop();
+                    continue;
+                }
+                Some(false) => {
+                    state.insert(n, true);
+                    self.order.push(n);
+                    stack.pop();
+                    if !self.input.free.contains_key(&n) {
+                        let set = self.operands(n).iter().fold(0, |s, o| s | self.input.free[o]);
+                        self.input.free.insert(n, set);
+                    }
+                    continue;
+                }
+                None => {}
+            }
+            state.insert(n, false);
+            let next = match self.op(n) {
+                Op::Reduce(_) if self.bound(n) != 0 => self.update_operands(n),
+                _ => self.operands(n),
+            };
+            stack.extend(next.into_iter().rev().filter(|o| !state.contains_key(o)));
+        }
+    }
+
+    fn arguments(&mut self) -> Result<()> {
+        let mut slots: Vec<u16> = Vec::new();
+        let mut vars: Vec<u16> = Vec::new();
+        for &n in &self.order {
+            match self.op(n) {
+                Op::Load | Op::Store(_) => match self.op(self.src(n)[0]) {
+                    Op::Param { slot } => slots.push(slot),
+                    other => return self.invalid(format!("access through {other:?}")),
+                },
+                Op::Var { slot, .. } => vars.push(slot),
+                _ => {}
+            }
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        vars.sort_unstable();
+        vars.dedup();
+        for slot in slots {
+            let Some(info) = self.input.kernel.params.get(usize::from(slot)).copied() else {
+                return self.invalid(format!("buffer argument {slot} has no description"));
+            };
+            self.p.args.push(Arg::Buffer {
+                slot,
+                dtype: info.dtype,
+                len: info.len,
+                written: info.written,
+            });
+        }
+        self.p.args.extend(vars.into_iter().map(|slot| Arg::Var { slot }));
+        Ok(())
+    }
+
+    /// Gives work-item ranges their dimensions. Ranges of one extent that never meet in a value
+    /// share a dimension.
+    fn work_items(&mut self) -> Result<()> {
+        let mut wanted: Vec<(Id, i64)> = Vec::new();
+        for &r in &self.input.ranges.ids {
+            match self.op(r) {
+                Op::Range { extent, kind: RangeKind::Local | RangeKind::GroupReduce, .. } => {
+                    wanted.push((r, extent));
+                }
+                Op::Range { extent, kind: RangeKind::Global, .. } => {
+                    if self.p.groups != 1 {
+                        return self.invalid("more than one Global range");
+                    }
+                    self.p.groups = extent;
+                }
+                _ => {}
+            }
+        }
+        let mut dims: Vec<(i64, i64, Set)> = Vec::new();
+        for (r, extent) in wanted {
+            let bit = self.input.ranges.bit(r);
+            let mut met: Set = 0;
+            for &n in &self.order {
+                let set = match self.op(n) {
+                    Op::Reduce(_) => {
+                        self.input.free[&self.src(n)[0]]
+                            | self.input.ranges.bits(&self.src(n)[1..])
+                    }
+                    _ => self.input.free[&n],
+                };
+                if set & bit != 0 {
+                    met |= set;
+                }
+            }
+            let stride = match dims.iter_mut().find(|d| d.1 == extent && d.2 & met == 0) {
+                Some(dim) => {
+                    dim.2 |= bit;
+                    dim.0
+                }
+                None => {
+                    let stride = self.p.items;
+                    let Some(items) = stride.checked_mul(extent).filter(|&i| i <= 1 << 16) else {
+                        return self.invalid("more than 65536 work-items in a group");
+                    };
+                    self.p.items = items;
+                    dims.push((stride, extent, bit));
+                    stride
+                }
+            };
+            self.items.insert(r, (stride, extent));
+        }
+        self.item_stores = dims.iter().map(|d| (d.0, d.1)).collect();
+        Ok(())
+    }
+
+    fn parent(&self, range: usize) -> Block {
+        deepest(self.input.above[range])
+    }
+
+    fn block_of(&self, n: Id) -> Block {
+        let outer = match self.op(n) {
+            Op::Reduce(_) => bits(self.bound(n)).next(),
+            _ => None,
+        };
+        match outer {
+            Some(k) => self.parent(k),
+            None => deepest(self.input.free[&n] & self.input.ranges.loops),
+        }
+    }
+
+    fn update_block(&self, reduce: Id) -> Block {
+        let value = self.input.free[&self.src(reduce)[0]];
+        deepest((value | self.bound(reduce)) & self.input.ranges.loops)
+    }
+
+    /// The item of block `at` that holds `item`, which is in block `inner`.
+    fn lift(&self, item: Item, inner: Block, at: Block) -> Option<Item> {
+        let mut item = item;
+        let mut block = inner;
+        while block != at {
+            let range = block?;
+            item = Item::Loop(range);
+            block = self.parent(range);
+        }
+        Some(item)
+    }
+
+    fn edge(&mut self, user: Item, user_block: Block, operand: Id) -> Result<()> {
+        if matches!(self.op(operand), Op::Param { .. }) {
+            return Ok(());
+        }
+        let at = self.block_of(operand);
+        match self.lift(user, user_block, at) {
+            Some(user) => {
+                self.before.entry(user).or_default().push(Item::Node(operand));
+                Ok(())
+            }
+            None => {
+                self.invalid(format!("node {} is used outside of its loop", operand.0))
+            }
+        }
+    }
+
+    fn place(&mut self) -> Result<()> {
+        for n in self.order.clone() {
+            let block = self.block_of(n);
+            for operand in self.operands(n) {
+                self.edge(Item::Node(n), block, operand)?;
+            }
+            match self.op(n) {
+                Op::Reduce(_) => {
+                    let Some(outer) = bits(self.bound(n)).next() else { continue };
+                    let update = self.update_block(n);
+                    for operand in self.update_operands(n) {
+                        self.edge(Item::Update(n), update, operand)?;
+                    }
+                    self.before.entry(Item::Node(n)).or_default().push(Item::Loop(outer));
+                    self.starts.entry(outer).or_default().push(n);
+                    self.seed(Item::Update(n), update);
+                }
+                Op::Scan(_) => {
+                    let range = self.input.ranges.bit(self.src(n)[1]);
+                    let Some(range) = deepest(range) else {
+                        return self.invalid("scan without a range");
+                    };
+                    if block != Some(range) {
+                        return self.invalid("a scan runs inside of another loop than its own");
+                    }
+                    self.starts.entry(range).or_default().push(n);
+                }
+                Op::Store(_) => {
+                    self.seed(Item::Node(n), block);
+                    let mut at = block;
+                    while let Some(range) = at {
+                        self.with_store.insert(range);
+                        at = self.parent(range);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // Stores to one buffer keep their order where it can matter.
+        let stores = self.src(self.input.sink).to_vec();
+        let combines = |n: Id| matches!(self.op(n), Op::Store(StoreMode::Combine(_)));
+        let mut edges = Vec::new();
+        for (i, &a) in stores.iter().enumerate() {
+            for &b in &stores[i + 1..] {
+                if a == b || self.src(a)[0] != self.src(b)[0] || !(combines(a) || combines(b)) {
+                    continue;
+                }
+                let (block_a, block_b) = (self.block_of(a), self.block_of(b));
+                let mut at = block_a;
+                loop {
+                    let first = self.lift(Item::Node(a), block_a, at);
+                    let second = self.lift(Item::Node(b), block_b, at);
+                    if let (Some(first), Some(second)) = (first, second) {
+                        if first != second {
+                            edges.push((second, first));
+                        }
+                        break;
+                    }
+                    match at {
+                        Some(range) => at = self.parent(range),
+                        None => break,
+                    }
+                }
+            }
+        }
+        for (user, operand) in edges {
+            self.before.entry(user).or_default().push(operand);
+        }
+        Ok(())
+    }
+
+    fn seed(&mut self, item: Item, block: Block) {
+        let mut item = item;
+        let mut block = block;
+        loop {
+            let list = self.seeds.entry(block).or_default();
+            if !list.contains(&item) {
+                list.push(item);
+            }
+            let Some(range) = block else { return };
+            item = Item::Loop(range);
+            block = self.parent(range);
+        }
+    }
+
+    fn new_reg(&mut self, dtype: DType, lanes: u32) -> Reg {
+        self.p.regs.push(Ty { dtype, lanes });
+        Reg(self.p.regs.len() as u32 - 1)
+    }
+
+    fn emit(&mut self, dtype: DType, lanes: u32, make: impl FnOnce(Reg) -> Inst) -> Reg {
+        let dst = self.new_reg(dtype, lanes);
+        self.p.insts.push(make(dst));
+        dst
+    }
+
+    fn lanes_of_set(&self, set: Set) -> Result<u32> {
+        let mut found = bits(set & self.input.ranges.lanes);
+        let first = found.next();
+        if found.next().is_some() {
+            return self.invalid("a value depends on two lane indices");
+        }
+        Ok(match first.map(|i| self.op(self.input.ranges.ids[i])) {
+            Some(Op::Range { extent, .. }) => extent as u32,
+            _ => 1,
+        })
+    }
+
+    fn lanes(&self, n: Id) -> Result<u32> {
+        self.lanes_of_set(self.input.free[&n])
+    }
+
+    /// The register of a node, widened to a number of lanes.
+    fn reg(&mut self, n: Id, lanes: u32) -> Result<Reg> {
+        let Some(&reg) = self.regs.get(&n) else {
+            return self.invalid(format!("node {} is used before it is made", n.0));
+        };
+        self.widen(reg, lanes)
+    }
+
+    fn widen(&mut self, reg: Reg, lanes: u32) -> Result<Reg> {
+        let ty = self.p.ty(reg);
+        if ty.lanes == lanes {
+            return Ok(reg);
+        }
+        if ty.lanes != 1 {
+            return self.invalid(format!("{} lanes used as {lanes}", ty.lanes));
+        }
+        if let Some(&wide) = self.splats.get(&(reg, lanes)) {
+            return Ok(wide);
+        }
+        let wide = self.emit(ty.dtype, lanes, |dst| Inst::Splat { dst, a: reg });
+        self.splats.insert((reg, lanes), wide);
+        Ok(wide)
+    }
+
+    fn index_const(&mut self, value: i64) -> Reg {
+        self.emit(DType::I64, 1, |dst| Inst::Const { dst, bits: value as u64 })
+    }
+
+    /// Work-item coordinates and lane numbers, which are the same everywhere.
+    fn prologue(&mut self) {
+        let mut ranges: Vec<(Id, i64, i64)> =
+            self.items.iter().map(|(&r, &(stride, extent))| (r, stride, extent)).collect();
+        ranges.sort();
+        if ranges.is_empty() {
+            return;
+        }
+        let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
+        for (range, stride, extent) in ranges {
+            let reg = self.coordinate(item, stride, extent);
+            self.regs.insert(range, reg);
+        }
+    }
+
+    fn coordinate(&mut self, item: Reg, stride: i64, extent: i64) -> Reg {
+        let s = self.index_const(stride);
+        let e = self.index_const(extent);
+        let q = self.emit(DType::I64, 1, |dst| Inst::Binary {
+            dst,
+            op: Binary::FloorDiv,
+            a: item,
+            b: s,
+        });
+        self.emit(DType::I64, 1, |dst| Inst::Binary { dst, op: Binary::FloorMod, a: q, b: e })
+    }
+
+    /// Emits the items of a block, each after what it needs. Blocks nest as deep as there are
+    /// ranges, at most 128.
+    fn block(&mut self, block: Block) -> Result<()> {
+        let mut state: HashMap<Item, bool> = HashMap::new();
+        let mut stack: Vec<Item> = self.seeds.get(&block).cloned().unwrap_or_default();
+        stack.reverse();
+        while let Some(&item) = stack.last() {
+            match state.get(&item) {
+                Some(true) => {
+                    stack.pop();
+                    continue;
+                }
+                Some(false) => {
+                    stack.pop();
+                    state.insert(item, true);
+                    self.item(block, item)?;
+                    continue;
+                }
+                None => {}
+            }
+            state.insert(item, false);
+            let needs = self.before.get(&item).cloned().unwrap_or_default();
+            for need in needs.into_iter().rev() {
+                match state.get(&need) {
+                    Some(true) => {}
+                    Some(false) if stack.contains(&need) && self.cyclic(item, need) => {
+                        return self.invalid("loops depend on each other");
+                    }
+                    _ => stack.push(need),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True if `from` is needed, directly or not, by its own need.
+    fn cyclic(&self, from: Item, need: Item) -> bool {
+        let mut seen = HashSet::new();
+        let mut stack = vec![need];
+        while let Some(item) = stack.pop() {
+            if item == from {
+                return true;
+            }
+            if seen.insert(item) {
+                stack.extend(self.before.get(&item).into_iter().flatten().copied());
+            }
+        }
+        false
+    }
+
+    fn item(&mut self, block: Block, item: Item) -> Result<()> {
+        let stores = match item {
+            Item::Node(n) => matches!(self.op(n), Op::Store(_)),
+            Item::Loop(range) => self.with_store.contains(&range),
+            Item::Update(_) => false,
+        };
+        let global = match item {
+            Item::Loop(range) => matches!(
+                self.op(self.input.ranges.ids[range]),
+                Op::Range { kind: RangeKind::Global, .. }
+            ),
+            _ => false,
+        };
+        // What does not belong to any group is done by the call that has the first one.
+        let once = block.is_none() && stores && !global && self.p.groups > 1;
+        let kept = self.splats.clone();
+        if once {
+            self.p.insts.push(Inst::Once);
+        }
+        match item {
+            Item::Node(n) => self.node(n)?,
+            Item::Update(n) => self.update(n)?,
+            Item::Loop(range) => self.enter(range, global)?,
+        }
+        if once {
+            self.p.insts.push(Inst::End);
+            self.splats = kept;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, range: usize, global: bool) -> Result<()> {
+        for n in self.starts.get(&range).cloned().unwrap_or_default() {
+            let (op, dtype) = match self.op(n) {
+                Op::Reduce(op) | Op::Scan(op) => (op, self.input.g.dtype(n)),
+                _ => continue,
+            };
+            let lanes = match self.op(n) {
+                Op::Reduce(_) => self.lanes_of_set(self.reduce_lanes(n))?,
+                _ => self.lanes(n)?,
+            };
+            self.p.accs.push(Ty { dtype, lanes });
+            let acc = Acc(self.p.accs.len() as u32 - 1);
+            self.accs.insert(n, acc);
+            let bits = crate::interp::scalar::identity(op, dtype);
+            let a = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
+            self.p.insts.push(Inst::SetAcc { acc, a });
+        }
+        let id = self.input.ranges.ids[range];
+        let extent = match self.op(id) {
+            Op::Range { extent, .. } => extent,
+            _ => 1,
+        };
+        let var = self.new_reg(DType::I64, 1);
+        self.regs.insert(id, var);
+        self.p.insts.push(if global { Inst::Groups { var } } else { Inst::Loop { var, extent } });
+        let kept = self.splats.clone();
+        self.block(Some(range))?;
+        self.splats = kept;
+        self.p.insts.push(Inst::End);
+        Ok(())
+    }
+
+    /// The lanes of the accumulator of a reduction: those of the value and those reduced over.
+    fn reduce_lanes(&self, n: Id) -> Set {
+        self.input.free[&self.src(n)[0]] | self.input.ranges.bits(&self.src(n)[1..])
+    }
+
+    fn update(&mut self, n: Id) -> Result<()> {
+        let Op::Reduce(op) = self.op(n) else { return Ok(()) };
+        let Some(&acc) = self.accs.get(&n) else {
+            return self.invalid("a reduction is updated outside of its loop");
+        };
+        let Ty { dtype, lanes } = self.p.accs[acc.0 as usize];
+        let old = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
+        let operands = self.update_operands(n);
+        let new = match operands[..] {
+            [a, b] => {
+                let a = self.reg(a, lanes)?;
+                let b = self.reg(b, lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c: old })
+            }
+            _ => {
+                let b = self.reg(operands[0], lanes)?;
+                let op = op.binary();
+                self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a: old, b })
+            }
+        };
+        self.p.insts.push(Inst::SetAcc { acc, a: new });
+        Ok(())
+    }
+
+    fn reduce(&mut self, n: Id, op: ReduceOp) -> Result<Reg> {
+        let dtype = self.input.g.dtype(n);
+        let inner = self.lanes_of_set(self.reduce_lanes(n))?;
+        let outer = self.lanes(n)?;
+        let mut value = match self.accs.get(&n) {
+            Some(&acc) => self.emit(dtype, inner, |dst| Inst::GetAcc { dst, acc }),
+            None => self.reg(self.src(n)[0], inner)?,
+        };
+        let bound = self.input.ranges.bits(&self.src(n)[1..]);
+        if bound & self.input.ranges.lanes != 0 {
+            value = self.emit(dtype, 1, |dst| Inst::Horizontal { dst, op, a: value });
+        }
+        let groups: Vec<Id> = self.src(n)[1..]
+            .iter()
+            .copied()
+            .filter(|r| self.items.contains_key(r))
+            .collect();
+        for range in groups {
+            value = self.group_reduce(value, op, range, dtype, outer)?;
+        }
+        Ok(value)
+    }
+
+    /// Combines the partial results of the work-items along one dimension through local memory.
+    fn group_reduce(
+        &mut self,
+        partial: Reg,
+        op: ReduceOp,
+        range: Id,
+        dtype: DType,
+        lanes: u32,
+    ) -> Result<Reg> {
+        let Some(&(stride, extent)) = self.items.get(&range) else {
+            return self.invalid("a group reduction without work-items");
+        };
+        let mem = Mem::Local(self.p.locals.len() as u32);
+        self.p.locals.push((dtype, self.p.items as usize * lanes as usize));
+        let mul = |s: &mut Self, a, b| {
+            s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op: Binary::Mul, a, b })
+        };
+        let binary = |s: &mut Self, op, a, b| {
+            s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b })
+        };
+        let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
+        let width = self.index_const(i64::from(lanes));
+        let index = mul(self, item, width);
+        // The readers of an earlier round are done before the block is written again.
+        self.p.insts.push(Inst::Barrier);
+        self.p.insts.push(Inst::Store {
+            mode: StoreMode::Set,
+            mem,
+            index,
+            access: Access::Contiguous,
+            value: partial,
+            gate: None,
+        });
+        self.p.insts.push(Inst::Barrier);
+        let Some(&own) = self.regs.get(&range) else {
+            return self.invalid("a work-item range without coordinate");
+        };
+        let step = self.index_const(stride);
+        let offset = mul(self, own, step);
+        let first = binary(self, Binary::Sub, item, offset);
+        self.p.accs.push(Ty { dtype, lanes });
+        let acc = Acc(self.p.accs.len() as u32 - 1);
+        let bits = crate::interp::scalar::identity(op, dtype);
+        let start = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
+        self.p.insts.push(Inst::SetAcc { acc, a: start });
+        let var = self.new_reg(DType::I64, 1);
+        self.p.insts.push(Inst::Loop { var, extent });
+        let along = mul(self, var, step);
+        let other = binary(self, Binary::Add, first, along);
+        let index = mul(self, other, width);
+        let b = self.emit(dtype, lanes, |dst| Inst::Load {
+            dst,
+            mem,
+            index,
+            access: Access::Contiguous,
+            gate: None,
+        });
+        let a = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
+        let op = op.binary();
+        let a = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b });
+        self.p.insts.push(Inst::SetAcc { acc, a });
+        self.p.insts.push(Inst::End);
+        Ok(self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc }))
+    }
+
+    fn memory(&self, n: Id) -> Result<Mem> {
+        let Op::Param { slot: wanted } = self.op(self.src(n)[0]) else {
+            return self.invalid("access through something that is not a buffer argument");
+        };
+        let found = self.p.args.iter().position(
+            |a| matches!(a, Arg::Buffer { slot, .. } if *slot == wanted),
+        );
+        match found {
+            Some(i) => Ok(Mem::Arg(i as u32)),
+            None => self.invalid(format!("buffer {wanted} is not an argument")),
+        }
+    }
+
+    fn node(&mut self, n: Id) -> Result<()> {
+        let dtype = self.input.g.dtype(n);
+        let lanes = self.lanes(n)?;
+        let src: Vec<Id> = self.operands(n);
+        if let Some(&(count, positive)) = self.input.lanes.masks.get(&n) {
+            let count = self.reg(count, 1)?;
+            let mut mask = self.emit(DType::Bool, lanes, |dst| Inst::Mask { dst, count });
+            if !positive {
+                let a = mask;
+                mask = self.emit(DType::Bool, lanes, |dst| Inst::Unary {
+                    dst,
+                    op: Unary::Not,
+                    a,
+                });
+            }
+            self.regs.insert(n, mask);
+            return Ok(());
+        }
+        let reg = match self.op(n) {
+            Op::Const(bits) => self.emit(dtype, lanes, |dst| Inst::Const { dst, bits }),
+            Op::Var { slot: wanted, .. } => {
+                let found = self.p.args.iter().position(
+                    |a| matches!(a, Arg::Var { slot } if *slot == wanted),
+                );
+                let Some(arg) = found else {
+                    return self.invalid(format!("variable {wanted} is not an argument"));
+                };
+                self.emit(dtype, 1, |dst| Inst::Var { dst, arg: arg as u32 })
+            }
+            Op::Range { kind: RangeKind::Vec, .. } => {
+                self.emit(dtype, lanes, |dst| Inst::Lanes { dst })
+            }
+            // Loop variables and work-items have their registers.
+            Op::Range { .. } | Op::Param { .. } => return Ok(()),
+            Op::Unary(op) => {
+                let a = self.reg(src[0], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Unary { dst, op, a })
+            }
+            Op::Binary(op) => {
+                let a = self.reg(src[0], lanes)?;
+                let b = self.reg(src[1], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b })
+            }
+            Op::Where => {
+                let cond = self.reg(src[0], lanes)?;
+                let a = self.reg(src[1], lanes)?;
+                let b = self.reg(src[2], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Select { dst, cond, a, b })
+            }
+            Op::Fma => {
+                let a = self.reg(src[0], lanes)?;
+                let b = self.reg(src[1], lanes)?;
+                let c = self.reg(src[2], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c })
+            }
+            Op::Cast => {
+                let a = self.reg(src[0], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Cast { dst, a })
+            }
+            Op::Bitcast => {
+                let a = self.reg(src[0], lanes)?;
+                self.emit(dtype, lanes, |dst| Inst::Bitcast { dst, a })
+            }
+            Op::Load => {
+                let mem = self.memory(n)?;
+                let access = self.access(n);
+                let wide = if access == Access::Gather { lanes } else { 1 };
+                let index = self.reg(src[0], wide)?;
+                let gate = match src[..] {
+                    [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
+                    _ => None,
+                };
+                self.emit(dtype, lanes, |dst| Inst::Load { dst, mem, index, access, gate })
+            }
+            Op::Reduce(op) => self.reduce(n, op)?,
+            Op::Scan(op) => {
+                let Some(&acc) = self.accs.get(&n) else {
+                    return self.invalid("a scan outside of its loop");
+                };
+                let b = self.reg(src[0], lanes)?;
+                let a = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
+                let op = op.binary();
+                let a = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b });
+                self.p.insts.push(Inst::SetAcc { acc, a });
+                a
+            }
+            Op::Store(mode) => return self.store(n, mode, lanes, &src),
+            op @ (Op::Scratch { .. } | Op::Sink) => {
+                return self.invalid(format!("{op:?} is not a value"));
+            }
+        };
+        self.regs.insert(n, reg);
+        Ok(())
+    }
+
+    fn access(&self, n: Id) -> Access {
+        self.input.lanes.access.get(&n).map_or(Access::Contiguous, |a| a.0)
+    }
+
+    fn store(&mut self, n: Id, mode: StoreMode, lanes: u32, src: &[Id]) -> Result<()> {
+        let mem = self.memory(n)?;
+        let access = self.access(n);
+        if access == Access::Gather && mode != StoreMode::Set {
+            return self.invalid("a combining store whose lanes may meet in memory");
+        }
+        let linear = self.input.lanes.access.get(&n).is_some_and(|a| a.1 != self.src(n)[1]);
+        if lanes > 1 && access == Access::Contiguous && !linear {
+            return self.invalid("all lanes of a store go to one element");
+        }
+        let wide = if access == Access::Gather { lanes } else { 1 };
+        let index = self.reg(src[0], wide)?;
+        let value = self.reg(src[1], lanes)?;
+        let mut gate = match src.get(2) {
+            Some(&gate) => Some(self.reg(gate, lanes)?),
+            None => None,
+        };
+        // One work-item along each dimension that the store does not depend on.
+        let own: Vec<(i64, i64)> = self
+            .items
+            .iter()
+            .filter(|(r, _)| self.input.ranges.bit(**r) & self.input.free[&n] != 0)
+            .map(|(_, &dim)| dim)
+            .collect();
+        for (stride, extent) in self.item_stores.clone() {
+            if own.contains(&(stride, extent)) {
+                continue;
+            }
+            let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
+            let at = self.coordinate(item, stride, extent);
+            let zero = self.index_const(0);
+            let first = self.emit(DType::Bool, 1, |dst| Inst::Binary {
+                dst,
+                op: Binary::Eq,
+                a: at,
+                b: zero,
+            });
+            let first = self.widen(first, lanes)?;
+            gate = Some(match gate {
+                Some(gate) => self.emit(DType::Bool, lanes, |dst| Inst::Binary {
+                    dst,
+                    op: Binary::And,
+                    a: gate,
+                    b: first,
+                }),
+                None => first,
+            });
+        }
+        self.p.insts.push(Inst::Store { mode, mem, index, access, value, gate });
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! The linear program: what a renderer spells out. Loops with constant bounds, vectors of a fixed
+//! number of lanes, accumulators, loads and stores; every work-item of a group runs the same
+//! control flow, so a barrier is always met by all of them.
+
+use std::fmt;
+
+use crate::DType;
+use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
+
+/// Element type and number of lanes of a register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ty {
+    /// Element type.
+    pub dtype: DType,
+    /// Number of lanes, 1 for scalars.
+    pub lanes: u32,
+}
+
+/// A value, assigned once per execution of the instruction that defines it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Reg(pub u32);
+
+/// A variable that keeps its value around loops.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Acc(pub u32);
+
+/// Where a load or store goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mem {
+    /// Argument number `i` of [`Program::args`], a buffer.
+    Arg(u32),
+    /// Block number `i` of [`Program::locals`].
+    Local(u32),
+}
+
+/// How the lanes of a vector access are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// One element, or consecutive elements from a scalar index.
+    Contiguous,
+    /// A vector of indices, one per lane.
+    Gather,
+}
+
+/// An argument of the entry point.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arg {
+    /// A buffer of the kernel.
+    Buffer {
+        /// Slot among the buffers of the kernel.
+        slot: u16,
+        /// Element type.
+        dtype: DType,
+        /// Number of elements.
+        len: usize,
+        /// The program stores to it.
+        written: bool,
+    },
+    /// An integer of the kernel.
+    Var {
+        /// Slot among the integers of the kernel.
+        slot: u16,
+    },
+}
+
+/// One instruction.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "operands are named as in the meaning of each instruction")]
+pub enum Inst {
+    /// A constant, the same in each lane.
+    Const { dst: Reg, bits: u64 },
+    /// The value of integer argument `arg` of [`Program::args`].
+    Var { dst: Reg, arg: u32 },
+    /// `0, 1, 2, ...` as `I64` lanes.
+    Lanes { dst: Reg },
+    /// Lane `i` is true if `i < count`; `count` is a scalar `I64`.
+    Mask { dst: Reg, count: Reg },
+    /// The number of this work-item in its group.
+    Item { dst: Reg },
+    /// A scalar in every lane.
+    Splat { dst: Reg, a: Reg },
+    Unary { dst: Reg, op: Unary, a: Reg },
+    Binary { dst: Reg, op: Binary, a: Reg, b: Reg },
+    Select { dst: Reg, cond: Reg, a: Reg, b: Reg },
+    /// `a * b + c`, one rounding.
+    Fma { dst: Reg, a: Reg, b: Reg, c: Reg },
+    Cast { dst: Reg, a: Reg },
+    Bitcast { dst: Reg, a: Reg },
+    /// Where the gate is false the result is the alternative and memory is not touched.
+    Load { dst: Reg, mem: Mem, index: Reg, access: Access, gate: Option<(Reg, Reg)> },
+    Store { mode: StoreMode, mem: Mem, index: Reg, access: Access, value: Reg, gate: Option<Reg> },
+    /// The reduction of all lanes to a scalar.
+    Horizontal { dst: Reg, op: ReduceOp, a: Reg },
+    SetAcc { acc: Acc, a: Reg },
+    GetAcc { dst: Reg, acc: Acc },
+    /// Runs up to the matching [`Inst::End`] for `var` = 0 .. `extent`.
+    Loop { var: Reg, extent: i64 },
+    /// Runs up to the matching [`Inst::End`] for each group this call was given; once at most.
+    Groups { var: Reg },
+    /// Runs up to the matching [`Inst::End`] only in the call that has group 0.
+    Once,
+    /// Closes [`Inst::Loop`], [`Inst::Groups`] or [`Inst::Once`].
+    End,
+    /// Waits for the other work-items; orders local memory.
+    Barrier,
+}
+
+/// A kernel as a list of instructions.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    /// Symbol of the entry point.
+    pub name: String,
+    /// Arguments, in the order in which they are passed.
+    pub args: Vec<Arg>,
+    /// Local memory blocks: type and elements.
+    pub locals: Vec<(DType, usize)>,
+    /// Number of groups, at least 1.
+    pub groups: i64,
+    /// Work-items per group, at least 1.
+    pub items: i64,
+    /// Types of the registers.
+    pub regs: Vec<Ty>,
+    /// Types of the accumulators.
+    pub accs: Vec<Ty>,
+    /// The body.
+    pub insts: Vec<Inst>,
+}
+
+impl Program {
+    /// Type of a register.
+    pub fn ty(&self, reg: Reg) -> Ty {
+        self.regs[reg.0 as usize]
+    }
+
+    /// Bytes of local memory per group, each block aligned to 16 bytes.
+    pub fn local_bytes(&self) -> usize {
+        self.locals
+            .iter()
+            .map(|(t, n)| (t.size() * n).next_multiple_of(16))
+            .sum()
+    }
+}
+
+impl fmt::Display for Ty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lanes == 1 {
+            write!(f, "{}", self.dtype)
+        } else {
+            write!(f, "{}x{}", self.dtype, self.lanes)
+        }
+    }
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+impl fmt::Display for Acc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.0)
+    }
+}
+
+impl fmt::Display for Mem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mem::Arg(i) => write!(f, "arg{i}"),
+            Mem::Local(i) => write!(f, "local{i}"),
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "program {} groups={} items={}", self.name, self.groups, self.items)?;
+        for (i, arg) in self.args.iter().enumerate() {
+            match arg {
+                Arg::Buffer { slot, dtype, len, written } => writeln!(
+                    f,
+                    "  arg{i} = buffer {slot} {dtype}[{len}]{}",
+                    if *written { " written" } else { "" }
+                )?,
+                Arg::Var { slot } => writeln!(f, "  arg{i} = var {slot}")?,
+            }
+        }
+        for (i, (dtype, len)) in self.locals.iter().enumerate() {
+            writeln!(f, "  local{i} = {dtype}[{len}]")?;
+        }
+        let mut depth = 1;
+        for inst in &self.insts {
+            if matches!(inst, Inst::End) {
+                depth -= 1;
+            }
+            write!(f, "{:indent$}", "", indent = depth * 2)?;
+            let def = |f: &mut fmt::Formatter<'_>, dst: &Reg| {
+                write!(f, "{dst}:{} = ", self.ty(*dst))
+            };
+            let at = |access: &Access| match access {
+                Access::Contiguous => "",
+                Access::Gather => " gather",
+            };
+            match inst {
+                Inst::Const { dst, bits } => {
+                    def(f, dst)?;
+                    match self.ty(*dst).dtype {
+                        DType::F32 => writeln!(f, "const {:?}", f32::from_bits(*bits as u32))?,
+                        DType::F64 => writeln!(f, "const {:?}", f64::from_bits(*bits))?,
+                        t if t.is_signed() => writeln!(f, "const {}", *bits as i64)?,
+                        _ => writeln!(f, "const {bits}")?,
+                    }
+                }
+                Inst::Var { dst, arg } => {
+                    def(f, dst)?;
+                    writeln!(f, "var arg{arg}")?;
+                }
+                Inst::Lanes { dst } => {
+                    def(f, dst)?;
+                    writeln!(f, "lanes")?;
+                }
+                Inst::Mask { dst, count } => {
+                    def(f, dst)?;
+                    writeln!(f, "mask {count}")?;
+                }
+                Inst::Item { dst } => {
+                    def(f, dst)?;
+                    writeln!(f, "item")?;
+                }
+                Inst::Splat { dst, a } => {
+                    def(f, dst)?;
+                    writeln!(f, "splat {a}")?;
+                }
+                Inst::Unary { dst, op, a } => {
+                    def(f, dst)?;
+                    writeln!(f, "{op:?} {a}")?;
+                }
+                Inst::Binary { dst, op, a, b } => {
+                    def(f, dst)?;
+                    writeln!(f, "{op:?} {a} {b}")?;
+                }
+                Inst::Select { dst, cond, a, b } => {
+                    def(f, dst)?;
+                    writeln!(f, "select {cond} {a} {b}")?;
+                }
+                Inst::Fma { dst, a, b, c } => {
+                    def(f, dst)?;
+                    writeln!(f, "fma {a} {b} {c}")?;
+                }
+                Inst::Cast { dst, a } => {
+                    def(f, dst)?;
+                    writeln!(f, "cast {a}:{}", self.ty(*a))?;
+                }
+                Inst::Bitcast { dst, a } => {
+                    def(f, dst)?;
+                    writeln!(f, "bitcast {a}:{}", self.ty(*a))?;
+                }
+                Inst::Load { dst, mem, index, access, gate } => {
+                    def(f, dst)?;
+                    write!(f, "load{} {mem}[{index}]", at(access))?;
+                    match gate {
+                        Some((g, alt)) => writeln!(f, " if {g} else {alt}")?,
+                        None => writeln!(f)?,
+                    }
+                }
+                Inst::Store { mode, mem, index, access, value, gate } => {
+                    let how = match mode {
+                        StoreMode::Set => "",
+                        StoreMode::Combine(_) => " combine",
+                    };
+                    write!(f, "store{how}{} {mem}[{index}] = ", at(access))?;
+                    if let StoreMode::Combine(op) = mode {
+                        write!(f, "{op:?} ")?;
+                    }
+                    write!(f, "{value}")?;
+                    match gate {
+                        Some(g) => writeln!(f, " if {g}")?,
+                        None => writeln!(f)?,
+                    }
+                }
+                Inst::Horizontal { dst, op, a } => {
+                    def(f, dst)?;
+                    writeln!(f, "horizontal {op:?} {a}")?;
+                }
+                Inst::SetAcc { acc, a } => writeln!(f, "{acc} = {a}")?,
+                Inst::GetAcc { dst, acc } => {
+                    def(f, dst)?;
+                    writeln!(f, "{acc}")?;
+                }
+                Inst::Loop { var, extent } => {
+                    writeln!(f, "loop {var} < {extent}")?;
+                    depth += 1;
+                }
+                Inst::Groups { var } => {
+                    writeln!(f, "groups {var}")?;
+                    depth += 1;
+                }
+                Inst::Once => {
+                    writeln!(f, "once")?;
+                    depth += 1;
+                }
+                Inst::End => writeln!(f, "end")?,
+                Inst::Barrier => writeln!(f, "barrier")?,
+            }
+        }
+        Ok(())
+    }
+}

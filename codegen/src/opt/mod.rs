@@ -1,0 +1,372 @@
+//! The optimiser: decides how a kernel is run by splitting its ranges and giving them kinds. Every
+//! step keeps the meaning of the kernel, so the interpreter still runs it.
+
+pub mod contract;
+pub mod heuristic;
+mod pad;
+
+use std::fmt;
+
+use hashbrown::HashMap;
+
+use crate::error::{Error, Result};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind};
+use crate::rewrite::{simplify, substitute, toposort};
+use crate::symbolic::RangeSets;
+
+/// One step. Axes are the numbers of [`Op::Range`]; a split keeps the number for the outer part.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Opt {
+    /// The inner `lanes` iterations become lanes of a vector; the rest is peeled off.
+    Vec {
+        /// Which range.
+        axis: u32,
+        /// Number of lanes, a power of two.
+        lanes: u32,
+    },
+    /// The inner `n` iterations of an output range are replicated in registers.
+    Upcast {
+        /// Which range.
+        axis: u32,
+        /// How many copies.
+        n: u32,
+    },
+    /// The inner `n` iterations of a reduction are replicated in the loop body.
+    Unroll {
+        /// Which range.
+        axis: u32,
+        /// How many copies.
+        n: u32,
+    },
+    /// The inner `n` iterations of an output range are spread over work-items.
+    Local {
+        /// Which range.
+        axis: u32,
+        /// How many work-items.
+        n: u32,
+    },
+    /// The inner `n` iterations of a reduction are spread over work-items.
+    Group {
+        /// Which range.
+        axis: u32,
+        /// How many work-items.
+        n: u32,
+    },
+    /// Chunks of `chunk` iterations of an output range are spread over groups.
+    Thread {
+        /// Which range.
+        axis: u32,
+        /// Iterations per group.
+        chunk: u32,
+    },
+    /// The range is rounded up; the added iterations have no effect.
+    PadTo {
+        /// Which range.
+        axis: u32,
+        /// The new extent is a multiple of this.
+        multiple: u32,
+    },
+    /// Two output loops change places.
+    Swap {
+        /// One range.
+        a: u32,
+        /// The other one.
+        b: u32,
+    },
+    /// Two loops become one, where every index allows it.
+    Merge {
+        /// The outer range, whose number is kept.
+        outer: u32,
+        /// The inner range.
+        inner: u32,
+    },
+    /// A contraction goes through packed operands and a register tile.
+    Pack(contract::Tile),
+}
+
+impl fmt::Display for Opt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Opt::Vec { axis, lanes } => write!(f, "vec({axis}, {lanes})"),
+            Opt::Upcast { axis, n } => write!(f, "upcast({axis}, {n})"),
+            Opt::Unroll { axis, n } => write!(f, "unroll({axis}, {n})"),
+            Opt::Local { axis, n } => write!(f, "local({axis}, {n})"),
+            Opt::Group { axis, n } => write!(f, "group({axis}, {n})"),
+            Opt::Thread { axis, chunk } => write!(f, "thread({axis}, {chunk})"),
+            Opt::PadTo { axis, multiple } => write!(f, "padto({axis}, {multiple})"),
+            Opt::Swap { a, b } => write!(f, "swap({a}, {b})"),
+            Opt::Merge { outer, inner } => write!(f, "merge({outer}, {inner})"),
+            Opt::Pack(t) => write!(f, "pack({}x{}, k {})", t.rows, t.cols, t.depth),
+        }
+    }
+}
+
+/// A range of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RangeInfo {
+    pub id: Id,
+    pub axis: u32,
+    pub extent: i64,
+    pub kind: RangeKind,
+}
+
+/// The ranges below a node, by axis.
+pub(crate) fn ranges(g: &Graph, root: Id) -> Vec<RangeInfo> {
+    let mut found: Vec<RangeInfo> = toposort(g, root)
+        .into_iter()
+        .filter_map(|id| match g.op(id) {
+            Op::Range { axis, extent, kind } => Some(RangeInfo { id, axis, extent, kind }),
+            _ => None,
+        })
+        .collect();
+    found.sort_by_key(|r| r.axis);
+    found
+}
+
+fn fresh(g: &Graph, root: Id) -> u32 {
+    ranges(g, root).last().map_or(0, |r| r.axis + 1)
+}
+
+fn refuse<T>(kernel: &Kernel, opt: &Opt, why: impl Into<String>) -> Result<T> {
+    Err(Error::Opt { kernel: kernel.name.clone(), opt: opt.to_string(), why: why.into() })
+}
+
+fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<RangeInfo> {
+    match ranges(&kernel.graph, kernel.sink).into_iter().find(|r| r.axis == axis) {
+        Some(r) if kinds.contains(&r.kind) => Ok(r),
+        Some(r) => refuse(kernel, opt, format!("range {axis} is {:?}, expected {kinds:?}", r.kind)),
+        None => refuse(kernel, opt, format!("there is no range {axis}")),
+    }
+}
+
+/// Applies one step to a kernel. [`Opt::Pack`] makes several kernels of one and is not a step of
+/// this kind.
+pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
+    use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast, Vec};
+    match *opt {
+        Opt::Vec { axis, lanes } => {
+            let r = find(kernel, opt, axis, &[Loop, Reduce])?;
+            if !lanes.is_power_of_two() {
+                return refuse(kernel, opt, "the number of lanes is not a power of two");
+            }
+            split(kernel, opt, r, i64::from(lanes), Vec)?;
+        }
+        Opt::Upcast { axis, n } => {
+            let r = find(kernel, opt, axis, &[Loop])?;
+            split(kernel, opt, r, i64::from(n), Upcast)?;
+        }
+        Opt::Unroll { axis, n } => {
+            let r = find(kernel, opt, axis, &[Reduce])?;
+            split(kernel, opt, r, i64::from(n), Unroll)?;
+        }
+        Opt::Local { axis, n } => {
+            let r = find(kernel, opt, axis, &[Loop])?;
+            if r.extent % i64::from(n) != 0 {
+                return refuse(kernel, opt, "work-items need an extent that divides; pad first");
+            }
+            split(kernel, opt, r, i64::from(n), Local)?;
+        }
+        Opt::Group { axis, n } => {
+            let r = find(kernel, opt, axis, &[Reduce])?;
+            if r.extent % i64::from(n) != 0 {
+                return refuse(kernel, opt, "work-items need an extent that divides; pad first");
+            }
+            split(kernel, opt, r, i64::from(n), GroupReduce)?;
+        }
+        Opt::Thread { axis, chunk } => thread(kernel, opt, axis, i64::from(chunk))?,
+        Opt::PadTo { axis, multiple } => {
+            let r = find(kernel, opt, axis, &[Loop, Reduce])?;
+            if multiple == 0 {
+                return refuse(kernel, opt, "cannot pad to a multiple of 0");
+            }
+            let extent = u64::try_from(r.extent)
+                .ok()
+                .and_then(|e| e.checked_next_multiple_of(u64::from(multiple)))
+                .and_then(|e| i64::try_from(e).ok());
+            let Some(extent) = extent else {
+                return refuse(kernel, opt, "the padded extent is too large");
+            };
+            pad::pad(kernel, r, extent);
+        }
+        Opt::Swap { a, b } => {
+            let x = find(kernel, opt, a, &[Loop])?;
+            let y = find(kernel, opt, b, &[Loop])?;
+            let g = &mut kernel.graph;
+            let map = HashMap::from_iter([
+                (x.id, g.range(b, x.extent, Loop)),
+                (y.id, g.range(a, y.extent, Loop)),
+            ]);
+            kernel.sink = substitute(g, kernel.sink, &map);
+        }
+        Opt::Merge { outer, inner } => {
+            let a = find(kernel, opt, outer, &[Loop, Reduce])?;
+            let b = find(kernel, opt, inner, &[Loop, Reduce])?;
+            if !merge(kernel, a, b) {
+                return refuse(kernel, opt, "an index needs the two ranges apart");
+            }
+            return Ok(());
+        }
+        Opt::Pack(_) => return refuse(kernel, opt, "not a contraction on its own"),
+    }
+    kernel.sink = simplify(&mut kernel.graph, kernel.sink);
+    Ok(())
+}
+
+/// `outer * n + inner`; only `inner` where there is one outer iteration.
+fn pair(g: &mut Graph, outer: Option<Id>, n: i64, inner: Id) -> Id {
+    match outer {
+        None => inner,
+        Some(outer) => {
+            let n = g.index(n);
+            let scaled = g.binary(Binary::Mul, outer, n);
+            g.binary(Binary::Add, scaled, inner)
+        }
+    }
+}
+
+/// Splits a range by `n`; the inner part gets `kind`. What does not divide becomes a tail: a store
+/// or a reduction of its own.
+fn split(kernel: &mut Kernel, opt: &Opt, r: RangeInfo, n: i64, kind: RangeKind) -> Result<()> {
+    if n < 1 || n > r.extent {
+        return refuse(kernel, opt, format!("range {} has {} iterations", r.axis, r.extent));
+    }
+    let next = fresh(&kernel.graph, kernel.sink);
+    let g = &mut kernel.graph;
+    let inner = g.range(next, n, kind);
+    let whole = r.extent / n;
+    let outer = (whole > 1).then(|| g.range(r.axis, whole, r.kind));
+    let main = pair(g, outer, n, inner);
+    let rest = r.extent % n;
+    let tail = (rest > 0).then(|| {
+        let offset = g.index(whole * n);
+        let t = g.range(next + 1, rest, r.kind);
+        g.binary(Binary::Add, offset, t)
+    });
+    replace(kernel, r, main, tail);
+    Ok(())
+}
+
+/// Replaces a range by `main`; if there is a `tail`, the kernel does both.
+fn replace(kernel: &mut Kernel, r: RangeInfo, main: Id, tail: Option<Id>) {
+    let g = &mut kernel.graph;
+    let main = HashMap::from_iter([(r.id, main)]);
+    let Some(tail) = tail else {
+        kernel.sink = substitute(g, kernel.sink, &main);
+        return;
+    };
+    let tail = HashMap::from_iter([(r.id, tail)]);
+    if r.kind.is_reduction() {
+        let mut done = HashMap::new();
+        for n in toposort(g, kernel.sink) {
+            if let Op::Reduce(op) = g.op(n)
+                && g.src(n)[1..].contains(&r.id)
+            {
+                let a = substitute(g, n, &main);
+                let b = substitute(g, n, &tail);
+                let both = g.binary(op.binary(), a, b);
+                done.insert(n, both);
+            }
+        }
+        kernel.sink = substitute(g, kernel.sink, &done);
+        return;
+    }
+    let mut sets = RangeSets::default();
+    let mut stores = Vec::new();
+    for s in g.src(kernel.sink).to_vec() {
+        if sets.depends(g, s, r.id) {
+            stores.push(substitute(g, s, &main));
+            stores.push(substitute(g, s, &tail));
+        } else {
+            stores.push(s);
+        }
+    }
+    kernel.sink = g.sink(&stores);
+}
+
+/// Spreads an output range over groups, together with the groups that are there already.
+fn thread(kernel: &mut Kernel, opt: &Opt, axis: u32, chunk: i64) -> Result<()> {
+    let r = find(kernel, opt, axis, &[RangeKind::Loop])?;
+    if chunk < 1 || chunk > r.extent {
+        return refuse(kernel, opt, format!("range {axis} has {} iterations", r.extent));
+    }
+    let all = ranges(&kernel.graph, kernel.sink);
+    let old = all.iter().find(|x| x.kind == RangeKind::Global).copied();
+    let next = fresh(&kernel.graph, kernel.sink);
+    let groups = r.extent / chunk;
+    let g = &mut kernel.graph;
+    // The group comes first: the first group range keeps its place as the slow one.
+    let Some(total) = groups.checked_mul(old.map_or(1, |o| o.extent)) else {
+        return refuse(kernel, opt, "too many groups");
+    };
+    let global = g.range(old.map_or(next, |o| o.axis), total, RangeKind::Global);
+    let mut group = global;
+    if let Some(o) = old {
+        let n = g.index(groups);
+        let slow = g.binary(Binary::FloorDiv, global, n);
+        group = g.binary(Binary::FloorMod, global, n);
+        kernel.sink = substitute(g, kernel.sink, &HashMap::from_iter([(o.id, slow)]));
+    }
+    let main = if chunk == 1 {
+        group
+    } else {
+        let inner = g.range(axis, chunk, RangeKind::Loop);
+        pair(g, Some(group), chunk, inner)
+    };
+    let rest = r.extent % chunk;
+    let tail = (rest > 0).then(|| {
+        let offset = g.index(groups * chunk);
+        let t = g.range(next + 1, rest, RangeKind::Loop);
+        g.binary(Binary::Add, offset, t)
+    });
+    replace(kernel, r, main, tail);
+    Ok(())
+}
+
+fn divisions(g: &Graph, root: Id) -> usize {
+    toposort(g, root)
+        .into_iter()
+        .filter(|&n| {
+            matches!(g.op(n), Op::Binary(Binary::FloorDiv | Binary::FloorMod))
+        })
+        .count()
+}
+
+/// Makes one range of two if no index needs them apart and nothing depends on one of them only.
+pub(crate) fn merge(kernel: &mut Kernel, a: RangeInfo, b: RangeInfo) -> bool {
+    if a.kind != b.kind || a.id == b.id {
+        return false;
+    }
+    let Some(extent) = a.extent.checked_mul(b.extent) else { return false };
+    let g = &mut kernel.graph;
+    let mut sets = RangeSets::default();
+    for n in toposort(g, kernel.sink) {
+        let root = match g.op(n) {
+            Op::Reduce(_) | Op::Store(_) => n,
+            _ => continue,
+        };
+        if let Op::Reduce(_) = g.op(root) {
+            let list = &g.src(root)[1..];
+            if list.contains(&a.id) != list.contains(&b.id) {
+                return false;
+            }
+        }
+        let one = sets.depends(g, root, a.id);
+        let other = sets.depends(g, root, b.id);
+        if one != other {
+            return false;
+        }
+    }
+    let before = divisions(g, kernel.sink);
+    let both = g.range(a.axis, extent, a.kind);
+    let n = g.index(b.extent);
+    let slow = g.binary(Binary::FloorDiv, both, n);
+    let fast = g.binary(Binary::FloorMod, both, n);
+    let map = HashMap::from_iter([(a.id, slow), (b.id, fast)]);
+    let merged = substitute(g, kernel.sink, &map);
+    let merged = simplify(g, merged);
+    if divisions(g, merged) > before {
+        return false;
+    }
+    kernel.sink = merged;
+    true
+}

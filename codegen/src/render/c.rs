@@ -1,0 +1,658 @@
+//! C with the vector extensions of clang, for machines where only the clang program is there.
+//!
+//! Vectors of `Bool` are vectors of bytes 0 and 1. Integer arithmetic is done in unsigned types,
+//! whose overflow is defined. Entry point as in [`super::llvm`].
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::{Language, Renderer, Source};
+use crate::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
+use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::target::Target;
+
+/// Renders C for CPUs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CRenderer;
+
+impl Renderer for CRenderer {
+    fn name(&self) -> &'static str {
+        "c"
+    }
+
+    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+        if p.items != 1 {
+            return Err(Error::Render {
+                renderer: "c",
+                kernel: p.name.clone(),
+                what: format!("a group of {} work-items", p.items),
+                target: t.arch.clone(),
+            });
+        }
+        let mut text = Text { p, t, body: String::new(), types: BTreeSet::new(), depth: 1 };
+        for inst in &p.insts {
+            text.inst(inst)?;
+        }
+        let mut out = String::from(PRELUDE);
+        for (element, lanes) in &text.types {
+            let _ = writeln!(
+                out,
+                "typedef {element} {element}x{lanes} __attribute__((ext_vector_type({lanes})));\n\
+                 typedef {element} {element}x{lanes}u __attribute__((ext_vector_type({lanes}), \
+                 aligned(sizeof({element}))));"
+            );
+        }
+        let _ = writeln!(out, "\nvoid {}(const u64 *args, u64 begin, u64 end) {{", p.name);
+        for (i, arg) in p.args.iter().enumerate() {
+            let _ = match arg {
+                Arg::Buffer { dtype, .. } => {
+                    let t = memory(*dtype);
+                    writeln!(out, "  {t} *arg{i} = ({t} *)args[{i}];")
+                }
+                Arg::Var { .. } => writeln!(out, "  i64 arg{i} = (i64)args[{i}];"),
+            };
+        }
+        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+            let _ = writeln!(out, "  {} local{i}[{len}];", memory(*dtype));
+        }
+        for (i, acc) in p.accs.iter().enumerate() {
+            let _ = writeln!(out, "  {} acc{i};", spelled(*acc));
+        }
+        out.push_str(&text.body);
+        out.push_str("}\n");
+        Ok(Source { language: Language::C, entry: p.name.clone(), text: out })
+    }
+}
+
+const PRELUDE: &str = "\
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+typedef unsigned long long u64; typedef _Float16 f16; typedef float f32; typedef double f64;
+";
+
+fn scalar(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => "u8",
+        DType::I8 => "i8",
+        DType::I16 => "i16",
+        DType::U16 | DType::BF16 => "u16",
+        DType::I32 => "i32",
+        DType::U32 => "u32",
+        DType::I64 => "i64",
+        DType::U64 => "u64",
+        DType::F16 => "f16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+    }
+}
+
+/// The name of the type in memory.
+fn memory(dtype: DType) -> &'static str {
+    scalar(dtype)
+}
+
+/// The integer type of a width, in bits.
+fn integer(bits: u32, signed: bool) -> String {
+    format!("{}{bits}", if signed { 'i' } else { 'u' })
+}
+
+fn spelled(ty: Ty) -> String {
+    wide(scalar(ty.dtype), ty.lanes)
+}
+
+fn wide(element: &str, lanes: u32) -> String {
+    if lanes == 1 { element.to_string() } else { format!("{element}x{lanes}") }
+}
+
+fn literal(dtype: DType, bits: u64) -> String {
+    match dtype {
+        DType::Bool => (bits & 1).to_string(),
+        DType::F16 => {
+            format!("__builtin_bit_cast(f16, (u16){:#x})", bits as u16)
+        }
+        DType::F32 => {
+            let x = f32::from_bits(bits as u32);
+            if x.is_finite() && x == x.trunc() && x.abs() < 1e6 && bits != 0x8000_0000 {
+                format!("{x:.1}f")
+            } else {
+                format!("__builtin_bit_cast(f32, {:#x}u)", bits as u32)
+            }
+        }
+        DType::F64 => format!("__builtin_bit_cast(f64, {bits:#x}ull)"),
+        DType::I64 if bits as i64 == i64::MIN => "(-0x7fffffffffffffffll - 1)".into(),
+        DType::I64 => format!("{}ll", bits as i64),
+        DType::U64 => format!("{bits}ull"),
+        t if t.is_signed() => {
+            let shift = 64 - t.bits();
+            format!("({})({}ll)", scalar(t), ((bits << shift) as i64) >> shift)
+        }
+        t => format!("({}){}u", scalar(t), bits & (u64::MAX >> (64 - t.bits()))),
+    }
+}
+
+struct Text<'a> {
+    p: &'a Program,
+    t: &'a Target,
+    body: String,
+    types: BTreeSet<(String, u32)>,
+    depth: usize,
+}
+
+fn arithmetic_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::F32 | DType::F64)
+}
+
+impl Text<'_> {
+    fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
+        Err(Error::Render {
+            renderer: "c",
+            kernel: self.p.name.clone(),
+            what: what.into(),
+            target: self.t.arch.clone(),
+        })
+    }
+
+    fn line(&mut self, text: impl AsRef<str>) {
+        let _ = writeln!(self.body, "{:indent$}{}", "", text.as_ref(), indent = self.depth * 2);
+    }
+
+    fn ty(&mut self, ty: Ty) -> String {
+        self.wide(scalar(ty.dtype), ty.lanes)
+    }
+
+    fn wide(&mut self, element: &str, lanes: u32) -> String {
+        if lanes > 1 {
+            self.types.insert((element.to_string(), lanes));
+        }
+        wide(element, lanes)
+    }
+
+    fn define(&mut self, dst: Reg, value: impl AsRef<str>) {
+        let ty = self.p.ty(dst);
+        let t = self.ty(ty);
+        self.line(format!("{t} r{} = {};", dst.0, value.as_ref()));
+    }
+
+    /// A conversion by value between vectors or scalars of one length.
+    fn convert(&mut self, value: &str, element: &str, lanes: u32) -> String {
+        let t = self.wide(element, lanes);
+        if lanes == 1 { format!("(({t})({value}))") } else { format!("__builtin_convertvector({value}, {t})") }
+    }
+
+    /// The same bits as another type of the same width.
+    fn bits(&mut self, value: &str, element: &str, lanes: u32) -> String {
+        let t = self.wide(element, lanes);
+        format!("__builtin_bit_cast({t}, {value})")
+    }
+
+    /// `cond ? a : b` where the condition is a `Bool` value.
+    fn select(&mut self, cond: &str, ty: Ty, a: &str, b: &str) -> String {
+        if ty.lanes == 1 {
+            return format!("({cond} ? {a} : {b})");
+        }
+        let mask = integer(ty.dtype.bits(), true);
+        let t = self.ty(ty);
+        let c = self.convert(cond, &mask, ty.lanes);
+        format!("(({c} != 0) ? ({t})({a}) : ({t})({b}))")
+    }
+
+    /// A comparison as a `Bool` value.
+    fn compare(&mut self, lanes: u32, text: &str) -> String {
+        if lanes == 1 {
+            return format!("(u8)({text})");
+        }
+        let byte = self.convert(&format!("({text})"), "i8", lanes);
+        let t = self.wide("u8", lanes);
+        format!("(({t})({byte}) & 1)")
+    }
+
+    /// Evaluates an expression lane by lane; `{i}` stands for the lane.
+    fn lanewise(&mut self, dst: Reg, each: &str) {
+        let ty = self.p.ty(dst);
+        let t = self.ty(ty);
+        self.line(format!("{t} r{};", dst.0));
+        if ty.lanes == 1 {
+            let one = each.replace("[{i}]", "").replace("{i}", "0");
+            self.line(format!("r{} = {one};", dst.0));
+        } else {
+            let body = each.replace("{i}", "i");
+            self.line("#pragma clang loop unroll(full)");
+            self.line(format!("for (int i = 0; i < {}; i++) r{}[i] = {body};", ty.lanes, dst.0));
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Result<()> {
+        match inst {
+            Inst::Const { dst, bits } => {
+                let ty = self.p.ty(*dst);
+                let t = self.ty(ty);
+                let value = literal(ty.dtype, *bits);
+                self.define(*dst, format!("({t})({value})"));
+            }
+            Inst::Var { dst, arg } => self.define(*dst, format!("arg{arg}")),
+            Inst::Lanes { dst } => self.lanewise(*dst, "{i}"),
+            Inst::Mask { dst, count } => self.lanewise(*dst, &format!("{{i}} < r{}", count.0)),
+            Inst::Item { dst } => self.define(*dst, "0"),
+            Inst::Splat { dst, a } => {
+                let ty = self.p.ty(*dst);
+                let t = self.ty(ty);
+                self.define(*dst, format!("({t})(r{})", a.0));
+            }
+            Inst::Unary { dst, op, a } => self.unary(*dst, *op, *a)?,
+            Inst::Binary { dst, op, a, b } => {
+                let ty = self.p.ty(*a);
+                self.binary(*dst, ty, *op, &format!("r{}", a.0), &format!("r{}", b.0))?;
+            }
+            Inst::Select { dst, cond, a, b } => {
+                let ty = self.p.ty(*dst);
+                let value = self.select(
+                    &format!("r{}", cond.0),
+                    ty,
+                    &format!("r{}", a.0),
+                    &format!("r{}", b.0),
+                );
+                self.define(*dst, value);
+            }
+            Inst::Fma { dst, a, b, c } => {
+                let ty = self.p.ty(*dst);
+                if !matches!(ty.dtype, DType::F32 | DType::F64) {
+                    return self.unsupported(format!("multiply-add of {}", ty.dtype));
+                }
+                let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
+                let (a, b, c) = (a.0, b.0, c.0);
+                if has && ty.lanes > 1 {
+                    self.define(*dst, format!("__builtin_elementwise_fma(r{a}, r{b}, r{c})"));
+                } else if has {
+                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
+                    self.define(*dst, format!("__builtin_fma{f}(r{a}, r{b}, r{c})"));
+                } else {
+                    self.define(*dst, format!("r{a} * r{b} + r{c}"));
+                }
+            }
+            Inst::Cast { dst, a } => self.cast(*dst, *a)?,
+            Inst::Bitcast { dst, a } => {
+                let ty = self.p.ty(*dst);
+                let value = self.bits(&format!("r{}", a.0), scalar(ty.dtype), ty.lanes);
+                self.define(*dst, value);
+            }
+            Inst::Load { dst, mem, index, access, gate } => {
+                self.load(*dst, *mem, *index, *access, *gate);
+            }
+            Inst::Store { mode, mem, index, access, value, gate } => {
+                self.store(*mode, *mem, *index, *access, *value, *gate)?;
+            }
+            Inst::Horizontal { dst, op, a } => self.horizontal(*dst, *op, *a)?,
+            Inst::SetAcc { acc, a } => {
+                let ty = self.p.accs[acc.0 as usize];
+                self.ty(ty);
+                self.line(format!("acc{} = r{};", acc.0, a.0));
+            }
+            Inst::GetAcc { dst, acc } => self.define(*dst, format!("acc{}", acc.0)),
+            Inst::Loop { var, extent } => {
+                let v = var.0;
+                self.line(format!("for (i64 r{v} = 0; r{v} < {extent}; r{v}++) {{"));
+                self.depth += 1;
+            }
+            Inst::Groups { var } => {
+                let v = var.0;
+                self.line(format!("for (i64 r{v} = begin; r{v} < (i64)end; r{v}++) {{"));
+                self.depth += 1;
+            }
+            Inst::Once => {
+                self.line("if (begin == 0) {");
+                self.depth += 1;
+            }
+            Inst::End => {
+                self.depth = self.depth.saturating_sub(1).max(1);
+                self.line("}");
+            }
+            // One work-item per group: everything before has happened.
+            Inst::Barrier => {}
+        }
+        Ok(())
+    }
+
+    fn unary(&mut self, dst: Reg, op: Unary, a: Reg) -> Result<()> {
+        let ty = self.p.ty(dst);
+        let t = self.ty(ty);
+        let a = format!("r{}", a.0);
+        let float = arithmetic_float(ty.dtype);
+        let unsigned = integer(ty.dtype.bits(), false);
+        let value = match op {
+            Unary::Neg if float => format!("-{a}"),
+            Unary::Neg if ty.dtype == DType::Bool => a,
+            Unary::Neg if !ty.dtype.is_float() => {
+                let u = self.bits(&a, &unsigned, ty.lanes);
+                let ut = self.wide(&unsigned, ty.lanes);
+                self.bits(&format!("({ut})(0 - {u})"), scalar(ty.dtype), ty.lanes)
+            }
+            Unary::Not if ty.dtype == DType::Bool => format!("({t})({a} ^ ({t})(1))"),
+            Unary::Not if !ty.dtype.is_float() => format!("({t})(~{a})"),
+            Unary::Abs if float => format!("__builtin_elementwise_abs({a})"),
+            Unary::Abs if ty.dtype.is_signed() => {
+                let u = self.bits(&a, &unsigned, ty.lanes);
+                let ut = self.wide(&unsigned, ty.lanes);
+                let neg = self.bits(&format!("({ut})(0 - {u})"), scalar(ty.dtype), ty.lanes);
+                let below = self.compare(ty.lanes, &format!("{a} < 0"));
+                self.select(&below, ty, &neg, &a)
+            }
+            Unary::Abs if !ty.dtype.is_float() => a,
+            Unary::Recip if float => format!("({t})(1) / {a}"),
+            Unary::Sqrt if float => format!("__builtin_elementwise_sqrt({a})"),
+            Unary::Trunc if float => format!("__builtin_elementwise_trunc({a})"),
+            Unary::Floor if float => format!("__builtin_elementwise_floor({a})"),
+            Unary::Ceil if float => format!("__builtin_elementwise_ceil({a})"),
+            Unary::RoundEven if float => format!("__builtin_elementwise_roundeven({a})"),
+            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
+        };
+        self.define(dst, value);
+        Ok(())
+    }
+
+    /// An operation in unsigned arithmetic.
+    fn wrapping(&mut self, ty: Ty, a: &str, sign: &str, b: &str) -> String {
+        let unsigned = integer(ty.dtype.bits(), false);
+        // Narrow types would be widened to int, whose overflow is another one.
+        let ut = self.wide(&unsigned, ty.lanes);
+        let (x, y) = (self.bits(a, &unsigned, ty.lanes), self.bits(b, &unsigned, ty.lanes));
+        let e = if ty.lanes == 1 && ty.dtype.bits() < 32 {
+            format!("({ut})((u32){x} {sign} (u32){y})")
+        } else {
+            format!("({ut})({x} {sign} {y})")
+        };
+        self.bits(&e, scalar(ty.dtype), ty.lanes)
+    }
+
+    fn expression(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> Result<Option<String>> {
+        let t = self.ty(ty);
+        let float = arithmetic_float(ty.dtype);
+        let bool_ = ty.dtype == DType::Bool;
+        if ty.dtype.is_float() && !float {
+            return self.unsupported(format!("{op:?} on {}", ty.dtype));
+        }
+        let bits = u64::from(ty.dtype.bits());
+        Ok(Some(match op {
+            Binary::Add if float => format!("{a} + {b}"),
+            Binary::Sub if float => format!("{a} - {b}"),
+            Binary::Mul if float => format!("{a} * {b}"),
+            Binary::FDiv if float => format!("{a} / {b}"),
+            Binary::Add | Binary::Max | Binary::Or if bool_ => format!("({t})({a} | {b})"),
+            Binary::Mul | Binary::Min | Binary::And if bool_ => format!("({t})({a} & {b})"),
+            Binary::Sub if bool_ => format!("({t})({a} ^ {b})"),
+            Binary::Add => self.wrapping(ty, a, "+", b),
+            Binary::Sub => self.wrapping(ty, a, "-", b),
+            Binary::Mul => self.wrapping(ty, a, "*", b),
+            Binary::And if !float => format!("({t})({a} & {b})"),
+            Binary::Or if !float => format!("({t})({a} | {b})"),
+            Binary::Xor if !float => format!("({t})({a} ^ {b})"),
+            Binary::Lt => self.compare(ty.lanes, &format!("{a} < {b}")),
+            Binary::Eq => self.compare(ty.lanes, &format!("{a} == {b}")),
+            Binary::Ne => self.compare(ty.lanes, &format!("{a} != {b}")),
+            Binary::Max if !float => format!("__builtin_elementwise_max({a}, {b})"),
+            Binary::Min if !float => format!("__builtin_elementwise_min({a}, {b})"),
+            Binary::Max | Binary::Min => {
+                // The larger one; of equal ones (zeros) the sum or the bitwise or keeps the sign
+                // that IEEE 754 wants; a NaN of either side stays.
+                let unsigned = integer(ty.dtype.bits(), false);
+                let (x, y) = (self.bits(a, &unsigned, ty.lanes), self.bits(b, &unsigned, ty.lanes));
+                let (order, merge) = if op == Binary::Max { (">", "&") } else { ("<", "|") };
+                let ut = self.wide(&unsigned, ty.lanes);
+                let zero = self.bits(&format!("({ut})({x} {merge} {y})"), scalar(ty.dtype), ty.lanes);
+                let first = self.compare(ty.lanes, &format!("{a} {order} {b}"));
+                let equal = self.compare(ty.lanes, &format!("{a} == {b}"));
+                let nan = self.compare(ty.lanes, &format!("{a} != {a}"));
+                let rest = self.select(&equal, ty, &zero, b);
+                let rest = self.select(&first, ty, a, &rest);
+                self.select(&nan, ty, a, &rest)
+            }
+            Binary::Shl | Binary::Shr if !float && !bool_ => {
+                let unsigned = integer(ty.dtype.bits(), false);
+                let ut = self.wide(&unsigned, ty.lanes);
+                let count = self.bits(b, &unsigned, ty.lanes);
+                let u = Ty {
+                    dtype: match bits {
+                        8 => DType::U8,
+                        16 => DType::U16,
+                        32 => DType::U32,
+                        _ => DType::U64,
+                    },
+                    lanes: ty.lanes,
+                };
+                let fits = self.compare(ty.lanes, &format!("{count} < ({ut})({bits})"));
+                if op == Binary::Shr && ty.dtype.is_signed() {
+                    let last = format!("({ut})({})", bits - 1);
+                    let n = self.select(&fits, u, &count, &last);
+                    let n = self.bits(&format!("({ut})({n})"), scalar(ty.dtype), ty.lanes);
+                    format!("({t})({a} >> {n})")
+                } else {
+                    let zero = format!("({ut})(0)");
+                    let n = self.select(&fits, u, &count, &zero);
+                    let x = self.bits(a, &unsigned, ty.lanes);
+                    let sign = if op == Binary::Shl { "<<" } else { ">>" };
+                    let shifted = format!("({ut})({x} {sign} {n})");
+                    let all = self.select(&fits, u, &shifted, &zero);
+                    self.bits(&format!("({ut})({all})"), scalar(ty.dtype), ty.lanes)
+                }
+            }
+            Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod
+                if !float && !bool_ =>
+            {
+                return Ok(None);
+            }
+            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
+        }))
+    }
+
+    fn binary(&mut self, dst: Reg, ty: Ty, op: Binary, a: &str, b: &str) -> Result<()> {
+        if let Some(value) = self.expression(ty, op, a, b)? {
+            self.define(dst, value);
+            return Ok(());
+        }
+        // Division, lane by lane: 0 for a zero divisor, MIN / -1 wraps.
+        let s = scalar(ty.dtype);
+        let (x, y) = (format!("{a}[{{i}}]"), format!("{b}[{{i}}]"));
+        let each = if ty.dtype.is_signed() {
+            let u = integer(ty.dtype.bits(), false);
+            match op {
+                Binary::TruncDiv => {
+                    format!("{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : ({s})({x} / {y})")
+                }
+                Binary::TruncMod => {
+                    format!("{y} == 0 || {y} == -1 ? 0 : ({s})({x} % {y})")
+                }
+                Binary::FloorDiv => format!(
+                    "{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : \
+                     ({s})({x} / {y} - ({x} % {y} != 0 && (({x} ^ {y}) < 0)))"
+                ),
+                _ => format!(
+                    "{y} == 0 || {y} == -1 ? 0 : \
+                     ({s})({x} % {y} + ({x} % {y} != 0 && (({x} ^ {y}) < 0) ? {y} : 0))"
+                ),
+            }
+        } else {
+            let sign = if matches!(op, Binary::TruncDiv | Binary::FloorDiv) { '/' } else { '%' };
+            format!("{y} == 0 ? 0 : ({s})({x} {sign} {y})")
+        };
+        self.lanewise(dst, &each);
+        Ok(())
+    }
+
+    fn cast(&mut self, dst: Reg, a: Reg) -> Result<()> {
+        let (to, from) = (self.p.ty(dst), self.p.ty(a));
+        let (f, d) = (from.dtype, to.dtype);
+        let a = format!("r{}", a.0);
+        let refuse = |s: &Self| s.unsupported(format!("a cast from {f} to {d}"));
+        let value = if f == d {
+            a
+        } else if d == DType::Bool {
+            if f.is_float() && !arithmetic_float(f) {
+                return refuse(self);
+            }
+            self.compare(to.lanes, &format!("{a} != 0"))
+        } else if f == DType::BF16 && d == DType::F32 {
+            let wide = self.convert(&a, "u32", from.lanes);
+            self.bits(&format!("({wide} << 16)"), "f32", from.lanes)
+        } else if (f.is_float() && !arithmetic_float(f)) || (d.is_float() && !arithmetic_float(d)) {
+            return refuse(self);
+        } else if (f == DType::F16 || d == DType::F16)
+            && !(self.t.f16_convert && (f == DType::F32 || d == DType::F32))
+        {
+            return refuse(self);
+        } else if f.is_float() && !d.is_float() {
+            let (min, max) = crate::interp::scalar::int_limits(d);
+            // The bounds as floats: the upper one rounds up to a power of two, which saturates.
+            let low = format!("({}){:?}", scalar(f), min as f64);
+            let high = format!("({}){:?}", scalar(f), (max + 1) as f64);
+            let s = scalar(d);
+            let top = literal(d, max as u64);
+            let bottom = literal(d, min as u64);
+            let x = format!("{a}[{{i}}]");
+            let each = format!(
+                "{x} != {x} ? 0 : {x} >= {high} ? {top} : {x} <= {low} ? {bottom} : ({s})({x})"
+            );
+            self.lanewise(dst, &each);
+            return Ok(());
+        } else {
+            self.convert(&a, scalar(d), to.lanes)
+        };
+        self.define(dst, value);
+        Ok(())
+    }
+
+    fn place(mem: Mem) -> String {
+        match mem {
+            Mem::Arg(i) => format!("arg{i}"),
+            Mem::Local(i) => format!("local{i}"),
+        }
+    }
+
+    fn load(&mut self, dst: Reg, mem: Mem, index: Reg, access: Access, gate: Option<(Reg, Reg)>) {
+        let ty = self.p.ty(dst);
+        let at = Self::place(mem);
+        let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
+        let i = index.0;
+        let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
+        if gate.is_none() && !gather && ty.lanes > 1 {
+            let t = self.ty(ty);
+            let value = format!("({t})*(const {t}u *)&{at}[r{i}]");
+            if ty.dtype == DType::Bool {
+                let value = self.compare(ty.lanes, &format!("({value}) != 0"));
+                self.define(dst, value);
+            } else {
+                self.define(dst, value);
+            }
+            return;
+        }
+        let element = if gather {
+            format!("{at}[r{i}[{{i}}]]{truth}")
+        } else if ty.lanes > 1 {
+            format!("{at}[r{i} + {{i}}]{truth}")
+        } else {
+            format!("{at}[r{i}]{truth}")
+        };
+        let each = match gate {
+            Some((g, alt)) => format!("r{}[{{i}}] ? {element} : r{}[{{i}}]", g.0, alt.0),
+            None => element,
+        };
+        self.lanewise(dst, &each);
+    }
+
+    fn store(
+        &mut self,
+        mode: StoreMode,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let ty = self.p.ty(value);
+        let at = Self::place(mem);
+        let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
+        let i = index.0;
+        let v = value.0;
+        if gate.is_none() && !gather && ty.lanes > 1 {
+            let t = self.ty(ty);
+            let place = format!("*({t}u *)&{at}[r{i}]");
+            let value = match mode {
+                StoreMode::Set => format!("r{v}"),
+                StoreMode::Combine(op) => {
+                    self.line(format!("{t} old{v} = {place};"));
+                    match self.expression(ty, op.binary(), &format!("old{v}"), &format!("r{v}"))? {
+                        Some(e) => e,
+                        None => return self.unsupported(format!("combining by {op:?}")),
+                    }
+                }
+            };
+            self.line(format!("{place} = {value};"));
+            return Ok(());
+        }
+        let lanes = ty.lanes;
+        let pick = |r: u32| if lanes > 1 { format!("r{r}[i]") } else { format!("r{r}") };
+        let place = match (gather, lanes) {
+            (true, _) => format!("{at}[r{i}[i]]"),
+            (false, 1) => format!("{at}[r{i}]"),
+            (false, _) => format!("{at}[r{i} + i]"),
+        };
+        if lanes > 1 {
+            self.line("#pragma clang loop unroll(full)");
+            self.line(format!("for (int i = 0; i < {lanes}; i++) {{"));
+        } else {
+            self.line("{");
+        }
+        if let Some(g) = gate {
+            self.line(format!("  if ({})", pick(g.0)));
+        }
+        self.line("  {");
+        let one = Ty { lanes: 1, ..ty };
+        let value = match mode {
+            StoreMode::Set => pick(v),
+            StoreMode::Combine(op) => {
+                let s = scalar(ty.dtype);
+                self.line(format!("    {s} old = {place}; {s} add = {};", pick(v)));
+                match self.expression(one, op.binary(), "old", "add")? {
+                    Some(e) => e,
+                    None => return self.unsupported(format!("combining by {op:?}")),
+                }
+            }
+        };
+        self.line(format!("    {place} = {value};"));
+        self.line("  }");
+        self.line("}");
+        Ok(())
+    }
+
+    /// Folds halves onto each other, as the LLVM renderer does.
+    fn horizontal(&mut self, dst: Reg, op: ReduceOp, a: Reg) -> Result<()> {
+        let mut ty = self.p.ty(a);
+        let mut value = format!("r{}", a.0);
+        while ty.lanes > 1 && ty.lanes % 2 == 0 {
+            let half = ty.lanes / 2;
+            let list = |from: u32| {
+                (from..from + half).map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
+            };
+            let (low, high) = if half == 1 {
+                (format!("{value}[0]"), format!("{value}[1]"))
+            } else {
+                (
+                    format!("__builtin_shufflevector({value}, {value}, {})", list(0)),
+                    format!("__builtin_shufflevector({value}, {value}, {})", list(half)),
+                )
+            };
+            ty.lanes = half;
+            let t = self.ty(ty);
+            let name = format!("h{}_{half}", dst.0);
+            self.line(format!("{t} {name}a = {low}, {name}b = {high};"));
+            let (x, y) = (format!("{name}a"), format!("{name}b"));
+            let Some(sum) = self.expression(ty, op.binary(), &x, &y)? else {
+                return self.unsupported(format!("reduction by {op:?}"));
+            };
+            self.line(format!("{t} {name} = {sum};"));
+            value = name;
+        }
+        self.define(dst, value);
+        Ok(())
+    }
+}

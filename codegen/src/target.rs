@@ -1,0 +1,229 @@
+//! What the optimiser, the renderers and the compilers know about a machine. A target is plain
+//! data and can be made without opening a device.
+
+use crate::DType;
+
+/// How work is spread on a target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TargetKind {
+    /// Few cores with vectors and caches; groups are chunks of a loop.
+    Cpu,
+    /// Many work-items in groups that share local memory.
+    Gpu,
+}
+
+/// Who executes a matrix instruction together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MmaScope {
+    /// One thread (CPU vector or matrix instructions).
+    Thread,
+    /// One warp or wave.
+    Warp,
+    /// Four warps (Hopper `wgmma`).
+    WarpGroup,
+}
+
+/// A building block of contractions: `acc[m, n] += a[m, k] * b[k, n]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MmaDesc {
+    /// Rows of the accumulator tile.
+    pub m: u16,
+    /// Columns of the accumulator tile.
+    pub n: u16,
+    /// Depth of one step.
+    pub k: u16,
+    /// Type of both operands.
+    pub operand: DType,
+    /// Type of the accumulator.
+    pub acc: DType,
+    /// Who executes it.
+    pub scope: MmaScope,
+}
+
+/// A machine to generate code for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Target {
+    /// Architecture as in an LLVM triple: `x86_64`, `aarch64`, ...
+    pub arch: String,
+    /// LLVM target triple.
+    pub triple: String,
+    /// How work is spread.
+    pub kind: TargetKind,
+    /// CPU name for LLVM (`-mcpu`).
+    pub cpu: String,
+    /// Feature string for LLVM, `+a,+b`.
+    pub features: String,
+    /// Width of a vector register in bytes.
+    pub vector_bytes: usize,
+    /// Number of vector registers.
+    pub vector_regs: usize,
+    /// Cores that run groups at the same time.
+    pub cores: usize,
+    /// Level-1 data cache per core, bytes.
+    pub l1_bytes: usize,
+    /// Level-2 cache per core, bytes.
+    pub l2_bytes: usize,
+    /// Local memory per group, bytes; 0 on CPUs, whose groups have one work-item.
+    pub max_local_bytes: usize,
+    /// Types with native arithmetic; others are computed through f32.
+    pub native: Vec<DType>,
+    /// The half-precision conversions to and from f32 are instructions.
+    pub f16_convert: bool,
+    /// Matrix building blocks, best first.
+    pub mma: Vec<MmaDesc>,
+}
+
+impl Target {
+    /// The machine that runs this program, with its best instruction set.
+    pub fn host(cores: usize) -> Target {
+        let mut target = Target {
+            arch: std::env::consts::ARCH.to_string(),
+            triple: format!("{}-unknown-linux-gnu", std::env::consts::ARCH),
+            kind: TargetKind::Cpu,
+            cpu: "generic".into(),
+            features: String::new(),
+            vector_bytes: 16,
+            vector_regs: 16,
+            cores: cores.max(1),
+            l1_bytes: cache_bytes("index0").unwrap_or(32 << 10),
+            l2_bytes: cache_bytes("index2").unwrap_or(1 << 20),
+            max_local_bytes: 0,
+            native: vec![
+                DType::Bool,
+                DType::I8,
+                DType::I16,
+                DType::I32,
+                DType::I64,
+                DType::U8,
+                DType::U16,
+                DType::U32,
+                DType::U64,
+                DType::F32,
+                DType::F64,
+            ],
+            f16_convert: false,
+            mma: Vec::new(),
+        };
+        host_features(&mut target);
+        let regs = target.vector_regs;
+        for (operand, acc) in [(DType::F32, DType::F32), (DType::F64, DType::F64)] {
+            let lanes = target.vector_bytes / acc.size();
+            if let Some((rows, vectors)) = outer_product_tile(regs) {
+                target.mma.push(MmaDesc {
+                    m: rows as u16,
+                    n: (vectors * lanes) as u16,
+                    k: 1,
+                    operand,
+                    acc,
+                    scope: MmaScope::Thread,
+                });
+            }
+        }
+        target
+    }
+
+    /// Lanes of a full vector of a type.
+    pub fn lanes(&self, dtype: DType) -> usize {
+        (self.vector_bytes / dtype.size()).max(1)
+    }
+
+    /// Everything that changes the generated code, as text; part of the key of the compile cache.
+    pub fn fingerprint(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// Rows and vectors per row of the accumulator tile with the most work per load that leaves room
+/// for one row of B and one broadcast: `rows * vectors + vectors + 1 < regs`.
+fn outer_product_tile(regs: usize) -> Option<(usize, usize)> {
+    (2..=3)
+        .filter_map(|vectors| {
+            let rows = regs.checked_sub(vectors + 2)? / vectors;
+            (rows > 0).then_some((rows, vectors))
+        })
+        .max_by(|a, b| {
+            let score = |(r, v): (usize, usize)| (r * v) as f64 / (r + v) as f64;
+            score(*a).total_cmp(&score(*b))
+        })
+}
+
+/// Size of a cache of core 0, as Linux describes it in
+/// `/sys/devices/system/cpu/cpu0/cache/<index>/size` ("48K").
+fn cache_bytes(index: &str) -> Option<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu0/cache/{index}/size");
+    let text = std::fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    let (digits, scale) = match text.strip_suffix('K') {
+        Some(d) => (d, 1 << 10),
+        None => match text.strip_suffix('M') {
+            Some(d) => (d, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    digits.parse::<usize>().ok()?.checked_mul(scale)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn host_features(target: &mut Target) {
+    // Detection looks at CPUID and at what the kernel saves on a context switch.
+    macro_rules! detect {
+        ($($rust:tt => $llvm:literal),* $(,)?) => {
+            [$(($llvm, std::arch::is_x86_feature_detected!($rust))),*]
+        };
+    }
+    let found = detect! {
+        "sse3" => "sse3", "ssse3" => "ssse3", "sse4.1" => "sse4.1", "sse4.2" => "sse4.2",
+        "popcnt" => "popcnt", "avx" => "avx", "avx2" => "avx2", "fma" => "fma", "f16c" => "f16c",
+        "bmi1" => "bmi", "bmi2" => "bmi2", "lzcnt" => "lzcnt", "avx512f" => "avx512f",
+        "avx512bw" => "avx512bw", "avx512cd" => "avx512cd", "avx512dq" => "avx512dq",
+        "avx512vl" => "avx512vl", "avx512vnni" => "avx512vnni", "avx512vbmi" => "avx512vbmi",
+        "avx512vbmi2" => "avx512vbmi2",
+    };
+    let has = |name: &str| found.iter().any(|&(n, on)| n == name && on);
+    let list: Vec<String> = found
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(n, _)| format!("+{n}"))
+        .collect();
+    target.features = list.join(",");
+    target.cpu = "x86-64".into();
+    if has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") {
+        target.cpu = "x86-64-v4".into();
+        target.vector_bytes = 64;
+        target.vector_regs = 32;
+    } else if has("avx2") && has("fma") {
+        target.cpu = "x86-64-v3".into();
+        target.vector_bytes = 32;
+    }
+    target.f16_convert = has("f16c");
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn host_features(target: &mut Target) {
+    // Every 64-bit Arm core has 32 vector registers of 16 bytes.
+    if target.arch == "aarch64" {
+        target.vector_regs = 32;
+        target.f16_convert = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_fit_the_registers() {
+        assert_eq!(outer_product_tile(32), Some((14, 2)));
+        let (rows, vectors) = outer_product_tile(16).unwrap();
+        assert!(rows * vectors + vectors + 1 < 16);
+        assert_eq!(outer_product_tile(2), None);
+    }
+
+    #[test]
+    fn the_fingerprint_tells_targets_apart() {
+        let a = Target::host(1);
+        let b = Target { vector_bytes: a.vector_bytes * 2, ..a.clone() };
+        assert_eq!(a.fingerprint(), Target::host(1).fingerprint());
+        assert_ne!(a.fingerprint(), b.fingerprint());
+    }
+}

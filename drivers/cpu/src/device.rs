@@ -1,0 +1,312 @@
+//! [`CpuDevice`]: the device.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_host::clock::monotonic_ns;
+use drivers_host::cpuinfo::CpuInfo;
+use hcq::{
+    AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceId, DeviceInfo, Error, GpuVa,
+    KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
+};
+
+use crate::encode::Encoder;
+use crate::loader;
+use crate::memory::system_memory;
+use crate::processor::Processor;
+use crate::queue::{Channel, CpuQueue, Engine};
+use crate::ring::command_ring;
+use crate::shared::Shared;
+use crate::signal::new_signal;
+use crate::workers::Workers;
+
+/// How to open the CPU.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Number of the device: several may be open in a process, with threads and memory of their
+    /// own.
+    pub index: u32,
+    /// Threads that run kernels; 0 for as many as this process may use.
+    pub cores: usize,
+    /// Size of each command ring in words, at least 16.
+    pub ring_words: u32,
+    /// Bytes that may be allocated; 0 for what the machine has.
+    pub memory: u64,
+    /// How long a submission waits for room in a full ring.
+    pub ring_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            index: 0,
+            cores: 0,
+            // 64 KiB: several hundred launches ahead.
+            ring_words: 16 << 10,
+            memory: 0,
+            ring_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How often an idle thread looks before it sleeps: about 20 µs at the 20 to 50 ns of a pause.
+const SPINS: u32 = 600;
+
+/// The queues, in the order of their channels.
+const QUEUES: [QueueKind; 2] = [QueueKind::Compute, QueueKind::Copy];
+
+/// The CPU, opened.
+///
+/// Dropping the last handle (this one and those of its queues) finishes what was submitted and
+/// ends the threads. Work that is blocked in a wait which nothing submitted here can end is given
+/// up. A kernel that never returns cannot be stopped, and holds the drop as well.
+pub struct CpuDevice {
+    info: DeviceInfo,
+    shared: Arc<Shared>,
+    engine: Arc<Engine>,
+    queues: Vec<Arc<CpuQueue>>,
+    spins: u32,
+}
+
+impl CpuDevice {
+    /// Opens the CPU.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Os`] if the system gives no threads; [`Error::Command`]
+    /// for a ring that is too small.
+    pub fn open(config: Config) -> Result<Arc<dyn Device>> {
+        Ok(CpuDevice::open_cpu(config)?)
+    }
+
+    /// As [`CpuDevice::open`], for those who need more than the trait: see
+    /// [`CpuDevice::inject_fault`].
+    ///
+    /// # Errors
+    /// As [`CpuDevice::open`].
+    pub fn open_cpu(config: Config) -> Result<Arc<CpuDevice>> {
+        let id = DeviceId::new("CPU", config.index);
+        let cpu = CpuInfo::read();
+        let cores = match config.cores {
+            0 => cpu.cores,
+            n => n,
+        };
+        // Helpers that spin on a single processor only keep the work from being done.
+        let spins = if cpu.cores > 1 { SPINS } else { 1 };
+        let total = match config.memory {
+            0 => system_memory(),
+            n => n,
+        };
+        let shared = Arc::new(Shared::new(id.clone(), total));
+        if config.ring_words < 16 {
+            return Err(Error::Command {
+                device: id,
+                queue: "any".into(),
+                command: "open".into(),
+                why: format!("a ring of {} words, at least 16", config.ring_words),
+            });
+        }
+        let mut engine = Engine {
+            shared: shared.clone(),
+            channels: Vec::new(),
+            threads: Vec::new(),
+        };
+        // What a failure leaves behind is ended by the drop of `engine`.
+        for kind in QUEUES {
+            let encoder = Encoder::new(id.clone(), kind, 0);
+            let unit = encoder.unit();
+            let (writer, reader) = command_ring(config.ring_words).map_err(|e| Error::Command {
+                device: id.clone(),
+                queue: unit.clone(),
+                command: "open".into(),
+                why: e.to_string(),
+            })?;
+            let timeline = new_signal(&shared, &format!("{unit} timeline"), spins)?;
+            let threads = |what: &str, source: std::io::Error| Error::Os {
+                device: id.clone(),
+                call: format!("starting {what}"),
+                source_text: source.to_string(),
+                hint: "Raise `ulimit -u` or the pids limit of the container".into(),
+            };
+            let workers = match kind {
+                QueueKind::Compute => Some(
+                    Workers::new("hcq worker", cores, spins)
+                        .map_err(|e| threads("a worker thread", e))?,
+                ),
+                QueueKind::Copy => None,
+            };
+            let processor = Processor {
+                shared: shared.clone(),
+                unit,
+                reader,
+                workers,
+                spins,
+            };
+            shared.lock_holds().running += 1;
+            let thread = std::thread::Builder::new()
+                .name(format!("hcq {kind}"))
+                .spawn(move || processor.run())
+                .map_err(|e| threads("a command processor", e))?;
+            engine.threads.push(thread);
+            engine.channels.push(Channel::new(
+                shared.clone(),
+                encoder,
+                kind,
+                timeline,
+                writer,
+                config.ring_timeout,
+            ));
+        }
+        let engine = Arc::new(engine);
+        let queues = (0..QUEUES.len())
+            .map(|channel| Arc::new(CpuQueue::new(engine.clone(), channel)))
+            .collect();
+        let info = DeviceInfo {
+            id,
+            interface: "THREADS",
+            arch: std::env::consts::ARCH.into(),
+            name: cpu.model.unwrap_or_else(|| std::env::consts::ARCH.into()),
+            units: cores as u32,
+            memory: total,
+            queues: QUEUES.iter().map(|&kind| (kind, 1)).collect(),
+        };
+        tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");
+        Ok(Arc::new(CpuDevice {
+            info,
+            shared,
+            engine,
+            queues,
+            spins,
+        }))
+    }
+
+    /// Loses the device as a hardware fault would: a tool for tests of what lies above.
+    pub fn inject_fault(&self, reason: &str) {
+        self.shared.lose("injected fault".into(), reason.into());
+        for channel in &self.engine.channels {
+            channel.ring.doorbell.notify();
+            channel.ring.space.notify();
+        }
+    }
+
+    fn check_image(&self, image: &KernelImage) -> std::result::Result<(), String> {
+        if image.arch != self.info.arch {
+            return Err(format!(
+                "compiled for {}, this device runs {}; compile it for this device",
+                image.arch, self.info.arch
+            ));
+        }
+        if image.local_bytes != 0 {
+            return Err(format!(
+                "needs {} bytes of local memory; a CPU kernel keeps it on its stack",
+                image.local_bytes
+            ));
+        }
+        let args = &image.args;
+        if args.align > 8 {
+            return Err(format!(
+                "argument block aligned to {}, at most 8",
+                args.align
+            ));
+        }
+        for &(offset, width) in &args.fields {
+            let inside = offset
+                .checked_add(width as u32)
+                .is_some_and(|end| end <= args.bytes);
+            if !matches!(width, 4 | 8) || !offset.is_multiple_of(width as u32) || !inside {
+                return Err(format!(
+                    "argument of {width} bytes at {offset}, expected 4 or 8 aligned bytes inside \
+                     of the {} bytes of the block",
+                    args.bytes
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Device for CpuDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, spec: AllocSpec) -> Result<Buffer> {
+        self.status()?;
+        self.shared.pool.alloc(spec)
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.shared.pool.stats()
+    }
+
+    fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
+        self.status()?;
+        let refused = |why: String| Error::Program {
+            device: self.info.id.clone(),
+            program: image.entry.clone(),
+            why,
+        };
+        self.check_image(image).map_err(refused)?;
+        let loaded =
+            loader::load(&image.bytes, &image.entry).map_err(|e| refused(e.to_string()))?;
+        let registration = self.shared.register(loaded.code_range(), &image.entry);
+        Ok(Arc::new(Program {
+            name: image.entry.clone(),
+            entry: GpuVa(loaded.entry()),
+            args: image.args.clone(),
+            local_bytes: 0,
+            launch_words: Box::new([]),
+            owner: Box::new((registration, loaded)),
+        }))
+    }
+
+    fn queue(&self, kind: QueueKind, index: u32) -> Result<Arc<dyn Queue>> {
+        self.status()?;
+        let channel = QUEUES.iter().position(|&k| k == kind);
+        match channel.filter(|_| index == 0) {
+            Some(channel) => Ok(self.queues[channel].clone()),
+            None => Err(Error::Command {
+                device: self.info.id.clone(),
+                queue: format!("{kind} {index}"),
+                command: "open".into(),
+                why: "there is one compute queue and one copy queue, number 0".into(),
+            }),
+        }
+    }
+
+    fn signal(&self, name: &str) -> Result<Signal> {
+        self.status()?;
+        new_signal(&self.shared, name, self.spins)
+    }
+
+    fn clock(&self) -> Result<ClockInfo> {
+        self.status()?;
+        let now = monotonic_ns();
+        Ok(ClockInfo {
+            hz: 1_000_000_000,
+            host_ns: now,
+            device_ticks: now,
+        })
+    }
+
+    fn status(&self) -> Result<()> {
+        self.shared.lost.check()
+    }
+
+    fn synchronize(&self, deadline: Deadline) -> Result<()> {
+        self.engine
+            .channels
+            .iter()
+            .try_for_each(|channel| channel.synchronize(deadline))
+    }
+}
+
+impl fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "CpuDevice({}, {} threads)",
+            self.info.id, self.info.units
+        )
+    }
+}

@@ -1,0 +1,370 @@
+//! Commands to packets, pure: see [`crate::packet`] for the format.
+
+use hcq::packets::{Packets, Part, Patch, Section};
+use hcq::{Command, Compare, DeviceId, Error, Program, QueueKind, Result, Scope, Val, Width};
+
+use crate::packet::{EXEC_FIXED, MAX_WORDS, header, op};
+
+/// Encodes for one queue. The names are for errors only.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    device: DeviceId,
+    kind: QueueKind,
+    index: u32,
+}
+
+impl Encoder {
+    /// An encoder for a queue of a device.
+    pub fn new(device: DeviceId, kind: QueueKind, index: u32) -> Encoder {
+        Encoder {
+            device,
+            kind,
+            index,
+        }
+    }
+
+    /// The queue, as messages name it.
+    pub fn unit(&self) -> String {
+        format!("{} {}", self.kind, self.index)
+    }
+
+    /// Appends the packets of `commands`. Never allocates while `out` has room.
+    ///
+    /// # Errors
+    /// [`Error::Command`] for a kernel on a copy queue, a launch that does not fit its kernel, and
+    /// a misaligned address.
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+        for command in commands {
+            match *command {
+                Command::Wait { signal, value } => {
+                    out.word(header(op::WAIT, 5));
+                    out.quad(signal.va().0);
+                    out.val(value);
+                }
+                Command::Signal { signal, value } => {
+                    out.word(header(op::SIGNAL, 5));
+                    out.quad(signal.va().0);
+                    out.val(value);
+                }
+                Command::Timestamp { signal } => {
+                    out.word(header(op::TIMESTAMP, 3));
+                    out.quad(signal.va().0);
+                }
+                Command::Barrier { scope } => {
+                    out.word(header(op::BARRIER, 2));
+                    out.word(match scope {
+                        Scope::Queue => 0,
+                        Scope::Device => 1,
+                        Scope::System => 2,
+                    });
+                }
+                Command::Exec {
+                    program,
+                    args,
+                    grid,
+                    block,
+                } => {
+                    self.exec(program, args, grid, block, out)?;
+                }
+                Command::Copy { dst, src, bytes } => {
+                    out.word(header(op::COPY, 7));
+                    out.val(dst);
+                    out.val(src);
+                    out.quad(bytes);
+                }
+                Command::Write { at, value, width } => {
+                    self.check_aligned("write", at, width)?;
+                    out.word(header(op::WRITE, 6));
+                    out.val(at);
+                    out.val(value);
+                    out.word(width_bytes(width));
+                }
+                Command::Poll {
+                    at,
+                    mask,
+                    value,
+                    compare,
+                    width,
+                } => {
+                    self.check_aligned("poll", at, width)?;
+                    out.word(header(op::POLL, 8));
+                    out.val(at);
+                    out.quad(mask);
+                    out.val(value);
+                    let compare = match compare {
+                        Compare::Equal => 0,
+                        Compare::NotEqual => 1,
+                        Compare::GreaterEqual => 2,
+                    };
+                    out.word(width_bytes(width) | compare << 8);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exec(
+        &self,
+        program: &Program,
+        args: &[Val],
+        grid: [u32; 3],
+        block: [u32; 3],
+        out: &mut Packets,
+    ) -> Result<()> {
+        let name = &program.name;
+        if self.kind == QueueKind::Copy {
+            let why = "a copy queue runs no kernels: submit it to a compute queue".into();
+            return Err(self.refused(format!("exec {name}"), why));
+        }
+        let fields = &program.args.fields;
+        if args.len() != fields.len() {
+            let (given, takes) = (args.len(), fields.len());
+            let why = format!("{given} arguments given, the kernel takes {takes}");
+            return Err(self.refused(format!("exec {name}"), why));
+        }
+        if block != [1, 1, 1] {
+            let why = format!(
+                "block {block:?}: a group is one work-item here, expected [1, 1, 1]; put all of \
+                 the parallel work into the grid"
+            );
+            return Err(self.refused(format!("exec {name}"), why));
+        }
+        let groups = grid[0] as u64 * grid[1] as u64;
+        let Some(groups) = groups.checked_mul(grid[2] as u64) else {
+            let why = format!("grid {grid:?}: the number of groups does not fit into 64 bits");
+            return Err(self.refused(format!("exec {name}"), why));
+        };
+        let block_words = program.args.bytes.div_ceil(8) as usize * 2;
+        if EXEC_FIXED + block_words > MAX_WORDS {
+            let bytes = program.args.bytes;
+            let why = format!("an argument block of {bytes} bytes, at most 64 MiB fit a packet");
+            return Err(self.refused(format!("exec {name}"), why));
+        }
+        out.word(header(op::EXEC, EXEC_FIXED + block_words));
+        out.quad(program.entry.0);
+        out.quad(groups);
+        let base = out.words.len();
+        out.words.resize(base + block_words, 0);
+        for (&(offset, width), &val) in fields.iter().zip(args) {
+            let at = base + offset as usize / 4;
+            let end = at + width as usize / 4;
+            if end > base + block_words {
+                let why = format!(
+                    "the field at {offset} of {width} bytes lies outside of the argument block of \
+                     {} bytes",
+                    program.args.bytes
+                );
+                return Err(self.refused(format!("exec {name}"), why));
+            }
+            let part = if width == 8 { Part::Whole } else { Part::Low };
+            let value = match val {
+                Val::Const(value) => value,
+                Val::Slot(slot, add) => {
+                    let offset = at as u32 * 4;
+                    out.patches.push(Patch {
+                        section: Section::Words,
+                        offset,
+                        part,
+                        slot,
+                        add,
+                    });
+                    continue;
+                }
+            };
+            hcq::packets::place(&mut out.words, at as u32 * 4, part, value);
+        }
+        Ok(())
+    }
+
+    fn check_aligned(&self, command: &str, at: Val, width: Width) -> Result<()> {
+        let bytes = width_bytes(width) as u64;
+        match at {
+            Val::Const(at) if !at.is_multiple_of(bytes) => {
+                let why =
+                    format!("address {at:#x} is no multiple of the {bytes} bytes of the word");
+                Err(self.refused(command.into(), why))
+            }
+            // An address given later is checked by the command processor.
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, command: String, why: String) -> Error {
+        Error::Command {
+            device: self.device.clone(),
+            queue: self.unit(),
+            command,
+            why,
+        }
+    }
+}
+
+fn width_bytes(width: Width) -> u32 {
+    match width {
+        Width::W32 => 4,
+        Width::W64 => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hcq::{ArgLayout, GpuVa, Signal, SignalMemory, Slot};
+
+    use super::*;
+    use crate::packet::{Listing, Packet, decode};
+
+    /// Encoding reads nothing but the address, so the memory may be absent.
+    struct Absent;
+    impl SignalMemory for Absent {
+        fn value(&self) -> Result<u64> {
+            Err(Error::Graph("no memory".into()))
+        }
+        fn set(&self, _: u64) -> Result<()> {
+            Err(Error::Graph("no memory".into()))
+        }
+        fn timestamp(&self) -> Result<u64> {
+            Err(Error::Graph("no memory".into()))
+        }
+        fn wait(&self, _: u64, _: hcq::Deadline) -> Result<()> {
+            Err(Error::Graph("no memory".into()))
+        }
+    }
+
+    fn encoder(kind: QueueKind) -> Encoder {
+        Encoder::new(DeviceId::new("CPU", 0), kind, 0)
+    }
+
+    fn program(args: ArgLayout) -> Program {
+        Program {
+            name: "k".into(),
+            entry: GpuVa(0x7000),
+            args,
+            local_bytes: 0,
+            launch_words: Box::new([]),
+            owner: Box::new(()),
+        }
+    }
+
+    #[test]
+    fn every_command_decodes_to_what_was_asked() {
+        let signal = Signal::new("s", GpuVa(0x1_0000_0010), Arc::new(Absent));
+        let mut layout = ArgLayout::words(2);
+        layout.fields.push((16, 4));
+        layout.bytes = 20;
+        let program = program(layout);
+        let slot = |n, add| Val::Slot(Slot(n), add);
+        let commands = [
+            Command::Wait {
+                signal: &signal,
+                value: slot(0, 1),
+            },
+            Command::Exec {
+                program: &program,
+                args: &[slot(1, 4), Val::Const(0xffff_ffff_ffff), slot(2, 0)],
+                grid: [3, 4, 5],
+                block: [1, 1, 1],
+            },
+            Command::Copy {
+                dst: Val::Const(0x20),
+                src: slot(1, 0),
+                bytes: 1 << 33,
+            },
+            Command::Write {
+                at: Val::Const(0x40),
+                value: slot(0, 0),
+                width: Width::W32,
+            },
+            Command::Poll {
+                at: Val::Const(0x48),
+                mask: 0xff,
+                value: Val::Const(7),
+                compare: Compare::GreaterEqual,
+                width: Width::W64,
+            },
+            Command::Barrier {
+                scope: Scope::System,
+            },
+            Command::Timestamp { signal: &signal },
+            Command::Signal {
+                signal: &signal,
+                value: slot(0, 2),
+            },
+        ];
+        let mut out = Packets::new();
+        encoder(QueueKind::Compute)
+            .encode(&commands, &mut out)
+            .unwrap();
+        assert!(out.data.is_empty() && out.relocs.is_empty());
+        out.patch(&[1 << 40, 0x3000, 9]).unwrap();
+        let text = Listing(&out.words).to_string();
+        let lines: Vec<&str> = text
+            .lines()
+            .map(|l| l.split_once(": ").unwrap().1)
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "WAIT [0x100000010] >= 1099511627777",
+                "EXEC 0x7000 groups 60 args 0x3004 0xffffffffffff 0x9",
+                "COPY 0x20 <- 0x3000 x 8589934592",
+                "WRITE32 [0x40] = 0x10000000000",
+                "POLL64 [0x48] & 0xff >= 0x7",
+                "BARRIER System",
+                "TIMESTAMP [0x100000010+8]",
+                "SIGNAL [0x100000010] = 1099511627778",
+            ]
+        );
+        let (first, n) = decode(&out.words, 0).unwrap();
+        assert_eq!(
+            (first, n),
+            (
+                Packet::Wait {
+                    va: 0x1_0000_0010,
+                    value: (1 << 40) + 1
+                },
+                5
+            )
+        );
+    }
+
+    #[test]
+    fn what_the_queue_cannot_take_is_refused_with_the_reason() {
+        let program = program(ArgLayout::words(1));
+        let refused = |kind, command: Command<'_>| {
+            encoder(kind)
+                .encode(&[command], &mut Packets::new())
+                .unwrap_err()
+                .to_string()
+        };
+        let exec = |args, grid, block| Command::Exec {
+            program: &program,
+            args,
+            grid,
+            block,
+        };
+        let one = &[Val::Const(1)];
+        let text = refused(QueueKind::Copy, exec(one, [1; 3], [1; 3]));
+        assert_eq!(
+            text,
+            "CPU:0 copy 0 queue: exec k: a copy queue runs no kernels: submit it to a compute queue"
+        );
+        let text = refused(QueueKind::Compute, exec(&[], [1; 3], [1; 3]));
+        assert!(
+            text.ends_with("0 arguments given, the kernel takes 1"),
+            "{text}"
+        );
+        let text = refused(QueueKind::Compute, exec(one, [1; 3], [64, 1, 1]));
+        assert!(text.contains("block [64, 1, 1]"), "{text}");
+        let text = refused(QueueKind::Compute, exec(one, [u32::MAX; 3], [1; 3]));
+        assert!(text.contains("does not fit into 64 bits"), "{text}");
+        let at = Val::Const(0x44);
+        let write = Command::Write {
+            at,
+            value: Val::Const(1),
+            width: Width::W64,
+        };
+        assert!(refused(QueueKind::Copy, write).contains("0x44 is no multiple of the 8 bytes"));
+    }
+}

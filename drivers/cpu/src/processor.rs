@@ -1,0 +1,307 @@
+//! The command processor: one thread per queue that consumes the ring and does what the packets
+//! say, strictly in order. Whatever it cannot do loses the device, with the place and the reason.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use drivers_host::clock::monotonic_ns;
+use hcq::Width;
+
+use crate::bus::Bus;
+use crate::event::spin;
+use crate::guard::{Guard, Trap};
+use crate::hold::Hold;
+use crate::packet::{Packet, decode, extent};
+use crate::ring::Reader;
+use crate::shared::Shared;
+use crate::waiters;
+use crate::workers::Workers;
+
+/// Words of an INDIRECT packet's target at most: 256 MiB.
+pub(crate) const MAX_INDIRECT: u32 = 64 << 20;
+
+/// The most that an idle processor sleeps before it looks by itself.
+const LONGEST_IDLE: Duration = Duration::from_millis(500);
+
+/// The most that a blocked wait sleeps: what another device's hardware writes wakes nobody.
+const LONGEST_BLOCK: Duration = Duration::from_millis(1);
+
+/// One queue's processor; [`Processor::run`] is the body of its thread.
+pub(crate) struct Processor {
+    pub(crate) shared: Arc<Shared>,
+    /// The queue, as messages name it.
+    pub(crate) unit: String,
+    pub(crate) reader: Reader,
+    /// Who runs kernels; `None` on a copy queue.
+    pub(crate) workers: Option<Workers>,
+    /// How often to look before sleeping.
+    pub(crate) spins: u32,
+}
+
+/// Why a processor ends.
+enum Stop {
+    /// The device is lost already.
+    Lost,
+    /// It is lost from here on, for this reason.
+    Fault(String),
+}
+
+/// Buffers that are kept between packets, so that a steady state allocates nothing.
+struct Scratch {
+    indirect: Vec<u32>,
+    args: Vec<u64>,
+}
+
+impl Processor {
+    /// Consumes the ring until the device closes or is lost.
+    pub(crate) fn run(mut self) {
+        match Guard::new() {
+            Ok(guard) => {
+                if let Err(Stop::Fault(what)) = self.consume(&guard) {
+                    self.shared.lose(self.unit.clone(), what);
+                }
+            }
+            Err(error) => {
+                let what = format!("the command processor cannot start: {error}");
+                self.shared.lose(self.unit.clone(), what);
+            }
+        }
+        self.shared.lock_holds().running -= 1;
+        // Whoever waits for room or for the end looks again and sees the loss.
+        self.reader.memory.space.notify();
+        waiters::wake_all();
+    }
+
+    fn consume(&mut self, guard: &Guard) -> Result<(), Stop> {
+        let capacity = self.reader.memory.capacity();
+        let mut packet = vec![0u32; capacity];
+        let mut scratch = Scratch {
+            indirect: Vec::new(),
+            args: Vec::with_capacity(capacity / 2),
+        };
+        loop {
+            let (at, waiting) = self.next()?;
+            if waiting == 0 {
+                return Ok(());
+            }
+            let mut done = 0;
+            while done < waiting {
+                if self.shared.lost.is_lost() {
+                    return Err(Stop::Lost);
+                }
+                let start = at + done as u64;
+                let place = self.reader.index(start) as usize;
+                let malformed = |e: &dyn std::fmt::Display| {
+                    Stop::Fault(format!("malformed packet in the ring: {e}"))
+                };
+                let left = waiting - done;
+                let length =
+                    extent(self.reader.word(start), place, left).map_err(|e| malformed(&e))?;
+                let words = &mut packet[..length];
+                self.reader.copy(start, words);
+                let (packet, _) = decode(words, place).map_err(|e| malformed(&e))?;
+                self.execute(guard, packet, &mut scratch)?;
+                done += length;
+                self.reader.release(at + done as u64);
+            }
+        }
+    }
+
+    /// What waits in the ring; nothing once the device closes.
+    fn next(&self) -> Result<(u64, usize), Stop> {
+        loop {
+            let come = spin(self.spins, || self.reader.waiting().1 > 0);
+            if self.shared.lost.is_lost() {
+                return Err(Stop::Lost);
+            }
+            if come || self.shared.closing() {
+                return Ok(self.reader.waiting());
+            }
+            self.reader.memory.doorbell.wait(LONGEST_IDLE, || {
+                self.reader.waiting().1 > 0 || self.shared.lost.is_lost() || self.shared.closing()
+            });
+        }
+    }
+
+    fn execute(
+        &self,
+        guard: &Guard,
+        packet: Packet<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Stop> {
+        let Packet::Indirect { address, words } = packet else {
+            return self.execute_direct(guard, packet, &mut scratch.args);
+        };
+        if words > MAX_INDIRECT {
+            let why = format!("INDIRECT of {words} words, at most {MAX_INDIRECT} are possible");
+            return Err(Stop::Fault(why));
+        }
+        let Scratch { indirect, args } = scratch;
+        indirect.resize(words as usize, 0);
+        Bus(guard)
+            .read_words(address, indirect)
+            .map_err(|trap| self.trapped("INDIRECT", &trap))?;
+        let mut at = 0;
+        while at < indirect.len() {
+            let malformed = |what: &dyn std::fmt::Display| {
+                Stop::Fault(format!("malformed packet at {address:#x}: {what}"))
+            };
+            let (packet, length) = decode(&indirect[at..], at).map_err(|e| malformed(&e))?;
+            if let Packet::Indirect { .. } = packet {
+                return Err(malformed(&format!(
+                    "word {at}: INDIRECT inside of INDIRECT"
+                )));
+            }
+            if self.shared.lost.is_lost() {
+                return Err(Stop::Lost);
+            }
+            self.execute_direct(guard, packet, args)?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn execute_direct(
+        &self,
+        guard: &Guard,
+        packet: Packet<'_>,
+        block: &mut Vec<u64>,
+    ) -> Result<(), Stop> {
+        let bus = Bus(guard);
+        match packet {
+            Packet::Wait { va, value } => {
+                self.aligned("WAIT", va, 8)?;
+                self.hold(&bus, Hold::Signal { va, value })
+            }
+            Packet::Signal { va, value } => {
+                self.aligned("SIGNAL", va, 8)?;
+                // The store releases what this thread did, and what its workers did before they
+                // left the launch.
+                bus.store(va, value, Width::W64)
+                    .map_err(|trap| self.trapped("SIGNAL", &trap))?;
+                waiters::raised(va, value);
+                Ok(())
+            }
+            Packet::Timestamp { va } => {
+                self.aligned("TIMESTAMP", va, 8)?;
+                bus.store(va.wrapping_add(8), monotonic_ns(), Width::W64)
+                    .map_err(|trap| self.trapped("TIMESTAMP", &trap))
+            }
+            Packet::Barrier { .. } => {
+                // Packets are done when the next one starts, so only the order of memory is left,
+                // and all of it is coherent: one fence for every scope.
+                fence(Ordering::SeqCst);
+                Ok(())
+            }
+            Packet::Exec {
+                entry,
+                groups,
+                args,
+            } => {
+                let Some(workers) = &self.workers else {
+                    let why = format!("EXEC {entry:#x} on a queue that runs no kernels");
+                    return Err(Stop::Fault(why));
+                };
+                block.clear();
+                let words = args.chunks_exact(2);
+                block.extend(words.map(|w| w[0] as u64 | (w[1] as u64) << 32));
+                // SAFETY: entry and arguments come from a program that was loaded with this ABI;
+                // that its code keeps to its buffers is the contract of loading it.
+                let run = unsafe { workers.run(guard, entry, block, groups) };
+                run.map_err(|trap| Stop::Fault(self.shared.describe(&trap, Some(entry))))
+            }
+            Packet::Copy { dst, src, bytes } => {
+                if bytes > isize::MAX as u64 {
+                    return Err(Stop::Fault(format!("COPY of {bytes} bytes")));
+                }
+                bus.copy(dst, src, bytes).map_err(|trap| {
+                    self.trapped(&format!("COPY {dst:#x} <- {src:#x} x {bytes}"), &trap)
+                })
+            }
+            Packet::Write { at, value, width } => {
+                self.aligned("WRITE", at, width_bytes(width))?;
+                bus.store(at, value, width)
+                    .map_err(|trap| self.trapped("WRITE", &trap))
+            }
+            Packet::Poll {
+                at,
+                mask,
+                value,
+                compare,
+                width,
+            } => {
+                self.aligned("POLL", at, width_bytes(width))?;
+                let hold = Hold::Word {
+                    at,
+                    mask,
+                    value,
+                    compare,
+                    width,
+                };
+                self.hold(&bus, hold)
+            }
+            // `execute` has resolved it.
+            Packet::Indirect { address, .. } => Err(Stop::Fault(format!("INDIRECT {address:#x}"))),
+        }
+    }
+
+    /// Returns once memory is as `hold` wants it. Gives up when the device is lost, or closes and
+    /// nobody is left in it who could end the wait.
+    fn hold(&self, bus: &Bus<'_>, hold: Hold) -> Result<(), Stop> {
+        let met = || hold.met(bus);
+        if spin(self.spins, || met().is_ok_and(|met| met)) {
+            return Ok(());
+        }
+        let shared = &*self.shared;
+        let mut nap = Duration::from_micros(5);
+        shared.lock_holds().begin(hold);
+        let ended = loop {
+            match met() {
+                Ok(true) => break Ok(()),
+                Ok(false) => {}
+                Err(trap) => break Err(self.trapped(&hold.to_string(), &trap)),
+            }
+            if shared.lost.is_lost() {
+                break Err(Stop::Lost);
+            }
+            if shared.closing() && shared.lock_holds().all_stuck(bus) {
+                break Err(Stop::Fault(format!(
+                    "closed while it was blocked in {hold}"
+                )));
+            }
+            match hold {
+                Hold::Signal { va, value } => waiters::sleep(va, value, LONGEST_BLOCK, || {
+                    shared.lost.is_lost() || met().unwrap_or(true)
+                }),
+                // Whoever writes a plain word wakes nobody.
+                Hold::Word { .. } => {
+                    std::thread::sleep(nap);
+                    nap = (nap * 2).min(LONGEST_BLOCK);
+                }
+            }
+        };
+        shared.lock_holds().end(hold);
+        ended
+    }
+
+    fn aligned(&self, packet: &str, at: u64, bytes: u64) -> Result<(), Stop> {
+        match at.is_multiple_of(bytes) {
+            true => Ok(()),
+            false => Err(Stop::Fault(format!(
+                "{packet}: address {at:#x} is no multiple of {bytes}"
+            ))),
+        }
+    }
+
+    fn trapped(&self, packet: &str, trap: &Trap) -> Stop {
+        Stop::Fault(format!("{packet}: {}", self.shared.describe(trap, None)))
+    }
+}
+
+fn width_bytes(width: Width) -> u64 {
+    match width {
+        Width::W32 => 4,
+        Width::W64 => 8,
+    }
+}

@@ -1,0 +1,146 @@
+//! [`Shared`]: what every part of one open device knows: its name, whether it is lost, its memory,
+//! and which kernel lies where.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hcq::{DeviceId, Error, LostState};
+
+use crate::guard::Trap;
+use crate::hold::Holds;
+use crate::memory::Pool;
+use crate::waiters;
+
+/// State of one open device.
+pub(crate) struct Shared {
+    pub(crate) id: DeviceId,
+    pub(crate) lost: LostState,
+    pub(crate) pool: Arc<Pool>,
+    kernels: Mutex<BTreeMap<u64, KernelPlace>>,
+    /// All handles are gone: finish what can be finished.
+    closing: AtomicBool,
+    holds: Mutex<Holds>,
+}
+
+struct KernelPlace {
+    end: u64,
+    name: String,
+}
+
+impl Shared {
+    pub(crate) fn new(id: DeviceId, memory: u64) -> Shared {
+        Shared {
+            lost: LostState::new(id.clone()),
+            pool: Pool::new(id.clone(), memory),
+            id,
+            kernels: Mutex::default(),
+            closing: AtomicBool::new(false),
+            holds: Mutex::default(),
+        }
+    }
+
+    /// Loses the device and wakes whoever waits for it.
+    pub(crate) fn lose(&self, unit: String, what: String) -> Error {
+        let device = self.id.clone();
+        let error = self.lost.lose(Error::Fault { device, unit, what });
+        waiters::wake_all();
+        error
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        waiters::wake_all();
+    }
+
+    pub(crate) fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// What the command processors wait for.
+    pub(crate) fn lock_holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the code of kernel `name` lies at `code`; forgotten with the returned value.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        code: std::ops::Range<u64>,
+        name: &str,
+    ) -> Registration {
+        let place = KernelPlace {
+            end: code.end,
+            name: name.into(),
+        };
+        self.kernels().insert(code.start, place);
+        Registration {
+            shared: self.clone(),
+            start: code.start,
+        }
+    }
+
+    /// Name of the kernel whose code holds `pc`, and the offset in the code.
+    fn kernel_at(&self, pc: u64) -> Option<(String, u64)> {
+        let kernels = self.kernels();
+        let (start, place) = kernels.range(..=pc).next_back()?;
+        (pc < place.end).then(|| (place.name.clone(), pc - start))
+    }
+
+    fn kernels(&self) -> MutexGuard<'_, BTreeMap<u64, KernelPlace>> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A trap in words. `entry` is the kernel that ran; `None` for the processor's own accesses.
+    pub(crate) fn describe(&self, trap: &Trap, entry: Option<u64>) -> String {
+        let mut text = match entry {
+            Some(entry) => match self.kernel_at(entry) {
+                Some((name, _)) => format!("kernel {name}"),
+                None => format!("kernel at {entry:#x}, which no loaded program has"),
+            },
+            None => "memory access".into(),
+        };
+        if let Some((_, offset)) = entry.and_then(|_| self.kernel_at(trap.pc)) {
+            text += &format!(", code offset {offset:#x}");
+        } else if entry.is_some() {
+            text += &format!(", at {:#x}, outside of its code", trap.pc);
+        }
+        text += match trap.signal {
+            libc::SIGSEGV => ": SIGSEGV",
+            libc::SIGBUS => ": SIGBUS",
+            libc::SIGFPE => ": SIGFPE (an integer division by zero or overflow)",
+            libc::SIGILL => {
+                ": SIGILL (an instruction that this processor lacks, or a trap of the compiler)"
+            }
+            _ => ": signal",
+        };
+        if let Some(address) = trap.address {
+            text += match trap.write {
+                Some(true) => " writing ",
+                Some(false) => " reading ",
+                None => " at ",
+            };
+            text += &format!("{address:#x}, ");
+            let near_stack = address.abs_diff(trap.sp) < 64 << 10;
+            if near_stack && entry.is_some() && trap.sp != 0 {
+                text += "beside the stack pointer: the stack of the worker is exhausted";
+            } else {
+                text += &self.pool.locate(address);
+            }
+        } else if matches!(trap.signal, libc::SIGSEGV | libc::SIGBUS) {
+            text += " at an address that the processor does not tell (not canonical)";
+        }
+        text
+    }
+}
+
+/// Keeps the name of a kernel known.
+pub(crate) struct Registration {
+    shared: Arc<Shared>,
+    start: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.kernels().remove(&self.start);
+    }
+}

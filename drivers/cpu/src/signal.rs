@@ -1,0 +1,104 @@
+//! Signals of the CPU: 16 bytes of device memory, the value and the time in ns.
+
+use hcq::mem::view::{View, ViewError};
+use hcq::transport::MonotonicClock;
+use hcq::{AllocSpec, Deadline, Error, MemoryKind, Result, Signal, SignalMemory};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::spin;
+use crate::shared::Shared;
+use crate::waiters;
+
+/// The most that a waiter sleeps before it looks by itself: bounds how late it sees a loss that
+/// nobody announced, or a value that another device's hardware wrote.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+
+struct CpuSignal {
+    name: Arc<str>,
+    shared: Arc<Shared>,
+    view: View,
+    spins: u32,
+}
+
+/// A new signal with value 0.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub(crate) fn new_signal(shared: &Arc<Shared>, name: &str, spins: u32) -> Result<Signal> {
+    let buffer = shared.pool.alloc(AllocSpec {
+        bytes: 16,
+        align: 16,
+        kind: MemoryKind::Control,
+        zeroed: true,
+    })?;
+    let memory = CpuSignal {
+        name: name.into(),
+        shared: shared.clone(),
+        // Keeps the memory.
+        view: buffer.view()?,
+        spins,
+    };
+    Ok(Signal::new(name, buffer.va(), Arc::new(memory)))
+}
+
+impl CpuSignal {
+    /// Cannot be: the view has 16 aligned bytes.
+    fn broken(&self, error: ViewError) -> Error {
+        Error::Fault {
+            device: self.shared.id.clone(),
+            unit: format!("signal {}", self.name),
+            what: error.to_string(),
+        }
+    }
+
+    fn load(&self) -> Result<u64> {
+        self.view.load_u64(0).map_err(|e| self.broken(e))
+    }
+}
+
+impl SignalMemory for CpuSignal {
+    fn value(&self) -> Result<u64> {
+        self.shared.lost.check()?;
+        self.load()
+    }
+
+    fn set(&self, value: u64) -> Result<()> {
+        self.shared.lost.check()?;
+        self.view.store_u64(0, value).map_err(|e| self.broken(e))?;
+        waiters::raised(self.view.as_ptr() as u64, value);
+        Ok(())
+    }
+
+    fn timestamp(&self) -> Result<u64> {
+        self.shared.lost.check()?;
+        self.view.load_u64(8).map_err(|e| self.broken(e))
+    }
+
+    fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {
+        let lost = &self.shared.lost;
+        // An unreadable signal is reported below.
+        let reached = || lost.is_lost() || self.load().is_ok_and(|now| now >= value);
+        spin(self.spins, reached);
+        loop {
+            lost.check()?;
+            // Before the look: what happens at the deadline still counts.
+            let left = deadline.remaining(&MonotonicClock);
+            let seen = self.load()?;
+            if seen >= value {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(Error::Timeout {
+                    device: self.shared.id.clone(),
+                    what: format!("signal {}", self.name),
+                    wanted: value,
+                    seen,
+                    after: deadline.elapsed(&MonotonicClock),
+                });
+            }
+            let va = self.view.as_ptr() as u64;
+            waiters::sleep(va, value, left.min(LONGEST_SLEEP), reached);
+        }
+    }
+}

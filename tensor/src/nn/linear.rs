@@ -1,0 +1,56 @@
+//! The fully connected layer.
+
+use codegen::DType;
+
+use super::{Module, Parameter, init, named};
+use crate::error::Result;
+use crate::graph::Tensor;
+use crate::ops::random::Rng;
+
+/// `x weight^T + bias`, from `[.., in]` to `[.., out]`.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// `[out, in]`.
+    pub weight: Parameter,
+    /// `[out]`.
+    pub bias: Option<Parameter>,
+}
+
+impl Linear {
+    /// A layer with weights uniform within `1 / sqrt(in)`.
+    ///
+    /// # Errors
+    /// A type that is no float.
+    pub fn new(
+        rng: &mut Rng,
+        inputs: usize,
+        outputs: usize,
+        bias: bool,
+        dtype: DType,
+    ) -> Result<Linear> {
+        let weight = init::by_fan_in(rng, &[outputs, inputs], inputs, dtype)?;
+        let bias = match bias {
+            true => Some(init::by_fan_in(rng, &[outputs], inputs, dtype)?),
+            false => None,
+        };
+        Ok(Linear {
+            weight: Parameter::new(weight),
+            bias: bias.map(Parameter::new),
+        })
+    }
+
+    /// `[.., in]` to `[.., out]`.
+    ///
+    /// # Errors
+    /// Another last size than `in`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let bias = self.bias.as_ref().map(Parameter::get);
+        x.linear(&self.weight.get(), bias.as_ref())
+    }
+}
+
+impl Module for Linear {
+    fn parameters(&self) -> Vec<(String, Parameter)> {
+        named([("weight", Some(&self.weight)), ("bias", self.bias.as_ref())])
+    }
+}

@@ -1,0 +1,63 @@
+//! Layers, optimizers and their state.
+//!
+//! A layer is a struct of [`Parameter`]s with a `forward`. Names of parameters are those of PyTorch,
+//! so that its checkpoints load.
+
+pub mod attention;
+pub mod conv;
+pub mod embedding;
+pub mod init;
+pub mod linear;
+pub mod norm;
+pub mod optim;
+pub mod state;
+
+pub use crate::param::{Parameter, commit};
+pub use attention::MultiHeadAttention;
+pub use conv::{Conv, ConvTranspose};
+pub use embedding::{Dropout, Embedding};
+pub use linear::Linear;
+pub use norm::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
+pub use optim::{Adam, Lamb, Optimizer, Sgd};
+
+/// Something with named parameters.
+pub trait Module {
+    /// All parameters and running statistics with their names, in a fixed order.
+    fn parameters(&self) -> Vec<(String, Parameter)>;
+
+    /// The parameters that optimizers may change.
+    fn trainable(&self) -> Vec<Parameter> {
+        self.parameters()
+            .into_iter()
+            .map(|(_, parameter)| parameter)
+            .filter(Parameter::is_trainable)
+            .collect()
+    }
+}
+
+/// The parameters of a part, under the name of the part: `name.weight`.
+pub fn part(name: &str, module: &dyn Module) -> Vec<(String, Parameter)> {
+    module
+        .parameters()
+        .into_iter()
+        .map(|(inner, parameter)| (format!("{name}.{inner}"), parameter))
+        .collect()
+}
+
+/// The parameters that are there, by name.
+pub(crate) fn named<'a>(
+    list: impl IntoIterator<Item = (&'a str, Option<&'a Parameter>)>,
+) -> Vec<(String, Parameter)> {
+    list.into_iter()
+        .filter_map(|(name, parameter)| Some((name.to_string(), parameter?.clone())))
+        .collect()
+}
+
+impl<M: Module> Module for Vec<M> {
+    fn parameters(&self) -> Vec<(String, Parameter)> {
+        self.iter()
+            .enumerate()
+            .flat_map(|(i, module)| part(&i.to_string(), module))
+            .collect()
+    }
+}

@@ -1,0 +1,381 @@
+//! Optimizers. A step sets new values lazily; [`commit`] computes them all at once.
+//!
+//! Moments and updates are computed in at least `f32`, whatever the type of the parameter. The
+//! learning rate is a value in memory, so a captured step follows a schedule.
+
+use super::{Parameter, commit};
+use crate::autograd::gradients;
+use crate::error::Result;
+use crate::graph::Tensor;
+use crate::ops::shape_error;
+
+/// Changes parameters along their gradients.
+pub trait Optimizer {
+    /// What it changes.
+    fn parameters(&self) -> &[Parameter];
+
+    /// The learning rate, a number in `f32`.
+    fn rate(&self) -> &Parameter;
+
+    /// Sets new values of the parameters and of its own state, lazily.
+    ///
+    /// # Errors
+    /// Another number of gradients than parameters; shapes that differ.
+    fn step(&mut self, gradients: &[Tensor]) -> Result<()>;
+
+    /// Everything that a step sets, to be committed together.
+    fn state(&self) -> Vec<Parameter>;
+
+    /// A new learning rate, lazily.
+    ///
+    /// # Errors
+    /// None today.
+    fn set_rate(&mut self, rate: f64) -> Result<()> {
+        let cell = self.rate();
+        cell.set(number(cell.get().engine(), rate)?)
+    }
+
+    /// One step down the loss, computed.
+    ///
+    /// # Errors
+    /// From differentiation, from compiling, or from the device.
+    fn minimize(&mut self, loss: &Tensor) -> Result<()> {
+        let values: Vec<Tensor> = self.parameters().iter().map(Parameter::get).collect();
+        let slopes = gradients(loss, &values.iter().collect::<Vec<_>>())?;
+        self.step(&slopes)?;
+        commit(&self.state())
+    }
+}
+
+fn number(engine: &crate::Engine, x: f64) -> Result<Tensor> {
+    Tensor::from_slice(engine, &[x as f32], &[])
+}
+
+fn check(op: &'static str, parameters: &[Parameter], gradients: &[Tensor]) -> Result<()> {
+    let same = parameters.len() == gradients.len()
+        && (parameters.iter().zip(gradients)).all(|(p, g)| p.get().shape() == g.shape());
+    if same {
+        return Ok(());
+    }
+    shape_error(
+        op,
+        format!(
+            "{} gradients for {} parameters, each of the shape of its parameter",
+            gradients.len(),
+            parameters.len()
+        ),
+    )
+}
+
+/// A zero for each parameter, in at least `f32`.
+fn moments(parameters: &[Parameter]) -> Result<Vec<Parameter>> {
+    parameters
+        .iter()
+        .map(|p| {
+            let p = p.get();
+            let zeros = Tensor::zeros(p.engine(), p.shape(), p.dtype().accumulator())?;
+            Ok(Parameter::buffer(zeros))
+        })
+        .collect()
+}
+
+/// The rate on the engine of the parameters.
+fn rate_of(op: &'static str, parameters: &[Parameter], rate: f64) -> Result<Parameter> {
+    match parameters.first() {
+        Some(first) => Ok(Parameter::buffer(number(first.get().engine(), rate)?)),
+        None => shape_error(op, "no parameters to optimize".into()),
+    }
+}
+
+/// Stochastic gradient descent, with momentum, Nesterov's variant and weight decay.
+#[derive(Clone, Debug)]
+pub struct Sgd {
+    parameters: Vec<Parameter>,
+    velocity: Vec<Parameter>,
+    rate: Parameter,
+    momentum: f64,
+    nesterov: bool,
+    decay: f64,
+}
+
+impl Sgd {
+    /// Over parameters; momentum 0 keeps no state.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn new(
+        parameters: Vec<Parameter>,
+        rate: f64,
+        momentum: f64,
+        nesterov: bool,
+        decay: f64,
+    ) -> Result<Sgd> {
+        let velocity = match momentum == 0.0 {
+            true => Vec::new(),
+            false => moments(&parameters)?,
+        };
+        Ok(Sgd {
+            rate: rate_of("Sgd", &parameters, rate)?,
+            velocity,
+            parameters,
+            momentum,
+            nesterov,
+            decay,
+        })
+    }
+}
+
+impl Optimizer for Sgd {
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn rate(&self) -> &Parameter {
+        &self.rate
+    }
+
+    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+        check("Sgd", &self.parameters, gradients)?;
+        for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let p = parameter.get().detach()?;
+            let wide = p.dtype().accumulator();
+            let mut g = g.cast(wide)?;
+            let x = p.cast(wide)?;
+            if self.decay != 0.0 {
+                g = g.add(&x.mul(self.decay)?)?;
+            }
+            if let Some(velocity) = self.velocity.get(i) {
+                let v = velocity.get().mul(self.momentum)?.add(&g)?;
+                velocity.set(v.clone())?;
+                g = if self.nesterov {
+                    g.add(&v.mul(self.momentum)?)?
+                } else {
+                    v
+                };
+            }
+            let rate = self.rate.get().cast(wide)?;
+            parameter.set(x.sub(&g.mul(&rate)?)?.cast(p.dtype())?)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Vec<Parameter> {
+        let mut state = self.parameters.clone();
+        state.extend(self.velocity.iter().cloned());
+        state.push(self.rate.clone());
+        state
+    }
+}
+
+/// The two moments of Adam and its relatives, with the powers of their decays.
+#[derive(Clone, Debug)]
+struct Moments {
+    first: Vec<Parameter>,
+    second: Vec<Parameter>,
+    /// beta1^t and beta2^t, which correct the bias of the zeros at the start.
+    powers: [Parameter; 2],
+    betas: (f64, f64),
+    eps: f64,
+}
+
+impl Moments {
+    fn new(parameters: &[Parameter], betas: (f64, f64), eps: f64) -> Result<Moments> {
+        let power = || rate_of("Adam", parameters, 1.0);
+        Ok(Moments {
+            first: moments(parameters)?,
+            second: moments(parameters)?,
+            powers: [power()?, power()?],
+            betas,
+            eps,
+        })
+    }
+
+    /// Advances the powers; call once per step, before [`Moments::direction`].
+    fn advance(&self) -> Result<[Tensor; 2]> {
+        let one = self.powers[0].get().mul(self.betas.0)?;
+        let two = self.powers[1].get().mul(self.betas.1)?;
+        self.powers[0].set(one.clone())?;
+        self.powers[1].set(two.clone())?;
+        Ok([one, two])
+    }
+
+    /// The corrected first moment over the root of the corrected second.
+    fn direction(&self, i: usize, g: &Tensor, powers: &[Tensor; 2]) -> Result<Tensor> {
+        let (b1, b2) = self.betas;
+        let m = self.first[i].get().mul(b1)?.add(&g.mul(1.0 - b1)?)?;
+        let v = self.second[i]
+            .get()
+            .mul(b2)?
+            .add(&g.square()?.mul(1.0 - b2)?)?;
+        self.first[i].set(m.clone())?;
+        self.second[i].set(v.clone())?;
+        let left = |power: &Tensor| power.cast(g.dtype())?.neg()?.add(1.0);
+        let m = m.div(&left(&powers[0])?)?;
+        let v = v.div(&left(&powers[1])?)?;
+        m.div(&v.sqrt()?.add(self.eps)?)
+    }
+
+    fn state(&self) -> impl Iterator<Item = Parameter> + '_ {
+        self.first
+            .iter()
+            .chain(&self.second)
+            .chain(&self.powers)
+            .cloned()
+    }
+}
+
+/// Adam; with decoupled weight decay it is AdamW.
+#[derive(Clone, Debug)]
+pub struct Adam {
+    parameters: Vec<Parameter>,
+    moments: Moments,
+    rate: Parameter,
+    decay: f64,
+    decoupled: bool,
+}
+
+impl Adam {
+    /// Adam with weight decay as a part of the gradient.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn new(
+        parameters: Vec<Parameter>,
+        rate: f64,
+        betas: (f64, f64),
+        eps: f64,
+        decay: f64,
+    ) -> Result<Adam> {
+        Ok(Adam {
+            rate: rate_of("Adam", &parameters, rate)?,
+            moments: Moments::new(&parameters, betas, eps)?,
+            parameters,
+            decay,
+            decoupled: false,
+        })
+    }
+
+    /// AdamW: weights shrink by `rate * decay` beside the step.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn decoupled(
+        parameters: Vec<Parameter>,
+        rate: f64,
+        betas: (f64, f64),
+        eps: f64,
+        decay: f64,
+    ) -> Result<Adam> {
+        Ok(Adam {
+            decoupled: true,
+            ..Adam::new(parameters, rate, betas, eps, decay)?
+        })
+    }
+}
+
+impl Optimizer for Adam {
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn rate(&self) -> &Parameter {
+        &self.rate
+    }
+
+    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+        check("Adam", &self.parameters, gradients)?;
+        let powers = self.moments.advance()?;
+        for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let p = parameter.get().detach()?;
+            let wide = p.dtype().accumulator();
+            let x = p.cast(wide)?;
+            let mut g = g.cast(wide)?;
+            if self.decay != 0.0 && !self.decoupled {
+                g = g.add(&x.mul(self.decay)?)?;
+            }
+            let mut step = self.moments.direction(i, &g, &powers)?;
+            if self.decay != 0.0 && self.decoupled {
+                step = step.add(&x.mul(self.decay)?)?;
+            }
+            let rate = self.rate.get().cast(wide)?;
+            parameter.set(x.sub(&step.mul(&rate)?)?.cast(p.dtype())?)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Vec<Parameter> {
+        let mut state = self.parameters.clone();
+        state.extend(self.moments.state());
+        state.push(self.rate.clone());
+        state
+    }
+}
+
+/// LAMB: Adam's direction, scaled for each parameter by the ratio of its norm to the step's.
+#[derive(Clone, Debug)]
+pub struct Lamb {
+    parameters: Vec<Parameter>,
+    moments: Moments,
+    rate: Parameter,
+    decay: f64,
+}
+
+impl Lamb {
+    /// Over parameters.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn new(
+        parameters: Vec<Parameter>,
+        rate: f64,
+        betas: (f64, f64),
+        eps: f64,
+        decay: f64,
+    ) -> Result<Lamb> {
+        Ok(Lamb {
+            rate: rate_of("Lamb", &parameters, rate)?,
+            moments: Moments::new(&parameters, betas, eps)?,
+            parameters,
+            decay,
+        })
+    }
+}
+
+impl Optimizer for Lamb {
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn rate(&self) -> &Parameter {
+        &self.rate
+    }
+
+    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+        check("Lamb", &self.parameters, gradients)?;
+        let powers = self.moments.advance()?;
+        for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let p = parameter.get().detach()?;
+            let wide = p.dtype().accumulator();
+            let x = p.cast(wide)?;
+            let mut step = self.moments.direction(i, &g.cast(wide)?, &powers)?;
+            if self.decay != 0.0 {
+                step = step.add(&x.mul(self.decay)?)?;
+            }
+            // The ratio is 1 where either norm is 0.
+            let (own, of_step) = (x.norm(2.0, &[], false)?, step.norm(2.0, &[], false)?);
+            let both = own.gt(0)?.bitand(&of_step.gt(0)?)?;
+            let safe = both.where_(&of_step, 1.0)?;
+            let ratio = both.where_(&own.div(&safe)?, 1.0)?;
+            let rate = self.rate.get().cast(wide)?.mul(&ratio)?;
+            parameter.set(x.sub(&step.mul(&rate)?)?.cast(p.dtype())?)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Vec<Parameter> {
+        let mut state = self.parameters.clone();
+        state.extend(self.moments.state());
+        state.push(self.rate.clone());
+        state
+    }
+}

@@ -1,0 +1,175 @@
+//! Work that is encoded once and run again and again.
+
+use hcq::graph::{GraphBuilder, Span, Work};
+use hcq::{Command, Packets, Slot, Val};
+
+use crate::rig::{at, elements, exec, soon};
+use crate::{Kernel, Rig, Subject};
+
+/// Bound packets take new values at each launch, and refuse a launch without one.
+pub fn bound_packets_run_again_with_other_values(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let step = rig.program(Kernel::Step);
+    let queue = rig.compute.queue();
+    let (a, b) = (rig.data(&[1; 16]), rig.data(&[1; 16]));
+    let (place, value, done) = (Slot(0), Slot(1), Slot(2));
+    let args = [Val::Slot(place, 4), Val::Slot(value, 100)];
+    let signal = Command::Signal {
+        signal: queue.timeline(),
+        value: Val::Slot(done, 0),
+    };
+    let mut packets = Packets::new();
+    queue
+        .encode(&[exec(&step, &args, 15), signal], &mut packets)
+        .unwrap();
+    let mut bound = queue.bind(packets).unwrap();
+    let error = bound.patch(&[a.va().0, 1]).unwrap_err();
+    assert!(error.to_string().contains("slot 2 has no value"), "{error}");
+    let mut expected = [1u32; 2];
+    for i in 0..200u64 {
+        let target = [&a, &b][i as usize % 2];
+        let point = rig
+            .compute
+            .launch_with(|value| {
+                bound.patch(&[target.va().0, i, value])?;
+                bound.launch()
+            })
+            .unwrap();
+        let x = &mut expected[i as usize % 2];
+        *x = x.wrapping_mul(3).wrapping_add(i as u32 + 100);
+        point.wait(soon()).unwrap();
+    }
+    for (buffer, expected) in [(&a, expected[0]), (&b, expected[1])] {
+        let seen = elements(buffer);
+        assert_eq!(seen[0], 1, "the element before the patched address");
+        assert_eq!(seen[1..], [expected; 15]);
+    }
+    // Dropped while its last launch may still wait in the ring.
+    rig.compute
+        .launch_with(|value| {
+            bound.patch(&[a.va().0, 0, value])?;
+            bound.launch()
+        })
+        .unwrap();
+    drop(bound);
+    rig.wait();
+    assert_eq!(
+        elements(&a)[1],
+        expected[0].wrapping_mul(3).wrapping_add(100)
+    );
+}
+
+/// A chain of kernels on slots, replayed on other buffers with other values.
+pub fn graphs_replay_with_other_buffers_and_values(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let step = rig.program(Kernel::Step);
+    let mut builder = GraphBuilder::new();
+    let lane = builder.lane(&rig.device, &rig.compute);
+    let (place, value) = (builder.slot().unwrap(), builder.slot().unwrap());
+    for i in 0..10 {
+        let work = Work::Exec {
+            program: step.clone(),
+            args: vec![Val::Slot(place, 0), Val::Slot(value, i)],
+            grid: [32, 1, 1],
+            block: [1, 1, 1],
+        };
+        let span = Span::slot(place, 0, 128);
+        builder.add(lane, &format!("step {i}"), work, [span], [span]);
+    }
+    let mut graph = builder.build().unwrap();
+    assert!(
+        graph.replay(&[1], &[], soon()).is_err(),
+        "two values are needed"
+    );
+    let buffers = [rig.data(&[1; 32]), rig.data(&[2; 32]), rig.data(&[3; 32])];
+    let mut expected = [1u32, 2, 3];
+    for round in 0..150u64 {
+        let which = round as usize % 3;
+        graph
+            .replay(&[buffers[which].va().0, round], &[], soon())
+            .unwrap();
+        for i in 0..10 {
+            let x = &mut expected[which];
+            *x = x.wrapping_mul(3).wrapping_add((round + i) as u32);
+        }
+    }
+    graph.wait(soon()).unwrap();
+    for (buffer, expected) in buffers.iter().zip(expected) {
+        assert_eq!(elements(buffer), [expected; 32]);
+    }
+}
+
+/// A graph over two queues orders copies and kernels by the bytes that they touch.
+pub fn graphs_order_two_queues(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let step = rig.program(Kernel::Step);
+    let (a, b) = (rig.data(&[1; 64]), rig.data(&[0; 64]));
+    let mut builder = GraphBuilder::new();
+    let compute = builder.lane(&rig.device, &rig.compute);
+    let copy = builder.lane(&rig.device, &rig.copy);
+    let whole = |buffer: &hcq::Buffer| Span::at(buffer.va().0, buffer.bytes());
+    for i in 0..5 {
+        let there = Work::Copy {
+            dst: at(&b),
+            src: at(&a),
+            bytes: 256,
+        };
+        builder.add(copy, "there", there, [whole(&a)], [whole(&b)]);
+        let launch = Work::Exec {
+            program: step.clone(),
+            args: vec![at(&b), Val::Const(i)],
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        builder.add(compute, "step", launch, [whole(&b)], [whole(&b)]);
+        let back = Work::Copy {
+            dst: at(&a),
+            src: at(&b),
+            bytes: 256,
+        };
+        builder.add(copy, "back", back, [whole(&b)], [whole(&a)]);
+    }
+    let mut graph = builder.build().unwrap();
+    let mut expected = 1u32;
+    for _ in 0..50 {
+        graph.replay(&[], &[], soon()).unwrap();
+        expected = (0..5).fold(expected, |x, i| x.wrapping_mul(3).wrapping_add(i));
+    }
+    graph.wait(soon()).unwrap();
+    assert_eq!(elements(&a), [expected; 64]);
+}
+
+/// Samples of a profiled graph: each node ends after it starts, and nodes follow each other.
+pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let step = rig.program(Kernel::Step);
+    let data = rig.data(&[1; 64]);
+    let span = Span::at(data.va().0, data.bytes());
+    let mut builder = GraphBuilder::new().profiled(true);
+    let lane = builder.lane(&rig.device, &rig.compute);
+    for i in 0..8 {
+        let work = Work::Exec {
+            program: step.clone(),
+            args: vec![at(&data), Val::Const(i)],
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        builder.add(lane, &format!("node {i}"), work, [span], [span]);
+    }
+    let mut graph = builder.build().unwrap();
+    let mut last = 0;
+    for _ in 0..3 {
+        graph.replay(&[], &[], soon()).unwrap();
+        graph.wait(soon()).unwrap();
+        let samples = graph.samples().unwrap();
+        assert_eq!(samples.len(), 8);
+        for (i, sample) in samples.iter().enumerate() {
+            assert_eq!(sample.name, format!("node {i}"));
+            assert!(
+                sample.start >= last && sample.end >= sample.start,
+                "{sample:?}"
+            );
+            last = sample.end;
+        }
+    }
+}
