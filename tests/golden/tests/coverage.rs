@@ -24,7 +24,6 @@ const EXEMPT: &[(&str, &str)] = &[
     ("scan", "the node under `cumsum`, `cummax`..."),
     ("to", "needs two engines; nothing is computed"),
     ("to_float", "a cast that `div` and `exp` of integers go through"),
-    ("item", "reads one element and builds nothing"),
 ];
 
 /// Names that a source file defines for users, if they give tensors.
