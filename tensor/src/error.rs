@@ -33,6 +33,20 @@ pub enum Error {
     /// A file of tensors that cannot be read or written.
     #[error(transparent)]
     File(#[from] Box<crate::io::safetensors::SafetensorsError>),
+    /// A kernel that could not be compiled or run.
+    #[error("kernel {kernel}: {what}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// What was expected and found, and what to do.
+        what: String,
+    },
+    /// A function that cannot be captured, or a call that does not fit its capture.
+    #[error("capture: {what}")]
+    Capture {
+        /// What was found, and what to do.
+        what: String,
+    },
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

@@ -25,7 +25,7 @@ pub enum ScatterMode {
 }
 
 /// What a node computes. Shapes and types of results are in the node.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// Given data: the storage was set when the node was made. src: [].
     Data,

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::scalar;
 use crate::DType;
-use crate::ir::{Graph, Id, Kernel, Op, ReduceOp, StoreMode, print};
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode, print};
 use crate::rewrite::substitute::toposort_until;
 use crate::symbolic::RangeSets;
 use crate::symbolic::ranges::axis;
@@ -154,6 +154,8 @@ struct Plan<'k> {
     blocks: Vec<Block>,
     slots: HashMap<Id, usize>,
     leaves: Vec<Id>,
+    /// Stores whose iterations run in order.
+    ordered: HashSet<Id>,
 }
 
 impl<'k> Plan<'k> {
@@ -164,6 +166,7 @@ impl<'k> Plan<'k> {
             blocks: Vec::new(),
             slots: HashMap::new(),
             leaves: Vec::new(),
+            ordered: HashSet::new(),
         }
     }
 
@@ -220,6 +223,10 @@ impl<'k> Plan<'k> {
             return Err(self.undefined(store, "a sink holds stores"));
         }
         let ranges = self.sets.of(g, store).to_vec();
+        let serial = |&r: &Id| matches!(g.op(r), Op::Range { kind: RangeKind::Serial, .. });
+        if ranges.iter().any(serial) {
+            self.ordered.insert(store);
+        }
         let mut chain = Vec::new();
         let mut nest: Vec<(Id, usize)> = Vec::new();
         self.nest_unlinked(&ranges, &mut nest)?;
@@ -544,7 +551,8 @@ impl Machine<'_> {
         match mode {
             StoreMode::Set => {
                 let global = matches!(kernel.graph.op(ptr), Op::Param { .. });
-                if global && !self.set.insert((ptr, index)) {
+                let ordered = self.plan.ordered.contains(&id);
+                if global && !ordered && !self.set.insert((ptr, index)) {
                     return Err(InterpError::DoubleSet {
                         kernel: kernel.name.clone(),
                         node: print::describe(&kernel.graph, id),

@@ -12,7 +12,8 @@
 //! - A reduction over nothing gives the identity of its operation. The order of a reduction is
 //!   unspecified, but fixed for one compiled kernel.
 //! - A `Load` whose gate is false gives its alternative and does not touch memory.
-//! - Two `Store(Set)` of one kernel never write the same element.
+//! - Two `Store(Set)` of one kernel never write the same element, but for iterations of one
+//!   `Serial` range: they run in order, so the last one wins.
 
 /// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

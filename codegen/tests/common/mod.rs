@@ -594,3 +594,315 @@ pub fn assert_same(g: &Graph, old: Id, new: Id, inputs: &[Vec<u8>], what: &str) 
         Err(e) => panic!("{what}: {e}\nbefore:\n{}after:\n{}", print(old), print(new)),
     }
 }
+//! Runs compiled kernels in this process: links the object to a shared library and loads that.
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+use codegen::build::StageArg;
+use codegen::ir::{Binary, Graph, Id, Kernel, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary};
+use codegen::{Built, DType};
+
+/// A small generator of numbers that look random (xorshift).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// Bytes of `len` elements with moderate values, so that sums stay comparable.
+    pub fn bytes(&mut self, dtype: DType, len: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(len * dtype.size());
+        for _ in 0..len {
+            let bits = if dtype.is_float() {
+                let x = (self.next() % 2001) as f64 / 1000.0 - 1.0;
+                codegen::interp::scalar::from_f64(dtype, x)
+            } else if dtype == DType::Bool {
+                self.next() & 1
+            } else {
+                let x = (self.next() % 15) as i128 - if dtype.is_signed() { 7 } else { 0 };
+                codegen::interp::scalar::from_int(dtype, x)
+            };
+            out.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
+        }
+        out
+    }
+}
+
+pub type Entry = unsafe extern "C" fn(*const u64, u64, u64);
+
+/// A compiled kernel that can be called.
+pub struct Loaded {
+    pub built: Built,
+    libraries: Vec<libloading::Library>,
+    _dir: tempfile::TempDir,
+}
+
+impl Loaded {
+    pub fn new(built: Built) -> Loaded {
+        let dir = tempfile::tempdir().unwrap();
+        let mut libraries = Vec::new();
+        for (i, stage) in built.stages.iter().enumerate() {
+            let object = dir.path().join(format!("{i}.o"));
+            let library = dir.path().join(format!("{i}.so"));
+            std::fs::write(&object, &stage.object[..]).unwrap();
+            // -z defs: a kernel must not need anything that the loader does not give it.
+            let status = Command::new("cc")
+                .args(["-shared", "-nostdlib", "-Wl,-z,defs", "-o"])
+                .args([&library, &object])
+                .status()
+                .unwrap();
+            assert!(status.success(), "linking {}\n{}", stage.name, built.report.source[i]);
+            // SAFETY: the library holds one function without initialisers.
+            libraries.push(unsafe { libloading::Library::new(&library) }.unwrap());
+        }
+        Loaded { built, libraries, _dir: dir }
+    }
+
+    /// Runs all stages, their groups in uneven parts.
+    pub fn run(&self, buffers: &mut [Vec<u8>], vars: &[i64]) {
+        let mut scratch: Vec<Vec<u64>> = self
+            .built
+            .scratch
+            .iter()
+            .map(|s| vec![0x7ff8_0000_7fc0_0000u64; s.bytes.div_ceil(8) + 8])
+            .collect();
+        let base: Vec<u64> = scratch
+            .iter_mut()
+            .map(|s| (s.as_mut_ptr() as u64).next_multiple_of(64))
+            .collect();
+        self.run_at(buffers, vars, &base);
+    }
+
+    /// Prints how long each stage takes.
+    pub fn time_stages(&self, buffers: &mut [Vec<u8>], scratch: &[u64]) {
+        for i in 0..self.built.stages.len() {
+            let mut best = f64::INFINITY;
+            for _ in 0..10 {
+                let start = std::time::Instant::now();
+                self.run_stages(i..i + 1, buffers, &[], scratch);
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            println!("    {:8.3} ms {}", best * 1e3, self.built.stages[i].name);
+        }
+    }
+
+    pub fn run_at(&self, buffers: &mut [Vec<u8>], vars: &[i64], scratch: &[u64]) {
+        self.run_stages(0..self.built.stages.len(), buffers, vars, scratch);
+    }
+
+    fn run_stages(
+        &self,
+        which: std::ops::Range<usize>,
+        buffers: &mut [Vec<u8>],
+        vars: &[i64],
+        scratch: &[u64],
+    ) {
+        for i in which {
+            let (stage, library) = (&self.built.stages[i], &self.libraries[i]);
+            let args: Vec<u64> = stage
+                .args
+                .iter()
+                .map(|a| match *a {
+                    StageArg::Param(slot) => buffers[slot as usize].as_mut_ptr() as u64,
+                    StageArg::Scratch(i) => scratch[i as usize],
+                    StageArg::Var(slot) => vars[slot as usize] as u64,
+                })
+                .collect();
+            // SAFETY: the symbol has the type that `Stage::entry` documents; the buffers have the
+            // sizes that the kernel was compiled for.
+            unsafe {
+                let entry: libloading::Symbol<'_, Entry> =
+                    library.get(stage.entry.as_bytes()).unwrap();
+                let groups = u64::from(stage.grid[0]);
+                let cut = groups / 3;
+                if cut > 0 {
+                    entry(args.as_ptr(), 0, cut);
+                }
+                entry(args.as_ptr(), cut, groups);
+            }
+        }
+    }
+}
+
+/// Compares two buffers, floats with a tolerance for another order of summation.
+pub fn same(dtype: DType, got: &[u8], want: &[u8], tolerance: f64, what: &str) {
+    assert_eq!(got.len(), want.len());
+    for (i, (g, w)) in
+        got.chunks(dtype.size()).zip(want.chunks(dtype.size())).enumerate()
+    {
+        let (g, w) =
+            (codegen::interp::scalar::read(dtype, g), codegen::interp::scalar::read(dtype, w));
+        if dtype.is_float() {
+            let (g, w) = (
+                codegen::interp::scalar::to_f64(dtype, g),
+                codegen::interp::scalar::to_f64(dtype, w),
+            );
+            let close = (g.is_nan() && w.is_nan())
+                || g == w
+                || (g - w).abs() <= tolerance * (1.0 + w.abs());
+            assert!(close, "{what}: element {i}: got {g}, expected {w}");
+        } else {
+            assert_eq!(g, w, "{what}: element {i}");
+        }
+    }
+}
+
+/// A kernel under construction.
+pub struct Make {
+    pub g: Graph,
+    pub params: Vec<ParamInfo>,
+    axis: u32,
+    stores: Vec<Id>,
+}
+
+impl Make {
+    pub fn new() -> Make {
+        Make { g: Graph::new(), params: Vec::new(), axis: 0, stores: Vec::new() }
+    }
+
+    pub fn buffer(&mut self, dtype: DType, len: usize, written: bool) -> Id {
+        self.params.push(ParamInfo { dtype, len, written });
+        self.g.param(self.params.len() as u16 - 1, dtype)
+    }
+
+    pub fn range(&mut self, extent: i64, kind: RangeKind) -> Id {
+        self.axis += 1;
+        self.g.range(self.axis - 1, extent, kind)
+    }
+
+    pub fn l(&mut self, extent: i64) -> Id {
+        self.range(extent, RangeKind::Loop)
+    }
+
+    pub fn r(&mut self, extent: i64) -> Id {
+        self.range(extent, RangeKind::Reduce)
+    }
+
+    pub fn add(&mut self, a: Id, b: Id) -> Id {
+        self.g.binary(Binary::Add, a, b)
+    }
+
+    pub fn mul(&mut self, a: Id, b: Id) -> Id {
+        self.g.binary(Binary::Mul, a, b)
+    }
+
+    /// `sum of range * stride + offset`.
+    pub fn at(&mut self, terms: &[(Id, i64)], offset: i64) -> Id {
+        let mut sum = self.g.index(offset);
+        for &(r, stride) in terms {
+            let s = self.g.index(stride);
+            let p = self.mul(r, s);
+            sum = self.add(sum, p);
+        }
+        sum
+    }
+
+    pub fn load(&mut self, ptr: Id, terms: &[(Id, i64)]) -> Id {
+        let index = self.at(terms, 0);
+        self.g.load(ptr, index)
+    }
+
+    pub fn f32(&mut self, x: f32) -> Id {
+        self.g.bits(DType::F32, u64::from(x.to_bits()))
+    }
+
+    pub fn unary(&mut self, op: Unary, a: Id) -> Id {
+        self.g.unary(op, a)
+    }
+
+    pub fn sum(&mut self, v: Id, ranges: &[Id]) -> Id {
+        self.g.reduce(ReduceOp::Add, v, ranges)
+    }
+
+    pub fn store(&mut self, ptr: Id, terms: &[(Id, i64)], value: Id) {
+        let index = self.at(terms, 0);
+        let s = self.g.store(StoreMode::Set, ptr, index, value, None);
+        self.stores.push(s);
+    }
+
+    pub fn store_as(&mut self, s: Id) {
+        self.stores.push(s);
+    }
+
+    pub fn kernel(mut self, name: &str) -> Kernel {
+        let sink = self.g.sink(&self.stores);
+        Kernel { name: name.into(), graph: self.g, sink, params: self.params, vars: 0 }
+    }
+}
+
+/// Buffers for a kernel.
+pub fn fill(kernel: &Kernel, random: &mut Random) -> Vec<Vec<u8>> {
+    kernel.params.iter().map(|p| random.bytes(p.dtype, p.len)).collect()
+}
+
+/// What the interpreter makes of them.
+pub fn expected(kernel: &Kernel, buffers: &[Vec<u8>], vars: &[i64]) -> Vec<Vec<u8>> {
+    let mut out = buffers.to_vec();
+    codegen::interp::run(kernel, &mut out, vars).unwrap();
+    out
+}
+
+pub fn elementwise(n: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, n as usize, true);
+    let a = m.buffer(DType::F32, n as usize, false);
+    let b = m.buffer(DType::F32, n as usize, false);
+    let i = m.l(n);
+    let (x, y) = (m.load(a, &[(i, 1)]), m.load(b, &[(i, 1)]));
+    let p = m.mul(x, y);
+    let z = m.add(p, x);
+    m.store(o, &[(i, 1)], z);
+    m.kernel("elementwise")
+}
+
+pub fn matmul(mm: i64, n: i64, k: i64, ta: bool, tb: bool, relu: bool) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (mm * n) as usize, true);
+    let a = m.buffer(DType::F32, (mm * k) as usize, false);
+    let b = m.buffer(DType::F32, (k * n) as usize, false);
+    let bias = m.buffer(DType::F32, n as usize, false);
+    let (i, j, r) = (m.l(mm), m.l(n), m.r(k));
+    let x = m.load(a, &if ta { [(i, 1), (r, mm)] } else { [(i, k), (r, 1)] });
+    let y = m.load(b, &if tb { [(j, k), (r, 1)] } else { [(j, 1), (r, n)] });
+    let p = m.mul(x, y);
+    let mut s = m.sum(p, &[r]);
+    if relu {
+        let c = m.load(bias, &[(j, 1)]);
+        s = m.add(s, c);
+        let zero = m.f32(0.0);
+        s = m.g.binary(Binary::Max, s, zero);
+    }
+    m.store(o, &[(i, n), (j, 1)], s);
+    m.kernel("matmul")
+}
+
+/// Normalises rows to sum 1: three dependent loops over each row (without exp2, which is not
+/// what is tested here).
+pub fn row_normalise(rows: i64, n: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (rows * n) as usize, true);
+    let a = m.buffer(DType::F32, (rows * n) as usize, false);
+    let (r, k1, k2, j) = (m.l(rows), m.r(n), m.r(n), m.l(n));
+    let x1 = m.load(a, &[(r, n), (k1, 1)]);
+    let max = m.g.reduce(ReduceOp::Max, x1, &[k1]);
+    let x2 = m.load(a, &[(r, n), (k2, 1)]);
+    let d2 = m.g.binary(Binary::Sub, x2, max);
+    let q2 = m.mul(d2, d2);
+    let s = m.sum(q2, &[k2]);
+    let x3 = m.load(a, &[(r, n), (j, 1)]);
+    let d3 = m.g.binary(Binary::Sub, x3, max);
+    let q3 = m.mul(d3, d3);
+    let y = m.g.binary(Binary::FDiv, q3, s);
+    m.store(o, &[(r, n), (j, 1)], y);
+    m.kernel("row_normalise")
+}

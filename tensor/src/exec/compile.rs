@@ -1,0 +1,190 @@
+//! From kernels to programs on a device: each structure is compiled once, several at a time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use codegen::ir::Kernel;
+use codegen::{Backend, Built, StageArg};
+use hcq::{ArgLayout, Device, KernelImage, Program};
+
+use super::profile::Observer;
+use crate::error::{Error, Result};
+use crate::schedule::order::Structure;
+
+/// One launch of a compiled kernel.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The code on the device.
+    pub program: Arc<Program>,
+    /// What each argument is.
+    pub args: Vec<StageArg>,
+    /// Workgroups in x, y, z.
+    pub grid: [u32; 3],
+    /// Work-items per workgroup.
+    pub block: [u32; 3],
+}
+
+/// A kernel on a device.
+pub struct Compiled {
+    /// Its launches, in order.
+    pub launches: Vec<Launch>,
+    /// What the compiler said.
+    pub built: Built,
+    /// Offset of each scratch block.
+    pub scratch: Vec<u64>,
+    /// Size of all of them.
+    pub scratch_bytes: u64,
+}
+
+impl fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiled")
+            .field("launches", &self.launches)
+            .field("scratch_bytes", &self.scratch_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compiles for one device and keeps what it made.
+pub struct Compiler {
+    device: Arc<dyn Device>,
+    backend: Backend,
+    options: codegen::Options,
+    threads: usize,
+    known: Mutex<HashMap<Structure, Arc<Compiled>>>,
+}
+
+impl Compiler {
+    /// A compiler for a device; `threads` kernels at a time.
+    pub fn new(
+        device: Arc<dyn Device>,
+        backend: Backend,
+        options: codegen::Options,
+        threads: usize,
+    ) -> Compiler {
+        Compiler {
+            device,
+            backend,
+            options,
+            threads: threads.max(1),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Kernels of different structure that were compiled so far.
+    pub fn known(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The programs of all kernels, in order.
+    ///
+    /// # Errors
+    /// The first kernel that the compiler or the device refuses.
+    pub fn compile(
+        &self,
+        kernels: &[Kernel],
+        observer: Option<&dyn Observer>,
+    ) -> Result<Vec<Arc<Compiled>>> {
+        let structures: Vec<Structure> = kernels.iter().map(Structure::of).collect();
+        let missing: Vec<usize> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            (0..kernels.len()).filter(|&i| !known.contains_key(&structures[i])).collect()
+        };
+        if !missing.is_empty() {
+            let built = self.build_all(kernels, &missing);
+            for (&i, built) in missing.iter().zip(built) {
+                let built = built.map_err(|e| Error::Kernel {
+                    kernel: kernels[i].name.clone(),
+                    what: e.to_string(),
+                })?;
+                let compiled = Arc::new(self.load(built)?);
+                if let Some(observer) = observer {
+                    observer.compiled(&kernels[i].name, &compiled.built);
+                }
+                tracing::debug!(
+                    kernel = kernels[i].name,
+                    cached = compiled.built.report.cached,
+                    stages = compiled.launches.len(),
+                    "compiled"
+                );
+                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.insert(structures[i].clone(), compiled);
+            }
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = structures.iter().zip(kernels);
+        all.map(|(structure, kernel)| {
+            known.get(structure).cloned().ok_or_else(|| Error::Kernel {
+                kernel: kernel.name.clone(),
+                what: "was compiled and is not there; this is a fault of the compiler table".into(),
+            })
+        })
+        .collect()
+    }
+
+    fn build_all(&self, kernels: &[Kernel], which: &[usize]) -> Vec<codegen::Result<Built>> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut out = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&kernel) = which.get(at) else {
+                    return out;
+                };
+                let built = codegen::build(&kernels[kernel], &self.backend, &self.options);
+                out.push((at, built));
+            }
+        };
+        let threads = self.threads.min(which.len());
+        let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
+        if threads <= 1 {
+            all = work();
+        } else {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+                for worker in workers {
+                    match worker.join() {
+                        Ok(part) => all.extend(part),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                }
+            });
+        }
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(_, built)| built).collect()
+    }
+
+    fn load(&self, built: Built) -> Result<Compiled> {
+        let mut launches = Vec::with_capacity(built.stages.len());
+        for stage in &built.stages {
+            let image = KernelImage {
+                arch: self.device.info().arch.clone(),
+                bytes: stage.object.clone(),
+                entry: stage.entry.clone(),
+                args: ArgLayout::words(stage.args.len()),
+                local_bytes: stage.local_bytes,
+            };
+            launches.push(Launch {
+                program: self.device.load(&image)?,
+                args: stage.args.clone(),
+                grid: stage.grid,
+                block: stage.block,
+            });
+        }
+        let mut scratch = Vec::with_capacity(built.scratch.len());
+        let mut scratch_bytes = 0u64;
+        for spec in &built.scratch {
+            scratch_bytes = scratch_bytes.next_multiple_of((spec.align as u64).max(64));
+            scratch.push(scratch_bytes);
+            scratch_bytes += spec.bytes as u64;
+        }
+        Ok(Compiled {
+            launches,
+            built,
+            scratch,
+            scratch_bytes,
+        })
+    }
+}

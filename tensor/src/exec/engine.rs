@@ -1,0 +1,545 @@
+//! The executor over one device: schedules, compiles, allocates, submits, reads back.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use codegen::Backend;
+use hcq::graph::Sample;
+use hcq::memory::{AllocSpec, HostAccess, MemoryKind};
+use hcq::queue::{QueueKind, Stream};
+use hcq::signal::{Point, Signal};
+use hcq::{Buffer, Command, Deadline, Device, Val};
+
+use super::compile::{Compiled, Compiler};
+use super::profile::{Observer, Run};
+use super::submit::{self, Item};
+use crate::error::{Error, Result};
+use crate::graph::{Engine, Executor, Storage, Tensor};
+use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
+
+/// How an executor works.
+#[derive(Clone)]
+pub struct Options {
+    /// How kernels are compiled: optimisations, cache, threads.
+    pub codegen: codegen::Options,
+    /// Bounds of the scheduler; `None` takes them from the device.
+    pub limits: Option<Limits>,
+    /// Gives every temporary a place of its own, to find faults of the memory plan.
+    pub unplanned: bool,
+    /// How long a wait for the device may take.
+    pub patience: Duration,
+    /// Kernels compiled at the same time; 0 for as many as the process has processors.
+    pub compile_threads: usize,
+    /// Takes the time of every step. Each submission is then waited for.
+    pub profile: bool,
+    /// Told what happens.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            codegen: codegen::Options::default(),
+            limits: None,
+            unplanned: false,
+            patience: Duration::from_secs(60),
+            compile_threads: 0,
+            profile: false,
+            observer: None,
+        }
+    }
+}
+
+/// Items that one submission takes at most: a ring holds several hundred launches.
+const BATCH: usize = 64;
+
+/// Submissions in flight before the oldest is waited for.
+const IN_FLIGHT: usize = 64;
+
+/// Runs graphs on a device.
+pub struct DeviceExecutor {
+    device: Arc<dyn Device>,
+    stream: Arc<Stream>,
+    compiler: Compiler,
+    options: Options,
+    limits: Limits,
+    state: Mutex<State>,
+    capturing: Mutex<Option<ThreadId>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Temporaries; the queue is in order, so submissions share it.
+    arena: Option<Buffer>,
+    scratch: Option<Buffer>,
+    /// What the device may still be using, oldest first.
+    pending: VecDeque<(Point, Vec<Buffer>)>,
+    stamps: Vec<(Signal, Signal)>,
+    runs: Vec<Run>,
+}
+
+/// A schedule with its programs and the buffers of its leaves.
+pub(crate) struct Prepared {
+    pub(crate) schedule: Schedule,
+    pub(crate) compiled: Vec<Arc<Compiled>>,
+    /// Storage of each leaf buffer, by buffer number.
+    pub(crate) leaves: Vec<Option<Buffer>>,
+}
+
+impl DeviceExecutor {
+    /// An engine over a device. The device's first compute queue belongs to it from now on.
+    ///
+    /// # Errors
+    /// A device without compute queue, or its loss.
+    pub fn engine(device: Arc<dyn Device>, backend: Backend, options: Options) -> Result<Engine> {
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = match options.compile_threads {
+            0 => processors,
+            n => n,
+        };
+        let limits = options.limits.unwrap_or(Limits {
+            parallel: device.info().units as u64 * 4,
+            ..Limits::default()
+        });
+        let compiler = Compiler::new(
+            device.clone(),
+            backend,
+            options.codegen.clone(),
+            threads,
+        );
+        Ok(Engine(Arc::new(DeviceExecutor {
+            device,
+            stream,
+            compiler,
+            options,
+            limits,
+            state: Mutex::default(),
+            capturing: Mutex::new(None),
+        })))
+    }
+
+    /// The executor of an engine, if it is one of these.
+    pub fn of(engine: &Engine) -> Option<&DeviceExecutor> {
+        engine.0.as_any().downcast_ref()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The queue that everything runs on.
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Options that it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Kernels of different structure that were compiled so far.
+    pub fn compiled_kernels(&self) -> usize {
+        self.compiler.known()
+    }
+
+    /// Takes the runs that were profiled since the last call.
+    pub fn take_runs(&self) -> Vec<Run> {
+        std::mem::take(&mut self.state().runs)
+    }
+
+    /// Waits until the device has done everything that was submitted.
+    ///
+    /// # Errors
+    /// A timeout, or the loss of the device.
+    pub fn synchronize(&self) -> Result<()> {
+        self.stream.wait(self.deadline())?;
+        self.state().pending.clear();
+        Ok(())
+    }
+
+    /// Gives the memory of temporaries back to the device.
+    ///
+    /// # Errors
+    /// A timeout, or the loss of the device.
+    pub fn trim(&self) -> Result<()> {
+        self.synchronize()?;
+        let mut state = self.state();
+        (state.arena, state.scratch) = (None, None);
+        Ok(())
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.options.patience)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic leaves buffers and points in it, all of them whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.options.observer.as_deref()
+    }
+
+    pub(crate) fn set_capturing(&self, on: bool) {
+        let mut cell = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        *cell = on.then(|| std::thread::current().id());
+    }
+
+    fn refuse_capture(&self, op: &'static str) -> Result<()> {
+        let cell = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *cell == Some(std::thread::current().id()) {
+            return Err(Error::Capture {
+                what: format!(
+                    "{op} inside of a captured function: a replay would not do it. Return the \
+                     value as an output, or declare it as a state update"
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Device memory for a tensor.
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        Ok(self.device.alloc(AllocSpec::device(bytes))?)
+    }
+
+    /// Plans and compiles; brings leaves into device memory.
+    pub(crate) fn prepare(&self, wanted: &[Wanted]) -> Result<Prepared> {
+        let mut schedule = Schedule::new(wanted, &self.limits);
+        if self.options.unplanned {
+            schedule = schedule.unplanned();
+        }
+        if let Some(observer) = self.observer() {
+            let plan = &schedule.plan;
+            observer.scheduled(schedule.launches(), plan.bytes, plan.unplanned);
+        }
+        tracing::debug!(
+            launches = schedule.launches(),
+            kernels = schedule.kernels.len(),
+            arena = schedule.plan.bytes,
+            unplanned = schedule.plan.unplanned,
+            "scheduled"
+        );
+        let compiled = self.compiler.compile(&schedule.kernels, self.observer())?;
+        let mut used = vec![false; schedule.buffers.len()];
+        for step in &schedule.steps {
+            for b in step.reads.iter().chain(&step.writes) {
+                used[b.0 as usize] = true;
+            }
+        }
+        let mut leaves = vec![None; schedule.buffers.len()];
+        for (i, info) in schedule.buffers.iter().enumerate() {
+            if let Place::Leaf(tensor) = &info.place
+                && used[i]
+            {
+                leaves[i] = Some(self.resident(tensor)?);
+            }
+        }
+        Ok(Prepared {
+            schedule,
+            compiled,
+            leaves,
+        })
+    }
+
+    /// The device memory of a realized tensor; uploads it if it is in host memory.
+    pub(crate) fn resident(&self, tensor: &Tensor) -> Result<Buffer> {
+        match tensor.storage() {
+            Some(Storage::Device(buffer)) if buffer.device() == &self.device.info().id => {
+                Ok(buffer)
+            }
+            Some(Storage::Device(buffer)) => Err(Error::Engines {
+                op: "realize",
+                a: self.name(),
+                b: buffer.device().to_string(),
+            }),
+            Some(Storage::Host(bytes)) => {
+                let buffer = self.alloc(bytes.len() as u64)?;
+                self.upload(&buffer, &bytes)?;
+                tensor.node().storage.replace(Storage::Device(buffer.clone()));
+                Ok(buffer)
+            }
+            None => Err(Error::Shape {
+                op: "realize",
+                what: format!("{tensor:?} has no value yet; realize it first"),
+            }),
+        }
+    }
+
+    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if !matches!(buffer.host(), HostAccess::None) {
+            return Ok(buffer.write(0, bytes)?);
+        }
+        let staging = self.staging(bytes.len() as u64)?;
+        staging.write(0, bytes)?;
+        let copy = Command::Copy {
+            dst: buffer.va().0.into(),
+            src: staging.va().0.into(),
+            bytes: bytes.len() as u64,
+        };
+        let point = self.stream.submit(&[], &[copy])?;
+        self.keep(point, vec![staging, buffer.clone()])
+    }
+
+    fn staging(&self, bytes: u64) -> Result<Buffer> {
+        Ok(self.device.alloc(AllocSpec {
+            kind: MemoryKind::Host,
+            ..AllocSpec::device(bytes)
+        })?)
+    }
+
+    /// Keeps buffers until a point is reached.
+    pub(crate) fn keep(&self, point: Point, buffers: Vec<Buffer>) -> Result<()> {
+        let mut state = self.state();
+        while let Some((oldest, _)) = state.pending.front() {
+            if !oldest.reached()? {
+                if state.pending.len() < IN_FLIGHT {
+                    break;
+                }
+                oldest.wait(self.deadline())?;
+            }
+            state.pending.pop_front();
+        }
+        state.pending.push_back((point, buffers));
+        Ok(())
+    }
+
+    /// A block that is at least so large; a larger one than before if needed. The old one is kept
+    /// by the submissions that use it.
+    fn grown(&self, block: &mut Option<Buffer>, bytes: u64) -> Result<Option<Buffer>> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        if block.as_ref().is_none_or(|b| b.bytes() < bytes) {
+            *block = None;
+            *block = Some(self.alloc(bytes)?);
+        }
+        Ok(block.clone())
+    }
+
+    /// Computes tensors, and new values of others, in one schedule.
+    ///
+    /// # Errors
+    /// From compiling, or from the device.
+    pub fn realize_with(&self, roots: &[Tensor], updates: &[(Tensor, Tensor)]) -> Result<()> {
+        self.refuse_capture("realizing")?;
+        let missing = roots.iter().filter(|t| t.storage().is_none());
+        let missing = missing.map(|t| Wanted {
+            value: t.clone(),
+            into: None,
+        });
+        let updates = updates.iter().map(|(target, value)| Wanted {
+            value: value.clone(),
+            into: Some(target.clone()),
+        });
+        let wanted: Vec<Wanted> = missing.chain(updates).collect();
+        self.compute(&wanted)
+    }
+
+    /// Records the runs of a replay.
+    pub(crate) fn record(&self, samples: &[Sample]) -> Result<()> {
+        let clock = self.device.clock()?;
+        let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
+        let mut state = self.state();
+        for sample in samples {
+            let run = Run {
+                name: sample.name.clone(),
+                queue: queue.clone(),
+                start_ns: clock.to_host_ns(sample.start),
+                end_ns: clock.to_host_ns(sample.end),
+                bytes: 0.0,
+                flops: 0.0,
+            };
+            if let Some(observer) = self.observer() {
+                observer.ran(&run);
+            }
+            state.runs.push(run);
+        }
+        Ok(())
+    }
+
+    fn compute(&self, wanted: &[Wanted]) -> Result<()> {
+        let mut some: Vec<Wanted> = Vec::new();
+        for want in wanted {
+            super::copies_from_elsewhere(&want.value)?;
+            if want.value.numel() > 0 {
+                some.push(want.clone());
+            } else {
+                want.value.node().storage.fill(Storage::Host(Arc::from([])));
+            }
+        }
+        if some.is_empty() {
+            return Ok(());
+        }
+        let prepared = self.prepare(&some)?;
+        let Prepared {
+            schedule,
+            compiled,
+            leaves,
+        } = &prepared;
+        let (arena, scratch) = {
+            let mut state = self.state();
+            let State { arena, scratch, .. } = &mut *state;
+            (
+                self.grown(arena, schedule.plan.bytes)?,
+                self.grown(scratch, submit::scratch_bytes(compiled))?,
+            )
+        };
+        let mut buffers = leaves.clone();
+        let mut results: Vec<Option<Buffer>> = vec![None; some.len()];
+        for (i, info) in schedule.buffers.iter().enumerate() {
+            if let Place::Result(result) = info.place {
+                let buffer = self.alloc(info.bytes())?;
+                results[result] = Some(buffer.clone());
+                buffers[i] = Some(buffer);
+            }
+        }
+        let places = temporaries(schedule, arena.as_ref().map_or(0, |b| b.va().0));
+        let address = |b: BufferId| match &buffers[b.0 as usize] {
+            Some(buffer) => Val::Const(buffer.va().0),
+            None => Val::Const(places[b.0 as usize]),
+        };
+        let base = scratch.as_ref().map_or(0, |b| b.va().0);
+        let items = submit::items(schedule, compiled, &address, base)?;
+        let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
+        keep.extend(arena);
+        keep.extend(scratch);
+        self.submit(&items, keep)?;
+        for (want, result) in some.iter().zip(results) {
+            if let (None, Some(buffer)) = (&want.into, result) {
+                want.value.node().storage.fill(Storage::Device(buffer));
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&self, items: &[Item], keep: Vec<Buffer>) -> Result<()> {
+        for batch in items.chunks(BATCH) {
+            let point = if self.options.profile {
+                self.submit_timed(batch)?
+            } else {
+                self.stream.submit(&[], &submit::commands(batch, None))?
+            };
+            self.keep(point, keep.clone())?;
+        }
+        Ok(())
+    }
+
+    fn submit_timed(&self, batch: &[Item]) -> Result<Point> {
+        let mut state = self.state();
+        while state.stamps.len() < batch.len() {
+            let pair = (self.device.signal("start")?, self.device.signal("end")?);
+            state.stamps.push(pair);
+        }
+        let commands = submit::commands(batch, Some(&state.stamps));
+        let point = self.stream.submit(&[], &commands)?;
+        drop(commands);
+        point.wait(self.deadline())?;
+        let clock = self.device.clock()?;
+        let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
+        let mut runs = Vec::with_capacity(batch.len());
+        for (item, (start, end)) in batch.iter().zip(&state.stamps) {
+            let run = Run {
+                name: item.name.clone(),
+                queue: queue.clone(),
+                start_ns: clock.to_host_ns(start.timestamp()?),
+                end_ns: clock.to_host_ns(end.timestamp()?),
+                bytes: item.cost.0,
+                flops: item.cost.1,
+            };
+            if let Some(observer) = self.observer() {
+                observer.ran(&run);
+            }
+            runs.push(run);
+        }
+        state.runs.append(&mut runs);
+        Ok(point)
+    }
+}
+
+/// Address of each temporary in an arena, by buffer number; 0 for other buffers.
+pub(crate) fn temporaries(schedule: &Schedule, arena: u64) -> Vec<u64> {
+    let mut places = vec![0; schedule.buffers.len()];
+    for (b, offset) in schedule.temporaries.iter().zip(&schedule.plan.offsets) {
+        places[b.0 as usize] = arena + offset;
+    }
+    places
+}
+
+impl Executor for DeviceExecutor {
+    fn name(&self) -> String {
+        self.device.info().id.to_string()
+    }
+
+    fn realize(&self, roots: &[Tensor]) -> Result<()> {
+        self.realize_with(roots, &[])
+    }
+
+    fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
+        self.refuse_capture("reading")?;
+        let buffer = match storage {
+            Storage::Host(bytes) if bytes.len() == into.len() => {
+                into.copy_from_slice(bytes);
+                return Ok(());
+            }
+            Storage::Host(bytes) => {
+                return Err(Error::Shape {
+                    op: "read",
+                    what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
+                });
+            }
+            Storage::Device(buffer) => buffer,
+        };
+        if into.is_empty() {
+            return Ok(());
+        }
+        let last = {
+            let state = self.state();
+            let uses = |(_, kept): &&(Point, Vec<Buffer>)| {
+                kept.iter().any(|b| b.same_allocation(buffer))
+            };
+            state.pending.iter().rev().find(uses).map(|(point, _)| point.clone())
+        };
+        if let Some(point) = last {
+            point.wait(self.deadline())?;
+        }
+        if !matches!(buffer.host(), HostAccess::None) {
+            return Ok(buffer.read(0, into)?);
+        }
+        let staging = self.staging(into.len() as u64)?;
+        let copy = Command::Copy {
+            dst: staging.va().0.into(),
+            src: buffer.va().0.into(),
+            bytes: into.len() as u64,
+        };
+        let point = self.stream.submit(&[], &[copy])?;
+        point.wait(self.deadline())?;
+        Ok(staging.read(0, into)?)
+    }
+
+    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
+        self.realize_with(&[], pairs)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for DeviceExecutor {
+    fn drop(&mut self) {
+        // The device may still be writing to what `pending` keeps.
+        if let Err(e) = self.stream.wait(Deadline::after(self.options.patience)) {
+            tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
+        }
+    }
+}

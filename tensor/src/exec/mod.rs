@@ -1,0 +1,38 @@
+//! Running schedules.
+
+pub mod compile;
+pub mod engine;
+pub mod interpret;
+pub mod profile;
+pub mod submit;
+pub mod trace;
+
+pub use engine::{DeviceExecutor, Options};
+pub use interpret::Interpreter;
+pub use profile::{Observer, Run};
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::graph::{Op, Storage, Tensor};
+
+/// Brings values of other engines, which `root` needs, into host memory.
+pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
+    let mut seen = HashSet::new();
+    let mut pending = vec![root.clone()];
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) || tensor.storage().is_some() {
+            continue;
+        }
+        let node = tensor.node();
+        match (&node.op, node.src.first()) {
+            (Op::Copy, Some(source)) if source.engine() != tensor.engine() => {
+                let bytes = source.to_bytes()?;
+                node.storage.fill(Storage::Host(Arc::from(bytes)));
+            }
+            _ => pending.extend(node.src.iter().cloned()),
+        }
+    }
+    Ok(())
+}

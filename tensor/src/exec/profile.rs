@@ -1,0 +1,45 @@
+//! What ran, how long, and who wants to know.
+
+use codegen::Built;
+
+/// One run of one step on a queue.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// The kernel (with the stage, where it has several), or `copy`.
+    pub name: String,
+    /// The queue, such as `CPU:0 compute`.
+    pub queue: String,
+    /// Start on the host's monotonic clock in ns.
+    pub start_ns: u64,
+    /// End on the same clock.
+    pub end_ns: u64,
+    /// Bytes that the kernel touches, each once; on the first stage only.
+    pub bytes: f64,
+    /// Arithmetic operations; on the first stage only.
+    pub flops: f64,
+}
+
+impl Run {
+    /// Duration in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 * 1e-9
+    }
+}
+
+/// Told what an executor does. Called on the thread that realizes.
+pub trait Observer: Send + Sync {
+    /// A kernel was compiled, or came from the cache.
+    fn compiled(&self, name: &str, built: &Built) {
+        let _ = (name, built);
+    }
+
+    /// A step ran; only with profiling on.
+    fn ran(&self, run: &Run) {
+        let _ = run;
+    }
+
+    /// A schedule is about to run: launches, bytes of the arena, bytes it would take unplanned.
+    fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
+        let _ = (launches, arena, unplanned);
+    }
+}

@@ -1,0 +1,182 @@
+//! From a schedule to commands: addresses, scratch memory, and barriers where bytes are shared.
+
+use std::sync::Arc;
+
+use codegen::StageArg;
+use hcq::graph::{Base, Span, Work as Node};
+use hcq::{Command, Scope, Signal, Val};
+
+use super::compile::Compiled;
+use crate::error::{Error, Result};
+use crate::schedule::{BufferId, Schedule, Work};
+
+/// One command with the bytes that it touches.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// For traces.
+    pub name: String,
+    /// The command.
+    pub node: Node,
+    /// Bytes read.
+    pub reads: Vec<Span>,
+    /// Bytes written.
+    pub writes: Vec<Span>,
+    /// Bytes and operations, for rates; 0 but for the first command of a kernel.
+    pub cost: (f64, f64),
+}
+
+/// Bytes of scratch memory that the kernels share.
+pub fn scratch_bytes(compiled: &[Arc<Compiled>]) -> u64 {
+    compiled.iter().map(|c| c.scratch_bytes).max().unwrap_or(0)
+}
+
+fn span(at: Val, len: u64) -> Span {
+    match at {
+        Val::Const(va) => Span::at(va, len),
+        Val::Slot(slot, add) => Span::slot(slot, add, len),
+    }
+}
+
+/// The commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
+/// of the scratch memory.
+///
+/// # Errors
+/// A kernel that wants an integer argument: schedules bind none.
+pub fn items(
+    schedule: &Schedule,
+    compiled: &[Arc<Compiled>],
+    address: &dyn Fn(BufferId) -> Val,
+    scratch: u64,
+) -> Result<Vec<Item>> {
+    let bytes = |b: BufferId| schedule.buffers[b.0 as usize].bytes();
+    let mut out = Vec::new();
+    for step in &schedule.steps {
+        let (kernel, args) = match &step.work {
+            Work::Copy { from, to } => {
+                let (src, dst, len) = (address(*from), address(*to), bytes(*from));
+                out.push(Item {
+                    name: "copy".into(),
+                    node: Node::Copy {
+                        dst,
+                        src,
+                        bytes: len,
+                    },
+                    reads: vec![span(src, len)],
+                    writes: vec![span(dst, len)],
+                    cost: (2.0 * len as f64, 0.0),
+                });
+                continue;
+            }
+            Work::Kernel { kernel, args } => (*kernel, args),
+        };
+        let code = &compiled[kernel];
+        let name = &schedule.kernels[kernel].name;
+        for (i, launch) in code.launches.iter().enumerate() {
+            let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            for arg in &launch.args {
+                match *arg {
+                    StageArg::Param(slot) => {
+                        let buffer = args[slot as usize];
+                        let at = address(buffer);
+                        let touched = span(at, bytes(buffer));
+                        if step.reads.contains(&buffer) {
+                            reads.push(touched);
+                        }
+                        if step.writes.contains(&buffer) {
+                            writes.push(touched);
+                        }
+                        values.push(at);
+                    }
+                    StageArg::Scratch(block) => {
+                        let at = scratch + code.scratch[block as usize];
+                        let len = code.built.scratch[block as usize].bytes as u64;
+                        reads.push(Span::at(at, len));
+                        writes.push(Span::at(at, len));
+                        values.push(Val::Const(at));
+                    }
+                    StageArg::Var(slot) => {
+                        return Err(Error::Kernel {
+                            kernel: name.clone(),
+                            what: format!("wants integer argument {slot}; schedules have none"),
+                        });
+                    }
+                }
+            }
+            let single = code.launches.len() == 1;
+            out.push(Item {
+                name: if single { name.clone() } else { format!("{name}.{i}") },
+                node: Node::Exec {
+                    program: launch.program.clone(),
+                    args: values,
+                    grid: launch.grid,
+                    block: launch.block,
+                },
+                reads,
+                writes,
+                cost: if i == 0 { (code.built.bytes, code.built.flops) } else { (0.0, 0.0) },
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn overlap(a: &Span, b: &Span) -> bool {
+    let from = |s: &Span| match s.base {
+        Base::Va(va) => (None, va.wrapping_add(s.offset)),
+        Base::Slot(slot) => (Some(slot), s.offset),
+    };
+    let ((x, i), (y, j)) = (from(a), from(b));
+    x == y && i < j.saturating_add(b.len) && j < i.saturating_add(a.len)
+}
+
+/// The commands of items for one queue: a barrier where an item touches what another since the
+/// last barrier wrote, or writes what one read. With `stamps`, the start and end of each item.
+pub fn commands<'a>(items: &'a [Item], stamps: Option<&'a [(Signal, Signal)]>) -> Vec<Command<'a>> {
+    let barrier = Command::Barrier {
+        scope: Scope::Queue,
+    };
+    // What was submitted before may still run.
+    let mut out = vec![barrier];
+    let (mut reads, mut writes): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
+    for (i, item) in items.iter().enumerate() {
+        let meets = |mine: &[Span], theirs: &[Span]| {
+            mine.iter().any(|a| theirs.iter().any(|b| overlap(a, b)))
+        };
+        let wait = stamps.is_some()
+            || meets(&item.reads, &writes)
+            || meets(&item.writes, &writes)
+            || meets(&item.writes, &reads);
+        if wait && i > 0 {
+            out.push(barrier);
+            reads.clear();
+            writes.clear();
+        }
+        reads.extend_from_slice(&item.reads);
+        writes.extend_from_slice(&item.writes);
+        if let Some((start, _)) = stamps.and_then(|s| s.get(i)) {
+            out.push(Command::Timestamp { signal: start });
+        }
+        out.push(match &item.node {
+            Node::Exec {
+                program,
+                args,
+                grid,
+                block,
+            } => Command::Exec {
+                program,
+                args,
+                grid: *grid,
+                block: *block,
+            },
+            Node::Copy { dst, src, bytes } => Command::Copy {
+                dst: *dst,
+                src: *src,
+                bytes: *bytes,
+            },
+        });
+        if let Some((_, end)) = stamps.and_then(|s| s.get(i)) {
+            out.push(Command::Timestamp { signal: end });
+        }
+    }
+    out
+}

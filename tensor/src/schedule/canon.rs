@@ -1,0 +1,243 @@
+//! The graph to run, flattened: sources first, equal nodes once, nothing that does nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use codegen::DType;
+use codegen::ir::ReduceOp;
+use smallvec::SmallVec;
+
+use crate::graph::{Op, Tensor};
+
+/// A node of the flattened graph.
+#[derive(Clone, Debug)]
+pub struct DagNode {
+    /// What it computes. A [`Op::Const`] may have any shape here.
+    pub op: Op,
+    /// Numbers of the sources, all smaller than its own.
+    pub src: SmallVec<[u32; 3]>,
+    /// Sizes of the axes.
+    pub shape: Vec<usize>,
+    /// Element type.
+    pub dtype: DType,
+    /// A tensor whose value is in memory.
+    pub leaf: Option<Tensor>,
+    /// Made of constants and positions only: never worth a place in memory.
+    pub constant: bool,
+}
+
+impl DagNode {
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Only says where elements are.
+    pub fn is_movement(&self) -> bool {
+        matches!(
+            self.op,
+            Op::Reshape
+                | Op::Permute(_)
+                | Op::Expand
+                | Op::Pad(..)
+                | Op::Shrink(_)
+                | Op::Flip(_)
+                | Op::Windows { .. }
+        )
+    }
+}
+
+/// The flattened graph.
+#[derive(Debug, Default)]
+pub struct Dag {
+    /// Sources before their users.
+    pub nodes: Vec<DagNode>,
+    /// The node of each tensor that was asked for.
+    pub roots: Vec<u32>,
+    /// The users of each node.
+    pub users: Vec<Vec<u32>>,
+    /// The nearest node below movement operations, of each node.
+    pub base: Vec<u32>,
+    table: HashMap<Identity, u32>,
+}
+
+#[derive(PartialEq, Eq, Hash, Debug)]
+enum Identity {
+    Leaf(u64),
+    Node(Op, SmallVec<[u32; 3]>, Vec<usize>, DType),
+}
+
+/// The bits of the identity of a reduction.
+pub fn identity_bits(op: ReduceOp, dtype: DType) -> u64 {
+    let ones = u64::MAX >> (64 - dtype.bits());
+    match (op, dtype) {
+        (ReduceOp::Add | ReduceOp::Or, _) => 0,
+        (ReduceOp::And | ReduceOp::Mul, DType::Bool) => 1,
+        (ReduceOp::And, d) if d.is_signed() => u64::MAX,
+        (ReduceOp::And, _) => ones,
+        (ReduceOp::Mul, d) => match d {
+            DType::F8E4M3 => 0x38,
+            DType::F8E5M2 => 0x3c,
+            DType::F16 => 0x3c00,
+            DType::BF16 => 0x3f80,
+            DType::F32 => 1f32.to_bits() as u64,
+            DType::F64 => 1f64.to_bits(),
+            _ => 1,
+        },
+        (ReduceOp::Max | ReduceOp::Min, d) => {
+            let max = op == ReduceOp::Max;
+            match d {
+                DType::Bool => !max as u64,
+                // No infinity in this type: the largest finite value.
+                DType::F8E4M3 => 0x7e | (max as u64) << 7,
+                DType::F8E5M2 => 0x7c | (max as u64) << 7,
+                DType::F16 => 0x7c00 | (max as u64) << 15,
+                DType::BF16 => 0x7f80 | (max as u64) << 15,
+                DType::F32 => 0x7f80_0000 | (max as u64) << 31,
+                DType::F64 => 0x7ff0_0000_0000_0000 | (max as u64) << 63,
+                d if d.is_signed() => {
+                    let top = 1u64 << (d.bits() - 1);
+                    if max { top.wrapping_neg() } else { top - 1 }
+                }
+                _ => {
+                    if max {
+                        0
+                    } else {
+                        ones
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Dag {
+    /// Flattens everything that `roots` need and that is not in memory yet.
+    pub fn new(roots: &[Tensor]) -> Dag {
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut pending: Vec<&Tensor> = roots.iter().collect();
+        let mut all: Vec<&Tensor> = Vec::new();
+        while let Some(tensor) = pending.pop() {
+            if !seen.insert(tensor.id()) {
+                continue;
+            }
+            all.push(tensor);
+            if tensor.storage().is_none() {
+                pending.extend(tensor.node().src.iter());
+            }
+        }
+        // Sources are older than their users.
+        all.sort_unstable_by_key(|t| t.id());
+        let mut dag = Dag::default();
+        let mut number: HashMap<u64, u32> = HashMap::with_capacity(all.len());
+        for tensor in all {
+            let n = dag.add(tensor, &number);
+            number.insert(tensor.id(), n);
+        }
+        dag.roots = roots.iter().map(|t| number[&t.id()]).collect();
+        dag.users = vec![Vec::new(); dag.nodes.len()];
+        for (n, node) in dag.nodes.iter().enumerate() {
+            for &s in &node.src {
+                let users = &mut dag.users[s as usize];
+                if users.last() != Some(&(n as u32)) {
+                    users.push(n as u32);
+                }
+            }
+        }
+        dag
+    }
+
+    /// The node.
+    pub fn node(&self, n: u32) -> &DagNode {
+        &self.nodes[n as usize]
+    }
+
+    fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {
+        let node = tensor.node();
+        if tensor.storage().is_some() {
+            return self.intern(Identity::Leaf(tensor.id()), || DagNode {
+                op: Op::Data,
+                src: SmallVec::new(),
+                shape: node.shape.clone(),
+                dtype: node.dtype,
+                leaf: Some(tensor.clone()),
+                constant: false,
+            });
+        }
+        let mut src: SmallVec<[u32; 3]> = node.src.iter().map(|s| number[&s.id()]).collect();
+        let mut op = node.op.clone();
+        let nothing_in: SmallVec<[bool; 3]> =
+            src.iter().map(|&s| self.node(s).numel() == 0).collect();
+        let empty = |i: usize| nothing_in.get(i).copied().unwrap_or(false);
+        // What reads nothing is a constant.
+        let fill = match &op {
+            Op::Reduce(r, _) if empty(0) => Some(identity_bits(*r, node.dtype)),
+            Op::Pad(_, value) if empty(0) => Some(*value),
+            Op::Gather(_) if empty(0) => Some(0),
+            _ => None,
+        };
+        if let Some(bits) = fill {
+            (op, src) = (Op::Const(bits), SmallVec::new());
+        }
+        // What does nothing is its source.
+        if let Some(&first) = src.first() {
+            let from = self.node(first);
+            let same = from.shape == node.shape && from.dtype == node.dtype;
+            let nothing = match &op {
+                Op::Detach => true,
+                Op::Cast | Op::Bitcast | Op::Reshape | Op::Expand => same,
+                Op::Pad(..) | Op::Shrink(_) => same,
+                Op::Permute(order) => order.iter().enumerate().all(|(i, &o)| i == o),
+                Op::Flip(axes) => axes.iter().all(|&a| from.shape[a] == 1),
+                Op::Reduce(_, axes) => axes.iter().all(|&a| from.shape[a] == 1),
+                Op::Scan(_, axis) => from.shape[*axis] == 1,
+                Op::Contiguous => from.leaf.is_some() || matches!(from.op, Op::Contiguous),
+                Op::Scatter(..) => empty(1) || empty(2),
+                _ => false,
+            };
+            if nothing {
+                return first;
+            }
+            if matches!(op, Op::Reshape) && matches!(from.op, Op::Reshape) {
+                src[0] = from.src[0];
+                let from = self.node(src[0]);
+                if from.shape == node.shape {
+                    return src[0];
+                }
+            }
+            // On one engine a copy is a place of its own with the same value.
+            if matches!(op, Op::Copy) {
+                op = Op::Contiguous;
+            }
+        }
+        let constant = match &op {
+            Op::Const(_) | Op::Iota => true,
+            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => {
+                src.iter().all(|&s| self.node(s).constant)
+            }
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(..) => self.node(src[0]).constant,
+            Op::Shrink(_) | Op::Flip(_) | Op::Windows { .. } => self.node(src[0]).constant,
+            _ => false,
+        };
+        let key = Identity::Node(op.clone(), src.clone(), node.shape.clone(), node.dtype);
+        self.intern(key, || DagNode {
+            op,
+            src,
+            shape: node.shape.clone(),
+            dtype: node.dtype,
+            leaf: None,
+            constant,
+        })
+    }
+
+    fn intern(&mut self, key: Identity, make: impl FnOnce() -> DagNode) -> u32 {
+        let next = self.nodes.len() as u32;
+        let found = *self.table.entry(key).or_insert(next);
+        if found == next {
+            let node = make();
+            let below = node.is_movement().then(|| self.base[node.src[0] as usize]);
+            self.base.push(below.unwrap_or(next));
+            self.nodes.push(node);
+        }
+        found
+    }
+}

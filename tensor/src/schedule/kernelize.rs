@@ -1,0 +1,424 @@
+//! From the requests of a kernel to its nodes.
+
+use std::collections::HashMap;
+
+use codegen::DType;
+use codegen::ir::{Binary, Graph, Id, Kernel, Op as Code, ParamInfo, RangeKind, StoreMode};
+
+use super::BufferId;
+use super::canon::Dag;
+use super::domains::{Atom, Ix};
+use super::fuse::Group;
+use super::region::{Body, Cond, domain_of};
+use crate::graph::{Op, ScatterMode};
+
+/// Makes the kernel, and says which buffer each of its parameters is.
+pub fn kernelize(
+    dag: &Dag,
+    group: &Group,
+    buffer_of: &dyn Fn(u32) -> BufferId,
+) -> (Kernel, Vec<BufferId>) {
+    let mut maker = Maker {
+        dag,
+        group,
+        buffer_of,
+        graph: Graph::new(),
+        params: Vec::new(),
+        slots: HashMap::new(),
+        buffers: Vec::new(),
+        values: HashMap::new(),
+        indices: HashMap::new(),
+        conds: HashMap::new(),
+        axes: axes(group),
+    };
+    for store in &group.region.stores {
+        maker.param(store.root.node, true);
+    }
+    for (_, requests) in group.region.visited.iter().rev() {
+        for &request in requests {
+            maker.make(request);
+        }
+    }
+    let mut stores = Vec::new();
+    for store in &group.region.stores {
+        let target = maker.param(store.root.node, true);
+        let at = maker.index(store.at);
+        let value = maker.values[&store.value];
+        let gate = maker.gate(store.gate);
+        let mode = match (store.root.body, &dag.node(store.root.node).op) {
+            (Body::Scatter(_), Op::Scatter(_, ScatterMode::Combine(op))) => StoreMode::Combine(*op),
+            _ => StoreMode::Set,
+        };
+        stores.push(maker.graph.store(mode, target, at, value, gate));
+    }
+    let sink = maker.graph.sink(&stores);
+    let kernel = Kernel {
+        name: name(dag, group),
+        graph: maker.graph,
+        sink,
+        params: maker.params,
+        vars: 0,
+    };
+    (kernel, maker.buffers)
+}
+
+/// The axis number of each range: the order of creation, but loops that a reduction is inside of
+/// go before those that go around its result.
+fn axes(group: &Group) -> Vec<u32> {
+    let region = &group.region;
+    let count = region.ix.ranges.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&r| {
+        let inside = region.rows.iter().filter(|&&set| set >> r & 1 == 1).count();
+        let kind = region.ix.ranges[r].kind == RangeKind::Reduce;
+        (kind, if kind { 0 } else { usize::MAX - inside })
+    });
+    let mut axes = vec![0; count];
+    for (axis, &range) in order.iter().enumerate() {
+        axes[range] = axis as u32;
+    }
+    axes
+}
+
+fn name(dag: &Dag, group: &Group) -> String {
+    let root = group.roots[0];
+    let region = &group.region;
+    let mut name = String::from(match root.body {
+        Body::Scatter(_) => "scatter",
+        Body::Value(_) if region.contraction.is_some() => "contract",
+        Body::Value(n) if matches!(dag.node(n).op, Op::Scan(..)) => "scan",
+        Body::Value(_) if region.ix.of_kind(RangeKind::Reduce) != 0 => "reduce",
+        Body::Value(_) if region.loads.is_empty() => "fill",
+        Body::Value(_) => "map",
+    });
+    for size in domain_of(dag, root) {
+        name.push('_');
+        name.push_str(&size.to_string());
+    }
+    let reduced = region
+        .ix
+        .ranges
+        .iter()
+        .filter(|r| r.kind == RangeKind::Reduce);
+    for (i, range) in reduced.take(4).enumerate() {
+        name.push_str(if i == 0 { "_r" } else { "_" });
+        name.push_str(&range.extent.to_string());
+    }
+    name
+}
+
+struct Maker<'a> {
+    dag: &'a Dag,
+    group: &'a Group,
+    buffer_of: &'a dyn Fn(u32) -> BufferId,
+    graph: Graph,
+    params: Vec<ParamInfo>,
+    slots: HashMap<BufferId, u16>,
+    buffers: Vec<BufferId>,
+    values: HashMap<u32, Id>,
+    indices: HashMap<Ix, Id>,
+    conds: HashMap<u32, Id>,
+    axes: Vec<u32>,
+}
+
+impl Maker<'_> {
+    fn param(&mut self, node: u32, written: bool) -> Id {
+        let info = self.dag.node(node);
+        let buffer = (self.buffer_of)(node);
+        let slot = *self.slots.entry(buffer).or_insert_with(|| {
+            self.buffers.push(buffer);
+            self.params.push(ParamInfo {
+                dtype: info.dtype,
+                len: info.numel(),
+                written,
+            });
+            self.params.len() as u16 - 1
+        });
+        self.params[slot as usize].written |= written;
+        self.graph.param(slot, info.dtype)
+    }
+
+    /// Makes the value of a request and everything that it needs.
+    fn make(&mut self, request: u32) {
+        let region = &self.group.region;
+        let mut pending = vec![request];
+        while let Some(&top) = pending.last() {
+            if self.values.contains_key(&top) {
+                pending.pop();
+                continue;
+            }
+            let before = pending.len();
+            let children = region.expansions[&top].children.iter().copied();
+            let places = region.index_requests(top);
+            pending.extend(
+                children
+                    .chain(places)
+                    .filter(|r| !self.values.contains_key(r)),
+            );
+            if pending.len() == before {
+                let value = self.value(region.requests[top as usize].node, top);
+                self.values.insert(top, value);
+                pending.pop();
+            }
+        }
+    }
+
+    /// The value of a request; those of its sources are known.
+    fn value(&mut self, n: u32, request: u32) -> Id {
+        let region = &self.group.region;
+        let expansion = &region.expansions[&request];
+        let node = self.dag.node(n);
+        let asked = &region.requests[request as usize];
+        if expansion.load {
+            let buffer = self.param(n, false);
+            let at = self.load_index(&asked.index, &node.shape);
+            return match self.gate(asked.gate) {
+                None => self.graph.load(buffer, at),
+                Some(gate) => {
+                    let zero = self.graph.bits(node.dtype, 0);
+                    self.graph.load_gated(buffer, at, gate, zero)
+                }
+            };
+        }
+        let child = |i: usize| self.values[&expansion.children[i]];
+        match &node.op {
+            Op::Const(bits) => self.graph.bits(node.dtype, *bits),
+            Op::Iota => {
+                let at = self.index(asked.index[0]);
+                self.graph.cast(at, node.dtype)
+            }
+            Op::Unary(op) => {
+                let a = child(0);
+                self.graph.unary(*op, a)
+            }
+            Op::Binary(op) => {
+                let (a, b) = (child(0), child(1));
+                self.graph.binary(*op, a, b)
+            }
+            Op::Where => {
+                let (c, a, b) = (child(0), child(1), child(2));
+                self.graph.select(c, a, b)
+            }
+            Op::Cast => {
+                let a = child(0);
+                self.graph.cast(a, node.dtype)
+            }
+            Op::Bitcast => {
+                let a = child(0);
+                self.graph.add(Code::Bitcast, node.dtype, &[a])
+            }
+            Op::Reduce(op, _) => {
+                let a = child(0);
+                if expansion.ranges.is_empty() {
+                    return a;
+                }
+                let ranges: Vec<Id> = expansion.ranges.iter().map(|&r| self.range(r)).collect();
+                self.graph.reduce(*op, a, &ranges)
+            }
+            Op::Scan(op, axis) => {
+                let a = child(0);
+                match region.ix.as_range(asked.index[*axis]) {
+                    Some(range) => {
+                        let range = self.range(range);
+                        self.graph.add(Code::Scan(*op), node.dtype, &[a, range])
+                    }
+                    None => a,
+                }
+            }
+            Op::Pad(_, bits) => self.padded(request, *bits, node.dtype),
+            Op::Gather(_) => self.padded(request, 0, node.dtype),
+            // Movements, forced values and copies: the value of the source.
+            _ => child(0),
+        }
+    }
+
+    /// The value of the source where the conditions hold, else the constant.
+    fn padded(&mut self, request: u32, bits: u64, dtype: DType) -> Id {
+        let region = &self.group.region;
+        let expansion = &region.expansions[&request];
+        let source = expansion.children[0];
+        let value = self.values[&source];
+        let asked = &region.requests[source as usize];
+        let gate = &region.gates[asked.gate as usize];
+        // A gated load gives 0 by itself.
+        let gated = region.expansions[&source].load
+            && bits == 0
+            && expansion.conds.iter().all(|c| gate.contains(c));
+        if expansion.conds.is_empty() || gated {
+            return value;
+        }
+        let mut all = None;
+        for &cond in &expansion.conds {
+            all = self.and(all, cond);
+        }
+        let alternative = self.graph.bits(dtype, bits);
+        match all {
+            Some(cond) if alternative != value => self.graph.select(cond, value, alternative),
+            _ => value,
+        }
+    }
+
+    fn and(&mut self, left: Option<Id>, cond: u32) -> Option<Id> {
+        let right = self.cond(cond);
+        match (left, right) {
+            (Some(a), Some(b)) => Some(self.graph.binary(Binary::And, a, b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn gate(&mut self, gate: u32) -> Option<Id> {
+        let conds = &self.group.region.gates[gate as usize];
+        let mut all = None;
+        for &cond in conds {
+            all = self.and(all, cond);
+        }
+        all
+    }
+
+    /// A condition; `None` if it always holds.
+    fn cond(&mut self, cond: u32) -> Option<Id> {
+        if let Some(&known) = self.conds.get(&cond) {
+            return Some(known);
+        }
+        let (at, low, high, size) = match self.group.region.conds[cond as usize] {
+            Cond::Bound(ix, size) => {
+                let (min, max) = self.group.region.ix.bounds(ix);
+                let at = self.index(ix);
+                let low = (min < 0).then_some(-1);
+                (at, low, max >= size, size)
+            }
+            Cond::Loaded(request, size) => {
+                let value = self.values[&request];
+                let at = self.graph.cast(value, DType::I64);
+                let unsigned = self.graph.dtype(value).is_unsigned();
+                (at, Some(if unsigned { -1 } else { -size - 1 }), true, size)
+            }
+        };
+        let mut all = None;
+        if let Some(low) = low {
+            let low = self.graph.index(low);
+            all = Some(self.graph.binary(Binary::Lt, low, at));
+        }
+        if high {
+            let size = self.graph.index(size);
+            let below = self.graph.binary(Binary::Lt, at, size);
+            all = Some(match all {
+                Some(a) => self.graph.binary(Binary::And, a, below),
+                None => below,
+            });
+        }
+        if let Some(id) = all {
+            self.conds.insert(cond, id);
+        }
+        all
+    }
+
+    fn range(&mut self, number: u32) -> Id {
+        let range = self.group.region.ix.ranges[number as usize];
+        let axis = self.axes[number as usize];
+        self.graph.range(axis, range.extent, range.kind)
+    }
+
+    /// The row-major position of an index, all guards taken off.
+    fn load_index(&mut self, index: &[Ix], shape: &[usize]) -> Id {
+        let ix = &self.group.region.ix;
+        let mut terms: Vec<(u32, i64)> = Vec::new();
+        let (mut constant, mut stride) = (0, 1i64);
+        for (&at, &size) in index.iter().zip(shape).rev() {
+            let lin = ix.unguarded(at);
+            constant += lin.constant * stride;
+            terms.extend(lin.terms.iter().map(|&(atom, f)| (atom, f * stride)));
+            stride *= size as i64;
+        }
+        terms.sort_unstable_by_key(|t| t.0);
+        let mut merged: Vec<(u32, i64)> = Vec::new();
+        for (atom, factor) in terms {
+            match merged.last_mut() {
+                Some(last) if last.0 == atom => last.1 += factor,
+                _ => merged.push((atom, factor)),
+            }
+        }
+        merged.retain(|t| t.1 != 0);
+        for &(atom, _) in &merged {
+            if let Atom::Div(inner, _) | Atom::Mod(inner, _) = ix.atom_of(atom) {
+                self.index(inner);
+            }
+        }
+        self.sum(&merged, constant)
+    }
+
+    /// An index expression.
+    fn index(&mut self, ix: Ix) -> Id {
+        let mut pending = vec![ix];
+        while let Some(&top) = pending.last() {
+            if self.indices.contains_key(&top) {
+                pending.pop();
+                continue;
+            }
+            let lin = self.group.region.ix.unguarded(top);
+            let before = pending.len();
+            for &(atom, _) in &lin.terms {
+                if let Atom::Div(inner, _) | Atom::Mod(inner, _) =
+                    self.group.region.ix.atom_of(atom)
+                    && !self.indices.contains_key(&inner)
+                {
+                    pending.push(inner);
+                }
+            }
+            if pending.len() == before {
+                let id = self.sum(&lin.terms, lin.constant);
+                self.indices.insert(top, id);
+                pending.pop();
+            }
+        }
+        self.indices[&ix]
+    }
+
+    /// A sum whose inner expressions are made.
+    fn sum(&mut self, terms: &[(u32, i64)], constant: i64) -> Id {
+        let mut sum = None;
+        for &(atom, factor) in terms {
+            let mut part = self.atom(atom);
+            if factor != 1 {
+                let factor = self.graph.index(factor);
+                part = self.graph.binary(Binary::Mul, part, factor);
+            }
+            sum = Some(match sum {
+                Some(sum) => self.graph.binary(Binary::Add, sum, part),
+                None => part,
+            });
+        }
+        let constant_id = self.graph.index(constant);
+        match sum {
+            Some(sum) if constant == 0 => sum,
+            Some(sum) => self.graph.binary(Binary::Add, sum, constant_id),
+            None => constant_id,
+        }
+    }
+
+    fn atom(&mut self, atom: u32) -> Id {
+        match self.group.region.ix.atom_of(atom) {
+            Atom::Range(number) => self.range(number),
+            Atom::Div(inner, by) => {
+                let (a, by) = (self.indices[&inner], self.graph.index(by));
+                self.graph.binary(Binary::FloorDiv, a, by)
+            }
+            Atom::Mod(inner, by) => {
+                let (a, by) = (self.indices[&inner], self.graph.index(by));
+                self.graph.binary(Binary::FloorMod, a, by)
+            }
+            Atom::Guard(inner, _) => self.indices[&inner],
+            Atom::Loaded(request, size) => {
+                let value = self.values[&request];
+                let at = self.graph.cast(value, DType::I64);
+                if self.graph.dtype(value).is_unsigned() {
+                    return at;
+                }
+                let (zero, size) = (self.graph.index(0), self.graph.index(size));
+                let negative = self.graph.binary(Binary::Lt, at, zero);
+                let wrapped = self.graph.binary(Binary::Add, at, size);
+                self.graph.select(negative, wrapped, at)
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! From a lazy graph to kernels in order.
+//!
+//! [`canon`] flattens the graph, [`fuse`] decides what is in memory and what shares a kernel (on
+//! the requests that [`region`] collects over the index expressions of [`domains`]),
+//! [`kernelize`] makes the kernels, [`order`] puts them in an order in which no value is overwritten
+//! while it is needed, and [`memory`] gives temporaries their places.
+
+pub mod canon;
+pub mod domains;
+pub mod fuse;
+pub mod kernelize;
+pub mod memory;
+pub mod order;
+pub mod region;
+
+use codegen::DType;
+use codegen::ir::Kernel;
+
+use crate::graph::Tensor;
+pub use memory::{Block, Plan};
+pub use region::Limits;
+
+/// A buffer of a schedule, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BufferId(pub u32);
+
+/// What a buffer of a schedule is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The storage of a tensor that is in memory already.
+    Leaf(Tensor),
+    /// New memory that becomes the storage of this result, by position in what was asked for.
+    Result(usize),
+    /// Memory that is free again after the last step; see [`Schedule::plan`].
+    Temporary,
+}
+
+/// A buffer of a schedule.
+#[derive(Clone, Debug)]
+pub struct BufferInfo {
+    /// What it is.
+    pub place: Place,
+    /// Element type.
+    pub dtype: DType,
+    /// Number of elements.
+    pub len: usize,
+}
+
+impl BufferInfo {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.len as u64 * self.dtype.size() as u64
+    }
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Runs a kernel.
+    Kernel {
+        /// Position in [`Schedule::kernels`].
+        kernel: usize,
+        /// The buffer of each parameter.
+        args: Vec<BufferId>,
+    },
+    /// Copies a whole buffer.
+    Copy {
+        /// From here.
+        from: BufferId,
+        /// To a buffer of the same size.
+        to: BufferId,
+    },
+}
+
+/// One step; a step may run beside those before it whose results it does not touch.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What it does.
+    pub work: Work,
+    /// Buffers that it reads.
+    pub reads: Vec<BufferId>,
+    /// Buffers that it writes.
+    pub writes: Vec<BufferId>,
+}
+
+/// A value to compute, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The value.
+    pub value: Tensor,
+    /// The tensor whose storage takes it; `None` for new memory.
+    pub into: Option<Tensor>,
+}
+
+/// What has to be done to have the wanted values.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    /// Kernels of different structure.
+    pub kernels: Vec<Kernel>,
+    /// Every buffer.
+    pub buffers: Vec<BufferInfo>,
+    /// What to do, in order.
+    pub steps: Vec<Step>,
+    /// The buffer of each wanted value; the buffer of the target, if it had one.
+    pub results: Vec<BufferId>,
+    /// Offsets of the temporaries, in the order of [`Schedule::temporaries`].
+    pub plan: Plan,
+    /// The temporaries.
+    pub temporaries: Vec<BufferId>,
+}
+
+impl Schedule {
+    /// Plans the work for `wanted`, all of one engine, none of size 0. Steps read targets as they
+    /// are before and leave them as they are wanted, whatever the order.
+    pub fn new(wanted: &[Wanted], limits: &Limits) -> Schedule {
+        order::schedule(wanted, limits)
+    }
+
+    /// Number of kernel launches.
+    pub fn launches(&self) -> usize {
+        let kernels = self.steps.iter();
+        kernels
+            .filter(|s| matches!(s.work, Work::Kernel { .. }))
+            .count()
+    }
+
+    /// The same steps with every temporary in a place of its own.
+    pub fn unplanned(mut self) -> Schedule {
+        self.plan = Plan::side_by_side(&self.lifetimes());
+        self
+    }
+
+    /// When each temporary is in use.
+    pub fn lifetimes(&self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self
+            .temporaries
+            .iter()
+            .map(|b| Block {
+                bytes: self.buffers[b.0 as usize].bytes(),
+                first: usize::MAX,
+                last: 0,
+            })
+            .collect();
+        let mut number = vec![None; self.buffers.len()];
+        for (i, b) in self.temporaries.iter().enumerate() {
+            number[b.0 as usize] = Some(i);
+        }
+        for (at, step) in self.steps.iter().enumerate() {
+            for b in step.reads.iter().chain(&step.writes) {
+                if let Some(i) = number[b.0 as usize] {
+                    let block: &mut Block = &mut blocks[i];
+                    block.first = block.first.min(at);
+                    block.last = block.last.max(at);
+                }
+            }
+        }
+        for block in &mut blocks {
+            block.first = block.first.min(block.last);
+        }
+        blocks
+    }
+}

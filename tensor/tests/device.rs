@@ -1,0 +1,211 @@
+//! Graphs on the CPU as a device: compiled, submitted to its queues, read back.
+
+use std::sync::{Arc, Mutex};
+
+use codegen::Backend;
+use drivers_cpu::{Config, CpuDevice};
+use tensor::exec::{DeviceExecutor, Observer, Options, Run, trace};
+use tensor::{DType, Engine, Error, Jit, Parameter, Tensor};
+
+fn backend(cores: usize) -> Backend {
+    #[cfg(feature = "llvm")]
+    return Backend::cpu_llvm(cores).unwrap();
+    #[cfg(not(feature = "llvm"))]
+    return Backend::cpu_clang(cores).unwrap();
+}
+
+fn engine(options: Options) -> Engine {
+    let device = CpuDevice::open(Config { cores: 2, ..Config::default() }).unwrap();
+    DeviceExecutor::engine(device, backend(2), options).unwrap()
+}
+
+fn close(a: &[f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    for (i, (x, y)) in a.iter().zip(b).enumerate() {
+        assert!((x - y).abs() <= 1e-4 * (1.0 + y.abs()), "element {i}: {x} and {y}");
+    }
+}
+
+fn ramp(engine: &Engine, shape: &[usize]) -> Tensor {
+    let n: usize = shape.iter().product();
+    let values: Vec<f32> = (0..n).map(|i| ((i * 7919) % 101) as f32 * 0.02 - 1.0).collect();
+    Tensor::from_slice(engine, &values, shape).unwrap()
+}
+
+#[test]
+fn a_small_network_gives_what_the_reference_gives() {
+    let build = |e: &Engine| {
+        let x = ramp(e, &[33, 40]);
+        let h = x.matmul(&ramp(e, &[40, 70])).unwrap().add(&ramp(e, &[70])).unwrap();
+        h.relu().unwrap().matmul(&ramp(e, &[70, 10])).unwrap().softmax(-1).unwrap()
+    };
+    let e = engine(Options::default());
+    let found = build(&e).to_vec::<f32>().unwrap();
+    close(&found, &build(&Engine::reference()).to_vec::<f32>().unwrap());
+    let executor = DeviceExecutor::of(&e).unwrap();
+    let before = executor.compiled_kernels();
+    build(&e).realize().unwrap();
+    assert_eq!(executor.compiled_kernels(), before, "the same graph compiles nothing new");
+}
+
+#[test]
+fn values_move_between_engines() {
+    let (a, b) = (engine(Options::default()), Engine::reference());
+    let x = ramp(&b, &[4, 4]).add(1.0).unwrap();
+    let y = x.to(&a).unwrap().mul(2.0).unwrap();
+    let z = y.to(&b).unwrap().sub(1.0).unwrap();
+    let expected: Vec<f32> =
+        ramp(&b, &[16]).to_vec::<f32>().unwrap().iter().map(|v| (v + 1.0) * 2.0 - 1.0).collect();
+    close(&z.to_vec::<f32>().unwrap(), &expected);
+}
+
+#[derive(Default)]
+struct Seen(Mutex<(Vec<String>, Vec<Run>)>);
+
+impl Observer for Seen {
+    fn compiled(&self, name: &str, built: &codegen::Built) {
+        assert!(!built.stages.is_empty());
+        self.0.lock().unwrap().0.push(name.to_owned());
+    }
+
+    fn ran(&self, run: &Run) {
+        self.0.lock().unwrap().1.push(run.clone());
+    }
+}
+
+#[test]
+fn profiles_name_every_kernel() {
+    let seen = Arc::new(Seen::default());
+    let e = engine(Options {
+        profile: true,
+        observer: Some(seen.clone()),
+        ..Options::default()
+    });
+    let x = ramp(&e, &[64, 64]);
+    x.softmax(-1).unwrap().matmul(&x).unwrap().realize().unwrap();
+    let runs = DeviceExecutor::of(&e).unwrap().take_runs();
+    let guard = seen.0.lock().unwrap();
+    assert_eq!(runs, guard.1);
+    for name in &guard.0 {
+        assert!(runs.iter().any(|r| r.name.starts_with(name.as_str())), "{name} did not run");
+    }
+    assert!(runs.iter().all(|r| r.end_ns >= r.start_ns));
+    let mut bytes = Vec::new();
+    trace::write(&runs, &mut bytes).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(trace["traceEvents"].as_array().unwrap().len(), runs.len() + 1);
+}
+
+#[test]
+fn a_captured_step_updates_state_and_leaves_old_outputs_alone() {
+    let e = engine(Options::default());
+    let w = Parameter::new(ramp(&e, &[3]));
+    let start = w.get().to_vec::<f32>().unwrap();
+    let weight = w.clone();
+    let mut step = Jit::new(&e, &[w.clone()], move |inputs: &[Tensor]| {
+        let loss = weight.get().mul(&inputs[0])?.sum(&[0], false)?;
+        weight.set(weight.get().sub(inputs[0].mul(0.5)?)?)?;
+        Ok(vec![loss])
+    });
+    let mut outputs = Vec::new();
+    let mut expected = Vec::new();
+    let mut state = start;
+    for call in 0..6 {
+        let x: Vec<f32> = (0..3).map(|i| (call * 3 + i) as f32 * 0.25).collect();
+        expected.push(state.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>());
+        for (w, x) in state.iter_mut().zip(&x) {
+            *w -= 0.5 * x;
+        }
+        outputs.push(step.call(&[Tensor::from_slice(&e, &x, &[3]).unwrap()]).unwrap());
+    }
+    assert_eq!(step.captures(), 1);
+    for (output, expected) in outputs.iter().zip(&expected) {
+        close(&output[0].to_vec::<f32>().unwrap(), &[*expected]);
+    }
+    close(&w.get().to_vec::<f32>().unwrap(), &state);
+    // What was captured and what is submitted plainly see each other.
+    close(
+        &w.get().add(1.0).unwrap().to_vec::<f32>().unwrap(),
+        &state.iter().map(|w| w + 1.0).collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn other_shapes_are_captured_anew() {
+    let e = engine(Options::default());
+    let mut double = Jit::new(&e, &[], |x: &[Tensor]| Ok(vec![x[0].mul(2.0)?]));
+    for n in [4, 4, 4, 9, 9, 4] {
+        let x = ramp(&e, &[n]);
+        let y = double.call(std::slice::from_ref(&x)).unwrap();
+        let expected: Vec<f32> = x.to_vec::<f32>().unwrap().iter().map(|v| v * 2.0).collect();
+        close(&y[0].to_vec::<f32>().unwrap(), &expected);
+    }
+    assert_eq!(double.captures(), 2);
+}
+
+#[test]
+fn an_input_that_is_the_state_is_read_as_it_was() {
+    let e = engine(Options::default());
+    let w = Parameter::new(ramp(&e, &[5]));
+    w.get().realize().unwrap();
+    let cell = w.clone();
+    let mut step = Jit::new(&e, &[w.clone()], move |x: &[Tensor]| {
+        cell.set(cell.get().add(1.0)?)?;
+        // Reads the input in another order than the state is written.
+        Ok(vec![x[0].flip(&[0])?.add(&cell.get())?])
+    });
+    let mut state = ramp(&e, &[5]).to_vec::<f32>().unwrap();
+    for _ in 0..4 {
+        let y = step.call(&[w.pending().0]).unwrap();
+        let expected: Vec<f32> = (0..5).map(|i| state[4 - i] + state[i] + 1.0).collect();
+        close(&y[0].to_vec::<f32>().unwrap(), &expected);
+        state.iter_mut().for_each(|v| *v += 1.0);
+    }
+}
+
+#[test]
+fn reading_while_capturing_is_refused() {
+    let e = engine(Options::default());
+    let mut f = Jit::new(&e, &[], |x: &[Tensor]| {
+        let y = x[0].add(1.0)?;
+        y.realize()?;
+        Ok(vec![y])
+    });
+    let x = ramp(&e, &[4]);
+    f.call(&[x.clone()]).unwrap();
+    let error = f.call(&[x.clone()]).unwrap_err();
+    assert!(matches!(error, Error::Capture { .. }), "{error}");
+    // Outside of it everything goes on.
+    x.add(2.0).unwrap().realize().unwrap();
+    let other = ramp(&Engine::reference(), &[4]);
+    let error = f.call(&[other]).unwrap_err().to_string();
+    assert!(error.contains("input 0"), "{error}");
+    assert!(f.call(&[x.clone(), x]).is_err());
+}
+
+#[test]
+fn a_long_graph_goes_in_several_submissions() {
+    let e = engine(Options::default());
+    let mut x = ramp(&e, &[8, 8]);
+    let w = ramp(&e, &[8, 8]).mul(0.2).unwrap().contiguous().unwrap();
+    let r = Engine::reference();
+    let mut y = ramp(&r, &[8, 8]);
+    let v = ramp(&r, &[8, 8]).mul(0.2).unwrap();
+    for _ in 0..150 {
+        x = x.matmul(&w).unwrap().tanh().unwrap();
+        y = y.matmul(&v).unwrap().tanh().unwrap();
+    }
+    close(&x.to_vec::<f32>().unwrap(), &y.to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn small_types_survive_the_device() {
+    let (e, r) = (engine(Options::default()), Engine::reference());
+    for dtype in [DType::I8, DType::U16, DType::F16, DType::BF16, DType::F64, DType::Bool] {
+        let build = |e: &Engine| {
+            let x = ramp(e, &[5, 7]).mul(4.0).unwrap().cast(dtype).unwrap();
+            x.cast(DType::F32).unwrap().sum(&[1], false).unwrap()
+        };
+        close(&build(&e).to_vec::<f32>().unwrap(), &build(&r).to_vec::<f32>().unwrap());
+    }
+}
