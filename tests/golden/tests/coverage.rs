@@ -8,7 +8,10 @@ use golden::manifest::References;
 
 /// Operators without a case of their own, each with the reason.
 const EXEMPT: &[(&str, &str)] = &[
-    ("full_bits", "`full` with the bits already made; every `full` case goes through it"),
+    (
+        "full_bits",
+        "`full` with the bits already made; every `full` case goes through it",
+    ),
     ("full_like", "`full` with the shape and type of a tensor"),
     ("zeros_like", "`zeros` with the shape and type of a tensor"),
     ("ones_like", "`ones` with the shape and type of a tensor"),
@@ -16,14 +19,26 @@ const EXEMPT: &[(&str, &str)] = &[
     ("from_slice", "how tests make tensors"),
     ("from_bytes", "how every case gets its inputs"),
     ("iota", "`arange` of integers goes through it"),
-    ("positions", "`argmax`, `sort` and `attention` go through it"),
-    ("unary", "the node under `neg`, `exp2`, `floor`...; each of them has cases"),
-    ("binary", "the node under `add`, `lt`, `shl`...; each of them has cases"),
+    (
+        "positions",
+        "`argmax`, `sort` and `attention` go through it",
+    ),
+    (
+        "unary",
+        "the node under `neg`, `exp2`, `floor`...; each of them has cases",
+    ),
+    (
+        "binary",
+        "the node under `add`, `lt`, `shl`...; each of them has cases",
+    ),
     ("select", "the node under `where_`"),
     ("reduce", "the node under `sum`, `max`, `any`..."),
     ("scan", "the node under `cumsum`, `cummax`..."),
     ("to", "needs two engines; nothing is computed"),
-    ("to_float", "a cast that `div` and `exp` of integers go through"),
+    (
+        "to_float",
+        "a cast that `div` and `exp` of integers go through",
+    ),
 ];
 
 /// Names that a source file defines for users, if they give tensors.
@@ -45,7 +60,11 @@ fn operators(source: &str) -> BTreeSet<String> {
             .chars()
             .take_while(|c| c.is_alphanumeric() || *c == '_')
             .collect();
-        let rest = line.trim_start().trim_start_matches("pub fn ").get(name.len()..).unwrap_or("");
+        let rest = line
+            .trim_start()
+            .trim_start_matches("pub fn ")
+            .get(name.len()..)
+            .unwrap_or("");
         if table {
             // `name, Op;` or `name(arguments), |x| body;` or `name, |x| body;`, indented once.
             let row = line.starts_with("    ") && !line.starts_with("     ");
@@ -73,15 +92,26 @@ fn operators(source: &str) -> BTreeSet<String> {
 fn public() -> BTreeSet<String> {
     let tensor = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tensor/src");
     let mut files = vec![tensor.join("create.rs")];
-    files.extend(std::fs::read_dir(tensor.join("ops")).unwrap().map(|e| e.unwrap().path()));
-    files.iter().flat_map(|file| operators(&std::fs::read_to_string(file).unwrap())).collect()
+    files.extend(
+        std::fs::read_dir(tensor.join("ops"))
+            .unwrap()
+            .map(|e| e.unwrap().path()),
+    );
+    files
+        .iter()
+        .flat_map(|file| operators(&std::fs::read_to_string(file).unwrap()))
+        .collect()
 }
 
 #[test]
 fn every_public_operator_has_cases() {
     let references = References::open(&References::folder()).unwrap();
-    let tested: BTreeSet<String> =
-        references.groups.iter().flat_map(|g| &g.cases).map(|c| c.op.clone()).collect();
+    let tested: BTreeSet<String> = references
+        .groups
+        .iter()
+        .flat_map(|g| &g.cases)
+        .map(|c| c.op.clone())
+        .collect();
     let public = public();
     let exempt: BTreeSet<&str> = EXEMPT.iter().map(|(name, _)| *name).collect();
     let missing: Vec<&String> = public
@@ -96,13 +126,18 @@ fn every_public_operator_has_cases() {
         .iter()
         .filter(|name| tested.contains(**name) || !public.contains(**name))
         .collect();
-    assert!(stale.is_empty(), "{stale:?} need no exemption: they have cases, or are no operators");
+    assert!(
+        stale.is_empty(),
+        "{stale:?} need no exemption: they have cases, or are no operators"
+    );
 }
 
 #[test]
 fn the_scan_finds_methods_and_macro_tables() {
     let public = public();
-    for name in ["add", "exp", "floor", "sqrt", "relu", "elu", "matmul", "var_mean", "split", "conv"] {
+    for name in [
+        "add", "exp", "floor", "sqrt", "relu", "elu", "matmul", "var_mean", "split", "conv",
+    ] {
         assert!(public.contains(name), "{name} is not found in the source");
     }
     assert!(!public.contains("in_f32"), "in_f32 is not public");
@@ -114,9 +149,16 @@ fn the_scan_finds_methods_and_macro_tables() {
 fn differentiable_operators_have_gradients() {
     const NONE: &[&str] = &[
         // Results that are steps or positions.
-        "sign", "ceil", "floor", "round", "trunc", "hardmax", "bernoulli",
+        "sign",
+        "ceil",
+        "floor",
+        "round",
+        "trunc",
+        "hardmax",
+        "bernoulli",
         // No gradient goes through, by definition.
-        "detach", "bitcast",
+        "detach",
+        "bitcast",
         // The coordinates are integers.
         "rotary_angles",
     ];
@@ -126,7 +168,9 @@ fn differentiable_operators_have_gradients() {
     for group in &references.groups {
         for case in &group.cases {
             let float = |names: &[String]| {
-                names.iter().any(|n| group.array(n).unwrap().dtype.is_float())
+                names
+                    .iter()
+                    .any(|n| group.array(n).unwrap().dtype.is_float())
             };
             if case.grads.is_some() {
                 with.insert(case.op.as_str());
@@ -135,7 +179,9 @@ fn differentiable_operators_have_gradients() {
             }
         }
     }
-    let missing: Vec<&&str> =
-        without.iter().filter(|op| !with.contains(**op) && !NONE.contains(op)).collect();
+    let missing: Vec<&&str> = without
+        .iter()
+        .filter(|op| !with.contains(**op) && !NONE.contains(op))
+        .collect();
     assert!(missing.is_empty(), "no gradient is checked for {missing:?}");
 }

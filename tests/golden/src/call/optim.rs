@@ -15,7 +15,9 @@ fn make(c: &Call<'_>, parameter: &Parameter) -> Result<Option<Box<dyn Optimizer>
     };
     if c.case.op == "sgd" {
         let (momentum, nesterov) = (float("momentum")?, c.case.flag("nesterov")?);
-        return Ok(Some(Box::new(Sgd::new(all, rate, momentum, nesterov, decay)?)));
+        return Ok(Some(Box::new(Sgd::new(
+            all, rate, momentum, nesterov, decay,
+        )?)));
     }
     let (betas, eps) = ((float("b1")?, float("b2")?), float("eps")?);
     Ok(Some(match c.case.op.as_str() {
@@ -39,7 +41,12 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         commit(&optimizer.state())?;
         // The next step writes into the same memory, so the value is copied out.
         let bytes = parameter.get().to_bytes()?;
-        trace.push(Tensor::from_bytes(c.engine, bytes, start.shape(), start.dtype())?);
+        trace.push(Tensor::from_bytes(
+            c.engine,
+            bytes,
+            start.shape(),
+            start.dtype(),
+        )?);
     }
     Ok(Some(trace))
 }
