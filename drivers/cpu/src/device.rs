@@ -1,6 +1,7 @@
 //! [`CpuDevice`]: the device.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Config {
     pub index: u32,
     /// Threads that run kernels; 0 for as many as this process may use.
     pub cores: usize,
-    /// Size of each command ring in words, at least 16.
+    /// Size of each command ring in words, 16 to 64 Mi.
     pub ring_words: u32,
     /// Bytes that may be allocated; 0 for what the machine has.
     pub memory: u64,
@@ -52,6 +53,12 @@ impl Default for Config {
 
 /// How often an idle thread looks before it sleeps: about 20 µs at the 20 to 50 ns of a pause.
 const SPINS: u32 = 600;
+
+/// Words that a ring may have: room for the largest packet of fixed size, up to 256 MiB.
+const RING_WORDS: RangeInclusive<u32> = 16..=64 << 20;
+
+/// Stack of the threads that run kernels: their local arrays lie there.
+const KERNEL_STACK: usize = 8 << 20;
 
 /// The queues, in the order of their channels.
 const QUEUES: [QueueKind; 2] = [QueueKind::Compute, QueueKind::Copy];
@@ -98,12 +105,17 @@ impl CpuDevice {
             n => n,
         };
         let shared = Arc::new(Shared::new(id.clone(), total));
-        if config.ring_words < 16 {
+        if !RING_WORDS.contains(&config.ring_words) {
             return Err(Error::Command {
                 device: id,
                 queue: "any".into(),
                 command: "open".into(),
-                why: format!("a ring of {} words, at least 16", config.ring_words),
+                why: format!(
+                    "a ring of {} words, expected {} to {}",
+                    config.ring_words,
+                    RING_WORDS.start(),
+                    RING_WORDS.end()
+                ),
             });
         }
         let mut engine = Engine {
@@ -130,7 +142,7 @@ impl CpuDevice {
             };
             let workers = match kind {
                 QueueKind::Compute => Some(
-                    Workers::new("hcq worker", cores, spins)
+                    Workers::new("hcq worker", cores, spins, KERNEL_STACK)
                         .map_err(|e| threads("a worker thread", e))?,
                 ),
                 QueueKind::Copy => None,
@@ -145,6 +157,7 @@ impl CpuDevice {
             shared.lock_holds().running += 1;
             let thread = std::thread::Builder::new()
                 .name(format!("hcq {kind}"))
+                .stack_size(KERNEL_STACK)
                 .spawn(move || processor.run())
                 .map_err(|e| threads("a command processor", e))?;
             engine.threads.push(thread);

@@ -16,6 +16,9 @@
 //! | `memory`, `signal`, `queue`, `device` | the traits of `hcq` |
 #![deny(unsafe_code)]
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the entry stub of `guard` and the relocations are for x86-64 and AArch64");
+
 #[allow(unsafe_code)]
 mod bus;
 mod device;

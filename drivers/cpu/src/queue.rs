@@ -15,7 +15,7 @@ use hcq::{
 };
 
 use crate::encode::Encoder;
-use crate::packet::{INDIRECT_WORDS, header, length, op};
+use crate::packet::{INDIRECT_WORDS, Listing, header, length, op};
 use crate::processor::MAX_INDIRECT;
 use crate::ring::{RingMemory, Writer};
 use crate::shared::Shared;
@@ -68,6 +68,12 @@ impl Channel {
     /// Submits whole packets, in pieces if the ring is smaller than all of them. Returns the
     /// pointer behind them.
     fn push(&self, words: &[u32]) -> Result<u64> {
+        tracing::trace!(
+            device = %self.shared.id,
+            queue = %self.kind,
+            "submit\n{}",
+            Listing(words)
+        );
         let mut host = self.lock();
         self.shared.lost.check()?;
         if !host.retired.is_empty() {

@@ -53,11 +53,17 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// `threads - 1` helpers. `spins` is how often an idle one looks before it sleeps.
+    /// `threads - 1` helpers with stacks of `stack` bytes. `spins` is how often an idle one looks
+    /// before it sleeps.
     ///
     /// # Errors
     /// The system's, if it gives no more threads.
-    pub(crate) fn new(name: &str, threads: usize, spins: u32) -> std::io::Result<Workers> {
+    pub(crate) fn new(
+        name: &str,
+        threads: usize,
+        spins: u32,
+        stack: usize,
+    ) -> std::io::Result<Workers> {
         let fork = Arc::new(Fork {
             spins,
             ..Fork::default()
@@ -71,6 +77,7 @@ impl Workers {
             let fork = workers.fork.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("{name} {i}"))
+                .stack_size(stack)
                 .spawn(move || help(&fork))?;
             workers.helpers.push(thread);
         }
@@ -257,7 +264,7 @@ mod tests {
     fn every_group_runs_exactly_once() {
         for threads in [1, 2, 5] {
             let guard = Guard::new().unwrap();
-            let workers = Workers::new("test", threads, 100).unwrap();
+            let workers = Workers::new("test", threads, 100, 1 << 20).unwrap();
             for round in 0..2000usize {
                 let groups = [1, 2, 3, 64, 1000][round % 5];
                 let counters = vec![0u64; groups];
@@ -272,7 +279,7 @@ mod tests {
     #[test]
     fn a_fault_in_any_group_ends_the_launch_and_the_pool_goes_on() {
         let guard = Guard::new().unwrap();
-        let workers = Workers::new("test", 3, 100).unwrap();
+        let workers = Workers::new("test", 3, 100, 1 << 20).unwrap();
         for group in [0u64, 1, 500, 999] {
             let args = [0x30, group];
             // SAFETY: `fault_at` with its arguments.

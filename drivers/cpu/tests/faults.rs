@@ -126,3 +126,27 @@ fn images_for_other_devices_are_refused() {
     );
     device.status().unwrap();
 }
+
+/// The handler is for kernels only: a fault of the host program ends it as it always did.
+#[test]
+fn a_fault_of_the_program_itself_still_ends_it() {
+    const CHILD: &str = "DOORBELL_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let _device = open();
+        // SAFETY: none: the process is to die of it.
+        unsafe { (0x10 as *mut u32).write_volatile(1) };
+        println!("still alive");
+        return;
+    }
+    let run = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_fault_of_the_program_itself_still_ends_it"])
+        .arg("--nocapture")
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&run.stdout);
+    assert!(
+        !run.status.success() && !text.contains("still alive"),
+        "{text}"
+    );
+}
