@@ -37,7 +37,10 @@ impl MultiHeadAttention {
         bias: bool,
         dtype: DType,
     ) -> Result<MultiHeadAttention> {
-        let fits = heads > 0 && kv_heads > 0 && width % heads == 0 && heads % kv_heads == 0;
+        let fits = heads > 0
+            && kv_heads > 0
+            && width.is_multiple_of(heads)
+            && heads.is_multiple_of(kv_heads);
         if !fits {
             return shape_error(
                 "MultiHeadAttention",

@@ -167,40 +167,45 @@ impl Optimizer for Sgd {
     }
 }
 
-/// The two moments of Adam and its relatives, with the powers of their decays.
+/// The two moments of Adam and its relatives, with the weight that each has gathered.
 #[derive(Clone, Debug)]
 struct Moments {
     first: Vec<Parameter>,
     second: Vec<Parameter>,
-    /// beta1^t and beta2^t, which correct the bias of the zeros at the start.
-    powers: [Parameter; 2],
+    /// 1 - beta^t of both, which correct the bias of the zeros at the start. Kept in this form,
+    /// because the difference would lose the digits that a beta near 1 leaves.
+    gathered: [Parameter; 2],
     betas: (f64, f64),
     eps: f64,
 }
 
 impl Moments {
     fn new(parameters: &[Parameter], betas: (f64, f64), eps: f64) -> Result<Moments> {
-        let power = || rate_of("Adam", parameters, 1.0);
+        let zero = || rate_of("Adam", parameters, 0.0);
         Ok(Moments {
             first: moments(parameters)?,
             second: moments(parameters)?,
-            powers: [power()?, power()?],
+            gathered: [zero()?, zero()?],
             betas,
             eps,
         })
     }
 
-    /// Advances the powers; call once per step, before [`Moments::direction`].
+    /// Advances the gathered weights; call once per step, before [`Moments::direction`].
     fn advance(&self) -> Result<[Tensor; 2]> {
-        let one = self.powers[0].get().mul(self.betas.0)?;
-        let two = self.powers[1].get().mul(self.betas.1)?;
-        self.powers[0].set(one.clone())?;
-        self.powers[1].set(two.clone())?;
-        Ok([one, two])
+        let next = |cell: &Parameter, beta: f64| -> Result<Tensor> {
+            let value = cell.get().mul(beta)?.add(1.0 - beta)?;
+            cell.set(value.clone())?;
+            Ok(value)
+        };
+        Ok([
+            next(&self.gathered[0], self.betas.0)?,
+            next(&self.gathered[1], self.betas.1)?,
+        ])
     }
 
     /// The corrected first moment over the root of the corrected second.
-    fn direction(&self, i: usize, g: &Tensor, powers: &[Tensor; 2]) -> Result<Tensor> {
+    fn direction(&self, i: usize, g: &Tensor, gathered: &[Tensor; 2]) -> Result<Tensor> {
         let (b1, b2) = self.betas;
         let m = self.first[i].get().mul(b1)?.add(&g.mul(1.0 - b1)?)?;
         let v = self.second[i]
@@ -209,9 +214,8 @@ impl Moments {
             .add(&g.square()?.mul(1.0 - b2)?)?;
         self.first[i].set(m.clone())?;
         self.second[i].set(v.clone())?;
-        let left = |power: &Tensor| power.cast(g.dtype())?.neg()?.add(1.0);
-        let m = m.div(&left(&powers[0])?)?;
-        let v = v.div(&left(&powers[1])?)?;
+        let m = m.div(&gathered[0].cast(g.dtype())?)?;
+        let v = v.div(&gathered[1].cast(g.dtype())?)?;
         m.div(&v.sqrt()?.add(self.eps)?)
     }
 
@@ -219,7 +223,7 @@ impl Moments {
         self.first
             .iter()
             .chain(&self.second)
-            .chain(&self.powers)
+            .chain(&self.gathered)
             .cloned()
     }
 }
@@ -284,7 +288,7 @@ impl Optimizer for Adam {
 
     fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
         check("Adam", &self.parameters, gradients)?;
-        let powers = self.moments.advance()?;
+        let gathered = self.moments.advance()?;
         for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
             let p = parameter.get().detach()?;
             let wide = p.dtype().accumulator();
@@ -293,7 +297,7 @@ impl Optimizer for Adam {
             if self.decay != 0.0 && !self.decoupled {
                 g = g.add(&x.mul(self.decay)?)?;
             }
-            let mut step = self.moments.direction(i, &g, &powers)?;
+            let mut step = self.moments.direction(i, &g, &gathered)?;
             if self.decay != 0.0 && self.decoupled {
                 step = step.add(&x.mul(self.decay)?)?;
             }
@@ -352,12 +356,12 @@ impl Optimizer for Lamb {
 
     fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
         check("Lamb", &self.parameters, gradients)?;
-        let powers = self.moments.advance()?;
+        let gathered = self.moments.advance()?;
         for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
             let p = parameter.get().detach()?;
             let wide = p.dtype().accumulator();
             let x = p.cast(wide)?;
-            let mut step = self.moments.direction(i, &g.cast(wide)?, &powers)?;
+            let mut step = self.moments.direction(i, &g.cast(wide)?, &gathered)?;
             if self.decay != 0.0 {
                 step = step.add(&x.mul(self.decay)?)?;
             }

@@ -128,7 +128,7 @@ impl Tensor {
     /// # Errors
     /// Not one axis; an odd width.
     pub fn rotary_angles(&self, width: usize, base: f64) -> Result<(Tensor, Tensor)> {
-        if self.rank() != 1 || width == 0 || width % 2 != 0 {
+        if self.rank() != 1 || width == 0 || !width.is_multiple_of(2) {
             return shape_error(
                 "rotary_angles",
                 format!(

@@ -40,11 +40,7 @@ impl Sliding {
     }
 
     /// Each list with one entry per axis, checked.
-    pub(crate) fn resolve(
-        &self,
-        op: &'static str,
-        default_stride: &[usize],
-    ) -> Result<(Vec<usize>, Vec<(usize, usize)>, Vec<usize>)> {
+    pub(crate) fn resolve(&self, op: &'static str, default_stride: &[usize]) -> Result<Sliding> {
         let n = default_stride.len();
         let stride = match self.stride.is_empty() {
             true => default_stride.to_vec(),
@@ -70,7 +66,11 @@ impl Sliding {
         if padding.iter().any(large) {
             return shape_error(op, format!("padding {padding:?} is larger than memory"));
         }
-        Ok((stride, padding, dilation))
+        Ok(Sliding {
+            stride,
+            padding,
+            dilation,
+        })
     }
 }
 
@@ -101,7 +101,7 @@ impl Tensor {
             && weight.rank() == rank
             && groups > 0
             && self.shape()[1] == weight.shape()[1].saturating_mul(groups)
-            && weight.shape()[0] % groups == 0;
+            && weight.shape()[0].is_multiple_of(groups);
         if !fits {
             return shape_error(
                 "conv",
@@ -114,7 +114,11 @@ impl Tensor {
             );
         }
         let n = rank - 2;
-        let (stride, padding, dilation) = sliding.resolve("conv", &vec![1; n])?;
+        let Sliding {
+            stride,
+            padding,
+            dilation,
+        } = sliding.resolve("conv", &vec![1; n])?;
         let dtype = self.dtype().promote(weight.dtype());
         let (batch, c_out) = (self.shape()[0], weight.shape()[0]);
         let (c_in, c_group) = (weight.shape()[1], c_out / groups);
@@ -169,7 +173,7 @@ impl Tensor {
             && weight.rank() == rank
             && groups > 0
             && self.shape()[1] == weight.shape()[0]
-            && weight.shape()[0] % groups == 0
+            && weight.shape()[0].is_multiple_of(groups)
             && (output_padding.is_empty() || output_padding.len() == n);
         if !fits {
             return shape_error(
@@ -182,7 +186,11 @@ impl Tensor {
                 ),
             );
         }
-        let (stride, padding, dilation) = sliding.resolve("conv_transpose", &vec![1; n])?;
+        let Sliding {
+            stride,
+            padding,
+            dilation,
+        } = sliding.resolve("conv_transpose", &vec![1; n])?;
         let (c_in, c_group) = (weight.shape()[0] / groups, weight.shape()[1]);
         // An ordinary convolution of the input with zeros between its elements and around it.
         let mut x = self.clone();

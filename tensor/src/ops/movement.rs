@@ -86,7 +86,7 @@ impl Tensor {
             .fold(1, |product, &n| product.saturating_mul(n as usize));
         let free = shape.iter().filter(|&&n| n < 0).count();
         let bad = shape.iter().any(|&n| n < -1) || free > 1;
-        if bad || free == 1 && (known == 0 || self.numel() % known != 0) {
+        if bad || free == 1 && (known == 0 || !self.numel().is_multiple_of(known)) {
             return shape_error(
                 "view",
                 format!("{:?} does not divide into {shape:?}", self.shape()),

@@ -34,7 +34,11 @@ fn geometry(
             ),
         );
     }
-    let (stride, padding, dilation) = sliding.resolve(op, kernel)?;
+    let Sliding {
+        stride,
+        padding,
+        dilation,
+    } = sliding.resolve(op, kernel)?;
     let mut extra = vec![0; kernel.len()];
     for (i, extra) in extra.iter_mut().enumerate() {
         let len = x.shape()[2 + i] + padding[i].0 + padding[i].1;
