@@ -388,7 +388,8 @@ fn unit_columns(kernel: &Kernel, c: &Contraction) -> bool {
     let lin = Lin::of(g, index);
     let mut inner = 1;
     c.cols.iter().rev().all(|r| {
-        let expected = std::mem::replace(&mut inner, inner * r.extent);
+        let expected = inner;
+        inner *= r.extent;
         lin.stride(g, &mut sets, r.id) == Some(expected)
     })
 }
