@@ -196,7 +196,7 @@ fn an_input_that_is_the_state_is_read_as_it_was() {
     let mut step = Jit::new(&e, std::slice::from_ref(&w), move |x: &[Tensor]| {
         cell.set(cell.get().add(1.0)?)?;
         // Reads the input in another order than the state is written.
-        Ok(vec![x[0].flip(&[0])?.add(&cell.get())?])
+        Ok(vec![x[0].flip(&[0])?.add(cell.get())?])
     });
     let mut state = ramp(&e, &[5]).to_vec::<f32>().unwrap();
     for _ in 0..4 {
