@@ -223,7 +223,15 @@ impl<'k> Plan<'k> {
             return Err(self.undefined(store, "a sink holds stores"));
         }
         let ranges = self.sets.of(g, store).to_vec();
-        let serial = |&r: &Id| matches!(g.op(r), Op::Range { kind: RangeKind::Serial, .. });
+        let serial = |&r: &Id| {
+            matches!(
+                g.op(r),
+                Op::Range {
+                    kind: RangeKind::Serial,
+                    ..
+                }
+            )
+        };
         if ranges.iter().any(serial) {
             self.ordered.insert(store);
         }

@@ -335,8 +335,9 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
         },
     ];
     // The sum in passes needs memory of the type of the accumulator: the result itself if it is
-    // stored as it is.
-    let plain = kernel.graph.src(c.store)[2] == c.reduce && kernel.graph.src(c.store).len() == 3;
+    // stored as it is, with the columns one after the other.
+    let store = kernel.graph.src(c.store);
+    let plain = store[2] == c.reduce && store.len() == 3 && unit_columns(kernel, c);
     let partial = passes > 1 && !plain;
     if partial {
         let elements = batch.checked_mul(m)?.checked_mul(n)?;
@@ -377,6 +378,20 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
         stages.push(finish(&base, c, first + 2));
     }
     Some(Staged { stages, scratch })
+}
+
+/// Whether columns that follow each other are neighbours in the result, over all column ranges.
+fn unit_columns(kernel: &Kernel, c: &Contraction) -> bool {
+    let g = &kernel.graph;
+    let index = g.src(c.store)[1];
+    let mut sets = RangeSets::build(g, index);
+    let lin = Lin::of(g, index);
+    let mut inner = 1;
+    c.cols.iter().rev().all(|r| {
+        let expected = inner;
+        inner *= r.extent;
+        lin.stride(g, &mut sets, r.id) == Some(expected)
+    })
 }
 
 /// Writes one operand as `[batch][tile][pass][depth][width]`, zero outside of the operand.
