@@ -23,8 +23,15 @@ fn seconds(loaded: &Loaded, buffers: &mut [Vec<u8>], scratch: &[u64], repeat: us
 }
 
 fn main() {
-    let sizes: Vec<i64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
-    let sizes = if sizes.is_empty() { vec![256, 512, 1024] } else { sizes };
+    let sizes: Vec<i64> = std::env::args()
+        .skip(1)
+        .filter_map(|a| a.parse().ok())
+        .collect();
+    let sizes = if sizes.is_empty() {
+        vec![256, 512, 1024]
+    } else {
+        sizes
+    };
     let backend = Backend::cpu_llvm(1).unwrap();
     println!("peak: {:.1} GFLOP/s (f32 multiply-add, one core)", peak());
     for n in sizes {
@@ -40,10 +47,16 @@ fn main() {
         let loaded = Loaded::new(built);
         let mut random = support::Random(88172645463325252);
         let mut buffers = support::fill(&kernel, &mut random);
-        let memory: Vec<Vec<u64>> =
-            loaded.built.scratch.iter().map(|s| vec![0u64; s.bytes / 8 + 16]).collect();
-        let scratch: Vec<u64> =
-            memory.iter().map(|m| (m.as_ptr() as u64).next_multiple_of(64)).collect();
+        let memory: Vec<Vec<u64>> = loaded
+            .built
+            .scratch
+            .iter()
+            .map(|s| vec![0u64; s.bytes / 8 + 16])
+            .collect();
+        let scratch: Vec<u64> = memory
+            .iter()
+            .map(|m| (m.as_ptr() as u64).next_multiple_of(64))
+            .collect();
         let s = seconds(&loaded, &mut buffers, &scratch, 10);
         let flops = 2.0 * (n as f64).powi(3);
         // Time on the processor does not see other programs; it is counted in scheduler ticks.
@@ -53,7 +66,10 @@ fn main() {
             loaded.run_at(&mut buffers, &[], &scratch);
         }
         let on_cpu = (processor_seconds() - before) / repeat as f64;
-        println!("{n}^3: {:.1} GFLOP/s by processor time", flops / on_cpu / 1e9);
+        println!(
+            "{n}^3: {:.1} GFLOP/s by processor time",
+            flops / on_cpu / 1e9
+        );
         println!(
             "{n}^3: {:.1} GFLOP/s, {:.3} ms, compiled in {:.1} ms, {opts}",
             flops / s / 1e9,
@@ -67,13 +83,19 @@ fn main() {
 /// Time that this thread spent on a processor, as Linux counts it.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|n| n.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9
+    text.split(' ')
+        .next()
+        .and_then(|n| n.parse::<f64>().ok())
+        .unwrap_or(f64::NAN)
+        / 1e9
 }
 
 /// `TILE=rows,cols,depth,row_block,col_block` instead of the sizes that the optimiser chooses.
 fn options(kernel: &codegen::Kernel) -> Options {
     let mut options = Options::default();
-    let Ok(text) = std::env::var("TILE") else { return options };
+    let Ok(text) = std::env::var("TILE") else {
+        return options;
+    };
     let numbers: Vec<u32> = text.split(',').filter_map(|n| n.parse().ok()).collect();
     let (&[rows, cols, depth, row_block, col_block], Some(_)) =
         (&numbers[..], Contraction::find(kernel))

@@ -30,7 +30,11 @@ pub struct Backend {
 impl Backend {
     /// Any combination.
     pub fn new(target: Target, renderer: Arc<dyn Renderer>, compiler: Arc<dyn Compiler>) -> Self {
-        Backend { target, renderer, compiler }
+        Backend {
+            target,
+            renderer,
+            compiler,
+        }
     }
 
     /// The host CPU through LLVM in this process.
@@ -165,8 +169,11 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
     let mut h = Sha256::new();
     let g = &kernel.graph;
     let order = toposort(g, kernel.sink);
-    let number: hashbrown::HashMap<_, _> =
-        order.iter().enumerate().map(|(i, &n)| (n, i as u64)).collect();
+    let number: hashbrown::HashMap<_, _> = order
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| (n, i as u64))
+        .collect();
     h.update(kernel.name.as_bytes());
     h.update([0]);
     for &n in &order {
@@ -214,18 +221,27 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     };
     let mut built = Vec::new();
     for (i, stage) in stages.into_iter().enumerate() {
-        let StageKernel { kernel: mut staged, fixed } = stage;
+        let StageKernel {
+            kernel: mut staged,
+            fixed,
+        } = stage;
         let mut steps = std::mem::take(&mut opts);
         if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
             steps.extend(opt::heuristic::optimise(&mut staged, &target));
         }
-        report.opts.push(steps.iter().map(Opt::to_string).collect::<Vec<_>>().join(" "));
-        report.after.push(crate::ir::print::print(&staged.graph, staged.sink));
-        let caps = caps(&target);
-        staged.sink = crate::lower::decomp::decompose(&mut staged.graph, staged.sink, &caps);
-        staged.sink = simplify(&mut staged.graph, staged.sink);
+        report.opts.push(
+            steps
+                .iter()
+                .map(Opt::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
+        report
+            .after
+            .push(crate::ir::print::print(&staged.graph, staged.sink));
+        let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
-        let program = lower(&staged, &entry)?;
+        let program = lower(&staged, &entry, &caps)?;
         report.linear.push(program.to_string());
         let source = backend.renderer.render(&program, &target)?;
         let object = {
@@ -250,7 +266,14 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         report.objects.push(object.clone());
         built.push(stage_of(&program, object, kernel)?);
     }
-    Ok(Built { stages: built, scratch, flops, bytes, report, key })
+    Ok(Built {
+        stages: built,
+        scratch,
+        flops,
+        bytes,
+        report,
+        key,
+    })
 }
 
 /// The kernels to compile, the scratch between them, and the steps that were applied so far.
@@ -260,7 +283,12 @@ fn plan(
     target: &Target,
     options: &Options,
 ) -> Result<(Vec<StageKernel>, Vec<ScratchSpec>, Vec<Opt>)> {
-    let whole = |kernel: Kernel| vec![StageKernel { kernel, fixed: false }];
+    let whole = |kernel: Kernel| {
+        vec![StageKernel {
+            kernel,
+            fixed: false,
+        }]
+    };
     if options.noopt {
         return Ok((whole(start.clone()), Vec::new(), Vec::new()));
     }
@@ -294,9 +322,15 @@ fn plan(
 }
 
 fn symbol(name: &str, key: &[u8; 32], stage: usize) -> String {
-    let clean: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
-    format!("k_{clean}_{:02x}{:02x}{:02x}{:02x}_{stage}", key[0], key[1], key[2], key[3])
+    let clean: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(80)
+        .collect();
+    format!(
+        "k_{clean}_{:02x}{:02x}{:02x}{:02x}_{stage}",
+        key[0], key[1], key[2], key[3]
+    )
 }
 
 fn stage_of(program: &Program, object: Arc<[u8]>, kernel: &Kernel) -> Result<Stage> {
@@ -319,8 +353,16 @@ fn stage_of(program: &Program, object: Arc<[u8]>, kernel: &Kernel) -> Result<Sta
         object,
         entry: program.name.clone(),
         args,
-        grid: [u32::try_from(program.groups).map_err(|_| too_many("groups", program.groups))?, 1, 1],
-        block: [u32::try_from(program.items).map_err(|_| too_many("work-items", program.items))?, 1, 1],
+        grid: [
+            u32::try_from(program.groups).map_err(|_| too_many("groups", program.groups))?,
+            1,
+            1,
+        ],
+        block: [
+            u32::try_from(program.items).map_err(|_| too_many("work-items", program.items))?,
+            1,
+            1,
+        ],
         local_bytes: u32::try_from(program.local_bytes())
             .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
     })
@@ -335,7 +377,9 @@ fn estimate(kernel: &Kernel) -> (f64, f64) {
         let dtype = g.dtype(n);
         let counts = match g.op(n) {
             Op::Unary(_) => dtype != crate::DType::I64,
-            Op::Binary(op) => !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool,
+            Op::Binary(op) => {
+                !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
+            }
             Op::Fma | Op::Reduce(_) | Op::Scan(_) => true,
             _ => false,
         };
@@ -360,11 +404,10 @@ fn estimate(kernel: &Kernel) -> (f64, f64) {
             .product();
         flops += times * if matches!(g.op(n), Op::Fma) { 2.0 } else { 1.0 };
     }
-    let bytes = kernel.params.iter().map(|p| (p.len * p.dtype.size()) as f64).sum();
+    let bytes = kernel
+        .params
+        .iter()
+        .map(|p| (p.len * p.dtype.size()) as f64)
+        .sum();
     (flops, bytes)
-}
-
-/// What the renderers spell themselves; the rest is decomposed.
-fn caps(target: &Target) -> crate::lower::decomp::Caps {
-    crate::lower::decomp::Caps::for_target(target)
 }

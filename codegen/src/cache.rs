@@ -66,7 +66,12 @@ impl Cache {
 
     /// The object of a key. Anything wrong with the entry makes it a miss.
     pub fn get(&self, key: &[u8; 32]) -> Option<Arc<[u8]>> {
-        let found = self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let found = self
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned();
         if found.is_some() {
             return found;
         }
@@ -100,7 +105,9 @@ impl Cache {
             tracing::warn!(dir = %self.dir.display(), "compile cache entry not written: {e}");
             return;
         }
-        let total = self.written.fetch_add(object.len() as u64, Ordering::Relaxed);
+        let total = self
+            .written
+            .fetch_add(object.len() as u64, Ordering::Relaxed);
         if total > self.limit / 16 {
             self.written.store(0, Ordering::Relaxed);
             self.trim();
@@ -118,8 +125,9 @@ impl Cache {
     fn write(&self, key: &[u8; 32], object: &[u8]) -> std::io::Result<()> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let me = std::ptr::from_ref(self) as usize;
-        let temporary =
-            self.dir.join(format!("{}-{me:x}-{serial}.tmp", std::process::id()));
+        let temporary = self
+            .dir
+            .join(format!("{}-{me:x}-{serial}.tmp", std::process::id()));
         let result = (|| {
             let mut file = fs::File::create_new(&temporary)?;
             file.write_all(MAGIC)?;
@@ -138,7 +146,9 @@ impl Cache {
     /// Removes the entries that were not used for the longest time until the rest fits, and what
     /// dead writers left.
     fn trim(&self) {
-        let Ok(list) = fs::read_dir(&self.dir) else { return };
+        let Ok(list) = fs::read_dir(&self.dir) else {
+            return;
+        };
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in list.flatten() {
             let path = entry.path();

@@ -14,7 +14,9 @@ pub enum Error {
         what: String,
     },
     /// An optimisation that was asked for does not apply.
-    #[error("kernel {kernel}: optimisation {opt} does not apply: {why}; leave it out or use another axis")]
+    #[error(
+        "kernel {kernel}: optimisation {opt} does not apply: {why}; leave it out or use another axis"
+    )]
     Opt {
         /// Name of the kernel.
         kernel: String,

@@ -222,7 +222,10 @@ mod tests {
     #[test]
     fn the_fingerprint_tells_targets_apart() {
         let a = Target::host(1);
-        let b = Target { vector_bytes: a.vector_bytes * 2, ..a.clone() };
+        let b = Target {
+            vector_bytes: a.vector_bytes * 2,
+            ..a.clone()
+        };
         assert_eq!(a.fingerprint(), Target::host(1).fingerprint());
         assert_ne!(a.fingerprint(), b.fingerprint());
     }

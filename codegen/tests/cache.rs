@@ -6,7 +6,10 @@ use std::sync::Arc;
 use codegen::Cache;
 
 fn object(i: u8, len: usize) -> Arc<[u8]> {
-    (0..len).map(|j| i.wrapping_add(j as u8)).collect::<Vec<u8>>().into()
+    (0..len)
+        .map(|j| i.wrapping_add(j as u8))
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn key(i: u8) -> [u8; 32] {
@@ -24,7 +27,9 @@ fn files(dir: &std::path::Path, extension: &str) -> Vec<std::path::PathBuf> {
 #[test]
 fn an_entry_survives_the_process() {
     let dir = tempfile::tempdir().unwrap();
-    Cache::open(dir.path(), 1 << 20).unwrap().put(&key(1), &object(1, 100));
+    Cache::open(dir.path(), 1 << 20)
+        .unwrap()
+        .put(&key(1), &object(1, 100));
     let again = Cache::open(dir.path(), 1 << 20).unwrap();
     assert_eq!(again.get(&key(1)).unwrap(), object(1, 100));
     assert!(again.get(&key(2)).is_none());
@@ -34,7 +39,9 @@ fn an_entry_survives_the_process() {
 fn damage_is_a_miss_and_is_removed() {
     let whole = {
         let dir = tempfile::tempdir().unwrap();
-        Cache::open(dir.path(), 1 << 20).unwrap().put(&key(1), &object(1, 64));
+        Cache::open(dir.path(), 1 << 20)
+            .unwrap()
+            .put(&key(1), &object(1, 64));
         std::fs::read(&files(dir.path(), "o")[0]).unwrap()
     };
     let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|n| whole[..n].to_vec()).collect();
@@ -58,7 +65,12 @@ fn damage_is_a_miss_and_is_removed() {
     }
     // An entry under the name of another key is damage too.
     std::fs::write(dir.path().join("02".repeat(32) + ".o"), &whole).unwrap();
-    assert!(Cache::open(dir.path(), 1 << 20).unwrap().get(&key(2)).is_none());
+    assert!(
+        Cache::open(dir.path(), 1 << 20)
+            .unwrap()
+            .get(&key(2))
+            .is_none()
+    );
 }
 
 #[test]
@@ -67,17 +79,31 @@ fn the_size_is_kept_below_the_limit_and_the_last_used_stay() {
     let cache = Cache::open(dir.path(), 20_000).unwrap();
     for i in 0..60 {
         cache.put(&key(i), &object(i, 1000));
-        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(1000 - u64::from(i));
+        let old =
+            std::time::SystemTime::now() - std::time::Duration::from_secs(1000 - u64::from(i));
         for path in files(dir.path(), "o") {
-            if path.file_name().unwrap().to_str().unwrap().starts_with(&format!("{i:02x}")) {
-                std::fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+            if path
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with(&format!("{i:02x}"))
+            {
+                std::fs::File::options()
+                    .append(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_modified(old)
+                    .unwrap();
             }
         }
     }
     drop(cache);
     let cache = Cache::open(dir.path(), 20_000).unwrap();
-    let total: u64 =
-        files(dir.path(), "o").iter().map(|p| p.metadata().unwrap().len()).sum();
+    let total: u64 = files(dir.path(), "o")
+        .iter()
+        .map(|p| p.metadata().unwrap().len())
+        .sum();
     assert!(total <= 20_000, "{total}");
     assert!(cache.get(&key(59)).is_some());
     assert!(cache.get(&key(0)).is_none());

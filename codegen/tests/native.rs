@@ -4,38 +4,54 @@
 
 mod support;
 
-use codegen::ir::ReduceOp;
+use codegen::ir::{Binary, ReduceOp, Unary};
 use codegen::{Backend, DType, Kernel, Options, build};
 use support::*;
 
-fn check(kernel: &Kernel, options: &Options, cores: usize, tolerance: f64) {
-    check_on(kernel, &Backend::cpu_llvm(cores).unwrap(), options, tolerance);
+/// A kernel, what it is given, and what comes out of it by the interpreter.
+struct Case<'a> {
+    kernel: &'a Kernel,
+    buffers: Vec<Vec<u8>>,
+    want: Vec<Vec<u8>>,
+    tolerance: f64,
 }
 
-fn check_on(kernel: &Kernel, backend: &Backend, options: &Options, tolerance: f64) {
-    let cores = backend.target.cores;
-    let mut random = Random(0x1234_5678_9abc_def1);
-    let buffers = fill(kernel, &mut random);
-    let want = expected(kernel, &buffers, &[]);
-    let built = build(kernel, backend, options).unwrap_or_else(|e| panic!("{e}"));
-    if std::env::var_os("SHOW").is_some() {
-        for i in 0..built.stages.len() {
-            eprintln!("{}\n{}\n{}", built.report.opts[i], built.report.after[i], built.report.linear[i]);
+impl<'a> Case<'a> {
+    fn new(kernel: &'a Kernel, tolerance: f64) -> Self {
+        let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
+        let want = expected(kernel, &buffers, &[]);
+        Case {
+            kernel,
+            buffers,
+            want,
+            tolerance,
         }
     }
-    let loaded = Loaded::new(built);
-    let mut got = buffers.clone();
-    loaded.run(&mut got, &[]);
-    for (slot, p) in kernel.params.iter().enumerate() {
-        let what = format!("{} cores {cores} buffer {slot} {:?}", kernel.name, loaded.built.report.opts);
-        same(p.dtype, &got[slot], &want[slot], tolerance, &what);
+
+    fn check(&self, backend: &Backend, options: &Options) {
+        let built = build(self.kernel, backend, options).unwrap_or_else(|e| panic!("{e}"));
+        let loaded = Loaded::new(built);
+        let mut got = self.buffers.clone();
+        loaded.run(&mut got, &[]);
+        for (slot, p) in self.kernel.params.iter().enumerate() {
+            let what = format!(
+                "{} cores {} buffer {slot} {:?}",
+                self.kernel.name, backend.target.cores, loaded.built.report.opts
+            );
+            same(p.dtype, &got[slot], &self.want[slot], self.tolerance, &what);
+        }
     }
 }
 
 fn check_all(kernel: &Kernel, tolerance: f64) {
-    check(kernel, &Options { noopt: true, ..Options::default() }, 1, tolerance);
-    check(kernel, &Options::default(), 1, tolerance);
-    check(kernel, &Options::default(), 4, tolerance);
+    let case = Case::new(kernel, tolerance);
+    let noopt = Options {
+        noopt: true,
+        ..Options::default()
+    };
+    case.check(&Backend::cpu_llvm(1).unwrap(), &noopt);
+    case.check(&Backend::cpu_llvm(1).unwrap(), &Options::default());
+    case.check(&Backend::cpu_llvm(4).unwrap(), &Options::default());
 }
 
 #[test]
@@ -54,19 +70,38 @@ fn rows_are_normalised_in_one_kernel() {
 
 #[test]
 fn products_of_small_matrices() {
-    for (m, n, k) in [(1, 1, 1), (3, 5, 7), (16, 16, 16), (17, 31, 9), (1, 64, 64), (64, 1, 64)] {
+    for (m, n, k) in [
+        (1, 1, 1),
+        (3, 5, 7),
+        (16, 16, 16),
+        (17, 31, 9),
+        (1, 64, 64),
+        (64, 1, 64),
+    ] {
         for flags in 0..8 {
-            check_all(&matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0), 1e-4);
+            check_all(
+                &matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
+                1e-4,
+            );
         }
     }
 }
 
 #[test]
 fn products_of_packed_matrices() {
-    for (m, n, k) in [(64, 64, 64), (50, 70, 45), (37, 129, 33), (24, 40, 1100)] {
-        for flags in [0, 3, 4, 5, 6] {
-            check_all(&matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0), 1e-3);
-        }
+    for (m, n, k, flags) in [
+        (64, 64, 64, 0),
+        (50, 70, 45, 3),
+        (50, 70, 45, 5),
+        (37, 129, 33, 4),
+        (37, 129, 33, 6),
+        (16, 40, 1100, 0),
+        (16, 40, 1100, 5),
+    ] {
+        check_all(
+            &matmul(m, n, k, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
+            1e-3,
+        );
     }
 }
 
@@ -76,6 +111,8 @@ fn corpus() -> Vec<(Kernel, f64)> {
         (elementwise(1000), 1e-6),
         (row_normalise(33, 130), 1e-4),
         (moments(40, 1000), 1e-3),
+        (softmax(33, 130), 1e-5),
+        (softmax(5, 16), 1e-5),
         (conv(2, 3, 5, 9, 3), 1e-4),
         (conv(1, 8, 16, 14, 3), 1e-4),
         (conv(1, 4, 4, 8, 1), 1e-4),
@@ -92,7 +129,14 @@ fn corpus() -> Vec<(Kernel, f64)> {
     }
     for axis in 0..3 {
         for op in [ReduceOp::Add, ReduceOp::Max, ReduceOp::Min, ReduceOp::Mul] {
-            for dtype in [DType::I8, DType::U16, DType::I32, DType::I64, DType::F32, DType::F64] {
+            for dtype in [
+                DType::I8,
+                DType::U16,
+                DType::I32,
+                DType::I64,
+                DType::F32,
+                DType::F64,
+            ] {
                 all.push((cube_sum([9, 20, 33], axis, op, dtype), 1e-4));
             }
         }
@@ -118,7 +162,142 @@ fn every_form_of_kernel_through_llvm() {
 fn every_form_of_kernel_through_clang() {
     let backend = Backend::cpu_clang(4).unwrap();
     for (kernel, tolerance) in corpus() {
-        check_on(&kernel, &backend, &Options::default(), tolerance);
+        Case::new(&kernel, tolerance).check(&backend, &Options::default());
     }
-    check_on(&matmul(50, 70, 90, false, false, true), &backend, &Options::default(), 1e-3);
+    let product = matmul(50, 70, 45, false, false, true);
+    Case::new(&product, 1e-3).check(&backend, &Options::default());
+}
+
+/// Buffers with every kind of value: zeros of both signs, infinities, NaN, limits, small integers.
+fn edges(kernel: &Kernel, random: &mut Random) -> Vec<Vec<u8>> {
+    let mut buffers = fill(kernel, random);
+    for (buffer, p) in buffers.iter_mut().zip(&kernel.params) {
+        let size = p.dtype.size();
+        for chunk in buffer.chunks_mut(size) {
+            let bits = match random.below(6) {
+                0 if p.dtype != DType::Bool => random.next(),
+                1 if p.dtype == DType::Bool => 2,
+                1 if p.dtype.is_float() => {
+                    let all = [
+                        0.0,
+                        -0.0,
+                        f64::INFINITY,
+                        f64::NEG_INFINITY,
+                        f64::NAN,
+                        1.0,
+                        -1.5,
+                    ];
+                    codegen::interp::scalar::from_f64(p.dtype, all[random.below(7) as usize])
+                }
+                1 => {
+                    let (min, max) = codegen::interp::scalar::int_limits(p.dtype);
+                    let all = [min, max, 0, 1, if min < 0 { -1 } else { 2 }];
+                    codegen::interp::scalar::from_int(p.dtype, all[random.below(5) as usize])
+                }
+                _ => continue,
+            };
+            chunk.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+    }
+    buffers
+}
+
+fn check_edges(kernel: &Kernel, backend: &Backend, tolerance: f64, what: &str) {
+    let mut random = Random(0xfeed_5eed_0bad_cafe);
+    let buffers = edges(kernel, &mut random);
+    let want = expected(kernel, &buffers, &[]);
+    let built =
+        build(kernel, backend, &Options::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let loaded = Loaded::new(built);
+    let mut got = buffers.clone();
+    loaded.run(&mut got, &[]);
+    for (slot, p) in kernel.params.iter().enumerate().filter(|(_, p)| p.written) {
+        same(p.dtype, &got[slot], &want[slot], tolerance, what);
+    }
+}
+
+const UNARY: [Unary; 12] = [
+    Unary::Neg,
+    Unary::Not,
+    Unary::Abs,
+    Unary::Recip,
+    Unary::Sqrt,
+    Unary::Exp2,
+    Unary::Log2,
+    Unary::Sin,
+    Unary::Trunc,
+    Unary::Floor,
+    Unary::Ceil,
+    Unary::RoundEven,
+];
+
+const BINARY: [Binary; 19] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::FDiv,
+    Binary::Max,
+    Binary::Min,
+    Binary::FloorDiv,
+    Binary::FloorMod,
+    Binary::TruncDiv,
+    Binary::TruncMod,
+    Binary::And,
+    Binary::Or,
+    Binary::Xor,
+    Binary::Shl,
+    Binary::Shr,
+    Binary::Lt,
+    Binary::Eq,
+    Binary::Ne,
+    Binary::Pow,
+];
+
+fn every_operation(backend: &Backend) {
+    use codegen::interp::scalar;
+    for dtype in DType::ALL {
+        // What the interpreter does not define for a type is not an operation of it.
+        let one = scalar::constant(dtype, 1);
+        let unary: Vec<Unary> = UNARY
+            .into_iter()
+            .filter(|&op| scalar::unary(op, dtype, one).is_some())
+            .collect();
+        let binary: Vec<Binary> = BINARY
+            .into_iter()
+            .filter(|&op| scalar::binary(op, dtype, one, one).is_some())
+            .collect();
+        assert!(!unary.is_empty() && !binary.is_empty());
+        let rough = |op: &Unary| matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin);
+        let (near, exact): (Vec<Unary>, Vec<Unary>) = unary.into_iter().partition(rough);
+        let (power, rest): (Vec<Binary>, Vec<Binary>) =
+            binary.into_iter().partition(|&op| op == Binary::Pow);
+        let parts = [
+            operations(203, dtype, &exact, &[], &[]),
+            operations(203, dtype, &[], &rest[..rest.len() / 2], &[]),
+            operations(203, dtype, &[], &rest[rest.len() / 2..], &[]),
+            operations(203, dtype, &[], &[], &DType::ALL[..7]),
+            operations(203, dtype, &[], &[], &DType::ALL[7..]),
+        ];
+        for kernel in parts {
+            check_edges(&kernel, backend, 0.0, dtype.name());
+        }
+        if dtype.is_float() {
+            check_edges(
+                &operations(203, dtype, &near, &power, &[]),
+                backend,
+                1e-4,
+                dtype.name(),
+            );
+        }
+    }
+}
+
+#[test]
+fn every_operation_through_llvm() {
+    every_operation(&Backend::cpu_llvm(1).unwrap());
+}
+
+#[test]
+fn every_operation_through_clang() {
+    every_operation(&Backend::cpu_clang(1).unwrap());
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use codegen::ir::{Kernel, ReduceOp};
+use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower};
 use codegen::opt::{Opt, apply};
 use codegen::{DType, Opt as Step};
@@ -25,11 +26,10 @@ fn check(kernel: &Kernel, opts: &[Opt], tolerance: f64) {
         }
     };
     compare(&expected(&opted, &buffers, &[]), "interpreted");
-    let program = lower(&opted, "test").unwrap();
+    let program = lower(&opted, "test", &Caps::PLAIN).unwrap();
     for order in [exec::ItemOrder::Forward, exec::ItemOrder::Backward] {
         let mut got = buffers.clone();
-        exec::run(&program, &mut got, &[], order)
-            .unwrap_or_else(|e| panic!("{e}\n{program}"));
+        exec::run(&program, &mut got, &[], order).unwrap_or_else(|e| panic!("{e}\n{program}"));
         compare(&got, &format!("lowered\n{program}"));
     }
 }
@@ -52,9 +52,18 @@ fn one_step_at_a_time_on_a_product() {
         Step::Thread { axis: 0, chunk: 1 },
         Step::Thread { axis: 0, chunk: 5 },
         Step::Thread { axis: 1, chunk: 2 },
-        Step::PadTo { axis: 0, multiple: 8 },
-        Step::PadTo { axis: 1, multiple: 16 },
-        Step::PadTo { axis: 2, multiple: 4 },
+        Step::PadTo {
+            axis: 0,
+            multiple: 8,
+        },
+        Step::PadTo {
+            axis: 1,
+            multiple: 16,
+        },
+        Step::PadTo {
+            axis: 2,
+            multiple: 4,
+        },
         Step::Swap { a: 0, b: 1 },
     ] {
         check(&kernel, &[opt], 1e-5);
@@ -71,7 +80,13 @@ fn steps_combine() {
             Step::Unroll { axis: 2, n: 2 },
             Step::Thread { axis: 0, chunk: 2 },
         ],
-        &[Step::PadTo { axis: 1, multiple: 16 }, Step::Vec { axis: 1, lanes: 16 }],
+        &[
+            Step::PadTo {
+                axis: 1,
+                multiple: 16,
+            },
+            Step::Vec { axis: 1, lanes: 16 },
+        ],
         &[
             Step::Local { axis: 0, n: 4 },
             Step::Local { axis: 1, n: 5 },
@@ -95,17 +110,32 @@ fn rows_with_several_reductions() {
     for kernel in [row_normalise(6, 24), moments(5, 32)] {
         check(&kernel, &[], 1e-4);
         check(&kernel, &[Step::Vec { axis: 1, lanes: 8 }], 1e-4);
-        check(&kernel, &[Step::Unroll { axis: 1, n: 5 }, Step::Vec { axis: 2, lanes: 4 }], 1e-4);
-        check(&kernel, &[Step::Group { axis: 1, n: 8 }, Step::Group { axis: 2, n: 8 }], 1e-4);
+        check(
+            &kernel,
+            &[
+                Step::Unroll { axis: 1, n: 5 },
+                Step::Vec { axis: 2, lanes: 4 },
+            ],
+            1e-4,
+        );
+        check(
+            &kernel,
+            &[Step::Group { axis: 1, n: 8 }, Step::Group { axis: 2, n: 8 }],
+            1e-4,
+        );
         check(&kernel, &[Step::Thread { axis: 0, chunk: 1 }], 1e-4);
         check(&kernel, &[Step::Thread { axis: 0, chunk: 4 }], 1e-4);
     }
-    check(&row_normalise(6, 24), &[Step::Vec { axis: 0, lanes: 4 }], 1e-4);
+    check(
+        &row_normalise(6, 24),
+        &[Step::Vec { axis: 0, lanes: 4 }],
+        1e-4,
+    );
 }
 
 #[test]
 fn independent_reductions_share_a_loop() {
-    let program = lower(&moments(4, 8), "m").unwrap();
+    let program = lower(&moments(4, 8), "m", &Caps::PLAIN).unwrap();
     let loops = program.to_string().matches("loop ").count();
     assert_eq!(loops, 2, "{program}");
 }
@@ -129,7 +159,14 @@ fn gates_windows_scans_and_scatters() {
     let window = conv(1, 2, 3, 6, 3);
     check(&window, &[], 1e-5);
     check(&window, &[Step::Vec { axis: 3, lanes: 4 }], 1e-5);
-    check(&window, &[Step::Upcast { axis: 1, n: 3 }, Step::Vec { axis: 3, lanes: 2 }], 1e-5);
+    check(
+        &window,
+        &[
+            Step::Upcast { axis: 1, n: 3 },
+            Step::Vec { axis: 3, lanes: 2 },
+        ],
+        1e-5,
+    );
     for along in [false, true] {
         let scan = prefix(6, 9, ReduceOp::Add, along);
         check(&scan, &[], 1e-5);
@@ -157,5 +194,21 @@ fn steps_that_do_not_apply_say_why() {
     ] {
         let message = apply(&mut kernel, &opt).unwrap_err().to_string();
         assert!(message.contains(&opt.to_string()), "{message}");
+    }
+}
+
+#[test]
+fn the_tail_of_a_loop_is_beside_it() {
+    let mut kernel = elementwise(35);
+    apply(&mut kernel, &Step::Vec { axis: 0, lanes: 16 }).unwrap();
+    let program = lower(&kernel, "tail", &Caps::PLAIN).unwrap();
+    let mut depth = 0;
+    for inst in &program.insts {
+        match inst {
+            codegen::lower::Inst::Loop { .. } => depth += 1,
+            codegen::lower::Inst::End => depth -= 1,
+            _ => {}
+        }
+        assert!(depth <= 1, "{program}");
     }
 }

@@ -1,6 +1,9 @@
 //! Every rewrite rule, alone and together, against the interpreter on random expressions.
+#![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/rng.rs"]
+mod rng;
 
 use std::collections::HashMap;
 
@@ -8,7 +11,8 @@ use codegen::DType;
 use codegen::ir::{Graph, Id, Op};
 use codegen::rewrite::{Cx, rules, simplify, toposort};
 use codegen::symbolic::{Bounds, Lin, ranges_of};
-use common::{Gen, Rng, assert_same, evaluate, inputs};
+use common::{Gen, assert_same, evaluate, inputs};
+use rng::Rng;
 
 const TYPES: [DType; 9] = [
     DType::I64,
@@ -62,7 +66,11 @@ fn index_expressions_by_brute_force() {
         let values = evaluate(g, x, &ranges, &data).unwrap();
         if let Some((lo, hi)) = Bounds::default().of(g, x) {
             for &v in &values {
-                assert!((lo..=hi).contains(&(v as i64)), "{} not in {lo}..={hi}", v as i64);
+                assert!(
+                    (lo..=hi).contains(&(v as i64)),
+                    "{} not in {lo}..={hi}",
+                    v as i64
+                );
             }
         }
         let lin = Lin::of(g, x).to_graph(g);
@@ -157,19 +165,29 @@ fn store_rules(hits: &mut HashMap<&str, u64>) {
         let out = g.param(0, DType::I32);
         let limit = g.index(rng.int(-1, 8));
         let gate = g.binary(Binary::Lt, r, limit);
-        let gate = if rng.chance(30) { g.boolean(rng.chance(50)) } else { gate };
+        let gate = if rng.below(100) < 30 {
+            g.boolean(rng.below(100) < 50)
+        } else {
+            gate
+        };
         let m = g.index(m);
         let wrapped = g.binary(Binary::FloorMod, r, m);
         let div = g.binary(Binary::FloorDiv, r, m);
         let whole = g.binary(Binary::Mul, div, m);
         // r, or something that is r below m
-        let index = if rng.chance(50) { wrapped } else { g.binary(Binary::Sub, r, whole) };
+        let index = if rng.below(100) < 50 {
+            wrapped
+        } else {
+            g.binary(Binary::Sub, r, whole)
+        };
         let value = g.cast(r, DType::I32);
         let mode = StoreMode::Combine(codegen::ir::ReduceOp::Add);
         let a = g.store(mode, out, index, value, Some(gate));
         let one = g.bits(DType::I32, 1);
         let b = g.store(mode, out, r, one, None);
-        let sink = g.sink(&[a, b]);
+        // Combines into one element n times where n <= m.
+        let c = g.store(mode, out, div, one, None);
+        let sink = g.sink(&[a, b, c]);
         let mut kernel = Kernel {
             name: "stores".into(),
             graph: g,

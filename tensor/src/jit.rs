@@ -100,8 +100,10 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                 )));
             }
         }
-        let signature: Signature =
-            inputs.iter().map(|t| (t.shape().to_vec(), t.dtype())).collect();
+        let signature: Signature = inputs
+            .iter()
+            .map(|t| (t.shape().to_vec(), t.dtype()))
+            .collect();
         let refs: Vec<&Tensor> = inputs.iter().collect();
         self.engine.realize(&refs)?;
         // Initial values, and those set between calls, are no part of the function.
@@ -173,9 +175,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
             let storage = Storage::Device(executor.alloc(bytes)?);
             placeholders.push(Tensor::stored(&self.engine, storage, shape, *dtype));
         }
-        executor.set_capturing(true);
+        let guard = executor.capturing();
         let traced = (self.function)(&placeholders);
-        executor.set_capturing(false);
+        drop(guard);
         let updates = self.updates();
         for parameter in &self.state {
             parameter.clear_pending();
@@ -211,12 +213,15 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         wanted: &[Wanted],
         outputs: Vec<Output>,
     ) -> Result<Capture> {
+        let _turn = executor.turn();
         let prepared = executor.prepare(wanted)?;
         let schedule = &prepared.schedule;
         let mut builder = GraphBuilder::new();
         let lane = builder.lane(executor.device(), executor.stream());
-        let inputs: Vec<Slot> =
-            placeholders.iter().map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
+        let inputs: Vec<Slot> = placeholders
+            .iter()
+            .map(|_| builder.slot())
+            .collect::<hcq::Result<_>>()?;
         let full = outputs.iter().filter(|o| o.bytes() > 0);
         let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
 
@@ -268,6 +273,7 @@ impl Capture {
         engine: &Engine,
         inputs: &[Tensor],
     ) -> Result<Vec<Tensor>> {
+        let _turn = executor.turn();
         let mut values = Vec::with_capacity(inputs.len() + self.outputs.len());
         let mut keep = Vec::with_capacity(inputs.len() + self.outputs.len());
         for input in inputs {
@@ -290,8 +296,15 @@ impl Capture {
             results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
         }
         let before = executor.stream().last();
-        let after = if before.value == self.last { vec![] } else { vec![before] };
-        let points = self.graph.replay(&values, &after, executor.deadline())?.to_vec();
+        let after = if before.value == self.last {
+            vec![]
+        } else {
+            vec![before]
+        };
+        let points = self
+            .graph
+            .replay(&values, &after, executor.deadline())?
+            .to_vec();
         for point in points {
             self.last = point.value;
             executor.keep(point, keep.clone())?;
@@ -333,7 +346,7 @@ fn foreign(root: &Tensor, engine: &Engine) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     let mut pending = vec![root.clone()];
     while let Some(tensor) = pending.pop() {
-        if !seen.insert(tensor.id()) || tensor.storage().is_some() {
+        if !seen.insert(tensor.id()) {
             continue;
         }
         if tensor.engine() != engine {
@@ -341,6 +354,9 @@ fn foreign(root: &Tensor, engine: &Engine) -> Result<()> {
                 "{tensor:?} is on {}; copy it before the call, and pass it as an input",
                 tensor.engine().name()
             )));
+        }
+        if tensor.storage().is_some() {
+            continue;
         }
         pending.extend(tensor.node().src.iter().cloned());
     }

@@ -15,20 +15,29 @@ fn backend(cores: usize) -> Backend {
 }
 
 fn engine(options: Options) -> Engine {
-    let device = CpuDevice::open(Config { cores: 2, ..Config::default() }).unwrap();
+    let device = CpuDevice::open(Config {
+        cores: 2,
+        ..Config::default()
+    })
+    .unwrap();
     DeviceExecutor::engine(device, backend(2), options).unwrap()
 }
 
 fn close(a: &[f32], b: &[f32]) {
     assert_eq!(a.len(), b.len());
     for (i, (x, y)) in a.iter().zip(b).enumerate() {
-        assert!((x - y).abs() <= 1e-4 * (1.0 + y.abs()), "element {i}: {x} and {y}");
+        assert!(
+            (x - y).abs() <= 1e-4 * (1.0 + y.abs()),
+            "element {i}: {x} and {y}"
+        );
     }
 }
 
 fn ramp(engine: &Engine, shape: &[usize]) -> Tensor {
     let n: usize = shape.iter().product();
-    let values: Vec<f32> = (0..n).map(|i| ((i * 7919) % 101) as f32 * 0.02 - 1.0).collect();
+    let values: Vec<f32> = (0..n)
+        .map(|i| ((i * 7919) % 101) as f32 * 0.02 - 1.0)
+        .collect();
     Tensor::from_slice(engine, &values, shape).unwrap()
 }
 
@@ -36,16 +45,32 @@ fn ramp(engine: &Engine, shape: &[usize]) -> Tensor {
 fn a_small_network_gives_what_the_reference_gives() {
     let build = |e: &Engine| {
         let x = ramp(e, &[33, 40]);
-        let h = x.matmul(&ramp(e, &[40, 70])).unwrap().add(&ramp(e, &[70])).unwrap();
-        h.relu().unwrap().matmul(&ramp(e, &[70, 10])).unwrap().softmax(-1).unwrap()
+        let h = x
+            .matmul(&ramp(e, &[40, 70]))
+            .unwrap()
+            .add(&ramp(e, &[70]))
+            .unwrap();
+        h.relu()
+            .unwrap()
+            .matmul(&ramp(e, &[70, 10]))
+            .unwrap()
+            .softmax(-1)
+            .unwrap()
     };
     let e = engine(Options::default());
     let found = build(&e).to_vec::<f32>().unwrap();
-    close(&found, &build(&Engine::reference()).to_vec::<f32>().unwrap());
+    close(
+        &found,
+        &build(&Engine::reference()).to_vec::<f32>().unwrap(),
+    );
     let executor = DeviceExecutor::of(&e).unwrap();
     let before = executor.compiled_kernels();
     build(&e).realize().unwrap();
-    assert_eq!(executor.compiled_kernels(), before, "the same graph compiles nothing new");
+    assert_eq!(
+        executor.compiled_kernels(),
+        before,
+        "the same graph compiles nothing new"
+    );
 }
 
 #[test]
@@ -54,8 +79,12 @@ fn values_move_between_engines() {
     let x = ramp(&b, &[4, 4]).add(1.0).unwrap();
     let y = x.to(&a).unwrap().mul(2.0).unwrap();
     let z = y.to(&b).unwrap().sub(1.0).unwrap();
-    let expected: Vec<f32> =
-        ramp(&b, &[16]).to_vec::<f32>().unwrap().iter().map(|v| (v + 1.0) * 2.0 - 1.0).collect();
+    let expected: Vec<f32> = ramp(&b, &[16])
+        .to_vec::<f32>()
+        .unwrap()
+        .iter()
+        .map(|v| (v + 1.0) * 2.0 - 1.0)
+        .collect();
     close(&z.to_vec::<f32>().unwrap(), &expected);
 }
 
@@ -82,18 +111,29 @@ fn profiles_name_every_kernel() {
         ..Options::default()
     });
     let x = ramp(&e, &[64, 64]);
-    x.softmax(-1).unwrap().matmul(&x).unwrap().realize().unwrap();
+    x.softmax(-1)
+        .unwrap()
+        .matmul(&x)
+        .unwrap()
+        .realize()
+        .unwrap();
     let runs = DeviceExecutor::of(&e).unwrap().take_runs();
     let guard = seen.0.lock().unwrap();
     assert_eq!(runs, guard.1);
     for name in &guard.0 {
-        assert!(runs.iter().any(|r| r.name.starts_with(name.as_str())), "{name} did not run");
+        assert!(
+            runs.iter().any(|r| r.name.starts_with(name.as_str())),
+            "{name} did not run"
+        );
     }
     assert!(runs.iter().all(|r| r.end_ns >= r.start_ns));
     let mut bytes = Vec::new();
     trace::write(&runs, &mut bytes).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(trace["traceEvents"].as_array().unwrap().len(), runs.len() + 1);
+    assert_eq!(
+        trace["traceEvents"].as_array().unwrap().len(),
+        runs.len() + 1
+    );
 }
 
 #[test]
@@ -116,7 +156,10 @@ fn a_captured_step_updates_state_and_leaves_old_outputs_alone() {
         for (w, x) in state.iter_mut().zip(&x) {
             *w -= 0.5 * x;
         }
-        outputs.push(step.call(&[Tensor::from_slice(&e, &x, &[3]).unwrap()]).unwrap());
+        outputs.push(
+            step.call(&[Tensor::from_slice(&e, &x, &[3]).unwrap()])
+                .unwrap(),
+        );
     }
     assert_eq!(step.captures(), 1);
     for (output, expected) in outputs.iter().zip(&expected) {
@@ -201,11 +244,21 @@ fn a_long_graph_goes_in_several_submissions() {
 #[test]
 fn small_types_survive_the_device() {
     let (e, r) = (engine(Options::default()), Engine::reference());
-    for dtype in [DType::I8, DType::U16, DType::F16, DType::BF16, DType::F64, DType::Bool] {
+    for dtype in [
+        DType::I8,
+        DType::U16,
+        DType::F16,
+        DType::BF16,
+        DType::F64,
+        DType::Bool,
+    ] {
         let build = |e: &Engine| {
             let x = ramp(e, &[5, 7]).mul(4.0).unwrap().cast(dtype).unwrap();
             x.cast(DType::F32).unwrap().sum(&[1], false).unwrap()
         };
-        close(&build(&e).to_vec::<f32>().unwrap(), &build(&r).to_vec::<f32>().unwrap());
+        close(
+            &build(&e).to_vec::<f32>().unwrap(),
+            &build(&r).to_vec::<f32>().unwrap(),
+        );
     }
 }

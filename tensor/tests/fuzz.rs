@@ -114,7 +114,9 @@ impl Program {
 
 fn apply(engine: &Engine, all: &[Tensor], step: &Build) -> Result<Tensor, tensor::Error> {
     match step {
-        Build::Data(bytes, shape, dtype) => Tensor::from_bytes(engine, bytes.clone(), shape, *dtype),
+        Build::Data(bytes, shape, dtype) => {
+            Tensor::from_bytes(engine, bytes.clone(), shape, *dtype)
+        }
         Build::Iota(n, dtype) => Tensor::iota(engine, *n, *dtype),
         Build::Full(shape, bits, dtype) => Tensor::full_bits(engine, shape, *bits, *dtype),
         Build::Unary(op, a) => all[*a].unary(*op),
@@ -184,11 +186,19 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
     let count = p.steps.len();
     if count < 2 {
         let shape = shape(random);
-        let dtype = if random.below(2) == 0 { DType::F32 } else { random.pick(&DTYPES) };
+        let dtype = if random.below(2) == 0 {
+            DType::F32
+        } else {
+            random.pick(&DTYPES)
+        };
         return Some(Build::Data(data(random, &shape, dtype), shape, dtype));
     }
     // Recent steps more often, for depth.
-    let a = if random.below(3) > 0 { count - 1 - random.below(count.min(3)) } else { random.below(count) };
+    let a = if random.below(3) > 0 {
+        count - 1 - random.below(count.min(3))
+    } else {
+        random.below(count)
+    };
     let (shape_a, dtype) = p.shapes[a].clone();
     let rank = shape_a.len();
     let alike = |random: &mut Random, want: &dyn Fn(&(Vec<usize>, DType)) -> bool| {
@@ -206,16 +216,35 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
     ];
     Some(match random.below(23) {
         0 => {
-            let fresh = if random.below(2) == 0 { shape_a } else { shape(random) };
-            let dtype = if random.below(2) == 0 { dtype } else { random.pick(&DTYPES) };
+            let fresh = if random.below(2) == 0 {
+                shape_a
+            } else {
+                shape(random)
+            };
+            let dtype = if random.below(2) == 0 {
+                dtype
+            } else {
+                random.pick(&DTYPES)
+            };
             Build::Data(data(random, &fresh, dtype), fresh, dtype)
         }
-        1 => Build::Iota(1 + random.below(6), random.pick(&[DType::I32, DType::I64, DType::F32])),
+        1 => Build::Iota(
+            1 + random.below(6),
+            random.pick(&[DType::I32, DType::I64, DType::F32]),
+        ),
         2 => Build::Full(shape_a, bits_of(random, dtype), dtype),
         3 => Build::Unary(
             random.pick(&[
-                Unary::Neg, Unary::Not, Unary::Abs, Unary::Trunc, Unary::Floor, Unary::Ceil,
-                Unary::Sqrt, Unary::Exp2, Unary::Sin, Unary::RoundEven,
+                Unary::Neg,
+                Unary::Not,
+                Unary::Abs,
+                Unary::Trunc,
+                Unary::Floor,
+                Unary::Ceil,
+                Unary::Sqrt,
+                Unary::Exp2,
+                Unary::Sin,
+                Unary::RoundEven,
             ]),
             a,
         ),
@@ -223,10 +252,24 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
             let b = alike(random, &|s| s.0 == shape_a && s.1 == dtype)?;
             Build::Binary(
                 random.pick(&[
-                    Binary::Add, Binary::Sub, Binary::Mul, Binary::Mul, Binary::Max, Binary::Min,
-                    Binary::FloorDiv, Binary::FloorMod, Binary::TruncDiv, Binary::TruncMod,
-                    Binary::And, Binary::Or, Binary::Xor, Binary::Shl, Binary::Shr, Binary::Lt,
-                    Binary::Eq, Binary::Ne,
+                    Binary::Add,
+                    Binary::Sub,
+                    Binary::Mul,
+                    Binary::Mul,
+                    Binary::Max,
+                    Binary::Min,
+                    Binary::FloorDiv,
+                    Binary::FloorMod,
+                    Binary::TruncDiv,
+                    Binary::TruncMod,
+                    Binary::And,
+                    Binary::Or,
+                    Binary::Xor,
+                    Binary::Shl,
+                    Binary::Shr,
+                    Binary::Lt,
+                    Binary::Eq,
+                    Binary::Ne,
                 ]),
                 a,
                 b,
@@ -277,9 +320,14 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
         }
         18 => {
             let lo: Vec<usize> = (0..rank).map(|_| random.below(3)).collect();
-            let to: Vec<usize> =
-                (0..rank).map(|i| shape_a[i] + lo[i] + random.below(2)).collect();
-            let bits = if random.below(2) == 0 { 0 } else { bits_of(random, dtype) };
+            let to: Vec<usize> = (0..rank)
+                .map(|i| shape_a[i] + lo[i] + random.below(2))
+                .collect();
+            let bits = if random.below(2) == 0 {
+                0
+            } else {
+                bits_of(random, dtype)
+            };
             Build::Pad(a, lo, to, bits)
         }
         19 => {
@@ -287,7 +335,11 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
             let to: Vec<usize> = (0..rank)
                 .map(|i| {
                     let left = shape_a[i].saturating_sub(lo[i]);
-                    if random.below(40) == 0 { 0 } else { left - random.below(left) }
+                    if random.below(40) == 0 {
+                        0
+                    } else {
+                        left - random.below(left)
+                    }
                 })
                 .collect();
             Build::Shrink(a, lo, to)
@@ -355,7 +407,10 @@ fn same(p: &Program, root: usize, a: &[u8], b: &[u8]) -> Result<(), String> {
     let floats = p.shapes.iter().filter(|s| s.1.is_float());
     let worst = floats.map(|s| tolerance(s.1)).fold(0.0f64, f64::max);
     let (a, b) = (as_f64(dtype, a), as_f64(dtype, b));
-    let scale = a.iter().filter(|x| x.is_finite()).fold(1.0f64, |m, x| m.max(x.abs()));
+    let scale = a
+        .iter()
+        .filter(|x| x.is_finite())
+        .fold(1.0f64, |m, x| m.max(x.abs()));
     for (i, (&x, &y)) in a.iter().zip(&b).enumerate() {
         let close = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= worst * scale;
         if !close {
@@ -376,11 +431,18 @@ fn fragile(p: &Program) -> bool {
         let (from, jump): (Vec<usize>, bool) = match step {
             Build::Unary(op, a) => (
                 vec![*a],
-                matches!(op, Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven | Unary::Sqrt),
+                matches!(
+                    op,
+                    Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven | Unary::Sqrt
+                ),
             ),
             Build::Binary(op, a, b) => (
                 vec![*a, *b],
-                op.is_compare() || matches!(op, Binary::TruncMod | Binary::FloorMod | Binary::FloorDiv | Binary::TruncDiv),
+                op.is_compare()
+                    || matches!(
+                        op,
+                        Binary::TruncMod | Binary::FloorMod | Binary::FloorDiv | Binary::TruncDiv
+                    ),
             ),
             Build::Select(c, a, b) => (vec![*c, *a, *b], false),
             Build::Cast(a, to) => (vec![*a], float(a) && (!to.is_float() || to.size() < 4)),
@@ -412,7 +474,10 @@ fn fragile(p: &Program) -> bool {
 }
 
 fn setting(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 #[test]
@@ -428,17 +493,31 @@ fn schedules_compute_what_graphs_say() {
         // Tight limits find other cuts than the usual ones.
         let limits = match n % 3 {
             0 => Limits::default(),
-            1 => Limits { small: 8, parallel: 4, ..Limits::default() },
-            _ => Limits { requests: 12, buffers: 4, ..Limits::default() },
+            1 => Limits {
+                small: 8,
+                parallel: 4,
+                ..Limits::default()
+            },
+            _ => Limits {
+                requests: 12,
+                buffers: 4,
+                ..Limits::default()
+            },
         };
         let context = || format!("seed {seed} graph {n}: {:#?} roots {:?}", p.steps, p.roots);
-        let expected = p.follow(&reference).unwrap_or_else(|e| panic!("{e} {}", context()));
+        let expected = p
+            .follow(&reference)
+            .unwrap_or_else(|e| panic!("{e} {}", context()));
         let mut runs = Vec::new();
         for unplanned in [false, true] {
             let engine = Interpreter::engine(limits, unplanned);
-            let found = p.follow(&engine).unwrap_or_else(|e| panic!("{e} {}", context()));
+            let found = p
+                .follow(&engine)
+                .unwrap_or_else(|e| panic!("{e} {}", context()));
             let refs: Vec<&Tensor> = found.iter().collect();
-            engine.realize(&refs).unwrap_or_else(|e| panic!("{e} {}", context()));
+            engine
+                .realize(&refs)
+                .unwrap_or_else(|e| panic!("{e} {}", context()));
             runs.push(found);
         }
         for (i, want) in expected.iter().enumerate() {
@@ -454,5 +533,63 @@ fn schedules_compute_what_graphs_say() {
         }
     }
     println!("{compared} results compared with the reference");
-    assert!(compared as u64 > graphs / 2, "too few graphs are free of jumps");
+    assert!(
+        compared as u64 > graphs / 2,
+        "too few graphs are free of jumps"
+    );
+}
+
+/// The same programs through the compiler and the queues of the CPU device. Compiling is most of
+/// the time, so there are fewer: `DOORBELL_DEVICE_GRAPHS` sets how many.
+#[test]
+fn devices_compute_what_graphs_say() {
+    use drivers_cpu::{Config, CpuDevice};
+    use tensor::exec::{DeviceExecutor, Options};
+
+    let seed = setting("DOORBELL_SEED", 0x5eed);
+    let graphs = setting(
+        "DOORBELL_DEVICE_GRAPHS",
+        if cfg!(feature = "llvm") { 300 } else { 60 },
+    );
+    println!("DOORBELL_SEED={seed} DOORBELL_DEVICE_GRAPHS={graphs}");
+    #[cfg(feature = "llvm")]
+    let backend = codegen::Backend::cpu_llvm(2).unwrap();
+    #[cfg(not(feature = "llvm"))]
+    let backend = codegen::Backend::cpu_clang(2).unwrap();
+    let device = CpuDevice::open(Config {
+        cores: 2,
+        ..Config::default()
+    })
+    .unwrap();
+    let engine = DeviceExecutor::engine(device, backend, Options::default()).unwrap();
+    let mut compared = 0;
+    for n in 0..graphs {
+        let p = program(seed.wrapping_add(n.wrapping_mul(0x1_0001)));
+        if fragile(&p) {
+            continue;
+        }
+        let context = || format!("seed {seed} graph {n}: {:#?} roots {:?}", p.steps, p.roots);
+        let expected = p
+            .follow(&Engine::reference())
+            .unwrap_or_else(|e| panic!("{e} {}", context()));
+        let found = p
+            .follow(&engine)
+            .unwrap_or_else(|e| panic!("{e} {}", context()));
+        let refs: Vec<&Tensor> = found.iter().collect();
+        engine
+            .realize(&refs)
+            .unwrap_or_else(|e| panic!("{e} {}", context()));
+        for (i, (want, have)) in expected.iter().zip(&found).enumerate() {
+            let (want, have) = (want.to_bytes().unwrap(), have.to_bytes().unwrap());
+            if let Err(e) = same(&p, p.roots[i], &want, &have) {
+                panic!("root {i} {e} {}", context());
+            }
+            compared += 1;
+        }
+    }
+    println!("{compared} results compared with the reference");
+    assert!(
+        compared as u64 > graphs / 4,
+        "too few graphs are free of jumps"
+    );
 }

@@ -27,7 +27,10 @@ fn data(engine: &Engine, shape: &[usize], seed: u32) -> Tensor {
 fn plan(roots: &[&Tensor]) -> Schedule {
     let wanted: Vec<Wanted> = roots
         .iter()
-        .map(|&t| Wanted { value: t.clone(), into: None })
+        .map(|&t| Wanted {
+            value: t.clone(),
+            into: None,
+        })
         .collect();
     Schedule::new(&wanted, &Limits::default())
 }
@@ -46,7 +49,10 @@ fn check(build: impl Fn(&Engine) -> Vec<Tensor>) -> usize {
     for (x, y) in a.iter().zip(&b) {
         let (x, y) = (x.to_vec::<f32>().unwrap(), y.to_vec::<f32>().unwrap());
         for (i, (p, q)) in x.iter().zip(&y).enumerate() {
-            assert!((p - q).abs() <= 1e-4 * (1.0 + q.abs()), "element {i}: {p} and {q}");
+            assert!(
+                (p - q).abs() <= 1e-4 * (1.0 + q.abs()),
+                "element {i}: {p} and {q}"
+            );
         }
     }
     count
@@ -63,8 +69,14 @@ fn elementwise_with_broadcast_is_one_kernel() {
 
 #[test]
 fn softmax_is_one_kernel() {
-    assert_eq!(check(|e| vec![data(e, &[32, 64], 1).softmax(-1).unwrap()]), 1);
-    assert_eq!(check(|e| vec![data(e, &[32, 64], 1).log_softmax(-1).unwrap()]), 1);
+    assert_eq!(
+        check(|e| vec![data(e, &[32, 64], 1).softmax(-1).unwrap()]),
+        1
+    );
+    assert_eq!(
+        check(|e| vec![data(e, &[32, 64], 1).log_softmax(-1).unwrap()]),
+        1
+    );
 }
 
 #[test]
@@ -82,7 +94,14 @@ fn layer_norm_with_affine_is_one_kernel() {
 fn normalisation_after_a_merge_of_axes_is_one_kernel() {
     let n = check(|e| {
         let x = data(e, &[4, 8, 2, 16], 1);
-        vec![x.softmax(-1).unwrap().reshape(&[4, 8, 32]).unwrap().relu().unwrap()]
+        vec![
+            x.softmax(-1)
+                .unwrap()
+                .reshape(&[4, 8, 32])
+                .unwrap()
+                .relu()
+                .unwrap(),
+        ]
     });
     assert_eq!(n, 1);
 }
@@ -90,7 +109,11 @@ fn normalisation_after_a_merge_of_axes_is_one_kernel() {
 #[test]
 fn product_with_bias_and_activation_is_one_kernel() {
     let n = check(|e| {
-        let (x, w, b) = (data(e, &[12, 20], 1), data(e, &[20, 24], 2), data(e, &[24], 3));
+        let (x, w, b) = (
+            data(e, &[12, 20], 1),
+            data(e, &[20, 24], 2),
+            data(e, &[24], 3),
+        );
         vec![x.matmul(&w).unwrap().add(&b).unwrap().relu().unwrap()]
     });
     assert_eq!(n, 1);
@@ -110,7 +133,11 @@ fn convolution_with_bias_and_activation_is_one_kernel() {
 #[test]
 fn two_layers_are_two_kernels() {
     let n = check(|e| {
-        let (x, w, v) = (data(e, &[12, 20], 1), data(e, &[20, 24], 2), data(e, &[24, 6], 3));
+        let (x, w, v) = (
+            data(e, &[12, 20], 1),
+            data(e, &[20, 24], 2),
+            data(e, &[24, 6], 3),
+        );
         let h = x.matmul(&w).unwrap().relu().unwrap();
         vec![h.matmul(&v).unwrap()]
     });
@@ -147,13 +174,20 @@ fn adam_is_one_kernel_per_parameter() {
             t
         });
         let m1 = m.mul(0.9).unwrap().add(g.mul(0.1).unwrap()).unwrap();
-        let v1 = v.mul(0.99).unwrap().add(g.square().unwrap().mul(0.01).unwrap()).unwrap();
+        let v1 = v
+            .mul(0.99)
+            .unwrap()
+            .add(g.square().unwrap().mul(0.01).unwrap())
+            .unwrap();
         let step = m1.div(v1.sqrt().unwrap().add(1e-8).unwrap()).unwrap();
         let p1 = p.sub(step.mul(0.01).unwrap()).unwrap();
         let pairs = vec![(p.clone(), p1), (m.clone(), m1), (v.clone(), v1)];
         let wanted: Vec<Wanted> = pairs
             .iter()
-            .map(|(t, v)| Wanted { value: v.clone(), into: Some(t.clone()) })
+            .map(|(t, v)| Wanted {
+                value: v.clone(),
+                into: Some(t.clone()),
+            })
             .collect();
         let schedule = Schedule::new(&wanted, &Limits::default());
         e.assign(&pairs).unwrap();
@@ -163,7 +197,12 @@ fn adam_is_one_kernel_per_parameter() {
     let (schedule, ours) = run(&engine());
     let (_, reference) = run(&Engine::reference());
     assert_eq!(schedule.launches(), 1);
-    assert!(schedule.steps.iter().all(|s| matches!(s.work, Work::Kernel { .. })));
+    assert!(
+        schedule
+            .steps
+            .iter()
+            .all(|s| matches!(s.work, Work::Kernel { .. }))
+    );
     assert!(schedule.temporaries.is_empty());
     for (a, b) in ours.iter().flatten().zip(reference.iter().flatten()) {
         assert!((a - b).abs() < 1e-5, "{a} {b}");
@@ -176,7 +215,8 @@ fn state_that_is_swapped_is_saved_first() {
     let a = Tensor::from_slice(&e, &[1f32, 2.0], &[2]).unwrap();
     let b = Tensor::from_slice(&e, &[3f32, 4.0], &[2]).unwrap();
     let sum = a.add(&b).unwrap();
-    e.assign(&[(a.clone(), b.clone()), (b.clone(), sum)]).unwrap();
+    e.assign(&[(a.clone(), b.clone()), (b.clone(), sum)])
+        .unwrap();
     assert_eq!(a.to_vec::<f32>().unwrap(), [3.0, 4.0]);
     assert_eq!(b.to_vec::<f32>().unwrap(), [4.0, 6.0]);
 }
@@ -222,7 +262,11 @@ fn deep_graphs_do_not_overflow_the_stack() {
     let one = Tensor::from_slice(&e, &[1f32; 4], &[4]).unwrap();
     let mut x = one.clone();
     for i in 0..100_000 {
-        x = if i % 3 == 0 { x.add(&one).unwrap() } else { x.neg().unwrap() };
+        x = if i % 3 == 0 {
+            x.add(&one).unwrap()
+        } else {
+            x.neg().unwrap()
+        };
     }
     let schedule = plan(&[&x]);
     assert!(schedule.launches() > 50);
@@ -256,14 +300,19 @@ fn nothing_is_planned_for_empty_tensors() {
     assert_eq!(sum.to_vec::<f32>().unwrap(), [0.0; 3]);
     let max = empty.reduce(codegen::ir::ReduceOp::Max, &[0]).unwrap();
     assert_eq!(max.to_vec::<f32>().unwrap(), [f32::NEG_INFINITY; 3]);
-    let padded = empty.pad_to(&[1, 0], &[2, 3], 1f32.to_bits() as u64).unwrap();
+    let padded = empty
+        .pad_to(&[1, 0], &[2, 3], 1f32.to_bits() as u64)
+        .unwrap();
     assert_eq!(padded.to_vec::<f32>().unwrap(), [1.0; 6]);
 }
 
 #[test]
 fn a_large_row_is_not_left_to_one_core() {
     let e = engine();
-    let x = Tensor::zeros(&e, &[1, 1 << 16], DType::F32).unwrap().contiguous().unwrap();
+    let x = Tensor::zeros(&e, &[1, 1 << 16], DType::F32)
+        .unwrap()
+        .contiguous()
+        .unwrap();
     x.realize().unwrap();
     assert!(kernels(&[&x.softmax(-1).unwrap()]) > 1);
 }

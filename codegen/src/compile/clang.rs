@@ -45,9 +45,15 @@ impl ClangCompiler {
             .output()
             .map_err(|e| no(format!("--version: {e}")))?;
         let text = String::from_utf8_lossy(&out.stdout);
-        let Some(version) = text.lines().next().filter(|l| out.status.success() && l.contains("clang"))
+        let Some(version) = text
+            .lines()
+            .next()
+            .filter(|l| out.status.success() && l.contains("clang"))
         else {
-            return Err(no(format!("--version said {:?}, expected a clang", text.trim())));
+            return Err(no(format!(
+                "--version said {:?}, expected a clang",
+                text.trim()
+            )));
         };
         let version = version.to_string();
         Ok(ClangCompiler { path, version })
@@ -87,7 +93,10 @@ impl Compiler for ClangCompiler {
             message,
         };
         if s.language != Language::C {
-            return Err(failed("input", format!("{:?} source, expected C", s.language)));
+            return Err(failed(
+                "input",
+                format!("{:?} source, expected C", s.language),
+            ));
         }
         let mut command = Command::new(&self.path);
         command.args(FLAGS).args(["-w", "-target", &t.triple]);
@@ -99,8 +108,13 @@ impl Compiler for ClangCompiler {
             }
         }
         command.args(["-c", "-", "-o", "-"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| failed("start", e.to_string()))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|e| failed("start", e.to_string()))?;
         // clang reads all of its input before it writes, so this does not block on its output.
         if let Some(mut input) = child.stdin.take()
             && let Err(e) = input.write_all(s.text.as_bytes())
@@ -108,11 +122,17 @@ impl Compiler for ClangCompiler {
         {
             return Err(failed("input", e.to_string()));
         }
-        let out = child.wait_with_output().map_err(|e| failed("wait", e.to_string()))?;
+        let out = child
+            .wait_with_output()
+            .map_err(|e| failed("wait", e.to_string()))?;
         if !out.status.success() {
             return Err(failed(
                 "compile",
-                format!("{}: {}", out.status, String::from_utf8_lossy(&out.stderr).trim()),
+                format!(
+                    "{}: {}",
+                    out.status,
+                    String::from_utf8_lossy(&out.stderr).trim()
+                ),
             ));
         }
         Ok(out.stdout)
@@ -125,7 +145,10 @@ impl Compiler for ClangCompiler {
 
 /// The instructions of an object, by the first objdump that runs.
 pub(super) fn objdump(obj: &[u8]) -> Result<String> {
-    let no = |message: String| Error::NoCompiler { compiler: "objdump".into(), message };
+    let no = |message: String| Error::NoCompiler {
+        compiler: "objdump".into(),
+        message,
+    };
     let path = std::env::temp_dir().join(format!(
         "kernel-{}-{:x}.o",
         std::process::id(),
@@ -134,7 +157,11 @@ pub(super) fn objdump(obj: &[u8]) -> Result<String> {
     std::fs::write(&path, obj).map_err(|e| no(format!("{}: {e}", path.display())))?;
     let mut said = String::new();
     for tool in ["llvm-objdump-22", "llvm-objdump", "objdump"] {
-        match Command::new(tool).args(["-d", "--no-show-raw-insn"]).arg(&path).output() {
+        match Command::new(tool)
+            .args(["-d", "--no-show-raw-insn"])
+            .arg(&path)
+            .output()
+        {
             Ok(out) if out.status.success() => {
                 let _ = std::fs::remove_file(&path);
                 return Ok(String::from_utf8_lossy(&out.stdout).into_owned());

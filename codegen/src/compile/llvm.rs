@@ -55,15 +55,20 @@ impl Compiler for LlvmCompiler {
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         if s.language != Language::Llvm {
-            return Err(failed(s, "input", format!("{:?} source, expected LLVM assembly", s.language)));
+            return Err(failed(
+                s,
+                "input",
+                format!("{:?} source, expected LLVM assembly", s.language),
+            ));
         }
         let context = Context::create();
         // The parser wants the text to end in a NUL byte, which it does not count.
         let mut bytes = s.text.clone().into_bytes();
         bytes.push(0);
         let buffer = MemoryBuffer::create_from_memory_range_copy(&bytes, "kernel");
-        let module =
-            context.create_module_from_ir(buffer).map_err(|e| failed(s, "parse", e.to_string()))?;
+        let module = context
+            .create_module_from_ir(buffer)
+            .map_err(|e| failed(s, "parse", e.to_string()))?;
         let triple = TargetTriple::create(&t.triple);
         let target =
             LlvmTarget::from_triple(&triple).map_err(|e| failed(s, "target", e.to_string()))?;
@@ -76,7 +81,13 @@ impl Compiler for LlvmCompiler {
                 RelocMode::PIC,
                 CodeModel::Small,
             )
-            .ok_or_else(|| failed(s, "target", format!("no machine for {} {}", t.triple, t.cpu)))?;
+            .ok_or_else(|| {
+                failed(
+                    s,
+                    "target",
+                    format!("no machine for {} {}", t.triple, t.cpu),
+                )
+            })?;
         module.set_data_layout(&machine.get_target_data().get_data_layout());
         module
             .run_passes(PASSES, &machine, PassBuilderOptions::create())

@@ -38,7 +38,10 @@ struct Machine<'a> {
 
 /// Runs all groups of a program. `buffers` are those of the kernel, by slot; `vars` likewise.
 pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder) -> Result<()> {
-    let invalid = |what: String| Error::Invalid { kernel: p.name.clone(), what };
+    let invalid = |what: String| Error::Invalid {
+        kernel: p.name.clone(),
+        what,
+    };
     let mut ends = vec![0; p.insts.len()];
     let mut open = Vec::new();
     for (i, inst) in p.insts.iter().enumerate() {
@@ -56,10 +59,20 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
     if !open.is_empty() {
         return Err(invalid("a loop without an end".into()));
     }
-    let mut machine = Machine { p, vars, ends, locals: Vec::new(), group: 0 };
+    let mut machine = Machine {
+        p,
+        vars,
+        ends,
+        locals: Vec::new(),
+        group: 0,
+    };
     for group in 0..p.groups {
         machine.group = group;
-        machine.locals = p.locals.iter().map(|(t, n)| vec![0xa5; t.size() * n]).collect();
+        machine.locals = p
+            .locals
+            .iter()
+            .map(|(t, n)| vec![0xa5; t.size() * n])
+            .collect();
         let mut items: Vec<Item> = (0..p.items)
             .map(|_| Item {
                 at: 0,
@@ -72,8 +85,14 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
         while items.iter().any(|i| !i.done) {
             let count = items.len();
             for k in 0..count {
-                let i = if order == ItemOrder::Forward { k } else { count - 1 - k };
-                machine.run_item(&mut items[i], i as i64, buffers).map_err(&invalid)?;
+                let i = if order == ItemOrder::Forward {
+                    k
+                } else {
+                    count - 1 - k
+                };
+                machine
+                    .run_item(&mut items[i], i as i64, buffers)
+                    .map_err(&invalid)?;
             }
             let at = items[0].at;
             if items.iter().any(|i| i.at != at) {
@@ -149,7 +168,9 @@ impl Machine<'_> {
             Inst::Var { dst, arg } => {
                 let slot = match p.args.get(*arg as usize) {
                     Some(Arg::Var { slot }) => *slot,
-                    other => return Err(format!("argument {arg} is {other:?}, expected a variable")),
+                    other => {
+                        return Err(format!("argument {arg} is {other:?}, expected a variable"));
+                    }
                 };
                 let Some(&v) = self.vars.get(usize::from(slot)) else {
                     return Err(format!("variable {slot} is not given"));
@@ -159,17 +180,24 @@ impl Machine<'_> {
             Inst::Lanes { dst } => (dst, (0..lanes(dst) as u64).collect()),
             Inst::Mask { dst, count } => {
                 let n = get(item, count)[0] as i64;
-                (dst, (0..lanes(dst) as i64).map(|i| u64::from(i < n)).collect())
+                (
+                    dst,
+                    (0..lanes(dst) as i64).map(|i| u64::from(i < n)).collect(),
+                )
             }
             Inst::Item { dst } => (dst, vec![number as u64]),
             Inst::Splat { dst, a } => (dst, vec![get(item, a)[0]; lanes(dst)]),
             Inst::Unary { dst, op, a } => {
                 let t = dtype(a);
-                let out: Option<Vec<u64>> =
-                    get(item, a).iter().map(|&a| scalar::unary(*op, t, a)).collect();
+                let out: Option<Vec<u64>> = get(item, a)
+                    .iter()
+                    .map(|&a| scalar::unary(*op, t, a))
+                    .collect();
                 (dst, out.ok_or_else(|| format!("{op:?} of {t}"))?)
             }
-            Inst::Binary { dst, op, a, b } => (dst, binary(*op, dtype(a), &get(item, a), &get(item, b))?),
+            Inst::Binary { dst, op, a, b } => {
+                (dst, binary(*op, dtype(a), &get(item, a), &get(item, b))?)
+            }
             Inst::Select { dst, cond, a, b } => {
                 let (a, b) = (get(item, a), get(item, b));
                 let out = get(item, cond)
@@ -189,13 +217,31 @@ impl Machine<'_> {
             }
             Inst::Cast { dst, a } => {
                 let (from, to) = (dtype(a), dtype(dst));
-                (dst, get(item, a).iter().map(|&a| scalar::cast(from, to, a)).collect())
+                (
+                    dst,
+                    get(item, a)
+                        .iter()
+                        .map(|&a| scalar::cast(from, to, a))
+                        .collect(),
+                )
             }
             Inst::Bitcast { dst, a } => {
                 let (from, to) = (dtype(a), dtype(dst));
-                (dst, get(item, a).iter().map(|&a| scalar::bitcast(from, to, a)).collect())
+                (
+                    dst,
+                    get(item, a)
+                        .iter()
+                        .map(|&a| scalar::bitcast(from, to, a))
+                        .collect(),
+                )
             }
-            Inst::Load { dst, mem, index, access, gate } => {
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => {
                 let t = dtype(dst);
                 let index = get(item, index);
                 let gate = gate.map(|(g, alt)| (get(item, &g), get(item, &alt)));
@@ -212,7 +258,14 @@ impl Machine<'_> {
                 }
                 (dst, out)
             }
-            Inst::Store { mode, mem, index, access, value, gate } => {
+            Inst::Store {
+                mode,
+                mem,
+                index,
+                access,
+                value,
+                gate,
+            } => {
                 let t = dtype(value);
                 let (index, new) = (get(item, index), get(item, value));
                 let gate = gate.map(|g| get(item, &g));
@@ -254,7 +307,11 @@ impl Machine<'_> {
             }
         };
         if value.len() != lanes(dst) {
-            return Err(format!("{dst} has {} lanes, expected {}", value.len(), lanes(dst)));
+            return Err(format!(
+                "{dst} has {} lanes, expected {}",
+                value.len(),
+                lanes(dst)
+            ));
         }
         item.regs[dst.0 as usize] = value;
         Ok(())
@@ -274,7 +331,9 @@ impl Machine<'_> {
                 _ => None,
             },
         };
-        let Some(memory) = memory else { return Err(format!("{mem} is not a buffer")) };
+        let Some(memory) = memory else {
+            return Err(format!("{mem} is not a buffer"));
+        };
         let len = memory.len();
         usize::try_from(at)
             .ok()
@@ -292,7 +351,10 @@ fn element(index: &[u64], access: Access, lane: usize) -> i64 {
 }
 
 fn binary(op: Binary, t: DType, a: &[u64], b: &[u64]) -> Result<Vec<u64>, String> {
-    let out: Option<Vec<u64>> =
-        a.iter().zip(b).map(|(&a, &b)| scalar::binary(op, t, a, b)).collect();
+    let out: Option<Vec<u64>> = a
+        .iter()
+        .zip(b)
+        .map(|(&a, &b)| scalar::binary(op, t, a, b))
+        .collect();
     out.ok_or_else(|| format!("{op:?} of {t}"))
 }

@@ -75,9 +75,15 @@ fn expand_unrolls(g: &mut Graph, sink: Id) -> Id {
         let src: Src = node.src.iter().map(|s| done[s]).collect();
         let new = match node.op {
             Op::Reduce(op) => {
-                let (unrolled, kept): (Vec<Id>, Vec<Id>) = src[1..].iter().partition(
-                    |&&r| matches!(g.op(r), Op::Range { kind: RangeKind::Unroll, .. }),
-                );
+                let (unrolled, kept): (Vec<Id>, Vec<Id>) = src[1..].iter().partition(|&&r| {
+                    matches!(
+                        g.op(r),
+                        Op::Range {
+                            kind: RangeKind::Unroll,
+                            ..
+                        }
+                    )
+                });
                 // Where the accumulators are replicated anyhow, more of them only cost registers.
                 let upcast: i64 = ranges_below(g, src[0], RangeKind::Upcast)
                     .iter()

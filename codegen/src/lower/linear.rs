@@ -87,7 +87,10 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
 
 impl Linear<'_> {
     fn invalid<T>(&self, what: impl Into<String>) -> Result<T> {
-        Err(Error::Invalid { kernel: self.input.kernel.name.clone(), what: what.into() })
+        Err(Error::Invalid {
+            kernel: self.input.kernel.name.clone(),
+            what: what.into(),
+        })
     }
 
     fn op(&self, n: Id) -> Op {
@@ -111,8 +114,12 @@ impl Linear<'_> {
             None => src[1],
         };
         match self.op(n) {
-            Op::Load => std::iter::once(index()).chain(src[2..].iter().copied()).collect(),
-            Op::Store(_) => std::iter::once(index()).chain(src[2..].iter().copied()).collect(),
+            Op::Load => std::iter::once(index())
+                .chain(src[2..].iter().copied())
+                .collect(),
+            Op::Store(_) => std::iter::once(index())
+                .chain(src[2..].iter().copied())
+                .collect(),
             Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
             _ => match self.input.lanes.masks.get(&n) {
@@ -150,7 +157,10 @@ impl Linear<'_> {
                     self.order.push(n);
                     stack.pop();
                     if !self.input.free.contains_key(&n) {
-                        let set = self.operands(n).iter().fold(0, |s, o| s | self.input.free[o]);
+                        let set = self
+                            .operands(n)
+                            .iter()
+                            .fold(0, |s, o| s | self.input.free[o]);
                         self.input.free.insert(n, set);
                     }
                     continue;
@@ -194,7 +204,9 @@ impl Linear<'_> {
                 written: info.written,
             });
         }
-        self.p.args.extend(vars.into_iter().map(|slot| Arg::Var { slot }));
+        self.p
+            .args
+            .extend(vars.into_iter().map(|slot| Arg::Var { slot }));
         Ok(())
     }
 
@@ -204,10 +216,18 @@ impl Linear<'_> {
         let mut wanted: Vec<(Id, i64)> = Vec::new();
         for &r in &self.input.ranges.ids {
             match self.op(r) {
-                Op::Range { extent, kind: RangeKind::Local | RangeKind::GroupReduce, .. } => {
+                Op::Range {
+                    extent,
+                    kind: RangeKind::Local | RangeKind::GroupReduce,
+                    ..
+                } => {
                     wanted.push((r, extent));
                 }
-                Op::Range { extent, kind: RangeKind::Global, .. } => {
+                Op::Range {
+                    extent,
+                    kind: RangeKind::Global,
+                    ..
+                } => {
                     if self.p.groups != 1 {
                         return self.invalid("more than one Global range");
                     }
@@ -223,8 +243,7 @@ impl Linear<'_> {
             for &n in &self.order {
                 let set = match self.op(n) {
                     Op::Reduce(_) => {
-                        self.input.free[&self.src(n)[0]]
-                            | self.input.ranges.bits(&self.src(n)[1..])
+                        self.input.free[&self.src(n)[0]] | self.input.ranges.bits(&self.src(n)[1..])
                     }
                     _ => self.input.free[&n],
                 };
@@ -292,12 +311,13 @@ impl Linear<'_> {
         let at = self.block_of(operand);
         match self.lift(user, user_block, at) {
             Some(user) => {
-                self.before.entry(user).or_default().push(Item::Node(operand));
+                self.before
+                    .entry(user)
+                    .or_default()
+                    .push(Item::Node(operand));
                 Ok(())
             }
-            None => {
-                self.invalid(format!("node {} is used outside of its loop", operand.0))
-            }
+            None => self.invalid(format!("node {} is used outside of its loop", operand.0)),
         }
     }
 
@@ -309,12 +329,17 @@ impl Linear<'_> {
             }
             match self.op(n) {
                 Op::Reduce(_) => {
-                    let Some(outer) = bits(self.bound(n)).next() else { continue };
+                    let Some(outer) = bits(self.bound(n)).next() else {
+                        continue;
+                    };
                     let update = self.update_block(n);
                     for operand in self.update_operands(n) {
                         self.edge(Item::Update(n), update, operand)?;
                     }
-                    self.before.entry(Item::Node(n)).or_default().push(Item::Loop(outer));
+                    self.before
+                        .entry(Item::Node(n))
+                        .or_default()
+                        .push(Item::Loop(outer));
                     self.starts.entry(outer).or_default().push(n);
                     self.seed(Item::Update(n), update);
                 }
@@ -438,13 +463,19 @@ impl Linear<'_> {
     }
 
     fn index_const(&mut self, value: i64) -> Reg {
-        self.emit(DType::I64, 1, |dst| Inst::Const { dst, bits: value as u64 })
+        self.emit(DType::I64, 1, |dst| Inst::Const {
+            dst,
+            bits: value as u64,
+        })
     }
 
     /// Work-item coordinates and lane numbers, which are the same everywhere.
     fn prologue(&mut self) {
-        let mut ranges: Vec<(Id, i64, i64)> =
-            self.items.iter().map(|(&r, &(stride, extent))| (r, stride, extent)).collect();
+        let mut ranges: Vec<(Id, i64, i64)> = self
+            .items
+            .iter()
+            .map(|(&r, &(stride, extent))| (r, stride, extent))
+            .collect();
         ranges.sort();
         if ranges.is_empty() {
             return;
@@ -465,7 +496,12 @@ impl Linear<'_> {
             a: item,
             b: s,
         });
-        self.emit(DType::I64, 1, |dst| Inst::Binary { dst, op: Binary::FloorMod, a: q, b: e })
+        self.emit(DType::I64, 1, |dst| Inst::Binary {
+            dst,
+            op: Binary::FloorMod,
+            a: q,
+            b: e,
+        })
     }
 
     /// Emits the items of a block, each after what it needs. Blocks nest as deep as there are
@@ -527,7 +563,10 @@ impl Linear<'_> {
         let global = match item {
             Item::Loop(range) => matches!(
                 self.op(self.input.ranges.ids[range]),
-                Op::Range { kind: RangeKind::Global, .. }
+                Op::Range {
+                    kind: RangeKind::Global,
+                    ..
+                }
             ),
             _ => false,
         };
@@ -573,7 +612,11 @@ impl Linear<'_> {
         };
         let var = self.new_reg(DType::I64, 1);
         self.regs.insert(id, var);
-        self.p.insts.push(if global { Inst::Groups { var } } else { Inst::Loop { var, extent } });
+        self.p.insts.push(if global {
+            Inst::Groups { var }
+        } else {
+            Inst::Loop { var, extent }
+        });
         let kept = self.splats.clone();
         self.block(Some(range))?;
         self.splats = kept;
@@ -587,7 +630,9 @@ impl Linear<'_> {
     }
 
     fn update(&mut self, n: Id) -> Result<()> {
-        let Op::Reduce(op) = self.op(n) else { return Ok(()) };
+        let Op::Reduce(op) = self.op(n) else {
+            return Ok(());
+        };
         let Some(&acc) = self.accs.get(&n) else {
             return self.invalid("a reduction is updated outside of its loop");
         };
@@ -646,13 +691,19 @@ impl Linear<'_> {
             return self.invalid("a group reduction without work-items");
         };
         let mem = Mem::Local(self.p.locals.len() as u32);
-        self.p.locals.push((dtype, self.p.items as usize * lanes as usize));
+        self.p
+            .locals
+            .push((dtype, self.p.items as usize * lanes as usize));
         let mul = |s: &mut Self, a, b| {
-            s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op: Binary::Mul, a, b })
+            s.emit(DType::I64, 1, |dst| Inst::Binary {
+                dst,
+                op: Binary::Mul,
+                a,
+                b,
+            })
         };
-        let binary = |s: &mut Self, op, a, b| {
-            s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b })
-        };
+        let binary =
+            |s: &mut Self, op, a, b| s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b });
         let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
         let width = self.index_const(i64::from(lanes));
         let index = mul(self, item, width);
@@ -702,9 +753,11 @@ impl Linear<'_> {
         let Op::Param { slot: wanted } = self.op(self.src(n)[0]) else {
             return self.invalid("access through something that is not a buffer argument");
         };
-        let found = self.p.args.iter().position(
-            |a| matches!(a, Arg::Buffer { slot, .. } if *slot == wanted),
-        );
+        let found = self
+            .p
+            .args
+            .iter()
+            .position(|a| matches!(a, Arg::Buffer { slot, .. } if *slot == wanted));
         match found {
             Some(i) => Ok(Mem::Arg(i as u32)),
             None => self.invalid(format!("buffer {wanted} is not an argument")),
@@ -732,17 +785,23 @@ impl Linear<'_> {
         let reg = match self.op(n) {
             Op::Const(bits) => self.emit(dtype, lanes, |dst| Inst::Const { dst, bits }),
             Op::Var { slot: wanted, .. } => {
-                let found = self.p.args.iter().position(
-                    |a| matches!(a, Arg::Var { slot } if *slot == wanted),
-                );
+                let found = self
+                    .p
+                    .args
+                    .iter()
+                    .position(|a| matches!(a, Arg::Var { slot } if *slot == wanted));
                 let Some(arg) = found else {
                     return self.invalid(format!("variable {wanted} is not an argument"));
                 };
-                self.emit(dtype, 1, |dst| Inst::Var { dst, arg: arg as u32 })
+                self.emit(dtype, 1, |dst| Inst::Var {
+                    dst,
+                    arg: arg as u32,
+                })
             }
-            Op::Range { kind: RangeKind::Vec, .. } => {
-                self.emit(dtype, lanes, |dst| Inst::Lanes { dst })
-            }
+            Op::Range {
+                kind: RangeKind::Vec,
+                ..
+            } => self.emit(dtype, lanes, |dst| Inst::Lanes { dst }),
             // Loop variables and work-items have their registers.
             Op::Range { .. } | Op::Param { .. } => return Ok(()),
             Op::Unary(op) => {
@@ -783,7 +842,13 @@ impl Linear<'_> {
                     [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
                     _ => None,
                 };
-                self.emit(dtype, lanes, |dst| Inst::Load { dst, mem, index, access, gate })
+                self.emit(dtype, lanes, |dst| Inst::Load {
+                    dst,
+                    mem,
+                    index,
+                    access,
+                    gate,
+                })
             }
             Op::Reduce(op) => self.reduce(n, op)?,
             Op::Scan(op) => {
@@ -807,7 +872,11 @@ impl Linear<'_> {
     }
 
     fn access(&self, n: Id) -> Access {
-        self.input.lanes.access.get(&n).map_or(Access::Contiguous, |a| a.0)
+        self.input
+            .lanes
+            .access
+            .get(&n)
+            .map_or(Access::Contiguous, |a| a.0)
     }
 
     fn store(&mut self, n: Id, mode: StoreMode, lanes: u32, src: &[Id]) -> Result<()> {
@@ -816,7 +885,12 @@ impl Linear<'_> {
         if access == Access::Gather && mode != StoreMode::Set {
             return self.invalid("a combining store whose lanes may meet in memory");
         }
-        let linear = self.input.lanes.access.get(&n).is_some_and(|a| a.1 != self.src(n)[1]);
+        let linear = self
+            .input
+            .lanes
+            .access
+            .get(&n)
+            .is_some_and(|a| a.1 != self.src(n)[1]);
         if lanes > 1 && access == Access::Contiguous && !linear {
             return self.invalid("all lanes of a store go to one element");
         }
@@ -858,7 +932,14 @@ impl Linear<'_> {
                 None => first,
             });
         }
-        self.p.insts.push(Inst::Store { mode, mem, index, access, value, gate });
+        self.p.insts.push(Inst::Store {
+            mode,
+            mem,
+            index,
+            access,
+            value,
+            gate,
+        });
         Ok(())
     }
 }

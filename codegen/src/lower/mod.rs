@@ -11,26 +11,37 @@ mod linear;
 mod nest;
 pub mod program;
 
-pub use program::{Access, Acc, Arg, Inst, Mem, Program, Reg, Ty};
+pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 
 use crate::error::{Error, Result};
 use crate::ir::Kernel;
 
-/// Lowers an optimised kernel; `entry` becomes the name of the program.
-pub fn lower(kernel: &Kernel, entry: &str) -> Result<Program> {
+/// Lowers an optimised kernel; `entry` becomes the name of the program. What is not in `caps` is
+/// decomposed.
+pub fn lower(kernel: &Kernel, entry: &str, caps: &decomp::Caps) -> Result<Program> {
     let mut g = kernel.graph.clone();
     let too_many = || Error::Invalid {
         kernel: kernel.name.clone(),
         what: "more than 128 loop ranges".into(),
     };
     let sink = expand::expand(&mut g, kernel.sink);
+    let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::isolate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::fuse_siblings(&mut g, sink).ok_or_else(too_many)?;
     let ranges = nest::Ranges::collect(&g, sink).ok_or_else(too_many)?;
     let (free, above) = nest::ancestors(&g, sink, &ranges);
     let lanes = lanes::analyse(&mut g, sink, &ranges, &free);
-    linear::linearize(linear::Input { kernel, entry, g: &g, sink, ranges, free, above, lanes })
+    linear::linearize(linear::Input {
+        kernel,
+        entry,
+        g: &g,
+        sink,
+        ranges,
+        free,
+        above,
+        lanes,
+    })
 }
 
 /// True if stores of the kernel have to run in the order of its sink, so that its work must not

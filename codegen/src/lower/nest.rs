@@ -71,11 +71,22 @@ impl Ranges {
             return None;
         }
         let index = ids.iter().enumerate().map(|(i, &r)| (r, i)).collect();
-        let mut ranges = Ranges { ids, index, loops: 0, lanes: 0 };
+        let mut ranges = Ranges {
+            ids,
+            index,
+            loops: 0,
+            lanes: 0,
+        };
         for (i, &r) in ranges.ids.iter().enumerate() {
             match g.op(r) {
-                Op::Range { kind: RangeKind::Vec, .. } => ranges.lanes |= 1 << i,
-                Op::Range { kind: RangeKind::Local | RangeKind::GroupReduce, .. } => {}
+                Op::Range {
+                    kind: RangeKind::Vec,
+                    ..
+                } => ranges.lanes |= 1 << i,
+                Op::Range {
+                    kind: RangeKind::Local | RangeKind::GroupReduce,
+                    ..
+                } => {}
                 _ => ranges.loops |= 1 << i,
             }
         }
@@ -149,6 +160,8 @@ pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Se
             let mut nest = set;
             match g.op(n) {
                 Op::Range { .. } => set = ranges.bit(n),
+                // Stores that share no range have nothing to do with each other.
+                Op::Sink => nest = 0,
                 Op::Reduce(_) => {
                     let bound = ranges.bits(&g.src(n)[1..]);
                     nest = set | bound;
@@ -251,19 +264,31 @@ pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
 /// depend on (it would run several times).
 pub(super) fn isolate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     let count = g.src(sink).len();
-    for i in 0..count {
+    let mut first = 0;
+    // Each round gives one store loops of its own, which makes it fit for good.
+    while first < count {
         let ranges = Ranges::collect(g, sink)?;
         let (free, above) = ancestors(g, sink, &ranges);
+        let own = |store: Id| free[&store] & ranges.loops;
+        let unfit = (first..count).find(|&i| {
+            let own = own(g.src(sink)[i]);
+            bits(own).fold(0, |s, r| s | above[r]) & !own != 0
+        });
+        let Some(i) = unfit else { break };
+        first = i + 1;
         let store = g.src(sink)[i];
-        let own = free[&store] & ranges.loops;
-        let around = bits(own).fold(0, |s, r| s | above[r]);
-        if around & !own == 0 {
-            continue;
-        }
         let mut next = fresh_axis(g, sink);
         let movable: Vec<Id> = ranges
-            .members(own)
-            .filter(|&r| !matches!(g.op(r), Op::Range { kind: RangeKind::Global, .. }))
+            .members(own(store))
+            .filter(|&r| {
+                !matches!(
+                    g.op(r),
+                    Op::Range {
+                        kind: RangeKind::Global,
+                        ..
+                    }
+                )
+            })
             .collect();
         let map = renamed(g, &movable, &mut next);
         let new = substitute(g, store, &map);
@@ -324,7 +349,11 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
         let extents = |list: &[Id]| -> Vec<Op> {
             list.iter()
                 .map(|&r| match g.op(r) {
-                    Op::Range { extent, kind, .. } => Op::Range { axis: 0, extent, kind },
+                    Op::Range { extent, kind, .. } => Op::Range {
+                        axis: 0,
+                        extent,
+                        kind,
+                    },
                     op => op,
                 })
                 .collect()
@@ -344,9 +373,15 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
                 }
             }
         }
-        let Some((i, j)) = pair else { return Some(sink) };
-        let map: HashMap<Id, Id> =
-            classes[j].0.iter().copied().zip(classes[i].0.iter().copied()).collect();
+        let Some((i, j)) = pair else {
+            return Some(sink);
+        };
+        let map: HashMap<Id, Id> = classes[j]
+            .0
+            .iter()
+            .copied()
+            .zip(classes[i].0.iter().copied())
+            .collect();
         sink = substitute(g, sink, &map);
     }
 }

@@ -65,38 +65,110 @@ pub enum Arg {
 
 /// One instruction.
 #[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "operands are named as in the meaning of each instruction")]
+#[allow(
+    missing_docs,
+    reason = "operands are named as in the meaning of each instruction"
+)]
 pub enum Inst {
     /// A constant, the same in each lane.
-    Const { dst: Reg, bits: u64 },
+    Const {
+        dst: Reg,
+        bits: u64,
+    },
     /// The value of integer argument `arg` of [`Program::args`].
-    Var { dst: Reg, arg: u32 },
+    Var {
+        dst: Reg,
+        arg: u32,
+    },
     /// `0, 1, 2, ...` as `I64` lanes.
-    Lanes { dst: Reg },
+    Lanes {
+        dst: Reg,
+    },
     /// Lane `i` is true if `i < count`; `count` is a scalar `I64`.
-    Mask { dst: Reg, count: Reg },
+    Mask {
+        dst: Reg,
+        count: Reg,
+    },
     /// The number of this work-item in its group.
-    Item { dst: Reg },
+    Item {
+        dst: Reg,
+    },
     /// A scalar in every lane.
-    Splat { dst: Reg, a: Reg },
-    Unary { dst: Reg, op: Unary, a: Reg },
-    Binary { dst: Reg, op: Binary, a: Reg, b: Reg },
-    Select { dst: Reg, cond: Reg, a: Reg, b: Reg },
+    Splat {
+        dst: Reg,
+        a: Reg,
+    },
+    Unary {
+        dst: Reg,
+        op: Unary,
+        a: Reg,
+    },
+    Binary {
+        dst: Reg,
+        op: Binary,
+        a: Reg,
+        b: Reg,
+    },
+    Select {
+        dst: Reg,
+        cond: Reg,
+        a: Reg,
+        b: Reg,
+    },
     /// `a * b + c`, one rounding.
-    Fma { dst: Reg, a: Reg, b: Reg, c: Reg },
-    Cast { dst: Reg, a: Reg },
-    Bitcast { dst: Reg, a: Reg },
+    Fma {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+    },
+    Cast {
+        dst: Reg,
+        a: Reg,
+    },
+    Bitcast {
+        dst: Reg,
+        a: Reg,
+    },
     /// Where the gate is false the result is the alternative and memory is not touched.
-    Load { dst: Reg, mem: Mem, index: Reg, access: Access, gate: Option<(Reg, Reg)> },
-    Store { mode: StoreMode, mem: Mem, index: Reg, access: Access, value: Reg, gate: Option<Reg> },
+    Load {
+        dst: Reg,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        gate: Option<(Reg, Reg)>,
+    },
+    Store {
+        mode: StoreMode,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        gate: Option<Reg>,
+    },
     /// The reduction of all lanes to a scalar.
-    Horizontal { dst: Reg, op: ReduceOp, a: Reg },
-    SetAcc { acc: Acc, a: Reg },
-    GetAcc { dst: Reg, acc: Acc },
+    Horizontal {
+        dst: Reg,
+        op: ReduceOp,
+        a: Reg,
+    },
+    SetAcc {
+        acc: Acc,
+        a: Reg,
+    },
+    GetAcc {
+        dst: Reg,
+        acc: Acc,
+    },
     /// Runs up to the matching [`Inst::End`] for `var` = 0 .. `extent`.
-    Loop { var: Reg, extent: i64 },
+    Loop {
+        var: Reg,
+        extent: i64,
+    },
     /// Runs up to the matching [`Inst::End`] for each group this call was given; once at most.
-    Groups { var: Reg },
+    Groups {
+        var: Reg,
+    },
     /// Runs up to the matching [`Inst::End`] only in the call that has group 0.
     Once,
     /// Closes [`Inst::Loop`], [`Inst::Groups`] or [`Inst::Once`].
@@ -174,10 +246,19 @@ impl fmt::Display for Mem {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "program {} groups={} items={}", self.name, self.groups, self.items)?;
+        writeln!(
+            f,
+            "program {} groups={} items={}",
+            self.name, self.groups, self.items
+        )?;
         for (i, arg) in self.args.iter().enumerate() {
             match arg {
-                Arg::Buffer { slot, dtype, len, written } => writeln!(
+                Arg::Buffer {
+                    slot,
+                    dtype,
+                    len,
+                    written,
+                } => writeln!(
                     f,
                     "  arg{i} = buffer {slot} {dtype}[{len}]{}",
                     if *written { " written" } else { "" }
@@ -194,9 +275,8 @@ impl fmt::Display for Program {
                 depth -= 1;
             }
             write!(f, "{:indent$}", "", indent = depth * 2)?;
-            let def = |f: &mut fmt::Formatter<'_>, dst: &Reg| {
-                write!(f, "{dst}:{} = ", self.ty(*dst))
-            };
+            let def =
+                |f: &mut fmt::Formatter<'_>, dst: &Reg| write!(f, "{dst}:{} = ", self.ty(*dst));
             let at = |access: &Access| match access {
                 Access::Contiguous => "",
                 Access::Gather => " gather",
@@ -255,7 +335,13 @@ impl fmt::Display for Program {
                     def(f, dst)?;
                     writeln!(f, "bitcast {a}:{}", self.ty(*a))?;
                 }
-                Inst::Load { dst, mem, index, access, gate } => {
+                Inst::Load {
+                    dst,
+                    mem,
+                    index,
+                    access,
+                    gate,
+                } => {
                     def(f, dst)?;
                     write!(f, "load{} {mem}[{index}]", at(access))?;
                     match gate {
@@ -263,7 +349,14 @@ impl fmt::Display for Program {
                         None => writeln!(f)?,
                     }
                 }
-                Inst::Store { mode, mem, index, access, value, gate } => {
+                Inst::Store {
+                    mode,
+                    mem,
+                    index,
+                    access,
+                    value,
+                    gate,
+                } => {
                     let how = match mode {
                         StoreMode::Set => "",
                         StoreMode::Combine(_) => " combine",

@@ -10,9 +10,7 @@ use hashbrown::HashMap;
 
 use super::{RangeInfo, ranges};
 use crate::DType;
-use crate::ir::{
-    Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, Space, StoreMode,
-};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, Space, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
 use crate::symbolic::{Lin, RangeSets};
 use crate::target::{MmaDesc, MmaScope, Target};
@@ -92,13 +90,20 @@ fn size(list: &[RangeInfo]) -> i64 {
 impl Contraction {
     /// Batches, rows, columns, summed elements.
     pub fn sizes(&self) -> (i64, i64, i64, i64) {
-        (size(&self.batch), size(&self.rows), size(&self.cols), size(&self.summed))
+        (
+            size(&self.batch),
+            size(&self.rows),
+            size(&self.cols),
+            size(&self.summed),
+        )
     }
 
     /// Finds the contraction of a kernel: one store of something made of one sum of products.
     pub fn find(kernel: &Kernel) -> Option<Contraction> {
         let g = &kernel.graph;
-        let &[store] = g.src(kernel.sink) else { return None };
+        let &[store] = g.src(kernel.sink) else {
+            return None;
+        };
         if g.op(store) != Op::Store(StoreMode::Set) {
             return None;
         }
@@ -106,7 +111,10 @@ impl Contraction {
         if nodes.iter().any(|&n| matches!(g.op(n), Op::Scan(_))) {
             return None;
         }
-        let mut reduces = nodes.iter().copied().filter(|&n| matches!(g.op(n), Op::Reduce(_)));
+        let mut reduces = nodes
+            .iter()
+            .copied()
+            .filter(|&n| matches!(g.op(n), Op::Reduce(_)));
         let reduce = reduces.next()?;
         if reduces.next().is_some() || g.op(reduce) != Op::Reduce(ReduceOp::Add) {
             return None;
@@ -148,7 +156,8 @@ impl Contraction {
             }
         }
         let known = |list: &[Id]| {
-            list.iter().all(|id| out.contains(id) || g.src(reduce)[1..].contains(id))
+            list.iter()
+                .all(|id| out.contains(id) || g.src(reduce)[1..].contains(id))
         };
         if !known(&in_a) || !known(&in_b) || c.rows.is_empty() || c.cols.is_empty() {
             return None;
@@ -159,7 +168,8 @@ impl Contraction {
         // Lanes run along the columns: they should be the contiguous side of the result.
         let index = Lin::of(g, g.src(store)[1]);
         let mut unit = |list: &[RangeInfo]| {
-            list.last().is_some_and(|r| index.stride(g, &mut sets, r.id) == Some(1))
+            list.last()
+                .is_some_and(|r| index.stride(g, &mut sets, r.id) == Some(1))
         };
         c.swap = unit(&c.rows) && !unit(&c.cols);
         if c.swap {
@@ -210,7 +220,11 @@ impl Contraction {
         let col_tiles = (n + cols - 1) / cols;
         // A block of rows stays in the second level while the columns go by.
         let fit = (target.l2_bytes as i64 / 2 / (rows * depth * bytes)).clamp(1, row_tiles);
-        let wanted = if target.cores > 1 { target.cores as i64 * 4 } else { 1 };
+        let wanted = if target.cores > 1 {
+            target.cores as i64 * 4
+        } else {
+            1
+        };
         let mut row_block = balanced(row_tiles, fit);
         let mut groups = batch * ((row_tiles + row_block - 1) / row_block);
         let mut col_block = balanced(col_tiles, (col_tiles * groups / wanted).max(1));
@@ -287,7 +301,8 @@ struct Plan {
 pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     let (batch, m, n, k) = c.sizes();
     let t = tile;
-    if t.rows == 0 || t.cols == 0 || t.lanes == 0 || t.depth == 0 || t.cols % t.lanes != 0 {
+    if t.rows == 0 || t.cols == 0 || t.lanes == 0 || t.depth == 0 || !t.cols.is_multiple_of(t.lanes)
+    {
         return None;
     }
     let (rows, cols) = (i64::from(t.rows), i64::from(t.cols));
@@ -310,8 +325,14 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
         usize::try_from(elements).ok()?.checked_mul(t.acc.size())
     };
     let mut scratch = vec![
-        ScratchSpec { bytes: bytes(row_tiles, rows)?, align: 64 },
-        ScratchSpec { bytes: bytes(col_tiles, cols)?, align: 64 },
+        ScratchSpec {
+            bytes: bytes(row_tiles, rows)?,
+            align: 64,
+        },
+        ScratchSpec {
+            bytes: bytes(col_tiles, cols)?,
+            align: 64,
+        },
     ];
     // The sum in passes needs memory of the type of the accumulator: the result itself if it is
     // stored as it is.
@@ -320,7 +341,10 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     if partial {
         let elements = batch.checked_mul(m)?.checked_mul(n)?;
         let size = usize::try_from(elements).ok()?.checked_mul(t.acc.size())?;
-        scratch.push(ScratchSpec { bytes: size, align: 64 });
+        scratch.push(ScratchSpec {
+            bytes: size,
+            align: 64,
+        });
     }
     let mut base = kernel.clone();
     for s in &scratch {
@@ -333,7 +357,17 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     let first = u16::try_from(kernel.params.len()).ok()?;
     let mut stages = vec![
         pack(&base, c, &plan, first, c.a, &c.rows, rows, row_tiles, "a"),
-        pack(&base, c, &plan, first + 1, c.b, &c.cols, cols, col_tiles, "b"),
+        pack(
+            &base,
+            c,
+            &plan,
+            first + 1,
+            c.b,
+            &c.cols,
+            cols,
+            col_tiles,
+            "b",
+        ),
     ];
     if passes > 1 {
         stages.push(clear(&base, c, partial.then_some(first + 2)));
@@ -394,7 +428,10 @@ fn pack(
     let store = g.store(StoreMode::Set, ptr, index, value, None);
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
-    StageKernel { kernel, fixed: false }
+    StageKernel {
+        kernel,
+        fixed: false,
+    }
 }
 
 /// Every load below `root` happens only where `gate` holds.
@@ -438,7 +475,10 @@ fn clear(base: &Kernel, c: &Contraction, partial: Option<u16>) -> StageKernel {
         }
     };
     kernel.sink = g.sink(&[store]);
-    StageKernel { kernel, fixed: false }
+    StageKernel {
+        kernel,
+        fixed: false,
+    }
 }
 
 /// The tiles.
@@ -494,7 +534,11 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
         gates.push(below(g, col, n));
     }
     let gate = gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y));
-    let mode = if plan.passes > 1 { StoreMode::Combine(ReduceOp::Add) } else { StoreMode::Set };
+    let mode = if plan.passes > 1 {
+        StoreMode::Combine(ReduceOp::Add)
+    } else {
+        StoreMode::Set
+    };
     let store = if partial {
         let ptr = g.param(first + 2, t.acc);
         let x = affine(g, b, m, row);
@@ -519,7 +563,11 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
         if let Some(gate) = gate {
             // The loads of the epilogue stay inside; those of the packed operands are all there.
             let marker = g.add(
-                Op::Scratch { slot: u16::MAX, len: 0, space: Space::Private },
+                Op::Scratch {
+                    slot: u16::MAX,
+                    len: 0,
+                    space: Space::Private,
+                },
                 t.acc,
                 &[],
             );
@@ -531,7 +579,10 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
     };
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
-    StageKernel { kernel, fixed: true }
+    StageKernel {
+        kernel,
+        fixed: true,
+    }
 }
 
 /// The element-wise rest after the passes.
@@ -548,5 +599,8 @@ fn finish(base: &Kernel, c: &Contraction, slot: u16) -> StageKernel {
     let store = substitute(g, c.store, &HashMap::from_iter([(c.reduce, sum)]));
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
-    StageKernel { kernel, fixed: false }
+    StageKernel {
+        kernel,
+        fixed: false,
+    }
 }

@@ -26,14 +26,21 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         ok
     };
     for plan in vector_plans(kernel, target) {
-        let Plan { axis, lanes, reduction, tile } = plan;
+        let Plan {
+            axis,
+            lanes,
+            reduction,
+            tile,
+        } = plan;
         let extent = extent_of(kernel, axis);
         if lanes > 1 && !take(kernel, Opt::Vec { axis, lanes }) {
             continue;
         }
         if reduction {
             let left = extent / i64::from(lanes.max(1));
-            let n = [8, 4, 2].into_iter().find(|&n| left >= i64::from(n) && left % i64::from(n) == 0);
+            let n = [8, 4, 2]
+                .into_iter()
+                .find(|&n| left >= i64::from(n) && left % i64::from(n) == 0);
             // A remainder would be a loop of its own; only worth it if the main loop is long.
             let n = n.or((left >= 32).then_some(4));
             if let Some(n) = n {
@@ -51,7 +58,10 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
 }
 
 fn extent_of(kernel: &Kernel, axis: u32) -> i64 {
-    ranges(&kernel.graph, kernel.sink).iter().find(|r| r.axis == axis).map_or(1, |r| r.extent)
+    ranges(&kernel.graph, kernel.sink)
+        .iter()
+        .find(|r| r.axis == axis)
+        .map_or(1, |r| r.extent)
 }
 
 /// Merges neighbours as long as some pair merges.
@@ -65,12 +75,18 @@ fn merge_all(kernel: &mut Kernel, done: &mut Vec<Opt>) {
         'pairs: for (i, &a) in all.iter().enumerate() {
             for &b in all[i + 1..].iter().filter(|b| b.kind == a.kind) {
                 if merge(kernel, a, b) {
-                    done.push(Opt::Merge { outer: a.axis, inner: b.axis });
+                    done.push(Opt::Merge {
+                        outer: a.axis,
+                        inner: b.axis,
+                    });
                     merged = true;
                     break 'pairs;
                 }
                 if merge(kernel, b, a) {
-                    done.push(Opt::Merge { outer: b.axis, inner: a.axis });
+                    done.push(Opt::Merge {
+                        outer: b.axis,
+                        inner: a.axis,
+                    });
                     merged = true;
                     break 'pairs;
                 }
@@ -96,7 +112,11 @@ fn access_cost(g: &Graph, sets: &mut RangeSets, n: Id, range: Id, lanes: f64) ->
     if !sets.depends(g, index, range) {
         // One scalar access serves all lanes, unless lanes gate it.
         let gated = g.src(n)[2..].iter().any(|&s| sets.depends(g, s, range));
-        return if gated && matches!(g.op(n), Op::Load) { lanes } else { 0.2 };
+        return if gated && matches!(g.op(n), Op::Load) {
+            lanes
+        } else {
+            0.2
+        };
     }
     match stride(g, sets, index, range) {
         Some(1) => 1.0,
@@ -190,7 +210,11 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
         let combine = matches!(g.op(s), Op::Store(StoreMode::Combine(_)));
         // The reductions that would get the lanes of an output range.
         let mut best: Option<(f64, RangeInfo, u32)> = None;
-        for r in own.iter().filter_map(|r| info.get(r)).filter(|r| r.kind == RangeKind::Loop) {
+        for r in own
+            .iter()
+            .filter_map(|r| info.get(r))
+            .filter(|r| r.kind == RangeKind::Loop)
+        {
             let mut fit = lanes;
             while i64::from(fit) > r.extent && fit > 1 {
                 fit /= 2;
@@ -260,7 +284,12 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             along.retain(|(n, ..)| !sets.depends(g, *n, r.id));
             lanes_of.insert(r.id, fit);
             let tile = tile_for(g, &mut sets, &info, s, &inner, r, fit, target);
-            plans.push(Plan { axis: r.axis, lanes: fit, reduction: false, tile });
+            plans.push(Plan {
+                axis: r.axis,
+                lanes: fit,
+                reduction: false,
+                tile,
+            });
         }
         for (n, r, fit) in along {
             if decided.contains(&r.id) {
@@ -269,13 +298,18 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             decided.push(r.id);
             lanes_of.insert(r.id, fit);
             // A second reduction inside of this one has its own loop in the body.
-            let nested = toposort(g, g.src(n)[0]).iter().any(|&m| {
-                matches!(g.op(m), Op::Reduce(_)) && sets.depends(g, m, r.id)
-            });
+            let nested = toposort(g, g.src(n)[0])
+                .iter()
+                .any(|&m| matches!(g.op(m), Op::Reduce(_)) && sets.depends(g, m, r.id));
             if nested {
                 continue;
             }
-            plans.push(Plan { axis: r.axis, lanes: fit, reduction: true, tile: Vec::new() });
+            plans.push(Plan {
+                axis: r.axis,
+                lanes: fit,
+                reduction: true,
+                tile: Vec::new(),
+            });
         }
     }
     plans
@@ -298,10 +332,16 @@ fn tile_for(
     target: &Target,
 ) -> Vec<(u32, u32)> {
     let mut tile = Vec::new();
-    let summed: Vec<Id> =
-        reduces.iter().copied().filter(|&n| sets.depends(g, n, lane.id)).collect();
+    let summed: Vec<Id> = reduces
+        .iter()
+        .copied()
+        .filter(|&n| sets.depends(g, n, lane.id))
+        .collect();
     let [sum] = summed[..] else { return tile };
-    if !matches!(g.op(sum), Op::Reduce(ReduceOp::Add | ReduceOp::Max | ReduceOp::Min)) {
+    if !matches!(
+        g.op(sum),
+        Op::Reduce(ReduceOp::Add | ReduceOp::Max | ReduceOp::Min)
+    ) {
         return tile;
     }
     let mut budget = (target.vector_regs / 2) as i64;
@@ -313,11 +353,16 @@ fn tile_for(
             break;
         }
     }
-    let loads: Vec<Id> =
-        toposort(g, g.src(sum)[0]).into_iter().filter(|&n| matches!(g.op(n), Op::Load)).collect();
+    let loads: Vec<Id> = toposort(g, g.src(sum)[0])
+        .into_iter()
+        .filter(|&n| matches!(g.op(n), Op::Load))
+        .collect();
     let mut best: Option<(usize, RangeInfo)> = None;
     for &r in sets.of(g, store).to_vec().iter() {
-        let Some(r) = info.get(&r).filter(|r| r.kind == RangeKind::Loop && r.id != lane.id) else {
+        let Some(r) = info
+            .get(&r)
+            .filter(|r| r.kind == RangeKind::Loop && r.id != lane.id)
+        else {
             continue;
         };
         if !sets.depends(g, sum, r.id) {
@@ -361,11 +406,15 @@ fn parallel(kernel: &Kernel, target: &Target) -> Vec<Opt> {
             main = Some((w, s));
         }
     }
-    let Some((_, store)) = main else { return Vec::new() };
+    let Some((_, store)) = main else {
+        return Vec::new();
+    };
     if total < MIN_PARALLEL || matches!(g.op(store), Op::Store(StoreMode::Combine(_))) {
         return Vec::new();
     }
-    let wanted = (target.cores as i64 * 8).min((total / MIN_GROUP) as i64).max(2);
+    let wanted = (target.cores as i64 * 8)
+        .min((total / MIN_GROUP) as i64)
+        .max(2);
     let own = sets.of(g, store).to_vec();
     let mut loops: Vec<RangeInfo> = ranges(g, kernel.sink)
         .into_iter()
@@ -389,10 +438,19 @@ fn parallel(kernel: &Kernel, target: &Target) -> Vec<Opt> {
         } else {
             let most = r.extent / need;
             // A chunk that divides leaves no tail.
-            (most / 2..=most).rev().find(|&c| c > 0 && r.extent % c == 0).unwrap_or(most).max(1)
+            (most / 2..=most)
+                .rev()
+                .find(|&c| c > 0 && r.extent % c == 0)
+                .unwrap_or(most)
+                .max(1)
         };
-        let Ok(chunk32) = u32::try_from(chunk) else { continue };
-        opts.push(Opt::Thread { axis: r.axis, chunk: chunk32 });
+        let Ok(chunk32) = u32::try_from(chunk) else {
+            continue;
+        };
+        opts.push(Opt::Thread {
+            axis: r.axis,
+            chunk: chunk32,
+        });
         groups *= r.extent / chunk;
         if chunk > 1 {
             break;

@@ -115,7 +115,12 @@ pub(crate) fn ranges(g: &Graph, root: Id) -> Vec<RangeInfo> {
     let mut found: Vec<RangeInfo> = toposort(g, root)
         .into_iter()
         .filter_map(|id| match g.op(id) {
-            Op::Range { axis, extent, kind } => Some(RangeInfo { id, axis, extent, kind }),
+            Op::Range { axis, extent, kind } => Some(RangeInfo {
+                id,
+                axis,
+                extent,
+                kind,
+            }),
             _ => None,
         })
         .collect();
@@ -128,13 +133,24 @@ fn fresh(g: &Graph, root: Id) -> u32 {
 }
 
 fn refuse<T>(kernel: &Kernel, opt: &Opt, why: impl Into<String>) -> Result<T> {
-    Err(Error::Opt { kernel: kernel.name.clone(), opt: opt.to_string(), why: why.into() })
+    Err(Error::Opt {
+        kernel: kernel.name.clone(),
+        opt: opt.to_string(),
+        why: why.into(),
+    })
 }
 
 fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<RangeInfo> {
-    match ranges(&kernel.graph, kernel.sink).into_iter().find(|r| r.axis == axis) {
+    match ranges(&kernel.graph, kernel.sink)
+        .into_iter()
+        .find(|r| r.axis == axis)
+    {
         Some(r) if kinds.contains(&r.kind) => Ok(r),
-        Some(r) => refuse(kernel, opt, format!("range {axis} is {:?}, expected {kinds:?}", r.kind)),
+        Some(r) => refuse(
+            kernel,
+            opt,
+            format!("range {axis} is {:?}, expected {kinds:?}", r.kind),
+        ),
         None => refuse(kernel, opt, format!("there is no range {axis}")),
     }
 }
@@ -162,14 +178,22 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
         Opt::Local { axis, n } => {
             let r = find(kernel, opt, axis, &[Loop])?;
             if r.extent % i64::from(n) != 0 {
-                return refuse(kernel, opt, "work-items need an extent that divides; pad first");
+                return refuse(
+                    kernel,
+                    opt,
+                    "work-items need an extent that divides; pad first",
+                );
             }
             split(kernel, opt, r, i64::from(n), Local)?;
         }
         Opt::Group { axis, n } => {
             let r = find(kernel, opt, axis, &[Reduce])?;
             if r.extent % i64::from(n) != 0 {
-                return refuse(kernel, opt, "work-items need an extent that divides; pad first");
+                return refuse(
+                    kernel,
+                    opt,
+                    "work-items need an extent that divides; pad first",
+                );
             }
             split(kernel, opt, r, i64::from(n), GroupReduce)?;
         }
@@ -228,7 +252,11 @@ fn pair(g: &mut Graph, outer: Option<Id>, n: i64, inner: Id) -> Id {
 /// or a reduction of its own.
 fn split(kernel: &mut Kernel, opt: &Opt, r: RangeInfo, n: i64, kind: RangeKind) -> Result<()> {
     if n < 1 || n > r.extent {
-        return refuse(kernel, opt, format!("range {} has {} iterations", r.axis, r.extent));
+        return refuse(
+            kernel,
+            opt,
+            format!("range {} has {} iterations", r.axis, r.extent),
+        );
     }
     let next = fresh(&kernel.graph, kernel.sink);
     let g = &mut kernel.graph;
@@ -287,7 +315,11 @@ fn replace(kernel: &mut Kernel, r: RangeInfo, main: Id, tail: Option<Id>) {
 fn thread(kernel: &mut Kernel, opt: &Opt, axis: u32, chunk: i64) -> Result<()> {
     let r = find(kernel, opt, axis, &[RangeKind::Loop])?;
     if chunk < 1 || chunk > r.extent {
-        return refuse(kernel, opt, format!("range {axis} has {} iterations", r.extent));
+        return refuse(
+            kernel,
+            opt,
+            format!("range {axis} has {} iterations", r.extent),
+        );
     }
     let all = ranges(&kernel.graph, kernel.sink);
     let old = all.iter().find(|x| x.kind == RangeKind::Global).copied();
@@ -325,9 +357,7 @@ fn thread(kernel: &mut Kernel, opt: &Opt, axis: u32, chunk: i64) -> Result<()> {
 fn divisions(g: &Graph, root: Id) -> usize {
     toposort(g, root)
         .into_iter()
-        .filter(|&n| {
-            matches!(g.op(n), Op::Binary(Binary::FloorDiv | Binary::FloorMod))
-        })
+        .filter(|&n| matches!(g.op(n), Op::Binary(Binary::FloorDiv | Binary::FloorMod)))
         .count()
 }
 
@@ -336,7 +366,9 @@ pub(crate) fn merge(kernel: &mut Kernel, a: RangeInfo, b: RangeInfo) -> bool {
     if a.kind != b.kind || a.id == b.id {
         return false;
     }
-    let Some(extent) = a.extent.checked_mul(b.extent) else { return false };
+    let Some(extent) = a.extent.checked_mul(b.extent) else {
+        return false;
+    };
     let g = &mut kernel.graph;
     let mut sets = RangeSets::default();
     for n in toposort(g, kernel.sink) {

@@ -31,7 +31,13 @@ impl Renderer for CRenderer {
                 target: t.arch.clone(),
             });
         }
-        let mut text = Text { p, t, body: String::new(), types: BTreeSet::new(), depth: 1 };
+        let mut text = Text {
+            p,
+            t,
+            body: String::new(),
+            types: BTreeSet::new(),
+            depth: 1,
+        };
         for inst in &p.insts {
             text.inst(inst)?;
         }
@@ -44,7 +50,11 @@ impl Renderer for CRenderer {
                  aligned(sizeof({element}))));"
             );
         }
-        let _ = writeln!(out, "\nvoid {}(const u64 *args, u64 begin, u64 end) {{", p.name);
+        let _ = writeln!(
+            out,
+            "\nvoid {}(const u64 *args, u64 begin, u64 end) {{",
+            p.name
+        );
         for (i, arg) in p.args.iter().enumerate() {
             let _ = match arg {
                 Arg::Buffer { dtype, .. } => {
@@ -62,7 +72,11 @@ impl Renderer for CRenderer {
         }
         out.push_str(&text.body);
         out.push_str("}\n");
-        Ok(Source { language: Language::C, entry: p.name.clone(), text: out })
+        Ok(Source {
+            language: Language::C,
+            entry: p.name.clone(),
+            text: out,
+        })
     }
 }
 
@@ -103,7 +117,11 @@ fn spelled(ty: Ty) -> String {
 }
 
 fn wide(element: &str, lanes: u32) -> String {
-    if lanes == 1 { element.to_string() } else { format!("{element}x{lanes}") }
+    if lanes == 1 {
+        element.to_string()
+    } else {
+        format!("{element}x{lanes}")
+    }
 }
 
 fn literal(dtype: DType, bits: u64) -> String {
@@ -132,6 +150,14 @@ fn literal(dtype: DType, bits: u64) -> String {
     }
 }
 
+/// The compiler has the conversion without calling a library.
+fn convertible(f: DType, d: DType, t: &Target) -> bool {
+    let bits_only = |x: DType| x.is_float() && !arithmetic_float(x);
+    let half = f == DType::F16 || d == DType::F16;
+    let single = f == DType::F32 || d == DType::F32;
+    !bits_only(f) && !bits_only(d) && (!half || (t.f16_convert && single))
+}
+
 struct Text<'a> {
     p: &'a Program,
     t: &'a Target,
@@ -155,7 +181,13 @@ impl Text<'_> {
     }
 
     fn line(&mut self, text: impl AsRef<str>) {
-        let _ = writeln!(self.body, "{:indent$}{}", "", text.as_ref(), indent = self.depth * 2);
+        let _ = writeln!(
+            self.body,
+            "{:indent$}{}",
+            "",
+            text.as_ref(),
+            indent = self.depth * 2
+        );
     }
 
     fn ty(&mut self, ty: Ty) -> String {
@@ -178,7 +210,11 @@ impl Text<'_> {
     /// A conversion by value between vectors or scalars of one length.
     fn convert(&mut self, value: &str, element: &str, lanes: u32) -> String {
         let t = self.wide(element, lanes);
-        if lanes == 1 { format!("(({t})({value}))") } else { format!("__builtin_convertvector({value}, {t})") }
+        if lanes == 1 {
+            format!("(({t})({value}))")
+        } else {
+            format!("__builtin_convertvector({value}, {t})")
+        }
     }
 
     /// The same bits as another type of the same width.
@@ -219,7 +255,10 @@ impl Text<'_> {
         } else {
             let body = each.replace("{i}", "i");
             self.line("#pragma clang loop unroll(full)");
-            self.line(format!("for (int i = 0; i < {}; i++) r{}[i] = {body};", ty.lanes, dst.0));
+            self.line(format!(
+                "for (int i = 0; i < {}; i++) r{}[i] = {body};",
+                ty.lanes, dst.0
+            ));
         }
     }
 
@@ -277,10 +316,23 @@ impl Text<'_> {
                 let value = self.bits(&format!("r{}", a.0), scalar(ty.dtype), ty.lanes);
                 self.define(*dst, value);
             }
-            Inst::Load { dst, mem, index, access, gate } => {
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => {
                 self.load(*dst, *mem, *index, *access, *gate);
             }
-            Inst::Store { mode, mem, index, access, value, gate } => {
+            Inst::Store {
+                mode,
+                mem,
+                index,
+                access,
+                value,
+                gate,
+            } => {
                 self.store(*mode, *mem, *index, *access, *value, *gate)?;
             }
             Inst::Horizontal { dst, op, a } => self.horizontal(*dst, *op, *a)?,
@@ -297,7 +349,9 @@ impl Text<'_> {
             }
             Inst::Groups { var } => {
                 let v = var.0;
-                self.line(format!("for (i64 r{v} = begin; r{v} < (i64)end; r{v}++) {{"));
+                self.line(format!(
+                    "for (i64 r{v} = begin; r{v} < (i64)end; r{v}++) {{"
+                ));
                 self.depth += 1;
             }
             Inst::Once => {
@@ -356,7 +410,10 @@ impl Text<'_> {
         let unsigned = integer(ty.dtype.bits(), false);
         // Narrow types would be widened to int, whose overflow is another one.
         let ut = self.wide(&unsigned, ty.lanes);
-        let (x, y) = (self.bits(a, &unsigned, ty.lanes), self.bits(b, &unsigned, ty.lanes));
+        let (x, y) = (
+            self.bits(a, &unsigned, ty.lanes),
+            self.bits(b, &unsigned, ty.lanes),
+        );
         let e = if ty.lanes == 1 && ty.dtype.bits() < 32 {
             format!("({ut})((u32){x} {sign} (u32){y})")
         } else {
@@ -393,13 +450,24 @@ impl Text<'_> {
             Binary::Max if !float => format!("__builtin_elementwise_max({a}, {b})"),
             Binary::Min if !float => format!("__builtin_elementwise_min({a}, {b})"),
             Binary::Max | Binary::Min => {
-                // The larger one; of equal ones (zeros) the sum or the bitwise or keeps the sign
+                // The larger one; of equal ones (zeros) the bits decide that the sign is the one
                 // that IEEE 754 wants; a NaN of either side stays.
                 let unsigned = integer(ty.dtype.bits(), false);
-                let (x, y) = (self.bits(a, &unsigned, ty.lanes), self.bits(b, &unsigned, ty.lanes));
-                let (order, merge) = if op == Binary::Max { (">", "&") } else { ("<", "|") };
+                let (x, y) = (
+                    self.bits(a, &unsigned, ty.lanes),
+                    self.bits(b, &unsigned, ty.lanes),
+                );
+                let (order, merge) = if op == Binary::Max {
+                    (">", "&")
+                } else {
+                    ("<", "|")
+                };
                 let ut = self.wide(&unsigned, ty.lanes);
-                let zero = self.bits(&format!("({ut})({x} {merge} {y})"), scalar(ty.dtype), ty.lanes);
+                let zero = self.bits(
+                    &format!("({ut})({x} {merge} {y})"),
+                    scalar(ty.dtype),
+                    ty.lanes,
+                );
                 let first = self.compare(ty.lanes, &format!("{a} {order} {b}"));
                 let equal = self.compare(ty.lanes, &format!("{a} == {b}"));
                 let nan = self.compare(ty.lanes, &format!("{a} != {a}"));
@@ -472,7 +540,11 @@ impl Text<'_> {
                 ),
             }
         } else {
-            let sign = if matches!(op, Binary::TruncDiv | Binary::FloorDiv) { '/' } else { '%' };
+            let sign = if matches!(op, Binary::TruncDiv | Binary::FloorDiv) {
+                '/'
+            } else {
+                '%'
+            };
             format!("{y} == 0 ? 0 : ({s})({x} {sign} {y})")
         };
         self.lanewise(dst, &each);
@@ -494,11 +566,7 @@ impl Text<'_> {
         } else if f == DType::BF16 && d == DType::F32 {
             let wide = self.convert(&a, "u32", from.lanes);
             self.bits(&format!("({wide} << 16)"), "f32", from.lanes)
-        } else if (f.is_float() && !arithmetic_float(f)) || (d.is_float() && !arithmetic_float(d)) {
-            return refuse(self);
-        } else if (f == DType::F16 || d == DType::F16)
-            && !(self.t.f16_convert && (f == DType::F32 || d == DType::F32))
-        {
+        } else if !convertible(f, d, self.t) {
             return refuse(self);
         } else if f.is_float() && !d.is_float() {
             let (min, max) = crate::interp::scalar::int_limits(d);
@@ -590,7 +658,13 @@ impl Text<'_> {
             return Ok(());
         }
         let lanes = ty.lanes;
-        let pick = |r: u32| if lanes > 1 { format!("r{r}[i]") } else { format!("r{r}") };
+        let pick = |r: u32| {
+            if lanes > 1 {
+                format!("r{r}[i]")
+            } else {
+                format!("r{r}")
+            }
+        };
         let place = match (gather, lanes) {
             (true, _) => format!("{at}[r{i}[i]]"),
             (false, 1) => format!("{at}[r{i}]"),
@@ -628,10 +702,13 @@ impl Text<'_> {
     fn horizontal(&mut self, dst: Reg, op: ReduceOp, a: Reg) -> Result<()> {
         let mut ty = self.p.ty(a);
         let mut value = format!("r{}", a.0);
-        while ty.lanes > 1 && ty.lanes % 2 == 0 {
+        while ty.lanes > 1 && ty.lanes.is_multiple_of(2) {
             let half = ty.lanes / 2;
             let list = |from: u32| {
-                (from..from + half).map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
+                (from..from + half)
+                    .map(|i| i.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
             let (low, high) = if half == 1 {
                 (format!("{value}[0]"), format!("{value}[1]"))

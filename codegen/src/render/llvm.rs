@@ -54,13 +54,23 @@ impl Renderer for LlvmRenderer {
             t.features,
             t.vector_bytes * 8
         );
-        Ok(Source { language: Language::Llvm, entry: p.name.clone(), text: out })
+        Ok(Source {
+            language: Language::Llvm,
+            entry: p.name.clone(),
+            text: out,
+        })
     }
 }
 
 enum Open {
-    Loop { id: usize, next: String, extent: String },
-    Once { id: usize },
+    Loop {
+        id: usize,
+        next: String,
+        extent: String,
+    },
+    Once {
+        id: usize,
+    },
 }
 
 struct Text<'a> {
@@ -94,7 +104,11 @@ fn spelled(ty: Ty) -> String {
 }
 
 fn vector(element: &str, lanes: u32) -> String {
-    if lanes == 1 { element.to_string() } else { format!("<{lanes} x {element}>") }
+    if lanes == 1 {
+        element.to_string()
+    } else {
+        format!("<{lanes} x {element}>")
+    }
 }
 
 /// The type as it appears in names of intrinsics.
@@ -106,18 +120,29 @@ fn mangled(element: &str, lanes: u32) -> String {
         "ptr" => "p0",
         other => other,
     };
-    if lanes == 1 { e.to_string() } else { format!("v{lanes}{e}") }
+    if lanes == 1 {
+        e.to_string()
+    } else {
+        format!("v{lanes}{e}")
+    }
 }
 
 fn memory_type(dtype: DType) -> &'static str {
-    if dtype == DType::Bool { "i8" } else { scalar(dtype) }
+    if dtype == DType::Bool {
+        "i8"
+    } else {
+        scalar(dtype)
+    }
 }
 
 fn literal(dtype: DType, bits: u64) -> String {
     match dtype {
         DType::Bool => if bits & 1 == 1 { "true" } else { "false" }.into(),
         DType::F16 => format!("0xH{:04X}", bits as u16),
-        DType::F32 => format!("0x{:016X}", f64::from(f32::from_bits(bits as u32)).to_bits()),
+        DType::F32 => format!(
+            "0x{:016X}",
+            f64::from(f32::from_bits(bits as u32)).to_bits()
+        ),
         DType::F64 => format!("0x{bits:016X}"),
         DType::I64 | DType::U64 => format!("{}", bits as i64),
         _ => {
@@ -170,7 +195,11 @@ impl Text<'_> {
     }
 
     fn splat_constant(&self, element: &str, lanes: u32, one: &str) -> String {
-        if lanes == 1 { one.to_string() } else { format!("splat ({element} {one})") }
+        if lanes == 1 {
+            one.to_string()
+        } else {
+            format!("splat ({element} {one})")
+        }
     }
 
     fn splat(&mut self, element: &str, lanes: u32, value: &str) -> String {
@@ -181,23 +210,34 @@ impl Text<'_> {
             return self.splat_constant(element, lanes, value);
         }
         let v = vector(element, lanes);
-        let first = self.let_(format!("insertelement {v} poison, {element} {value}, i64 0"));
+        let first = self.let_(format!(
+            "insertelement {v} poison, {element} {value}, i64 0"
+        ));
         self.let_(format!(
             "shufflevector {v} {first}, {v} poison, <{lanes} x i32> zeroinitializer"
         ))
     }
 
     /// Calls an intrinsic whose name is mangled by one type.
-    fn intrinsic(&mut self, name: &str, element: &str, lanes: u32, args: &[(&str, &str)]) -> String {
+    fn intrinsic(
+        &mut self,
+        name: &str,
+        element: &str,
+        lanes: u32,
+        args: &[(&str, &str)],
+    ) -> String {
         let result = vector(element, lanes);
         let full = format!("llvm.{name}.{}", mangled(element, lanes));
         self.call(&full, &result, args)
     }
 
     fn call(&mut self, name: &str, result: &str, args: &[(&str, &str)]) -> String {
-        let types: Vec<&str> =
-            args.iter().map(|(t, _)| t.split(" align").next().unwrap_or(t)).collect();
-        self.declared.insert(format!("{result} @{name}({})", plain(&types)));
+        let types: Vec<&str> = args
+            .iter()
+            .map(|(t, _)| t.split(" align").next().unwrap_or(t))
+            .collect();
+        self.declared
+            .insert(format!("{result} @{name}({})", plain(&types)));
         let list: Vec<String> = args.iter().map(|(t, v)| format!("{t} {v}")).collect();
         let call = format!("call {result} @{name}({})", list.join(", "));
         if result == "void" {
@@ -224,7 +264,10 @@ impl Text<'_> {
             self.line(format!("%acc{i} = alloca {}", spelled(*acc)));
         }
         for (i, (dtype, len)) in self.p.locals.iter().enumerate() {
-            self.line(format!("%local{i} = alloca [{len} x {}], align 64", memory_type(*dtype)));
+            self.line(format!(
+                "%local{i} = alloca [{len} x {}], align 64",
+                memory_type(*dtype)
+            ));
         }
         // Where a scalar access is switched off, it goes here instead.
         self.line("%nowhere = alloca i64, align 8");
@@ -245,7 +288,14 @@ impl Text<'_> {
             Inst::Lanes { dst } => {
                 let n = self.p.ty(*dst).lanes;
                 let list: Vec<String> = (0..n).map(|i| format!("i64 {i}")).collect();
-                self.set(*dst, if n == 1 { "0".into() } else { format!("<{}>", list.join(", ")) });
+                self.set(
+                    *dst,
+                    if n == 1 {
+                        "0".into()
+                    } else {
+                        format!("<{}>", list.join(", "))
+                    },
+                );
             }
             Inst::Mask { dst, count } => {
                 let n = self.p.ty(*dst).lanes;
@@ -260,10 +310,12 @@ impl Text<'_> {
                 let small = self.let_(format!("trunc i64 {count} to i32"));
                 let wide = self.splat("i32", n, &small);
                 let list: Vec<String> = (0..n).map(|i| format!("i32 {i}")).collect();
-                let iota =
-                    if n == 1 { "0".into() } else { format!("<{}>", list.join(", ")) };
-                let value =
-                    self.let_(format!("icmp slt {} {iota}, {wide}", vector("i32", n)));
+                let iota = if n == 1 {
+                    "0".into()
+                } else {
+                    format!("<{}>", list.join(", "))
+                };
+                let value = self.let_(format!("icmp slt {} {iota}, {wide}", vector("i32", n)));
                 self.set(*dst, value);
             }
             Inst::Item { dst } => self.set(*dst, "0".into()),
@@ -312,11 +364,24 @@ impl Text<'_> {
                 };
                 self.set(*dst, value);
             }
-            Inst::Load { dst, mem, index, access, gate } => {
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => {
                 let value = self.load(*dst, *mem, *index, *access, *gate);
                 self.set(*dst, value);
             }
-            Inst::Store { mode, mem, index, access, value, gate } => {
+            Inst::Store {
+                mode,
+                mem,
+                index,
+                access,
+                value,
+                gate,
+            } => {
                 self.store(*mode, *mem, *index, *access, *value, *gate)?;
             }
             Inst::Horizontal { dst, op, a } => {
@@ -378,9 +443,15 @@ impl Text<'_> {
         self.start(&format!("B{id}"));
         let name = format!("%i{id}");
         let next = format!("%i{id}.next");
-        self.line(format!("{name} = phi i64 [ {first}, %{from} ], [ {next}, %B{id}.latch ]"));
+        self.line(format!(
+            "{name} = phi i64 [ {first}, %{from} ], [ {next}, %B{id}.latch ]"
+        ));
         self.set(var, name);
-        self.opened.push(Open::Loop { id, next, extent: extent.to_string() });
+        self.opened.push(Open::Loop {
+            id,
+            next,
+            extent: extent.to_string(),
+        });
     }
 
     fn fma(&mut self, ty: Ty, a: &str, b: &str, c: &str) -> Result<String> {
@@ -412,7 +483,8 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip if float => {
-                let one = self.constant(ty, crate::interp::scalar::identity(ReduceOp::Mul, ty.dtype));
+                let one =
+                    self.constant(ty, crate::interp::scalar::identity(ReduceOp::Mul, ty.dtype));
                 self.let_(format!("fdiv {t} {one}, {a}"))
             }
             Unary::Sqrt if float => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),
@@ -537,7 +609,11 @@ impl Text<'_> {
                 is_minus = Some(m);
             }
         }
-        let (div, rem) = if signed { ("sdiv", "srem") } else { ("udiv", "urem") };
+        let (div, rem) = if signed {
+            ("sdiv", "srem")
+        } else {
+            ("udiv", "urem")
+        };
         // With divisor 1 in place of 0 and -1 the remainder is right in both cases.
         let r = if remainder || (floor && signed) {
             self.two(rem, &t, a, &divisor)
@@ -618,7 +694,11 @@ impl Text<'_> {
                 }
             }
             (true, false) => {
-                let name = if d.is_signed() { "fptosi.sat" } else { "fptoui.sat" };
+                let name = if d.is_signed() {
+                    "fptosi.sat"
+                } else {
+                    "fptoui.sat"
+                };
                 let full = format!(
                     "llvm.{name}.{}.{}",
                     mangled(scalar(d), to.lanes),
@@ -659,7 +739,7 @@ impl Text<'_> {
         self.let_(format!("getelementptr {element}, ptr {base}, {ty} {index}"))
     }
 
-    fn from_memory(&mut self, ty: Ty, value: String) -> String {
+    fn loaded_value(&mut self, ty: Ty, value: String) -> String {
         if ty.dtype != DType::Bool {
             return value;
         }
@@ -668,11 +748,15 @@ impl Text<'_> {
         self.let_(format!("icmp ne {t} {value}, {zero}"))
     }
 
-    fn to_memory(&mut self, ty: Ty, value: String) -> String {
+    fn stored_value(&mut self, ty: Ty, value: String) -> String {
         if ty.dtype != DType::Bool {
             return value;
         }
-        self.let_(format!("zext {} {value} to {}", spelled(ty), vector("i8", ty.lanes)))
+        self.let_(format!(
+            "zext {} {value} to {}",
+            spelled(ty),
+            vector("i8", ty.lanes)
+        ))
     }
 
     fn load(
@@ -702,9 +786,13 @@ impl Text<'_> {
             let raw = self.call(
                 &name,
                 &t,
-                &[(&ptrs, &address), (&mask_ty, &mask), (&t, "zeroinitializer")],
+                &[
+                    (&ptrs, &address),
+                    (&mask_ty, &mask),
+                    (&t, "zeroinitializer"),
+                ],
             );
-            let value = self.from_memory(ty, raw);
+            let value = self.loaded_value(ty, raw);
             return match gate_value {
                 Some((g, alt)) => self.pick(ty, &g, &value, &alt),
                 None => value,
@@ -713,24 +801,28 @@ impl Text<'_> {
         match gate_value {
             None => {
                 let raw = self.let_(format!("load {t}, ptr {address}, align {align}"));
-                self.from_memory(ty, raw)
+                self.loaded_value(ty, raw)
             }
             Some((g, alt)) if ty.lanes == 1 => {
                 address = self.let_(format!("select i1 {g}, ptr {address}, ptr %nowhere"));
                 let raw = self.let_(format!("load {t}, ptr {address}, align {align}"));
-                let value = self.from_memory(ty, raw);
+                let value = self.loaded_value(ty, raw);
                 self.pick(ty, &g, &value, &alt)
             }
             Some((g, alt)) => {
                 let name = format!("llvm.masked.load.{}.p0", mangled(element, ty.lanes));
                 let ptr = format!("ptr align {align}");
                 let plain = ty.dtype != DType::Bool;
-                let other = if plain { alt.as_str() } else { "zeroinitializer" };
+                let other = if plain {
+                    alt.as_str()
+                } else {
+                    "zeroinitializer"
+                };
                 let raw = self.call(&name, &t, &[(&ptr, &address), (&mask_ty, &g), (&t, other)]);
                 if plain {
                     return raw;
                 }
-                let value = self.from_memory(ty, raw);
+                let value = self.loaded_value(ty, raw);
                 self.pick(ty, &g, &value, &alt)
             }
         }
@@ -770,10 +862,10 @@ impl Text<'_> {
                 }
                 _ => self.let_(format!("load {t}, ptr {address}, align {align}")),
             };
-            let old = self.from_memory(ty, raw);
+            let old = self.loaded_value(ty, raw);
             value = self.binary(ty, op.binary(), &old, &value)?;
         }
-        let value = self.to_memory(ty, value);
+        let value = self.stored_value(ty, value);
         if scatter {
             let name = format!(
                 "llvm.masked.scatter.{}.{}",
@@ -782,14 +874,22 @@ impl Text<'_> {
             );
             let mask = gate.unwrap_or_else(|| self.splat_constant("i1", ty.lanes, "true"));
             let ptrs = format!("{} align {align}", vector("ptr", ty.lanes));
-            self.call(&name, "void", &[(&t, &value), (&ptrs, &address), (&mask_ty, &mask)]);
+            self.call(
+                &name,
+                "void",
+                &[(&t, &value), (&ptrs, &address), (&mask_ty, &mask)],
+            );
             return Ok(());
         }
         match gate {
             Some(g) if ty.lanes > 1 => {
                 let name = format!("llvm.masked.store.{}.p0", mangled(element, ty.lanes));
                 let ptr = format!("ptr align {align}");
-                self.call(&name, "void", &[(&t, &value), (&ptr, &address), (&mask_ty, &g)]);
+                self.call(
+                    &name,
+                    "void",
+                    &[(&t, &value), (&ptr, &address), (&mask_ty, &g)],
+                );
             }
             _ => self.line(format!("store {t} {value}, ptr {address}, align {align}")),
         }

@@ -252,9 +252,10 @@ pub fn fixpoint(g: &mut Graph, cx: &mut Cx, rules: &Rules, root: Id, opaque: fn(
             continue;
         }
         stack.pop();
-        let src: Src = g.src(id).iter().map(|s| done[s]).collect();
+        let mut src: Src = g.src(id).iter().map(|s| done[s]).collect();
         if src.as_slice() != g.src(id) {
             let (op, dtype) = (g.op(id), g.dtype(id));
+            super::rules::reduce::keep_repetitions(g, cx, id, &mut src);
             let new = g.add(op, dtype, &src);
             waiting.insert(id, None);
             stack.extend([Step::Same(id, new), Step::Visit(new)]);

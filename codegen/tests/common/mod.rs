@@ -6,43 +6,7 @@ use codegen::ir::{
 use codegen::symbolic::ranges_of;
 use codegen::{DType, interp};
 
-/// xorshift64*.
-pub struct Rng(pub u64);
-
-impl Rng {
-    /// From `DOORBELL_SEED` if set, otherwise from `default`; prints what it used.
-    pub fn seeded(default: u64) -> Self {
-        let seed = std::env::var("DOORBELL_SEED")
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(default);
-        println!("DOORBELL_SEED={seed}");
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 33) % n
-    }
-
-    pub fn int(&mut self, lo: i64, hi: i64) -> i64 {
-        lo + self.below((hi - lo + 1) as u64) as i64
-    }
-
-    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
+pub use crate::rng::Rng;
 
 /// Elements of every input buffer.
 pub const LEN: i64 = 12;
@@ -96,7 +60,7 @@ impl Gen {
 
     /// An index expression.
     pub fn index(&mut self, depth: u32) -> Id {
-        if depth == 0 || self.rng.chance(10) {
+        if depth == 0 || self.rng.below(100) < 10 {
             return match self.rng.below(6) {
                 0 => {
                     let x = self.rng.int(-9, 9);
@@ -187,7 +151,9 @@ impl Gen {
         match self.rng.below(8) {
             0 | 1 if depth > 0 => {
                 let (a, b) = (self.guard(depth - 1), self.guard(depth - 1));
-                let op = self.rng.pick(&[Binary::And, Binary::And, Binary::And, Binary::Or]);
+                let op = self
+                    .rng
+                    .pick(&[Binary::And, Binary::And, Binary::And, Binary::Or]);
                 self.bin(op, a, b)
             }
             2 if depth > 0 => {
@@ -196,14 +162,16 @@ impl Gen {
             }
             _ => {
                 let a = self.index(depth.min(2));
-                let b = if self.rng.chance(60) {
+                let b = if self.rng.below(100) < 60 {
                     let x = self.rng.int(-4, 14);
                     self.c(x)
                 } else {
                     self.index(1)
                 };
-                let op = self.rng.pick(&[Binary::Lt, Binary::Lt, Binary::Eq, Binary::Ne]);
-                if self.rng.chance(50) {
+                let op = self
+                    .rng
+                    .pick(&[Binary::Lt, Binary::Lt, Binary::Eq, Binary::Ne]);
+                if self.rng.below(100) < 50 {
                     self.bin(op, a, b)
                 } else {
                     self.bin(op, b, a)
@@ -216,21 +184,21 @@ impl Gen {
     pub fn load(&mut self, dtype: DType) -> Id {
         let slot = INPUTS.iter().position(|&d| d == dtype).unwrap() as u16;
         let ptr = self.g.param(slot, dtype);
-        let i = if self.rng.chance(40) {
+        let i = if self.rng.below(100) < 40 {
             let n = self.ranges.len() as u64;
             self.ranges[self.rng.below(n) as usize]
         } else {
             self.index(2)
         };
         let len = self.c(LEN);
-        if self.rng.chance(50) {
+        if self.rng.below(100) < 50 {
             let i = self.bin(Binary::FloorMod, i, len);
             let load = self.g.load(ptr, i);
-            if self.rng.chance(30) {
+            if self.rng.below(100) < 30 {
                 // What a padded view looks like before its guard reaches the load.
                 let c = self.guard(1);
                 let k = self.constant(dtype);
-                return if self.rng.chance(50) {
+                return if self.rng.below(100) < 50 {
                     self.g.select(c, load, k)
                 } else {
                     self.g.select(c, k, load)
@@ -241,7 +209,7 @@ impl Gen {
         let below = self.c(-1);
         let (a, b) = (self.bin(Binary::Lt, below, i), self.bin(Binary::Lt, i, len));
         let mut gate = self.bin(Binary::And, a, b);
-        if self.rng.chance(30) {
+        if self.rng.below(100) < 30 {
             let more = self.guard(1);
             gate = self.bin(Binary::And, gate, more);
         }
@@ -252,7 +220,7 @@ impl Gen {
     pub fn constant(&mut self, dtype: DType) -> Id {
         let x = self.rng.pick(&[0, 0, 0, 1, 1, 2, -1, -2, 3, 4, 100]);
         let mut bits = interp::scalar::constant(dtype, x);
-        if dtype.is_float() && self.rng.chance(20) {
+        if dtype.is_float() && self.rng.below(100) < 20 {
             let x = self.rng.pick(&[-0.0, f64::INFINITY, f64::NAN, 0.5, 1e-30]);
             bits = interp::scalar::from_f64(dtype, x);
         }
@@ -261,14 +229,14 @@ impl Gen {
 
     /// A value of any type.
     pub fn value(&mut self, dtype: DType, depth: u32) -> Id {
-        if depth == 0 || self.rng.chance(8) {
-            if self.rng.chance(30) {
+        if depth == 0 || self.rng.below(100) < 8 {
+            if self.rng.below(100) < 30 {
                 return self.constant(dtype);
             }
             if dtype == DType::I64 {
                 return self.index(1);
             }
-            if INPUTS.contains(&dtype) && self.rng.chance(75) {
+            if INPUTS.contains(&dtype) && self.rng.below(100) < 75 {
                 return self.load(dtype);
             }
             let i = self.index(1);
@@ -314,15 +282,25 @@ impl Gen {
                     1 => self.constant(dtype),
                     _ => self.value(dtype, d),
                 };
-                if op == Binary::Mul && self.rng.chance(20) {
+                if op == Binary::Mul && self.rng.below(100) < 20 {
                     let minus = self.g.bits(dtype, interp::scalar::constant(dtype, -1));
                     return self.bin(op, a, minus);
                 }
-                if self.rng.chance(20) { self.bin(op, b, a) } else { self.bin(op, a, b) }
+                if self.rng.below(100) < 20 {
+                    self.bin(op, b, a)
+                } else {
+                    self.bin(op, a, b)
+                }
             }
             4 => {
                 let ops: &[Unary] = if dtype.is_float() {
-                    &[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Trunc, Unary::RoundEven]
+                    &[
+                        Unary::Neg,
+                        Unary::Abs,
+                        Unary::Floor,
+                        Unary::Trunc,
+                        Unary::RoundEven,
+                    ]
                 } else if dtype == DType::Bool {
                     &[Unary::Not]
                 } else {
@@ -331,16 +309,28 @@ impl Gen {
                 let a = self.value(dtype, d);
                 let (x, y) = (self.rng.pick(ops), self.rng.pick(ops));
                 let a = self.g.unary(x, a);
-                if self.rng.chance(60) { self.g.unary(y, a) } else { a }
+                if self.rng.below(100) < 60 {
+                    self.g.unary(y, a)
+                } else {
+                    a
+                }
             }
             5 | 6 => {
-                let c = if self.rng.chance(50) { self.guard(1) } else { self.value(DType::Bool, d) };
+                let c = if self.rng.below(100) < 50 {
+                    self.guard(1)
+                } else {
+                    self.value(DType::Bool, d)
+                };
                 let (a, mut b) = (self.value(dtype, d), self.constant(dtype));
                 match self.rng.below(4) {
                     0 => b = self.value(dtype, d),
                     1 => {
                         // A selection inside of a selection.
-                        let e = if self.rng.chance(40) { c } else { self.guard(1) };
+                        let e = if self.rng.below(100) < 40 {
+                            c
+                        } else {
+                            self.guard(1)
+                        };
                         let inner = self.g.select(e, a, b);
                         return self.g.select(c, inner, b);
                     }
@@ -366,9 +356,9 @@ impl Gen {
                     DType::F8E4M3,
                 ];
                 let middle = self.rng.pick(&all);
-                let x = if self.rng.chance(30) {
+                let x = if self.rng.below(100) < 30 {
                     let c = self.guard(1);
-                    if self.rng.chance(50) {
+                    if self.rng.below(100) < 50 {
                         self.g.cast(c, middle)
                     } else {
                         let (a, b) = (self.constant(middle), self.constant(middle));
@@ -378,30 +368,34 @@ impl Gen {
                     self.value(middle, d)
                 };
                 let x = self.g.cast(x, dtype);
-                if dtype.is_int() && self.rng.chance(40) {
+                if dtype.is_int() && self.rng.below(100) < 40 {
                     let y = self.value(dtype, d);
                     return self.bin(Binary::Mul, x, y);
                 }
                 x
             }
             9 if dtype.bits() == 32 => {
-                let other = if dtype == DType::F32 { DType::I32 } else { DType::F32 };
-                let x = self.value(other, d);
-                let x = self.g.add(Op::Bitcast, dtype, &[x]);
-                if self.rng.chance(50) {
+                // The bits of a NaN are not fixed: floats are made of bits, not looked into.
+                let x = self.value(DType::I32, d);
+                let x = self.g.add(Op::Bitcast, DType::F32, &[x]);
+                if dtype == DType::F32 {
                     return x;
                 }
-                let y = self.g.add(Op::Bitcast, other, &[x]);
-                self.g.add(Op::Bitcast, dtype, &[y])
+                self.g.add(Op::Bitcast, dtype, &[x])
             }
             10 | 11 if dtype != DType::Bool => self.reduction(dtype, d.min(2)),
             12 if dtype == DType::Bool => {
                 let of = self.rng.pick(&INPUTS);
                 let op = self.rng.pick(&[Binary::Lt, Binary::Eq, Binary::Ne]);
-                let a = if self.rng.chance(40) {
+                let a = if self.rng.below(100) < 40 {
                     let t = self.rng.pick(&[DType::Bool, DType::I64]);
                     let a = self.value(t, d);
-                    self.g.cast(a, of)
+                    let a = self.g.cast(a, of);
+                    if t == DType::Bool && of != t {
+                        let b = self.constant(of);
+                        return self.bin(op, a, b);
+                    }
+                    a
                 } else {
                     self.value(of, d)
                 };
@@ -419,7 +413,7 @@ impl Gen {
                     (Binary::Or, Binary::And),
                     (Binary::And, Binary::And),
                 ]);
-                let inner = if self.rng.chance(40) {
+                let inner = if self.rng.below(100) < 40 {
                     self.g.unary(Unary::Not, a)
                 } else {
                     self.bin(y, a, b)
@@ -442,38 +436,48 @@ impl Gen {
         let ops: &[ReduceOp] = if dtype.is_float() {
             &[ReduceOp::Add, ReduceOp::Add, ReduceOp::Max, ReduceOp::Mul]
         } else {
-            &[ReduceOp::Add, ReduceOp::Add, ReduceOp::Min, ReduceOp::Or, ReduceOp::Mul]
+            &[
+                ReduceOp::Add,
+                ReduceOp::Add,
+                ReduceOp::Min,
+                ReduceOp::Or,
+                ReduceOp::Mul,
+            ]
         };
         let mut op = self.rng.pick(ops);
         let value = match self.rng.below(5) {
             0 => {
                 let v = self.constant(dtype);
-                if self.rng.chance(50) { v } else { self.value(dtype, depth) }
+                if self.rng.below(100) < 50 {
+                    v
+                } else {
+                    self.value(dtype, depth)
+                }
             }
             1 | 2 => {
                 op = ReduceOp::Add;
                 // r == e or r < e, times a value that may depend on r
-                let one_hot = self.rng.chance(50);
+                let one_hot = self.rng.below(100) < 50;
                 let e = self.index(2);
                 let r = mine[0];
                 let mut c = if one_hot {
                     self.bin(Binary::Eq, r, e)
-                } else if self.rng.chance(50) {
+                } else if self.rng.below(100) < 50 {
                     self.bin(Binary::Lt, r, e)
                 } else {
                     self.bin(Binary::Lt, e, r)
                 };
-                if self.rng.chance(30) {
+                if self.rng.below(100) < 30 {
                     let more = self.guard(0);
                     c = self.bin(Binary::And, c, more);
                 }
-                if self.rng.chance(10) {
+                if self.rng.below(100) < 10 {
                     self.g.cast(c, dtype)
                 } else {
                     if one_hot {
                         self.ranges.extend(&mine);
                     }
-                    let v = if one_hot || dtype.is_int() && self.rng.chance(50) {
+                    let v = if one_hot || dtype.is_int() && self.rng.below(100) < 50 {
                         self.value(dtype, depth)
                     } else {
                         self.constant(dtype)
@@ -501,13 +505,13 @@ pub fn inputs(rng: &mut Rng) -> Vec<Vec<u8>> {
             for _ in 0..LEN {
                 let bits = if dtype.is_float() {
                     let special = [0.0, -0.0, f64::INFINITY, f64::NAN, 1e6, -3.5];
-                    let x = if rng.chance(20) {
+                    let x = if rng.below(100) < 20 {
                         rng.pick(&special)
                     } else {
                         rng.int(-40, 40) as f64 / 8.0
                     };
                     interp::scalar::from_f64(dtype, x)
-                } else if rng.chance(10) {
+                } else if rng.below(100) < 10 {
                     interp::scalar::from_int(dtype, i128::from(rng.next() as i64))
                 } else {
                     interp::scalar::constant(dtype, rng.int(-3, 8))

@@ -65,11 +65,20 @@ impl Loaded {
                 .args([&library, &object])
                 .status()
                 .unwrap();
-            assert!(status.success(), "linking {}\n{}", stage.name, built.report.source[i]);
+            assert!(
+                status.success(),
+                "linking {}\n{}",
+                stage.name,
+                built.report.source[i]
+            );
             // SAFETY: the library holds one function without initialisers.
             libraries.push(unsafe { libloading::Library::new(&library) }.unwrap());
         }
-        Loaded { built, libraries, _dir: dir }
+        Loaded {
+            built,
+            libraries,
+            _dir: dir,
+        }
     }
 
     /// Runs all stages, their groups in uneven parts.
@@ -141,11 +150,15 @@ impl Loaded {
 /// Compares two buffers, floats with a tolerance for another order of summation.
 pub fn same(dtype: DType, got: &[u8], want: &[u8], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len());
-    for (i, (g, w)) in
-        got.chunks(dtype.size()).zip(want.chunks(dtype.size())).enumerate()
+    for (i, (g, w)) in got
+        .chunks(dtype.size())
+        .zip(want.chunks(dtype.size()))
+        .enumerate()
     {
-        let (g, w) =
-            (codegen::interp::scalar::read(dtype, g), codegen::interp::scalar::read(dtype, w));
+        let (g, w) = (
+            codegen::interp::scalar::read(dtype, g),
+            codegen::interp::scalar::read(dtype, w),
+        );
         if dtype.is_float() {
             let (g, w) = (
                 codegen::interp::scalar::to_f64(dtype, g),
@@ -171,11 +184,20 @@ pub struct Make {
 
 impl Make {
     pub fn new() -> Make {
-        Make { g: Graph::new(), params: Vec::new(), axis: 0, stores: Vec::new() }
+        Make {
+            g: Graph::new(),
+            params: Vec::new(),
+            axis: 0,
+            stores: Vec::new(),
+        }
     }
 
     pub fn buffer(&mut self, dtype: DType, len: usize, written: bool) -> Id {
-        self.params.push(ParamInfo { dtype, len, written });
+        self.params.push(ParamInfo {
+            dtype,
+            len,
+            written,
+        });
         self.g.param(self.params.len() as u16 - 1, dtype)
     }
 
@@ -240,13 +262,23 @@ impl Make {
 
     pub fn kernel(mut self, name: &str) -> Kernel {
         let sink = self.g.sink(&self.stores);
-        Kernel { name: name.into(), graph: self.g, sink, params: self.params, vars: 0 }
+        Kernel {
+            name: name.into(),
+            graph: self.g,
+            sink,
+            params: self.params,
+            vars: 0,
+        }
     }
 }
 
 /// Buffers for a kernel.
 pub fn fill(kernel: &Kernel, random: &mut Random) -> Vec<Vec<u8>> {
-    kernel.params.iter().map(|p| random.bytes(p.dtype, p.len)).collect()
+    kernel
+        .params
+        .iter()
+        .map(|p| random.bytes(p.dtype, p.len))
+        .collect()
 }
 
 /// What the interpreter makes of them.
@@ -276,8 +308,22 @@ pub fn matmul(mm: i64, n: i64, k: i64, ta: bool, tb: bool, relu: bool) -> Kernel
     let b = m.buffer(DType::F32, (k * n) as usize, false);
     let bias = m.buffer(DType::F32, n as usize, false);
     let (i, j, r) = (m.l(mm), m.l(n), m.r(k));
-    let x = m.load(a, &if ta { [(i, 1), (r, mm)] } else { [(i, k), (r, 1)] });
-    let y = m.load(b, &if tb { [(j, k), (r, 1)] } else { [(j, 1), (r, n)] });
+    let x = m.load(
+        a,
+        &if ta {
+            [(i, 1), (r, mm)]
+        } else {
+            [(i, k), (r, 1)]
+        },
+    );
+    let y = m.load(
+        b,
+        &if tb {
+            [(j, k), (r, 1)]
+        } else {
+            [(j, 1), (r, n)]
+        },
+    );
     let p = m.mul(x, y);
     let mut s = m.sum(p, &[r]);
     if relu {
@@ -358,8 +404,15 @@ pub fn conv(batch: i64, ci: i64, co: i64, hw: i64, window: i64) -> Kernel {
     let index = m.at(&[(b, ci * hw * hw), (k, hw * hw), (sy, hw), (sx, 1)], 0);
     let alt = m.f32(0.0);
     let image = m.g.load_gated(x, index, gate, alt);
-    let filter =
-        m.load(w, &[(c, ci * window * window), (k, window * window), (dy, window), (dx, 1)]);
+    let filter = m.load(
+        w,
+        &[
+            (c, ci * window * window),
+            (k, window * window),
+            (dy, window),
+            (dx, 1),
+        ],
+    );
     let p = m.mul(image, filter);
     let s = m.sum(p, &[k, dy, dx]);
     m.store(o, &[(b, co * hw * hw), (c, hw * hw), (y, hw), (xx, 1)], s);
@@ -372,7 +425,11 @@ pub fn prefix(rows: i64, n: i64, op: ReduceOp, along_rows: bool) -> Kernel {
     let o = m.buffer(DType::F32, (rows * n) as usize, true);
     let a = m.buffer(DType::F32, (rows * n) as usize, false);
     let (r, k) = (m.l(rows), m.range(n, RangeKind::Serial));
-    let at = if along_rows { [(r, n), (k, 1)] } else { [(r, 1), (k, rows)] };
+    let at = if along_rows {
+        [(r, n), (k, 1)]
+    } else {
+        [(r, 1), (k, rows)]
+    };
     let x = m.load(a, &at);
     let s = m.g.add(codegen::ir::Op::Scan(op), DType::F32, &[x, k]);
     m.store(o, &at, s);
@@ -421,4 +478,50 @@ pub fn transpose(rows: i64, cols: i64, dtype: DType) -> Kernel {
     let x = m.load(a, &[(j, cols), (i, 1)]);
     m.store(o, &[(i, rows), (j, 1)], x);
     m.kernel("transpose")
+}
+
+/// Softmax over rows, gelu-like activations: what needs functions that no processor has.
+pub fn softmax(rows: i64, n: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (rows * n) as usize, true);
+    let a = m.buffer(DType::F32, (rows * n) as usize, false);
+    let (r, k1, k2, j) = (m.l(rows), m.r(n), m.r(n), m.l(n));
+    let x1 = m.load(a, &[(r, n), (k1, 1)]);
+    let max = m.g.reduce(ReduceOp::Max, x1, &[k1]);
+    let log2e = m.f32(std::f32::consts::LOG2_E);
+    let e = |m: &mut Make, k: Id| {
+        let x = m.load(a, &[(r, n), (k, 1)]);
+        let d = m.g.binary(Binary::Sub, x, max);
+        let d = m.mul(d, log2e);
+        m.unary(Unary::Exp2, d)
+    };
+    let e2 = e(&mut m, k2);
+    let s = m.sum(e2, &[k2]);
+    let e3 = e(&mut m, j);
+    let y = m.g.binary(Binary::FDiv, e3, s);
+    m.store(o, &[(r, n), (j, 1)], y);
+    m.kernel("softmax")
+}
+
+/// Many operations on every element (pair of elements), each with a result of its own.
+pub fn operations(
+    n: i64,
+    dtype: DType,
+    unary: &[Unary],
+    binary: &[Binary],
+    casts: &[DType],
+) -> Kernel {
+    let mut m = Make::new();
+    let a = m.buffer(dtype, n as usize, false);
+    let b = m.buffer(dtype, n as usize, false);
+    let i = m.l(n);
+    let (x, y) = (m.load(a, &[(i, 1)]), m.load(b, &[(i, 1)]));
+    let mut results: Vec<Id> = unary.iter().map(|&op| m.g.unary(op, x)).collect();
+    results.extend(binary.iter().map(|&op| m.g.binary(op, x, y)));
+    results.extend(casts.iter().map(|&to| m.g.cast(x, to)));
+    for value in results {
+        let o = m.buffer(m.g.dtype(value), n as usize, true);
+        m.store(o, &[(i, 1)], value);
+    }
+    m.kernel("operations")
 }

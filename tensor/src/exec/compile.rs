@@ -75,7 +75,10 @@ impl Compiler {
 
     /// Kernels of different structure that were compiled so far.
     pub fn known(&self) -> usize {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// The programs of all kernels, in order.
@@ -90,7 +93,9 @@ impl Compiler {
         let structures: Vec<Structure> = kernels.iter().map(Structure::of).collect();
         let missing: Vec<usize> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            (0..kernels.len()).filter(|&i| !known.contains_key(&structures[i])).collect()
+            (0..kernels.len())
+                .filter(|&i| !known.contains_key(&structures[i]))
+                .collect()
         };
         if !missing.is_empty() {
             let built = self.build_all(kernels, &missing);

@@ -67,6 +67,8 @@ pub struct DeviceExecutor {
     options: Options,
     limits: Limits,
     state: Mutex<State>,
+    /// Held while a schedule is submitted: its parts share the arena.
+    turn: Mutex<()>,
     capturing: Mutex<Option<ThreadId>>,
 }
 
@@ -79,6 +81,15 @@ struct State {
     pending: VecDeque<(Point, Vec<Buffer>)>,
     stamps: Vec<(Signal, Signal)>,
     runs: Vec<Run>,
+}
+
+/// A function is being traced; see [`DeviceExecutor::capturing`].
+pub(crate) struct Capturing<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// A schedule with its programs and the buffers of its leaves.
@@ -105,12 +116,7 @@ impl DeviceExecutor {
             parallel: device.info().units as u64 * 4,
             ..Limits::default()
         });
-        let compiler = Compiler::new(
-            device.clone(),
-            backend,
-            options.codegen.clone(),
-            threads,
-        );
+        let compiler = Compiler::new(device.clone(), backend, options.codegen.clone(), threads);
         Ok(Engine(Arc::new(DeviceExecutor {
             device,
             stream,
@@ -118,6 +124,7 @@ impl DeviceExecutor {
             options,
             limits,
             state: Mutex::default(),
+            turn: Mutex::new(()),
             capturing: Mutex::new(None),
         })))
     }
@@ -186,13 +193,23 @@ impl DeviceExecutor {
         self.options.observer.as_deref()
     }
 
-    pub(crate) fn set_capturing(&self, on: bool) {
+    /// Waits until no other thread is submitting a schedule.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the guard is dropped, this thread cannot realize anything.
+    pub(crate) fn capturing(&self) -> Capturing<'_> {
         let mut cell = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
-        *cell = on.then(|| std::thread::current().id());
+        *cell = Some(std::thread::current().id());
+        Capturing(&self.capturing)
     }
 
     fn refuse_capture(&self, op: &'static str) -> Result<()> {
-        let cell = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = self
+            .capturing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if *cell == Some(std::thread::current().id()) {
             return Err(Error::Capture {
                 what: format!(
@@ -262,7 +279,10 @@ impl DeviceExecutor {
             Some(Storage::Host(bytes)) => {
                 let buffer = self.alloc(bytes.len() as u64)?;
                 self.upload(&buffer, &bytes)?;
-                tensor.node().storage.replace(Storage::Device(buffer.clone()));
+                tensor
+                    .node()
+                    .storage
+                    .replace(Storage::Device(buffer.clone()));
                 Ok(buffer)
             }
             None => Err(Error::Shape {
@@ -380,6 +400,7 @@ impl DeviceExecutor {
         if some.is_empty() {
             return Ok(());
         }
+        let _turn = self.turn();
         let prepared = self.prepare(&some)?;
         let Prepared {
             schedule,
@@ -504,10 +525,14 @@ impl Executor for DeviceExecutor {
         }
         let last = {
             let state = self.state();
-            let uses = |(_, kept): &&(Point, Vec<Buffer>)| {
-                kept.iter().any(|b| b.same_allocation(buffer))
-            };
-            state.pending.iter().rev().find(uses).map(|(point, _)| point.clone())
+            let uses =
+                |(_, kept): &&(Point, Vec<Buffer>)| kept.iter().any(|b| b.same_allocation(buffer));
+            state
+                .pending
+                .iter()
+                .rev()
+                .find(uses)
+                .map(|(point, _)| point.clone())
         };
         if let Some(point) = last {
             point.wait(self.deadline())?;

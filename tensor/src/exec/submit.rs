@@ -104,7 +104,11 @@ pub fn items(
             }
             let single = code.launches.len() == 1;
             out.push(Item {
-                name: if single { name.clone() } else { format!("{name}.{i}") },
+                name: if single {
+                    name.clone()
+                } else {
+                    format!("{name}.{i}")
+                },
                 node: Node::Exec {
                     program: launch.program.clone(),
                     args: values,
@@ -113,7 +117,11 @@ pub fn items(
                 },
                 reads,
                 writes,
-                cost: if i == 0 { (code.built.bytes, code.built.flops) } else { (0.0, 0.0) },
+                cost: if i == 0 {
+                    (code.built.bytes, code.built.flops)
+                } else {
+                    (0.0, 0.0)
+                },
             });
         }
     }

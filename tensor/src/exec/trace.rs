@@ -27,7 +27,13 @@ pub fn write(runs: &[Run], mut to: impl Write) -> std::io::Result<()> {
             }
         };
         let seconds = run.seconds();
-        let rate = |n: f64| if seconds > 0.0 { n / seconds * 1e-9 } else { 0.0 };
+        let rate = |n: f64| {
+            if seconds > 0.0 {
+                n / seconds * 1e-9
+            } else {
+                0.0
+            }
+        };
         events.push(json!({
             "ph": "X", "pid": 0, "tid": track, "name": run.name, "cat": "kernel",
             // Microseconds, with a fraction.

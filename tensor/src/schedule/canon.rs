@@ -6,7 +6,7 @@ use codegen::DType;
 use codegen::ir::ReduceOp;
 use smallvec::SmallVec;
 
-use crate::graph::{Op, Tensor};
+use crate::graph::{Op, ScatterMode, Tensor};
 
 /// A node of the flattened graph.
 #[derive(Clone, Debug)]
@@ -209,6 +209,14 @@ impl Dag {
                 op = Op::Contiguous;
             }
         }
+        if let Op::Scatter(axis, ScatterMode::Combine(ReduceOp::Add | ReduceOp::Mul)) = op
+            && !self.surely_varies(src[1], axis)
+            && !self.surely_varies(src[2], axis)
+        {
+            // A store runs once per value of the loops that it depends on, and this one has to run
+            // for every element: an index in memory depends on them.
+            src[1] = self.forced(src[1]);
+        }
         let constant = match &op {
             Op::Const(_) | Op::Iota => true,
             Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => {
@@ -227,6 +235,40 @@ impl Dag {
             leaf: None,
             constant,
         })
+    }
+
+    /// The value in memory.
+    fn forced(&mut self, n: u32) -> u32 {
+        let (shape, dtype) = (self.node(n).shape.clone(), self.node(n).dtype);
+        let src: SmallVec<[u32; 3]> = SmallVec::from_slice(&[n]);
+        let key = Identity::Node(Op::Contiguous, src.clone(), shape.clone(), dtype);
+        self.intern(key, || DagNode {
+            op: Op::Contiguous,
+            src,
+            shape,
+            dtype,
+            leaf: None,
+            constant: false,
+        })
+    }
+
+    /// True if the elements along an axis are read from different places, whatever is simplified.
+    fn surely_varies(&self, mut n: u32, mut axis: usize) -> bool {
+        loop {
+            let node = self.node(n);
+            if node.shape[axis] == 1 {
+                return false;
+            }
+            match &node.op {
+                Op::Data | Op::Contiguous | Op::Scan(..) | Op::Scatter(..) | Op::Iota => {
+                    return true;
+                }
+                Op::Permute(order) => axis = order[axis],
+                Op::Unary(_) | Op::Cast | Op::Shrink(_) | Op::Flip(_) | Op::Expand => {}
+                _ => return false,
+            }
+            n = node.src[0];
+        }
     }
 
     fn intern(&mut self, key: Identity, make: impl FnOnce() -> DagNode) -> u32 {

@@ -429,8 +429,7 @@ impl Indices {
 
     /// `a = factor * high + low` with a factor that divides `by` and `low` in `0..factor`.
     fn split_by_factor(&mut self, a: Ix, by: i64) -> Option<(Ix, Ix, i64)> {
-        let mut factors: SmallVec<[i64; 4]> =
-            self.lin(a).terms.iter().map(|t| t.1.abs()).collect();
+        let mut factors: SmallVec<[i64; 4]> = self.lin(a).terms.iter().map(|t| t.1.abs()).collect();
         factors.sort_unstable();
         factors.dedup();
         for factor in factors.into_iter().rev() {
@@ -530,8 +529,7 @@ mod tests {
             for through in shapes {
                 for to in shapes {
                     let mut ix = Indices::default();
-                    let index: Vec<Ix> =
-                        to.iter().map(|&n| ix.range(n, RangeKind::Loop)).collect();
+                    let index: Vec<Ix> = to.iter().map(|&n| ix.range(n, RangeKind::Loop)).collect();
                     let middle = ix.reshape(&index, to, through);
                     let inner = ix.reshape(&middle, through, from);
                     let flat_out = ix.flatten(&index, to);

@@ -199,11 +199,17 @@ fn merge(dag: &Dag, limits: &Limits, groups: Vec<Group>) -> Vec<Group> {
     for (k, group) in groups.iter().enumerate() {
         writer.insert(group.roots[0].node, k);
     }
-    let needs: Vec<Vec<usize>> = groups
+    let mut needs: Vec<Vec<usize>> = groups
         .iter()
         .map(|g| g.region.loads.iter().filter_map(|n| writer.get(n).copied()))
         .map(Iterator::collect)
         .collect();
+    for (k, pair) in groups.windows(2).enumerate() {
+        // A scatter comes after its base.
+        if pair[0].roots[0].node == pair[1].roots[0].node {
+            needs[k + 1].push(k);
+        }
+    }
     let mut order = Merged {
         of: (0..groups.len()).collect(),
         needs,

@@ -34,9 +34,11 @@ pub fn kernelize(
     for store in &group.region.stores {
         maker.param(store.root.node, true);
     }
-    for (_, requests) in group.region.visited.iter().rev() {
-        for &request in requests {
-            maker.make(request);
+    // From the roots down, so that equal kernels have equal nodes wherever they are in the graph.
+    for store in &group.region.stores {
+        maker.make(store.value);
+        for place in group.region.loaded_in(&[store.at], store.gate) {
+            maker.make(place);
         }
     }
     let mut stores = Vec::new();
@@ -70,8 +72,13 @@ fn axes(group: &Group) -> Vec<u32> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&r| {
         let inside = region.rows.iter().filter(|&&set| set >> r & 1 == 1).count();
-        let kind = region.ix.ranges[r].kind == RangeKind::Reduce;
-        (kind, if kind { 0 } else { usize::MAX - inside })
+        // A loop that runs in order is inside of those that do not.
+        let kind = match region.ix.ranges[r].kind {
+            RangeKind::Reduce => 2,
+            RangeKind::Serial => 1,
+            _ => 0,
+        };
+        (kind, if kind == 0 { usize::MAX - inside } else { 0 })
     });
     let mut axes = vec![0; count];
     for (axis, &range) in order.iter().enumerate() {

@@ -147,7 +147,11 @@ mod tests {
     #[test]
     fn a_chain_takes_two_places() {
         let blocks: Vec<Block> = (0..10)
-            .map(|i| Block { bytes: 1 << 20, first: i, last: i + 1 })
+            .map(|i| Block {
+                bytes: 1 << 20,
+                first: i,
+                last: i + 1,
+            })
             .collect();
         assert_eq!(Plan::new(&blocks).bytes, 2 << 20);
     }

@@ -69,9 +69,9 @@ fn store_order(group: &Group, overwrites: &[(u32, Vec<u32>)]) -> Option<Vec<usiz
         let free = left.iter().position(|&i| {
             let root = region.stores[i].root.node;
             let taken = overwrites.iter().filter(|(r, _)| *r == root);
-            taken.flat_map(|(_, nodes)| nodes).all(|n| {
-                left.iter().all(|&j| j == i || !reads[j].contains(n))
-            })
+            taken
+                .flat_map(|(_, nodes)| nodes)
+                .all(|n| left.iter().all(|&j| j == i || !reads[j].contains(n)))
         })?;
         order.push(left.remove(free));
     }
@@ -211,7 +211,12 @@ impl<'a> Planner<'a> {
             }
             self.results.push(result);
         }
-        let written: Vec<u32> = self.groups.iter().flat_map(|g| &g.roots).map(|r| r.node).collect();
+        let written: Vec<u32> = self
+            .groups
+            .iter()
+            .flat_map(|g| &g.roots)
+            .map(|r| r.node)
+            .collect();
         for node in written {
             if !self.of_node.contains_key(&node) {
                 let id = self.add(Place::Temporary, node);
@@ -263,7 +268,12 @@ impl<'a> Planner<'a> {
             .collect();
         for &w in &writers {
             let group = &mut self.groups[w];
-            let Some(store) = group.region.stores.iter().find(|s| s.root.node == root).copied()
+            let Some(store) = group
+                .region
+                .stores
+                .iter()
+                .find(|s| s.root.node == root)
+                .copied()
             else {
                 return false;
             };
@@ -283,7 +293,11 @@ impl<'a> Planner<'a> {
         let first = writers[0];
         let readers: Vec<usize> = (0..self.groups.len())
             .filter(|g| !writers.contains(g))
-            .filter(|&g| nodes.iter().any(|n| self.groups[g].region.loads.contains(n)))
+            .filter(|&g| {
+                nodes
+                    .iter()
+                    .any(|n| self.groups[g].region.loads.contains(n))
+            })
             .collect();
         if readers.iter().any(|&r| self.depends(r, &writers)) {
             return false;
@@ -332,8 +346,12 @@ impl<'a> Planner<'a> {
             let group = &self.groups[g];
             let (kernel, args) = kernelize(self.dag, group, &|n| self.of_node[&n]);
             let written = |&(i, _): &(usize, &BufferId)| kernel.params[i].written;
-            let writes: Vec<BufferId> =
-                args.iter().enumerate().filter(written).map(|(_, &b)| b).collect();
+            let writes: Vec<BufferId> = args
+                .iter()
+                .enumerate()
+                .filter(written)
+                .map(|(_, &b)| b)
+                .collect();
             let reads = self.reads(group);
             let next = schedule.kernels.len();
             let number = *known.entry(Structure::of(&kernel)).or_insert(next);
@@ -377,6 +395,13 @@ impl<'a> Planner<'a> {
     /// Groups in an order in which each comes after those that it waits for, near the order of the
     /// graph.
     fn sorted(&self) -> Vec<usize> {
+        debug_assert!(
+            (0..self.groups.len()).all(|g| {
+                let waits: Vec<usize> = self.waits[g].iter().copied().collect();
+                waits.iter().all(|&w| !self.depends(w, &[g]))
+            }),
+            "kernels wait for each other in a circle"
+        );
         let count = self.groups.len();
         let mut open: Vec<usize> = self.waits.iter().map(HashSet::len).collect();
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -424,7 +449,9 @@ impl Structure {
     pub fn of(kernel: &Kernel) -> Structure {
         let graph = &kernel.graph;
         Structure {
-            nodes: (0..graph.len() as u32).map(|i| graph.node(Id(i)).clone()).collect(),
+            nodes: (0..graph.len() as u32)
+                .map(|i| graph.node(Id(i)).clone())
+                .collect(),
             params: kernel.params.clone(),
             sink: kernel.sink,
         }

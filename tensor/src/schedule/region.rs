@@ -234,9 +234,14 @@ impl Region {
     /// The requests for index tensors that the place and the gate of a request need.
     pub fn index_requests(&self, request: u32) -> SmallVec<[u32; 2]> {
         let request = &self.requests[request as usize];
+        self.loaded_in(&request.index, request.gate)
+    }
+
+    /// The requests for index tensors in an index and a gate.
+    pub fn loaded_in(&self, index: &[Ix], gate: u32) -> SmallVec<[u32; 2]> {
         let mut out = SmallVec::new();
-        let mut pending: SmallVec<[Ix; 8]> = request.index.iter().copied().collect();
-        for &cond in &self.gates[request.gate as usize] {
+        let mut pending: SmallVec<[Ix; 8]> = index.iter().copied().collect();
+        for &cond in &self.gates[gate as usize] {
             match self.conds[cond as usize] {
                 Cond::Bound(ix, _) => pending.push(ix),
                 Cond::Loaded(request, _) => out.push(request),
@@ -470,7 +475,7 @@ impl Walk<'_> {
             if here {
                 self.inline(node, &requests);
             } else {
-                self.realized[node as usize] = true;
+                self.realized[node as usize] |= self.dag.node(node).leaf.is_none();
                 self.region.loads.push(node);
                 for &request in &requests {
                     let load = Expansion {
@@ -617,10 +622,14 @@ impl Walk<'_> {
     /// Computed here (true), or read from memory.
     fn decide(&mut self, n: u32, requests: &[u32], may_split: bool) -> Result<bool, Stop> {
         let node = self.dag.node(n);
+        if node.constant {
+            // Also where it is a result: its requests carry no gates.
+            return Ok(true);
+        }
         if self.realized[n as usize] || node.leaf.is_some() {
             return Ok(false);
         }
-        if node.constant || node.is_movement() {
+        if node.is_movement() {
             return Ok(true);
         }
         let fresh = node.src.iter().filter(|&&s| {
@@ -686,7 +695,11 @@ impl Walk<'_> {
             if deps & !loops == 0 {
                 // Loops nest, so the sets must; and large data wants its outer loops outside.
                 let set = deps & loops;
-                let nests = self.region.rows.iter().all(|&r| r & set == r || r & set == set);
+                let nests = self
+                    .region
+                    .rows
+                    .iter()
+                    .all(|&r| r & set == r || r & set == set);
                 let prefix = loops & (1 << (128 - set.leading_zeros()).min(127)) - 1;
                 let outer = set == 0 || prefix == set;
                 if !nests || work > self.limits.small && !outer {
@@ -761,7 +774,10 @@ impl Walk<'_> {
         }
         let factors = self.region.expand(self.dag, product).children;
         let [a, b] = [factors[0], factors[1]].map(|f| self.operand_ranges(f));
-        let bound = expansion.ranges.iter().fold(0, |s: RangeSet, &r| s | 1 << r);
+        let bound = expansion
+            .ranges
+            .iter()
+            .fold(0, |s: RangeSet, &r| s | 1 << r);
         a & bound != 0 && b & bound != 0 && a & !b & !bound != 0 && b & !a & !bound != 0
     }
 

@@ -6,5 +6,6 @@
 
 pub mod array;
 pub mod call;
+pub mod engines;
 pub mod manifest;
 pub mod suite;

@@ -2,27 +2,37 @@
 
 use std::collections::BTreeSet;
 
+use golden::engines;
 use golden::manifest::References;
 use golden::suite::run_suite;
 use tensor::Engine;
 
-/// One test per group and engine, so that a failing group leaves the others visible.
-macro_rules! groups {
-    ($($group:ident)*) => {
-        const GROUPS: &[&str] = &[$(stringify!($group)),*];
-
-        mod reference {
+/// One test per engine and group, so that a failing group leaves the others visible. A new device
+/// takes one function in `engines` and its name here.
+macro_rules! suites {
+    ([$($engine:ident)*] $groups:tt) => {
+        $(suites!(engine $engine $groups);)*
+        suites!(names $groups);
+    };
+    (engine $engine:ident [$($group:ident)*]) => {
+        mod $engine {
             $(#[test]
             fn $group() {
-                super::check(&tensor::Engine::reference(), stringify!($group));
+                super::check(&super::engines::$engine().unwrap(), stringify!($group));
             })*
         }
     };
+    (names [$($group:ident)*]) => {
+        const GROUPS: &[&str] = &[$(stringify!($group)),*];
+    };
 }
 
-groups! {
-    activation attention binary cast choice conv create index integer linalg loss movement norm
-    optim order pool position promote random reduce scan softmax spread unary
+suites! {
+    [reference interpreter cpu]
+    [
+        activation attention binary cast choice conv create index integer linalg loss movement norm
+        optim order pool position promote random reduce scan softmax spread unary
+    ]
 }
 
 fn check(engine: &Engine, group: &str) {

@@ -1,8 +1,101 @@
-//! x
-use crate::ir::*;
-/// x
-pub struct Caps;
-impl Caps { /// x
-pub fn for_target(_: &crate::target::Target) -> Caps { Caps } }
-/// x
-pub fn decompose(_: &mut Graph, root: Id, _: &Caps) -> Id { root }
+//! Decomposition: operations that a target lacks, in terms of those it has.
+//!
+//! The last pass over the graph before code is emitted: simplification afterwards would bring some
+//! operations back. Everything is branch-free and made of ordinary nodes, so it vectorises as its
+//! operands do.
+
+mod builder;
+mod divmod;
+mod dtype;
+mod exponential;
+mod trigonometric;
+
+use hashbrown::HashMap;
+
+use crate::DType;
+use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
+use crate::rewrite::toposort;
+use builder::Builder;
+
+/// What a target has. "Has" means exactly the laws of [`crate::ir::op`]: a machine division that
+/// traps on zero is not `TruncDiv`. What it has not is built from the plain instruction with
+/// operands for which instruction and law agree.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// One-operand arithmetic on a type.
+    pub unary: fn(Unary, DType) -> bool,
+    /// Two-operand arithmetic on a type (of the operands).
+    pub binary: fn(Binary, DType) -> bool,
+    /// `Fma` with one rounding.
+    pub fma: fn(DType) -> bool,
+    /// Conversion from the first type to the second.
+    pub cast: fn(DType, DType) -> bool,
+}
+
+impl Caps {
+    /// A processor with `f32`, `f64` and integers, conversions between `f16` and `f32`, and fused
+    /// multiply-add; no transcendental functions, no checked division or shifts, no extrema of
+    /// floats with the law's treatment of NaN and zeros.
+    pub const PLAIN: Caps = Caps {
+        unary: |op, dtype| match op {
+            Unary::Exp2 | Unary::Log2 | Unary::Sin | Unary::Recip => false,
+            _ => !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64),
+        },
+        binary: |op, dtype| match op {
+            Binary::Pow
+            | Binary::FloorDiv
+            | Binary::FloorMod
+            | Binary::TruncDiv
+            | Binary::TruncMod
+            | Binary::Shl
+            | Binary::Shr => false,
+            Binary::Max | Binary::Min => !dtype.is_float(),
+            _ => !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64),
+        },
+        fma: |dtype| matches!(dtype, DType::F32 | DType::F64),
+        cast: |from, to| {
+            let wide = |d: DType| !d.is_float() || matches!(d, DType::F32 | DType::F64);
+            wide(from) && wide(to)
+                || matches!(
+                    (from, to),
+                    (DType::F16, DType::F32) | (DType::F32, DType::F16)
+                )
+        },
+    };
+}
+
+/// Rewrites everything reachable from `root` into what `caps` allows; gives the new root.
+///
+/// Values are those of the laws, except: `Exp2`, `Log2`, `Sin` and `Pow` are correct to a few units
+/// in the last place (see the tests for the bounds), and reductions over 8- and 16-bit floats that
+/// the target cannot add are accumulated in `f32` and rounded once.
+pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
+    let mut new: HashMap<Id, Id> = HashMap::new();
+    let order = toposort(g, root);
+    let mut b = Builder::new(g, caps);
+    for id in order {
+        let node = b.g.node(id).clone();
+        let src: Src = node.src.iter().map(|s| new[s]).collect();
+        let made = match (node.op, src.as_slice()) {
+            (Op::Unary(op), &[a]) => b.unary(op, a),
+            (Op::Binary(op), &[x, y]) => b.binary(op, x, y),
+            (Op::Fma, &[x, y, z]) => b.fma(x, y, z),
+            (Op::Cast, &[a]) => b.cast(a, node.dtype),
+            (Op::Reduce(op), [value, ranges @ ..]) if b.through_f32(op.binary(), node.dtype) => {
+                let value = b.cast(*value, DType::F32);
+                let mut wide: Src = Src::from_slice(&[value]);
+                wide.extend_from_slice(ranges);
+                let sum = b.g.add(node.op, DType::F32, &wide);
+                b.cast(sum, node.dtype)
+            }
+            (Op::Scan(op), &[value, range]) if b.through_f32(op.binary(), node.dtype) => {
+                let value = b.cast(value, DType::F32);
+                let sum = b.g.add(node.op, DType::F32, &[value, range]);
+                b.cast(sum, node.dtype)
+            }
+            _ => b.g.add(node.op, node.dtype, &src),
+        };
+        new.insert(id, made);
+    }
+    new[&root]
+}

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::{const_bits, is_zero, number};
 use crate::DType;
 use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary};
+use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Src, StoreMode, Unary};
 use crate::rewrite::driver::{Cx, Rule};
 use crate::rewrite::substitute::toposort;
 use crate::symbolic::{Lin, valid};
@@ -77,13 +77,12 @@ fn exact_count(dtype: DType) -> f64 {
     }
 }
 
-/// `x + x + ... ` (n times) as one value, if that is exact.
-fn times(g: &mut Graph, x: Id, n: i64) -> Option<Id> {
+/// `x + x + ... ` (n times) as one value, if that is exact. `alone`: nothing else is added.
+fn times(g: &mut Graph, x: Id, n: i64, alone: bool) -> Option<Id> {
     let dtype = g.dtype(x);
     let exact = if dtype.is_float() {
-        // Doubling is exact, and so are sums of small whole numbers.
-        n.count_ones() == 1 && (n as f64) < exact_count(dtype)
-            || const_bits(g, x).is_some_and(|b| counts(dtype, b, n))
+        // Doubling is exact, and so are sums of small whole numbers; 3x already rounds.
+        n == 2 && alone || const_bits(g, x).is_some_and(|b| counts(dtype, b, n))
     } else {
         dtype.is_int()
     };
@@ -125,11 +124,11 @@ fn reduce_constant(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let value = match op {
         // Adding to the initial +0 turns -0 to +0; one addition does the same.
         ReduceOp::Add if g.dtype(value).is_float() => {
-            let product = times(g, value, n)?;
+            let product = times(g, value, n, free.len() == ranges.len())?;
             let zero = g.bits(g.dtype(value), 0);
             g.binary(Binary::Add, product, zero)
         }
-        ReduceOp::Add => times(g, value, n)?,
+        ReduceOp::Add => times(g, value, n, free.len() == ranges.len())?,
         ReduceOp::Mul => {
             let bits = const_bits(g, value)?;
             let dtype = g.dtype(value);
@@ -150,6 +149,30 @@ fn reduce_constant(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
         Some(value)
     } else {
         Some(g.reduce(op, value, &left))
+    }
+}
+
+/// A store that combines runs once for every combination of the ranges it depends on. Where its new
+/// sources depend on fewer (`r / 8` became 0), the value is combined with itself as often.
+pub fn keep_repetitions(g: &mut Graph, cx: &mut Cx, old: Id, src: &mut Src) {
+    let Op::Store(StoreMode::Combine(op @ (ReduceOp::Add | ReduceOp::Mul))) = g.op(old) else {
+        return;
+    };
+    let mut lost: Src = cx.ranges.of(g, old).into();
+    lost.retain(|r| {
+        let dropped = !src.iter().any(|&s| cx.ranges.depends(g, s, *r));
+        dropped && extent(g, *r).is_some_and(|n| n > 1)
+    });
+    if lost.is_empty() {
+        return;
+    }
+    for r in &mut lost {
+        if let Op::Range { axis, extent, .. } = g.op(*r) {
+            *r = g.range(axis, extent, RangeKind::Reduce);
+        }
+    }
+    if let Some(value) = src.get_mut(2) {
+        *value = g.reduce(op, *value, &lost);
     }
 }
 
@@ -267,13 +290,17 @@ fn reduce_count(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let (condition, v) = guarded(g, value)?;
     let clauses = valid::clauses(g, condition)?;
     let dtype = g.dtype(value);
+    let mut all = 1i64;
+    for &r in ranges {
+        all = all.checked_mul(extent(g, r)?)?;
+    }
     for &r in ranges {
         let Some(n) = extent(g, r) else { continue };
         if cx.ranges.depends(g, v, r) {
             continue;
         }
         let exact = dtype.is_int()
-            || dtype.is_float() && const_bits(g, v).is_some_and(|bits| counts(dtype, bits, n));
+            || dtype.is_float() && const_bits(g, v).is_some_and(|bits| counts(dtype, bits, all));
         if !exact {
             continue;
         }

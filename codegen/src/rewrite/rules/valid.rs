@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::const_bits;
 use crate::DType;
-use crate::ir::{Binary, Graph, Id, Op, Src, StoreMode, Unary};
+use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
 use crate::rewrite::driver::{Cx, Rule, fixpoint};
 use crate::symbolic::{Bounds, valid};
 
@@ -196,13 +196,12 @@ fn store_gate(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     }
     let under = valid::assume(g, &mut cx.bounds, gate)?;
     let new = simplify_under(g, under, index);
-    // A store that no longer depends on a range would run fewer times.
-    let same = mode == StoreMode::Set || {
-        let before = cx.ranges.of(g, id).to_vec();
-        let probe = g.store(mode, ptr, new, value, Some(gate));
-        cx.ranges.of(g, probe) == before
-    };
-    (same && new != index).then(|| g.store(mode, ptr, new, value, Some(gate)))
+    if new == index {
+        return None;
+    }
+    let mut src = Src::from_slice(&[ptr, new, value, gate]);
+    super::reduce::keep_repetitions(g, cx, id, &mut src);
+    Some(g.add(Op::Store(mode), g.dtype(id), &src))
 }
 
 /// Stores whose gate is false do nothing.

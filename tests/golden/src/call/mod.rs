@@ -7,6 +7,7 @@ mod create;
 mod elementwise;
 mod layers;
 mod layout;
+mod optim;
 mod reduction;
 mod training;
 
@@ -105,6 +106,7 @@ impl Call<'_> {
             layers::call,
             create::call,
             training::call,
+            optim::call,
         ];
         for family in families {
             if let Some(results) = family(self)? {
