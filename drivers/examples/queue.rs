@@ -15,7 +15,12 @@ const BYTES: u64 = 1 << 20;
 fn main() -> hcq::Result<()> {
     let soon = || Deadline::after(Duration::from_secs(5));
     let device: Arc<dyn hcq::Device> = CpuDevice::open(Config::default())?;
-    println!("{} {} {:?}", device.info().id, device.info().name, device.info().queues);
+    println!(
+        "{} {} {:?}",
+        device.info().id,
+        device.info().name,
+        device.info().queues
+    );
 
     let compute = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
     let copy = Stream::new(device.queue(QueueKind::Copy, 0)?)?;
@@ -30,7 +35,11 @@ fn main() -> hcq::Result<()> {
         bytes: BYTES,
     };
     let filled = copy.submit(&[], &[copied(&b, &a)])?;
-    let mark = Command::Write { at: b.va().0.into(), value: 42.into(), width: Width::W32 };
+    let mark = Command::Write {
+        at: b.va().0.into(),
+        value: 42.into(),
+        width: Width::W32,
+    };
     let done = compute.submit(&[filled], &[mark, copied(&c, &b)])?;
     done.wait(soon())?;
 
@@ -44,9 +53,23 @@ fn main() -> hcq::Result<()> {
     let (fast, slow) = (graph.lane(&device, &compute), graph.lane(&device, &copy));
     let input = graph.slot()?;
     let span = |buffer: &hcq::Buffer| Span::at(buffer.va().0, BYTES);
-    let fill = Work::Copy { dst: b.va().0.into(), src: Val::Slot(input, 0), bytes: BYTES };
-    graph.add(slow, "fill", fill, [Span::slot(input, 0, BYTES)], [span(&b)]);
-    let pass = Work::Copy { dst: c.va().0.into(), src: b.va().0.into(), bytes: BYTES };
+    let fill = Work::Copy {
+        dst: b.va().0.into(),
+        src: Val::Slot(input, 0),
+        bytes: BYTES,
+    };
+    graph.add(
+        slow,
+        "fill",
+        fill,
+        [Span::slot(input, 0, BYTES)],
+        [span(&b)],
+    );
+    let pass = Work::Copy {
+        dst: c.va().0.into(),
+        src: b.va().0.into(),
+        bytes: BYTES,
+    };
     graph.add(fast, "pass", pass, [span(&b)], [span(&c)]);
     let mut graph = graph.build()?;
 
