@@ -863,9 +863,7 @@ impl Linear<'_> {
                 a
             }
             Op::Store(mode) => return self.store(n, mode, lanes, &src),
-            op @ (Op::Scratch { .. } | Op::Sink) => {
-                return self.invalid(format!("{op:?} is not a value"));
-            }
+            Op::Sink => return self.invalid("a sink is not a value"),
         };
         self.regs.insert(n, reg);
         Ok(())
