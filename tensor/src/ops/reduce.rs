@@ -211,7 +211,7 @@ impl Tensor {
         self.in_f32(|x| {
             let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
             // One division per row; a product per element.
-            e.mul(&e.reduce(ReduceOp::Add, &at)?.recip()?)
+            e.mul(&e.reduce(ReduceOp::Add, &at)?.reciprocal()?)
         })
     }
 
