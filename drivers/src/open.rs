@@ -66,6 +66,20 @@ pub fn open_with(target: &Target, settings: &Settings) -> Result<Arc<dyn Device>
     }
 }
 
+/// Opens every device that this version has a driver for and that is present.
+///
+/// # Errors
+/// What a driver says of a device that is there and does not open.
+pub fn present(settings: &Settings) -> Result<Vec<Arc<dyn Device>>> {
+    let kinds = DeviceKind::ALL.into_iter();
+    kinds
+        .filter_map(|kind| match support(kind) {
+            Support::Here(open) => Some(open(&Target::any(kind), 0, settings)),
+            Support::NotYet(_) => None,
+        })
+        .collect()
+}
+
 fn open_cpu(target: &Target, index: u32, settings: &Settings) -> Result<Arc<dyn Device>> {
     let here = std::env::consts::ARCH;
     // `x86_64,avx2,-avx512f`: what follows the first comma is for the compiler.

@@ -1,6 +1,7 @@
 //! Random graphs, three ways: scheduled and interpreted, scheduled with every temporary in a place
 //! of its own, and evaluated node by node by the reference executor. `DOORBELL_SEED` sets the seed
 //! of a run, `DOORBELL_GRAPHS` the number of graphs.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
 
@@ -71,10 +72,13 @@ const DTYPES: [DType; 13] = [
     DType::F64,
 ];
 
+/// Shape and type of a step.
+type Kind = (Vec<usize>, DType);
+
 struct Program {
     steps: Vec<Build>,
     /// Shape and type of each step; a scratch tensor of the reference engine.
-    shapes: Vec<(Vec<usize>, DType)>,
+    shapes: Vec<Kind>,
     roots: Vec<usize>,
 }
 
@@ -201,7 +205,7 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
     };
     let (shape_a, dtype) = p.shapes[a].clone();
     let rank = shape_a.len();
-    let alike = |random: &mut Random, want: &dyn Fn(&(Vec<usize>, DType)) -> bool| {
+    let alike = |random: &mut Random, want: &dyn Fn(&Kind) -> bool| {
         let fit: Vec<usize> = (0..count).filter(|&i| want(&p.shapes[i])).collect();
         (!fit.is_empty()).then(|| random.pick(&fit))
     };
@@ -294,7 +298,7 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
             let mut left = n;
             let mut to = Vec::new();
             while left > 1 && to.len() < 3 {
-                let factors: Vec<usize> = (1..=left).filter(|f| left % f == 0).collect();
+                let factors: Vec<usize> = (1..=left).filter(|f| left.is_multiple_of(*f)).collect();
                 let f = random.pick(&factors);
                 to.push(f);
                 left /= f;

@@ -687,7 +687,7 @@ fn every_public_operation_is_tested() {
             format!("::{name}("),
             format!("::{name},"),
             format!("({name}("),
-            format!(" {name}("),
+            format!("= {name}("),
         ]
         .iter()
         .any(|call| tests.contains(call));

@@ -565,7 +565,17 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
         decode(g, &c.rows, row, &mut map);
         decode(g, &c.cols, col, &mut map);
         let src = g.src(c.store).to_vec();
-        let index = substitute(g, src[1], &map);
+        let index = if unit_columns(base, c) {
+            // Taking the columns apart and putting them together again would hide that they are
+            // neighbours.
+            let zero = g.index(0);
+            let mut first = map.clone();
+            first.extend(c.cols.iter().map(|r| (r.id, zero)));
+            let row = substitute(g, src[1], &first);
+            g.binary(Binary::Add, row, col)
+        } else {
+            substitute(g, src[1], &map)
+        };
         let mut value = substitute(g, src[2], &map);
         let mut all = gate;
         if let Some(&own) = src.get(3) {

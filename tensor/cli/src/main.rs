@@ -1,1 +1,67 @@
-fn main() {}
+//! `doorbell`: the command line. Data goes to stdout, talk to stderr; `--json` on every query.
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod digits;
+mod error;
+mod net;
+mod observe;
+mod output;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Error;
+
+/// Runs tensor programs by talking to the hardware itself.
+#[derive(Parser)]
+#[command(name = "doorbell", version, after_help = AFTER_HELP)]
+struct Cli {
+    /// The device, as in the variable DEV: [IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]
+    #[arg(long, global = true, value_name = "TARGET")]
+    dev: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Variables: DEV selects the device (CPU, CPU:LLVM, CPU:CLANG); DEBUG=1..7 shows devices, kernels,
+applied optimisations, source, IR, linear IR, assembly; CPU_COUNT limits the threads.
+Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
+6 unsupported hardware.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a small network on handwritten digits, save it, load it, and show what it reads
+    Demo(cmd::demo::Args),
+    /// List the devices that can be opened
+    Devices(cmd::devices::Args),
+    /// Look at the system without touching it: what is there, what is missing, what to do
+    Doctor(cmd::doctor::Args),
+    /// Measure the device
+    Bench(cmd::bench::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let run = || -> Result<(), Error> {
+        let environment = session::Environment::read(cli.dev.as_deref())?;
+        observe::start_log();
+        match &cli.command {
+            Command::Demo(args) => cmd::demo::run(args, &environment),
+            Command::Devices(args) => cmd::devices::run(args, &environment),
+            Command::Doctor(args) => cmd::doctor::run(args),
+            Command::Bench(args) => cmd::bench::run(args, &environment),
+        }
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}

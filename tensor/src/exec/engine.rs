@@ -200,7 +200,10 @@ impl DeviceExecutor {
 
     /// Until the guard is dropped, this thread cannot realize anything.
     pub(crate) fn capturing(&self) -> Capturing<'_> {
-        let mut cell = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self
+            .capturing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *cell = Some(std::thread::current().id());
         Capturing(&self.capturing)
     }

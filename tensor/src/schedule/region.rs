@@ -700,7 +700,8 @@ impl Walk<'_> {
                     .rows
                     .iter()
                     .all(|&r| r & set == r || r & set == set);
-                let prefix = loops & (1 << (128 - set.leading_zeros()).min(127)) - 1;
+                let end = (RangeSet::BITS - set.leading_zeros()).min(127);
+                let prefix = loops & ((1 << end) - 1);
                 let outer = set == 0 || prefix == set;
                 if !nests || work > self.limits.small && !outer {
                     return Ok(false);

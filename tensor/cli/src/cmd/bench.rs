@@ -1,0 +1,357 @@
+//! `doorbell bench`: figures of the selected device, as rows with the least, middle and largest
+//! sample. What is timed is what a user waits for: from the call to the result in memory.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use codegen::DType;
+use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, QueueKind, Stream, Val};
+use serde::Serialize;
+use tensor::exec::DeviceExecutor;
+use tensor::jit::Jit;
+use tensor::{Engine, Rng, Tensor};
+
+use crate::error::Error;
+use crate::output;
+use crate::session::{Environment, Session};
+
+/// Measure the device.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::All)]
+    what: What,
+    /// Numbers of threads for gemm, reduce and copy; default 1 and all
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    threads: Vec<usize>,
+    /// Print JSON (schema doorbell.bench/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Matrix products
+    Gemm,
+    /// Softmax and layer normalisation of 64 MB, beside a copy of as much
+    Reduce,
+    /// Host cost of one exec, from the call to the doorbell
+    Launch,
+    /// Replay of a captured graph of 100 small kernels
+    Graph,
+    /// Copies between buffers of the device
+    Copy,
+    /// All of them
+    All,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    threads: usize,
+    unit: &'static str,
+    better: &'static str,
+    value: f64,
+    min: f64,
+    median: f64,
+    max: f64,
+    samples: usize,
+}
+
+impl Row {
+    fn new(
+        name: impl Into<String>,
+        threads: usize,
+        unit: &'static str,
+        mut values: Vec<f64>,
+    ) -> Row {
+        values.sort_by(f64::total_cmp);
+        let median = values[values.len() / 2];
+        Row {
+            name: name.into(),
+            threads,
+            unit,
+            better: if unit.ends_with("/s") || unit == "of copy" {
+                "higher"
+            } else {
+                "lower"
+            },
+            value: median,
+            min: values[0],
+            median,
+            max: values[values.len() - 1],
+            samples: values.len(),
+        }
+    }
+}
+
+const MB: usize = 1 << 20;
+/// Sampling of a row ends after this many samples or this time, whichever comes first.
+const SAMPLES: usize = 25;
+const TIME: Duration = Duration::from_secs(1);
+
+/// Prints a row per figure.
+pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+    let all = environment.open_device()?.info().units as usize;
+    let mut counts = if args.threads.is_empty() {
+        vec![1, all]
+    } else {
+        args.threads.clone()
+    };
+    counts.dedup();
+    let wants = |what| args.what == what || args.what == What::All;
+    let mut rows = Vec::new();
+    for threads in counts {
+        let session = environment.open_engine(Some(threads), false)?;
+        if wants(What::Gemm) {
+            gemm(&session, threads, &mut rows)?;
+        }
+        if wants(What::Reduce) {
+            reduce(&session, threads, &mut rows)?;
+        }
+        if wants(What::Copy) {
+            copy(&session, threads, &mut rows)?;
+        }
+    }
+    let session = environment.open_engine(None, false)?;
+    if wants(What::Launch) {
+        launch(&session, &mut rows)?;
+    }
+    if wants(What::Graph) {
+        graph(&session, &mut rows)?;
+    }
+    if args.json {
+        return output::json("doorbell.bench/1", &rows);
+    }
+    for r in &rows {
+        output::line(format_args!(
+            "{:<24} {:>2} threads {:>10.3} {:<9} ({:.3} to {:.3}, {} samples)",
+            r.name, r.threads, r.value, r.unit, r.min, r.max, r.samples
+        ))?;
+    }
+    Ok(())
+}
+
+/// Seconds of each run, after one that warms up.
+fn sample(mut work: impl FnMut() -> Result<(), Error>) -> Result<Vec<f64>, Error> {
+    work()?;
+    let (mut times, start) = (Vec::new(), Instant::now());
+    while times.len() < 3 || (times.len() < SAMPLES && start.elapsed() < TIME) {
+        let run = Instant::now();
+        work()?;
+        times.push(run.elapsed().as_secs_f64());
+    }
+    Ok(times)
+}
+
+fn rates(seconds: &[f64], per_run: f64) -> Vec<f64> {
+    seconds.iter().map(|s| per_run / s / 1e9).collect()
+}
+
+fn wait(engine: &Engine) -> Result<(), Error> {
+    match DeviceExecutor::of(engine) {
+        Some(executor) => Ok(executor.synchronize()?),
+        None => Ok(()),
+    }
+}
+
+/// Random numbers in memory.
+fn random(engine: &Engine, shape: &[usize], dtype: DType) -> Result<Tensor, Error> {
+    let t = Rng::new(engine, 1).uniform(shape, -0.5, 0.5, dtype)?;
+    t.realize()?;
+    Ok(t)
+}
+
+/// Times a captured function of tensors; its inputs stay the same.
+fn captured(
+    session: &Session,
+    inputs: &[Tensor],
+    f: impl Fn(&[Tensor]) -> tensor::Result<Tensor>,
+) -> Result<Vec<f64>, Error> {
+    let mut call = Jit::new(&session.engine, &[], |x: &[Tensor]| Ok(vec![f(x)?]));
+    for _ in 0..2 {
+        black_box(call.call(inputs)?);
+        wait(&session.engine)?;
+    }
+    sample(|| {
+        black_box(call.call(inputs)?);
+        wait(&session.engine)
+    })
+}
+
+fn gemm(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
+    for dtype in [DType::F32, DType::F64] {
+        for n in [512, 1024, 2048] {
+            let a = random(&session.engine, &[n, n], dtype)?;
+            let b = random(&session.engine, &[n, n], dtype)?;
+            let seconds = captured(session, &[a, b], |x| x[0].matmul(&x[1]))?;
+            let work = 2.0 * (n * n * n) as f64;
+            rows.push(Row::new(
+                format!("gemm {dtype} {n}"),
+                threads,
+                "GFLOP/s",
+                rates(&seconds, work),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn reduce(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
+    let x = [random(&session.engine, &[16 * 1024, 1024], DType::F32)?];
+    // A row kernel reads and writes every byte once: that is the traffic that is counted, and what
+    // a copy of as many bytes takes is the bound.
+    let traffic = 2.0 * (64 * MB) as f64;
+    type Function = fn(&[Tensor]) -> tensor::Result<Tensor>;
+    let functions: [(&str, Function); 2] = [
+        ("softmax", |x| x[0].softmax(-1)),
+        ("layernorm", |x| x[0].layer_norm(1, None, None, 1e-5)),
+    ];
+    for (name, f) in functions {
+        let bound = captured(session, &x, |x| x[0].add(0.0)?.contiguous())?;
+        let seconds = captured(session, &x, f)?;
+        let copies: Vec<f64> = bound.iter().zip(&seconds).map(|(c, s)| c / s).collect();
+        rows.push(Row::new(
+            format!("{name} f32 64MB"),
+            threads,
+            "GB/s",
+            rates(&seconds, traffic),
+        ));
+        rows.push(Row::new(
+            format!("{name} beside copy"),
+            threads,
+            "of copy",
+            copies,
+        ));
+    }
+    Ok(())
+}
+
+fn copy(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
+    for size in [64, 512] {
+        let x = random(&session.engine, &[size * MB / 4], DType::F32)?;
+        // By a kernel on the compute queue, which uses all threads, as a tensor's copy does.
+        let seconds = captured(session, &[x], |x| x[0].add(0.0)?.contiguous())?;
+        rows.push(Row::new(
+            format!("copy {size}MB"),
+            threads,
+            "GB/s",
+            rates(&seconds, (size * MB) as f64),
+        ));
+    }
+    Ok(())
+}
+
+/// `out[0] = in[0] + 1`: the smallest kernel there is.
+fn smallest_kernel() -> codegen::Kernel {
+    use codegen::ir::{Binary, Graph, ParamInfo, StoreMode};
+    let mut g = Graph::new();
+    let (out, input) = (g.param(0, DType::F32), g.param(1, DType::F32));
+    let zero = g.index(0);
+    let x = g.load(input, zero);
+    let one = g.bits(DType::F32, u64::from(1f32.to_bits()));
+    let sum = g.binary(Binary::Add, x, one);
+    let store = g.store(StoreMode::Set, out, zero, sum, None);
+    let sink = g.sink(&[store]);
+    let param = |written| ParamInfo {
+        dtype: DType::F32,
+        len: 1,
+        written,
+    };
+    codegen::Kernel {
+        name: "smallest".into(),
+        graph: g,
+        sink,
+        params: vec![param(true), param(false)],
+        vars: 0,
+    }
+}
+
+fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
+    let device = &session.device;
+    let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
+    let built = codegen::build(
+        &smallest_kernel(),
+        &session.backend,
+        &codegen::Options::default(),
+    )
+    .map_err(compiler)?;
+    let stage = &built.stages[0];
+    let program = device.load(&KernelImage {
+        arch: device.info().arch.clone(),
+        bytes: stage.object.clone(),
+        entry: stage.entry.clone(),
+        args: ArgLayout::words(stage.args.len()),
+        local_bytes: stage.local_bytes,
+    })?;
+    let (out, input) = (
+        device.alloc(AllocSpec::device(64))?,
+        device.alloc(AllocSpec::device(64))?,
+    );
+    let args: [Val; 2] = [out.va().0.into(), input.va().0.into()];
+    let exec = Command::Exec {
+        program: &program,
+        args: &args,
+        grid: stage.grid,
+        block: stage.block,
+    };
+    let stream = Stream::new(device.queue(QueueKind::Copy, 0)?)
+        .and(Stream::new(device.queue(QueueKind::Compute, 0)?))?;
+    let soon = || Deadline::after(Duration::from_secs(10));
+    let mut costs = Vec::new();
+    for _ in 0..200 {
+        for _ in 0..32 {
+            let start = Instant::now();
+            black_box(stream.submit(&[], &[exec])?);
+            costs.push(start.elapsed().as_nanos() as f64);
+        }
+        // The ring never fills: what is measured is the host's part.
+        stream.wait(soon())?;
+    }
+    rows.push(Row::new(
+        "exec to doorbell",
+        1,
+        "ns",
+        costs.split_off(costs.len() / 10),
+    ));
+    let seconds = sample(|| {
+        stream.submit(&[], &[exec])?;
+        Ok(stream.wait(soon())?)
+    })?;
+    let micros = seconds.iter().map(|s| s * 1e6).collect();
+    rows.push(Row::new("exec to result", 1, "us", micros));
+    Ok(())
+}
+
+fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
+    let x = random(&session.engine, &[16], DType::F32)?;
+    let chain = |x: &[Tensor]| {
+        let mut t = x[0].clone();
+        for _ in 0..100 {
+            t = t.mul(1.01)?.add(0.5)?.contiguous()?;
+        }
+        Ok(t)
+    };
+    let seconds = captured(session, &[x.clone()], chain)?;
+    let threads = session.device.info().units as usize;
+    let micros = |per: f64| seconds.iter().map(|s| s * 1e6 / per).collect();
+    rows.push(Row::new(
+        "replay 100 kernels",
+        threads,
+        "us/kernel",
+        micros(100.0),
+    ));
+    rows.push(Row::new("replay of 100 in all", threads, "us", micros(1.0)));
+    let eager = sample(|| {
+        x.add(1.0)?.realize()?;
+        wait(&session.engine)
+    })?;
+    rows.push(Row::new(
+        "eager add",
+        threads,
+        "us",
+        eager.iter().map(|s| s * 1e6).collect(),
+    ));
+    Ok(())
+}

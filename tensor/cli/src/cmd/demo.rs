@@ -1,0 +1,208 @@
+//! `doorbell demo`: a small convolutional net learns handwritten digits, on the queues of the
+//! selected device.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tensor::exec::{DeviceExecutor, trace};
+use tensor::jit::Jit;
+use tensor::nn::optim::{Adam, Optimizer};
+use tensor::nn::{Module, Parameter, state};
+use tensor::{Engine, Tensor, gradients};
+
+use crate::digits::{self, Set, Shuffle};
+use crate::error::Error;
+use crate::net::Net;
+use crate::output;
+use crate::session::Environment;
+
+/// Train a small network on handwritten digits.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Passes over the training images
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    epochs: u32,
+    /// Seed of the split, the weights and the order of the batches
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Where the trained weights are saved
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "doorbell-digits.safetensors"
+    )]
+    save: PathBuf,
+    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Fail if fewer than this part of the held-out images are read right
+    #[arg(long, default_value_t = 0.97)]
+    at_least: f64,
+}
+
+/// Images per step.
+const BATCH: usize = 96;
+const RATE: f64 = 2e-3;
+
+/// Trains, judges on held-out images, saves, loads, compares, shows.
+pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+    let session = environment.open_engine(None, args.profile.is_some())?;
+    let info = session.device.info();
+    eprintln!("device   {} ({}, {} units)", info.id, info.name, info.units);
+    let (train, held) = digits::load(args.seed)?;
+    eprintln!(
+        "data     {} handwritten digits, {} held out",
+        train.len() + held.len(),
+        held.len()
+    );
+
+    let start = Instant::now();
+    let net = Net::new(&session.engine, args.seed)?;
+    let loss = fit(&net, &session.engine, &train, args)?;
+    eprintln!(
+        "trained  {} epochs in {:.1} s, last loss {loss:.4}",
+        args.epochs,
+        start.elapsed().as_secs_f64()
+    );
+
+    let read = net.read(&session.engine, &held)?;
+    let right = read
+        .iter()
+        .zip(&held.labels)
+        .filter(|(a, b)| a == b)
+        .count();
+    let accuracy = right as f64 / held.len() as f64;
+
+    state::save(&net, &args.save)?;
+    let loaded = Net::new(&session.engine, args.seed + 1)?;
+    state::load(&loaded, &args.save)?;
+    if loaded.read(&session.engine, &held)? != read {
+        return Err(Error::Check(format!(
+            "{}: the loaded net reads other digits than the saved one",
+            args.save.display()
+        )));
+    }
+    eprintln!(
+        "saved    {}, loaded again, reads the same",
+        args.save.display()
+    );
+
+    show(&held, &read)?;
+    output::line(format_args!(
+        "held-out accuracy: {:.2} % ({right} of {})",
+        accuracy * 100.0,
+        held.len()
+    ))?;
+    if let Some(path) = &args.profile {
+        write_trace(&session.engine, path)?;
+        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+    }
+    if accuracy < args.at_least {
+        return Err(Error::Check(format!(
+            "held-out accuracy is {accuracy:.4}, expected at least {}; try more --epochs",
+            args.at_least
+        )));
+    }
+    Ok(())
+}
+
+/// Minimizes the cross entropy with Adam; returns the mean loss of the last epoch.
+fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Error> {
+    let mut adam = Adam::new(net.trainable(), RATE, (0.9, 0.999), 1e-8, 0.0)?;
+    let mut state = net.trainable();
+    state.extend(
+        adam.state()
+            .into_iter()
+            .filter(|s| !net.trainable().iter().any(|p| p.is(s))),
+    );
+    let mut step = Jit::new(engine, &state, |inputs: &[Tensor]| {
+        let loss = net.loss(&inputs[0], &inputs[1])?;
+        let values: Vec<Tensor> = adam.parameters().iter().map(Parameter::get).collect();
+        let slopes = gradients(&loss, &values.iter().collect::<Vec<_>>())?;
+        adam.step(&slopes)?;
+        Ok(vec![loss])
+    });
+
+    // The last images of an epoch that do not fill a batch get their turn in the next one.
+    let batches = train.len() / BATCH;
+    let bar = progress(args.epochs as u64 * batches as u64);
+    let mut order = Shuffle::new(args.seed);
+    let mut mean = f32::NAN;
+    for epoch in 1..=args.epochs {
+        let shuffled = order.order(train.len());
+        let mut losses = Vec::with_capacity(batches);
+        for batch in shuffled.chunks_exact(BATCH) {
+            let set = train.pick(batch);
+            let x = Tensor::from_slice(engine, &set.images, &[BATCH, 1, 8, 8])?;
+            let y = Tensor::from_slice(engine, &set.labels, &[BATCH])?;
+            losses.extend(step.call(&[x, y])?);
+            bar.inc(1);
+        }
+        // Read once per epoch: the device runs ahead of the host until then.
+        let sum = losses
+            .iter()
+            .map(Tensor::item::<f32>)
+            .sum::<tensor::Result<f32>>()?;
+        mean = sum / batches as f32;
+        bar.set_message(format!("loss {mean:.4}"));
+        if bar.is_hidden() {
+            eprintln!("epoch    {epoch:>3} loss {mean:.4}");
+        }
+    }
+    bar.finish_and_clear();
+    Ok(mean)
+}
+
+fn progress(steps: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(steps);
+    let style = "training {bar:32} {pos}/{len} {msg} {eta}";
+    bar.set_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar
+}
+
+/// A few held-out digits with what was read; the wrong ones first, they say the most.
+fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
+    const SHOWN: usize = 4;
+    let mut order: Vec<usize> = (0..held.len()).collect();
+    order.sort_by_key(|&i| read[i] == held.labels[i]);
+    let wrong = order
+        .iter()
+        .filter(|&&i| read[i] != held.labels[i])
+        .count()
+        .min(SHOWN / 2);
+    let picked: Vec<usize> = order[..wrong]
+        .iter()
+        .chain(&order[order.len() + wrong - SHOWN..])
+        .copied()
+        .collect();
+    let images: Vec<&[f32]> = picked.iter().map(|&i| held.image(i)).collect();
+    output::line(format_args!(
+        "{}",
+        digits::draw(&images).trim_end_matches('\n')
+    ))?;
+    let captions: Vec<String> = picked
+        .iter()
+        .map(|&i| format!("{:<18}", format!("read {}, is {}", read[i], held.labels[i])))
+        .collect();
+    output::line(format_args!("{}", captions.concat().trim_end()))
+}
+
+fn write_trace(engine: &Engine, path: &Path) -> Result<(), Error> {
+    let runs = DeviceExecutor::of(engine)
+        .map(DeviceExecutor::take_runs)
+        .unwrap_or_default();
+    let file = |source| Error::File {
+        path: path.display().to_string(),
+        source,
+    };
+    let to = BufWriter::new(File::create(path).map_err(file)?);
+    trace::write(&runs, to).map_err(file)
+}

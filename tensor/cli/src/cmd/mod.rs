@@ -1,0 +1,6 @@
+//! One file per subcommand.
+
+pub mod bench;
+pub mod demo;
+pub mod devices;
+pub mod doctor;

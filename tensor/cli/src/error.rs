@@ -1,0 +1,57 @@
+//! What a command can end with, and the exit code of each.
+
+use thiserror::Error as ThisError;
+
+/// An error that ends the program.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// A selection or setting that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// From a driver or a queue.
+    #[error(transparent)]
+    Device(#[from] hcq::Error),
+    /// From the tensor engine.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+    /// From the kernel compiler.
+    #[error("{0}")]
+    Compiler(String),
+    /// A check of the program's own results failed.
+    #[error("{0}")]
+    Check(String),
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Standard output is gone.
+    #[error("stdout: {0}")]
+    Output(std::io::Error),
+}
+
+impl Error {
+    /// 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            Error::Device(e) => device_code(e),
+            Error::Tensor(tensor::Error::Device(e)) => device_code(e),
+            Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                4
+            }
+            _ => 1,
+        }
+    }
+}
+
+fn device_code(e: &hcq::Error) -> u8 {
+    match e {
+        hcq::Error::NoDevice { .. } => 3,
+        hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
+        _ => 1,
+    }
+}

@@ -1,0 +1,88 @@
+//! What DEBUG shows, on stderr.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use codegen::Built;
+use tensor::exec::{Observer, Run};
+use tracing_subscriber::EnvFilter;
+
+/// Starts the log of the libraries: warnings, and what RUST_LOG asks for.
+pub fn start_log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // Fails only if a log runs already, and then that one is used.
+    let _ = log.try_init();
+}
+
+/// Prints by level: 2 a line per kernel run, 3 applied optimisations and plans, 4 source, 5 the
+/// kernel before and after optimisation, 6 the linear program, 7 machine code.
+pub struct Printer {
+    level: u8,
+    runs: AtomicUsize,
+}
+
+impl Printer {
+    /// A printer of a level.
+    pub fn new(level: u8) -> Printer {
+        Printer {
+            level,
+            runs: AtomicUsize::new(0),
+        }
+    }
+
+    fn section(&self, level: u8, name: &str, title: &str, texts: &[String]) {
+        if self.level >= level {
+            for text in texts {
+                eprintln!("--- {name}: {title}\n{text}");
+            }
+        }
+    }
+}
+
+impl Observer for Printer {
+    fn compiled(&self, name: &str, built: &Built) {
+        let report = &built.report;
+        if self.level >= 3 {
+            let origin = if report.cached { "cached" } else { "compiled" };
+            eprintln!("--- {name}: {origin}, {}", report.opts.join(" "));
+        }
+        self.section(4, name, "source", &report.source);
+        self.section(
+            5,
+            name,
+            "before optimisation",
+            std::slice::from_ref(&report.before),
+        );
+        self.section(5, name, "after optimisation", &report.after);
+        self.section(6, name, "linear", &report.linear);
+        if self.level >= 7 {
+            match report.disassembly() {
+                Ok(text) => eprintln!("--- {name}: machine code\n{text}"),
+                Err(e) => eprintln!("--- {name}: machine code: {e}"),
+            }
+        }
+    }
+
+    fn ran(&self, run: &Run) {
+        let n = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let seconds = run.seconds().max(1e-9);
+        eprintln!(
+            "*** {:<16} {n:>5} {:<40} {:>10.1} us {:>8.1} GFLOP/s {:>7.1} GB/s",
+            run.queue,
+            run.name,
+            seconds * 1e6,
+            run.flops / seconds / 1e9,
+            run.bytes / seconds / 1e9
+        );
+    }
+
+    fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
+        if self.level >= 3 {
+            eprintln!(
+                "--- schedule: {launches} launches, {arena} bytes of temporaries, {unplanned} without planning"
+            );
+        }
+    }
+}
