@@ -4,7 +4,7 @@
 //! The entry point is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or the
 //! value of argument `i`; groups `begin..end` are run.
 
-mod exp2;
+mod avx512;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,8 +28,8 @@ impl Renderer for LlvmRenderer {
 
     fn caps(&self, t: &Target) -> Caps {
         let caps = super::cpu_caps(t);
-        if exp2::native(t) {
-            exp2::caps(caps)
+        if avx512::native(t) {
+            avx512::caps(caps)
         } else {
             caps
         }
@@ -504,7 +504,7 @@ impl Text<'_> {
             Unary::Floor if float => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil if float => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven if float => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
-            Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a)?,
+            Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
             _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
         })
     }
@@ -553,6 +553,9 @@ impl Text<'_> {
             Binary::Ne => "icmp ne",
             Binary::Max | Binary::Min => {
                 let max = op == Binary::Max;
+                if let Some(one) = self.extremum(ty, max, a, b) {
+                    return Ok(one);
+                }
                 let name = match (float, signed, max) {
                     (true, _, true) => "maximum",
                     (true, _, false) => "minimum",
