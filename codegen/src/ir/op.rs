@@ -190,17 +190,6 @@ impl Binary {
     }
 }
 
-/// Where a pointer points.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Space {
-    /// Device memory, a kernel argument.
-    Global,
-    /// Memory shared by the work-items of one group (LDS, shared memory).
-    Local,
-    /// Memory of one work-item (stack, registers).
-    Private,
-}
-
 /// What a node does. Sources are listed as `src: [...]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
@@ -230,15 +219,6 @@ pub enum Op {
         extent: i64,
         /// How the iterations are run.
         kind: RangeKind,
-    },
-    /// A block of scratch memory; the node's type is the element type. src: [].
-    Scratch {
-        /// Unique number within the kernel.
-        slot: u16,
-        /// Number of elements.
-        len: u32,
-        /// Local or private.
-        space: Space,
     },
     /// src: [a].
     Unary(Unary),
