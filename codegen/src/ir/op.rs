@@ -117,6 +117,13 @@ pub enum Unary {
     RoundEven,
 }
 
+impl Unary {
+    /// A function that takes many machine operations rather than one or two.
+    pub const fn is_function(self) -> bool {
+        matches!(self, Unary::Exp2 | Unary::Log2 | Unary::Sin)
+    }
+}
+
 /// Two-operand arithmetic. Operands have one type; comparisons give `Bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Binary {

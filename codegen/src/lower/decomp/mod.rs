@@ -16,6 +16,7 @@ use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
 use crate::rewrite::toposort;
 use builder::Builder;
+pub(crate) use exponential::EXP2_F32;
 
 /// What a target has. "Has" means exactly the laws of [`crate::ir::op`]: a machine division that
 /// traps on zero is not `TruncDiv`. What it has not is built from the plain instruction with

@@ -45,12 +45,13 @@ impl Text<'_> {
             Unary::Floor if float => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil if float => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven if float => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
+            Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
             _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
         })
     }
 
     /// An instruction on two operands of one type.
-    fn two(&mut self, name: &str, t: &str, a: &str, b: &str) -> String {
+    pub(super) fn two(&mut self, name: &str, t: &str, a: &str, b: &str) -> String {
         self.let_(format!("{name} {t} {a}, {b}"))
     }
 
@@ -93,6 +94,9 @@ impl Text<'_> {
             Binary::Ne => "icmp ne",
             Binary::Max | Binary::Min => {
                 let max = op == Binary::Max;
+                if let Some(one) = self.extremum(ty, max, a, b) {
+                    return Ok(one);
+                }
                 let name = match (float, signed, max) {
                     (true, _, true) => "maximum",
                     (true, _, false) => "minimum",

@@ -5,6 +5,7 @@
 //! value of argument `i`; groups `begin..end` are run.
 
 mod arith;
+mod avx512;
 mod memory;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 
 use crate::DType;
 use crate::error::{Error, Result};
+use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
 use crate::render::{Language, Renderer, Source};
 use crate::target::Target;
@@ -23,6 +25,15 @@ pub struct LlvmRenderer;
 impl Renderer for LlvmRenderer {
     fn name(&self) -> &'static str {
         "llvm"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        let caps = crate::render::cpu_caps(t);
+        if avx512::native(t) {
+            avx512::caps(caps)
+        } else {
+            caps
+        }
     }
 
     fn render(&self, p: &Program, t: &Target) -> Result<Source> {
