@@ -116,8 +116,8 @@ fn corpus() -> Vec<(Kernel, f64)> {
         (conv(2, 3, 5, 9, 3), 1e-4),
         (conv(1, 8, 16, 14, 3), 1e-4),
         (conv(1, 4, 4, 8, 1), 1e-4),
-        (scatter_add(20, 60, 33), 0.0),
-        (scatter_add(20, 60, 1), 0.0),
+        (scatter(20, 60, 33, ReduceOp::Add, DType::I32), 0.0),
+        (scatter(5, 60, 1, ReduceOp::Add, DType::I32), 0.0),
         (matmul(17, 31, 9, false, true, true), 1e-4),
         (matmul(64, 48, 100, true, false, true), 1e-4),
         (matmul(1, 300, 400, false, false, false), 1e-4),
@@ -149,6 +149,55 @@ fn corpus() -> Vec<(Kernel, f64)> {
         all.push((transpose(33, 17, dtype), 0.0));
     }
     all
+}
+
+/// Combining stores of every float type, also of those that a target cannot compute with.
+fn combining_stores() -> Vec<Kernel> {
+    let mut all = Vec::new();
+    for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+        for op in [ReduceOp::Add, ReduceOp::Mul, ReduceOp::Max, ReduceOp::Min] {
+            for width in [1, 33] {
+                all.push(scatter(7, 40, width, op, dtype));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn combining_stores_of_every_float() {
+    for kernel in combining_stores() {
+        check_all(&kernel, 0.0);
+        check_edges(&kernel, &Backend::cpu_llvm(1).unwrap(), 0.0, "combine");
+        check_edges(&kernel, &Backend::cpu_clang(1).unwrap(), 0.0, "combine");
+    }
+}
+
+/// The columns of the product are three ranges, the depth goes through several passes.
+#[test]
+fn weight_gradient_in_passes() {
+    let kernel = weight_gradient(6, 16, 32, 32, 3);
+    let built = build(&kernel, &Backend::cpu_llvm(4).unwrap(), &Options::default()).unwrap();
+    assert!(
+        built.report.opts.iter().any(|o| o.starts_with("pack(")),
+        "{:?}",
+        built.report.opts
+    );
+    let case = Case::new(&kernel, 1e-3);
+    for backend in [
+        Backend::cpu_llvm(1).unwrap(),
+        Backend::cpu_llvm(4).unwrap(),
+        Backend::cpu_clang(4).unwrap(),
+    ] {
+        case.check(&backend, &Options::default());
+    }
+}
+
+#[test]
+fn one_lane_index_for_each_value() {
+    for (rows, n) in [(16, 64), (40, 1000), (1000, 40), (33, 17)] {
+        check_all(&shared_sum(rows, n), 1e-4);
+    }
 }
 
 #[test]

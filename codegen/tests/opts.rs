@@ -174,7 +174,7 @@ fn gates_windows_scans_and_scatters() {
         check(&scan, &[Step::Upcast { axis: 0, n: 3 }], 1e-5);
         check(&scan, &[Step::Thread { axis: 0, chunk: 2 }], 1e-5);
     }
-    let scatter = scatter_add(15, 40, 10);
+    let scatter = scatter(15, 40, 10, ReduceOp::Add, DType::I32);
     check(&scatter, &[], 0.0);
     check(&scatter, &[Step::Vec { axis: 1, lanes: 8 }], 0.0);
     check(&scatter, &[Step::Thread { axis: 1, chunk: 5 }], 0.0);

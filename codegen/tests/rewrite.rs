@@ -137,6 +137,116 @@ fn every_rule_alone() {
     }
 }
 
+/// Conversions of conversions of conversions, all types in all places, on the values at which types
+/// end and on random ones.
+#[test]
+fn chains_of_casts() {
+    use codegen::interp::scalar;
+    use codegen::ir::{Binary, Kernel, ParamInfo, RangeKind, StoreMode};
+    const LEN: i64 = 64;
+    let all = DType::ALL;
+    let mut rng = Rng::seeded(6);
+    let input = |from: DType, rng: &mut Rng| {
+        let mut values: Vec<u64> = Vec::new();
+        if from.is_float() {
+            for x in [
+                0.0, -0.0, 1.0, -1.0, 0.5, -1.5, 2.5, 127.5, -129.0, 255.5, 65535.0, 65536.0,
+            ] {
+                values.push(scalar::from_f64(from, x));
+            }
+            for x in [
+                2f64.powi(31),
+                -(2f64.powi(63)),
+                1e19,
+                1e-30,
+                f64::INFINITY,
+                f64::NAN,
+            ] {
+                values.push(scalar::from_f64(from, x));
+                values.push(scalar::from_f64(from, -x));
+            }
+        } else {
+            let (lo, hi) = scalar::int_limits(from);
+            for base in [0, lo, hi, 1 << 7, 1 << 8, 1 << 15, 1 << 24, 1 << 53] {
+                values.extend([base - 1, base, base + 1].map(|x: i128| scalar::from_int(from, x)));
+            }
+        }
+        while values.len() < LEN as usize {
+            let bits = rng.next() >> rng.below(64);
+            values.push(scalar::cast(DType::U64, from, bits));
+        }
+        let mut bytes = vec![0; values.len() * from.size()];
+        for (at, &bits) in bytes.chunks_mut(from.size()).zip(&values) {
+            scalar::write(bits, at);
+        }
+        bytes
+    };
+    for from in all {
+        for middle in all {
+            for to in all {
+                for bounded in [false, true] {
+                    let mut g = Graph::new();
+                    let r = g.range(0, LEN, RangeKind::Loop);
+                    let p = g.param(0, from);
+                    let mut x = g.load(p, r);
+                    if bounded && from.is_int() {
+                        let top = g.bits(from, scalar::from_int(from, 100));
+                        x = g.binary(Binary::FloorMod, x, top);
+                    }
+                    let mut value = x;
+                    for dtype in [middle, to, rng.pick(&all)] {
+                        value = g.add(Op::Cast, dtype, &[value]);
+                    }
+                    let new = simplify(&mut g, value);
+                    let last = g.dtype(value);
+                    let stores = [value, new].map(|v| {
+                        let out = g.param(if v == value { 1 } else { 2 }, last);
+                        g.store(StoreMode::Set, out, r, v, None)
+                    });
+                    let sink = g.sink(&stores);
+                    let info = |dtype, written| ParamInfo {
+                        dtype,
+                        len: LEN as usize,
+                        written,
+                    };
+                    let kernel = Kernel {
+                        name: "casts".into(),
+                        graph: g,
+                        sink,
+                        params: vec![info(from, false), info(last, true), info(last, true)],
+                        vars: 0,
+                    };
+                    if value == new {
+                        continue;
+                    }
+                    let out = vec![0; LEN as usize * last.size()];
+                    let mut buffers = vec![input(from, &mut rng), out.clone(), out];
+                    codegen::interp::run(&kernel, &mut buffers, &[]).unwrap();
+                    let read = |b: &[u8]| {
+                        let bits = scalar::read(last, b);
+                        let nan = last.is_float() && scalar::to_f64(last, bits).is_nan();
+                        // Which NaN is not fixed.
+                        if nan { u64::MAX } else { bits }
+                    };
+                    for i in 0..LEN as usize {
+                        let at = |of: &[u8], t: DType| of[i * t.size()..][..t.size()].to_vec();
+                        let [x, a, b] = [
+                            at(&buffers[0], from),
+                            at(&buffers[1], last),
+                            at(&buffers[2], last),
+                        ];
+                        assert_eq!(
+                            read(&a),
+                            read(&b),
+                            "{from} to {middle} to {to} to {last}, bounded {bounded}, of {x:x?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A reduction over a constant is no graph that can run: the rule is tested with the one before it.
 fn unit_reductions(hits: &mut HashMap<&str, u64>) {
     let mut rng = Rng::seeded(5);

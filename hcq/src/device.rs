@@ -4,50 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::id::DeviceId;
 use crate::memory::{AllocSpec, Buffer, MemoryStats};
 use crate::program::{KernelImage, Program};
 use crate::queue::{Queue, QueueKind};
 use crate::signal::Signal;
 use crate::wait::Deadline;
-
-/// Which device: the vendor's short name and an index, printed `CPU:0`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeviceId {
-    vendor: Arc<str>,
-    index: u32,
-}
-
-impl DeviceId {
-    /// `DeviceId::new("AMD", 1)` prints as `AMD:1`.
-    pub fn new(vendor: &str, index: u32) -> Self {
-        DeviceId {
-            vendor: vendor.into(),
-            index,
-        }
-    }
-
-    /// The short name of the vendor, as users select it.
-    pub fn vendor(&self) -> &str {
-        &self.vendor
-    }
-
-    /// Position among the devices of this vendor.
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-}
-
-impl fmt::Display for DeviceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.vendor, self.index)
-    }
-}
-
-impl fmt::Debug for DeviceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// What a device is; fixed at open.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::device::DeviceId;
+use crate::id::DeviceId;
 
 /// What can go wrong between a command and its packets, and between packets and the device.
 ///

@@ -33,6 +33,7 @@ pub mod command;
 pub mod device;
 pub mod error;
 pub mod graph;
+pub mod id;
 pub mod mem;
 pub mod memory;
 pub mod packets;
@@ -48,8 +49,9 @@ pub mod wait;
 
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val, Width};
-pub use device::{ClockInfo, Device, DeviceId, DeviceInfo};
+pub use device::{ClockInfo, Device, DeviceInfo};
 pub use error::{Error, LostState, Result};
+pub use id::DeviceId;
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
 pub use packets::Packets;
 pub use program::{ArgLayout, KernelImage, Program};

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::addr::GpuVa;
-use crate::device::DeviceId;
 use crate::error::{Error, Result};
+use crate::id::DeviceId;
 use crate::mem::view::View;
 
 /// What a buffer is for; drivers choose heap, caching and mapping by it.

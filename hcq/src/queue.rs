@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::command::Command;
-use crate::device::DeviceId;
 use crate::error::{Error, Result};
+use crate::id::DeviceId;
 use crate::packets::Packets;
 use crate::signal::{Point, Signal};
 use crate::wait::Deadline;

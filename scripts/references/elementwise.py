@@ -169,6 +169,12 @@ def unary():
         g.case(op, [uniform((), "f32", lo, hi)], f, name="scalar", exact=exact)
         g.case(op, [uniform((1, 1, 1), "f32", lo, hi)], f, name="ones", exact=exact)
         g.case(op, [uniform((1031,), "f32", lo, hi)], f, name="long", exact=exact, grad=False)
+    # What these two are for: digits near 0.
+    for op, f in [("expm1", torch.expm1), ("log1p", torch.log1p)]:
+        for t, near in [("f32", (2e-6, 0.0)), ("f64", (1e-14, 0.0))]:
+            x = quantize(torch.tensor([1e-30, -1e-30, 1e-9, -1e-9, 1e-5, -1e-5, 3e-3, -0.02, 0.3,
+                                       -0.3, 0.49, 0.51, -0.49, 0.0]).double(), t)
+            g.case(op, [x], f, name="near_zero", tol=near, grad_tol=(1e-5, 1e-6))
     for op, f in PREDICATES:
         for t in FLOATS:
             g.case(op, [special(t)], f, exact=True, grad=False)

@@ -114,7 +114,6 @@ pub fn run(kernel: &Kernel, buffers: &mut [Vec<u8>], vars: &[i64]) -> Result<(),
         values: vec![0; plan.slots.len()],
         plan: &plan,
         buffers,
-        scratch: HashMap::new(),
         set: HashSet::new(),
         scans: HashMap::new(),
     };
@@ -337,7 +336,6 @@ struct Machine<'m> {
     plan: &'m Plan<'m>,
     values: Vec<u64>,
     buffers: &'m mut [Vec<u8>],
-    scratch: HashMap<Id, Vec<u8>>,
     /// Elements that were set, by pointer.
     set: HashSet<(Id, i64)>,
     /// Running value of scans by the values of their other ranges.
@@ -496,13 +494,8 @@ impl Machine<'_> {
 
     /// Memory behind a pointer that [`Machine::place`] accepted.
     fn memory(&mut self, ptr: Id) -> &mut [u8] {
-        let size = self.graph().dtype(ptr).size();
         match self.graph().op(ptr) {
             Op::Param { slot } => &mut self.buffers[slot as usize],
-            Op::Scratch { len, .. } => self
-                .scratch
-                .entry(ptr)
-                .or_insert_with(|| vec![0; len as usize * size]),
             _ => &mut [],
         }
     }
@@ -511,7 +504,6 @@ impl Machine<'_> {
     fn place(&self, id: Id, ptr: Id, index: i64) -> Result<usize, InterpError> {
         let len = match self.graph().op(ptr) {
             Op::Param { slot } => self.kernel.params.get(slot as usize).map_or(0, |p| p.len),
-            Op::Scratch { len, .. } => len as usize,
             _ => return Err(self.plan.undefined(id, "its first source is no pointer")),
         };
         match usize::try_from(index) {
@@ -558,9 +550,8 @@ impl Machine<'_> {
         let bytes = at..at + dtype.size();
         match mode {
             StoreMode::Set => {
-                let global = matches!(kernel.graph.op(ptr), Op::Param { .. });
                 let ordered = self.plan.ordered.contains(&id);
-                if global && !ordered && !self.set.insert((ptr, index)) {
+                if !ordered && !self.set.insert((ptr, index)) {
                     return Err(InterpError::DoubleSet {
                         kernel: kernel.name.clone(),
                         node: print::describe(&kernel.graph, id),

@@ -6,7 +6,7 @@ pub mod print;
 pub mod verify;
 
 pub use graph::{Graph, Id, Node, Src};
-pub use op::{Binary, Op, RangeKind, ReduceOp, Space, StoreMode, Unary};
+pub use op::{Binary, Op, RangeKind, ReduceOp, StoreMode, Unary};
 
 use crate::DType;
 

@@ -117,6 +117,13 @@ pub enum Unary {
     RoundEven,
 }
 
+impl Unary {
+    /// A function that takes many machine operations rather than one or two.
+    pub const fn is_function(self) -> bool {
+        matches!(self, Unary::Exp2 | Unary::Log2 | Unary::Sin)
+    }
+}
+
 /// Two-operand arithmetic. Operands have one type; comparisons give `Bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Binary {
@@ -183,17 +190,6 @@ impl Binary {
     }
 }
 
-/// Where a pointer points.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Space {
-    /// Device memory, a kernel argument.
-    Global,
-    /// Memory shared by the work-items of one group (LDS, shared memory).
-    Local,
-    /// Memory of one work-item (stack, registers).
-    Private,
-}
-
 /// What a node does. Sources are listed as `src: [...]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
@@ -223,15 +219,6 @@ pub enum Op {
         extent: i64,
         /// How the iterations are run.
         kind: RangeKind,
-    },
-    /// A block of scratch memory; the node's type is the element type. src: [].
-    Scratch {
-        /// Unique number within the kernel.
-        slot: u16,
-        /// Number of elements.
-        len: u32,
-        /// Local or private.
-        space: Space,
     },
     /// src: [a].
     Unary(Unary),

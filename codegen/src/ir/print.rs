@@ -25,7 +25,6 @@ pub fn print(g: &Graph, root: Id) -> String {
             Op::Range { axis, .. } => format!("r{axis}"),
             Op::Param { slot } => format!("p{slot}"),
             Op::Var { slot, .. } => format!("v{slot}"),
-            Op::Scratch { slot, .. } => format!("s{slot}"),
             _ => {
                 next += 1;
                 format!("%{}", next - 1)
@@ -54,7 +53,6 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
         Op::Param { .. } => format!("param {dtype}"),
         Op::Var { min, max, .. } => format!("var {min}..={max}"),
         Op::Range { extent, kind, .. } => format!("range {extent} {}", lower(&kind)),
-        Op::Scratch { len, space, .. } => format!("scratch {dtype} [{len}] {}", lower(&space)),
         Op::Unary(op) => format!("{}.{dtype} {list}", lower(&op)),
         Op::Binary(op) if op.is_compare() => {
             let of = node.src.first().map_or(dtype, |&s| g.dtype(s));

@@ -155,7 +155,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let is = |s: Id, t: DType| g.dtype(s) == t;
     let float_op = |ok: bool| require(ok, "defined for floats only", types);
     for &s in src {
-        let pointer = matches!(g.op(s), Op::Param { .. } | Op::Scratch { .. });
+        let pointer = matches!(g.op(s), Op::Param { .. });
         let at_pointer = matches!(node.op, Op::Load | Op::Store(_)) && src[0] == s;
         require(!pointer || at_pointer, "a pointer is no value", types)?;
         let effect = matches!(g.op(s), Op::Store(_) | Op::Sink);
@@ -200,10 +200,6 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             require(extent >= 1, "a range runs at least once", || {
                 format!("extent {extent}")
             })
-        }
-        Op::Scratch { len, .. } => {
-            count(&[0])?;
-            require(len >= 1, "scratch memory is not empty", || format!("{len}"))
         }
         Op::Unary(op) => {
             count(&[1])?;
@@ -333,7 +329,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
 }
 
 fn pointer(g: &Graph, ptr: Id, dtype: DType) -> Result<(), Violation> {
-    let ok = matches!(g.op(ptr), Op::Param { .. } | Op::Scratch { .. }) && g.dtype(ptr) == dtype;
+    let ok = matches!(g.op(ptr), Op::Param { .. }) && g.dtype(ptr) == dtype;
     require(
         ok,
         "the first source points to elements of the node's type",

@@ -34,6 +34,10 @@ fn ranges_below(g: &Graph, root: Id, wanted: RangeKind) -> Vec<Id> {
     found
 }
 
+fn is_kind(g: &Graph, range: Id, wanted: RangeKind) -> bool {
+    matches!(g.op(range), Op::Range { kind, .. } if kind == wanted)
+}
+
 fn axis_of(g: &Graph, range: Id) -> u32 {
     match g.op(range) {
         Op::Range { axis, .. } => axis,
@@ -75,15 +79,9 @@ fn expand_unrolls(g: &mut Graph, sink: Id) -> Id {
         let src: Src = node.src.iter().map(|s| done[s]).collect();
         let new = match node.op {
             Op::Reduce(op) => {
-                let (unrolled, kept): (Vec<Id>, Vec<Id>) = src[1..].iter().partition(|&&r| {
-                    matches!(
-                        g.op(r),
-                        Op::Range {
-                            kind: RangeKind::Unroll,
-                            ..
-                        }
-                    )
-                });
+                let (unrolled, kept): (Vec<Id>, Vec<Id>) = src[1..]
+                    .iter()
+                    .partition(|&&r| is_kind(g, r, RangeKind::Unroll));
                 // Where the accumulators are replicated anyhow, more of them only cost registers.
                 let upcast: i64 = ranges_below(g, src[0], RangeKind::Upcast)
                     .iter()
@@ -100,8 +98,15 @@ fn expand_unrolls(g: &mut Graph, sink: Id) -> Id {
                     let value = combine(g, op.binary(), parts);
                     with_ranges(g, op, value, &kept)
                 } else {
-                    let parts = parts.into_iter().map(|v| g.reduce(op, v, &kept)).collect();
-                    combine(g, op.binary(), parts)
+                    // Lanes are combined once, after the accumulators: not once for each of them.
+                    let (lanes, loops): (Vec<Id>, Vec<Id>) =
+                        kept.iter().partition(|&&r| is_kind(g, r, RangeKind::Vec));
+                    let parts = parts
+                        .into_iter()
+                        .map(|v| with_ranges(g, op, v, &loops))
+                        .collect();
+                    let value = combine(g, op.binary(), parts);
+                    with_ranges(g, op, value, &lanes)
                 }
             }
             op => g.add(op, node.dtype, &src),

@@ -2,17 +2,20 @@
 
 use hashbrown::{HashMap, HashSet};
 
+use super::decomp::{self, Caps};
 use super::lanes::Lanes;
 use super::nest::{Ranges, Set, bits, deepest};
 use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode, Unary};
+use crate::rewrite::toposort;
 
 /// What [`linearize`] works on.
 pub(super) struct Input<'a> {
     pub kernel: &'a Kernel,
     pub entry: &'a str,
+    pub caps: &'a Caps,
     pub g: &'a Graph,
     pub sink: Id,
     pub ranges: Ranges,
@@ -783,7 +786,6 @@ impl Linear<'_> {
             return Ok(());
         }
         let reg = match self.op(n) {
-            Op::Const(bits) => self.emit(dtype, lanes, |dst| Inst::Const { dst, bits }),
             Op::Var { slot: wanted, .. } => {
                 let found = self
                     .p
@@ -804,35 +806,6 @@ impl Linear<'_> {
             } => self.emit(dtype, lanes, |dst| Inst::Lanes { dst }),
             // Loop variables and work-items have their registers.
             Op::Range { .. } | Op::Param { .. } => return Ok(()),
-            Op::Unary(op) => {
-                let a = self.reg(src[0], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Unary { dst, op, a })
-            }
-            Op::Binary(op) => {
-                let a = self.reg(src[0], lanes)?;
-                let b = self.reg(src[1], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b })
-            }
-            Op::Where => {
-                let cond = self.reg(src[0], lanes)?;
-                let a = self.reg(src[1], lanes)?;
-                let b = self.reg(src[2], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Select { dst, cond, a, b })
-            }
-            Op::Fma => {
-                let a = self.reg(src[0], lanes)?;
-                let b = self.reg(src[1], lanes)?;
-                let c = self.reg(src[2], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c })
-            }
-            Op::Cast => {
-                let a = self.reg(src[0], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Cast { dst, a })
-            }
-            Op::Bitcast => {
-                let a = self.reg(src[0], lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Bitcast { dst, a })
-            }
             Op::Load => {
                 let mem = self.memory(n)?;
                 let access = self.access(n);
@@ -863,12 +836,49 @@ impl Linear<'_> {
                 a
             }
             Op::Store(mode) => return self.store(n, mode, lanes, &src),
-            op @ (Op::Scratch { .. } | Op::Sink) => {
-                return self.invalid(format!("{op:?} is not a value"));
+            op => {
+                let mut args = Vec::new();
+                for &s in &src {
+                    args.push(self.reg(s, lanes)?);
+                }
+                self.arithmetic(op, dtype, lanes, &args)?
             }
         };
         self.regs.insert(n, reg);
         Ok(())
+    }
+
+    /// What has no more to it than its operands, which are as wide as the result.
+    fn arithmetic(&mut self, op: Op, dtype: DType, lanes: u32, args: &[Reg]) -> Result<Reg> {
+        let dst = self.new_reg(dtype, lanes);
+        self.p.insts.push(match (op, args) {
+            (Op::Const(bits), []) => Inst::Const { dst, bits },
+            (Op::Unary(op), &[a]) => Inst::Unary { dst, op, a },
+            (Op::Binary(op), &[a, b]) => Inst::Binary { dst, op, a, b },
+            (Op::Where, &[cond, a, b]) => Inst::Select { dst, cond, a, b },
+            (Op::Fma, &[a, b, c]) => Inst::Fma { dst, a, b, c },
+            (Op::Cast, &[a]) => Inst::Cast { dst, a },
+            (Op::Bitcast, &[a]) => Inst::Bitcast { dst, a },
+            _ => return self.invalid(format!("{op:?} of {} operands", args.len())),
+        });
+        Ok(dst)
+    }
+
+    /// `old op new` by the instructions of a decomposition.
+    fn combine(&mut self, how: &decomp::Combination, lanes: u32, args: [Reg; 2]) -> Result<Reg> {
+        let g = &how.graph;
+        let mut regs: HashMap<Id, Reg> = HashMap::new();
+        for n in toposort(g, how.result) {
+            let reg = match g.op(n) {
+                Op::Param { slot } => args[usize::from(slot.min(1))],
+                op => {
+                    let args: Vec<Reg> = g.src(n).iter().map(|s| regs[s]).collect();
+                    self.arithmetic(op, g.dtype(n), lanes, &args)?
+                }
+            };
+            regs.insert(n, reg);
+        }
+        Ok(regs[&how.result])
     }
 
     fn access(&self, n: Id) -> Access {
@@ -879,7 +889,7 @@ impl Linear<'_> {
             .map_or(Access::Contiguous, |a| a.0)
     }
 
-    fn store(&mut self, n: Id, mode: StoreMode, lanes: u32, src: &[Id]) -> Result<()> {
+    fn store(&mut self, n: Id, mut mode: StoreMode, lanes: u32, src: &[Id]) -> Result<()> {
         let mem = self.memory(n)?;
         let access = self.access(n);
         if access == Access::Gather && mode != StoreMode::Set {
@@ -896,7 +906,7 @@ impl Linear<'_> {
         }
         let wide = if access == Access::Gather { lanes } else { 1 };
         let index = self.reg(src[0], wide)?;
-        let value = self.reg(src[1], lanes)?;
+        let mut value = self.reg(src[1], lanes)?;
         let mut gate = match src.get(2) {
             Some(&gate) => Some(self.reg(gate, lanes)?),
             None => None,
@@ -931,6 +941,20 @@ impl Linear<'_> {
                 }),
                 None => first,
             });
+        }
+        let dtype = self.input.g.dtype(n);
+        if let StoreMode::Combine(op) = mode
+            && let Some(how) = decomp::combination(op.binary(), dtype, self.input.caps)
+        {
+            let old = self.emit(dtype, lanes, |dst| Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate: gate.map(|gate| (gate, value)),
+            });
+            value = self.combine(&how, lanes, [old, value])?;
+            mode = StoreMode::Set;
         }
         self.p.insts.push(Inst::Store {
             mode,

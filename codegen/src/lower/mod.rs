@@ -35,6 +35,7 @@ pub fn lower(kernel: &Kernel, entry: &str, caps: &decomp::Caps) -> Result<Progra
     linear::linearize(linear::Input {
         kernel,
         entry,
+        caps,
         g: &g,
         sink,
         ranges,

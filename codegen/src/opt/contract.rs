@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::{RangeInfo, ranges};
 use crate::DType;
-use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, Space, StoreMode};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
 use crate::symbolic::{Lin, RangeSets};
 use crate::target::{MmaDesc, MmaScope, Target};
@@ -432,7 +432,7 @@ fn pack(
     let gate = gates.into_iter().reduce(|a, b| g.binary(Binary::And, a, b));
     let mut value = substitute(g, operand, &map);
     if let Some(gate) = gate {
-        value = gated(g, value, gate);
+        value = gated(g, value, gate, None);
         let zero = g.bits(plan.t.acc, 0);
         value = g.select(gate, value, zero);
     }
@@ -449,10 +449,14 @@ fn pack(
     }
 }
 
-/// Every load below `root` happens only where `gate` holds.
-fn gated(g: &mut Graph, root: Id, gate: Id) -> Id {
+/// Every load below `root` happens only where `gate` holds; `keep` stays what it is.
+fn gated(g: &mut Graph, root: Id, gate: Id, keep: Option<Id>) -> Id {
     let mut new: HashMap<Id, Id> = HashMap::new();
     for n in toposort(g, root) {
+        if Some(n) == keep {
+            new.insert(n, n);
+            continue;
+        }
         let node = g.node(n).clone();
         let src: Vec<Id> = node.src.iter().map(|s| new[s]).collect();
         let made = match (node.op, &src[..]) {
@@ -587,18 +591,7 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
         }
         if let Some(gate) = gate {
             // The loads of the epilogue stay inside; those of the packed operands are all there.
-            let marker = g.add(
-                Op::Scratch {
-                    slot: u16::MAX,
-                    len: 0,
-                    space: Space::Private,
-                },
-                t.acc,
-                &[],
-            );
-            value = substitute(g, value, &HashMap::from_iter([(sum, marker)]));
-            value = gated(g, value, gate);
-            value = substitute(g, value, &HashMap::from_iter([(marker, sum)]));
+            value = gated(g, value, gate, Some(sum));
         }
         g.store(mode, src[0], index, value, all)
     };

@@ -30,6 +30,7 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
             axis,
             lanes,
             reduction,
+            heavy,
             tile,
         } = plan;
         let extent = extent_of(kernel, axis);
@@ -38,11 +39,14 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         }
         if reduction {
             let left = extent / i64::from(lanes.max(1));
-            let n = [8, 4, 2]
-                .into_iter()
+            // A long body hides its latency by itself, and its copies would not fit the registers.
+            let copies: &[u32] = if heavy { &[2] } else { &[8, 4, 2] };
+            let n = copies
+                .iter()
+                .copied()
                 .find(|&n| left >= i64::from(n) && left % i64::from(n) == 0);
             // A remainder would be a loop of its own; only worth it if the main loop is long.
-            let n = n.or((left >= 32).then_some(4));
+            let n = n.or((left >= 32).then_some(if heavy { 2 } else { 4 }));
             if let Some(n) = n {
                 take(kernel, Opt::Unroll { axis, n });
             }
@@ -103,6 +107,8 @@ struct Plan {
     axis: u32,
     lanes: u32,
     reduction: bool,
+    /// The body computes functions that take many operations.
+    heavy: bool,
     tile: Vec<(u32, u32)>,
 }
 
@@ -288,6 +294,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
                 axis: r.axis,
                 lanes: fit,
                 reduction: false,
+                heavy: false,
                 tile,
             });
         }
@@ -308,6 +315,9 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
                 axis: r.axis,
                 lanes: fit,
                 reduction: true,
+                heavy: toposort(g, g.src(n)[0]).into_iter().any(|m| {
+                    sets.depends(g, m, r.id) && matches!(g.op(m), Op::Unary(u) if u.is_function())
+                }),
                 tile: Vec::new(),
             });
         }

@@ -165,6 +165,13 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             if !lanes.is_power_of_two() {
                 return refuse(kernel, opt, "the number of lanes is not a power of two");
             }
+            if let Some(other) = lanes_beside(&kernel.graph, kernel.sink, r.id) {
+                return refuse(
+                    kernel,
+                    opt,
+                    format!("a value depends on range {axis} and on the lanes of range {other}"),
+                );
+            }
             split(kernel, opt, r, i64::from(lanes), Vec)?;
         }
         Opt::Upcast { axis, n } => {
@@ -234,6 +241,28 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     }
     kernel.sink = simplify(&mut kernel.graph, kernel.sink);
     Ok(())
+}
+
+/// The axis of a lane index that some value depends on together with `range`: one vector has one
+/// lane index.
+fn lanes_beside(g: &Graph, root: Id, range: Id) -> Option<u32> {
+    let mut sets = RangeSets::default();
+    let order = toposort(g, root);
+    for lane in ranges(g, root) {
+        if lane.kind != RangeKind::Vec {
+            continue;
+        }
+        // The accumulator of a reduction depends on what is reduced over and on the value.
+        let mut reads = |n: Id, r: Id| match g.op(n) {
+            Op::Reduce(_) => g.src(n)[1..].contains(&r) || sets.depends(g, g.src(n)[0], r),
+            Op::Sink => false,
+            _ => sets.depends(g, n, r),
+        };
+        if order.iter().any(|&n| reads(n, range) && reads(n, lane.id)) {
+            return Some(lane.axis);
+        }
+    }
+    None
 }
 
 /// `outer * n + inner`; only `inner` where there is one outer iteration.

@@ -4,6 +4,8 @@
 //! The entry point is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or the
 //! value of argument `i`; groups `begin..end` are run.
 
+mod avx512;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -11,6 +13,7 @@ use super::{Language, Renderer, Source};
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
+use crate::lower::decomp::Caps;
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::target::Target;
 
@@ -21,6 +24,15 @@ pub struct LlvmRenderer;
 impl Renderer for LlvmRenderer {
     fn name(&self) -> &'static str {
         "llvm"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        let caps = super::cpu_caps(t);
+        if avx512::native(t) {
+            avx512::caps(caps)
+        } else {
+            caps
+        }
     }
 
     fn render(&self, p: &Program, t: &Target) -> Result<Source> {
@@ -492,6 +504,7 @@ impl Text<'_> {
             Unary::Floor if float => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil if float => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven if float => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
+            Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
             _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
         })
     }
@@ -540,6 +553,9 @@ impl Text<'_> {
             Binary::Ne => "icmp ne",
             Binary::Max | Binary::Min => {
                 let max = op == Binary::Max;
+                if let Some(one) = self.extremum(ty, max, a, b) {
+                    return Ok(one);
+                }
                 let name = match (float, signed, max) {
                     (true, _, true) => "maximum",
                     (true, _, false) => "minimum",

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Space, Src, StoreMode, Unary};
+use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Src, StoreMode, Unary};
 use crate::symbolic::{Bounds, RangeSets};
 
 /// What a rule gets besides the graph: analyses that are shared by all rules of one run.
@@ -92,18 +92,17 @@ const fn kind(op: Op) -> usize {
         Op::Param { .. } => 1,
         Op::Var { .. } => 2,
         Op::Range { .. } => 3,
-        Op::Scratch { .. } => 4,
-        Op::Where => 5,
-        Op::Fma => 6,
-        Op::Cast => 7,
-        Op::Bitcast => 8,
-        Op::Load => 9,
-        Op::Reduce(_) => 10,
-        Op::Scan(_) => 11,
-        Op::Store(_) => 12,
-        Op::Sink => 13,
-        Op::Unary(op) => 14 + op as usize,
-        Op::Binary(op) => 14 + UNARY.len() + op as usize,
+        Op::Where => 4,
+        Op::Fma => 5,
+        Op::Cast => 6,
+        Op::Bitcast => 7,
+        Op::Load => 8,
+        Op::Reduce(_) => 9,
+        Op::Scan(_) => 10,
+        Op::Store(_) => 11,
+        Op::Sink => 12,
+        Op::Unary(op) => 13 + op as usize,
+        Op::Binary(op) => 13 + UNARY.len() + op as usize,
     }
 }
 
@@ -121,11 +120,6 @@ fn representatives() -> impl Iterator<Item = Op> {
             axis: 0,
             extent: 1,
             kind: RangeKind::Loop,
-        },
-        Op::Scratch {
-            slot: 0,
-            len: 1,
-            space: Space::Private,
         },
         Op::Where,
         Op::Fma,
@@ -145,7 +139,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 14 + UNARY.len() + BINARY.len()];
+        let mut by_kind = vec![Vec::new(); 13 + UNARY.len() + BINARY.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

@@ -436,20 +436,60 @@ pub fn prefix(rows: i64, n: i64, op: ReduceOp, along_rows: bool) -> Kernel {
     m.kernel("prefix")
 }
 
-/// `out[index[k], j] += x[k, j]`.
-pub fn scatter_add(n: i64, k: i64, width: i64) -> Kernel {
+/// `out[index[k], j] op= x[k, j]`.
+pub fn scatter(n: i64, k: i64, width: i64, op: ReduceOp, dtype: DType) -> Kernel {
     let mut m = Make::new();
-    let o = m.buffer(DType::I32, (n * width) as usize, true);
+    let o = m.buffer(dtype, (n * width) as usize, true);
     let index = m.buffer(DType::U8, k as usize, false);
-    let x = m.buffer(DType::I32, (k * width) as usize, false);
+    let x = m.buffer(dtype, (k * width) as usize, false);
     let (s, j) = (m.range(k, RangeKind::Serial), m.l(width));
     let row = m.load(index, &[(s, 1)]);
     let row = m.g.cast(row, DType::I64);
     let at = m.at(&[(row, width), (j, 1)], 0);
     let v = m.load(x, &[(s, width), (j, 1)]);
-    let store = m.g.store(StoreMode::Combine(ReduceOp::Add), o, at, v, None);
+    // Only rows that there are: the gate is the same in all lanes.
+    let top = m.g.index(n);
+    let gate = m.g.binary(Binary::Lt, row, top);
+    let store = m.g.store(StoreMode::Combine(op), o, at, v, Some(gate));
     m.store_as(store);
-    m.kernel("scatter_add")
+    m.kernel("scatter")
+}
+
+/// The gradient of the weights of a convolution: the columns of the product are input channel and
+/// place in the window, the sum is over images and pixels.
+pub fn weight_gradient(batch: i64, ci: i64, co: i64, hw: i64, window: i64) -> Kernel {
+    let mut m = Make::new();
+    let wide = hw + window - 1;
+    let o = m.buffer(DType::F32, (co * ci * window * window) as usize, true);
+    let grad = m.buffer(DType::F32, (batch * co * hw * hw) as usize, false);
+    let x = m.buffer(DType::F32, (batch * ci * wide * wide) as usize, false);
+    let (c, k, dy, dx) = (m.l(co), m.l(ci), m.l(window), m.l(window));
+    let (b, y, xx) = (m.r(batch), m.r(hw), m.r(hw));
+    let g = m.load(grad, &[(b, co * hw * hw), (c, hw * hw), (y, hw), (xx, 1)]);
+    let image = m.load(
+        x,
+        &[
+            (b, ci * wide * wide),
+            (k, wide * wide),
+            (y, wide),
+            (dy, wide),
+            (xx, 1),
+            (dx, 1),
+        ],
+    );
+    let p = m.mul(g, image);
+    let s = m.sum(p, &[b, y, xx]);
+    m.store(
+        o,
+        &[
+            (c, ci * window * window),
+            (k, window * window),
+            (dy, window),
+            (dx, 1),
+        ],
+        s,
+    );
+    m.kernel("weight_gradient")
 }
 
 /// Mean and variance of each row in one kernel with two results.
@@ -524,4 +564,24 @@ pub fn operations(
         m.store(o, &[(i, 1)], value);
     }
     m.kernel("operations")
+}
+
+/// Two results that share a reduction: for one alone lanes along the reduction are best, for the
+/// other one lanes along its output.
+pub fn shared_sum(rows: i64, n: i64) -> Kernel {
+    let mut m = Make::new();
+    let o1 = m.buffer(DType::F32, rows as usize, true);
+    let o2 = m.buffer(DType::F32, rows as usize, true);
+    let a = m.buffer(DType::F32, (rows * n) as usize, false);
+    let b = m.buffer(DType::F32, (n * rows) as usize, false);
+    let (r, k) = (m.l(rows), m.r(n));
+    let x = m.load(a, &[(r, n), (k, 1)]);
+    let s = m.sum(x, &[k]);
+    let y = m.load(b, &[(k, rows), (r, 1)]);
+    let p = m.mul(x, y);
+    let t = m.sum(p, &[k]);
+    let t = m.add(t, s);
+    m.store(o1, &[(r, 1)], s);
+    m.store(o2, &[(r, 1)], t);
+    m.kernel("shared_sum")
 }

@@ -210,7 +210,8 @@ impl Tensor {
         let at = [axis("softmax", along, self.rank())?];
         self.in_f32(|x| {
             let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
-            e.div(&e.reduce(ReduceOp::Add, &at)?)
+            // One division per row; a product per element.
+            e.mul(&e.reduce(ReduceOp::Add, &at)?.reciprocal()?)
         })
     }
 

@@ -53,10 +53,7 @@ pub enum Mismatch {
         got: Vec<usize>,
     },
     /// Some elements are too far apart; the fields are about the worst.
-    #[error(
-        "{count} of {total} elements differ; the worst at {index:?}: expected {expected}, got \
-         {got} ({apart}, allowed {allowed:?})"
-    )]
+    #[error("{count} of {total} elements differ; the worst at {index:?}: {pair}")]
     Elements {
         /// Elements out of tolerance.
         count: usize,
@@ -64,15 +61,37 @@ pub enum Mismatch {
         total: usize,
         /// Position of the worst.
         index: Vec<usize>,
-        /// Value of the reference.
-        expected: Value,
-        /// Value of the engine.
-        got: Value,
-        /// Distance in several measures.
-        apart: Apart,
-        /// What was allowed.
-        allowed: Tolerance,
+        /// What was expected there, what was found.
+        pair: Box<Pair>,
     },
+}
+
+/// Two elements that are too far apart.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pair {
+    /// Value of the reference.
+    pub expected: Value,
+    /// Value of the engine.
+    pub got: Value,
+    /// Distance in several measures.
+    pub apart: Apart,
+    /// What was allowed.
+    pub allowed: Tolerance,
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pair {
+            expected,
+            got,
+            apart,
+            allowed,
+        } = self;
+        write!(
+            f,
+            "expected {expected}, got {got} ({apart}, allowed {allowed:?})"
+        )
+    }
 }
 
 /// One decoded element.
@@ -121,9 +140,10 @@ fn eight(byte: u8, mantissa: u32, finite: bool) -> f64 {
     let exponent = i32::from(byte >> mantissa & ((1 << exponent_bits) - 1));
     let fraction = f64::from(byte & ((1 << mantissa) - 1)) / f64::from(1u32 << mantissa);
     let last = exponent == (1 << exponent_bits) - 1;
-    let magnitude = if last && finite && byte & 0x7f == 0x7f || last && !finite && fraction > 0.0 {
+    let special = if finite { byte & 0x7f == 0x7f } else { last };
+    let magnitude = if special && (finite || fraction > 0.0) {
         f64::NAN
-    } else if last && !finite {
+    } else if special {
         f64::INFINITY
     } else if exponent == 0 {
         fraction * 2f64.powi(1 - bias)
@@ -273,10 +293,12 @@ impl Array {
             count: wrong.len(),
             total: self.numel(),
             index,
-            expected: self.value(worst),
-            got: got.value(worst),
-            apart: self.apart(got, worst),
-            allowed,
+            pair: Box::new(Pair {
+                expected: self.value(worst),
+                got: got.value(worst),
+                apart: self.apart(got, worst),
+                allowed,
+            }),
         })
     }
 }
@@ -352,10 +374,7 @@ mod tests {
             ..of(&[1.0, 2.5, 3.0, 4.0, 7.0, 6.0])
         };
         let Err(Mismatch::Elements {
-            count,
-            index,
-            apart,
-            ..
+            count, index, pair, ..
         }) = want.check(
             &got,
             Tolerance::Near {
@@ -367,13 +386,13 @@ mod tests {
             panic!("two elements are wrong");
         };
         assert_eq!((count, index), (2, vec![1, 1]));
-        assert_eq!(apart.absolute, 2.0);
-        let Err(Mismatch::Elements { apart, .. }) =
+        assert_eq!(pair.apart.absolute, 2.0);
+        let Err(Mismatch::Elements { pair, .. }) =
             of(&[1.0]).check(&of(&[1.0 + 3.0 * f32::EPSILON]), Tolerance::Exact)
         else {
             panic!("three steps apart");
         };
-        assert_eq!(apart.ulps, Some(3));
+        assert_eq!(pair.apart.ulps, Some(3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Every public operator has cases: the list comes from the source of `tensor`, so an operator that
 //! is added without a reference fails here.
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! Every operator against the references, on every engine there is.
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::collections::BTreeSet;
 

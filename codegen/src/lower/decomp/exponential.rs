@@ -7,7 +7,7 @@ use crate::ir::{Binary, Id, Op, Unary};
 
 /// 2^f for |f| <= 1/2, error 2^-27.9; the first coefficient is exactly 1, so powers of integers are
 /// exact.
-const EXP2_F32: [f64; 7] = [
+pub(crate) const EXP2_F32: [f64; 7] = [
     1.0,
     0.6931472420692444,
     0.24022650718688965,

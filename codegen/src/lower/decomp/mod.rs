@@ -16,6 +16,7 @@ use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
 use crate::rewrite::toposort;
 use builder::Builder;
+pub(crate) use exponential::EXP2_F32;
 
 /// What a target has. "Has" means exactly the laws of [`crate::ir::op`]: a machine division that
 /// traps on zero is not `TruncDiv`. What it has not is built from the plain instruction with
@@ -98,4 +99,26 @@ pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
         new.insert(id, made);
     }
     new[&root]
+}
+
+/// `a op b` as a graph of its own, where a target combines a type through `f32` only: for what
+/// memory held before a combining store, which is no node of the kernel.
+pub(super) struct Combination {
+    /// Arithmetic only; the operands are the parameters 0 and 1, taken as values.
+    pub graph: Graph,
+    /// The node with the result.
+    pub result: Id,
+}
+
+/// The decomposition of combining two values; `None` if the target has the operation.
+pub(super) fn combination(op: Binary, dtype: DType, caps: &Caps) -> Option<Combination> {
+    let mut graph = Graph::new();
+    let (a, b) = (graph.param(0, dtype), graph.param(1, dtype));
+    let mut builder = Builder::new(&mut graph, caps);
+    if !builder.through_f32(op, dtype) {
+        return None;
+    }
+    let whole = builder.binary(op, a, b);
+    let result = decompose(&mut graph, whole, caps);
+    Some(Combination { graph, result })
 }

@@ -97,19 +97,26 @@ fn holds(to: DType, from: DType) -> bool {
     }
 }
 
-/// `T(U(x)) -> T(x)` where `U` holds `x` exactly, or both only keep low bits.
+/// `T(U(x)) -> T(x)` where `U` holds `x` exactly, or both only keep low bits. Integer to integer
+/// wraps but float to integer saturates, so a float in between goes only if `T` holds `x` too.
 fn cast_of_cast(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let &[inner] = g.src(id) else { return None };
     let (Op::Cast, &[x]) = (g.op(inner), g.src(inner)) else {
         return None;
     };
     let (from, middle, to) = (g.dtype(x), g.dtype(inner), g.dtype(id));
-    let exact = holds(middle, from)
-        || middle.is_int() && cx.bounds.of(g, x).is_some_and(|b| fits(middle, b));
+    let mut within = |dtype: DType| cx.bounds.of(g, x).is_some_and(|b| fits(dtype, b));
+    let exact = holds(middle, from) || middle.is_int() && within(middle);
     let low_bits = middle.is_int() && to.is_int() && !from.is_float() && to.bits() <= middle.bits();
-    // An integer that goes to a narrow float through f32 must not skip a rounding.
-    let rounds_once = from.is_float() || !middle.is_float() || to.is_int() || holds(to, from);
-    (exact && rounds_once || low_bits).then(|| g.cast(x, to))
+    let same = if from.is_float() || !middle.is_float() || to == DType::Bool {
+        true
+    } else if to.is_int() {
+        holds(to, from) || within(to)
+    } else {
+        // An integer that goes to a narrow float through f32 must not skip a rounding.
+        holds(to, from)
+    };
+    (exact && same || low_bits).then(|| g.cast(x, to))
 }
 
 /// `Bitcast(Bitcast(x)) -> Bitcast(x)`.
