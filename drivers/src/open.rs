@@ -149,7 +149,9 @@ mod tests {
             );
             assert!(text.contains("use DEV=CPU"), "{text}");
         }
-        let text = open(&target("TWINKFD+AMD::gfx1100")).unwrap_err().to_string();
+        let text = open(&target("TWINKFD+AMD::gfx1100"))
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("twins are not in this version"), "{text}");
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);

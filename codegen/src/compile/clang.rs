@@ -133,7 +133,10 @@ impl Compiler for ClangCompiler {
 pub(super) fn objdump(obj: &[u8]) -> Result<String> {
     let mut said = String::new();
     for tool in ["llvm-objdump-22", "llvm-objdump"] {
-        match piped(Command::new(tool).args(["-d", "--no-show-raw-insn", "-"]), obj) {
+        match piped(
+            Command::new(tool).args(["-d", "--no-show-raw-insn", "-"]),
+            obj,
+        ) {
             Ok(out) if out.status.success() => {
                 return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
             }

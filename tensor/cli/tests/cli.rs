@@ -1,6 +1,8 @@
 //! The program as its users run it: exit codes, what goes to stdout and to stderr, which files are
 //! written.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
