@@ -43,9 +43,14 @@ pub fn open(target: &Target) -> Result<Arc<dyn Device>> {
 /// Opens the device that a target names: the first of its kind, unless it gives an index.
 ///
 /// # Errors
-/// [`Error::NoDevice`] for a kind without driver in this version, for several indices, and for an
-/// architecture that the device does not have; else what the driver says.
+/// [`Error::NoDevice`] for a kind without driver in this version, for a simulated device, for
+/// several indices, and for an architecture that the device does not have; else what the driver
+/// says.
 pub fn open_with(target: &Target, settings: &Settings) -> Result<Arc<dyn Device>> {
+    if let Some(interface) = target.interface.filter(|i| i.twin) {
+        let why = format!("{interface} is a twin, and twins are not in this version; use DEV=CPU");
+        return Err(none(target, why));
+    }
     let index = match target.indices.as_deref() {
         None | Some([]) => 0,
         Some([index]) => *index,
@@ -144,6 +149,10 @@ mod tests {
             );
             assert!(text.contains("use DEV=CPU"), "{text}");
         }
+        let text = open(&target("TWINKFD+AMD::gfx1100"))
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("twins are not in this version"), "{text}");
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! Reverse-mode differentiation as a transformation of the graph.
 //!
 //! The gradient is again a graph of ordinary operations, so it is fused and run like any other, and
-//! can itself be differentiated. There is one rule per [`Op`], in [`sources`].
+//! can itself be differentiated. There is one rule per [`Op`], in `sources`.
 //!
 //! Choices where the derivative does not exist: `abs` has 0 at 0; `maximum` and `minimum` split the
 //! gradient between equal operands, and reductions by maximum or minimum among all equal elements;

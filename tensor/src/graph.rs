@@ -27,43 +27,43 @@ pub enum ScatterMode {
 /// What a node computes. Shapes and types of results are in the node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// Given data: the storage was set when the node was made. src: [].
+    /// Given data: the storage was set when the node was made. src: `[]`.
     Data,
-    /// One value, as the bits of its type (see [`codegen::ir::Op::Const`]); shape []. src: [].
+    /// One value, as the bits of its type (see [`codegen::ir::Op::Const`]); shape []. src: `[]`.
     Const(u64),
-    /// 0, 1, 2... along the one axis. src: [].
+    /// 0, 1, 2... along the one axis. src: `[]`.
     Iota,
-    /// Elementwise. src: [a].
+    /// Elementwise. src: `[a]`.
     Unary(Unary),
-    /// Elementwise on equal shapes and types. src: [a, b].
+    /// Elementwise on equal shapes and types. src: `[a, b]`.
     Binary(Binary),
-    /// Elementwise choice; the condition is `Bool`. src: [cond, a, b].
+    /// Elementwise choice; the condition is `Bool`. src: `[cond, a, b]`.
     Where,
-    /// Conversion by value. src: [a].
+    /// Conversion by value. src: `[a]`.
     Cast,
-    /// Same bits, other type of the same width. src: [a].
+    /// Same bits, other type of the same width. src: `[a]`.
     Bitcast,
-    /// Reduction over axes (ascending), which stay with size 1. src: [a].
+    /// Reduction over axes (ascending), which stay with size 1. src: `[a]`.
     Reduce(ReduceOp, Vec<usize>),
-    /// Inclusive prefix reduction along an axis. src: [a].
+    /// Inclusive prefix reduction along an axis. src: `[a]`.
     Scan(ReduceOp, usize),
-    /// Same elements in row-major order under another shape. src: [a].
+    /// Same elements in row-major order under another shape. src: `[a]`.
     Reshape,
-    /// Axis `i` of the result is axis `order[i]` of the source. src: [a].
+    /// Axis `i` of the result is axis `order[i]` of the source. src: `[a]`.
     Permute(Vec<usize>),
-    /// Axes of size 1 repeated to the size in the shape. src: [a].
+    /// Axes of size 1 repeated to the size in the shape. src: `[a]`.
     Expand,
     /// `lo[i]` elements before axis i, as many after as the shape says, all with this value (bits).
-    /// src: [a].
+    /// src: `[a]`.
     Pad(Vec<usize>, u64),
-    /// The part that starts at `lo` and has the size in the shape. src: [a].
+    /// The part that starts at `lo` and has the size in the shape. src: `[a]`.
     Shrink(Vec<usize>),
-    /// These axes reversed. src: [a].
+    /// These axes reversed. src: `[a]`.
     Flip(Vec<usize>),
     /// The windows along `axis` as a new last axis k of `size` elements:
     /// `out[.., o, .., k] = a[.., o * stride + k * dilation, ..]`; the axis shrinks to
     /// `(len - dilation * (size - 1) - 1) / stride + 1`, so every element read exists.
-    /// size, stride and dilation are at least 1. src: [a].
+    /// size, stride and dilation are at least 1. src: `[a]`.
     ///
     /// Convolution and pooling are windows and a reduction. The index rule is affine, so no
     /// division reaches a kernel; the gradient needs no node of its own, because it is a sum over k
@@ -80,16 +80,16 @@ pub enum Op {
     },
     /// `out[.., i, ..] = a[.., index[.., i, ..], ..]` along an axis; other coordinates come from the
     /// position in `index`, which is no larger than `a` there. A negative index counts from the
-    /// end; one that is out of range gives 0. src: [a, index].
+    /// end; one that is out of range gives 0. src: `[a, index]`.
     Gather(usize),
     /// `base` with `source` put at `index` along an axis, the inverse of `Gather`. Indexes out of
-    /// range write nothing. src: [base, index, source].
+    /// range write nothing. src: `[base, index, source]`.
     Scatter(usize, ScatterMode),
-    /// Forces the value into memory. src: [a].
+    /// Forces the value into memory. src: `[a]`.
     Contiguous,
-    /// Stops gradients. src: [a].
+    /// Stops gradients. src: `[a]`.
     Detach,
-    /// The same value on this node's engine, from the source's engine. src: [a].
+    /// The same value on this node's engine, from the source's engine. src: `[a]`.
     Copy,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use super::Compiler;
 use crate::error::{Error, Result};
@@ -108,23 +108,8 @@ impl Compiler for ClangCompiler {
             }
         }
         command.args(["-c", "-", "-o", "-"]);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|e| failed("start", e.to_string()))?;
-        // clang reads all of its input before it writes, so this does not block on its output.
-        if let Some(mut input) = child.stdin.take()
-            && let Err(e) = input.write_all(s.text.as_bytes())
-            && e.kind() != std::io::ErrorKind::BrokenPipe
-        {
-            return Err(failed("input", e.to_string()));
-        }
-        let out = child
-            .wait_with_output()
-            .map_err(|e| failed("wait", e.to_string()))?;
+        let out =
+            piped(&mut command, s.text.as_bytes()).map_err(|e| failed("run", e.to_string()))?;
         if !out.status.success() {
             return Err(failed(
                 "compile",
@@ -143,33 +128,46 @@ impl Compiler for ClangCompiler {
     }
 }
 
-/// The instructions of an object, by the first objdump that runs.
+/// The instructions of an object, by the first llvm-objdump that runs. The object goes through a
+/// pipe: nothing is left on the disk.
 pub(super) fn objdump(obj: &[u8]) -> Result<String> {
-    let no = |message: String| Error::NoCompiler {
-        compiler: "objdump".into(),
-        message,
-    };
-    let path = std::env::temp_dir().join(format!(
-        "kernel-{}-{:x}.o",
-        std::process::id(),
-        obj.as_ptr() as usize
-    ));
-    std::fs::write(&path, obj).map_err(|e| no(format!("{}: {e}", path.display())))?;
     let mut said = String::new();
-    for tool in ["llvm-objdump-22", "llvm-objdump", "objdump"] {
-        match Command::new(tool)
-            .args(["-d", "--no-show-raw-insn"])
-            .arg(&path)
-            .output()
-        {
+    for tool in ["llvm-objdump-22", "llvm-objdump"] {
+        match piped(
+            Command::new(tool).args(["-d", "--no-show-raw-insn", "-"]),
+            obj,
+        ) {
             Ok(out) if out.status.success() => {
-                let _ = std::fs::remove_file(&path);
                 return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
             }
-            Ok(out) => said += &format!("{tool}: {}; ", out.status),
+            Ok(out) => {
+                let why = String::from_utf8_lossy(&out.stderr);
+                said += &format!("{tool}: {}: {}; ", out.status, why.trim());
+            }
             Err(e) => said += &format!("{tool}: {e}; "),
         }
     }
-    let _ = std::fs::remove_file(&path);
-    Err(no(said))
+    Err(Error::NoCompiler {
+        compiler: "llvm-objdump".into(),
+        message: format!("{said}install llvm-22 to see machine code"),
+    })
+}
+
+/// Runs a tool that reads all of its input before it writes, so that neither waits for the other.
+fn piped(command: &mut Command, input: &[u8]) -> std::io::Result<Output> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take()
+        && let Err(e) = stdin.write_all(input)
+        // A tool that ended early says why on its standard error.
+        && e.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(e);
+    }
+    child.wait_with_output()
 }

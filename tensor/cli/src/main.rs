@@ -19,7 +19,7 @@ use crate::error::Error;
 #[derive(Parser)]
 #[command(name = "doorbell", version, after_help = AFTER_HELP)]
 struct Cli {
-    /// The device, as in the variable DEV: [IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]
+    /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]`
     #[arg(long, global = true, value_name = "TARGET")]
     dev: Option<String>,
     #[command(subcommand)]

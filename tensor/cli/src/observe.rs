@@ -4,16 +4,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::Built;
 use tensor::exec::{Observer, Run};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts the log of the libraries: warnings, and what RUST_LOG asks for.
+/// Starts the log of the libraries: warnings, or what RUST_LOG asks for (`debug`, `hcq=trace,info`).
 pub fn start_log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let asked = std::env::var("RUST_LOG").ok();
+    let filter = asked.as_deref().map(str::parse::<Targets>);
+    if let Some(Err(e)) = &filter {
+        eprintln!("note: RUST_LOG={}: {e}", asked.unwrap_or_default());
+    }
+    let filter = match filter {
+        Some(Ok(targets)) => targets,
+        _ => Targets::new().with_default(LevelFilter::WARN),
+    };
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // Fails only if a log runs already, and then that one is used.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines)
+        .with(filter)
+        .try_init();
 }
 
 /// Prints by level: 2 a line per kernel run, 3 applied optimisations and plans, 4 source, 5 the

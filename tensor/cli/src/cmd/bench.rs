@@ -333,7 +333,7 @@ fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
         }
         Ok(t)
     };
-    let seconds = captured(session, &[x.clone()], chain)?;
+    let seconds = captured(session, std::slice::from_ref(&x), chain)?;
     let threads = session.device.info().units as usize;
     let micros = |per: f64| seconds.iter().map(|s| s * 1e6 / per).collect();
     rows.push(Row::new(

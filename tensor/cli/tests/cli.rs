@@ -1,0 +1,401 @@
+//! The program as its users run it: exit codes, what goes to stdout and to stderr, which files are
+//! written.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tensor::io::safetensors;
+
+/// A place to run in: a folder to work in, one for the cache, one for temporary files, a home.
+struct Place(TempDir);
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        for folder in ["work", "cache", "tmp", "home"] {
+            fs::create_dir(place.path(folder)).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The program with nothing in its environment but what it needs to run.
+    fn command(&self, args: &[&str], env: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .env("TMPDIR", self.path("tmp"))
+            .env("HOME", self.path("home"))
+            .envs(env.iter().copied())
+            .current_dir(self.path("work"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Ran {
+        let output = self.command(args, env).output().unwrap();
+        let ran = Ran {
+            code: output.status.code().expect("ended by a signal"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        };
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        ran
+    }
+
+    /// All files below a folder, relative to it.
+    fn files(&self, folder: &str) -> BTreeSet<PathBuf> {
+        let root = self.path(folder);
+        let (mut files, mut open) = (BTreeSet::new(), vec![root.clone()]);
+        while let Some(dir) = open.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    files.insert(path.strip_prefix(&root).unwrap().to_owned());
+                }
+            }
+        }
+        files
+    }
+
+    /// Nothing was written but these files in the working folder, and the cache if it may be used.
+    fn wrote(&self, work: &[&str], cache: bool) {
+        let wanted = work.iter().map(PathBuf::from).collect();
+        assert_eq!(self.files("work"), wanted);
+        assert_eq!(self.files("tmp"), BTreeSet::new());
+        assert_eq!(self.files("home"), BTreeSet::new());
+        let outside = |f: &PathBuf| !f.starts_with("doorbell/kernels");
+        let cached = self.files("cache");
+        assert!(!cached.iter().any(outside), "{cached:?}");
+        assert!(cache || cached.is_empty(), "{cached:?}");
+    }
+}
+
+/// The rows of a JSON answer, which is all of stdout.
+fn rows(ran: &Ran, schema: &str) -> Vec<Value> {
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(document["schema"], schema);
+    document["rows"].as_array().unwrap().clone()
+}
+
+/// Nothing on stdout, the exit code, and all of these texts on stderr.
+fn refused(env: &[(&str, &str)], code: i32, texts: &[&str]) {
+    let place = Place::new();
+    let ran = place.run(&["devices"], env);
+    assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+    assert!(ran.err.starts_with("error: "), "{}", ran.err);
+    for text in texts {
+        assert!(ran.err.contains(text), "{text:?} is not in {:?}", ran.err);
+    }
+    place.wrote(&[], false);
+}
+
+#[test]
+fn help_goes_to_stdout() {
+    let ran = Place::new().run(&["--help"], &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for text in [
+        "Usage: doorbell",
+        "demo",
+        "devices",
+        "doctor",
+        "bench",
+        "Exit codes",
+    ] {
+        assert!(ran.out.contains(text), "{text:?} is not in {:?}", ran.out);
+    }
+    let ran = Place::new().run(&["--version"], &[]);
+    assert_eq!(ran.out, format!("doorbell {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_call_that_makes_no_sense_is_explained_on_stderr() {
+    for args in [
+        &[][..],
+        &["fly"],
+        &["demo", "--epochs", "0"],
+        &["bench", "tea"],
+    ] {
+        let ran = Place::new().run(args, &[]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        assert!(ran.err.contains("--help"), "{args:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn devices_lists_the_cpu() {
+    let place = Place::new();
+    let ran = place.run(&["devices", "--json"], &[("CPU_COUNT", "3")]);
+    assert_eq!(ran.err, "");
+    let rows = rows(&ran, "doorbell.devices/1");
+    let cpu = rows.iter().find(|r| r["device"] == "CPU:0").unwrap();
+    assert_eq!(cpu["arch"], std::env::consts::ARCH);
+    assert_eq!(cpu["units"], 3);
+    assert_eq!(cpu["selected"], true);
+    assert!(cpu["memory_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(!cpu["queues"].as_array().unwrap().is_empty());
+    let ran = place.run(&["devices"], &[]);
+    assert!(ran.out.starts_with("* CPU:0 "), "{}", ran.out);
+    place.wrote(&[], false);
+}
+
+#[test]
+fn doctor_reports_and_writes_nothing() {
+    let place = Place::new();
+    let ran = place.run(&["doctor", "--json"], &[]);
+    assert_eq!(ran.err, "");
+    let rows = rows(&ran, "doorbell.doctor/1");
+    let names: BTreeSet<&str> = rows.iter().map(|r| r["check"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), rows.len(), "{names:?}");
+    for name in [
+        "cpu",
+        "cpu.clang",
+        "amd.kfd",
+        "amd.pci",
+        "nv.nvk",
+        "qcom.kgsl",
+    ] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    for row in &rows {
+        let status = row["status"].as_str().unwrap();
+        assert!(
+            ["ok", "warn", "not present", "fail"].contains(&status),
+            "{row}"
+        );
+        assert!(!row["detail"].as_str().unwrap().is_empty(), "{row}");
+        let fix = row["fix"].as_str().unwrap();
+        assert!(
+            !fix.is_empty() || !["warn", "fail"].contains(&status),
+            "{row}"
+        );
+    }
+    if cfg!(feature = "llvm") {
+        let llvm = rows.iter().find(|r| r["check"] == "cpu.llvm").unwrap();
+        assert_eq!(llvm["status"], "ok");
+    }
+    // Without a device that can be opened there is the more to report.
+    assert_eq!(place.run(&["doctor"], &[("DEV", "AMD")]).code, 0);
+    place.wrote(&[], false);
+}
+
+#[test]
+fn an_unknown_device_is_named_with_the_nearest_one() {
+    refused(&[("DEV", "CPX")], 2, &["DEV=CPX", "did you mean CPU?"]);
+    refused(
+        &[("DEV", "CPU:LVM")],
+        2,
+        &["DEV=CPU:LVM", "did you mean LLVM?"],
+    );
+    refused(
+        &[("AMD_IFACE", "PCIE"), ("AMD", "1")],
+        2,
+        &["AMD_IFACE=PCIE", "did you mean PCI?"],
+    );
+}
+
+#[test]
+fn two_choices_that_contradict_are_both_named() {
+    refused(&[("CPU", "1"), ("DEV", "AMD")], 2, &["CPU=1", "DEV=AMD"]);
+    refused(
+        &[("CPU_LLVM", "1"), ("DEV", "CPU:CLANG")],
+        2,
+        &["CPU_LLVM=1", "DEV=CPU:CLANG"],
+    );
+}
+
+#[test]
+fn a_device_without_driver_is_no_device() {
+    refused(&[("DEV", "AMD")], 3, &["no device for AMD", "DEV=CPU"]);
+    refused(&[("NV", "1")], 3, &["no device for NV", "DEV=CPU"]);
+    let twin = "twins are not in this version";
+    refused(
+        &[("DEV", "TWINKFD+AMD::gfx1100")],
+        3,
+        &["TWINKFD+AMD::gfx1100", twin],
+    );
+}
+
+#[test]
+fn a_variable_must_hold_what_it_must() {
+    refused(&[("DEBUG", "9")], 2, &["DEBUG=9", "7"]);
+    refused(&[("CPU_COUNT", "many")], 2, &["CPU_COUNT=many"]);
+}
+
+#[test]
+fn the_command_line_comes_before_the_variables() {
+    let place = Place::new();
+    let ran = place.run(
+        &["devices", "--dev", "CPU"],
+        &[("DEV", "AMD"), ("DEBUG", "1")],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("DEV=AMD is not followed"), "{}", ran.err);
+}
+
+#[test]
+fn the_demonstration_learns_saves_and_traces() {
+    let place = Place::new();
+    let args = [
+        "demo",
+        "--epochs",
+        "4",
+        "--at-least",
+        "0.8",
+        "--save",
+        "net.safetensors",
+    ];
+    let ran = place.run(&[&args[..], &["--profile", "trace.json"]].concat(), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("held-out accuracy: "), "{}", ran.out);
+    assert!(ran.err.contains("epoch      4 loss "), "{}", ran.err);
+    place.wrote(&["net.safetensors", "trace.json"], true);
+    assert!(!place.files("cache").is_empty());
+
+    let saved = safetensors::File::open(place.path("work/net.safetensors")).unwrap();
+    for name in ["first.weight", "second.bias", "last.weight"] {
+        assert!(!saved.data(name).unwrap().is_empty(), "{name}");
+    }
+
+    let trace: Value = read_json(&place.path("work/trace.json"));
+    let events = trace["traceEvents"].as_array().unwrap();
+    let track = events
+        .iter()
+        .find(|e| e["ph"] == "M" && e["args"]["name"].as_str().unwrap().ends_with(" compute"))
+        .unwrap_or_else(|| panic!("no compute queue: {}", events[0]));
+    let kernels = events
+        .iter()
+        .filter(|e| e["ph"] == "X" && e["tid"] == track["tid"]);
+    // 14 steps of 4 epochs, each of several kernels.
+    assert!(kernels.clone().count() > 4 * 14);
+    for kernel in kernels {
+        assert!(kernel["dur"].as_f64().unwrap() >= 0.0, "{kernel}");
+    }
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_reader(File::open(path).unwrap()).unwrap()
+}
+
+#[test]
+fn too_low_an_accuracy_is_a_failure() {
+    let place = Place::new();
+    let args = ["demo", "--epochs", "1", "--at-least", "1.01"];
+    let ran = place.run(&args, &[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("expected at least 1.01"), "{}", ran.err);
+    place.wrote(&["doorbell-digits.safetensors"], true);
+}
+
+/// What each level of DEBUG adds, as a piece of a line that no lower level prints.
+const LEVELS: [&[&str]; 7] = [
+    &["CPU:0 "],
+    &["*** CPU:0", " GFLOP/s"],
+    &["--- schedule: ", ": compiled, "],
+    &[": source\n"],
+    &[": before optimisation\n", ": after optimisation\n"],
+    &[": linear\n"],
+    &[": machine code\n", "<kernel"],
+];
+
+#[test]
+fn each_level_of_debug_shows_more() {
+    let place = Place::new();
+    for level in 0..=LEVELS.len() {
+        let env = [("DEBUG", level.to_string()), ("CACHELEVEL", "0".into())];
+        let env = env.each_ref().map(|(k, v)| (*k, v.as_str()));
+        let ran = place.run(&["bench", "graph", "--json"], &env);
+        rows(&ran, "doorbell.bench/1");
+        for (i, texts) in LEVELS.iter().enumerate() {
+            for text in *texts {
+                let found = ran.err.contains(text);
+                assert_eq!(
+                    found,
+                    i < level,
+                    "DEBUG={level}: {text:?}\n{:.4000}",
+                    ran.err
+                );
+            }
+        }
+    }
+    place.wrote(&[], false);
+}
+
+#[test]
+fn the_second_run_finds_its_kernels_in_the_cache() {
+    let place = Place::new();
+    let run = || place.run(&["bench", "graph"], &[("DEBUG", "3")]).err;
+    let first = run();
+    assert!(first.contains(": compiled, "), "{first:.4000}");
+    let second = run();
+    assert!(second.contains(": cached, "), "{second:.4000}");
+    assert!(!second.contains(": compiled, "), "{second:.4000}");
+    place.wrote(&[], true);
+}
+
+#[test]
+fn bench_rows_have_their_samples_in_order() {
+    let place = Place::new();
+    let rows = rows(
+        &place.run(&["bench", "launch", "--json"], &[]),
+        "doorbell.bench/1",
+    );
+    let names: Vec<&str> = rows.iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["exec to doorbell", "exec to result"]);
+    for row in &rows {
+        let number = |field: &str| row[field].as_f64().unwrap();
+        assert!(number("min") > 0.0, "{row}");
+        assert!(number("min") <= number("median"), "{row}");
+        assert!(number("median") <= number("max"), "{row}");
+        assert!(number("samples") >= 3.0, "{row}");
+        assert_eq!(row["better"], "lower");
+    }
+    place.wrote(&[], true);
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let place = Place::new();
+    for args in [&["doctor"][..], &["devices", "--json"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(args, &[]).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_behind_stdout_is_an_error() {
+    let place = Place::new();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = place
+        .command(&["doctor", "--json"], &[])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.starts_with("error: stdout: "), "{err}");
+}
