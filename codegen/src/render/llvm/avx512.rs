@@ -1,6 +1,7 @@
 //! What AVX-512 does in one instruction and LLVM does not select by itself, for whole registers:
 //! scaling by a power of two (`vscalefps`) what rounding leaves (`vreduceps`), which halves 2^x
-//! against the general form in [`crate::lower::decomp`] with the same polynomial, and extrema with ordered zeros (`vrangeps`).
+//! against the general form in [`crate::lower::decomp`] with the same polynomial, and extrema with
+//! ordered zeros (`vrangeps`).
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VSCALEFPS,
 //! VREDUCEPS and VRANGEPS.
