@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn tiles_fit_the_registers() {
-        assert_eq!(outer_product_tile(32), Some((14, 2)));
+        assert_eq!(outer_product_tile(32), Some((9, 3)));
         let (rows, vectors) = outer_product_tile(16).unwrap();
         assert!(rows * vectors + vectors + 1 < 16);
         assert_eq!(outer_product_tile(2), None);
