@@ -190,18 +190,18 @@ impl Binary {
     }
 }
 
-/// What a node does. Sources are listed as `src: `[...]``.
+/// What a node does. Sources are listed as `src: [...]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
     /// A constant, as the bits of its type (floats: their own encoding; signed: two's complement
-    /// sign-extended to 64 bits; unsigned: zero-extended; bool: 0 or 1). src: `[]`.
+    /// sign-extended to 64 bits; unsigned: zero-extended; bool: 0 or 1). `src: []`.
     Const(u64),
-    /// Buffer argument number `slot`; the node's type is the element type. src: `[]`.
+    /// Buffer argument number `slot`; the node's type is the element type. `src: []`.
     Param {
         /// Position among the buffer arguments of the kernel.
         slot: u16,
     },
-    /// Integer argument number `slot`, an `I64` known to lie in `min..=max`. src: `[]`.
+    /// Integer argument number `slot`, an `I64` known to lie in `min..=max`. `src: []`.
     Var {
         /// Position among the integer arguments of the kernel.
         slot: u16,
@@ -211,7 +211,7 @@ pub enum Op {
         max: i64,
     },
     /// A loop index, `I64`, 0 <= value < extent. `axis` makes it unique and orders loops of equal
-    /// kind: a smaller axis is further out. src: `[]`.
+    /// kind: a smaller axis is further out. `src: []`.
     Range {
         /// Unique number within the kernel.
         axis: u32,
@@ -220,29 +220,29 @@ pub enum Op {
         /// How the iterations are run.
         kind: RangeKind,
     },
-    /// src: `[a]`.
+    /// `src: [a]`.
     Unary(Unary),
-    /// src: `[a, b]`.
+    /// `src: [a, b]`.
     Binary(Binary),
-    /// `cond ? a : b`; cond is `Bool`. src: `[cond, a, b]`.
+    /// `cond ? a : b`; cond is `Bool`. `src: [cond, a, b]`.
     Where,
-    /// a * b + c with one rounding if the target has it. src: `[a, b, c]`.
+    /// a * b + c with one rounding if the target has it. `src: [a, b, c]`.
     Fma,
-    /// Conversion by value to the node's type. src: `[a]`.
+    /// Conversion by value to the node's type. `src: [a]`.
     Cast,
-    /// Same bits, other type of the same width. src: `[a]`.
+    /// Same bits, other type of the same width. `src: [a]`.
     Bitcast,
-    /// Element `index` (an `I64`, in elements) of a pointer node. src: `[ptr, index]` or
-    /// [ptr, index, gate, alternative].
+    /// Element `index` (an `I64`, in elements) of a pointer node. `src: [ptr, index]` or
+    /// `[ptr, index, gate, alternative]`.
     Load,
-    /// The reduction of `value` over the ranges, all of a reduction kind. src: `[value, range...]`.
+    /// The reduction of `value` over the ranges, all of a reduction kind. `src: [value, range...]`.
     Reduce(ReduceOp),
-    /// The inclusive prefix reduction of `value` along one `Serial` range. src: `[value, range]`.
+    /// The inclusive prefix reduction of `value` along one `Serial` range. `src: [value, range]`.
     Scan(ReduceOp),
     /// Writes element `index` of a pointer node, for each combination of the ranges that index,
     /// value and gate depend on. The node's type is that of the value.
-    /// src: `[ptr, index, value]` or [ptr, index, value, gate].
+    /// `src: [ptr, index, value]` or `[ptr, index, value, gate]`.
     Store(StoreMode),
-    /// The root: src: `[store...]`.
+    /// The root: `src: [store...]`.
     Sink,
 }

@@ -1,16 +1,18 @@
 //! C with the vector extensions of clang, for machines where only the clang program is there.
 //!
 //! Vectors of `Bool` are vectors of bytes 0 and 1. Integer arithmetic is done in unsigned types,
-//! whose overflow is defined. Entry point as in [`super::llvm`].
+//! whose overflow is defined. Entry point as in [`crate::render::llvm`].
+
+mod arith;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{Language, Renderer, Source};
 use crate::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
+use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::render::{Language, Renderer, Source};
 use crate::target::Target;
 
 /// Renders C for CPUs.
@@ -365,227 +367,6 @@ impl Text<'_> {
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }
-        Ok(())
-    }
-
-    fn unary(&mut self, dst: Reg, op: Unary, a: Reg) -> Result<()> {
-        let ty = self.p.ty(dst);
-        let t = self.ty(ty);
-        let a = format!("r{}", a.0);
-        let float = arithmetic_float(ty.dtype);
-        let unsigned = integer(ty.dtype.bits(), false);
-        let value = match op {
-            Unary::Neg if float => format!("-{a}"),
-            Unary::Neg if ty.dtype == DType::Bool => a,
-            Unary::Neg if !ty.dtype.is_float() => {
-                let u = self.bits(&a, &unsigned, ty.lanes);
-                let ut = self.wide(&unsigned, ty.lanes);
-                self.bits(&format!("({ut})(0 - {u})"), scalar(ty.dtype), ty.lanes)
-            }
-            Unary::Not if ty.dtype == DType::Bool => format!("({t})({a} ^ ({t})(1))"),
-            Unary::Not if !ty.dtype.is_float() => format!("({t})(~{a})"),
-            Unary::Abs if float => format!("__builtin_elementwise_abs({a})"),
-            Unary::Abs if ty.dtype.is_signed() => {
-                let u = self.bits(&a, &unsigned, ty.lanes);
-                let ut = self.wide(&unsigned, ty.lanes);
-                let neg = self.bits(&format!("({ut})(0 - {u})"), scalar(ty.dtype), ty.lanes);
-                let below = self.compare(ty.lanes, &format!("{a} < 0"));
-                self.select(&below, ty, &neg, &a)
-            }
-            Unary::Abs if !ty.dtype.is_float() => a,
-            Unary::Recip if float => format!("({t})(1) / {a}"),
-            Unary::Sqrt if float => format!("__builtin_elementwise_sqrt({a})"),
-            Unary::Trunc if float => format!("__builtin_elementwise_trunc({a})"),
-            Unary::Floor if float => format!("__builtin_elementwise_floor({a})"),
-            Unary::Ceil if float => format!("__builtin_elementwise_ceil({a})"),
-            Unary::RoundEven if float => format!("__builtin_elementwise_roundeven({a})"),
-            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
-        };
-        self.define(dst, value);
-        Ok(())
-    }
-
-    /// An operation in unsigned arithmetic.
-    fn wrapping(&mut self, ty: Ty, a: &str, sign: &str, b: &str) -> String {
-        let unsigned = integer(ty.dtype.bits(), false);
-        // Narrow types would be widened to int, whose overflow is another one.
-        let ut = self.wide(&unsigned, ty.lanes);
-        let (x, y) = (
-            self.bits(a, &unsigned, ty.lanes),
-            self.bits(b, &unsigned, ty.lanes),
-        );
-        let e = if ty.lanes == 1 && ty.dtype.bits() < 32 {
-            format!("({ut})((u32){x} {sign} (u32){y})")
-        } else {
-            format!("({ut})({x} {sign} {y})")
-        };
-        self.bits(&e, scalar(ty.dtype), ty.lanes)
-    }
-
-    fn expression(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> Result<Option<String>> {
-        let t = self.ty(ty);
-        let float = arithmetic_float(ty.dtype);
-        let bool_ = ty.dtype == DType::Bool;
-        if ty.dtype.is_float() && !float {
-            return self.unsupported(format!("{op:?} on {}", ty.dtype));
-        }
-        let bits = u64::from(ty.dtype.bits());
-        Ok(Some(match op {
-            Binary::Add if float => format!("{a} + {b}"),
-            Binary::Sub if float => format!("{a} - {b}"),
-            Binary::Mul if float => format!("{a} * {b}"),
-            Binary::FDiv if float => format!("{a} / {b}"),
-            Binary::Add | Binary::Max | Binary::Or if bool_ => format!("({t})({a} | {b})"),
-            Binary::Mul | Binary::Min | Binary::And if bool_ => format!("({t})({a} & {b})"),
-            Binary::Sub if bool_ => format!("({t})({a} ^ {b})"),
-            Binary::Add => self.wrapping(ty, a, "+", b),
-            Binary::Sub => self.wrapping(ty, a, "-", b),
-            Binary::Mul => self.wrapping(ty, a, "*", b),
-            Binary::And if !float => format!("({t})({a} & {b})"),
-            Binary::Or if !float => format!("({t})({a} | {b})"),
-            Binary::Xor if !float => format!("({t})({a} ^ {b})"),
-            Binary::Lt => self.compare(ty.lanes, &format!("{a} < {b}")),
-            Binary::Eq => self.compare(ty.lanes, &format!("{a} == {b}")),
-            Binary::Ne => self.compare(ty.lanes, &format!("{a} != {b}")),
-            Binary::Max if !float => format!("__builtin_elementwise_max({a}, {b})"),
-            Binary::Min if !float => format!("__builtin_elementwise_min({a}, {b})"),
-            Binary::Max | Binary::Min => {
-                // The larger one; of equal ones (zeros) the bits decide that the sign is the one
-                // that IEEE 754 wants; a NaN of either side stays.
-                let unsigned = integer(ty.dtype.bits(), false);
-                let (x, y) = (
-                    self.bits(a, &unsigned, ty.lanes),
-                    self.bits(b, &unsigned, ty.lanes),
-                );
-                let (order, merge) = if op == Binary::Max {
-                    (">", "&")
-                } else {
-                    ("<", "|")
-                };
-                let ut = self.wide(&unsigned, ty.lanes);
-                let zero = self.bits(
-                    &format!("({ut})({x} {merge} {y})"),
-                    scalar(ty.dtype),
-                    ty.lanes,
-                );
-                let first = self.compare(ty.lanes, &format!("{a} {order} {b}"));
-                let equal = self.compare(ty.lanes, &format!("{a} == {b}"));
-                let nan = self.compare(ty.lanes, &format!("{a} != {a}"));
-                let rest = self.select(&equal, ty, &zero, b);
-                let rest = self.select(&first, ty, a, &rest);
-                self.select(&nan, ty, a, &rest)
-            }
-            Binary::Shl | Binary::Shr if !float && !bool_ => {
-                let unsigned = integer(ty.dtype.bits(), false);
-                let ut = self.wide(&unsigned, ty.lanes);
-                let count = self.bits(b, &unsigned, ty.lanes);
-                let u = Ty {
-                    dtype: match bits {
-                        8 => DType::U8,
-                        16 => DType::U16,
-                        32 => DType::U32,
-                        _ => DType::U64,
-                    },
-                    lanes: ty.lanes,
-                };
-                let fits = self.compare(ty.lanes, &format!("{count} < ({ut})({bits})"));
-                if op == Binary::Shr && ty.dtype.is_signed() {
-                    let last = format!("({ut})({})", bits - 1);
-                    let n = self.select(&fits, u, &count, &last);
-                    let n = self.bits(&format!("({ut})({n})"), scalar(ty.dtype), ty.lanes);
-                    format!("({t})({a} >> {n})")
-                } else {
-                    let zero = format!("({ut})(0)");
-                    let n = self.select(&fits, u, &count, &zero);
-                    let x = self.bits(a, &unsigned, ty.lanes);
-                    let sign = if op == Binary::Shl { "<<" } else { ">>" };
-                    let shifted = format!("({ut})({x} {sign} {n})");
-                    let all = self.select(&fits, u, &shifted, &zero);
-                    self.bits(&format!("({ut})({all})"), scalar(ty.dtype), ty.lanes)
-                }
-            }
-            Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod
-                if !float && !bool_ =>
-            {
-                return Ok(None);
-            }
-            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
-        }))
-    }
-
-    fn binary(&mut self, dst: Reg, ty: Ty, op: Binary, a: &str, b: &str) -> Result<()> {
-        if let Some(value) = self.expression(ty, op, a, b)? {
-            self.define(dst, value);
-            return Ok(());
-        }
-        // Division, lane by lane: 0 for a zero divisor, MIN / -1 wraps.
-        let s = scalar(ty.dtype);
-        let (x, y) = (format!("{a}[{{i}}]"), format!("{b}[{{i}}]"));
-        let each = if ty.dtype.is_signed() {
-            let u = integer(ty.dtype.bits(), false);
-            match op {
-                Binary::TruncDiv => {
-                    format!("{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : ({s})({x} / {y})")
-                }
-                Binary::TruncMod => {
-                    format!("{y} == 0 || {y} == -1 ? 0 : ({s})({x} % {y})")
-                }
-                Binary::FloorDiv => format!(
-                    "{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : \
-                     ({s})({x} / {y} - ({x} % {y} != 0 && (({x} ^ {y}) < 0)))"
-                ),
-                _ => format!(
-                    "{y} == 0 || {y} == -1 ? 0 : \
-                     ({s})({x} % {y} + ({x} % {y} != 0 && (({x} ^ {y}) < 0) ? {y} : 0))"
-                ),
-            }
-        } else {
-            let sign = if matches!(op, Binary::TruncDiv | Binary::FloorDiv) {
-                '/'
-            } else {
-                '%'
-            };
-            format!("{y} == 0 ? 0 : ({s})({x} {sign} {y})")
-        };
-        self.lanewise(dst, &each);
-        Ok(())
-    }
-
-    fn cast(&mut self, dst: Reg, a: Reg) -> Result<()> {
-        let (to, from) = (self.p.ty(dst), self.p.ty(a));
-        let (f, d) = (from.dtype, to.dtype);
-        let a = format!("r{}", a.0);
-        let refuse = |s: &Self| s.unsupported(format!("a cast from {f} to {d}"));
-        let value = if f == d {
-            a
-        } else if d == DType::Bool {
-            if f.is_float() && !arithmetic_float(f) {
-                return refuse(self);
-            }
-            self.compare(to.lanes, &format!("{a} != 0"))
-        } else if f == DType::BF16 && d == DType::F32 {
-            let wide = self.convert(&a, "u32", from.lanes);
-            self.bits(&format!("({wide} << 16)"), "f32", from.lanes)
-        } else if !convertible(f, d, self.t) {
-            return refuse(self);
-        } else if f.is_float() && !d.is_float() {
-            let (min, max) = crate::interp::scalar::int_limits(d);
-            // The bounds as floats: the upper one rounds up to a power of two, which saturates.
-            let low = format!("({}){:?}", scalar(f), min as f64);
-            let high = format!("({}){:?}", scalar(f), (max + 1) as f64);
-            let s = scalar(d);
-            let top = literal(d, max as u64);
-            let bottom = literal(d, min as u64);
-            let x = format!("{a}[{{i}}]");
-            let each = format!(
-                "{x} != {x} ? 0 : {x} >= {high} ? {top} : {x} <= {low} ? {bottom} : ({s})({x})"
-            );
-            self.lanewise(dst, &each);
-            return Ok(());
-        } else {
-            self.convert(&a, scalar(d), to.lanes)
-        };
-        self.define(dst, value);
         Ok(())
     }
 

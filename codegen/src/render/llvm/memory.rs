@@ -1,0 +1,216 @@
+//! Loads, stores, and the folding of lanes.
+
+use super::{Text, mangled, memory_type, scalar, spelled, vector};
+use crate::DType;
+use crate::error::Result;
+use crate::ir::{ReduceOp, StoreMode};
+use crate::lower::{Access, Mem, Reg, Ty};
+
+impl Text<'_> {
+    /// The address, or the vector of addresses, of an access.
+    fn address(&mut self, mem: Mem, element: &str, index: Reg) -> String {
+        let base = match mem {
+            Mem::Arg(i) => format!("%arg{i}"),
+            Mem::Local(i) => format!("%local{i}"),
+        };
+        let ty = spelled(self.p.ty(index));
+        let index = self.v(index);
+        self.let_(format!("getelementptr {element}, ptr {base}, {ty} {index}"))
+    }
+
+    fn loaded_value(&mut self, ty: Ty, value: String) -> String {
+        if ty.dtype != DType::Bool {
+            return value;
+        }
+        let t = vector("i8", ty.lanes);
+        let zero = self.splat_constant("i8", ty.lanes, "0");
+        self.let_(format!("icmp ne {t} {value}, {zero}"))
+    }
+
+    fn stored_value(&mut self, ty: Ty, value: String) -> String {
+        if ty.dtype != DType::Bool {
+            return value;
+        }
+        self.let_(format!(
+            "zext {} {value} to {}",
+            spelled(ty),
+            vector("i8", ty.lanes)
+        ))
+    }
+
+    pub(super) fn load(
+        &mut self,
+        dst: Reg,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        gate: Option<(Reg, Reg)>,
+    ) -> String {
+        let ty = self.p.ty(dst);
+        let element = memory_type(ty.dtype);
+        let t = vector(element, ty.lanes);
+        let align = ty.dtype.size();
+        let mut address = self.address(mem, element, index);
+        let all = self.splat_constant("i1", ty.lanes, "true");
+        let mask_ty = vector("i1", ty.lanes);
+        let gate_value = gate.map(|(g, alt)| (self.v(g), self.v(alt)));
+        if access == Access::Gather && ty.lanes > 1 {
+            let name = format!(
+                "llvm.masked.gather.{}.{}",
+                mangled(element, ty.lanes),
+                mangled("ptr", ty.lanes)
+            );
+            let mask = gate_value.as_ref().map_or(all, |(g, _)| g.clone());
+            let ptrs = format!("{} align {align}", vector("ptr", ty.lanes));
+            let raw = self.call(
+                &name,
+                &t,
+                &[
+                    (&ptrs, &address),
+                    (&mask_ty, &mask),
+                    (&t, "zeroinitializer"),
+                ],
+            );
+            let value = self.loaded_value(ty, raw);
+            return match gate_value {
+                Some((g, alt)) => self.pick(ty, &g, &value, &alt),
+                None => value,
+            };
+        }
+        match gate_value {
+            None => {
+                let raw = self.let_(format!("load {t}, ptr {address}, align {align}"));
+                self.loaded_value(ty, raw)
+            }
+            Some((g, alt)) if ty.lanes == 1 => {
+                address = self.let_(format!("select i1 {g}, ptr {address}, ptr %nowhere"));
+                let raw = self.let_(format!("load {t}, ptr {address}, align {align}"));
+                let value = self.loaded_value(ty, raw);
+                self.pick(ty, &g, &value, &alt)
+            }
+            Some((g, alt)) => {
+                let name = format!("llvm.masked.load.{}.p0", mangled(element, ty.lanes));
+                let ptr = format!("ptr align {align}");
+                let plain = ty.dtype != DType::Bool;
+                let other = if plain {
+                    alt.as_str()
+                } else {
+                    "zeroinitializer"
+                };
+                let raw = self.call(&name, &t, &[(&ptr, &address), (&mask_ty, &g), (&t, other)]);
+                if plain {
+                    return raw;
+                }
+                let value = self.loaded_value(ty, raw);
+                self.pick(ty, &g, &value, &alt)
+            }
+        }
+    }
+
+    pub(super) fn store(
+        &mut self,
+        mode: StoreMode,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let ty = self.p.ty(value);
+        let element = memory_type(ty.dtype);
+        let t = vector(element, ty.lanes);
+        let align = ty.dtype.size();
+        let mut address = self.address(mem, element, index);
+        let mask_ty = vector("i1", ty.lanes);
+        let mut value = self.v(value);
+        let gate = gate.map(|g| self.v(g));
+        let scatter = access == Access::Gather && ty.lanes > 1;
+        if let (Some(g), 1) = (&gate, ty.lanes) {
+            address = self.let_(format!("select i1 {g}, ptr {address}, ptr %nowhere"));
+        }
+        if let StoreMode::Combine(op) = mode {
+            let raw = match &gate {
+                Some(g) if ty.lanes > 1 => {
+                    let name = format!("llvm.masked.load.{}.p0", mangled(element, ty.lanes));
+                    let ptr = format!("ptr align {align}");
+                    self.call(
+                        &name,
+                        &t,
+                        &[(&ptr, &address), (&mask_ty, g), (&t, "zeroinitializer")],
+                    )
+                }
+                _ => self.let_(format!("load {t}, ptr {address}, align {align}")),
+            };
+            let old = self.loaded_value(ty, raw);
+            value = self.binary(ty, op.binary(), &old, &value)?;
+        }
+        let value = self.stored_value(ty, value);
+        if scatter {
+            let name = format!(
+                "llvm.masked.scatter.{}.{}",
+                mangled(element, ty.lanes),
+                mangled("ptr", ty.lanes)
+            );
+            let mask = gate.unwrap_or_else(|| self.splat_constant("i1", ty.lanes, "true"));
+            let ptrs = format!("{} align {align}", vector("ptr", ty.lanes));
+            self.call(
+                &name,
+                "void",
+                &[(&t, &value), (&ptrs, &address), (&mask_ty, &mask)],
+            );
+            return Ok(());
+        }
+        match gate {
+            Some(g) if ty.lanes > 1 => {
+                let name = format!("llvm.masked.store.{}.p0", mangled(element, ty.lanes));
+                let ptr = format!("ptr align {align}");
+                self.call(
+                    &name,
+                    "void",
+                    &[(&t, &value), (&ptr, &address), (&mask_ty, &g)],
+                );
+            }
+            _ => self.line(format!("store {t} {value}, ptr {address}, align {align}")),
+        }
+        Ok(())
+    }
+
+    /// Folds halves onto each other; an odd lane count is folded one by one.
+    pub(super) fn horizontal(&mut self, op: ReduceOp, a: Reg) -> Result<String> {
+        let mut ty = self.p.ty(a);
+        let mut value = self.v(a);
+        let element = scalar(ty.dtype);
+        while ty.lanes > 1 {
+            let whole = spelled(ty);
+            if ty.lanes % 2 == 1 {
+                let one = Ty { lanes: 1, ..ty };
+                let mut sum = self.let_(format!("extractelement {whole} {value}, i64 0"));
+                for lane in 1..ty.lanes {
+                    let next = self.let_(format!("extractelement {whole} {value}, i64 {lane}"));
+                    sum = self.binary(one, op.binary(), &sum, &next)?;
+                }
+                return Ok(sum);
+            }
+            let half = ty.lanes / 2;
+            let mut part = |from: u32| {
+                let list: Vec<String> = (from..from + half).map(|i| format!("i32 {i}")).collect();
+                self.let_(format!(
+                    "shufflevector {whole} {value}, {whole} poison, <{half} x i32> <{}>",
+                    list.join(", ")
+                ))
+            };
+            let (low, high) = (part(0), part(half));
+            ty.lanes = half;
+            if half == 1 {
+                let v = vector(element, 1);
+                let single = format!("<1 x {v}>");
+                let low = self.let_(format!("extractelement {single} {low}, i64 0"));
+                let high = self.let_(format!("extractelement {single} {high}, i64 0"));
+                value = self.binary(ty, op.binary(), &low, &high)?;
+            } else {
+                value = self.binary(ty, op.binary(), &low, &high)?;
+            }
+        }
+        Ok(value)
+    }
+}

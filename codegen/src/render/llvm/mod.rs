@@ -1,0 +1,469 @@
+//! LLVM assembly. It is text, so that it can be read, compared and cached without LLVM; the
+//! compiler parses it in well under a millisecond.
+//!
+//! The entry point is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or the
+//! value of argument `i`; groups `begin..end` are run.
+
+mod arith;
+mod avx512;
+mod memory;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use crate::DType;
+use crate::error::{Error, Result};
+use crate::lower::decomp::Caps;
+use crate::lower::{Arg, Inst, Program, Reg, Ty};
+use crate::render::{Language, Renderer, Source};
+use crate::target::Target;
+
+/// Renders LLVM assembly for CPUs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LlvmRenderer;
+
+impl Renderer for LlvmRenderer {
+    fn name(&self) -> &'static str {
+        "llvm"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        let caps = crate::render::cpu_caps(t);
+        if avx512::native(t) {
+            avx512::caps(caps)
+        } else {
+            caps
+        }
+    }
+
+    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+        let mut text = Text {
+            p,
+            t,
+            body: String::new(),
+            values: vec![String::new(); p.regs.len()],
+            declared: BTreeSet::new(),
+            label: "entry".into(),
+            temps: 0,
+            opened: Vec::new(),
+            loops: 0,
+        };
+        text.function()?;
+        let mut out = format!("target triple = \"{}\"\n\n", t.triple);
+        for line in &text.declared {
+            let _ = writeln!(out, "declare {line}");
+        }
+        let _ = writeln!(
+            out,
+            "\ndefine void @{}(ptr noalias readonly %args, i64 %begin, i64 %end) #0 {{\nentry:",
+            p.name
+        );
+        out.push_str(&text.body);
+        let _ = write!(
+            out,
+            "  ret void\n}}\n\nattributes #0 = {{ nounwind \"target-cpu\"=\"{}\" \
+             \"target-features\"=\"{}\" \"prefer-vector-width\"=\"{}\" }}\n",
+            t.cpu,
+            t.features,
+            t.vector_bytes * 8
+        );
+        Ok(Source {
+            language: Language::Llvm,
+            entry: p.name.clone(),
+            text: out,
+        })
+    }
+}
+
+enum Open {
+    Loop {
+        id: usize,
+        next: String,
+        extent: String,
+    },
+    Once {
+        id: usize,
+    },
+}
+
+struct Text<'a> {
+    p: &'a Program,
+    t: &'a Target,
+    body: String,
+    values: Vec<String>,
+    declared: BTreeSet<String>,
+    label: String,
+    temps: usize,
+    opened: Vec<Open>,
+    loops: usize,
+}
+
+fn scalar(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "i1",
+        DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => "i8",
+        // bfloat16 is moved as its bits; its arithmetic is done in f32.
+        DType::I16 | DType::U16 | DType::BF16 => "i16",
+        DType::I32 | DType::U32 => "i32",
+        DType::I64 | DType::U64 => "i64",
+        DType::F16 => "half",
+        DType::F32 => "float",
+        DType::F64 => "double",
+    }
+}
+
+fn spelled(ty: Ty) -> String {
+    vector(scalar(ty.dtype), ty.lanes)
+}
+
+fn vector(element: &str, lanes: u32) -> String {
+    if lanes == 1 {
+        element.to_string()
+    } else {
+        format!("<{lanes} x {element}>")
+    }
+}
+
+/// The type as it appears in names of intrinsics.
+fn mangled(element: &str, lanes: u32) -> String {
+    let e = match element {
+        "half" => "f16",
+        "float" => "f32",
+        "double" => "f64",
+        "ptr" => "p0",
+        other => other,
+    };
+    if lanes == 1 {
+        e.to_string()
+    } else {
+        format!("v{lanes}{e}")
+    }
+}
+
+fn memory_type(dtype: DType) -> &'static str {
+    if dtype == DType::Bool {
+        "i8"
+    } else {
+        scalar(dtype)
+    }
+}
+
+fn literal(dtype: DType, bits: u64) -> String {
+    match dtype {
+        DType::Bool => if bits & 1 == 1 { "true" } else { "false" }.into(),
+        DType::F16 => format!("0xH{:04X}", bits as u16),
+        DType::F32 => format!(
+            "0x{:016X}",
+            f64::from(f32::from_bits(bits as u32)).to_bits()
+        ),
+        DType::F64 => format!("0x{bits:016X}"),
+        DType::I64 | DType::U64 => format!("{}", bits as i64),
+        _ => {
+            let shift = 64 - dtype.bits();
+            format!("{}", ((bits << shift) as i64) >> shift)
+        }
+    }
+}
+
+impl Text<'_> {
+    fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
+        Err(Error::Render {
+            renderer: "llvm",
+            kernel: self.p.name.clone(),
+            what: what.into(),
+            target: self.t.arch.clone(),
+        })
+    }
+
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.body.push_str("  ");
+        self.body.push_str(text.as_ref());
+        self.body.push('\n');
+    }
+
+    /// A new temporary with the value of an expression.
+    fn let_(&mut self, expression: impl AsRef<str>) -> String {
+        let name = format!("%t{}", self.temps);
+        self.temps += 1;
+        self.line(format!("{name} = {}", expression.as_ref()));
+        name
+    }
+
+    fn start(&mut self, label: &str) {
+        let _ = writeln!(self.body, "{label}:");
+        self.label = label.to_string();
+    }
+
+    fn v(&self, reg: Reg) -> String {
+        self.values[reg.0 as usize].clone()
+    }
+
+    fn set(&mut self, dst: Reg, value: String) {
+        self.values[dst.0 as usize] = value;
+    }
+
+    fn constant(&self, ty: Ty, bits: u64) -> String {
+        let one = literal(ty.dtype, bits);
+        self.splat_constant(scalar(ty.dtype), ty.lanes, &one)
+    }
+
+    fn splat_constant(&self, element: &str, lanes: u32, one: &str) -> String {
+        if lanes == 1 {
+            one.to_string()
+        } else {
+            format!("splat ({element} {one})")
+        }
+    }
+
+    fn splat(&mut self, element: &str, lanes: u32, value: &str) -> String {
+        if lanes == 1 {
+            return value.to_string();
+        }
+        if !value.starts_with('%') {
+            return self.splat_constant(element, lanes, value);
+        }
+        let v = vector(element, lanes);
+        let first = self.let_(format!(
+            "insertelement {v} poison, {element} {value}, i64 0"
+        ));
+        self.let_(format!(
+            "shufflevector {v} {first}, {v} poison, <{lanes} x i32> zeroinitializer"
+        ))
+    }
+
+    /// Calls an intrinsic whose name is mangled by one type.
+    fn intrinsic(
+        &mut self,
+        name: &str,
+        element: &str,
+        lanes: u32,
+        args: &[(&str, &str)],
+    ) -> String {
+        let result = vector(element, lanes);
+        let full = format!("llvm.{name}.{}", mangled(element, lanes));
+        self.call(&full, &result, args)
+    }
+
+    fn call(&mut self, name: &str, result: &str, args: &[(&str, &str)]) -> String {
+        let types: Vec<&str> = args
+            .iter()
+            .map(|(t, _)| t.split(" align").next().unwrap_or(t))
+            .collect();
+        self.declared
+            .insert(format!("{result} @{name}({})", types.join(", ")));
+        let list: Vec<String> = args.iter().map(|(t, v)| format!("{t} {v}")).collect();
+        let call = format!("call {result} @{name}({})", list.join(", "));
+        if result == "void" {
+            self.line(call);
+            String::new()
+        } else {
+            self.let_(call)
+        }
+    }
+
+    fn function(&mut self) -> Result<()> {
+        if self.p.items != 1 {
+            return self.unsupported(format!("a group of {} work-items", self.p.items));
+        }
+        for (i, arg) in self.p.args.iter().enumerate() {
+            self.line(format!("%slot{i} = getelementptr i64, ptr %args, i64 {i}"));
+            let ty = match arg {
+                Arg::Buffer { .. } => "ptr",
+                Arg::Var { .. } => "i64",
+            };
+            self.line(format!("%arg{i} = load {ty}, ptr %slot{i}, align 8"));
+        }
+        for (i, acc) in self.p.accs.iter().enumerate() {
+            self.line(format!("%acc{i} = alloca {}", spelled(*acc)));
+        }
+        for (i, (dtype, len)) in self.p.locals.iter().enumerate() {
+            self.line(format!(
+                "%local{i} = alloca [{len} x {}], align 64",
+                memory_type(*dtype)
+            ));
+        }
+        // Where a scalar access is switched off, it goes here instead.
+        self.line("%nowhere = alloca i64, align 8");
+        self.line("store i64 0, ptr %nowhere, align 8");
+        for inst in &self.p.insts {
+            self.inst(inst)?;
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Result<()> {
+        match inst {
+            Inst::Const { dst, bits } => {
+                let value = self.constant(self.p.ty(*dst), *bits);
+                self.set(*dst, value);
+            }
+            Inst::Var { dst, arg } => self.set(*dst, format!("%arg{arg}")),
+            Inst::Lanes { dst } => {
+                let n = self.p.ty(*dst).lanes;
+                let list: Vec<String> = (0..n).map(|i| format!("i64 {i}")).collect();
+                self.set(
+                    *dst,
+                    if n == 1 {
+                        "0".into()
+                    } else {
+                        format!("<{}>", list.join(", "))
+                    },
+                );
+            }
+            Inst::Mask { dst, count } => {
+                let n = self.p.ty(*dst).lanes;
+                let count = self.v(*count);
+                let count = self.intrinsic(
+                    "smin",
+                    "i64",
+                    1,
+                    &[("i64", &count), ("i64", &n.to_string())],
+                );
+                let count = self.intrinsic("smax", "i64", 1, &[("i64", &count), ("i64", "0")]);
+                let small = self.let_(format!("trunc i64 {count} to i32"));
+                let wide = self.splat("i32", n, &small);
+                let list: Vec<String> = (0..n).map(|i| format!("i32 {i}")).collect();
+                let iota = if n == 1 {
+                    "0".into()
+                } else {
+                    format!("<{}>", list.join(", "))
+                };
+                let value = self.let_(format!("icmp slt {} {iota}, {wide}", vector("i32", n)));
+                self.set(*dst, value);
+            }
+            Inst::Item { dst } => self.set(*dst, "0".into()),
+            Inst::Splat { dst, a } => {
+                let ty = self.p.ty(*dst);
+                let a = self.v(*a);
+                let value = self.splat(scalar(ty.dtype), ty.lanes, &a);
+                self.set(*dst, value);
+            }
+            Inst::Unary { dst, op, a } => {
+                let value = self.unary(self.p.ty(*dst), *op, *a)?;
+                self.set(*dst, value);
+            }
+            Inst::Binary { dst, op, a, b } => {
+                let (ty, a, b) = (self.p.ty(*a), self.v(*a), self.v(*b));
+                let value = self.binary(ty, *op, &a, &b)?;
+                self.set(*dst, value);
+            }
+            Inst::Select { dst, cond, a, b } => {
+                let ty = spelled(self.p.ty(*dst));
+                let c = spelled(self.p.ty(*cond));
+                let value = self.let_(format!(
+                    "select {c} {}, {ty} {}, {ty} {}",
+                    self.v(*cond),
+                    self.v(*a),
+                    self.v(*b)
+                ));
+                self.set(*dst, value);
+            }
+            Inst::Fma { dst, a, b, c } => {
+                let ty = self.p.ty(*dst);
+                let (a, b, c) = (self.v(*a), self.v(*b), self.v(*c));
+                let value = self.fma(ty, &a, &b, &c)?;
+                self.set(*dst, value);
+            }
+            Inst::Cast { dst, a } => {
+                let value = self.cast(self.p.ty(*dst), *a)?;
+                self.set(*dst, value);
+            }
+            Inst::Bitcast { dst, a } => {
+                let (to, from) = (spelled(self.p.ty(*dst)), spelled(self.p.ty(*a)));
+                let value = if to == from {
+                    self.v(*a)
+                } else {
+                    self.let_(format!("bitcast {from} {} to {to}", self.v(*a)))
+                };
+                self.set(*dst, value);
+            }
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => {
+                let value = self.load(*dst, *mem, *index, *access, *gate);
+                self.set(*dst, value);
+            }
+            Inst::Store {
+                mode,
+                mem,
+                index,
+                access,
+                value,
+                gate,
+            } => {
+                self.store(*mode, *mem, *index, *access, *value, *gate)?;
+            }
+            Inst::Horizontal { dst, op, a } => {
+                let value = self.horizontal(*op, *a)?;
+                self.set(*dst, value);
+            }
+            Inst::SetAcc { acc, a } => {
+                let ty = spelled(self.p.accs[acc.0 as usize]);
+                self.line(format!("store {ty} {}, ptr %acc{}", self.v(*a), acc.0));
+            }
+            Inst::GetAcc { dst, acc } => {
+                let ty = spelled(self.p.ty(*dst));
+                let value = self.let_(format!("load {ty}, ptr %acc{}", acc.0));
+                self.set(*dst, value);
+            }
+            Inst::Loop { var, extent } => self.open_loop(*var, "0", &extent.to_string(), false),
+            Inst::Groups { var } => self.open_loop(*var, "%begin", "%end", true),
+            Inst::Once => {
+                let id = self.loops;
+                self.loops += 1;
+                let first = self.let_("icmp eq i64 %begin, 0");
+                self.line(format!("br i1 {first}, label %B{id}, label %B{id}.exit"));
+                self.start(&format!("B{id}"));
+                self.opened.push(Open::Once { id });
+            }
+            Inst::End => match self.opened.pop() {
+                Some(Open::Loop { id, next, extent }) => {
+                    let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
+                    let var = var.to_string();
+                    self.line(format!("br label %B{id}.latch"));
+                    self.start(&format!("B{id}.latch"));
+                    self.line(format!("{next} = add nuw nsw i64 {var}, 1"));
+                    let more = self.let_(format!("icmp ult i64 {next}, {extent}"));
+                    self.line(format!("br i1 {more}, label %B{id}, label %B{id}.exit"));
+                    self.start(&format!("B{id}.exit"));
+                }
+                Some(Open::Once { id }) => {
+                    self.line(format!("br label %B{id}.exit"));
+                    self.start(&format!("B{id}.exit"));
+                }
+                None => return self.unsupported("an end without a beginning"),
+            },
+            // One work-item per group: everything before has happened.
+            Inst::Barrier => {}
+        }
+        Ok(())
+    }
+
+    fn open_loop(&mut self, var: Reg, first: &str, extent: &str, maybe_empty: bool) {
+        let id = self.loops;
+        self.loops += 1;
+        if maybe_empty {
+            let some = self.let_(format!("icmp ult i64 {first}, {extent}"));
+            self.line(format!("br i1 {some}, label %B{id}.pre, label %B{id}.exit"));
+            self.start(&format!("B{id}.pre"));
+        }
+        let from = self.label.clone();
+        self.line(format!("br label %B{id}"));
+        self.start(&format!("B{id}"));
+        let name = format!("%i{id}");
+        let next = format!("%i{id}.next");
+        self.line(format!(
+            "{name} = phi i64 [ {first}, %{from} ], [ {next}, %B{id}.latch ]"
+        ));
+        self.set(var, name);
+        self.opened.push(Open::Loop {
+            id,
+            next,
+            extent: extent.to_string(),
+        });
+    }
+}
