@@ -28,7 +28,7 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Variables: DEV selects the device (CPU, CPU:LLVM, CPU:CLANG); DEBUG=1..7 shows devices, kernels,
-applied optimisations, source, IR, linear IR, assembly; CPU_COUNT limits the threads.
+applied optimisations, source, IR, linear IR, assembly; CPU_COUNT sets the number of threads.
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
 6 unsupported hardware.";
 

@@ -316,7 +316,7 @@ const LEVELS: [&[&str]; 7] = [
     &[": source\n"],
     &[": before optimisation\n", ": after optimisation\n"],
     &[": linear\n"],
-    &[": machine code\n", "<kernel"],
+    &[": machine code\n", "Disassembly of section"],
 ];
 
 #[test]
