@@ -133,14 +133,18 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     Ok(())
 }
 
+fn timed(work: &mut impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
 /// Seconds of each run, after one that warms up.
 fn sample(mut work: impl FnMut() -> Result<(), Error>) -> Result<Vec<f64>, Error> {
     work()?;
     let (mut times, start) = (Vec::new(), Instant::now());
     while times.len() < 3 || (times.len() < SAMPLES && start.elapsed() < TIME) {
-        let run = Instant::now();
-        work()?;
-        times.push(run.elapsed().as_secs_f64());
+        times.push(timed(&mut work)?);
     }
     Ok(times)
 }
@@ -163,21 +167,23 @@ fn random(engine: &Engine, shape: &[usize], dtype: DType) -> Result<Tensor, Erro
     Ok(t)
 }
 
-/// Times a captured function of tensors; its inputs stay the same.
-fn captured(
-    session: &Session,
-    inputs: &[Tensor],
-    f: impl Fn(&[Tensor]) -> tensor::Result<Tensor>,
-) -> Result<Vec<f64>, Error> {
-    let mut call = Jit::new(&session.engine, &[], |x: &[Tensor]| Ok(vec![f(x)?]));
-    for _ in 0..2 {
-        black_box(call.call(inputs)?);
-        wait(&session.engine)?;
-    }
-    sample(|| {
-        black_box(call.call(inputs)?);
+/// A captured function of tensors that is called again and again on the same inputs; each call
+/// waits for the result.
+fn captured<'a>(
+    session: &'a Session,
+    inputs: &'a [Tensor],
+    f: impl Fn(&[Tensor]) -> tensor::Result<Tensor> + 'a,
+) -> Result<impl FnMut() -> Result<(), Error> + 'a, Error> {
+    let function = move |x: &[Tensor]| Ok(vec![f(x)?]);
+    let mut capture = Jit::new(&session.engine, &[], function);
+    let mut call = move || {
+        black_box(capture.call(inputs)?);
         wait(&session.engine)
-    })
+    };
+    // The first call runs plainly, the second one captures.
+    call()?;
+    call()?;
+    Ok(call)
 }
 
 fn gemm(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
@@ -185,7 +191,8 @@ fn gemm(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Er
         for n in [512, 1024, 2048] {
             let a = random(&session.engine, &[n, n], dtype)?;
             let b = random(&session.engine, &[n, n], dtype)?;
-            let seconds = captured(session, &[a, b], |x| x[0].matmul(&x[1]))?;
+            let inputs = [a, b];
+            let seconds = sample(captured(session, &inputs, |x| x[0].matmul(&x[1]))?)?;
             let work = 2.0 * (n * n * n) as f64;
             rows.push(Row::new(
                 format!("gemm {dtype} {n}"),
@@ -209,8 +216,14 @@ fn reduce(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), 
         ("layernorm", |x| x[0].layer_norm(1, None, None, 1e-5)),
     ];
     for (name, f) in functions {
-        let bound = captured(session, &x, |x| x[0].add(0.0)?.contiguous())?;
-        let seconds = captured(session, &x, f)?;
+        let mut copy = captured(session, &x, |x| x[0].add(0.0)?.contiguous())?;
+        let mut call = captured(session, &x, f)?;
+        // In turn, so that what slows the machine for a while slows both.
+        let (mut bound, mut seconds) = (Vec::new(), Vec::new());
+        for _ in 0..SAMPLES {
+            bound.push(timed(&mut copy)?);
+            seconds.push(timed(&mut call)?);
+        }
         let copies: Vec<f64> = bound.iter().zip(&seconds).map(|(c, s)| c / s).collect();
         rows.push(Row::new(
             format!("{name} f32 64MB"),
@@ -232,7 +245,8 @@ fn copy(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Er
     for size in [64, 512] {
         let x = random(&session.engine, &[size * MB / 4], DType::F32)?;
         // By a kernel on the compute queue, which uses all threads, as a tensor's copy does.
-        let seconds = captured(session, &[x], |x| x[0].add(0.0)?.contiguous())?;
+        let x = [x];
+        let seconds = sample(captured(session, &x, |x| x[0].add(0.0)?.contiguous())?)?;
         rows.push(Row::new(
             format!("copy {size}MB"),
             threads,
@@ -333,7 +347,7 @@ fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
         }
         Ok(t)
     };
-    let seconds = captured(session, std::slice::from_ref(&x), chain)?;
+    let seconds = sample(captured(session, std::slice::from_ref(&x), chain)?)?;
     let threads = session.device.info().units as usize;
     let micros = |per: f64| seconds.iter().map(|s| s * 1e6 / per).collect();
     rows.push(Row::new(
