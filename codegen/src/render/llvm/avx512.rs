@@ -1,9 +1,10 @@
 //! What AVX-512 does in one instruction and LLVM does not select by itself, for whole registers:
-//! scaling by a power of two (`vscalefps`), which halves 2^x against the general form in
-//! [`crate::lower::decomp`] with the same polynomial, and extrema with ordered zeros (`vrangeps`).
+//! scaling by a power of two (`vscalefps`) what rounding leaves (`vreduceps`), which halves 2^x
+//! against the general form in [`crate::lower::decomp`] with the same polynomial, and extrema with
+//! ordered zeros (`vrangeps`).
 //!
-//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VSCALEFPS and
-//! VRANGEPS.
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VSCALEFPS,
+//! VREDUCEPS and VRANGEPS.
 
 use super::Text;
 use crate::DType;
@@ -44,25 +45,28 @@ const MAGIC: f32 = 12_582_912.0;
 impl Text<'_> {
     /// 2^a, within 1 unit in the last place.
     pub(super) fn exp2(&mut self, ty: Ty, a: &str) -> String {
+        let t = super::spelled(ty);
+        if ty.lanes == 16 && has(self.t, &["avx512dq"]) {
+            // What is left of the operand after rounding to even, 0 for infinities; the scaling
+            // does what is right for them, and NaN passes through all of it.
+            let all = [(t.as_str(), "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
+            let operand = [(t.as_str(), a), ("i32", "8")];
+            let name = "llvm.x86.avx512.mask.reduce.ps.512";
+            let f = self.call(name, &t, &[&operand[..], &all].concat());
+            let n = self.two("fsub", &t, a, &f);
+            let p = self.exp2_polynomial(ty, &f);
+            let operands = [(t.as_str(), p.as_str()), (&t, &n)];
+            let name = "llvm.x86.avx512.mask.scalef.ps.512";
+            return self.call(name, &t, &[&operands[..], &all].concat());
+        }
         let float = |this: &Self, x: f32| this.constant(ty, u64::from(x.to_bits()));
         let mask = super::vector("i1", ty.lanes);
-        let t = super::spelled(ty);
         // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
         let (least, most) = (float(self, -160.0), float(self, 130.0));
         let under = self.two("fcmp olt", &t, a, &least);
         let x = self.let_(format!("select {mask} {under}, {t} {least}, {t} {a}"));
         let over = self.two("fcmp olt", &t, &most, &x);
         let x = self.let_(format!("select {mask} {over}, {t} {most}, {t} {x}"));
-        let e = super::scalar(ty.dtype);
-        if ty.lanes == 16 {
-            let n = self.intrinsic("roundeven", e, 16, &[(&t, &x)]);
-            let f = self.two("fsub", &t, &x, &n);
-            let p = self.exp2_polynomial(ty, &f);
-            // All lanes, rounding as the mode says.
-            let rest = [(t.as_str(), "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
-            let args = [&[(t.as_str(), p.as_str()), (&t, &n)], &rest[..]].concat();
-            return self.call("llvm.x86.avx512.mask.scalef.ps.512", &t, &args);
-        }
         let magic = float(self, MAGIC);
         let shifted = self.two("fadd", &t, &x, &magic);
         let n = self.two("fsub", &t, &shifted, &magic);
