@@ -186,7 +186,7 @@ impl Function {
     fn aligned(&self, verb: &str, offset: u16, width: Width) -> Result<String, TransportError> {
         let operation = format!("config {verb} {offset:#x} {} bytes", width.bytes());
         let bytes = width.bytes() as u16;
-        if bytes > 4 || offset % bytes != 0 || offset + bytes > CONFIG_BYTES {
+        if bytes > 4 || !offset.is_multiple_of(bytes) || offset + bytes > CONFIG_BYTES {
             let what = operation.clone();
             return Err(self.fail(operation, &CONFIG_ALIGNED, what));
         }
