@@ -24,30 +24,12 @@ impl Ranges {
     /// Collects the ranges below `sink`; `None` if there are too many to handle.
     pub fn collect(g: &Graph, sink: Id) -> Option<Ranges> {
         let order = toposort(g, sink);
-        let mut depth: HashMap<Id, u32> = HashMap::new();
-        let mut scanned: HashSet<Id> = HashSet::new();
-        // A reduction inside the body of another one is further in: process users first.
-        for &n in order.iter().rev() {
-            match g.op(n) {
-                Op::Reduce(_) => {
-                    let here = g.src(n)[1..].iter().filter_map(|r| depth.get(r)).max();
-                    let level = here.copied().unwrap_or(1);
-                    for &r in &g.src(n)[1..] {
-                        depth.insert(r, level);
-                    }
-                    for inner in reduces_below(g, g.src(n)[0]) {
-                        for &r in &g.src(inner)[1..] {
-                            let d = depth.entry(r).or_insert(0);
-                            *d = (*d).max(level + 1);
-                        }
-                    }
-                }
-                Op::Scan(_) => {
-                    scanned.insert(g.src(n)[1]);
-                }
-                _ => {}
-            }
-        }
+        let scanned: HashSet<Id> = order
+            .iter()
+            .filter(|&&n| matches!(g.op(n), Op::Scan(_)))
+            .map(|&n| g.src(n)[1])
+            .collect();
+        let depth = depths(g, &order);
         let mut ids: Vec<Id> = order
             .into_iter()
             .filter(|&n| matches!(g.op(n), Op::Range { .. }))
@@ -122,6 +104,50 @@ impl Ranges {
         }
         free
     }
+}
+
+/// How far in the loops of reductions are: one that is in the body of another one is further in,
+/// and the loops of one reduction are at one level. Lanes are no loops.
+fn depths(g: &Graph, order: &[Id]) -> HashMap<Id, u32> {
+    let loops = |n: Id| {
+        let all = g.src(n)[1..].iter().copied();
+        all.filter(|&r| {
+            !matches!(
+                g.op(r),
+                Op::Range {
+                    kind: RangeKind::Vec,
+                    ..
+                }
+            )
+        })
+    };
+    let reduces: Vec<Id> = order
+        .iter()
+        .rev()
+        .copied()
+        .filter(|&n| matches!(g.op(n), Op::Reduce(_)))
+        .collect();
+    let mut depth: HashMap<Id, u32> = HashMap::new();
+    // Reductions that share a loop pull each other in; no nest is deeper than their number.
+    for _ in 0..=reduces.len() {
+        let before = depth.clone();
+        for &n in &reduces {
+            let Some(level) = loops(n).map(|r| depth.get(&r).copied().unwrap_or(1)).max() else {
+                continue;
+            };
+            depth.extend(loops(n).map(|r| (r, level)));
+            for inner in reduces_below(g, g.src(n)[0]) {
+                for r in loops(inner) {
+                    let d = depth.entry(r).or_insert(0);
+                    *d = (*d).max(level + 1);
+                }
+            }
+        }
+        if depth == before {
+            break;
+        }
+    }
+    depth
 }
 
 /// The reductions below a value.

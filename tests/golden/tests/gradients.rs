@@ -17,7 +17,7 @@ const STEP: f64 = 1e-6;
 /// Directions in which each case is differentiated.
 const DIRECTIONS: u64 = 3;
 /// Elements of all inputs together, at most.
-const SMALL: usize = 130;
+const SMALL: usize = 600;
 /// Cases of one operator, at most.
 const CASES: usize = 2;
 /// Operators that cannot be checked this way, each with the reason.
