@@ -2,11 +2,13 @@
 //! sample. What is timed is what a user waits for: from the call to the result in memory.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use codegen::DType;
-use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, QueueKind, Stream, Val};
+use hcq::graph::{GraphBuilder, Span, Work};
+use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, Program, Stream, Val};
 use serde::Serialize;
 use tensor::exec::DeviceExecutor;
 use tensor::jit::Jit;
@@ -282,23 +284,32 @@ fn smallest_kernel() -> codegen::Kernel {
     }
 }
 
-fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
-    let device = &session.device;
+/// The smallest kernel, loaded, with the queue that the engine's tensors use too: a queue has one
+/// stream.
+fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Arc<Stream>), Error> {
     let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
-    let built = codegen::build(
-        &smallest_kernel(),
-        &session.backend,
-        &codegen::Options::default(),
-    )
-    .map_err(compiler)?;
-    let stage = &built.stages[0];
-    let program = device.load(&KernelImage {
-        arch: device.info().arch.clone(),
+    let options = codegen::Options::default();
+    let built = codegen::build(&smallest_kernel(), &session.backend, &options).map_err(compiler)?;
+    let missing = |what: &str| Error::Check(format!("bench: no {what}; build the program again"));
+    let stage = built
+        .stages
+        .into_iter()
+        .next()
+        .ok_or_else(|| missing("stage"))?;
+    let program = session.device.load(&KernelImage {
+        arch: session.device.info().arch.clone(),
         bytes: stage.object.clone(),
         entry: stage.entry.clone(),
         args: ArgLayout::words(stage.args.len()),
         local_bytes: stage.local_bytes,
     })?;
+    let executor = DeviceExecutor::of(&session.engine).ok_or_else(|| missing("device"))?;
+    Ok((program, stage, executor.stream().clone()))
+}
+
+fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
+    let device = &session.device;
+    let (program, stage, stream) = smallest(session)?;
     let (out, input) = (
         device.alloc(AllocSpec::device(64))?,
         device.alloc(AllocSpec::device(64))?,
@@ -310,8 +321,6 @@ fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
         grid: stage.grid,
         block: stage.block,
     };
-    let stream = Stream::new(device.queue(QueueKind::Copy, 0)?)
-        .and(Stream::new(device.queue(QueueKind::Compute, 0)?))?;
     let soon = || Deadline::after(Duration::from_secs(10));
     let mut costs = Vec::new();
     for _ in 0..200 {
@@ -339,24 +348,59 @@ fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
 }
 
 fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
-    let x = random(&session.engine, &[16], DType::F32)?;
-    let chain = |x: &[Tensor]| {
-        let mut t = x[0].clone();
-        for _ in 0..100 {
-            t = t.mul(1.01)?.add(0.5)?.contiguous()?;
-        }
-        Ok(t)
-    };
-    let seconds = sample(captured(session, std::slice::from_ref(&x), chain)?)?;
-    let threads = session.device.info().units as usize;
+    const KERNELS: usize = 100;
+    let device = &session.device;
+    let (program, stage, stream) = smallest(session)?;
+    // A chain: each kernel reads what the one before wrote, and nothing can be fused.
+    let ends = [
+        device.alloc(AllocSpec::device(64))?,
+        device.alloc(AllocSpec::device(64))?,
+    ];
+    let mut builder = GraphBuilder::new();
+    let lane = builder.lane(device, &stream);
+    for i in 0..KERNELS {
+        let (input, out) = (ends[i % 2].va().0, ends[(i + 1) % 2].va().0);
+        let work = Work::Exec {
+            program: program.clone(),
+            args: vec![out.into(), input.into()],
+            grid: stage.grid,
+            block: stage.block,
+        };
+        builder.add(
+            lane,
+            &stage.name,
+            work,
+            [Span::at(input, 4)],
+            [Span::at(out, 4)],
+        );
+    }
+    let mut graph = builder.build()?;
+    let soon = || Deadline::after(Duration::from_secs(10));
+    ends[0].write(0, &0f32.to_le_bytes())?;
+    graph.replay(&[], &[], soon())?;
+    graph.wait(soon())?;
+    let mut sum = [0; 4];
+    ends[KERNELS % 2].read(0, &mut sum)?;
+    if f32::from_le_bytes(sum) != KERNELS as f32 {
+        return Err(Error::Check(format!(
+            "the chain of {KERNELS} kernels gave {}, expected {KERNELS}",
+            f32::from_le_bytes(sum)
+        )));
+    }
+    let seconds = sample(|| {
+        graph.replay(&[], &[], soon())?;
+        Ok(graph.wait(soon())?)
+    })?;
+    let threads = device.info().units as usize;
     let micros = |per: f64| seconds.iter().map(|s| s * 1e6 / per).collect();
     rows.push(Row::new(
         "replay 100 kernels",
         threads,
         "us/kernel",
-        micros(100.0),
+        micros(KERNELS as f64),
     ));
     rows.push(Row::new("replay of 100 in all", threads, "us", micros(1.0)));
+    let x = random(&session.engine, &[16], DType::F32)?;
     let eager = sample(|| {
         x.add(1.0)?.realize()?;
         wait(&session.engine)
