@@ -48,6 +48,18 @@ impl Bytes {
     }
 }
 
+/// A whole file as bytes that can be shared and sliced without a copy; it stays mapped until the
+/// last slice is dropped.
+pub(crate) fn shared(path: &Path) -> Result<bytes::Bytes, FileError> {
+    Ok(bytes::Bytes::from_owner(Bytes::map(path)?))
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
 

@@ -1,0 +1,5 @@
+//! Conversions between element types.
+
+use super::Table;
+
+pub(super) const OPS: Table = &[];

@@ -1,0 +1,134 @@
+//! What flows between nodes: tensors, strings, sequences, optionals.
+
+use std::sync::Arc;
+
+use codegen::DType;
+
+use super::data::Literal;
+use super::elem::Elem;
+use crate::graph::{Engine, Storage, Tensor};
+
+/// Numbers with the type that the model gives them; see [`Elem::held`].
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// The elements, or their codes.
+    pub tensor: Tensor,
+    /// What they are.
+    pub elem: Elem,
+}
+
+/// Strings, row-major; always on the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Strings {
+    /// Sizes of the axes.
+    pub shape: Vec<usize>,
+    /// The elements.
+    pub items: Arc<[String]>,
+}
+
+/// A value of a model.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Numbers.
+    Tensor(Array),
+    /// Strings.
+    Strings(Strings),
+    /// A list.
+    Sequence(Arc<Vec<Value>>),
+    /// A value or none.
+    Optional(Option<Arc<Value>>),
+}
+
+impl From<Tensor> for Value {
+    fn from(tensor: Tensor) -> Value {
+        let elem = Elem::Plain(tensor.dtype());
+        Value::Tensor(Array { tensor, elem })
+    }
+}
+
+impl From<Array> for Value {
+    fn from(array: Array) -> Value {
+        Value::Tensor(array)
+    }
+}
+
+impl From<Strings> for Value {
+    fn from(strings: Strings) -> Value {
+        Value::Strings(strings)
+    }
+}
+
+impl Value {
+    /// The tensor, if it is one and its type is one that tensors have.
+    pub fn as_tensor(&self) -> Option<&Tensor> {
+        match self {
+            Value::Tensor(Array {
+                tensor,
+                elem: Elem::Plain(_),
+            }) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// What it is, for a message.
+    pub(super) fn kind(&self) -> String {
+        match self {
+            Value::Tensor(a) => format!("{} {:?}", a.elem, a.tensor.shape()),
+            Value::Strings(s) => format!("strings {:?}", s.shape),
+            Value::Sequence(items) => format!("a sequence of {}", items.len()),
+            Value::Optional(Some(_)) => "an optional value".into(),
+            Value::Optional(None) => "an empty optional".into(),
+        }
+    }
+
+    /// The tensors in it.
+    pub(super) fn tensors<'a>(&'a self, out: &mut Vec<&'a Tensor>) {
+        match self {
+            Value::Tensor(a) => out.push(&a.tensor),
+            Value::Strings(_) | Value::Optional(None) => {}
+            Value::Sequence(items) => items.iter().for_each(|item| item.tensors(out)),
+            Value::Optional(Some(value)) => value.tensors(out),
+        }
+    }
+
+    /// The value of a constant, on an engine. Bytes are copied.
+    pub(super) fn of(literal: &Literal, engine: &Engine) -> Value {
+        match literal {
+            Literal::Array { elem, shape, bytes } => {
+                // A number alone is part of the kernels that use it.
+                let held = elem.held();
+                if bytes.len() == held.size() {
+                    let bits = codegen::interp::scalar::read(held, bytes);
+                    if let Ok(tensor) = Tensor::full_bits(engine, shape, bits, held) {
+                        return Array {
+                            tensor,
+                            elem: *elem,
+                        }
+                        .into();
+                    }
+                }
+                let storage = Storage::Host(Arc::from(&bytes[..]));
+                let tensor = Tensor::stored(engine, storage, shape, held);
+                Array {
+                    tensor,
+                    elem: *elem,
+                }
+                .into()
+            }
+            Literal::Strings { shape, items } => Strings {
+                shape: shape.clone(),
+                items: items.clone(),
+            }
+            .into(),
+        }
+    }
+}
+
+/// Whether a shape and type make a number that is folded while the graph is built: shapes, axes,
+/// factors. Weights are larger, and stay on the device.
+pub(super) fn is_small(dtype: DType, numel: usize) -> bool {
+    match dtype.is_float() {
+        true => numel <= 16,
+        false => numel <= super::eval::HOST_ELEMENTS,
+    }
+}
