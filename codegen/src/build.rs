@@ -110,6 +110,11 @@ pub struct Stage {
     pub entry: String,
     /// Arguments in order.
     pub args: Vec<StageArg>,
+    /// Which of them are written.
+    pub writes: Vec<bool>,
+    /// What the stage computes, whatever the kernel is called and however many buffers it has:
+    /// stages of equal content write the same bytes from the same bytes.
+    pub content: [u8; 32],
     /// Groups along each dimension.
     pub grid: [u32; 3],
     /// Work-items of a group along each dimension.
@@ -195,6 +200,35 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
     h.finalize().into()
 }
 
+/// See [`Stage::content`].
+fn stage_content(kernel: &Kernel) -> [u8; 32] {
+    let mut h = Sha256::new();
+    let g = &kernel.graph;
+    let order = toposort(g, kernel.sink);
+    let mut number = hashbrown::HashMap::new();
+    let mut slots = Vec::new();
+    for &n in &order {
+        let node = g.node(n);
+        match node.op {
+            Op::Param { slot, .. } => {
+                let at = slots.iter().position(|&s| s == slot).unwrap_or(slots.len());
+                if at == slots.len() {
+                    slots.push(slot);
+                }
+                h.update(format!("param {at}:{}", node.dtype).as_bytes());
+            }
+            op => h.update(format!("{op:?}:{}", node.dtype).as_bytes()),
+        }
+        for s in &node.src {
+            let at: u64 = number.get(s).copied().unwrap_or(u64::MAX);
+            h.update(at.to_le_bytes());
+        }
+        h.update([0xff]);
+        number.insert(n, number.len() as u64);
+    }
+    h.finalize().into()
+}
+
 /// Compiles a kernel.
 pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
     let key = content_key(kernel, backend, options);
@@ -239,6 +273,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         report
             .after
             .push(crate::ir::print::print(&staged.graph, staged.sink));
+        let content = stage_content(&staged);
         let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
         let program = lower(&staged, &entry, &caps)?;
@@ -264,7 +299,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         };
         report.source.push(source.text);
         report.objects.push(object.clone());
-        built.push(stage_of(&program, object, kernel)?);
+        built.push(stage_of(&program, object, kernel, content)?);
     }
     Ok(Built {
         stages: built,
@@ -333,7 +368,12 @@ fn symbol(name: &str, key: &[u8; 32], stage: usize) -> String {
     )
 }
 
-fn stage_of(program: &Program, object: Arc<[u8]>, kernel: &Kernel) -> Result<Stage> {
+fn stage_of(
+    program: &Program,
+    object: Arc<[u8]>,
+    kernel: &Kernel,
+    content: [u8; 32],
+) -> Result<Stage> {
     let own = kernel.params.len();
     let args = program
         .args
@@ -353,6 +393,12 @@ fn stage_of(program: &Program, object: Arc<[u8]>, kernel: &Kernel) -> Result<Sta
         object,
         entry: program.name.clone(),
         args,
+        writes: program
+            .args
+            .iter()
+            .map(|a| matches!(a, Arg::Buffer { written: true, .. }))
+            .collect(),
+        content,
         grid: [
             u32::try_from(program.groups).map_err(|_| too_many("groups", program.groups))?,
             1,

@@ -6,7 +6,7 @@ use codegen::DType;
 
 use crate::element::{Element, Scalar};
 use crate::error::Result;
-use crate::graph::{Engine, Storage, Tensor};
+use crate::graph::{Engine, Source, Storage, Tensor};
 use crate::ops::{axis, check_size, dtype_error, shape_error};
 
 impl Tensor {
@@ -54,6 +54,34 @@ impl Tensor {
         }
         let storage = Storage::Host(Arc::from(bytes));
         Ok(Tensor::stored(engine, storage, shape, dtype))
+    }
+
+    /// A tensor of little-endian bytes, row-major, that are read when they are first used.
+    ///
+    /// # Errors
+    /// A number of bytes that is not that of the shape and type.
+    pub fn from_source(
+        engine: &Engine,
+        source: Arc<dyn Source>,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let want = check_size("from_source", shape, dtype)? * dtype.size();
+        if want != source.bytes() {
+            return shape_error(
+                "from_source",
+                format!(
+                    "shape {shape:?} of {dtype} has {want} bytes, {source:?} has {}",
+                    source.bytes()
+                ),
+            );
+        }
+        Ok(Tensor::stored(
+            engine,
+            Storage::Source(source),
+            shape,
+            dtype,
+        ))
     }
 
     /// A number as a tensor without axes.

@@ -47,6 +47,14 @@ pub enum Error {
         /// What was found, and what to do.
         what: String,
     },
+    /// The bytes of a tensor that cannot be read from where they are.
+    #[error("{what}: {source}; the file may have been changed or removed while it is in use")]
+    Source {
+        /// What was read.
+        what: String,
+        /// What the system answered.
+        source: std::io::Error,
+    },
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

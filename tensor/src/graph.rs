@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Sizes of the axes, outermost first. A scalar has none.
 pub type Shape = Vec<usize>;
@@ -100,6 +100,58 @@ pub enum Storage {
     Host(Arc<[u8]>),
     /// In the memory of the engine's device.
     Device(hcq::Buffer),
+    /// Somewhere else, in a file for example; read when first used. What is constant for a
+    /// [`crate::jit::Frozen`] function is read once and not kept.
+    Source(Arc<dyn Source>),
+}
+
+/// Bytes that can be read again and again and never change.
+pub trait Source: Send + Sync + fmt::Debug {
+    /// How many there are.
+    fn bytes(&self) -> usize;
+
+    /// Fills `into` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// From the file, or whatever is behind it.
+    fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()>;
+}
+
+impl dyn Source {
+    /// All bytes.
+    ///
+    /// # Errors
+    /// From what is behind it.
+    pub fn all(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes()];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// All bytes, into a slice of that length.
+    ///
+    /// # Errors
+    /// From what is behind it; another length.
+    pub fn fill(&self, into: &mut [u8]) -> Result<()> {
+        if into.len() != self.bytes() {
+            return Err(Error::Shape {
+                op: "read",
+                what: format!("{self:?} has {} bytes, not {}", self.bytes(), into.len()),
+            });
+        }
+        self.part(0, into)
+    }
+
+    /// The bytes from `offset` on.
+    ///
+    /// # Errors
+    /// From what is behind it.
+    pub fn part(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        self.read_at(offset, into).map_err(|source| Error::Source {
+            what: format!("{self:?}"),
+            source,
+        })
+    }
 }
 
 /// Runs graphs. Implemented by the device executor and by the reference executor.

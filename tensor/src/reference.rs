@@ -42,8 +42,10 @@ impl Executor for Reference {
     }
 
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
-        let Storage::Host(bytes) = storage else {
-            return Err(foreign("a storage in device memory"));
+        let bytes = match storage {
+            Storage::Host(bytes) => bytes,
+            Storage::Source(source) => return source.fill(into),
+            Storage::Device(_) => return Err(foreign("a storage in device memory")),
         };
         if bytes.len() != into.len() {
             return Err(Error::Shape {

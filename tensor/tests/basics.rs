@@ -1,5 +1,7 @@
 //! Values of basic operations on the reference executor, against numbers known by hand.
 
+use tensor::exec::Interpreter;
+use tensor::schedule::Limits;
 use tensor::{DType, Engine, Result, Tensor};
 
 fn close(got: &[f64], want: &[f64], tolerance: f64) {
@@ -102,4 +104,39 @@ fn movement_and_products() -> Result<()> {
         "[[0.0000, 1.0000, 2.0000],\n [3.0000, 4.0000, 5.0000]]"
     );
     Ok(())
+}
+
+#[test]
+fn a_source_is_read_when_it_is_used() {
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct Bytes(Vec<u8>);
+    impl tensor::Source for Bytes {
+        fn bytes(&self) -> usize {
+            self.0.len()
+        }
+        fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
+            let part = self.0.get(offset..offset + into.len());
+            into.copy_from_slice(part.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+    }
+
+    let source = Arc::new(Bytes(
+        [1f32, 2.0, 3.0]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect(),
+    ));
+    for e in [
+        Engine::reference(),
+        Interpreter::engine(Limits::default(), false),
+    ] {
+        let x = Tensor::from_source(&e, source.clone(), &[3], DType::F32).unwrap();
+        let y = x.add(1.0).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 3.0, 4.0]);
+        assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+        assert!(Tensor::from_source(&e, source.clone(), &[4], DType::F32).is_err());
+    }
 }

@@ -266,3 +266,61 @@ fn small_types_survive_the_device() {
         );
     }
 }
+
+#[test]
+fn a_frozen_function_packs_its_weights_once() {
+    use tensor::ops::conv::Sliding;
+    use tensor::{Frozen, Source};
+
+    #[derive(Debug)]
+    struct Bytes(Vec<u8>);
+    impl Source for Bytes {
+        fn bytes(&self) -> usize {
+            self.0.len()
+        }
+        fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
+            into.copy_from_slice(&self.0[offset..offset + into.len()]);
+            Ok(())
+        }
+    }
+
+    let r = Engine::reference();
+    let e = engine(Options::default());
+    let signature = [(vec![2, 16, 9, 9], DType::F32)];
+    let mut here = Frozen::capture(&e, &signature, |x| {
+        let w = ramp(&e, &[24, 16, 3, 3]).to_bytes();
+        assert!(w.is_err(), "reading is refused");
+        model_of(&e, &x[0])
+    })
+    .unwrap();
+    fn model_of(e: &Engine, x: &Tensor) -> tensor::Result<Vec<Tensor>> {
+        let values: Vec<f32> = (0..24 * 16 * 9)
+            .map(|i| ((i * 7919) % 101) as f32 * 0.02 - 1.0)
+            .collect();
+        let raw = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let w = Tensor::from_source(e, Arc::new(Bytes(raw)), &[24, 16, 3, 3], DType::F32)?;
+        let k = ramp(e, &[24])
+            .abs()?
+            .add(0.5)?
+            .sqrt()?
+            .reshape(&[24, 1, 1])?;
+        let y = x.conv(&w, None, &Sliding::strided(1, 2).padded(1, 2), 1)?;
+        let y = y.mul(&k)?.relu()?;
+        let m = ramp(e, &[24 * 81, 32]);
+        let z = y.reshape(&[2, 24 * 81])?.matmul(&m)?;
+        Ok(vec![y, z, x.clone()])
+    }
+    let mut there = Frozen::capture(&r, &signature, |x| model_of(&r, &x[0])).unwrap();
+    for round in 0..3 {
+        let shift = round as f32 * 0.25;
+        let x = ramp(&e, &[2, 16, 9, 9]).add(shift).unwrap();
+        let y = ramp(&r, &[2, 16, 9, 9]).add(shift).unwrap();
+        let found = here.call(std::slice::from_ref(&x)).unwrap();
+        let expected = there.call(std::slice::from_ref(&y)).unwrap();
+        assert_eq!(found.len(), 3);
+        for (a, b) in found.iter().zip(&expected) {
+            close(&a.to_vec().unwrap(), &b.to_vec().unwrap());
+        }
+    }
+    assert!(here.call(&[ramp(&e, &[2, 16, 9, 8])]).is_err());
+}

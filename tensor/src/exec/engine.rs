@@ -15,9 +15,10 @@ use hcq::{Buffer, Command, Deadline, Device, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::profile::{Observer, Run};
-use super::submit::{self, Item};
+use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
+use crate::jit::Packed;
 use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
 
 /// How an executor works.
@@ -56,6 +57,9 @@ impl Default for Options {
 /// Items that one submission takes at most: a ring holds several hundred launches.
 const BATCH: usize = 64;
 
+/// Bytes of a source that are read at a time.
+const UPLOAD_PART: usize = 1 << 20;
+
 /// Submissions in flight before the oldest is waited for.
 const IN_FLIGHT: usize = 64;
 
@@ -70,6 +74,7 @@ pub struct DeviceExecutor {
     /// Held while a schedule is submitted: its parts share the arena.
     turn: Mutex<()>,
     capturing: Mutex<Option<ThreadId>>,
+    packed: Packed,
 }
 
 #[derive(Default)]
@@ -90,14 +95,6 @@ impl Drop for Capturing<'_> {
     fn drop(&mut self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-}
-
-/// A schedule with its programs and the buffers of its leaves.
-pub(crate) struct Prepared {
-    pub(crate) schedule: Schedule,
-    pub(crate) compiled: Vec<Arc<Compiled>>,
-    /// Storage of each leaf buffer, by buffer number.
-    pub(crate) leaves: Vec<Option<Buffer>>,
 }
 
 impl DeviceExecutor {
@@ -126,6 +123,7 @@ impl DeviceExecutor {
             state: Mutex::default(),
             turn: Mutex::new(()),
             capturing: Mutex::new(None),
+            packed: Packed::default(),
         })))
     }
 
@@ -224,13 +222,18 @@ impl DeviceExecutor {
         Ok(())
     }
 
+    /// Packed operands of captures.
+    pub(crate) fn packed(&self) -> &Packed {
+        &self.packed
+    }
+
     /// Device memory for a tensor.
     pub(crate) fn alloc(&self, bytes: u64) -> Result<Buffer> {
         Ok(self.device.alloc(AllocSpec::device(bytes))?)
     }
 
-    /// Plans and compiles; brings leaves into device memory.
-    pub(crate) fn prepare(&self, wanted: &[Wanted]) -> Result<Prepared> {
+    /// Plans and compiles.
+    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         let mut schedule = Schedule::new(wanted, &self.limits);
         if self.options.unplanned {
             schedule = schedule.unplanned();
@@ -247,12 +250,17 @@ impl DeviceExecutor {
             "scheduled"
         );
         let compiled = self.compiler.compile(&schedule.kernels, self.observer())?;
-        let mut used = vec![false; schedule.buffers.len()];
-        for step in &schedule.steps {
-            for b in step.reads.iter().chain(&step.writes) {
-                used[b.0 as usize] = true;
-            }
-        }
+        Ok((schedule, compiled))
+    }
+
+    /// Brings the leaves that are needed into device memory, by buffer number.
+    pub(crate) fn leaves(
+        &self,
+        schedule: &Schedule,
+        compiled: &[Arc<Compiled>],
+        done: &Done,
+    ) -> Result<Vec<Option<Buffer>>> {
+        let used = submit::used(schedule, compiled, done);
         let mut leaves = vec![None; schedule.buffers.len()];
         for (i, info) in schedule.buffers.iter().enumerate() {
             if let Place::Leaf(tensor) = &info.place
@@ -261,11 +269,7 @@ impl DeviceExecutor {
                 leaves[i] = Some(self.resident(tensor)?);
             }
         }
-        Ok(Prepared {
-            schedule,
-            compiled,
-            leaves,
-        })
+        Ok(leaves)
     }
 
     /// The device memory of a realized tensor; uploads it if it is in host memory.
@@ -279,9 +283,8 @@ impl DeviceExecutor {
                 a: self.name(),
                 b: buffer.device().to_string(),
             }),
-            Some(Storage::Host(bytes)) => {
-                let buffer = self.alloc(bytes.len() as u64)?;
-                self.upload(&buffer, &bytes)?;
+            Some(storage) => {
+                let buffer = self.uploaded(&storage)?;
                 tensor
                     .node()
                     .storage
@@ -293,6 +296,66 @@ impl DeviceExecutor {
                 what: format!("{tensor:?} has no value yet; realize it first"),
             }),
         }
+    }
+
+    /// Device memory with the bytes of a storage; its own, if it is there already.
+    fn uploaded(&self, storage: &Storage) -> Result<Buffer> {
+        let bytes = match storage {
+            Storage::Device(buffer) => return Ok(buffer.clone()),
+            Storage::Host(bytes) => bytes.len(),
+            Storage::Source(source) => source.bytes(),
+        };
+        let buffer = self.alloc(bytes as u64)?;
+        self.fill(&buffer, storage)?;
+        Ok(buffer)
+    }
+
+    /// Puts the bytes of a storage into a buffer that has room for them.
+    fn fill(&self, buffer: &Buffer, storage: &Storage) -> Result<()> {
+        match storage {
+            Storage::Device(_) => Ok(()),
+            Storage::Host(bytes) => self.upload(buffer, bytes),
+            Storage::Source(source) if matches!(buffer.host(), HostAccess::None) => {
+                self.upload(buffer, &source.all()?)
+            }
+            Storage::Source(source) => {
+                // In parts: the whole would be in memory twice.
+                let mut part = vec![0; source.bytes().min(UPLOAD_PART)];
+                let mut at = 0;
+                while at < source.bytes() {
+                    let len = part.len().min(source.bytes() - at);
+                    source.part(at, &mut part[..len])?;
+                    buffer.write(at as u64, &part[..len])?;
+                    at += len;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The bytes of a storage in place `n` of memory that is used again for the next ones. The
+    /// work on what was there before has to be done.
+    pub(crate) fn staged(
+        &self,
+        storage: &Storage,
+        n: usize,
+        staging: &mut Vec<Buffer>,
+    ) -> Result<Buffer> {
+        let bytes = match storage {
+            Storage::Device(buffer) => return Ok(buffer.clone()),
+            Storage::Host(bytes) => bytes.len(),
+            Storage::Source(source) => source.bytes(),
+        } as u64;
+        if staging.get(n).is_none_or(|b| b.bytes() < bytes) {
+            let buffer = self.alloc(bytes)?;
+            match staging.get_mut(n) {
+                Some(place) => *place = buffer,
+                None => staging.push(buffer),
+            }
+        }
+        let buffer = &staging[n.min(staging.len() - 1)];
+        self.fill(buffer, storage)?;
+        Ok(buffer.clone())
     }
 
     fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
@@ -404,12 +467,10 @@ impl DeviceExecutor {
             return Ok(());
         }
         let _turn = self.turn();
-        let prepared = self.prepare(&some)?;
-        let Prepared {
-            schedule,
-            compiled,
-            leaves,
-        } = &prepared;
+        let (schedule, compiled) = self.plan(&some)?;
+        let done = Done::new();
+        let leaves = self.leaves(&schedule, &compiled, &done)?;
+        let (schedule, compiled) = (&schedule, &compiled);
         let (arena, scratch) = {
             let mut state = self.state();
             let State { arena, scratch, .. } = &mut *state;
@@ -433,7 +494,7 @@ impl DeviceExecutor {
             None => Val::Const(places[b.0 as usize]),
         };
         let base = scratch.as_ref().map_or(0, |b| b.va().0);
-        let items = submit::items(schedule, compiled, &address, base)?;
+        let items = submit::items(schedule, compiled, &address, base, &done)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);
@@ -521,6 +582,7 @@ impl Executor for DeviceExecutor {
                     what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
                 });
             }
+            Storage::Source(source) => return source.fill(into),
             Storage::Device(buffer) => buffer,
         };
         if into.is_empty() {

@@ -136,6 +136,7 @@ impl Executor for Interpreter {
                 });
             }
             Storage::Device(buffer) => buffer.read(0, into)?,
+            Storage::Source(source) => source.fill(into)?,
         }
         Ok(())
     }

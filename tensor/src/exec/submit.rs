@@ -1,5 +1,6 @@
 //! From a schedule to commands: addresses, scratch memory, and barriers where bytes are shared.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;
@@ -25,6 +26,47 @@ pub struct Item {
     pub cost: (f64, f64),
 }
 
+/// Launches that were done ahead of time, by step and launch, and where the scratch blocks are that
+/// they have filled, by step and block.
+#[derive(Default, Debug)]
+pub struct Done {
+    /// Launches to leave out.
+    pub launches: HashSet<(usize, usize)>,
+    /// Address of the blocks that are no longer in the common scratch memory.
+    pub blocks: HashMap<(usize, u16), u64>,
+}
+
+impl Done {
+    /// Nothing is done.
+    pub fn new() -> Done {
+        Done::default()
+    }
+}
+
+/// The buffers of a schedule that its commands touch.
+pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec<bool> {
+    let mut used = vec![false; schedule.buffers.len()];
+    for (step, s) in schedule.steps.iter().enumerate() {
+        let Work::Kernel { kernel, args } = &s.work else {
+            for b in s.reads.iter().chain(&s.writes) {
+                used[b.0 as usize] = true;
+            }
+            continue;
+        };
+        for (i, launch) in compiled[*kernel].launches.iter().enumerate() {
+            if done.launches.contains(&(step, i)) {
+                continue;
+            }
+            for arg in &launch.args {
+                if let StageArg::Param(slot) = *arg {
+                    used[args[slot as usize].0 as usize] = true;
+                }
+            }
+        }
+    }
+    used
+}
+
 /// Bytes of scratch memory that the kernels share.
 pub fn scratch_bytes(compiled: &[Arc<Compiled>]) -> u64 {
     compiled.iter().map(|c| c.scratch_bytes).max().unwrap_or(0)
@@ -47,10 +89,11 @@ pub fn items(
     compiled: &[Arc<Compiled>],
     address: &dyn Fn(BufferId) -> Val,
     scratch: u64,
+    done: &Done,
 ) -> Result<Vec<Item>> {
     let bytes = |b: BufferId| schedule.buffers[b.0 as usize].bytes();
     let mut out = Vec::new();
-    for step in &schedule.steps {
+    for (number, step) in schedule.steps.iter().enumerate() {
         let (kernel, args) = match &step.work {
             Work::Copy { from, to } => {
                 let (src, dst, len) = (address(*from), address(*to), bytes(*from));
@@ -71,7 +114,11 @@ pub fn items(
         };
         let code = &compiled[kernel];
         let name = &schedule.kernels[kernel].name;
+        let mut first = true;
         for (i, launch) in code.launches.iter().enumerate() {
+            if done.launches.contains(&(number, i)) {
+                continue;
+            }
             let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
             for arg in &launch.args {
                 match *arg {
@@ -88,6 +135,10 @@ pub fn items(
                         values.push(at);
                     }
                     StageArg::Scratch(block) => {
+                        if let Some(&at) = done.blocks.get(&(number, block)) {
+                            values.push(Val::Const(at));
+                            continue;
+                        }
                         let at = scratch + code.scratch[block as usize];
                         let len = code.built.scratch[block as usize].bytes as u64;
                         reads.push(Span::at(at, len));
@@ -117,12 +168,13 @@ pub fn items(
                 },
                 reads,
                 writes,
-                cost: if i == 0 {
+                cost: if first {
                     (code.built.bytes, code.built.flops)
                 } else {
                     (0.0, 0.0)
                 },
             });
+            first = false;
         }
     }
     Ok(out)

@@ -90,6 +90,7 @@ fn memory_of(tensor: &Tensor) -> Memory {
     match tensor.storage() {
         Some(Storage::Device(buffer)) => Memory::Device(buffer.va().0, buffer.bytes()),
         Some(Storage::Host(bytes)) => Memory::Host(Arc::as_ptr(&bytes).addr()),
+        Some(Storage::Source(source)) => Memory::Host(Arc::as_ptr(&source).addr()),
         None => Memory::None(tensor.id()),
     }
 }

@@ -1,0 +1,207 @@
+//! A traced function as one graph of commands, with the addresses of inputs and outputs open.
+
+use std::sync::Arc;
+
+use codegen::DType;
+use hcq::graph::{Graph, GraphBuilder};
+use hcq::{Buffer, Command, Slot, Val};
+
+use super::capture;
+use super::freeze::{Block, FrozenSteps, Packed};
+use crate::error::Result;
+use crate::exec::engine::{DeviceExecutor, temporaries};
+use crate::exec::submit;
+use crate::graph::{Engine, Shape, Storage, Tensor};
+use crate::schedule::{BufferId, Place, Wanted};
+
+/// What one signature was turned into.
+pub(super) struct Capture {
+    graph: Graph,
+    outputs: Vec<Output>,
+    /// Address and memory of each state tensor; a change of address means a new capture.
+    pub(super) state: Vec<(Tensor, Buffer)>,
+    /// What the commands name besides inputs and outputs.
+    _keep: Vec<Buffer>,
+    /// Packed operands, which other captures may find while this one lives.
+    _packed: Vec<Arc<Block>>,
+    /// The timeline after the last replay.
+    last: u64,
+}
+
+pub(super) struct Output {
+    shape: Shape,
+    dtype: DType,
+}
+
+impl Output {
+    pub(super) fn of(tensor: &Tensor) -> Output {
+        Output {
+            shape: tensor.shape().to_vec(),
+            dtype: tensor.dtype(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.shape.iter().product::<usize>() as u64 * self.dtype.size() as u64
+    }
+}
+
+impl Capture {
+    /// Plans, compiles and records. With `packed`, every leaf but the placeholders is constant for
+    /// good, and what only depends on them is done now.
+    pub(super) fn encode(
+        executor: &DeviceExecutor,
+        placeholders: &[Tensor],
+        wanted: &[Wanted],
+        outputs: Vec<Output>,
+        packed: Option<&Packed>,
+    ) -> Result<Capture> {
+        let _turn = executor.turn();
+        let (schedule, compiled) = executor.plan(wanted)?;
+        let schedule = &schedule;
+        let frozen = match packed {
+            Some(packed) => packed.freeze(executor, schedule, &compiled, placeholders)?,
+            None => FrozenSteps::default(),
+        };
+        let leaves = executor.leaves(schedule, &compiled, &frozen.done)?;
+        let mut builder = GraphBuilder::new();
+        let lane = builder.lane(executor.device(), executor.stream());
+        let inputs: Vec<Slot> = placeholders
+            .iter()
+            .map(|_| builder.slot())
+            .collect::<hcq::Result<_>>()?;
+        let full = outputs.iter().filter(|o| o.bytes() > 0);
+        let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
+
+        let arena = executor.alloc(schedule.plan.bytes)?;
+        let scratch = executor.alloc(submit::scratch_bytes(&compiled))?;
+        let places = temporaries(schedule, arena.va().0);
+        let mut keep = vec![arena, scratch.clone()];
+        let mut address: Vec<Val> = places.into_iter().map(Val::Const).collect();
+        for (i, info) in schedule.buffers.iter().enumerate() {
+            match &info.place {
+                Place::Leaf(tensor) => {
+                    let input = placeholders.iter().position(|p| p.id() == tensor.id());
+                    match (input, &leaves[i]) {
+                        (Some(input), _) => address[i] = Val::Slot(inputs[input], 0),
+                        (None, Some(buffer)) => {
+                            address[i] = Val::Const(buffer.va().0);
+                            keep.push(buffer.clone());
+                        }
+                        (None, None) => {}
+                    }
+                }
+                Place::Result(result) => address[i] = Val::Slot(results[*result], 0),
+                Place::Temporary => {}
+            }
+        }
+        let at = |b: BufferId| address[b.0 as usize];
+        for item in submit::items(schedule, &compiled, &at, scratch.va().0, &frozen.done)? {
+            builder.add(lane, &item.name, item.node, item.reads, item.writes);
+        }
+        let graph = builder.profiled(executor.options().profile).build()?;
+        let mut state = Vec::new();
+        for target in wanted.iter().filter_map(|w| w.into.as_ref()) {
+            state.push((target.clone(), executor.resident(target)?));
+        }
+        Ok(Capture {
+            graph,
+            outputs,
+            state,
+            _keep: keep,
+            _packed: frozen.buffers,
+            last: 0,
+        })
+    }
+
+    pub(super) fn replay(
+        &mut self,
+        executor: &DeviceExecutor,
+        engine: &Engine,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>> {
+        let _turn = executor.turn();
+        let mut values = Vec::with_capacity(inputs.len() + self.outputs.len());
+        let mut keep = Vec::with_capacity(inputs.len() + self.outputs.len());
+        for input in inputs {
+            let mut buffer = executor.resident(input)?;
+            if self.state.iter().any(|(_, state)| overlap(state, &buffer)) {
+                // The update would change the input while it is read.
+                buffer = duplicate(executor, &buffer)?;
+            }
+            values.push(buffer.va().0);
+            keep.push(buffer);
+        }
+        let mut results = Vec::with_capacity(self.outputs.len());
+        for output in &self.outputs {
+            let buffer = executor.alloc(output.bytes())?;
+            if output.bytes() > 0 {
+                values.push(buffer.va().0);
+                keep.push(buffer.clone());
+            }
+            let storage = Storage::Device(buffer);
+            results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
+        }
+        let before = executor.stream().last();
+        let after = if before.value == self.last {
+            vec![]
+        } else {
+            vec![before]
+        };
+        let points = self
+            .graph
+            .replay(&values, &after, executor.deadline())?
+            .to_vec();
+        for point in points {
+            self.last = point.value;
+            executor.keep(point, keep.clone())?;
+        }
+        if executor.options().profile {
+            self.graph.wait(executor.deadline())?;
+            executor.record(&self.graph.samples()?)?;
+        }
+        Ok(results)
+    }
+}
+
+fn overlap(a: &Buffer, b: &Buffer) -> bool {
+    let (x, y) = (a.va().0, b.va().0);
+    x < y.saturating_add(b.bytes()) && y < x.saturating_add(a.bytes())
+}
+
+fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
+    let to = executor.alloc(from.bytes())?;
+    let barrier = Command::Barrier {
+        scope: hcq::Scope::Queue,
+    };
+    let copy = Command::Copy {
+        dst: to.va().0.into(),
+        src: from.va().0.into(),
+        bytes: from.bytes(),
+    };
+    let point = executor.stream().submit(&[], &[barrier, copy])?;
+    executor.keep(point, vec![from.clone(), to.clone()])?;
+    Ok(to)
+}
+
+/// A copy from another engine cannot be in a graph of this one.
+pub(super) fn foreign(root: &Tensor, engine: &Engine) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    let mut pending = vec![root.clone()];
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) {
+            continue;
+        }
+        if tensor.engine() != engine {
+            return Err(capture(format!(
+                "{tensor:?} is on {}; copy it before the call, and pass it as an input",
+                tensor.engine().name()
+            )));
+        }
+        if tensor.storage().is_some() {
+            continue;
+        }
+        pending.extend(tensor.node().src.iter().cloned());
+    }
+    Ok(())
+}

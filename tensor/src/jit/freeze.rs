@@ -1,0 +1,321 @@
+//! What depends on constants only is done when a function is captured.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use codegen::StageArg;
+use hcq::{Buffer, Command, Scope, Val};
+
+use super::frozen::immutable;
+use crate::error::Result;
+use crate::exec::compile::Compiled;
+use crate::exec::engine::DeviceExecutor;
+use crate::exec::submit::Done;
+use crate::graph::{Op, Storage, Tensor};
+use crate::schedule::{BufferId, Place, Schedule, Work};
+
+/// Everything below some tensors, sources first, without what is below where `stop` holds.
+pub(super) fn below(roots: &[Tensor], stop: impl Fn(&Tensor) -> bool) -> Vec<Tensor> {
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut pending: Vec<Tensor> = roots.to_vec();
+    let mut all = Vec::new();
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) {
+            continue;
+        }
+        if tensor.storage().is_none() && !stop(&tensor) {
+            pending.extend(tensor.node().src.iter().cloned());
+        }
+        all.push(tensor);
+    }
+    // Sources are older than their users.
+    all.sort_unstable_by_key(Tensor::id);
+    all
+}
+
+/// What is known of a node.
+#[derive(Clone, Copy)]
+struct Facts {
+    /// Depends on an input.
+    varies: bool,
+    /// Bytes of the leaves that it is made of, counted once per path; 0 for constants and positions.
+    leaves: usize,
+}
+
+fn bytes(tensor: &Tensor) -> usize {
+    tensor.numel() * tensor.dtype().size()
+}
+
+fn moves(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Reshape
+            | Op::Permute(_)
+            | Op::Expand
+            | Op::Pad(..)
+            | Op::Shrink(_)
+            | Op::Flip(_)
+            | Op::Windows { .. }
+            | Op::Detach
+    )
+}
+
+/// Computes the largest parts of the graph that depend on leaves but not on the inputs, unless they
+/// are larger than what they are made of. Movements stay: a packed weight absorbs them.
+pub(super) fn constants(
+    executor: &DeviceExecutor,
+    inputs: &[Tensor],
+    outputs: &[Tensor],
+) -> Result<()> {
+    let input: HashSet<u64> = inputs.iter().map(Tensor::id).collect();
+    let all = below(outputs, |_| false);
+    let mut facts: HashMap<u64, Facts> = HashMap::with_capacity(all.len());
+    for tensor in &all {
+        let leaf = tensor.storage().is_some();
+        let mut own = Facts {
+            varies: input.contains(&tensor.id()),
+            leaves: if leaf { bytes(tensor) } else { 0 },
+        };
+        if !leaf {
+            for source in tensor.node().src.iter().filter_map(|s| facts.get(&s.id())) {
+                own.varies |= source.varies;
+                own.leaves = own.leaves.saturating_add(source.leaves);
+            }
+        }
+        facts.insert(tensor.id(), own);
+    }
+    let frozen = |t: &Tensor| {
+        facts
+            .get(&t.id())
+            .is_some_and(|f| !f.varies && f.leaves > 0)
+    };
+    let mut ends: Vec<Tensor> = Vec::new();
+    for tensor in all.iter().filter(|t| !frozen(t) && t.storage().is_none()) {
+        ends.extend(tensor.node().src.iter().filter(|s| frozen(s)).cloned());
+    }
+    ends.extend(outputs.iter().filter(|t| frozen(t)).cloned());
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut wanted = Vec::new();
+    while let Some(tensor) = ends.pop() {
+        if tensor.storage().is_some() || tensor.numel() == 0 || !seen.insert(tensor.id()) {
+            continue;
+        }
+        let leaves = facts.get(&tensor.id()).map_or(0, |f| f.leaves);
+        // What costs less than a copy to compute again may as well be a part of its user.
+        let widens = matches!(tensor.node().op, Op::Cast | Op::Bitcast);
+        if moves(&tensor.node().op) || widens || bytes(&tensor) > leaves {
+            let sources = tensor.node().src.iter();
+            ends.extend(sources.filter(|s| frozen(s)).cloned());
+        } else {
+            wanted.push(tensor);
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // The leaves come into device memory for this only; who needs them later brings them again.
+    let leaves: Vec<(Tensor, Storage)> = below(&wanted, |_| false)
+        .into_iter()
+        .filter_map(|t| t.storage().filter(immutable).map(|s| (t, s)))
+        .collect();
+    executor.realize_with(&wanted, &[])?;
+    executor.synchronize()?;
+    for (tensor, storage) in leaves {
+        tensor.node().storage.replace(storage);
+    }
+    Ok(())
+}
+
+/// What a packed block is made of: the code that made it, its size, and the tensors that it read.
+type Key = ([u8; 32], u64, Vec<u64>);
+
+/// Packed operands that captures share, as long as one of them is alive.
+#[derive(Default)]
+pub(crate) struct Packed(Mutex<HashMap<Key, Weak<Block>>>);
+
+/// A packed operand.
+pub(super) struct Block(Buffer);
+
+impl Block {
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.0
+    }
+}
+
+/// What was done ahead of time, and the memory that it filled.
+#[derive(Default)]
+pub(super) struct FrozenSteps {
+    pub(super) done: Done,
+    pub(super) buffers: Vec<Arc<Block>>,
+}
+
+impl Packed {
+    /// Runs the launches that read constant leaves only and fill scratch blocks that no other
+    /// launch writes.
+    pub(super) fn freeze(
+        &self,
+        executor: &DeviceExecutor,
+        schedule: &Schedule,
+        compiled: &[Arc<Compiled>],
+        inputs: &[Tensor],
+    ) -> Result<FrozenSteps> {
+        let mut out = FrozenSteps::default();
+        let mut staging: Vec<Buffer> = Vec::new();
+        for (number, step) in schedule.steps.iter().enumerate() {
+            let Work::Kernel { kernel, args } = &step.work else {
+                continue;
+            };
+            let code = &compiled[*kernel];
+            for i in 0..code.launches.len() {
+                let Some((slots, block)) = packs(schedule, code, args, i, inputs) else {
+                    continue;
+                };
+                let sources: Vec<&Tensor> = slots
+                    .iter()
+                    .filter_map(|&s| leaf(schedule, args[s as usize]))
+                    .collect();
+                let key: Key = (
+                    code.built.stages[i].content,
+                    code.built.scratch[block as usize].bytes as u64,
+                    sources.iter().map(|t| t.id()).collect(),
+                );
+                // Bytes on a device can change under the same tensor.
+                let share = sources
+                    .iter()
+                    .all(|t| t.storage().as_ref().is_some_and(immutable));
+                let known = share.then(|| self.get(&key)).flatten();
+                let made = match known {
+                    Some(known) => known,
+                    None => {
+                        let launch = Launching { code, i, block };
+                        let made = Arc::new(Block(launch.run(
+                            executor,
+                            &sources,
+                            &slots,
+                            &mut staging,
+                        )?));
+                        if share {
+                            self.put(key, &made);
+                        }
+                        made
+                    }
+                };
+                out.done.launches.insert((number, i));
+                let at = made.buffer().va().0;
+                out.done.blocks.insert((number, block), at);
+                out.buffers.push(made);
+            }
+        }
+        Ok(out)
+    }
+
+    fn get(&self, key: &Key) -> Option<Arc<Block>> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.get(key)?.upgrade()
+    }
+
+    fn put(&self, key: Key, block: &Arc<Block>) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, b| b.strong_count() > 0);
+        table.insert(key, Arc::downgrade(block));
+    }
+}
+
+/// The leaf behind a buffer.
+fn leaf(schedule: &Schedule, buffer: BufferId) -> Option<&Tensor> {
+    match &schedule.buffers[buffer.0 as usize].place {
+        Place::Leaf(tensor) => Some(tensor),
+        _ => None,
+    }
+}
+
+/// If a launch only reads constant leaves and only writes one scratch block that is its own: the
+/// parameters that it reads, and the block.
+fn packs(
+    schedule: &Schedule,
+    code: &Compiled,
+    args: &[BufferId],
+    i: usize,
+    inputs: &[Tensor],
+) -> Option<(Vec<u16>, u16)> {
+    let stages = &code.built.stages;
+    let (mut slots, mut block, mut read) = (Vec::new(), None, 0);
+    for (arg, &written) in stages[i].args.iter().zip(&stages[i].writes) {
+        match *arg {
+            StageArg::Param(slot) if !written => {
+                let tensor = leaf(schedule, args[slot as usize])?;
+                if inputs.iter().any(|t| t.id() == tensor.id()) {
+                    return None;
+                }
+                read += bytes(tensor);
+                slots.push(slot);
+            }
+            StageArg::Scratch(b) if written && block.is_none() => block = Some(b),
+            _ => return None,
+        }
+    }
+    let block = block.filter(|_| !slots.is_empty())?;
+    let writes = |stage: &codegen::Stage| {
+        let mut args = stage.args.iter().zip(&stage.writes);
+        args.any(|(a, &w)| w && *a == StageArg::Scratch(block))
+    };
+    let alone = stages.iter().enumerate().all(|(j, s)| j == i || !writes(s));
+    // The windows of a constant picture would be many times its size.
+    let small = code.built.scratch[block as usize].bytes <= 2 * read + (1 << 16);
+    (alone && small).then_some((slots, block))
+}
+
+/// A launch to be run ahead of time.
+struct Launching<'a> {
+    code: &'a Compiled,
+    i: usize,
+    block: u16,
+}
+
+impl Launching<'_> {
+    /// Runs it over these leaves, and waits: one weight after the other is in device memory.
+    fn run(
+        &self,
+        executor: &DeviceExecutor,
+        sources: &[&Tensor],
+        slots: &[u16],
+        staging: &mut Vec<Buffer>,
+    ) -> Result<Buffer> {
+        let built = &self.code.built;
+        let target = executor.alloc(built.scratch[self.block as usize].bytes as u64)?;
+        let mut at: HashMap<u16, u64> = HashMap::new();
+        let mut keep = vec![target.clone()];
+        for (n, (tensor, &slot)) in sources.iter().zip(slots).enumerate() {
+            let Some(storage) = tensor.storage() else {
+                continue;
+            };
+            let buffer = match storage {
+                Storage::Device(buffer) => buffer,
+                storage => executor.staged(&storage, n, staging)?,
+            };
+            at.insert(slot, buffer.va().0);
+            keep.push(buffer);
+        }
+        let launch = &self.code.launches[self.i];
+        let args: Vec<Val> = launch
+            .args
+            .iter()
+            .map(|arg| match arg {
+                StageArg::Param(slot) => Val::Const(at.get(slot).copied().unwrap_or(0)),
+                _ => Val::Const(target.va().0),
+            })
+            .collect();
+        let barrier = Command::Barrier {
+            scope: Scope::Queue,
+        };
+        let run = Command::Exec {
+            program: &launch.program,
+            args: &args,
+            grid: launch.grid,
+            block: launch.block,
+        };
+        let point = executor.stream().submit(&[], &[barrier, run])?;
+        point.wait(executor.deadline())?;
+        Ok(target)
+    }
+}

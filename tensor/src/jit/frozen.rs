@@ -1,0 +1,155 @@
+//! Functions whose only changing inputs are their arguments: a model with its weights.
+
+use std::collections::HashMap;
+
+use codegen::DType;
+
+use super::capture::{Capture, Output, foreign};
+use super::{Signature, capture, freeze, full, placeholders};
+use crate::error::Result;
+use crate::exec::engine::DeviceExecutor;
+use crate::graph::{Engine, Shape, Storage, Tensor};
+
+/// A pure function over constant weights, captured at once.
+///
+/// Every realized tensor that the function uses and that is not one of its inputs is constant for
+/// good: what depends on nothing else is computed when the function is captured, and weights are
+/// put into the order in which the kernels read them. What is only needed for that is not kept in
+/// device memory. A weight that is changed later changes nothing here.
+pub struct Frozen {
+    engine: Engine,
+    signature: Signature,
+    kind: Kind,
+}
+
+enum Kind {
+    Commands(Box<Capture>),
+    /// An engine without queues computes the graph at each call.
+    Graph {
+        inputs: Vec<Tensor>,
+        outputs: Vec<Tensor>,
+    },
+}
+
+impl Frozen {
+    /// Traces the function over inputs of these shapes and types.
+    ///
+    /// # Errors
+    /// What the function returns; [`crate::Error::Capture`] if it reads or realizes something;
+    /// those of compiling and of the device.
+    pub fn capture(
+        engine: &Engine,
+        signature: &[(Shape, DType)],
+        function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<Frozen> {
+        let kind = match DeviceExecutor::of(engine) {
+            Some(executor) => {
+                let inputs = placeholders(engine, executor, signature)?;
+                let guard = executor.capturing();
+                let traced = function(&inputs);
+                drop(guard);
+                let mut traced = traced?;
+                for output in &traced {
+                    foreign(output, engine)?;
+                }
+                freeze::constants(executor, &inputs, &traced)?;
+                let outputs = traced.iter().map(Output::of).collect();
+                for output in &mut traced {
+                    // An input that is returned as it is would have no buffer of its own.
+                    if inputs.iter().any(|i| i.id() == output.id()) {
+                        *output = output.contiguous()?;
+                    }
+                }
+                let wanted = full(&traced);
+                drop(traced);
+                let packed = executor.packed();
+                let made = Capture::encode(executor, &inputs, &wanted, outputs, Some(packed))?;
+                Kind::Commands(Box::new(made))
+            }
+            None => {
+                let inputs = signature
+                    .iter()
+                    .map(|(shape, dtype)| {
+                        let bytes = shape.iter().product::<usize>() * dtype.size();
+                        Tensor::from_bytes(engine, vec![0; bytes], shape, *dtype)
+                    })
+                    .collect::<Result<Vec<Tensor>>>()?;
+                let outputs = function(&inputs)?;
+                Kind::Graph { inputs, outputs }
+            }
+        };
+        Ok(Frozen {
+            engine: engine.clone(),
+            signature: signature.to_vec(),
+            kind,
+        })
+    }
+
+    /// The outputs for these inputs, realized, in fresh memory.
+    ///
+    /// # Errors
+    /// Inputs of another number, shape, type or engine than captured; the device's.
+    pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let fits = inputs.len() == self.signature.len()
+            && inputs
+                .iter()
+                .zip(&self.signature)
+                .all(|(t, (shape, dtype))| t.shape() == shape && t.dtype() == *dtype);
+        if !fits || inputs.iter().any(|t| t.engine() != &self.engine) {
+            return Err(capture(format!(
+                "called with {inputs:?}, captured for {:?} on {}; capture it again for these",
+                self.signature,
+                self.engine.name()
+            )));
+        }
+        let refs: Vec<&Tensor> = inputs.iter().collect();
+        self.engine.realize(&refs)?;
+        match &mut self.kind {
+            Kind::Commands(capture) => match DeviceExecutor::of(&self.engine) {
+                Some(executor) => capture.replay(executor, &self.engine, inputs),
+                None => Err(super::capture(
+                    "the engine is not that of the capture".into(),
+                )),
+            },
+            Kind::Graph {
+                inputs: old,
+                outputs,
+            } => {
+                let outputs = rebind(old, outputs, inputs);
+                let refs: Vec<&Tensor> = outputs.iter().collect();
+                self.engine.realize(&refs)?;
+                Ok(outputs)
+            }
+        }
+    }
+}
+
+/// The outputs as functions of other inputs.
+fn rebind(old: &[Tensor], outputs: &[Tensor], new: &[Tensor]) -> Vec<Tensor> {
+    let mut known: HashMap<u64, Tensor> = HashMap::new();
+    for (old, new) in old.iter().zip(new) {
+        known.insert(old.id(), new.clone());
+    }
+    for tensor in freeze::below(outputs, |_| false) {
+        if known.contains_key(&tensor.id()) {
+            continue;
+        }
+        let node = tensor.node();
+        let src: Vec<&Tensor> = node.src.iter().filter_map(|s| known.get(&s.id())).collect();
+        let same =
+            src.len() != node.src.len() || src.iter().zip(&node.src).all(|(a, b)| a.id() == b.id());
+        let made = if same {
+            tensor.clone()
+        } else {
+            Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype)
+        };
+        known.insert(tensor.id(), made);
+    }
+    let found = outputs.iter().filter_map(|o| known.get(&o.id()).cloned());
+    found.collect()
+}
+
+/// Whether the bytes of a storage can change, or belong to a device.
+pub(super) fn immutable(storage: &Storage) -> bool {
+    matches!(storage, Storage::Host(_) | Storage::Source(_))
+}
