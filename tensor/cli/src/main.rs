@@ -42,6 +42,8 @@ enum Command {
     Doctor(cmd::doctor::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
+    /// Run a folder of ONNX backend test cases
+    OnnxTest(cmd::onnx_test::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
             Command::Devices(args) => cmd::devices::run(args, &environment),
             Command::Doctor(args) => cmd::doctor::run(args),
             Command::Bench(args) => cmd::bench::run(args, &environment),
+            Command::OnnxTest(args) => cmd::onnx_test::run(args, &environment),
         }
     };
     match run() {

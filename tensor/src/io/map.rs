@@ -54,12 +54,6 @@ pub(crate) fn shared(path: &Path) -> Result<bytes::Bytes, FileError> {
     Ok(bytes::Bytes::from_owner(Bytes::map(path)?))
 }
 
-impl AsRef<[u8]> for Bytes {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
 impl Deref for Bytes {
     type Target = [u8];
 

@@ -95,7 +95,10 @@ pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
 }
 
 /// The candidate that is most like `name`, if any is like it at all: for "did you mean".
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     candidates
         .map(|c| (strsim::damerau_levenshtein(name, c), c))
         .filter(|&(distance, c)| distance <= 2.max(c.chars().count() / 3))

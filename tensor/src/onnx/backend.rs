@@ -10,7 +10,7 @@ use codegen::DType;
 use codegen::interp::scalar;
 use prost::Message;
 
-use super::data::{self, External, Literal};
+use super::data::{self, External};
 use super::elem::Elem;
 use super::error::{OnnxError, Place};
 use super::graph::{Dim, Type};
@@ -151,7 +151,9 @@ fn ramps(model: &Model, engine: &Engine) -> Result<Vec<(String, Value)>, Stop> {
     let mut inputs = Vec::new();
     for (name, ty) in model.inputs() {
         let Type::Tensor(Elem::Plain(DType::F32), Some(dims)) = ty else {
-            return wrong(format!("input {name}: expected floats of fixed shape, found {ty}"));
+            return wrong(format!(
+                "input {name}: expected floats of fixed shape, found {ty}"
+            ));
         };
         let fixed = dims.iter().map(|d| match d {
             Dim::Fixed(n) => Some(*n),
@@ -258,7 +260,11 @@ fn sequence(proto: &SequenceProto, literal: &mut Literally) -> Result<Value, Onn
 }
 
 fn optional(proto: &OptionalProto, literal: &mut Literally) -> Result<Value, OnnxError> {
-    let value = match (&proto.tensor_value, &proto.sequence_value, &proto.optional_value) {
+    let value = match (
+        &proto.tensor_value,
+        &proto.sequence_value,
+        &proto.optional_value,
+    ) {
         (Some(tensor), ..) => Some(literal(tensor)?),
         (_, Some(items), _) => Some(sequence(items, literal)?),
         (_, _, Some(inner)) => Some(optional(inner, literal)?),

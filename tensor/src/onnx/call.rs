@@ -364,9 +364,7 @@ pub(super) fn axis(axis: i64, rank: usize) -> Result<usize> {
     let found = if axis < 0 { axis + rank } else { axis };
     match (0..rank).contains(&found) {
         true => Ok(found as usize),
-        false => wrong(format!(
-            "expected an axis in -{rank}..{rank}, found {axis}"
-        )),
+        false => wrong(format!("expected an axis in -{rank}..{rank}, found {axis}")),
     }
 }
 

@@ -160,10 +160,7 @@ fn shape_of(dims: &[i64]) -> Result<(Vec<usize>, usize), DataFault> {
 }
 
 /// Checks a tensor and takes its elements.
-pub(super) fn literal(
-    tensor: &TensorProto,
-    external: &mut External,
-) -> Result<Literal, DataFault> {
+pub(super) fn literal(tensor: &TensorProto, external: &mut External) -> Result<Literal, DataFault> {
     let (shape, count) = shape_of(&tensor.dims)?;
     if tensor.segment.is_some() {
         return Err(DataFault::Unsupported("tensors in segments".into()));
@@ -340,7 +337,9 @@ pub(super) fn dense(
             };
         }
         let Some(flat) = flat else {
-            return wrong(format!("expected index {k} within {shape:?}, found one outside of it"));
+            return wrong(format!(
+                "expected index {k} within {shape:?}, found one outside of it"
+            ));
         };
         out[flat * size..][..size].copy_from_slice(&bytes[k * size..][..size]);
     }

@@ -111,7 +111,9 @@ impl<'m> Eval<'m> {
             .iter()
             .map(|slot| slot.and_then(|s| self.values.get(s as usize).cloned().flatten()))
             .collect();
-        let outputs = self.lowered(node, &inputs).map_err(|fault| self.at(node, fault))?;
+        let outputs = self
+            .lowered(node, &inputs)
+            .map_err(|fault| self.at(node, fault))?;
         for (slot, value) in node.outputs.iter().zip(outputs) {
             if let Some(slot) = slot {
                 self.set(*slot, value);
@@ -122,7 +124,10 @@ impl<'m> Eval<'m> {
 
     fn lowered(&mut self, node: &Node, inputs: &[Option<Value>]) -> Result<Vec<Value>> {
         let mut tensors = Vec::new();
-        inputs.iter().flatten().for_each(|v| v.tensors(&mut tensors));
+        inputs
+            .iter()
+            .flatten()
+            .for_each(|v| v.tensors(&mut tensors));
         let known = tensors.iter().all(|t| t.engine() == &self.host);
         // What a subgraph reads from outside need not be known.
         let known = known && node.graphs().next().is_none();
@@ -151,7 +156,13 @@ impl<'m> Eval<'m> {
             engine,
         };
         let outputs = (node.lowering)(&mut call)?;
-        if outputs.len() < node.outputs.iter().rposition(Option::is_some).map_or(0, |n| n + 1) {
+        if outputs.len()
+            < node
+                .outputs
+                .iter()
+                .rposition(Option::is_some)
+                .map_or(0, |n| n + 1)
+        {
             return wrong(format!(
                 "expected at most {} outputs, found {}",
                 outputs.len(),
@@ -316,11 +327,7 @@ fn one_value(tensor: &Tensor) -> Result<Option<u64>> {
 }
 
 /// The value of a constant: on the host if it is small, so that it is folded, else on the device.
-pub(super) fn constant(
-    literal: &super::data::Literal,
-    host: &Engine,
-    engine: &Engine,
-) -> Value {
+pub(super) fn constant(literal: &super::data::Literal, host: &Engine, engine: &Engine) -> Value {
     let small = match literal {
         super::data::Literal::Strings { .. } => true,
         super::data::Literal::Array { elem, .. } => is_small(elem.held(), literal.numel()),

@@ -14,8 +14,8 @@ use super::error::{Missing, OnnxError, Place};
 use super::graph::{Attr, Constant, Dim, Graph, Node, Port, Program, Slot, Type};
 use super::ops;
 use super::proto::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto,
-    ValueInfoProto, attribute_type as ty, dimension, type_proto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TypeProto, ValueInfoProto, attribute_type as ty, dimension, type_proto,
 };
 use super::sort;
 use crate::io::Quoted;
@@ -203,9 +203,9 @@ impl<'a> Reader<'a> {
 
     fn fresh(&mut self) -> Result<Slot> {
         let slot = self.slots;
-        self.slots = slot.checked_add(1).ok_or_else(|| {
-            self.malformed(Place::model(), "has more than 2^32 values".into())
-        })?;
+        self.slots = slot
+            .checked_add(1)
+            .ok_or_else(|| self.malformed(Place::model(), "has more than 2^32 values".into()))?;
         Ok(slot)
     }
 
@@ -413,7 +413,10 @@ impl<'a> Reader<'a> {
         }
         let Some(&opset) = self.opsets.get(&key.0) else {
             self.lacks(
-                format!("{}, whose operator set the model does not import", named(&key.0, &key.1)),
+                format!(
+                    "{}, whose operator set the model does not import",
+                    named(&key.0, &key.1)
+                ),
                 place,
             );
             return Ok(());
@@ -644,7 +647,9 @@ fn value_type(info: &ValueInfoProto) -> Type {
 fn type_of(proto: &TypeProto) -> Type {
     let of = |inner: &Option<Box<TypeProto>>| {
         let unknown = || Box::new(Type::Other(String::new()));
-        inner.as_ref().map_or_else(unknown, |t| Box::new(type_of(t)))
+        inner
+            .as_ref()
+            .map_or_else(unknown, |t| Box::new(type_of(t)))
     };
     match &proto.value {
         None => Type::Other(String::new()),

@@ -32,8 +32,8 @@
 //! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model
 
-mod call;
 pub mod backend;
+mod call;
 pub mod data;
 pub mod elem;
 pub mod error;

@@ -95,7 +95,11 @@ impl Model {
         let inputs: Vec<(N, Value)> = inputs.into_iter().map(|(n, v)| (n, v.into())).collect();
         let mut tensors = Vec::new();
         inputs.iter().for_each(|(_, v)| v.tensors(&mut tensors));
-        let mut kept = self.0.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self
+            .0
+            .session
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let session = match (&mut *kept, tensors.first()) {
             (Some(session), None) => session,
             (Some(session), Some(t)) if t.engine() == session.engine() => session,

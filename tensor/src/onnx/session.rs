@@ -155,7 +155,9 @@ impl Session {
     /// Number of graphs that are captured.
     pub fn captures(&self) -> usize {
         let plans = self.plans.values();
-        plans.filter(|p| matches!(p.kind, PlanKind::Captured(..))).count()
+        plans
+            .filter(|p| matches!(p.kind, PlanKind::Captured(..)))
+            .count()
     }
 
     /// Runs the model. Inputs that the file has a value for may be left out. The outputs are
@@ -216,11 +218,7 @@ impl Session {
     }
 
     /// Builds the graph for inputs of some shapes, and compiles it.
-    fn capture(
-        &mut self,
-        program: &Program,
-        signature: &Signature,
-    ) -> Result<PlanKind, OnnxError> {
+    fn capture(&mut self, program: &Program, signature: &Signature) -> Result<PlanKind, OnnxError> {
         let inputs: Vec<(Shape, DType)> = signature
             .iter()
             .map(|(_, shape, elem)| (shape.clone(), elem.held()))
@@ -229,13 +227,16 @@ impl Session {
         let mut made: Vec<Output> = Vec::new();
         let mut fault = None;
         let frozen = Frozen::capture(&engine, &inputs, |tensors| {
-            let given = signature.iter().zip(tensors).map(|((slot, _, elem), tensor)| {
-                let array = Array {
-                    tensor: tensor.clone(),
-                    elem: *elem,
-                };
-                (*slot, Value::from(array))
-            });
+            let given = signature
+                .iter()
+                .zip(tensors)
+                .map(|((slot, _, elem), tensor)| {
+                    let array = Array {
+                        tensor: tensor.clone(),
+                        elem: *elem,
+                    };
+                    (*slot, Value::from(array))
+                });
             match self.evaluate(program, given.collect(), true) {
                 Ok(values) => {
                     let mut results = Vec::new();
@@ -359,7 +360,10 @@ impl Session {
                     true => "none".into(),
                     false => known.join(", "),
                 };
-                return Err(fault(name, format!("the model has no such input; it has {known}")));
+                return Err(fault(
+                    name,
+                    format!("the model has no such input; it has {known}"),
+                ));
             };
             if bound.iter().any(|(slot, _)| *slot == port.slot) {
                 return Err(fault(name, "was given twice".into()));

@@ -87,12 +87,21 @@ fn names_in(graph: &GraphProto, add: &mut impl FnMut(&str)) {
     for graph in &all {
         own.extend(graph.input.iter().map(|i| i.name.as_str()));
         own.extend(graph.initializer.iter().map(|i| i.name.as_str()));
-        own.extend(graph.node.iter().flat_map(|n| &n.output).map(String::as_str));
+        own.extend(
+            graph
+                .node
+                .iter()
+                .flat_map(|n| &n.output)
+                .map(String::as_str),
+        );
     }
     for graph in &all {
         let outputs = graph.output.iter().map(|o| o.name.as_str());
         let inputs = graph.node.iter().flat_map(|n| &n.input).map(String::as_str);
-        outputs.chain(inputs).filter(|name| !own.contains(name)).for_each(&mut *add);
+        outputs
+            .chain(inputs)
+            .filter(|name| !own.contains(name))
+            .for_each(&mut *add);
     }
 }
 

@@ -4,3 +4,4 @@ pub mod bench;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
+pub mod onnx_test;

@@ -174,7 +174,11 @@ fn modulo(c: &mut Call) -> Result<Vec<Value>> {
     if a.dtype().is_float() && !truncated {
         return wrong("expected fmod = 1 for floats, found 0");
     }
-    one(if truncated { a.fmod(&b)? } else { a.modulo(&b)? })
+    one(if truncated {
+        a.fmod(&b)?
+    } else {
+        a.modulo(&b)?
+    })
 }
 
 /// The base decides the type of the result.

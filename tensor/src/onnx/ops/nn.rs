@@ -14,7 +14,9 @@ pub(super) const OPS: Table = &[
     ("Conv", conv),
     ("ConvTranspose", conv_transpose),
     ("Gemm", gemm),
-    ("GlobalAveragePool", |c| one(c.tensor(0)?.global_avg_pool()?)),
+    ("GlobalAveragePool", |c| {
+        one(c.tensor(0)?.global_avg_pool()?)
+    }),
     ("GlobalLpPool", global_lp_pool),
     ("GlobalMaxPool", |c| one(c.tensor(0)?.global_max_pool()?)),
     ("LpPool", lp_pool),
@@ -160,9 +162,7 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     let mut extra = list("output_padding", 0)?;
     // Size of the output without padding.
     let full: Vec<usize> = (0..n)
-        .map(|i| {
-            space[i].saturating_sub(1) * stride[i] + dilation[i] * (kernel[i].max(1) - 1) + 1
-        })
+        .map(|i| space[i].saturating_sub(1) * stride[i] + dilation[i] * (kernel[i].max(1) - 1) + 1)
         .collect();
     let auto = c.str_or("auto_pad", "NOTSET")?;
     let wanted = match c.attr_ints("output_shape")? {
@@ -170,11 +170,11 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
         Some(list) if list.len() == n + 2 => Some(sizes(&list[2..])?),
         Some(list) if list.len() == n => Some(sizes(&list)?),
         Some(list) => {
-            return wrong(format!("expected output_shape of {n} sizes, found {list:?}"));
+            return wrong(format!(
+                "expected output_shape of {n} sizes, found {list:?}"
+            ));
         }
-        None if auto.starts_with("SAME") => {
-            Some((0..n).map(|i| space[i] * stride[i]).collect())
-        }
+        None if auto.starts_with("SAME") => Some((0..n).map(|i| space[i] * stride[i]).collect()),
         None => None,
     };
     let padding: Vec<(isize, isize)> = match wanted {
@@ -182,7 +182,11 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
             .map(|i| {
                 let total = (full[i] + extra[i]) as isize - wanted[i] as isize;
                 let (less, more) = (total.div_euclid(2), total - total.div_euclid(2));
-                if auto == "SAME_UPPER" { (less, more) } else { (more, less) }
+                if auto == "SAME_UPPER" {
+                    (less, more)
+                } else {
+                    (more, less)
+                }
             })
             .collect(),
         None => match c.attr_ints("pads")? {
@@ -214,7 +218,7 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
         padding: cut,
         dilation,
     };
-    one(x.conv_transpose(&w, bias.as_ref(), &sliding, groups(c)?, &extra)?)
+    one(x.conv_transpose(&w, bias.as_ref(), &sliding, &extra, groups(c)?)?)
 }
 
 fn gemm(c: &mut Call) -> Result<Vec<Value>> {
@@ -276,10 +280,7 @@ fn max_pool(c: &mut Call) -> Result<Vec<Value>> {
     if c.int_or("storage_order", 0)? == 1 {
         at = column_major(&at, &space)?;
     }
-    Ok(vec![
-        values.into(),
-        at.add(&first.reshape(&shape)?)?.into(),
-    ])
+    Ok(vec![values.into(), at.add(&first.reshape(&shape)?)?.into()])
 }
 
 /// Row-major positions in a plane as column-major ones.
@@ -304,8 +305,7 @@ fn max_unpool(c: &mut Call) -> Result<Vec<Value>> {
     let natural: Vec<usize> = (0..n)
         .map(|i| {
             let (low, high) = w.sliding.padding[i];
-            ((spatial[i].max(1) - 1) * w.sliding.stride[i] + w.kernel[i])
-                .saturating_sub(low + high)
+            ((spatial[i].max(1) - 1) * w.sliding.stride[i] + w.kernel[i]).saturating_sub(low + high)
         })
         .collect();
     let plane: usize = natural.iter().product();
@@ -328,7 +328,10 @@ fn max_unpool(c: &mut Call) -> Result<Vec<Value>> {
     }
     let plane: usize = wanted[2..].iter().product();
     let first = Tensor::iota(x.engine(), planes, DType::I64)?.mul(plane as i64)?;
-    let at = c.tensor(1)?.cast(DType::I64)?.sub(&first.reshape(&shape)?)?;
+    let at = c
+        .tensor(1)?
+        .cast(DType::I64)?
+        .sub(&first.reshape(&shape)?)?;
     one(x.max_unpool(&at, &wanted[2..])?)
 }
 

@@ -59,7 +59,12 @@ fn batch_normalization(c: &mut Call) -> Result<Vec<Value>> {
     if x.rank() < 2 {
         return wrong(format!("expected [n, c, s..], found {:?}", x.shape()));
     }
-    for (v, name) in [(&scale, "scale"), (&bias, "B"), (&mean, "mean"), (&var, "var")] {
+    for (v, name) in [
+        (&scale, "scale"),
+        (&bias, "B"),
+        (&mean, "mean"),
+        (&var, "var"),
+    ] {
         if v.numel() != x.shape()[1] {
             return wrong(format!(
                 "expected {name} of {} channels, found {:?}",
@@ -86,7 +91,10 @@ fn batch_normalization(c: &mut Call) -> Result<Vec<Value>> {
     let (now_var, now_mean) = wide(&x)?.var_mean(&along, 0.0, false)?;
     let mix = |old: &Tensor, new: &Tensor| -> crate::Result<Value> {
         let kept = wide(old)?.mul(momentum)?;
-        Ok(kept.add(&new.mul(1.0 - momentum)?)?.cast(old.dtype())?.into())
+        Ok(kept
+            .add(&new.mul(1.0 - momentum)?)?
+            .cast(old.dtype())?
+            .into())
     };
     Ok(vec![
         apply(&now_mean, &now_var)?.into(),
@@ -117,7 +125,11 @@ fn layer_normalization(c: &mut Call) -> Result<Vec<Value>> {
     if let Some(bias) = bias {
         y = y.add(&bias)?;
     }
-    Ok(vec![y.into(), mean.cast(stash)?.into(), inverse.cast(stash)?.into()])
+    Ok(vec![
+        y.into(),
+        mean.cast(stash)?.into(),
+        inverse.cast(stash)?.into(),
+    ])
 }
 
 fn rms_normalization(c: &mut Call) -> Result<Vec<Value>> {
@@ -127,7 +139,10 @@ fn rms_normalization(c: &mut Call) -> Result<Vec<Value>> {
     let stash = c.attr_dtype("stash_type")?.unwrap_or(DType::F32);
     let wide = x.cast(x.dtype().promote(stash))?;
     let mean = wide.square()?.mean(&along, true)?;
-    let factor = mean.add(c.float_or("epsilon", 1e-5)?)?.sqrt()?.reciprocal()?;
+    let factor = mean
+        .add(c.float_or("epsilon", 1e-5)?)?
+        .sqrt()?
+        .reciprocal()?;
     one(wide.mul(&factor)?.cast(scale.dtype())?.mul(&scale)?)
 }
 

@@ -15,7 +15,9 @@ pub(super) const OPS: Table = &[
     ("CumSum", cumsum),
     ("ReduceL1", |c| reduce(c, 13, |x, a| x.abs()?.sum(a, true))),
     ("ReduceL2", |c| {
-        reduce(c, 13, |x, a| in_float(x, |x| x.square()?.sum(a, true)?.sqrt()))
+        reduce(c, 13, |x, a| {
+            in_float(x, |x| x.square()?.sum(a, true)?.sqrt())
+        })
     }),
     ("ReduceLogSum", |c| {
         reduce(c, 13, |x, a| in_float(x, |x| x.sum(a, true)?.log()))
@@ -27,7 +29,9 @@ pub(super) const OPS: Table = &[
     ("ReduceMean", |c| reduce(c, 18, mean)),
     ("ReduceMin", |c| reduce(c, 18, |x, a| x.min(a, true))),
     ("ReduceProd", |c| reduce(c, 18, |x, a| x.prod(a, true))),
-    ("ReduceSum", |c| reduce(c, 13, |x, a| x.sum_in(x.dtype(), a, true))),
+    ("ReduceSum", |c| {
+        reduce(c, 13, |x, a| x.sum_in(x.dtype(), a, true))
+    }),
     ("ReduceSumSquare", |c| {
         reduce(c, 18, |x, a| x.mul(x)?.sum_in(x.dtype(), a, true))
     }),

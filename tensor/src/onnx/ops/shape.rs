@@ -37,10 +37,7 @@ pub(super) const OPS: Table = &[
 ];
 
 /// Applies a movement to numbers of any type: what they stand for does not matter.
-pub(super) fn movement(
-    c: &mut Call,
-    f: impl Fn(&Tensor) -> Result<Tensor>,
-) -> Result<Vec<Value>> {
+pub(super) fn movement(c: &mut Call, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Value>> {
     let x = array(c, 0)?;
     one(Array {
         tensor: f(&x.tensor)?,
@@ -76,7 +73,10 @@ fn shape(c: &mut Call) -> Result<Vec<Value>> {
     let bound = |i: i64| (if i < 0 { i + rank } else { i }).clamp(0, rank) as usize;
     let start = bound(c.int_or("start", 0)?);
     let end = bound(c.int_or("end", rank)?);
-    let dims: Vec<i64> = shape[start..end.max(start)].iter().map(|&d| d as i64).collect();
+    let dims: Vec<i64> = shape[start..end.max(start)]
+        .iter()
+        .map(|&d| d as i64)
+        .collect();
     known(c, &dims, &[dims.len()])
 }
 
@@ -308,56 +308,19 @@ fn slice(c: &mut Call) -> Result<Vec<Value>> {
             steps.len()
         ));
     }
-    let mut parts: Vec<(usize, usize, isize)> = from.iter().map(|&d| (0, d, 1)).collect();
+    let mut parts = vec![Slice::ALL; from.len()];
     for i in 0..n {
         let at = axis(along[i], from.len())?;
-        let (size, step) = (from[at] as i64, steps[i]);
-        if step == 0 {
+        if steps[i] == 0 {
             return wrong("expected steps other than 0");
         }
-        // The first element and how many follow.
-        let wrap = |v: i64| if v < 0 { v.saturating_add(size) } else { v };
-        let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
-        let start = wrap(starts[i]).clamp(low.max(0), high.max(0));
-        let end = wrap(ends[i]).clamp(low, high);
-        let span = if step > 0 { end - start } else { start - end };
-        let count = match size {
-            0 => 0,
-            _ => (span.max(0) as u64).div_ceil(step.unsigned_abs()) as usize,
+        parts[at] = Slice {
+            start: Some(starts[i] as isize),
+            stop: Some(ends[i] as isize),
+            step: steps[i] as isize,
         };
-        parts[at] = (start as usize, count, step.clamp(-(1 << 40), 1 << 40) as isize);
     }
-    movement(c, |x| {
-        let mut out = x.clone();
-        for (at, &(start, count, step)) in parts.iter().enumerate() {
-            out = strided(&out, at, start, count, step)?;
-        }
-        Ok(out)
-    })
-}
-
-/// `count` elements along an axis, from `start` on, `step` apart.
-pub(super) fn strided(
-    x: &Tensor,
-    at: usize,
-    start: usize,
-    count: usize,
-    step: isize,
-) -> Result<Tensor> {
-    if count == 0 {
-        return Ok(x.narrow(at as isize, 0, 0)?);
-    }
-    let reach = step.unsigned_abs().saturating_mul(count - 1) + 1;
-    let part = match step > 0 {
-        true => x.narrow(at as isize, start, reach)?,
-        false => x.narrow(at as isize, start + 1 - reach, reach)?.reverse(&[at])?,
-    };
-    if step.unsigned_abs() == 1 || count == 1 {
-        return Ok(part);
-    }
-    let mut all = vec![Slice::default(); x.rank()];
-    all[at].step = step.unsigned_abs() as isize;
-    Ok(part.slice(&all)?)
+    movement(c, |x| Ok(x.slice(&parts)?))
 }
 
 fn constant(c: &mut Call) -> Result<Vec<Value>> {
