@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::data::Literal;
 use super::elem::{self, Elem};
-use super::error::Place;
+use super::error::{Missing, Place};
 use super::ops::Lowering;
 use crate::io::Quoted;
 
@@ -178,6 +178,10 @@ pub(super) struct Program {
     pub slots: usize,
     /// Operator sets, by domain.
     pub opsets: BTreeMap<String, i64>,
+    /// What the model needs and is not there; it can be run if there is nothing.
+    pub missing: Vec<Missing>,
+    /// Operators without a meaning, with how often they are used.
+    pub lacking: BTreeMap<String, usize>,
     /// Who wrote the file.
     pub producer: String,
     /// Version of the file format.

@@ -8,6 +8,9 @@ use super::data::Literal;
 use super::elem::Elem;
 use crate::graph::{Engine, Storage, Tensor};
 
+/// Bytes above which a constant is read from its file when it is used, not before.
+const LARGE: usize = 4096;
+
 /// Numbers with the type that the model gives them; see [`Elem::held`].
 #[derive(Clone, Debug)]
 pub struct Array {
@@ -91,10 +94,15 @@ impl Value {
         }
     }
 
-    /// The value of a constant, on an engine. Bytes are copied.
+    /// The value of a constant, on an engine. Large ones stay in their file until they are used.
     pub(super) fn of(literal: &Literal, engine: &Engine) -> Value {
         match literal {
-            Literal::Array { elem, shape, bytes } => {
+            Literal::Array {
+                elem,
+                shape,
+                bytes,
+                place,
+            } => {
                 // A number alone is part of the kernels that use it.
                 let held = elem.held();
                 if bytes.len() == held.size() {
@@ -107,7 +115,12 @@ impl Value {
                         .into();
                     }
                 }
-                let storage = Storage::Host(Arc::from(&bytes[..]));
+                let storage = match place {
+                    Some(place) if bytes.len() >= LARGE => {
+                        Storage::Source(Arc::new(place.0.clone()))
+                    }
+                    _ => Storage::Host(Arc::from(&bytes[..])),
+                };
                 let tensor = Tensor::stored(engine, storage, shape, held);
                 Array {
                     tensor,
