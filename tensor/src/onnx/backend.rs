@@ -277,6 +277,72 @@ fn optional(proto: &OptionalProto, literal: &mut Literally) -> Result<Value, Onn
     Ok(Value::Optional(value.map(std::sync::Arc::new)))
 }
 
+/// A value as the message of its kind, as [`read`] takes it.
+///
+/// # Errors
+/// The device's.
+pub fn encode(name: &str, value: &Value) -> crate::Result<Vec<u8>> {
+    Ok(match value {
+        Value::Sequence(_) => sequence_proto(name, value)?.encode_to_vec(),
+        Value::Optional(_) => optional_proto(name, value)?.encode_to_vec(),
+        plain => plain
+            .literal()?
+            .map_or_else(Vec::new, |l| data::to_proto(name, &l).encode_to_vec()),
+    })
+}
+
+fn sequence_proto(name: &str, value: &Value) -> crate::Result<SequenceProto> {
+    let mut out = SequenceProto {
+        name: name.into(),
+        elem_type: container_type::TENSOR,
+        ..SequenceProto::default()
+    };
+    let Value::Sequence(items) = value else {
+        return Ok(out);
+    };
+    for item in items.iter() {
+        match item {
+            Value::Sequence(_) => {
+                out.elem_type = container_type::SEQUENCE;
+                out.sequence_values.push(sequence_proto("", item)?);
+            }
+            Value::Optional(_) => {
+                out.elem_type = container_type::OPTIONAL;
+                out.optional_values.push(optional_proto("", item)?);
+            }
+            plain => out
+                .tensor_values
+                .extend(plain.literal()?.map(|l| data::to_proto("", &l))),
+        }
+    }
+    Ok(out)
+}
+
+fn optional_proto(name: &str, value: &Value) -> crate::Result<OptionalProto> {
+    let mut out = OptionalProto {
+        name: name.into(),
+        ..OptionalProto::default()
+    };
+    match value {
+        Value::Optional(Some(inner)) => match &**inner {
+            Value::Sequence(_) => {
+                out.elem_type = container_type::SEQUENCE;
+                out.sequence_value = Some(sequence_proto("", inner)?);
+            }
+            Value::Optional(_) => {
+                out.elem_type = container_type::OPTIONAL;
+                out.optional_value = Some(Box::new(optional_proto("", inner)?));
+            }
+            plain => {
+                out.elem_type = container_type::TENSOR;
+                out.tensor_value = plain.literal()?.map(|l| data::to_proto("", &l));
+            }
+        },
+        _ => {}
+    }
+    Ok(out)
+}
+
 /// Compares a value with what is expected; the error says where they part.
 pub fn compare(want: &Value, found: &Value, tolerance: Tolerance) -> Result<(), String> {
     match (want, found) {

@@ -147,8 +147,6 @@ impl Node {
 /// A graph whose nodes are in an order in which they can run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
-    /// Its name in the file.
-    pub name: String,
     /// Inputs; of the main graph only those without a default.
     pub inputs: Vec<Port>,
     /// Outputs.
@@ -159,11 +157,10 @@ pub(super) struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// Constants of all graphs of a model: where they go, what they are called, what they are.
+/// Constants of all graphs of a model: where they go, what they are.
 #[derive(Clone, Debug)]
 pub(super) struct Constant {
     pub slot: Slot,
-    pub name: String,
     pub value: Arc<Literal>,
 }
 

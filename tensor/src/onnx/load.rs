@@ -237,10 +237,7 @@ impl<'a> Reader<'a> {
 
     fn graph(&mut self, proto: &GraphProto, main: bool) -> Result<Graph> {
         self.scopes.push(Scope::default());
-        let mut graph = Graph {
-            name: proto.name.clone(),
-            ..Graph::default()
-        };
+        let mut graph = Graph::default();
         self.initializers(proto)?;
         for info in &proto.input {
             let ty = value_type(info);
@@ -302,11 +299,7 @@ impl<'a> Reader<'a> {
             let value = self.literal(place, made)?;
             let slot = self.fresh()?;
             self.define(name, slot);
-            self.constants.push(Constant {
-                slot,
-                name: name.into(),
-                value,
-            });
+            self.constants.push(Constant { slot, value });
         }
         Ok(())
     }

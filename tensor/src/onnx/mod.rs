@@ -45,6 +45,7 @@ mod ops;
 pub mod proto;
 pub mod session;
 mod sort;
+pub mod summary;
 pub mod value;
 
 pub use data::Literal;
@@ -54,6 +55,7 @@ pub use graph::{Dim, Type};
 pub use load::NEWEST_OPSET;
 pub use model::Model;
 pub use session::{Outputs, Progress, Session};
+pub use summary::Summary;
 pub use value::{Array, Strings, Value};
 
 /// The bytes of a model with one node: `y = Relu(x)`, both floats of shape `[n]`.

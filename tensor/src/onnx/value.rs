@@ -1,5 +1,6 @@
 //! What flows between nodes: tensors, strings, sequences, optionals.
 
+use std::fmt;
 use std::sync::Arc;
 
 use codegen::DType;
@@ -61,6 +62,20 @@ impl From<Strings> for Value {
     }
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Strings(s) => write!(f, "{} {:?}", self.kind(), s.items),
+            Value::Sequence(items) => {
+                let items: Vec<String> = items.iter().map(Value::to_string).collect();
+                write!(f, "{}: {}", self.kind(), items.join("; "))
+            }
+            Value::Optional(Some(value)) => write!(f, "{value}"),
+            _ => f.write_str(&self.kind()),
+        }
+    }
+}
+
 impl Value {
     /// The tensor, if it is one and its type is one that tensors have.
     pub fn as_tensor(&self) -> Option<&Tensor> {
@@ -82,6 +97,23 @@ impl Value {
             Value::Optional(Some(_)) => "an optional value".into(),
             Value::Optional(None) => "an empty optional".into(),
         }
+    }
+
+    /// The value as a constant of a file, if it is a tensor or strings.
+    pub(super) fn literal(&self) -> crate::Result<Option<Literal>> {
+        Ok(match self {
+            Value::Tensor(a) => Some(Literal::Array {
+                elem: a.elem,
+                shape: a.tensor.shape().to_vec(),
+                bytes: a.tensor.to_bytes()?.into(),
+                place: None,
+            }),
+            Value::Strings(s) => Some(Literal::Strings {
+                shape: s.shape.clone(),
+                items: s.items.clone(),
+            }),
+            Value::Sequence(_) | Value::Optional(_) => None,
+        })
     }
 
     /// The tensors in it.

@@ -1,13 +1,11 @@
 //! `doorbell demo`: a small convolutional net learns handwritten digits, on the queues of the
 //! selected device.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tensor::exec::{DeviceExecutor, trace};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
 use tensor::nn::{Module, Parameter, state};
@@ -16,6 +14,7 @@ use tensor::{Engine, Tensor, gradients};
 use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;
 use crate::net::Net;
+use crate::observe::write_trace;
 use crate::output;
 use crate::session::Environment;
 
@@ -193,16 +192,4 @@ fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
         .map(|&i| format!("{:<18}", format!("read {}, is {}", read[i], held.labels[i])))
         .collect();
     output::line(format_args!("{}", captions.concat().trim_end()))
-}
-
-fn write_trace(engine: &Engine, path: &Path) -> Result<(), Error> {
-    let runs = DeviceExecutor::of(engine)
-        .map(DeviceExecutor::take_runs)
-        .unwrap_or_default();
-    let file = |source| Error::File {
-        path: path.display().to_string(),
-        source,
-    };
-    let to = BufWriter::new(File::create(path).map_err(file)?);
-    trace::write(&runs, to).map_err(file)
 }
