@@ -215,7 +215,7 @@ fn print(row: &Row, schedule: bool) -> Result<(), Error> {
     output::line(format_args!("parameters  {} ({mb:.1} MB)", row.parameters))?;
     match (row.flops, &row.unplanned) {
         (Some(flops), _) => output::line(format_args!(
-            "work        {:.3} GFLOP a run, {:.1} MB of temporaries",
+            "work        {:.3} GFLOP a run with constants folded, {:.1} MB of temporaries",
             flops / 1e9,
             row.temporaries.unwrap_or(0) as f64 / 1e6
         ))?,
