@@ -304,3 +304,77 @@ fn decimal(x: f64, dtype: DType) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Engine;
+
+    type Done = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    fn codes(x: &[f32], elem: Elem, saturate: bool) -> crate::Result<Vec<u8>> {
+        let x = Tensor::from_slice(&Engine::reference(), x, &[x.len()])?;
+        match encode(&x, elem, saturate) {
+            Ok(array) => array.tensor.to_vec(),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    const CODED: [Elem; 3] = [Elem::F8E4M3Fnuz, Elem::F8E5M2Fnuz, Elem::F4E2M1];
+
+    #[test]
+    fn every_code_comes_back() -> Done {
+        for elem in CODED {
+            let table = Codes::of(elem).ok_or("no codes")?;
+            let all: Vec<u8> = (0..=(2 * table.sign() - 1) as u8).collect();
+            let values: Vec<f32> = all.iter().map(|&code| table.value(code.into())).collect();
+            assert_eq!(codes(&values, elem, true)?, all, "{elem}");
+            assert_eq!(codes(&values, elem, false)?, all, "{elem}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ties_go_to_even_codes_and_others_to_the_nearest() -> Done {
+        for elem in CODED {
+            let table = Codes::of(elem).ok_or("no codes")?;
+            for low in 0..table.sign() - 1 {
+                let (a, b) = (table.value(low), table.value(low + 1));
+                let middle = (a + b) / 2.0;
+                let even = if low % 2 == 0 { low } else { low + 1 } as u8;
+                let around = [middle.next_down(), middle, middle.next_up()];
+                let found = codes(&around, elem, true)?;
+                assert_eq!(found, [low as u8, even, low as u8 + 1], "{elem} {middle}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn overflow_is_the_largest_number_or_nan() -> Done {
+        let x = [1e30, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -1e-30];
+        for elem in [Elem::F8E4M3Fnuz, Elem::F8E5M2Fnuz] {
+            assert_eq!(codes(&x, elem, true)?, [0x7f, 0x7f, 0xff, 0x80, 0]);
+            assert_eq!(codes(&x, elem, false)?, [0x80, 0x80, 0x80, 0x80, 0]);
+        }
+        assert_eq!(codes(&x, Elem::F4E2M1, true)?, [7, 7, 15, 7, 8]);
+        Ok(())
+    }
+
+    #[test]
+    fn floats_are_written_with_the_digits_of_their_type() {
+        let cases = [
+            (0.1f32.into(), DType::F32, "0.1"),
+            (scalar::to_f64(DType::F16, 0x2e66), DType::F16, "0.1"),
+            (1.0, DType::F64, "1.0"),
+            (-0.0, DType::F32, "-0.0"),
+            (1e-7, DType::F64, "1e-07"),
+            (1.5e16, DType::F32, "1.5e+16"),
+            (123_456.0, DType::F32, "123456.0"),
+            (f64::NEG_INFINITY, DType::F32, "-INF"),
+        ];
+        for (x, dtype, text) in cases {
+            assert_eq!(decimal(x, dtype), text);
+        }
+    }
+}
