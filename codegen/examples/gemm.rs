@@ -111,6 +111,8 @@ fn options(kernel: &codegen::Kernel) -> Options {
         col_block,
         acc: codegen::DType::F32,
         swap: false,
+        direct_rows: false,
+        direct_cols: false,
     })]);
     options
 }

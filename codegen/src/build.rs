@@ -200,6 +200,18 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
     h.finalize().into()
 }
 
+/// The buffers that a kernel stores to.
+fn stored(kernel: &Kernel) -> Vec<u16> {
+    let g = &kernel.graph;
+    let pointers = g.src(kernel.sink).iter().map(|&s| g.op(g.src(s)[0]));
+    pointers
+        .filter_map(|op| match op {
+            Op::Param { slot } => Some(slot),
+            _ => None,
+        })
+        .collect()
+}
+
 /// See [`Stage::content`].
 fn stage_content(kernel: &Kernel) -> [u8; 32] {
     let mut h = Sha256::new();
@@ -274,6 +286,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             .after
             .push(crate::ir::print::print(&staged.graph, staged.sink));
         let content = stage_content(&staged);
+        let stored = stored(&staged);
         let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
         let program = lower(&staged, &entry, &caps)?;
@@ -299,7 +312,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         };
         report.source.push(source.text);
         report.objects.push(object.clone());
-        built.push(stage_of(&program, object, kernel, content)?);
+        built.push(stage_of(&program, object, kernel, content, &stored)?);
     }
     Ok(Built {
         stages: built,
@@ -332,8 +345,8 @@ fn plan(
         for (i, opt) in opts.iter().enumerate() {
             if let Opt::Pack(tile) = opt {
                 let staged = Contraction::find(&kernel)
-                    .filter(|c| c.swap == tile.swap && c.acc == tile.acc)
-                    .and_then(|c| contract::stages(&kernel, &c, *tile));
+                    .filter(|c| c.acc == tile.acc)
+                    .and_then(|c| contract::stages(&kernel, &c.oriented(tile.swap), *tile));
                 let Some(staged) = staged.filter(|_| i + 1 == opts.len()) else {
                     return Err(Error::Opt {
                         kernel: kernel.name.clone(),
@@ -348,8 +361,8 @@ fn plan(
         return Ok((whole(kernel), Vec::new(), opts.clone()));
     }
     if let Some(c) = Contraction::find(start)
-        && let Some(tile) = c.choose(target)
-        && let Some(staged) = contract::stages(start, &c, tile)
+        && let Some(tile) = c.choose(&start.graph, target)
+        && let Some(staged) = contract::stages(start, &c.oriented(tile.swap), tile)
     {
         return Ok((staged.stages, staged.scratch, vec![Opt::Pack(tile)]));
     }
@@ -373,6 +386,7 @@ fn stage_of(
     object: Arc<[u8]>,
     kernel: &Kernel,
     content: [u8; 32],
+    stored: &[u16],
 ) -> Result<Stage> {
     let own = kernel.params.len();
     let args = program
@@ -396,7 +410,7 @@ fn stage_of(
         writes: program
             .args
             .iter()
-            .map(|a| matches!(a, Arg::Buffer { written: true, .. }))
+            .map(|a| matches!(a, Arg::Buffer { slot, .. } if stored.contains(slot)))
             .collect(),
         content,
         grid: [
@@ -414,8 +428,9 @@ fn stage_of(
     })
 }
 
-/// Operations and bytes of one run of a kernel.
-fn estimate(kernel: &Kernel) -> (f64, f64) {
+/// Arithmetic operations on floats and integers other than indices, and bytes of the buffers, of
+/// one run of a kernel.
+pub fn estimate(kernel: &Kernel) -> (f64, f64) {
     let g: &Graph = &kernel.graph;
     let mut sets = RangeSets::default();
     let mut flops = 0.0;
