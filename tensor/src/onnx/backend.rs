@@ -10,7 +10,7 @@ use codegen::DType;
 use codegen::interp::scalar;
 use prost::Message;
 
-use super::data::{self, External};
+use super::data::{self, External, Literal};
 use super::elem::Elem;
 use super::error::{OnnxError, Place};
 use super::graph::{Dim, Type};
@@ -216,9 +216,19 @@ pub fn read(path: &Path, ty: &Type, engine: &Engine) -> Result<Value, OnnxError>
     };
     let undecoded = |e: prost::DecodeError| malformed(format!("expected a value of {ty}: {e}"));
     let mut external = External::new(path.parent(), None);
+    // The makers of the cases had no `bfloat16`: they wrote its bits as `uint16`.
+    let bits = matches!(ty, Type::Tensor(Elem::Plain(DType::BF16), _));
     let mut literal = |proto: &TensorProto| -> Result<Value, OnnxError> {
         match data::literal(proto, &mut external) {
-            Ok(literal) => Ok(Value::of(&literal, engine)),
+            Ok(mut literal) => {
+                if let Literal::Array { elem, .. } = &mut literal
+                    && bits
+                    && *elem == Elem::Plain(DType::U16)
+                {
+                    *elem = Elem::Plain(DType::BF16);
+                }
+                Ok(Value::of(&literal, engine))
+            }
             Err(data::DataFault::Wrong(what)) => Err(malformed(what)),
             Err(data::DataFault::File(e)) => Err(e.into()),
             Err(data::DataFault::Unsupported(what)) => Err(OnnxError::Unsupported {

@@ -337,10 +337,12 @@ impl Call<'_, '_> {
     /// Random numbers: of a seed if the node has one; otherwise new ones at every run, so that the
     /// graph cannot be captured.
     pub(super) fn rng(&mut self) -> Result<Rng> {
-        let Some(seed) = self.attr_float("seed")? else {
-            return self.eval.fresh_rng(&self.engine);
+        let seed = match self.attr("seed") {
+            None => return self.eval.fresh_rng(&self.engine),
+            Some(Attr::Int(seed)) => *seed as u64,
+            Some(_) => self.float_or("seed", 0.0)?.to_bits(),
         };
-        Ok(Rng::new(&self.engine, seed.to_bits()))
+        Ok(Rng::new(&self.engine, seed))
     }
 
     /// Runs a subgraph on the values of its inputs; gives the values of its outputs.
