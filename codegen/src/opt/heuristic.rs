@@ -126,6 +126,10 @@ fn access_cost(g: &Graph, sets: &mut RangeSets, n: Id, range: Id, lanes: f64) ->
     }
     match stride(g, sets, index, range) {
         Some(1) => 1.0,
+        // Whole vectors, and a permutation for each of them.
+        Some(by @ 2..=4) if matches!(g.op(n), Op::Load) && g.src(n).len() == 2 => {
+            (1.5 * by as f64).min(lanes)
+        }
         _ => lanes,
     }
 }

@@ -670,11 +670,10 @@ impl Walk<'_> {
         let node = self.dag.node(n);
         let windows = |s: &u32| matches!(self.dag.node(*s).op, Op::Windows { .. });
         let reads = self.region.ix.extent_of(self.region.request_deps(request));
-        let computes = match &node.op {
-            Op::Pad(..) => true,
-            Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast => true,
-            _ => false,
-        };
+        let computes = matches!(
+            node.op,
+            Op::Pad(..) | Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast
+        );
         computes
             && node.numel() > SMALL_WINDOWS
             && self.dag.users[n as usize].iter().any(windows)
