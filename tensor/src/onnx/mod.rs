@@ -59,6 +59,13 @@ pub use session::{Outputs, Progress, Session};
 pub use summary::Summary;
 pub use value::{Array, Strings, Value};
 
+/// Every operator that can be run, as domain and name, sorted; the default domain has no name.
+pub fn operators() -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<_> = ops::known().collect();
+    all.sort_unstable();
+    all
+}
+
 /// The bytes of a model with one node: `y = Relu(x)`, both floats of shape `[n]`.
 #[doc(hidden)]
 pub fn example() -> Vec<u8> {
