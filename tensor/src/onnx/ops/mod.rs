@@ -25,6 +25,7 @@ mod shape;
 mod signal;
 mod text;
 mod training;
+mod trees;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -59,6 +60,7 @@ const TABLES: &[(&str, Table)] = &[
     ("", signal::OPS),
     ("", text::OPS),
     ("ai.onnx.ml", classic::OPS),
+    ("ai.onnx.ml", trees::OPS),
     ("ai.onnx.preview.training", training::OPS),
     ("com.microsoft", attention::MICROSOFT),
     ("com.microsoft", quant::MICROSOFT),
