@@ -465,8 +465,9 @@ fn stage_of(
     })
 }
 
-/// Operations and bytes of one run of a kernel.
-fn estimate(kernel: &Kernel) -> (f64, f64) {
+/// Arithmetic operations on floats and integers other than indices, and bytes of the buffers, of
+/// one run of a kernel.
+pub fn estimate(kernel: &Kernel) -> (f64, f64) {
     let g: &Graph = &kernel.graph;
     let mut sets = RangeSets::default();
     let mut flops = 0.0;

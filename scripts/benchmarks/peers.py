@@ -1,11 +1,17 @@
-"""Measures NumPy or tinygrad and prints one JSON object per row.
+"""Measures NumPy, tinygrad or ONNX Runtime and prints one JSON object per row.
 
     python peers.py numpy|tinygrad [--only REGEX]
+    python peers.py onnxruntime|tinygrad --model NAME     one of cases.py, in this process
 
 A row is what `doorbell bench --json` prints too: name, threads, unit, which way is better, and the
 least, middle and best value of the samples; `value` is the middle. A row that could not be measured
 has `missing` with the reason. The number of BLAS threads is that of OPENBLAS_NUM_THREADS, which the
 library reads when it is loaded: hence one process per number of threads.
+
+A model has a process of its own, because the rows are of a process: seconds from opening the file to
+the first result (without the import of the peer), milliseconds of each later run, and the most memory
+that the process had. Whether the first run is a cold one is up to XDG_CACHE_HOME, where tinygrad
+keeps compiled kernels; ONNX Runtime keeps nothing, so its first run stands for both.
 """
 
 import argparse
@@ -16,10 +22,14 @@ import statistics
 import sys
 import time
 
+import cases
+
 THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS", "1"))
 MB = 1 << 20
 # Sampling of a row ends after this many samples or seconds, whichever comes first.
 SAMPLES, SECONDS = 25, 1.0
+# Threads of a model in ONNX Runtime: within a node, and between nodes.
+WITHIN, BETWEEN = 2, 1
 
 
 def emit(peer, name, threads, unit, better, values=None, missing=None):
@@ -149,11 +159,81 @@ def tinygrad_rows(wanted):
         measure("tinygrad", "eager add", 0, "us", "lower", lambda t: t * 1e6, launch)
 
 
+def peak():
+    """MB that this process had in memory at most."""
+    status = open("/proc/self/status").read()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / MB
+
+
+def model_inputs(specs, dims):
+    """Normal numbers; ones where the model wants whole numbers, as every index and mask may be 1."""
+    import numpy as np
+    rng = np.random.default_rng(1)
+    made = {}
+    for name, shape, floating in specs:
+        shape = [dims[d] if isinstance(d, str) else d for d in shape]
+        made[name] = rng.standard_normal(shape, dtype=np.float32) if floating else np.ones(shape, np.int64)
+    return made
+
+
+def onnxruntime_model(path, dims):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = WITHIN, BETWEEN
+    options.log_severity_level = 3
+
+    def load():
+        run = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        feed = model_inputs([(i.name, i.shape, "float" in i.type) for i in run.get_inputs()], dims)
+        return lambda: run.run(None, feed)
+    return load
+
+
+def tinygrad_model(path, dims):
+    from tinygrad import Tensor, TinyJit, dtypes
+    from tinygrad.nn.onnx import OnnxRunner
+
+    def load():
+        run = OnnxRunner(str(path))
+        specs = [(name, v.shape, dtypes.is_float(v.dtype)) for name, v in run.graph_inputs.items()]
+        feed = {name: Tensor(a).realize() for name, a in model_inputs(specs, dims).items()}
+        step = TinyJit(lambda **x: [run(x)[name].realize() for name in run.graph_outputs])
+        return lambda: [y.numpy() for y in step(**feed)]
+    return load
+
+
+def model_rows(peer, name):
+    threads = {"onnxruntime": WITHIN, "tinygrad": 0}[peer]
+    try:
+        load = {"onnxruntime": onnxruntime_model, "tinygrad": tinygrad_model}[peer](*cases.MODELS[name])
+        start = time.perf_counter()
+        work = load()
+        work()
+        first = time.perf_counter() - start
+        # The second and third run of a TinyJit still record.
+        work()
+        work()
+        times = sample(work)
+    except Exception as error:
+        missing = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        return emit(peer, f"{name} {cases.STEADY}", threads, "ms", "lower", missing=missing)
+    emit(peer, f"{name} {cases.STEADY}", threads, "ms", "lower", [t * 1e3 for t in times])
+    for row in (cases.COLD, cases.WARM):
+        emit(peer, f"{name} {row}", threads, "s", "lower", [first])
+    emit(peer, f"{name} {cases.MEMORY}", threads, "MB", "lower", [peak()])
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("peer", choices=["numpy", "tinygrad"])
+    parser.add_argument("peer", choices=["numpy", "tinygrad", "onnxruntime"])
     parser.add_argument("--only", default="")
+    parser.add_argument("--model", choices=cases.MODELS)
     args = parser.parse_args()
+    if args.model:
+        return model_rows(args.peer, args.model)
+    if args.peer == "onnxruntime":
+        parser.error("onnxruntime: expected --model")
     pattern = re.compile(args.only)
     rows = {"numpy": numpy_rows, "tinygrad": tinygrad_rows}[args.peer]
     try:

@@ -10,6 +10,7 @@ pub mod graph;
 pub mod io;
 pub mod jit;
 pub mod nn;
+pub mod onnx;
 pub mod ops;
 pub mod param;
 mod read;

@@ -1,5 +1,6 @@
 //! What a command can end with, and the exit code of each.
 
+use tensor::onnx::OnnxError;
 use thiserror::Error as ThisError;
 
 /// An error that ends the program.
@@ -14,6 +15,9 @@ pub enum Error {
     /// From the tensor engine.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
+    /// From a model.
+    #[error(transparent)]
+    Model(#[from] OnnxError),
     /// From the kernel compiler.
     #[error("{0}")]
     Compiler(String),
@@ -40,6 +44,10 @@ impl Error {
             Error::Usage(_) => 2,
             Error::Device(e) => device_code(e),
             Error::Tensor(tensor::Error::Device(e)) => device_code(e),
+            Error::Model(OnnxError::Engine { source, .. }) => match &**source {
+                tensor::Error::Device(e) => device_code(e),
+                _ => 1,
+            },
             Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
                 4
             }

@@ -142,6 +142,11 @@ impl DeviceExecutor {
         &self.stream
     }
 
+    /// Bounds of its scheduler.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Options that it was made with.
     pub fn options(&self) -> &Options {
         &self.options

@@ -15,6 +15,8 @@ pub mod npz;
 mod replace;
 pub mod safetensors;
 
+pub(crate) use map::{Region, Shared, shared};
+
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -38,7 +40,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    fn new(path: &Path, op: &'static str, source: io::Error) -> FileError {
+    pub(crate) fn new(path: &Path, op: &'static str, source: io::Error) -> FileError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => "check the path and the current folder",
             io::ErrorKind::PermissionDenied => "check who owns the file and its folder",
@@ -65,7 +67,7 @@ impl Quoted {
     /// Characters that are shown.
     const SHOWN: usize = 80;
 
-    fn new(name: &str) -> Quoted {
+    pub(crate) fn new(name: &str) -> Quoted {
         let mut shown: String = name.chars().take(Quoted::SHOWN).collect();
         if shown.len() < name.len() {
             shown.push_str("...");
@@ -82,7 +84,7 @@ impl fmt::Display for Quoted {
 
 /// The number of elements of a shape (1 for the empty shape), if it is at most [`MAX_ELEMENTS`]
 /// even with its zero dimensions left out: the strides of an empty array are computed too.
-fn element_count(shape: &[usize]) -> Option<usize> {
+pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
     let all = shape
         .iter()
         .filter(|&&dim| dim > 0)
@@ -93,7 +95,10 @@ fn element_count(shape: &[usize]) -> Option<usize> {
 }
 
 /// The candidate that is most like `name`, if any is like it at all: for "did you mean".
-fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     candidates
         .map(|c| (strsim::damerau_levenshtein(name, c), c))
         .filter(|&(distance, c)| distance <= 2.max(c.chars().count() / 3))

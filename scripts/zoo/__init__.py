@@ -1,0 +1,1 @@
+"""Makers of the models in target/models; scripts/models runs them."""

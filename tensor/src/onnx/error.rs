@@ -1,0 +1,160 @@
+//! What can be wrong with a model, its inputs, or one of its nodes.
+
+use std::fmt;
+
+use crate::io::{FileError, Quoted};
+
+/// Why a model cannot be loaded or run. Every text names the file and the place in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnnxError {
+    /// The system refused a file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Bytes that are no ONNX model, or that contradict themselves.
+    #[error("{file}: {place}: {what}")]
+    Malformed {
+        /// The path as it was given.
+        file: String,
+        /// Which part of the model.
+        place: Place,
+        /// What was expected, what was found, and what to do.
+        what: String,
+    },
+    /// Parts of the model that this version cannot run: all of them at once.
+    #[error("{file}: {}", missing_text(.missing))]
+    Unsupported {
+        /// The path as it was given.
+        file: String,
+        /// Each operator, type or form, with where it is used.
+        missing: Vec<Missing>,
+    },
+    /// A node that does not fit its inputs.
+    #[error("{file}: {place}: {what}")]
+    Node {
+        /// The path as it was given.
+        file: String,
+        /// The node.
+        place: Place,
+        /// What was expected, what was found, and what to do.
+        what: String,
+    },
+    /// An input of the wrong name, shape or type.
+    #[error("{file}: input {input}: {what}")]
+    Input {
+        /// The path as it was given.
+        file: String,
+        /// Its name.
+        input: Quoted,
+        /// What was expected, what was found, and what to do.
+        what: String,
+    },
+    /// From the tensor engine, outside of any node.
+    #[error("{file}: {source}")]
+    Engine {
+        /// The path as it was given.
+        file: String,
+        /// What it said.
+        source: Box<crate::Error>,
+    },
+}
+
+/// A part of a model, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place(String);
+
+impl Place {
+    /// The model as a whole.
+    pub(super) fn model() -> Place {
+        Place("the model".into())
+    }
+
+    /// A graph, a function, an initializer or a value.
+    pub(super) fn named(kind: &str, name: &str) -> Place {
+        Place(format!("{kind} {}", Quoted::new(name)))
+    }
+
+    /// A node. Many have no name of their own: then the first output stands for it.
+    pub(super) fn node(op: &str, name: &str, output: Option<&str>) -> Place {
+        let op = Quoted::new(op).to_string();
+        let op = op.trim_matches('"');
+        Place(match (name, output) {
+            ("", Some(output)) => format!("node {op} that makes {}", Quoted::new(output)),
+            ("", None) => format!("node {op} without a name"),
+            (name, _) => format!("node {op} {}", Quoted::new(name)),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Something that a model needs and that is not there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// The operator with its domain and version, the element type, or the form.
+    pub what: String,
+    /// The first place that needs it.
+    pub place: Place,
+    /// How many places need it.
+    pub count: usize,
+}
+
+fn missing_text(missing: &[Missing]) -> String {
+    let mut text = String::from("cannot be run by this version, it needs ");
+    for (i, m) in missing.iter().enumerate() {
+        if i > 0 {
+            text.push_str("; ");
+        }
+        text.push_str(&format!("{} ({}", m.what, m.place));
+        if m.count > 1 {
+            text.push_str(&format!(" and {} more", m.count - 1));
+        }
+        text.push(')');
+    }
+    text
+}
+
+impl OnnxError {
+    /// The model is right as far as can be seen, but needs something that is not there.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, OnnxError::Unsupported { .. })
+    }
+}
+
+/// What a lowering says about its node; the evaluator adds which node it was.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The node does not fit its inputs.
+    Wrong(String),
+    /// The form is not there: a type, an attribute's value.
+    Unsupported(String),
+    /// The value of a tensor is needed that is only known when the model runs, or that changes from
+    /// run to run: the graph cannot be captured.
+    Dynamic,
+    /// From the tensor engine.
+    Engine(crate::Error),
+    /// A node of a subgraph failed; this is about it already.
+    Inner(OnnxError),
+}
+
+pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;
+
+impl From<crate::Error> for Fault {
+    fn from(e: crate::Error) -> Fault {
+        Fault::Engine(e)
+    }
+}
+
+/// A node that does not fit.
+pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T> {
+    Err(Fault::Wrong(what.into()))
+}
+
+/// A form that is not there.
+pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T> {
+    Err(Fault::Unsupported(what.into()))
+}

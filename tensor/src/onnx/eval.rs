@@ -1,0 +1,336 @@
+//! Walks a graph once with values: tensors on the device stay lazy, so the walk builds one tensor
+//! graph out of the model's.
+//!
+//! Values that are known while the graph is built (shapes, axes, small constants and what is computed
+//! from them) live on the reference engine and are computed at once, on the host. That is the
+//! constant folding of the importer, and it is what turns a shape computation into plain numbers. A
+//! node whose inputs are all known runs there; any other runs on the device, and known inputs move
+//! to it as constants.
+
+use std::collections::HashMap;
+
+use super::call::Call;
+use super::error::{Fault, OnnxError, Result, wrong};
+use super::graph::{Graph, Node};
+use super::value::{Value, is_small};
+use crate::graph::{Engine, Op, Tensor};
+use crate::ops::random::Rng;
+
+/// Elements of a value that is computed on the host; more are the device's work.
+pub(super) const HOST_ELEMENTS: usize = 1 << 16;
+
+/// Iterations that one Loop or Scan may unroll to in a captured graph, and run in a plain one.
+pub(super) const MOST_ITERATIONS: i64 = 1 << 20;
+
+/// One walk.
+pub(super) struct Eval<'m> {
+    file: &'m str,
+    host: Engine,
+    engine: Engine,
+    /// The value of each slot.
+    values: Vec<Option<Value>>,
+    /// Host tensors that were moved to the device.
+    copies: HashMap<u64, (Tensor, Tensor)>,
+    /// The result is to be captured: values on the device are unknown.
+    capturing: bool,
+    /// Where fresh random numbers come from.
+    rng: &'m mut Option<Rng>,
+    /// Nodes that were evaluated.
+    pub(super) progress: &'m mut dyn FnMut(usize),
+    done: usize,
+}
+
+impl<'m> Eval<'m> {
+    /// A walk over a model with `slots` values, some of them known already.
+    pub(super) fn new(
+        file: &'m str,
+        host: &Engine,
+        engine: &Engine,
+        values: Vec<Option<Value>>,
+        capturing: bool,
+        rng: &'m mut Option<Rng>,
+        progress: &'m mut dyn FnMut(usize),
+    ) -> Eval<'m> {
+        Eval {
+            file,
+            host: host.clone(),
+            engine: engine.clone(),
+            values,
+            copies: HashMap::new(),
+            capturing,
+            rng,
+            progress,
+            done: 0,
+        }
+    }
+
+    /// Evaluates the nodes of a graph whose inputs are set; gives its outputs.
+    pub(super) fn graph(&mut self, graph: &Graph) -> Result<Vec<Value>> {
+        for node in &graph.nodes {
+            self.node(node)?;
+            self.done += 1;
+            (self.progress)(self.done);
+        }
+        graph
+            .outputs
+            .iter()
+            .map(|port| match self.values.get(port.slot as usize) {
+                Some(Some(value)) => Ok(value.clone()),
+                _ => wrong(format!(
+                    "output {} has no value; its node left it out",
+                    crate::io::Quoted::new(&port.name)
+                )),
+            })
+            .collect()
+    }
+
+    /// Evaluates a subgraph of a node.
+    pub(super) fn subgraph(&mut self, graph: &Graph, inputs: &[Value]) -> Result<Vec<Value>> {
+        if graph.inputs.len() != inputs.len() {
+            return wrong(format!(
+                "expected a subgraph with {} inputs, found {}",
+                inputs.len(),
+                graph.inputs.len()
+            ));
+        }
+        for (port, value) in graph.inputs.iter().zip(inputs) {
+            self.set(port.slot, value.clone());
+        }
+        self.graph(graph)
+    }
+
+    pub(super) fn set(&mut self, slot: u32, value: Value) {
+        if let Some(place) = self.values.get_mut(slot as usize) {
+            *place = Some(value);
+        }
+    }
+
+    fn node(&mut self, node: &Node) -> Result<()> {
+        let inputs: Vec<Option<Value>> = node
+            .inputs
+            .iter()
+            .map(|slot| slot.and_then(|s| self.values.get(s as usize).cloned().flatten()))
+            .collect();
+        let outputs = self
+            .lowered(node, &inputs)
+            .map_err(|fault| self.at(node, fault))?;
+        for (slot, value) in node.outputs.iter().zip(outputs) {
+            if let Some(slot) = slot {
+                self.set(*slot, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn lowered(&mut self, node: &Node, inputs: &[Option<Value>]) -> Result<Vec<Value>> {
+        let mut tensors = Vec::new();
+        inputs
+            .iter()
+            .flatten()
+            .for_each(|v| v.tensors(&mut tensors));
+        let known = tensors.iter().all(|t| t.engine() == &self.host);
+        // What a subgraph reads from outside need not be known.
+        let known = known && node.graphs().next().is_none();
+        if known {
+            let host = self.host.clone();
+            let outputs = self.call(node, inputs, host)?;
+            if self.fits(&outputs) {
+                self.finish(&outputs)?;
+                return Ok(outputs);
+            }
+        }
+        let engine = self.engine.clone();
+        self.call(node, inputs, engine)
+    }
+
+    fn call(
+        &mut self,
+        node: &Node,
+        inputs: &[Option<Value>],
+        engine: Engine,
+    ) -> Result<Vec<Value>> {
+        let mut call = Call {
+            eval: self,
+            node,
+            inputs,
+            engine,
+        };
+        let outputs = (node.lowering)(&mut call)?;
+        if outputs.len()
+            < node
+                .outputs
+                .iter()
+                .rposition(Option::is_some)
+                .map_or(0, |n| n + 1)
+        {
+            return wrong(format!(
+                "expected at most {} outputs, found {}",
+                outputs.len(),
+                node.outputs.len()
+            ));
+        }
+        Ok(outputs)
+    }
+
+    /// Whether values may be computed on the host.
+    fn fits(&self, values: &[Value]) -> bool {
+        let mut tensors = Vec::new();
+        values.iter().for_each(|v| v.tensors(&mut tensors));
+        tensors
+            .iter()
+            .all(|t| t.engine() != &self.host || t.numel() <= HOST_ELEMENTS)
+    }
+
+    /// Computes values on the host and drops the graphs behind them.
+    fn finish(&self, values: &[Value]) -> Result<()> {
+        let mut tensors = Vec::new();
+        values.iter().for_each(|v| v.tensors(&mut tensors));
+        tensors.retain(|t| t.engine() == &self.host && !is_uniform(t));
+        Ok(self.host.realize(&tensors)?)
+    }
+
+    /// A fault with the node that it is about.
+    fn at(&self, node: &Node, fault: Fault) -> Fault {
+        let error = |what: String| OnnxError::Node {
+            file: self.file.into(),
+            place: node.place.clone(),
+            what,
+        };
+        match fault {
+            Fault::Dynamic | Fault::Inner(_) => fault,
+            // A device that fails, fails whatever the node is.
+            Fault::Engine(e @ crate::Error::Device(_)) => Fault::Engine(e),
+            Fault::Wrong(what) => Fault::Inner(error(what)),
+            Fault::Engine(e) => Fault::Inner(error(e.to_string())),
+            Fault::Unsupported(what) => Fault::Inner(OnnxError::Unsupported {
+                file: self.file.into(),
+                missing: vec![super::error::Missing {
+                    what,
+                    place: node.place.clone(),
+                    count: 1,
+                }],
+            }),
+        }
+    }
+
+    /// The same values on another engine.
+    pub(super) fn moved(&mut self, tensor: &Tensor, to: &Engine) -> Result<Tensor> {
+        if tensor.engine() == to {
+            return Ok(tensor.clone());
+        }
+        if to == &self.host {
+            // Only nodes with known inputs run on the host.
+            return Ok(tensor.to(to)?);
+        }
+        if let Some((_, copy)) = self.copies.get(&tensor.id()) {
+            return Ok(copy.clone());
+        }
+        let shape = tensor.shape();
+        let copy = match one_value(tensor)? {
+            Some(bits) => Tensor::full_bits(to, shape, bits, tensor.dtype())?,
+            None => Tensor::from_bytes(to, tensor.to_bytes()?, shape, tensor.dtype())?,
+        };
+        // The key is the address of the host tensor, which must not be used again.
+        self.copies
+            .insert(tensor.id(), (tensor.clone(), copy.clone()));
+        Ok(copy)
+    }
+
+    /// Integers that are known while the graph is built.
+    pub(super) fn known_ints(&self, list: &[i64], shape: &[usize]) -> Result<Tensor> {
+        Ok(Tensor::from_slice(&self.host, list, shape)?)
+    }
+
+    /// A constant of a node: known if it is small.
+    pub(super) fn constant(&self, literal: &super::data::Literal) -> Value {
+        constant(literal, &self.host, &self.engine)
+    }
+
+    /// Whether a tensor was computed while the graph is built.
+    pub(super) fn is_known(&self, tensor: &Tensor) -> bool {
+        tensor.engine() == &self.host
+    }
+
+    /// The elements of a tensor, if they are known or may be waited for.
+    fn read(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.engine() != &self.host && self.capturing {
+            return Err(Fault::Dynamic);
+        }
+        Ok(tensor.clone())
+    }
+
+    pub(super) fn read_ints(&mut self, tensor: &Tensor) -> Result<Vec<i64>> {
+        let dtype = tensor.dtype();
+        if dtype.is_float() {
+            return wrong(format!("expected integers, found {dtype}"));
+        }
+        let bytes = self.read(tensor)?.to_bytes()?;
+        let elements = bytes.chunks_exact(dtype.size());
+        let numbers = elements.map(|e| {
+            let bits = codegen::interp::scalar::read(dtype, e);
+            match dtype {
+                codegen::DType::Bool => i64::from(bits != 0),
+                _ => codegen::interp::scalar::to_int(dtype, bits) as i64,
+            }
+        });
+        Ok(numbers.collect())
+    }
+
+    pub(super) fn read_floats(&mut self, tensor: &Tensor) -> Result<Vec<f64>> {
+        Ok(self.read(tensor)?.to_f64_vec()?)
+    }
+
+    /// Random numbers that differ from run to run.
+    pub(super) fn fresh_rng(&mut self, engine: &Engine) -> Result<Rng> {
+        if self.capturing {
+            return Err(Fault::Dynamic);
+        }
+        let seed = || {
+            let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            time.map_or(0, |t| t.as_nanos() as u64)
+        };
+        let state = self.rng.get_or_insert_with(|| Rng::new(&self.host, seed()));
+        let mut rng = state.fork();
+        if engine != &self.host {
+            // A fork of the host's numbers seeds those of the device.
+            let bits = rng.bits(&[2])?.to_vec::<u32>()?;
+            let seed = bits.iter().fold(0u64, |s, &b| s << 32 | u64::from(b));
+            rng = Rng::new(engine, seed);
+        }
+        Ok(rng)
+    }
+}
+
+/// A literal that fills a shape: nothing is gained by writing it out.
+fn is_uniform(tensor: &Tensor) -> bool {
+    let mut at = tensor;
+    while matches!(at.node().op, Op::Reshape | Op::Expand) {
+        at = &at.node().src[0];
+    }
+    matches!(at.node().op, Op::Const(_))
+}
+
+/// The bits of the element that all elements are, if that can be seen.
+fn one_value(tensor: &Tensor) -> Result<Option<u64>> {
+    let mut at = tensor;
+    while matches!(at.node().op, Op::Reshape | Op::Expand) {
+        at = &at.node().src[0];
+    }
+    if let Op::Const(bits) = at.node().op {
+        return Ok(Some(bits));
+    }
+    if tensor.numel() != 1 {
+        return Ok(None);
+    }
+    let bytes = tensor.to_bytes()?;
+    Ok(Some(codegen::interp::scalar::read(tensor.dtype(), &bytes)))
+}
+
+/// The value of a constant: on the host if it is small, so that it is folded, else on the device.
+pub(super) fn constant(literal: &super::data::Literal, host: &Engine, engine: &Engine) -> Value {
+    let small = match literal {
+        super::data::Literal::Strings { .. } => true,
+        super::data::Literal::Array { elem, .. } => is_small(elem.held(), literal.numel()),
+    };
+    Value::of(literal, if small { host } else { engine })
+}

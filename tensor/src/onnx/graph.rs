@@ -1,0 +1,186 @@
+//! A model as it is evaluated: names resolved to slots, functions inlined, nodes in order.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::data::Literal;
+use super::elem::{self, Elem};
+use super::error::{Missing, Place};
+use super::ops::Lowering;
+use crate::io::Quoted;
+
+/// A value of a model, by number: no two graphs of a model share one.
+pub(super) type Slot = u32;
+
+/// A size of an axis, as a model declares it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Dim {
+    /// Always this.
+    Fixed(usize),
+    /// The same wherever the name stands.
+    Named(String),
+    /// Anything.
+    Any,
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dim::Fixed(n) => write!(f, "{n}"),
+            Dim::Named(name) => f.write_str(Quoted::new(name).to_string().trim_matches('"')),
+            Dim::Any => f.write_str("?"),
+        }
+    }
+}
+
+/// What a model says about a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Type {
+    /// Numbers; no shape if any is allowed.
+    Tensor(Elem, Option<Vec<Dim>>),
+    /// Strings.
+    Strings(Option<Vec<Dim>>),
+    /// A list of values of one type.
+    Sequence(Box<Type>),
+    /// A value or none.
+    Optional(Box<Type>),
+    /// Nothing that is known, or a type that is not run; as text.
+    Other(String),
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims = |f: &mut fmt::Formatter<'_>, dims: &Option<Vec<Dim>>| match dims {
+            None => f.write_str("[...]"),
+            Some(dims) => {
+                let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+                write!(f, "[{}]", dims.join(", "))
+            }
+        };
+        match self {
+            Type::Tensor(elem, shape) => {
+                write!(f, "{elem} ")?;
+                dims(f, shape)
+            }
+            Type::Strings(shape) => {
+                write!(f, "{} ", elem::type_name(elem::STRING.into()))?;
+                dims(f, shape)
+            }
+            Type::Sequence(of) => write!(f, "sequence of {of}"),
+            Type::Optional(of) => write!(f, "optional {of}"),
+            Type::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// An input or output of a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    pub name: String,
+    pub slot: Slot,
+    pub ty: Type,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug)]
+pub(super) enum Attr {
+    Float(f32),
+    Int(i64),
+    Str(String),
+    Tensor(Arc<Literal>),
+    Graph(Arc<Graph>),
+    Floats(Vec<f32>),
+    Ints(Vec<i64>),
+    Strs(Vec<String>),
+    Type(Type),
+    /// A form that no operator here takes, by name.
+    Other(&'static str),
+}
+
+impl Attr {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Attr::Float(_) => "a float",
+            Attr::Int(_) => "an integer",
+            Attr::Str(_) => "a string",
+            Attr::Tensor(_) => "a tensor",
+            Attr::Graph(_) => "a graph",
+            Attr::Floats(_) => "floats",
+            Attr::Ints(_) => "integers",
+            Attr::Strs(_) => "strings",
+            Attr::Type(_) => "a type",
+            Attr::Other(name) => name,
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// The operator.
+    pub op: String,
+    /// What to call it in messages.
+    pub place: Place,
+    /// Version of its operator set.
+    pub opset: i64,
+    /// `None` where an optional input is left out.
+    pub inputs: Vec<Option<Slot>>,
+    /// `None` where an output is not wanted.
+    pub outputs: Vec<Option<Slot>>,
+    /// By name.
+    pub attrs: BTreeMap<String, Attr>,
+    /// What it means.
+    pub lowering: Lowering,
+}
+
+impl Node {
+    /// The graphs in its attributes.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = &Arc<Graph>> {
+        self.attrs.values().filter_map(|attr| match attr {
+            Attr::Graph(graph) => Some(graph),
+            _ => None,
+        })
+    }
+}
+
+/// A graph whose nodes are in an order in which they can run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Graph {
+    /// Inputs; of the main graph only those without a default.
+    pub inputs: Vec<Port>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// Inputs that the file has a value for, which a caller may replace.
+    pub defaults: Vec<Port>,
+    /// Sources before users.
+    pub nodes: Vec<Node>,
+}
+
+/// Constants of all graphs of a model: where they go, what they are.
+#[derive(Clone, Debug)]
+pub(super) struct Constant {
+    pub slot: Slot,
+    pub value: Arc<Literal>,
+}
+
+/// Everything that a file says.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    /// The main graph.
+    pub graph: Graph,
+    /// Initializers of it and of its subgraphs.
+    pub constants: Vec<Constant>,
+    /// Number of slots.
+    pub slots: usize,
+    /// Operator sets, by domain.
+    pub opsets: BTreeMap<String, i64>,
+    /// What the model needs and is not there; it can be run if there is nothing.
+    pub missing: Vec<Missing>,
+    /// Operators without a meaning, with how often they are used.
+    pub lacking: BTreeMap<String, usize>,
+    /// Who wrote the file.
+    pub producer: String,
+    /// Version of the file format.
+    pub ir_version: i64,
+}

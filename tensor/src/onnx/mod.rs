@@ -1,0 +1,71 @@
+//! ONNX models: loading, checking, running.
+//!
+//! ```
+//! use tensor::onnx::Model;
+//! use tensor::{Engine, Tensor};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("relu.onnx");
+//! # std::fs::write(&path, tensor::onnx::example())?;
+//! // Any engine; `drivers` and `tensor::exec` make those that run on devices.
+//! let engine = Engine::reference();
+//! let x = Tensor::from_slice(&engine, &[-1.0f32, 2.0], &[2])?;
+//!
+//! let model = Model::load(&path)?;
+//! let outputs = model.run([("x", x)])?;
+//! let y = outputs.tensor("y").ok_or("no output y")?;
+//! assert_eq!(y.to_vec::<f32>()?, [0.0, 2.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Model::load`] maps the file, resolves every name, inlines functions, and lists everything that
+//! cannot be run before anything runs. [`Session::run`] evaluates the nodes once per set of input
+//! shapes: each node adds to one lazy tensor graph, values that are known at once (shapes, axes) are
+//! computed on the host, and the graph is captured, with weights packed, to be replayed from then
+//! on. Models whose shapes depend on values are evaluated at every run instead.
+//!
+//! - [`proto`] the messages of the format, [`data`] tensors in files, [`elem`] element types
+//! - `load`, `sort`, `graph` from the file to a checked program
+//! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means
+//! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
+//!   model; [`write`] the way back
+
+pub mod backend;
+mod call;
+pub mod data;
+pub mod elem;
+pub mod error;
+mod eval;
+mod graph;
+mod load;
+mod model;
+mod ops;
+pub mod proto;
+pub mod session;
+mod sort;
+pub mod summary;
+pub mod value;
+pub mod write;
+
+pub use data::Literal;
+pub use elem::Elem;
+pub use error::OnnxError;
+pub use graph::{Dim, Type};
+pub use load::NEWEST_OPSET;
+pub use model::Model;
+pub use session::{Outputs, Progress, Session};
+pub use summary::Summary;
+pub use value::{Array, Strings, Value};
+
+/// The bytes of a model with one node: `y = Relu(x)`, both floats of shape `[n]`.
+#[doc(hidden)]
+pub fn example() -> Vec<u8> {
+    let floats = write::tensor(codegen::DType::F32, &[Dim::Named("n".into())]);
+    let mut writer = write::Writer::new("example", 17);
+    writer.input("x", &floats);
+    writer.node("Relu", &["x"], &["y"], []);
+    writer.output("y", &floats);
+    writer.finish()
+}

@@ -1,0 +1,6 @@
+//! Attention.
+
+use super::Table;
+
+pub(super) const OPS: Table = &[];
+pub(super) const MICROSOFT: Table = &[];

@@ -1,0 +1,5 @@
+//! Sequences and optionals.
+
+use super::Table;
+
+pub(super) const OPS: Table = &[];

@@ -1,0 +1,5 @@
+//! Recurrent layers.
+
+use super::Table;
+
+pub(super) const OPS: Table = &[];

@@ -1,0 +1,148 @@
+//! Reductions, running sums, largest elements.
+
+use codegen::DType;
+
+use super::Table;
+use super::nn::attr_axis;
+use crate::graph::Tensor;
+use crate::onnx::call::{Call, axes, one};
+use crate::onnx::error::{Result, wrong};
+use crate::onnx::value::Value;
+
+pub(super) const OPS: Table = &[
+    ("ArgMax", |c| arg(c, true)),
+    ("ArgMin", |c| arg(c, false)),
+    ("CumSum", cumsum),
+    ("ReduceL1", |c| reduce(c, 13, |x, a| x.abs()?.sum(a, true))),
+    ("ReduceL2", |c| {
+        reduce(c, 13, |x, a| {
+            in_float(x, |x| x.square()?.sum(a, true)?.sqrt())
+        })
+    }),
+    ("ReduceLogSum", |c| {
+        reduce(c, 13, |x, a| in_float(x, |x| x.sum(a, true)?.log()))
+    }),
+    ("ReduceLogSumExp", |c| {
+        reduce(c, 13, |x, a| in_float(x, |x| x.logsumexp(a, true)))
+    }),
+    ("ReduceMax", |c| reduce(c, 18, |x, a| x.max(a, true))),
+    ("ReduceMean", |c| reduce(c, 18, mean)),
+    ("ReduceMin", |c| reduce(c, 18, |x, a| x.min(a, true))),
+    ("ReduceProd", |c| reduce(c, 18, |x, a| x.prod(a, true))),
+    ("ReduceSum", |c| {
+        reduce(c, 13, |x, a| x.sum_in(x.dtype(), a, true))
+    }),
+    ("ReduceSumSquare", |c| {
+        reduce(c, 18, |x, a| x.mul(x)?.sum_in(x.dtype(), a, true))
+    }),
+    ("TopK", top_k),
+];
+
+/// Computes in floats and gives the type back.
+fn in_float(x: &Tensor, f: impl Fn(&Tensor) -> crate::Result<Tensor>) -> crate::Result<Tensor> {
+    f(&x.to_float()?)?.cast(x.dtype())
+}
+
+/// Integers divide towards zero.
+fn mean(x: &Tensor, along: &[isize]) -> crate::Result<Tensor> {
+    if x.dtype().is_float() {
+        return x.mean(along, true);
+    }
+    let sum = x.sum_in(x.dtype(), along, true)?;
+    let count = x.numel() / sum.numel().max(1);
+    sum.trunc_div(count as i64)
+}
+
+/// The axes are an attribute at first and an input from some version on; `keepdims` applies to all.
+fn reduce(
+    c: &mut Call,
+    _input_since: i64,
+    f: impl Fn(&Tensor, &[isize]) -> crate::Result<Tensor>,
+) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let list = match c.attr_ints("axes")? {
+        Some(list) => list,
+        None => c.opt_ints(1)?.unwrap_or_default(),
+    };
+    if list.is_empty() && c.int_or("noop_with_empty_axes", 0)? != 0 {
+        // Nothing is reduced; what is done to each element still is.
+        return one(match x.rank() {
+            0 => f(&x.reshape(&[1])?, &[0])?.reshape(&[])?,
+            _ => {
+                let shape = [x.shape(), &[1]].concat();
+                f(&x.reshape(&shape)?, &[x.rank() as isize])?.reshape(x.shape())?
+            }
+        });
+    }
+    let along = match list.is_empty() {
+        true => (0..x.rank() as isize).collect(),
+        false => axes(&list, x.rank())?,
+    };
+    let out = match along.is_empty() {
+        true => f(&x.reshape(&[1])?, &[0])?.reshape(&[])?,
+        false => f(&x, &along)?,
+    };
+    match c.int_or("keepdims", 1)? != 0 || along.is_empty() {
+        true => one(out),
+        false => one(out.squeeze(&along)?),
+    }
+}
+
+fn arg(c: &mut Call, largest: bool) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let along = attr_axis(c, "axis", 0, x.rank())?;
+    let keep = c.int_or("keepdims", 1)? != 0;
+    let last = c.int_or("select_last_index", 0)? != 0;
+    let from = match last {
+        true => x.reverse(&[along])?,
+        false => x.clone(),
+    };
+    let at = match largest {
+        true => from.argmax(along as isize, keep)?,
+        false => from.argmin(along as isize, keep)?,
+    };
+    let mut at = at.cast(DType::I64)?;
+    if last {
+        at = at.neg()?.add(x.shape()[along] as i64 - 1)?;
+    }
+    one(at)
+}
+
+fn cumsum(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let at = crate::onnx::call::axis(c.int(1)?, x.rank())?;
+    let reverse = c.int_or("reverse", 0)? != 0;
+    let from = match reverse {
+        true => x.reverse(&[at])?,
+        false => x.clone(),
+    };
+    let mut sum = from.scan(codegen::ir::ReduceOp::Add, at)?;
+    if c.int_or("exclusive", 0)? != 0 {
+        sum = sum.sub(&from)?;
+    }
+    if reverse {
+        sum = sum.reverse(&[at])?;
+    }
+    one(sum)
+}
+
+fn top_k(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let k = match c.opset() < 10 {
+        true => {
+            let k = c.attr_int("k")?;
+            c.needed("k", k)?
+        }
+        false => c.int(1)?,
+    };
+    let along = attr_axis(c, "axis", -1, x.rank())?;
+    let Some(k) = usize::try_from(k).ok().filter(|&k| k <= x.shape()[along]) else {
+        return wrong(format!(
+            "expected k within 0..={}, found {k}",
+            x.shape()[along]
+        ));
+    };
+    let largest = c.int_or("largest", 1)? != 0;
+    let (values, at) = x.topk(k, along as isize, largest)?;
+    Ok(vec![values.into(), at.cast(DType::I64)?.into()])
+}

@@ -1,0 +1,5 @@
+//! Signals: Fourier transforms and windows.
+
+use super::Table;
+
+pub(super) const OPS: Table = &[];

@@ -1,0 +1,538 @@
+//! A model on an engine: weights in memory, one captured graph per set of input shapes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use codegen::DType;
+
+use super::elem::Elem;
+use super::error::{Fault, OnnxError, Place};
+use super::eval::{self, Eval};
+use super::graph::{Dim, Port, Program, Slot, Type};
+use super::model::Model;
+use super::value::{Array, Value};
+use crate::exec::DeviceExecutor;
+use crate::graph::{Engine, Shape, Tensor};
+use crate::io::Quoted;
+use crate::jit::Frozen;
+use crate::ops::random::Rng;
+use crate::schedule::Schedule;
+
+/// Captured graphs that a session keeps; the one that was used least recently goes first.
+const MOST_PLANS: usize = 32;
+
+/// What a session is doing, for a progress display.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Building the tensor graph: nodes done, of all.
+    Tracing(usize, usize),
+    /// Scheduling and compiling what was traced.
+    Compiling,
+    /// On the device.
+    Running,
+}
+
+/// A model on an engine.
+///
+/// The first run with inputs of certain shapes builds one graph of commands, with the weights
+/// packed and everything that depends on weights only computed; later runs with these shapes replay
+/// it. Models whose shapes or control flow depend on values are run node by node.
+pub struct Session {
+    model: Model,
+    engine: Engine,
+    host: Engine,
+    /// Constants by slot, made when the first graph needs them.
+    constants: Vec<(Slot, Value)>,
+    plans: HashMap<Signature, Plan>,
+    uses: u64,
+    rng: Option<Rng>,
+    progress: Option<Box<dyn FnMut(Progress) + Send>>,
+}
+
+/// Shapes and types of the inputs that are tensors, by slot.
+type Signature = Vec<(Slot, Shape, Elem)>;
+
+struct Plan {
+    kind: PlanKind,
+    used: u64,
+}
+
+enum PlanKind {
+    /// Replayed; the outputs are made of its results.
+    Captured(Box<Frozen>, Vec<Output>),
+    /// Depends on values: evaluated again at every run.
+    Plain,
+}
+
+/// How an output is made of the results of a captured graph.
+enum Output {
+    Result(usize, Elem),
+    Known(Value),
+    Sequence(Vec<Output>),
+    Optional(Box<Output>),
+}
+
+impl Output {
+    /// Takes the tensors on `engine` out of a value.
+    fn of(value: &Value, engine: &Engine, results: &mut Vec<Tensor>) -> Output {
+        match value {
+            Value::Tensor(a) if &a.tensor.engine() == &engine => {
+                results.push(a.tensor.clone());
+                Output::Result(results.len() - 1, a.elem)
+            }
+            Value::Sequence(items) => {
+                let items = items.iter().map(|v| Output::of(v, engine, results));
+                Output::Sequence(items.collect())
+            }
+            Value::Optional(Some(value)) => {
+                Output::Optional(Box::new(Output::of(value, engine, results)))
+            }
+            known => Output::Known(known.clone()),
+        }
+    }
+
+    fn value(&self, results: &[Tensor]) -> Value {
+        match self {
+            Output::Result(i, elem) => Array {
+                tensor: results[*i].clone(),
+                elem: *elem,
+            }
+            .into(),
+            Output::Known(value) => value.clone(),
+            Output::Sequence(items) => {
+                Value::Sequence(Arc::new(items.iter().map(|i| i.value(results)).collect()))
+            }
+            Output::Optional(value) => Value::Optional(Some(Arc::new(value.value(results)))),
+        }
+    }
+}
+
+/// The outputs of a run, in the order of the model.
+#[derive(Clone, Debug)]
+pub struct Outputs(pub Vec<(String, Value)>);
+
+impl Outputs {
+    /// The output of a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v)
+    }
+
+    /// The output of a name as a tensor.
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.get(name).and_then(Value::as_tensor)
+    }
+}
+
+impl Session {
+    pub(super) fn new(model: &Model, engine: &Engine) -> Session {
+        Session {
+            model: model.clone(),
+            engine: engine.clone(),
+            host: Engine::reference(),
+            constants: Vec::new(),
+            plans: HashMap::new(),
+            uses: 0,
+            rng: None,
+            progress: None,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Where it runs.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Calls `f` as work goes on.
+    pub fn on_progress(&mut self, f: impl FnMut(Progress) + Send + 'static) {
+        self.progress = Some(Box::new(f));
+    }
+
+    /// Number of graphs that are captured.
+    pub fn captures(&self) -> usize {
+        let plans = self.plans.values();
+        plans
+            .filter(|p| matches!(p.kind, PlanKind::Captured(..)))
+            .count()
+    }
+
+    /// Runs the model. Inputs that the file has a value for may be left out. The outputs are
+    /// realized.
+    ///
+    /// # Errors
+    /// An input of a wrong name, shape or type, or one that is missing; a node that does not fit
+    /// what flows into it, or a form of it that is not there; the device's.
+    pub fn run<N: AsRef<str>, V: Into<Value>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Outputs, OnnxError> {
+        let model = self.model.clone();
+        let program = model.program();
+        let given = self.bind(program, inputs)?;
+        let signature: Option<Signature> = given
+            .iter()
+            .map(|(slot, value)| match value {
+                Value::Tensor(a) => Some((*slot, a.tensor.shape().to_vec(), a.elem)),
+                _ => None,
+            })
+            .collect();
+        let can = DeviceExecutor::of(&self.engine).is_some();
+        let Some(signature) = signature.filter(|_| can) else {
+            return self.plain(program, given);
+        };
+        self.uses += 1;
+        if !self.plans.contains_key(&signature) {
+            let kind = self.capture(program, &signature)?;
+            if self.plans.len() >= MOST_PLANS
+                && let Some(oldest) = self.plans.iter().min_by_key(|(_, p)| p.used)
+            {
+                let oldest = oldest.0.clone();
+                self.plans.remove(&oldest);
+            }
+            self.plans.insert(signature.clone(), Plan { kind, used: 0 });
+        }
+        if let Some(progress) = &mut self.progress {
+            progress(Progress::Running);
+        }
+        let uses = self.uses;
+        if let Some(plan) = self.plans.get_mut(&signature) {
+            plan.used = uses;
+            if let PlanKind::Captured(frozen, outputs) = &mut plan.kind {
+                let tensors: Vec<Tensor> = given
+                    .iter()
+                    .filter_map(|(_, value)| match value {
+                        Value::Tensor(a) => Some(a.tensor.clone()),
+                        _ => None,
+                    })
+                    .collect();
+                let results = frozen.call(&tensors).map_err(|e| model.engine_error(e))?;
+                let outputs = outputs.iter().map(|o| o.value(&results)).collect();
+                return Ok(named(program, outputs));
+            }
+        }
+        self.plain(program, given)
+    }
+
+    /// Builds the graph for inputs of some shapes, and compiles it.
+    fn capture(&mut self, program: &Program, signature: &Signature) -> Result<PlanKind, OnnxError> {
+        let engine = self.engine.clone();
+        let mut made: Vec<Output> = Vec::new();
+        let mut fault = None;
+        let frozen = Frozen::capture(&engine, &held(signature), |tensors| {
+            let values = self.traced(program, signature, tensors).map_err(|e| {
+                fault = Some(e);
+                untraced()
+            })?;
+            let mut results = Vec::new();
+            let outputs = values.iter().map(|v| Output::of(v, &engine, &mut results));
+            made = outputs.collect();
+            if let Some(progress) = &mut self.progress {
+                progress(Progress::Compiling);
+            }
+            Ok(results)
+        });
+        match (frozen, fault) {
+            (Ok(frozen), _) => Ok(PlanKind::Captured(Box::new(frozen), made)),
+            (Err(_), Some(Fault::Dynamic)) => Ok(PlanKind::Plain),
+            (Err(_), Some(fault)) => Err(self.error(fault)),
+            (Err(e), None) => Err(self.model.engine_error(e)),
+        }
+    }
+
+    /// What one run with inputs of these shapes does on the device, without running it. Inputs that
+    /// the file has a value for keep it.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; a model whose shapes depend on values has no schedule.
+    pub fn plan(&mut self, shapes: &[(&str, Shape)]) -> Result<Schedule, OnnxError> {
+        let model = self.model.clone();
+        let program = model.program();
+        let mut signature: Signature = Vec::new();
+        for port in &program.graph.inputs {
+            let given = shapes.iter().find(|(name, _)| *name == port.name);
+            let (Some((_, shape)), Type::Tensor(elem, _)) = (given, &port.ty) else {
+                return Err(OnnxError::Input {
+                    file: model.file().into(),
+                    input: Quoted::new(&port.name),
+                    what: format!("expected a tensor with a shape, found {}", port.ty),
+                });
+            };
+            signature.push((port.slot, shape.clone(), *elem));
+        }
+        let mut fault = None;
+        let engine = self.engine.clone();
+        let schedule = Frozen::plan(&engine, &held(&signature), |tensors| {
+            self.traced(program, &signature, tensors)
+                .map(|values| {
+                    let mut results = Vec::new();
+                    values.iter().for_each(|v| {
+                        Output::of(v, &engine, &mut results);
+                    });
+                    results
+                })
+                .map_err(|e| {
+                    fault = Some(e);
+                    untraced()
+                })
+        });
+        match (schedule, fault) {
+            (Ok(schedule), _) => Ok(schedule),
+            (Err(_), Some(Fault::Dynamic)) => Err(OnnxError::Unsupported {
+                file: model.file().into(),
+                missing: vec![super::error::Missing {
+                    what:
+                        "values that are only known when it runs; it is not captured, and has no \
+                           schedule"
+                            .into(),
+                    place: Place::model(),
+                    count: 1,
+                }],
+            }),
+            (Err(_), Some(fault)) => Err(self.error(fault)),
+            (Err(e), None) => Err(model.engine_error(e)),
+        }
+    }
+
+    /// The outputs for placeholders.
+    fn traced(
+        &mut self,
+        program: &Program,
+        signature: &Signature,
+        tensors: &[Tensor],
+    ) -> super::error::Result<Vec<Value>> {
+        let given = signature
+            .iter()
+            .zip(tensors)
+            .map(|((slot, _, elem), tensor)| {
+                let array = Array {
+                    tensor: tensor.clone(),
+                    elem: *elem,
+                };
+                (*slot, Value::from(array))
+            });
+        self.evaluate(program, given.collect(), true)
+    }
+
+    /// Evaluates node by node; values are read where shapes and control flow depend on them.
+    fn plain(
+        &mut self,
+        program: &Program,
+        given: Vec<(Slot, Value)>,
+    ) -> Result<Outputs, OnnxError> {
+        let values = match self.evaluate(program, given, false) {
+            Ok(values) => values,
+            Err(fault) => return Err(self.error(fault)),
+        };
+        let mut tensors = Vec::new();
+        values.iter().for_each(|v| v.tensors(&mut tensors));
+        for engine in [&self.engine, &self.host] {
+            let here = tensors.iter().copied().filter(|t| t.engine() == engine);
+            let here: Vec<&Tensor> = here.collect();
+            let done = engine.realize(&here);
+            done.map_err(|e| self.model.engine_error(e))?;
+        }
+        Ok(named(program, values))
+    }
+
+    fn evaluate(
+        &mut self,
+        program: &Program,
+        given: Vec<(Slot, Value)>,
+        capturing: bool,
+    ) -> super::error::Result<Vec<Value>> {
+        if self.constants.len() != program.constants.len() {
+            self.constants = program
+                .constants
+                .iter()
+                .map(|c| (c.slot, eval::constant(&c.value, &self.host, &self.engine)))
+                .collect();
+        }
+        let mut values: Vec<Option<Value>> = vec![None; program.slots];
+        for (slot, value) in self.constants.iter().cloned().chain(given) {
+            if let Some(place) = values.get_mut(slot as usize) {
+                *place = Some(value);
+            }
+        }
+        let total = program.graph.nodes.len();
+        let progress = &mut self.progress;
+        let mut report = |done: usize| {
+            if let Some(progress) = progress {
+                progress(Progress::Tracing(done.min(total), total));
+            }
+        };
+        let file = self.model.file();
+        let (host, engine) = (&self.host, &self.engine);
+        let rng = &mut self.rng;
+        let mut eval = Eval::new(file, host, engine, values, capturing, rng, &mut report);
+        eval.graph(&program.graph)
+    }
+
+    fn error(&self, fault: Fault) -> OnnxError {
+        match fault {
+            Fault::Inner(e) => e,
+            Fault::Engine(e) => self.model.engine_error(e),
+            Fault::Wrong(what) | Fault::Unsupported(what) => OnnxError::Node {
+                file: self.model.file().into(),
+                place: Place::model(),
+                what,
+            },
+            Fault::Dynamic => OnnxError::Node {
+                file: self.model.file().into(),
+                place: Place::model(),
+                what: "a value is needed while the graph is captured; this is a fault of the \
+                       importer"
+                    .into(),
+            },
+        }
+    }
+
+    /// The value of each input, checked against what the model declares and moved to the engine.
+    fn bind<N: AsRef<str>, V: Into<Value>>(
+        &self,
+        program: &Program,
+        inputs: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Vec<(Slot, Value)>, OnnxError> {
+        let fault = |name: &str, what: String| OnnxError::Input {
+            file: self.model.file().into(),
+            input: Quoted::new(name),
+            what,
+        };
+        let graph = &program.graph;
+        let ports = || graph.inputs.iter().chain(&graph.defaults);
+        let mut bound: Vec<(Slot, Value)> = Vec::new();
+        let mut dims: HashMap<String, (usize, String)> = HashMap::new();
+        for (name, value) in inputs {
+            let name = name.as_ref();
+            let Some(port) = ports().find(|p| p.name == name) else {
+                let known: Vec<String> =
+                    ports().map(|p| Quoted::new(&p.name).to_string()).collect();
+                let known = match known.is_empty() {
+                    true => "none".into(),
+                    false => known.join(", "),
+                };
+                return Err(fault(
+                    name,
+                    format!("the model has no such input; it has {known}"),
+                ));
+            };
+            if bound.iter().any(|(slot, _)| *slot == port.slot) {
+                return Err(fault(name, "was given twice".into()));
+            }
+            let value = value.into();
+            check(&port.ty, &value, &mut dims, name).map_err(|what| fault(name, what))?;
+            let value = self.placed(value).map_err(|e| self.model.engine_error(e))?;
+            bound.push((port.slot, value));
+        }
+        if let Some(port) = graph
+            .inputs
+            .iter()
+            .find(|p| !bound.iter().any(|(slot, _)| *slot == p.slot))
+        {
+            // An optional input that is not given is an empty one.
+            if !matches!(port.ty, Type::Optional(_)) {
+                return Err(fault(
+                    &port.name,
+                    format!("expected {}, nothing was given", port.ty),
+                ));
+            }
+        }
+        for Port { slot, ty, .. } in &graph.inputs {
+            if matches!(ty, Type::Optional(_)) && !bound.iter().any(|(s, _)| s == slot) {
+                bound.push((*slot, Value::Optional(None)));
+            }
+        }
+        // One order for one set of inputs.
+        bound.sort_by_key(|(slot, _)| *slot);
+        Ok(bound)
+    }
+
+    fn placed(&self, value: Value) -> crate::Result<Value> {
+        Ok(match value {
+            Value::Tensor(Array { tensor, elem }) => Array {
+                tensor: tensor.to(&self.engine)?,
+                elem,
+            }
+            .into(),
+            Value::Sequence(items) => {
+                let items = items.iter().map(|v| self.placed(v.clone()));
+                Value::Sequence(Arc::new(items.collect::<crate::Result<_>>()?))
+            }
+            Value::Optional(Some(value)) => {
+                Value::Optional(Some(Arc::new(self.placed((*value).clone())?)))
+            }
+            other => other,
+        })
+    }
+}
+
+/// Shapes and types as the device has them.
+fn held(signature: &Signature) -> Vec<(Shape, DType)> {
+    let held = signature
+        .iter()
+        .map(|(_, shape, elem)| (shape.clone(), elem.held()));
+    held.collect()
+}
+
+/// Stands for the fault that the evaluator found, which is kept beside it.
+fn untraced() -> crate::Error {
+    crate::Error::Capture {
+        what: "the model could not be traced".into(),
+    }
+}
+
+/// Checks a value against a declared type; sizes of one name must be equal.
+fn check(
+    ty: &Type,
+    value: &Value,
+    named: &mut HashMap<String, (usize, String)>,
+    input: &str,
+) -> Result<(), String> {
+    let mismatch = || Err(format!("expected {ty}, found {}", value.kind()));
+    let (dims, shape) = match (ty, value) {
+        (Type::Other(_), _) => return Ok(()),
+        (Type::Tensor(elem, dims), Value::Tensor(a)) if *elem == a.elem => (dims, a.tensor.shape()),
+        (Type::Strings(dims), Value::Strings(s)) => (dims, &s.shape[..]),
+        (Type::Sequence(of), Value::Sequence(items)) => {
+            return items
+                .iter()
+                .try_for_each(|item| check(of, item, &mut HashMap::new(), input));
+        }
+        (Type::Optional(_), Value::Optional(None)) => return Ok(()),
+        (Type::Optional(of), Value::Optional(Some(value))) => {
+            return check(of, value, named, input);
+        }
+        (Type::Optional(of), value) => return check(of, value, named, input),
+        _ => return mismatch(),
+    };
+    let Some(dims) = dims else { return Ok(()) };
+    if dims.len() != shape.len() {
+        return mismatch();
+    }
+    for (dim, &size) in dims.iter().zip(shape) {
+        match dim {
+            Dim::Fixed(n) if *n != size => return mismatch(),
+            Dim::Named(name) => {
+                let first = named.entry(name.clone()).or_insert((size, input.into()));
+                if first.0 != size {
+                    return Err(format!(
+                        "expected {} for {}, as in input {}, found {size}",
+                        first.0,
+                        Quoted::new(name),
+                        Quoted::new(&first.1)
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn named(program: &Program, values: Vec<Value>) -> Outputs {
+    let names = program.graph.outputs.iter().map(|p| p.name.clone());
+    Outputs(names.zip(values).collect())
+}
