@@ -700,6 +700,11 @@ impl Walk<'_> {
         if deps & serial != 0 {
             return Ok(false);
         }
+        // Products inside of another reduction would be a plain nest of loops.
+        let work = self.dag.node(node.src[0]).numel() as u64;
+        if deps & !loops != 0 && work > self.limits.small && self.is_product(n) {
+            return Ok(false);
+        }
         if self.region.ix.extent_of(deps) > node.numel() as u64 {
             return self.split_or_cut(request, may_split);
         }
