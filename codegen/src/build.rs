@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
+use crate::built::Kept;
 use crate::cache::Cache;
 use crate::compile::{ClangCompiler, Compiler};
 use crate::error::{Error, Result};
@@ -77,6 +78,9 @@ pub struct Options {
     pub opts: Option<Vec<Opt>>,
     /// Where compiled kernels are kept.
     pub cache: Option<Arc<Cache>>,
+    /// Keeps every text of [`Report`]. They are made by compiling, so kernels do not come from the
+    /// cache as a whole, only their objects do.
+    pub explain: bool,
     /// Number of threads that will run the groups; 0 stands for the cores of the target.
     pub threads: usize,
 }
@@ -134,7 +138,8 @@ pub enum StageArg {
     Var(u16),
 }
 
-/// The texts of a compilation, for people.
+/// The texts of a compilation, for people. Without [`Options::explain`] there are only the steps,
+/// and the sources of what was compiled now.
 #[derive(Clone)]
 pub struct Report {
     /// The steps that were applied, per stage.
@@ -147,7 +152,7 @@ pub struct Report {
     pub linear: Vec<String>,
     /// The sources.
     pub source: Vec<String>,
-    /// The objects came from the cache.
+    /// The kernel came from the cache, or all objects did.
     pub cached: bool,
     objects: Vec<Arc<[u8]>>,
     compiler: Arc<dyn Compiler>,
@@ -200,6 +205,18 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
     h.finalize().into()
 }
 
+/// The buffers that a kernel stores to.
+fn stored(kernel: &Kernel) -> Vec<u16> {
+    let g = &kernel.graph;
+    let pointers = g.src(kernel.sink).iter().map(|&s| g.op(g.src(s)[0]));
+    pointers
+        .filter_map(|op| match op {
+            Op::Param { slot } => Some(slot),
+            _ => None,
+        })
+        .collect()
+}
+
 /// See [`Stage::content`].
 fn stage_content(kernel: &Kernel) -> [u8; 32] {
     let mut h = Sha256::new();
@@ -236,15 +253,9 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     if options.threads > 0 {
         target.cores = options.threads;
     }
-    let mut start = kernel.clone();
-    start.sink = simplify(&mut start.graph, start.sink);
-    let (flops, bytes) = estimate(&start);
-    let before = crate::ir::print::print(&start.graph, start.sink);
-    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
-
     let mut report = Report {
         opts: Vec::new(),
-        before,
+        before: String::new(),
         after: Vec::new(),
         linear: Vec::new(),
         source: Vec::new(),
@@ -253,6 +264,28 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         compiler: backend.compiler.clone(),
         disassembly: Arc::default(),
     };
+    let cache = options.cache.as_ref();
+    let found = cache.filter(|_| !options.explain).and_then(|c| c.get(&key));
+    if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
+        report.opts = kept.opts;
+        report.objects = kept.stages.iter().map(|s| s.object.clone()).collect();
+        return Ok(Built {
+            stages: kept.stages,
+            scratch: kept.scratch,
+            flops: kept.flops,
+            bytes: kept.bytes,
+            report,
+            key,
+        });
+    }
+    let mut start = kernel.clone();
+    start.sink = simplify(&mut start.graph, start.sink);
+    let (flops, bytes) = estimate(&start);
+    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
+
+    if options.explain {
+        report.before = crate::ir::print::print(&start.graph, start.sink);
+    }
     let mut built = Vec::new();
     for (i, stage) in stages.into_iter().enumerate() {
         let StageKernel {
@@ -270,16 +303,20 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
                 .collect::<Vec<_>>()
                 .join(" "),
         );
-        report
-            .after
-            .push(crate::ir::print::print(&staged.graph, staged.sink));
+        if options.explain {
+            let text = crate::ir::print::print(&staged.graph, staged.sink);
+            report.after.push(text);
+        }
         let content = stage_content(&staged);
+        let stored = stored(&staged);
         let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
         let program = lower(&staged, &entry, &caps)?;
-        report.linear.push(program.to_string());
+        if options.explain {
+            report.linear.push(program.to_string());
+        }
         let source = backend.renderer.render(&program, &target)?;
-        let object = {
+        let object = if options.explain {
             let mut id = Sha256::new();
             id.update(source.text.as_bytes());
             id.update(target.fingerprint().as_bytes());
@@ -296,14 +333,27 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
                     object
                 }
             }
+        } else {
+            report.cached = false;
+            backend.compiler.compile(&source, &target)?.into()
         };
         report.source.push(source.text);
         report.objects.push(object.clone());
-        built.push(stage_of(&program, object, kernel, content)?);
+        built.push(stage_of(&program, object, kernel, content, &stored)?);
     }
-    Ok(Built {
+    let kept = Kept {
         stages: built,
         scratch,
+        flops,
+        bytes,
+        opts: report.opts.clone(),
+    };
+    if let Some(cache) = cache.filter(|_| !options.explain) {
+        cache.put(&key, &kept.encode());
+    }
+    Ok(Built {
+        stages: kept.stages,
+        scratch: kept.scratch,
         flops,
         bytes,
         report,
@@ -332,8 +382,8 @@ fn plan(
         for (i, opt) in opts.iter().enumerate() {
             if let Opt::Pack(tile) = opt {
                 let staged = Contraction::find(&kernel)
-                    .filter(|c| c.swap == tile.swap && c.acc == tile.acc)
-                    .and_then(|c| contract::stages(&kernel, &c, *tile));
+                    .filter(|c| c.acc == tile.acc)
+                    .and_then(|c| contract::stages(&kernel, &c.oriented(tile.swap), *tile));
                 let Some(staged) = staged.filter(|_| i + 1 == opts.len()) else {
                     return Err(Error::Opt {
                         kernel: kernel.name.clone(),
@@ -348,8 +398,8 @@ fn plan(
         return Ok((whole(kernel), Vec::new(), opts.clone()));
     }
     if let Some(c) = Contraction::find(start)
-        && let Some(tile) = c.choose(target)
-        && let Some(staged) = contract::stages(start, &c, tile)
+        && let Some(tile) = c.choose(&start.graph, target)
+        && let Some(staged) = contract::stages(start, &c.oriented(tile.swap), tile)
     {
         return Ok((staged.stages, staged.scratch, vec![Opt::Pack(tile)]));
     }
@@ -373,6 +423,7 @@ fn stage_of(
     object: Arc<[u8]>,
     kernel: &Kernel,
     content: [u8; 32],
+    stored: &[u16],
 ) -> Result<Stage> {
     let own = kernel.params.len();
     let args = program
@@ -396,7 +447,7 @@ fn stage_of(
         writes: program
             .args
             .iter()
-            .map(|a| matches!(a, Arg::Buffer { written: true, .. }))
+            .map(|a| matches!(a, Arg::Buffer { slot, .. } if stored.contains(slot)))
             .collect(),
         content,
         grid: [
@@ -414,8 +465,9 @@ fn stage_of(
     })
 }
 
-/// Operations and bytes of one run of a kernel.
-fn estimate(kernel: &Kernel) -> (f64, f64) {
+/// Arithmetic operations on floats and integers other than indices, and bytes of the buffers, of
+/// one run of a kernel.
+pub fn estimate(kernel: &Kernel) -> (f64, f64) {
     let g: &Graph = &kernel.graph;
     let mut sets = RangeSets::default();
     let mut flops = 0.0;

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod build;
+mod built;
 pub mod cache;
 pub mod compile;
 pub mod dtype;
@@ -15,7 +16,7 @@ pub mod rewrite;
 pub mod symbolic;
 pub mod target;
 
-pub use build::{Backend, Built, Options, ScratchSpec, Stage, StageArg, build};
+pub use build::{Backend, Built, Options, ScratchSpec, Stage, StageArg, build, estimate};
 pub use cache::Cache;
 pub use dtype::DType;
 pub use error::{Error, Result};

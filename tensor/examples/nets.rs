@@ -5,18 +5,21 @@
 //! cargo run --release -p tensor --features llvm --example nets -- resnet50 densenet121
 //! ```
 //!
-//! `CACHE=dir` keeps compiled kernels there, `RUNS=n` repeats.
+//! `CACHE=dir` keeps compiled kernels there, `RUNS=n` repeats, `STEPS=1` says what the
+//! compiler did, `EXPLAIN=kernel` shows the code of one.
 #![allow(clippy::unwrap_used, reason = "an example ends with the error")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use codegen::{Backend, Cache};
+use codegen::{Backend, Built, Cache};
 use drivers_cpu::{Config, CpuDevice};
-use tensor::exec::{DeviceExecutor, Options};
+use tensor::exec::{DeviceExecutor, Observer, Options};
 use tensor::ops::conv::Sliding;
 use tensor::{DType, Engine, Frozen, Result, Tensor};
+
+type Build = fn(&mut Net, &Tensor) -> Result<Tensor>;
 
 struct Net {
     engine: Engine,
@@ -324,6 +327,22 @@ fn minilm(n: &mut Net, x: &Tensor) -> Result<Tensor> {
     Ok(x)
 }
 
+/// Says what the compiler did with each kernel.
+struct Steps;
+
+impl Observer for Steps {
+    fn compiled(&self, name: &str, built: &Built) {
+        println!("  {name}: {:.0} flops", built.flops);
+        for (stage, opts) in built.stages.iter().zip(&built.report.opts) {
+            println!("    {} x{}: {opts}", stage.name, stage.grid[0]);
+        }
+        if std::env::var("EXPLAIN").is_ok_and(|wanted| wanted == name) {
+            println!("{}", built.report.after.join("\n"));
+            println!("{}", built.report.source.join("\n"));
+        }
+    }
+}
+
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmHWM"));
@@ -353,6 +372,10 @@ fn main() {
         profile: profile > 0,
         ..Options::default()
     };
+    options.codegen.explain = std::env::var("EXPLAIN").is_ok();
+    if number("STEPS", 0) > 0 || options.codegen.explain {
+        options.observer = Some(Arc::new(Steps));
+    }
     if let Ok(dir) = std::env::var("CACHE") {
         options.codegen.cache = Some(Arc::new(Cache::open(dir, 1 << 30).unwrap()));
     }
@@ -363,19 +386,18 @@ fn main() {
             engine: engine.clone(),
             seed: 7,
         };
-        let (build, shape): (fn(&mut Net, &Tensor) -> Result<Tensor>, Vec<usize>) =
-            match name.as_str() {
-                "resnet50" => (resnet50, vec![1, 3, 224, 224]),
-                "vgg19" => (vgg19, vec![1, 3, 224, 224]),
-                "alexnet" => (alexnet, vec![1, 3, 227, 227]),
-                "zfnet512" => (zfnet512, vec![1, 3, 224, 224]),
-                "squeezenet" => (squeezenet, vec![1, 3, 224, 224]),
-                "shufflenet" => (shufflenet, vec![1, 3, 224, 224]),
-                "densenet121" => (densenet121, vec![1, 3, 224, 224]),
-                "inception" => (inception, vec![1, 3, 224, 224]),
-                "minilm" => (minilm, vec![number("BATCH", 1), number("SEQ", 128), 384]),
-                other => panic!("no net {other}"),
-            };
+        let (build, shape): (Build, Vec<usize>) = match name.as_str() {
+            "resnet50" => (resnet50, vec![1, 3, 224, 224]),
+            "vgg19" => (vgg19, vec![1, 3, 224, 224]),
+            "alexnet" => (alexnet, vec![1, 3, 227, 227]),
+            "zfnet512" => (zfnet512, vec![1, 3, 224, 224]),
+            "squeezenet" => (squeezenet, vec![1, 3, 224, 224]),
+            "shufflenet" => (shufflenet, vec![1, 3, 224, 224]),
+            "densenet121" => (densenet121, vec![1, 3, 224, 224]),
+            "inception" => (inception, vec![1, 3, 224, 224]),
+            "minilm" => (minilm, vec![number("BATCH", 1), number("SEQ", 128), 384]),
+            other => panic!("no net {other}"),
+        };
         let input = net.weight(&shape).unwrap();
         let start = Instant::now();
         let mut weights = 0.0;

@@ -96,7 +96,17 @@ impl fmt::Display for Opt {
             Opt::PadTo { axis, multiple } => write!(f, "padto({axis}, {multiple})"),
             Opt::Swap { a, b } => write!(f, "swap({a}, {b})"),
             Opt::Merge { outer, inner } => write!(f, "merge({outer}, {inner})"),
-            Opt::Pack(t) => write!(f, "pack({}x{}, k {})", t.rows, t.cols, t.depth),
+            Opt::Pack(t) => {
+                write!(f, "pack({}x{}, k {}", t.rows, t.cols, t.depth)?;
+                let direct = [
+                    (t.direct_rows, ", rows as they are"),
+                    (t.direct_cols, ", columns as they are"),
+                ];
+                for (_, text) in direct.iter().filter(|d| d.0) {
+                    f.write_str(text)?;
+                }
+                f.write_str(")")
+            }
         }
     }
 }

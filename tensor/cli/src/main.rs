@@ -4,6 +4,7 @@
 mod cmd;
 mod digits;
 mod error;
+mod inputs;
 mod net;
 mod observe;
 mod output;
@@ -42,11 +43,16 @@ enum Command {
     Doctor(cmd::doctor::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
+    /// Run an ONNX model
+    Run(cmd::run::Args),
+    /// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported
+    Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
 }
 
 fn main() -> ExitCode {
+    let started = std::time::Instant::now();
     let cli = Cli::parse();
     let run = || -> Result<(), Error> {
         let environment = session::Environment::read(cli.dev.as_deref())?;
@@ -55,7 +61,9 @@ fn main() -> ExitCode {
             Command::Demo(args) => cmd::demo::run(args, &environment),
             Command::Devices(args) => cmd::devices::run(args, &environment),
             Command::Doctor(args) => cmd::doctor::run(args),
-            Command::Bench(args) => cmd::bench::run(args, &environment),
+            Command::Bench(args) => cmd::bench::run(args, &environment, started),
+            Command::Run(args) => cmd::run::run(args, &environment),
+            Command::Inspect(args) => cmd::inspect::run(args, &environment),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &environment),
         }
     };

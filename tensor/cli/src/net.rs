@@ -4,6 +4,8 @@
 use tensor::nn::conv::{Channels, Conv};
 use tensor::nn::linear::Linear;
 use tensor::nn::{Module, Parameter, part};
+use tensor::onnx::Dim;
+use tensor::onnx::write::{self, Writer};
 use tensor::ops::conv::Sliding;
 use tensor::ops::loss::Classes;
 use tensor::{DType, Engine, Result, Rng, Tensor};
@@ -46,6 +48,50 @@ impl Net {
         let x = self.second.forward(&x)?.relu()?;
         let x = x.max_pool(&[2, 2], &Sliding::default(), false)?;
         self.last.forward(&x.flatten(1, -1)?)
+    }
+
+    /// The net as an ONNX model, from `image [n, 1, 8, 8]` to `logits [n, 10]`.
+    pub fn to_onnx(&self) -> Result<Vec<u8>> {
+        let sizes = |rest: &[usize]| {
+            let rest = rest.iter().map(|&n| Dim::Fixed(n));
+            let dims: Vec<Dim> = [Dim::Named("n".into())].into_iter().chain(rest).collect();
+            write::tensor(DType::F32, &dims)
+        };
+        let mut model = Writer::new("digits", 17);
+        model.input("image", &sizes(&[1, 8, 8]));
+        for (name, parameter) in self.parameters() {
+            model.constant(&name, &parameter.get())?;
+        }
+        let same = || [write::ints("pads", &[1, 1, 1, 1])];
+        model.node(
+            "Conv",
+            &["image", "first.weight", "first.bias"],
+            &["a"],
+            same(),
+        );
+        model.node("Relu", &["a"], &["b"], []);
+        model.node(
+            "Conv",
+            &["b", "second.weight", "second.bias"],
+            &["c"],
+            same(),
+        );
+        model.node("Relu", &["c"], &["d"], []);
+        let halves = [
+            write::ints("kernel_shape", &[2, 2]),
+            write::ints("strides", &[2, 2]),
+        ];
+        model.node("MaxPool", &["d"], &["e"], halves);
+        model.node("Flatten", &["e"], &["f"], []);
+        let transposed = [write::int("transB", 1)];
+        model.node(
+            "Gemm",
+            &["f", "last.weight", "last.bias"],
+            &["logits"],
+            transposed,
+        );
+        model.output("logits", &sizes(&[10]));
+        Ok(model.finish())
     }
 
     /// Mean cross entropy of images `[n, 1, 8, 8]` with their labels `[n]`.

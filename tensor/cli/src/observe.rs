@@ -1,12 +1,23 @@
 //! What DEBUG shows, on stderr.
 
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use codegen::Built;
-use tensor::exec::{Observer, Run};
+use indicatif::{ProgressBar, ProgressStyle};
+use tensor::Engine;
+use tensor::exec::{DeviceExecutor, Observer, Run, trace};
+use tensor::onnx::Progress;
+
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::error::Error;
 
 /// Starts the log of the libraries: warnings, or what RUST_LOG asks for (`debug`, `hcq=trace,info`).
 pub fn start_log() {
@@ -95,5 +106,95 @@ impl Observer for Printer {
                 "--- schedule: {launches} launches, {arena} bytes of temporaries, {unplanned} without planning"
             );
         }
+    }
+}
+
+/// Writes what was profiled on an engine as a trace for Perfetto.
+pub fn write_trace(engine: &Engine, path: &Path) -> Result<(), Error> {
+    let runs = DeviceExecutor::of(engine)
+        .map(DeviceExecutor::take_runs)
+        .unwrap_or_default();
+    let file = |source| Error::File {
+        path: path.display().to_string(),
+        source,
+    };
+    let to = BufWriter::new(File::create(path).map_err(file)?);
+    trace::write(&runs, to).map_err(file)
+}
+
+/// What a command is doing, as one line that changes; nothing where stderr is no terminal.
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    /// A line that is empty so far.
+    pub fn new() -> Steps {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Steps(bar)
+    }
+
+    /// What is being done now.
+    pub fn show(&self, what: &str) {
+        self.0.set_message(what.to_string());
+    }
+
+    /// A line that stays.
+    pub fn say(&self, what: &str) {
+        self.0.suspend(|| eprintln!("{what}"));
+    }
+
+    /// Takes the line away.
+    pub fn done(&self) {
+        self.0.finish_and_clear();
+    }
+
+    /// Shows what a session does.
+    pub fn progress(&self) -> impl FnMut(Progress) + Send + 'static {
+        let bar = self.0.clone();
+        move |progress| match progress {
+            Progress::Tracing(done, total) => bar.set_message(format!("tracing {done}/{total}")),
+            Progress::Compiling => bar.set_message("scheduling"),
+            Progress::Running => bar.set_message("running"),
+        }
+    }
+
+    /// Shows what an executor does.
+    pub fn observer(&self) -> Arc<dyn Observer> {
+        Arc::new(Compiling(self.0.clone()))
+    }
+}
+
+struct Compiling(ProgressBar);
+
+impl Observer for Compiling {
+    fn compiling(&self, done: usize, total: usize) {
+        self.0.set_message(format!("compiling {done}/{total}"));
+    }
+}
+
+/// Tells two observers.
+pub struct Both(pub Arc<dyn Observer>, pub Arc<dyn Observer>);
+
+impl Observer for Both {
+    fn compiling(&self, done: usize, total: usize) {
+        self.0.compiling(done, total);
+        self.1.compiling(done, total);
+    }
+
+    fn compiled(&self, name: &str, built: &Built) {
+        self.0.compiled(name, built);
+        self.1.compiled(name, built);
+    }
+
+    fn ran(&self, run: &Run) {
+        self.0.ran(run);
+        self.1.ran(run);
+    }
+
+    fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
+        self.0.scheduled(launches, arena, unplanned);
+        self.1.scheduled(launches, arena, unplanned);
     }
 }

@@ -12,7 +12,7 @@ use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Observer, Options};
 
 use crate::error::Error;
-use crate::observe::Printer;
+use crate::observe::{Both, Printer};
 
 /// Bytes of compiled kernels that are kept on disk.
 const CACHE_BYTES: u64 = 256 << 20;
@@ -75,6 +75,25 @@ impl Environment {
     /// Opens the selected device with `threads` threads instead of those of the settings (a device
     /// without threads of its own ignores it), and an engine over it.
     pub fn open_engine(&self, threads: Option<usize>, profile: bool) -> Result<Session, Error> {
+        self.open(threads, profile, None)
+    }
+
+    /// As [`Environment::open_engine`], with somebody who is told what it does.
+    pub fn open_engine_observed(
+        &self,
+        threads: Option<usize>,
+        profile: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Session, Error> {
+        self.open(threads, profile, Some(observer))
+    }
+
+    fn open(
+        &self,
+        threads: Option<usize>,
+        profile: bool,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Session, Error> {
         let mut settings = self.settings.clone();
         if let Some(n) = threads.and_then(NonZeroUsize::new) {
             settings.cpu_count = Some(n);
@@ -84,6 +103,7 @@ impl Environment {
         let backend = self.backend(units)?;
         let mut codegen = codegen::Options {
             threads: units,
+            explain: settings.debug >= 4,
             ..codegen::Options::default()
         };
         if settings.compile_cache && settings.cache_level > 0 {
@@ -98,12 +118,17 @@ impl Environment {
                 info.id, info.arch, info.name, info.units
             );
         }
+        let printer = (debug >= 2).then(|| Arc::new(Printer::new(debug)) as Arc<dyn Observer>);
+        let observer = match (printer, observer) {
+            (Some(a), Some(b)) => Some(Arc::new(Both(a, b)) as Arc<dyn Observer>),
+            (a, b) => a.or(b),
+        };
         let options = Options {
             codegen,
             patience: settings.wait_timeout,
             // Times of kernels need timestamps around each of them.
             profile: profile || settings.profile || debug >= 2,
-            observer: (debug >= 2).then(|| Arc::new(Printer::new(debug)) as Arc<dyn Observer>),
+            observer,
             ..Options::default()
         };
         let engine = DeviceExecutor::engine(device.clone(), backend.clone(), options)?;

@@ -98,7 +98,7 @@ impl Compiler {
                 .collect()
         };
         if !missing.is_empty() {
-            let built = self.build_all(kernels, &missing);
+            let built = self.build_all(kernels, &missing, observer);
             for (&i, built) in missing.iter().zip(built) {
                 let built = built.map_err(|e| Error::Kernel {
                     kernel: kernels[i].name.clone(),
@@ -129,8 +129,14 @@ impl Compiler {
         .collect()
     }
 
-    fn build_all(&self, kernels: &[Kernel], which: &[usize]) -> Vec<codegen::Result<Built>> {
+    fn build_all(
+        &self,
+        kernels: &[Kernel],
+        which: &[usize],
+        observer: Option<&dyn Observer>,
+    ) -> Vec<codegen::Result<Built>> {
         let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
         let work = || {
             let mut out = Vec::new();
             loop {
@@ -140,6 +146,9 @@ impl Compiler {
                 };
                 let built = codegen::build(&kernels[kernel], &self.backend, &self.options);
                 out.push((at, built));
+                if let Some(observer) = observer {
+                    observer.compiling(done.fetch_add(1, Ordering::Relaxed) + 1, which.len());
+                }
             }
         };
         let threads = self.threads.min(which.len());

@@ -142,6 +142,11 @@ impl DeviceExecutor {
         &self.stream
     }
 
+    /// Bounds of its scheduler.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Options that it was made with.
     pub fn options(&self) -> &Options {
         &self.options
@@ -563,6 +568,10 @@ pub(crate) fn temporaries(schedule: &Schedule, arena: u64) -> Vec<u64> {
 impl Executor for DeviceExecutor {
     fn name(&self) -> String {
         self.device.info().id.to_string()
+    }
+
+    fn memory(&self) -> u64 {
+        self.device.info().memory
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {

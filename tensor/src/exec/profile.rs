@@ -28,6 +28,11 @@ impl Run {
 
 /// Told what an executor does. Called on the thread that realizes.
 pub trait Observer: Send + Sync {
+    /// Of the kernels that are not there yet, so many were compiled. Called on any thread.
+    fn compiling(&self, done: usize, total: usize) {
+        let _ = (done, total);
+    }
+
     /// A kernel was compiled, or came from the cache.
     fn compiled(&self, name: &str, built: &Built) {
         let _ = (name, built);

@@ -13,6 +13,7 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::MmapOptions;
 
@@ -28,6 +29,10 @@ pub(super) enum Bytes {
 impl Bytes {
     /// Maps a whole file. Only regular files are mapped: a pipe or a device has no content to map.
     pub(super) fn map(path: &Path) -> Result<Bytes, FileError> {
+        Ok(Bytes::open(path)?.0)
+    }
+
+    fn open(path: &Path) -> Result<(Bytes, File), FileError> {
         let file = File::open(path).map_err(|e| FileError::new(path, "open", e))?;
         let meta = file
             .metadata()
@@ -43,15 +48,60 @@ impl Bytes {
         // SAFETY: the mapping is private and read-only, so nothing in this process writes it. That
         // no other process changes the file in place is the documented condition of this module.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&file) };
-        map.map(Bytes::Mapped)
-            .map_err(|e| FileError::new(path, "map", e))
+        match map {
+            Ok(map) => Ok((Bytes::Mapped(map), file)),
+            Err(e) => Err(FileError::new(path, "map", e)),
+        }
     }
 }
 
-/// A whole file as bytes that can be shared and sliced without a copy; it stays mapped until the
-/// last slice is dropped.
-pub(crate) fn shared(path: &Path) -> Result<bytes::Bytes, FileError> {
-    Ok(bytes::Bytes::from_owner(Bytes::map(path)?))
+/// A file that is open and mapped: bytes that can be shared and sliced without a copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// The content; it stays mapped until the last slice is dropped.
+    pub(crate) bytes: bytes::Bytes,
+    file: Arc<File>,
+}
+
+/// Opens and maps a file.
+pub(crate) fn shared(path: &Path) -> Result<Shared, FileError> {
+    let (bytes, file) = Bytes::open(path)?;
+    Ok(Shared {
+        bytes: bytes::Bytes::from_owner(bytes),
+        file: Arc::new(file),
+    })
+}
+
+impl Shared {
+    /// Where in the file a slice of its bytes is; nothing for other bytes.
+    pub(crate) fn locate(&self, part: &bytes::Bytes) -> Option<Region> {
+        let (whole, part) = (self.bytes.as_ptr_range(), part.as_ptr_range());
+        let within = whole.start <= part.start && part.end <= whole.end && part.start < part.end;
+        within.then(|| Region {
+            file: self.file.clone(),
+            offset: (part.start as usize - whole.start as usize) as u64,
+            len: part.end as usize - part.start as usize,
+        })
+    }
+}
+
+/// A part of an open file. Reading it leaves no page of the mapping in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    file: Arc<File>,
+    offset: u64,
+    len: usize,
+}
+
+impl crate::graph::Source for Region {
+    fn bytes(&self) -> usize {
+        self.len
+    }
+
+    fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.file.read_exact_at(into, self.offset + offset as u64)
+    }
 }
 
 impl Deref for Bytes {

@@ -15,7 +15,7 @@ pub mod npz;
 mod replace;
 pub mod safetensors;
 
-pub(crate) use map::shared;
+pub(crate) use map::{Region, Shared, shared};
 
 use std::fmt;
 use std::io;

@@ -9,6 +9,7 @@ use super::{Signature, capture, freeze, full, placeholders};
 use crate::error::Result;
 use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Shape, Storage, Tensor};
+use crate::schedule::Schedule;
 
 /// A pure function over constant weights, captured at once.
 ///
@@ -83,6 +84,31 @@ impl Frozen {
             signature: signature.to_vec(),
             kind,
         })
+    }
+
+    /// What a call would run, without compiling it: the schedule of what depends on the inputs, with
+    /// everything else computed as [`Frozen::capture`] does. Reads no input.
+    ///
+    /// # Errors
+    /// As [`Frozen::capture`]; an engine without queues has no schedule.
+    pub fn plan(
+        engine: &Engine,
+        signature: &[(Shape, DType)],
+        function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<Schedule> {
+        let Some(executor) = DeviceExecutor::of(engine) else {
+            return Err(capture(format!(
+                "{} has no queues, so nothing is scheduled",
+                engine.name()
+            )));
+        };
+        let inputs = placeholders(engine, executor, signature)?;
+        let guard = executor.capturing();
+        let traced = function(&inputs);
+        drop(guard);
+        let traced = traced?;
+        freeze::constants(executor, &inputs, &traced)?;
+        Ok(Schedule::new(&full(&traced), executor.limits()))
     }
 
     /// The outputs for these inputs, realized, in fresh memory.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::elem::{self, Elem};
 use super::proto::{EXTERNAL, SparseTensorProto, StringStringEntryProto, TensorProto};
-use crate::io::{self, MAX_ELEMENTS, Quoted};
+use crate::io::{self, MAX_ELEMENTS, Quoted, Shared};
 
 /// A constant of a model.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub enum Literal {
         shape: Vec<usize>,
         /// The elements.
         bytes: Bytes,
+        /// Where in a file they are, if they are there as they are here.
+        place: Option<FilePlace>,
     },
     /// Strings, row-major.
     Strings {
@@ -31,6 +33,10 @@ pub enum Literal {
         items: Arc<[String]>,
     },
 }
+
+/// Where the elements of a constant are in an open file.
+#[derive(Clone, Debug)]
+pub struct FilePlace(pub(super) io::Region);
 
 impl Literal {
     /// Sizes of the axes.
@@ -61,13 +67,16 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, DataFault> {
 pub(super) struct External {
     /// The folder of the model; `None` for a model that came without one.
     folder: Option<PathBuf>,
-    files: HashMap<PathBuf, Bytes>,
+    files: HashMap<PathBuf, Shared>,
+    /// The file of the model itself.
+    model: Option<Shared>,
 }
 
 impl External {
     /// Files of this folder.
-    pub(super) fn new(folder: Option<&Path>) -> External {
+    pub(super) fn new(folder: Option<&Path>, model: Option<&Shared>) -> External {
         External {
+            model: model.cloned(),
             folder: folder.map(|f| match f.as_os_str().is_empty() {
                 true => PathBuf::from("."),
                 false => f.to_path_buf(),
@@ -109,6 +118,12 @@ impl External {
         }
     }
 
+    /// Where in one of the files a slice of it is.
+    fn locate(&self, part: &Bytes) -> Option<FilePlace> {
+        let mut files = self.model.iter().chain(self.files.values());
+        files.find_map(|file| file.locate(part)).map(FilePlace)
+    }
+
     fn open(&mut self, location: &str) -> Result<Bytes, DataFault> {
         let shown = Quoted::new(location);
         let Some(folder) = &self.folder else {
@@ -128,10 +143,10 @@ impl External {
             ));
         }
         let path = folder.join(relative);
-        if let Some(bytes) = self.files.get(&path) {
-            return Ok(bytes.clone());
+        if let Some(file) = self.files.get(&path) {
+            return Ok(file.bytes.clone());
         }
-        let bytes = io::shared(&path).map_err(DataFault::File)?;
+        let opened = io::shared(&path).map_err(DataFault::File)?;
         // A link could lead out of the folder: what counts is where the file really is.
         let real = (path.canonicalize(), folder.canonicalize());
         if let (Ok(file), Ok(folder)) = &real
@@ -142,7 +157,8 @@ impl External {
                  elsewhere; copy the file beside the model"
             ));
         }
-        self.files.insert(path, bytes.clone());
+        let bytes = opened.bytes.clone();
+        self.files.insert(path, opened);
         Ok(bytes)
     }
 }
@@ -197,6 +213,7 @@ pub(super) fn literal(tensor: &TensorProto, external: &mut External) -> Result<L
         _ => bytes,
     };
     Ok(Literal::Array {
+        place: external.locate(&bytes),
         elem: kind,
         shape,
         bytes,
@@ -298,6 +315,7 @@ pub(super) fn dense(
             elem: Elem::Plain(codegen::DType::I64),
             shape: at,
             bytes: positions,
+            ..
         },
     ) = (&values, &indices)
     else {
@@ -347,6 +365,7 @@ pub(super) fn dense(
         elem: *elem,
         shape,
         bytes: out.into(),
+        place: None,
     })
 }
 

@@ -63,6 +63,12 @@ impl Elem {
         row.2
     }
 
+    /// The type of this name: the first operator sets write it so.
+    pub fn from_name(name: &str) -> Option<Elem> {
+        let row = TABLE.iter().find(|row| row.1 == name)?;
+        row.2
+    }
+
     /// Its number in the format.
     pub fn number(self) -> i32 {
         let row = TABLE.iter().find(|row| row.2 == Some(self));
@@ -117,6 +123,7 @@ mod tests {
         for (number, name, elem) in TABLE {
             assert_eq!(Elem::from_number(number.into()), elem);
             assert_eq!(type_name(number.into()), name);
+            assert_eq!(Elem::from_name(name), elem);
             if let Some(elem) = elem {
                 assert_eq!((elem.number(), elem.to_string()), (number, name.into()));
             }

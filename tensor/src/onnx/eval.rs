@@ -19,6 +19,16 @@ use crate::ops::random::Rng;
 /// Elements of a value that is computed on the host; more are the device's work.
 pub(super) const HOST_ELEMENTS: usize = 1 << 16;
 
+/// Elements of a value of a model, stored or not. No device counts through more in a day, and sizes
+/// that are sums and products of such sizes do not overflow.
+const MOST_ELEMENTS: usize = 1 << 40;
+
+/// Bytes that are read to the host at once: positions, sizes, what is to be written out.
+const MOST_READ: u64 = 1 << 30;
+
+/// Bytes that the host may use while it computes known values; what needs more is the device's work.
+pub(super) const HOST_BYTES: u64 = 64 << 20;
+
 /// Iterations that one Loop or Scan may unroll to in a captured graph, and run in a plain one.
 pub(super) const MOST_ITERATIONS: i64 = 1 << 20;
 
@@ -233,8 +243,10 @@ impl<'m> Eval<'m> {
             let host = self.host.clone();
             let outputs = self.call(node, inputs, host)?;
             if self.fits(&outputs) {
-                self.finish(&outputs)?;
-                return Ok(outputs);
+                match self.finish(&outputs) {
+                    Err(Fault::Engine(crate::Error::Memory { .. })) => {}
+                    done => return done.map(|()| outputs),
+                }
             }
         }
         let engine = self.engine.clone();
@@ -265,6 +277,16 @@ impl<'m> Eval<'m> {
                 "expected at most {} outputs, found {}",
                 outputs.len(),
                 node.outputs.len()
+            ));
+        }
+        let mut tensors = Vec::new();
+        outputs.iter().for_each(|v| v.tensors(&mut tensors));
+        if let Some(t) = tensors.iter().find(|t| t.numel() > MOST_ELEMENTS) {
+            return wrong(format!(
+                "makes a value of shape {:?} with {} elements, of which a value may have \
+                 {MOST_ELEMENTS}; check the sizes that it is given",
+                t.shape(),
+                t.numel()
             ));
         }
         Ok(outputs)
@@ -372,6 +394,14 @@ impl<'m> Eval<'m> {
     fn read(&mut self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.engine() != &self.host && self.capturing {
             return Err(Fault::Dynamic);
+        }
+        let bytes = tensor.numel() as u64 * tensor.dtype().size() as u64;
+        if bytes > MOST_READ {
+            return wrong(format!(
+                "expected at most {MOST_READ} bytes of numbers that decide what it does, found \
+                 {bytes} in shape {:?}",
+                tensor.shape()
+            ));
         }
         Ok(tensor.clone())
     }

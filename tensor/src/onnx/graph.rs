@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::data::Literal;
 use super::elem::{self, Elem};
-use super::error::Place;
+use super::error::{Missing, Place};
 use super::ops::Lowering;
 use crate::io::Quoted;
 
@@ -147,8 +147,6 @@ impl Node {
 /// A graph whose nodes are in an order in which they can run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
-    /// Its name in the file.
-    pub name: String,
     /// Inputs; of the main graph only those without a default.
     pub inputs: Vec<Port>,
     /// Outputs.
@@ -159,11 +157,10 @@ pub(super) struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// Constants of all graphs of a model: where they go, what they are called, what they are.
+/// Constants of all graphs of a model: where they go, what they are.
 #[derive(Clone, Debug)]
 pub(super) struct Constant {
     pub slot: Slot,
-    pub name: String,
     pub value: Arc<Literal>,
 }
 
@@ -178,6 +175,10 @@ pub(super) struct Program {
     pub slots: usize,
     /// Operator sets, by domain.
     pub opsets: BTreeMap<String, i64>,
+    /// What the model needs and is not there; it can be run if there is nothing.
+    pub missing: Vec<Missing>,
+    /// Operators without a meaning, with how often they are used.
+    pub lacking: BTreeMap<String, usize>,
     /// Who wrote the file.
     pub producer: String,
     /// Version of the file format.

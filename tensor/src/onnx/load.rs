@@ -18,7 +18,7 @@ use super::proto::{
     TypeProto, ValueInfoProto, attribute_type as ty, dimension, type_proto,
 };
 use super::sort;
-use crate::io::Quoted;
+use crate::io::{Quoted, Shared};
 
 /// Newest version of the default operator set that is known.
 pub const NEWEST_OPSET: i64 = 23;
@@ -32,11 +32,16 @@ const MOST_NESTED: usize = 64;
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Reads a model. `file` stands for it in messages; external data lies in `folder`.
-pub(super) fn load(file: &str, folder: Option<&Path>, bytes: Bytes) -> Result<Program> {
+/// Reads a model; what it needs and is not there is listed in it. `file` stands for it in messages; external data lies in `folder`.
+pub(super) fn load(
+    file: &str,
+    folder: Option<&Path>,
+    opened: Option<&Shared>,
+    bytes: Bytes,
+) -> Result<Program> {
     let mut reader = Reader {
         file,
-        external: External::new(folder),
+        external: External::new(folder, opened),
         functions: HashMap::new(),
         opsets: BTreeMap::new(),
         constants: Vec::new(),
@@ -45,6 +50,7 @@ pub(super) fn load(file: &str, folder: Option<&Path>, bytes: Bytes) -> Result<Pr
         nodes: 0,
         nested: 0,
         missing: Vec::new(),
+        lacking: BTreeMap::new(),
     };
     let size = bytes.len();
     let model = ModelProto::decode(bytes).map_err(|e| {
@@ -81,14 +87,10 @@ pub(super) fn load(file: &str, folder: Option<&Path>, bytes: Bytes) -> Result<Pr
         ));
     }
     let graph = reader.graph(graph, true)?;
-    if !reader.missing.is_empty() {
-        return Err(OnnxError::Unsupported {
-            file: file.into(),
-            missing: reader.missing,
-        });
-    }
     Ok(Program {
         graph,
+        missing: reader.missing,
+        lacking: reader.lacking,
         constants: reader.constants,
         slots: reader.slots as usize,
         opsets: reader.opsets,
@@ -125,6 +127,7 @@ struct Reader<'a> {
     nodes: usize,
     nested: usize,
     missing: Vec<Missing>,
+    lacking: BTreeMap<String, usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -240,10 +243,7 @@ impl<'a> Reader<'a> {
         }
         self.nested += 1;
         self.scopes.push(Scope::default());
-        let mut graph = Graph {
-            name: proto.name.clone(),
-            ..Graph::default()
-        };
+        let mut graph = Graph::default();
         self.initializers(proto)?;
         for info in &proto.input {
             let ty = value_type(info);
@@ -306,11 +306,7 @@ impl<'a> Reader<'a> {
             let value = self.literal(place, made)?;
             let slot = self.fresh()?;
             self.define(name, slot);
-            self.constants.push(Constant {
-                slot,
-                name: name.into(),
-                value,
-            });
+            self.constants.push(Constant { slot, value });
         }
         Ok(())
     }
@@ -438,10 +434,11 @@ impl<'a> Reader<'a> {
                 attrs,
                 lowering,
             }),
-            None => self.lacks(
-                format!("operator {} of operator set {opset}", named(&key.0, &key.1)),
-                place,
-            ),
+            None => {
+                let name = named(&key.0, &key.1);
+                *self.lacking.entry(name.clone()).or_default() += 1;
+                self.lacks(format!("operator {name} of operator set {opset}"), place);
+            }
         }
         Ok(())
     }

@@ -30,7 +30,7 @@
 //! - `load`, `sort`, `graph` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means
 //! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
-//!   model
+//!   model; [`write`] the way back
 
 pub mod backend;
 mod call;
@@ -45,7 +45,9 @@ mod ops;
 pub mod proto;
 pub mod session;
 mod sort;
+pub mod summary;
 pub mod value;
+pub mod write;
 
 pub use data::Literal;
 pub use elem::Elem;
@@ -54,44 +56,21 @@ pub use graph::{Dim, Type};
 pub use load::NEWEST_OPSET;
 pub use model::Model;
 pub use session::{Outputs, Progress, Session};
+pub use summary::Summary;
 pub use value::{Array, Strings, Value};
+
+/// Every operator that can be run, as domain and name.
+pub fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ops::known()
+}
 
 /// The bytes of a model with one node: `y = Relu(x)`, both floats of shape `[n]`.
 #[doc(hidden)]
 pub fn example() -> Vec<u8> {
-    use prost::Message;
-    let port = |name: &str| proto::ValueInfoProto {
-        name: name.into(),
-        r#type: Some(proto::TypeProto {
-            value: Some(proto::type_proto::Value::Tensor(proto::TensorType {
-                elem_type: 1,
-                shape: Some(proto::TensorShapeProto {
-                    dim: vec![proto::Dimension {
-                        value: Some(proto::dimension::Value::DimParam("n".into())),
-                    }],
-                }),
-            })),
-        }),
-    };
-    let model = proto::ModelProto {
-        ir_version: 8,
-        opset_import: vec![proto::OperatorSetIdProto {
-            domain: String::new(),
-            version: 17,
-        }],
-        graph: Some(proto::GraphProto {
-            name: "example".into(),
-            node: vec![proto::NodeProto {
-                op_type: "Relu".into(),
-                input: vec!["x".into()],
-                output: vec!["y".into()],
-                ..Default::default()
-            }],
-            input: vec![port("x")],
-            output: vec![port("y")],
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    model.encode_to_vec()
+    let floats = write::tensor(codegen::DType::F32, &[Dim::Named("n".into())]);
+    let mut writer = write::Writer::new("example", 17);
+    writer.input("x", &floats);
+    writer.node("Relu", &["x"], &["y"], []);
+    writer.output("y", &floats);
+    writer.finish()
 }

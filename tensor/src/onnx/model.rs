@@ -11,6 +11,7 @@ use super::load;
 use super::session::{Outputs, Session};
 use super::value::Value;
 use crate::graph::Engine;
+use crate::io::Shared;
 
 /// A model, checked and resolved; cloning shares it. It belongs to no engine yet.
 #[derive(Clone)]
@@ -31,9 +32,34 @@ impl Model {
     /// The system refuses a file; the file is no model, or contradicts itself: one error that names
     /// the node; or it needs what this version does not have: one error that lists all of it.
     pub fn load(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
+        Model::open(path)?.runnable()
+    }
+
+    /// As [`Model::load`], but takes a model that cannot be run as well, to be looked at.
+    ///
+    /// # Errors
+    /// The system refuses a file; the file is no model, or contradicts itself.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
         let path = path.as_ref();
-        let bytes = crate::io::shared(path)?;
-        Model::read(path.display().to_string(), path.parent(), bytes)
+        let opened = crate::io::shared(path)?;
+        let bytes = opened.bytes.clone();
+        Model::read(
+            path.display().to_string(),
+            path.parent(),
+            Some(&opened),
+            bytes,
+        )
+    }
+
+    /// The model, if nothing that it needs is missing.
+    fn runnable(self) -> Result<Model, OnnxError> {
+        match self.0.program.missing.is_empty() {
+            true => Ok(self),
+            false => Err(OnnxError::Unsupported {
+                file: self.file().into(),
+                missing: self.0.program.missing.clone(),
+            }),
+        }
     }
 
     /// Takes a model that is in memory; `name` stands for the path in errors. Its weights cannot be
@@ -42,11 +68,16 @@ impl Model {
     /// # Errors
     /// As [`Model::load`].
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Model, OnnxError> {
-        Model::read(name.into(), None, bytes.into())
+        Model::read(name.into(), None, None, bytes.into())?.runnable()
     }
 
-    fn read(file: String, folder: Option<&Path>, bytes: Bytes) -> Result<Model, OnnxError> {
-        let program = load::load(&file, folder, bytes)?;
+    fn read(
+        file: String,
+        folder: Option<&Path>,
+        opened: Option<&Shared>,
+        bytes: Bytes,
+    ) -> Result<Model, OnnxError> {
+        let program = load::load(&file, folder, opened, bytes)?;
         Ok(Model(Arc::new(Inner {
             file,
             program,

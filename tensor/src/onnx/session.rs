@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use codegen::DType;
 
-use super::data::Literal;
 use super::elem::Elem;
 use super::error::{Fault, OnnxError, Place};
 use super::eval::{self, Eval};
@@ -17,6 +16,7 @@ use crate::graph::{Engine, Shape, Tensor};
 use crate::io::Quoted;
 use crate::jit::Frozen;
 use crate::ops::random::Rng;
+use crate::schedule::Schedule;
 
 /// Captured graphs that a session keeps; the one that was used least recently goes first.
 const MOST_PLANS: usize = 32;
@@ -76,7 +76,7 @@ impl Output {
     /// Takes the tensors on `engine` out of a value.
     fn of(value: &Value, engine: &Engine, results: &mut Vec<Tensor>) -> Output {
         match value {
-            Value::Tensor(a) if &a.tensor.engine() == &engine => {
+            Value::Tensor(a) if a.tensor.engine() == engine => {
                 results.push(a.tensor.clone());
                 Output::Result(results.len() - 1, a.elem)
             }
@@ -128,7 +128,7 @@ impl Session {
         Session {
             model: model.clone(),
             engine: engine.clone(),
-            host: Engine::reference(),
+            host: Engine::reference_within(eval::HOST_BYTES),
             constants: Vec::new(),
             plans: HashMap::new(),
             uses: 0,
@@ -219,41 +219,21 @@ impl Session {
 
     /// Builds the graph for inputs of some shapes, and compiles it.
     fn capture(&mut self, program: &Program, signature: &Signature) -> Result<PlanKind, OnnxError> {
-        let inputs: Vec<(Shape, DType)> = signature
-            .iter()
-            .map(|(_, shape, elem)| (shape.clone(), elem.held()))
-            .collect();
         let engine = self.engine.clone();
         let mut made: Vec<Output> = Vec::new();
         let mut fault = None;
-        let frozen = Frozen::capture(&engine, &inputs, |tensors| {
-            let given = signature
-                .iter()
-                .zip(tensors)
-                .map(|((slot, _, elem), tensor)| {
-                    let array = Array {
-                        tensor: tensor.clone(),
-                        elem: *elem,
-                    };
-                    (*slot, Value::from(array))
-                });
-            match self.evaluate(program, given.collect(), true) {
-                Ok(values) => {
-                    let mut results = Vec::new();
-                    let outputs = values.iter().map(|v| Output::of(v, &engine, &mut results));
-                    made = outputs.collect();
-                    if let Some(progress) = &mut self.progress {
-                        progress(Progress::Compiling);
-                    }
-                    Ok(results)
-                }
-                Err(e) => {
-                    fault = Some(e);
-                    Err(crate::Error::Capture {
-                        what: "the model could not be traced".into(),
-                    })
-                }
+        let frozen = Frozen::capture(&engine, &held(signature), |tensors| {
+            let values = self.traced(program, signature, tensors).map_err(|e| {
+                fault = Some(e);
+                untraced()
+            })?;
+            let mut results = Vec::new();
+            let outputs = values.iter().map(|v| Output::of(v, &engine, &mut results));
+            made = outputs.collect();
+            if let Some(progress) = &mut self.progress {
+                progress(Progress::Compiling);
             }
+            Ok(results)
         });
         match (frozen, fault) {
             (Ok(frozen), _) => Ok(PlanKind::Captured(Box::new(frozen), made)),
@@ -261,6 +241,80 @@ impl Session {
             (Err(_), Some(fault)) => Err(self.error(fault)),
             (Err(e), None) => Err(self.model.engine_error(e)),
         }
+    }
+
+    /// What one run with inputs of these shapes does on the device, without running it. Inputs that
+    /// the file has a value for keep it.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; a model whose shapes depend on values has no schedule.
+    pub fn plan(&mut self, shapes: &[(&str, Shape)]) -> Result<Schedule, OnnxError> {
+        let model = self.model.clone();
+        let program = model.program();
+        let mut signature: Signature = Vec::new();
+        for port in &program.graph.inputs {
+            let given = shapes.iter().find(|(name, _)| *name == port.name);
+            let (Some((_, shape)), Type::Tensor(elem, _)) = (given, &port.ty) else {
+                return Err(OnnxError::Input {
+                    file: model.file().into(),
+                    input: Quoted::new(&port.name),
+                    what: format!("expected a tensor with a shape, found {}", port.ty),
+                });
+            };
+            signature.push((port.slot, shape.clone(), *elem));
+        }
+        let mut fault = None;
+        let engine = self.engine.clone();
+        let schedule = Frozen::plan(&engine, &held(&signature), |tensors| {
+            self.traced(program, &signature, tensors)
+                .map(|values| {
+                    let mut results = Vec::new();
+                    values.iter().for_each(|v| {
+                        Output::of(v, &engine, &mut results);
+                    });
+                    results
+                })
+                .map_err(|e| {
+                    fault = Some(e);
+                    untraced()
+                })
+        });
+        match (schedule, fault) {
+            (Ok(schedule), _) => Ok(schedule),
+            (Err(_), Some(Fault::Dynamic)) => Err(OnnxError::Unsupported {
+                file: model.file().into(),
+                missing: vec![super::error::Missing {
+                    what:
+                        "values that are only known when it runs; it is not captured, and has no \
+                           schedule"
+                            .into(),
+                    place: Place::model(),
+                    count: 1,
+                }],
+            }),
+            (Err(_), Some(fault)) => Err(self.error(fault)),
+            (Err(e), None) => Err(model.engine_error(e)),
+        }
+    }
+
+    /// The outputs for placeholders.
+    fn traced(
+        &mut self,
+        program: &Program,
+        signature: &Signature,
+        tensors: &[Tensor],
+    ) -> super::error::Result<Vec<Value>> {
+        let given = signature
+            .iter()
+            .zip(tensors)
+            .map(|((slot, _, elem), tensor)| {
+                let array = Array {
+                    tensor: tensor.clone(),
+                    elem: *elem,
+                };
+                (*slot, Value::from(array))
+            });
+        self.evaluate(program, given.collect(), true)
     }
 
     /// Evaluates node by node; values are read where shapes and control flow depend on them.
@@ -314,7 +368,35 @@ impl Session {
         let (host, engine) = (&self.host, &self.engine);
         let rng = &mut self.rng;
         let mut eval = Eval::new(file, host, engine, values, capturing, rng, &mut report);
-        eval.graph(&program.graph)
+        let values = eval.graph(&program.graph)?;
+        self.storable(program, &values)?;
+        Ok(values)
+    }
+
+    /// Refuses outputs that the memory of the engine cannot hold, before anything is allocated.
+    fn storable(&self, program: &Program, values: &[Value]) -> super::error::Result<()> {
+        let most = self.engine.0.memory();
+        for (port, value) in program.graph.outputs.iter().zip(values) {
+            let mut tensors = Vec::new();
+            value.tensors(&mut tensors);
+            let sizes = tensors
+                .iter()
+                .map(|t| t.numel() as u128 * t.dtype().size() as u128);
+            let bytes: u128 = sizes.sum();
+            if bytes > u128::from(most) {
+                return Err(Fault::Inner(OnnxError::Node {
+                    file: self.model.file().into(),
+                    place: Place::named("output", &port.name),
+                    what: format!(
+                        "has {} and needs {bytes} bytes, of which {} has {most}; give the model \
+                         smaller inputs",
+                        value.kind(),
+                        self.engine.name()
+                    ),
+                }));
+            }
+        }
+        Ok(())
     }
 
     fn error(&self, fault: Fault) -> OnnxError {
@@ -415,6 +497,21 @@ impl Session {
     }
 }
 
+/// Shapes and types as the device has them.
+fn held(signature: &Signature) -> Vec<(Shape, DType)> {
+    let held = signature
+        .iter()
+        .map(|(_, shape, elem)| (shape.clone(), elem.held()));
+    held.collect()
+}
+
+/// Stands for the fault that the evaluator found, which is kept beside it.
+fn untraced() -> crate::Error {
+    crate::Error::Capture {
+        what: "the model could not be traced".into(),
+    }
+}
+
 /// Checks a value against a declared type; sizes of one name must be equal.
 fn check(
     ty: &Type,
@@ -466,12 +563,4 @@ fn check(
 fn named(program: &Program, values: Vec<Value>) -> Outputs {
     let names = program.graph.outputs.iter().map(|p| p.name.clone());
     Outputs(names.zip(values).collect())
-}
-
-/// A constant that is too large for the host has this size in memory.
-pub(super) fn weight_bytes(literal: &Literal) -> u64 {
-    match literal {
-        Literal::Array { bytes, .. } => bytes.len() as u64,
-        Literal::Strings { .. } => 0,
-    }
 }

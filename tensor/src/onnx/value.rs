@@ -1,5 +1,6 @@
 //! What flows between nodes: tensors, strings, sequences, optionals.
 
+use std::fmt;
 use std::sync::Arc;
 
 use codegen::DType;
@@ -7,6 +8,9 @@ use codegen::DType;
 use super::data::Literal;
 use super::elem::Elem;
 use crate::graph::{Engine, Storage, Tensor};
+
+/// Bytes above which a constant is read from its file when it is used, not before.
+const LARGE: usize = 4096;
 
 /// Numbers with the type that the model gives them; see [`Elem::held`].
 #[derive(Clone, Debug)]
@@ -58,6 +62,20 @@ impl From<Strings> for Value {
     }
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Strings(s) => write!(f, "{} {:?}", self.kind(), s.items),
+            Value::Sequence(items) => {
+                let items: Vec<String> = items.iter().map(Value::to_string).collect();
+                write!(f, "{}: {}", self.kind(), items.join("; "))
+            }
+            Value::Optional(Some(value)) => write!(f, "{value}"),
+            _ => f.write_str(&self.kind()),
+        }
+    }
+}
+
 impl Value {
     /// The tensor, if it is one and its type is one that tensors have.
     pub fn as_tensor(&self) -> Option<&Tensor> {
@@ -81,6 +99,23 @@ impl Value {
         }
     }
 
+    /// The value as a constant of a file, if it is a tensor or strings.
+    pub(super) fn literal(&self) -> crate::Result<Option<Literal>> {
+        Ok(match self {
+            Value::Tensor(a) => Some(Literal::Array {
+                elem: a.elem,
+                shape: a.tensor.shape().to_vec(),
+                bytes: a.tensor.to_bytes()?.into(),
+                place: None,
+            }),
+            Value::Strings(s) => Some(Literal::Strings {
+                shape: s.shape.clone(),
+                items: s.items.clone(),
+            }),
+            Value::Sequence(_) | Value::Optional(_) => None,
+        })
+    }
+
     /// The tensors in it.
     pub(super) fn tensors<'a>(&'a self, out: &mut Vec<&'a Tensor>) {
         match self {
@@ -91,10 +126,15 @@ impl Value {
         }
     }
 
-    /// The value of a constant, on an engine. Bytes are copied.
+    /// The value of a constant, on an engine. Large ones stay in their file until they are used.
     pub(super) fn of(literal: &Literal, engine: &Engine) -> Value {
         match literal {
-            Literal::Array { elem, shape, bytes } => {
+            Literal::Array {
+                elem,
+                shape,
+                bytes,
+                place,
+            } => {
                 // A number alone is part of the kernels that use it.
                 let held = elem.held();
                 if bytes.len() == held.size() {
@@ -107,7 +147,12 @@ impl Value {
                         .into();
                     }
                 }
-                let storage = Storage::Host(Arc::from(&bytes[..]));
+                let storage = match place {
+                    Some(place) if bytes.len() >= LARGE => {
+                        Storage::Source(Arc::new(place.0.clone()))
+                    }
+                    _ => Storage::Host(Arc::from(&bytes[..])),
+                };
                 let tensor = Tensor::stored(engine, storage, shape, held);
                 Array {
                     tensor,

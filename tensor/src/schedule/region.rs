@@ -37,6 +37,9 @@ impl Default for Limits {
     }
 }
 
+/// Elements below which a value under windows is not worth a kernel of its own.
+const SMALL_WINDOWS: usize = 256;
+
 /// What a kernel computes into the buffer of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Body {
@@ -629,6 +632,12 @@ impl Walk<'_> {
         if self.realized[n as usize] || node.leaf.is_some() {
             return Ok(false);
         }
+        if node.is_movement() && !matches!(node.op, Op::Pad(..)) {
+            return Ok(true);
+        }
+        if self.repeated(n, requests) {
+            return Ok(false);
+        }
         if node.is_movement() {
             return Ok(true);
         }
@@ -652,6 +661,25 @@ impl Walk<'_> {
         }
     }
 
+    /// Windows over a padded or computed value read each element several times: once in memory it
+    /// is read at plain strides, without a condition per element and without computing it again.
+    fn repeated(&self, n: u32, requests: &[u32]) -> bool {
+        let &[request] = requests else {
+            return false;
+        };
+        let node = self.dag.node(n);
+        let windows = |s: &u32| matches!(self.dag.node(*s).op, Op::Windows { .. });
+        let reads = self.region.ix.extent_of(self.region.request_deps(request));
+        let computes = matches!(
+            node.op,
+            Op::Pad(..) | Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast
+        );
+        computes
+            && node.numel() > SMALL_WINDOWS
+            && self.dag.users[n as usize].iter().any(windows)
+            && reads.saturating_mul(2) >= 3 * node.numel() as u64
+    }
+
     fn decide_reduce(
         &mut self,
         n: u32,
@@ -672,8 +700,19 @@ impl Walk<'_> {
         if deps & serial != 0 {
             return Ok(false);
         }
+        // Products inside of another reduction would be a plain nest of loops.
+        let work = self.dag.node(node.src[0]).numel() as u64;
+        if deps & !loops != 0 && work > self.limits.small && self.is_product(n) {
+            return Ok(false);
+        }
         if self.region.ix.extent_of(deps) > node.numel() as u64 {
             return self.split_or_cut(request, may_split);
+        }
+        // Output loops that an operand needs apart (groups of channels) hide a contraction.
+        let index = self.region.requests[request as usize].index.clone();
+        let apart = !index.iter().all(|&ix| self.region.ix.is_affine(ix));
+        if apart && may_split && self.is_product(n) && deps == loops {
+            self.split_or_cut(request, may_split)?;
         }
         let expansion = self.reduce(request, axes);
         if self.is_contraction(n, &expansion) {
@@ -681,8 +720,7 @@ impl Walk<'_> {
             if !alone {
                 return Ok(false);
             }
-            let index = self.region.requests[request as usize].index.clone();
-            if !index.iter().all(|&ix| self.region.ix.is_affine(ix)) {
+            if apart {
                 return self.split_or_cut(request, may_split);
             }
             self.begin_contraction(n);
@@ -780,6 +818,25 @@ impl Walk<'_> {
             .iter()
             .fold(0, |s: RangeSet, &r| s | 1 << r);
         a & bound != 0 && b & bound != 0 && a & !b & !bound != 0 && b & !a & !bound != 0
+    }
+
+    /// A sum of products, whatever loops the factors have.
+    fn is_product(&self, n: u32) -> bool {
+        if !matches!(self.dag.node(n).op, Op::Reduce(ReduceOp::Add, _)) {
+            return false;
+        }
+        let mut at = self.dag.node(n).src[0];
+        loop {
+            let node = self.dag.node(at);
+            if self.realized[at as usize] || node.leaf.is_some() {
+                return false;
+            }
+            match node.op {
+                Op::Cast | Op::Reshape | Op::Permute(_) => at = node.src[0],
+                Op::Binary(Binary::Mul) => return true,
+                _ => return false,
+            }
+        }
     }
 
     /// The ranges that an operand really depends on, looking through what only moves elements.

@@ -1,21 +1,21 @@
 //! `doorbell demo`: a small convolutional net learns handwritten digits, on the queues of the
 //! selected device.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tensor::exec::{DeviceExecutor, trace};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
 use tensor::nn::{Module, Parameter, state};
+use tensor::onnx::Model;
 use tensor::{Engine, Tensor, gradients};
 
 use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;
 use crate::net::Net;
+use crate::observe::write_trace;
 use crate::output;
 use crate::session::Environment;
 
@@ -35,6 +35,9 @@ pub struct Args {
         default_value = "doorbell-digits.safetensors"
     )]
     save: PathBuf,
+    /// Where the trained net is saved as an ONNX model
+    #[arg(long, value_name = "FILE", default_value = "doorbell-digits.onnx")]
+    export: PathBuf,
     /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -89,6 +92,8 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
         "saved    {}, loaded again, reads the same",
         args.save.display()
     );
+
+    export(&net, &session.engine, &held, &args.export)?;
 
     show(&held, &read)?;
     output::line(format_args!(
@@ -168,6 +173,41 @@ fn progress(steps: u64) -> ProgressBar {
     bar
 }
 
+/// Writes the net as an ONNX model, runs that as `doorbell run` does, and compares: the logits must
+/// agree, not only the digits.
+fn export(net: &Net, engine: &Engine, held: &Set, path: &Path) -> Result<(), Error> {
+    std::fs::write(path, net.to_onnx()?).map_err(|source| Error::File {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let x = Tensor::from_slice(engine, &held.images, &[held.len(), 1, 8, 8])?;
+    let wanted = net.logits(&x)?.to_vec::<f32>()?;
+    let outputs = Model::load(path)?.on(engine).run([("image", x)])?;
+    let found = match outputs.tensor("logits") {
+        Some(logits) => logits.to_vec::<f32>()?,
+        None => Vec::new(),
+    };
+    let far = wanted
+        .iter()
+        .zip(&found)
+        .map(|(a, b)| (a - b).abs() / (1.0 + a.abs()));
+    let far = far.fold(0f32, f32::max);
+    if found.len() != wanted.len() || far > 1e-4 {
+        return Err(Error::Check(format!(
+            "{}: expected the {} logits of the trained net, found {} that differ by up to {far:e}; \
+             please report this",
+            path.display(),
+            wanted.len(),
+            found.len()
+        )));
+    }
+    eprintln!(
+        "exported {}, run as a model, gives the same (within {far:.0e})",
+        path.display()
+    );
+    Ok(())
+}
+
 /// A few held-out digits with what was read; the wrong ones first, they say the most.
 fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
     const SHOWN: usize = 4;
@@ -193,16 +233,4 @@ fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
         .map(|&i| format!("{:<18}", format!("read {}, is {}", read[i], held.labels[i])))
         .collect();
     output::line(format_args!("{}", captions.concat().trim_end()))
-}
-
-fn write_trace(engine: &Engine, path: &Path) -> Result<(), Error> {
-    let runs = DeviceExecutor::of(engine)
-        .map(DeviceExecutor::take_runs)
-        .unwrap_or_default();
-    let file = |source| Error::File {
-        path: path.display().to_string(),
-        source,
-    };
-    let to = BufWriter::new(File::create(path).map_err(file)?);
-    trace::write(&runs, to).map_err(file)
 }

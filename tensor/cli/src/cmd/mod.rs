@@ -4,4 +4,6 @@ pub mod bench;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
+pub mod inspect;
 pub mod onnx_test;
+pub mod run;

@@ -49,7 +49,10 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     })?;
     let name = |case: &PathBuf| {
         let inner = case.strip_prefix(&args.folder).unwrap_or(case);
-        inner.display().to_string()
+        match inner.as_os_str().is_empty() {
+            true => case.display().to_string(),
+            false => inner.display().to_string(),
+        }
     };
     cases.retain(|case| name(case).contains(&args.filter));
     if cases.is_empty() {

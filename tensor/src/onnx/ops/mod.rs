@@ -21,6 +21,9 @@ mod random;
 mod recurrent;
 mod reduce;
 mod region;
+mod resize;
+mod sample;
+mod select;
 mod shape;
 mod signal;
 mod text;
@@ -56,6 +59,7 @@ const TABLES: &[(&str, Table)] = &[
     ("", recurrent::OPS),
     ("", reduce::OPS),
     ("", region::OPS),
+    ("", resize::OPS),
     ("", shape::OPS),
     ("", signal::OPS),
     ("", text::OPS),

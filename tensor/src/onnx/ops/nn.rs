@@ -103,7 +103,7 @@ pub(super) fn space(x: &Tensor) -> Result<Vec<usize>> {
 }
 
 /// The kernel of a pooling.
-fn pool_kernel(c: &Call) -> Result<Vec<usize>> {
+pub(super) fn pool_kernel(c: &Call) -> Result<Vec<usize>> {
     let kernel = c.attr_ints("kernel_shape")?;
     sizes(&c.needed("kernel_shape", kernel)?)
 }

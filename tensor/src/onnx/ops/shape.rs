@@ -434,8 +434,13 @@ fn slice(c: &mut Call) -> Result<Vec<Value>> {
         if steps[i] == 0 {
             return wrong("expected steps other than 0");
         }
+        // Going back, a start before the first element is the first one, other than in numpy.
+        let mut start = starts[i];
+        if steps[i] < 0 && start.saturating_add(from[at] as i64) < 0 {
+            start = 0;
+        }
         parts[at] = Slice {
-            start: Some(starts[i] as isize),
+            start: Some(start as isize),
             stop: Some(ends[i] as isize),
             step: steps[i] as isize,
         };

@@ -1,7 +1,10 @@
 //! `doorbell bench`: figures of the selected device, as rows with the least, middle and largest
 //! sample. What is timed is what a user waits for: from the call to the result in memory.
 
+mod model;
+
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,15 @@ pub struct Args {
     /// What to measure
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
+    /// The ONNX model, for `bench model`
+    #[arg(required_if_eq("what", "model"))]
+    path: Option<PathBuf>,
+    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = crate::inputs::dim)]
+    dims: Vec<(String, usize)>,
+    /// Runs of the model after the first one
+    #[arg(long, value_name = "N")]
+    repeat: Option<usize>,
     /// Numbers of threads for gemm, reduce and copy; default 1 and all
     #[arg(long, value_name = "N", value_delimiter = ',')]
     threads: Vec<usize>,
@@ -44,6 +56,8 @@ enum What {
     Graph,
     /// Copies between buffers of the device
     Copy,
+    /// An ONNX model: first run, later runs, memory
+    Model,
     /// All of them
     All,
 }
@@ -93,8 +107,27 @@ const MB: usize = 1 << 20;
 const SAMPLES: usize = 25;
 const TIME: Duration = Duration::from_secs(1);
 
-/// Prints a row per figure.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+/// Prints a row per figure. `started` is when the program did.
+pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(), Error> {
+    let rows = match (&args.path, args.what) {
+        (Some(path), What::Model) => {
+            model::rows(path, &args.dims, args.repeat, started, environment)?
+        }
+        _ => device_rows(args, environment)?,
+    };
+    if args.json {
+        return output::json("doorbell.bench/1", &rows);
+    }
+    for r in &rows {
+        output::line(format_args!(
+            "{:<24} {:>2} threads {:>10.3} {:<9} ({:.3} to {:.3}, {} samples)",
+            r.name, r.threads, r.value, r.unit, r.min, r.max, r.samples
+        ))?;
+    }
+    Ok(())
+}
+
+fn device_rows(args: &Args, environment: &Environment) -> Result<Vec<Row>, Error> {
     let all = environment.open_device()?.info().units as usize;
     let mut counts = if args.threads.is_empty() {
         vec![1, all]
@@ -123,16 +156,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     if wants(What::Graph) {
         graph(&session, &mut rows)?;
     }
-    if args.json {
-        return output::json("doorbell.bench/1", &rows);
-    }
-    for r in &rows {
-        output::line(format_args!(
-            "{:<24} {:>2} threads {:>10.3} {:<9} ({:.3} to {:.3}, {} samples)",
-            r.name, r.threads, r.value, r.unit, r.min, r.max, r.samples
-        ))?;
-    }
-    Ok(())
+    Ok(rows)
 }
 
 fn timed(work: &mut impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {

@@ -1,0 +1,303 @@
+//! Which tile, which operand in the lanes, and which operands to pack: by an estimate of the cycles
+//! on one core.
+
+use hashbrown::HashMap;
+
+use super::{Contraction, Tile, size, unit, up};
+use crate::DType;
+use crate::ir::{Graph, Id, Op};
+use crate::opt::RangeInfo;
+use crate::rewrite::toposort;
+use crate::symbolic::lin::gcd;
+use crate::symbolic::{Lin, RangeSets};
+use crate::target::{MmaDesc, MmaScope, Target};
+
+/// Multiplications below which a register tile costs more than it gains.
+const MIN_WORK: i64 = 50_000;
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+/// Lines of one set of a cache that are safe to use at a time.
+const WAYS: i64 = 6;
+
+/// Cycles to hand a stage to the cores and to wait for the last of them.
+const STAGE: f64 = 5000.0;
+
+/// How an operand is in memory, if it is read as it is.
+struct Place {
+    strides: HashMap<Id, i64>,
+}
+
+impl Place {
+    /// `None` if the operand is more than a load, or not at one stride per range.
+    fn of(g: &Graph, operand: Id, acc: DType, ranges: &[&[RangeInfo]]) -> Option<Place> {
+        if g.op(operand) != Op::Load || g.dtype(operand) != acc {
+            return None;
+        }
+        let &[_, index] = g.src(operand) else {
+            return None;
+        };
+        let mut sets = RangeSets::build(g, index);
+        let lin = Lin::of(g, index);
+        let mut strides = HashMap::new();
+        for r in ranges.iter().copied().flatten() {
+            strides.insert(r.id, lin.stride(g, &mut sets, r.id)?);
+        }
+        Some(Place { strides })
+    }
+
+    fn stride(&self, r: &RangeInfo) -> i64 {
+        self.strides.get(&r.id).copied().unwrap_or(0)
+    }
+}
+
+/// How an operand is got.
+#[derive(Clone, Copy)]
+struct Access {
+    direct: bool,
+    /// Cycles per element of packing it.
+    pack: f64,
+}
+
+/// What is known of the two operands in one orientation.
+struct Operands {
+    rows: Option<Place>,
+    cols: Option<Place>,
+    pack: [f64; 2],
+}
+
+/// Cycles per packed element: a copy of vectors, a gather along the summed ranges, or anything.
+fn pack_cost(g: &Graph, operand: Id, side: &[RangeInfo], summed: &[RangeInfo]) -> f64 {
+    let mut worst: f64 = 0.3;
+    for n in toposort(g, operand) {
+        if g.op(n) != Op::Load {
+            continue;
+        }
+        let index = g.src(n)[1];
+        let gated = g.src(n).len() > 2;
+        let last = summed.last().map_or(&[][..], std::slice::from_ref);
+        let cost = if unit(g, index, side) && !gated {
+            0.3
+        } else if unit(g, index, last) && !gated {
+            1.0
+        } else {
+            2.0
+        };
+        worst = worst.max(cost);
+    }
+    worst
+}
+
+impl Operands {
+    fn of(c: &Contraction, g: &Graph) -> Operands {
+        let ranges = [&c.batch[..], &c.rows, &c.cols, &c.summed];
+        let rows = Place::of(g, c.a, c.acc, &ranges);
+        let cols = Place::of(g, c.b, c.acc, &ranges).filter(|_| {
+            g.src(c.b)
+                .get(1)
+                .is_some_and(|&index| unit(g, index, &c.cols))
+        });
+        Operands {
+            rows,
+            cols,
+            pack: [
+                pack_cost(g, c.a, &c.rows, &c.summed),
+                pack_cost(g, c.b, &c.cols, &c.summed),
+            ],
+        }
+    }
+
+    /// Whether the lines that a column of the row tile is in stay in the first level while the sum
+    /// goes through them.
+    fn rows_fit(&self, c: &Contraction, rows: i64) -> bool {
+        let (Some(place), Some(inner)) = (&self.rows, c.rows.last()) else {
+            return false;
+        };
+        let bytes = place
+            .stride(inner)
+            .abs()
+            .saturating_mul(c.acc.size() as i64);
+        if bytes * rows <= 8 * LINE {
+            return true;
+        }
+        // Whole lines apart, and each used for neighbours along the sum.
+        let along = c.summed.last().is_some_and(|k| place.stride(k) == 1);
+        let sets = 64 / gcd(up(bytes, LINE), 64).max(1);
+        along && rows <= sets * WAYS
+    }
+
+    /// Whether the vectors of one tile of columns stay in the second level while the rows go by.
+    fn cols_fit(&self, c: &Contraction, k: i64, vectors: i64, target: &Target) -> bool {
+        let (Some(place), Some(inner)) = (&self.cols, c.summed.last()) else {
+            return false;
+        };
+        let bytes = place
+            .stride(inner)
+            .abs()
+            .saturating_mul(c.acc.size() as i64);
+        let sets = target.l2_bytes as i64 / LINE / 8;
+        let used = sets / gcd(up(bytes, LINE), sets).max(1);
+        // One line more for a vector that is not aligned.
+        c.summed.len() == 1 && k.saturating_mul(vectors + 1) <= used * WAYS * vectors.max(1)
+    }
+}
+
+struct Candidate {
+    cycles: f64,
+    rows: i64,
+    vectors: i64,
+    direct: [bool; 2],
+    swap: bool,
+}
+
+impl Contraction {
+    /// The tile that is expected to be the fastest, or `None` if a plain loop nest is.
+    pub fn choose(&self, g: &Graph, target: &Target) -> Option<Tile> {
+        let (batch, m, n, k) = self.sizes();
+        let work = m.checked_mul(n)?.checked_mul(k)?.checked_mul(batch)?;
+        if work < MIN_WORK || m.min(n) < 4 || m.max(n) < 8 || k < 4 {
+            return None;
+        }
+        let desc = target
+            .mma
+            .iter()
+            .find(|d: &&MmaDesc| d.acc == self.acc && d.scope == MmaScope::Thread)?;
+        let mut best: Option<Candidate> = None;
+        for swap in [self.swap, !self.swap] {
+            let c = self.clone().oriented(swap);
+            let operands = Operands::of(&c, g);
+            for direct in [[true, true], [true, false], [false, true], [false, false]] {
+                c.candidates(g, target, desc, &operands, direct, &mut best);
+            }
+        }
+        let best = best?;
+        self.clone().oriented(best.swap).tile(target, &best)
+    }
+
+    fn candidates(
+        &self,
+        g: &Graph,
+        target: &Target,
+        desc: &MmaDesc,
+        operands: &Operands,
+        direct: [bool; 2],
+        best: &mut Option<Candidate>,
+    ) {
+        let (batch, m, n, k) = self.sizes();
+        let lanes = target.lanes(self.acc) as i64;
+        if n < lanes.min(8) {
+            return;
+        }
+        let access = [0, 1].map(|i| Access {
+            direct: direct[i],
+            pack: operands.pack[i],
+        });
+        let contiguous = self.unit_columns(g);
+        let any = direct[0] || direct[1];
+        let inner = self.rows.last().map_or(1, |r| r.extent);
+        let budget = target.vector_regs as i64 - 1;
+        for vectors in 1..=4i64 {
+            let cols = vectors * lanes;
+            // Without passes the whole sum of a tile of columns has to stay in the second level.
+            let panel = k
+                .saturating_mul(cols)
+                .saturating_mul(self.acc.size() as i64);
+            let large = any && panel > target.l2_bytes as i64 / 4 * 3;
+            if large || direct[1] && !operands.cols_fit(self, k, vectors, target) {
+                continue;
+            }
+            let most = (budget - vectors) / vectors;
+            for rows in 1..=most.min(i64::from(desc.m) * 2).min(m) {
+                if direct[0] && !operands.rows_fit(self, rows) {
+                    continue;
+                }
+                let padded = (up(m, rows) * rows, up(n, cols) * cols);
+                let steps = batch as f64 * up(m, rows) as f64 * up(n, cols) as f64 * k as f64;
+                let products = (rows * vectors) as f64;
+                // Four cycles of latency on two units need eight independent sums.
+                let latency = (products / 8.0).min(1.0);
+                let mut cycles = steps * (products + 0.25 * (rows + vectors) as f64) / latency;
+                if direct[0] && inner % rows != 0 {
+                    // Each row has an address of its own.
+                    cycles *= 1.06;
+                }
+                if direct[1] {
+                    // Vectors across two lines, and masks at the end.
+                    cycles *= 1.03;
+                }
+                let elements = [padded.0, padded.1].map(|side| (batch * k * side) as f64);
+                for (a, elements) in access.iter().zip(elements) {
+                    if !a.direct {
+                        cycles += elements * a.pack;
+                    }
+                }
+                let results = (batch * m * n) as f64;
+                cycles += results * if contiguous { 0.1 } else { 1.6 };
+                let packs = access.iter().filter(|a| !a.direct).count();
+                cycles += packs as f64 * STAGE;
+                if !any && panel > target.l2_bytes as i64 / 4 {
+                    // In passes, with the sums in memory between them.
+                    cycles += 2.0 * STAGE + results * 3.0;
+                }
+                if best.as_ref().is_none_or(|b| cycles < b.cycles * 0.9999) {
+                    *best = Some(Candidate {
+                        cycles,
+                        rows,
+                        vectors,
+                        direct,
+                        swap: self.swap,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The blocks around a register tile.
+    fn tile(&self, target: &Target, best: &Candidate) -> Option<Tile> {
+        let (batch, m, n, k) = self.sizes();
+        let lanes = target.lanes(self.acc) as i64;
+        let (rows, cols) = (best.rows, best.vectors * lanes);
+        let bytes = self.acc.size() as i64;
+        let any = best.direct[0] || best.direct[1];
+        // A sliver of columns stays in the second level; above that the sum is done in passes.
+        let most = (target.l2_bytes as i64 / 4 / (cols * bytes)).clamp(64, 1024);
+        let passes = if any { 1 } else { up(k, most) };
+        let depth = up(k, passes);
+        let row_tiles = up(m, rows);
+        let col_tiles = up(n, cols);
+        // A block of rows stays in the second level while the columns go by.
+        let fit = (target.l2_bytes as i64 / 2 / (rows * depth * bytes)).clamp(1, row_tiles);
+        let wanted = if target.cores > 1 {
+            target.cores as i64 * 4
+        } else {
+            1
+        };
+        let mut row_block = balanced(row_tiles, fit);
+        let mut groups = size(&self.batch) * up(row_tiles, row_block);
+        let mut col_block = balanced(col_tiles, (col_tiles * groups / wanted).max(1));
+        groups *= up(col_tiles, col_block);
+        if groups < wanted {
+            col_block = 1;
+            row_block = balanced(row_tiles, (row_tiles * col_tiles * batch / wanted).max(1));
+        }
+        Some(Tile {
+            rows: u32::try_from(rows).ok()?,
+            cols: u32::try_from(cols).ok()?,
+            lanes: u32::try_from(lanes).ok()?,
+            depth: u32::try_from(depth).ok()?,
+            row_block: u32::try_from(row_block).ok()?,
+            col_block: u32::try_from(col_block).ok()?,
+            acc: self.acc,
+            swap: self.swap,
+            direct_rows: best.direct[0],
+            direct_cols: best.direct[1],
+        })
+    }
+}
+
+/// The block size of at most `most` that leaves the least empty places in the last block.
+fn balanced(tiles: i64, most: i64) -> i64 {
+    let most = most.clamp(1, tiles.max(1));
+    (((most + 1) / 2)..=most)
+        .min_by_key(|&b| ((tiles + b - 1) / b * b - tiles, -b))
+        .unwrap_or(most)
+}

@@ -1,0 +1,88 @@
+//! A model: until the first result, from then on, and the most memory.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tensor::onnx::{Elem, Model, Value};
+use tensor::{Engine, Tensor};
+
+use super::{Row, SAMPLES};
+use crate::error::Error;
+use crate::inputs;
+use crate::session::Environment;
+
+/// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
+/// the process, everything included). Inputs are made up; integers are 1.
+pub fn rows(
+    path: &Path,
+    dims: &[(String, usize)],
+    repeat: Option<usize>,
+    started: Instant,
+    environment: &Environment,
+) -> Result<Vec<Row>, Error> {
+    let model = Model::load(path)?;
+    let opened = environment.open_engine(None, false)?;
+    let threads = opened.device.info().units as usize;
+    let mut given = inputs::all(&model, &[], dims, &opened.engine, |_| ())?;
+    for (_, value) in &mut given {
+        ones(value, &opened.engine)?;
+    }
+    let mut session = model.on(&opened.engine);
+    let mut run = || -> Result<(), Error> {
+        let outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
+        super::wait(&opened.engine)?;
+        std::hint::black_box(outputs);
+        Ok(())
+    };
+    run()?;
+    let first = started.elapsed().as_secs_f64();
+    let mut times = Vec::new();
+    for _ in 0..repeat.unwrap_or(SAMPLES).max(1) {
+        times.push(super::timed(&mut run)? * 1e3);
+    }
+    let stem = stem(path);
+    let row = |what: &str, unit, values| Row::new(format!("{stem} {what}"), threads, unit, values);
+    Ok(vec![
+        row("first run", "s", vec![first]),
+        row("steady", "ms", times),
+        row("peak memory", "MB", vec![peak_mb()?]),
+    ])
+}
+
+/// The name of the file, or of its folder if every model is called so.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    let folder = path.parent().and_then(Path::file_name);
+    let name = match folder {
+        Some(folder) if stem == "model" => folder,
+        _ => stem,
+    };
+    name.to_string_lossy().into_owned()
+}
+
+/// Integers become 1: token numbers, masks and types for which random ones make no sense.
+fn ones(value: &mut Value, engine: &Engine) -> Result<(), Error> {
+    if let Value::Tensor(array) = value
+        && let Elem::Plain(dtype) = array.elem
+        && !dtype.is_float()
+    {
+        let shape = array.tensor.shape().to_vec();
+        let mut bytes = vec![0; array.tensor.numel() * dtype.size()];
+        bytes.iter_mut().step_by(dtype.size()).for_each(|b| *b = 1);
+        *value = Tensor::from_bytes(engine, bytes, &shape, dtype)?.into();
+    }
+    Ok(())
+}
+
+/// The most memory that this process had, in MB (`VmHWM` of proc(5)).
+fn peak_mb() -> Result<f64, Error> {
+    let path = PathBuf::from("/proc/self/status");
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::File {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    kib.map(|k| k / 1024.0)
+        .ok_or_else(|| Error::Check("/proc/self/status: expected VmHWM, found none".into()))
+}

@@ -1,0 +1,256 @@
+//! `doorbell inspect`: what is in a model, and what it would do on the device.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use tensor::onnx::{Model, Summary};
+use tensor::schedule::{Schedule, Work};
+
+use crate::error::Error;
+use crate::inputs;
+use crate::output;
+use crate::session::Environment;
+
+/// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N; 1 if it is not given
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
+    dims: Vec<(String, usize)>,
+    /// Show the kernels of one run, after fusion
+    #[arg(long)]
+    schedule: bool,
+    /// Print JSON (schema doorbell.inspect/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Port {
+    name: String,
+    r#type: String,
+}
+
+#[derive(Serialize)]
+struct Count {
+    operator: String,
+    count: usize,
+}
+
+#[derive(Serialize)]
+struct Lack {
+    what: String,
+    place: String,
+    count: usize,
+}
+
+#[derive(Serialize)]
+struct Kernel {
+    name: String,
+    flops: f64,
+    bytes: f64,
+    launches: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    file: String,
+    ir_version: i64,
+    opsets: std::collections::BTreeMap<String, i64>,
+    producer: String,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    operators: Vec<Count>,
+    parameters: u64,
+    parameter_bytes: u64,
+    unsupported: Vec<Lack>,
+    /// Arithmetic operations of one run; absent if they depend on values, or if it cannot be run.
+    flops: Option<f64>,
+    /// Bytes of the temporaries of one run.
+    temporaries: Option<u64>,
+    /// Why there are none.
+    unplanned: Option<String>,
+    kernels: Vec<Kernel>,
+}
+
+/// Looks and prints; a model that cannot be run is no failure of looking.
+pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+    let model = Model::open(&args.model)?;
+    let summary = model.summary();
+    let planned = match summary.missing.is_empty() {
+        true => plan(&model, &summary, args, environment),
+        false => Err("it cannot be run".into()),
+    };
+    let row = row(args, summary, planned);
+    if args.json {
+        return output::json("doorbell.inspect/1", &[row]);
+    }
+    print(&row, args.schedule)
+}
+
+fn plan(
+    model: &Model,
+    summary: &Summary,
+    args: &Args,
+    environment: &Environment,
+) -> Result<Schedule, String> {
+    let mut shapes = Vec::new();
+    for (name, ty) in &summary.inputs {
+        let mut dims = args.dims.clone();
+        // Sizes that nobody gave are 1.
+        let shape = loop {
+            match inputs::shape(name, ty, &dims) {
+                Ok(shape) => break shape,
+                Err(e) => match open_size(ty, name, &dims) {
+                    Some(key) => {
+                        eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
+                        dims.push((key, 1));
+                    }
+                    None => return Err(e.to_string()),
+                },
+            }
+        };
+        shapes.push((name.as_str(), shape));
+    }
+    let session = environment
+        .open_engine(None, false)
+        .map_err(|e| e.to_string())?;
+    let planned = model.on(&session.engine).plan(&shapes);
+    planned.map_err(|e| e.to_string())
+}
+
+/// The first size of a type that nothing fixes.
+fn open_size(ty: &tensor::onnx::Type, name: &str, known: &[(String, usize)]) -> Option<String> {
+    use tensor::onnx::{Dim, Type};
+    let (Type::Tensor(_, Some(dims)) | Type::Strings(Some(dims))) = ty else {
+        return None;
+    };
+    let keys = dims.iter().enumerate().filter_map(|(axis, dim)| match dim {
+        Dim::Fixed(_) => None,
+        Dim::Named(name) => Some(name.clone()),
+        Dim::Any => Some(format!("{name}.{axis}")),
+    });
+    keys.into_iter()
+        .find(|key| !known.iter().any(|(k, _)| k == key))
+}
+
+fn row(args: &Args, summary: Summary, planned: Result<Schedule, String>) -> Row {
+    let port = |(name, ty): &(String, tensor::onnx::Type)| Port {
+        name: name.clone(),
+        r#type: ty.to_string(),
+    };
+    let (mut flops, mut kernels) = (0.0, Vec::new());
+    if let Ok(schedule) = &planned {
+        for (i, kernel) in schedule.kernels.iter().enumerate() {
+            let steps = schedule.steps.iter();
+            let launches = steps
+                .filter(|s| matches!(s.work, Work::Kernel { kernel, .. } if kernel == i))
+                .count();
+            let (work, bytes) = codegen::estimate(kernel);
+            flops += work * launches as f64;
+            kernels.push(Kernel {
+                name: kernel.name.clone(),
+                flops: work,
+                bytes,
+                launches,
+            });
+        }
+    }
+    let operators = summary.operators.into_iter();
+    Row {
+        file: args.model.display().to_string(),
+        ir_version: summary.ir_version,
+        opsets: summary.opsets,
+        producer: summary.producer,
+        inputs: summary.inputs.iter().map(port).collect(),
+        outputs: summary.outputs.iter().map(port).collect(),
+        operators: operators
+            .map(|(operator, count)| Count { operator, count })
+            .collect(),
+        parameters: summary.parameters,
+        parameter_bytes: summary.parameter_bytes,
+        unsupported: summary
+            .missing
+            .into_iter()
+            .map(|m| Lack {
+                what: m.what,
+                place: m.place.to_string(),
+                count: m.count,
+            })
+            .collect(),
+        flops: planned.is_ok().then_some(flops),
+        temporaries: planned.as_ref().ok().map(|s| s.plan.bytes),
+        unplanned: planned.err(),
+        kernels: if args.schedule { kernels } else { Vec::new() },
+    }
+}
+
+fn print(row: &Row, schedule: bool) -> Result<(), Error> {
+    let opsets: Vec<String> = row
+        .opsets
+        .iter()
+        .map(|(domain, version)| match domain.as_str() {
+            "" => format!("{version}"),
+            domain => format!("{domain} {version}"),
+        })
+        .collect();
+    output::line(format_args!("{}", row.file))?;
+    output::line(format_args!(
+        "format      version {}, operator set {}{}",
+        row.ir_version,
+        opsets.join(", "),
+        match row.producer.as_str() {
+            "" => String::new(),
+            producer => format!(", by {producer}"),
+        }
+    ))?;
+    for (title, ports) in [("input", &row.inputs), ("output", &row.outputs)] {
+        for port in ports {
+            output::line(format_args!("{title:<11} {}: {}", port.name, port.r#type))?;
+        }
+    }
+    let mb = row.parameter_bytes as f64 / 1e6;
+    output::line(format_args!("parameters  {} ({mb:.1} MB)", row.parameters))?;
+    match (row.flops, &row.unplanned) {
+        (Some(flops), _) => output::line(format_args!(
+            "work        {:.3} GFLOP a run with constants folded, {:.1} MB of temporaries",
+            flops / 1e9,
+            row.temporaries.unwrap_or(0) as f64 / 1e6
+        ))?,
+        (None, Some(why)) => output::line(format_args!("work        unknown: {why}"))?,
+        (None, None) => {}
+    }
+    let nodes: usize = row.operators.iter().map(|o| o.count).sum();
+    output::line(format_args!("operators   {nodes} nodes"))?;
+    for count in &row.operators {
+        output::line(format_args!("  {:>6}  {}", count.count, count.operator))?;
+    }
+    match row.unsupported.is_empty() {
+        true => output::line(format_args!("supported   everything"))?,
+        false => {
+            output::line(format_args!("unsupported"))?;
+            for lack in &row.unsupported {
+                output::line(format_args!(
+                    "  {:>6}  {} ({})",
+                    lack.count, lack.what, lack.place
+                ))?;
+            }
+        }
+    }
+    if schedule && row.unplanned.is_none() {
+        let launches: usize = row.kernels.iter().map(|k| k.launches).sum();
+        output::line(format_args!("kernels     {launches} launches"))?;
+        for kernel in &row.kernels {
+            output::line(format_args!(
+                "  {:>6}  {:<40} {:>10.3} MFLOP {:>10.3} MB",
+                kernel.launches,
+                kernel.name,
+                kernel.flops / 1e6,
+                kernel.bytes / 1e6
+            ))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! `doorbell run`: a model with inputs from files, its outputs to files or to the terminal.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tensor::io::npy;
+use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
+use tensor::{DType, Tensor};
+
+use crate::error::Error;
+use crate::inputs::{self, Given};
+use crate::observe::{Steps, write_trace};
+use crate::output;
+use crate::session::Environment;
+
+/// Run an ONNX model.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb or NAME=rand:SEED; those that are not
+    /// given are random
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = inputs::given)]
+    inputs: Vec<Given>,
+    /// A size that the model leaves open, for random inputs: NAME=N, or INPUT.AXIS=N
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
+    dims: Vec<(String, usize)>,
+    /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Run this often, and print how long it took
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Print the K largest elements of the last axis of each output, with their positions
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+}
+
+/// Loads, runs, prints or writes.
+pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+    let steps = Steps::new();
+    let start = Instant::now();
+    steps.show("loading");
+    let model = Model::load(&args.model)?;
+    let opened =
+        environment.open_engine_observed(None, args.profile.is_some(), steps.observer())?;
+    let engine = &opened.engine;
+    let given = inputs::all(&model, &args.inputs, &args.dims, engine, |n| steps.say(&n))?;
+    let mut session = model.on(engine);
+    session.on_progress(steps.progress());
+    let loaded = start.elapsed().as_secs_f64();
+
+    let mut seconds = Vec::new();
+    let mut outputs = Outputs(Vec::new());
+    for _ in 0..args.repeat {
+        let start = Instant::now();
+        outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
+        wait(&outputs)?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    steps.done();
+    let first = seconds[0];
+    eprintln!("loaded   {loaded:.3} s");
+    eprintln!("first    {first:.3} s, with scheduling, compiling and packing");
+    if args.repeat > 1 {
+        let mut later = seconds.split_off(1);
+        later.sort_by(f64::total_cmp);
+        eprintln!(
+            "later    {:.3} ms at least, {:.3} ms in the middle of {} runs",
+            later[0] * 1e3,
+            later[later.len() / 2] * 1e3,
+            later.len()
+        );
+    }
+    if let Some(path) = &args.profile {
+        write_trace(engine, path)?;
+        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+    }
+    for (name, value) in &outputs.0 {
+        print(name, value, args.top)?;
+    }
+    if let Some(folder) = &args.output {
+        save(folder, &outputs)?;
+    }
+    Ok(())
+}
+
+/// Waits for every output.
+fn wait(outputs: &Outputs) -> Result<(), Error> {
+    for (_, value) in &outputs.0 {
+        if let Some(executor) = value
+            .as_tensor()
+            .and_then(|t| tensor::exec::DeviceExecutor::of(t.engine()))
+        {
+            executor.synchronize()?;
+        }
+    }
+    Ok(())
+}
+
+fn print(name: &str, value: &Value, top: Option<u32>) -> Result<(), Error> {
+    let tensor = match value {
+        Value::Tensor(Array {
+            tensor,
+            elem: Elem::Plain(_),
+        }) => tensor,
+        other => return output::line(format_args!("{name}: {other}")),
+    };
+    output::line(format_args!("{name}: {value}"))?;
+    match top {
+        Some(k) => largest(tensor, k as usize),
+        None => {
+            let text = tensor.show()?;
+            output::line(format_args!("{text}"))
+        }
+    }
+}
+
+/// The largest elements of each row, of the first rows.
+fn largest(tensor: &Tensor, k: usize) -> Result<(), Error> {
+    const ROWS: usize = 16;
+    let numbers = tensor.to_f64_vec()?;
+    let width = tensor.shape().last().copied().unwrap_or(1).max(1);
+    // Trailing axes of size 1 (a pooled image) are no rows of their own.
+    let width = match width {
+        1 => tensor
+            .shape()
+            .iter()
+            .copied()
+            .rev()
+            .find(|&n| n > 1)
+            .unwrap_or(1),
+        width => width,
+    };
+    let rows = numbers.len() / width;
+    for (i, row) in numbers.chunks_exact(width).take(ROWS).enumerate() {
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+        let shown: Vec<String> = order
+            .iter()
+            .take(k)
+            .map(|&at| format!("{at}: {:.6}", row[at]))
+            .collect();
+        let lead = if rows > 1 {
+            format!("row {i}: ")
+        } else {
+            String::new()
+        };
+        output::line(format_args!("  {lead}{}", shown.join(", ")))?;
+    }
+    match rows > ROWS {
+        true => output::line(format_args!("  ... {} more rows", rows - ROWS)),
+        false => Ok(()),
+    }
+}
+
+fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
+    let file = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| Error::File { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(file(folder))?;
+    for (i, (name, value)) in outputs.0.iter().enumerate() {
+        // A name from a model may be anything; a file stays in the folder.
+        let mut stem: String = name
+            .chars()
+            .map(|c| {
+                if c.is_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .take(100)
+            .collect();
+        let again = outputs.0[..i].iter().any(|(other, _)| {
+            other != name && {
+                let same = |c: char| {
+                    if c.is_alphanumeric() || "-_.".contains(c) {
+                        c
+                    } else {
+                        '_'
+                    }
+                };
+                other.chars().map(same).take(100).eq(stem.chars())
+            }
+        });
+        if stem.trim_matches('.').is_empty() || again {
+            stem = format!("{stem}_{i}");
+        }
+        let plain = value
+            .as_tensor()
+            .filter(|t| !matches!(t.dtype(), DType::BF16 | DType::F8E4M3 | DType::F8E5M2));
+        let path = match plain {
+            Some(tensor) => {
+                let path = folder.join(stem + ".npy");
+                npy::write(&path, tensor.dtype(), tensor.shape(), &tensor.to_bytes()?)
+                    .map_err(|e| Error::Check(e.to_string()))?;
+                path
+            }
+            None => {
+                let path = folder.join(stem + ".pb");
+                std::fs::write(&path, backend::encode(name, value)?).map_err(file(&path))?;
+                path
+            }
+        };
+        eprintln!("wrote    {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The inputs of a model, from files or made up, as the command line names them.
+
+use std::path::{Path, PathBuf};
+
+use tensor::io::{npy, npz};
+use tensor::onnx::{Array, Dim, Elem, Model, Type, Value, backend};
+use tensor::{DType, Engine, Tensor};
+
+use crate::error::Error;
+
+/// `NAME=FILE.npy`, `NAME=FILE.npz`, `NAME=FILE.pb` or `NAME=rand:SEED`.
+#[derive(Clone, Debug)]
+pub struct Given {
+    name: String,
+    from: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    Random(u64),
+}
+
+/// Reads the value of `--input`.
+pub fn given(text: &str) -> Result<Given, String> {
+    let bad = || format!("expected NAME=FILE.npy, FILE.npz, FILE.pb or rand:SEED, found {text:?}");
+    let (name, from) = text.split_once('=').ok_or_else(bad)?;
+    let from = match from.strip_prefix("rand:") {
+        Some(seed) => Source::Random(seed.parse().map_err(|_| bad())?),
+        None if from == "rand" => Source::Random(0),
+        None => Source::File(from.into()),
+    };
+    Ok(Given {
+        name: name.into(),
+        from,
+    })
+}
+
+/// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for a size without a name.
+pub fn dim(text: &str) -> Result<(String, usize), String> {
+    let bad = || format!("expected NAME=N or INPUT.AXIS=N, found {text:?}");
+    let (name, size) = text.rsplit_once('=').ok_or_else(bad)?;
+    Ok((name.into(), size.parse().map_err(|_| bad())?))
+}
+
+/// The shape of an input whose file does not say it: declared sizes, with names replaced.
+pub fn shape(name: &str, ty: &Type, dims: &[(String, usize)]) -> Result<Vec<usize>, Error> {
+    let (Type::Tensor(_, declared) | Type::Strings(declared)) = ty else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected a tensor to make up, found {ty}; give it with \
+             --input {name}=FILE.pb"
+        )));
+    };
+    let Some(declared) = declared else {
+        return Err(Error::Usage(format!(
+            "input {name}: the model declares no shape; give it with --input {name}=FILE.npy"
+        )));
+    };
+    let sizes = declared.iter().enumerate().map(|(axis, dim)| {
+        let key = match dim {
+            Dim::Fixed(n) => return Ok(*n),
+            Dim::Named(name) => name.clone(),
+            Dim::Any => format!("{name}.{axis}"),
+        };
+        let found = dims.iter().find(|(name, _)| *name == key);
+        found.map(|(_, n)| *n).ok_or_else(|| {
+            Error::Usage(format!(
+                "input {name}: {ty} has no fixed size on axis {axis}; give it with --dim {key}=N"
+            ))
+        })
+    });
+    sizes.collect()
+}
+
+/// Every input of a model: those that are given from where they are given, the others random. `note`
+/// is told what was made up.
+pub fn all(
+    model: &Model,
+    given: &[Given],
+    dims: &[(String, usize)],
+    engine: &Engine,
+    mut note: impl FnMut(String),
+) -> Result<Vec<(String, Value)>, Error> {
+    let mut values = Vec::new();
+    for (name, ty) in model.inputs() {
+        let value = match given.iter().find(|g| g.name == name) {
+            Some(g) => read(&g.from, name, ty, dims, engine)?,
+            None if matches!(ty, Type::Optional(_)) => continue,
+            None => {
+                note(format!("input {name}: {ty}, random with seed 0"));
+                read(&Source::Random(0), name, ty, dims, engine)?
+            }
+        };
+        values.push((name.to_string(), value));
+    }
+    for g in given {
+        if values.iter().any(|(name, _)| *name == g.name) {
+            continue;
+        }
+        // An input with a default, or one that the model does not have: it will say so.
+        let known = model.defaults().find(|(name, _)| *name == g.name);
+        let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
+        values.push((g.name.clone(), read(&g.from, &g.name, &ty, dims, engine)?));
+    }
+    Ok(values)
+}
+
+fn read(
+    from: &Source,
+    name: &str,
+    ty: &Type,
+    dims: &[(String, usize)],
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let path = match from {
+        Source::Random(seed) => return random(&shape(name, ty, dims)?, ty, *seed, name, engine),
+        Source::File(path) => path,
+    };
+    let fault = |e: &dyn std::fmt::Display| Error::Usage(e.to_string());
+    let array = match path.extension().and_then(|e| e.to_str()) {
+        Some("pb") => return Ok(backend::read(path, ty, engine)?),
+        Some("npy") => npy::read(path).map_err(|e| fault(&e))?,
+        Some("npz") => member(path, name)?,
+        _ => {
+            return Err(Error::Usage(format!(
+                "input {name}: expected a file that ends in .npy, .npz or .pb, found {}",
+                path.display()
+            )));
+        }
+    };
+    let tensor = Tensor::from_bytes(engine, array.data, &array.shape, array.dtype)?;
+    Ok(tensor.into())
+}
+
+/// The array of the input's name, or the only one.
+fn member(path: &Path, name: &str) -> Result<npy::Array, Error> {
+    let fault = |e: npz::NpzError| Error::Usage(e.to_string());
+    let mut file = npz::File::open(path).map_err(fault)?;
+    let names: Vec<String> = file.names().map(String::from).collect();
+    match &names[..] {
+        [only] if only != name => file.array(only).map_err(fault),
+        _ => file.array(name).map_err(fault),
+    }
+}
+
+/// Numbers for an input: floats in 0..1; of integers only 0 and 1, which are positions in anything.
+fn random(
+    shape: &[usize],
+    ty: &Type,
+    seed: u64,
+    name: &str,
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let Type::Tensor(Elem::Plain(dtype), _) = ty else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected a type that random numbers have, found {ty}; give it with \
+             --input {name}=FILE.pb"
+        )));
+    };
+    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    let Some(count) = count.filter(|&n| n <= MOST) else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected at most {MOST} elements, found {shape:?}"
+        )));
+    };
+    let mut state = seed;
+    let words = std::iter::repeat_with(|| splitmix(&mut state)).take(count);
+    let tensor = match dtype {
+        DType::F32 => {
+            let floats: Vec<f32> = words.map(|w| (w >> 40) as f32 / (1 << 24) as f32).collect();
+            Tensor::from_slice(engine, &floats, shape)?
+        }
+        d if d.is_float() => {
+            let floats: Vec<f64> = words
+                .map(|w| (w >> 11) as f64 / (1u64 << 53) as f64)
+                .collect();
+            let reference = Engine::reference();
+            let cast = Tensor::from_slice(&reference, &floats, shape)?.cast(*dtype)?;
+            Tensor::from_bytes(engine, cast.to_bytes()?, shape, *dtype)?
+        }
+        d => {
+            let mut bytes = vec![0; count * d.size()];
+            for (element, word) in bytes.chunks_exact_mut(d.size()).zip(words) {
+                element[0] = (word >> 63) as u8;
+            }
+            Tensor::from_bytes(engine, bytes, shape, *dtype)?
+        }
+    };
+    let elem = Elem::Plain(*dtype);
+    Ok(Array { tensor, elem }.into())
+}
+
+/// Elements of an input that is made up.
+const MOST: usize = 1 << 30;
+
+/// The next number of splitmix64 (Steele, Lea, Flood 2014): any seed will do, and it is the same
+/// everywhere.
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read() {
+        assert!(matches!(
+            given("x=rand:7"),
+            Ok(Given {
+                from: Source::Random(7),
+                ..
+            })
+        ));
+        assert!(
+            matches!(given("x=a=b.npy"), Ok(Given { from: Source::File(f), .. }) if f == Path::new("a=b.npy"))
+        );
+        assert!(given("x").is_err() && given("x=rand:many").is_err());
+        assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
+        assert!(dim("a").is_err() && dim("a=-1").is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Real models through the program: the cases of the ONNX package, its light models, a sentence
+//! encoder. `scripts/models` puts them into `target/models`; without them these tests fail.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tensor::io::npy;
+use tensor::onnx::backend::{self, Tolerance};
+use tensor::onnx::{Type, Value};
+use tensor::{DType, Engine, Tensor};
+
+/// A folder below `target/models`.
+fn models(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/models");
+    let path = root.join(name);
+    assert!(
+        path.exists(),
+        "{}: not there; run scripts/models first",
+        path.display()
+    );
+    path
+}
+
+fn doorbell(args: &[&str]) -> Output {
+    let cache = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_doorbell"))
+        .args(args)
+        .env("XDG_CACHE_HOME", cache.path())
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(!err.contains("panicked"), "{err}");
+    output
+}
+
+/// Runs the cases of a folder: none may fail, at least `least` must pass, and at most `most` may be
+/// unsupported, each with a reason.
+fn cases(folder: &str, least: usize, most: usize, tolerance: &[&str]) {
+    let folder = models(folder);
+    let args = [
+        &["onnx-test", "--json", folder.to_str().unwrap()],
+        tolerance,
+    ]
+    .concat();
+    let output = doorbell(&args);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema"], "doorbell.onnx-test/1");
+    let rows = report["rows"].as_array().unwrap();
+    let of = |verdict: &str| -> Vec<&serde_json::Value> {
+        rows.iter().filter(|r| r["verdict"] == verdict).collect()
+    };
+    assert_eq!(of("failed"), Vec::<&serde_json::Value>::new());
+    let unsupported = of("unsupported");
+    for row in &unsupported {
+        assert!(row["reason"].as_str().unwrap().len() > 3, "{row}");
+    }
+    let (passed, unsupported) = (of("passed").len(), unsupported.len());
+    assert!(passed >= least, "{passed} passed, expected {least}");
+    assert!(
+        unsupported <= most,
+        "{unsupported} unsupported, expected {most}"
+    );
+    assert!(output.status.success());
+}
+
+#[test]
+fn node_cases() {
+    cases("onnx-data/node", 1100, 350, &[]);
+}
+
+#[test]
+fn simple_cases() {
+    cases("onnx-data/simple", 21, 2, &[]);
+}
+
+#[test]
+fn operator_cases() {
+    cases("onnx-data/pytorch-operator", 35, 0, &[]);
+}
+
+#[test]
+fn converted_cases() {
+    cases("onnx-data/pytorch-converted", 82, 0, &[]);
+}
+
+/// Real weights, at two batch sizes and three lengths, beside what ONNX Runtime gave.
+#[test]
+fn sentence_encoder() {
+    cases("minilm", 1, 0, &["--rtol", "1e-3", "--atol", "1e-5"]);
+}
+
+/// Random weights, so that nothing folds away, beside what ONNX Runtime gave.
+#[test]
+fn residual_net_with_random_weights() {
+    cases("random/light_resnet50", 1, 0, &["--atol", "1e-5"]);
+}
+
+#[test]
+fn small_net_with_random_weights() {
+    cases("random/light_squeezenet", 1, 0, &["--atol", "1e-5"]);
+}
+
+/// Runs a light model on its ramp of inputs, from a file to a file, and compares what is written
+/// with the output that is stored beside the model.
+fn light(name: &str, input: &str, shape: &[usize]) {
+    let light = models("onnx-data/light");
+    let folder = tempfile::tempdir().unwrap();
+    let n: usize = shape.iter().product();
+    let ramp: Vec<u8> = (0..n)
+        .flat_map(|i| (i as f32 / n as f32).to_le_bytes())
+        .collect();
+    let x = folder.path().join("x.npy");
+    npy::write(&x, DType::F32, shape, &ramp).unwrap();
+    let model = light.join(format!("{name}.onnx"));
+    let output = doorbell(&[
+        "run",
+        model.to_str().unwrap(),
+        "--input",
+        &format!("{input}={}", x.display()),
+        "--output",
+        folder.path().join("out").to_str().unwrap(),
+        "--top",
+        "3",
+    ]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let written: Vec<PathBuf> = std::fs::read_dir(folder.path().join("out"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    assert_eq!(written.len(), 1, "{written:?}");
+    let found = npy::read(&written[0]).unwrap();
+    let engine = Engine::reference();
+    let found = Tensor::from_bytes(&engine, found.data, &found.shape, found.dtype).unwrap();
+    let stored = light.join(format!("{name}_output_0.pb"));
+    let want = backend::read(&stored, &Type::Other(String::new()), &engine).unwrap();
+    let tolerance = Tolerance {
+        relative: 1e-3,
+        absolute: 1e-5,
+    };
+    backend::compare(&want, &Value::from(found), tolerance).unwrap();
+}
+
+macro_rules! light {
+    ($($test:ident $name:literal $input:literal [$($size:literal)*];)*) => {$(
+        #[test]
+        fn $test() {
+            light($name, $input, &[$($size),*]);
+        }
+    )*};
+}
+light! {
+    light_alexnet "light_bvlc_alexnet" "data_0" [1 3 224 224];
+    light_densenet121 "light_densenet121" "data_0" [1 3 224 224];
+    light_inception_v1 "light_inception_v1" "data_0" [1 3 224 224];
+    light_inception_v2 "light_inception_v2" "data_0" [1 3 224 224];
+    light_resnet50 "light_resnet50" "gpu_0/data_0" [1 3 224 224];
+    light_shufflenet "light_shufflenet" "gpu_0/data_0" [1 3 224 224];
+    light_squeezenet "light_squeezenet" "data_0" [1 3 224 224];
+    light_vgg19 "light_vgg19" "data_0" [1 3 224 224];
+    light_zfnet512 "light_zfnet512" "gpu_0/data_0" [1 3 224 224];
+}
+
+/// Looking at a model says what is in it, and all that is missing.
+#[test]
+fn models_are_inspected() {
+    let model = models("random/light_squeezenet/model.onnx");
+    let output = doorbell(&["inspect", "--json", "--schedule", model.to_str().unwrap()]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema"], "doorbell.inspect/1");
+    let row = &report["rows"][0];
+    assert_eq!(row["inputs"][0]["type"], "FLOAT [1, 3, 224, 224]");
+    let operators = row["operators"].as_array().unwrap();
+    let conv = operators.iter().find(|o| o["operator"] == "Conv").unwrap();
+    assert_eq!(conv["count"], 26);
+    assert_eq!(row["unsupported"].as_array().unwrap().len(), 0);
+    // SqueezeNet 1.0's published 0.7 to 0.9 G multiply-adds.
+    let flops = row["flops"].as_f64().unwrap();
+    assert!((0.6e9..2.2e9).contains(&flops), "{flops}");
+    assert!(row["kernels"].as_array().unwrap().len() > 20);
+
+    let model = models("onnx-data/simple/test_gradient_of_add_and_mul/model.onnx");
+    let output = doorbell(&["inspect", model.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success());
+    assert!(text.contains("ai.onnx.preview.training.Gradient"), "{text}");
+    let output = doorbell(&["run", model.to_str().unwrap()]);
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        err.contains("Gradient of operator set 1 (node Gradient"),
+        "{err}"
+    );
+}
+
+/// What a person gets wrong on the command line.
+#[test]
+fn wrong_inputs_are_explained() {
+    let model = models("onnx-data/light/light_squeezenet.onnx");
+    let model = model.to_str().unwrap();
+    let fails = |args: &[&str], wanted: &[&str]| {
+        let output = doorbell(&[&["run", model], args].concat());
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{err}");
+        for text in wanted {
+            assert!(err.contains(text), "{text} is not in {err}");
+        }
+    };
+    fails(&["--input", "data=rand:1"], &["data", "data_0"]);
+    fails(
+        &["--input", "data_0=x.txt"],
+        &[".npy, .npz or .pb", "x.txt"],
+    );
+    fails(
+        &["--input", "data_0=missing.npy"],
+        &["missing.npy", "No such file"],
+    );
+    fails(&["--input", "data_0"], &["NAME=FILE.npy"]);
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small.npy");
+    npy::write(&small, DType::F32, &[1, 3, 2, 2], &[0; 48]).unwrap();
+    let given = format!("data_0={}", small.display());
+    fails(&["--input", &given], &["[1, 3, 224, 224]", "[1, 3, 2, 2]"]);
+}
