@@ -10,6 +10,7 @@ mod classic;
 mod container;
 mod control;
 mod convert;
+mod fused;
 mod image;
 mod index;
 mod loss;

@@ -59,7 +59,7 @@ pub(super) fn nonzero(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// Numbers as integers of the same order, in which all NaN are one and largest and the zeros equal.
-fn keys(c: &mut Call, x: &Tensor) -> Result<Vec<i64>> {
+pub(super) fn keys(c: &mut Call, x: &Tensor) -> Result<Vec<i64>> {
     if !x.dtype().is_float() {
         let mut list = c.read_ints(x)?;
         if x.dtype() == DType::U64 {
