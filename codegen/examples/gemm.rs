@@ -92,7 +92,10 @@ fn processor_seconds() -> f64 {
 
 /// `TILE=rows,cols,depth,row_block,col_block` instead of the sizes that the optimiser chooses.
 fn options(kernel: &codegen::Kernel) -> Options {
-    let mut options = Options::default();
+    let mut options = Options {
+        explain: true,
+        ..Options::default()
+    };
     let Ok(text) = std::env::var("TILE") else {
         return options;
     };

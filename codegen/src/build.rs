@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
+use crate::built::Kept;
 use crate::cache::Cache;
 use crate::compile::{ClangCompiler, Compiler};
 use crate::error::{Error, Result};
@@ -77,6 +78,9 @@ pub struct Options {
     pub opts: Option<Vec<Opt>>,
     /// Where compiled kernels are kept.
     pub cache: Option<Arc<Cache>>,
+    /// Keeps every text of [`Report`]. They are made by compiling, so kernels do not come from the
+    /// cache as a whole, only their objects do.
+    pub explain: bool,
     /// Number of threads that will run the groups; 0 stands for the cores of the target.
     pub threads: usize,
 }
@@ -134,7 +138,8 @@ pub enum StageArg {
     Var(u16),
 }
 
-/// The texts of a compilation, for people.
+/// The texts of a compilation, for people. Without [`Options::explain`] there are only the steps,
+/// and the sources of what was compiled now.
 #[derive(Clone)]
 pub struct Report {
     /// The steps that were applied, per stage.
@@ -147,7 +152,7 @@ pub struct Report {
     pub linear: Vec<String>,
     /// The sources.
     pub source: Vec<String>,
-    /// The objects came from the cache.
+    /// The kernel came from the cache, or all objects did.
     pub cached: bool,
     objects: Vec<Arc<[u8]>>,
     compiler: Arc<dyn Compiler>,
@@ -248,15 +253,9 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     if options.threads > 0 {
         target.cores = options.threads;
     }
-    let mut start = kernel.clone();
-    start.sink = simplify(&mut start.graph, start.sink);
-    let (flops, bytes) = estimate(&start);
-    let before = crate::ir::print::print(&start.graph, start.sink);
-    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
-
     let mut report = Report {
         opts: Vec::new(),
-        before,
+        before: String::new(),
         after: Vec::new(),
         linear: Vec::new(),
         source: Vec::new(),
@@ -265,6 +264,28 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         compiler: backend.compiler.clone(),
         disassembly: Arc::default(),
     };
+    let cache = options.cache.as_ref();
+    let found = cache.filter(|_| !options.explain).and_then(|c| c.get(&key));
+    if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
+        report.opts = kept.opts;
+        report.objects = kept.stages.iter().map(|s| s.object.clone()).collect();
+        return Ok(Built {
+            stages: kept.stages,
+            scratch: kept.scratch,
+            flops: kept.flops,
+            bytes: kept.bytes,
+            report,
+            key,
+        });
+    }
+    let mut start = kernel.clone();
+    start.sink = simplify(&mut start.graph, start.sink);
+    let (flops, bytes) = estimate(&start);
+    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
+
+    if options.explain {
+        report.before = crate::ir::print::print(&start.graph, start.sink);
+    }
     let mut built = Vec::new();
     for (i, stage) in stages.into_iter().enumerate() {
         let StageKernel {
@@ -282,17 +303,20 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
                 .collect::<Vec<_>>()
                 .join(" "),
         );
-        report
-            .after
-            .push(crate::ir::print::print(&staged.graph, staged.sink));
+        if options.explain {
+            let text = crate::ir::print::print(&staged.graph, staged.sink);
+            report.after.push(text);
+        }
         let content = stage_content(&staged);
         let stored = stored(&staged);
         let caps = backend.renderer.caps(&target);
         let entry = symbol(&staged.name, &key, i);
         let program = lower(&staged, &entry, &caps)?;
-        report.linear.push(program.to_string());
+        if options.explain {
+            report.linear.push(program.to_string());
+        }
         let source = backend.renderer.render(&program, &target)?;
-        let object = {
+        let object = if options.explain {
             let mut id = Sha256::new();
             id.update(source.text.as_bytes());
             id.update(target.fingerprint().as_bytes());
@@ -309,14 +333,27 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
                     object
                 }
             }
+        } else {
+            report.cached = false;
+            backend.compiler.compile(&source, &target)?.into()
         };
         report.source.push(source.text);
         report.objects.push(object.clone());
         built.push(stage_of(&program, object, kernel, content, &stored)?);
     }
-    Ok(Built {
+    let kept = Kept {
         stages: built,
         scratch,
+        flops,
+        bytes,
+        opts: report.opts.clone(),
+    };
+    if let Some(cache) = cache.filter(|_| !options.explain) {
+        cache.put(&key, &kept.encode());
+    }
+    Ok(Built {
+        stages: kept.stages,
+        scratch: kept.scratch,
         flops,
         bytes,
         report,

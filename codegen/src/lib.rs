@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod build;
+mod built;
 pub mod cache;
 pub mod compile;
 pub mod dtype;

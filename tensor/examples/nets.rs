@@ -5,7 +5,8 @@
 //! cargo run --release -p tensor --features llvm --example nets -- resnet50 densenet121
 //! ```
 //!
-//! `CACHE=dir` keeps compiled kernels there, `RUNS=n` repeats, `STEPS=1` says what the compiler did.
+//! `CACHE=dir` keeps compiled kernels there, `RUNS=n` repeats, `STEPS=1` says what the
+//! compiler did, `EXPLAIN=kernel` shows the code of one.
 #![allow(clippy::unwrap_used, reason = "an example ends with the error")]
 
 use std::collections::HashMap;
@@ -335,6 +336,10 @@ impl Observer for Steps {
         for (stage, opts) in built.stages.iter().zip(&built.report.opts) {
             println!("    {} x{}: {opts}", stage.name, stage.grid[0]);
         }
+        if std::env::var("EXPLAIN").is_ok_and(|wanted| wanted == name) {
+            println!("{}", built.report.after.join("\n"));
+            println!("{}", built.report.source.join("\n"));
+        }
     }
 }
 
@@ -367,7 +372,8 @@ fn main() {
         profile: profile > 0,
         ..Options::default()
     };
-    if number("STEPS", 0) > 0 {
+    options.codegen.explain = std::env::var("EXPLAIN").is_ok();
+    if number("STEPS", 0) > 0 || options.codegen.explain {
         options.observer = Some(Arc::new(Steps));
     }
     if let Ok(dir) = std::env::var("CACHE") {

@@ -26,12 +26,17 @@ const PASSES: &str =
 pub struct LlvmCompiler;
 
 impl LlvmCompiler {
-    /// The compiler, with its targets registered.
+    /// The compiler.
     pub fn new() -> Self {
-        static INIT: Once = Once::new();
-        INIT.call_once(|| LlvmTarget::initialize_all(&InitializationConfig::default()));
         LlvmCompiler
     }
+}
+
+/// Registers the targets. Not before something has to be compiled: it brings tens of megabytes of
+/// the library into memory, which a process that finds all its kernels in the cache does not need.
+fn register() {
+    static INIT: Once = Once::new();
+    INIT.call_once(|| LlvmTarget::initialize_all(&InitializationConfig::default()));
 }
 
 fn failed(s: &Source, stage: &'static str, message: impl ToString) -> Error {
@@ -54,6 +59,7 @@ impl Compiler for LlvmCompiler {
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
+        register();
         if s.language != Language::Llvm {
             return Err(failed(
                 s,

@@ -346,6 +346,7 @@ impl Machine<'_> {
 fn element(index: &[u64], access: Access, lane: usize) -> i64 {
     match access {
         Access::Gather if index.len() > 1 => index[lane] as i64,
+        Access::Strided(by) => (index[0] as i64).wrapping_add(by.wrapping_mul(lane as i64)),
         _ => (index[0] as i64).wrapping_add(lane as i64),
     }
 }

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::nest::{Ranges, Set};
 use super::program::Access;
-use crate::ir::{Binary, Graph, Id, Op, Unary};
+use crate::ir::{Binary, Graph, Id, Op, StoreMode, Unary};
 use crate::rewrite::toposort;
 
 /// What replaces the plain reading of some nodes once a range is a lane index.
@@ -97,6 +97,7 @@ pub(super) fn analyse(g: &mut Graph, sink: Id, ranges: &Ranges, free: &HashMap<I
                 let how = match at(1) {
                     Some((0, _)) if !gate_lanes => (Access::Contiguous, src[1]),
                     Some((1, base)) => (Access::Contiguous, base),
+                    Some((by, base)) if by != 0 && plain(g, n) => (Access::Strided(by), base),
                     _ => (Access::Gather, src[1]),
                 };
                 lanes.access.insert(n, how);
@@ -105,6 +106,15 @@ pub(super) fn analyse(g: &mut Graph, sink: Id, ranges: &Ranges, free: &HashMap<I
         }
     }
     lanes
+}
+
+/// Without a gate, and what is stored replaces what was there.
+fn plain(g: &Graph, n: Id) -> bool {
+    match g.op(n) {
+        Op::Load => g.src(n).len() == 2,
+        Op::Store(mode) => g.src(n).len() == 3 && mode == StoreMode::Set,
+        _ => false,
+    }
 }
 
 fn constant_of(g: &Graph, id: Id) -> Option<i64> {

@@ -38,6 +38,8 @@ pub enum Mem {
 pub enum Access {
     /// One element, or consecutive elements from a scalar index.
     Contiguous,
+    /// Elements at this distance, from a scalar index; never 0 or 1.
+    Strided(i64),
     /// A vector of indices, one per lane.
     Gather,
 }
@@ -278,8 +280,9 @@ impl fmt::Display for Program {
             let def =
                 |f: &mut fmt::Formatter<'_>, dst: &Reg| write!(f, "{dst}:{} = ", self.ty(*dst));
             let at = |access: &Access| match access {
-                Access::Contiguous => "",
-                Access::Gather => " gather",
+                Access::Contiguous => String::new(),
+                Access::Strided(by) => format!(" stride {by}"),
+                Access::Gather => " gather".into(),
             };
             match inst {
                 Inst::Const { dst, bits } => {

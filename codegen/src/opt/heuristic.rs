@@ -31,9 +31,18 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
             lanes,
             reduction,
             heavy,
+            masked,
             tile,
         } = plan;
         let extent = extent_of(kernel, axis);
+        if !reduction && extent % i64::from(lanes.max(1)) > 1 {
+            // Lanes that do nothing instead of a rest that goes one by one.
+            let padded = masked.then_some(Opt::PadTo {
+                axis,
+                multiple: lanes,
+            });
+            padded.map(|opt| take(kernel, opt));
+        }
         if lanes > 1 && !take(kernel, Opt::Vec { axis, lanes }) {
             continue;
         }
@@ -109,6 +118,8 @@ struct Plan {
     reduction: bool,
     /// The body computes functions that take many operations.
     heavy: bool,
+    /// A rest may be done by a vector with a mask.
+    masked: bool,
     tile: Vec<(u32, u32)>,
 }
 
@@ -126,6 +137,10 @@ fn access_cost(g: &Graph, sets: &mut RangeSets, n: Id, range: Id, lanes: f64) ->
     }
     match stride(g, sets, index, range) {
         Some(1) => 1.0,
+        // Whole vectors, and a permutation for each of them.
+        Some(by @ 2..=4) if matches!(g.op(n), Op::Load) && g.src(n).len() == 2 => {
+            (1.5 * by as f64).min(lanes)
+        }
         _ => lanes,
     }
 }
@@ -222,7 +237,12 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             .filter(|r| r.kind == RangeKind::Loop)
         {
             let mut fit = lanes;
-            while i64::from(fit) > r.extent && fit > 1 {
+            // A vector with a mask is still better than this many single elements.
+            let least = match maskable(g, &mut sets, s, r.id, target) {
+                true => 5,
+                false => i64::from(fit),
+            };
+            while i64::from(fit) > r.extent && fit > 1 && r.extent < least {
                 fit /= 2;
             }
             let contiguous = stride(g, &mut sets, g.src(s)[1], r.id) == Some(1);
@@ -295,6 +315,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
                 lanes: fit,
                 reduction: false,
                 heavy: false,
+                masked: tile.is_empty() && maskable(g, &mut sets, s, r.id, target),
                 tile,
             });
         }
@@ -318,11 +339,26 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
                 heavy: toposort(g, g.src(n)[0]).into_iter().any(|m| {
                     sets.depends(g, m, r.id) && matches!(g.op(m), Op::Unary(u) if u.is_function())
                 }),
+                masked: false,
                 tile: Vec::new(),
             });
         }
     }
     plans
+}
+
+/// Whether a mask over a range costs next to nothing: the target has masks, and every access goes
+/// to neighbours along the range or to one place.
+fn maskable(g: &Graph, sets: &mut RangeSets, store: Id, range: Id, target: &Target) -> bool {
+    let masks = target.kind == TargetKind::Cpu && target.vector_bytes == 64;
+    masks
+        && toposort(g, store)
+            .into_iter()
+            .filter(|&n| matches!(g.op(n), Op::Load | Op::Store(_)))
+            .all(|n| match g.op(n) {
+                Op::Store(StoreMode::Combine(_)) => false,
+                _ => matches!(stride(g, sets, g.src(n)[1], range), Some(0 | 1)),
+            })
 }
 
 fn times_stores(g: &Graph, sets: &mut RangeSets, store: Id) -> f64 {

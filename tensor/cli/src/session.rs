@@ -103,6 +103,7 @@ impl Environment {
         let backend = self.backend(units)?;
         let mut codegen = codegen::Options {
             threads: units,
+            explain: settings.debug >= 4,
             ..codegen::Options::default()
         };
         if settings.compile_cache && settings.cache_level > 0 {

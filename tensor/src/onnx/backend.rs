@@ -333,22 +333,22 @@ fn optional_proto(name: &str, value: &Value) -> crate::Result<OptionalProto> {
         name: name.into(),
         ..OptionalProto::default()
     };
-    match value {
-        Value::Optional(Some(inner)) => match &**inner {
-            Value::Sequence(_) => {
-                out.elem_type = container_type::SEQUENCE;
-                out.sequence_value = Some(sequence_proto("", inner)?);
-            }
-            Value::Optional(_) => {
-                out.elem_type = container_type::OPTIONAL;
-                out.optional_value = Some(Box::new(optional_proto("", inner)?));
-            }
-            plain => {
-                out.elem_type = container_type::TENSOR;
-                out.tensor_value = plain.literal()?.map(|l| data::to_proto("", &l));
-            }
-        },
-        _ => {}
+    let Value::Optional(Some(inner)) = value else {
+        return Ok(out);
+    };
+    match &**inner {
+        Value::Sequence(_) => {
+            out.elem_type = container_type::SEQUENCE;
+            out.sequence_value = Some(sequence_proto("", inner)?);
+        }
+        Value::Optional(_) => {
+            out.elem_type = container_type::OPTIONAL;
+            out.optional_value = Some(Box::new(optional_proto("", inner)?));
+        }
+        plain => {
+            out.elem_type = container_type::TENSOR;
+            out.tensor_value = plain.literal()?.map(|l| data::to_proto("", &l));
+        }
     }
     Ok(out)
 }

@@ -76,7 +76,7 @@ impl Output {
     /// Takes the tensors on `engine` out of a value.
     fn of(value: &Value, engine: &Engine, results: &mut Vec<Tensor>) -> Output {
         match value {
-            Value::Tensor(a) if &a.tensor.engine() == &engine => {
+            Value::Tensor(a) if a.tensor.engine() == engine => {
                 results.push(a.tensor.clone());
                 Output::Result(results.len() - 1, a.elem)
             }

@@ -670,11 +670,10 @@ impl Walk<'_> {
         let node = self.dag.node(n);
         let windows = |s: &u32| matches!(self.dag.node(*s).op, Op::Windows { .. });
         let reads = self.region.ix.extent_of(self.region.request_deps(request));
-        let computes = match &node.op {
-            Op::Pad(..) => true,
-            Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast => true,
-            _ => false,
-        };
+        let computes = matches!(
+            node.op,
+            Op::Pad(..) | Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast
+        );
         computes
             && node.numel() > SMALL_WINDOWS
             && self.dag.users[n as usize].iter().any(windows)
@@ -699,6 +698,11 @@ impl Walk<'_> {
         let loops = self.region.ix.of_kind(RangeKind::Loop);
         let serial = self.region.ix.of_kind(RangeKind::Serial);
         if deps & serial != 0 {
+            return Ok(false);
+        }
+        // Products inside of another reduction would be a plain nest of loops.
+        let work = self.dag.node(node.src[0]).numel() as u64;
+        if deps & !loops != 0 && work > self.limits.small && self.is_product(n) {
             return Ok(false);
         }
         if self.region.ix.extent_of(deps) > node.numel() as u64 {

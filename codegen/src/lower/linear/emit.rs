@@ -365,6 +365,43 @@ impl Linear<'_> {
         }
     }
 
+    /// The index of a masked vector access: 0 where the part of the gate that is the same for all
+    /// lanes is false. Nothing is read there then, but processors take hundreds of cycles to find
+    /// out that no lane of an address that is not mapped is wanted.
+    fn masked_index(&mut self, gate: Id, index: Reg) -> Result<Reg> {
+        let mut pending = vec![gate];
+        let mut all: Option<Reg> = None;
+        while let Some(n) = pending.pop() {
+            if self.input.free[&n] & self.input.ranges.lanes == 0 {
+                if matches!(self.op(n), Op::Const(_)) {
+                    continue;
+                }
+                let b = self.reg(n, 1)?;
+                all = Some(match all {
+                    Some(a) => self.emit(DType::Bool, 1, |dst| Inst::Binary {
+                        dst,
+                        op: Binary::And,
+                        a,
+                        b,
+                    }),
+                    None => b,
+                });
+            } else if self.op(n) == Op::Binary(Binary::And) {
+                pending.extend_from_slice(&self.src(n));
+            }
+        }
+        let Some(cond) = all else {
+            return Ok(index);
+        };
+        let zero = self.index_const(0);
+        Ok(self.emit(DType::I64, 1, |dst| Inst::Select {
+            dst,
+            cond,
+            a: index,
+            b: zero,
+        }))
+    }
+
     fn node(&mut self, n: Id) -> Result<()> {
         let dtype = self.input.g.dtype(n);
         let lanes = self.lanes(n)?;
@@ -408,7 +445,10 @@ impl Linear<'_> {
                 let mem = self.memory(n)?;
                 let access = self.access(n);
                 let wide = if access == Access::Gather { lanes } else { 1 };
-                let index = self.reg(src[0], wide)?;
+                let mut index = self.reg(src[0], wide)?;
+                if let (&[_, gate, _], Access::Contiguous, true) = (&src[..], access, lanes > 1) {
+                    index = self.masked_index(gate, index)?;
+                }
                 let gate = match src[..] {
                     [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
                     _ => None,

@@ -383,7 +383,8 @@ impl Text<'_> {
         let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
         let i = index.0;
         let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
-        if gate.is_none() && !gather && ty.lanes > 1 {
+        let contiguous = access == Access::Contiguous;
+        if gate.is_none() && contiguous && ty.lanes > 1 {
             let t = self.ty(ty);
             let value = format!("({t})*(const {t}u *)&{at}[r{i}]");
             if ty.dtype == DType::Bool {
@@ -396,6 +397,8 @@ impl Text<'_> {
         }
         let element = if gather {
             format!("{at}[r{i}[{{i}}]]{truth}")
+        } else if let (Access::Strided(by), true) = (access, ty.lanes > 1) {
+            format!("{at}[r{i} + {{i}} * ({by})]{truth}")
         } else if ty.lanes > 1 {
             format!("{at}[r{i} + {{i}}]{truth}")
         } else {
@@ -422,7 +425,7 @@ impl Text<'_> {
         let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
         let i = index.0;
         let v = value.0;
-        if gate.is_none() && !gather && ty.lanes > 1 {
+        if gate.is_none() && access == Access::Contiguous && ty.lanes > 1 {
             let t = self.ty(ty);
             let place = format!("*({t}u *)&{at}[r{i}]");
             let value = match mode {
@@ -446,10 +449,11 @@ impl Text<'_> {
                 format!("r{r}")
             }
         };
-        let place = match (gather, lanes) {
-            (true, _) => format!("{at}[r{i}[i]]"),
-            (false, 1) => format!("{at}[r{i}]"),
-            (false, _) => format!("{at}[r{i} + i]"),
+        let place = match (gather, lanes, access) {
+            (true, ..) => format!("{at}[r{i}[i]]"),
+            (false, 1, _) => format!("{at}[r{i}]"),
+            (false, _, Access::Strided(by)) => format!("{at}[r{i} + i * ({by})]"),
+            (false, ..) => format!("{at}[r{i} + i]"),
         };
         if lanes > 1 {
             self.line("#pragma clang loop unroll(full)");

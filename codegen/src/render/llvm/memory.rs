@@ -50,6 +50,10 @@ impl Text<'_> {
         let element = memory_type(ty.dtype);
         let t = vector(element, ty.lanes);
         let align = ty.dtype.size();
+        if let (Access::Strided(by), true) = (access, ty.lanes > 1) {
+            let raw = self.strided_load(ty, mem, index, by);
+            return self.loaded_value(ty, raw);
+        }
         let mut address = self.address(mem, element, index);
         let all = self.splat_constant("i1", ty.lanes, "true");
         let mask_ty = vector("i1", ty.lanes);
@@ -107,6 +111,58 @@ impl Text<'_> {
         }
     }
 
+    /// The address that many elements further.
+    fn apart(&mut self, element: &str, address: &str, by: i64) -> String {
+        self.let_(format!("getelementptr {element}, ptr {address}, i64 {by}"))
+    }
+
+    /// Elements at a distance: for a small one whole vectors, out of which the lanes are taken.
+    fn strided_load(&mut self, ty: Ty, mem: Mem, index: Reg, by: i64) -> String {
+        let element = memory_type(ty.dtype);
+        let t = vector(element, ty.lanes);
+        let align = ty.dtype.size();
+        let address = self.address(mem, element, index);
+        let lanes = i64::from(ty.lanes);
+        if !(2..=4).contains(&by) {
+            let mut all = "poison".to_string();
+            for lane in 0..lanes {
+                let at = self.apart(element, &address, by.wrapping_mul(lane));
+                let one = self.let_(format!("load {element}, ptr {at}, align {align}"));
+                all = self.let_(format!(
+                    "insertelement {t} {all}, {element} {one}, i64 {lane}"
+                ));
+            }
+            return all;
+        }
+        let mut all = String::new();
+        for part in 0..by {
+            // The last one ends with the last lane: nothing beyond it is touched.
+            let start = (part * lanes).min((lanes - 1) * by + 1 - lanes);
+            let at = self.apart(element, &address, start);
+            let next = self.let_(format!("load {t}, ptr {at}, align {align}"));
+            if part == 0 {
+                all.clone_from(&next);
+            }
+            // Lanes whose element an earlier part had are in their places; the first part has none.
+            let mask: Vec<String> = (0..lanes)
+                .map(|lane| {
+                    let place = lane * by;
+                    let from = match part {
+                        _ if place >= part * lanes => lanes + (place - start).min(lanes - 1),
+                        _ => lane,
+                    };
+                    format!("i32 {from}")
+                })
+                .collect();
+            let list = mask.join(", ");
+            let other = if part == 0 { all.clone() } else { next };
+            all = self.let_(format!(
+                "shufflevector {t} {all}, {t} {other}, <{lanes} x i32> <{list}>"
+            ));
+        }
+        all
+    }
+
     pub(super) fn store(
         &mut self,
         mode: StoreMode,
@@ -123,6 +179,16 @@ impl Text<'_> {
         let mut address = self.address(mem, element, index);
         let mask_ty = vector("i1", ty.lanes);
         let mut value = self.v(value);
+        if let (Access::Strided(by), true, None) = (access, ty.lanes > 1, gate) {
+            // Better than a scatter, which takes several cycles per lane as well.
+            let value = self.stored_value(ty, value);
+            for lane in 0..ty.lanes {
+                let at = self.apart(element, &address, by.wrapping_mul(i64::from(lane)));
+                let one = self.let_(format!("extractelement {t} {value}, i64 {lane}"));
+                self.line(format!("store {element} {one}, ptr {at}, align {align}"));
+            }
+            return Ok(());
+        }
         let gate = gate.map(|g| self.v(g));
         let scatter = access == Access::Gather && ty.lanes > 1;
         if let (Some(g), 1) = (&gate, ty.lanes) {

@@ -1,0 +1,198 @@
+//! A compiled kernel as bytes, for the compile cache: a hit skips everything between the kernel and
+//! the object code.
+//!
+//! The format has no version of its own: the key of an entry covers the version of this crate, and
+//! bytes that do not read to the end as they should are a miss.
+
+use std::sync::Arc;
+
+use crate::build::{Stage, StageArg};
+use crate::opt::contract::ScratchSpec;
+
+/// What of a compiled kernel is worth keeping.
+pub(crate) struct Kept {
+    pub stages: Vec<Stage>,
+    pub scratch: Vec<ScratchSpec>,
+    pub flops: f64,
+    pub bytes: f64,
+    /// The steps that were applied, per stage.
+    pub opts: Vec<String>,
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, n: u64) {
+        self.0.extend_from_slice(&n.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn small<T: TryFrom<u64>>(&mut self) -> Option<T> {
+        T::try_from(self.number()?).ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let n = self.small()?;
+        self.take(n)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?.to_vec()).ok()
+    }
+
+    /// The length of a list; each element has at least a byte.
+    fn length(&mut self) -> Option<usize> {
+        self.small().filter(|&n| n <= self.0.len())
+    }
+
+    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        (0..self.length()?).map(|_| one(self)).collect()
+    }
+}
+
+impl Kept {
+    /// As bytes.
+    pub fn encode(&self) -> Arc<[u8]> {
+        let mut w = Writer(Vec::new());
+        w.number(self.flops.to_bits());
+        w.number(self.bytes.to_bits());
+        w.number(self.scratch.len() as u64);
+        for s in &self.scratch {
+            w.number(s.bytes as u64);
+            w.number(s.align as u64);
+        }
+        w.number(self.opts.len() as u64);
+        for text in &self.opts {
+            w.bytes(text.as_bytes());
+        }
+        w.number(self.stages.len() as u64);
+        for stage in &self.stages {
+            w.bytes(stage.name.as_bytes());
+            w.bytes(&stage.object);
+            w.bytes(stage.entry.as_bytes());
+            w.number(stage.args.len() as u64);
+            for (arg, &written) in stage.args.iter().zip(&stage.writes) {
+                let (kind, n) = match *arg {
+                    StageArg::Param(n) => (0u64, n),
+                    StageArg::Scratch(n) => (1, n),
+                    StageArg::Var(n) => (2, n),
+                };
+                w.number(kind | u64::from(written) << 8 | u64::from(n) << 16);
+            }
+            w.bytes(&stage.content);
+            for n in stage.grid.iter().chain(&stage.block) {
+                w.number(u64::from(*n));
+            }
+            w.number(u64::from(stage.local_bytes));
+        }
+        w.0.into()
+    }
+
+    /// From bytes; `None` if anything is not as [`Kept::encode`] makes it.
+    pub fn decode(bytes: &[u8]) -> Option<Kept> {
+        let mut r = Reader(bytes);
+        let flops = f64::from_bits(r.number()?);
+        let size = f64::from_bits(r.number()?);
+        let scratch = r.list(|r| {
+            Some(ScratchSpec {
+                bytes: r.small()?,
+                align: r.small()?,
+            })
+        })?;
+        let opts = r.list(Reader::text)?;
+        let stages = r.list(|r| {
+            let (name, object, entry) = (r.text()?, r.bytes()?.into(), r.text()?);
+            let args = r.list(|r| {
+                let word = r.number()?;
+                let n = u16::try_from(word >> 16).ok()?;
+                let arg = match word & 0xff {
+                    0 => StageArg::Param(n),
+                    1 => StageArg::Scratch(n),
+                    2 => StageArg::Var(n),
+                    _ => return None,
+                };
+                Some((arg, word >> 8 & 1 == 1))
+            })?;
+            let (args, writes) = args.into_iter().unzip();
+            let content = r.bytes()?.try_into().ok()?;
+            let mut three = || Some([r.small()?, r.small()?, r.small()?]);
+            let (grid, block) = (three()?, three()?);
+            Some(Stage {
+                name,
+                object,
+                entry,
+                args,
+                writes,
+                content,
+                grid,
+                block,
+                local_bytes: r.small()?,
+            })
+        })?;
+        let whole = r.0.is_empty() && !stages.is_empty();
+        whole.then_some(Kept {
+            stages,
+            scratch,
+            flops,
+            bytes: size,
+            opts,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_read_back_and_cut_ones_do_not() {
+        let kept = Kept {
+            stages: vec![Stage {
+                name: "a".into(),
+                object: vec![1u8, 2, 3].into(),
+                entry: "a_0".into(),
+                args: vec![StageArg::Param(1), StageArg::Scratch(2), StageArg::Var(0)],
+                writes: vec![false, true, false],
+                content: [7; 32],
+                grid: [4, 1, 1],
+                block: [1, 1, 1],
+                local_bytes: 0,
+            }],
+            scratch: vec![ScratchSpec {
+                bytes: 640,
+                align: 64,
+            }],
+            flops: 2.5,
+            bytes: 12.0,
+            opts: vec!["vec(0, 16)".into()],
+        };
+        let bytes = kept.encode();
+        let again = Kept::decode(&bytes).unwrap();
+        assert_eq!(again.encode(), bytes);
+        assert_eq!(again.stages[0].args, kept.stages[0].args);
+        assert_eq!(again.stages[0].writes, kept.stages[0].writes);
+        assert_eq!((again.flops, again.bytes), (2.5, 12.0));
+        for n in 0..bytes.len() {
+            assert!(Kept::decode(&bytes[..n]).is_none(), "{n} bytes");
+        }
+        assert!(Kept::decode(&[&bytes[..], &[0]].concat()).is_none());
+    }
+}
