@@ -158,15 +158,18 @@ fn model(c: &mut Choices) -> ModelProto {
     }
     for i in 0..1 + c.below(3) {
         let (domain, op) = c.pick(operators());
-        let inputs = (0..c.below(6)).map(|_| match c.below(8) {
-            0 => String::new(),
-            _ => names[c.below(names.len())].clone(),
-        });
+        let mut input = Vec::new();
+        for _ in 0..c.below(6) {
+            input.push(match c.below(8) {
+                0 => String::new(),
+                _ => names[c.below(names.len())].clone(),
+            });
+        }
         let outputs: Vec<String> = (0..1 + c.below(3)).map(|k| format!("v{i}_{k}")).collect();
         let mut node = NodeProto {
             op_type: op.into(),
             domain: domain.into(),
-            input: inputs.collect(),
+            input,
             output: outputs.clone(),
             ..NodeProto::default()
         };
