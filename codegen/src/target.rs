@@ -106,7 +106,9 @@ impl Target {
         };
         host_features(&mut target);
         let regs = target.vector_regs;
-        for (operand, acc) in [(DType::F32, DType::F32), (DType::F64, DType::F64)] {
+        // Integers through packed 32-bit operands: a product and a sum instead of one instruction.
+        for acc in [DType::F32, DType::F64, DType::I32] {
+            let operand = acc;
             let lanes = target.vector_bytes / acc.size();
             if let Some((rows, vectors)) = outer_product_tile(regs) {
                 target.mma.push(MmaDesc {

@@ -343,6 +343,30 @@ impl Observer for Steps {
     }
 }
 
+/// A recurrent layer, step by step: a graph of thousands of nodes.
+fn lstm(n: &mut Net, x: &Tensor) -> Result<Tensor> {
+    let [steps, batch, width] = x.shape()[..] else {
+        unreachable!()
+    };
+    let hidden = 128;
+    let (w, r) = (
+        n.weight(&[width, 4 * hidden])?,
+        n.weight(&[hidden, 4 * hidden])?,
+    );
+    let zero = Tensor::zeros(&n.engine, &[batch, hidden], DType::F32)?;
+    let (mut h, mut c) = (zero.clone(), zero);
+    let mut all = Vec::new();
+    for t in 0..steps {
+        let gates = x.index(0, t as isize)?.matmul(&w)?.add(&h.matmul(&r)?)?;
+        let g = gates.chunk(4, 1)?;
+        let (i, o, f) = (g[0].sigmoid()?, g[1].sigmoid()?, g[2].sigmoid()?);
+        c = f.mul(&c)?.add(&i.mul(&g[3].tanh()?)?)?;
+        h = o.mul(&c.tanh()?)?;
+        all.push(h.clone());
+    }
+    Tensor::stack(&all.iter().collect::<Vec<_>>(), 0)
+}
+
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmHWM"));
@@ -396,6 +420,7 @@ fn main() {
             "densenet121" => (densenet121, vec![1, 3, 224, 224]),
             "inception" => (inception, vec![1, 3, 224, 224]),
             "minilm" => (minilm, vec![number("BATCH", 1), number("SEQ", 128), 384]),
+            "lstm" => (lstm, vec![number("SEQ", 64), 1, 64]),
             other => panic!("no net {other}"),
         };
         let input = net.weight(&shape).unwrap();

@@ -150,3 +150,40 @@ fn products() {
         });
     }
 }
+
+#[test]
+fn integer_products_and_convolutions() {
+    let e = device();
+    let there = Engine::reference();
+    let bytes = |e: &Engine, shape: &[usize], seed| {
+        let mut r = Random(seed);
+        let n: usize = shape.iter().product();
+        let values: Vec<i8> = (0..n).map(|_| r.below(256) as i64 as u8 as i8).collect();
+        Tensor::from_slice(e, &values, shape).unwrap()
+    };
+    let build = |e: &Engine| -> Result<Vec<Tensor>> {
+        let (a, b) = (bytes(e, &[37, 90], 1), bytes(e, &[90, 70], 2));
+        let y = a.cast(DType::I32)?.sub(3)?.matmul(&b.cast(DType::I32)?)?;
+        let (x, w) = (bytes(e, &[1, 8, 14, 14], 3), bytes(e, &[20, 8, 3, 3], 4));
+        let x = x.cast(DType::I32)?.add(5)?;
+        let sliding = Sliding::strided(1, 2).padded(1, 2);
+        let z = x.conv(&w.cast(DType::I32)?, None, &sliding, 1)?;
+        Ok(vec![y, z])
+    };
+    for (a, b) in build(&e).unwrap().iter().zip(&build(&there).unwrap()) {
+        assert_eq!(a.to_vec::<i32>().unwrap(), b.to_vec::<i32>().unwrap());
+    }
+}
+
+#[test]
+fn half_precision_weights() {
+    let e = device();
+    for dtype in [DType::F16, DType::BF16] {
+        let shapes = vec![vec![2, 33, 64], vec![64, 50], vec![50]];
+        same(&format!("{dtype}"), &e, &shapes, |x| {
+            // Rounded on both engines in the same way before the sum.
+            let (a, b) = (x[0].cast(dtype)?, x[1].cast(dtype)?);
+            a.cast(DType::F32)?.matmul(&b.cast(DType::F32)?)?.add(&x[2])
+        });
+    }
+}

@@ -437,18 +437,19 @@ impl DeviceExecutor {
     }
 
     /// Records the runs of a replay.
-    pub(crate) fn record(&self, samples: &[Sample]) -> Result<()> {
+    pub(crate) fn record(&self, samples: &[Sample], costs: &[(f64, f64)]) -> Result<()> {
         let clock = self.device.clock()?;
         let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
         let mut state = self.state();
-        for sample in samples {
+        for (i, sample) in samples.iter().enumerate() {
+            let (bytes, flops) = costs.get(i).copied().unwrap_or_default();
             let run = Run {
                 name: sample.name.clone(),
                 queue: queue.clone(),
                 start_ns: clock.to_host_ns(sample.start),
                 end_ns: clock.to_host_ns(sample.end),
-                bytes: 0.0,
-                flops: 0.0,
+                bytes,
+                flops,
             };
             if let Some(observer) = self.observer() {
                 observer.ran(&run);

@@ -24,6 +24,8 @@ pub(super) struct Capture {
     _keep: Vec<Buffer>,
     /// Packed operands, which other captures may find while this one lives.
     _packed: Vec<Arc<Block>>,
+    /// Bytes and operations of each command.
+    costs: Vec<(f64, f64)>,
     /// The timeline after the last replay.
     last: u64,
 }
@@ -95,8 +97,10 @@ impl Capture {
                 Place::Temporary => {}
             }
         }
+        let mut costs = Vec::new();
         let at = |b: BufferId| address[b.0 as usize];
         for item in submit::items(schedule, &compiled, &at, scratch.va().0, &frozen.done)? {
+            costs.push(item.cost);
             builder.add(lane, &item.name, item.node, item.reads, item.writes);
         }
         let graph = builder.profiled(executor.options().profile).build()?;
@@ -110,6 +114,7 @@ impl Capture {
             state,
             _keep: keep,
             _packed: frozen.buffers,
+            costs,
             last: 0,
         })
     }
@@ -158,7 +163,7 @@ impl Capture {
         }
         if executor.options().profile {
             self.graph.wait(executor.deadline())?;
-            executor.record(&self.graph.samples()?)?;
+            executor.record(&self.graph.samples()?, &self.costs)?;
         }
         Ok(results)
     }

@@ -3,7 +3,7 @@
 
 use hashbrown::HashMap;
 
-use super::{Contraction, Tile, size, unit, up};
+use super::{Contraction, Tile, unit, up};
 use crate::DType;
 use crate::ir::{Graph, Id, Op};
 use crate::opt::RangeInfo;
@@ -266,19 +266,8 @@ impl Contraction {
         let col_tiles = up(n, cols);
         // A block of rows stays in the second level while the columns go by.
         let fit = (target.l2_bytes as i64 / 2 / (rows * depth * bytes)).clamp(1, row_tiles);
-        let wanted = if target.cores > 1 {
-            target.cores as i64 * 4
-        } else {
-            1
-        };
-        let mut row_block = balanced(row_tiles, fit);
-        let mut groups = size(&self.batch) * up(row_tiles, row_block);
-        let mut col_block = balanced(col_tiles, (col_tiles * groups / wanted).max(1));
-        groups *= up(col_tiles, col_block);
-        if groups < wanted {
-            col_block = 1;
-            row_block = balanced(row_tiles, (row_tiles * col_tiles * batch / wanted).max(1));
-        }
+        let (row_block, col_block) =
+            blocks(batch, [row_tiles, col_tiles], fit, target.cores as i64);
         Some(Tile {
             rows: u32::try_from(rows).ok()?,
             cols: u32::try_from(cols).ok()?,
@@ -294,10 +283,55 @@ impl Contraction {
     }
 }
 
-/// The block size of at most `most` that leaves the least empty places in the last block.
-fn balanced(tiles: i64, most: i64) -> i64 {
-    let most = most.clamp(1, tiles.max(1));
-    (((most + 1) / 2)..=most)
-        .min_by_key(|&b| ((tiles + b - 1) / b * b - tiles, -b))
-        .unwrap_or(most)
+/// Tiles per group along rows and columns: those with which the cores are done the earliest. At most
+/// `most` rows of tiles are a group.
+fn blocks(batch: i64, tiles: [i64; 2], most: i64, cores: i64) -> (i64, i64) {
+    let cores = cores.max(1);
+    let mut best = (f64::INFINITY, 1, 1);
+    for rows in (1..=32).map(|n| up(tiles[0], n)).filter(|&b| b <= most) {
+        for cols in (1..=32).map(|n| up(tiles[1], n)) {
+            let groups = batch * up(tiles[0], rows) * up(tiles[1], cols);
+            let rounds = up(groups, cores);
+            // A group begins with operands that are not in the caches yet.
+            let reuse = 1.0 + 0.05 / rows as f64 + 0.05 / cols as f64;
+            let mut time = rounds as f64 * ((rows * cols) as f64 * reuse + 0.2);
+            if cores > 1 && rounds < 4 {
+                // A core that has something else to do for a while holds the others up.
+                time *= 1.0 + 0.02 * (4 - rounds) as f64;
+            }
+            if time < best.0 {
+                best = (time, rows, cols);
+            }
+        }
+    }
+    if best.0.is_infinite() {
+        // Very many rows of tiles that are large: their number decides.
+        let rows = most.clamp(1, tiles[0]);
+        return (rows, up(tiles[1], up(32, up(tiles[0], rows)).max(1)).max(1));
+    }
+    (best.1, best.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_leave_no_core_idle() {
+        for cores in [1, 2, 3, 8] {
+            for tiles in [[1, 7], [57, 13], [224, 2], [9, 262], [4000, 300]] {
+                let (rows, cols) = blocks(1, tiles, 20, cores);
+                assert!((1..=20).contains(&rows) && (1..=tiles[1]).contains(&cols));
+                let groups = up(tiles[0], rows) * up(tiles[1], cols);
+                let time = up(groups, cores) * rows * cols * cores;
+                let work = tiles[0] * tiles[1];
+                if work >= 64 * cores {
+                    assert!(
+                        time <= work * 6 / 5,
+                        "{tiles:?} on {cores}: {rows} by {cols}"
+                    );
+                }
+            }
+        }
+    }
 }

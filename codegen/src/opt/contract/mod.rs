@@ -125,7 +125,9 @@ impl Contraction {
         }
         let acc = g.dtype(reduce);
         let value = g.src(reduce)[0];
-        if !matches!(acc, DType::F32 | DType::F64) || g.op(value) != Op::Binary(Binary::Mul) {
+        if !matches!(acc, DType::F32 | DType::F64 | DType::I32)
+            || g.op(value) != Op::Binary(Binary::Mul)
+        {
             return None;
         }
         let &[a, b] = g.src(value) else { return None };
