@@ -84,7 +84,10 @@ fn expected(model: &Path) -> PathBuf {
 pub fn run(case: &Path, engine: &Engine, tolerance: Tolerance) -> Verdict {
     match attempt(case, engine, tolerance) {
         Ok(()) => Verdict::Passed,
-        Err(Stop::Wrong(what)) => Verdict::Failed(what),
+        Err(Stop::Wrong(what)) => match contradiction(case) {
+            Some(why) => Verdict::Unsupported(format!("{why} ({what})")),
+            None => Verdict::Failed(what),
+        },
         Err(Stop::Model(e)) => match e {
             OnnxError::Unsupported { missing, .. } => {
                 let names: Vec<&str> = missing.iter().map(|m| m.what.as_str()).collect();
@@ -96,6 +99,27 @@ pub fn run(case: &Path, engine: &Engine, tolerance: Tolerance) -> Verdict {
             "{op}: random numbers of this generator differ from the case's"
         )),
     }
+}
+
+/// Cases of the package onnx 1.18.0 whose stored output is not what the format says, with the
+/// operator and why. They are reported, not compared away: a case that agrees passes.
+const CONTRADICTIONS: [(&str, &str); 5] = [
+    (
+        "test_adam_multiple",
+        "Adam: the case was made with epsilon 0.01, which its model does not say (1e-6 is the default)",
+    ),
+    ("test_qlinearmatmul_2D_int8_float16", WRAPPED),
+    ("test_qlinearmatmul_2D_int8_float32", WRAPPED),
+    ("test_qlinearmatmul_3D_int8_float16", WRAPPED),
+    ("test_qlinearmatmul_3D_int8_float32", WRAPPED),
+];
+const WRAPPED: &str = "QLinearMatMul: the case's INT8 output wraps around where the format (and ONNX \
+                       Runtime) saturates";
+
+fn contradiction(case: &Path) -> Option<&'static str> {
+    let name = case.file_name()?.to_str()?;
+    let found = CONTRADICTIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, why)| *why)
 }
 
 enum Stop {
