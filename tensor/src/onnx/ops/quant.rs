@@ -315,9 +315,15 @@ fn conv_integer(c: &mut Call) -> Result<Vec<Value>> {
     one(convolution(c, &x, &w, None)?)
 }
 
-/// Sums of products, times the scales of their factors, as the output's type says: its scale is
-/// input `scale`, its zero point the one after it, else the type is that of input `like`.
-fn requantized(c: &mut Call, real: &Tensor, scale: usize, like: usize) -> Result<Vec<Value>> {
+/// Numbers in units of `unit` (of 1 without one) as the output's type says: its scale is input
+/// `scale`, its zero point the one after it, else the type is that of input `like`.
+fn requantized(
+    c: &mut Call,
+    real: &Tensor,
+    unit: Option<&Tensor>,
+    scale: usize,
+    like: usize,
+) -> Result<Vec<Value>> {
     let zero = optional(c, scale + 1)?;
     let elem = match &zero {
         Some(zero) => zero.elem,
@@ -331,7 +337,12 @@ fn requantized(c: &mut Call, real: &Tensor, scale: usize, like: usize) -> Result
         None => None,
     };
     let factor = rows(&self::scale(c, scale)?, real.rank())?;
-    let scaled = real.div(&factor.cast(DType::F32)?)?;
+    let factor = factor.cast(DType::F32)?;
+    // One factor for both scales, as the format says: rounding depends on the order.
+    let scaled = match unit {
+        Some(unit) => real.mul(&unit.div(&factor)?)?,
+        None => real.div(&factor)?,
+    };
     let out = quantized(&scaled, zero.as_ref(), elem, true)?;
     match out.tensor.shape() == real.shape() {
         true => one(out),
@@ -355,7 +366,7 @@ fn qlinear_matmul(c: &mut Call) -> Result<Vec<Value>> {
         &rows(&scale(c, 1)?, a.rank())?,
         &columns(&scale(c, 4)?, b.rank())?,
     )?;
-    requantized(c, &sums.mul(&scales)?, 6, 0)
+    requantized(c, &sums, Some(&scales), 6, 0)
 }
 
 fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
@@ -366,7 +377,7 @@ fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
         single(&scale(c, 1)?, 0)?,
         channels(&scale(c, 4)?, x.rank(), 1)?,
     );
-    requantized(c, &sums.mul(&both(&of_x, &of_w)?)?, 6, 0)
+    requantized(c, &sums, Some(&both(&of_x, &of_w)?), 6, 0)
 }
 
 /// Quantises by the range of the values, with 0 in it; gives the scale, the zero point too.
@@ -453,7 +464,7 @@ fn qgemm(c: &mut Call) -> Result<Vec<Value>> {
     let scales = both(&single(&scale(c, 1)?, 0)?, &columns(&scale(c, 4)?, 2)?)?;
     let real = sums.cast(DType::F32)?.mul(&scales)?.mul(alpha)?;
     match c.has(7) {
-        true => requantized(c, &real, 7, 0),
+        true => requantized(c, &real, None, 7, 0),
         false => one(real),
     }
 }
@@ -525,7 +536,7 @@ fn real(c: &mut Call, i: usize) -> Result<Tensor> {
 /// A function of one tensor.
 fn over(c: &mut Call, f: impl Fn(&Tensor) -> crate::Result<Tensor>) -> Result<Vec<Value>> {
     let out = f(&real(c, 0)?)?;
-    requantized(c, &out, 3, 0)
+    requantized(c, &out, None, 3, 0)
 }
 
 /// A function of two tensors.
@@ -534,7 +545,7 @@ fn between(
     f: impl Fn(&Tensor, &Tensor) -> crate::Result<Tensor>,
 ) -> Result<Vec<Value>> {
     let out = f(&real(c, 0)?, &real(c, 3)?)?;
-    requantized(c, &out, 6, 0)
+    requantized(c, &out, None, 6, 0)
 }
 
 /// A function of `[n, c, s..]` on an input that may be `[n, s.., c]`.
@@ -549,7 +560,7 @@ fn spatial(c: &mut Call, f: impl Fn(&Call, &Tensor) -> Result<Tensor>) -> Result
     if last {
         out = out.move_axis(1, -1)?;
     }
-    requantized(c, &out, 3, 0)
+    requantized(c, &out, None, 3, 0)
 }
 
 fn qlinear_global_average_pool(c: &mut Call) -> Result<Vec<Value>> {
@@ -578,7 +589,7 @@ fn qlinear_concat(c: &mut Call) -> Result<Vec<Value>> {
     };
     let at = axis(c.needed("axis", c.attr_int("axis")?)?, first.rank())?;
     let out = Tensor::cat(&parts.iter().collect::<Vec<_>>(), at as isize)?;
-    requantized(c, &out, 0, 2)
+    requantized(c, &out, None, 0, 2)
 }
 
 /// Before version 13 of the plain operator, which an attribute names, everything from the axis on
@@ -594,5 +605,5 @@ fn qlinear_softmax(c: &mut Call) -> Result<Vec<Value>> {
         }
         false => x.softmax(at as isize)?,
     };
-    requantized(c, &out, 3, 0)
+    requantized(c, &out, None, 3, 0)
 }
