@@ -36,6 +36,8 @@ enum Rounding {
     PreferCeil,
     Floor,
     Ceil,
+    /// Up if the axis shrinks, else down.
+    Simple,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,9 +86,9 @@ impl Line {
             Coordinates::CropAndResize => {
                 let (start, end) = self.roi;
                 let span = (end - start) * (old - 1.0);
-                let inside = match width == 1.0 {
-                    true => span / 2.0,
-                    false => x * span / (width - 1.0),
+                let inside = match self.new {
+                    ..=1 => span / 2.0,
+                    new => x * span / (new as f64 - 1.0),
                 };
                 start * (old - 1.0) + inside
             }
@@ -127,10 +129,16 @@ impl Line {
             if filter.coordinates == Coordinates::CropAndResize {
                 taps.outside.push(place < 0.0 || place > last as f64);
             }
+            // A scale is an f32: in this precision a place is the whole number that it stands for.
+            let place = match filter.mode {
+                Mode::Nearest(_) => f64::from(place as f32),
+                _ => place,
+            };
             let base = place.floor();
             let (at, rest) = (base as i64, place - base);
             if let Mode::Nearest(rounding) = filter.mode {
                 let up = match rounding {
+                    Rounding::Simple => rest > 0.0 && self.scale < 1.0,
                     Rounding::PreferFloor => rest > 0.5,
                     Rounding::PreferCeil => rest >= 0.5,
                     Rounding::Floor => false,
@@ -334,9 +342,7 @@ fn resize_10(c: &mut Call) -> Result<Vec<Value>> {
     let scales = c.floats(1)?;
     let lines = scaled(&x, &scales)?;
     let mode = match c.str_or("mode", "nearest")? {
-        // What makes an axis smaller rounds up.
-        "nearest" if scales.iter().any(|&s| s < 1.0) => Mode::Nearest(Rounding::Ceil),
-        "nearest" => Mode::Nearest(Rounding::Floor),
+        "nearest" => Mode::Nearest(Rounding::Simple),
         "linear" => Mode::Linear,
         other => return c.bad_word("mode", &["nearest", "linear"], other),
     };
