@@ -222,23 +222,33 @@ impl Tensor {
         if dtype == DType::Bool && operands.len() > 1 {
             return dtype_error("einsum", "bool does not count; cast to an integer".into());
         }
+        // A label is summed as soon as no operand to come has it, so that no product has more axes
+        // than it needs.
+        let lasts: Vec<usize> = order
+            .iter()
+            .map(|c| labels.iter().rposition(|l| l.contains(c)).unwrap_or(0))
+            .collect();
         let mut product: Option<Tensor> = None;
-        for (t, found) in operands.iter().zip(labels) {
+        for (i, (t, found)) in operands.iter().zip(labels).enumerate() {
             let aligned = align(&t.cast(dtype.accumulator())?, found, &order)?;
-            product = Some(match product {
+            let joined = match product {
                 Some(before) => before.mul(&aligned)?,
                 None => aligned,
+            };
+            // The first operand alone is summed with the second.
+            let summed: Vec<usize> = (output.len()..order.len())
+                .filter(|&axis| lasts[axis] <= i && joined.shape()[axis] != 1)
+                .collect();
+            product = Some(match i > 0 || operands.len() == 1 {
+                true => joined.reduce(ReduceOp::Add, &summed)?,
+                false => joined,
             });
         }
         let Some(product) = product else {
             return fail("an operand is needed");
         };
-        let summed: Vec<usize> = (output.len()..order.len()).collect();
         let shape: Shape = product.shape()[..output.len()].to_vec();
-        product
-            .reduce(ReduceOp::Add, &summed)?
-            .reshape(&shape)?
-            .cast(dtype)
+        product.reshape(&shape)?.cast(dtype)
     }
 }
 

@@ -3,7 +3,7 @@
 use codegen::DType;
 
 use super::Table;
-use super::sample::{Edge, Mode, Taps, reflected, weighted};
+use super::sample::{Edge, Mode, Taps, weighted};
 use super::shape::movement;
 use crate::element::Scalar;
 use crate::graph::Tensor;
@@ -267,29 +267,21 @@ fn grid_sample(c: &mut Call) -> Result<Vec<Value>> {
         let (len, last) = (size as f64, size as f64 - 1.0);
         // The last axis comes first in the grid.
         let at = grid.index(2, (r - 1 - i) as isize)?.add(1.0)?;
-        let mut place = match align {
+        let place = match align {
             true => at.mul(last / 2.0)?,
             false => at.mul(len)?.sub(1.0)?.mul(0.5)?,
         };
-        if mode == Mode::Nearest {
-            place = place.round()?;
-        }
-        let (low, high) = if align {
-            (0.0, last)
-        } else {
-            (-0.5, last + 0.5)
-        };
-        let outside = place.lt(low)?.bitor(&place.gt(high)?)?;
         let edge = match padding {
             "zeros" => Edge::Zeros,
-            "border" => {
-                place = outside.where_(&place.clip(0.0, last)?, &place)?;
-                Edge::Border
-            }
-            "reflection" => {
-                place = outside.where_(&reflected(&place, low, high)?, &place)?;
-                Edge::Reflection { low, high }
-            }
+            "border" => Edge::Border,
+            "reflection" if align => Edge::Reflection {
+                low: 0.0,
+                high: last,
+            },
+            "reflection" => Edge::Reflection {
+                low: -0.5,
+                high: last + 0.5,
+            },
             other => {
                 return c.bad_word("padding_mode", &["zeros", "border", "reflection"], other);
             }

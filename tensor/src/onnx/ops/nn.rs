@@ -327,35 +327,31 @@ fn max_unpool(c: &mut Call) -> Result<Vec<Value>> {
             size.saturating_sub(low.saturating_add(high))
         })
         .collect();
-    let plane = crate::ops::check_size("MaxUnpool", &natural, DType::I64)?;
-    let planes = x.shape()[0] * x.shape()[1];
-    let mut shape = vec![1; x.rank()];
-    shape[..2].copy_from_slice(&x.shape()[..2]);
-    let first = Tensor::iota(x.engine(), planes, DType::I64)?.mul(plane as i64)?;
-    let at = at.cast(DType::I64)?.sub(&first.reshape(&shape)?)?;
-    let Some(wanted) = c.opt_ints(2)? else {
-        return one(x.max_unpool(&at, &natural)?);
-    };
-    let wanted = sizes(&wanted)?;
-    let fits = wanted.len() == x.rank()
-        && wanted[..2] == x.shape()[..2]
-        && natural.iter().zip(&wanted[2..]).all(|(n, w)| n <= w);
-    if !fits {
+    let shape = [&x.shape()[..2], &natural].concat();
+    let total = crate::ops::check_size("MaxUnpool", &shape, x.dtype())?;
+    if at.shape() != x.shape() {
         return wrong(format!(
-            "expected an output shape for {:?} of at least {natural:?}, found {wanted:?}",
-            x.shape()
+            "expected indices {:?}, found {:?}",
+            x.shape(),
+            at.shape()
         ));
     }
+    let flat = |t: &Tensor| t.reshape(&[1, 1, t.numel()]);
+    let out = flat(&x)?
+        .max_unpool(&flat(&at)?, &[total])?
+        .reshape(&shape)?;
+    let Some(wanted) = c.opt_ints(2)? else {
+        return one(out);
+    };
     // A larger output has the natural one in its corner.
-    crate::ops::check_size("MaxUnpool", &wanted, DType::I64)?;
-    let (mut rest, mut moved, mut stride) = (at.clone(), at.zeros_like()?, 1usize);
-    for (&size, &wide) in natural.iter().zip(&wanted[2..]).rev() {
-        let size = size.max(1) as i64;
-        moved = moved.add(&rest.modulo(size)?.mul(stride as i64)?)?;
-        rest = rest.floor_div(size)?;
-        stride *= wide;
+    let wanted = sizes(&wanted)?;
+    if wanted.len() != x.rank() || shape.iter().zip(&wanted).any(|(n, w)| n > w) {
+        return wrong(format!(
+            "expected an output shape of at least {shape:?}, found {wanted:?}"
+        ));
     }
-    one(x.max_unpool(&moved, &wanted[2..])?)
+    crate::ops::check_size("MaxUnpool", &wanted, x.dtype())?;
+    one(out.pad_to(&vec![0; wanted.len()], &wanted, 0)?)
 }
 
 /// The exponent of a norm, which was a float before version 2 of these operators.

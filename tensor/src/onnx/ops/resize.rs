@@ -10,6 +10,7 @@ use crate::onnx::call::{Call, axis, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::check_size;
+use crate::ops::movement::PadMode;
 
 pub(super) const OPS: Table = &[("Resize", resize), ("Upsample", upsample)];
 
@@ -36,6 +37,8 @@ enum Rounding {
     PreferCeil,
     Floor,
     Ceil,
+    /// Up if the axis shrinks, else down.
+    Simple,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,9 +87,9 @@ impl Line {
             Coordinates::CropAndResize => {
                 let (start, end) = self.roi;
                 let span = (end - start) * (old - 1.0);
-                let inside = match width == 1.0 {
-                    true => span / 2.0,
-                    false => x * span / (width - 1.0),
+                let inside = match self.new {
+                    ..=1 => span / 2.0,
+                    new => x * span / (new as f64 - 1.0),
                 };
                 start * (old - 1.0) + inside
             }
@@ -117,9 +120,12 @@ impl Line {
         let (reach, width) = (reach as i64, width as usize);
         let mut taps = Taps {
             width,
+            old: self.old,
+            start: Vec::with_capacity(self.new),
             index: Vec::with_capacity(width * self.new),
             weight: Vec::with_capacity(width * self.new),
             outside: Vec::new(),
+            excluded: filter.exclude_outside,
         };
         let last = self.old as i64 - 1;
         for i in 0..self.new {
@@ -127,10 +133,16 @@ impl Line {
             if filter.coordinates == Coordinates::CropAndResize {
                 taps.outside.push(place < 0.0 || place > last as f64);
             }
+            // A scale is an f32: in this precision a place is the whole number that it stands for.
+            let place = match filter.mode {
+                Mode::Nearest(_) => f64::from(place as f32),
+                _ => place,
+            };
             let base = place.floor();
             let (at, rest) = (base as i64, place - base);
             if let Mode::Nearest(rounding) = filter.mode {
                 let up = match rounding {
+                    Rounding::Simple => rest > 0.0 && self.scale < 1.0,
                     Rounding::PreferFloor => rest > 0.5,
                     Rounding::PreferCeil => rest >= 0.5,
                     Rounding::Floor => false,
@@ -142,6 +154,7 @@ impl Line {
                 continue;
             }
             let first = taps.weight.len();
+            taps.start.push(at.saturating_add(1 - reach));
             for step in 1 - reach..=reach {
                 let from = at.saturating_add(step);
                 let distance = ((step as f64 - rest) * shrink).abs();
@@ -175,10 +188,16 @@ fn cubic(x: f64, a: f64) -> f64 {
 /// Old elements and weights, `width` for each new element.
 struct Taps {
     width: usize,
+    /// Size of the axis that they are of.
+    old: usize,
+    /// The first tap of each new element, which may lie outside; none for copies.
+    start: Vec<i64>,
     index: Vec<i64>,
     weight: Vec<f64>,
     /// New elements that lie outside of the old ones, where that matters.
     outside: Vec<bool>,
+    /// Weights of elements beyond the edges are 0.
+    excluded: bool,
 }
 
 impl Taps {
@@ -199,15 +218,76 @@ impl Taps {
         let new = self.index.len() / self.width;
         let mut line = vec![1; x.rank()];
         line[along] = new;
-        let y = match self.copies() {
-            Some(list) => pick(x, along, &list)?,
-            None => self.sum(x, along, &line)?,
+        let y = match (self.copies(), self.period()) {
+            (Some(list), _) => pick(x, along, &list)?,
+            (None, Some(period)) => self.phases(x, along, period)?,
+            (None, None) => self.sum(x, along, &line)?,
         };
         if !self.outside.contains(&true) {
             return Ok(y);
         }
         let outside = Tensor::from_slice(x.engine(), &self.outside, &line)?;
         Ok(y.masked_fill(&outside, extrapolation)?)
+    }
+
+    /// How many new elements go with how many old ones until the weights repeat, if they soon do.
+    fn period(&self) -> Option<(usize, usize)> {
+        let new = self.start.len();
+        // Places far from the axis would be padding.
+        let near = -64..self.old as i64 + 64 - self.width as i64;
+        if self.width > 16 || self.excluded || !self.start.iter().all(|s| near.contains(s)) {
+            return None;
+        }
+        let repeats = |new: &usize| {
+            let step = self.start.get(*new)? - self.start.first()?;
+            let moved = |(a, b): (&i64, &i64)| a.checked_add(step) == Some(*b);
+            let start = self.start.iter().zip(&self.start[*new..]).all(moved);
+            let rest = &self.weight[*new * self.width..];
+            let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
+            let weight = self.weight.iter().zip(rest).all(close);
+            let step = usize::try_from(step).ok().filter(|&s| s > 0);
+            step.filter(|_| start && weight)
+        };
+        let mut lengths = (1..=8).filter(|&n| n < new && new.is_multiple_of(n));
+        lengths.find_map(|n| Some((n, repeats(&n)?)))
+    }
+
+    /// The axis where every `old` elements make `new` ones in the same way: shifted views of it,
+    /// with its edges repeated, and no table of indexes.
+    fn phases(&self, x: &Tensor, along: usize, (new, old): (usize, usize)) -> Result<Tensor> {
+        let at = along as isize;
+        let periods = self.start.len() / new;
+        let starts = &self.start[..new];
+        let low = starts.iter().min().copied().unwrap_or(0);
+        let high = starts.iter().max().copied().unwrap_or(0) + self.width as i64;
+        // The part of the axis that is seen, in its own elements.
+        let end = high + ((periods - 1) * old) as i64;
+        let mut amounts = vec![(0, 0); x.rank()];
+        amounts[along] = (-low as isize, (end - self.old as i64) as isize);
+        let x = x.pad(&amounts, PadMode::Replicate)?.contiguous()?;
+        let mut line = vec![1; x.rank() + 1];
+        line[along + 1] = new;
+        let mut sum: Option<Tensor> = None;
+        for tap in low..high {
+            let weights = starts.iter().enumerate().map(|(phase, &start)| {
+                let within = usize::try_from(tap - start).ok();
+                let within = within.filter(|&i| i < self.width);
+                within.map_or(0.0, |i| self.weight[phase * self.width + i])
+            });
+            let weights: Vec<f64> = weights.collect();
+            let weights = Tensor::from_slice(x.engine(), &weights, &line)?.cast(x.dtype())?;
+            let first = (tap - low) as usize;
+            let part = x.narrow(at, first, (periods - 1) * old + 1)?;
+            let term = part.every(along, old)?.unsqueeze(at + 1)?.mul(&weights)?;
+            sum = Some(match sum {
+                Some(sum) => sum.add(&term)?,
+                None => term,
+            });
+        }
+        match sum {
+            Some(sum) => Ok(sum.flatten(at, at + 1)?),
+            None => wrong("expected at least one tap"),
+        }
     }
 
     fn sum(&self, x: &Tensor, along: usize, line: &[usize]) -> Result<Tensor> {
@@ -334,9 +414,7 @@ fn resize_10(c: &mut Call) -> Result<Vec<Value>> {
     let scales = c.floats(1)?;
     let lines = scaled(&x, &scales)?;
     let mode = match c.str_or("mode", "nearest")? {
-        // What makes an axis smaller rounds up.
-        "nearest" if scales.iter().any(|&s| s < 1.0) => Mode::Nearest(Rounding::Ceil),
-        "nearest" => Mode::Nearest(Rounding::Floor),
+        "nearest" => Mode::Nearest(Rounding::Simple),
         "linear" => Mode::Linear,
         other => return c.bad_word("mode", &["nearest", "linear"], other),
     };

@@ -34,7 +34,7 @@ pub(super) struct Taps {
 }
 
 /// Places mirrored at two others until they lie between them.
-pub(super) fn reflected(place: &Tensor, low: f64, high: f64) -> Result<Tensor> {
+fn reflected(place: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     let span = high - low;
     if span <= 0.0 {
         return place.full_like(low);
