@@ -55,6 +55,20 @@ pub enum Error {
         /// What the system answered.
         source: std::io::Error,
     },
+    /// More memory than an executor may use.
+    #[error(
+        "{what} needs {bytes} bytes of memory, of which {engine} may use {most}; make it smaller"
+    )]
+    Memory {
+        /// Which value, or what it is part of.
+        what: String,
+        /// What it takes, with what is alive at that time.
+        bytes: u128,
+        /// The executor.
+        engine: String,
+        /// What it may use.
+        most: u64,
+    },
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

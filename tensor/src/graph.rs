@@ -159,6 +159,11 @@ pub trait Executor: Send + Sync {
     /// Name in messages, such as `CPU:0` or `REFERENCE`.
     fn name(&self) -> String;
 
+    /// Bytes that its values may take; more is refused before it is allocated.
+    fn memory(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Computes the storage of every root that has none.
     ///
     /// # Errors

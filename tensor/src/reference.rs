@@ -17,14 +17,31 @@ use crate::graph::{Engine, Executor, Op, ScatterMode, Storage, Tensor};
 /// Elements in row-major order, as the bits of `Const`.
 type Values = Arc<Vec<u64>>;
 
+/// Bytes that values may take at one time, unless said otherwise.
+const MOST: u64 = 8 << 30;
+
 /// Evaluates graphs naively on the host; every value is in [`Storage::Host`].
-#[derive(Debug, Default)]
-pub struct Reference;
+#[derive(Debug)]
+pub struct Reference {
+    most: u64,
+}
+
+impl Default for Reference {
+    fn default() -> Self {
+        Reference { most: MOST }
+    }
+}
 
 impl Engine {
     /// A new engine over the reference executor.
     pub fn reference() -> Engine {
-        Engine(Arc::new(Reference))
+        Engine(Arc::new(Reference::default()))
+    }
+
+    /// One that refuses graphs whose values take more than so many bytes at one time, before it
+    /// allocates them. An element takes 8 bytes whatever its type.
+    pub fn reference_within(bytes: u64) -> Engine {
+        Engine(Arc::new(Reference { most: bytes }))
     }
 }
 
@@ -33,8 +50,12 @@ impl Executor for Reference {
         "REFERENCE".into()
     }
 
+    fn memory(&self) -> u64 {
+        self.most
+    }
+
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
-        let values = evaluate(roots)?;
+        let values = self.evaluate(roots)?;
         for (root, values) in roots.iter().zip(values) {
             root.node().storage.fill(encode(root.dtype(), &values));
         }
@@ -59,7 +80,7 @@ impl Executor for Reference {
 
     fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
         let new: Vec<Tensor> = pairs.iter().map(|(_, value)| value.clone()).collect();
-        let values = evaluate(&new)?;
+        let values = self.evaluate(&new)?;
         for ((target, _), values) in pairs.iter().zip(values) {
             let storage = encode(target.dtype(), &values);
             target.node().storage.replace(storage);
@@ -111,67 +132,89 @@ fn leaf(tensor: &Tensor) -> Result<Option<Values>> {
     Ok(None)
 }
 
-/// The values of all roots, each node evaluated once, sources before users, on an explicit stack.
-fn evaluate(roots: &[Tensor]) -> Result<Vec<Values>> {
-    // Users of each node that are still to come: its value is dropped after the last.
-    let mut users: HashMap<u64, usize> = HashMap::new();
-    let mut order: Vec<Tensor> = Vec::new();
-    let mut leaves: HashMap<u64, Values> = HashMap::new();
-    let mut stack: Vec<(Tensor, bool)> = roots.iter().map(|t| (t.clone(), false)).collect();
-    let mut seen = std::collections::HashSet::new();
-    while let Some((tensor, expanded)) = stack.pop() {
-        if expanded {
-            order.push(tensor);
-            continue;
-        }
-        if !seen.insert(tensor.id()) {
-            continue;
-        }
-        if let Some(values) = leaf(&tensor)? {
-            leaves.insert(tensor.id(), values);
-            continue;
-        }
-        stack.push((tensor.clone(), true));
-        for source in &tensor.node().src {
-            *users.entry(source.id()).or_default() += 1;
-            stack.push((source.clone(), false));
-        }
-    }
-    for root in roots {
-        *users.entry(root.id()).or_default() += 1;
-    }
-    let mut memo = leaves;
-    for tensor in &order {
-        let sources = tensor
-            .node()
-            .src
-            .iter()
-            .map(|source| {
-                memo.get(&source.id())
-                    .cloned()
-                    .ok_or_else(|| foreign("a source that was not evaluated"))
-            })
-            .collect::<Result<Vec<Values>>>()?;
-        let values = node(tensor, &sources)?;
-        drop(sources);
-        for source in &tensor.node().src {
-            if let Some(left) = users.get_mut(&source.id()) {
-                *left -= 1;
-                if *left == 0 {
-                    memo.remove(&source.id());
-                }
+impl Reference {
+    /// The values of all roots, each node evaluated once, sources before users, on an explicit stack.
+    fn evaluate(&self, roots: &[Tensor]) -> Result<Vec<Values>> {
+        // Users of each node that are still to come: its value is dropped after the last.
+        let mut users: HashMap<u64, usize> = HashMap::new();
+        let mut order: Vec<Tensor> = Vec::new();
+        let mut leaves: HashMap<u64, Values> = HashMap::new();
+        let mut stack: Vec<(Tensor, bool)> = roots.iter().map(|t| (t.clone(), false)).collect();
+        let mut seen = std::collections::HashSet::new();
+        while let Some((tensor, expanded)) = stack.pop() {
+            if expanded {
+                order.push(tensor);
+                continue;
+            }
+            if !seen.insert(tensor.id()) {
+                continue;
+            }
+            let held = tensor.storage().is_some() || matches!(tensor.node().op, Op::Copy);
+            if held {
+                self.room(&tensor, &leaves)?;
+            }
+            if let Some(values) = leaf(&tensor)? {
+                leaves.insert(tensor.id(), values);
+                continue;
+            }
+            stack.push((tensor.clone(), true));
+            for source in &tensor.node().src {
+                *users.entry(source.id()).or_default() += 1;
+                stack.push((source.clone(), false));
             }
         }
-        memo.insert(tensor.id(), values);
+        for root in roots {
+            *users.entry(root.id()).or_default() += 1;
+        }
+        let mut memo = leaves;
+        for tensor in &order {
+            let sources = tensor
+                .node()
+                .src
+                .iter()
+                .map(|source| {
+                    memo.get(&source.id())
+                        .cloned()
+                        .ok_or_else(|| foreign("a source that was not evaluated"))
+                })
+                .collect::<Result<Vec<Values>>>()?;
+            self.room(tensor, &memo)?;
+            let values = node(tensor, &sources)?;
+            drop(sources);
+            for source in &tensor.node().src {
+                if let Some(left) = users.get_mut(&source.id()) {
+                    *left -= 1;
+                    if *left == 0 {
+                        memo.remove(&source.id());
+                    }
+                }
+            }
+            memo.insert(tensor.id(), values);
+        }
+        roots
+            .iter()
+            .map(|root| {
+                memo.get(&root.id())
+                    .cloned()
+                    .ok_or_else(|| foreign("a root that was not evaluated"))
+            })
+            .collect()
     }
-    roots
-        .iter()
-        .map(|root| {
-            memo.get(&root.id())
-                .cloned()
-                .ok_or_else(|| foreign("a root that was not evaluated"))
+
+    /// Whether one more value may be made beside those that are alive.
+    fn room(&self, next: &Tensor, alive: &HashMap<u64, Values>) -> Result<()> {
+        let alive: usize = alive.values().map(|v| v.len()).sum();
+        let bytes = 8 * (alive as u128 + next.numel() as u128);
+        if bytes <= u128::from(self.most) {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            what: format!("{next:?}"),
+            bytes,
+            engine: self.name(),
+            most: self.most,
         })
-        .collect()
+    }
 }
 
 /// Row-major strides, in elements.

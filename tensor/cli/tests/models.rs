@@ -85,6 +85,12 @@ fn converted_cases() {
     cases("onnx-data/pytorch-converted", 82, 0, &[]);
 }
 
+/// Random shapes and attributes, beside ONNX Runtime; see `scripts/onnx-cases`.
+#[test]
+fn random_operators() {
+    cases("cases", 300, 0, &["--atol", "1e-4"]);
+}
+
 /// Real weights, at two batch sizes and three lengths, beside what ONNX Runtime gave.
 #[test]
 fn sentence_encoder() {

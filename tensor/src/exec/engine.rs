@@ -571,6 +571,10 @@ impl Executor for DeviceExecutor {
         self.device.info().id.to_string()
     }
 
+    fn memory(&self) -> u64 {
+        self.device.info().memory
+    }
+
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
         self.realize_with(roots, &[])
     }

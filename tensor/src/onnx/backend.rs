@@ -13,7 +13,7 @@ use prost::Message;
 use super::data::{self, External, Literal};
 use super::elem::Elem;
 use super::error::{OnnxError, Place};
-use super::graph::{Dim, Type};
+use super::graph::{Dim, Graph, Type};
 use super::model::Model;
 use super::proto::{OptionalProto, SequenceProto, TensorProto, container_type};
 use super::session::Session;
@@ -84,7 +84,10 @@ fn expected(model: &Path) -> PathBuf {
 pub fn run(case: &Path, engine: &Engine, tolerance: Tolerance) -> Verdict {
     match attempt(case, engine, tolerance) {
         Ok(()) => Verdict::Passed,
-        Err(Stop::Wrong(what)) => Verdict::Failed(what),
+        Err(Stop::Wrong(what)) => match contradiction(case) {
+            Some(why) => Verdict::Unsupported(format!("{why} ({what})")),
+            None => Verdict::Failed(what),
+        },
         Err(Stop::Model(e)) => match e {
             OnnxError::Unsupported { missing, .. } => {
                 let names: Vec<&str> = missing.iter().map(|m| m.what.as_str()).collect();
@@ -92,12 +95,38 @@ pub fn run(case: &Path, engine: &Engine, tolerance: Tolerance) -> Verdict {
             }
             e => Verdict::Failed(e.to_string()),
         },
+        Err(Stop::Random(op)) => Verdict::Unsupported(format!(
+            "{op}: random numbers of this generator differ from the case's"
+        )),
     }
+}
+
+/// Cases of the package onnx 1.18.0 whose stored output is not what the format says, with the
+/// operator and why. They are reported, not compared away: a case that agrees passes.
+const CONTRADICTIONS: [(&str, &str); 5] = [
+    (
+        "test_adam_multiple",
+        "Adam: the case was made with epsilon 0.01, which its model does not say (1e-6 is the default)",
+    ),
+    ("test_qlinearmatmul_2D_int8_float16", WRAPPED),
+    ("test_qlinearmatmul_2D_int8_float32", WRAPPED),
+    ("test_qlinearmatmul_3D_int8_float16", WRAPPED),
+    ("test_qlinearmatmul_3D_int8_float32", WRAPPED),
+];
+const WRAPPED: &str = "QLinearMatMul: the case's INT8 output wraps around where the format (and ONNX \
+                       Runtime) saturates";
+
+fn contradiction(case: &Path) -> Option<&'static str> {
+    let name = case.file_name()?.to_str()?;
+    let found = CONTRADICTIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, why)| *why)
 }
 
 enum Stop {
     Model(OnnxError),
     Wrong(String),
+    /// Only values differ, and an operator of this name makes random ones.
+    Random(String),
 }
 
 impl From<OnnxError> for Stop {
@@ -182,6 +211,7 @@ fn check(
     tolerance: Tolerance,
 ) -> Result<(), Stop> {
     let engine = session.engine().clone();
+    let random = random(&session.model().program().graph);
     // Twice: the second run takes the path of a model in service.
     for round in ["first", "second"] {
         let outputs = session.run(inputs.iter().map(|(n, v)| (n, v.clone())))?;
@@ -195,11 +225,51 @@ fn check(
         }
         for ((path, ty), (name, found)) in expected.iter().zip(&types).zip(&outputs.0) {
             let want = read(path, ty, &engine)?;
-            compare(&want, found, tolerance)
-                .map_err(|what| Stop::Wrong(format!("{round} run: output {name}: {what}")))?;
+            let Err(what) = compare(&want, found, tolerance) else {
+                continue;
+            };
+            if let Some(op) = &random
+                && same_form(&want, found)
+            {
+                return Err(Stop::Random(op.clone()));
+            }
+            return wrong(format!("{round} run: output {name}: {what}"));
         }
     }
     Ok(())
+}
+
+/// The first operator of a graph, or of one in it, that makes random numbers.
+fn random(graph: &Graph) -> Option<String> {
+    graph.nodes.iter().find_map(|node| {
+        let makes = match node.op.as_str() {
+            "Bernoulli" | "Multinomial" => true,
+            // In training mode, which is an input.
+            "Dropout" => node.inputs.get(2).is_some_and(Option::is_some),
+            op => op.starts_with("Random"),
+        };
+        match makes {
+            true => Some(node.op.clone()),
+            false => node.graphs().find_map(|graph| random(graph)),
+        }
+    })
+}
+
+/// Whether two values are of one kind, type and shape.
+fn same_form(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Tensor(a), Value::Tensor(b)) => {
+            a.elem == b.elem && a.tensor.shape() == b.tensor.shape()
+        }
+        (Value::Strings(a), Value::Strings(b)) => a.shape == b.shape,
+        (Value::Sequence(a), Value::Sequence(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same_form(a, b))
+        }
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => same_form(a, b),
+        (Value::Optional(None), Value::Optional(None)) => true,
+        (Value::Optional(Some(a)), b) => same_form(a, b),
+        _ => false,
+    }
 }
 
 /// Reads a value of a type from a file of one message.
@@ -333,22 +403,22 @@ fn optional_proto(name: &str, value: &Value) -> crate::Result<OptionalProto> {
         name: name.into(),
         ..OptionalProto::default()
     };
-    match value {
-        Value::Optional(Some(inner)) => match &**inner {
-            Value::Sequence(_) => {
-                out.elem_type = container_type::SEQUENCE;
-                out.sequence_value = Some(sequence_proto("", inner)?);
-            }
-            Value::Optional(_) => {
-                out.elem_type = container_type::OPTIONAL;
-                out.optional_value = Some(Box::new(optional_proto("", inner)?));
-            }
-            plain => {
-                out.elem_type = container_type::TENSOR;
-                out.tensor_value = plain.literal()?.map(|l| data::to_proto("", &l));
-            }
-        },
-        _ => {}
+    let Value::Optional(Some(inner)) = value else {
+        return Ok(out);
+    };
+    match &**inner {
+        Value::Sequence(_) => {
+            out.elem_type = container_type::SEQUENCE;
+            out.sequence_value = Some(sequence_proto("", inner)?);
+        }
+        Value::Optional(_) => {
+            out.elem_type = container_type::OPTIONAL;
+            out.optional_value = Some(Box::new(optional_proto("", inner)?));
+        }
+        plain => {
+            out.elem_type = container_type::TENSOR;
+            out.tensor_value = plain.literal()?.map(|l| data::to_proto("", &l));
+        }
     }
     Ok(out)
 }

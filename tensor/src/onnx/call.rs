@@ -340,9 +340,21 @@ impl Call<'_, '_> {
         let seed = match self.attr("seed") {
             None => return self.eval.fresh_rng(&self.engine),
             Some(Attr::Int(seed)) => *seed as u64,
-            Some(_) => self.float_or("seed", 0.0)?.to_bits(),
+            Some(Attr::Float(seed)) => f64::from(*seed).to_bits(),
+            Some(other) => return self.mismatch("seed", "a number", other),
         };
         Ok(Rng::new(&self.engine, seed))
+    }
+
+    /// Whether a value, a truth alone, is true: waits for the device if it is there.
+    pub(super) fn truth(&mut self, value: &Value) -> Result<bool> {
+        let Value::Tensor(Array { tensor, .. }) = value else {
+            return wrong(format!("expected a condition, found {}", value.kind()));
+        };
+        match self.read_ints(tensor)?[..] {
+            [truth] => Ok(truth != 0),
+            ref all => wrong(format!("expected one condition, found {}", all.len())),
+        }
     }
 
     /// Runs a subgraph on the values of its inputs; gives the values of its outputs.

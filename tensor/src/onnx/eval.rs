@@ -19,8 +19,28 @@ use crate::ops::random::Rng;
 /// Elements of a value that is computed on the host; more are the device's work.
 pub(super) const HOST_ELEMENTS: usize = 1 << 16;
 
+/// Elements of a value of a model, stored or not. No device counts through more in a day, and sizes
+/// that are sums and products of such sizes do not overflow.
+const MOST_ELEMENTS: usize = 1 << 40;
+
+/// Bytes that are read to the host at once: positions, sizes, what is to be written out.
+const MOST_READ: u64 = 1 << 30;
+
+/// Bytes that the host may use while it computes known values; what needs more is the device's work.
+pub(super) const HOST_BYTES: u64 = 64 << 20;
+
 /// Iterations that one Loop or Scan may unroll to in a captured graph, and run in a plain one.
 pub(super) const MOST_ITERATIONS: i64 = 1 << 20;
+
+/// Iterations of one loop, and nodes of all subgraphs, that a captured graph is unrolled to. A model
+/// with more is evaluated at every run: compiling it would take longer than it gains.
+const MOST_UNROLLED: (i64, usize) = (1_000, 100_000);
+
+/// Subgraphs within each other: each takes a part of the stack.
+const MOST_NESTED: usize = 64;
+
+/// Host tensors of an uncaptured loop whose copies are kept.
+const MOST_COPIES: usize = 1 << 10;
 
 /// One walk.
 pub(super) struct Eval<'m> {
@@ -38,6 +58,11 @@ pub(super) struct Eval<'m> {
     /// Nodes that were evaluated.
     pub(super) progress: &'m mut dyn FnMut(usize),
     done: usize,
+    /// Subgraphs around the node, and how many of them are loops.
+    nested: usize,
+    looping: usize,
+    /// Nodes of subgraphs that were evaluated.
+    unrolled: usize,
 }
 
 impl<'m> Eval<'m> {
@@ -61,6 +86,9 @@ impl<'m> Eval<'m> {
             rng,
             progress,
             done: 0,
+            nested: 0,
+            looping: 0,
+            unrolled: 0,
         }
     }
 
@@ -68,8 +96,16 @@ impl<'m> Eval<'m> {
     pub(super) fn graph(&mut self, graph: &Graph) -> Result<Vec<Value>> {
         for node in &graph.nodes {
             self.node(node)?;
-            self.done += 1;
-            (self.progress)(self.done);
+            match self.nested {
+                0 => {
+                    self.done += 1;
+                    (self.progress)(self.done);
+                }
+                _ => self.unrolled += 1,
+            }
+            if self.capturing && self.unrolled > MOST_UNROLLED.1 {
+                return Err(Fault::Dynamic);
+            }
         }
         graph
             .outputs
@@ -96,7 +132,79 @@ impl<'m> Eval<'m> {
         for (port, value) in graph.inputs.iter().zip(inputs) {
             self.set(port.slot, value.clone());
         }
-        self.graph(graph)
+        if self.nested >= MOST_NESTED {
+            return wrong(format!(
+                "is the subgraph of a subgraph, {MOST_NESTED} deep; a model may have no more"
+            ));
+        }
+        self.nested += 1;
+        let outputs = self.graph(graph);
+        self.nested -= 1;
+        outputs
+    }
+
+    /// Evaluates the body of a loop for the iteration `i`. A captured graph gets all iterations; an
+    /// uncaptured one computes the results of each before the next one begins, so that neither the
+    /// graph nor the kernels grow with their number.
+    pub(super) fn iteration(
+        &mut self,
+        body: &Graph,
+        i: i64,
+        inputs: &[Value],
+    ) -> Result<Vec<Value>> {
+        self.may_iterate(i)?;
+        if i == 0 {
+            self.settle_outside(body)?;
+        }
+        self.looping += 1;
+        let outputs = self.subgraph(body, inputs);
+        self.looping -= 1;
+        let outputs = outputs?;
+        self.settle(&outputs)?;
+        Ok(outputs)
+    }
+
+    /// Whether there may be an iteration `i`.
+    pub(super) fn may_iterate(&self, i: i64) -> Result<()> {
+        if i >= MOST_ITERATIONS {
+            return wrong(format!(
+                "expected at most {MOST_ITERATIONS} iterations, found more; does the loop end?"
+            ));
+        }
+        match self.capturing && i >= MOST_UNROLLED.0 {
+            true => Err(Fault::Dynamic),
+            false => Ok(()),
+        }
+    }
+
+    /// Computes values unless the graph is captured.
+    pub(super) fn settle(&mut self, values: &[Value]) -> Result<()> {
+        if self.capturing {
+            return Ok(());
+        }
+        if self.copies.len() > MOST_COPIES {
+            self.copies.clear();
+        }
+        let mut tensors = Vec::new();
+        values.iter().for_each(|v| v.tensors(&mut tensors));
+        tensors.retain(|t| t.engine() == &self.engine && t.storage().is_none() && !is_uniform(t));
+        Ok(self.engine.realize(&tensors)?)
+    }
+
+    /// Computes what a body uses from outside of it, which every iteration would compute again.
+    fn settle_outside(&mut self, body: &Graph) -> Result<()> {
+        let mut used = Vec::new();
+        let mut graphs = vec![body];
+        while let Some(graph) = graphs.pop() {
+            used.extend(graph.outputs.iter().map(|port| port.slot));
+            for node in &graph.nodes {
+                used.extend(node.inputs.iter().flatten());
+                graphs.extend(node.graphs().map(|g| &**g));
+            }
+        }
+        let values = used.iter().map(|&s| self.values.get(s as usize).cloned());
+        let values: Vec<Value> = values.flatten().flatten().collect();
+        self.settle(&values)
     }
 
     pub(super) fn set(&mut self, slot: u32, value: Value) {
@@ -135,8 +243,10 @@ impl<'m> Eval<'m> {
             let host = self.host.clone();
             let outputs = self.call(node, inputs, host)?;
             if self.fits(&outputs) {
-                self.finish(&outputs)?;
-                return Ok(outputs);
+                match self.finish(&outputs) {
+                    Err(Fault::Engine(crate::Error::Memory { .. })) => {}
+                    done => return done.map(|()| outputs),
+                }
             }
         }
         let engine = self.engine.clone();
@@ -169,6 +279,16 @@ impl<'m> Eval<'m> {
                 node.outputs.len()
             ));
         }
+        let mut tensors = Vec::new();
+        outputs.iter().for_each(|v| v.tensors(&mut tensors));
+        if let Some(t) = tensors.iter().find(|t| t.numel() > MOST_ELEMENTS) {
+            return wrong(format!(
+                "makes a value of shape {:?} with {} elements, of which a value may have \
+                 {MOST_ELEMENTS}; check the sizes that it is given",
+                t.shape(),
+                t.numel()
+            ));
+        }
         Ok(outputs)
     }
 
@@ -182,7 +302,7 @@ impl<'m> Eval<'m> {
     }
 
     /// Computes values on the host and drops the graphs behind them.
-    fn finish(&self, values: &[Value]) -> Result<()> {
+    pub(super) fn finish(&self, values: &[Value]) -> Result<()> {
         let mut tensors = Vec::new();
         values.iter().for_each(|v| v.tensors(&mut tensors));
         tensors.retain(|t| t.engine() == &self.host && !is_uniform(t));
@@ -226,7 +346,11 @@ impl<'m> Eval<'m> {
             return Ok(copy.clone());
         }
         let shape = tensor.shape();
-        let copy = match one_value(tensor)? {
+        // A number that changes with the iterations is data: as a constant, each iteration would
+        // need a kernel of its own.
+        let varies = self.looping > 0 && !is_uniform(tensor);
+        let value = if varies { None } else { one_value(tensor)? };
+        let copy = match value {
             Some(bits) => Tensor::full_bits(to, shape, bits, tensor.dtype())?,
             None => Tensor::from_bytes(to, tensor.to_bytes()?, shape, tensor.dtype())?,
         };
@@ -239,6 +363,21 @@ impl<'m> Eval<'m> {
     /// Integers that are known while the graph is built.
     pub(super) fn known_ints(&self, list: &[i64], shape: &[usize]) -> Result<Tensor> {
         Ok(Tensor::from_slice(&self.host, list, shape)?)
+    }
+
+    /// A truth that is known while the graph is built.
+    pub(super) fn known_bool(&self, truth: bool, shape: &[usize]) -> Result<Tensor> {
+        Ok(Tensor::full(
+            &self.host,
+            shape,
+            truth,
+            codegen::DType::Bool,
+        )?)
+    }
+
+    /// A tensor on the host: waits for the device if it is there.
+    pub(super) fn known(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        Ok(self.read(tensor)?.to(&self.host)?)
     }
 
     /// A constant of a node: known if it is small.
@@ -255,6 +394,14 @@ impl<'m> Eval<'m> {
     fn read(&mut self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.engine() != &self.host && self.capturing {
             return Err(Fault::Dynamic);
+        }
+        let bytes = tensor.numel() as u64 * tensor.dtype().size() as u64;
+        if bytes > MOST_READ {
+            return wrong(format!(
+                "expected at most {MOST_READ} bytes of numbers that decide what it does, found \
+                 {bytes} in shape {:?}",
+                tensor.shape()
+            ));
         }
         Ok(tensor.clone())
     }

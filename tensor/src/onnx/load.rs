@@ -27,7 +27,7 @@ pub const NEWEST_OPSET: i64 = 23;
 /// small file of functions that call each other twice can name more than memory holds.
 const MOST_NODES: usize = 2_000_000;
 
-/// Functions that may be within each other.
+/// Functions and subgraphs that may be within each other.
 const MOST_NESTED: usize = 64;
 
 type Result<T> = std::result::Result<T, OnnxError>;
@@ -236,6 +236,12 @@ impl<'a> Reader<'a> {
     }
 
     fn graph(&mut self, proto: &GraphProto, main: bool) -> Result<Graph> {
+        // Functions in subgraphs in functions: each takes a part of the stack.
+        if self.nested >= MOST_NESTED {
+            let what = format!("is within {MOST_NESTED} other functions and subgraphs");
+            return Err(self.malformed(Place::named("graph", &proto.name), what));
+        }
+        self.nested += 1;
         self.scopes.push(Scope::default());
         let mut graph = Graph::default();
         self.initializers(proto)?;
@@ -278,6 +284,7 @@ impl<'a> Reader<'a> {
             });
         }
         self.scopes.pop();
+        self.nested -= 1;
         Ok(graph)
     }
 

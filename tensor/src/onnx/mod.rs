@@ -59,6 +59,11 @@ pub use session::{Outputs, Progress, Session};
 pub use summary::Summary;
 pub use value::{Array, Strings, Value};
 
+/// Every operator that can be run, as domain and name.
+pub fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ops::known()
+}
+
 /// The bytes of a model with one node: `y = Relu(x)`, both floats of shape `[n]`.
 #[doc(hidden)]
 pub fn example() -> Vec<u8> {

@@ -76,7 +76,7 @@ impl Output {
     /// Takes the tensors on `engine` out of a value.
     fn of(value: &Value, engine: &Engine, results: &mut Vec<Tensor>) -> Output {
         match value {
-            Value::Tensor(a) if &a.tensor.engine() == &engine => {
+            Value::Tensor(a) if a.tensor.engine() == engine => {
                 results.push(a.tensor.clone());
                 Output::Result(results.len() - 1, a.elem)
             }
@@ -128,7 +128,7 @@ impl Session {
         Session {
             model: model.clone(),
             engine: engine.clone(),
-            host: Engine::reference(),
+            host: Engine::reference_within(eval::HOST_BYTES),
             constants: Vec::new(),
             plans: HashMap::new(),
             uses: 0,
@@ -368,7 +368,35 @@ impl Session {
         let (host, engine) = (&self.host, &self.engine);
         let rng = &mut self.rng;
         let mut eval = Eval::new(file, host, engine, values, capturing, rng, &mut report);
-        eval.graph(&program.graph)
+        let values = eval.graph(&program.graph)?;
+        self.storable(program, &values)?;
+        Ok(values)
+    }
+
+    /// Refuses outputs that the memory of the engine cannot hold, before anything is allocated.
+    fn storable(&self, program: &Program, values: &[Value]) -> super::error::Result<()> {
+        let most = self.engine.0.memory();
+        for (port, value) in program.graph.outputs.iter().zip(values) {
+            let mut tensors = Vec::new();
+            value.tensors(&mut tensors);
+            let sizes = tensors
+                .iter()
+                .map(|t| t.numel() as u128 * t.dtype().size() as u128);
+            let bytes: u128 = sizes.sum();
+            if bytes > u128::from(most) {
+                return Err(Fault::Inner(OnnxError::Node {
+                    file: self.model.file().into(),
+                    place: Place::named("output", &port.name),
+                    what: format!(
+                        "has {} and needs {bytes} bytes, of which {} has {most}; give the model \
+                         smaller inputs",
+                        value.kind(),
+                        self.engine.name()
+                    ),
+                }));
+            }
+        }
+        Ok(())
     }
 
     fn error(&self, fault: Fault) -> OnnxError {

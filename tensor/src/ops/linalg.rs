@@ -108,6 +108,51 @@ impl Tensor {
         self.unsqueeze(1)?.mul(other)
     }
 
+    /// The determinant of square matrices `[.., n, n]`, by elimination with the largest pivot of each
+    /// column; in at least `f32`.
+    ///
+    /// # Errors
+    /// Matrices that are not square, or of more than 256 rows: each row is a step of the graph.
+    pub fn det(&self) -> Result<Tensor> {
+        let &[ref outer @ .., n, m] = self.shape() else {
+            return shape_error("det", format!("{:?} is no matrix", self.shape()));
+        };
+        if n != m || n > 256 {
+            return shape_error(
+                "det",
+                format!("{:?} is not [.., n, n] with n of at most 256", self.shape()),
+            );
+        }
+        let batch: usize = outer.iter().product();
+        let mut rest = self
+            .to_float()?
+            .cast(self.to_float()?.dtype().accumulator())?
+            .reshape(&[batch, n, n])?;
+        let mut det = Tensor::ones(self.engine(), &[batch, 1, 1], rest.dtype())?;
+        for size in (1..=n).rev() {
+            // The pivot's row changes places with the first one, which turns the sign.
+            let column = rest.narrow(2, 0, 1)?;
+            let best = column.abs()?.argmax(1, true)?;
+            let row = rest.gather(1, &best.expand(&[batch, 1, size])?)?;
+            let pivot = row.narrow(2, 0, 1)?;
+            let stays = best.eq(0)?;
+            det = det.mul(&stays.where_(&pivot, &pivot.neg()?)?)?;
+            if size == 1 {
+                break;
+            }
+            let below = rest.narrow(1, 1, size - 1)?;
+            let taken = below.positions(1)?.add(1)?.eq(&best)?;
+            let below = taken.where_(&rest.narrow(1, 0, 1)?, &below)?;
+            let safe = pivot.eq(0)?.where_(1.0, &pivot)?;
+            let factor = below.narrow(2, 0, 1)?.div(&safe)?;
+            rest = below
+                .sub(&factor.mul(&row)?)?
+                .narrow(2, 1, size - 1)?
+                .contiguous()?;
+        }
+        det.reshape(outer)?.cast(self.to_float()?.dtype())
+    }
+
     /// Einstein summation, such as `"bij,bjk->bik"`; one letter per axis, `...` for leading axes that
     /// broadcast. Without `->` the result has the letters that occur once, in alphabetical order.
     /// A letter twice in one operand takes the diagonal.

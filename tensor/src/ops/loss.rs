@@ -101,6 +101,10 @@ impl Tensor {
                     .mul(1.0 - options.smoothing)?
                     .add(&even.mul(options.smoothing / classes as f64)?)?;
             }
+            // Nothing times an infinite loss would still be NaN.
+            if let Some(keep) = &counted {
+                losses = keep.where_(&losses, 0.0)?;
+            }
             match options.reduction {
                 Reduction::Mean => losses.sum(&[], false)?.div(&w.sum(&[], false)?),
                 other => other.apply(&losses),

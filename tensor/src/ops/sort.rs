@@ -1,7 +1,8 @@
 //! Sorting by rank: an element's place is the number of elements that come before it.
 //!
 //! Counting takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without
-//! n^2 memory; for the axes of networks that is less than the passes of a sorting network cost.
+//! n^2 memory; for the axes of networks that is less than the passes of a sorting network cost. The
+//! few best of a long axis are found part by part.
 //! Equal elements keep their order; NaN sorts as larger than everything.
 
 use codegen::DType;
@@ -78,8 +79,39 @@ impl Tensor {
                 format!("{k} of the {} elements of axis {at}", self.shape()[at]),
             );
         }
-        let order = self.argsort(along, largest)?.narrow(along, 0, k)?;
+        let order = self.top_positions(k, at, largest)?;
         Ok((self.gather(along, &order)?, order))
+    }
+
+    /// The positions of [`Tensor::topk`]. The best of a long axis are among the best of its parts,
+    /// which takes far fewer comparisons if there are few; parts and what is kept of them are in
+    /// order, so equal elements stay in theirs.
+    fn top_positions(&self, k: usize, at: usize, largest: bool) -> Result<Tensor> {
+        let (axis, len) = (at as isize, self.shape()[at]);
+        let part = (4 * k).max(1024);
+        if len < 2 * part {
+            return self.argsort(axis, largest)?.narrow(axis, 0, k);
+        }
+        let (parts, rest) = (len / part, len % part);
+        let split = self
+            .narrow(axis, 0, parts * part)?
+            .unflatten(axis, &[parts as isize, part as isize])?;
+        let order = split.argsort(axis + 1, largest)?.narrow(axis + 1, 0, k)?;
+        let mut first = vec![1; split.rank()];
+        first[at] = parts;
+        let first = Tensor::iota(self.engine(), parts, DType::I32)?
+            .mul(part as i32)?
+            .reshape(&first)?;
+        let mut found = order.add(&first)?.flatten(axis, axis + 1)?;
+        if rest > 0 {
+            let tail = self.narrow(axis, parts * part, rest)?;
+            let order = tail.top_positions(k.min(rest), at, largest)?;
+            found = Tensor::cat(&[&found, &order.add((parts * part) as i32)?], axis)?;
+        }
+        let found = found.contiguous()?;
+        let best = self.gather(axis, &found)?.contiguous()?;
+        let order = best.top_positions(k, at, largest)?;
+        found.gather(axis, &order)
     }
 
     /// For each value the number of elements of this ascending vector that are smaller (or not

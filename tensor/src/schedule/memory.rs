@@ -27,8 +27,12 @@ pub struct Plan {
 /// A cache line, and a vector of any CPU.
 pub const ALIGN: u64 = 64;
 
+/// More than any device has: an arena with a block of this size is refused, whatever its real size,
+/// and sums of such sizes do not overflow.
+const MOST: u64 = 1 << 48;
+
 fn rounded(bytes: u64) -> u64 {
-    bytes.div_ceil(ALIGN) * ALIGN
+    bytes.min(MOST).div_ceil(ALIGN) * ALIGN
 }
 
 impl Plan {

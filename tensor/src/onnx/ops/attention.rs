@@ -1,6 +1,324 @@
-//! Attention.
+//! Attention and the rotation of its inputs.
+
+use codegen::DType;
 
 use super::Table;
+use super::fused;
+use crate::graph::Tensor;
+use crate::onnx::call::{Call, one};
+use crate::onnx::error::{Result, unsupported, wrong};
+use crate::onnx::value::Value;
 
-pub(super) const OPS: Table = &[];
-pub(super) const MICROSOFT: Table = &[];
+pub(super) const OPS: Table = &[
+    ("Attention", attention),
+    ("RotaryEmbedding", rotary_embedding),
+    ("SimplifiedLayerNormalization", fused::simplified_layer_norm),
+];
+
+/// Operators of ONNX Runtime, which its optimizer writes.
+pub(super) const MICROSOFT: Table = &[
+    ("Attention", fused::packed_attention),
+    ("BiasGelu", fused::bias_gelu),
+    ("EmbedLayerNormalization", fused::embed_layer_norm),
+    ("FastGelu", fused::fast_gelu),
+    ("FusedMatMul", fused::fused_matmul),
+    ("Gelu", |c| one(c.tensor(0)?.gelu()?)),
+    ("MultiHeadAttention", fused::multi_head_attention),
+    ("QuickGelu", fused::quick_gelu),
+    ("RotaryEmbedding", fused::rotary_embedding),
+    ("SkipLayerNormalization", fused::skip_layer_norm),
+    ("SkipSimplifiedLayerNormalization", fused::skip_simplified),
+];
+
+/// A number of heads that an attribute gives.
+pub(super) fn heads(c: &Call, name: &str) -> Result<usize> {
+    let n = c.attr_int(name)?;
+    match usize::try_from(c.needed(name, n)?) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => wrong(format!("expected attribute {name} of at least 1")),
+    }
+}
+
+/// `[batch, length, heads * width]` under the shape `[batch, heads, length, width]`.
+///
+/// Version 23 of the operator says, in the function that defines it, that this is a reshape: the
+/// elements stay in their order.
+fn unpacked(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let &[batch, length, hidden] = x.shape() else {
+        return wrong(format!(
+            "expected [batch, length, heads * width], found {:?}",
+            x.shape()
+        ));
+    };
+    if !hidden.is_multiple_of(heads) {
+        return wrong(format!(
+            "expected {hidden} to be a multiple of {heads} heads"
+        ));
+    }
+    Ok(x.reshape(&[batch, heads, length, hidden / heads])?)
+}
+
+/// What follows the scores: the mask, the cap, the weights.
+pub(super) struct Scores {
+    /// Added to the scores, or `Bool`: what is false is not seen.
+    pub mask: Option<Tensor>,
+    /// Query i sees key j only if `j <= i + shift`.
+    pub causal: Option<i64>,
+    /// Scores become `cap * tanh(score / cap)`.
+    pub softcap: f64,
+    /// The type of the weights' computation.
+    pub precision: DType,
+}
+
+/// The scores at every stage, and the weights.
+pub(super) struct Stages {
+    pub masked: Tensor,
+    pub capped: Tensor,
+    pub weights: Tensor,
+}
+
+impl Scores {
+    /// The weights of `[.., queries, keys]` scores. A query that sees no key has weights of NaN, as
+    /// the format defines them, or of 0 if that is asked for.
+    pub(super) fn weights(&self, scores: &Tensor) -> crate::Result<Stages> {
+        let low = f64::NEG_INFINITY;
+        let mut masked = scores.clone();
+        if let Some(shift) = self.causal {
+            let last = scores.positions(-2)?.cast(DType::I64)?.add(shift)?;
+            let hidden = scores.positions(-1)?.cast(DType::I64)?.gt(&last)?;
+            masked = masked.masked_fill(&hidden, low)?;
+        }
+        if let Some(mask) = &self.mask {
+            masked = match mask.dtype() {
+                DType::Bool => masked.masked_fill(&mask.not()?, low)?,
+                _ => masked.add(&mask.cast(masked.dtype())?)?,
+            };
+        }
+        let capped = match self.softcap > 0.0 {
+            true => masked.div(self.softcap)?.tanh()?.mul(self.softcap)?,
+            false => masked.clone(),
+        };
+        let weights = capped.cast(self.precision)?.softmax(-1)?;
+        Ok(Stages {
+            masked,
+            capped,
+            weights,
+        })
+    }
+}
+
+fn attention(c: &mut Call) -> Result<Vec<Value>> {
+    let (mut q, mut k, mut v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+    let packed = q.rank() == 3;
+    if packed {
+        let (own, shared) = (heads(c, "q_num_heads")?, heads(c, "kv_num_heads")?);
+        (q, k, v) = (
+            unpacked(&q, own)?,
+            unpacked(&k, shared)?,
+            unpacked(&v, shared)?,
+        );
+    }
+    if let Some(past) = c.optional(4)? {
+        k = Tensor::cat(&[&past, &k], 2)?;
+    }
+    if let Some(past) = c.optional(5)? {
+        v = Tensor::cat(&[&past, &v], 2)?;
+    }
+    let (&[batch, own, queries, width], &[_, shared, keys, _]) = (q.shape(), k.shape()) else {
+        return wrong(format!(
+            "expected queries, keys and values of rank 3 or 4, found {:?}, {:?} and {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        ));
+    };
+    let fits = k.shape() == [batch, shared, keys, width]
+        && v.rank() == 4
+        && v.shape()[..3] == [batch, shared, keys]
+        && shared > 0
+        && own.is_multiple_of(shared)
+        && width > 0;
+    if !fits {
+        return wrong(format!(
+            "expected queries [b, h, q, w], keys [b, g, k, w] and values [b, g, k, o] with g \
+             dividing h, found {:?}, {:?} and {:?}",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        ));
+    }
+    let scale = c
+        .attr_float("scale")?
+        .unwrap_or(1.0 / (width as f64).sqrt());
+    let precision = match c.attr_dtype("softmax_precision")? {
+        Some(dtype) if dtype.is_float() => dtype,
+        None => q.dtype(),
+        Some(other) => {
+            return wrong(format!(
+                "expected a float as softmax_precision, found {other}"
+            ));
+        }
+    };
+    let options = Scores {
+        mask: match c.optional(3)? {
+            Some(mask) => Some(padded_mask(&mask, keys)?),
+            None => None,
+        },
+        causal: (c.int_or("is_causal", 0)? != 0).then_some(0),
+        softcap: c.float_or("softcap", 0.0)?,
+        precision: precision.promote(DType::F32),
+    };
+    // Query heads i, i + shared.. share the key head i, as the function says that defines this.
+    let group = |t: &Tensor| t.repeat(&[1, own / shared, 1, 1]);
+    let wide = q.dtype().promote(DType::F32);
+    let scores = q.matmul_in(&group(&k)?.t()?, wide)?.mul(scale)?;
+    let stages = options.weights(&scores)?;
+    let mut y = stages
+        .weights
+        .cast(wide)?
+        .matmul_in(&group(&v)?, wide)?
+        .cast(q.dtype())?;
+    if packed {
+        let out = v.shape()[3];
+        y = y.transpose(1, 2)?.reshape(&[batch, queries, own * out])?;
+    }
+    let shown = match c.int_or("qk_matmul_output_mode", 0)? {
+        0 => scores,
+        1 => stages.masked,
+        2 => stages.capped,
+        3 => stages.weights,
+        other => {
+            return wrong(format!(
+                "expected qk_matmul_output_mode of 0 to 3, found {other}"
+            ));
+        }
+    };
+    Ok(vec![
+        y.into(),
+        k.into(),
+        v.into(),
+        shown.cast(q.dtype())?.into(),
+    ])
+}
+
+/// A mask that ends before the last key hides those that it does not name.
+fn padded_mask(mask: &Tensor, keys: usize) -> Result<Tensor> {
+    use crate::element::Scalar;
+    use crate::ops::movement::PadMode;
+    let size = mask.shape().last().copied().unwrap_or(1);
+    if size == 1 || size >= keys {
+        return Ok(mask.clone());
+    }
+    let mut amounts = vec![(0, 0); mask.rank()];
+    if let Some(last) = amounts.last_mut() {
+        last.1 = (keys - size) as isize;
+    }
+    let fill = match mask.dtype() {
+        DType::Bool => Scalar::Bool(false),
+        _ => Scalar::Float(f64::NEG_INFINITY),
+    };
+    Ok(mask.pad(&amounts, PadMode::Constant(fill))?)
+}
+
+/// Options of a rotation, which two domains share.
+pub(super) struct Rotary {
+    /// The input is `[batch, length, heads * width]` with so many heads.
+    pub heads: Option<usize>,
+    /// Elements of the width that are turned; 0 is all of them.
+    pub turned: usize,
+    /// Pairs are neighbours.
+    pub interleaved: bool,
+}
+
+impl Rotary {
+    /// `x` turned by angles `[batch, length, half]`, or what broadcasts to it.
+    pub(super) fn apply(&self, x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+        let split = match (x.shape(), self.heads) {
+            (&[batch, length, hidden], Some(heads)) if hidden.is_multiple_of(heads) => x
+                .reshape(&[batch, length, heads, hidden / heads])?
+                .transpose(1, 2)?,
+            ([_, _, _, _], _) => x.clone(),
+            _ => {
+                return wrong(format!(
+                    "expected [batch, heads, length, width], or [batch, length, heads * width] \
+                     with the attribute num_heads, found {:?}",
+                    x.shape()
+                ));
+            }
+        };
+        let width = split.shape()[3];
+        let turned = if self.turned == 0 { width } else { self.turned };
+        if turned > width || !turned.is_multiple_of(2) || turned == 0 {
+            return wrong(format!(
+                "expected an even number of at most {width} elements to turn, found {turned}"
+            ));
+        }
+        let angles = |t: &Tensor| -> Result<Tensor> {
+            let half = t.shape().last().copied().unwrap_or(0);
+            if half < turned / 2 {
+                return wrong(format!(
+                    "expected angles for {} pairs, found {:?}",
+                    turned / 2,
+                    t.shape()
+                ));
+            }
+            Ok(t.narrow(-1, 0, turned / 2)?.unsqueeze(-3)?)
+        };
+        let (cos, sin) = (angles(cos)?, angles(sin)?);
+        let head = split.narrow(3, 0, turned)?;
+        let mut y = head.rotary(&cos, &sin, self.interleaved)?.cast(x.dtype())?;
+        if turned < width {
+            y = Tensor::cat(&[&y, &split.narrow(3, turned, width - turned)?], 3)?;
+        }
+        if y.shape() != split.shape() {
+            return wrong(format!(
+                "expected angles for each place of {:?}, found {:?}",
+                x.shape(),
+                cos.shape()
+            ));
+        }
+        Ok(match x.rank() {
+            3 => y.transpose(1, 2)?.reshape(x.shape())?,
+            _ => y,
+        })
+    }
+
+    /// The attributes of both operators.
+    pub(super) fn of(c: &Call) -> Result<Rotary> {
+        let number = |name: &str| match usize::try_from(c.int_or(name, 0)?) {
+            Ok(n) => Ok(n),
+            Err(_) => wrong(format!("expected attribute {name} of at least 0")),
+        };
+        let heads = number("num_heads")?;
+        Ok(Rotary {
+            heads: (heads > 0).then_some(heads),
+            turned: number("rotary_embedding_dim")?,
+            interleaved: c.int_or("interleaved", 0)? != 0,
+        })
+    }
+}
+
+fn rotary_embedding(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let (mut cos, mut sin) = (c.tensor(1)?, c.tensor(2)?);
+    if let Some(positions) = c.optional(3)? {
+        if cos.rank() != 2 || sin.rank() != 2 {
+            return wrong(format!(
+                "expected angles [positions, pairs], found {:?}",
+                cos.shape()
+            ));
+        }
+        (cos, sin) = (
+            cos.index_select(0, &positions)?,
+            sin.index_select(0, &positions)?,
+        );
+    }
+    if cos.rank() != 3 || sin.shape() != cos.shape() {
+        return unsupported(format!(
+            "RotaryEmbedding with angles {:?} and {:?}",
+            cos.shape(),
+            sin.shape()
+        ));
+    }
+    one(Rotary::of(c)?.apply(&x, &cos, &sin)?)
+}

@@ -3,10 +3,11 @@
 use codegen::DType;
 
 use super::Table;
+use super::shape::strings_moved;
 use crate::error::Result as TensorResult;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, one};
-use crate::onnx::error::{Result, unsupported, wrong};
+use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 
 pub(super) const OPS: Table = &[
@@ -280,7 +281,10 @@ fn clip(c: &mut Call) -> Result<Vec<Value>> {
 fn choose(c: &mut Call) -> Result<Vec<Value>> {
     let cond = c.tensor(0)?;
     if let Value::Strings(_) = c.value(1)? {
-        return unsupported("Where on STRING");
+        let (a, b) = (c.strings(1)?.clone(), c.strings(2)?.clone());
+        let cond = c.eval.known(&cond)?;
+        let chosen = strings_moved(c, &[&a, &b], |at| Ok(cond.where_(&at[0], &at[1])?))?;
+        return one(chosen);
     }
     let (a, b) = (c.tensor(1)?, c.tensor(2)?);
     same_type(&a, &b)?;

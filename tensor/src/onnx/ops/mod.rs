@@ -10,6 +10,7 @@ mod classic;
 mod container;
 mod control;
 mod convert;
+mod fused;
 mod image;
 mod index;
 mod loss;
@@ -21,10 +22,14 @@ mod random;
 mod recurrent;
 mod reduce;
 mod region;
+mod resize;
+mod sample;
+mod select;
 mod shape;
 mod signal;
 mod text;
 mod training;
+mod trees;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -55,10 +60,12 @@ const TABLES: &[(&str, Table)] = &[
     ("", recurrent::OPS),
     ("", reduce::OPS),
     ("", region::OPS),
+    ("", resize::OPS),
     ("", shape::OPS),
     ("", signal::OPS),
     ("", text::OPS),
     ("ai.onnx.ml", classic::OPS),
+    ("ai.onnx.ml", trees::OPS),
     ("ai.onnx.preview.training", training::OPS),
     ("com.microsoft", attention::MICROSOFT),
     ("com.microsoft", quant::MICROSOFT),

@@ -5,9 +5,10 @@ use codegen::DType;
 use super::Table;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, axis, one, sizes};
-use crate::onnx::error::{Result, unsupported, wrong};
+use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::conv::Sliding;
+use crate::ops::movement::PadMode;
 
 pub(super) const OPS: Table = &[
     ("AveragePool", average_pool),
@@ -162,8 +163,17 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     let mut extra = list("output_padding", 0)?;
     // Size of the output without padding.
     let full: Vec<usize> = (0..n)
-        .map(|i| space[i].saturating_sub(1) * stride[i] + dilation[i] * (kernel[i].max(1) - 1) + 1)
+        .map(|i| {
+            let span = dilation[i].saturating_mul(kernel[i].saturating_sub(1));
+            let steps = space[i].saturating_sub(1).saturating_mul(stride[i]);
+            steps.saturating_add(span).saturating_add(1)
+        })
         .collect();
+    if full.iter().chain(&extra).any(|&size| size > 1 << 40) {
+        return wrong(format!(
+            "expected an output of at most 2^40 elements an axis, found {full:?} and {extra:?} more"
+        ));
+    }
     let auto = c.str_or("auto_pad", "NOTSET")?;
     let wanted = match c.attr_ints("output_shape")? {
         // Some writers put the batch and the channels before it.
@@ -174,13 +184,15 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
                 "expected output_shape of {n} sizes, found {list:?}"
             ));
         }
-        None if auto.starts_with("SAME") => Some((0..n).map(|i| space[i] * stride[i]).collect()),
+        None if auto.starts_with("SAME") => {
+            Some((0..n).map(|i| space[i].saturating_mul(stride[i])).collect())
+        }
         None => None,
     };
     let padding: Vec<(isize, isize)> = match wanted {
         Some(wanted) => (0..n)
             .map(|i| {
-                let total = (full[i] + extra[i]) as isize - wanted[i] as isize;
+                let total = (full[i] + extra[i]) as isize - wanted[i].min(1 << 40) as isize;
                 let (less, more) = (total.div_euclid(2), total - total.div_euclid(2));
                 if auto == "SAME_UPPER" {
                     (less, more)
@@ -204,21 +216,27 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     };
     // Padding cuts the full output; where it is negative, the output grows by zeros.
     let mut cut = Vec::with_capacity(n);
+    let mut before = vec![(0, 0); n + 2];
     for (i, &(low, high)) in padding.iter().enumerate() {
-        if low < 0 {
-            return unsupported("ConvTranspose with padding below 0 at the start");
-        }
-        if high < 0 {
-            extra[i] += high.unsigned_abs();
-        }
-        cut.push((low as usize, high.max(0) as usize));
+        before[2 + i].0 = (-low).max(0);
+        extra[i] = extra[i].saturating_add((-high).max(0) as usize);
+        cut.push((low.max(0) as usize, high.max(0) as usize));
     }
     let sliding = Sliding {
         stride,
         padding: cut,
         dilation,
     };
-    one(x.conv_transpose(&w, bias.as_ref(), &sliding, &extra, groups(c)?)?)
+    let groups = groups(c)?;
+    if before.iter().all(|b| b.0 == 0) {
+        return one(x.conv_transpose(&w, bias.as_ref(), &sliding, &extra, groups)?);
+    }
+    let y = x.conv_transpose(&w, None, &sliding, &extra, groups)?;
+    let y = y.pad(&before, PadMode::Constant(0.into()))?;
+    one(match bias {
+        Some(bias) => y.add(&bias.reshape(&[&[bias.numel()][..], &vec![1; n]].concat())?)?,
+        None => y,
+    })
 }
 
 fn gemm(c: &mut Call) -> Result<Vec<Value>> {
@@ -298,41 +316,46 @@ fn column_major(at: &Tensor, space: &[usize]) -> crate::Result<Tensor> {
 fn max_unpool(c: &mut Call) -> Result<Vec<Value>> {
     let (x, at) = (c.tensor(0)?, c.tensor(1)?);
     let spatial = space(&x)?;
-    let n = spatial.len();
-    let kernel = pool_kernel(c)?;
-    let w = windows(c, &spatial, kernel)?;
-    // What a pooling with these attributes would have been given.
-    let natural: Vec<usize> = (0..n)
+    let w = windows(c, &spatial, pool_kernel(c)?)?;
+    // What a pooling with these attributes would have been given: the positions count in it.
+    let natural: Vec<usize> = (0..spatial.len())
         .map(|i| {
             let (low, high) = w.sliding.padding[i];
-            ((spatial[i].max(1) - 1) * w.sliding.stride[i] + w.kernel[i]).saturating_sub(low + high)
+            let steps = spatial[i].saturating_sub(1);
+            let size = steps.saturating_mul(w.sliding.stride[i]);
+            let size = size.saturating_add(w.kernel[i]);
+            size.saturating_sub(low.saturating_add(high))
         })
         .collect();
-    let plane: usize = natural.iter().product();
+    let plane = crate::ops::check_size("MaxUnpool", &natural, DType::I64)?;
     let planes = x.shape()[0] * x.shape()[1];
     let mut shape = vec![1; x.rank()];
     shape[..2].copy_from_slice(&x.shape()[..2]);
     let first = Tensor::iota(x.engine(), planes, DType::I64)?.mul(plane as i64)?;
     let at = at.cast(DType::I64)?.sub(&first.reshape(&shape)?)?;
-    let out = x.max_unpool(&at, &natural)?;
     let Some(wanted) = c.opt_ints(2)? else {
-        return one(out);
+        return one(x.max_unpool(&at, &natural)?);
     };
-    // A larger output keeps the positions of the natural one, counted in its own plane.
     let wanted = sizes(&wanted)?;
-    if wanted.len() != x.rank() {
+    let fits = wanted.len() == x.rank()
+        && wanted[..2] == x.shape()[..2]
+        && natural.iter().zip(&wanted[2..]).all(|(n, w)| n <= w);
+    if !fits {
         return wrong(format!(
-            "expected an output shape of {} sizes, found {wanted:?}",
-            x.rank()
+            "expected an output shape for {:?} of at least {natural:?}, found {wanted:?}",
+            x.shape()
         ));
     }
-    let plane: usize = wanted[2..].iter().product();
-    let first = Tensor::iota(x.engine(), planes, DType::I64)?.mul(plane as i64)?;
-    let at = c
-        .tensor(1)?
-        .cast(DType::I64)?
-        .sub(&first.reshape(&shape)?)?;
-    one(x.max_unpool(&at, &wanted[2..])?)
+    // A larger output has the natural one in its corner.
+    crate::ops::check_size("MaxUnpool", &wanted, DType::I64)?;
+    let (mut rest, mut moved, mut stride) = (at.clone(), at.zeros_like()?, 1usize);
+    for (&size, &wide) in natural.iter().zip(&wanted[2..]).rev() {
+        let size = size.max(1) as i64;
+        moved = moved.add(&rest.modulo(size)?.mul(stride as i64)?)?;
+        rest = rest.floor_div(size)?;
+        stride *= wide;
+    }
+    one(x.max_unpool(&moved, &wanted[2..])?)
 }
 
 /// The exponent of a norm, which was a float before version 2 of these operators.

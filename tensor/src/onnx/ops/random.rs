@@ -5,7 +5,7 @@ use codegen::DType;
 use super::Table;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, one, sizes};
-use crate::onnx::error::Result;
+use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 
 pub(super) const OPS: Table = &[
@@ -58,14 +58,17 @@ fn multinomial(c: &mut Call) -> Result<Vec<Value>> {
 pub(super) fn dropout(c: &mut Call) -> Result<Vec<Value>> {
     let training = match c.opset() {
         12.. => c.has(2) && c.int(2)? != 0,
-        7..12 => false,
-        _ => c.int_or("is_test", 0)? == 0 && c.opset() < 1,
+        // An older model is only ever run outside of training, whatever `is_test` says.
+        _ => false,
     };
     let ratio = match c.opset() {
         12.. if c.has(1) => c.floats(1)?.first().copied().unwrap_or(0.5),
         12.. => 0.5,
         _ => c.float_or("ratio", 0.5)?,
     };
+    if !(0.0..=1.0).contains(&ratio) {
+        return wrong(format!("expected a ratio in 0..=1, found {ratio}"));
+    }
     let x = c.tensor(0)?;
     if !training || ratio == 0.0 {
         let mask = Tensor::full(x.engine(), x.shape(), true, DType::Bool)?;
@@ -76,7 +79,10 @@ pub(super) fn dropout(c: &mut Call) -> Result<Vec<Value>> {
         return Ok(vec![x.into(), mask.into()]);
     }
     let keep = c.rng()?.rand(x.shape(), DType::F32)?.ge(ratio)?;
-    let scaled = x.mul(1.0 / (1.0 - ratio))?.cast(x.dtype())?;
+    // With a ratio of 1 nothing is kept, and the factor does not matter.
+    let scaled = x
+        .mul(1.0 / (1.0 - ratio).max(f64::MIN_POSITIVE))?
+        .cast(x.dtype())?;
     let dropped = keep.where_(&scaled, &x.zeros_like()?)?;
     Ok(vec![dropped.into(), keep.into()])
 }

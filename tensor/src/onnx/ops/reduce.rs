@@ -143,6 +143,41 @@ fn top_k(c: &mut Call) -> Result<Vec<Value>> {
         ));
     };
     let largest = c.int_or("largest", 1)? != 0;
+    // Ranks take the square of the comparisons: too many of a known row, which is not fused, and of
+    // a row that is very long and wanted whole.
+    let len = x.shape()[along];
+    if len > 64 && c.is_known(&x) || len > 1 << 16 && k > len / 16 {
+        let at = sorted_positions(c, &x, along, k, largest)?;
+        return Ok(vec![x.gather(along as isize, &at)?.into(), at.into()]);
+    }
     let (values, at) = x.topk(k, along as isize, largest)?;
     Ok(vec![values.into(), at.cast(DType::I64)?.into()])
+}
+
+/// The positions of the `k` best elements along an axis, found on the host.
+fn sorted_positions(
+    c: &mut Call,
+    x: &Tensor,
+    along: usize,
+    k: usize,
+    largest: bool,
+) -> Result<Tensor> {
+    let rows = x.move_axis(along as isize, -1)?;
+    let keys = super::select::keys(c, &rows)?;
+    let len = x.shape()[along];
+    let mut list = Vec::with_capacity(keys.len() / len.max(1) * k);
+    for row in keys.chunks_exact(len.max(1)) {
+        let mut order: Vec<usize> = (0..len).collect();
+        match largest {
+            true => order.sort_by_key(|&i| std::cmp::Reverse(row[i])),
+            false => order.sort_by_key(|&i| row[i]),
+        }
+        list.extend(order[..k].iter().map(|&i| i as i64));
+    }
+    let mut shape = rows.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = k;
+    }
+    let at = Tensor::from_slice(x.engine(), &list, &shape)?;
+    Ok(at.move_axis(-1, along as isize)?)
 }

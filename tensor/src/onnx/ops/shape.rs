@@ -8,6 +8,7 @@ use crate::element::Scalar;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, axis, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
+use crate::onnx::eval::HOST_ELEMENTS;
 use crate::onnx::value::{Array, Strings, Value};
 use crate::ops::broadcast_shapes;
 use crate::ops::movement::{PadMode, Slice};
@@ -36,21 +37,138 @@ pub(super) const OPS: Table = &[
     ("Unsqueeze", unsqueeze),
 ];
 
-/// Applies a movement to numbers of any type: what they stand for does not matter.
+/// Applies a movement to input 0: numbers of any type, as what they stand for does not matter, or
+/// strings.
 pub(super) fn movement(c: &mut Call, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Value>> {
-    let x = array(c, 0)?;
-    one(Array {
-        tensor: f(&x.tensor)?,
-        elem: x.elem,
+    let x = c.value(0)?.clone();
+    one(moved(c, &x, f)?)
+}
+
+/// Applies a movement to a tensor or to strings.
+pub(super) fn moved(
+    c: &mut Call,
+    x: &Value,
+    f: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Value> {
+    match x {
+        Value::Tensor(array) => {
+            let x = c.here(array)?;
+            let (tensor, elem) = (f(&x.tensor)?, x.elem);
+            Ok(Array { tensor, elem }.into())
+        }
+        Value::Strings(strings) => strings_moved(c, &[strings], |at| f(&at[0])).map(Value::Strings),
+        other => wrong(format!("expected a tensor, found {}", other.kind())),
+    }
+}
+
+/// Strings that a movement may make; a few numbers can ask for any number of copies.
+pub(super) const MOST_STRINGS: usize = 1 << 24;
+
+/// Applies a movement to strings: `f` moves their positions, which are numbered through all parts
+/// and known. What else goes into it must be known too, see [`Eval::known`](super::super::eval::Eval::known).
+pub(super) fn strings_moved(
+    c: &mut Call,
+    parts: &[&Strings],
+    f: impl FnOnce(&[Tensor]) -> Result<Tensor>,
+) -> Result<Strings> {
+    let mut positions = Vec::with_capacity(parts.len());
+    let mut items: Vec<&String> = Vec::new();
+    for part in parts {
+        let first = items.len();
+        items.extend(part.items.iter());
+        let numbers: Vec<i64> = (first as i64..items.len() as i64).collect();
+        positions.push(c.eval.known_ints(&numbers, &part.shape)?);
+    }
+    let to = f(&positions)?;
+    if to
+        .shape()
+        .iter()
+        .fold(1, |n: usize, &d| n.saturating_mul(d))
+        > MOST_STRINGS
+    {
+        return wrong(format!(
+            "expected at most {MOST_STRINGS} strings, found {:?}",
+            to.shape()
+        ));
+    }
+    let picked = c.read_ints(&to)?.into_iter().map(|at| {
+        let item = usize::try_from(at).ok().and_then(|at| items.get(at));
+        item.copied()
+    });
+    let Some(picked) = picked.collect::<Option<Vec<&String>>>() else {
+        return wrong("expected positions of strings that are there");
+    };
+    super::text::check_bytes(picked.iter().map(|s| s.len()))?;
+    Ok(Strings {
+        shape: to.shape().to_vec(),
+        items: picked.into_iter().cloned().collect(),
     })
 }
 
-/// Input `i` as numbers; strings are moved only by operators that say so.
-fn array(c: &mut Call, i: usize) -> Result<Array> {
-    match c.value(i)? {
-        Value::Strings(_) => unsupported(format!("{} on STRING", c.node.op)),
-        _ => c.array(i),
+/// Tensors of one type, or strings, one after the other along an axis, or along a new one.
+pub(super) fn joined(c: &mut Call, parts: &[Value], along: usize, new: bool) -> Result<Value> {
+    if let Some(Value::Strings(_)) = parts.first() {
+        let strings = parts.iter().map(|part| match part {
+            Value::Strings(strings) => Ok(strings),
+            other => wrong(format!("expected strings, found {}", other.kind())),
+        });
+        let strings: Vec<&Strings> = strings.collect::<Result<_>>()?;
+        let joined = strings_moved(c, &strings, |parts| join(parts, along, new));
+        return joined.map(Value::Strings);
     }
+    // What is known stays known, also among the results of a loop.
+    let mut tensors = Vec::new();
+    parts.iter().for_each(|part| part.tensors(&mut tensors));
+    let size = tensors
+        .iter()
+        .fold(0usize, |n, t| n.saturating_add(t.numel()));
+    let known = tensors.iter().all(|t| c.is_known(t)) && size <= HOST_ELEMENTS;
+    let mut arrays = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Value::Tensor(array) if known => arrays.push(array.clone()),
+            Value::Tensor(array) => arrays.push(c.here(array)?),
+            other => return wrong(format!("expected a tensor, found {}", other.kind())),
+        }
+    }
+    let Some(elem) = arrays.first().map(|first| first.elem) else {
+        return wrong("expected at least one tensor, found none");
+    };
+    if let Some(other) = arrays.iter().find(|a| a.elem != elem) {
+        return wrong(format!(
+            "expected tensors of one type, found {elem} and {}",
+            other.elem
+        ));
+    }
+    let parts: Vec<Tensor> = arrays.into_iter().map(|a| a.tensor).collect();
+    let tensor = join(&parts, along, new)?;
+    let joined = Array { tensor, elem }.into();
+    if known {
+        c.eval.finish(std::slice::from_ref(&joined))?;
+    }
+    Ok(joined)
+}
+
+/// Parts of one kernel; more are joined in groups, as each part costs every element.
+const MOST_JOINED: usize = 16;
+
+/// Tensors one after the other along an axis, or along a new one.
+pub(super) fn join(parts: &[Tensor], along: usize, new: bool) -> Result<Tensor> {
+    let at = along as isize;
+    let mut parts = match new {
+        true => parts
+            .iter()
+            .map(|p| p.unsqueeze(at))
+            .collect::<crate::Result<Vec<_>>>()?,
+        false => parts.to_vec(),
+    };
+    while parts.len() > MOST_JOINED {
+        let groups = parts
+            .chunks(MOST_JOINED)
+            .map(|group| Tensor::cat(&group.iter().collect::<Vec<_>>(), at)?.contiguous());
+        parts = groups.collect::<crate::Result<_>>()?;
+    }
+    Ok(Tensor::cat(&parts.iter().collect::<Vec<_>>(), at)?)
 }
 
 /// The shape of a tensor or of strings, input 0.
@@ -224,20 +342,8 @@ fn tile(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 fn concat(c: &mut Call) -> Result<Vec<Value>> {
-    if let Value::Strings(_) = c.value(0)? {
-        return unsupported("Concat on STRING");
-    }
-    let parts: Vec<Array> = (0..c.count()).map(|i| c.array(i)).collect::<Result<_>>()?;
-    let first = match parts.first() {
-        Some(first) => first,
-        None => return wrong("expected at least one input, found none"),
-    };
-    if let Some(other) = parts.iter().find(|p| p.elem != first.elem) {
-        return wrong(format!(
-            "expected inputs of one type, found {} and {}",
-            first.elem, other.elem
-        ));
-    }
+    let parts = (0..c.count()).map(|i| c.value(i).cloned());
+    let parts: Vec<Value> = parts.collect::<Result<_>>()?;
     let at = match c.opset() < 4 {
         true => c.int_or("axis", 1)?,
         false => {
@@ -245,18 +351,14 @@ fn concat(c: &mut Call) -> Result<Vec<Value>> {
             c.needed("axis", axis)?
         }
     };
-    let at = axis(at, first.tensor.rank())?;
-    let tensors: Vec<&Tensor> = parts.iter().map(|p| &p.tensor).collect();
-    one(Array {
-        tensor: Tensor::cat(&tensors, at as isize)?,
-        elem: first.elem,
-    })
+    let at = axis(at, shape_of(c)?.len())?;
+    one(joined(c, &parts, at, false)?)
 }
 
 fn split(c: &mut Call) -> Result<Vec<Value>> {
-    let x = array(c, 0)?;
-    let at = attr_axis(c, "axis", 0, x.tensor.rank())?;
-    let size = x.tensor.shape()[at];
+    let from = shape_of(c)?;
+    let at = attr_axis(c, "axis", 0, from.len())?;
+    let size = from[at];
     let given = match c.attr_ints("split")? {
         Some(list) => Some(list),
         None => c.opt_ints(1)?,
@@ -268,8 +370,8 @@ fn split(c: &mut Call) -> Result<Vec<Value>> {
                 Some(n) => usize::try_from(n).unwrap_or(0),
                 None => c.outputs(),
             };
-            if count == 0 {
-                return wrong("expected at least one output, found none");
+            if count == 0 || count > c.outputs() {
+                return wrong(format!("expected {} parts, found {count}", c.outputs()));
             }
             // The last part is smaller if the size does not divide.
             let each = size.div_ceil(count);
@@ -278,12 +380,30 @@ fn split(c: &mut Call) -> Result<Vec<Value>> {
                 .collect()
         }
     };
-    let all = x.tensor.split(&parts, at as isize)?;
-    let elem = x.elem;
-    Ok(all
-        .into_iter()
-        .map(|tensor| Array { tensor, elem }.into())
-        .collect())
+    let x = c.value(0)?.clone();
+    parted(c, &x, &parts, at)
+}
+
+/// A tensor or strings cut into parts along an axis.
+pub(super) fn parted(c: &mut Call, x: &Value, parts: &[usize], at: usize) -> Result<Vec<Value>> {
+    let size = match x {
+        Value::Tensor(a) => a.tensor.shape().get(at).copied(),
+        Value::Strings(s) => s.shape.get(at).copied(),
+        _ => None,
+    };
+    if size != parts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) {
+        return wrong(format!(
+            "expected parts that add up to axis {at} of {}, found {parts:?}",
+            x.kind()
+        ));
+    }
+    let mut start = 0;
+    let mut all = Vec::with_capacity(parts.len());
+    for &n in parts {
+        all.push(moved(c, x, |x| Ok(x.narrow(at as isize, start, n)?))?);
+        start += n;
+    }
+    Ok(all)
 }
 
 /// Start, end and step of Slice; numbers out of range are clamped as the format says.
@@ -314,8 +434,13 @@ fn slice(c: &mut Call) -> Result<Vec<Value>> {
         if steps[i] == 0 {
             return wrong("expected steps other than 0");
         }
+        // Going back, a start before the first element is the first one, other than in numpy.
+        let mut start = starts[i];
+        if steps[i] < 0 && start.saturating_add(from[at] as i64) < 0 {
+            start = 0;
+        }
         parts[at] = Slice {
-            start: Some(starts[i] as isize),
+            start: Some(start as isize),
             stop: Some(ends[i] as isize),
             step: steps[i] as isize,
         };
@@ -471,14 +596,24 @@ fn trilu(c: &mut Call) -> Result<Vec<Value>> {
 
 /// The first elements of each sequence, as many as its length says, in reverse.
 fn reverse_sequence(c: &mut Call) -> Result<Vec<Value>> {
-    let (x, lens) = (c.tensor(0)?, c.tensor(1)?.cast(DType::I64)?);
-    let time = attr_axis(c, "time_axis", 0, x.rank())?;
-    let batch = attr_axis(c, "batch_axis", 1, x.rank())?;
-    let mut shape = vec![1; x.rank()];
+    let rank = shape_of(c)?.len();
+    let lens = match c.value(0)? {
+        Value::Strings(_) => {
+            let lens = c.tensor(1)?;
+            c.eval.known(&lens)?
+        }
+        _ => c.tensor(1)?,
+    };
+    let time = attr_axis(c, "time_axis", 0, rank)?;
+    let batch = attr_axis(c, "batch_axis", 1, rank)?;
+    let mut shape = vec![1; rank];
     shape[batch] = lens.numel();
-    let lens = lens.reshape(&shape)?.expand(x.shape())?;
-    let at = x.positions(time as isize)?.cast(DType::I64)?;
-    let turned = lens.sub(&at)?.sub(1)?;
-    let from = at.lt(&lens)?.where_(&turned, &at)?;
-    one(x.gather(time as isize, &from)?)
+    let lens = lens.cast(DType::I64)?.reshape(&shape)?;
+    movement(c, |x| {
+        let lens = lens.expand(x.shape())?;
+        let at = x.positions(time as isize)?.cast(DType::I64)?;
+        let turned = lens.sub(&at)?.sub(1)?;
+        let from = at.lt(&lens)?.where_(&turned, &at)?;
+        Ok(x.gather(time as isize, &from)?)
+    })
 }
