@@ -42,6 +42,9 @@ fn one_step_at_a_time_on_a_product() {
         Step::Vec { axis: 0, lanes: 4 },
         Step::Vec { axis: 1, lanes: 8 },
         Step::Vec { axis: 2, lanes: 4 },
+        Step::Cover { axis: 0, lanes: 8 },
+        Step::Cover { axis: 1, lanes: 4 },
+        Step::Cover { axis: 1, lanes: 2 },
         Step::Upcast { axis: 0, n: 5 },
         Step::Upcast { axis: 1, n: 2 },
         Step::Unroll { axis: 2, n: 3 },
@@ -186,6 +189,7 @@ fn steps_that_do_not_apply_say_why() {
     for opt in [
         Step::Vec { axis: 0, lanes: 3 },
         Step::Vec { axis: 0, lanes: 8 },
+        Step::Cover { axis: 2, lanes: 2 },
         Step::Unroll { axis: 0, n: 2 },
         Step::Upcast { axis: 2, n: 2 },
         Step::Local { axis: 0, n: 3 },

@@ -36,7 +36,12 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         } = plan;
         let extent = extent_of(kernel, axis);
         if !reduction && extent % i64::from(lanes.max(1)) > 1 {
-            // Lanes that do nothing instead of a rest that goes one by one.
+            // A vector for the rest, instead of one element after the other: one that overlaps the
+            // last, or one with lanes that do nothing.
+            let cover = Opt::Cover { axis, lanes };
+            if tile.is_empty() && extent > i64::from(lanes) && take(kernel, cover) {
+                continue;
+            }
             let padded = masked.then_some(Opt::PadTo {
                 axis,
                 multiple: lanes,

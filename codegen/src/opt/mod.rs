@@ -10,7 +10,7 @@ use std::fmt;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
 use crate::symbolic::RangeSets;
 
@@ -19,6 +19,14 @@ use crate::symbolic::RangeSets;
 pub enum Opt {
     /// The inner `lanes` iterations become lanes of a vector; the rest is peeled off.
     Vec {
+        /// Which range.
+        axis: u32,
+        /// Number of lanes, a power of two.
+        lanes: u32,
+    },
+    /// As `Vec` on an output range, but the rest is a vector too: the last `lanes` iterations, some
+    /// of which are done twice. Nothing that the kernel reads may be written by it.
+    Cover {
         /// Which range.
         axis: u32,
         /// Number of lanes, a power of two.
@@ -88,6 +96,7 @@ impl fmt::Display for Opt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Opt::Vec { axis, lanes } => write!(f, "vec({axis}, {lanes})"),
+            Opt::Cover { axis, lanes } => write!(f, "cover({axis}, {lanes})"),
             Opt::Upcast { axis, n } => write!(f, "upcast({axis}, {n})"),
             Opt::Unroll { axis, n } => write!(f, "unroll({axis}, {n})"),
             Opt::Local { axis, n } => write!(f, "local({axis}, {n})"),
@@ -170,8 +179,13 @@ fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<Ra
 pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast, Vec};
     match *opt {
-        Opt::Vec { axis, lanes } => {
-            let r = find(kernel, opt, axis, &[Loop, Reduce])?;
+        Opt::Vec { axis, lanes } | Opt::Cover { axis, lanes } => {
+            let twice = matches!(opt, Opt::Cover { .. });
+            let kinds: &[RangeKind] = if twice { &[Loop] } else { &[Loop, Reduce] };
+            let r = find(kernel, opt, axis, kinds)?;
+            if twice && !repeatable(&kernel.graph, kernel.sink) {
+                return refuse(kernel, opt, "the kernel reads what it writes");
+            }
             if !lanes.is_power_of_two() {
                 return refuse(kernel, opt, "the number of lanes is not a power of two");
             }
@@ -182,7 +196,20 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
                     format!("a value depends on range {axis} and on the lanes of range {other}"),
                 );
             }
-            split(kernel, opt, r, i64::from(lanes), Vec)?;
+            let n = i64::from(lanes);
+            if twice && r.extent > n && r.extent % n != 0 {
+                let g = &mut kernel.graph;
+                let next = fresh(g, kernel.sink);
+                let (inner, last) = (g.range(next, n, Vec), g.range(next + 1, n, Vec));
+                let whole = r.extent / n;
+                let outer = (whole > 1).then(|| g.range(r.axis, whole, Loop));
+                let main = pair(g, outer, n, inner);
+                let start = g.index(r.extent - n);
+                let tail = g.binary(Binary::Add, start, last);
+                replace(kernel, r, main, Some(tail));
+            } else {
+                split(kernel, opt, r, n, Vec)?;
+            }
         }
         Opt::Upcast { axis, n } => {
             let r = find(kernel, opt, axis, &[Loop])?;
@@ -251,6 +278,19 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     }
     kernel.sink = simplify(&mut kernel.graph, kernel.sink);
     Ok(())
+}
+
+/// Whether any part of a kernel may run twice: no buffer is both read and written, and stores
+/// replace what is there.
+fn repeatable(g: &Graph, sink: Id) -> bool {
+    let stores = g.src(sink);
+    let plain = stores.iter().all(|&s| g.op(s) == Op::Store(StoreMode::Set));
+    let written: std::vec::Vec<Id> = stores.iter().map(|&s| g.src(s)[0]).collect();
+    plain
+        && toposort(g, sink)
+            .into_iter()
+            .filter(|&n| matches!(g.op(n), Op::Load))
+            .all(|n| !written.contains(&g.src(n)[0]))
 }
 
 /// The axis of a lane index that some value depends on together with `range`: one vector has one

@@ -387,7 +387,7 @@ impl Linear<'_> {
                     None => b,
                 });
             } else if self.op(n) == Op::Binary(Binary::And) {
-                pending.extend_from_slice(&self.src(n));
+                pending.extend_from_slice(self.src(n));
             }
         }
         let Some(cond) = all else {
