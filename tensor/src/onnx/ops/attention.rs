@@ -21,6 +21,8 @@ pub(super) const MICROSOFT: Table = &[
     ("BiasGelu", fused::bias_gelu),
     ("EmbedLayerNormalization", fused::embed_layer_norm),
     ("FastGelu", fused::fast_gelu),
+    ("FusedConv", fused::fused_conv),
+    ("FusedGemm", fused::fused_gemm),
     ("FusedMatMul", fused::fused_matmul),
     ("Gelu", |c| one(c.tensor(0)?.gelu()?)),
     ("MultiHeadAttention", fused::multi_head_attention),

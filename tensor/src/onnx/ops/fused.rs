@@ -3,6 +3,7 @@
 use codegen::DType;
 
 use super::attention::{Rotary, Scores, heads};
+use super::nn;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
@@ -25,6 +26,41 @@ pub(super) fn quick_gelu(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let alpha = c.float_or("alpha", 1.702)?;
     one(x.in_f32(|x| x.mul(&x.mul(alpha)?.sigmoid()?))?)
+}
+
+/// A convolution, a sum with input 3 if there is one, an activation.
+pub(super) fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
+    let mut y = nn::convolved(c)?;
+    if let Some(other) = c.optional(3)? {
+        y = y.add(&other)?;
+    }
+    let parameters = c.attr_floats("activation_params")?.unwrap_or_default();
+    let of = |i: usize, default: f64| parameters.get(i).copied().unwrap_or(default);
+    activated(c, &y, (of(0, f64::NAN), of(1, f64::NAN)))
+}
+
+/// A matrix product with a bias, and an activation.
+pub(super) fn fused_gemm(c: &mut Call) -> Result<Vec<Value>> {
+    let y = nn::product(c)?;
+    let alpha = c.float_or("activation_alpha", f64::NAN)?;
+    let beta = c.float_or("activation_beta", f64::NAN)?;
+    activated(c, &y, (alpha, beta))
+}
+
+/// The activation that the attribute names; parameters that are not there are NaN.
+fn activated(c: &Call, y: &Tensor, (a, b): (f64, f64)) -> Result<Vec<Value>> {
+    let or = |x: f64, default: f64| if x.is_nan() { default } else { x };
+    one(match c.str_or("activation", "")? {
+        "" => y.clone(),
+        "Relu" => y.relu()?,
+        "Sigmoid" => y.sigmoid()?,
+        "Tanh" => y.tanh()?,
+        "LeakyRelu" => y.leaky_relu(or(a, 0.01))?,
+        "Clip" => y.clip(or(a, f64::NEG_INFINITY), or(b, f64::INFINITY))?,
+        "HardSigmoid" => y.hardsigmoid(or(a, 0.2), or(b, 0.5))?,
+        "Elu" => y.elu(or(a, 1.0))?,
+        other => return unsupported(format!("{} with activation {other}", c.node.op)),
+    })
 }
 
 pub(super) fn fused_matmul(c: &mut Call) -> Result<Vec<Value>> {

@@ -12,9 +12,9 @@ use crate::ops::movement::PadMode;
 
 pub(super) const OPS: Table = &[
     ("AveragePool", average_pool),
-    ("Conv", conv),
+    ("Conv", |c| one(convolved(c)?)),
     ("ConvTranspose", conv_transpose),
-    ("Gemm", gemm),
+    ("Gemm", |c| one(product(c)?)),
     ("GlobalAveragePool", |c| {
         one(c.tensor(0)?.global_avg_pool()?)
     }),
@@ -131,11 +131,12 @@ pub(super) fn groups(c: &Call) -> Result<usize> {
     }
 }
 
-fn conv(c: &mut Call) -> Result<Vec<Value>> {
+/// The convolution of inputs 0 and 1, with the bias 2 if there is one.
+pub(super) fn convolved(c: &mut Call) -> Result<Tensor> {
     let (x, w, bias) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
-    let w_kernel = weight_kernel(c, &w)?;
-    let windows = windows(c, &space(&x)?, w_kernel)?;
-    one(x.conv(&w, bias.as_ref(), &windows.sliding, groups(c)?)?)
+    let kernel = weight_kernel(c, &w)?;
+    let windows = windows(c, &space(&x)?, kernel)?;
+    Ok(x.conv(&w, bias.as_ref(), &windows.sliding, groups(c)?)?)
 }
 
 fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
@@ -239,7 +240,8 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     })
 }
 
-fn gemm(c: &mut Call) -> Result<Vec<Value>> {
+/// `alpha a b + beta c`, with the transposes that the attributes ask for.
+pub(super) fn product(c: &mut Call) -> Result<Tensor> {
     let (mut a, mut b) = (c.tensor(0)?, c.tensor(1)?);
     if a.rank() != 2 || b.rank() != 2 {
         return wrong(format!(
@@ -268,7 +270,7 @@ fn gemm(c: &mut Call) -> Result<Vec<Value>> {
         };
         out = out.add(&bias)?;
     }
-    one(out)
+    Ok(out)
 }
 
 fn average_pool(c: &mut Call) -> Result<Vec<Value>> {
