@@ -137,7 +137,10 @@ fn array_feature_extractor(c: &mut Call) -> Result<Vec<Value>> {
         let list = c.read_ints(&at)?;
         let outside = |&n: &i64| usize::try_from(n).map_or(true, |n| Some(n) >= size);
         if let Some(bad) = list.iter().find(|n| outside(n)) {
-            return wrong(format!("expected an index below {size:?}, found {bad}"));
+            return wrong(format!(
+                "expected an index below {}, found {bad}",
+                size.unwrap_or(0)
+            ));
         }
     }
     super::shape::movement(c, |x| {

@@ -210,7 +210,11 @@ fn optional(c: &mut Call) -> Result<Vec<Value>> {
             Value::Optional(_) => return wrong("expected no optional in an optional"),
             value => Some(Arc::new(value.clone())),
         },
-        false => None,
+        false => {
+            let of = c.attr_type("type")?;
+            c.needed("type", of)?;
+            None
+        }
     }))
 }
 

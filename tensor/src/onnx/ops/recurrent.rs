@@ -210,7 +210,7 @@ fn activations(c: &Call, defaults: &[&str], directions: usize) -> Result<Vec<Act
                 crate::io::Quoted::new(name)
             ));
         };
-        let mut next = |default: Option<f64>, list: &mut std::vec::IntoIter<f64>| match default {
+        let next = |default: Option<f64>, list: &mut std::vec::IntoIter<f64>| match default {
             Some(default) => list.next().unwrap_or(default),
             None => 0.0,
         };

@@ -34,11 +34,11 @@ pub(super) fn check_bytes(lengths: impl Iterator<Item = usize>) -> Result<()> {
     }
 }
 
-/// The elements of two arrays of strings side by side, broadcast; with the shape.
-pub(super) fn pairs<'a>(
-    a: &'a Strings,
-    b: &'a Strings,
-) -> Result<(Vec<usize>, Vec<(&'a str, &'a str)>)> {
+/// A shape, and the two elements at each place of it.
+type Pairs<'a> = (Vec<usize>, Vec<(&'a str, &'a str)>);
+
+/// The elements of two arrays of strings side by side, broadcast.
+pub(super) fn pairs<'a>(a: &'a Strings, b: &'a Strings) -> Result<Pairs<'a>> {
     let shape = broadcast_shapes("strings", &[&a.shape, &b.shape])?;
     if shape.iter().fold(1, |n: usize, &d| n.saturating_mul(d)) > MOST_STRINGS {
         return wrong(format!(
