@@ -197,6 +197,13 @@ fn positions_and_order() -> Result<()> {
     let (values, from) = y.topk(2, 0, false)?;
     assert_eq!(values.to_vec::<f64>()?, [1.0, 1.0]);
     assert_eq!(from.to_vec::<i32>()?, [1, 3]);
+    // A long axis is looked through in parts; equal elements keep their order.
+    let long = Tensor::iota(&e, 2500, DType::I32)?.modulo(1000)?;
+    let (values, from) = long.topk(3, 0, true)?;
+    assert_eq!(values.to_vec::<i32>()?, [999, 999, 998]);
+    assert_eq!(from.to_vec::<i32>()?, [999, 1999, 998]);
+    let z = Tensor::from_slice(&e, &[0.0, 2.0, 1.0, 3.0], &[2, 2])?;
+    assert_eq!(z.det()?.item::<f64>()?, -2.0);
     Ok(())
 }
 
