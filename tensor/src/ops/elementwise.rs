@@ -207,11 +207,10 @@ composed! {
     /// ln(1 + x).
     log1p, |x| {
         // What rounding 1 + x lost comes back as the first term of the series around it.
-        let near = x.abs()?.le(0.5)?;
-        let z = near.where_(x, 0.0)?;
+        let z = x.gt(-1.0)?.logical_and(&x.le(1.0)?)?.where_(x, 0.0)?;
         let u = z.add(1)?;
         let lost = z.sub(&u.sub(1)?)?.div(&u)?;
-        near.where_(&u.log()?.add(&lost)?, &x.add(1)?.log()?)
+        x.add(1)?.log()?.add(&lost)
     };
     /// Logarithm to base 10.
     log10, |x| x.log2()?.mul(LOG10_2);
@@ -261,18 +260,23 @@ composed! {
     cosh, |x| x.exp()?.add(&x.neg()?.exp()?)?.mul(0.5);
     /// Hyperbolic tangent.
     tanh, |x| {
-        // (1 - e^-2a) / (1 + e^-2a) has no digits left near 0: there, seven levels of Lambert's
-        // continued fraction, exact to the last bit of binary64 up to 1/2. One quotient for both.
-        let sign = x.sign_choice()?;
-        let a = x.mul(&sign)?;
-        let near = a.le(0.5)?;
+        // (e^2x - 1) / (e^2x + 1) has no digits left near 0: there, three levels of Lambert's
+        // continued fraction are exact to the last bits, in binary64 seven. One quotient for both.
+        let (reach, top, bottom): (f64, &[f64], &[f64]) = match x.dtype() {
+            DType::F64 => (
+                0.5,
+                &[135_135.0, 17_325.0, 378.0, 1.0],
+                &[135_135.0, 62_370.0, 3_150.0, 28.0],
+            ),
+            _ => (0.25, &[15.0, 1.0], &[15.0, 6.0]),
+        };
+        let near = x.abs()?.le(reach)?;
         let z = near.where_(x, 0.0)?;
         let square = z.mul(&z)?;
-        let e = a.mul(-2.0)?.exp()?;
-        let top = square.polynomial(&[135_135.0, 17_325.0, 378.0, 1.0])?.mul(&z)?;
-        let top = near.where_(&top, &e.neg()?.add(1.0)?.mul(&sign)?)?;
-        let bottom = square.polynomial(&[135_135.0, 62_370.0, 3_150.0, 28.0])?;
-        top.div(&near.where_(&bottom, &e.add(1.0)?)?)
+        // Beyond 20 the quotient is 1, before e^2x is infinite.
+        let e = x.minimum(20.0)?.mul(2.0 * LOG2_E)?.exp2()?;
+        let top = near.where_(&square.polynomial(top)?.mul(&z)?, &e.sub(1.0)?)?;
+        top.div(&near.where_(&square.polynomial(bottom)?, &e.add(1.0)?)?)
     };
     /// Inverse hyperbolic sine.
     asinh, |x| {
