@@ -32,7 +32,8 @@ pub enum InterpError {
         /// Values of the loop indices.
         at: String,
     },
-    /// Two `Store(Set)` wrote the same element.
+    /// Two `Store(Set)` wrote different values to the same element. The same value twice is what a
+    /// vector that overlaps another one does.
     #[error("kernel {kernel}: {node} sets element {index} a second time, at {at}")]
     DoubleSet {
         /// Name of the kernel.
@@ -551,7 +552,8 @@ impl Machine<'_> {
         match mode {
             StoreMode::Set => {
                 let ordered = self.plan.ordered.contains(&id);
-                if !ordered && !self.set.insert((ptr, index)) {
+                let again = !ordered && !self.set.insert((ptr, index));
+                if again && scalar::read(dtype, &self.memory(ptr)[bytes.clone()]) != value {
                     return Err(InterpError::DoubleSet {
                         kernel: kernel.name.clone(),
                         node: print::describe(&kernel.graph, id),
