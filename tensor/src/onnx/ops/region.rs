@@ -117,7 +117,7 @@ fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
             0 => c.read_floats(&samples)?.into_iter().fold(0.0, f64::max),
             ratio => ratio as f64,
         };
-        if !(count <= MOST_SAMPLES) {
+        if count.is_nan() || count > MOST_SAMPLES {
             return wrong(format!(
                 "expected regions of at most {MOST_SAMPLES} samples a part, found {count}"
             ));

@@ -70,7 +70,7 @@ pub(super) fn keys(c: &mut Call, x: &Tensor) -> Result<Vec<i64>> {
     let list = c.read_floats(x)?;
     let ordered = list.iter().map(|&x| match x {
         x if x.is_nan() => i64::MAX,
-        x if x == 0.0 => 0,
+        0.0 => 0,
         x if x < 0.0 => -((-x).to_bits() as i64),
         x => x.to_bits() as i64,
     });

@@ -142,7 +142,7 @@ fn from_re2(pattern: &str) -> String {
             '[' if rest.peek() == Some(&':') => {
                 // A class like [:alpha:], up to its bracket.
                 out.push('[');
-                while let Some(char) = rest.next() {
+                for char in rest.by_ref() {
                     out.push(char);
                     if char == ']' {
                         break;
