@@ -208,6 +208,48 @@ fn positions_and_order() -> Result<()> {
 }
 
 #[test]
+fn determinants_are_sums_over_permutations() -> Result<()> {
+    // Columns in every order, with the sign of the order.
+    fn sum(rows: &[Vec<f64>], taken: &mut Vec<usize>) -> f64 {
+        let n = rows.len();
+        if taken.len() == n {
+            return 1.0;
+        }
+        let free: Vec<usize> = (0..n).filter(|c| !taken.contains(c)).collect();
+        let parts = free.iter().enumerate().map(|(passed, &column)| {
+            let sign = if passed % 2 == 0 { 1.0 } else { -1.0 };
+            taken.push(column);
+            let below = sum(rows, taken);
+            taken.pop();
+            sign * rows[taken.len()][column] * below
+        });
+        parts.sum()
+    }
+    let e = Engine::reference();
+    for n in 1..=5usize {
+        // Zeros where a pivot would be, and in the second matrix two equal rows.
+        let mut data: Vec<f64> = (0..3 * n * n)
+            .map(|i| ((i * 37) % 11) as f64 - 4.0)
+            .collect();
+        data[0] = 0.0;
+        if n > 1 {
+            data.copy_within(n * n..n * n + n, n * n + n);
+        }
+        let x = Tensor::from_slice(&e, &data, &[3, n, n])?;
+        let found = x.det()?.to_vec::<f64>()?;
+        for (matrix, det) in data.chunks_exact(n * n).zip(found) {
+            let rows: Vec<Vec<f64>> = matrix.chunks_exact(n).map(<[f64]>::to_vec).collect();
+            let want = sum(&rows, &mut Vec::new());
+            assert!(
+                (det - want).abs() < 1e-9 * want.abs().max(1.0),
+                "{n}: {det}, {want}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn slices_and_pads() -> Result<()> {
     let e = Engine::reference();
     let x = Tensor::iota(&e, 6, DType::I32)?;

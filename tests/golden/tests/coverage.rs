@@ -19,6 +19,14 @@ const EXEMPT: &[(&str, &str)] = &[
     ("scalar", "`full` without axes"),
     ("from_slice", "how tests make tensors"),
     ("from_bytes", "how every case gets its inputs"),
+    (
+        "from_source",
+        "how weights come from a file, as `from_bytes`",
+    ),
+    (
+        "det",
+        "compared with sums over permutations in tensor/tests/values.rs, and with the ONNX cases",
+    ),
     ("iota", "`arange` of integers goes through it"),
     (
         "positions",
