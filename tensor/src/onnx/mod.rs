@@ -30,7 +30,7 @@
 //! - `load`, `sort`, `graph` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means
 //! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
-//!   model; [`write`] the way back
+//!   model; [`mod@write`] the way back
 
 pub mod backend;
 mod call;
