@@ -121,6 +121,9 @@ fn help_goes_to_stdout() {
         "devices",
         "doctor",
         "bench",
+        "run",
+        "inspect",
+        "onnx-test",
         "Exit codes",
     ] {
         assert!(ran.out.contains(text), "{text:?} is not in {:?}", ran.out);
@@ -265,13 +268,31 @@ fn the_demonstration_learns_saves_and_traces() {
         "0.8",
         "--save",
         "net.safetensors",
+        "--export",
+        "net.onnx",
     ];
     let ran = place.run(&[&args[..], &["--profile", "trace.json"]].concat(), &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("held-out accuracy: "), "{}", ran.out);
     assert!(ran.err.contains("epoch      4 loss "), "{}", ran.err);
-    place.wrote(&["net.safetensors", "trace.json"], true);
+    place.wrote(&["net.onnx", "net.safetensors", "trace.json"], true);
     assert!(!place.files("cache").is_empty());
+
+    // The exported net is a model like any other.
+    let ran = place.run(&["inspect", "net.onnx", "--json"], &[]);
+    let row = &rows(&ran, "doorbell.inspect/1")[0];
+    assert_eq!(row["inputs"][0]["type"], "FLOAT [n, 1, 8, 8]");
+    let args = [
+        "run", "net.onnx", "--dim", "n=3", "--output", "out", "--top", "1",
+    ];
+    let ran = place.run(&args, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.starts_with("logits: FLOAT [3, 10]\n"),
+        "{}",
+        ran.out
+    );
+    assert!(place.path("work/out/logits.npy").is_file());
 
     let saved = safetensors::File::open(place.path("work/net.safetensors")).unwrap();
     for name in ["first.weight", "second.bias", "last.weight"] {
@@ -305,7 +326,10 @@ fn too_low_an_accuracy_is_a_failure() {
     let ran = place.run(&args, &[]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("expected at least 1.01"), "{}", ran.err);
-    place.wrote(&["doorbell-digits.safetensors"], true);
+    place.wrote(
+        &["doorbell-digits.onnx", "doorbell-digits.safetensors"],
+        true,
+    );
 }
 
 /// What each level of DEBUG adds, as a piece of a line that no lower level prints.
