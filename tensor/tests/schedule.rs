@@ -133,6 +133,16 @@ fn convolution_with_bias_and_activation_is_one_kernel_after_its_padding() {
 }
 
 #[test]
+fn a_mean_that_every_column_of_a_product_needs_is_computed_once() {
+    let build = |e: &Engine| {
+        let x = data(e, &[1, 96, 7, 7], 1);
+        let pooled = x.global_avg_pool().unwrap().reshape(&[1, 96]).unwrap();
+        vec![pooled.matmul(&data(e, &[96, 200], 2)).unwrap()]
+    };
+    assert_eq!(check(build), 2);
+}
+
+#[test]
 fn two_layers_are_two_kernels() {
     let n = check(|e| {
         let (x, w, v) = (

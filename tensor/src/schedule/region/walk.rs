@@ -289,6 +289,12 @@ impl Walk<'_> {
         if deps & !loops != 0 && work > self.limits.small && self.is_product(n) {
             return Ok(false);
         }
+        // Inside of another reduction it would be computed again for each output that it does not
+        // depend on: a mean over pixels that a matrix product reads, once per column.
+        let again = self.region.ix.extent_of(loops & !deps);
+        if deps & !loops != 0 && again > 1 && work.saturating_mul(again) > self.limits.small {
+            return Ok(false);
+        }
         if self.region.ix.extent_of(deps) > node.numel() as u64 {
             return self.split_or_cut(request, may_split);
         }
