@@ -13,6 +13,9 @@ MODELS = {name: (FOLDER / "random" / f"light_{name}" / "model.onnx", {}) for nam
 MODELS |= {f"minilm B{batch}S{sequence}": (FOLDER / "minilm" / "model.onnx",
                                            {"batch": batch, "sequence": sequence})
            for batch, sequence in ((1, 128), (8, 128))}
+# Those whose weights outweigh the program and its compiler, some 70 MB: for these the whole process
+# is held against the size of the model.
+LARGE = ["resnet50", "bvlc_alexnet", "vgg19", "zfnet512", "minilm B1S128", "minilm B8S128"]
 # tinygrad takes most of a minute to compile one.
 TINYGRAD = ["resnet50"]
 

@@ -93,12 +93,14 @@ pub(crate) struct Region {
     len: usize,
 }
 
-impl crate::graph::Source for Region {
-    fn bytes(&self) -> usize {
+impl Region {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
+    /// Fills `into` with the bytes from `offset` on.
+    pub(crate) fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         self.file.read_exact_at(into, self.offset + offset as u64)
     }

@@ -13,10 +13,11 @@ use prost::Message;
 use super::data::{self, External, Literal};
 use super::elem::Elem;
 use super::error::{OnnxError, Place};
-use super::graph::{Dim, Graph, Type};
+use super::graph::Graph;
 use super::model::Model;
 use super::proto::{OptionalProto, SequenceProto, TensorProto, container_type};
 use super::session::Session;
+use super::types::{Dim, Type};
 use super::value::{Array, Value};
 use crate::graph::{Engine, Tensor};
 

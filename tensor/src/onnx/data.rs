@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::elem::{self, Elem};
 use super::proto::{EXTERNAL, SparseTensorProto, StringStringEntryProto, TensorProto};
+use crate::graph::Source;
 use crate::io::{self, MAX_ELEMENTS, Quoted, Shared};
 
 /// A constant of a model.
@@ -36,7 +37,17 @@ pub enum Literal {
 
 /// Where the elements of a constant are in an open file.
 #[derive(Clone, Debug)]
-pub struct FilePlace(pub(super) io::Region);
+pub struct FilePlace(io::Region);
+
+impl Source for FilePlace {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: usize, into: &mut [u8]) -> std::io::Result<()> {
+        self.0.read_at(offset, into)
+    }
+}
 
 impl Literal {
     /// Sizes of the axes.

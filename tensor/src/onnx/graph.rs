@@ -1,78 +1,15 @@
 //! A model as it is evaluated: names resolved to slots, functions inlined, nodes in order.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use super::data::Literal;
-use super::elem::{self, Elem};
 use super::error::{Missing, Place};
 use super::ops::Lowering;
-use crate::io::Quoted;
+use super::types::Type;
 
 /// A value of a model, by number: no two graphs of a model share one.
 pub(super) type Slot = u32;
-
-/// A size of an axis, as a model declares it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Dim {
-    /// Always this.
-    Fixed(usize),
-    /// The same wherever the name stands.
-    Named(String),
-    /// Anything.
-    Any,
-}
-
-impl fmt::Display for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Dim::Fixed(n) => write!(f, "{n}"),
-            Dim::Named(name) => f.write_str(Quoted::new(name).to_string().trim_matches('"')),
-            Dim::Any => f.write_str("?"),
-        }
-    }
-}
-
-/// What a model says about a value.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Type {
-    /// Numbers; no shape if any is allowed.
-    Tensor(Elem, Option<Vec<Dim>>),
-    /// Strings.
-    Strings(Option<Vec<Dim>>),
-    /// A list of values of one type.
-    Sequence(Box<Type>),
-    /// A value or none.
-    Optional(Box<Type>),
-    /// Nothing that is known, or a type that is not run; as text.
-    Other(String),
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dims = |f: &mut fmt::Formatter<'_>, dims: &Option<Vec<Dim>>| match dims {
-            None => f.write_str("[...]"),
-            Some(dims) => {
-                let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
-                write!(f, "[{}]", dims.join(", "))
-            }
-        };
-        match self {
-            Type::Tensor(elem, shape) => {
-                write!(f, "{elem} ")?;
-                dims(f, shape)
-            }
-            Type::Strings(shape) => {
-                write!(f, "{} ", elem::type_name(elem::STRING.into()))?;
-                dims(f, shape)
-            }
-            Type::Sequence(of) => write!(f, "sequence of {of}"),
-            Type::Optional(of) => write!(f, "optional {of}"),
-            Type::Other(text) => f.write_str(text),
-        }
-    }
-}
 
 /// An input or output of a graph.
 #[derive(Clone, Debug)]

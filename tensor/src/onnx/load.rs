@@ -9,15 +9,15 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::data::{self, DataFault, External, Literal};
-use super::elem::{self, Elem};
 use super::error::{Missing, OnnxError, Place};
-use super::graph::{Attr, Constant, Dim, Graph, Node, Port, Program, Slot, Type};
+use super::graph::{Attr, Constant, Graph, Node, Port, Program, Slot};
 use super::ops;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TypeProto, ValueInfoProto, attribute_type as ty, dimension, type_proto,
+    attribute_type as ty,
 };
 use super::sort;
+use super::types::{Type, type_of, value_type};
 use crate::io::{Quoted, Shared};
 
 /// Newest version of the default operator set that is known.
@@ -639,47 +639,4 @@ fn named(domain: &str, op: &str) -> String {
 fn place_of(node: &NodeProto) -> Place {
     let output = node.output.iter().find(|o| !o.is_empty());
     Place::node(&node.op_type, &node.name, output.map(String::as_str))
-}
-
-fn value_type(info: &ValueInfoProto) -> Type {
-    match &info.r#type {
-        Some(ty) => type_of(ty),
-        None => Type::Other(String::new()),
-    }
-}
-
-fn type_of(proto: &TypeProto) -> Type {
-    let of = |inner: &Option<Box<TypeProto>>| {
-        let unknown = || Box::new(Type::Other(String::new()));
-        inner
-            .as_ref()
-            .map_or_else(unknown, |t| Box::new(type_of(t)))
-    };
-    match &proto.value {
-        None => Type::Other(String::new()),
-        Some(type_proto::Value::Tensor(t)) => {
-            let dims = t.shape.as_ref().map(|shape| {
-                let dims = shape.dim.iter().map(|d| match &d.value {
-                    Some(dimension::Value::DimValue(n)) => {
-                        usize::try_from(*n).map_or(Dim::Any, Dim::Fixed)
-                    }
-                    Some(dimension::Value::DimParam(name)) if !name.is_empty() => {
-                        Dim::Named(name.clone())
-                    }
-                    _ => Dim::Any,
-                });
-                dims.collect()
-            });
-            match Elem::from_number(t.elem_type.into()) {
-                Some(elem) => Type::Tensor(elem, dims),
-                None if t.elem_type == elem::STRING => Type::Strings(dims),
-                None if t.elem_type == 0 => Type::Other(String::new()),
-                None => Type::Other(elem::type_name(t.elem_type.into())),
-            }
-        }
-        Some(type_proto::Value::Sequence(s)) => Type::Sequence(of(&s.elem_type)),
-        Some(type_proto::Value::Optional(o)) => Type::Optional(of(&o.elem_type)),
-        Some(type_proto::Value::Map(_)) => Type::Other("maps".into()),
-        Some(type_proto::Value::SparseTensor(_)) => Type::Other("sparse tensors".into()),
-    }
 }

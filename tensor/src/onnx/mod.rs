@@ -27,7 +27,7 @@
 //! on. Models whose shapes depend on values are evaluated at every run instead.
 //!
 //! - [`proto`] the messages of the format, [`data`] tensors in files, [`elem`] element types
-//! - `load`, `sort`, `graph` from the file to a checked program
+//! - `load`, `sort`, `graph`, `types` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means
 //! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model; [`mod@write`] the way back
@@ -46,17 +46,18 @@ pub mod proto;
 pub mod session;
 mod sort;
 pub mod summary;
+mod types;
 pub mod value;
 pub mod write;
 
 pub use data::Literal;
 pub use elem::Elem;
 pub use error::OnnxError;
-pub use graph::{Dim, Type};
 pub use load::NEWEST_OPSET;
 pub use model::Model;
 pub use session::{Outputs, Progress, Session};
 pub use summary::Summary;
+pub use types::{Dim, Type};
 pub use value::{Array, Strings, Value};
 
 /// Every operator that can be run, as domain and name.

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::error::OnnxError;
-use super::graph::{Port, Program, Type};
+use super::graph::{Port, Program};
 use super::load;
 use super::session::{Outputs, Session};
+use super::types::Type;
 use super::value::Value;
 use crate::graph::Engine;
 use crate::io::Shared;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::data::Literal;
 use super::error::Missing;
-use super::graph::{Graph, Type};
+use super::graph::Graph;
 use super::model::Model;
+use super::types::Type;
 
 /// What is in a model, whether it can be run or not.
 #[derive(Clone, Debug)]

@@ -148,9 +148,7 @@ impl Value {
                     }
                 }
                 let storage = match place {
-                    Some(place) if bytes.len() >= LARGE => {
-                        Storage::Source(Arc::new(place.0.clone()))
-                    }
+                    Some(place) if bytes.len() >= LARGE => Storage::Source(Arc::new(place.clone())),
                     _ => Storage::Host(Arc::from(&bytes[..])),
                 };
                 let tensor = Tensor::stored(engine, storage, shape, held);

@@ -3,12 +3,12 @@
 use prost::Message;
 
 use super::data;
-use super::elem::{self, Elem};
-use super::graph::{Dim, Type};
+use super::elem::Elem;
 use super::proto::{
-    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, SequenceType,
-    TensorShapeProto, TensorType, TypeProto, ValueInfoProto, attribute_type, dimension, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
+    attribute_type,
 };
+use super::types::{Dim, Type, type_proto};
 use super::value::Value;
 use crate::error::Result;
 use crate::graph::Tensor;
@@ -156,41 +156,6 @@ fn port(name: &str, ty: &Type) -> ValueInfoProto {
     ValueInfoProto {
         name: name.into(),
         r#type: Some(type_proto(ty)),
-    }
-}
-
-fn type_proto(ty: &Type) -> TypeProto {
-    let shape = |dims: &Option<Vec<Dim>>| {
-        let dims = dims.as_ref()?.iter().map(|dim| Dimension {
-            value: match dim {
-                Dim::Fixed(n) => Some(dimension::Value::DimValue(*n as i64)),
-                Dim::Named(name) => Some(dimension::Value::DimParam(name.clone())),
-                Dim::Any => None,
-            },
-        });
-        Some(TensorShapeProto {
-            dim: dims.collect(),
-        })
-    };
-    let array = |number: i32, dims: &Option<Vec<Dim>>| {
-        type_proto::Value::Tensor(TensorType {
-            elem_type: number,
-            shape: shape(dims),
-        })
-    };
-    let inner = |of: &Type| {
-        Box::new(SequenceType {
-            elem_type: Some(Box::new(type_proto(of))),
-        })
-    };
-    TypeProto {
-        value: match ty {
-            Type::Tensor(elem, dims) => Some(array(elem.number(), dims)),
-            Type::Strings(dims) => Some(array(elem::STRING, dims)),
-            Type::Sequence(of) => Some(type_proto::Value::Sequence(inner(of))),
-            Type::Optional(of) => Some(type_proto::Value::Optional(inner(of))),
-            Type::Other(_) => None,
-        },
     }
 }
 

@@ -3,7 +3,6 @@
 use codegen::DType;
 
 use super::Table;
-use super::fused;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, one};
 use crate::onnx::error::{Result, unsupported, wrong};
@@ -12,24 +11,6 @@ use crate::onnx::value::Value;
 pub(super) const OPS: Table = &[
     ("Attention", attention),
     ("RotaryEmbedding", rotary_embedding),
-    ("SimplifiedLayerNormalization", fused::simplified_layer_norm),
-];
-
-/// Operators of ONNX Runtime, which its optimizer writes.
-pub(super) const MICROSOFT: Table = &[
-    ("Attention", fused::packed_attention),
-    ("BiasGelu", fused::bias_gelu),
-    ("EmbedLayerNormalization", fused::embed_layer_norm),
-    ("FastGelu", fused::fast_gelu),
-    ("FusedConv", fused::fused_conv),
-    ("FusedGemm", fused::fused_gemm),
-    ("FusedMatMul", fused::fused_matmul),
-    ("Gelu", |c| one(c.tensor(0)?.gelu()?)),
-    ("MultiHeadAttention", fused::multi_head_attention),
-    ("QuickGelu", fused::quick_gelu),
-    ("RotaryEmbedding", fused::rotary_embedding),
-    ("SkipLayerNormalization", fused::skip_layer_norm),
-    ("SkipSimplifiedLayerNormalization", fused::skip_simplified),
 ];
 
 /// A number of heads that an attribute gives.

@@ -9,7 +9,8 @@ use crate::graph::Tensor;
 use crate::onnx::call::{Call, axis};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
-use crate::onnx::graph::{Dim, Graph, Type};
+use crate::onnx::graph::Graph;
+use crate::onnx::types::{Dim, Type};
 use crate::onnx::value::{Array, Strings, Value};
 
 pub(super) const OPS: Table = &[("If", branch), ("Loop", repeat), ("Scan", scan)];

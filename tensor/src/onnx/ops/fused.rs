@@ -2,6 +2,7 @@
 
 use codegen::DType;
 
+use super::Table;
 use super::attention::{Rotary, Scores, heads};
 use super::nn;
 use crate::graph::Tensor;
@@ -9,11 +10,31 @@ use crate::onnx::call::{Call, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
 
-pub(super) fn bias_gelu(c: &mut Call) -> Result<Vec<Value>> {
+/// Operators of ONNX Runtime, which its optimizer writes.
+pub(super) const MICROSOFT: Table = &[
+    ("Attention", packed_attention),
+    ("BiasGelu", bias_gelu),
+    ("EmbedLayerNormalization", embed_layer_norm),
+    ("FastGelu", fast_gelu),
+    ("FusedConv", fused_conv),
+    ("FusedGemm", fused_gemm),
+    ("FusedMatMul", fused_matmul),
+    ("Gelu", |c| one(c.tensor(0)?.gelu()?)),
+    ("MultiHeadAttention", multi_head_attention),
+    ("QuickGelu", quick_gelu),
+    ("RotaryEmbedding", rotary_embedding),
+    ("SkipLayerNormalization", skip_layer_norm),
+    ("SkipSimplifiedLayerNormalization", skip_simplified),
+];
+
+/// What exporters put into the default domain though the format has no such operator.
+pub(super) const OPS: Table = &[("SimplifiedLayerNormalization", simplified_layer_norm)];
+
+fn bias_gelu(c: &mut Call) -> Result<Vec<Value>> {
     one(c.tensor(0)?.add(&c.tensor(1)?)?.gelu()?)
 }
 
-pub(super) fn fast_gelu(c: &mut Call) -> Result<Vec<Value>> {
+fn fast_gelu(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let x = match c.optional(1)? {
         Some(bias) => x.add(&bias)?,
@@ -22,14 +43,14 @@ pub(super) fn fast_gelu(c: &mut Call) -> Result<Vec<Value>> {
     one(x.gelu_tanh()?)
 }
 
-pub(super) fn quick_gelu(c: &mut Call) -> Result<Vec<Value>> {
+fn quick_gelu(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let alpha = c.float_or("alpha", 1.702)?;
     one(x.in_f32(|x| x.mul(&x.mul(alpha)?.sigmoid()?))?)
 }
 
 /// A convolution, a sum with input 3 if there is one, an activation.
-pub(super) fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
+fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
     let mut y = nn::convolved(c)?;
     if let Some(other) = c.optional(3)? {
         y = y.add(&other)?;
@@ -40,7 +61,7 @@ pub(super) fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// A matrix product with a bias, and an activation.
-pub(super) fn fused_gemm(c: &mut Call) -> Result<Vec<Value>> {
+fn fused_gemm(c: &mut Call) -> Result<Vec<Value>> {
     let y = nn::product(c)?;
     let alpha = c.float_or("activation_alpha", f64::NAN)?;
     let beta = c.float_or("activation_beta", f64::NAN)?;
@@ -63,7 +84,7 @@ fn activated(c: &Call, y: &Tensor, (a, b): (f64, f64)) -> Result<Vec<Value>> {
     })
 }
 
-pub(super) fn fused_matmul(c: &mut Call) -> Result<Vec<Value>> {
+fn fused_matmul(c: &mut Call) -> Result<Vec<Value>> {
     let (mut a, mut b) = (c.tensor(0)?, c.tensor(1)?);
     // First the batch axes change places with the rows, then the last two with each other.
     for (x, batch, plain) in [
@@ -125,7 +146,7 @@ fn skipped(c: &mut Call, bias: usize) -> Result<Tensor> {
     })
 }
 
-pub(super) fn skip_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
+fn skip_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     let sum = skipped(c, 4)?;
     let (gamma, beta) = (c.tensor(2)?, c.optional(3)?);
     let [y, mean, inverse] = normalized(&sum, true, c.float_or("epsilon", 1e-12)?)?;
@@ -133,7 +154,7 @@ pub(super) fn skip_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     Ok(vec![y.into(), mean.into(), inverse.into(), sum.into()])
 }
 
-pub(super) fn skip_simplified(c: &mut Call) -> Result<Vec<Value>> {
+fn skip_simplified(c: &mut Call) -> Result<Vec<Value>> {
     let sum = skipped(c, 3)?;
     let gamma = c.tensor(2)?;
     let [y, mean, inverse] = normalized(&sum, false, c.float_or("epsilon", 1e-12)?)?;
@@ -142,7 +163,7 @@ pub(super) fn skip_simplified(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// The older name of RMSNormalization.
-pub(super) fn simplified_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
+fn simplified_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     let (x, gamma) = (c.tensor(0)?, c.tensor(1)?);
     let first = super::nn::attr_axis(c, "axis", -1, x.rank())?;
     let inner: usize = x.shape()[first..].iter().product();
@@ -154,7 +175,7 @@ pub(super) fn simplified_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     Ok(vec![y.into(), inverse.reshape(&shape)?.into()])
 }
 
-pub(super) fn embed_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
+fn embed_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     let ids = c.tensor(0)?;
     let &[batch, length] = ids.shape() else {
         return wrong(format!(
@@ -181,7 +202,7 @@ pub(super) fn embed_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     Ok(vec![y.into(), counts.into(), sum.into()])
 }
 
-pub(super) fn rotary_embedding(c: &mut Call) -> Result<Vec<Value>> {
+fn rotary_embedding(c: &mut Call) -> Result<Vec<Value>> {
     let (x, positions) = (c.tensor(0)?, c.tensor(1)?);
     let (cos, sin) = (c.tensor(2)?, c.tensor(3)?);
     if c.int_or("is_packed_batching", 0)? != 0 {
@@ -297,7 +318,7 @@ fn attend(
     Ok(y.transpose(1, 2)?.reshape(&[batch, queries, out])?)
 }
 
-pub(super) fn multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
+fn multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
     let n = heads(c, "num_heads")?;
     let q = c.tensor(0)?;
     if c.has(8) || c.has(9) || c.wants(3) {
@@ -338,7 +359,7 @@ pub(super) fn multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// Queries, keys and values are one product of the input.
-pub(super) fn packed_attention(c: &mut Call) -> Result<Vec<Value>> {
+fn packed_attention(c: &mut Call) -> Result<Vec<Value>> {
     let n = heads(c, "num_heads")?;
     let (x, w) = (c.tensor(0)?, c.tensor(1)?);
     if c.int_or("do_rotary", 0)? != 0 || c.int_or("past_present_share_buffer", 0)? != 0 || c.has(6)

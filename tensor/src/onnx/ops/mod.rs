@@ -49,6 +49,7 @@ const TABLES: &[(&str, Table)] = &[
     ("", container::OPS),
     ("", control::OPS),
     ("", convert::OPS),
+    ("", fused::OPS),
     ("", image::OPS),
     ("", index::OPS),
     ("", loss::OPS),
@@ -67,7 +68,7 @@ const TABLES: &[(&str, Table)] = &[
     ("ai.onnx.ml", classic::OPS),
     ("ai.onnx.ml", trees::OPS),
     ("ai.onnx.preview.training", training::OPS),
-    ("com.microsoft", attention::MICROSOFT),
+    ("com.microsoft", fused::MICROSOFT),
     ("com.microsoft", quant::MICROSOFT),
 ];
 
