@@ -93,6 +93,22 @@ pub enum Op {
     Copy,
 }
 
+impl Op {
+    /// Only says where elements are.
+    pub fn is_movement(&self) -> bool {
+        matches!(
+            self,
+            Op::Reshape
+                | Op::Permute(_)
+                | Op::Expand
+                | Op::Pad(..)
+                | Op::Shrink(_)
+                | Op::Flip(_)
+                | Op::Windows { .. }
+        )
+    }
+}
+
 /// Where the elements of a realized tensor are, in row-major order without gaps.
 #[derive(Clone, Debug)]
 pub enum Storage {

@@ -2,35 +2,18 @@
 //! never a panic, and no memory that the file only claims to need.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::path::Path;
 
-use codegen::Backend;
-use drivers_cpu::{Config, CpuDevice};
 use prost::Message;
-use tensor::exec::{DeviceExecutor, Options};
+use support::engine;
 use tensor::onnx::proto::{
     AttributeProto, EXTERNAL, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     SparseTensorProto, StringStringEntryProto, TensorProto, attribute_type,
 };
 use tensor::onnx::{Dim, Model, OnnxError, write};
 use tensor::{DType, Engine, Tensor};
-
-fn device() -> Engine {
-    let config = Config {
-        cores: 2,
-        ..Config::default()
-    };
-    #[cfg(feature = "llvm")]
-    let backend = Backend::cpu_llvm(2).unwrap();
-    #[cfg(not(feature = "llvm"))]
-    let backend = Backend::cpu_clang(2).unwrap();
-    DeviceExecutor::engine(
-        CpuDevice::open(config).unwrap(),
-        backend,
-        Options::default(),
-    )
-    .unwrap()
-}
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
     let own = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
@@ -104,7 +87,7 @@ fn failure(model: &ModelProto) -> String {
         Ok(model) => model,
         Err(e) => return named(&e),
     };
-    let texts = [Engine::reference_within(1 << 30), device()].map(|engine| {
+    let texts = [Engine::reference_within(1 << 30), engine()].map(|engine| {
         let x = Tensor::from_slice(&engine, &[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
         named(&model.on(&engine).run([("x", x)]).unwrap_err())
     });
@@ -369,7 +352,7 @@ fn nan_weights_run() {
         vec![floats("w", &[1], &[f32::NAN])],
     );
     let model = load(&nan).unwrap();
-    for engine in [Engine::reference(), device()] {
+    for engine in [Engine::reference(), engine()] {
         let x = Tensor::from_slice(&engine, &[1f32, 0.0], &[2, 1]).unwrap();
         let outputs = model.on(&engine).run([("x", x)]).unwrap();
         let y: Vec<f32> = outputs.tensor("y").unwrap().to_vec().unwrap();

@@ -3,27 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use codegen::Backend;
-use drivers_cpu::{Config, CpuDevice};
+mod support;
+
 use prost::Message;
-use tensor::exec::{DeviceExecutor, Options};
+use support::engine;
 use tensor::onnx::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
 use tensor::onnx::write::{self, Writer};
 use tensor::onnx::{Dim, Model, Session};
 use tensor::{DType, Engine, Tensor};
-
-fn engine() -> Engine {
-    let config = Config {
-        cores: 2,
-        ..Config::default()
-    };
-    #[cfg(feature = "llvm")]
-    let backend = Backend::cpu_llvm(2).unwrap();
-    #[cfg(not(feature = "llvm"))]
-    let backend = Backend::cpu_clang(2).unwrap();
-    let device = CpuDevice::open(config).unwrap();
-    DeviceExecutor::engine(device, backend, Options::default()).unwrap()
-}
 
 fn session(engine: &Engine, model: Writer) -> Session {
     Model::from_bytes("model", model.finish())

@@ -46,20 +46,6 @@ fn bytes(tensor: &Tensor) -> usize {
     tensor.numel() * tensor.dtype().size()
 }
 
-fn moves(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape
-            | Op::Permute(_)
-            | Op::Expand
-            | Op::Pad(..)
-            | Op::Shrink(_)
-            | Op::Flip(_)
-            | Op::Windows { .. }
-            | Op::Detach
-    )
-}
-
 /// Computes the largest parts of the graph that depend on leaves but not on the inputs, unless they
 /// are larger than what they are made of. Movements stay: a packed weight absorbs them.
 pub(super) fn constants(
@@ -102,8 +88,9 @@ pub(super) fn constants(
         }
         let leaves = facts.get(&tensor.id()).map_or(0, |f| f.leaves);
         // What costs less than a copy to compute again may as well be a part of its user.
-        let widens = matches!(tensor.node().op, Op::Cast | Op::Bitcast);
-        if moves(&tensor.node().op) || widens || bytes(&tensor) > leaves {
+        let op = &tensor.node().op;
+        let light = matches!(op, Op::Cast | Op::Bitcast | Op::Detach);
+        if op.is_movement() || light || bytes(&tensor) > leaves {
             let sources = tensor.node().src.iter();
             ends.extend(sources.filter(|s| frozen(s)).cloned());
         } else {

@@ -33,16 +33,7 @@ impl DagNode {
 
     /// Only says where elements are.
     pub fn is_movement(&self) -> bool {
-        matches!(
-            self.op,
-            Op::Reshape
-                | Op::Permute(_)
-                | Op::Expand
-                | Op::Pad(..)
-                | Op::Shrink(_)
-                | Op::Flip(_)
-                | Op::Windows { .. }
-        )
+        self.op.is_movement()
     }
 }
 

@@ -240,9 +240,8 @@ fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     })
 }
 
-/// `alpha a b + beta c`, with the transposes that the attributes ask for.
-pub(super) fn product(c: &mut Call) -> Result<Tensor> {
-    let (mut a, mut b) = (c.tensor(0)?, c.tensor(1)?);
+/// Two matrices, transposed as the attributes ask for.
+pub(super) fn oriented(c: &Call, a: Tensor, b: Tensor) -> Result<(Tensor, Tensor)> {
     if a.rank() != 2 || b.rank() != 2 {
         return wrong(format!(
             "expected two matrices, found {:?} and {:?}",
@@ -250,12 +249,19 @@ pub(super) fn product(c: &mut Call) -> Result<Tensor> {
             b.shape()
         ));
     }
-    if c.int_or("transA", 0)? != 0 {
-        a = a.t()?;
-    }
-    if c.int_or("transB", 0)? != 0 {
-        b = b.t()?;
-    }
+    let turned = |x: Tensor, name: &str| -> Result<Tensor> {
+        match c.int_or(name, 0)? {
+            0 => Ok(x),
+            _ => Ok(x.t()?),
+        }
+    };
+    Ok((turned(a, "transA")?, turned(b, "transB")?))
+}
+
+/// `alpha a b + beta c`, with the transposes that the attributes ask for.
+pub(super) fn product(c: &mut Call) -> Result<Tensor> {
+    let (a, b) = (c.tensor(0)?, c.tensor(1)?);
+    let (a, b) = oriented(c, a, b)?;
     let (alpha, beta) = (c.float_or("alpha", 1.0)?, c.float_or("beta", 1.0)?);
     let mut out = a.matmul(&b)?;
     if alpha != 1.0 {

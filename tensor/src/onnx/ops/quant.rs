@@ -433,7 +433,7 @@ fn matmul_integer_to_float(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 fn qgemm(c: &mut Call) -> Result<Vec<Value>> {
-    let (mut a, mut b) = (numbers(c, 0, 2, single)?, {
+    let (a, b) = (numbers(c, 0, 2, single)?, {
         let across = c.int_or("transB", 0)? != 0;
         numbers(c, 3, 5, move |x, rank| {
             if across {
@@ -443,19 +443,7 @@ fn qgemm(c: &mut Call) -> Result<Vec<Value>> {
             }
         })?
     });
-    if a.rank() != 2 || b.rank() != 2 {
-        return wrong(format!(
-            "expected two matrices, found {:?} and {:?}",
-            a.shape(),
-            b.shape()
-        ));
-    }
-    if c.int_or("transA", 0)? != 0 {
-        a = a.t()?;
-    }
-    if c.int_or("transB", 0)? != 0 {
-        b = b.t()?;
-    }
+    let (a, b) = nn::oriented(c, a, b)?;
     let mut sums = product(&a, &b)?;
     let alpha = c.float_or("alpha", 1.0)?;
     if let Some(bias) = c.optional(6)? {
