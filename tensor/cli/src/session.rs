@@ -27,6 +27,14 @@ pub struct Session {
     pub backend: Backend,
 }
 
+/// Waits until the engine's device has done everything.
+pub fn wait(engine: &Engine) -> Result<(), Error> {
+    match DeviceExecutor::of(engine) {
+        Some(executor) => Ok(executor.synchronize()?),
+        None => Ok(()),
+    }
+}
+
 /// What the command line and the variables say.
 pub struct Environment {
     /// Typed variables.

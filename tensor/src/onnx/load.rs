@@ -1,7 +1,7 @@
 //! From the bytes of a file to a [`Program`]: every name is resolved, every function inlined, every
 //! size checked, and everything that cannot be run is listed, before anything runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,12 +108,14 @@ fn domain(name: &str) -> &str {
 
 /// Names of one graph or function body.
 #[derive(Default)]
-struct Scope {
+struct Scope<'a> {
     names: HashMap<String, Slot>,
     /// Names outside of a function body are unknown in it.
     closed: bool,
     /// Attributes of the call that a function body may refer to.
     attrs: BTreeMap<String, Attr>,
+    /// Inputs of the function that the call left out.
+    absent: HashSet<&'a str>,
 }
 
 struct Reader<'a> {
@@ -122,7 +124,7 @@ struct Reader<'a> {
     functions: HashMap<(String, String, String), &'a FunctionProto>,
     opsets: BTreeMap<String, i64>,
     constants: Vec<Constant>,
-    scopes: Vec<Scope>,
+    scopes: Vec<Scope<'a>>,
     slots: Slot,
     nodes: usize,
     nested: usize,
@@ -447,11 +449,10 @@ impl<'a> Reader<'a> {
         self.scopes.last().is_some_and(|s| s.closed)
     }
 
-    /// An input that the function has and the call left out has an entry without a slot: the name
-    /// is kept among the attributes under a prefix that no attribute can have.
+    /// Whether a name is an input of the function that its call left out.
     fn left_out(&self, name: &str) -> bool {
         let scope = self.scopes.iter().rev().find(|s| s.closed);
-        scope.is_some_and(|s| s.attrs.contains_key(&format!("\0{name}")))
+        scope.is_some_and(|s| s.absent.contains(name))
     }
 
     /// Puts the body of a function in the place of a call.
@@ -500,7 +501,7 @@ impl<'a> Reader<'a> {
         for (i, name) in function.input.iter().enumerate() {
             match inputs.get(i).copied().flatten() {
                 Some(slot) => drop(scope.names.insert(name.clone(), slot)),
-                None => drop(scope.attrs.insert(format!("\0{name}"), Attr::Int(0))),
+                None => drop(scope.absent.insert(name)),
             }
         }
         let mut passed = Vec::new();

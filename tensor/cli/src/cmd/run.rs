@@ -1,5 +1,6 @@
 //! `doorbell run`: a model with inputs from files, its outputs to files or to the terminal.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::inputs::{self, Given};
 use crate::observe::{Steps, write_trace};
 use crate::output;
-use crate::session::Environment;
+use crate::session::{Environment, wait};
 
 /// Run an ONNX model.
 #[derive(clap::Args)]
@@ -58,7 +59,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     for _ in 0..args.repeat {
         let start = Instant::now();
         outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
-        wait(&outputs)?;
+        wait(engine)?;
         seconds.push(start.elapsed().as_secs_f64());
     }
     steps.done();
@@ -84,19 +85,6 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     }
     if let Some(folder) = &args.output {
         save(folder, &outputs)?;
-    }
-    Ok(())
-}
-
-/// Waits for every output.
-fn wait(outputs: &Outputs) -> Result<(), Error> {
-    for (_, value) in &outputs.0 {
-        if let Some(executor) = value
-            .as_tensor()
-            .and_then(|t| tensor::exec::DeviceExecutor::of(t.engine()))
-        {
-            executor.synchronize()?;
-        }
     }
     Ok(())
 }
@@ -163,32 +151,10 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
         move |source| Error::File { path, source }
     };
     std::fs::create_dir_all(folder).map_err(file(folder))?;
+    let mut taken = HashSet::new();
     for (i, (name, value)) in outputs.0.iter().enumerate() {
-        // A name from a model may be anything; a file stays in the folder.
-        let mut stem: String = name
-            .chars()
-            .map(|c| {
-                if c.is_alphanumeric() || "-_.".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .take(100)
-            .collect();
-        let again = outputs.0[..i].iter().any(|(other, _)| {
-            other != name && {
-                let same = |c: char| {
-                    if c.is_alphanumeric() || "-_.".contains(c) {
-                        c
-                    } else {
-                        '_'
-                    }
-                };
-                other.chars().map(same).take(100).eq(stem.chars())
-            }
-        });
-        if stem.trim_matches('.').is_empty() || again {
+        let mut stem = file_stem(name);
+        if !taken.insert(stem.clone()) {
             stem = format!("{stem}_{i}");
         }
         let plain = value
@@ -210,4 +176,34 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
         eprintln!("wrote    {}", path.display());
     }
     Ok(())
+}
+
+/// A name from a model may be anything; a file stays in its folder, and is not hidden.
+fn file_stem(name: &str) -> String {
+    let safe = |c: char| match c.is_alphanumeric() || "-_.".contains(c) {
+        true => c,
+        false => '_',
+    };
+    let stem: String = name.chars().map(safe).take(100).collect();
+    match stem.starts_with('.') || stem.is_empty() {
+        true => format!("_{stem}"),
+        false => stem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_files_of_the_folder() {
+        for (name, stem) in [
+            ("gpu_0/softmax_1", "gpu_0_softmax_1"),
+            ("../up", "_.._up"),
+            ("", "_"),
+            ("y.1", "y.1"),
+        ] {
+            assert_eq!(file_stem(name), stem);
+        }
+    }
 }

@@ -13,27 +13,25 @@ pub(super) const OPS: Table = &[
     ("ArgMax", |c| arg(c, true)),
     ("ArgMin", |c| arg(c, false)),
     ("CumSum", cumsum),
-    ("ReduceL1", |c| reduce(c, 13, |x, a| x.abs()?.sum(a, true))),
+    ("ReduceL1", |c| reduce(c, |x, a| x.abs()?.sum(a, true))),
     ("ReduceL2", |c| {
-        reduce(c, 13, |x, a| {
-            in_float(x, |x| x.square()?.sum(a, true)?.sqrt())
-        })
+        reduce(c, |x, a| in_float(x, |x| x.square()?.sum(a, true)?.sqrt()))
     }),
     ("ReduceLogSum", |c| {
-        reduce(c, 13, |x, a| in_float(x, |x| x.sum(a, true)?.log()))
+        reduce(c, |x, a| in_float(x, |x| x.sum(a, true)?.log()))
     }),
     ("ReduceLogSumExp", |c| {
-        reduce(c, 13, |x, a| in_float(x, |x| x.logsumexp(a, true)))
+        reduce(c, |x, a| in_float(x, |x| x.logsumexp(a, true)))
     }),
-    ("ReduceMax", |c| reduce(c, 18, |x, a| x.max(a, true))),
-    ("ReduceMean", |c| reduce(c, 18, mean)),
-    ("ReduceMin", |c| reduce(c, 18, |x, a| x.min(a, true))),
-    ("ReduceProd", |c| reduce(c, 18, |x, a| x.prod(a, true))),
+    ("ReduceMax", |c| reduce(c, |x, a| x.max(a, true))),
+    ("ReduceMean", |c| reduce(c, mean)),
+    ("ReduceMin", |c| reduce(c, |x, a| x.min(a, true))),
+    ("ReduceProd", |c| reduce(c, |x, a| x.prod(a, true))),
     ("ReduceSum", |c| {
-        reduce(c, 13, |x, a| x.sum_in(x.dtype(), a, true))
+        reduce(c, |x, a| x.sum_in(x.dtype(), a, true))
     }),
     ("ReduceSumSquare", |c| {
-        reduce(c, 18, |x, a| x.mul(x)?.sum_in(x.dtype(), a, true))
+        reduce(c, |x, a| x.mul(x)?.sum_in(x.dtype(), a, true))
     }),
     ("TopK", top_k),
 ];
@@ -56,7 +54,6 @@ fn mean(x: &Tensor, along: &[isize]) -> crate::Result<Tensor> {
 /// The axes are an attribute at first and an input from some version on; `keepdims` applies to all.
 fn reduce(
     c: &mut Call,
-    _input_since: i64,
     f: impl Fn(&Tensor, &[isize]) -> crate::Result<Tensor>,
 ) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;

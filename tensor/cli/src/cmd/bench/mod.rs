@@ -19,7 +19,7 @@ use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
 use crate::output;
-use crate::session::{Environment, Session};
+use crate::session::{Environment, Session, wait};
 
 /// Measure the device.
 #[derive(clap::Args)]
@@ -177,13 +177,6 @@ fn sample(mut work: impl FnMut() -> Result<(), Error>) -> Result<Vec<f64>, Error
 
 fn rates(seconds: &[f64], per_run: f64) -> Vec<f64> {
     seconds.iter().map(|s| per_run / s / 1e9).collect()
-}
-
-fn wait(engine: &Engine) -> Result<(), Error> {
-    match DeviceExecutor::of(engine) {
-        Some(executor) => Ok(executor.synchronize()?),
-        None => Ok(()),
-    }
 }
 
 /// Random numbers in memory.

@@ -9,7 +9,7 @@ use tensor::{Engine, Tensor};
 use super::{Row, SAMPLES};
 use crate::error::Error;
 use crate::inputs;
-use crate::session::Environment;
+use crate::session::{Environment, wait};
 
 /// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
 /// the process, everything included). Inputs are made up; integers are 1.
@@ -30,7 +30,7 @@ pub fn rows(
     let mut session = model.on(&opened.engine);
     let mut run = || -> Result<(), Error> {
         let outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
-        super::wait(&opened.engine)?;
+        wait(&opened.engine)?;
         std::hint::black_box(outputs);
         Ok(())
     };
