@@ -1,3 +1,12 @@
 //! AMD GPUs.
 
+pub mod aql;
+pub mod drm;
 pub mod fw_hdr;
+pub mod kd;
+pub mod kfd;
+pub mod packet;
+pub mod pm4;
+pub mod regs;
+pub mod sdma;
+pub mod uapi;

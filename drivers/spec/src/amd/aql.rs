@@ -1,0 +1,163 @@
+//! AQL: the packets of a queue that the Heterogeneous System Architecture defines, and AMD's queue
+//! structure and additions to it.
+//!
+//! Source: HSA Runtime Programmer's Reference Manual 1.2, 2.9 (architected queueing language);
+//! ROCR, inc/hsa.h, inc/amd_hsa_queue.h, inc/amd_hsa_signal.h, amd_aql_queue.cpp (PM4 in AQL).
+
+use super::packet::words;
+
+/// Bytes of a packet, and of a slot of the ring.
+pub const PACKET_BYTES: u64 = 64;
+
+words! {
+    /// Header and setup of a kernel dispatch, dword 0.
+    HEADER "header" {
+        /// The type of the packet.
+        TYPE 7 0;
+        /// Starts when all packets before are complete.
+        BARRIER 8 8;
+        /// What becomes visible before: 0 nothing, 1 of the agent, 2 of the system.
+        ACQUIRE_SCOPE 10 9;
+        /// What is made visible after.
+        RELEASE_SCOPE 12 11;
+    }
+    /// Setup of a kernel dispatch, the upper half of dword 0.
+    SETUP "setup" {
+        /// Dimensions of the grid: 1 to 3.
+        DIMENSIONS 17 16;
+    }
+    /// AMD's format of a vendor packet, the upper half of dword 0.
+    AMD_FORMAT "format" {
+        /// 1: PM4 packets in an indirect buffer.
+        FORMAT 23 16;
+    }
+}
+
+/// Type: AMD's own.
+pub const VENDOR_SPECIFIC: u32 = 0;
+/// Type: none; the slot is free.
+pub const INVALID: u32 = 1;
+/// Type: a kernel.
+pub const KERNEL_DISPATCH: u32 = 2;
+/// Type: waits until all signals are zero.
+pub const BARRIER_AND: u32 = 3;
+/// Type: work for an agent that is no GPU.
+pub const AGENT_DISPATCH: u32 = 4;
+/// Type: waits until one signal is zero.
+pub const BARRIER_OR: u32 = 5;
+
+/// [`FORMAT`]: PM4 packets.
+pub const AMD_AQL_FORMAT_PM4_IB: u32 = 1;
+/// [`FORMAT`]: waits for a value of a signal.
+pub const AMD_AQL_FORMAT_BARRIER_VALUE: u32 = 2;
+/// Dword 5 of a PM4 packet: how many dwords are left.
+pub const PM4_IB_REMAINING: u32 = 10;
+
+/// Scope: the system, the widest.
+pub const SCOPE_SYSTEM: u32 = 2;
+/// Scope: the agent.
+pub const SCOPE_AGENT: u32 = 1;
+
+/// Bytes in a kernel dispatch packet.
+pub mod dispatch {
+    /// Work-items of a workgroup in x, y, z: 16 bits each.
+    pub const WORKGROUP_SIZE: usize = 4;
+    /// 16 bits, zero.
+    pub const RESERVED0: usize = 10;
+    /// Work-items of the grid in x, y, z: 32 bits each.
+    pub const GRID_SIZE: usize = 12;
+    /// Scratch of a work-item in bytes, 32 bits.
+    pub const PRIVATE_SEGMENT_SIZE: usize = 24;
+    /// LDS of a workgroup in bytes, 32 bits.
+    pub const GROUP_SEGMENT_SIZE: usize = 28;
+    /// Address of the kernel descriptor.
+    pub const KERNEL_OBJECT: usize = 32;
+    /// Address of the arguments.
+    pub const KERNARG_ADDRESS: usize = 40;
+    /// 64 bits, zero.
+    pub const RESERVED2: usize = 48;
+    /// The signal that is decremented at the end, 0 for none.
+    pub const COMPLETION_SIGNAL: usize = 56;
+}
+
+/// Bytes in a barrier packet.
+pub mod barrier {
+    /// 32 bits, zero.
+    pub const RESERVED1: usize = 4;
+    /// Five signals, 0 for none.
+    pub const DEP_SIGNAL: usize = 8;
+    /// How many.
+    pub const DEP_SIGNALS: usize = 5;
+    /// 64 bits, zero.
+    pub const RESERVED2: usize = 48;
+    /// The signal that is decremented at the end, 0 for none.
+    pub const COMPLETION_SIGNAL: usize = 56;
+}
+
+/// Bytes in a signal (`amd_signal_t`, 64 bytes).
+pub mod signal {
+    /// The kind, 64 bits: 1 a signal of the user, -1 a doorbell.
+    pub const KIND: usize = 0;
+    /// The value, 64 bits.
+    pub const VALUE: usize = 8;
+    /// Where the event id is written for an interrupt, 0 for none.
+    pub const EVENT_MAILBOX_PTR: usize = 16;
+    /// The event id, 32 bits.
+    pub const EVENT_ID: usize = 24;
+    /// When the kernel started.
+    pub const START_TS: usize = 32;
+    /// When it ended.
+    pub const END_TS: usize = 40;
+    /// The kind of a user's signal.
+    pub const KIND_USER: i64 = 1;
+}
+
+/// Bytes in the queue structure (`amd_queue_t`, 256 bytes).
+pub mod queue {
+    /// Its bytes.
+    pub const BYTES: usize = 256;
+    /// Address of the ring.
+    pub const BASE_ADDRESS: usize = 8;
+    /// Packets of the ring, 32 bits.
+    pub const SIZE: usize = 24;
+    /// How many packets have been written.
+    pub const WRITE_DISPATCH_ID: usize = 56;
+    /// High half of the LDS aperture.
+    pub const GROUP_SEGMENT_APERTURE_BASE_HI: usize = 64;
+    /// High half of the scratch aperture.
+    pub const PRIVATE_SEGMENT_APERTURE_BASE_HI: usize = 68;
+    /// The last compute unit, over all XCCs, 32 bits.
+    pub const MAX_CU_ID: usize = 72;
+    /// The last wave of a compute unit, 32 bits.
+    pub const MAX_WAVE_ID: usize = 76;
+    /// How many packets have been taken.
+    pub const READ_DISPATCH_ID: usize = 128;
+    /// How far before [`READ_DISPATCH_ID`] the structure starts, 32 bits.
+    pub const READ_DISPATCH_ID_FIELD_BASE_BYTE_OFFSET: usize = 136;
+    /// COMPUTE_TMPRING_SIZE, 32 bits.
+    pub const COMPUTE_TMPRING_SIZE: usize = 140;
+    /// The buffer resource of scratch, 4 dwords.
+    pub const SCRATCH_RESOURCE_DESCRIPTOR: usize = 144;
+    /// Address of scratch.
+    pub const SCRATCH_BACKING_MEMORY_LOCATION: usize = 160;
+    /// Scratch of a lane in a wave of 64, in bytes, 32 bits.
+    pub const SCRATCH_WAVE64_LANE_BYTE_SIZE: usize = 176;
+    /// Properties, 32 bits.
+    pub const QUEUE_PROPERTIES: usize = 180;
+    /// The signal that tells the runtime of an error or of too little scratch.
+    pub const QUEUE_INACTIVE_SIGNAL: usize = 192;
+
+    /// Property: the trap handler is there.
+    pub const ENABLE_TRAP_HANDLER: u32 = 1 << 0;
+    /// Property: addresses have 64 bits.
+    pub const IS_PTR64: u32 = 1 << 1;
+    /// Property: start and end are written into completion signals.
+    pub const ENABLE_PROFILING: u32 = 1 << 3;
+}
+
+const _: () = assert!(dispatch::COMPLETION_SIGNAL + 8 == PACKET_BYTES as usize);
+const _: () = assert!(barrier::COMPLETION_SIGNAL + 8 == PACKET_BYTES as usize);
+const _: () = assert!(
+    queue::READ_DISPATCH_ID - queue::WRITE_DISPATCH_ID == 72
+        && queue::SCRATCH_WAVE64_LANE_BYTE_SIZE == 176
+);

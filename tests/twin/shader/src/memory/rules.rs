@@ -1,0 +1,35 @@
+//! The rules of memory instructions.
+
+use twin::rule::{Proof, Rule};
+
+/// LDS beyond the workgroup's.
+pub static LDS_RANGE: Rule = Rule {
+    name: "LDS-RANGE",
+    text: "LDS is accessed inside of what the workgroup allocated; hardware reads 0 and drops writes",
+    source: "ISA documents, chapter of the local data share, out-of-range addresses",
+    proof: Proof::Sourced,
+};
+
+/// A misaligned access that the hardware cannot split.
+pub static MEM_ALIGN: Rule = Rule {
+    name: "MEM-ALIGN",
+    text: "atomics are aligned to their size, in every alignment mode",
+    source: "ISA documents, alignment of memory accesses (SH_MEM_CONFIG.alignment_mode)",
+    proof: Proof::Sourced,
+};
+
+/// Scratch beyond the lane's.
+pub static SCRATCH_RANGE: Rule = Rule {
+    name: "SCRATCH-RANGE",
+    text: "a lane accesses scratch inside of what COMPUTE_TMPRING_SIZE gives it",
+    source: "ISA documents, scratch instructions; register COMPUTE_TMPRING_SIZE",
+    proof: Proof::Guess,
+};
+
+/// A buffer without a format.
+pub static BUFFER_FORMAT: Rule = Rule {
+    name: "BUFFER-FORMAT",
+    text: "a buffer that is accessed by format has one",
+    source: "ISA documents, buffer formats",
+    proof: Proof::Sourced,
+};
