@@ -1,0 +1,54 @@
+/* A software GPU behind the ioctls of its kernel driver.
+ *
+ * A twin is a machine with GPUs. A process opens files on it, as it would on a real machine. All
+ * addresses that an ioctl carries are addresses of the calling process. Functions return what the
+ * system call returns, or a negative errno. All may be called from any thread.
+ */
+#ifndef DOORBELL_TWIN_H
+#define DOORBELL_TWIN_H
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct doorbell_twin doorbell_twin;
+typedef struct doorbell_twin_process doorbell_twin_process;
+
+/* Makes a machine. `config` is a list of `key=value` with commas between, "" for the defaults:
+ * see README.md. NULL where it is wrong; then `error` (of `error_bytes`) says why. */
+doorbell_twin *doorbell_twin_new(const char *config, char *error, size_t error_bytes);
+/* Ends the machine. Its processes must have been freed. */
+void doorbell_twin_free(doorbell_twin *twin);
+/* A process of the machine. Two of them share nothing but the GPUs. */
+doorbell_twin_process *doorbell_twin_attach(doorbell_twin *twin);
+/* Ends a process as the kernel does: queues are destroyed, memory is freed. */
+void doorbell_twin_detach(doorbell_twin_process *process);
+
+/* Files. `path` is a path that the twin has (`/dev/kfd`, `/dev/dri/renderD128`, sysfs); others are
+ * -ENOENT, and `doorbell_twin_exists` tells. Descriptors are numbers of the twin's own, from 2^30. */
+int doorbell_twin_exists(doorbell_twin_process *process, const char *path);
+int doorbell_twin_open(doorbell_twin_process *process, const char *path, int flags);
+int doorbell_twin_close(doorbell_twin_process *process, int fd);
+/* Reads at `offset`. */
+ssize_t doorbell_twin_read(doorbell_twin_process *process, int fd, void *data, size_t bytes, off_t offset);
+/* The names in a folder, each ended by '\n'. Returns how many bytes they take, of which at most
+ * `bytes` are written. */
+ssize_t doorbell_twin_readdir(doorbell_twin_process *process, int fd, char *names, size_t bytes);
+int doorbell_twin_ioctl(doorbell_twin_process *process, int fd, unsigned long request, void *argument);
+/* Returns an address, or a negative errno cast to a pointer. */
+void *doorbell_twin_mmap(doorbell_twin_process *process, void *address, size_t bytes, int protection,
+                         int flags, int fd, off_t offset);
+int doorbell_twin_munmap(doorbell_twin_process *process, void *address, size_t bytes);
+
+/* How many rules have been broken so far, and the reports of those from number `first` on, each
+ * ended by an empty line. Returns the bytes of the reports, of which at most `bytes` are written,
+ * with a terminating zero. */
+size_t doorbell_twin_broken(doorbell_twin *twin);
+size_t doorbell_twin_report(doorbell_twin *twin, size_t first, char *text, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,383 @@
+//! The config string: which machine it is, and what goes wrong on it.
+//!
+//! A list of `key=value` with commas between. Everything has a default: `""` is one gfx1100.
+//!
+//! | key | value |
+//! |---|---|
+//! | `chip` | `gfx1030`, `gfx1100` (default), `gfx1101`, `gfx1102`, `gfx1200`, `gfx1201`, `gfx942` |
+//! | `gpus` | how many of it, 1 to 16 |
+//! | `xcc` | for gfx942: 8 (default, SPX) or 1 (CPX) |
+//! | `vram` | bytes of VRAM of each, with `K`, `M`, `G`; default: what the card has |
+//! | `gtt` | bytes of system memory that all may take; default: half of the memory here |
+//! | `bar` | `large` (default): the CPU can map all VRAM; `small`: 256 MiB of it |
+//! | `kernel` | `6.12` (default) or `6.8`: whose checks are made |
+//! | `seed` | what random choices start from |
+//! | `drain` | `never` (default): what the CPU writes to VRAM stays in the HDP until it is flushed; `random`: it may also leave earlier |
+//! | `threads` | host threads that run waves; default: one for each core |
+//! | `debug` | 4: print packets, 6: instructions; default: the environment variable `DEBUG` |
+//! | `fault` | see [`Fault`]; several with `;` between |
+
+use std::fmt;
+
+use crate::chip::Chip;
+use crate::kernel::errno::Errno;
+
+/// How the CPU sees VRAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bar {
+    /// All of it.
+    Large,
+    /// 256 MiB of it.
+    Small,
+}
+
+/// The version of Linux whose checks are made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Version {
+    /// 6.8: the buffers of a queue are hardly checked.
+    Linux6_8,
+    /// 6.12: they are.
+    Linux6_12,
+}
+
+/// What goes wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// `ioctl:NAME:ERRNO` or `ioctl:NAME:ERRNO:n`: the n-th call (default: first) of that ioctl fails.
+    Ioctl {
+        /// The name without its prefix, `CREATE_QUEUE`.
+        name: &'static str,
+        /// What it returns.
+        errno: Errno,
+        /// Which call, from 1.
+        nth: u32,
+    },
+    /// `mmap:ERRNO`, `mmap:ERRNO:n`: the n-th mmap of a file of the twin fails.
+    Mmap {
+        /// What it returns.
+        errno: Errno,
+        /// Which call, from 1.
+        nth: u32,
+    },
+    /// `open:ERRNO`, `open:ERRNO:n`: the n-th open fails.
+    Open {
+        /// What it returns.
+        errno: Errno,
+        /// Which call, from 1.
+        nth: u32,
+    },
+    /// `hang:queue=n`: the n-th queue (from 0) never runs.
+    Hang {
+        /// Which.
+        queue: u32,
+    },
+    /// `memory:va=0x...`, `memory:va=0x...:queue=n`: a memory fault at that address once the n-th
+    /// queue (default 0) is there.
+    Memory {
+        /// Where.
+        va: u64,
+        /// Which queue.
+        queue: u32,
+    },
+    /// `exception:reset`, `exception:reset:queue=n`: the GPU is reset once the n-th queue is there.
+    Reset {
+        /// Which queue.
+        queue: u32,
+    },
+    /// `event:lost`, `event:lost:n`: the n-th interrupt (default: first) that would signal an event
+    /// is lost.
+    EventLost {
+        /// Which, from 1.
+        nth: u32,
+    },
+    /// `gone`, `gone:queue=n`: the GPU vanishes once the n-th queue is there.
+    Gone {
+        /// Which queue.
+        queue: u32,
+    },
+}
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The chip of its GPUs.
+    pub chip: &'static Chip,
+    /// How many.
+    pub gpus: usize,
+    /// Where random choices start.
+    pub seed: u64,
+    /// Bytes of VRAM of each.
+    pub vram: u64,
+    /// Bytes of system memory that GPUs may use.
+    pub gtt: u64,
+    /// How the CPU sees VRAM.
+    pub bar: Bar,
+    /// The kernel.
+    pub kernel: Version,
+    /// Bytes that the CPU writes to VRAM may leave the HDP before a flush.
+    pub drain_random: bool,
+    /// Host threads that run waves.
+    pub threads: usize,
+    /// How much to print.
+    pub debug: u32,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// What is wrong with a config string.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+const KEYS: &str = "chip, gpus, xcc, vram, gtt, bar, kernel, seed, drain, threads, debug, fault";
+
+impl Config {
+    /// Reads a config string.
+    ///
+    /// # Errors
+    /// Says which part is wrong, what was expected and what was found.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let mut chip_name = "gfx1100";
+        let mut xccs = None;
+        let mut vram = None;
+        let mut config = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                ConfigError(format!("'{part}': expected key=value; keys: {KEYS}"))
+            })?;
+            let wrong = |expected: &str| wrong(key, expected, value);
+            match key {
+                "chip" => chip_name = value,
+                "xcc" => xccs = Some(number(value).ok_or_else(|| wrong("a number"))?),
+                "gpus" => {
+                    config.gpus = number(value)
+                        .filter(|gpus| (1..=16).contains(gpus))
+                        .ok_or_else(|| wrong("1 to 16"))?;
+                }
+                "seed" => config.seed = number(value).ok_or_else(|| wrong("a number"))?,
+                "vram" => vram = Some(size(value).ok_or_else(|| wrong(SIZE))?),
+                "gtt" => config.gtt = size(value).ok_or_else(|| wrong(SIZE))?,
+                "bar" => {
+                    config.bar = match value {
+                        "large" => Bar::Large,
+                        "small" => Bar::Small,
+                        _ => return Err(wrong("large or small")),
+                    }
+                }
+                "kernel" => {
+                    config.kernel = match value {
+                        "6.8" => Version::Linux6_8,
+                        "6.12" => Version::Linux6_12,
+                        _ => return Err(wrong("6.8 or 6.12")),
+                    }
+                }
+                "drain" => {
+                    config.drain_random = match value {
+                        "never" => false,
+                        "random" => true,
+                        _ => return Err(wrong("never or random")),
+                    }
+                }
+                "threads" => {
+                    config.threads = number(value)
+                        .filter(|&threads: &usize| threads > 0)
+                        .ok_or_else(|| wrong("1 or more"))?;
+                }
+                "debug" => config.debug = number(value).ok_or_else(|| wrong("a number"))?,
+                "fault" => {
+                    for fault in value.split(';').filter(|fault| !fault.is_empty()) {
+                        config.faults.push(parse_fault(fault)?);
+                    }
+                }
+                _ => return Err(ConfigError(format!("'{key}' is no key; keys: {KEYS}"))),
+            }
+        }
+        config.chip = Chip::find(chip_name, xccs).ok_or_else(|| {
+            let known: Vec<_> = crate::chip::CHIPS
+                .iter()
+                .map(|chip| format!("{} with xcc={}", chip.name, chip.xccs))
+                .collect();
+            let xcc = xccs.map_or(String::new(), |xccs| format!(" with xcc={xccs}"));
+            ConfigError(format!(
+                "no chip '{chip_name}'{xcc}; known: {}",
+                known.join(", ")
+            ))
+        })?;
+        config.vram = vram.unwrap_or(config.chip.vram);
+        Ok(config)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let debug = std::env::var("DEBUG").ok();
+        Self {
+            chip: &crate::chip::GFX1100,
+            gpus: 1,
+            seed: 1,
+            vram: crate::chip::GFX1100.vram,
+            gtt: host_memory() / 2,
+            bar: Bar::Large,
+            kernel: Version::Linux6_12,
+            drain_random: false,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            debug: debug.and_then(|text| text.parse().ok()).unwrap_or(0),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// Bytes of memory of this host.
+fn host_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total
+        .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map_or(8 << 30, |kib| kib << 10)
+}
+
+const SIZE: &str = "bytes, with an optional K, M or G";
+
+fn wrong(key: &str, expected: &str, found: &str) -> ConfigError {
+    ConfigError(format!("{key}: expected {expected}, found '{found}'"))
+}
+
+fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    let value = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    value.try_into().ok()
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let value: u64 = number(digits)?;
+    value.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+}
+
+const FAULTS: &str = "ioctl:NAME:ERRNO[:n], mmap:ERRNO[:n], open:ERRNO[:n], hang:queue=n, \
+    memory:va=0x...[:queue=n], exception:reset[:queue=n], event:lost[:n], gone[:queue=n]";
+
+fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let bad = |expected: &str| wrong(&format!("fault={text}"), expected, text);
+    let errno =
+        |name: &str| Errno::from_name(name).ok_or_else(|| bad("the name of an errno, like ENOMEM"));
+    let nth = |text: Option<&&str>| match text {
+        None => Ok(1),
+        Some(text) => number(text)
+            .filter(|&n| n > 0)
+            .ok_or_else(|| bad("a number from 1 at the end")),
+    };
+    let queue = |text: Option<&&str>| match text {
+        None => Ok(0),
+        Some(text) => text
+            .strip_prefix("queue=")
+            .and_then(number)
+            .ok_or_else(|| bad("queue=n at the end")),
+    };
+    match parts.as_slice() {
+        ["ioctl", name, error, rest @ ..] if rest.len() <= 1 => Ok(Fault::Ioctl {
+            name: crate::kernel::ioctl::name(name)
+                .ok_or_else(|| bad("the name of an ioctl, like CREATE_QUEUE"))?,
+            errno: errno(error)?,
+            nth: nth(rest.first())?,
+        }),
+        ["mmap", error, rest @ ..] if rest.len() <= 1 => Ok(Fault::Mmap {
+            errno: errno(error)?,
+            nth: nth(rest.first())?,
+        }),
+        ["open", error, rest @ ..] if rest.len() <= 1 => Ok(Fault::Open {
+            errno: errno(error)?,
+            nth: nth(rest.first())?,
+        }),
+        ["hang", which] => Ok(Fault::Hang {
+            queue: queue(Some(which))?,
+        }),
+        ["memory", va, rest @ ..] if rest.len() <= 1 => Ok(Fault::Memory {
+            va: va
+                .strip_prefix("va=")
+                .and_then(number)
+                .ok_or_else(|| bad("memory:va=0x..."))?,
+            queue: queue(rest.first())?,
+        }),
+        ["exception", "reset", rest @ ..] if rest.len() <= 1 => Ok(Fault::Reset {
+            queue: queue(rest.first())?,
+        }),
+        ["event", "lost", rest @ ..] if rest.len() <= 1 => Ok(Fault::EventLost {
+            nth: nth(rest.first())?,
+        }),
+        ["gone", rest @ ..] if rest.len() <= 1 => Ok(Fault::Gone {
+            queue: queue(rest.first())?,
+        }),
+        _ => Err(bad(FAULTS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_config() {
+        let config = Config::parse(
+            "chip=gfx942,gpus=2,xcc=1,seed=7,vram=2G,bar=small,kernel=6.8,drain=random,threads=2,\
+             fault=ioctl:CREATE_QUEUE:ENOMEM:3;memory:va=0x1000;gone:queue=2",
+        )
+        .unwrap();
+        assert_eq!(
+            (config.chip.name, config.chip.xccs, config.gpus),
+            ("gfx942", 1, 2)
+        );
+        assert_eq!((config.seed, config.vram, config.threads), (7, 2 << 30, 2));
+        assert_eq!((config.bar, config.kernel), (Bar::Small, Version::Linux6_8));
+        assert!(config.drain_random);
+        assert_eq!(
+            config.faults,
+            [
+                Fault::Ioctl {
+                    name: "CREATE_QUEUE",
+                    errno: Errno(libc::ENOMEM),
+                    nth: 3
+                },
+                Fault::Memory {
+                    va: 0x1000,
+                    queue: 0
+                },
+                Fault::Gone { queue: 2 },
+            ]
+        );
+        let default = Config::parse("").unwrap();
+        assert_eq!((default.chip.name, default.vram), ("gfx1100", 24 << 30));
+    }
+
+    #[test]
+    fn errors_say_what_was_expected() {
+        let error = |text| Config::parse(text).unwrap_err().to_string();
+        assert_eq!(error("gpus=0"), "gpus: expected 1 to 16, found '0'");
+        assert_eq!(
+            error("vram=24X"),
+            "vram: expected bytes, with an optional K, M or G, found '24X'"
+        );
+        assert!(error("chip=gfx900").starts_with("no chip 'gfx900'; known: gfx1030"));
+        assert!(error("chip=gfx1100,xcc=8").starts_with("no chip 'gfx1100' with xcc=8"));
+        assert!(error("colour=red").starts_with("'colour' is no key; keys: chip"));
+        assert!(error("fast").contains("expected key=value"));
+        assert!(error("fault=ioctl:CREATE_QUEUES:ENOMEM").contains("the name of an ioctl"));
+        assert!(error("fault=mmap:OOPS").contains("the name of an errno"));
+        assert!(error("fault=flood").contains("hang:queue=n"));
+    }
+}

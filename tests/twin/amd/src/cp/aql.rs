@@ -1,0 +1,355 @@
+//! AQL: the packet processor of a queue in the architected language.
+
+use std::time::{Duration, Instant};
+
+use drivers_spec::amd::aql::{self as packet, barrier, dispatch};
+use drivers_spec::amd::{aql, pm4};
+use twin::rule::{Proof, Rule};
+
+use super::pm4::Pm4;
+use super::ring::Ring;
+use super::work::{End, Work};
+use super::{Cx, Step, Stop, cache, exception, object, wide};
+
+/// Types that a GPU takes.
+pub static TYPE: Rule = Rule {
+    name: "AQL-TYPE",
+    text: "a packet is a kernel dispatch, a barrier, or one of AMD's with PM4 in it; agent dispatches are \
+           for other agents",
+    source: "HSA Runtime Programmer's Reference Manual, 2.9; ROCR, amd_aql_queue.cpp, ExecutePM4",
+    proof: Proof::Sourced,
+};
+
+/// Reserved bits are zero.
+pub static RESERVED: Rule = Rule {
+    name: "AQL-RESERVED",
+    text: "reserved bits and words of a packet are zero",
+    source: "HSA Runtime Programmer's Reference Manual, 2.9.5 to 2.9.9",
+    proof: Proof::Sourced,
+};
+
+/// PM4 in AQL.
+pub static PM4_IB: Rule = Rule {
+    name: "AQL-PM4-IB",
+    text: "a vendor packet has format 1, an INDIRECT_BUFFER packet in dwords 1 to 4, 10 in dword 5 and \
+           zero in dwords 6 to 13",
+    source: "ROCR, amd_aql_queue.cpp, ExecutePM4, struct amd_aql_pm4_ib",
+    proof: Proof::Sourced,
+};
+
+/// The header is written last.
+pub static HEADER_LAST: Rule = Rule {
+    name: "AQL-HEADER-LAST",
+    text: "a packet whose index the doorbell has passed gets its header soon: the header is written after \
+           the body and before the doorbell",
+    source: "HSA Runtime Programmer's Reference Manual, 2.9.2; the time is ours",
+    proof: Proof::Guess,
+};
+
+/// Signals are signals.
+pub static SIGNAL: Rule = Rule {
+    name: "AQL-SIGNAL",
+    text: "a signal handle is the address of an amd_signal_t, aligned to 64 bytes, of the user's kind",
+    source: "ROCR, inc/amd_hsa_signal.h",
+    proof: Proof::Sourced,
+};
+
+/// The queue structure is where CP looks for it.
+pub static QUEUE: Rule = Rule {
+    name: "AQL-QUEUE",
+    text: "the read pointer lies in an amd_queue_t, whose read_dispatch_id_field_base_byte_offset is 128",
+    source: "ROCR, inc/amd_hsa_queue.h",
+    proof: Proof::Sourced,
+};
+
+/// The form of a packet that CP cannot take.
+fn refuse(rule: &'static Rule, what: impl Into<String>) -> Stop {
+    Stop::Rule {
+        rule,
+        what: what.into(),
+        code: exception::PACKET_VENDOR_UNSUPPORTED,
+    }
+}
+
+/// An AQL queue. PM4 in it runs on every XCC at once.
+pub(crate) struct Aql {
+    pub pm4: Pm4,
+    /// The completion signal of the indirect buffer that runs, and what its release fence does.
+    running: Option<End>,
+    /// Whether the acquire fence of the packet at the head has been done.
+    acquired: bool,
+    who: String,
+    /// Since when the packet at the head has had no header.
+    headless: Option<Instant>,
+    /// Whether that was told.
+    told: bool,
+}
+
+/// How long a packet may go without a header after the doorbell.
+const HEADLESS: Duration = Duration::from_secs(1);
+
+/// A packet.
+pub(crate) struct Slot {
+    pub words: [u32; 16],
+    /// Where it is.
+    pub va: u64,
+    /// Its number.
+    pub id: u64,
+}
+
+impl Slot {
+    pub fn u16(&self, at: usize) -> u32 {
+        self.words[at / 4] >> (at % 4 * 8) & 0xffff
+    }
+
+    pub fn u32(&self, at: usize) -> u32 {
+        self.words[at / 4]
+    }
+
+    pub fn u64(&self, at: usize) -> u64 {
+        wide(self.words[at / 4], self.words[at / 4 + 1])
+    }
+}
+
+impl Aql {
+    pub fn new(xccs: u32) -> Self {
+        Self {
+            pm4: Pm4::new(xccs),
+            running: None,
+            acquired: false,
+            who: String::new(),
+            headless: None,
+            told: false,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.pm4.pending.is_empty()
+    }
+
+    /// Runs one packet, or one PM4 packet of an indirect buffer.
+    pub fn step(&mut self, cx: &mut Cx, ring: &mut Ring) -> Result<Step, Stop> {
+        if let Some(end) = &self.running {
+            let step = self.pm4.step(cx, None)?;
+            if !matches!(step, Step::Empty) {
+                return Ok(step);
+            }
+            let end = end.clone();
+            self.running = None;
+            self.pm4.pending.push(cx, Work::End(end))?;
+            return Ok(Step::Next);
+        }
+        let Some(words) = ring.peek(cx, 16)? else {
+            return Ok(Step::Empty);
+        };
+        let Ok(words) = words.try_into() else {
+            return Ok(Step::Empty);
+        };
+        let slot = Slot {
+            words,
+            va: ring.at(),
+            id: ring.rptr(),
+        };
+        let header = slot.words[0];
+        let kind = packet::TYPE.get(header);
+        if kind == packet::INVALID {
+            cx.who = format!("gpu {} queue {} packet {}", cx.core.index, cx.id, slot.id);
+            self.wait_for_header(cx);
+            return Ok(Step::Wait("the header is INVALID".into()));
+        }
+        cx.first |= self.headless.take().is_some();
+        if cx.first {
+            self.who = format!(
+                "gpu {} queue {} packet {}: {}",
+                cx.core.index,
+                cx.id,
+                slot.id,
+                text(&slot)
+            );
+            self.acquired = false;
+        }
+        cx.who.clone_from(&self.who);
+        cx.announce();
+        // A barrier starts when everything before is complete.
+        if packet::BARRIER.get(header) == 1 && !self.pm4.pending.flush(cx)? {
+            return Ok(Step::Busy);
+        }
+        let end = self.end(cx, header, slot.u64(dispatch::COMPLETION_SIGNAL))?;
+        match kind {
+            packet::BARRIER_AND | packet::BARRIER_OR => {
+                if let Some(why) = barrier_waits(cx, &slot, kind)? {
+                    return Ok(Step::Wait(why));
+                }
+                self.acquire(cx, header);
+                self.take(cx, ring, &slot)?;
+                self.pm4.pending.push(cx, Work::End(end))?;
+            }
+            packet::KERNEL_DISPATCH => {
+                self.acquire(cx, header);
+                let launches = object::launches(cx, &slot)?;
+                self.take(cx, ring, &slot)?;
+                let (who, end) = (cx.who.clone(), Some(end));
+                self.pm4
+                    .pending
+                    .push(cx, Work::Run { who, launches, end })?;
+            }
+            packet::VENDOR_SPECIFIC => {
+                let body = pm4_ib(&slot)?;
+                self.acquire(cx, header);
+                self.pm4.enter(cx, body, self.pm4.xccs)?;
+                self.take(cx, ring, &slot)?;
+                self.running = Some(end);
+            }
+            _ => return Err(refuse(&TYPE, format!("header {header:#06x}"))),
+        }
+        Ok(Step::Next)
+    }
+
+    fn wait_for_header(&mut self, cx: &mut Cx) {
+        let since = *self.headless.get_or_insert_with(Instant::now);
+        let told = std::mem::replace(&mut self.told, since.elapsed() > HEADLESS);
+        if self.told && !told {
+            cx.first = true;
+            cx.note(&HEADER_LAST, "the header is still INVALID");
+        }
+    }
+
+    /// What happens when the packet is complete.
+    fn end(&self, cx: &Cx, header: u32, signal: u64) -> Result<End, Stop> {
+        let reserved = header & 0xffff & !packet::HEADER.mask(cx.gfx());
+        let scopes = [packet::ACQUIRE_SCOPE, packet::RELEASE_SCOPE].map(|scope| scope.get(header));
+        if reserved != 0 || scopes.contains(&3) {
+            cx.note(&RESERVED, format!("header {:#06x}", header & 0xffff));
+        }
+        let mut end = End {
+            who: cx.who.clone(),
+            caches: cache::release_scope(scopes[1]),
+            ..End::default()
+        };
+        if signal != 0 {
+            check_signal(cx, signal)?;
+            let queue = queue_of(cx)?;
+            let properties = cx.read32(queue + aql::queue::QUEUE_PROPERTIES as u64)?;
+            let profiles = properties & aql::queue::ENABLE_PROFILING != 0;
+            end.signal = Some((signal, profiles));
+        }
+        Ok(end)
+    }
+
+    fn acquire(&mut self, cx: &Cx, header: u32) {
+        if !std::mem::replace(&mut self.acquired, true) {
+            cx.caches(cache::acquire_scope(packet::ACQUIRE_SCOPE.get(header)));
+        }
+    }
+
+    /// The slot is free again.
+    fn take(&mut self, cx: &Cx, ring: &mut Ring, slot: &Slot) -> Result<(), Stop> {
+        self.acquired = false;
+        cx.write(slot.va, &(packet::INVALID as u16).to_le_bytes())?;
+        ring.advance(cx, 16)
+    }
+}
+
+/// Address of the `amd_queue_t`.
+pub(crate) fn queue_of(cx: &Cx) -> Result<u64, Stop> {
+    let (read, offset) = (
+        aql::queue::READ_DISPATCH_ID as u64,
+        aql::queue::READ_DISPATCH_ID_FIELD_BASE_BYTE_OFFSET as u64,
+    );
+    let back = cx.read32(cx.desc.rptr + offset - read)?;
+    if u64::from(back) != read {
+        return Err(refuse(&QUEUE, format!("it is {back}")));
+    }
+    Ok(cx.desc.rptr - read)
+}
+
+fn check_signal(cx: &Cx, signal: u64) -> Result<(), Stop> {
+    let kind = if signal.is_multiple_of(64) {
+        cx.read64(signal + aql::signal::KIND as u64)? as i64
+    } else {
+        0
+    };
+    if kind != aql::signal::KIND_USER {
+        return Err(refuse(&SIGNAL, format!("{signal:#x}, kind {kind}")));
+    }
+    Ok(())
+}
+
+/// Why a barrier waits.
+fn barrier_waits(cx: &Cx, slot: &Slot, kind: u32) -> Result<Option<String>, Stop> {
+    let zero = slot.words[0] >> 16 == 0
+        && slot.u32(barrier::RESERVED1) == 0
+        && slot.u64(barrier::RESERVED2) == 0;
+    if !zero {
+        cx.note(&RESERVED, format!("{:x?}", slot.words));
+    }
+    let (mut any, mut open) = (false, Vec::new());
+    for i in 0..barrier::DEP_SIGNALS {
+        let signal = slot.u64(barrier::DEP_SIGNAL + 8 * i);
+        if signal == 0 {
+            continue;
+        }
+        if cx.first {
+            check_signal(cx, signal)?;
+        }
+        let value = cx.read64(signal + aql::signal::VALUE as u64)?;
+        if value == 0 {
+            any = true;
+        } else {
+            open.push(format!("signal {signal:#x} is {value:#x}"));
+        }
+    }
+    let done = open.is_empty() || kind == packet::BARRIER_OR && any;
+    Ok((!done).then(|| open.join(", ")))
+}
+
+/// The body of the INDIRECT_BUFFER packet in a vendor packet.
+fn pm4_ib(slot: &Slot) -> Result<&[u32], Stop> {
+    let words = &slot.words;
+    let format = packet::FORMAT.get(words[0]) == packet::AMD_AQL_FORMAT_PM4_IB;
+    let header = words[1] == pm4::header(pm4::INDIRECT_BUFFER, 3);
+    let rest = words[5] == packet::PM4_IB_REMAINING && words[6..14].iter().all(|&word| word == 0);
+    if !(format && words[0] >> 24 == 0 && header && rest) {
+        return Err(refuse(&PM4_IB, format!("{words:x?}")));
+    }
+    Ok(&words[2..5])
+}
+
+fn text(slot: &Slot) -> String {
+    let header = slot.words[0];
+    let scopes = format!(
+        "barrier={} acquire={} release={}",
+        packet::BARRIER.get(header),
+        packet::ACQUIRE_SCOPE.get(header),
+        packet::RELEASE_SCOPE.get(header)
+    );
+    let three = |at: usize, bytes: usize| {
+        let value = |i: usize| match bytes {
+            2 => slot.u16(at + 2 * i),
+            _ => slot.u32(at + 4 * i),
+        };
+        [value(0), value(1), value(2)]
+    };
+    match packet::TYPE.get(header) {
+        packet::KERNEL_DISPATCH => format!(
+            "KERNEL_DISPATCH {scopes} workgroup={:?} grid={:?} private={} group={} object={:#x} \
+             kernarg={:#x} signal={:#x}",
+            three(dispatch::WORKGROUP_SIZE, 2),
+            three(dispatch::GRID_SIZE, 4),
+            slot.u32(dispatch::PRIVATE_SEGMENT_SIZE),
+            slot.u32(dispatch::GROUP_SEGMENT_SIZE),
+            slot.u64(dispatch::KERNEL_OBJECT),
+            slot.u64(dispatch::KERNARG_ADDRESS),
+            slot.u64(dispatch::COMPLETION_SIGNAL),
+        ),
+        packet::BARRIER_AND => format!("BARRIER_AND {scopes}"),
+        packet::BARRIER_OR => format!("BARRIER_OR {scopes}"),
+        packet::VENDOR_SPECIFIC => format!(
+            "PM4_IB {scopes} base={:#x} control={:#x}",
+            wide(slot.words[2], slot.words[3]),
+            slot.words[4]
+        ),
+        other => format!("type {other}"),
+    }
+}

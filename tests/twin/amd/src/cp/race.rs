@@ -1,0 +1,185 @@
+//! Dispatches that run at the same time, and touch the same bytes.
+//!
+//! Only looked for where a queue has several dispatches under way: every access is noted then.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use twin::rule::{Proof, Rule};
+use twin_shader::page::{Access, MemFault, Memory, PAGE, Page, Port};
+
+/// What depends on each other has a barrier in between.
+pub static DISPATCH_RACE: Rule = Rule {
+    name: "PM4-DISPATCH-RACE",
+    text: "a dispatch does not read what another one writes unless something waits in between: \
+           CS_PARTIAL_FLUSH, or in AQL the barrier bit",
+    source: "Mesa, radv_cmd_buffer.c, RADV_CMD_FLAG_CS_PARTIAL_FLUSH; HSA Runtime Programmer's Reference \
+             Manual, 2.9: packets without the barrier bit may overlap",
+    proof: Proof::Sourced,
+};
+
+/// A bit for each byte of a page.
+#[derive(Clone)]
+struct Bits([u64; 64]);
+
+impl Bits {
+    fn set(&mut self, offset: usize, bytes: usize) {
+        for at in offset..(offset + bytes).min(PAGE as usize) {
+            self.0[at / 64] |= 1 << (at % 64);
+        }
+    }
+
+    /// The first byte that is in both.
+    fn common(&self, other: &Self) -> Option<usize> {
+        let word = (0..64).find(|&i| self.0[i] & other.0[i] != 0)?;
+        Some(word * 64 + (self.0[word] & other.0[word]).trailing_zeros() as usize)
+    }
+}
+
+#[derive(Clone)]
+struct Touched {
+    read: Bits,
+    written: Bits,
+}
+
+/// What one dispatch touched, by page.
+#[derive(Default)]
+pub(crate) struct Trace(HashMap<u64, Touched>);
+
+impl Trace {
+    /// A byte that one of two read and the other one wrote.
+    pub fn race(&self, other: &Self) -> Option<u64> {
+        self.0.iter().find_map(|(page, mine)| {
+            let theirs = other.0.get(page)?;
+            let read = mine.read.common(&theirs.written);
+            let written = || mine.written.common(&theirs.read);
+            Some(page * PAGE + read.or_else(written)? as u64)
+        })
+    }
+}
+
+/// A way to memory on which every access is noted. Atomic operations are noted as writes, and two
+/// writes are no race.
+pub(crate) struct Watched<'a> {
+    memory: &'a dyn Memory,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    trace: Trace,
+    /// The runs that memory itself wants to hear of, by page, port and access.
+    wanted: HashMap<(u64, Port, Access), u64>,
+}
+
+impl<'a> Watched<'a> {
+    pub fn new(memory: &'a dyn Memory) -> Self {
+        Self {
+            memory,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Adds what was noted.
+    pub fn into_trace(self, trace: &mut Trace) {
+        let state = self.state.into_inner();
+        let noted = state.unwrap_or_else(PoisonError::into_inner).trace;
+        for (page, more) in noted.0 {
+            let all = trace.0.entry(page).or_insert_with(|| more.clone());
+            for i in 0..64 {
+                all.read.0[i] |= more.read.0[i];
+                all.written.0[i] |= more.written.0[i];
+            }
+        }
+    }
+}
+
+impl Memory for Watched<'_> {
+    fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
+        let page = self.memory.page(port, va, access)?;
+        // Bits are only added, one at a time.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.wanted.insert((va / PAGE, port, access), page.watch());
+        Ok(page.watching(!0))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.memory.epoch()
+    }
+
+    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access) {
+        let offset = (va % PAGE) as usize;
+        let runs = offset / 64..=(offset + bytes - 1).min(PAGE as usize - 1) / 64;
+        let wanted = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let touched = state.trace.0.entry(va / PAGE).or_insert_with(|| Touched {
+                read: Bits([0; 64]),
+                written: Bits([0; 64]),
+            });
+            match access {
+                Access::Read => touched.read.set(offset, bytes),
+                Access::Write => touched.written.set(offset, bytes),
+                Access::Execute => {}
+            }
+            let wanted = state.wanted.get(&(va / PAGE, port, access)).copied();
+            runs.into_iter()
+                .any(|run| wanted.unwrap_or(!0) >> run & 1 == 1)
+        };
+        if wanted {
+            self.memory.watched(port, va, bytes, access);
+        }
+    }
+
+    fn invalidate(&self, port: Port) {
+        self.memory.invalidate(port);
+    }
+
+    fn write_back(&self) {
+        self.memory.write_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Memory for Nothing {
+        fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
+            Err(MemFault {
+                va,
+                access,
+                port,
+                kind: twin_shader::page::FaultKind::NotPresent,
+            })
+        }
+
+        fn epoch(&self) -> u64 {
+            0
+        }
+    }
+
+    fn trace(accesses: &[(u64, usize, Access)]) -> Trace {
+        let watched = Watched::new(&Nothing);
+        for &(va, bytes, access) in accesses {
+            watched.watched(Port::Vector, va, bytes, access);
+        }
+        let mut trace = Trace::default();
+        watched.into_trace(&mut trace);
+        trace
+    }
+
+    #[test]
+    fn a_read_and_a_write_race_two_writes_do_not() {
+        let write = trace(&[(0x1000, 64, Access::Write), (0x2ffc, 4, Access::Write)]);
+        assert_eq!(trace(&[(0x2ff8, 4, Access::Read)]).race(&write), None);
+        assert_eq!(
+            trace(&[(0x2ff8, 8, Access::Read)]).race(&write),
+            Some(0x2ffc)
+        );
+        let read = trace(&[(0x103f, 1, Access::Read)]);
+        assert_eq!(write.race(&read), Some(0x103f));
+        assert_eq!(write.race(&write), None);
+    }
+}

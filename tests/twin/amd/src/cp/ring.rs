@@ -1,0 +1,319 @@
+//! Rings: what is published, what is taken.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use drivers_spec::amd::aql;
+use twin::rule::{Proof, Rule};
+
+use super::{Cx, Stop, refuse};
+use crate::gpu::{QueueDesc, QueueKind};
+
+/// A doorbell is written with 64 bits.
+pub static DOORBELL_64: Rule = Rule {
+    name: "Q-DOORBELL-64",
+    text: "a doorbell is rung with one store of 64 bits",
+    source: "Linux, gfx_v9_4_3.c, gfx_v11_0.c, sdma_v6_0.c: WDOORBELL64; the doorbell of a user queue \
+             is 8 bytes",
+    proof: Proof::Sourced,
+};
+
+/// A doorbell carries the write pointer.
+pub static DOORBELL_WPTR: Rule = Rule {
+    name: "Q-DOORBELL-WPTR",
+    text: "the write pointer in memory is written before the doorbell, and the doorbell carries it: \
+           dwords for PM4, bytes for SDMA, the index of the last packet for AQL",
+    source: "Linux, gfx_v11_0.c and sdma_v6_0.c, set_wptr; ROCR, amd_aql_queue.cpp, StoreRelaxed",
+    proof: Proof::Sourced,
+};
+
+/// A write pointer only grows.
+pub static WPTR_MONOTONE: Rule = Rule {
+    name: "Q-WPTR-MONOTONE",
+    text: "a write pointer counts on past the end of the ring and never goes back",
+    source: "Linux, amdgpu_ring.c; gfx_v11_0.c: CP_HQD_PQ_WPTR has 64 bits",
+    proof: Proof::Sourced,
+};
+
+/// A ring is not overrun.
+pub static WPTR_RING: Rule = Rule {
+    name: "Q-WPTR-RING",
+    text: "no more than the ring holds lies between the read and the write pointer",
+    source: "Linux, amdgpu_ring.c, amdgpu_ring_alloc; ROCR, amd_blit_sdma.cpp, AcquireWriteAddress",
+    proof: Proof::Sourced,
+};
+
+/// SDMA's pointers are bytes of whole dwords.
+pub static WPTR_UNIT: Rule = Rule {
+    name: "SDMA-WPTR-UNIT",
+    text: "the write pointer of an SDMA queue counts bytes, in steps of 4",
+    source: "Linux, sdma_v6_0.c, set_wptr: wptr << 2",
+    proof: Proof::Sourced,
+};
+
+/// What is published stays.
+pub static RING_CHANGED: Rule = Rule {
+    name: "Q-RING-CHANGED",
+    text: "the ring between the read and the write pointer is not written: the fetcher may have read \
+           it already",
+    source: "HSA Runtime Programmer's Reference Manual, 2.9; the prefetcher of CP",
+    proof: Proof::Sourced,
+};
+
+/// A ring, as its consumer sees it. Counts are in the unit of the queue.
+pub(crate) struct Ring {
+    addr: u64,
+    bytes: u64,
+    /// Bytes of the unit of pointers.
+    unit: u64,
+    /// The next to take.
+    rptr: u64,
+    /// The end of what is published.
+    limit: u64,
+    /// The dwords in between, as they were when they were published.
+    published: VecDeque<u32>,
+    /// What the doorbell held last.
+    bell: u64,
+    /// Since when the write pointer has been ahead of the doorbell.
+    ahead: Option<Instant>,
+    /// Look at the write pointer without a doorbell: the queue has just been mapped.
+    look: bool,
+}
+
+/// A doorbell that has not been rung.
+const NOT_RUNG: u64 = u64::MAX;
+
+/// How long a write pointer may be ahead of the doorbell. A client stores one right after the other.
+const AHEAD: Duration = Duration::from_secs(1);
+
+impl Ring {
+    pub fn new(desc: &QueueDesc) -> Self {
+        desc.doorbell.page.store64(desc.doorbell.offset, NOT_RUNG);
+        Self {
+            addr: desc.ring,
+            bytes: desc.ring_bytes,
+            unit: match desc.kind {
+                QueueKind::Pm4 => 4,
+                QueueKind::Aql => aql::PACKET_BYTES,
+                QueueKind::Sdma { .. } => 1,
+            },
+            rptr: 0,
+            limit: 0,
+            published: VecDeque::new(),
+            bell: NOT_RUNG,
+            ahead: None,
+            look: true,
+        }
+    }
+
+    /// Moves it: the kernel driver has unmapped the queue.
+    pub fn set(&mut self, addr: u64, bytes: u64) {
+        (self.addr, self.bytes) = (addr, bytes);
+    }
+
+    /// The queue has been mapped.
+    pub fn mapped(&mut self) {
+        self.look = true;
+    }
+
+    /// Whether everything published has been taken.
+    pub fn is_empty(&self) -> bool {
+        self.rptr == self.limit
+    }
+
+    /// Whether everything that was rung for has been taken.
+    pub fn is_quiet(&self, desc: &QueueDesc) -> bool {
+        self.is_empty()
+            && !self.look
+            && desc.doorbell.page.load64(desc.doorbell.offset) == self.bell
+    }
+
+    /// The count of what has been taken.
+    pub fn rptr(&self) -> u64 {
+        self.rptr
+    }
+
+    /// Bytes from the start of the ring to the next to take.
+    pub fn offset(&self) -> u64 {
+        (self.rptr * self.unit) % self.bytes
+    }
+
+    /// Address of the next to take.
+    pub fn at(&self) -> u64 {
+        self.addr + self.offset()
+    }
+
+    /// Bytes of the ring.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Published dwords that have not been taken.
+    pub fn dwords(&self) -> usize {
+        ((self.limit - self.rptr) * self.unit / 4) as usize
+    }
+
+    /// Looks at the doorbell.
+    pub fn poll(&mut self, cx: &mut Cx) -> Result<(), Stop> {
+        let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
+        if bell == self.bell && !self.look {
+            return self.check_ahead(cx);
+        }
+        let who = format!("gpu {} queue {}: doorbell {bell:#x}", cx.core.index, cx.id);
+        let waits = (std::mem::replace(&mut cx.who, who), cx.first);
+        cx.first = true;
+        self.rung(cx, bell)?;
+        (cx.who, cx.first) = waits;
+        Ok(())
+    }
+
+    fn rung(&mut self, cx: &Cx, bell: u64) -> Result<(), Stop> {
+        let mut limit = self.limit;
+        if bell != self.bell {
+            self.bell = bell;
+            let mut value = bell;
+            if bell >> 32 == NOT_RUNG >> 32 {
+                cx.note(
+                    &DOORBELL_64,
+                    format!("the doorbell, not rung before, holds {bell:#x}"),
+                );
+                value = bell & 0xffff_ffff;
+            }
+            let rung = match cx.desc.kind {
+                QueueKind::Aql => value.wrapping_add(1),
+                QueueKind::Pm4 | QueueKind::Sdma { .. } => value,
+            };
+            let wptr = cx.read64(cx.desc.wptr)?;
+            if wptr < rung {
+                cx.note(
+                    &DOORBELL_WPTR,
+                    format!("the doorbell says {rung}, the write pointer in memory {wptr}"),
+                );
+            }
+            // Several producers may ring an AQL doorbell out of order.
+            limit = match cx.desc.kind {
+                QueueKind::Aql => rung.max(limit),
+                QueueKind::Pm4 | QueueKind::Sdma { .. } => rung,
+            };
+        }
+        if self.look {
+            self.look = false;
+            limit = limit.max(cx.read64(cx.desc.wptr)?);
+        }
+        self.publish(cx, limit)
+    }
+
+    /// A write pointer that stays ahead of the doorbell: the doorbell was rung with something else.
+    fn check_ahead(&mut self, cx: &Cx) -> Result<(), Stop> {
+        if self.bell == NOT_RUNG || !self.is_empty() {
+            return Ok(());
+        }
+        // Read it rarely: this is the idle path.
+        let since = *self.ahead.get_or_insert_with(Instant::now);
+        if since.elapsed() < AHEAD {
+            return Ok(());
+        }
+        self.ahead = None;
+        let wptr = cx.read64(cx.desc.wptr)?;
+        let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
+        if wptr != self.limit && bell == self.bell && !self.look {
+            cx.note(
+                &DOORBELL_WPTR,
+                format!(
+                    "queue {}: for a second the doorbell has said {}, the write pointer in memory {wptr}",
+                    cx.id, self.limit
+                ),
+            );
+            // Once is enough: the next ring starts anew.
+            self.bell = bell;
+            self.ahead = Instant::now().checked_add(Duration::from_secs(3600));
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, cx: &Cx, limit: u64) -> Result<(), Stop> {
+        self.ahead = None;
+        if limit == self.limit {
+            return Ok(());
+        }
+        if limit < self.limit {
+            return Err(refuse(
+                &WPTR_MONOTONE,
+                format!("the write pointer went from {} to {limit}", self.limit),
+            ));
+        }
+        let size = self.bytes / self.unit;
+        if limit - self.rptr > size {
+            return Err(refuse(
+                &WPTR_RING,
+                format!(
+                    "the write pointer is {limit}, the read pointer {}, the ring holds {size}",
+                    self.rptr
+                ),
+            ));
+        }
+        if !(limit * self.unit).is_multiple_of(4) {
+            return Err(refuse(&WPTR_UNIT, format!("the write pointer is {limit}")));
+        }
+        let from = self.limit * self.unit;
+        let words = self.read(cx, from, ((limit - self.limit) * self.unit / 4) as usize)?;
+        self.published.extend(words);
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// Dwords of the ring from a count of bytes on, around its end.
+    fn read(&self, cx: &Cx, from: u64, dwords: usize) -> Result<Vec<u32>, Stop> {
+        let start = from % self.bytes;
+        let until_end = ((self.bytes - start) / 4) as usize;
+        let mut words = cx.words(self.addr + start, dwords.min(until_end))?;
+        if dwords > until_end {
+            words.extend(cx.words(self.addr, dwords - until_end)?);
+        }
+        Ok(words)
+    }
+
+    /// The next dwords; none where not so many are published.
+    pub fn peek(&self, cx: &Cx, dwords: usize) -> Result<Option<Vec<u32>>, Stop> {
+        if dwords > self.dwords() {
+            return Ok(None);
+        }
+        let words = self.read(cx, self.rptr * self.unit, dwords)?;
+        for (i, (now, then)) in words.iter().zip(&self.published).enumerate() {
+            if now != then && !self.free(i, *then) {
+                return Err(refuse(
+                    &RING_CHANGED,
+                    format!(
+                        "dword {i} of the packet at byte {:#x} of the ring was {then:#010x} when it \
+                         was published and is {now:#010x} now",
+                        self.offset()
+                    ),
+                ));
+            }
+        }
+        Ok(Some(words))
+    }
+
+    /// Whether a dword belongs to an AQL packet that was still free when it was published.
+    fn free(&self, dword: usize, _then: u32) -> bool {
+        let slot = dword / 16 * 16;
+        self.unit == aql::PACKET_BYTES
+            && self
+                .published
+                .get(slot)
+                .is_some_and(|header| aql::TYPE.get(*header) == aql::INVALID)
+    }
+
+    /// Takes dwords, and says so in memory.
+    pub fn advance(&mut self, cx: &Cx, dwords: usize) -> Result<(), Stop> {
+        self.published.drain(..dwords.min(self.published.len()));
+        self.rptr += dwords as u64 * 4 / self.unit;
+        match cx.desc.kind {
+            // The kernel driver takes the read pointer of a PM4 queue for 32 bits.
+            QueueKind::Pm4 => cx.write(cx.desc.rptr, &(self.rptr as u32).to_le_bytes()),
+            QueueKind::Aql | QueueKind::Sdma { .. } => {
+                cx.write(cx.desc.rptr, &self.rptr.to_le_bytes())
+            }
+        }
+    }
+}

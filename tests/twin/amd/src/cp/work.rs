@@ -1,0 +1,355 @@
+//! Work of a queue that is under way: dispatches, and what happens at the end of the pipe.
+//!
+//! Dispatches run on a thread of their own, so that other queues go on meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+
+use drivers_spec::amd::aql;
+use twin_shader::code::Code;
+use twin_shader::launch::{Launch, Watch, run};
+use twin_shader::page::{MemFault, Port};
+
+use super::race::{DISPATCH_RACE, Trace, Watched};
+use super::{Core, Cx, Stop, cache, clock, rng::Rng};
+use crate::gpu::{Interrupt, ProcessId};
+use crate::mem::{Caches, Vm};
+
+/// What is written at the end of the pipe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Data {
+    Low(u32),
+    Wide(u64),
+    Clock,
+}
+
+/// What happens at the end of the pipe: caches, then data, then the interrupt.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End {
+    /// The packet, for reports.
+    pub who: String,
+    pub caches: Caches,
+    pub write: Option<(u64, Data)>,
+    pub interrupt: Option<u32>,
+    /// A completion signal of AQL, and whether it takes timestamps.
+    pub signal: Option<(u64, bool)>,
+}
+
+/// A piece of work.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A dispatch, one launch for each XCC; and its end, which waits for nothing else (AQL).
+    Run {
+        who: String,
+        launches: Vec<Launch>,
+        end: Option<End>,
+    },
+    /// The end of everything before (RELEASE_MEM).
+    End(End),
+}
+
+/// What a batch of work left behind.
+struct Outcome {
+    interrupts: Vec<Interrupt>,
+    result: Result<(), Stop>,
+}
+
+/// The work of a queue.
+pub(crate) struct Pending {
+    items: Vec<Work>,
+    batch: Option<JoinHandle<Outcome>>,
+    cancel: Arc<AtomicBool>,
+    /// Woken when a batch is done.
+    gpu: Option<Thread>,
+}
+
+impl Pending {
+    pub fn new() -> Self {
+        Self {
+            items: Vec::new(),
+            batch: None,
+            cancel: Arc::new(AtomicBool::new(false)),
+            gpu: None,
+        }
+    }
+
+    /// The thread to wake.
+    pub fn set_thread(&mut self, gpu: &Thread) {
+        if self.gpu.is_none() {
+            self.gpu = Some(gpu.clone());
+        }
+    }
+
+    /// Stops what runs.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a batch runs on its thread.
+    pub fn is_running(&self) -> bool {
+        self.batch
+            .as_ref()
+            .is_some_and(|batch| !batch.is_finished())
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.batch.is_none()
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, cx: &mut Cx, work: Work) -> Result<(), Stop> {
+        match work {
+            // The usual case: nothing is before it.
+            Work::End(end) if self.is_empty() => {
+                finish(&cx.desc.vm, cx.desc.process, &end, None, cx.out)?;
+            }
+            work => self.items.push(work),
+        }
+        Ok(())
+    }
+
+    /// Gets everything done; true once it is.
+    pub fn flush(&mut self, cx: &mut Cx) -> Result<bool, Stop> {
+        if let Some(batch) = self.batch.take() {
+            if !batch.is_finished() {
+                self.batch = Some(batch);
+                return Ok(false);
+            }
+            match batch.join() {
+                Ok(outcome) => {
+                    cx.out.extend(outcome.interrupts);
+                    outcome.result?;
+                }
+                // The panic has been printed; nothing of the queue can be trusted.
+                Err(_) => return Err(Stop::Cancelled),
+            }
+        }
+        if self.items.is_empty() {
+            return Ok(true);
+        }
+        let items = order(std::mem::take(&mut self.items), cx.rng);
+        if items.iter().all(|work| matches!(work, Work::End(_))) {
+            for work in items {
+                self.push(cx, work)?;
+            }
+            return Ok(true);
+        }
+        let task = Task {
+            core: cx.core.clone(),
+            vm: cx.desc.vm.clone(),
+            code: cx.core.code(&cx.desc.vm),
+            process: cx.desc.process,
+            cancel: self.cancel.clone(),
+        };
+        let gpu = self.gpu.clone();
+        let name = format!("twin-gpu{}-queue{}", cx.core.index, cx.id);
+        let spawned = thread::Builder::new().name(name).spawn(move || {
+            let mut interrupts = Vec::new();
+            let result = task.run(items, &mut interrupts);
+            if let Some(gpu) = gpu {
+                gpu.unpark();
+            }
+            Outcome { interrupts, result }
+        });
+        match spawned {
+            Ok(batch) => self.batch = Some(batch),
+            // The host is out of threads. Nobody can tell the client; the queue stops.
+            Err(_) => return Err(Stop::Cancelled),
+        }
+        Ok(false)
+    }
+}
+
+/// A random order in which hardware may do it: dispatches in any order, an end after all before it.
+fn order(mut items: Vec<Work>, rng: &mut Rng) -> Vec<Work> {
+    let mut ordered = Vec::with_capacity(items.len());
+    while !items.is_empty() {
+        let ready: Vec<_> = items
+            .iter()
+            .enumerate()
+            .filter(|(i, work)| *i == 0 || matches!(work, Work::Run { .. }))
+            .map(|(i, _)| i)
+            .collect();
+        ordered.push(items.remove(ready[rng.below(ready.len())]));
+    }
+    ordered
+}
+
+/// What a batch needs.
+struct Task {
+    core: Arc<Core>,
+    vm: Arc<Vm>,
+    code: Arc<Code>,
+    process: ProcessId,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Task {
+    fn run(&self, items: Vec<Work>, out: &mut Vec<Interrupt>) -> Result<(), Stop> {
+        let several = items
+            .iter()
+            .filter(|work| matches!(work, Work::Run { .. }))
+            .count()
+            > 1;
+        let mut traces: Vec<(String, Trace)> = Vec::new();
+        for item in items {
+            match item {
+                Work::Run { who, launches, end } => {
+                    let start = clock::now();
+                    let mut trace = several.then(Trace::default);
+                    for launch in &launches {
+                        self.launch(launch, &who, trace.as_mut())?;
+                    }
+                    if let Some(trace) = trace {
+                        self.check_race(&traces, &who, &trace);
+                        traces.push((who, trace));
+                    }
+                    if let Some(end) = end {
+                        finish(&self.vm, self.process, &end, Some(start), out)?;
+                    }
+                }
+                Work::End(end) => finish(&self.vm, self.process, &end, None, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a dispatch touched what those before it did.
+    fn check_race(&self, before: &[(String, Trace)], who: &str, trace: &Trace) {
+        for (other, theirs) in before {
+            if let Some(va) = trace.race(theirs) {
+                let what = format!("byte {va:#x}; {who}; {other}");
+                self.core.journal.broken(&DISPATCH_RACE, what);
+            }
+        }
+    }
+
+    /// Runs a launch; notes what it touches where that is asked for.
+    fn launch(&self, launch: &Launch, who: &str, trace: Option<&mut Trace>) -> Result<(), Stop> {
+        let log = self.core.instructions.clone();
+        let print = |line: &str| {
+            if let Some(log) = &log {
+                log(line);
+            }
+        };
+        let watch = Watch {
+            cancel: &self.cancel,
+            trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
+            clock: &clock::now,
+            threads: self.core.threads,
+        };
+        self.vm.set_origin(who);
+        let memory = self.vm.launch();
+        let result = match trace {
+            None => run(&memory, &self.code, launch, &watch),
+            Some(trace) => {
+                let watched = Watched::new(&memory);
+                let result = run(&watched, &self.code, launch, &watch);
+                watched.into_trace(trace);
+                result
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(Some(broken)) => Err(Stop::Wave {
+                broken,
+                dispatch: who.to_string(),
+            }),
+            Err(None) => Err(Stop::Cancelled),
+        }
+    }
+}
+
+/// The end of the pipe.
+pub(crate) fn finish(
+    vm: &Vm,
+    process: ProcessId,
+    end: &End,
+    start: Option<u64>,
+    out: &mut Vec<Interrupt>,
+) -> Result<(), MemFault> {
+    if cache::any(end.caches) {
+        vm.caches(end.caches, &end.who);
+    }
+    if let Some((va, data)) = end.write {
+        match data {
+            Data::Low(value) => vm.write(Port::Cp, va, &value.to_le_bytes())?,
+            Data::Wide(value) => vm.write(Port::Cp, va, &value.to_le_bytes())?,
+            Data::Clock => vm.write(Port::Cp, va, &clock::now().to_le_bytes())?,
+        }
+    }
+    if let Some(context) = end.interrupt {
+        out.push(Interrupt::EndOfPipe { process, context });
+    }
+    if let Some((signal, stamps)) = end.signal {
+        complete(vm, process, signal, start.filter(|_| stamps), out)?;
+    }
+    Ok(())
+}
+
+/// Decrements a completion signal.
+fn complete(
+    vm: &Vm,
+    process: ProcessId,
+    signal: u64,
+    start: Option<u64>,
+    out: &mut Vec<Interrupt>,
+) -> Result<(), MemFault> {
+    let read = |at: usize| {
+        let mut bytes = [0; 8];
+        vm.read(Port::Cp, signal + at as u64, &mut bytes)?;
+        Ok::<_, MemFault>(u64::from_le_bytes(bytes))
+    };
+    let write = |va: u64, value: u64| vm.write(Port::Cp, va, &value.to_le_bytes());
+    if let Some(start) = start {
+        write(signal + aql::signal::START_TS as u64, start)?;
+        write(signal + aql::signal::END_TS as u64, clock::now())?;
+    }
+    let value = read(aql::signal::VALUE)?.wrapping_sub(1);
+    write(signal + aql::signal::VALUE as u64, value)?;
+    let mailbox = read(aql::signal::EVENT_MAILBOX_PTR)?;
+    if mailbox != 0 {
+        let context = read(aql::signal::EVENT_ID)? as u32;
+        write(mailbox, u64::from(context))?;
+        out.push(Interrupt::EndOfPipe { process, context });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_comes_after_all_before_it() {
+        let run = |n: u32| Work::Run {
+            who: n.to_string(),
+            launches: Vec::new(),
+            end: None,
+        };
+        let end = |n: u32| {
+            Work::End(End {
+                interrupt: Some(n),
+                ..End::default()
+            })
+        };
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 0..64 {
+            let items = vec![run(0), run(1), end(2), run(3), end(4)];
+            let names: Vec<u32> = order(items, &mut Rng::new(seed))
+                .iter()
+                .map(|work| match work {
+                    Work::Run { who, .. } => who.parse().unwrap(),
+                    Work::End(end) => end.interrupt.unwrap(),
+                })
+                .collect();
+            let at = |n: u32| names.iter().position(|&m| m == n).unwrap();
+            assert!(at(2) > at(0) && at(2) > at(1));
+            assert_eq!(at(4), 4);
+            orders.insert(names);
+        }
+        assert!(orders.len() > 4, "{orders:?}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Descriptors: open, close, read, readdir.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use crate::mem::{Object, Vm};
+
+use super::errno::{Errno, Result};
+use super::space::Space;
+use super::tree::{Live, Node};
+use super::{Process, lock};
+
+/// The first descriptor: far from those of the system.
+pub const FIRST_FD: i32 = 1 << 30;
+
+/// An open file.
+pub struct File {
+    /// Tells files apart, also those of the same path.
+    pub id: u64,
+    pub path: String,
+    pub kind: Kind,
+}
+
+/// What is open.
+pub enum Kind {
+    /// `/dev/kfd`.
+    Kfd,
+    /// A render node.
+    Render(Render),
+    /// Text of sysfs.
+    Text(String),
+    /// Text that changes.
+    Live(Live),
+    /// The names in a folder.
+    Folder(Vec<String>),
+    /// Memory that another driver or process may import.
+    Dmabuf(Dmabuf),
+    /// Events of the system management interface: none ever come.
+    Smi,
+}
+
+/// An open render node: a DRM client, with an address space.
+pub struct Render {
+    pub gpu: usize,
+    pub space: Arc<Space>,
+    /// GEM handles.
+    pub gems: Mutex<BTreeMap<u32, Gem>>,
+}
+
+/// Memory with a GEM handle.
+#[derive(Clone)]
+pub struct Gem {
+    pub object: Arc<Object>,
+    /// Where the render node is mapped for it.
+    pub offset: u64,
+}
+
+/// Memory that was exported.
+#[derive(Clone)]
+pub struct Dmabuf {
+    pub gpu: usize,
+    pub object: Arc<Object>,
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
+    pub flags: u32,
+    pub offset: u64,
+}
+
+/// The descriptors of a process.
+#[derive(Default)]
+pub struct Files(BTreeMap<i32, Arc<File>>);
+
+impl Process {
+    pub(super) fn file(&self, fd: i32) -> Result<Arc<File>> {
+        lock(&self.files).0.get(&fd).cloned().ok_or(Errno::EBADF)
+    }
+
+    /// A new descriptor, the smallest that is free.
+    pub(super) fn install(&self, path: &str, kind: Kind) -> Result<i32> {
+        let file = Arc::new(File {
+            id: self.machine.next_file.fetch_add(1, Ordering::Relaxed),
+            path: path.into(),
+            kind,
+        });
+        let mut files = lock(&self.files);
+        let fd = (FIRST_FD..)
+            .find(|fd| !files.0.contains_key(fd))
+            .ok_or(Errno::EMFILE)?;
+        files.0.insert(fd, file);
+        Ok(fd)
+    }
+
+    /// Whether the machine has a file of that name.
+    pub fn exists(&self, path: &str) -> bool {
+        self.machine.tree.find(path).is_some()
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EISDIR`, `EACCES`: as the system.
+    pub fn open(&self, path: &str, flags: i32) -> Result<i32> {
+        self.machine.injector.open()?;
+        let machine = &self.machine;
+        let node = machine.tree.find(path).ok_or(Errno::ENOENT)?;
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        if flags & libc::O_DIRECTORY != 0 && *node != Node::Folder {
+            return Err(Errno::ENOTDIR);
+        }
+        let kind = match node {
+            Node::Folder if writes => return Err(Errno::EISDIR),
+            Node::Text(_) | Node::Live(_) if writes => return Err(Errno::EACCES),
+            Node::Folder => Kind::Folder(machine.tree.list(path)),
+            Node::Text(text) => Kind::Text(text.clone()),
+            Node::Live(live) => Kind::Live(*live),
+            Node::Link(_) => return Err(Errno::ENOENT),
+            Node::Kfd => {
+                if (0..machine.nodes.len()).all(|gpu| machine.gone(gpu)) {
+                    return self.fail(Errno::ENODEV, || {
+                        format!("open of {path}: every GPU has gone")
+                    });
+                }
+                Kind::Kfd
+            }
+            &Node::Render(gpu) => {
+                if machine.gone(gpu) {
+                    return self.fail(Errno::ENODEV, || {
+                        format!("open of {path}: the GPU has gone")
+                    });
+                }
+                Kind::Render(Render {
+                    gpu,
+                    space: Space::new(Vm::new(machine.nodes[gpu].gmc.clone())),
+                    gems: Mutex::default(),
+                })
+            }
+        };
+        let fd = self.install(path, kind)?;
+        self.note(|| format!("open {path} = {fd}"));
+        Ok(fd)
+    }
+
+    /// Closes a descriptor. What it stands for lives on while something uses it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&self, fd: i32) -> Result {
+        lock(&self.files)
+            .0
+            .remove(&fd)
+            .map(drop)
+            .ok_or(Errno::EBADF)
+    }
+
+    /// Reads at an offset; returns how much.
+    ///
+    /// # Errors
+    /// `EBADF`, `EISDIR`, `EINVAL`: a device; `EAGAIN`: no event.
+    pub fn read(&self, fd: i32, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let file = self.file(fd)?;
+        let live;
+        let text = match &file.kind {
+            Kind::Text(text) => text.as_str(),
+            Kind::Live(which) => {
+                let used = match *which {
+                    Live::VramUsed(gpu) => {
+                        self.machine.config.vram - self.machine.nodes[gpu].gmc.vram.available()
+                    }
+                    Live::GttUsed => self.machine.config.gtt - self.machine.system.available(),
+                };
+                live = format!("{used}\n");
+                &live
+            }
+            Kind::Folder(_) => return Err(Errno::EISDIR),
+            Kind::Smi => return Err(Errno::EAGAIN),
+            Kind::Kfd | Kind::Render(_) | Kind::Dmabuf(_) => return Err(Errno::EINVAL),
+        };
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(text.len());
+        let bytes = out.len().min(text.len() - start);
+        out[..bytes].copy_from_slice(&text.as_bytes()[start..start + bytes]);
+        Ok(bytes)
+    }
+
+    /// The names in a folder.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR`.
+    pub fn readdir(&self, fd: i32) -> Result<Vec<String>> {
+        match &self.file(fd)?.kind {
+            Kind::Folder(names) => Ok(names.clone()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+}

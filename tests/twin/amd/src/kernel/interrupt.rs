@@ -1,0 +1,156 @@
+//! What GPUs tell: ends of packets, faults, resets.
+//!
+//! Source: Linux 6.12, amdkfd/kfd_int_process_v11.c (contexts of interrupts, bits of faults);
+//! amdkfd/kfd_events.c, `kfd_signal_vm_fault_event`, `kfd_signal_reset_event`; amdkfd/kfd_debug.c,
+//! `kfd_dbg_send_exception_to_runtime`.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use drivers_spec::amd::kfd::{
+    ContextSaveAreaHeader, HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure,
+    exception, exception_code,
+};
+use twin::rule::{Proof, Rule};
+use twin_shader::page::{FaultKind, MemFault};
+
+use crate::gpu::{Interrupt, Kernel, ProcessId, QueueId};
+
+use super::{Process, Registry, lock, user};
+
+static SLOT: Rule = Rule {
+    name: "KFD-EVENT-SLOT",
+    text: "before a packet raises an interrupt, it writes the id of the event to its slot of the event page; else no event is signalled",
+    source: "Linux, amdkfd/kfd_events.c, kfd_signal_event_interrupt",
+    proof: Proof::Sourced,
+};
+
+static UNSEEN: Rule = Rule {
+    name: "KFD-FAULT-UNSEEN",
+    text: "a process with queues has a MEMORY and a HW_EXCEPTION event; else it never learns why its queues have stopped",
+    source: "Linux, amdkfd/kfd_events.c, kfd_signal_vm_fault_event and kfd_signal_reset_event",
+    proof: Proof::Sourced,
+};
+
+impl Registry {
+    fn process(&self, id: ProcessId) -> Option<Arc<Process>> {
+        lock(&self.processes).get(&id)?.upgrade()
+    }
+
+    fn all(&self) -> Vec<Arc<Process>> {
+        lock(&self.processes)
+            .values()
+            .filter_map(std::sync::Weak::upgrade)
+            .collect()
+    }
+}
+
+impl Kernel for Registry {
+    fn interrupt(&self, gpu: usize, interrupt: Interrupt) {
+        let gpu_id = self.gpu_ids.get(gpu).copied().unwrap_or(0);
+        match interrupt {
+            Interrupt::EndOfPipe { process, context } => {
+                if let Some(process) = self.process(process) {
+                    process.signalled(context, 32, (self.events_lost)());
+                }
+            }
+            Interrupt::SdmaTrap { process, context } => {
+                if let Some(process) = self.process(process) {
+                    process.signalled(context & 0xfff_ffff, 28, (self.events_lost)());
+                }
+            }
+            Interrupt::Fault { process, fault } => {
+                if let Some(process) = self.process(process) {
+                    process.faulted(gpu_id, fault);
+                }
+            }
+            Interrupt::QueueError {
+                process,
+                queue,
+                code,
+            } => {
+                if let Some(process) = self.process(process) {
+                    process.queue_error(gpu, queue, code);
+                }
+            }
+            Interrupt::Reset { memory_lost } => {
+                self.journal.event(format!("GPU {gpu} was reset"));
+                for process in self.all() {
+                    process.reset(gpu, gpu_id, memory_lost);
+                }
+            }
+        }
+    }
+}
+
+impl Process {
+    fn signalled(&self, context: u32, bits: u32, lost: bool) {
+        if lost {
+            self.note(|| format!("injected: the interrupt with context {context:#x} is lost"));
+            return;
+        }
+        // Context 0 is what packets send that mean no event.
+        if !self.events.interrupt(context, bits) && context != 0 {
+            self.broken(&SLOT, format!("interrupt with context {context:#x}"));
+        }
+    }
+
+    fn faulted(&self, gpu_id: u32, fault: MemFault) {
+        let flag = |kind| u32::from(fault.kind == kind);
+        let data = HsaMemoryExceptionData {
+            failure: MemoryExceptionFailure {
+                not_present: flag(FaultKind::NotPresent),
+                read_only: flag(FaultKind::ReadOnly),
+                no_execute: flag(FaultKind::NoExecute),
+                imprecise: 0,
+            },
+            // The hardware tells the page.
+            va: fault.va & !0xfff,
+            gpu_id,
+            error_type: exception::NO_RAS,
+        };
+        self.note(|| format!("memory fault on GPU {gpu_id:#x}: {fault}"));
+        if !self.events.memory(data) {
+            self.broken(
+                &UNSEEN,
+                format!("{fault} on GPU {gpu_id:#x}, and no MEMORY event"),
+            );
+        }
+    }
+
+    fn reset(&self, gpu: usize, gpu_id: u32, memory_lost: bool) {
+        let data = HsaHwExceptionData {
+            reset_type: exception::WHOLE_GPU_RESET,
+            reset_cause: exception::GPU_HANG,
+            memory_lost: memory_lost.into(),
+            gpu_id,
+        };
+        let has_queues = lock(&self.contexts).keys().any(|(of, _)| *of == gpu);
+        if !self.events.hardware(data) && has_queues {
+            self.broken(
+                &UNSEEN,
+                format!("GPU {gpu_id:#x} was reset, and no HW_EXCEPTION event"),
+            );
+        }
+    }
+
+    /// A queue has stopped: the mask of its exceptions goes where the client asked in the header of its
+    /// context save area, and an event is signalled.
+    fn queue_error(&self, gpu: usize, hardware: QueueId, code: u32) {
+        let area = lock(&self.contexts).get(&(gpu, hardware)).copied();
+        self.note(|| format!("queue {hardware} of GPU {gpu} has stopped: exception {code}"));
+        let Some(area) = area.filter(|&area| area != 0) else {
+            return;
+        };
+        let field = |offset: usize| area + offset as u64;
+        let payload = user::get::<u64>(field(offset_of!(ContextSaveAreaHeader, err_payload_addr)));
+        let event = user::get::<u32>(field(offset_of!(ContextSaveAreaHeader, err_event_id)));
+        if let (Ok(payload), Ok(event)) = (payload, event)
+            && payload != 0
+        {
+            let mask = user::get::<u64>(payload).unwrap_or(0) | exception_code::mask(code);
+            let _ = user::put(payload, &mask);
+            let _ = self.events.set(event, true);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The kernel driver: KFD, the render nodes of amdgpu, and their files in sysfs.
+//!
+//! - [`Machine`]: a machine with GPUs; [`Process`]: a process on it, with system calls as methods;
+//! - [`tree`] and [`topology`]: which files there are;
+//! - [`ioctl`]: which ioctls there are, how their arguments are copied, how each can fail;
+//! - `memory`, `space`, `dmabuf`, `queue`, `events`, `svm`, `misc`, `drm`: what they do;
+//! - `map`: mmap and munmap; `interrupt`: what GPUs tell.
+//!
+//! A model is strict in two ways: where the kernel has a check, the call fails with the kernel's errno
+//! (and the reason is an event of the journal, printed from `debug=1` on); where the kernel lets a
+//! mistake pass in silence, a rule is broken.
+
+mod dmabuf;
+mod drm;
+pub mod errno;
+mod events;
+mod files;
+mod inject;
+mod interrupt;
+pub mod ioctl;
+mod map;
+mod memory;
+mod misc;
+mod queue;
+mod space;
+mod svm;
+pub mod topology;
+pub mod tree;
+pub mod user;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use twin::rule::{Journal, Rule};
+
+use crate::config::Config;
+use crate::gpu::{Gpu, Kernel, Logger, ProcessId, QueueId, Setup};
+use crate::mem::{Budget, Drain, Gmc};
+
+use errno::{Errno, Result};
+use events::Events;
+use files::Files;
+use inject::Injector;
+use memory::Device;
+use space::Areas;
+use topology::Place;
+use tree::Tree;
+
+/// A machine with GPUs.
+pub struct Machine {
+    /// What was asked for.
+    pub config: Config,
+    /// What happened, and every broken rule.
+    pub journal: Arc<Journal>,
+    nodes: Vec<Node>,
+    /// System memory that GPUs may use.
+    system: Arc<Budget>,
+    tree: Tree,
+    injector: Injector,
+    registry: Arc<Registry>,
+    next_process: AtomicU32,
+    /// Numbers of open files.
+    next_file: AtomicU64,
+}
+
+/// A GPU, as the machine knows it.
+struct Node {
+    place: Place,
+    gmc: Arc<Gmc>,
+    gpu: Gpu,
+    /// Offsets at which its render node can be mapped.
+    areas: Mutex<Areas>,
+    gone: AtomicBool,
+}
+
+/// The processes, for what GPUs have to tell them.
+struct Registry {
+    journal: Arc<Journal>,
+    processes: Mutex<BTreeMap<ProcessId, Weak<Process>>>,
+    gpu_ids: Vec<u32>,
+    events_lost: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// A process on a machine. Its system calls are methods; addresses are those of this process.
+pub struct Process {
+    machine: Arc<Machine>,
+    id: ProcessId,
+    files: Mutex<Files>,
+    kfd: Mutex<Kfd>,
+    events: Events,
+    /// Where the context save area of each queue is, by GPU and number there. Apart from `kfd`, which
+    /// is locked while queues are waited for.
+    contexts: Mutex<BTreeMap<(usize, QueueId), u64>>,
+}
+
+/// What KFD knows of a process (`struct kfd_process`).
+struct Kfd {
+    /// One for each GPU (`struct kfd_process_device`).
+    devices: Vec<Device>,
+    queues: BTreeMap<u32, queue::Queue>,
+    xnack: bool,
+    runtime: bool,
+    svm: svm::Svm,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of a test's thread must not hide the state from the others.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Machine {
+    /// A machine.
+    ///
+    /// # Errors
+    /// The host has no memory or no thread left.
+    pub fn new(config: Config) -> std::io::Result<Arc<Self>> {
+        let journal = Arc::new(Journal::new());
+        let places = Place::all(&config);
+        let injector = Injector::new(config.faults.clone());
+        let losing = Injector::new(config.faults.clone());
+        let registry = Arc::new(Registry {
+            journal: journal.clone(),
+            processes: Mutex::default(),
+            gpu_ids: places.iter().map(|place| place.gpu_id).collect(),
+            events_lost: Arc::new(move || losing.event_lost()),
+        });
+        let kernel: Weak<dyn Kernel> = Arc::downgrade(&(registry.clone() as Arc<dyn Kernel>));
+        let tree = topology::files(&config, &places);
+        let mut nodes = Vec::new();
+        for (index, place) in places.into_iter().enumerate() {
+            let drain = if config.drain_random {
+                Drain::Random(config.seed ^ index as u64)
+            } else {
+                Drain::Never
+            };
+            let gmc = Gmc::new(
+                index,
+                config.chip.generation,
+                config.vram,
+                drain,
+                journal.clone(),
+            )
+            .map_err(std::io::Error::from_raw_os_error)?;
+            let print = |level: u32| -> Option<Logger> {
+                (config.debug >= level)
+                    .then(|| Arc::new(|text: &str| eprintln!("{text}")) as Logger)
+            };
+            let setup = Setup {
+                index,
+                chip: config.chip,
+                journal: journal.clone(),
+                seed: config.seed,
+                threads: config.threads,
+                packets: print(4),
+                instructions: print(6),
+            };
+            nodes.push(Node {
+                place,
+                gmc,
+                gpu: Gpu::new(setup, kernel.clone())?,
+                areas: Mutex::default(),
+                gone: AtomicBool::new(false),
+            });
+        }
+        Ok(Arc::new(Self {
+            system: Arc::new(Budget::new(config.gtt)),
+            journal,
+            nodes,
+            tree,
+            injector,
+            registry,
+            next_process: AtomicU32::new(1),
+            next_file: AtomicU64::new(1),
+            config,
+        }))
+    }
+
+    /// A process of the machine.
+    pub fn attach(self: &Arc<Self>) -> Arc<Process> {
+        let id = self.next_process.fetch_add(1, Ordering::Relaxed);
+        let process = Arc::new(Process {
+            machine: self.clone(),
+            id,
+            files: Mutex::default(),
+            kfd: Mutex::new(Kfd {
+                devices: self.nodes.iter().map(|_| Device::default()).collect(),
+                queues: BTreeMap::new(),
+                xnack: false,
+                runtime: false,
+                svm: svm::Svm::default(),
+            }),
+            events: Events::default(),
+            contexts: Mutex::default(),
+        });
+        lock(&self.registry.processes).insert(id, Arc::downgrade(&process));
+        process
+    }
+
+    /// What a GPU would tell the kernel driver, for tests.
+    pub fn interrupt(&self, gpu: usize, interrupt: crate::gpu::Interrupt) {
+        self.registry.interrupt(gpu, interrupt);
+    }
+
+    /// The `gpu_id` of each GPU.
+    pub fn gpu_ids(&self) -> Vec<u32> {
+        self.registry.gpu_ids.clone()
+    }
+
+    /// The index of a `gpu_id`.
+    fn gpu_of(&self, gpu_id: u32) -> Option<usize> {
+        self.registry.gpu_ids.iter().position(|&id| id == gpu_id)
+    }
+
+    /// Makes a GPU vanish.
+    pub fn unplug(&self, gpu: usize) {
+        if let Some(node) = self.nodes.get(gpu) {
+            node.gone.store(true, Ordering::Release);
+            node.gpu.inject(crate::gpu::Injection::Gone);
+        }
+    }
+
+    fn gone(&self, gpu: usize) -> bool {
+        self.nodes
+            .get(gpu)
+            .is_some_and(|node| node.gone.load(Ordering::Acquire))
+    }
+
+    /// Notes a broken rule, and prints it where that is wanted.
+    fn broken(&self, rule: &'static Rule, what: String) {
+        let violation = self.journal.broken(rule, what);
+        if self.config.debug >= 1 {
+            eprintln!("{violation}");
+        }
+    }
+}
+
+impl Process {
+    /// Its number.
+    pub fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// Its machine.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// Fails for a reason.
+    fn fail<T>(&self, errno: Errno, why: impl FnOnce() -> String) -> Result<T> {
+        self.note(|| format!("{errno}: {}", why()));
+        Err(errno)
+    }
+
+    /// Fails for a reason that the kernel keeps to itself: the twin names the rule.
+    fn refuse<T>(&self, rule: &'static Rule, errno: Errno, what: String) -> Result<T> {
+        self.broken(rule, format!("{what}; {errno}"));
+        Err(errno)
+    }
+
+    fn note(&self, what: impl FnOnce() -> String) {
+        let text = format!("process {}: {}", self.id, what());
+        if self.machine.config.debug >= 1 {
+            eprintln!("{text}");
+        }
+        self.machine.journal.event(text);
+    }
+
+    fn broken(&self, rule: &'static Rule, what: String) {
+        self.machine
+            .broken(rule, format!("process {}: {what}", self.id));
+    }
+
+    fn kfd(&self) -> MutexGuard<'_, Kfd> {
+        lock(&self.kfd)
+    }
+
+    /// Ends the process, as the kernel does: its queues are destroyed, its memory is freed. What the
+    /// client has mapped stays mapped, without effect.
+    pub fn exit(&self) {
+        self.events.end();
+        {
+            let mut kfd = self.kfd();
+            let queues: Vec<u32> = kfd.queues.keys().copied().collect();
+            for id in queues {
+                let _ = self.remove_queue(&mut kfd, id);
+            }
+            kfd.svm = svm::Svm::default();
+            self.free_all(&mut kfd);
+        }
+        *lock(&self.files) = Files::default();
+        lock(&self.machine.registry.processes).remove(&self.id);
+    }
+}

@@ -1,0 +1,313 @@
+//! Shared virtual memory: ranges of the client's memory with attributes, which GPUs with access have
+//! mapped.
+//!
+//! Source: Linux 6.12, amdkfd/kfd_svm.c, `svm_ioctl`, `svm_range_set_attr`, `svm_range_get_attr`. Pages
+//! do not migrate: locations are kept and have no effect. GPUs have a range mapped as soon as it is
+//! accessible, as with XNACK off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drivers_spec::amd::kfd::{SvmArgs, SvmAttribute, alloc, svm};
+
+use crate::mem::{Kind as MemKind, Object, Rights};
+
+use super::errno::{Errno, Result};
+use super::ioctl::Call;
+use super::memory::mtype;
+use super::{Kfd, Process, lock};
+
+const PAGE: u64 = 4096;
+/// Flags of a range that was never told any.
+const DEFAULT_FLAGS: u32 = svm::FLAG_HOST_ACCESS | svm::FLAG_COHERENT;
+/// Pages that migrate together, as a power of two: 2 MiB.
+const DEFAULT_GRANULARITY: u32 = 9;
+/// Every flag.
+const FLAGS: u32 = 0xff;
+
+/// What a range is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Attributes {
+    preferred: u32,
+    prefetch: u32,
+    flags: u32,
+    granularity: u32,
+    /// By GPU: none, ACCESS, ACCESS_IN_PLACE or NO_ACCESS.
+    access: BTreeMap<usize, u32>,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            preferred: svm::LOCATION_UNDEFINED,
+            prefetch: svm::LOCATION_UNDEFINED,
+            flags: DEFAULT_FLAGS,
+            granularity: DEFAULT_GRANULARITY,
+            access: BTreeMap::new(),
+        }
+    }
+}
+
+/// A range.
+struct Range {
+    end: u64,
+    attributes: Attributes,
+    /// On which GPUs it is mapped.
+    mapped: Vec<usize>,
+}
+
+/// The ranges of a process, by their start. They do not overlap.
+#[derive(Default)]
+pub(super) struct Svm(BTreeMap<u64, Range>);
+
+impl Svm {
+    /// Whether a range has anything of these bytes.
+    pub(super) fn overlaps(&self, start: u64, bytes: u64) -> bool {
+        let end = start.saturating_add(bytes);
+        self.0
+            .range(..end)
+            .next_back()
+            .is_some_and(|(_, range)| range.end > start)
+    }
+
+    /// Whether ranges that are always mapped have all of these bytes.
+    pub(super) fn holds(&self, start: u64, bytes: u64) -> bool {
+        let (mut at, end) = (start, start.saturating_add(bytes));
+        while at < end {
+            match self.0.range(..=at).next_back() {
+                Some((_, range))
+                    if range.end > at
+                        && !range.mapped.is_empty()
+                        && range.attributes.flags & svm::FLAG_GPU_ALWAYS_MAPPED != 0 =>
+                {
+                    at = range.end;
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes out what lies in a range, cut to it; what sticks out stays, unmapped pieces apart.
+    fn cut(&mut self, start: u64, end: u64) -> Vec<(u64, Range)> {
+        let touched: Vec<u64> = self
+            .0
+            .range(..end)
+            .rev()
+            .take_while(|(_, range)| range.end > start)
+            .map(|(&at, _)| at)
+            .collect();
+        touched
+            .into_iter()
+            .rev()
+            .filter_map(|at| Some((at, self.0.remove(&at)?)))
+            .collect()
+    }
+}
+
+impl Process {
+    pub(super) fn svm(&self, call: &mut Call) -> Result {
+        let args: SvmArgs = *call.args()?;
+        let (start, size, count) = (args.start_addr, args.size, args.nattr as usize);
+        if start == 0 || size == 0 || !(start | size).is_multiple_of(PAGE) {
+            return self.fail(Errno::EINVAL, || {
+                format!("{start:#x}, {size:#x} bytes: not whole pages")
+            });
+        }
+        let end = start.checked_add(size).ok_or(Errno::EINVAL)?;
+        let attributes = call.rest::<SvmAttribute>(size_of::<SvmArgs>(), count)?;
+        match args.op {
+            svm::OP_SET_ATTR => {
+                let attributes = attributes.to_vec();
+                self.svm_set(start, end, &attributes)
+            }
+            svm::OP_GET_ATTR => self.svm_get(start, end, attributes),
+            op => self.fail(Errno::EINVAL, || format!("operation {op}")),
+        }
+    }
+
+    fn svm_check(&self, attribute: SvmAttribute) -> Result {
+        let SvmAttribute { kind, value } = attribute;
+        let gpu = || self.machine.gpu_of(value).is_some();
+        let good = match kind {
+            svm::ATTR_PREFERRED_LOC | svm::ATTR_PREFETCH_LOC => {
+                value == 0 || value == svm::LOCATION_UNDEFINED || gpu()
+            }
+            svm::ATTR_ACCESS | svm::ATTR_ACCESS_IN_PLACE | svm::ATTR_NO_ACCESS => gpu(),
+            svm::ATTR_SET_FLAGS | svm::ATTR_CLR_FLAGS => value & !FLAGS == 0,
+            svm::ATTR_GRANULARITY => true,
+            _ => false,
+        };
+        if good {
+            Ok(())
+        } else {
+            self.fail(Errno::EINVAL, || {
+                format!("attribute {kind} with {value:#x}")
+            })
+        }
+    }
+
+    fn svm_set(&self, start: u64, end: u64, attributes: &[SvmAttribute]) -> Result {
+        for &attribute in attributes {
+            self.svm_check(attribute)?;
+        }
+        let mut kfd = self.kfd();
+        let size = end - start;
+        let in_use = (0..kfd.devices.len()).any(|gpu| {
+            kfd.space(gpu).is_some_and(|space| {
+                let maps = lock(&space.maps);
+                let below = maps.range(..end).next_back();
+                below.is_some_and(|(at, map)| at + map.bytes > start && !map.svm)
+            })
+        });
+        if in_use {
+            return self.fail(Errno::EADDRINUSE, || {
+                format!("memory of ALLOC is mapped in {start:#x} to {end:#x}")
+            });
+        }
+        // The memory is there, or EFAULT.
+        let object = self.svm_object(start, size)?;
+        drop(object);
+        let old = kfd.svm.cut(start, end);
+        let mut base = Attributes::default();
+        for (at, range) in old {
+            self.svm_unmap(&kfd, at, &range);
+            base = range.attributes.clone();
+            for (from, to) in [(at, start.min(range.end)), (end.max(at), range.end)] {
+                if from < to {
+                    self.svm_insert(&mut kfd, from, to, range.attributes.clone())?;
+                }
+            }
+        }
+        for SvmAttribute { kind, value } in attributes {
+            let gpu = self.machine.gpu_of(*value);
+            match *kind {
+                svm::ATTR_PREFERRED_LOC => base.preferred = *value,
+                svm::ATTR_PREFETCH_LOC => base.prefetch = *value,
+                svm::ATTR_SET_FLAGS => base.flags |= value,
+                svm::ATTR_CLR_FLAGS => base.flags &= !value,
+                svm::ATTR_GRANULARITY => base.granularity = (*value).min(0x3f),
+                _ => {
+                    if let Some(gpu) = gpu {
+                        base.access.insert(gpu, *kind);
+                    }
+                }
+            }
+        }
+        self.svm_insert(&mut kfd, start, end, base)
+    }
+
+    fn svm_object(&self, start: u64, bytes: u64) -> Result<Arc<Object>> {
+        let kind = MemKind::Userptr {
+            address: start,
+            write: true,
+        };
+        let name = format!("SVM at {start:#x}");
+        let home = &self.machine.nodes[0].gmc;
+        match Object::new(home, &self.machine.system, kind, bytes, &name) {
+            Ok(object) => Ok(object),
+            Err(errno) => self.fail(errno.into(), || format!("{name}, {bytes:#x} bytes")),
+        }
+    }
+
+    fn svm_insert(&self, kfd: &mut Kfd, start: u64, end: u64, attributes: Attributes) -> Result {
+        let mut mapped = Vec::new();
+        let with_access = |(_, kind): &(&usize, &u32)| **kind != svm::ATTR_NO_ACCESS;
+        for (&gpu, _) in attributes.access.iter().filter(with_access) {
+            let Some(space) = kfd.space(gpu) else {
+                continue;
+            };
+            let object = self.svm_object(start, end - start)?;
+            let rights = Rights {
+                write: attributes.flags & svm::FLAG_GPU_RO == 0,
+                execute: attributes.flags & svm::FLAG_GPU_EXEC != 0,
+            };
+            let coherent = attributes.flags & (svm::FLAG_COHERENT | svm::FLAG_EXT_COHERENT) != 0;
+            let flags = alloc::USERPTR | if coherent { alloc::COHERENT } else { 0 };
+            let mtype = mtype(self.machine.config.chip.generation, flags, true);
+            space.map(start, &object, 0, end - start, rights, mtype)?;
+            space.is_svm(start);
+            mapped.push(gpu);
+        }
+        kfd.svm.0.insert(
+            start,
+            Range {
+                end,
+                attributes,
+                mapped,
+            },
+        );
+        Ok(())
+    }
+
+    fn svm_unmap(&self, kfd: &Kfd, start: u64, range: &Range) {
+        for space in range.mapped.iter().filter_map(|&gpu| kfd.space(gpu)) {
+            let _ = space.unmap(start);
+        }
+    }
+
+    /// The client has unmapped a part of its memory: the ranges there are gone.
+    pub(super) fn svm_unmapped(&self, kfd: &mut Kfd, start: u64, bytes: u64) {
+        let end = start.saturating_add(bytes);
+        for (at, range) in kfd.svm.cut(start, end) {
+            self.svm_unmap(kfd, at, &range);
+            for (from, to) in [(at, start.min(range.end)), (end.max(at), range.end)] {
+                if from < to {
+                    let _ = self.svm_insert(kfd, from, to, range.attributes.clone());
+                }
+            }
+        }
+    }
+
+    /// Answers with what holds for the whole range.
+    fn svm_get(&self, start: u64, end: u64, wanted: &mut [SvmAttribute]) -> Result {
+        for &attribute in wanted.iter() {
+            self.svm_check(attribute)?;
+        }
+        let kfd = self.kfd();
+        let mut found: Vec<Attributes> = kfd
+            .svm
+            .0
+            .range(..end)
+            .filter(|(_, range)| range.end > start)
+            .map(|(_, range)| range.attributes.clone())
+            .collect();
+        if found.is_empty() {
+            found.push(Attributes::default());
+        }
+        let same = |of: fn(&Attributes) -> u32| {
+            let first = of(&found[0]);
+            found.iter().all(|a| of(a) == first).then_some(first)
+        };
+        for SvmAttribute { kind, value } in wanted {
+            match *kind {
+                svm::ATTR_PREFERRED_LOC => {
+                    *value = same(|a| a.preferred).unwrap_or(svm::LOCATION_UNDEFINED);
+                }
+                svm::ATTR_PREFETCH_LOC => {
+                    *value = same(|a| a.prefetch).unwrap_or(svm::LOCATION_UNDEFINED);
+                }
+                // Flags that all have, and flags that none has.
+                svm::ATTR_SET_FLAGS => {
+                    *value = found.iter().fold(FLAGS, |flags, a| flags & a.flags)
+                }
+                svm::ATTR_CLR_FLAGS => *value = !found.iter().fold(0, |flags, a| flags | a.flags),
+                svm::ATTR_GRANULARITY => {
+                    *value = found
+                        .iter()
+                        .map(|a| a.granularity)
+                        .min()
+                        .unwrap_or(DEFAULT_GRANULARITY);
+                }
+                _ => {
+                    let gpu = self.machine.gpu_of(*value);
+                    let of = |a: &Attributes| gpu.and_then(|gpu| a.access.get(&gpu).copied());
+                    let first = of(&found[0]).unwrap_or(svm::ATTR_NO_ACCESS);
+                    let all = found.iter().all(|a| of(a) == Some(first));
+                    *kind = if all { first } else { svm::ATTR_NO_ACCESS };
+                }
+            }
+        }
+        Ok(())
+    }
+}

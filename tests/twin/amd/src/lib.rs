@@ -1,0 +1,20 @@
+//! AMD GPUs and the kernel driver in front of them (KFD and the render node), in software.
+//!
+//! - [`chip`]: the chips that can be chosen, each a table of facts;
+//! - [`config`]: the config string: chip, number of GPUs, seed, faults;
+//! - [`mem`]: objects, page tables, caches, HDP;
+//! - [`gpu`]: a GPU: its queues, what runs them, what it tells the kernel;
+//! - [`cp`]: the packets of PM4, AQL and SDMA;
+//! - [`kernel`]: the files, ioctls and events of the kernel driver;
+//! - [`capi`]: the C interface, `libdoorbell_twin.so`.
+//!
+//! The client runs in the same process: an address of its own is an address of the GPU, as with the
+//! real driver.
+
+pub mod capi;
+pub mod chip;
+pub mod config;
+pub mod cp;
+pub mod gpu;
+pub mod kernel;
+pub mod mem;

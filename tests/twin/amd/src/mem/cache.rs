@@ -1,0 +1,572 @@
+//! What caches hold of a page, and what memory holds.
+//!
+//! A page of an object has one frame in host memory, and as long as all agents agree that is all.
+//! Where they do not, copies are kept:
+//!
+//! - For VRAM the frame is what GL2 of its own GPU shows, since shader cores write there. Memory
+//!   below it, where that differs, is [`State::below`], whose mask tells the dirty bytes of GL2.
+//! - For everything else the frame is memory, since the client writes there. What GL2 of a GPU shows
+//!   is [`View::copy`], whose mask tells its dirty bytes.
+//! - In front of GL2, a cache that has read a page holds it: before the content changes, the old
+//!   content is kept in [`Small::old`], and that is what the cache goes on to show.
+//!
+//! Invalidating is counting: each cache of a GPU has a generation, and what was held in an earlier
+//! one is gone. Copies are filled anew in place and freed with the object, because a launch may have
+//! pointers into them; [`State::below`] goes while no launch runs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use twin_shader::page::Port;
+
+use super::frame::{Copy, Frame, Mask, run_bits};
+use super::gmc::{Cache, Gmc, SMALL};
+use super::object::{Kind, Object};
+use super::table::Mtype;
+
+/// Who accesses which page, and how it is mapped for them.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) gmc: &'a Gmc,
+    pub(crate) object: &'a Arc<Object>,
+    pub(crate) page: u64,
+    /// The page of the object.
+    pub(crate) frame: Frame<'a>,
+    pub(crate) mtype: Mtype,
+    /// What runs, for reports.
+    pub(crate) who: &'a Arc<str>,
+    /// The launch, 0 for a packet.
+    pub(crate) launch: u64,
+}
+
+impl<'a> At<'a> {
+    fn vram(&self) -> bool {
+        matches!(self.object.kind, Kind::Vram { .. })
+    }
+
+    /// Whether it is VRAM of the GPU that accesses it.
+    pub(crate) fn home(&self) -> bool {
+        self.vram() && self.object.home.index == self.gmc.index
+    }
+
+    pub(crate) fn cached(&self) -> bool {
+        self.mtype.cached()
+    }
+
+    /// The command processor polls memory that others write, and signals to them: of what is not VRAM
+    /// of its GPU it reads and writes memory itself, but sees dirty bytes of GL2. So a signal on
+    /// RDNA4, where all system memory is NC, reaches the host without a write-back after it.
+    pub(crate) fn through(&self, port: Port) -> bool {
+        port == Port::Cp && self.cached() && !self.home()
+    }
+
+    /// The cache in front of GL2 that a port reads through. Uncached vector accesses bypass L0.
+    pub(crate) fn small(&self, port: Port) -> Option<Cache> {
+        match port {
+            Port::Vector if self.cached() => Some(Cache::Vector),
+            Port::Scalar => Some(Cache::Scalar),
+            Port::Inst => Some(Cache::Inst),
+            Port::Vector | Port::Cp | Port::Sdma => None,
+        }
+    }
+
+    /// Whether accesses by a port leave something in a cache.
+    pub(crate) fn held_by(&self, port: Port) -> bool {
+        match port {
+            Port::Sdma => false,
+            Port::Cp => self.cached() && self.home(),
+            _ => self.cached() || self.small(port).is_some() || self.object.public(),
+        }
+    }
+
+    pub(crate) fn bar(&self) -> Option<Frame<'a>> {
+        self.object.bar(self.page)
+    }
+}
+
+/// What a cache in front of GL2 holds of a page.
+#[derive(Default)]
+struct Small {
+    /// Held since this generation; 0 for never.
+    since: u64,
+    /// The launch that was the first to read it since then.
+    holder: u64,
+    /// It shows [`Small::old`], not what GL2 shows.
+    kept: bool,
+    /// But not to this launch, which made it old.
+    but_to: Option<u64>,
+    /// The mask tells bytes that the port itself has stored since.
+    old: Option<Copy>,
+}
+
+impl Small {
+    /// The old content, where that is what the launch sees.
+    fn shows(&self, launch: u64) -> Option<&Copy> {
+        let shows = self.kept && self.but_to != Some(launch);
+        self.old.as_ref().filter(|_| shows)
+    }
+
+    fn keep(&mut self, frame: Frame, but_to: Option<u64>) {
+        self.kept = true;
+        self.but_to = but_to;
+        match &self.old {
+            Some(old) => {
+                old.frame().copy(frame);
+                old.mask.clear_all();
+            }
+            None => self.old = Some(Copy::of(frame)),
+        }
+    }
+}
+
+/// What the caches of one GPU hold of a page.
+pub(crate) struct View {
+    pub(crate) gpu: usize,
+    /// GL2 holds it since this generation; 0 for never.
+    since: u64,
+    /// What GL2 shows, of a page that is not VRAM of this GPU.
+    pub(crate) copy: Option<Copy>,
+    /// It is in the list of pages that a write-back must look at.
+    listed: bool,
+    /// The stretch of launches in which shader cores got it for writing.
+    written: u64,
+    small: [Small; 3],
+}
+
+impl View {
+    /// Whether a cache in front of GL2 shows a launch old content.
+    pub(crate) fn shows_old(&self, cache: Cache, launch: u64) -> bool {
+        self.small[cache as usize].shows(launch).is_some()
+    }
+}
+
+/// What is known of a page beyond its frame.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) below: Option<Copy>,
+    /// Memory below has been written since it was split off.
+    pub(crate) below_written: bool,
+    pub(crate) views: Vec<View>,
+    /// Bytes that shader cores wrote uncached to VRAM which the host has mapped.
+    unmirrored: Option<Box<Mask>>,
+    /// Who wrote last.
+    pub(crate) writer: Option<Arc<str>>,
+}
+
+impl State {
+    fn view(&mut self, gpu: usize) -> usize {
+        if let Some(at) = self.views.iter().position(|view| view.gpu == gpu) {
+            return at;
+        }
+        self.views.push(View {
+            gpu,
+            since: 0,
+            copy: None,
+            listed: false,
+            written: 0,
+            small: Default::default(),
+        });
+        self.views.len() - 1
+    }
+
+    pub(crate) fn view_of(&self, gpu: usize) -> Option<&View> {
+        self.views.iter().find(|view| view.gpu == gpu)
+    }
+
+    /// Memory below all caches.
+    pub(crate) fn memory<'a>(&'a self, frame: Frame<'a>) -> Frame<'a> {
+        self.below.as_ref().map_or(frame, Copy::frame)
+    }
+
+    /// What GL2 of a GPU shows, and which bytes of that are dirty.
+    pub(crate) fn gl2<'a>(&'a self, at: &At<'a>, gpu: usize) -> (Frame<'a>, Option<&'a Mask>) {
+        if at.vram() && gpu == at.object.home.index {
+            return (at.frame, self.below.as_ref().map(|below| &*below.mask));
+        }
+        match self.view_of(gpu).and_then(|view| view.copy.as_ref()) {
+            Some(copy) => (copy.frame(), Some(&copy.mask)),
+            None => (self.memory(at.frame), None),
+        }
+    }
+
+    /// What is behind the caches in front of GL2.
+    pub(crate) fn behind<'a>(&'a self, at: &At<'a>) -> Frame<'a> {
+        if at.cached() {
+            self.gl2(at, at.gmc.index).0
+        } else {
+            self.memory(at.frame)
+        }
+    }
+
+    /// What a port reads.
+    pub(crate) fn seen<'a>(&'a self, at: &At<'a>, port: Port) -> Frame<'a> {
+        if port == Port::Sdma || at.through(port) {
+            return self.memory(at.frame);
+        }
+        let view = self.view_of(at.gmc.index);
+        let small = at.small(port).zip(view);
+        small
+            .and_then(|(cache, view)| view.small[cache as usize].shows(at.launch))
+            .map_or_else(|| self.behind(at), Copy::frame)
+    }
+
+    /// What a shader core gets for reads through a port. As for writes, uncached is the frame.
+    pub(crate) fn shown<'a>(&'a self, at: &At<'a>, port: Port) -> Frame<'a> {
+        if at.small(port).is_none() && !at.cached() {
+            return at.frame;
+        }
+        self.seen(at, port)
+    }
+
+    /// The content that GL2 of a GPU shows is about to change: what the caches in front of it hold
+    /// stays as it is.
+    fn keep(&mut self, at: &At, gmc: &Gmc, caches: &[Cache]) {
+        let Some(view) = self.views.iter().position(|view| view.gpu == gmc.index) else {
+            return;
+        };
+        for &cache in caches {
+            let small = &self.views[view].small[cache as usize];
+            if small.since != gmc.generation(cache) || small.kept {
+                continue;
+            }
+            // Taken out so that the copy can be filled from what the rest of the state shows.
+            let mut small = std::mem::take(&mut self.views[view].small[cache as usize]);
+            small.keep(self.gl2(at, gmc.index).0, None);
+            self.views[view].small[cache as usize] = small;
+            // Pages that were handed out show what is about to change.
+            gmc.shows_old(cache);
+            gmc.next_epoch();
+        }
+    }
+
+    /// Splits memory off from what GL2 of the page's own GPU shows.
+    fn split(&mut self, at: &At) {
+        if self.below.is_none() {
+            self.below = Some(at.object.home.copy_of(at.frame));
+            self.below_written = false;
+            self.list(at, &at.object.home);
+        }
+    }
+
+    fn list(&mut self, at: &At, gmc: &Gmc) {
+        let view = self.view(gmc.index);
+        if !self.views[view].listed {
+            self.views[view].listed = true;
+            gmc.list(at.object, at.page);
+        }
+    }
+
+    /// What GL2 holds clean comes from memory again. An invalidate leaves dirty bytes alone, and only
+    /// a write-back touches these (Mesa's comment on `GCR_CNTL` in radeonsi).
+    fn refetch(&mut self, at: &At) {
+        let changed = |shown: Frame, memory: Frame, dirty: &Mask| {
+            (0..64).any(|run| shown.differs(memory, run) & !dirty.get(run) != 0)
+        };
+        if at.home() {
+            let stale = |state: &Self| {
+                let below = state.below.as_ref().filter(|_| state.below_written)?;
+                changed(at.frame, below.frame(), &below.mask).then_some(())
+            };
+            if stale(self).is_some() {
+                self.keep(at, at.gmc, &SMALL);
+            }
+            if let Some(below) = self.below.as_ref().filter(|_| self.below_written) {
+                at.frame
+                    .copy_picked(below.frame(), |run| !below.mask.get(run));
+            }
+            self.below_written = false;
+            return;
+        }
+        let view = self.view(at.gmc.index);
+        let Some(copy) = &self.views[view].copy else {
+            let copy = Copy::of(self.memory(at.frame));
+            self.views[view].copy = Some(copy);
+            return;
+        };
+        if changed(copy.frame(), self.memory(at.frame), &copy.mask) {
+            self.keep(at, at.gmc, &SMALL);
+            if let Some(copy) = &self.views[view].copy {
+                copy.frame()
+                    .copy_picked(self.memory(at.frame), |run| !copy.mask.get(run));
+            }
+        }
+    }
+
+    /// GL2 of the GPU holds the page from now on.
+    fn settle(&mut self, at: &At) {
+        let view = self.view(at.gmc.index);
+        let now = at.gmc.generation(Cache::Gl2);
+        if self.views[view].since != now {
+            self.views[view].since = now;
+            self.refetch(at);
+        }
+    }
+
+    /// Readies the page for reads through a port: its caches hold it from now on.
+    pub(crate) fn ready_to_read(&mut self, at: &At, port: Port) {
+        if port == Port::Sdma || at.through(port) {
+            return;
+        }
+        if at.cached() {
+            self.settle(at);
+        }
+        let Some(cache) = at.small(port) else {
+            return;
+        };
+        let view = self.view(at.gmc.index);
+        let mut small = std::mem::take(&mut self.views[view].small[cache as usize]);
+        let now = at.gmc.generation(cache);
+        if small.since != now {
+            small.since = now;
+            small.holder = at.launch;
+            small.kept = false;
+        }
+        // What can change with no one telling is kept at once.
+        let silent =
+            !at.cached() || cache != Cache::Vector && self.views[view].written == at.gmc.stretch();
+        if let Some(old) = small.shows(at.launch) {
+            let behind = self.behind(at);
+            // The bits stay: a store is announced before it is made.
+            old.frame().copy_picked(behind, |run| old.mask.get(run));
+            if cache == Cache::Vector && (0..64).all(|run| old.frame().differs(behind, run) == 0) {
+                small.kept = false;
+                at.gmc.next_epoch();
+            }
+        } else if silent && !small.kept {
+            small.keep(self.behind(at), None);
+            at.gmc.shows_old(cache);
+        }
+        self.views[view].small[cache as usize] = small;
+    }
+
+    /// Readies the page for stores and atomics by shader cores. Returns where they go, where to mark
+    /// them, and whether each of them must be announced.
+    pub(crate) fn ready_to_write<'a>(
+        &'a mut self,
+        at: &At<'a>,
+    ) -> (Frame<'a>, Option<&'a Mask>, bool) {
+        let view = self.view(at.gmc.index);
+        self.views[view].written = at.gmc.stretch();
+        self.writer = Some(at.who.clone());
+        if !at.cached() {
+            if at.bar().is_some() && self.unmirrored.is_none() {
+                self.unmirrored = Some(Box::default());
+                at.gmc.list_unmirrored(at.object, at.page);
+            }
+            // Not memory below GL2: that would be another mapping's, and goes while others run.
+            return (at.frame, self.unmirrored.as_deref(), false);
+        }
+        self.settle(at);
+        self.keep(at, at.gmc, &[Cache::Scalar, Cache::Inst]);
+        if at.home() {
+            self.split(at);
+        } else {
+            self.list(at, at.gmc);
+        }
+        let mut small = std::mem::take(&mut self.views[view].small[Cache::Vector as usize]);
+        let held = small.since == at.gmc.generation(Cache::Vector);
+        if held && !small.kept && small.holder != at.launch {
+            // Other CUs may have held it since an earlier launch.
+            small.keep(self.behind(at), Some(at.launch));
+            at.gmc.shows_old(Cache::Vector);
+        }
+        let announce = small.shows(at.launch).is_some();
+        self.views[view].small[Cache::Vector as usize] = small;
+        let (frame, mask) = self.gl2(at, at.gmc.index);
+        (frame, mask, announce)
+    }
+
+    /// Shader cores store to bytes of a page whose stores are announced.
+    pub(crate) fn stored(&mut self, at: &At, range: &Range<usize>) {
+        let view = self.view(at.gmc.index);
+        let small = &self.views[view].small[Cache::Vector as usize];
+        if let Some(old) = small.shows(at.launch) {
+            old.mask.set(range);
+        }
+    }
+
+    /// A write by a packet: `apply` makes it, in `range`.
+    pub(crate) fn write(
+        &mut self,
+        at: &At,
+        port: Port,
+        range: &Range<usize>,
+        apply: &mut dyn FnMut(Frame),
+    ) {
+        let bits = |run| run_bits(range, run);
+        match port {
+            Port::Vector | Port::Scalar | Port::Inst => {
+                let (frame, mask, announce) = self.ready_to_write(at);
+                apply(frame);
+                if let Some(mask) = mask {
+                    mask.set(range);
+                }
+                if announce {
+                    self.stored(at, range);
+                }
+            }
+            Port::Cp if at.cached() && at.home() => {
+                self.settle(at);
+                self.split(at);
+                self.keep(at, at.gmc, &SMALL);
+                apply(at.frame);
+                if let Some(below) = &self.below {
+                    below.mask.set(range);
+                }
+                self.writer = Some(at.who.clone());
+            }
+            Port::Cp if at.cached() => {
+                self.change_memory(at, bits, apply);
+                if self
+                    .view_of(at.gmc.index)
+                    .is_some_and(|view| view.copy.is_some())
+                {
+                    self.keep(at, at.gmc, &SMALL);
+                }
+                if let Some(copy) = self
+                    .view_of(at.gmc.index)
+                    .and_then(|view| view.copy.as_ref())
+                {
+                    copy.frame().copy_picked(self.memory(at.frame), bits);
+                    copy.mask.clear(range);
+                }
+            }
+            Port::Cp | Port::Sdma => self.change_memory(at, bits, apply),
+        }
+    }
+
+    /// Memory below all caches changes: `apply` changes the bytes that `bits` tells for each run.
+    pub(crate) fn change_memory(
+        &mut self,
+        at: &At,
+        bits: impl Fn(usize) -> u64,
+        apply: &mut dyn FnMut(Frame),
+    ) {
+        if at.vram() {
+            let home = &at.object.home;
+            let held = self
+                .view_of(home.index)
+                .is_some_and(|view| view.since == home.generation(Cache::Gl2));
+            if held {
+                self.split(at);
+            }
+            match &self.below {
+                Some(_) => self.below_written = true,
+                None => self.keep(at, home, &SMALL),
+            }
+        }
+        let memory = self.memory(at.frame);
+        match at.bar() {
+            Some(bar) => {
+                let pending: [u64; 64] = std::array::from_fn(|run| self.pending(bar, memory, run));
+                apply(memory);
+                bar.copy_picked(memory, |run| bits(run) & !pending[run]);
+            }
+            None => apply(memory),
+        }
+        self.writer = Some(at.who.clone());
+    }
+
+    /// The bytes of a run that the host has written through the BAR and that are not memory yet.
+    pub(crate) fn pending(&self, bar: Frame, memory: Frame, run: usize) -> u64 {
+        let unmirrored = self.unmirrored.as_ref().map_or(0, |mask| mask.get(run));
+        bar.differs(memory, run) & !unmirrored
+    }
+
+    /// What shader cores wrote uncached shows in the BAR.
+    pub(crate) fn mirror(&mut self, at: &At) {
+        if let (Some(bar), Some(mask)) = (at.bar(), &self.unmirrored) {
+            bar.copy_picked(self.memory(at.frame), |run| mask.take(run));
+        }
+    }
+
+    /// The bytes of a run that GL2 of a GPU holds dirty and that differ from memory.
+    pub(crate) fn dirty(&self, at: &At, gpu: usize, run: usize) -> u64 {
+        match self.gl2(at, gpu) {
+            (shown, Some(mask)) => mask.get(run) & shown.differs(self.memory(at.frame), run),
+            _ => 0,
+        }
+    }
+
+    /// GL2 of the GPU writes its dirty bytes back. Returns whether the page must be looked at again.
+    pub(crate) fn write_back(&mut self, at: &At) -> bool {
+        if at.home() {
+            let Some(below) = &self.below else {
+                return self.unlist(at);
+            };
+            // Where nobody else wrote memory, what GL2 shows is what memory holds now.
+            if !(at.gmc.idle() && !self.below_written && at.bar().is_none()) {
+                let bits: [u64; 64] = std::array::from_fn(|run| below.mask.take(run));
+                match at.bar() {
+                    Some(bar) => {
+                        let pending: [u64; 64] =
+                            std::array::from_fn(|run| self.pending(bar, below.frame(), run));
+                        below.frame().copy_picked(at.frame, |run| bits[run]);
+                        bar.copy_picked(at.frame, |run| bits[run] & !pending[run]);
+                    }
+                    None => below.frame().copy_picked(at.frame, |run| bits[run]),
+                }
+            }
+            return self.join(at);
+        }
+        let view = self.view(at.gmc.index);
+        if let Some(copy) = self.views[view].copy.take() {
+            let bits: [u64; 64] = std::array::from_fn(|run| copy.mask.take(run));
+            let writer = self.writer.clone();
+            self.change_memory(at, |run| bits[run], &mut |memory| {
+                memory.copy_picked(copy.frame(), |run| bits[run]);
+            });
+            self.writer = writer;
+            self.views[view].copy = Some(copy);
+        }
+        self.unlist(at)
+    }
+
+    /// GL2 of the GPU has been invalidated. Returns whether the page must be looked at again.
+    pub(crate) fn invalidated(&mut self, at: &At) -> bool {
+        if !at.home() {
+            return true;
+        }
+        let view = self.view(at.gmc.index);
+        self.views[view].since = 0;
+        self.refetch(at);
+        match &self.below {
+            Some(below) if !below.mask.is_empty() => true,
+            _ => self.join(at),
+        }
+    }
+
+    /// Memory and what GL2 shows become one where they can.
+    fn join(&mut self, at: &At) -> bool {
+        if self.below_written || !at.gmc.idle() {
+            return true;
+        }
+        if let Some(below) = self.below.take() {
+            at.gmc.spare(below);
+        }
+        self.unlist(at)
+    }
+
+    fn unlist(&mut self, at: &At) -> bool {
+        let view = self.view(at.gmc.index);
+        self.views[view].listed = false;
+        false
+    }
+
+    /// Reads as a packet: what the port sees in `range`.
+    pub(crate) fn read(&mut self, at: &At, port: Port, offset: usize, out: &mut [u8]) {
+        if at.through(port) {
+            let (shown, dirty) = self.gl2(at, at.gmc.index);
+            self.memory(at.frame).read(offset, out);
+            for (i, byte) in out.iter_mut().enumerate() {
+                let place = offset + i;
+                if dirty.is_some_and(|mask| mask.get(place / 64) >> (place % 64) & 1 == 1) {
+                    shown.read(place, std::slice::from_mut(byte));
+                }
+            }
+            return;
+        }
+        self.ready_to_read(at, port);
+        self.seen(at, port).read(offset, out);
+    }
+}

@@ -1,0 +1,64 @@
+//! The HDP: what the host writes to VRAM through the BAR, and when it becomes memory.
+//!
+//! The client maps a file of its own, the view through the BAR. What memory becomes shows there at
+//! once; what the client writes there becomes memory at a flush.
+
+use std::sync::Arc;
+
+use super::cache::{At, State};
+use super::gmc::Gmc;
+use super::object::Object;
+use super::table::Mtype;
+
+impl Gmc {
+    /// Flushes the HDP. `who` is what asked for it.
+    pub(crate) fn hdp_flush(&self, who: &str) {
+        let who: Arc<str> = format!("the host, through the HDP flush of {who}").into();
+        self.mirror();
+        for object in self.public() {
+            for (start, end) in object.touched() {
+                for page in start..end {
+                    object.drain(page, &who);
+                }
+            }
+        }
+    }
+
+    /// Flushes where the client has written the register in the page that it can map. Looked at when
+    /// a GPU accesses memory, so that host writes between that store and this look count too.
+    pub(crate) fn poll_remap(&self) {
+        // +0 is the flush of memory, +4 that of registers (ROCr, "HDP_MEM_FLUSH_CNTL").
+        if self.remap.load64(0) as u32 != 0 && self.remap.take32(0) != 0 {
+            self.hdp_flush("the MMIO_REMAP page");
+        }
+    }
+}
+
+impl Object {
+    /// What the host has written to a page through the BAR becomes memory.
+    pub(crate) fn drain(self: &Arc<Self>, page: u64, who: &Arc<str>) {
+        let (Some(bar), Some(frame)) = (self.bar(page), self.frame(page)) else {
+            return;
+        };
+        let mut states = self.states();
+        let mut none = State::default();
+        let state = states.get_mut(&page).unwrap_or(&mut none);
+        let memory = state.memory(frame);
+        let bits: [u64; 64] = std::array::from_fn(|run| state.pending(bar, memory, run));
+        if bits == [0; 64] {
+            return;
+        }
+        let at = At {
+            gmc: &self.home,
+            object: self,
+            page,
+            frame,
+            mtype: Mtype::Nc,
+            who,
+            launch: 0,
+        };
+        state.change_memory(&at, |run| bits[run], &mut |memory| {
+            memory.copy_picked(bar, |run| bits[run])
+        });
+    }
+}

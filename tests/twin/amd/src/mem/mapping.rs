@@ -1,0 +1,231 @@
+//! Host memory: files in memory that the twin and its client both map, and the client's own memory.
+//!
+//! Here and in [`super::frame`] is all the `unsafe` of the memory model.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use twin_shader::page::PAGE;
+
+use super::frame::Frame;
+
+/// A range of host memory that the twin can follow pointers into.
+///
+/// Either a file in memory, mapped by the twin for as long as this lives, or memory of the client
+/// itself, which the twin finds at the client's own addresses.
+pub struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+    /// The file, or none for the client's own memory.
+    file: Option<File>,
+}
+
+// SAFETY: the memory behind `base` is only accessed atomically, through frames and the functions
+// below; nothing else in here changes.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// What the last call to libc said, as an errno.
+fn errno() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+impl Mapping {
+    /// A new file in memory, all zeros, of `bytes` bytes (rounded up to pages), mapped here. Pages
+    /// take room only once they are touched.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn new(bytes: u64) -> Result<Self, i32> {
+        let bytes = bytes
+            .checked_next_multiple_of(PAGE)
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|&bytes| bytes > 0)
+            .ok_or(libc::EINVAL)?;
+        // SAFETY: a new descriptor, named by a string that ends in zero.
+        let fd = unsafe { libc::memfd_create(c"twin".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(errno());
+        }
+        // SAFETY: `fd` is open and nobody else's.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(bytes as u64)
+            .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+        // SAFETY: a fresh mapping at an address that the system chooses.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                fd,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        Ok(Self {
+            base: base.cast(),
+            bytes,
+            file: Some(file),
+        })
+    }
+
+    /// The client's own memory, which must be mapped there and stay so for as long as a GPU may use
+    /// it. Its pages are brought in now, as the kernel driver does when it pins them.
+    ///
+    /// # Errors
+    /// `EINVAL` where it does not start at a page, `EFAULT` where it is not mapped with those rights.
+    pub fn of_client(address: u64, bytes: u64, write: bool) -> Result<Self, i32> {
+        if address == 0 || bytes == 0 || !(address | bytes).is_multiple_of(PAGE) {
+            return Err(libc::EINVAL);
+        }
+        let length = usize::try_from(bytes).map_err(|_| libc::EINVAL)?;
+        let base = address as *mut u8;
+        let advice = if write {
+            libc::MADV_POPULATE_WRITE
+        } else {
+            libc::MADV_POPULATE_READ
+        };
+        // SAFETY: this advice changes no content, and fails where nothing is mapped.
+        if unsafe { libc::madvise(base.cast(), length, advice) } != 0 {
+            return Err(libc::EFAULT);
+        }
+        Ok(Self {
+            base,
+            bytes: length,
+            file: None,
+        })
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// The page of that number, if there is one.
+    pub(crate) fn frame(&self, page: u64) -> Option<Frame<'_>> {
+        let offset = usize::try_from(page.checked_mul(PAGE)?).ok()?;
+        if offset >= self.bytes {
+            return None;
+        }
+        // SAFETY: a whole page inside the mapping, which lives as long as `self` (a file is mapped
+        // until `drop`; the client promised it for its own memory), and which the twin only ever
+        // accesses through frames and atomics.
+        Some(unsafe { Frame::new(self.base.add(offset)) })
+    }
+
+    /// Whether the page is still there: a client may have unmapped memory of its own.
+    pub(crate) fn alive(&self, page: u64) -> bool {
+        if self.file.is_some() {
+            return true;
+        }
+        let mut resident = 0;
+        let at = self.base.wrapping_add((page * PAGE) as usize);
+        // SAFETY: writes one byte into `resident`, for one page; fails where nothing is mapped.
+        unsafe { libc::mincore(at.cast(), PAGE as usize, &raw mut resident) == 0 }
+    }
+
+    fn word<T>(&self, offset: usize) -> Option<*mut T> {
+        let fits = offset.checked_add(size_of::<T>())? <= self.bytes;
+        (fits && offset.is_multiple_of(size_of::<T>()))
+            .then(|| self.base.wrapping_add(offset).cast())
+    }
+
+    /// The 8 bytes at `offset`, or 0 where that is not aligned or not inside.
+    pub fn load64(&self, offset: usize) -> u64 {
+        self.word(offset).map_or(0, |at| {
+            // SAFETY: aligned, inside the mapping, and only accessed atomically.
+            unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
+        })
+    }
+
+    /// Stores 8 bytes at `offset`; nothing where that is not aligned or not inside.
+    pub fn store64(&self, offset: usize, value: u64) {
+        if let Some(at) = self.word(offset) {
+            // SAFETY: as for `load64`.
+            unsafe { AtomicU64::from_ptr(at) }.store(value, Ordering::Release);
+        }
+    }
+
+    /// Takes the 4 bytes at `offset` and leaves zero; 0 where that is not aligned or not inside.
+    pub(crate) fn take32(&self, offset: usize) -> u32 {
+        self.word(offset).map_or(0, |at| {
+            // SAFETY: as for `load64`.
+            unsafe { AtomicU32::from_ptr(at) }.swap(0, Ordering::AcqRel)
+        })
+    }
+
+    /// Maps `bytes` from `offset` into the client, as its `mmap` asks. Returns the address.
+    ///
+    /// # Errors
+    /// An errno; `EINVAL` where this has no file or the range lies outside of it.
+    pub fn map_client(
+        &self,
+        address: u64,
+        bytes: u64,
+        protection: i32,
+        flags: i32,
+        offset: u64,
+    ) -> Result<u64, i32> {
+        let file = self.file.as_ref().ok_or(libc::EINVAL)?;
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes as u64);
+        if !inside || bytes == 0 || !offset.is_multiple_of(PAGE) {
+            return Err(libc::EINVAL);
+        }
+        let offset = libc::off_t::try_from(offset).map_err(|_| libc::EINVAL)?;
+        // SAFETY: the client asked for this mapping at this address; what was there before is the
+        // client's own, and it gives it up, as with the real driver.
+        let at = unsafe {
+            libc::mmap(
+                address as *mut libc::c_void,
+                bytes as usize,
+                protection,
+                flags,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        Ok(at as u64)
+    }
+
+    /// The ranges of pages that somebody has touched, as first page and end.
+    pub(crate) fn touched(&self) -> Vec<(u64, u64)> {
+        let Some(file) = &self.file else {
+            return Vec::new();
+        };
+        let seek = |from: u64, whence| {
+            // SAFETY: moves the position of a descriptor that nothing else uses.
+            let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
+            u64::try_from(at).ok()
+        };
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while let Some(data) = seek(at, libc::SEEK_DATA) {
+            let end = seek(data, libc::SEEK_HOLE).unwrap_or(self.bytes as u64);
+            ranges.push((data / PAGE, end.div_ceil(PAGE)));
+            at = end;
+        }
+        ranges
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // SAFETY: mapped by `new` with this size, and every frame of it has ended.
+            unsafe { libc::munmap(self.base.cast(), self.bytes) };
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Memory objects: what the kernel driver allocates and what page tables point to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::cache::State;
+use super::frame::Frame;
+use super::gmc::{Budget, Gmc};
+use super::mapping::Mapping;
+
+/// Where an object lives.
+#[derive(Clone)]
+pub enum Kind {
+    /// VRAM of the GPU that it was allocated on.
+    Vram {
+        /// Whether the host can map it, through the BAR.
+        public: bool,
+    },
+    /// System memory of the driver (GTT).
+    Gtt,
+    /// The client's own memory.
+    Userptr {
+        /// Where.
+        address: u64,
+        /// Whether GPUs may write it.
+        write: bool,
+    },
+    /// A page of doorbells.
+    Doorbell(Arc<Mapping>),
+    /// The page with the register that flushes the HDP.
+    MmioRemap,
+}
+
+/// A memory object. It stays alive as long as anything uses it; its budget is given back when the
+/// last user has gone.
+pub struct Object {
+    /// Tells objects apart.
+    pub id: u64,
+    /// Where it lives.
+    pub kind: Kind,
+    /// The GPU that it was allocated on.
+    pub home: Arc<Gmc>,
+    /// Its bytes, whole pages.
+    pub bytes: u64,
+    /// What reports call it.
+    pub name: String,
+    memory: Arc<Mapping>,
+    /// What the client sees of VRAM, through the BAR.
+    bar: Option<Mapping>,
+    budget: Option<Arc<Budget>>,
+    /// Pages of which more is known than their bytes.
+    states: Mutex<HashMap<u64, State>>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Object {
+    /// Allocates. `system` is what GTT and userptr objects count against.
+    ///
+    /// # Errors
+    /// An errno: `EINVAL` for a size of nothing, `ENOMEM` where there is not enough, `EFAULT` where the
+    /// client's memory is not mapped.
+    pub fn new(
+        home: &Arc<Gmc>,
+        system: &Arc<Budget>,
+        kind: Kind,
+        bytes: u64,
+        name: &str,
+    ) -> Result<Arc<Self>, i32> {
+        let bytes = bytes
+            .checked_next_multiple_of(twin_shader::page::PAGE)
+            .filter(|&bytes| bytes > 0)
+            .ok_or(libc::EINVAL)?;
+        let budget = match kind {
+            Kind::Vram { .. } => Some(&home.vram),
+            Kind::Gtt | Kind::Userptr { .. } => Some(system),
+            Kind::Doorbell(_) | Kind::MmioRemap => None,
+        };
+        if budget.is_some_and(|budget| !budget.take(bytes)) {
+            return Err(libc::ENOMEM);
+        }
+        let backing = || -> Result<_, i32> {
+            let memory = match &kind {
+                Kind::Vram { .. } | Kind::Gtt => Arc::new(Mapping::new(bytes)?),
+                &Kind::Userptr { address, write } => {
+                    Arc::new(Mapping::of_client(address, bytes, write)?)
+                }
+                Kind::Doorbell(page) => page.clone(),
+                Kind::MmioRemap => home.remap.clone(),
+            };
+            let bar = match kind {
+                Kind::Vram { public: true } => Some(Mapping::new(bytes)?),
+                _ => None,
+            };
+            Ok((memory, bar))
+        };
+        let (memory, bar) = backing().inspect_err(|_| {
+            if let Some(budget) = budget {
+                budget.give(bytes);
+            }
+        })?;
+        let object = Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            budget: budget.cloned(),
+            bytes: bytes.min(memory.bytes()),
+            kind,
+            home: home.clone(),
+            name: name.into(),
+            memory,
+            bar,
+            states: Mutex::default(),
+        });
+        if object.bar.is_some() {
+            home.publish(&object);
+        }
+        Ok(object)
+    }
+
+    /// Whether the host can look at it.
+    pub fn host_visible(&self) -> bool {
+        !matches!(self.kind, Kind::Vram { public: false })
+    }
+
+    /// Maps it into the client, as `mmap` of the driver's file does. VRAM that is not public is
+    /// mapped without any right, so that a touch by the client is seen.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn map_client(
+        &self,
+        address: u64,
+        bytes: u64,
+        protection: i32,
+        flags: i32,
+        offset: u64,
+    ) -> Result<u64, i32> {
+        let protection = if self.host_visible() {
+            protection
+        } else {
+            libc::PROT_NONE
+        };
+        let seen = self.bar.as_ref().unwrap_or(&self.memory);
+        seen.map_client(address, bytes, protection, flags, offset)
+    }
+
+    /// The page of that number, where it is still there.
+    pub(crate) fn frame(&self, page: u64) -> Option<Frame<'_>> {
+        self.memory.frame(page).filter(|_| self.memory.alive(page))
+    }
+
+    /// What the client sees of a page of VRAM that it may map.
+    pub(crate) fn bar(&self, page: u64) -> Option<Frame<'_>> {
+        self.bar.as_ref()?.frame(page)
+    }
+
+    /// Whether it is VRAM that the client may map.
+    pub(crate) fn public(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// The pages that the client may have written through the BAR, as first and end.
+    pub(crate) fn touched(&self) -> Vec<(u64, u64)> {
+        self.bar.as_ref().map_or_else(Vec::new, Mapping::touched)
+    }
+
+    /// Whether caches may hold it.
+    pub(crate) fn cacheable(&self) -> bool {
+        !matches!(self.kind, Kind::Doorbell(_) | Kind::MmioRemap)
+    }
+
+    pub(crate) fn states(&self) -> MutexGuard<'_, HashMap<u64, State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page of it as reports call it.
+    pub(crate) fn describe(&self, page: u64) -> String {
+        let kind = match self.kind {
+            Kind::Vram { public: true } => "public VRAM",
+            Kind::Vram { public: false } => "VRAM",
+            Kind::Gtt => "GTT memory",
+            Kind::Userptr { .. } => "userptr memory",
+            Kind::Doorbell(_) => "doorbells",
+            Kind::MmioRemap => "MMIO",
+        };
+        let Self { name, home, .. } = self;
+        format!("page {page} of {name} ({kind}, GPU {})", home.index)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.give(self.bytes);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Address spaces, and the ways to memory through them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
+
+use super::Caches;
+use super::cache::{At, State};
+use super::frame::Frame;
+use super::gmc::{Cache, Gmc};
+use super::object::Object;
+use super::table::{self, Mtype, Rights, Table};
+
+/// The address space of one process on one GPU.
+pub struct Vm {
+    /// The memory side of the GPU.
+    pub gmc: Arc<Gmc>,
+    table: RwLock<Table>,
+}
+
+thread_local! {
+    /// What runs on this thread: queues of one address space may each have theirs.
+    static ORIGIN: RefCell<Arc<str>> = RefCell::new("".into());
+}
+
+fn origin() -> Arc<str> {
+    ORIGIN.with(|origin| origin.borrow().clone())
+}
+
+impl Vm {
+    /// An empty address space.
+    pub fn new(gmc: Arc<Gmc>) -> Arc<Self> {
+        Arc::new(Self {
+            gmc,
+            table: RwLock::default(),
+        })
+    }
+
+    /// Maps `bytes` of an object from `offset` at `va`.
+    ///
+    /// # Errors
+    /// `EINVAL`: not whole pages, not inside the object, or something is mapped there.
+    pub fn map(
+        &self,
+        va: u64,
+        object: &Arc<Object>,
+        offset: u64,
+        bytes: u64,
+        rights: Rights,
+        mtype: Mtype,
+    ) -> Result<(), i32> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.map(va, object, offset, bytes, rights, mtype)
+    }
+
+    /// Takes away what was mapped at `va` with that size. Accesses fault from now on.
+    ///
+    /// # Errors
+    /// `EINVAL`: nothing was.
+    pub fn unmap(&self, va: u64, bytes: u64) -> Result<(), i32> {
+        let object = self
+            .table
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .unmap(va, bytes)?;
+        self.gmc.next_epoch();
+        self.gmc.leave(object);
+        Ok(())
+    }
+
+    /// Everything that is mapped: address, bytes, object.
+    pub fn mapped(&self) -> Vec<(u64, u64, Arc<Object>)> {
+        self.table()
+            .ranges()
+            .map(|(va, bytes, object)| (va, bytes, object.clone()))
+            .collect()
+    }
+
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what accesses memory from this thread from now on, such as `gpu 0 queue 1 dword 40: ...`:
+    /// reports name it, and it is remembered as the last writer. A launch keeps what was said on the
+    /// thread that began it.
+    pub fn set_origin(&self, who: &str) {
+        ORIGIN.with(|origin| {
+            let mut origin = origin.borrow_mut();
+            if **origin != *who {
+                *origin = who.into();
+            }
+        });
+    }
+
+    /// The way of a launch to memory. What it hands out stays valid until it is dropped.
+    pub fn launch(&self) -> Launch<'_> {
+        Launch {
+            vm: self,
+            who: origin(),
+            number: self.gmc.begin(),
+        }
+    }
+
+    /// Calls `each` with every page of a range, the bytes of it that are meant, and where these lie
+    /// in the range.
+    fn pages(
+        &self,
+        port: Port,
+        access: Access,
+        va: u64,
+        bytes: usize,
+        mut each: impl FnMut(&At, Range<usize>, Range<usize>),
+    ) -> Result<(), MemFault> {
+        let who = origin();
+        let table = self.table();
+        let mut done = 0;
+        while done < bytes {
+            let va = va.wrapping_add(done as u64);
+            let offset = (va % PAGE) as usize;
+            let here = (bytes - done).min(PAGE as usize - offset);
+            let (entry, frame) = find(&table, port, va, access)?;
+            let at = self.at(&entry, frame, &who, 0);
+            each(&at, offset..offset + here, done..done + here);
+            done += here;
+        }
+        Ok(())
+    }
+
+    fn at<'a>(
+        &'a self,
+        entry: &table::Entry<'a>,
+        frame: Frame<'a>,
+        who: &'a Arc<str>,
+        launch: u64,
+    ) -> At<'a> {
+        let object = entry.object;
+        if object.public() {
+            object.home.poll_remap();
+            if object.home.drains() {
+                object.drain(entry.page, &"the host, as the HDP drained".into());
+            }
+        }
+        At {
+            gmc: &self.gmc,
+            object,
+            page: entry.page,
+            frame,
+            mtype: if object.cacheable() {
+                entry.mtype
+            } else {
+                Mtype::Uc
+            },
+            who,
+            launch,
+        }
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// A page is not mapped.
+    pub fn read(&self, port: Port, va: u64, out: &mut [u8]) -> Result<(), MemFault> {
+        let bytes = out.len();
+        self.pages(port, Access::Read, va, bytes, |at, range, part| {
+            let va = va.wrapping_add(part.start as u64);
+            let out = &mut out[part];
+            let (mut states, mut none) = (at.object.states(), State::default());
+            let state = state_for(&mut states, &mut none, at, port);
+            state.ready_to_read(at, port);
+            state.check(at, port, va, &range);
+            state.read(at, port, range.start, out);
+        })
+    }
+
+    fn change(
+        &self,
+        port: Port,
+        va: u64,
+        bytes: usize,
+        mut apply: impl FnMut(Frame, usize, Range<usize>),
+    ) -> Result<(), MemFault> {
+        self.pages(port, Access::Write, va, bytes, |at, range, part| {
+            let (mut states, mut none) = (at.object.states(), State::default());
+            let state = state_for(&mut states, &mut none, at, port);
+            let start = range.start;
+            state.write(at, port, &range, &mut |frame| {
+                apply(frame, start, part.clone());
+            });
+        })
+    }
+
+    /// Writes.
+    ///
+    /// # Errors
+    /// A page is not mapped, or not with that right.
+    pub fn write(&self, port: Port, va: u64, data: &[u8]) -> Result<(), MemFault> {
+        self.change(port, va, data.len(), |frame, offset, part| {
+            frame.write(offset, &data[part]);
+        })
+    }
+
+    /// Changes the 4 or 8 bytes at `va`, which is a multiple of that, in one step that nobody can
+    /// split. Returns what was there.
+    ///
+    /// # Errors
+    /// The page is not mapped, or not with that right.
+    pub fn atomic(
+        &self,
+        port: Port,
+        va: u64,
+        bytes: usize,
+        new: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault> {
+        let mut old = 0;
+        self.change(port, va, bytes, |frame, offset, _| {
+            old = frame.update(offset, bytes, new);
+        })?;
+        Ok(old)
+    }
+
+    /// Copies `bytes` from `from` to `to`, in order.
+    ///
+    /// # Errors
+    /// A page is not mapped, or not with that right.
+    pub fn copy(&self, port: Port, from: u64, to: u64, bytes: u64) -> Result<(), MemFault> {
+        let mut buffer = vec![0; bytes.min(1 << 18) as usize];
+        let mut done = 0;
+        while done < bytes {
+            let here = (bytes - done).min(buffer.len() as u64);
+            let part = &mut buffer[..here as usize];
+            self.read(port, from.wrapping_add(done), part)?;
+            self.write(port, to.wrapping_add(done), part)?;
+            done += here;
+        }
+        Ok(())
+    }
+
+    /// Acts on the caches of the GPU. `who` names the packet, for reports.
+    pub fn caches(&self, act: Caches, who: &str) {
+        self.gmc.act(act, who);
+    }
+
+    /// The HDP flush: what the client has written to VRAM through the BAR becomes memory.
+    pub fn hdp_flush(&self, who: &str) {
+        self.gmc.hdp_flush(who);
+    }
+
+    /// Reports memory of this process that the host may look at and that GL2 of the GPU still holds
+    /// dirty. To be asked when the host is told that work is done and nothing of it is left to run.
+    pub fn host_visible_dirty(&self, who: &str) {
+        // Held meanwhile: tables are locked before pages, everywhere.
+        let table = self.table();
+        self.gmc.host_visible_dirty(who, |object| {
+            table.ranges().any(|(_, _, mapped)| mapped.id == object.id)
+        });
+    }
+}
+
+/// The state of a page; `none` where it has none and an access by that port leaves none.
+fn state_for<'a>(
+    states: &'a mut HashMap<u64, State>,
+    none: &'a mut State,
+    at: &At,
+    port: Port,
+) -> &'a mut State {
+    match states.entry(at.page) {
+        Entry::Occupied(state) => state.into_mut(),
+        Entry::Vacant(_) if !at.held_by(port) => none,
+        Entry::Vacant(vacant) => vacant.insert(State::default()),
+    }
+}
+
+/// What an address is, and its frame.
+fn find(
+    table: &Table,
+    port: Port,
+    va: u64,
+    access: Access,
+) -> Result<(table::Entry<'_>, Frame<'_>), MemFault> {
+    let fault = |kind| MemFault {
+        va,
+        access,
+        port,
+        kind,
+    };
+    let entry = table.find(va, access).map_err(fault)?;
+    match entry.object.frame(entry.page) {
+        Some(frame) => Ok((entry, frame)),
+        None => Err(fault(FaultKind::NotPresent)),
+    }
+}
+
+/// The way of a launch to memory. While it lives, every page that it handed out stays alive.
+pub struct Launch<'a> {
+    vm: &'a Vm,
+    who: Arc<str>,
+    number: u64,
+}
+
+impl Memory for Launch<'_> {
+    fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
+        let table = self.vm.table();
+        let (entry, frame) = find(&table, port, va, access)?;
+        let at = self.vm.at(&entry, frame, &self.who, self.number);
+        // SAFETY: the object lives while it is mapped, and then in `leaving` until no launch of the
+        // GPU runs; this one does. Copies and masks live as long as the object, but for the one of
+        // memory below GL2, which stays while a launch of the GPU runs.
+        let hand_out = |frame: Frame, mask| unsafe { frame.hand_out(mask) };
+        if !at.held_by(port) {
+            return Ok(hand_out(frame, None));
+        }
+        let mut states = entry.object.states();
+        let state = states.entry(entry.page).or_default();
+        if access == Access::Write {
+            let (frame, mask, announce) = state.ready_to_write(&at);
+            let watch = if announce { !0 } else { 0 };
+            return Ok(hand_out(frame, mask).watching(watch));
+        }
+        state.ready_to_read(&at, port);
+        let watch = state.stale_runs(&at, port);
+        Ok(hand_out(state.shown(&at, port), None).watching(watch))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.vm.gmc.epoch()
+    }
+
+    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access) {
+        let table = self.vm.table();
+        let Ok((entry, frame)) = find(&table, port, va, access) else {
+            return;
+        };
+        let at = self.vm.at(&entry, frame, &self.who, self.number);
+        let mut states = entry.object.states();
+        let Some(state) = states.get_mut(&entry.page) else {
+            return;
+        };
+        let offset = (va % PAGE) as usize;
+        let range = offset..(offset + bytes).min(PAGE as usize);
+        if access == Access::Write {
+            state.stored(&at, &range);
+        } else {
+            state.ready_to_read(&at, port);
+            state.check(&at, port, va, &range);
+        }
+    }
+
+    fn invalidate(&self, port: Port) {
+        let cache = match port {
+            Port::Vector => Cache::Vector,
+            Port::Scalar => Cache::Scalar,
+            Port::Inst => Cache::Inst,
+            Port::Cp | Port::Sdma => return,
+        };
+        self.vm.gmc.invalidate(cache);
+    }
+
+    fn write_back(&self) {
+        self.vm.gmc.write_back(&self.who);
+    }
+}
+
+impl Drop for Launch<'_> {
+    fn drop(&mut self) {
+        self.vm.gmc.end();
+    }
+}

@@ -1,0 +1,14 @@
+//! The kernel driver of the twin, as a client sees it: every check, every errno, events, processes.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod capi;
+mod client;
+mod drm;
+mod events;
+mod faults;
+mod memory;
+mod misc;
+mod processes;
+mod queue;
+mod svm;
