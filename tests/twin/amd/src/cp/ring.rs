@@ -74,8 +74,8 @@ pub(crate) struct Ring {
     published: VecDeque<u32>,
     /// What the doorbell held last.
     bell: u64,
-    /// Since when the write pointer has been ahead of the doorbell.
-    ahead: Option<Instant>,
+    /// When the write pointer is looked at again, and where it was ahead of the doorbell before.
+    ahead: (Option<Instant>, Option<u64>),
     /// Look at the write pointer without a doorbell: the queue has just been mapped.
     look: bool,
 }
@@ -101,7 +101,7 @@ impl Ring {
             limit: 0,
             published: VecDeque::new(),
             bell: NOT_RUNG,
-            ahead: None,
+            ahead: (None, None),
             look: true,
         }
     }
@@ -209,14 +209,17 @@ impl Ring {
             return Ok(());
         }
         // Read it rarely: this is the idle path.
-        let since = *self.ahead.get_or_insert_with(Instant::now);
+        let since = *self.ahead.0.get_or_insert_with(Instant::now);
         if since.elapsed() < AHEAD {
             return Ok(());
         }
-        self.ahead = None;
+        self.ahead.0 = None;
         let wptr = cx.read64(cx.desc.wptr)?;
         let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
-        if wptr != self.limit && bell == self.bell && !self.look {
+        let ahead = wptr != self.limit && bell == self.bell && !self.look;
+        // The client may be right between its two stores: it counts once it stays so.
+        let before = std::mem::replace(&mut self.ahead.1, ahead.then_some(wptr));
+        if ahead && before == Some(wptr) {
             cx.note(
                 &DOORBELL_WPTR,
                 format!(
@@ -226,13 +229,13 @@ impl Ring {
             );
             // Once is enough: the next ring starts anew.
             self.bell = bell;
-            self.ahead = Instant::now().checked_add(Duration::from_secs(3600));
+            self.ahead.0 = Instant::now().checked_add(Duration::from_secs(3600));
         }
         Ok(())
     }
 
     fn publish(&mut self, cx: &Cx, limit: u64) -> Result<(), Stop> {
-        self.ahead = None;
+        self.ahead = (None, None);
         if limit == self.limit {
             return Ok(());
         }
