@@ -4,7 +4,7 @@
 //! the format, `disagreements.txt` each disagreement in which the twin is right, and why.
 //! `TWIN_PEER=v_add*` shows each difference of these mnemonics, known ones too.
 
-#![allow(clippy::unwrap_used, clippy::type_complexity)] // A test may panic.
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 mod state;
 mod vector;

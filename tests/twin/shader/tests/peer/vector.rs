@@ -334,7 +334,8 @@ pub fn differences(
     if twin.pc != peer.pc {
         note(0, "pc".into(), twin.pc, peer.pc);
     }
-    let files: [(&[u32], &[u32], usize, &dyn Fn(usize) -> String); 4] = [
+    type File<'a> = (&'a [u32], &'a [u32], usize, &'a dyn Fn(usize) -> String);
+    let files: [File; 4] = [
         (&twin.s, &peer.s, 1, &|i| format!("s{i}")),
         (&twin.v, &peer.v, lanes, &|i| {
             format!("v{} lane {}", i / lanes, i % lanes)
