@@ -23,6 +23,12 @@ pub fn run<K: Kernel>(kernel: K) -> K::Out {
         // SAFETY: the processor has the features that `wide` is compiled for; this was just asked.
         return unsafe { x86::wide(kernel) };
     }
+    plain(kernel)
+}
+
+/// Apart, so that the usual way stays small.
+#[inline(never)]
+fn plain<K: Kernel>(kernel: K) -> K::Out {
     kernel.run()
 }
 

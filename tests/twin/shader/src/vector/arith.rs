@@ -298,199 +298,6 @@ pub fn ldexp<E: Env, R: Number>(env: E, a: R, n: i32) -> R {
     R::of(number.round(format, env.inner::<R>()))
 }
 
-#[inline(always)]
-fn unordered<R: Number>(a: R, b: R) -> bool {
-    a.partial_cmp(&b).is_none()
-}
-
-#[inline(always)]
-fn negative<R: Number>(a: R) -> bool {
-    a.bits() & R::FORMAT.sign() != 0
-}
-
-/// The lesser one, -0 below 0; not for NaNs.
-#[inline(always)]
-fn lesser<R: Number>(a: R, b: R) -> R {
-    if a < b || a == b && negative(a) { a } else { b }
-}
-
-/// The greater one, 0 above -0; not for NaNs.
-#[inline(always)]
-fn greater<R: Number>(a: R, b: R) -> R {
-    if a > b || a == b && !negative(a) {
-        a
-    } else {
-        b
-    }
-}
-
-fn quieted<R: Number>(a: R) -> R {
-    R::of(a.bits() | R::FORMAT.quiet())
-}
-
-fn is_nan<R: Number>(a: R) -> bool {
-    float::is_nan(R::FORMAT, a.bits())
-}
-
-fn is_signaling<R: Number>(a: R) -> bool {
-    float::is_signaling(R::FORMAT, a.bits())
-}
-
-/// What `v_min` and `v_max` give where an operand is a NaN: the other operand, but a signaling NaN
-/// made quiet in IEEE mode.
-fn other<E: Env, R: Number>(env: E, a: R, b: R) -> R {
-    if env.ieee() && is_signaling(a) {
-        quieted(a)
-    } else if env.ieee() && is_signaling(b) {
-        quieted(b)
-    } else if is_nan(b) {
-        a
-    } else {
-        b
-    }
-}
-
-/// `v_min`.
-#[inline(always)]
-pub fn min<E: Env, R: Number>(env: E, a: R, b: R) -> R {
-    let number = lesser(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        other(env, a, b)
-    } else {
-        R::NAN
-    }
-}
-
-/// `v_max`.
-#[inline(always)]
-pub fn max<E: Env, R: Number>(env: E, a: R, b: R) -> R {
-    let number = greater(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        other(env, a, b)
-    } else {
-        R::NAN
-    }
-}
-
-/// What `v_min_num` and `v_max_num` give where an operand is a NaN: the other operand, or the first one
-/// made quiet.
-fn other_num<R: Number>(a: R, b: R) -> R {
-    if is_nan(a) && is_nan(b) {
-        quieted(a)
-    } else if is_nan(a) {
-        b
-    } else {
-        a
-    }
-}
-
-/// `v_min_num`.
-#[inline(always)]
-pub fn min_num<E: Env, R: Number>(_: E, a: R, b: R) -> R {
-    let number = lesser(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        other_num(a, b)
-    } else {
-        R::NAN
-    }
-}
-
-/// `v_max_num`.
-#[inline(always)]
-pub fn max_num<E: Env, R: Number>(_: E, a: R, b: R) -> R {
-    let number = greater(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        other_num(a, b)
-    } else {
-        R::NAN
-    }
-}
-
-/// What `v_minimum` and `v_maximum` give where an operand is a NaN: a signaling one first, made quiet.
-fn any_nan<R: Number>(a: R, b: R) -> R {
-    if is_signaling(a) {
-        quieted(a)
-    } else if is_signaling(b) {
-        quieted(b)
-    } else if is_nan(a) {
-        a
-    } else {
-        b
-    }
-}
-
-/// `v_minimum`.
-#[inline(always)]
-pub fn minimum<E: Env, R: Number>(_: E, a: R, b: R) -> R {
-    let number = lesser(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        any_nan(a, b)
-    } else {
-        R::NAN
-    }
-}
-
-/// `v_maximum`.
-#[inline(always)]
-pub fn maximum<E: Env, R: Number>(_: E, a: R, b: R) -> R {
-    let number = greater(a, b);
-    if !unordered(a, b) {
-        number
-    } else if E::EXACT {
-        any_nan(a, b)
-    } else {
-        R::NAN
-    }
-}
-
-#[inline(always)]
-fn middle<R: Number>(a: R, b: R, c: R) -> R {
-    let most = greater(greater(a, b), c);
-    if most == a {
-        greater(b, c)
-    } else if most == b {
-        greater(a, c)
-    } else {
-        greater(a, b)
-    }
-}
-
-/// `v_med3`: the least of three where one is a NaN.
-#[inline(always)]
-pub fn med3<E: Env, R: Number>(env: E, a: R, b: R, c: R) -> R {
-    let number = middle(a, b, c);
-    if !unordered(a, b) && !unordered(c, c) {
-        number
-    } else if E::EXACT {
-        min(env, min(env, a, b), c)
-    } else {
-        R::NAN
-    }
-}
-
-/// `v_med3_num`.
-#[inline(always)]
-pub fn med3_num<E: Env, R: Number>(env: E, a: R, b: R, c: R) -> R {
-    let number = middle(a, b, c);
-    if !unordered(a, b) && !unordered(c, c) {
-        number
-    } else if E::EXACT {
-        min_num(env, min_num(env, a, b), c)
-    } else {
-        R::NAN
-    }
-}
-
 /// `a * b + c` of halves, rounded twice.
 #[inline(always)]
 pub fn mad16<E: Env>(env: E, a: f32, b: f32, c: f32) -> f32 {
@@ -550,18 +357,16 @@ pub fn bfe_i(a: i32, b: u32, c: u32) -> i32 {
 /// 12 zero; above all ones.
 #[inline(always)]
 pub fn perm(a: u32, b: u32, select: u32) -> u32 {
-    let data = both(a, b);
     let mut result = 0;
     for i in 0..4 {
         let s = select >> (8 * i) & 0xff;
-        let byte = (data >> (8 * (s & 7))) as u32 & 0xff;
-        let sign = ((data >> (16 * (s & 3) + 15)) as u32 & 1) * 0xff;
-        let byte = match s {
-            0..=7 => byte,
-            8..=11 => sign,
-            12 => 0,
-            _ => 0xff,
-        };
+        let data = if s & 4 != 0 { a } else { b };
+        let byte = data >> (8 * (s & 3)) & 0xff;
+        let data = if s & 2 != 0 { a } else { b };
+        let sign = (data >> (16 * (s & 1) + 15) & 1) * 0xff;
+        let byte = if s >= 8 { sign } else { byte };
+        let byte = if s == 12 { 0 } else { byte };
+        let byte = if s > 12 { 0xff } else { byte };
         result |= byte << (8 * i);
     }
     result

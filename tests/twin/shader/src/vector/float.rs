@@ -505,37 +505,25 @@ pub fn f32_to_bf16(x: f32) -> u16 {
     result as u16
 }
 
-/// Double precision as single, to odd: see [`Round::Odd`]. NaNs stay NaNs.
-#[inline(always)]
-pub fn f64_to_f32_odd(x: f64) -> f32 {
-    let near = x as f32;
-    let back = f64::from(near);
-    let bits = near.to_bits();
-    // Away from zero is one too far; whatever is inexact then ends in a one.
-    let too_far = u32::from(back.abs() > x.abs());
-    let inexact = u32::from(back != x && !x.is_nan());
-    f32::from_bits(bits.wrapping_sub(too_far) | inexact)
-}
-
 /// `a * b + c` of three half precision numbers, not rounded to half yet: rounding the result to half
 /// gives what a single rounding would.
 #[inline(always)]
 pub fn fma_of_halves(a: f32, b: f32, c: f32) -> f32 {
     // The product has 22 bits and is exact. Where the sum is not, the smaller term lies below all
     // bits that a half has, and only whether it is there matters.
-    let product = f64::from(a) * f64::from(b);
-    let sum = product + f64::from(c);
+    let product = a * b;
+    let sum = product + c;
     // What the addition lost (Knuth's two-sum).
     let part = sum - product;
-    let lost = (product - (sum - part)) + (f64::from(c) - part);
+    let lost = (product - (sum - part)) + (c - part);
     let bits = sum.to_bits();
-    let towards_zero = (lost > 0.0) != (sum > 0.0);
-    let odd = if lost != 0.0 && !lost.is_nan() {
-        bits.wrapping_sub(u64::from(towards_zero)) | 1
-    } else {
+    let too_far = (lost > 0.0) != (sum > 0.0);
+    let odd = bits.wrapping_sub(u32::from(too_far)) | 1;
+    f32::from_bits(if lost == 0.0 || lost.is_nan() {
         bits
-    };
-    f64_to_f32_odd(f64::from_bits(odd))
+    } else {
+        odd
+    })
 }
 
 #[cfg(test)]

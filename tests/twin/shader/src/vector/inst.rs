@@ -271,7 +271,6 @@ impl Inst {
     fn has_dpp(&self) -> bool {
         let row = self.row;
         let wide = row.fields().any(|f| f.kind.dwords() > 1);
-        let since_rdna3 = matches!(self.generation, Gen::Rdna3 | Gen::Rdna4);
         match self.generation {
             _ if row.is(flag::NO_DPP | flag::MIDDLE | flag::LAST) => {
                 // CDNA3 has it for more instructions.
@@ -279,8 +278,7 @@ impl Inst {
             }
             Gen::Cdna3 => !row.compares(),
             Gen::Rdna2 => !wide && !row.compares(),
-            _ if wide => false,
-            _ => !since_rdna3 || !row.is(flag::NO_DPP_SINCE_RDNA3),
+            _ => !wide && !row.is(flag::NO_DPP_SINCE_RDNA3),
         }
     }
 

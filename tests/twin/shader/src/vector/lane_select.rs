@@ -66,8 +66,8 @@ impl Dpp {
             0x134 => Some((lane + 1) % lanes),
             0x138 => lane.checked_sub(1),
             0x13c => Some((lane + lanes - 1) % lanes),
-            0x140 => Some(row | 15 - at),
-            0x141 => Some(lane & !7 | 7 - (lane & 7)),
+            0x140 => Some(row | (15 - at)),
+            0x141 => Some(lane & !7 | (7 - (lane & 7))),
             0x142 => row.checked_sub(1),
             0x143 => (lane >= 32).then_some(31),
             0x150..=0x15f => Some(row | n),
@@ -76,6 +76,50 @@ impl Dpp {
         }
     }
 
+    /// Where each lane reads in a wave of so many halves.
+    pub fn resolve(&self, halves: usize) -> Crossing {
+        let count = 32 * halves;
+        let (zero, inactive) = match *self {
+            Self::Pattern { zero, inactive, .. } => (zero, inactive),
+            Self::Eight { inactive, .. } => (true, inactive),
+        };
+        let mut crossing = Crossing {
+            from: [0; 64],
+            exists: 0,
+            written: 0,
+            zero,
+            inactive,
+        };
+        for lane in 0..count {
+            if let Some(from) = self.source(lane, count) {
+                crossing.from[lane] = from as u8;
+                crossing.exists |= 1 << lane;
+            }
+            let written = match *self {
+                Self::Pattern { rows, banks, .. } => {
+                    rows >> (lane / 16) & 1 != 0 && banks >> (lane / 4 % 4) & 1 != 0
+                }
+                Self::Eight { .. } => true,
+            };
+            crossing.written |= u64::from(written) << lane;
+        }
+        crossing
+    }
+}
+
+/// Where lanes come from, by lane.
+#[derive(Clone, Debug)]
+pub struct Crossing {
+    from: [u8; 64],
+    /// Lanes that have a source.
+    exists: u64,
+    /// Lanes that are written at all.
+    written: u64,
+    zero: bool,
+    inactive: bool,
+}
+
+impl Crossing {
     /// Reads the first source for all lanes, before anything is written.
     pub fn gather(&self, wave: &Wave, operands: &Operands) -> Crossed {
         let mut crossed = Crossed {
@@ -86,29 +130,27 @@ impl Dpp {
             return crossed;
         };
         let dwords = operands.src[0].kind.dwords();
-        let count = 32 * operands.halves;
-        let (zero, inactive) = match *self {
-            Self::Pattern { zero, inactive, .. } => (zero, inactive),
-            Self::Eight { inactive, .. } => (true, inactive),
-        };
-        for lane in 0..count {
-            let (half, i) = (lane / 32, lane % 32);
-            let written = match *self {
-                Self::Pattern { rows, banks, .. } => {
-                    rows >> (lane / 16) & 1 != 0 && banks >> (lane / 4 % 4) & 1 != 0
-                }
-                Self::Eight { .. } => true,
-            };
-            let from = self
-                .source(lane, count)
-                .filter(|from| inactive || wave.exec >> from & 1 != 0);
-            if written && (from.is_some() || zero) {
-                crossed.enabled[half] |= 1 << i;
+        let mut readable = self.exists;
+        if !self.inactive && wave.exec != super::operand::lanes_of(wave) {
+            let mut active = 0;
+            for (lane, from) in self.from.iter().enumerate() {
+                active |= (wave.exec >> from & 1) << lane;
             }
-            if let Some(from) = from {
-                for dword in 0..dwords {
-                    crossed.lanes[half][dword][i] =
-                        wave.vgpr(register + dword, from / 32)[from % 32];
+            readable &= active;
+        }
+        let enabled = self.written & if self.zero { u64::MAX } else { readable };
+        for half in 0..operands.halves {
+            crossed.enabled[half] = (enabled >> (32 * half)) as u32;
+            let readable = (readable >> (32 * half)) as u32;
+            for dword in 0..dwords {
+                // 64 lanes, whether the wave has them or not.
+                let low = wave.vgpr(register + dword, 0);
+                let high = wave.vgpr(register + dword, operands.halves - 1);
+                let lanes = &mut crossed.lanes[half][dword];
+                for i in 0..32 {
+                    let from = usize::from(self.from[32 * half + i]);
+                    let both = if from < 32 { low } else { high };
+                    lanes[i] = both[from % 32] & (readable >> i & 1).wrapping_neg();
                 }
             }
         }

@@ -12,20 +12,25 @@ pub fn blend(to: &mut Lanes, from: &Lanes, exec: u32) {
         *to = *from;
         return;
     }
+    // By exclusive or: as a choice it would become masked stores, which AMD's own processors are
+    // slow at.
     for i in 0..32 {
-        let keep = (exec >> i & 1).wrapping_sub(1);
-        to[i] = to[i] & keep | from[i] & !keep;
+        let write = (exec >> i & 1).wrapping_neg();
+        to[i] ^= (to[i] ^ from[i]) & write;
     }
 }
 
 /// A bit per lane from lanes that are 0 or 1.
 #[inline(always)]
 pub fn pack(flags: &Lanes) -> u32 {
-    let mut mask = 0;
-    for i in 0..32 {
-        mask |= flags[i] << i;
+    // By columns of eight, which are one vector.
+    let mut columns = [0; 8];
+    for row in 0..4 {
+        for i in 0..8 {
+            columns[i] |= flags[8 * row + i] << (8 * row + i);
+        }
     }
-    mask
+    columns.iter().fold(0, |mask, column| mask | column)
 }
 
 /// Lanes that are 0 or 1 from a bit per lane.

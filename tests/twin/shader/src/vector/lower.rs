@@ -5,11 +5,12 @@ use smallvec::SmallVec;
 use crate::isa::Gen;
 use crate::step::{File, Regs, Step};
 
+use super::input::{Edit, Input};
 use super::inst::{Extra, Form, Inst, Sdwa};
 use super::moves;
-use super::operand::{Source, VGPR};
+use super::operand::{LITERAL, Source, VGPR};
 use super::output::{Finish, Output, Part};
-use super::run::{Edit, Input, Operands};
+use super::run::Operands;
 use super::table::{Field, Lower, flag};
 
 type Touches = SmallVec<[Regs; 4]>;
@@ -115,7 +116,7 @@ impl Inst {
             touch(touches, File::S, self.sdst, halves);
         }
         let dpp = match self.extra {
-            Extra::Dpp(dpp) => Some(dpp),
+            Extra::Dpp(dpp) => Some(Box::new(dpp.resolve(halves))),
             _ => None,
         };
         let float = row.dst.filter(|field| field.float);
@@ -202,7 +203,13 @@ impl Inst {
             edit.width = width;
             edit.signed = sdwa.sext[i] && !field.modifiers;
         }
-        let source = Source::new(self.generation, code, kind, self.literal);
+        // Of a literal the high half can be chosen too.
+        let literal = if kind.is_half() && bit(self.opsel) && code == LITERAL {
+            self.literal >> 16
+        } else {
+            self.literal
+        };
+        let source = Source::new(self.generation, code, kind, literal);
         // The low half of a register needs no edit: nothing above it is looked at.
         let plain = Edit { width: 32, ..edit } == Edit::NONE
             && (edit.width == 32 || edit.width == 16 && kind.is_half());
@@ -218,8 +225,8 @@ impl Inst {
         let mut part = Part::Whole;
         let row = self.row;
         if field.kind.is_half() {
-            let long = self.form == Form::Long || self.generation == Gen::Rdna3;
-            let mut high = long && self.opsel & 8 != 0;
+            let mut high =
+                self.opsel & 8 != 0 && (self.form == Form::Long || self.generation == Gen::Rdna3);
             if self.generation == Gen::Rdna4 && self.form == Form::Short {
                 high = self.dst & 0x80 != 0;
                 vgpr &= 0x7f;

@@ -24,12 +24,8 @@ fn exp2_wide(x: f64) -> f64 {
     let n = shifted - magic;
     let t = (x - n) * std::f64::consts::LN_2;
     // The series of e^t for |t| < 0.35.
-    let mut p = 1.0 / 6_227_020_800.0;
+    let mut p: f64 = 1.0 / 362_880.0;
     for c in [
-        1.0 / 479_001_600.0,
-        1.0 / 39_916_800.0,
-        1.0 / 3_628_800.0,
-        1.0 / 362_880.0,
         1.0 / 40_320.0,
         1.0 / 5_040.0,
         1.0 / 720.0,
@@ -40,7 +36,7 @@ fn exp2_wide(x: f64) -> f64 {
         1.0,
         1.0,
     ] {
-        p = p * t + c;
+        p = p.mul_add(t, c);
     }
     let scale = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1.0f64.to_bits()));
     p * scale
@@ -74,21 +70,9 @@ fn log2_wide(x: f64) -> f64 {
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let z = s * s;
     // The series of the inverse hyperbolic tangent.
-    let mut p = 1.0 / 23.0;
-    for c in [
-        1.0 / 21.0,
-        1.0 / 19.0,
-        1.0 / 17.0,
-        1.0 / 15.0,
-        1.0 / 13.0,
-        1.0 / 11.0,
-        1.0 / 9.0,
-        1.0 / 7.0,
-        1.0 / 5.0,
-        1.0 / 3.0,
-        1.0,
-    ] {
-        p = p * z + c;
+    let mut p: f64 = 1.0 / 13.0;
+    for c in [1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0] {
+        p = p.mul_add(z, c);
     }
     n + 2.0 * std::f64::consts::LOG2_E * s * p
 }
@@ -124,11 +108,8 @@ fn sin_turns(turns: f64) -> f64 {
     };
     let x = folded * std::f64::consts::TAU;
     let z = x * x;
-    let mut p = 1.0 / 51_090_942_171_709_440_000.0;
+    let mut p: f64 = -1.0 / 1_307_674_368_000.0;
     for c in [
-        -1.0 / 121_645_100_408_832_000.0,
-        1.0 / 355_687_428_096_000.0,
-        -1.0 / 1_307_674_368_000.0,
         1.0 / 6_227_020_800.0,
         -1.0 / 39_916_800.0,
         1.0 / 362_880.0,
@@ -137,7 +118,7 @@ fn sin_turns(turns: f64) -> f64 {
         -1.0 / 6.0,
         1.0,
     ] {
-        p = p * z + c;
+        p = p.mul_add(z, c);
     }
     x * p
 }

@@ -289,19 +289,21 @@ pub fn swaprel(inst: &Inst, operands: Operands) -> Run {
 
 /// Counts the bits of a mask below each lane; `first` is the lane of its lowest bit.
 fn mbcnt(operands: Operands, first: usize) -> Run {
+    let below: [Lanes; 2] = [0, 32].map(|start| {
+        std::array::from_fn(|i| match (start + i).saturating_sub(first) {
+            32.. => u32::MAX,
+            n => (1 << n) - 1,
+        })
+    });
     Box::new(move |wave| {
         operands.check(wave)?;
         let (mask, add) = (all(&operands, 0, wave), all(&operands, 1, wave));
         let mut to = [[0; 32]; 2];
-        for lane in 0..32 * operands.halves {
-            let (half, i) = (lane / 32, lane % 32);
-            let below = match lane.saturating_sub(first) {
-                32.. => u32::MAX,
-                n => (1 << n) - 1,
-            };
-            to[half][i] = (mask[half][i] & below)
-                .count_ones()
-                .wrapping_add(add[half][i]);
+        for half in 0..operands.halves {
+            for i in 0..32 {
+                let counted = (mask[half][i] & below[half][i]).count_ones();
+                to[half][i] = counted.wrapping_add(add[half][i]);
+            }
         }
         write(wave, operands.dst.vgpr, &to, operands.halves);
         Ok(Flow::Next)

@@ -18,6 +18,8 @@ pub enum Kind {
     Bf16,
     /// Two halves.
     P16,
+    /// Two brain floats.
+    PBf16,
     /// 32 bits of an integer.
     B32,
     /// Single precision.
@@ -82,7 +84,7 @@ pub fn inline(code: u16, kind: Kind) -> Option<u64> {
         240..=248 => {
             let (row, sign) = match kind {
                 Kind::B16 | Kind::F16 | Kind::P16 => (0, 15),
-                Kind::Bf16 => (1, 15),
+                Kind::Bf16 | Kind::PBf16 => (1, 15),
                 Kind::B32 | Kind::F32 => (2, 31),
                 Kind::B64 | Kind::F64 | Kind::B128 => (3, 63),
             };
@@ -172,6 +174,7 @@ pub fn source_text(
 ) -> Option<String> {
     let dwords = kind.dwords();
     Some(match code {
+        230..=239 | 251..=253 if dwords > 2 => return None,
         0..=127 => scalar_text(generation, code, dwords)?,
         128..=192 => (code - 128).to_string(),
         193..=208 => (192 - i32::from(code)).to_string(),
@@ -222,6 +225,7 @@ pub fn literal_text(literal: u32, kind: Kind) -> String {
                 .unwrap_or_else(|| format!("{literal:#x}"));
         }
         Kind::B64 | Kind::B128 => small(i64::from(literal)),
+        Kind::P16 => small(i64::from(literal as i32)) || float(kind, u64::from(literal)).is_some(),
         _ if short => {
             small(i64::from(literal as i16)) || float(kind, u64::from(literal & 0xffff)).is_some()
         }

@@ -5,7 +5,6 @@ use crate::wave::{Lanes, Wave};
 
 use super::lanes;
 use super::operand::Kind;
-use super::value::Type;
 
 /// Which part of a VGPR is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,19 +46,7 @@ pub struct Output {
 impl Output {
     /// Writes the lanes of one half.
     #[inline(always)]
-    pub fn write<D: Type>(
-        &self,
-        wave: &mut Wave,
-        half: usize,
-        low: &Lanes,
-        high: &Lanes,
-        exec: u32,
-    ) {
-        if D::WIDE {
-            lanes::blend(wave.vgpr_mut(self.vgpr, half), low, exec);
-            lanes::blend(wave.vgpr_mut(self.vgpr + 1, half), high, exec);
-            return;
-        }
+    pub fn write(&self, wave: &mut Wave, half: usize, low: &Lanes, exec: u32) {
         let to = wave.vgpr_mut(self.vgpr, half);
         if self.part == Part::Whole {
             lanes::blend(to, low, exec);
@@ -67,6 +54,13 @@ impl Output {
             let merged = self.merge(to, low);
             lanes::blend(to, &merged, exec);
         }
+    }
+
+    /// Writes the lanes of one half of two registers.
+    #[inline(always)]
+    pub fn write_wide(&self, wave: &mut Wave, half: usize, lanes: &[Lanes; 2], exec: u32) {
+        lanes::blend(wave.vgpr_mut(self.vgpr, half), &lanes[0], exec);
+        lanes::blend(wave.vgpr_mut(self.vgpr + 1, half), &lanes[1], exec);
     }
 
     fn merge(&self, old: &Lanes, new: &Lanes) -> Lanes {

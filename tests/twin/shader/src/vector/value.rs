@@ -243,12 +243,6 @@ pub trait Type {
     fn read<E: Env>(env: E, low: u32, high: u32) -> Self::T;
     /// To the low and the high dword.
     fn write<E: Env>(env: E, value: Self::T) -> (u32, u32);
-    /// Whether a result is a NaN.
-    #[inline(always)]
-    fn is_nan(low: u32, high: u32) -> bool {
-        let _ = (low, high);
-        false
-    }
 }
 
 /// No operand.
@@ -316,27 +310,31 @@ wide_integer!(/// 64 bits without a sign.
 wide_integer!(/// 64 bits with a sign.
     I64, i64);
 
-/// Two halves in a dword.
-pub struct P16;
+macro_rules! pair {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name;
 
-impl Type for P16 {
-    type T = u32;
-    const KIND: Option<Kind> = Some(Kind::P16);
-    const MODIFIERS: bool = true;
-    const FLOAT: bool = true;
-    #[inline(always)]
-    fn read<E: Env>(_: E, low: u32, _: u32) -> u32 {
-        low
-    }
-    #[inline(always)]
-    fn write<E: Env>(_: E, value: u32) -> (u32, u32) {
-        (value, 0)
-    }
-    #[inline(always)]
-    fn is_nan(low: u32, _: u32) -> bool {
-        low & 0x7fff > 0x7c00 || low >> 16 & 0x7fff > 0x7c00
-    }
+        impl Type for $name {
+            type T = u32;
+            const KIND: Option<Kind> = Some(Kind::$name);
+            const MODIFIERS: bool = true;
+            const FLOAT: bool = true;
+            #[inline(always)]
+            fn read<E: Env>(_: E, low: u32, _: u32) -> u32 {
+                low
+            }
+            #[inline(always)]
+            fn write<E: Env>(_: E, value: u32) -> (u32, u32) {
+                (value, 0)
+            }
+        }
+    };
 }
+pair!(/// Two halves in a dword.
+    P16);
+pair!(/// Two brain floats in a dword.
+    PBf16);
 
 /// Four dwords; only for instructions that fetch their operands themselves.
 pub struct U128;
@@ -380,10 +378,6 @@ impl Type for F32 {
     fn write<E: Env>(env: E, value: f32) -> (u32, u32) {
         (env.write32(value).to_bits(), 0)
     }
-    #[inline(always)]
-    fn is_nan(low: u32, _: u32) -> bool {
-        f32::from_bits(low).is_nan()
-    }
 }
 
 impl Type for F16 {
@@ -398,10 +392,6 @@ impl Type for F16 {
     #[inline(always)]
     fn write<E: Env>(env: E, value: f32) -> (u32, u32) {
         (u32::from(env.write16(value)), 0)
-    }
-    #[inline(always)]
-    fn is_nan(low: u32, _: u32) -> bool {
-        low & 0x7fff > 0x7c00
     }
 }
 
@@ -419,10 +409,6 @@ impl Type for F64 {
     fn write<E: Env>(env: E, value: f64) -> (u32, u32) {
         let bits = env.write64(value).to_bits();
         (bits as u32, (bits >> 32) as u32)
-    }
-    #[inline(always)]
-    fn is_nan(low: u32, high: u32) -> bool {
-        f64::from_bits(u64::from(low) | u64::from(high) << 32).is_nan()
     }
 }
 

@@ -1,6 +1,7 @@
 //! VOP2: two sources. See [`super::table`] for how rows are read.
 
 use super::arith::*;
+use super::extreme::*;
 use super::run::{self, Meaning};
 use super::table::flag::*;
 use super::table::{Field, Lower, Row, rows};
@@ -48,9 +49,9 @@ rows! {
     v_max_num_f64 [- - 0x10e -]: F64 = F64 F64 => { |e, a, b| max_num(e, a, b) }
     // Integers
     v_mul_i32_i24 [0x109 0x109 0x109 0x106]: I32 = I32 I32 => { |e, a, b| { i24(a).wrapping_mul(i24(b)) } clamp { sat32(i64::from(i24(a)) * i64::from(i24(b))) } }
-    v_mul_hi_i32_i24 [0x10a 0x10a 0x10a 0x107]: I32 = I32 I32 => { |e, a, b| (i64::from(i24(a)) * i64::from(i24(b)) >> 32) as i32 }
+    v_mul_hi_i32_i24 [0x10a 0x10a 0x10a 0x107]: I32 = I32 I32 => { |e, a, b| ((i64::from(i24(a)) * i64::from(i24(b))) >> 32) as i32 }
     v_mul_u32_u24 [0x10b 0x10b 0x10b 0x108]: U32 = U32 U32 => { |e, a, b| { u24(a).wrapping_mul(u24(b)) } clamp { satu32(u64::from(u24(a)) * u64::from(u24(b))) } }
-    v_mul_hi_u32_u24 [0x10c 0x10c 0x10c 0x109]: U32 = U32 U32 => { |e, a, b| (u64::from(u24(a)) * u64::from(u24(b)) >> 32) as u32 }
+    v_mul_hi_u32_u24 [0x10c 0x10c 0x10c 0x109]: U32 = U32 U32 => { |e, a, b| ((u64::from(u24(a)) * u64::from(u24(b))) >> 32) as u32 }
     v_min_i32 [0x111 0x111 0x111 0x10c]: I32 = I32 I32 => { |e, a, b| a.min(b) }
     v_max_i32 [0x112 0x112 0x112 0x10d]: I32 = I32 I32 => { |e, a, b| a.max(b) }
     v_min_u32 [0x113 0x113 0x113 0x10e]: U32 = U32 U32 => { |e, a, b| a.min(b) }

@@ -1,6 +1,7 @@
 //! VOP3: up to three sources, and what has no short encoding. See [`super::table`] for how rows are read.
 
 use super::arith::*;
+use super::extreme::*;
 use super::fp8;
 use super::math::*;
 use super::moves;
@@ -31,8 +32,8 @@ rows! {
     v_mad_i64_i32 [0x177 0x2ff - 0x1e9] v_mad_co_i64_i32 [- - 0x2ff -]: I64 + Bit = I32 I32 I64, NO_DPP => { |e, a, b, c| { mad_i64(a, b, c) } clamp { saturated_i64(a, b, c) } }
     v_lshl_add_u64 [- - - 0x208]: U64 = U64 U32 U64 => { |e, a, b, c| (a << (b & 7)).wrapping_add(c) }
     v_mul_lo_u32 [0x169 0x32c 0x32c 0x285]: U32 = U32 U32, NO_DPP => { |e, a, b| a.wrapping_mul(b) }
-    v_mul_hi_u32 [0x16a 0x32d 0x32d 0x286]: U32 = U32 U32, NO_DPP => { |e, a, b| (u64::from(a) * u64::from(b) >> 32) as u32 }
-    v_mul_hi_i32 [0x16c 0x32e 0x32e 0x287]: I32 = I32 I32, NO_DPP => { |e, a, b| (i64::from(a) * i64::from(b) >> 32) as i32 }
+    v_mul_hi_u32 [0x16a 0x32d 0x32d 0x286]: U32 = U32 U32, NO_DPP => { |e, a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32 }
+    v_mul_hi_i32 [0x16c 0x32e 0x32e 0x287]: I32 = I32 I32, NO_DPP => { |e, a, b| ((i64::from(a) * i64::from(b)) >> 32) as i32 }
     // Minimum, maximum, median
     v_min3_f32 [0x151 0x219 - 0x1d0]: F32 = F32 F32 F32 => { |e, a, b, c| min(e, min(e, a, b), c) }
     v_max3_f32 [0x154 0x21c - 0x1d3]: F32 = F32 F32 F32 => { |e, a, b, c| max(e, max(e, a, b), c) }
@@ -157,7 +158,7 @@ rows! {
     v_cvt_sr_bf8_f32 [- - 0x36c 0x2a5]: U32 = F32 U32, FP8_SR => { special fp8::to_sr_bf8 }
     // Dot products
     v_dot2_f16_f16 [- 0x266 0x266 -]: F16 = P16 P16 F16, DOT => { |e, a, b, c| dot2_f16(e, a, b, c) }
-    v_dot2_bf16_bf16 [- 0x267 0x267 -]: Bf16 = P16 P16 Bf16, DOT => { |e, a, b, c| dot2_bf16(e, a, b, c) }
+    v_dot2_bf16_bf16 [- 0x267 0x267 -]: Bf16 = PBf16 PBf16 Bf16, DOT => { |e, a, b, c| dot2_bf16(e, a, b, c) }
     // Across lanes
     v_readlane_b32 [0x360 0x360 0x360 0x289]: U32 = U32 U32, NO_DPP | TO_SCALAR | VGPR_ONLY => { special moves::readlane }
     v_writelane_b32 [0x361 0x361 0x361 0x28a]: U32 = U32 U32, NO_DPP | FROM_SCALARS => { special moves::writelane }

@@ -23,10 +23,9 @@ where
     const MASK_IN: bool = false;
     const MASK_OUT: bool = true;
 
+    // The opposite of a comparison is true of NaNs, unlike the other comparison.
+    #[allow(clippy::neg_cmp_op_on_partial_ord)]
     #[inline(always)]
-    // A NaN is neither less nor greater, and makes the difference.
-    #[allow(clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons)]
-    #[allow(clippy::nonminimal_bool)]
     fn lane<E: Env>(_: E, a: T::T, b: T::T, (): (), _: bool) -> ((), bool) {
         let bit = match (T::FLOAT, CONDITION) {
             (_, 0) => false,
@@ -37,11 +36,11 @@ where
             (false, 5) => a != b,
             (_, 6) => a >= b,
             (false, _) => true,
-            (true, 5) => a < b || a > b,
+            (true, 5) => ordered(a, b) && a != b,
             (true, 7) => ordered(a, b),
             (true, 8) => !ordered(a, b),
             (true, 9) => !(a >= b),
-            (true, 10) => !(a < b || a > b),
+            (true, 10) => !ordered(a, b) || a == b,
             (true, 11) => !(a > b),
             (true, 12) => !(a <= b),
             (true, 13) => a != b,
@@ -162,7 +161,7 @@ macro_rules! compares {
     ($rows:ident, $t:ident, $name:literal, $bases:expr, [$($n:literal)*]) => {
         $(
             for (bases, (prefix, flags)) in $bases.into_iter().zip(PREFIXES) {
-                let condition = if $t::FLOAT { FLOATS[$n] } else { INTEGERS[$n % INTEGERS.len()] };
+                let condition = $t::conditions()[$n];
                 let mut opcodes = opcodes(bases, $n);
                 // In RDNA2 the comparisons of halves from the ninth on are 0x20 further on.
                 if $name == "f16" && $n >= 8 && opcodes[0] != NONE {
@@ -195,6 +194,15 @@ macro_rules! compares {
         )*
     };
 }
+
+/// Names of comparisons.
+trait Conditions: Type {
+    /// By number.
+    fn conditions() -> &'static [&'static str] {
+        if Self::FLOAT { &FLOATS } else { &INTEGERS }
+    }
+}
+impl<T: Type> Conditions for T {}
 
 const FLOATS: [&str; 16] = [
     "f", "lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt",

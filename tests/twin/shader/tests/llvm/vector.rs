@@ -37,7 +37,17 @@ pub fn encoding(generation: Gen, random: &mut Random) -> Words {
         let at = 1 + usize::from(words[0] >> 31 != 0);
         words[at] = random.pick(&[0, 5, 64, 65, 0xffff_fff0, 0x3c00, 0x3f80_0000, 0x3ff0_0000]);
     }
-    if cdna && matches!(words[0] >> 25, 0x17 | 0x18 | 0x24 | 0x25) && words[1] >> 7 == 1 {
+    let old = matches!(generation, Gen::Rdna2 | Gen::Cdna3);
+    if old && matches!(words[0], 0x7e00_00e9 | 0x7e00_00ea | 0x7e00_00fa) {
+        // LLVM knows of DPP for v_nop.
+        words[0] = 0x7e00_0000;
+    }
+    let constants = if cdna {
+        [0x17, 0x18, 0x24, 0x25]
+    } else {
+        [0x2c, 0x2d, 0x37, 0x38]
+    };
+    if constants.contains(&(words[0] >> 25)) && words[1] >> 7 == 1 {
         // LLVM reads the constant of multiply-adds as the code of one, or crashes.
         words[1] |= 0x100;
     }
@@ -112,6 +122,7 @@ fn long(generation: Gen, random: &mut Random, words: &mut Words) {
         };
         x |= code << (9 * i);
     }
-    words[0] = w;
+    // LLVM also crashes where CDNA's v_readlane writes to a literal.
+    words[0] = if cdna && op == 0x289 { w & !0x80 } else { w };
     words[1] = x;
 }
