@@ -112,19 +112,19 @@ impl Wave<'_> {
 
     /// The mask of lanes at scalar operand `code`: 64 bits, or 32 in a wave of 32 lanes.
     pub fn mask(&self, code: u16) -> u64 {
-        let low = u64::from(self.scalar(code));
         if self.halves == 1 {
-            low
+            u64::from(self.scalar(code))
         } else {
-            low | u64::from(self.scalar(code + 1)) << 32
+            self.scalar64(code)
         }
     }
 
     /// Writes a mask of lanes: one SGPR in a wave of 32 lanes, two in one of 64.
     pub fn set_mask(&mut self, code: u16, value: u64) {
-        self.set_scalar(code, value as u32);
-        if self.halves == 2 {
-            self.set_scalar(code + 1, (value >> 32) as u32);
+        if self.halves == 1 {
+            self.set_scalar(code, value as u32);
+        } else {
+            self.set_scalar64(code, value);
         }
     }
 
