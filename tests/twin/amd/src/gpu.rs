@@ -183,6 +183,8 @@ struct State {
     order: Rng,
     /// Interrupts of faults that were asked for, which the GPU's thread delivers.
     injected: Vec<Interrupt>,
+    /// Interrupts are on their way to the kernel.
+    delivering: bool,
     gone: bool,
     quit: bool,
 }
@@ -219,6 +221,7 @@ impl Gpu {
                 next: 1,
                 order,
                 injected: Vec::new(),
+                delivering: false,
                 gone: false,
                 quit: false,
             }),
@@ -286,11 +289,8 @@ impl Gpu {
     /// Whether the queues of a process have nothing left to do.
     pub fn idle(&self, process: ProcessId) -> bool {
         let state = self.shared.lock();
-        state
-            .queues
-            .values()
-            .filter(|queue| queue.process() == process)
-            .all(Queue::is_idle)
+        let mut queues = state.queues.values();
+        !state.delivering && queues.all(|queue| queue.process() != process || queue.is_idle())
     }
 
     /// What every queue of a process waits for, one line each, for reports of a hang.
@@ -445,10 +445,14 @@ fn run(shared: &Shared) {
             }
             interrupts.append(&mut state.injected);
             let moved = state.turn(&shared.core, &this, &mut interrupts);
+            state.delivering = !interrupts.is_empty();
             (moved, state.queues.is_empty() && !state.quit)
         };
         shared.settled.notify_all();
-        shared.deliver(interrupts);
+        if !interrupts.is_empty() {
+            shared.deliver(interrupts);
+            shared.lock().delivering = false;
+        }
         if moved {
             (quiet, sleep) = (0, SLEEP.0);
         } else if none {

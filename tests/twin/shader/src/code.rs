@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use smallvec::SmallVec;
 use twin::rule::{Proof, Rule};
 
-use crate::counters::Mask;
+use crate::counters::{Counter, Mask};
 use crate::isa::{self, Gen};
 use crate::page::{Bus, MemFault, PAGE, Port};
-use crate::step::{File, Regs, Step, Stop};
+use crate::step::{File, Regs, Run, Step, Stop};
 
 /// What cannot be decoded cannot be run.
 pub static ISA_INVALID: Rule = Rule {
@@ -67,18 +67,44 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// An instruction, decoded and lowered.
+/// An instruction, decoded and lowered: what each run of it needs.
 pub struct Entry {
     /// What it does.
-    pub step: Step,
+    pub run: Run,
     /// Its length in bytes.
     pub bytes: u64,
     /// The registers that it needs.
     pub needs: Bounds,
     /// The registers that must not be in flight.
     pub touches: Mask,
+    /// What only reports need.
+    pub rest: Box<Rest>,
+}
+
+/// What is seldom asked of an instruction.
+pub struct Rest {
+    /// See [`Step::touches`].
+    pub touches: SmallVec<[Regs; 4]>,
+    /// See [`Step::lands`].
+    pub lands: Option<Counter>,
     /// Its words.
     words: SmallVec<[u32; 2]>,
+}
+
+impl Entry {
+    fn new(step: Step, words: &[u32]) -> Self {
+        Self {
+            run: step.run,
+            bytes: 4 * words.len() as u64,
+            needs: Bounds::of(&step.touches),
+            touches: Mask::of(&step.touches),
+            rest: Box::new(Rest {
+                touches: step.touches,
+                lands: step.lands,
+                words: words.into(),
+            }),
+        }
+    }
 }
 
 /// The text of what is not decoded.
@@ -128,29 +154,15 @@ impl CodePage {
             }
         };
         Ok(match decoded {
-            Some(decoded) => {
-                let step = decoded.inst.lower(self.halves);
-                Entry {
-                    bytes: 4 * decoded.words as u64,
-                    needs: Bounds::of(&step.touches),
-                    touches: Mask::of(&step.touches),
-                    words: words[..decoded.words].into(),
-                    step,
-                }
-            }
+            Some(decoded) => Entry::new(decoded.inst.lower(self.halves), &words[..decoded.words]),
             None => {
                 let what = format!("{:#010x} starts no instruction", words[0]);
-                Entry {
-                    step: Step {
-                        lands: None,
-                        run: Box::new(move |_| Err(Stop::Rule(&ISA_INVALID, what.clone()))),
-                        touches: SmallVec::new(),
-                    },
-                    bytes: 4,
-                    needs: Bounds::new(0, 0, 0),
-                    touches: Mask::default(),
-                    words: words[..1].into(),
-                }
+                let step = Step {
+                    lands: None,
+                    run: Box::new(move |_| Err(Stop::Rule(&ISA_INVALID, what.clone()))),
+                    touches: SmallVec::new(),
+                };
+                Entry::new(step, &words[..1])
             }
         })
     }
@@ -159,7 +171,7 @@ impl CodePage {
     /// cache holds, and reports it where that is old.
     fn holds(&self, bus: &mut Bus) -> bool {
         self.entries.iter().enumerate().all(|(i, entry)| {
-            let words = entry.get().map_or(&[][..], |entry| &entry.words);
+            let words = entry.get().map_or(&[][..], |entry| &entry.rest.words);
             words.iter().enumerate().all(|(j, word)| {
                 let va = self.base + 4 * (i + j) as u64;
                 bus.read_u32(Port::Inst, va) == Ok(*word)
@@ -172,9 +184,9 @@ impl CodePage {
         let Some(entry) = self.entries[(pc % PAGE / 4) as usize].get() else {
             return NEVER.into();
         };
-        match isa::decode(self.generation, &entry.words) {
+        match isa::decode(self.generation, &entry.rest.words) {
             Some(decoded) => decoded.inst.to_string(),
-            None => format!("{:#010x} (no instruction)", entry.words[0]),
+            None => format!("{:#010x} (no instruction)", entry.rest.words[0]),
         }
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use twin::rule::{Proof, Rule};
 
 use crate::isa::Gen;
-use crate::step::{File, Regs, Step};
+use crate::step::{File, Regs};
 
 /// A register is used while a memory operation is still to write it.
 pub static WAIT_BEFORE_USE: Rule = Rule {
@@ -64,7 +64,7 @@ impl Wait {
 #[derive(Clone, Debug)]
 struct Operation {
     /// What it will write.
-    writes: SmallVec<[Regs; 2]>,
+    writes: Option<Regs>,
     /// Whether it may be overtaken by later ones.
     unordered: bool,
 }
@@ -80,9 +80,14 @@ struct Queue {
 #[derive(Clone, Debug, Default)]
 struct Flight([u64; 10]);
 
-/// The words of a `Flight` that some registers have bits in, and those bits.
+/// The words of a `Flight` that some registers have bits in, and those bits: two of them beside the
+/// instruction, where the cache of the processor has them already, and more apart.
 #[derive(Clone, Debug, Default)]
-pub struct Mask(SmallVec<[(u8, u64); 4]>);
+pub struct Mask {
+    words: [u8; 2],
+    bits: [u64; 2],
+    more: Option<Box<[(u8, u64)]>>,
+}
 
 impl Mask {
     /// The bits of these registers.
@@ -94,7 +99,15 @@ impl Mask {
                 None => words.push((word as u8, mask)),
             }
         }
-        Self(words)
+        let first = |i: usize| words.get(i).copied().unwrap_or_default();
+        Self {
+            words: [first(0).0, first(1).0],
+            bits: [first(0).1, first(1).1],
+            more: words
+                .get(2..)
+                .filter(|more| !more.is_empty())
+                .map(Into::into),
+        }
     }
 }
 
@@ -121,10 +134,14 @@ impl Flight {
         }
     }
 
+    #[inline(always)]
     fn any(&self, mask: &Mask) -> bool {
-        mask.0
-            .iter()
-            .any(|(word, mask)| self.0[usize::from(*word)] & mask != 0)
+        let [a, b] = mask.words.map(|word| self.0[usize::from(word)]);
+        let hit = a & mask.bits[0] | b & mask.bits[1] != 0;
+        hit || mask.more.as_ref().is_some_and(|more| {
+            more.iter()
+                .any(|(word, bits)| self.0[usize::from(*word)] & bits != 0)
+        })
     }
 }
 
@@ -137,6 +154,8 @@ pub struct Counters {
     counted_by: [usize; 4],
     /// By hardware counter.
     flight: [Flight; 4],
+    /// By all of them.
+    any: Flight,
     /// Operations in flight that write registers.
     writing: usize,
 }
@@ -153,6 +172,7 @@ impl Counters {
                 Gen::Rdna4 => [0, 1, 2, 3],
             },
             flight: Default::default(),
+            any: Flight::default(),
             writing: 0,
         }
     }
@@ -162,21 +182,19 @@ impl Counters {
     ///
     /// A flat access counts on two counters; the first of them is the one that its data come back
     /// on, which is known once its addresses are.
-    pub fn issue(&mut self, counters: &[Counter], writes: &[Regs]) {
+    pub fn issue(&mut self, counters: &[Counter], writes: Option<Regs>) {
         for (i, counter) in counters.iter().enumerate() {
-            let writes = if i == 0 { writes } else { &[] };
+            let writes = writes.filter(|_| i == 0);
             let unordered = *counter == Counter::Scalar;
             let by = self.counted_by[*counter as usize];
             let queue = &mut self.queues[by];
             queue.unordered += usize::from(unordered);
-            queue.operations.push_back(Operation {
-                writes: writes.into(),
-                unordered,
-            });
-            for regs in writes {
-                self.flight[by].set(*regs, true);
+            queue.operations.push_back(Operation { writes, unordered });
+            if let Some(regs) = writes {
+                self.flight[by].set(regs, true);
+                self.any.set(regs, true);
+                self.writing += 1;
             }
-            self.writing += usize::from(!writes.is_empty());
         }
     }
 
@@ -191,24 +209,38 @@ impl Counters {
         for (queue, wait) in self.counted_by.iter().zip(waits) {
             most[*queue] = most[*queue].min(wait);
         }
+        let mut any_completed = false;
         for ((queue, flight), most) in self.queues.iter_mut().zip(&mut self.flight).zip(most) {
             let most = usize::from(most);
             if most > 0 && queue.unordered > 0 {
                 continue;
             }
+            let mut completed = false;
             while queue.operations.len() > most {
                 let Some(done) = queue.operations.pop_front() else {
                     break;
                 };
                 queue.unordered -= usize::from(done.unordered);
-                self.writing -= usize::from(!done.writes.is_empty());
-                for regs in done.writes {
+                if let Some(regs) = done.writes {
                     flight.set(regs, false);
+                    self.writing -= 1;
+                    completed = true;
                 }
             }
             // What completed may be written again by what did not.
-            for regs in queue.operations.iter().flat_map(|o| &o.writes) {
-                flight.set(*regs, true);
+            if completed {
+                for regs in queue.operations.iter().filter_map(|o| o.writes) {
+                    flight.set(regs, true);
+                }
+                any_completed = true;
+            }
+        }
+        if any_completed {
+            for (word, any) in self.any.0.iter_mut().enumerate() {
+                *any = self
+                    .flight
+                    .iter()
+                    .fold(0, |bits, flight| bits | flight.0[word]);
             }
         }
     }
@@ -222,13 +254,13 @@ impl Counters {
     /// Whether any of these registers is in flight, on whatever counter.
     #[inline(always)]
     pub fn hits(&self, mask: &Mask) -> bool {
-        self.writing != 0 && self.flight.iter().any(|flight| flight.any(mask))
+        self.writing != 0 && self.any.any(mask)
     }
 
     /// The first register of a step that is in flight.
-    pub fn in_flight(&self, step: &Step) -> Option<Regs> {
-        let lands = step.lands.map(|counter| self.counted_by[counter as usize]);
-        step.touches.iter().enumerate().find_map(|(i, regs)| {
+    pub fn in_flight(&self, touches: &[Regs], lands: Option<Counter>) -> Option<Regs> {
+        let lands = lands.map(|counter| self.counted_by[counter as usize]);
+        touches.iter().enumerate().find_map(|(i, regs)| {
             let own = lands.filter(|_| i == 0);
             let mut others = (0..4).filter(|by| Some(*by) != own);
             let mask = Mask::of(&[*regs]);
@@ -240,14 +272,6 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn step(touches: &[Regs]) -> Step {
-        Step {
-            run: Box::new(|_| Ok(crate::step::Flow::Next)),
-            touches: touches.into(),
-            lands: None,
-        }
-    }
 
     fn v(first: u16, count: u16) -> Regs {
         Regs {
@@ -268,24 +292,24 @@ mod tests {
     #[test]
     fn loads_complete_in_order() {
         let mut counters = Counters::new(Gen::Rdna3);
-        counters.issue(&[Counter::Load], &[v(62, 4)]);
-        counters.issue(&[Counter::Store], &[]);
-        counters.issue(&[Counter::Load], &[v(10, 1)]);
+        counters.issue(&[Counter::Load], Some(v(62, 4)));
+        counters.issue(&[Counter::Store], None);
+        counters.issue(&[Counter::Load], Some(v(10, 1)));
         assert!(
             counters
-                .in_flight(&step(&[v(0, 10), v(11, 51), s(62, 4)]))
+                .in_flight(&[v(0, 10), v(11, 51), s(62, 4)], None)
                 .is_none()
         );
         assert_eq!(
-            counters.in_flight(&step(&[v(0, 9), v(64, 1)])),
+            counters.in_flight(&[v(0, 9), v(64, 1)], None),
             Some(v(64, 1))
         );
         counters.wait(Wait {
             load: 1,
             ..Wait::NONE
         });
-        assert!(counters.in_flight(&step(&[v(62, 4)])).is_none());
-        assert!(counters.in_flight(&step(&[v(10, 1)])).is_some() && !counters.idle());
+        assert!(counters.in_flight(&[v(62, 4)], None).is_none());
+        assert!(counters.in_flight(&[v(10, 1)], None).is_some() && !counters.idle());
         counters.wait(Wait {
             load: 0,
             ..Wait::NONE
@@ -296,34 +320,34 @@ mod tests {
     #[test]
     fn scalar_loads_complete_in_any_order() {
         let mut counters = Counters::new(Gen::Rdna3);
-        counters.issue(&[Counter::Lds], &[v(0, 1)]);
-        counters.issue(&[Counter::Scalar], &[s(4, 2)]);
+        counters.issue(&[Counter::Lds], Some(v(0, 1)));
+        counters.issue(&[Counter::Scalar], Some(s(4, 2)));
         let lgkm = |n| Wait {
             lds: n,
             scalar: n,
             ..Wait::NONE
         };
         counters.wait(lgkm(1));
-        assert!(counters.in_flight(&step(&[v(0, 1)])).is_some());
+        assert!(counters.in_flight(&[v(0, 1)], None).is_some());
         counters.wait(lgkm(0));
         assert!(counters.idle());
         // RDNA4 counts them apart.
         let mut counters = Counters::new(Gen::Rdna4);
-        counters.issue(&[Counter::Lds], &[v(0, 1)]);
-        counters.issue(&[Counter::Scalar], &[s(4, 2)]);
+        counters.issue(&[Counter::Lds], Some(v(0, 1)));
+        counters.issue(&[Counter::Scalar], Some(s(4, 2)));
         counters.wait(Wait {
             lds: 0,
             ..Wait::NONE
         });
-        assert!(counters.in_flight(&step(&[v(0, 1)])).is_none());
-        assert!(counters.in_flight(&step(&[s(5, 1)])).is_some());
+        assert!(counters.in_flight(&[v(0, 1)], None).is_none());
+        assert!(counters.in_flight(&[s(5, 1)], None).is_some());
     }
 
     #[test]
     fn cdna_counts_loads_and_stores_in_one() {
         let mut counters = Counters::new(Gen::Cdna3);
-        counters.issue(&[Counter::Load], &[v(300, 2)]);
-        counters.issue(&[Counter::Store], &[]);
+        counters.issue(&[Counter::Load], Some(v(300, 2)));
+        counters.issue(&[Counter::Store], None);
         counters.wait(Wait {
             load: 1,
             ..Wait::NONE
@@ -334,18 +358,15 @@ mod tests {
     #[test]
     fn a_later_load_may_write_the_same_register_on_the_same_counter() {
         let mut counters = Counters::new(Gen::Rdna3);
-        counters.issue(&[Counter::Load], &[v(3, 1)]);
-        let lands = |counter| Step {
-            lands: Some(counter),
-            ..step(&[v(3, 1), v(2, 1)])
-        };
-        assert!(counters.in_flight(&lands(Counter::Load)).is_none());
-        assert!(counters.in_flight(&lands(Counter::Lds)).is_some());
-        counters.issue(&[Counter::Load], &[v(3, 1)]);
+        counters.issue(&[Counter::Load], Some(v(3, 1)));
+        let touches = [v(3, 1), v(2, 1)];
+        assert!(counters.in_flight(&touches, Some(Counter::Load)).is_none());
+        assert!(counters.in_flight(&touches, Some(Counter::Lds)).is_some());
+        counters.issue(&[Counter::Load], Some(v(3, 1)));
         counters.wait(Wait {
             load: 1,
             ..Wait::NONE
         });
-        assert!(counters.in_flight(&step(&[v(3, 1)])).is_some());
+        assert!(counters.in_flight(&[v(3, 1)], None).is_some());
     }
 }

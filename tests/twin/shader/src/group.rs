@@ -133,6 +133,8 @@ impl Fetch<'_> {
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
     fetch: Fetch<'a>,
+    /// The way to memory of every wave.
+    bus: Bus<'a>,
     random: start::Random,
     /// VGPRs of waves that have ended, to be used again.
     spare: Vec<Vec<Lanes>>,
@@ -148,6 +150,7 @@ impl<'a> Worker<'a> {
                 pages: Vec::new(),
                 since: shared.since,
             },
+            bus: Bus::new(shared.memory),
             random: start::Random::new(shared.launch.seed ^ u64::from(thread) << 32),
             spare: Vec::new(),
             done: Done::default(),
@@ -190,7 +193,7 @@ impl<'a> Worker<'a> {
             let wave = start::wave(
                 launch,
                 place,
-                self.shared.memory,
+                self.bus.clone(),
                 room,
                 self.shared.watch.clock,
                 self.spare.pop().unwrap_or_default(),
@@ -291,7 +294,7 @@ impl Runner<'_> {
                 let entry = page.entry(&mut self.wave.bus, pc)?;
                 self.check(entry)?;
                 self.wave.next = pc + entry.bytes;
-                let flow = (entry.step.run)(&mut self.wave)?;
+                let flow = (entry.run)(&mut self.wave)?;
                 self.recent[self.issued % BEFORE] = pc;
                 self.issued += 1;
                 match flow {
@@ -331,9 +334,9 @@ impl Runner<'_> {
             let entry = page.entry(&mut self.wave.bus, pc)?;
             self.check(entry)?;
             self.wave.next = pc + entry.bytes;
-            let before = Values::of(&self.wave, &entry.step.touches);
-            let flow = (entry.step.run)(&mut self.wave)?;
-            let changes = before.changes(&self.wave, &entry.step.touches);
+            let before = Values::of(&self.wave, &entry.rest.touches);
+            let flow = (entry.run)(&mut self.wave)?;
+            let changes = before.changes(&self.wave, &entry.rest.touches);
             let [x, y, z] = self.wave.place.group;
             let (wave, text) = (self.wave.place.wave, page.text(pc));
             tell(&format!("[{x},{y},{z}].{wave} {pc:#x}: {text}{changes}"));
@@ -375,7 +378,11 @@ impl Runner<'_> {
 
     #[cold]
     fn in_flight(&self, entry: &Entry) -> Result<(), Stop> {
-        match self.wave.counters.in_flight(&entry.step) {
+        match self
+            .wave
+            .counters
+            .in_flight(&entry.rest.touches, entry.rest.lands)
+        {
             None => Ok(()),
             Some(regs) => Err(Stop::Rule(
                 &WAIT_BEFORE_USE,
@@ -387,7 +394,7 @@ impl Runner<'_> {
     #[cold]
     fn out_of_range(&self, entry: &Entry) -> Stop {
         let beyond: Vec<String> = entry
-            .step
+            .rest
             .touches
             .iter()
             .filter(|regs| !self.has.holds(Bounds::of(&[**regs])))

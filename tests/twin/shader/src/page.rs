@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 mod bus;
+mod gather;
 
 pub use bus::Bus;
-pub(crate) use bus::{blend, lanes};
+pub(crate) use gather::{blend, lanes};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -80,9 +81,12 @@ pub trait Memory: Sync {
     /// Not mapped, or not with that right.
     fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault>;
 
-    /// Changes whenever a page that was handed out earlier must be asked for again (an unmap, an
-    /// invalidated cache, a page that has become stale for a port).
-    fn epoch(&self) -> u64;
+    /// A number that changes whenever a page that was handed out earlier must be asked for again (an
+    /// unmap, an invalidated cache, a page that has become stale for a port). By default, never.
+    fn epoch(&self) -> &AtomicU64 {
+        static NEVER: AtomicU64 = AtomicU64::new(0);
+        &NEVER
+    }
 
     /// Comes before each access to a run of bytes that a page has [watched](Page::watching): `bytes`
     /// at `va`, which lie in one page.
@@ -109,6 +113,13 @@ pub struct Page {
 }
 
 impl Page {
+    /// Stands where there is no page yet; never accessed.
+    const NONE: Self = Self {
+        base: std::ptr::null_mut(),
+        dirty: std::ptr::null_mut(),
+        watch: 0,
+    };
+
     /// A page at `base`. Where `dirty` is given, a bit per byte is set there for what is written,
     /// after it is written and with release order.
     ///

@@ -9,7 +9,7 @@ use crate::code::Bounds;
 use crate::counters::Counters;
 use crate::isa::Gen;
 use crate::launch::{Launch, Room};
-use crate::page::{Bus, Memory};
+use crate::page::Bus;
 use crate::step::Stop;
 use crate::wave::{self, Lanes, Wave};
 
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 pub(crate) fn wave<'a>(
     launch: &Launch,
     place: Place,
-    memory: &'a dyn Memory,
+    bus: Bus<'a>,
     room: &'a Room,
     clock: &'a (dyn Fn() -> u64 + Sync),
     mut v: Vec<Lanes>,
@@ -128,7 +128,7 @@ pub(crate) fn wave<'a>(
         vgprs,
         halves,
         lds: &room.lds,
-        bus: Bus::new(memory),
+        bus,
         counters: Counters::new(generation),
         place: wave::Place {
             group: place.id,

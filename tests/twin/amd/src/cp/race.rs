@@ -3,6 +3,7 @@
 //! Only looked for where a queue has several dispatches under way: every access is noted then.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use twin::rule::{Proof, Rule};
@@ -103,7 +104,7 @@ impl Memory for Watched<'_> {
         Ok(page.watching(!0))
     }
 
-    fn epoch(&self) -> u64 {
+    fn epoch(&self) -> &AtomicU64 {
         self.memory.epoch()
     }
 
@@ -153,10 +154,6 @@ mod tests {
                 port,
                 kind: twin_shader::page::FaultKind::NotPresent,
             })
-        }
-
-        fn epoch(&self) -> u64 {
-            0
         }
     }
 

@@ -165,8 +165,8 @@ impl Gmc {
         }))
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    pub(crate) fn epoch(&self) -> &AtomicU64 {
+        &self.epoch
     }
 
     /// Every page that was handed out must be asked for again.

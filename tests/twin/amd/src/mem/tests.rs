@@ -180,9 +180,9 @@ fn faults_tell_what_was_missing() {
     assert_eq!(kind(VA + 0x1000, Access::Read), Some(FaultKind::NotPresent));
     let fault = s.vm.read(Port::Sdma, VA + 0xff8, &mut [0; 16]).unwrap_err();
     assert_eq!(fault.va, VA + 0x1000);
-    let epoch = launch.epoch();
+    let epoch = launch.epoch().load(Ordering::Relaxed);
     s.vm.unmap(VA, 0x1000).unwrap();
-    assert_ne!(launch.epoch(), epoch);
+    assert_ne!(launch.epoch().load(Ordering::Relaxed), epoch);
     assert_eq!(kind(VA, Access::Read), Some(FaultKind::NotPresent));
     // Its pages stay until the launch has ended.
     assert_eq!(Arc::strong_count(&object), 2);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
@@ -325,7 +326,7 @@ impl Memory for Launch<'_> {
         Ok(hand_out(state.shown(&at, port), None).watching(watch))
     }
 
-    fn epoch(&self) -> u64 {
+    fn epoch(&self) -> &AtomicU64 {
         self.vm.gmc.epoch()
     }
 

@@ -165,10 +165,10 @@ impl Ds {
     #[inline(always)]
     fn issued(&self, wave: &mut Wave, dwords: u8) -> Done {
         if dwords == 0 {
-            wave.counters.issue(&[Counter::Lds], &[]);
+            wave.counters.issue(&[Counter::Lds], None);
         } else {
-            let writes = [regs(self.dst, dwords)];
-            wave.counters.issue(&[Counter::Lds], &writes);
+            let writes = regs(self.dst, dwords);
+            wave.counters.issue(&[Counter::Lds], Some(writes));
         }
         Ok(Flow::Next)
     }

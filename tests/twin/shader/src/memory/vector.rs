@@ -311,10 +311,10 @@ impl Access {
             }
         }
         if self.written == 0 {
-            wave.counters.issue(self.counters, &[]);
+            wave.counters.issue(self.counters, None);
         } else {
-            let writes = [regs(self.dst, self.written)];
-            wave.counters.issue(self.counters, &writes);
+            let writes = regs(self.dst, self.written);
+            wave.counters.issue(self.counters, Some(writes));
         }
         Ok(Flow::Next)
     }

@@ -13,10 +13,11 @@ use super::mode::Mode;
 use super::operand::{Class, Operand, Ty};
 use super::singles::{self, dot2acc};
 use crate::isa::Gen;
+use crate::simd::{self, Kernel};
 use crate::step::{File, Flow, Regs, Step, Stop};
 use crate::vector::lanes::blend;
-use crate::vector::operand::LITERAL;
-use crate::wave::Lanes;
+use crate::vector::operand::{LITERAL, Source};
+use crate::wave::{Lanes, Wave};
 
 /// Waves of 64 lanes have no dual issue.
 static VOPD_WAVE32: Rule = Rule {
@@ -42,13 +43,15 @@ static VOPD_SCALARS: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// What a half does: sources (the third is the literal of `fmaak` and `fmamk`), VCC, and the
-/// destination, which comes with what was there.
+/// What a half does: sources to results, which are written over whatever is there.
 type Half = fn(&Sources, &mut Lanes);
 
 struct Sources<'a> {
     a: &'a Lanes,
     b: &'a Lanes,
+    /// The destination as it is.
+    d: &'a Lanes,
+    /// Of `fmaak` and `fmamk`.
     literal: &'a Lanes,
     mode: Mode,
     vcc: u32,
@@ -107,7 +110,7 @@ use Shape::{Accumulates, Ak, Mk, One, ReadsVcc, Two};
 /// Every half; RDNA4 has the same opcodes.
 #[rustfmt::skip]
 static ROWS: [Row; 17] = [
-    row(0, "v_dual_fmac_f32", Accumulates, |x, d| { let c = *d; singles::fma(x.mode, x.a, x.b, &c, d) }),
+    row(0, "v_dual_fmac_f32", Accumulates, |x, d| singles::fma(x.mode, x.a, x.b, x.d, d)),
     row(1, "v_dual_fmaak_f32", Ak, |x, d| singles::fma(x.mode, x.a, x.b, x.literal, d)),
     row(2, "v_dual_fmamk_f32", Mk, |x, d| singles::fma(x.mode, x.a, x.literal, x.b, d)),
     row(3, "v_dual_mul_f32", Two, |x, d| singles::mul(x.mode, x.a, x.b, d)),
@@ -115,12 +118,12 @@ static ROWS: [Row; 17] = [
     row(5, "v_dual_sub_f32", Two, |x, d| singles::sub(x.mode, x.a, x.b, d)),
     row(6, "v_dual_subrev_f32", Two, |x, d| singles::sub(x.mode, x.b, x.a, d)),
     row(7, "v_dual_mul_dx9_zero_f32", Two, |x, d| singles::mul_dx9(x.mode, x.a, x.b, d)),
-    row(8, "v_dual_mov_b32", One, |x, d| *d = *x.a),
+    row(8, "v_dual_mov_b32", One, |x, d| singles::each(d, |i| x.a[i])),
     row(9, "v_dual_cndmask_b32", ReadsVcc, |x, d| singles::each(d, |i| if x.vcc >> i & 1 != 0 { x.b[i] } else { x.a[i] })),
     renamed(10, ["v_dual_max_f32", "v_dual_max_num_f32"], Two, |x, d| singles::max(x.mode, x.a, x.b, d)),
     renamed(11, ["v_dual_min_f32", "v_dual_min_num_f32"], Two, |x, d| singles::min(x.mode, x.a, x.b, d)),
-    dot(12, "v_dual_dot2acc_f32_f16", Ty::F16x2, |x, d| dot2acc(x.mode, Element::F16, x.a, x.b, d)),
-    dot(13, "v_dual_dot2acc_f32_bf16", Ty::Bf16x2, |x, d| dot2acc(x.mode, Element::Bf16, x.a, x.b, d)),
+    dot(12, "v_dual_dot2acc_f32_f16", Ty::F16x2, |x, d| { *d = *x.d; dot2acc(x.mode, Element::F16, x.a, x.b, d) }),
+    dot(13, "v_dual_dot2acc_f32_bf16", Ty::Bf16x2, |x, d| { *d = *x.d; dot2acc(x.mode, Element::Bf16, x.a, x.b, d) }),
     row(16, "v_dual_add_nc_u32", Two, |x, d| singles::each(d, |i| x.a[i].wrapping_add(x.b[i]))),
     row(17, "v_dual_lshlrev_b32", Two, |x, d| singles::each(d, |i| x.b[i] << (x.a[i] & 31))),
     row(18, "v_dual_and_b32", Two, |x, d| singles::each(d, |i| x.a[i] & x.b[i])),
@@ -290,55 +293,77 @@ impl Dual {
                 touches,
             };
         }
-        let generation = self.generation;
         let literal = [self.literal; 32];
-        let parts = self.parts;
-        let [a_x, a_y] = parts.map(|part| part.a.source(generation, part.row().ty));
-        let [b_x, b_y] = parts.map(|part| usize::from(part.b));
-        let [d_x, d_y] = parts.map(|part| usize::from(part.dst));
-        let [run_x, run_y] = parts.map(|part| part.row().run);
+        let halves = self.parts.map(|part| Lowered {
+            a: part.a.source(self.generation, part.row().ty),
+            b: part.b.into(),
+            dst: part.dst.into(),
+            run: part.row().run,
+        });
+        let generation = self.generation;
         Step {
             lands: None,
             run: Box::new(move |wave| {
-                let mode = Mode::new(generation, wave.mode);
-                let vcc = wave.vcc() as u32;
-                let (mut x, mut y) = (*wave.vgpr(d_x, 0), *wave.vgpr(d_y, 0));
-                {
-                    let mut room = [[0; 32]; 2];
-                    let a = a_x.lanes::<false>(wave, 0, &mut room)[0];
-                    let b = wave.vgpr(b_x, 0);
-                    run_x(
-                        &Sources {
-                            a,
-                            b,
-                            literal: &literal,
-                            mode,
-                            vcc,
-                        },
-                        &mut x,
-                    );
-                }
-                {
-                    let mut room = [[0; 32]; 2];
-                    let a = a_y.lanes::<false>(wave, 0, &mut room)[0];
-                    let b = wave.vgpr(b_y, 0);
-                    run_y(
-                        &Sources {
-                            a,
-                            b,
-                            literal: &literal,
-                            mode,
-                            vcc,
-                        },
-                        &mut y,
-                    );
-                }
-                let exec = wave.exec_half(0);
-                blend(wave.vgpr_mut(d_x, 0), &x, exec);
-                blend(wave.vgpr_mut(d_y, 0), &y, exec);
+                simd::run(Issue {
+                    halves: &halves,
+                    literal: &literal,
+                    generation,
+                    wave,
+                });
                 Ok(Flow::Next)
             }),
             touches,
+        }
+    }
+}
+
+/// A half, operands resolved.
+struct Lowered {
+    a: Source,
+    b: usize,
+    dst: usize,
+    run: Half,
+}
+
+/// Both halves for all lanes: results are written once both have read.
+struct Issue<'a, 'w, 'm> {
+    halves: &'a [Lowered; 2],
+    literal: &'a Lanes,
+    generation: Gen,
+    wave: &'w mut Wave<'m>,
+}
+
+impl Kernel for Issue<'_, '_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let wave = &*self.wave;
+        let mode = Mode::new(self.generation, wave.mode);
+        let vcc = wave.vcc() as u32;
+        let mut results = [[0; 32]; 2];
+        for (half, result) in self.halves.iter().zip(&mut results) {
+            let mut room;
+            let a = match &half.a {
+                Source::Vgpr(r) => wave.vgpr(*r, 0),
+                other => {
+                    room = [[0; 32]; 2];
+                    other.lanes::<false>(wave, 0, &mut room)[0]
+                }
+            };
+            let sources = Sources {
+                a,
+                b: wave.vgpr(half.b, 0),
+                d: wave.vgpr(half.dst, 0),
+                literal: self.literal,
+                mode,
+                vcc,
+            };
+            (half.run)(&sources, result);
+        }
+        let exec = wave.exec_half(0);
+        for (half, result) in self.halves.iter().zip(&results) {
+            blend(self.wave.vgpr_mut(half.dst, 0), result, exec);
         }
     }
 }

@@ -43,10 +43,6 @@ impl Memory for Pages {
             }),
         }
     }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
 }
 
 fn round_trip<const N: usize>(address: impl Fn(u64) -> u64, mask: u32) {

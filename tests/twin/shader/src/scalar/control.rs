@@ -180,7 +180,7 @@ pub fn sendmsg_rtn<D: Value>() -> Meaning {
         step([Some(regs)], move |wave| {
             let now = (wave.clock)();
             D::get(Source::Const(now), wave).put(d, wave);
-            wave.counters.issue(&[Counter::Scalar], &[regs]);
+            wave.counters.issue(&[Counter::Scalar], Some(regs));
             Ok(Flow::Next)
         })
     })

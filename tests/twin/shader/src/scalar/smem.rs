@@ -136,9 +136,9 @@ fn load(dwords: u16, buffer: bool) -> Meaning {
                     for (i, word) in words[..usize::from(dwords)].iter().enumerate() {
                         wave.set_scalar(u16::from(data) + i as u16, *word);
                     }
-                    wave.counters.issue(&[Counter::Scalar], &[regs]);
+                    wave.counters.issue(&[Counter::Scalar], Some(regs));
                 } else {
-                    wave.counters.issue(&[Counter::Scalar], &[]);
+                    wave.counters.issue(&[Counter::Scalar], None);
                 }
                 Ok(Flow::Next)
             })
@@ -164,7 +164,7 @@ fn load_small(bytes: usize, extend: fn(u64) -> u32, buffer: bool) -> Meaning {
                     0
                 };
                 wave.set_scalar(data.into(), extend(value));
-                wave.counters.issue(&[Counter::Scalar], &[regs]);
+                wave.counters.issue(&[Counter::Scalar], Some(regs));
                 Ok(Flow::Next)
             })
         }),
@@ -180,7 +180,7 @@ fn time() -> Meaning {
             let regs = registers(data, 2);
             step([Some(regs)], move |wave| {
                 (wave.clock)().put(data, wave);
-                wave.counters.issue(&[Counter::Scalar], &[regs]);
+                wave.counters.issue(&[Counter::Scalar], Some(regs));
                 Ok(Flow::Next)
             })
         }),

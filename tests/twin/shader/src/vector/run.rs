@@ -362,6 +362,14 @@ pub(super) fn any_nan(kind: Kind, low: &Lanes, exec: u32) -> bool {
     let mut any = 0;
     match kind {
         Kind::F32 => {
+            // Without the sign, a NaN is above everything else. EXEC is asked where there is one.
+            for &lane in low {
+                any |= u32::from(lane << 1 > 0xff00_0000);
+            }
+            if any == 0 {
+                return false;
+            }
+            any = 0;
             for i in 0..32 {
                 any |= u32::from(low[i] & 0x7fff_ffff > 0x7f80_0000) & exec >> i;
             }

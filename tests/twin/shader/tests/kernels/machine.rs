@@ -76,10 +76,6 @@ impl Memory for Ram {
         // SAFETY: a frame is a page, aligned, and outlives the launch that borrows `self`.
         Ok(unsafe { Page::new(frame.get().cast(), None) })
     }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
 }
 
 /// Compiles C or, with the extension, assembly to an ELF file with kernels.

@@ -63,10 +63,6 @@ impl Memory for Ram {
         // read only after it, by value.
         Ok(unsafe { Page::new(self.0.get().cast::<u8>().add(offset as usize), None) })
     }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
 }
 
 /// What the twin makes of a vector, or why it does not run.

@@ -20,10 +20,6 @@ impl Memory for Heard {
         })
     }
 
-    fn epoch(&self) -> u64 {
-        0
-    }
-
     fn invalidate(&self, port: Port) {
         self.0.lock().unwrap().push(Some(port));
     }

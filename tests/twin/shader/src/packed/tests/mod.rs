@@ -26,10 +26,6 @@ impl Memory for Nothing {
             kind,
         })
     }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
 }
 
 /// Runs the instruction at the start of `words` between what `before` and `after` do.
