@@ -6,16 +6,17 @@ use sha2::{Digest, Sha256};
 
 use crate::built::Kept;
 use crate::cache::Cache;
-use crate::compile::{ClangCompiler, Compiler};
+use crate::compile::{ClangCompiler, ComgrCompiler, Compiler};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Kernel, Op, RangeKind};
-use crate::lower::{Arg, Program, lower};
+use crate::lower::{Arg, Program, lower, narrow};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
-use crate::render::{CRenderer, Renderer};
+use crate::render::{CRenderer, HipRenderer, Renderer};
+use crate::resources::Resources;
 use crate::rewrite::{simplify, toposort};
 use crate::symbolic::RangeSets;
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
 pub use crate::opt::contract::ScratchSpec;
 
@@ -58,6 +59,34 @@ impl Backend {
         Backend::new(Target::host(cores), Arc::new(CRenderer), Arc::new(clang))
     }
 
+    /// An AMD GPU through LLVM in this process; `chip` as for [`Target::amd`].
+    #[cfg(feature = "llvm")]
+    pub fn amd_llvm(chip: &str) -> Result<Backend> {
+        Ok(Backend::new(
+            Target::amd(chip)?,
+            Arc::new(crate::render::LlvmRenderer),
+            Arc::new(crate::compile::LlvmCompiler::new()),
+        ))
+    }
+
+    /// An AMD GPU through the clang program that is found first, which is given LLVM assembly.
+    pub fn amd_clang(chip: &str) -> Result<Backend> {
+        Ok(Backend::new(
+            Target::amd(chip)?,
+            Arc::new(crate::render::LlvmRenderer),
+            Arc::new(ClangCompiler::find()?),
+        ))
+    }
+
+    /// An AMD GPU through HIP C and the library of ROCm that compiles it.
+    pub fn amd_hip(chip: &str) -> Result<Backend> {
+        Ok(Backend::new(
+            Target::amd(chip)?,
+            Arc::new(HipRenderer),
+            Arc::new(ComgrCompiler::find()?),
+        ))
+    }
+
     /// Renderer and compiler with its version.
     pub fn describe(&self) -> String {
         format!(
@@ -81,7 +110,7 @@ pub struct Options {
     /// Keeps every text of [`Report`]. They are made by compiling, so kernels do not come from the
     /// cache as a whole, only their objects do.
     pub explain: bool,
-    /// Number of threads that will run the groups; 0 stands for the cores of the target.
+    /// Number of threads that will run the groups on a CPU; 0 stands for the cores of the target.
     pub threads: usize,
 }
 
@@ -108,9 +137,10 @@ pub struct Stage {
     /// Name for traces.
     pub name: String,
     /// Relocatable object code; for CPUs an ELF object that refers to nothing but, at most,
-    /// `memcpy`, `memmove` and `memset`.
+    /// `memcpy`, `memmove` and `memset`; for AMD GPUs an unlinked code object of version 5.
     pub object: Arc<[u8]>,
-    /// Symbol of the entry point. On CPUs `extern "C" fn(args: *const u64, begin: u64, end: u64)`.
+    /// Symbol of the entry point. On CPUs `extern "C" fn(args: *const u64, begin: u64, end: u64)`;
+    /// on AMD GPUs a kernel with one argument of 8 bytes for each of `args`.
     pub entry: String,
     /// Arguments in order.
     pub args: Vec<StageArg>,
@@ -152,6 +182,8 @@ pub struct Report {
     pub linear: Vec<String>,
     /// The sources.
     pub source: Vec<String>,
+    /// What each stage takes of a GPU; empty for CPUs.
+    pub resources: Vec<Resources>,
     /// The kernel came from the cache, or all objects did.
     pub cached: bool,
     objects: Vec<Arc<[u8]>>,
@@ -160,6 +192,21 @@ pub struct Report {
 }
 
 impl Report {
+    fn new(backend: &Backend) -> Report {
+        Report {
+            opts: Vec::new(),
+            before: String::new(),
+            after: Vec::new(),
+            linear: Vec::new(),
+            source: Vec::new(),
+            resources: Vec::new(),
+            cached: true,
+            objects: Vec::new(),
+            compiler: backend.compiler.clone(),
+            disassembly: Arc::default(),
+        }
+    }
+
     /// The machine code as text; made when first asked for.
     pub fn disassembly(&self) -> Result<String> {
         if let Some(text) = self.disassembly.get() {
@@ -250,24 +297,15 @@ fn stage_content(kernel: &Kernel) -> [u8; 32] {
 pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
     let key = content_key(kernel, backend, options);
     let mut target = backend.target.clone();
-    if options.threads > 0 {
+    if options.threads > 0 && target.kind == TargetKind::Cpu {
         target.cores = options.threads;
     }
-    let mut report = Report {
-        opts: Vec::new(),
-        before: String::new(),
-        after: Vec::new(),
-        linear: Vec::new(),
-        source: Vec::new(),
-        cached: true,
-        objects: Vec::new(),
-        compiler: backend.compiler.clone(),
-        disassembly: Arc::default(),
-    };
     let cache = options.cache.as_ref();
     let found = cache.filter(|_| !options.explain).and_then(|c| c.get(&key));
     if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
+        let mut report = Report::new(backend);
         report.opts = kept.opts;
+        report.resources = resources(&kept.stages, &target);
         report.objects = kept.stages.iter().map(|s| s.object.clone()).collect();
         return Ok(Built {
             stages: kept.stages,
@@ -278,24 +316,56 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             key,
         });
     }
+    // What the compiler makes of a choice is not known before. Where it runs out of registers, the
+    // choice is made again as if there were fewer of them.
+    let mut planning = target.clone();
+    let least = target.vector_regs / 2;
+    let built = loop {
+        let built = compile(kernel, backend, options, &target, &planning, key)?;
+        let spilled = built.report.resources.iter().any(|r| r.spilled > 0);
+        let chosen = !options.noopt && options.opts.is_none();
+        if !(spilled && chosen && planning.vector_regs > least) {
+            break built;
+        }
+        planning.vector_regs = planning.vector_regs / 4 * 3;
+    };
+    if let Some(cache) = cache.filter(|_| !options.explain) {
+        let kept = Kept {
+            stages: built.stages.clone(),
+            scratch: built.scratch.clone(),
+            flops: built.flops,
+            bytes: built.bytes,
+            opts: built.report.opts.clone(),
+        };
+        cache.put(&key, &kept.encode());
+    }
+    Ok(built)
+}
+
+/// Compiles a kernel for a target, with the choices made for `planning`.
+fn compile(
+    kernel: &Kernel,
+    backend: &Backend,
+    options: &Options,
+    target: &Target,
+    planning: &Target,
+    key: [u8; 32],
+) -> Result<Built> {
+    let mut report = Report::new(backend);
     let mut start = kernel.clone();
     start.sink = simplify(&mut start.graph, start.sink);
     let (flops, bytes) = estimate(&start);
-    let (stages, scratch, mut opts) = plan(&start, &target, options)?;
+    let (stages, scratch) = planned(&start, planning, options)?;
 
     if options.explain {
         report.before = crate::ir::print::print(&start.graph, start.sink);
     }
     let mut built = Vec::new();
     for (i, stage) in stages.into_iter().enumerate() {
-        let StageKernel {
-            kernel: mut staged,
-            fixed,
+        let Planned {
+            kernel: staged,
+            steps,
         } = stage;
-        let mut steps = std::mem::take(&mut opts);
-        if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
-            steps.extend(opt::heuristic::optimise(&mut staged, &target));
-        }
         report.opts.push(
             steps
                 .iter()
@@ -309,13 +379,17 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         }
         let content = stage_content(&staged);
         let stored = stored(&staged);
-        let caps = backend.renderer.caps(&target);
+        let caps = backend.renderer.caps(target);
         let entry = symbol(&staged.name, &key, i);
-        let program = lower(&staged, &entry, &caps)?;
+        let mut program = lower(&staged, &entry, &caps)?;
+        if target.kind == TargetKind::Gpu {
+            narrow(&mut program);
+        }
+        fits(&program, target)?;
         if options.explain {
             report.linear.push(program.to_string());
         }
-        let source = backend.renderer.render(&program, &target)?;
+        let source = backend.renderer.render(&program, target)?;
         let object = if options.explain {
             let mut id = Sha256::new();
             id.update(source.text.as_bytes());
@@ -326,7 +400,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
                 Some(object) => object,
                 None => {
                     report.cached = false;
-                    let object: Arc<[u8]> = backend.compiler.compile(&source, &target)?.into();
+                    let object: Arc<[u8]> = backend.compiler.compile(&source, target)?.into();
                     if let Some(cache) = &options.cache {
                         cache.put(&id, &object);
                     }
@@ -335,30 +409,64 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             }
         } else {
             report.cached = false;
-            backend.compiler.compile(&source, &target)?.into()
+            backend.compiler.compile(&source, target)?.into()
         };
         report.source.push(source.text);
         report.objects.push(object.clone());
-        built.push(stage_of(&program, object, kernel, content, &stored)?);
+        built.push(stage_of(
+            &program, target, object, kernel, content, &stored,
+        )?);
     }
-    let kept = Kept {
+    report.resources = resources(&built, target);
+    Ok(Built {
         stages: built,
         scratch,
-        flops,
-        bytes,
-        opts: report.opts.clone(),
-    };
-    if let Some(cache) = cache.filter(|_| !options.explain) {
-        cache.put(&key, &kept.encode());
-    }
-    Ok(Built {
-        stages: kept.stages,
-        scratch: kept.scratch,
         flops,
         bytes,
         report,
         key,
     })
+}
+
+fn resources(stages: &[Stage], target: &Target) -> Vec<Resources> {
+    stages
+        .iter()
+        .filter_map(|s| Resources::of(&s.object, target, s.block[0]))
+        .collect()
+}
+
+/// A kernel whose loops have their kinds.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The kernel. Buffer slots after those of the original kernel are scratch blocks.
+    pub kernel: Kernel,
+    /// The steps that were applied.
+    pub steps: Vec<Opt>,
+}
+
+/// The kernels that a kernel becomes on a target, to be run one after the other, and the scratch
+/// between them.
+///
+/// # Errors
+/// Steps of [`Options::opts`] that do not apply.
+pub fn planned(
+    kernel: &Kernel,
+    target: &Target,
+    options: &Options,
+) -> Result<(Vec<Planned>, Vec<ScratchSpec>)> {
+    let (stages, scratch, mut opts) = plan(kernel, target, options)?;
+    let finish = |(i, stage): (usize, StageKernel)| {
+        let StageKernel { mut kernel, fixed } = stage;
+        let mut steps = std::mem::take(&mut opts);
+        if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
+            steps.extend(opt::heuristic::optimise(&mut kernel, target));
+        }
+        Planned { kernel, steps }
+    };
+    Ok((
+        stages.into_iter().enumerate().map(finish).collect(),
+        scratch,
+    ))
 }
 
 /// The kernels to compile, the scratch between them, and the steps that were applied so far.
@@ -380,10 +488,16 @@ fn plan(
     if let Some(opts) = &options.opts {
         let mut kernel = start.clone();
         for (i, opt) in opts.iter().enumerate() {
-            if let Opt::Pack(tile) = opt {
-                let staged = Contraction::find(&kernel)
-                    .filter(|c| c.acc == tile.acc)
-                    .and_then(|c| contract::stages(&kernel, &c.oriented(tile.swap), *tile));
+            if let Opt::Pack(_) | Opt::Block(_) = opt {
+                let staged = Contraction::find(&kernel).and_then(|c| match *opt {
+                    Opt::Pack(t) if c.acc == t.acc => {
+                        contract::stages(&kernel, &c.oriented(t.swap), t)
+                    }
+                    Opt::Block(t) if c.acc == t.acc => {
+                        contract::blocks(&kernel, &c.oriented(t.swap), t)
+                    }
+                    _ => None,
+                });
                 let Some(staged) = staged.filter(|_| i + 1 == opts.len()) else {
                     return Err(Error::Opt {
                         kernel: kernel.name.clone(),
@@ -396,6 +510,10 @@ fn plan(
             opt::apply(&mut kernel, opt)?;
         }
         return Ok((whole(kernel), Vec::new(), opts.clone()));
+    }
+    if target.kind == TargetKind::Gpu {
+        let (staged, opts) = opt::gpu::plan(start, target);
+        return Ok((staged.stages, staged.scratch, opts));
     }
     if let Some(c) = Contraction::find(start)
         && let Some(tile) = c.choose(&start.graph, target)
@@ -418,8 +536,34 @@ fn symbol(name: &str, key: &[u8; 32], stage: usize) -> String {
     )
 }
 
+/// Refuses what a group of the target has no room for.
+fn fits(program: &Program, target: &Target) -> Result<()> {
+    let limits = [
+        (
+            "work-items in a group",
+            program.items,
+            target.max_items as i64,
+        ),
+        (
+            "bytes of local memory",
+            program.local_bytes() as i64,
+            target.max_local_bytes as i64,
+        ),
+    ];
+    for (what, found, most) in limits {
+        if target.kind == TargetKind::Gpu && found > most {
+            return Err(Error::Invalid {
+                kernel: program.name.clone(),
+                what: format!("{found} {what}; {} has {most}", target.cpu),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn stage_of(
     program: &Program,
+    target: &Target,
     object: Arc<[u8]>,
     kernel: &Kernel,
     content: [u8; 32],
@@ -450,11 +594,9 @@ fn stage_of(
             .map(|a| matches!(a, Arg::Buffer { slot, .. } if stored.contains(slot)))
             .collect(),
         content,
-        grid: [
-            u32::try_from(program.groups).map_err(|_| too_many("groups", program.groups))?,
-            1,
-            1,
-        ],
+        grid: program
+            .grid(target)
+            .ok_or_else(|| too_many("groups", program.groups))?,
         block: [
             u32::try_from(program.items).map_err(|_| too_many("work-items", program.items))?,
             1,

@@ -37,6 +37,14 @@ pub enum Error {
         /// Architecture of the target.
         target: String,
     },
+    /// A chip that there are no facts of.
+    #[error("no facts about the chip {name}; there are of {known}")]
+    NoTarget {
+        /// Its name.
+        name: String,
+        /// The names that are known.
+        known: String,
+    },
     /// The compiler rejected the source.
     #[error("{compiler} failed on {entry} ({stage}): {message}")]
     Compile {

@@ -1,7 +1,10 @@
 //! What the optimiser, the renderers and the compilers know about a machine. A target is plain
 //! data and can be made without opening a device.
 
+mod amd;
+
 use crate::DType;
+pub use crate::ir::mma::{Fragments, MmaDesc, MmaScope};
 
 /// How work is spread on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,32 +15,38 @@ pub enum TargetKind {
     Gpu,
 }
 
-/// Who executes a matrix instruction together.
+/// What decides how many waves run side by side on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum MmaScope {
-    /// One thread (CPU vector or matrix instructions).
-    Thread,
-    /// One warp or wave.
-    Warp,
-    /// Four warps (Hopper `wgmma`).
-    WarpGroup,
+pub struct RegisterFile {
+    /// Vector registers of a SIMD, per lane.
+    pub per_simd: u32,
+    /// They are handed out in blocks of this size.
+    pub granule: u32,
+    /// Waves of a SIMD at most.
+    pub waves: u32,
+    /// SIMDs of a compute unit.
+    pub simds: u32,
+    /// Local memory of a compute unit, bytes.
+    pub local_bytes: u32,
 }
 
-/// A building block of contractions: `acc[m, n] += a[m, k] * b[k, n]`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct MmaDesc {
-    /// Rows of the accumulator tile.
-    pub m: u16,
-    /// Columns of the accumulator tile.
-    pub n: u16,
-    /// Depth of one step.
-    pub k: u16,
-    /// Type of both operands.
-    pub operand: DType,
-    /// Type of the accumulator.
-    pub acc: DType,
-    /// Who executes it.
-    pub scope: MmaScope,
+impl RegisterFile {
+    /// Waves that fit a SIMD at the same time, for a kernel with these registers per work-item,
+    /// and this local memory and these waves per group. 0 if not even one group fits.
+    pub fn occupancy(&self, registers: u32, local_bytes: u32, waves_of_group: u32) -> u32 {
+        let waves_of_group = waves_of_group.max(1);
+        let registers = registers.max(1).next_multiple_of(self.granule);
+        let by_registers = (self.per_simd / registers).min(self.waves);
+        // Whole groups fit a compute unit, whose SIMDs share their waves.
+        let by_local = self
+            .local_bytes
+            .checked_div(local_bytes)
+            .unwrap_or(u32::MAX);
+        let groups = (by_registers * self.simds / waves_of_group).min(by_local);
+        (groups * waves_of_group)
+            .div_ceil(self.simds)
+            .min(by_registers)
+    }
 }
 
 /// A machine to generate code for.
@@ -53,11 +62,11 @@ pub struct Target {
     pub cpu: String,
     /// Feature string for LLVM, `+a,+b`.
     pub features: String,
-    /// Width of a vector register in bytes.
+    /// Width of a vector register in bytes; of the widest access of one work-item on GPUs.
     pub vector_bytes: usize,
-    /// Number of vector registers.
+    /// Number of vector registers; of registers of 32 bits that a work-item can have on GPUs.
     pub vector_regs: usize,
-    /// Cores that run groups at the same time.
+    /// Cores (compute units) that run groups at the same time.
     pub cores: usize,
     /// Level-1 data cache per core, bytes.
     pub l1_bytes: usize,
@@ -65,10 +74,20 @@ pub struct Target {
     pub l2_bytes: usize,
     /// Local memory per group, bytes; 0 on CPUs, whose groups have one work-item.
     pub max_local_bytes: usize,
+    /// Work-items of a wave, which run in step; 1 on CPUs.
+    pub wave: usize,
+    /// Work-items of a group at most.
+    pub max_items: usize,
+    /// Groups along each dimension of a launch at most.
+    pub max_groups: [u32; 3],
+    /// What waves share on a SIMD of a GPU; `None` on CPUs.
+    pub registers: Option<RegisterFile>,
     /// Types with native arithmetic; others are computed through f32.
     pub native: Vec<DType>,
     /// The half-precision conversions to and from f32 are instructions.
     pub f16_convert: bool,
+    /// The conversions of 8-bit floats (OCP) to and from f32 are instructions.
+    pub f8_convert: bool,
     /// Matrix building blocks, best first.
     pub mma: Vec<MmaDesc>,
 }
@@ -88,6 +107,10 @@ impl Target {
             l1_bytes: cache_bytes("index0").unwrap_or(32 << 10),
             l2_bytes: cache_bytes("index2").unwrap_or(1 << 20),
             max_local_bytes: 0,
+            wave: 1,
+            max_items: 1,
+            max_groups: [u32::MAX, 1, 1],
+            registers: None,
             native: vec![
                 DType::Bool,
                 DType::I8,
@@ -102,6 +125,7 @@ impl Target {
                 DType::F64,
             ],
             f16_convert: false,
+            f8_convert: false,
             mma: Vec::new(),
         };
         host_features(&mut target);
@@ -118,6 +142,7 @@ impl Target {
                     operand,
                     acc,
                     scope: MmaScope::Thread,
+                    fragments: Fragments::None,
                 });
             }
         }

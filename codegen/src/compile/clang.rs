@@ -7,9 +7,9 @@ use std::process::{Command, Output, Stdio};
 use super::Compiler;
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
-/// Compiles C by running clang once per kernel.
+/// Compiles C for CPUs, and LLVM assembly for GPUs, by running clang once per kernel.
 #[derive(Clone, Debug)]
 pub struct ClangCompiler {
     path: PathBuf,
@@ -60,7 +60,22 @@ impl ClangCompiler {
     }
 }
 
-/// Options that do not depend on the target. `-ffp-contract=off`: where a multiplication and an
+/// Options for LLVM assembly of GPUs.
+const IR_FLAGS: [&str; 4] = ["-x", "ir", "-O2", "-nogpulib"];
+/// Options for HIP C++.
+pub(super) const HIP_FLAGS: [&str; 10] = [
+    "-O3",
+    "-std=c++17",
+    "-nogpuinc",
+    "-nogpulib",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-gpu-flush-denormals-to-zero",
+    "-w",
+];
+/// Options for C. `-ffp-contract=off`: where a multiplication and an
 /// addition may be one, the source says so.
 const FLAGS: [&str; 11] = [
     "-x",
@@ -76,51 +91,92 @@ const FLAGS: [&str; 11] = [
     "-fno-stack-protector",
 ];
 
+fn failed(s: &Source, stage: &'static str, message: String) -> Error {
+    Error::Compile {
+        compiler: "clang",
+        entry: s.entry.clone(),
+        stage,
+        message,
+    }
+}
+
+impl ClangCompiler {
+    /// Gives the source to a command; what it writes.
+    fn run(&self, mut command: Command, s: &Source) -> Result<Vec<u8>> {
+        let out =
+            piped(&mut command, s.text.as_bytes()).map_err(|e| failed(s, "run", e.to_string()))?;
+        if !out.status.success() {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let message = format!("{}: {}", out.status, said.trim());
+            return Err(failed(s, "compile", message));
+        }
+        Ok(out.stdout)
+    }
+}
+
+/// Features of a GPU as options of the driver. The size of waves is the default one.
+pub(super) fn machine_options(t: &Target) -> Vec<String> {
+    let names = t.features.split(',').filter_map(|f| f.strip_prefix('+'));
+    let names = names.filter(|f| !f.starts_with("wavefrontsize"));
+    names.map(|f| format!("-m{f}")).collect()
+}
+
 impl Compiler for ClangCompiler {
     fn name(&self) -> &'static str {
         "clang"
     }
 
     fn version(&self) -> String {
-        format!("{} {}", self.version, FLAGS.join(" "))
+        let flags = [&FLAGS[..], &IR_FLAGS, &HIP_FLAGS].concat().join(" ");
+        format!("{} {flags}", self.version)
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
-        let failed = |stage: &'static str, message: String| Error::Compile {
-            compiler: "clang",
-            entry: s.entry.clone(),
-            stage,
-            message,
-        };
-        if s.language != Language::C {
-            return Err(failed(
-                "input",
-                format!("{:?} source, expected C", s.language),
-            ));
-        }
         let mut command = Command::new(&self.path);
-        command.args(FLAGS).args(["-w", "-target", &t.triple]);
-        if t.arch == "x86_64" {
-            command.arg(format!("-march={}", t.cpu));
-            command.arg(format!("-mprefer-vector-width={}", t.vector_bytes * 8));
-            for feature in t.features.split(',').filter_map(|f| f.strip_prefix('+')) {
-                command.arg(format!("-m{feature}"));
+        match (s.language, t.kind) {
+            (Language::C, TargetKind::Cpu) => {
+                command.args(FLAGS).args(["-w", "-target", &t.triple]);
+                if t.arch == "x86_64" {
+                    command.arg(format!("-march={}", t.cpu));
+                    command.arg(format!("-mprefer-vector-width={}", t.vector_bytes * 8));
+                    for feature in t.features.split(',').filter_map(|f| f.strip_prefix('+')) {
+                        command.arg(format!("-m{feature}"));
+                    }
+                }
+            }
+            // Features are attributes of the function.
+            (Language::Llvm, TargetKind::Gpu) => {
+                command.args(IR_FLAGS).args(["-w", "-target", &t.triple]);
+                command.arg(format!("-mcpu={}", t.cpu));
+            }
+            // The driver would link an object: it makes LLVM assembly first.
+            (Language::Hip, TargetKind::Gpu) => {
+                command.args(["-x", "hip", "--offload-device-only"]);
+                command.args(HIP_FLAGS);
+                command.arg(format!("--offload-arch={}", t.cpu));
+                command.args(machine_options(t));
+                command.args(["-emit-llvm", "-S", "-", "-o", "-"]);
+                let text = self.run(command, s)?;
+                let assembly = Source {
+                    language: Language::Llvm,
+                    entry: s.entry.clone(),
+                    text: String::from_utf8_lossy(&text).into_owned(),
+                };
+                return self.compile(&assembly, t);
+            }
+            (language, _) => {
+                return Err(failed(
+                    s,
+                    "input",
+                    format!(
+                        "{language:?} source for {}, which needs the other one",
+                        t.arch
+                    ),
+                ));
             }
         }
         command.args(["-c", "-", "-o", "-"]);
-        let out =
-            piped(&mut command, s.text.as_bytes()).map_err(|e| failed("run", e.to_string()))?;
-        if !out.status.success() {
-            return Err(failed(
-                "compile",
-                format!(
-                    "{}: {}",
-                    out.status,
-                    String::from_utf8_lossy(&out.stderr).trim()
-                ),
-            ));
-        }
-        Ok(out.stdout)
+        self.run(command, s)
     }
 
     fn disassemble(&self, obj: &[u8]) -> Result<String> {

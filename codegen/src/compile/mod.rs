@@ -1,10 +1,16 @@
 //! From source text to relocatable objects.
 
 pub mod clang;
+#[expect(
+    unsafe_code,
+    reason = "calls into a library that is loaded when it is there"
+)]
+pub mod comgr;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 
 pub use clang::ClangCompiler;
+pub use comgr::ComgrCompiler;
 #[cfg(feature = "llvm")]
 pub use llvm::LlvmCompiler;
 

@@ -1,6 +1,7 @@
 //! The intermediate representation: operations, the arena that holds them, the kernel.
 
 pub mod graph;
+pub mod mma;
 pub mod op;
 pub mod print;
 pub mod verify;

@@ -12,8 +12,13 @@
 //! - A reduction over nothing gives the identity of its operation. The order of a reduction is
 //!   unspecified, but fixed for one compiled kernel.
 //! - A `Load` whose gate is false gives its alternative and does not touch memory.
+//! - Kernels with local memory or matrix instructions ([`Op::Local`], [`Op::Fence`], [`Op::Mma`])
+//!   have a meaning for a group of work-items only: that of their linear program, which
+//!   `crate::lower::exec` runs.
 //! - Two `Store(Set)` of one kernel never write the same element, but for iterations of one
 //!   `Serial` range: they run in order, so the last one wins.
+
+use super::mma::MmaDesc;
 
 /// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -235,6 +240,31 @@ pub enum Op {
     /// Element `index` (an `I64`, in elements) of a pointer node. `src: [ptr, index]` or
     /// `[ptr, index, gate, alternative]`.
     Load,
+    /// A block of local memory: `len` elements of the node's type that the work-items of a group
+    /// share. `src: []` to store to it in a fence, `src: [fence]` to load what the fence has stored.
+    Local {
+        /// Unique number within the kernel.
+        block: u16,
+        /// Elements.
+        len: u32,
+    },
+    /// Fills blocks of local memory, once for each combination of the loops that the stores depend
+    /// on; all work-items of the group take part, and see all of it afterwards. No value: only
+    /// [`Op::Local`] refers to it. `src: [store...]`.
+    ///
+    /// Without `ahead`, everybody has read what is there before it is filled again. With it, the
+    /// last `ahead` stores are those for the next iteration of the innermost loop, done during this
+    /// one: they must not store to what is read in this one. The others are done once before the
+    /// loop, for its first iteration.
+    Fence {
+        /// How many stores are for the next iteration.
+        ahead: u16,
+    },
+    /// `a * b + c` of matrices by all lanes of a wave together, each of which has fragments of
+    /// them: vectors along the ranges `va`, `vb` and `vc` of kind `Vec`; see [`MmaDesc`] for the
+    /// element at each place. The lane is the work-item modulo the wave. `c` has no lanes, or those
+    /// of `vc`, and the result those of `vc`. `src: [a, b, c, va, vb, vc]`.
+    Mma(MmaDesc),
     /// The reduction of `value` over the ranges, all of a reduction kind. `src: [value, range...]`.
     Reduce(ReduceOp),
     /// The inclusive prefix reduction of `value` along one `Serial` range. `src: [value, range]`.

@@ -24,6 +24,7 @@ pub fn print(g: &Graph, root: Id) -> String {
         let name = match g.op(id) {
             Op::Range { axis, .. } => format!("r{axis}"),
             Op::Param { slot } => format!("p{slot}"),
+            Op::Local { block, .. } if g.src(id).is_empty() => format!("l{block}"),
             Op::Var { slot, .. } => format!("v{slot}"),
             _ => {
                 next += 1;
@@ -95,6 +96,10 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
                 _ => format!("{how}.{dtype} ({list})"),
             }
         }
+        Op::Local { block, len } => format!("local {block} {dtype}[{len}] {list}"),
+        Op::Fence { ahead: 0 } => format!("fence {list}"),
+        Op::Fence { ahead } => format!("fence ahead {ahead} {list}"),
+        Op::Mma(d) => format!("mma.{}x{}x{}.{}.{dtype} {list}", d.m, d.n, d.k, d.operand),
         Op::Sink => format!("sink {list}"),
     }
 }

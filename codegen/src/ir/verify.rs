@@ -3,6 +3,7 @@
 use hashbrown::HashSet;
 use thiserror::Error;
 
+use super::mma::MmaScope;
 use super::op::{Binary, Op, RangeKind, StoreMode, Unary};
 use super::{Graph, Id, Kernel, print};
 use crate::DType;
@@ -155,11 +156,15 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let is = |s: Id, t: DType| g.dtype(s) == t;
     let float_op = |ok: bool| require(ok, "defined for floats only", types);
     for &s in src {
-        let pointer = matches!(g.op(s), Op::Param { .. });
+        let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
         let at_pointer = matches!(node.op, Op::Load | Op::Store(_)) && src[0] == s;
         require(!pointer || at_pointer, "a pointer is no value", types)?;
         let effect = matches!(g.op(s), Op::Store(_) | Op::Sink);
-        require(!effect || node.op == Op::Sink, "a store is no value", types)?;
+        let stored = matches!(node.op, Op::Sink | Op::Fence { .. });
+        require(!effect || stored, "a store is no value", types)?;
+        let fence = matches!(g.op(s), Op::Fence { .. });
+        let local = matches!(node.op, Op::Local { .. });
+        require(!fence || local, "a fence is no value", types)?;
     }
     match node.op {
         Op::Const(bits) => {
@@ -254,6 +259,8 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         Op::Load => {
             count(&[2, 4])?;
             pointer(g, src[0], dtype)?;
+            let filled = !matches!(g.op(src[0]), Op::Local { .. }) || !g.src(src[0]).is_empty();
+            require(filled, "local memory is loaded after a fence", types)?;
             require(is(src[1], DType::I64), "the index is I64", types)?;
             if let &[_, _, gate, alt] = src {
                 let ok = is(gate, DType::Bool) && is(alt, dtype);
@@ -270,14 +277,18 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             )?;
             let ranges = src[1..]
                 .iter()
-                .all(|&r| matches!(g.op(r), Op::Range { kind, .. } if kind.is_reduction()));
-            require(ranges, "the rest are ranges of a reduction kind", || {
-                src[1..]
-                    .iter()
-                    .map(|&r| print::describe(g, r))
-                    .collect::<Vec<_>>()
-                    .join("; ")
-            })?;
+                .all(|&r| matches!(g.op(r), Op::Range { kind, .. } if kind.is_reduction() || kind == RangeKind::Vec));
+            require(
+                ranges,
+                "the rest are ranges of a reduction kind, or lanes",
+                || {
+                    src[1..]
+                        .iter()
+                        .map(|&r| print::describe(g, r))
+                        .collect::<Vec<_>>()
+                        .join("; ")
+                },
+            )?;
             let distinct: HashSet<Id> = src[1..].iter().copied().collect();
             require(distinct.len() == src.len() - 1, "each range once", types)?;
             reduce_type(op.binary(), dtype)
@@ -316,6 +327,48 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
                 StoreMode::Combine(op) => reduce_type(op.binary(), dtype),
             }
         }
+        Op::Local { len, .. } => {
+            count(&[0, 1])?;
+            require(len >= 1, "a block of local memory has elements", types)?;
+            let ok = src.iter().all(|&s| matches!(g.op(s), Op::Fence { .. }));
+            require(ok, "what has filled it is a fence", types)
+        }
+        Op::Fence { ahead } => {
+            let first = usize::from(ahead) < src.len();
+            require(first, "stores for the first iteration", || {
+                format!("{} stores, {ahead} ahead", src.len())
+            })?;
+            let own = |&s: &Id| {
+                g.op(s) == Op::Store(StoreMode::Set)
+                    && matches!(g.op(g.src(s)[0]), Op::Local { .. })
+                    && g.src(g.src(s)[0]).is_empty()
+            };
+            let ok = src.iter().all(own);
+            require(ok, "a fence is made of stores to local memory", types)
+        }
+        Op::Mma(d) => {
+            count(&[6])?;
+            require(d.scope == MmaScope::Warp, "executed by a wave", || {
+                format!("{:?}", d.scope)
+            })?;
+            let ok = is(src[0], d.operand) && is(src[1], d.operand) && is(src[2], d.acc);
+            require(
+                ok && dtype == d.acc,
+                "operands and result as described",
+                types,
+            )?;
+            let lanes = d.elements();
+            let vectors = src[3..].iter().zip(lanes).all(|(&v, n)| match g.op(v) {
+                Op::Range { extent, kind, .. } => kind == RangeKind::Vec && extent == i64::from(n),
+                Op::Const(0) => n == 1,
+                _ => false,
+            });
+            require(
+                vectors,
+                "lanes for each element that a work-item holds",
+                || format!("{lanes:?} elements"),
+            )
+        }
         Op::Sink => {
             let ok = id == kernel.sink && src.iter().all(|&s| matches!(g.op(s), Op::Store(_)));
             require(ok, "one sink, over stores", || {
@@ -329,7 +382,8 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
 }
 
 fn pointer(g: &Graph, ptr: Id, dtype: DType) -> Result<(), Violation> {
-    let ok = matches!(g.op(ptr), Op::Param { .. }) && g.dtype(ptr) == dtype;
+    let memory = matches!(g.op(ptr), Op::Param { .. } | Op::Local { .. });
+    let ok = memory && g.dtype(ptr) == dtype;
     require(
         ok,
         "the first source points to elements of the node's type",

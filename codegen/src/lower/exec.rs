@@ -1,6 +1,8 @@
 //! Runs linear programs, one work-item after the other between barriers: what a renderer has to
 //! reproduce, and the judge of the lowering.
 
+mod matrix;
+
 use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg};
 use crate::DType;
 use crate::error::{Error, Result};
@@ -59,6 +61,15 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
     if !open.is_empty() {
         return Err(invalid("a loop without an end".into()));
     }
+    let waves = p.insts.iter().filter_map(|inst| match inst {
+        Inst::Mma { desc, .. } => Some(desc.wave() as usize),
+        _ => None,
+    });
+    let wave = waves.max().unwrap_or(1);
+    if p.items % wave as i64 != 0 {
+        let what = format!("{} work-items in waves of {wave}", p.items);
+        return Err(invalid(what));
+    }
     let mut machine = Machine {
         p,
         vars,
@@ -83,15 +94,17 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
             })
             .collect();
         while items.iter().any(|i| !i.done) {
-            let count = items.len();
-            for k in 0..count {
-                let i = if order == ItemOrder::Forward {
-                    k
-                } else {
-                    count - 1 - k
-                };
+            let waves = items.len().div_ceil(wave);
+            for k in 0..waves {
+                let first = wave
+                    * if order == ItemOrder::Forward {
+                        k
+                    } else {
+                        waves - 1 - k
+                    };
+                let end = (first + wave).min(items.len());
                 machine
-                    .run_item(&mut items[i], i as i64, buffers)
+                    .run_wave(&mut items[first..end], first, order, buffers)
                     .map_err(&invalid)?;
             }
             let at = items[0].at;
@@ -104,18 +117,50 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
 }
 
 impl Machine<'_> {
-    /// Runs up to the next barrier or to the end.
+    /// Runs the work-items of a wave up to the next barrier or to the end. They meet at matrix
+    /// instructions.
+    fn run_wave(
+        &mut self,
+        items: &mut [Item],
+        first: usize,
+        order: ItemOrder,
+        buffers: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        loop {
+            let count = items.len();
+            let mut met = 0;
+            for k in 0..count {
+                let i = if order == ItemOrder::Forward {
+                    k
+                } else {
+                    count - 1 - k
+                };
+                met += usize::from(self.run_item(&mut items[i], (first + i) as i64, buffers)?);
+            }
+            let at = items[0].at;
+            match met {
+                0 => return Ok(()),
+                _ if met < count || items.iter().any(|i| i.at != at) => {
+                    return Err("lanes of a wave are at different matrix instructions".into());
+                }
+                _ => matrix::multiply(&self.p.insts[at - 1], items)?,
+            }
+        }
+    }
+
+    /// Runs up to the next barrier, matrix instruction (then it gives true) or to the end.
     fn run_item(
         &mut self,
         item: &mut Item,
         number: i64,
         buffers: &mut [Vec<u8>],
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         while item.at < self.p.insts.len() {
             let here = item.at;
             item.at += 1;
             match &self.p.insts[here] {
-                Inst::Barrier => return Ok(()),
+                Inst::Barrier => return Ok(false),
+                Inst::Mma { .. } => return Ok(true),
                 Inst::Loop { var, extent } => {
                     item.regs[var.0 as usize] = vec![0];
                     item.loops.push((here + 1, Some(*var), 0, *extent));
@@ -149,7 +194,7 @@ impl Machine<'_> {
             }
         }
         item.done = true;
-        Ok(())
+        Ok(false)
     }
 
     fn step(
@@ -302,9 +347,12 @@ impl Machine<'_> {
                 return Ok(());
             }
             Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
-            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once | Inst::End | Inst::Barrier => {
-                return Ok(());
-            }
+            Inst::Loop { .. }
+            | Inst::Groups { .. }
+            | Inst::Once
+            | Inst::End
+            | Inst::Barrier
+            | Inst::Mma { .. } => return Ok(()),
         };
         if value.len() != lanes(dst) {
             return Err(format!(

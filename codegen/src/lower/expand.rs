@@ -98,9 +98,11 @@ fn expand_unrolls(g: &mut Graph, sink: Id) -> Id {
                     let value = combine(g, op.binary(), parts);
                     with_ranges(g, op, value, &kept)
                 } else {
-                    // Lanes are combined once, after the accumulators: not once for each of them.
-                    let (lanes, loops): (Vec<Id>, Vec<Id>) =
-                        kept.iter().partition(|&&r| is_kind(g, r, RangeKind::Vec));
+                    // Lanes and work-items are combined once, after the accumulators: not once for
+                    // each of them.
+                    let (lanes, loops): (Vec<Id>, Vec<Id>) = kept.iter().partition(|&&r| {
+                        is_kind(g, r, RangeKind::Vec) || is_kind(g, r, RangeKind::GroupReduce)
+                    });
                     let parts = parts
                         .into_iter()
                         .map(|v| with_ranges(g, op, v, &loops))

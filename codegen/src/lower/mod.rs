@@ -8,9 +8,11 @@ pub mod exec;
 mod expand;
 mod lanes;
 mod linear;
+mod narrow;
 mod nest;
 pub mod program;
 
+pub use narrow::narrow;
 pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 
 use crate::error::{Error, Result};

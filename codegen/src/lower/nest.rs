@@ -96,13 +96,27 @@ impl Ranges {
         for n in toposort(g, sink) {
             let all = g.src(n).iter().fold(0, |s, c| s | free[c]);
             let set = match g.op(n) {
-                Op::Range { .. } => self.bit(n),
                 Op::Reduce(_) => free[&g.src(n)[0]] & !self.bits(&g.src(n)[1..]),
-                _ => all,
+                op => self.passed(g, n, op, all, &free),
             };
             free.insert(n, set);
         }
         free
+    }
+
+    /// What a node that is no reduction depends on; `all` is what its sources do.
+    fn passed(&self, g: &Graph, n: Id, op: Op, all: Set, free: &HashMap<Id, Set>) -> Set {
+        let src = g.src(n);
+        match op {
+            Op::Range { .. } => self.bit(n),
+            // All work-items and lanes have stored.
+            Op::Fence { .. } => all & self.loops,
+            Op::Mma(_) => {
+                let of = |i: usize, end: usize| free[&src[i]] & !self.bit(src[end]);
+                of(0, 3) | of(1, 4) | free[&src[2]] | self.bit(src[5])
+            }
+            _ => all,
+        }
     }
 }
 
@@ -185,7 +199,6 @@ pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Se
             let mut set = g.src(n).iter().fold(0, |s, c| s | free[c]);
             let mut nest = set;
             match g.op(n) {
-                Op::Range { .. } => set = ranges.bit(n),
                 // Stores that share no range have nothing to do with each other.
                 Op::Sink => nest = 0,
                 Op::Reduce(_) => {
@@ -195,7 +208,7 @@ pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Se
                         | bits(bound & ranges.loops).fold(0, |s, i| s | above[i]))
                         & !bound;
                 }
-                _ => {}
+                op => set = ranges.passed(g, n, op, set, &free),
             }
             free.insert(n, set);
             let mut outer: Set = 0;

@@ -5,7 +5,9 @@
 use std::fmt;
 
 use crate::DType;
+use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
+use crate::target::Target;
 
 /// Element type and number of lanes of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -124,6 +126,16 @@ pub enum Inst {
         b: Reg,
         c: Reg,
     },
+    /// `a * b + c` of matrices by the lanes of a wave together; each lane gives and gets the
+    /// elements that the description says. The work-items of a wave are neighbours, the first one
+    /// has a number that is a multiple of the wave. All of them execute it.
+    Mma {
+        dst: Reg,
+        desc: MmaDesc,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+    },
     Cast {
         dst: Reg,
         a: Reg,
@@ -132,7 +144,8 @@ pub enum Inst {
         dst: Reg,
         a: Reg,
     },
-    /// Where the gate is false the result is the alternative and memory is not touched.
+    /// Where the gate is false the result is the alternative and memory is not touched. The index
+    /// is `I64`; after [`super::narrow`] it may be `I32`, or `U32` where it cannot be negative.
     Load {
         dst: Reg,
         mem: Mem,
@@ -167,7 +180,8 @@ pub enum Inst {
         var: Reg,
         extent: i64,
     },
-    /// Runs up to the matching [`Inst::End`] for each group this call was given; once at most.
+    /// Runs up to the matching [`Inst::End`] for each group this call was given; once at most. On
+    /// GPUs a call is one group of [`Program::grid`].
     Groups {
         var: Reg,
     },
@@ -206,6 +220,19 @@ impl Program {
         self.regs[reg.0 as usize]
     }
 
+    /// Groups of a launch along x, y and z; the number of a group is
+    /// `x + grid[0] * (y + grid[1] * z)`. Where the groups of the program have no such factors,
+    /// there are more of them, and those do nothing. `None` if the target cannot launch so many.
+    pub fn grid(&self, target: &Target) -> Option<[u32; 3]> {
+        // A launch counts work-items along x in 32 bits.
+        let wide = (i64::from(u32::MAX) / self.items.max(1)).max(1);
+        let [x, y, z] = target.max_groups.map(i64::from);
+        let (rest, x) = fold(self.groups, x.min(wide));
+        let (rest, y) = fold(rest, y);
+        let small = |n: i64| u32::try_from(n).ok();
+        Some([small(x)?, small(y)?, small(rest).filter(|_| rest <= z)?])
+    }
+
     /// Bytes of local memory per group, each block aligned to 16 bytes.
     pub fn local_bytes(&self) -> usize {
         self.locals
@@ -213,6 +240,20 @@ impl Program {
             .map(|(t, n)| (t.size() * n).next_multiple_of(16))
             .sum()
     }
+}
+
+/// Splits a number of groups so that the second part is at most `most`: exactly if there is a
+/// divisor that is not much smaller.
+fn fold(groups: i64, most: i64) -> (i64, i64) {
+    if groups <= most {
+        return (1, groups);
+    }
+    let fewest = (groups + most - 1) / most;
+    let exact = (fewest..=fewest * 2)
+        .take(1 << 12)
+        .find(|n| groups % n == 0);
+    let rest = exact.unwrap_or(fewest);
+    (rest, (groups + rest - 1) / rest)
 }
 
 impl fmt::Display for Ty {
@@ -330,6 +371,11 @@ impl fmt::Display for Program {
                     def(f, dst)?;
                     writeln!(f, "fma {a} {b} {c}")?;
                 }
+                Inst::Mma { dst, desc, a, b, c } => {
+                    def(f, dst)?;
+                    let (m, n, k) = (desc.m, desc.n, desc.k);
+                    writeln!(f, "mma.{m}x{n}x{k} {a} {b} {c}")?;
+                }
                 Inst::Cast { dst, a } => {
                     def(f, dst)?;
                     writeln!(f, "cast {a}:{}", self.ty(*a))?;
@@ -400,5 +446,50 @@ impl fmt::Display for Program {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_fold_within_limits() {
+        for most in [
+            [u32::MAX, 1, 1],
+            [1 << 31, 65535, 65535],
+            [100, 7, 50],
+            [16, 16, 16],
+        ] {
+            let target = Target {
+                max_groups: most,
+                ..Target::host(1)
+            };
+            for groups in [1, 7, 99, 100, 101, 699, 700, 701, 3989, 4096, 30_000] {
+                let p = Program {
+                    name: "p".into(),
+                    args: Vec::new(),
+                    locals: Vec::new(),
+                    groups,
+                    items: 256,
+                    regs: Vec::new(),
+                    accs: Vec::new(),
+                    insts: Vec::new(),
+                };
+                let all: i64 = most
+                    .iter()
+                    .fold(1i64, |p, &n| p.saturating_mul(i64::from(n)));
+                let Some(grid) = p.grid(&target) else {
+                    assert!(groups * 2 > all, "{groups} in {most:?}");
+                    continue;
+                };
+                let made: i64 = grid.iter().map(|&n| i64::from(n)).product();
+                assert!(
+                    made >= groups && made <= groups + groups / 2,
+                    "{groups}: {grid:?}"
+                );
+                assert!(grid.iter().zip(most).all(|(&n, most)| n >= 1 && n <= most));
+            }
+        }
     }
 }

@@ -14,8 +14,15 @@ const MIN_PARALLEL: f64 = 32768.0;
 /// Elements of work that one group should have at least.
 const MIN_GROUP: f64 = 8192.0;
 
-/// Optimises a kernel for a CPU; gives the steps that were taken.
+/// Optimises a kernel for a target; gives the steps that were taken.
 pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
+    match target.kind {
+        TargetKind::Cpu => for_cpu(kernel, target),
+        TargetKind::Gpu => super::gpu::optimise(kernel, target),
+    }
+}
+
+fn for_cpu(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
     let mut done = Vec::new();
     merge_all(kernel, &mut done);
     let mut take = |kernel: &mut Kernel, opt: Opt| {
@@ -83,7 +90,7 @@ fn extent_of(kernel: &Kernel, axis: u32) -> i64 {
 }
 
 /// Merges neighbours as long as some pair merges.
-fn merge_all(kernel: &mut Kernel, done: &mut Vec<Opt>) {
+pub(super) fn merge_all(kernel: &mut Kernel, done: &mut Vec<Opt>) {
     loop {
         let all: Vec<RangeInfo> = ranges(&kernel.graph, kernel.sink)
             .into_iter()
@@ -151,7 +158,7 @@ fn access_cost(g: &Graph, sets: &mut RangeSets, n: Id, range: Id, lanes: f64) ->
 }
 
 /// The coefficient of a range in an index that is linear in it.
-fn stride(g: &Graph, sets: &mut RangeSets, index: Id, range: Id) -> Option<i64> {
+pub(super) fn stride(g: &Graph, sets: &mut RangeSets, index: Id, range: Id) -> Option<i64> {
     Lin::of(g, index).stride(g, sets, range)
 }
 
@@ -160,7 +167,7 @@ struct Nest {
     reduces: Vec<Id>,
 }
 
-fn work(g: &Graph, sets: &mut RangeSets, n: Id) -> f64 {
+pub(super) fn work(g: &Graph, sets: &mut RangeSets, n: Id) -> f64 {
     sets.of(g, n)
         .to_vec()
         .iter()

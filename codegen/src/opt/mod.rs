@@ -2,6 +2,7 @@
 //! step keeps the meaning of the kernel, so the interpreter still runs it.
 
 pub mod contract;
+pub(crate) mod gpu;
 pub mod heuristic;
 mod pad;
 
@@ -90,6 +91,8 @@ pub enum Opt {
     },
     /// A contraction goes through packed operands and a register tile.
     Pack(contract::Tile),
+    /// A contraction goes through local memory, a block per group of work-items.
+    Block(contract::Block),
 }
 
 impl fmt::Display for Opt {
@@ -105,6 +108,7 @@ impl fmt::Display for Opt {
             Opt::PadTo { axis, multiple } => write!(f, "padto({axis}, {multiple})"),
             Opt::Swap { a, b } => write!(f, "swap({a}, {b})"),
             Opt::Merge { outer, inner } => write!(f, "merge({outer}, {inner})"),
+            Opt::Block(t) => t.fmt(f),
             Opt::Pack(t) => {
                 write!(f, "pack({}x{}, k {}", t.rows, t.cols, t.depth)?;
                 let direct = [
@@ -147,7 +151,7 @@ pub(crate) fn ranges(g: &Graph, root: Id) -> Vec<RangeInfo> {
     found
 }
 
-fn fresh(g: &Graph, root: Id) -> u32 {
+pub(crate) fn fresh(g: &Graph, root: Id) -> u32 {
     ranges(g, root).last().map_or(0, |r| r.axis + 1)
 }
 
@@ -174,8 +178,8 @@ fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<Ra
     }
 }
 
-/// Applies one step to a kernel. [`Opt::Pack`] makes several kernels of one and is not a step of
-/// this kind.
+/// Applies one step to a kernel. [`Opt::Pack`] and [`Opt::Block`] make other kernels of one and are
+/// not steps of this kind.
 pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast, Vec};
     match *opt {
@@ -274,7 +278,7 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             }
             return Ok(());
         }
-        Opt::Pack(_) => return refuse(kernel, opt, "not a contraction on its own"),
+        Opt::Pack(_) | Opt::Block(_) => return refuse(kernel, opt, "not a contraction on its own"),
     }
     kernel.sink = simplify(&mut kernel.graph, kernel.sink);
     Ok(())

@@ -3,7 +3,7 @@
 pub mod c;
 pub mod llvm;
 
-pub use c::CRenderer;
+pub use c::{CRenderer, HipRenderer};
 pub use llvm::LlvmRenderer;
 
 use crate::DType;
@@ -20,6 +20,8 @@ pub enum Language {
     Llvm,
     /// C with the vector extensions of clang.
     C,
+    /// HIP C++ for the device only, with the vector extensions of clang and without headers.
+    Hip,
 }
 
 /// Source text of one kernel.

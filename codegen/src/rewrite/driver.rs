@@ -101,8 +101,10 @@ const fn kind(op: Op) -> usize {
         Op::Scan(_) => 10,
         Op::Store(_) => 11,
         Op::Sink => 12,
-        Op::Unary(op) => 13 + op as usize,
-        Op::Binary(op) => 13 + UNARY.len() + op as usize,
+        // No rule is about these.
+        Op::Local { .. } | Op::Fence { .. } | Op::Mma(_) => 13,
+        Op::Unary(op) => 14 + op as usize,
+        Op::Binary(op) => 14 + UNARY.len() + op as usize,
     }
 }
 
@@ -139,7 +141,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 13 + UNARY.len() + BINARY.len()];
+        let mut by_kind = vec![Vec::new(); 14 + UNARY.len() + BINARY.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

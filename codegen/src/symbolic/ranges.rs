@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::ir::{Graph, Id, Op};
+use crate::ir::{Graph, Id, Op, RangeKind};
 
 /// Range sets of nodes, each computed once. A `Reduce` removes the ranges it binds; a `Scan` keeps
 /// its own. Sets are sorted from the outermost range (smallest axis) inwards and shared.
@@ -65,7 +65,7 @@ impl RangeSets {
         if let Some((&first, rest)) = src.split_first() {
             // Nearly always all sources have the set of one of them.
             let set = self.of[&first];
-            if !matches!(g.op(n), Op::Reduce(_))
+            if !matches!(g.op(n), Op::Reduce(_) | Op::Fence { .. } | Op::Mma(_))
                 && rest
                     .iter()
                     .all(|s| self.of[s] == set || self.get(*s).is_empty())
@@ -84,6 +84,23 @@ impl RangeSets {
                     .filter(|r| !bound.contains(r))
                     .collect()
             }
+            // Work-items and lanes have all been there.
+            Op::Fence { .. } => src
+                .iter()
+                .flat_map(|s| self.get(*s))
+                .copied()
+                .filter(|&r| !shared(g, r))
+                .collect(),
+            // The lanes of the operands end here.
+            Op::Mma(_) => {
+                let of = |i: usize, end: usize| {
+                    let all = self.get(src[i]).iter().copied();
+                    all.filter(move |r| *r != src[end])
+                };
+                let (a, b, c) = (of(0, 3), of(1, 4), self.get(src[2]).iter().copied());
+                let lanes = matches!(g.op(src[5]), Op::Range { .. }).then_some(src[5]);
+                a.chain(b).chain(c).chain(lanes).collect()
+            }
             _ => src.iter().flat_map(|s| self.get(*s)).copied().collect(),
         };
         set.sort_unstable_by_key(|&r| (axis(g, r), r));
@@ -97,6 +114,17 @@ impl RangeSets {
         self.index.insert(set, number);
         number
     }
+}
+
+/// Whether what is stored for all values of a range is there after a fence: work-items and lanes.
+fn shared(g: &Graph, range: Id) -> bool {
+    matches!(
+        g.op(range),
+        Op::Range {
+            kind: RangeKind::Local | RangeKind::Vec,
+            ..
+        }
+    )
 }
 
 /// The axis number of a range, `u32::MAX` for anything else.

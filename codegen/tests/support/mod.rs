@@ -288,6 +288,40 @@ pub fn expected(kernel: &Kernel, buffers: &[Vec<u8>], vars: &[i64]) -> Vec<Vec<u
     out
 }
 
+/// Buffers with every kind of value: zeros of both signs, infinities, NaN, limits, small integers.
+pub fn edges(kernel: &Kernel, random: &mut Random) -> Vec<Vec<u8>> {
+    let mut buffers = fill(kernel, random);
+    for (buffer, p) in buffers.iter_mut().zip(&kernel.params) {
+        let size = p.dtype.size();
+        for chunk in buffer.chunks_mut(size) {
+            let bits = match random.below(6) {
+                0 if p.dtype != DType::Bool => random.next(),
+                1 if p.dtype == DType::Bool => 2,
+                1 if p.dtype.is_float() => {
+                    let all = [
+                        0.0,
+                        -0.0,
+                        f64::INFINITY,
+                        f64::NEG_INFINITY,
+                        f64::NAN,
+                        1.0,
+                        -1.5,
+                    ];
+                    codegen::interp::scalar::from_f64(p.dtype, all[random.below(7) as usize])
+                }
+                1 => {
+                    let (min, max) = codegen::interp::scalar::int_limits(p.dtype);
+                    let all = [min, max, 0, 1, if min < 0 { -1 } else { 2 }];
+                    codegen::interp::scalar::from_int(p.dtype, all[random.below(5) as usize])
+                }
+                _ => continue,
+            };
+            chunk.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+    }
+    buffers
+}
+
 pub fn elementwise(n: i64) -> Kernel {
     let mut m = Make::new();
     let o = m.buffer(DType::F32, n as usize, true);

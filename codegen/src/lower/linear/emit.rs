@@ -1,10 +1,13 @@
 //! Writes the instructions of the items, block by block.
 
+mod exchange;
+
 use hashbrown::{HashMap, HashSet};
 
-use super::{Block, Item, Linear};
+use super::{Block, Item, Linear, Link};
 use crate::DType;
 use crate::error::Result;
+use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, StoreMode, Unary};
 use crate::lower::decomp;
 use crate::lower::nest::{Set, bits};
@@ -89,20 +92,36 @@ impl Linear<'_> {
     }
 
     fn coordinate(&mut self, item: Reg, stride: i64, extent: i64) -> Reg {
-        let s = self.index_const(stride);
-        let e = self.index_const(extent);
-        let q = self.emit(DType::I64, 1, |dst| Inst::Binary {
-            dst,
-            op: Binary::FloorDiv,
-            a: item,
-            b: s,
-        });
-        self.emit(DType::I64, 1, |dst| Inst::Binary {
-            dst,
-            op: Binary::FloorMod,
-            a: q,
-            b: e,
-        })
+        let q = self.quotient(item, stride);
+        if stride * extent == self.p.items {
+            return q;
+        }
+        self.remainder(q, extent)
+    }
+
+    /// `a / n` of something that is not negative.
+    fn quotient(&mut self, a: Reg, n: i64) -> Reg {
+        match n {
+            1 => a,
+            _ if n.count_ones() == 1 => {
+                let b = self.index_const(i64::from(n.trailing_zeros()));
+                self.index(Binary::Shr, a, b)
+            }
+            _ => {
+                let b = self.index_const(n);
+                self.index(Binary::FloorDiv, a, b)
+            }
+        }
+    }
+
+    /// `a % n` of something that is not negative.
+    fn remainder(&mut self, a: Reg, n: i64) -> Reg {
+        if n.count_ones() == 1 {
+            let b = self.index_const(n - 1);
+            return self.index(Binary::And, a, b);
+        }
+        let b = self.index_const(n);
+        self.index(Binary::FloorMod, a, b)
     }
 
     /// Emits the items of a block, each after what it needs. Blocks nest as deep as there are
@@ -159,7 +178,7 @@ impl Linear<'_> {
         let stores = match item {
             Item::Node(n) => matches!(self.op(n), Op::Store(_)),
             Item::Loop(range) => self.with_store.contains(&range),
-            Item::Update(_) => false,
+            Item::Update(_) | Item::Early(_) | Item::Late(_) => false,
         };
         let global = match item {
             Item::Loop(range) => matches!(
@@ -180,6 +199,8 @@ impl Linear<'_> {
         match item {
             Item::Node(n) => self.node(n)?,
             Item::Update(n) => self.update(n)?,
+            Item::Early(n) => self.fill(self.fills(n).0.to_vec())?,
+            Item::Late(n) => self.fill(self.fills(n).1.to_vec())?,
             Item::Loop(range) => self.enter(range, global)?,
         }
         if once {
@@ -239,20 +260,51 @@ impl Linear<'_> {
         };
         let Ty { dtype, lanes } = self.p.accs[acc.0 as usize];
         let old = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
-        let operands = self.update_operands(n);
-        let new = match operands[..] {
-            [a, b] => {
-                let a = self.reg(a, lanes)?;
-                let b = self.reg(b, lanes)?;
-                self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c: old })
-            }
-            _ => {
-                let b = self.reg(operands[0], lanes)?;
-                let op = op.binary();
-                self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a: old, b })
-            }
+        let Some(links) = self.chain(n) else {
+            let b = self.reg(self.src(n)[0], lanes)?;
+            let op = op.binary();
+            let new = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a: old, b });
+            self.p.insts.push(Inst::SetAcc { acc, a: new });
+            return Ok(());
         };
+        let mut new = old;
+        for Link { matrix, a, b } in links {
+            new = match matrix {
+                Some(desc) => self.multiply(desc, a, b, new)?,
+                None => {
+                    let (a, b) = (self.reg(a, lanes)?, self.reg(b, lanes)?);
+                    self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c: new })
+                }
+            };
+        }
         self.p.insts.push(Inst::SetAcc { acc, a: new });
+        Ok(())
+    }
+
+    fn multiply(&mut self, desc: MmaDesc, a: Id, b: Id, c: Reg) -> Result<Reg> {
+        let [in_a, in_b, in_c] = desc.elements();
+        let (a, b) = (self.reg(a, in_a)?, self.reg(b, in_b)?);
+        let c = self.widen(c, in_c)?;
+        Ok(self.emit(desc.acc, in_c, |dst| Inst::Mma { dst, desc, a, b, c }))
+    }
+
+    /// Waits until local memory is filled; fills it unless that was done ahead.
+    fn pass(&mut self, fence: Id, ahead: bool) -> Result<()> {
+        if !ahead {
+            // The readers of what was there are done.
+            self.p.insts.push(Inst::Barrier);
+            self.fill(self.src(fence).to_vec())?;
+        }
+        self.p.insts.push(Inst::Barrier);
+        Ok(())
+    }
+
+    fn fill(&mut self, stores: Vec<Id>) -> Result<()> {
+        for store in stores {
+            let lanes = self.lanes(store)?;
+            let src = self.operands(store);
+            self.store(store, StoreMode::Set, lanes, &src)?;
+        }
         Ok(())
     }
 
@@ -279,80 +331,24 @@ impl Linear<'_> {
         Ok(value)
     }
 
-    /// Combines the partial results of the work-items along one dimension through local memory.
-    fn group_reduce(
-        &mut self,
-        partial: Reg,
-        op: ReduceOp,
-        range: Id,
-        dtype: DType,
-        lanes: u32,
-    ) -> Result<Reg> {
-        let Some(&(stride, extent)) = self.items.get(&range) else {
-            return self.invalid("a group reduction without work-items");
-        };
-        let mem = Mem::Local(self.p.locals.len() as u32);
-        self.p
-            .locals
-            .push((dtype, self.p.items as usize * lanes as usize));
-        let mul = |s: &mut Self, a, b| {
-            s.emit(DType::I64, 1, |dst| Inst::Binary {
-                dst,
-                op: Binary::Mul,
-                a,
-                b,
-            })
-        };
-        let binary =
-            |s: &mut Self, op, a, b| s.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b });
-        let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
-        let width = self.index_const(i64::from(lanes));
-        let index = mul(self, item, width);
-        // The readers of an earlier round are done before the block is written again.
-        self.p.insts.push(Inst::Barrier);
-        self.p.insts.push(Inst::Store {
-            mode: StoreMode::Set,
-            mem,
-            index,
-            access: Access::Contiguous,
-            value: partial,
-            gate: None,
-        });
-        self.p.insts.push(Inst::Barrier);
-        let Some(&own) = self.regs.get(&range) else {
-            return self.invalid("a work-item range without coordinate");
-        };
-        let step = self.index_const(stride);
-        let offset = mul(self, own, step);
-        let first = binary(self, Binary::Sub, item, offset);
-        self.p.accs.push(Ty { dtype, lanes });
-        let acc = Acc(self.p.accs.len() as u32 - 1);
-        let bits = crate::interp::scalar::identity(op, dtype);
-        let start = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
-        self.p.insts.push(Inst::SetAcc { acc, a: start });
-        let var = self.new_reg(DType::I64, 1);
-        self.p.insts.push(Inst::Loop { var, extent });
-        let along = mul(self, var, step);
-        let other = binary(self, Binary::Add, first, along);
-        let index = mul(self, other, width);
-        let b = self.emit(dtype, lanes, |dst| Inst::Load {
-            dst,
-            mem,
-            index,
-            access: Access::Contiguous,
-            gate: None,
-        });
-        let a = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
-        let op = op.binary();
-        let a = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b });
-        self.p.insts.push(Inst::SetAcc { acc, a });
-        self.p.insts.push(Inst::End);
-        Ok(self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc }))
+    fn index(&mut self, op: Binary, a: Reg, b: Reg) -> Reg {
+        self.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b })
     }
 
-    fn memory(&self, n: Id) -> Result<Mem> {
-        let Op::Param { slot: wanted } = self.op(self.src(n)[0]) else {
-            return self.invalid("access through something that is not a buffer argument");
+    fn memory(&mut self, n: Id) -> Result<Mem> {
+        let pointer = self.src(n)[0];
+        let wanted = match self.op(pointer) {
+            Op::Param { slot } => slot,
+            Op::Local { block, len } => {
+                let new = Mem::Local(self.p.locals.len() as u32);
+                let mem = *self.blocks.entry(block).or_insert(new);
+                if mem == new {
+                    let dtype = self.input.g.dtype(pointer);
+                    self.p.locals.push((dtype, len as usize));
+                }
+                return Ok(mem);
+            }
+            _ => return self.invalid("access through something that is not a buffer argument"),
         };
         let found = self
             .p
@@ -440,7 +436,12 @@ impl Linear<'_> {
                 ..
             } => self.emit(dtype, lanes, |dst| Inst::Lanes { dst }),
             // Loop variables and work-items have their registers.
-            Op::Range { .. } | Op::Param { .. } => return Ok(()),
+            Op::Range { .. } | Op::Param { .. } | Op::Local { .. } => return Ok(()),
+            Op::Fence { ahead } => return self.pass(n, ahead > 0),
+            Op::Mma(desc) => {
+                let c = self.reg(src[2], lanes)?;
+                self.multiply(desc, src[0], src[1], c)?
+            }
             Op::Load => {
                 let mem = self.memory(n)?;
                 let access = self.access(n);

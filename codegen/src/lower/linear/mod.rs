@@ -8,10 +8,12 @@ use hashbrown::{HashMap, HashSet};
 use super::decomp::Caps;
 use super::lanes::Lanes;
 use super::nest::{Ranges, Set, bits, deepest};
-use super::program::{Acc, Arg, Program, Reg};
+use super::program::{Acc, Arg, Mem, Program, Reg};
 use crate::DType;
 use crate::error::{Error, Result};
+use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::rewrite::toposort;
 
 /// What [`linearize`] works on.
 pub(super) struct Input<'a> {
@@ -33,6 +35,19 @@ enum Item {
     /// Adds one value to the accumulator of a reduction.
     Update(Id),
     Loop(usize),
+    /// Fills local memory for the first iteration of the loop of a fence.
+    Early(Id),
+    /// Fills local memory for the next iteration.
+    Late(Id),
+}
+
+/// One step of the sum of a reduction: the accumulator plus a product.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// A product of matrices, otherwise of numbers.
+    matrix: Option<MmaDesc>,
+    a: Id,
+    b: Id,
 }
 
 /// A loop, by the index of its range, or the outermost level.
@@ -52,6 +67,12 @@ struct Linear<'a> {
     /// Work-item dimensions: stride of the range's dimension and its extent.
     items: HashMap<Id, (i64, i64)>,
     item_stores: Vec<(i64, i64)>,
+    /// Local memory, by the number of the block.
+    blocks: HashMap<u16, Mem>,
+    /// Local memory through which work-items reduce.
+    exchange: HashMap<(DType, usize), Mem>,
+    /// Fences that fill ahead, with their blocks and what they load there.
+    ahead: Vec<(Block, Id, Vec<Item>)>,
     p: Program,
 }
 
@@ -79,6 +100,9 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
         splats: HashMap::new(),
         items: HashMap::new(),
         item_stores: Vec::new(),
+        blocks: HashMap::new(),
+        exchange: HashMap::new(),
+        ahead: Vec::new(),
         p,
     };
     linear.walk();
@@ -127,6 +151,9 @@ impl Linear<'_> {
                 .collect(),
             Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
+            Op::Mma(_) => src[..3].to_vec(),
+            Op::Local { .. } => Vec::new(),
+            Op::Fence { .. } => src.iter().flat_map(|&s| self.operands(s)).collect(),
             _ => match self.input.lanes.masks.get(&n) {
                 Some(&(count, _)) => vec![count],
                 None => src.to_vec(),
@@ -134,17 +161,63 @@ impl Linear<'_> {
         }
     }
 
-    /// What the accumulator of a reduction reads in each iteration: two factors if it is a
-    /// fused multiply-add.
-    fn update_operands(&self, reduce: Id) -> Vec<Id> {
-        let value = self.src(reduce)[0];
-        let float = matches!(self.input.g.dtype(reduce), DType::F32 | DType::F64);
-        match (self.op(reduce), self.op(value)) {
-            (Op::Reduce(ReduceOp::Add), Op::Binary(Binary::Mul)) if float => {
-                self.src(value).to_vec()
-            }
-            _ => vec![value],
+    /// The fence that has filled what a load reads.
+    fn fence(&self, n: Id) -> Option<Id> {
+        let local = match self.op(n) {
+            Op::Load => self.src(n)[0],
+            _ => return None,
+        };
+        match self.op(local) {
+            Op::Local { .. } => self.src(local).first().copied(),
+            _ => None,
         }
+    }
+
+    /// The stores of a fence before its loop, and those in it.
+    fn fills(&self, fence: Id) -> (&[Id], &[Id]) {
+        let src = self.src(fence);
+        match self.op(fence) {
+            Op::Fence { ahead } => src.split_at(src.len() - usize::from(ahead)),
+            _ => (src, &[]),
+        }
+    }
+
+    /// What the accumulator of a reduction reads in each iteration.
+    fn update_operands(&self, reduce: Id) -> Vec<Id> {
+        match self.chain(reduce) {
+            Some(links) => links.iter().flat_map(|l| [l.a, l.b]).collect(),
+            None => vec![self.src(reduce)[0]],
+        }
+    }
+
+    /// A sum of products as fused steps on the accumulator, the first one first.
+    fn chain(&self, reduce: Id) -> Option<Vec<Link>> {
+        let float = matches!(self.input.g.dtype(reduce), DType::F32 | DType::F64);
+        if self.op(reduce) != Op::Reduce(ReduceOp::Add) {
+            return None;
+        }
+        let mut links = Vec::new();
+        let mut value = self.src(reduce)[0];
+        loop {
+            let src = self.src(value);
+            let matrix = match self.op(value) {
+                Op::Mma(desc) => Some(desc),
+                Op::Fma | Op::Binary(Binary::Mul) if float => None,
+                Op::Const(0) if !links.is_empty() => break,
+                _ => return None,
+            };
+            links.push(Link {
+                matrix,
+                a: src[0],
+                b: src[1],
+            });
+            match src.get(2) {
+                Some(&next) => value = next,
+                None => break,
+            }
+        }
+        links.reverse();
+        Some(links)
     }
 
     /// All nodes that are read, operands first.
@@ -173,10 +246,11 @@ impl Linear<'_> {
                 None => {}
             }
             state.insert(n, false);
-            let next = match self.op(n) {
+            let mut next = match self.op(n) {
                 Op::Reduce(_) if self.bound(n) != 0 => self.update_operands(n),
                 _ => self.operands(n),
             };
+            next.extend(self.fence(n));
             stack.extend(next.into_iter().rev().filter(|o| !state.contains_key(o)));
         }
     }
@@ -188,6 +262,7 @@ impl Linear<'_> {
             match self.op(n) {
                 Op::Load | Op::Store(_) => match self.op(self.src(n)[0]) {
                     Op::Param { slot } => slots.push(slot),
+                    Op::Local { .. } => {}
                     other => return self.invalid(format!("access through {other:?}")),
                 },
                 Op::Var { slot, .. } => vars.push(slot),
@@ -310,7 +385,7 @@ impl Linear<'_> {
     }
 
     fn edge(&mut self, user: Item, user_block: Block, operand: Id) -> Result<()> {
-        if matches!(self.op(operand), Op::Param { .. }) {
+        if matches!(self.op(operand), Op::Param { .. } | Op::Local { .. }) {
             return Ok(());
         }
         let at = self.block_of(operand);
@@ -329,10 +404,13 @@ impl Linear<'_> {
     fn place(&mut self) -> Result<()> {
         for n in self.order.clone() {
             let block = self.block_of(n);
-            for operand in self.operands(n) {
+            let ahead = matches!(self.op(n), Op::Fence { ahead } if ahead > 0);
+            let operands = if ahead { Vec::new() } else { self.operands(n) };
+            for operand in operands.into_iter().chain(self.fence(n)) {
                 self.edge(Item::Node(n), block, operand)?;
             }
             match self.op(n) {
+                Op::Fence { .. } if ahead => self.place_ahead(n, block)?,
                 Op::Reduce(_) => {
                     let Some(outer) = bits(self.bound(n)).next() else {
                         continue;
@@ -399,6 +477,48 @@ impl Linear<'_> {
         for (user, operand) in edges {
             self.before.entry(user).or_default().push(operand);
         }
+        // What is loaded for the next iteration is under way while this one computes.
+        for (block, fence, values) in std::mem::take(&mut self.ahead) {
+            let seeds = self.seeds.entry(block).or_default();
+            let first = std::iter::once(Item::Node(fence)).chain(values);
+            seeds.splice(0..0, first);
+            seeds.push(Item::Late(fence));
+        }
+        Ok(())
+    }
+
+    /// What a fence that fills ahead does before and in its loop.
+    fn place_ahead(&mut self, fence: Id, block: Block) -> Result<()> {
+        let Some(range) = block else {
+            return self.invalid("a fence that fills ahead has no loop");
+        };
+        let (first, next) = self.fills(fence);
+        let operands =
+            |stores: &[Id]| -> Vec<Id> { stores.iter().flat_map(|&s| self.operands(s)).collect() };
+        let (first, next) = (operands(first), operands(next));
+        let (early, late) = (Item::Early(fence), Item::Late(fence));
+        for operand in first {
+            self.edge(early, self.parent(range), operand)?;
+        }
+        self.before
+            .entry(Item::Loop(range))
+            .or_default()
+            .push(early);
+        for &operand in &next {
+            self.edge(late, block, operand)?;
+        }
+        self.before.entry(late).or_default().push(Item::Node(fence));
+        let mut values = Vec::new();
+        for &value in &next {
+            for n in toposort(self.input.g, value) {
+                let item = Item::Node(n);
+                let here = self.op(n) == Op::Load && self.block_of(n) == block;
+                if here && !values.contains(&item) {
+                    values.push(item);
+                }
+            }
+        }
+        self.ahead.push((block, fence, values));
         Ok(())
     }
 

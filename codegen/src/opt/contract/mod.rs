@@ -6,7 +6,10 @@
 //! The packing is made of ordinary kernels, so transposes, windows of convolutions, casts and
 //! other element-wise work on the operands are part of it.
 
+mod block;
 mod choose;
+mod choose_group;
+mod group;
 mod stages;
 
 use hashbrown::HashMap;
@@ -16,6 +19,8 @@ use crate::DType;
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
 use crate::symbolic::{Lin, RangeSets};
+pub use block::Block;
+pub use group::blocks;
 pub use stages::stages;
 
 /// The sizes of a packed contraction.
@@ -125,7 +130,8 @@ impl Contraction {
         }
         let acc = g.dtype(reduce);
         let value = g.src(reduce)[0];
-        if !matches!(acc, DType::F32 | DType::F64 | DType::I32)
+        let exact = acc.is_int() && acc.size() >= 4;
+        if !(exact || matches!(acc, DType::F32 | DType::F64))
             || g.op(value) != Op::Binary(Binary::Mul)
         {
             return None;

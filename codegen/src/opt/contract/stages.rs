@@ -8,7 +8,7 @@ use crate::opt::RangeInfo;
 use crate::rewrite::{simplify, substitute, toposort};
 
 /// Writes index `flat` as values of the ranges, the last one fastest.
-fn decode(g: &mut Graph, list: &[RangeInfo], flat: Id, map: &mut HashMap<Id, Id>) {
+pub(super) fn decode(g: &mut Graph, list: &[RangeInfo], flat: Id, map: &mut HashMap<Id, Id>) {
     let mut below = 1i64;
     for (i, r) in list.iter().enumerate().rev() {
         let mut value = flat;
@@ -25,13 +25,13 @@ fn decode(g: &mut Graph, list: &[RangeInfo], flat: Id, map: &mut HashMap<Id, Id>
     }
 }
 
-fn affine(g: &mut Graph, a: Id, scale: i64, b: Id) -> Id {
+pub(super) fn affine(g: &mut Graph, a: Id, scale: i64, b: Id) -> Id {
     let n = g.index(scale);
     let scaled = g.binary(Binary::Mul, a, n);
     g.binary(Binary::Add, scaled, b)
 }
 
-fn below(g: &mut Graph, value: Id, limit: i64) -> Id {
+pub(super) fn below(g: &mut Graph, value: Id, limit: i64) -> Id {
     let n = g.index(limit);
     g.binary(Binary::Lt, value, n)
 }
@@ -181,7 +181,7 @@ fn pack(
 }
 
 /// Every load below `root` happens only where `gate` holds; `keep` stays what it is.
-fn gated(g: &mut Graph, root: Id, gate: Id, keep: Option<Id>) -> Id {
+pub(super) fn gated(g: &mut Graph, root: Id, gate: Id, keep: Option<Id>) -> Id {
     let mut new: HashMap<Id, Id> = HashMap::new();
     for n in toposort(g, root) {
         if Some(n) == keep {
@@ -358,7 +358,13 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bo
 
 /// An index that has the columns one after the other, at a column. Taking the columns apart and
 /// putting them together again would hide that they are neighbours.
-fn at_column(g: &mut Graph, c: &Contraction, index: Id, map: &HashMap<Id, Id>, col: Id) -> Id {
+pub(super) fn at_column(
+    g: &mut Graph,
+    c: &Contraction,
+    index: Id,
+    map: &HashMap<Id, Id>,
+    col: Id,
+) -> Id {
     if !super::unit(g, index, &c.cols) {
         return substitute(g, index, map);
     }

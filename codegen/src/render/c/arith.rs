@@ -33,6 +33,11 @@ impl Text<'_> {
             }
             Unary::Abs if !ty.dtype.is_float() => a,
             Unary::Recip if float => format!("({t})(1) / {a}"),
+            Unary::Sqrt if float && self.gpu() => {
+                let f = if ty.dtype == DType::F32 { "f" } else { "" };
+                self.lanewise(dst, &format!("__builtin_sqrt{f}({a}[{{i}}])"));
+                return Ok(());
+            }
             Unary::Sqrt if float => format!("__builtin_elementwise_sqrt({a})"),
             Unary::Trunc if float => format!("__builtin_elementwise_trunc({a})"),
             Unary::Floor if float => format!("__builtin_elementwise_floor({a})"),

@@ -4,6 +4,9 @@
 //! whose overflow is defined. Entry point as in [`crate::render::llvm`].
 
 mod arith;
+mod hip;
+
+pub use hip::HipRenderer;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::render::{Language, Renderer, Source};
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
 /// Renders C for CPUs.
 #[derive(Clone, Copy, Default, Debug)]
@@ -33,25 +36,12 @@ impl Renderer for CRenderer {
                 target: t.arch.clone(),
             });
         }
-        let mut text = Text {
-            p,
-            t,
-            body: String::new(),
-            types: BTreeSet::new(),
-            depth: 1,
-        };
+        let mut text = Text::new(p, t);
         for inst in &p.insts {
             text.inst(inst)?;
         }
         let mut out = String::from(PRELUDE);
-        for (element, lanes) in &text.types {
-            let _ = writeln!(
-                out,
-                "typedef {element} {element}x{lanes} __attribute__((ext_vector_type({lanes})));\n\
-                 typedef {element} {element}x{lanes}u __attribute__((ext_vector_type({lanes}), \
-                 aligned(sizeof({element}))));"
-            );
-        }
+        out.push_str(&text.vectors());
         let _ = writeln!(
             out,
             "\nvoid {}(const u64 *args, u64 begin, u64 end) {{",
@@ -172,10 +162,38 @@ fn arithmetic_float(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::F32 | DType::F64)
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
+    fn new(p: &'a Program, t: &'a Target) -> Self {
+        Text {
+            p,
+            t,
+            body: String::new(),
+            types: BTreeSet::new(),
+            depth: 1,
+        }
+    }
+
+    /// Definitions of the vector types that were used.
+    fn vectors(&self) -> String {
+        let mut out = String::new();
+        for (element, lanes) in &self.types {
+            let _ = writeln!(
+                out,
+                "typedef {element} {element}x{lanes} __attribute__((ext_vector_type({lanes})));\n\
+                 typedef {element} {element}x{lanes}u __attribute__((ext_vector_type({lanes}), \
+                 aligned(sizeof({element}))));"
+            );
+        }
+        out
+    }
+
+    fn gpu(&self) -> bool {
+        self.t.kind == TargetKind::Gpu
+    }
+
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Error::Render {
-            renderer: "c",
+            renderer: if self.gpu() { "hip" } else { "c" },
             kernel: self.p.name.clone(),
             what: what.into(),
             target: self.t.arch.clone(),
@@ -266,6 +284,7 @@ impl Text<'_> {
 
     fn inst(&mut self, inst: &Inst) -> Result<()> {
         match inst {
+            Inst::Mma { dst, desc, a, b, c } => self.mma(*dst, desc, *a, *b, *c)?,
             Inst::Const { dst, bits } => {
                 let ty = self.p.ty(*dst);
                 let t = self.ty(ty);
@@ -275,6 +294,7 @@ impl Text<'_> {
             Inst::Var { dst, arg } => self.define(*dst, format!("arg{arg}")),
             Inst::Lanes { dst } => self.lanewise(*dst, "{i}"),
             Inst::Mask { dst, count } => self.lanewise(*dst, &format!("{{i}} < r{}", count.0)),
+            Inst::Item { dst } if self.gpu() => self.item(*dst),
             Inst::Item { dst } => self.define(*dst, "0"),
             Inst::Splat { dst, a } => {
                 let ty = self.p.ty(*dst);
@@ -301,9 +321,15 @@ impl Text<'_> {
                 if !matches!(ty.dtype, DType::F32 | DType::F64) {
                     return self.unsupported(format!("multiply-add of {}", ty.dtype));
                 }
-                let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
+                let has =
+                    self.gpu() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
                 let (a, b, c) = (a.0, b.0, c.0);
-                if has && ty.lanes > 1 {
+                if self.gpu() {
+                    // Compilers of older ROCm have no builtin for vectors.
+                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
+                    let each = format!("__builtin_fma{f}(r{a}[{{i}}], r{b}[{{i}}], r{c}[{{i}}])");
+                    self.lanewise(*dst, &each);
+                } else if has && ty.lanes > 1 {
                     self.define(*dst, format!("__builtin_elementwise_fma(r{a}, r{b}, r{c})"));
                 } else if has {
                     let f = if ty.dtype == DType::F32 { "f" } else { "" };
@@ -346,9 +372,11 @@ impl Text<'_> {
             Inst::GetAcc { dst, acc } => self.define(*dst, format!("acc{}", acc.0)),
             Inst::Loop { var, extent } => {
                 let v = var.0;
-                self.line(format!("for (i64 r{v} = 0; r{v} < {extent}; r{v}++) {{"));
+                let t = self.ty(self.p.ty(*var));
+                self.line(format!("for ({t} r{v} = 0; r{v} < {extent}; r{v}++) {{"));
                 self.depth += 1;
             }
+            Inst::Groups { var } if self.gpu() => self.open_group(*var),
             Inst::Groups { var } => {
                 let v = var.0;
                 self.line(format!(
@@ -357,13 +385,15 @@ impl Text<'_> {
                 self.depth += 1;
             }
             Inst::Once => {
-                self.line("if (begin == 0) {");
+                let number = if self.gpu() { "group" } else { "begin" };
+                self.line(format!("if ({number} == 0) {{"));
                 self.depth += 1;
             }
             Inst::End => {
                 self.depth = self.depth.saturating_sub(1).max(1);
                 self.line("}");
             }
+            Inst::Barrier if self.gpu() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }

@@ -10,7 +10,7 @@ impl Text<'_> {
     pub(super) fn fma(&mut self, ty: Ty, a: &str, b: &str, c: &str) -> Result<String> {
         let element = scalar(ty.dtype);
         let t = spelled(ty);
-        let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
+        let has = self.gpu() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
         if matches!(ty.dtype, DType::F32 | DType::F64) && has {
             return Ok(self.intrinsic("fma", element, ty.lanes, &[(&t, a), (&t, b), (&t, c)]));
         }
@@ -45,6 +45,10 @@ impl Text<'_> {
             Unary::Floor if float => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil if float => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven if float => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
+            Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.gpu() => {
+                let name = if op == Unary::Exp2 { "exp2" } else { "log2" };
+                self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
+            }
             Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
             _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
         })
@@ -233,6 +237,11 @@ impl Text<'_> {
             let shift = self.splat_constant("i32", from.lanes, "16");
             let bits = self.two("shl", &wide, &bits, &shift);
             return Ok(self.let_(format!("bitcast {wide} {bits} to {tt}")));
+        }
+        let narrow = |d| matches!(d, DType::F8E4M3 | DType::F8E5M2);
+        let single = (narrow(f) && d == DType::F32) || (f == DType::F32 && narrow(d));
+        if single && self.t.f8_convert {
+            return Ok(self.convert_f8(from, to, &a));
         }
         let float = |t: DType| t.is_float();
         if (float(f) && !arithmetic_float(f)) || (float(d) && !arithmetic_float(d)) {

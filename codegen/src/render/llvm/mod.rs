@@ -1,9 +1,10 @@
 //! LLVM assembly. It is text, so that it can be read, compared and cached without LLVM; the
 //! compiler parses it in well under a millisecond.
 //!
-//! The entry point is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or the
-//! value of argument `i`; groups `begin..end` are run.
+//! The entry point on CPUs is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or
+//! the value of argument `i`; groups `begin..end` are run. For GPUs see `amdgpu`.
 
+mod amdgpu;
 mod arith;
 mod avx512;
 mod memory;
@@ -11,14 +12,16 @@ mod memory;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use hashbrown::HashMap;
+
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
 use crate::render::{Language, Renderer, Source};
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
-/// Renders LLVM assembly for CPUs.
+/// Renders LLVM assembly for CPUs and AMD GPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LlvmRenderer;
 
@@ -29,7 +32,9 @@ impl Renderer for LlvmRenderer {
 
     fn caps(&self, t: &Target) -> Caps {
         let caps = crate::render::cpu_caps(t);
-        if avx512::native(t) {
+        if t.kind == TargetKind::Gpu {
+            amdgpu::caps(caps, t)
+        } else if avx512::native(t) {
             avx512::caps(caps)
         } else {
             caps
@@ -47,7 +52,17 @@ impl Renderer for LlvmRenderer {
             temps: 0,
             opened: Vec::new(),
             loops: 0,
+            factors: vec![0; p.regs.len()],
+            splats: HashMap::new(),
         };
+        if t.kind == TargetKind::Gpu {
+            text.kernel()?;
+            return Ok(Source {
+                language: Language::Llvm,
+                entry: p.name.clone(),
+                text: amdgpu::module(&text, p, t),
+            });
+        }
         text.function()?;
         let mut out = format!("target triple = \"{}\"\n\n", t.triple);
         for line in &text.declared {
@@ -80,10 +95,12 @@ enum Open {
         id: usize,
         next: String,
         extent: String,
+        ty: &'static str,
     },
     Once {
         id: usize,
     },
+    Nothing,
 }
 
 struct Text<'a> {
@@ -96,6 +113,10 @@ struct Text<'a> {
     temps: usize,
     opened: Vec<Open>,
     loops: usize,
+    /// Each register is a multiple of two to this power.
+    factors: Vec<u32>,
+    /// The scalar that is in each lane.
+    splats: HashMap<Reg, Reg>,
 }
 
 fn scalar(dtype: DType) -> &'static str {
@@ -131,6 +152,8 @@ fn mangled(element: &str, lanes: u32) -> String {
         "float" => "f32",
         "double" => "f64",
         "ptr" => "p0",
+        "ptr addrspace(1)" => "p1",
+        "ptr addrspace(3)" => "p3",
         other => other,
     };
     if lanes == 1 {
@@ -291,16 +314,26 @@ impl Text<'_> {
         Ok(())
     }
 
+    fn gpu(&self) -> bool {
+        self.t.kind == TargetKind::Gpu
+    }
+
     fn inst(&mut self, inst: &Inst) -> Result<()> {
+        self.factor(inst);
         match inst {
+            Inst::Mma { dst, desc, a, b, c } => {
+                let value = self.mma(desc, *a, *b, *c)?;
+                self.set(*dst, value);
+            }
             Inst::Const { dst, bits } => {
                 let value = self.constant(self.p.ty(*dst), *bits);
                 self.set(*dst, value);
             }
             Inst::Var { dst, arg } => self.set(*dst, format!("%arg{arg}")),
             Inst::Lanes { dst } => {
-                let n = self.p.ty(*dst).lanes;
-                let list: Vec<String> = (0..n).map(|i| format!("i64 {i}")).collect();
+                let Ty { dtype, lanes: n } = self.p.ty(*dst);
+                let e = scalar(dtype);
+                let list: Vec<String> = (0..n).map(|i| format!("{e} {i}")).collect();
                 self.set(
                     *dst,
                     if n == 1 {
@@ -312,15 +345,15 @@ impl Text<'_> {
             }
             Inst::Mask { dst, count } => {
                 let n = self.p.ty(*dst).lanes;
+                let e = scalar(self.p.ty(*count).dtype);
                 let count = self.v(*count);
-                let count = self.intrinsic(
-                    "smin",
-                    "i64",
-                    1,
-                    &[("i64", &count), ("i64", &n.to_string())],
-                );
-                let count = self.intrinsic("smax", "i64", 1, &[("i64", &count), ("i64", "0")]);
-                let small = self.let_(format!("trunc i64 {count} to i32"));
+                let most = n.to_string();
+                let count = self.intrinsic("smin", e, 1, &[(e, &count), (e, &most)]);
+                let count = self.intrinsic("smax", e, 1, &[(e, &count), (e, "0")]);
+                let small = match e {
+                    "i32" => count,
+                    _ => self.let_(format!("trunc {e} {count} to i32")),
+                };
                 let wide = self.splat("i32", n, &small);
                 let list: Vec<String> = (0..n).map(|i| format!("i32 {i}")).collect();
                 let iota = if n == 1 {
@@ -331,8 +364,16 @@ impl Text<'_> {
                 let value = self.let_(format!("icmp slt {} {iota}, {wide}", vector("i32", n)));
                 self.set(*dst, value);
             }
-            Inst::Item { dst } => self.set(*dst, "0".into()),
+            Inst::Item { dst } => {
+                let value = if self.gpu() {
+                    self.item(*dst)
+                } else {
+                    "0".into()
+                };
+                self.set(*dst, value);
+            }
             Inst::Splat { dst, a } => {
+                self.splats.insert(*dst, *a);
                 let ty = self.p.ty(*dst);
                 let a = self.v(*a);
                 let value = self.splat(scalar(ty.dtype), ty.lanes, &a);
@@ -403,47 +444,59 @@ impl Text<'_> {
             }
             Inst::SetAcc { acc, a } => {
                 let ty = spelled(self.p.accs[acc.0 as usize]);
-                self.line(format!("store {ty} {}, ptr %acc{}", self.v(*a), acc.0));
+                let ptr = self.private();
+                self.line(format!("store {ty} {}, {ptr} %acc{}", self.v(*a), acc.0));
             }
             Inst::GetAcc { dst, acc } => {
                 let ty = spelled(self.p.ty(*dst));
-                let value = self.let_(format!("load {ty}, ptr %acc{}", acc.0));
+                let value = self.let_(format!("load {ty}, {} %acc{}", self.private(), acc.0));
                 self.set(*dst, value);
             }
             Inst::Loop { var, extent } => self.open_loop(*var, "0", &extent.to_string(), false),
+            Inst::Groups { var } if self.gpu() => self.open_group(*var),
             Inst::Groups { var } => self.open_loop(*var, "%begin", "%end", true),
             Inst::Once => {
-                let id = self.loops;
-                self.loops += 1;
-                let first = self.let_("icmp eq i64 %begin, 0");
-                self.line(format!("br i1 {first}, label %B{id}, label %B{id}.exit"));
-                self.start(&format!("B{id}"));
-                self.opened.push(Open::Once { id });
+                let number = if self.gpu() { "%group" } else { "%begin" };
+                let first = self.let_(format!("icmp eq i64 {number}, 0"));
+                self.open_if(&first);
             }
             Inst::End => match self.opened.pop() {
-                Some(Open::Loop { id, next, extent }) => {
+                Some(Open::Loop {
+                    id,
+                    next,
+                    extent,
+                    ty,
+                }) => {
                     let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
                     let var = var.to_string();
                     self.line(format!("br label %B{id}.latch"));
                     self.start(&format!("B{id}.latch"));
-                    self.line(format!("{next} = add nuw nsw i64 {var}, 1"));
-                    let more = self.let_(format!("icmp ult i64 {next}, {extent}"));
+                    self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
+                    let more = self.let_(format!("icmp ult {ty} {next}, {extent}"));
                     self.line(format!("br i1 {more}, label %B{id}, label %B{id}.exit"));
                     self.start(&format!("B{id}.exit"));
                 }
-                Some(Open::Once { id }) => {
-                    self.line(format!("br label %B{id}.exit"));
-                    self.start(&format!("B{id}.exit"));
-                }
+                Some(Open::Once { id }) => self.close_if(id),
+                Some(Open::Nothing) => {}
                 None => return self.unsupported("an end without a beginning"),
             },
+            Inst::Barrier if self.gpu() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }
         Ok(())
     }
 
+    /// A pointer to an accumulator.
+    fn private(&self) -> String {
+        match self.gpu() {
+            true => format!("ptr addrspace({})", amdgpu::PRIVATE),
+            false => "ptr".into(),
+        }
+    }
+
     fn open_loop(&mut self, var: Reg, first: &str, extent: &str, maybe_empty: bool) {
+        let ty = scalar(self.p.ty(var).dtype);
         let id = self.loops;
         self.loops += 1;
         if maybe_empty {
@@ -457,13 +510,14 @@ impl Text<'_> {
         let name = format!("%i{id}");
         let next = format!("%i{id}.next");
         self.line(format!(
-            "{name} = phi i64 [ {first}, %{from} ], [ {next}, %B{id}.latch ]"
+            "{name} = phi {ty} [ {first}, %{from} ], [ {next}, %B{id}.latch ]"
         ));
         self.set(var, name);
         self.opened.push(Open::Loop {
             id,
             next,
             extent: extent.to_string(),
+            ty,
         });
     }
 }

@@ -1,0 +1,390 @@
+//! HIP C through `libamd_comgr`, the compiler library of ROCm, which is loaded when it is there.
+//!
+//! Source: `amd_comgr.h` of ROCm: version 2.4 (ROCm 5.2, as Debian packages it) and version 3
+//! (ROCm 6.4), whose enumerations have other numbers from `HC`, which is gone, on.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use libloading::Library;
+
+use super::Compiler;
+use super::clang::{HIP_FLAGS, machine_options, objdump};
+use crate::error::{Error, Result};
+use crate::render::{Language, Source};
+use crate::target::Target;
+
+/// A handle of the library: a structure of one 64-bit number, for data, sets and actions alike.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Handle(u64);
+
+type Status = c_int;
+
+/// `AMD_COMGR_DATA_KIND_*`.
+const SOURCE: c_int = 1;
+const LOG: c_int = 5;
+const RELOCATABLE: c_int = 7;
+
+/// The numbers that differ between versions.
+#[derive(Clone, Copy)]
+struct Numbers {
+    /// `AMD_COMGR_LANGUAGE_HIP`.
+    hip: c_int,
+    /// `AMD_COMGR_ACTION_COMPILE_SOURCE_TO_BC`.
+    compile: c_int,
+    /// `AMD_COMGR_ACTION_CODEGEN_BC_TO_RELOCATABLE`.
+    generate: c_int,
+}
+
+const VERSION_2: Numbers = Numbers {
+    hip: 4,
+    compile: 2,
+    generate: 6,
+};
+const VERSION_3: Numbers = Numbers {
+    hip: 3,
+    compile: 2,
+    generate: 4,
+};
+
+/// Makes a struct of function pointers, looked up by their names.
+macro_rules! functions {
+    ($($name:ident($($arg:ty),*) -> $ret:ty;)*) => {
+        struct Functions {
+            $($name: unsafe extern "C" fn($($arg),*) -> $ret,)*
+            // The pointers are into it.
+            _library: Library,
+        }
+
+        impl Functions {
+            fn of(library: Library) -> std::result::Result<Functions, libloading::Error> {
+                // SAFETY: the types are those of `amd_comgr.h`; the pointers live as long as the
+                // library, which is kept beside them.
+                unsafe {
+                    Ok(Functions {
+                        $($name: *library.get(
+                            concat!("amd_comgr_", stringify!($name), "\0").as_bytes(),
+                        )?,)*
+                        _library: library,
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    get_version(*mut usize, *mut usize) -> ();
+    status_string(Status, *mut *const c_char) -> Status;
+    create_data(c_int, *mut Handle) -> Status;
+    release_data(Handle) -> Status;
+    set_data(Handle, usize, *const c_char) -> Status;
+    set_data_name(Handle, *const c_char) -> Status;
+    get_data(Handle, *mut usize, *mut c_char) -> Status;
+    create_data_set(*mut Handle) -> Status;
+    destroy_data_set(Handle) -> Status;
+    data_set_add(Handle, Handle) -> Status;
+    action_data_get_data(Handle, c_int, usize, *mut Handle) -> Status;
+    create_action_info(*mut Handle) -> Status;
+    destroy_action_info(Handle) -> Status;
+    action_info_set_language(Handle, c_int) -> Status;
+    action_info_set_isa_name(Handle, *const c_char) -> Status;
+    action_info_set_option_list(Handle, *const *const c_char, usize) -> Status;
+    action_info_set_logging(Handle, bool) -> Status;
+    do_action(c_int, Handle, Handle, Handle) -> Status;
+}
+
+struct Comgr {
+    f: Functions,
+    numbers: Numbers,
+    version: (usize, usize),
+    path: PathBuf,
+}
+
+/// Where the library may be, the first one first: where ROCm is said to be, where its installer
+/// puts it, and where the system's loader looks.
+fn candidates() -> Vec<PathBuf> {
+    let rocm = std::env::var_os("ROCM_PATH").map(PathBuf::from);
+    rocm.into_iter()
+        .chain([PathBuf::from("/opt/rocm")])
+        .map(|root| root.join("lib/libamd_comgr.so"))
+        .chain(["libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(PathBuf::from))
+        .collect()
+}
+
+fn missing(message: String) -> Error {
+    Error::NoCompiler {
+        compiler: "AMD:HIP".into(),
+        message,
+    }
+}
+
+fn load(candidates: Vec<PathBuf>) -> Result<Comgr> {
+    let mut said = Vec::new();
+    for path in candidates {
+        // SAFETY: loading runs the initialisers of the library, which is the one of that name.
+        let library = match unsafe { Library::new(&path) } {
+            Ok(library) => library,
+            Err(e) => {
+                said.push(e.to_string());
+                continue;
+            }
+        };
+        let f = Functions::of(library)
+            .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both point to a `usize`.
+        unsafe { (f.get_version)(&mut major, &mut minor) };
+        let numbers = match major {
+            2 => VERSION_2,
+            3 => VERSION_3,
+            _ => {
+                return Err(missing(format!(
+                    "{} has version {major}.{minor}, expected 2 or 3",
+                    path.display()
+                )));
+            }
+        };
+        return Ok(Comgr {
+            f,
+            numbers,
+            version: (major, minor),
+            path,
+        });
+    }
+    Err(missing(format!(
+        "libamd_comgr is not installed (looked for it as {}). ROCm has it, and the package \
+         libamd-comgr2; AMD:LLVM needs neither",
+        said.join("; ")
+    )))
+}
+
+/// Gives something back to the library when it is no longer used.
+struct Owned<'a> {
+    handle: Handle,
+    free: unsafe extern "C" fn(Handle) -> Status,
+    _of: &'a Comgr,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from the library and is freed once, by the function for its kind.
+        unsafe { (self.free)(self.handle) };
+    }
+}
+
+/// What a step of a compilation said.
+type Said<T> = std::result::Result<T, String>;
+
+impl Comgr {
+    fn check(&self, what: &str, status: Status) -> Said<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        let mut text = std::ptr::null();
+        // SAFETY: the library stores a pointer to a string that it never frees.
+        let text = unsafe {
+            match (self.f.status_string)(status, &mut text) {
+                0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+                _ => format!("status {status}"),
+            }
+        };
+        Err(format!("{what}: {text}"))
+    }
+
+    fn made(
+        &self,
+        what: &str,
+        make: impl FnOnce(&mut Handle) -> Status,
+        free: unsafe extern "C" fn(Handle) -> Status,
+    ) -> Said<Owned<'_>> {
+        let mut handle = Handle::default();
+        self.check(what, make(&mut handle))?;
+        Ok(Owned {
+            handle,
+            free,
+            _of: self,
+        })
+    }
+
+    fn set(&self) -> Said<Owned<'_>> {
+        let f = &self.f;
+        // SAFETY: the argument is a place for a handle.
+        let make = |h: &mut Handle| unsafe { (f.create_data_set)(h) };
+        self.made("create_data_set", make, f.destroy_data_set)
+    }
+
+    /// The first data of a kind in a set.
+    fn bytes(&self, set: &Owned<'_>, kind: c_int) -> Said<Vec<u8>> {
+        let f = &self.f;
+        // SAFETY: the set is alive, the last argument a place for a handle.
+        let make = |h: &mut Handle| unsafe { (f.action_data_get_data)(set.handle, kind, 0, h) };
+        let data = self.made("action_data_get_data", make, f.release_data)?;
+        let mut size = 0;
+        // SAFETY: without a place for the bytes only their number is stored.
+        let status = unsafe { (f.get_data)(data.handle, &mut size, std::ptr::null_mut()) };
+        self.check("get_data", status)?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: there is room for as many bytes as `size` says.
+        let status = unsafe { (f.get_data)(data.handle, &mut size, bytes.as_mut_ptr().cast()) };
+        self.check("get_data", status)?;
+        Ok(bytes)
+    }
+
+    /// One action, from one set to a new one.
+    fn act(
+        &self,
+        kind: c_int,
+        options: &[String],
+        isa: &CStr,
+        from: &Owned<'_>,
+    ) -> Said<Owned<'_>> {
+        let f = &self.f;
+        // SAFETY: the argument is a place for a handle.
+        let make = |h: &mut Handle| unsafe { (f.create_action_info)(h) };
+        let info = self.made("create_action_info", make, f.destroy_action_info)?;
+        let options: Vec<CString> = options
+            .iter()
+            .map(|o| CString::new(o.as_str()).map_err(|e| e.to_string()))
+            .collect::<Said<_>>()?;
+        let list: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
+        // SAFETY: the action is alive; the library copies the strings, which are alive as well.
+        unsafe {
+            let status = (f.action_info_set_isa_name)(info.handle, isa.as_ptr());
+            self.check("isa", status).map_err(|e| {
+                let ((major, minor), path) = (self.version, self.path.display());
+                format!(
+                    "{path}, version {major}.{minor}, does not know {isa:?} ({e}); install a newer \
+                     ROCm, or choose AMD:LLVM"
+                )
+            })?;
+            let status = (f.action_info_set_language)(info.handle, self.numbers.hip);
+            self.check("language", status)?;
+            let status = (f.action_info_set_logging)(info.handle, true);
+            self.check("logging", status)?;
+            let status = (f.action_info_set_option_list)(info.handle, list.as_ptr(), list.len());
+            self.check("options", status)?;
+        }
+        let to = self.set()?;
+        // SAFETY: all handles are alive.
+        let status = unsafe { (f.do_action)(kind, info.handle, from.handle, to.handle) };
+        self.check("do_action", status).map_err(|e| {
+            let log = self.bytes(&to, LOG).unwrap_or_default();
+            format!(
+                "{e}\n{}",
+                String::from_utf8_lossy(&log).trim_end_matches('\0')
+            )
+        })?;
+        Ok(to)
+    }
+
+    fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
+        let f = &self.f;
+        let sources = self.set()?;
+        // SAFETY: the last argument is a place for a handle.
+        let make = |h: &mut Handle| unsafe { (f.create_data)(SOURCE, h) };
+        let data = self.made("create_data", make, f.release_data)?;
+        // SAFETY: the handles are alive; text and name are copied.
+        let steps = unsafe {
+            [
+                (f.set_data)(data.handle, s.text.len(), s.text.as_ptr().cast()),
+                (f.set_data_name)(data.handle, c"kernel.hip".as_ptr()),
+                (f.data_set_add)(sources.handle, data.handle),
+            ]
+        };
+        for status in steps {
+            self.check("source", status)?;
+        }
+        let isa = CString::new(format!("{}--{}", t.triple, t.cpu)).map_err(|e| e.to_string())?;
+        let mut options: Vec<String> = HIP_FLAGS.map(String::from).into();
+        options.push(format!("--offload-arch={}", t.cpu));
+        options.extend(machine_options(t));
+        let code = self.act(self.numbers.compile, &options, &isa, &sources)?;
+        let mut options = vec!["-O3".into()];
+        options.extend(machine_options(t));
+        let object = self.act(self.numbers.generate, &options, &isa, &code)?;
+        self.bytes(&object, RELOCATABLE)
+    }
+}
+
+/// Compiles HIP C with the library of ROCm.
+#[derive(Clone)]
+pub struct ComgrCompiler {
+    library: Arc<Comgr>,
+}
+
+impl ComgrCompiler {
+    /// The library, loaded once.
+    ///
+    /// # Errors
+    /// It is not there: where it was looked for, and what to install.
+    pub fn find() -> Result<Self> {
+        static LOADED: OnceLock<Arc<Comgr>> = OnceLock::new();
+        if let Some(library) = LOADED.get() {
+            return Ok(ComgrCompiler {
+                library: library.clone(),
+            });
+        }
+        let library = Arc::new(load(candidates())?);
+        Ok(ComgrCompiler {
+            library: LOADED.get_or_init(|| library).clone(),
+        })
+    }
+}
+
+impl Compiler for ComgrCompiler {
+    fn name(&self) -> &'static str {
+        "comgr"
+    }
+
+    fn version(&self) -> String {
+        let (major, minor) = self.library.version;
+        let path = self.library.path.display();
+        format!("{major}.{minor} {path} {}", HIP_FLAGS.join(" "))
+    }
+
+    fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
+        let failed = |stage, message| Error::Compile {
+            compiler: "comgr",
+            entry: s.entry.clone(),
+            stage,
+            message,
+        };
+        if s.language != Language::Hip {
+            let found = format!("{:?} source, expected HIP", s.language);
+            return Err(failed("input", found));
+        }
+        self.library
+            .compile(s, t)
+            .map_err(|message| failed("compile", message))
+    }
+
+    fn disassemble(&self, obj: &[u8]) -> Result<String> {
+        objdump(obj)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let paths = ["/nowhere/libamd_comgr.so", "libamd_comgr.so.nine"].map(PathBuf::from);
+        let text = load(paths.into()).err().unwrap().to_string();
+        for part in [
+            "AMD:HIP",
+            "/nowhere/libamd_comgr.so",
+            "libamd_comgr.so.nine",
+            "libamd-comgr2",
+            "AMD:LLVM",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let text = load(vec!["libc.so.6".into()]).err().unwrap().to_string();
+        assert!(text.contains("libc.so.6 is not the library"), "{text}");
+        assert!(candidates().contains(&"/opt/rocm/lib/libamd_comgr.so".into()));
+    }
+}

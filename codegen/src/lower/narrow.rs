@@ -1,0 +1,342 @@
+//! Indices of 32 bits where 64 are not needed: vector units of GPUs have no arithmetic on 64 bits,
+//! and addresses of a scalar base plus 32 bits cost nothing.
+//!
+//! Intervals of all index registers follow from the extents of loops, groups and work-items. What
+//! fits becomes `I32`, with a conversion where something wider takes it. The index of a load or
+//! store that cannot be negative becomes `U32`.
+
+use super::program::{Inst, Program, Reg, Ty};
+use crate::DType;
+use crate::ir::{Binary, Unary};
+
+type Interval = Option<(i64, i64)>;
+
+/// Narrows the indices of a program.
+pub fn narrow(p: &mut Program) {
+    let insts = std::mem::take(&mut p.insts);
+    let mut pass = Narrow {
+        of: vec![None; p.regs.len()],
+        alias: (0..p.regs.len() as u32).map(Reg).collect(),
+        out: Vec::with_capacity(insts.len()),
+        p,
+    };
+    for inst in insts {
+        pass.inst(inst);
+    }
+    p.insts = pass.out;
+}
+
+struct Narrow<'a> {
+    p: &'a mut Program,
+    /// What each register can be; `None` if it is no index or unknown.
+    of: Vec<Interval>,
+    /// The register that stands for each.
+    alias: Vec<Reg>,
+    out: Vec<Inst>,
+}
+
+fn fits(x: Interval) -> bool {
+    x.is_some_and(|(a, b)| a >= i64::from(i32::MIN) && b <= i64::from(i32::MAX))
+}
+
+fn hull(values: &[i128]) -> Interval {
+    let (a, b) = (values.iter().min()?, values.iter().max()?);
+    Some((i64::try_from(*a).ok()?, i64::try_from(*b).ok()?))
+}
+
+/// Bounds of an operation on indices.
+fn bounds(op: Binary, x: (i64, i64), y: (i64, i64)) -> Interval {
+    let [a, b, c, d] = [x.0, x.1, y.0, y.1].map(i128::from);
+    match op {
+        Binary::Add => hull(&[a + c, b + d]),
+        Binary::Sub => hull(&[a - d, b - c]),
+        Binary::Mul => hull(&[a * c, a * d, b * c, b * d]),
+        Binary::Max => hull(&[a.max(c), b.max(d)]),
+        Binary::Min => hull(&[a.min(c), b.min(d)]),
+        Binary::And if c >= 0 => hull(&[0, if a >= 0 { b.min(d) } else { d }]),
+        Binary::And if a >= 0 => hull(&[0, b]),
+        Binary::Or | Binary::Xor if a >= 0 && c >= 0 => {
+            let bits = 128 - (b | d).leading_zeros();
+            hull(&[0, (1i128 << bits) - 1])
+        }
+        Binary::Shr if c >= 0 && d < 63 => hull(&[a >> c, a >> d, b >> c, b >> d]),
+        Binary::Shl if c >= 0 && d < 32 => hull(&[a << c, a << d, b << c, b << d]),
+        Binary::FloorDiv | Binary::TruncDiv if c > 0 && a >= 0 => hull(&[a / d, b / c]),
+        Binary::FloorDiv if c > 0 => hull(&[a.div_euclid(c), a.div_euclid(d), b.div_euclid(c)]),
+        Binary::TruncDiv if c > 0 => hull(&[a / c, b / c, 0]),
+        Binary::FloorMod if c > 0 => hull(&[0, if a >= 0 { b.min(d - 1) } else { d - 1 }]),
+        Binary::TruncMod if c > 0 && a >= 0 => hull(&[0, b.min(d - 1)]),
+        Binary::TruncMod if c > 0 => hull(&[1 - d, d - 1]),
+        _ => None,
+    }
+}
+
+/// Values of an integer type, if they are few enough to be an index of 32 bits sometimes.
+fn all_of(t: DType) -> Interval {
+    match t {
+        DType::Bool => Some((0, 1)),
+        _ if t.is_int() && t.size() < 8 => {
+            let (a, b) = crate::interp::scalar::int_limits(t);
+            hull(&[a, b])
+        }
+        _ => None,
+    }
+}
+
+impl Narrow<'_> {
+    fn ty(&self, r: Reg) -> Ty {
+        self.p.ty(r)
+    }
+
+    fn interval(&self, r: Reg) -> Interval {
+        self.of[r.0 as usize]
+    }
+
+    fn new_reg(&mut self, dtype: DType, lanes: u32, interval: Interval) -> Reg {
+        self.p.regs.push(Ty { dtype, lanes });
+        self.of.push(interval);
+        let reg = Reg(self.p.regs.len() as u32 - 1);
+        self.alias.push(reg);
+        reg
+    }
+
+    fn cast(&mut self, a: Reg, dtype: DType) -> Reg {
+        let ty = self.ty(a);
+        if ty.dtype == dtype {
+            return a;
+        }
+        let dst = self.new_reg(dtype, ty.lanes, self.interval(a));
+        self.out.push(Inst::Cast { dst, a });
+        dst
+    }
+
+    /// The register as something other than an index takes it.
+    fn wide(&mut self, r: Reg) -> Reg {
+        let shrunk = self.ty(r).dtype == DType::I32 && self.interval(r).is_some();
+        if shrunk { self.cast(r, DType::I64) } else { r }
+    }
+
+    /// The register in 32 bits, if it is there so.
+    fn small(&self, r: Reg) -> Option<Reg> {
+        let now = self.alias[r.0 as usize];
+        let narrowed = self.ty(now).dtype == DType::I32 && self.interval(now).is_some();
+        narrowed.then_some(now)
+    }
+
+    /// The index of a load or store.
+    fn index(&mut self, r: Reg) -> Reg {
+        let Some(now) = self.small(r) else {
+            return self.wide(r);
+        };
+        match self.interval(now) {
+            Some((a, _)) if a >= 0 => self.cast(now, DType::U32),
+            _ => now,
+        }
+    }
+
+    /// After something that defines an index of 64 bits with known bounds: uses take it in 32.
+    fn alias_small(&mut self, r: Reg, interval: Interval) {
+        if fits(interval) {
+            self.of[r.0 as usize] = interval;
+            let small = self.cast(r, DType::I32);
+            self.alias[r.0 as usize] = small;
+        }
+    }
+
+    /// Makes the result of the next instruction 32 bits wide.
+    fn shrink(&mut self, r: Reg, interval: Interval) {
+        self.p.regs[r.0 as usize].dtype = DType::I32;
+        self.of[r.0 as usize] = interval;
+    }
+
+    fn is_index(&self, r: Reg) -> bool {
+        self.ty(r).dtype == DType::I64
+    }
+
+    fn both(&self, a: Reg, b: Reg) -> Option<[Reg; 2]> {
+        Some([self.small(a)?, self.small(b)?])
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        match inst {
+            Inst::Const { dst, bits } if self.is_index(dst) => {
+                let x = bits as i64;
+                if fits(Some((x, x))) {
+                    self.shrink(dst, Some((x, x)));
+                }
+                self.out.push(inst);
+            }
+            Inst::Item { dst } => self.starts(inst, dst, self.p.items - 1),
+            Inst::Lanes { dst } => {
+                let last = i64::from(self.ty(dst).lanes) - 1;
+                self.starts(inst, dst, last);
+            }
+            Inst::Loop { var, extent } => self.starts(inst, var, extent - 1),
+            Inst::Groups { var } => self.starts(inst, var, self.p.groups - 1),
+            Inst::Cast { dst, a } if self.is_index(dst) && !self.is_index(a) => {
+                let a = self.wide(a);
+                let interval = all_of(self.ty(a).dtype);
+                self.out.push(Inst::Cast { dst, a });
+                self.alias_small(dst, interval);
+            }
+            Inst::Splat { dst, a } if self.is_index(dst) => match self.small(a) {
+                Some(a) => {
+                    self.shrink(dst, self.interval(a));
+                    self.out.push(Inst::Splat { dst, a });
+                }
+                None => {
+                    let a = self.wide(a);
+                    self.out.push(Inst::Splat { dst, a });
+                }
+            },
+            Inst::Unary {
+                dst,
+                op: Unary::Neg,
+                a,
+            } if self.is_index(dst) => {
+                let small = self.small(a);
+                let interval = small
+                    .and_then(|a| self.interval(a))
+                    .and_then(|(x, y)| hull(&[-i128::from(x), -i128::from(y)]));
+                let a = match small.filter(|_| fits(interval)) {
+                    Some(a) => {
+                        self.shrink(dst, interval);
+                        a
+                    }
+                    None => self.wide(a),
+                };
+                let op = Unary::Neg;
+                self.out.push(Inst::Unary { dst, op, a });
+            }
+            Inst::Binary { dst, op, a, b } => self.binary(dst, op, a, b),
+            Inst::Select { dst, cond, a, b } if self.is_index(dst) => {
+                let arms = self.both(a, b);
+                let cond = self.wide(cond);
+                let [a, b] = match arms {
+                    Some([a, b]) => {
+                        let all = self.interval(a).zip(self.interval(b));
+                        let hull = all.map(|(x, y)| (x.0.min(y.0), x.1.max(y.1)));
+                        self.shrink(dst, hull);
+                        [a, b]
+                    }
+                    None => [self.wide(a), self.wide(b)],
+                };
+                self.out.push(Inst::Select { dst, cond, a, b });
+            }
+            // A conversion of an index to something else takes either width.
+            Inst::Cast { dst, a } => {
+                let a = self.small(a).unwrap_or(a);
+                self.out.push(Inst::Cast { dst, a });
+            }
+            inst => {
+                let inst = self.others(inst);
+                self.out.push(inst);
+            }
+        }
+    }
+
+    fn starts(&mut self, inst: Inst, r: Reg, last: i64) {
+        self.out.push(inst);
+        self.alias_small(r, Some((0, last.max(0))));
+    }
+
+    fn binary(&mut self, dst: Reg, op: Binary, a: Reg, b: Reg) {
+        let indices = self.small(a).is_some() || self.is_index(a);
+        if !indices {
+            let (a, b) = (self.wide(a), self.wide(b));
+            self.out.push(Inst::Binary { dst, op, a, b });
+            return;
+        }
+        let found = self.both(a, b).and_then(|[a, b]| {
+            let (x, y) = (self.interval(a)?, self.interval(b)?);
+            let interval = match op.is_compare() {
+                true => Some((0, 1)),
+                false => bounds(op, x, y),
+            };
+            fits(interval).then_some((a, b, interval))
+        });
+        let (a, b) = match found {
+            Some((a, b, interval)) => {
+                if !op.is_compare() {
+                    self.shrink(dst, interval);
+                }
+                (a, b)
+            }
+            None => (self.wide(a), self.wide(b)),
+        };
+        self.out.push(Inst::Binary { dst, op, a, b });
+    }
+
+    /// Instructions that take indices as what they were, but for addresses.
+    fn others(&mut self, inst: Inst) -> Inst {
+        match inst {
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => Inst::Load {
+                dst,
+                mem,
+                index: self.index(index),
+                access,
+                gate: gate.map(|(g, alt)| (self.wide(g), self.wide(alt))),
+            },
+            Inst::Store {
+                mode,
+                mem,
+                index,
+                access,
+                value,
+                gate,
+            } => Inst::Store {
+                mode,
+                mem,
+                index: self.index(index),
+                access,
+                value: self.wide(value),
+                gate: gate.map(|g| self.wide(g)),
+            },
+            Inst::Mask { dst, count } => Inst::Mask {
+                dst,
+                count: self.wide(count),
+            },
+            Inst::Splat { dst, a } => Inst::Splat {
+                dst,
+                a: self.wide(a),
+            },
+            Inst::Unary { dst, op, a } => Inst::Unary {
+                dst,
+                op,
+                a: self.wide(a),
+            },
+            Inst::Select { dst, cond, a, b } => Inst::Select {
+                dst,
+                cond: self.wide(cond),
+                a: self.wide(a),
+                b: self.wide(b),
+            },
+            Inst::Fma { dst, a, b, c } => Inst::Fma {
+                dst,
+                a: self.wide(a),
+                b: self.wide(b),
+                c: self.wide(c),
+            },
+            Inst::Bitcast { dst, a } => Inst::Bitcast {
+                dst,
+                a: self.wide(a),
+            },
+            Inst::Horizontal { dst, op, a } => Inst::Horizontal {
+                dst,
+                op,
+                a: self.wide(a),
+            },
+            Inst::SetAcc { acc, a } => Inst::SetAcc {
+                acc,
+                a: self.wide(a),
+            },
+            other => other,
+        }
+    }
+}

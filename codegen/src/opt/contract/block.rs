@@ -1,0 +1,117 @@
+//! The sizes of a block, and where it puts its operands.
+
+use std::fmt;
+
+use super::up;
+use crate::DType;
+use crate::ir::mma::MmaDesc;
+
+/// The sizes of a contraction by groups of work-items.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Block {
+    /// Work-items (or waves, with matrix instructions) along the rows of the block.
+    pub along_rows: u32,
+    /// Work-items (or waves) along the columns.
+    pub along_cols: u32,
+    /// Rows of the tile of each (in units of the matrix instruction, if there is one).
+    pub rows: u32,
+    /// Columns of the tile of each (in the same units).
+    pub cols: u32,
+    /// Summed elements per step.
+    pub depth: u32,
+    /// Parts of the sum that different groups do; what they have is added afterwards.
+    pub parts: u32,
+    /// Elements that a work-item loads from memory at a time, at most.
+    pub vector: u32,
+    /// Local memory holds two slabs, so that one can be filled while the other is read.
+    pub double: bool,
+    /// The matrix instruction.
+    pub mma: Option<MmaDesc>,
+    /// The element type of the accumulator.
+    pub acc: DType,
+    /// Rows and columns change places.
+    pub swap: bool,
+}
+
+/// How an operand lies in local memory.
+pub(super) struct Slab {
+    /// Elements from one to the next along the slow direction.
+    pub stride: i64,
+    /// Elements more after every eight of them.
+    pub skew: i64,
+    /// All elements.
+    pub elements: i64,
+}
+
+impl Block {
+    /// Rows and columns of the results of a group.
+    pub fn extent(&self) -> [i64; 2] {
+        let unit = self
+            .mma
+            .map_or([1, 1], |d| [i64::from(d.m), i64::from(d.n)]);
+        [
+            i64::from(self.along_rows) * i64::from(self.rows) * unit[0],
+            i64::from(self.along_cols) * i64::from(self.cols) * unit[1],
+        ]
+    }
+
+    /// Work-items of a group.
+    pub fn items(&self) -> i64 {
+        let wave = self.mma.map_or(1, |d| i64::from(d.wave()));
+        i64::from(self.along_rows) * i64::from(self.along_cols) * wave
+    }
+
+    /// How an operand whose block has so many rows or columns lies in local memory.
+    pub(super) fn slab(&self, width: i64, operand: DType) -> Slab {
+        // Neighbours along the slow direction are sixteen bytes apart from where they would meet in
+        // a bank; and so are rows eight apart, which work-items that load along the rows store at
+        // the same time.
+        let unit = (16 / operand.size() as i64).max(1);
+        match self.mma {
+            Some(_) => Slab {
+                stride: i64::from(self.depth) + unit,
+                skew: unit,
+                elements: width * (i64::from(self.depth) + unit) + up(width, 8) * unit,
+            },
+            None => Slab {
+                stride: width + unit,
+                skew: 0,
+                elements: (width + unit) * i64::from(self.depth),
+            },
+        }
+    }
+
+    /// Bytes of local memory per group.
+    pub fn local_bytes(&self, operands: [DType; 2]) -> i64 {
+        let [rows, cols] = self.extent();
+        let slabs = if self.double { 2 } else { 1 };
+        let bytes = |width: i64, t: DType| {
+            up(self.slab(width, t).elements * t.size() as i64 * slabs, 16) * 16
+        };
+        bytes(rows, operands[0]) + bytes(cols, operands[1])
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, cols] = self.extent();
+        write!(
+            f,
+            "block({rows}x{cols}, k {}, {} work-items, ",
+            self.depth,
+            self.items()
+        )?;
+        match self.mma {
+            Some(d) => write!(
+                f,
+                "waves {}x{} of {}x{} times {}x{}x{} {}",
+                self.along_rows, self.along_cols, self.rows, self.cols, d.m, d.n, d.k, d.operand
+            )?,
+            None => write!(f, "tile {}x{}", self.rows, self.cols)?,
+        }
+        if self.parts > 1 {
+            write!(f, ", {} parts", self.parts)?;
+        }
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,237 @@
+//! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
+
+use super::block::Block;
+use super::group::stored;
+use super::{Contraction, up};
+use crate::DType;
+use crate::ir::Graph;
+use crate::ir::mma::{MmaDesc, MmaScope};
+use crate::target::Target;
+
+/// Multiplications below which the steps through local memory cost more than they gain.
+const MIN_WORK: i64 = 1 << 15;
+/// Registers for addresses and everything else.
+const OTHER_REGISTERS: i64 = 40;
+/// Products of numbers per cycle of a compute unit.
+const LANES: f64 = 64.0;
+/// Bytes per cycle of a compute unit from local memory, and from the second level.
+const LOCAL_BYTES: f64 = 128.0;
+const MEMORY_BYTES: f64 = 24.0;
+/// Cycles from a load to the barrier behind which its value can be read.
+const STEP_LATENCY: f64 = 700.0;
+/// Cycles in which a wave issues addresses, stores and the barrier of a step.
+const STEP_ISSUE: f64 = 60.0;
+/// Products that a work-item does in a step at most: the loop stays in the instruction cache.
+const MAX_PRODUCTS: i64 = 512;
+/// Cycles from the end of a launch to that of a short one after it.
+const LAUNCH: f64 = 4000.0;
+/// Elements of the sum that a part has at least.
+const MIN_PART: i64 = 256;
+
+/// Products per cycle of a compute unit by a matrix instruction.
+fn rate(d: &MmaDesc) -> f64 {
+    match d.operand.size() {
+        1 => 1024.0,
+        2 => 512.0,
+        4 => 128.0,
+        _ => 64.0,
+    }
+}
+
+/// Groups that a compute unit keeps at the same time, and its SIMDs; `None` if it has no room.
+fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<(f64, f64)> {
+    let small = |n: i64| u32::try_from(n).ok();
+    let Some(file) = target.registers else {
+        // Nothing is known but the limits of a group.
+        let groups = target.max_local_bytes as i64 / local.max(1);
+        return Some((groups.clamp(1, 4) as f64, 4.0));
+    };
+    let waves_of_simd = file.occupancy(small(registers)?, small(local)?, small(waves)?);
+    let groups = i64::from(waves_of_simd * file.simds) / waves;
+    (groups > 0).then_some((groups as f64, f64::from(file.simds)))
+}
+
+impl Contraction {
+    /// The block that is expected to be the fastest, or `None` if plain loops are.
+    pub fn choose_block(&self, g: &Graph, target: &Target) -> Option<Block> {
+        let (batch, m, n, k) = self.sizes();
+        let work = m.checked_mul(n)?.checked_mul(k)?.checked_mul(batch)?;
+        if work < MIN_WORK || m.min(n) < 4 || k < 4 {
+            return None;
+        }
+        // The columns are those that neighbouring work-items store.
+        let other = self.clone().oriented(!self.swap);
+        let c = match self.unit_columns(g) || !other.unit_columns(g) {
+            true => self.clone(),
+            false => other,
+        };
+        let operands = c.stored_types(g);
+        let mut best: Option<(f64, Block)> = None;
+        let mut consider = |mut block: Block| {
+            block.parts = c.parts(&block, target);
+            if let Some(cycles) = c.cycles(&block, operands, target)
+                && best.is_none_or(|b| cycles < b.0)
+            {
+                best = Some((cycles, block));
+            }
+        };
+        let matrix = |d: &&MmaDesc| {
+            d.scope == MmaScope::Warp
+                && d.acc == c.acc
+                && operands == [d.operand; 2]
+                && d.wave() as usize == target.wave
+        };
+        let wide = [c.a, c.b].map(|x| (16 / g.dtype(stored(g, x)).size()).max(1));
+        let vector = wide[0].max(wide[1]) as u32;
+        let base = Block {
+            along_rows: 1,
+            along_cols: 1,
+            rows: 1,
+            cols: 1,
+            depth: 1,
+            parts: 1,
+            vector,
+            double: true,
+            mma: None,
+            acc: c.acc,
+            swap: c.swap,
+        };
+        let powers = |most: u32| (0..=most.ilog2()).map(|p| 1u32 << p);
+        let both = |a: u32, b: u32| powers(a).flat_map(move |x| powers(b).map(move |y| (x, y)));
+        let doubled = [true, false];
+        for d in target.mma.iter().filter(matrix) {
+            for (depth, double) in [16u32, 32, 64]
+                .iter()
+                .flat_map(|&depth| doubled.map(|double| (depth, double)))
+                .filter(|(depth, _)| depth % u32::from(d.k) == 0)
+            {
+                for (along_rows, along_cols) in both(4, 4) {
+                    for (rows, cols) in both(4, 4) {
+                        consider(Block {
+                            along_rows,
+                            along_cols,
+                            rows,
+                            cols,
+                            depth,
+                            double,
+                            mma: Some(*d),
+                            ..base
+                        });
+                    }
+                }
+            }
+        }
+        for (depth, double) in [8u32, 16, 32]
+            .iter()
+            .flat_map(|&depth| doubled.map(|double| (depth, double)))
+        {
+            for (along_rows, along_cols) in both(32, 32) {
+                for (rows, cols) in both(8, 8) {
+                    consider(Block {
+                        along_rows,
+                        along_cols,
+                        rows,
+                        cols,
+                        depth,
+                        double,
+                        ..base
+                    });
+                }
+            }
+        }
+        Some(best?.1)
+    }
+
+    /// Parts of the sum, so that no compute unit is without work.
+    fn parts(&self, block: &Block, target: &Target) -> u32 {
+        let (batch, m, n, k) = self.sizes();
+        let [rows, cols] = block.extent();
+        let groups = batch
+            .saturating_mul(up(m, rows))
+            .saturating_mul(up(n, cols));
+        let wanted = (target.cores as i64 / groups.max(1)).min(k / MIN_PART);
+        wanted.clamp(1, 64) as u32
+    }
+
+    /// Cycles of a launch, or `None` if the target has no room for the block.
+    fn cycles(&self, t: &Block, operands: [DType; 2], target: &Target) -> Option<f64> {
+        let (batch, m, n, k) = self.sizes();
+        let [rows, cols] = t.extent();
+        let items = t.items();
+        let wave = target.wave as i64;
+        let depth = i64::from(t.depth);
+        let local = t.local_bytes(operands);
+        if items > target.max_items as i64 || items > 512 || local > target.max_local_bytes as i64 {
+            return None;
+        }
+        if items % wave != 0 || depth > k.max(8) * 2 {
+            return None;
+        }
+        // Every product of a step is an instruction of its own.
+        let long = t.mma.is_none() && depth * i64::from(t.rows) * i64::from(t.cols) > MAX_PRODUCTS;
+        if long {
+            return None;
+        }
+        // Registers of 32 bits of one work-item.
+        let words = |elements: i64, t: DType| up(elements * t.size() as i64, 4);
+        let bytes = |i: usize| operands[i].size() as i64;
+        let (tile_rows, tile_cols) = (i64::from(t.rows), i64::from(t.cols));
+        let loaded = words(up(rows * depth, items), operands[0])
+            + words(up(cols * depth, items), operands[1]);
+        let (sums, read, products, fetched) = match t.mma {
+            Some(d) => {
+                let [a, b, c] = d.elements().map(i64::from);
+                let sums = tile_rows * tile_cols * words(c, t.acc);
+                let read = tile_rows * words(a, operands[0]) + tile_cols * words(b, operands[1]);
+                let steps = depth / i64::from(d.k);
+                let lanes = wave * (tile_rows * a * bytes(0) + tile_cols * b * bytes(1));
+                (sums, read, rate(&d), steps * lanes * (items / wave))
+            }
+            None => {
+                let sums = words(tile_rows * tile_cols, t.acc);
+                let read = words(tile_rows + tile_cols, t.acc) * 2;
+                let per = tile_rows * bytes(0) + tile_cols * bytes(1);
+                // Neighbouring work-items share rows, which are read once for all of them.
+                let shared = tile_rows * bytes(0) / 2 + tile_cols * bytes(1);
+                let rate = LANES * 4.0 / t.acc.size().max(4) as f64;
+                (sums, read, rate, depth * items * per.min(shared.max(1)))
+            }
+        };
+        let registers = sums + read + loaded + OTHER_REGISTERS;
+        if registers > target.vector_regs as i64 {
+            return None;
+        }
+        let parts = f64::from(t.parts);
+        let steps = up(up(k, depth), i64::from(t.parts));
+        let groups = batch as f64 * (up(m, rows) * up(n, cols)) as f64 * parts;
+        // How many groups are on a compute unit at the same time.
+        let waves = items / wave;
+        let (resident, simds) = residents(target, registers, local, waves)?;
+        let compute = (rows * cols * depth) as f64 / products;
+        let moved = (rows * bytes(0) + cols * bytes(1)) as f64 * depth as f64;
+        let busy = compute
+            .max(fetched as f64 / LOCAL_BYTES + moved / LOCAL_BYTES)
+            .max(moved / MEMORY_BYTES)
+            + 0.3 * (fetched as f64 / LOCAL_BYTES + moved / MEMORY_BYTES)
+            + STEP_ISSUE * waves as f64 / simds;
+        // A SIMD runs a wave, so a single group of one wave leaves most of a unit idle.
+        let share = (waves as f64 * resident / simds).min(1.0);
+        // With two slabs loads are under way while the group computes.
+        let alone = match t.double {
+            true => busy.max(STEP_LATENCY),
+            false => busy + STEP_LATENCY,
+        };
+        let step = (busy / share).max(alone / resident);
+        let rounds = (groups / target.cores as f64).max(1.0);
+        let whole = (groups / target.cores as f64).ceil().max(1.0);
+        let end = rows as f64 * cols as f64 * 4.0 / MEMORY_BYTES;
+        let adding = match t.parts {
+            1 => 0.0,
+            _ => {
+                let results = batch as f64 * m as f64 * n as f64 * t.acc.size() as f64;
+                LAUNCH + results * (parts * 2.0 + 1.0) / MEMORY_BYTES / target.cores as f64
+            }
+        };
+        Some((rounds * 0.5 + whole * 0.5) * (steps as f64 * step + end) + LAUNCH + adding)
+    }
+}

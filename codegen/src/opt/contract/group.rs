@@ -1,0 +1,563 @@
+//! Contractions on GPUs: each group of work-items computes a block of results. It steps along the
+//! sum; in each step all work-items together bring a slab of both operands into local memory, then
+//! each takes what it needs from there into registers, for a register tile of its own or for the
+//! matrix instructions of its wave.
+//!
+//! The operands may be anything, so transposes, windows of convolutions, casts and other
+//! element-wise work on them happen on the way into local memory.
+
+use hashbrown::HashMap;
+
+use super::block::Block;
+use super::stages::{affine, at_column, below, decode, gated};
+use super::{Contraction, ScratchSpec, StageKernel, Staged, size, up};
+use crate::DType;
+use crate::ir::mma::{MmaDesc, Place};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
+use crate::opt::RangeInfo;
+use crate::rewrite::{simplify, substitute};
+use crate::symbolic::{Lin, RangeSets};
+
+/// The operand as it is kept in local memory: before the cast to the type of the accumulator,
+/// where that is smaller.
+pub(super) fn stored(g: &Graph, operand: Id) -> Id {
+    match (g.op(operand), g.src(operand)) {
+        (Op::Cast, &[a]) if g.dtype(a).size() < g.dtype(operand).size() => a,
+        _ => operand,
+    }
+}
+
+/// Which way neighbouring work-items go when they load an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Along {
+    Sum,
+    Side,
+}
+
+/// How an operand gets into local memory.
+struct Side<'a> {
+    list: &'a [RangeInfo],
+    /// Rows or columns of the block.
+    width: i64,
+    /// Which row or column is the first.
+    first: Id,
+    block: u16,
+    value: Id,
+    along: Along,
+    vector: i64,
+}
+
+/// The direction in which the loads of an operand have neighbours, and how many of them can be
+/// loaded at a time: none of the vectors may go over the end of a range.
+fn direction(g: &Graph, c: &Contraction, list: &[RangeInfo], value: Id, most: i64) -> (Along, i64) {
+    let mut votes = [0usize; 2];
+    let mut fits = [true; 2];
+    let lasts = [c.summed.last(), list.last()];
+    for n in crate::rewrite::toposort(g, value) {
+        if g.op(n) != Op::Load {
+            continue;
+        }
+        let index = g.src(n)[1];
+        let mut sets = RangeSets::build(g, index);
+        let lin = Lin::of(g, index);
+        for (i, r) in lasts.iter().enumerate() {
+            let Some(r) = r else { continue };
+            match lin.stride(g, &mut sets, r.id) {
+                Some(1) => votes[i] += 1,
+                Some(0) => {}
+                _ => fits[i] = false,
+            }
+            // A gate that changes from one to the next needs them one at a time.
+            if let Some(&gate) = g.src(n).get(2) {
+                fits[i] &= !RangeSets::build(g, gate).depends(g, gate, r.id);
+            }
+        }
+    }
+    let at = usize::from(votes[1] > votes[0]);
+    let along = [Along::Sum, Along::Side][at];
+    let extent = lasts[at].map_or(1, |r| r.extent);
+    let mut vector = if fits[at] && votes[at] > 0 { most } else { 1 };
+    while vector > 1 && extent % vector != 0 {
+        vector /= 2;
+    }
+    (along, vector)
+}
+
+struct Maker<'a> {
+    c: &'a Contraction,
+    t: Block,
+    /// The work-item.
+    item: Id,
+    /// The step along the sum, and the first element of the part of this group.
+    step: Id,
+    offset: Id,
+    places: HashMap<Id, Id>,
+    /// End of the sum.
+    end: i64,
+    axis: u32,
+}
+
+fn floor(g: &mut Graph, op: Binary, a: Id, n: i64) -> Id {
+    let n = g.index(n);
+    g.binary(op, a, n)
+}
+
+impl Maker<'_> {
+    fn range(&mut self, g: &mut Graph, extent: i64, kind: RangeKind) -> Id {
+        if extent == 1 {
+            return g.index(0);
+        }
+        self.axis += 1;
+        g.range(self.axis, extent, kind)
+    }
+
+    /// Index of an element of an operand in local memory, in the slab of a step, and the elements
+    /// of the whole block.
+    fn place(&self, g: &mut Graph, side: &Side<'_>, step: Id, at: Id, k: Id) -> (Id, u32) {
+        let slab = self.t.slab(side.width, g.dtype(side.value));
+        let (slow, fast) = match self.t.mma {
+            Some(_) => (at, k),
+            None => (k, at),
+        };
+        let mut index = affine(g, slow, slab.stride, fast);
+        if slab.skew > 0 {
+            let eights = floor(g, Binary::FloorDiv, slow, 8);
+            index = affine(g, eights, slab.skew, index);
+        }
+        if !self.t.double {
+            return (index, slab.elements as u32);
+        }
+        let which = floor(g, Binary::FloorMod, step, 2);
+        let index = affine(g, which, slab.elements, index);
+        (index, (slab.elements * 2) as u32)
+    }
+
+    /// Row or column, and summed element, of the first element of vector `i` of a work-item, and
+    /// whether all work-items have such a vector.
+    fn vector(&self, g: &mut Graph, side: &Side<'_>, i: i64) -> (Id, Id, Option<Id>) {
+        let (v, depth, items) = (side.vector, i64::from(self.t.depth), self.t.items());
+        let fast = match side.along {
+            Along::Sum => depth / v,
+            Along::Side => side.width / v,
+        };
+        let total = side.width * depth / v;
+        let (x, y, gate) = if side.along == Along::Side
+            && self.t.mma.is_some()
+            && total % items == 0
+            && items % fast == 0
+        {
+            // The vectors of a work-item are neighbours along the sum, and so in local memory.
+            let x = floor(g, Binary::FloorMod, self.item, fast);
+            let y = floor(g, Binary::FloorDiv, self.item, fast);
+            let i = g.index(i);
+            (x, affine(g, y, total / items, i), None)
+        } else {
+            let offset = g.index(i * items);
+            let e = g.binary(Binary::Add, offset, self.item);
+            let gate = ((i + 1) * items > total).then(|| below(g, e, total));
+            let x = floor(g, Binary::FloorMod, e, fast);
+            (x, floor(g, Binary::FloorDiv, e, fast), gate)
+        };
+        let x = floor(g, Binary::Mul, x, v);
+        match side.along {
+            Along::Sum => (y, x, gate),
+            Along::Side => (x, y, gate),
+        }
+    }
+
+    /// The stores that bring an operand into local memory for a step. What they load is that of
+    /// step `from`.
+    fn fill(&mut self, g: &mut Graph, side: &Side<'_>, [step, from]: [Id; 2], lane: Id) -> Vec<Id> {
+        let (v, depth, items) = (side.vector, i64::from(self.t.depth), self.t.items());
+        let dtype = g.dtype(side.value);
+        let start = affine(g, from, depth, self.offset);
+        let mut stores = Vec::new();
+        for i in 0..up(side.width * depth / v, items) {
+            let (at, k, gate) = self.vector(g, side, i);
+            let mut inside: Vec<Id> = gate.into_iter().collect();
+            let all_k = g.binary(Binary::Add, start, k);
+            let all_at = g.binary(Binary::Add, side.first, at);
+            let mut map = self.places.clone();
+            decode(g, &self.c.summed, all_k, &mut map);
+            decode(g, side.list, all_at, &mut map);
+            let (k, at) = match side.along {
+                Along::Sum => {
+                    step_last(g, &self.c.summed, lane, &mut map);
+                    (g.binary(Binary::Add, k, lane), at)
+                }
+                Along::Side => {
+                    step_last(g, side.list, lane, &mut map);
+                    (k, g.binary(Binary::Add, at, lane))
+                }
+            };
+            if self.c.parts_overhang(&self.t) {
+                inside.push(below(g, all_k, self.end));
+            }
+            if size(side.list) % side.width != 0 {
+                inside.push(below(g, all_at, size(side.list)));
+            }
+            let mut value = substitute(g, side.value, &map);
+            let inside = inside
+                .into_iter()
+                .reduce(|a, b| g.binary(Binary::And, a, b));
+            if let Some(inside) = inside {
+                value = gated(g, value, inside, None);
+                let zeroed = g.op(value) == Op::Load
+                    && g.src(value)
+                        .get(3)
+                        .is_some_and(|&alt| g.op(alt) == Op::Const(0));
+                if !zeroed {
+                    let zero = g.bits(dtype, 0);
+                    value = g.select(inside, value, zero);
+                }
+            }
+            let (index, len) = self.place(g, side, step, at, k);
+            let block = side.block;
+            let ptr = g.add(Op::Local { block, len }, dtype, &[]);
+            stores.push(g.store(StoreMode::Set, ptr, index, value, gate));
+        }
+        stores
+    }
+
+    /// The fence behind which the operands of a step are in local memory. With two slabs that of
+    /// the next step is filled meanwhile.
+    fn fence(&mut self, g: &mut Graph, sides: [&Side<'_>; 2], steps: i64) -> Id {
+        let lanes = sides.map(|side| self.range(g, side.vector, RangeKind::Vec));
+        let both = |make: &mut Self, g: &mut Graph, steps: [Id; 2]| {
+            let mut stores = make.fill(g, sides[0], steps, lanes[0]);
+            stores.extend(make.fill(g, sides[1], steps, lanes[1]));
+            stores
+        };
+        if !self.t.double || steps == 1 {
+            let stores = both(self, g, [self.step; 2]);
+            return g.add(Op::Fence { ahead: 0 }, DType::Bool, &stores);
+        }
+        let zero = g.index(0);
+        let mut stores = both(self, g, [zero; 2]);
+        let one = g.index(1);
+        let next = g.binary(Binary::Add, self.step, one);
+        // The last step loads what it has once more, and nobody reads it.
+        let last = g.index(steps - 1);
+        let from = g.binary(Binary::Min, next, last);
+        let ahead = both(self, g, [next, from]);
+        let count = ahead.len() as u16;
+        stores.extend(ahead);
+        g.add(Op::Fence { ahead: count }, DType::Bool, &stores)
+    }
+
+    /// An element of an operand from local memory, in the type of the accumulator unless a matrix
+    /// instruction takes it.
+    fn fetch(&self, g: &mut Graph, side: &Side<'_>, fence: Id, at: Id, k: Id) -> Id {
+        let dtype = g.dtype(side.value);
+        let (index, len) = self.place(g, side, self.step, at, k);
+        let block = side.block;
+        let ptr = g.add(Op::Local { block, len }, dtype, &[fence]);
+        let value = g.load(ptr, index);
+        match self.t.mma {
+            Some(_) => value,
+            None => g.cast(value, self.t.acc),
+        }
+    }
+}
+
+/// Adds a lane to the value of the last range.
+fn step_last(g: &mut Graph, list: &[RangeInfo], lane: Id, map: &mut HashMap<Id, Id>) {
+    if let Some(value) = list.last().and_then(|r| map.get_mut(&r.id)) {
+        *value = g.binary(Binary::Add, *value, lane);
+    }
+}
+
+impl Contraction {
+    /// Summed elements of one part, a whole number of steps.
+    fn part(&self, t: &Block) -> i64 {
+        let (.., k) = self.sizes();
+        let steps = up(up(k, i64::from(t.depth)), i64::from(t.parts));
+        steps * i64::from(t.depth)
+    }
+
+    /// Whether the steps go over the end of the sum.
+    fn parts_overhang(&self, t: &Block) -> bool {
+        let (.., k) = self.sizes();
+        self.part(t).saturating_mul(i64::from(t.parts)) != k
+    }
+
+    /// The types of the operands in local memory.
+    pub(super) fn stored_types(&self, g: &Graph) -> [DType; 2] {
+        [self.a, self.b].map(|n| g.dtype(stored(g, n)))
+    }
+}
+
+/// Makes the kernel (and the one that adds up the parts), or `None` where a size does not fit.
+pub fn blocks(kernel: &Kernel, c: &Contraction, t: Block) -> Option<Staged> {
+    let (batch, m, n, _) = c.sizes();
+    if t.depth == 0 || t.parts == 0 || t.items() < 1 || t.vector == 0 {
+        return None;
+    }
+    let operands = c.stored_types(&kernel.graph);
+    if let Some(d) = t.mma
+        && (operands != [d.operand; 2] || d.acc != c.acc || !t.depth.is_multiple_of(u32::from(d.k)))
+    {
+        return None;
+    }
+    let mut base = kernel.clone();
+    let mut scratch = Vec::new();
+    let first = u16::try_from(kernel.params.len()).ok()?;
+    if t.parts > 1 {
+        let elements = [batch, m, n]
+            .iter()
+            .try_fold(i64::from(t.parts), |p, &x| p.checked_mul(x))?;
+        let len = usize::try_from(elements).ok()?;
+        scratch.push(ScratchSpec {
+            bytes: len.checked_mul(c.acc.size())?,
+            align: 256,
+        });
+        base.params.push(ParamInfo {
+            dtype: c.acc,
+            len,
+            written: true,
+        });
+    }
+    let mut stages = vec![multiply(&base, c, t, first)?];
+    if t.parts > 1 {
+        stages.push(add_parts(&base, c, t, first));
+    }
+    Some(Staged { stages, scratch })
+}
+
+fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<StageKernel> {
+    let mut kernel = base.clone();
+    kernel.name = format!("{}_block", base.name);
+    let g = &mut kernel.graph;
+    let (batch, m, n, k) = c.sizes();
+    let [rows, cols] = t.extent();
+    let (row_blocks, col_blocks) = (up(m, rows), up(n, cols));
+    let parts = i64::from(t.parts);
+    let groups = [row_blocks, col_blocks, parts]
+        .iter()
+        .try_fold(batch, |p, &x| p.checked_mul(x))?;
+    // Columns inside of rows: neighbouring groups share rows.
+    let group = match groups {
+        1 => g.index(0),
+        _ => g.range(0, groups, RangeKind::Global),
+    };
+    let cb = floor(g, Binary::FloorMod, group, col_blocks);
+    let rest = floor(g, Binary::FloorDiv, group, col_blocks);
+    let rb = floor(g, Binary::FloorMod, rest, row_blocks);
+    let rest = floor(g, Binary::FloorDiv, rest, row_blocks);
+    let b = floor(g, Binary::FloorMod, rest, batch);
+    let part = floor(g, Binary::FloorDiv, rest, batch);
+    let item = match t.items() {
+        1 => g.index(0),
+        items => g.range(1, items, RangeKind::Local),
+    };
+    let depth = i64::from(t.depth);
+    let steps = c.part(&t) / depth;
+    let step = match steps {
+        1 => g.index(0),
+        _ => g.range(2, steps, RangeKind::Reduce),
+    };
+    let offset = floor(g, Binary::Mul, part, c.part(&t));
+    let mut places = HashMap::new();
+    decode(g, &c.batch, b, &mut places);
+    let mut make = Maker {
+        c,
+        t,
+        item,
+        step,
+        offset,
+        places,
+        end: k,
+        axis: 2,
+    };
+    let first_row = floor(g, Binary::Mul, rb, rows);
+    let first_col = floor(g, Binary::Mul, cb, cols);
+    let sides = [
+        (&c.rows[..], rows, first_row, c.a),
+        (&c.cols[..], cols, first_col, c.b),
+    ];
+    let [a, bb] = [0u16, 1].map(|i| {
+        let (list, width, first, operand) = sides[usize::from(i)];
+        let value = stored(g, operand);
+        let most = i64::from(t.vector).min((16 / g.dtype(value).size()).max(1) as i64);
+        let (along, mut vector) = direction(g, c, list, value, most);
+        let extent = match along {
+            Along::Sum => depth,
+            Along::Side => width,
+        };
+        while vector > 1 && extent % vector != 0 {
+            vector /= 2;
+        }
+        Side {
+            list,
+            width,
+            first,
+            block: i,
+            value,
+            along,
+            vector,
+        }
+    });
+    let fence = make.fence(g, [&a, &bb], steps);
+
+    // The tile of a work-item or wave.
+    let wave = t.mma.map_or(1, |d| i64::from(d.wave()));
+    let lane = floor(g, Binary::FloorMod, item, wave);
+    let which = floor(g, Binary::FloorDiv, item, wave);
+    let x = floor(g, Binary::FloorMod, which, i64::from(t.along_cols));
+    let y = floor(g, Binary::FloorDiv, which, i64::from(t.along_cols));
+    let ri = make.range(g, i64::from(t.rows), RangeKind::Upcast);
+    let tile_row = affine(g, y, i64::from(t.rows), ri);
+    let (row, col, value) = match t.mma {
+        Some(d) => {
+            let ci = make.range(g, i64::from(t.cols), RangeKind::Upcast);
+            let tile_col = affine(g, x, i64::from(t.cols), ci);
+            let tile = [tile_row, tile_col];
+            matrices(g, &mut make, d, fence, [&a, &bb], lane, tile)
+        }
+        None => {
+            // Vectors of columns, those of neighbouring work-items side by side.
+            let lanes = [4, 2, 1]
+                .into_iter()
+                .find(|&l| t.cols.is_multiple_of(l))
+                .unwrap_or(1);
+            let lanes = i64::from(lanes);
+            let vectors = i64::from(t.cols) / lanes;
+            let ci = make.range(g, vectors, RangeKind::Upcast);
+            let cl = make.range(g, lanes, RangeKind::Vec);
+            let at = affine(g, ci, i64::from(t.along_cols), x);
+            let col = affine(g, at, lanes, cl);
+            let mut sum: Option<Id> = None;
+            for k in 0..depth {
+                let k = g.index(k);
+                let left = make.fetch(g, &a, fence, tile_row, k);
+                let right = make.fetch(g, &bb, fence, col, k);
+                sum = Some(match sum {
+                    None => g.binary(Binary::Mul, left, right),
+                    Some(sum) if t.acc.is_float() => g.add(Op::Fma, t.acc, &[left, right, sum]),
+                    Some(sum) => {
+                        let product = g.binary(Binary::Mul, left, right);
+                        g.binary(Binary::Add, sum, product)
+                    }
+                });
+            }
+            (tile_row, col, sum?)
+        }
+    };
+    let sum = match steps {
+        1 => value,
+        _ => g.reduce(ReduceOp::Add, value, &[step]),
+    };
+    let row = g.binary(Binary::Add, first_row, row);
+    let col = g.binary(Binary::Add, first_col, col);
+    let mut gates = Vec::new();
+    if m % rows != 0 {
+        gates.push(below(g, row, m));
+    }
+    if n % cols != 0 {
+        gates.push(below(g, col, n));
+    }
+    let gate = gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y));
+    let store = if parts > 1 {
+        let ptr = g.param(slot, t.acc);
+        let at = affine(g, part, batch, b);
+        let at = affine(g, at, m, row);
+        let index = affine(g, at, n, col);
+        g.store(StoreMode::Set, ptr, index, sum, gate)
+    } else {
+        let mut map = HashMap::from_iter([(c.reduce, sum)]);
+        decode(g, &c.batch, b, &mut map);
+        decode(g, &c.rows, row, &mut map);
+        decode(g, &c.cols, col, &mut map);
+        let src = g.src(c.store).to_vec();
+        let index = at_column(g, c, src[1], &map, col);
+        let mut value = substitute(g, src[2], &map);
+        let mut all = gate;
+        if let Some(&own) = src.get(3) {
+            let own = substitute(g, own, &map);
+            all = Some(match gate {
+                Some(gate) => g.binary(Binary::And, own, gate),
+                None => own,
+            });
+        }
+        if let Some(gate) = gate {
+            value = gated(g, value, gate, Some(sum));
+        }
+        g.store(StoreMode::Set, src[0], index, value, all)
+    };
+    let sink = g.sink(&[store]);
+    kernel.sink = simplify(g, sink);
+    Some(StageKernel {
+        kernel,
+        fixed: true,
+    })
+}
+
+/// The products of a wave by matrix instructions: row and column of an element in the block, and
+/// its sum.
+fn matrices(
+    g: &mut Graph,
+    make: &mut Maker<'_>,
+    d: MmaDesc,
+    fence: Id,
+    [a, b]: [&Side<'_>; 2],
+    lane: Id,
+    tile: [Id; 2],
+) -> (Id, Id, Id) {
+    let lanes = d.elements().map(i64::from);
+    let [va, vb, vc] = lanes.map(|n| make.range(g, n, RangeKind::Vec));
+    let low = floor(g, Binary::FloorMod, lane, 16);
+    let high = floor(g, Binary::FloorDiv, lane, 16);
+    let at = |g: &mut Graph, place: Place, base: Id, element: Id| {
+        let terms = [
+            (low, place.low),
+            (high, place.high),
+            (element, place.element),
+        ];
+        terms.into_iter().fold(base, |sum, (x, factor)| {
+            let term = floor(g, Binary::Mul, x, factor);
+            g.binary(Binary::Add, sum, term)
+        })
+    };
+    let first_row = floor(g, Binary::Mul, tile[0], i64::from(d.m));
+    let first_col = floor(g, Binary::Mul, tile[1], i64::from(d.n));
+    let mut sum = g.bits(d.acc, 0);
+    for k in (0..i64::from(make.t.depth)).step_by(usize::from(d.k)) {
+        let k = g.index(k);
+        let [row, k_a] = d.a();
+        let row = at(g, row, first_row, va);
+        let k_a = at(g, k_a, k, va);
+        let left = make.fetch(g, a, fence, row, k_a);
+        let [col, k_b] = d.b();
+        let col = at(g, col, first_col, vb);
+        let k_b = at(g, k_b, k, vb);
+        let right = make.fetch(g, b, fence, col, k_b);
+        sum = g.add(Op::Mma(d), d.acc, &[left, right, sum, va, vb, vc]);
+    }
+    let [row, col] = d.c();
+    let row = at(g, row, first_row, vc);
+    let col = at(g, col, first_col, vc);
+    (row, col, sum)
+}
+
+/// Adds up what the groups of each part have, and does the element-wise rest.
+fn add_parts(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> StageKernel {
+    let mut kernel = base.clone();
+    kernel.name = format!("{}_parts", base.name);
+    let g = &mut kernel.graph;
+    let axis = crate::opt::fresh(g, kernel.sink);
+    let part = g.range(axis, i64::from(t.parts), RangeKind::Reduce);
+    let mut index = part;
+    for r in c.batch.iter().chain(&c.rows).chain(&c.cols) {
+        index = affine(g, index, r.extent, r.id);
+    }
+    let ptr = g.param(slot, c.acc);
+    let value = g.load(ptr, index);
+    let sum = g.reduce(ReduceOp::Add, value, &[part]);
+    let store = substitute(g, c.store, &HashMap::from_iter([(c.reduce, sum)]));
+    let sink = g.sink(&[store]);
+    kernel.sink = simplify(g, sink);
+    StageKernel {
+        kernel,
+        fixed: false,
+    }
+}

@@ -1,0 +1,173 @@
+//! HIP C: what differs from C for CPUs. No header is needed: attributes and builtins are spelled
+//! out as clang knows them.
+//!
+//! Source: Clang, "Attributes in Clang" and `BuiltinsAMDGPU.def`; HIP's headers for what their
+//! macros stand for.
+
+use std::fmt::Write as _;
+
+use super::{PRELUDE, Text, memory, spelled};
+use crate::DType;
+use crate::error::Result;
+use crate::ir::mma::{Fragments, MmaDesc};
+use crate::lower::{Arg, Inst, Program, Reg};
+use crate::render::{Language, Renderer, Source};
+use crate::target::Target;
+
+/// Renders HIP C for AMD GPUs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct HipRenderer;
+
+impl Renderer for HipRenderer {
+    fn name(&self) -> &'static str {
+        "hip"
+    }
+
+    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+        let mut text = Text::new(p, t);
+        if p.insts
+            .iter()
+            .any(|i| matches!(i, Inst::Groups { .. } | Inst::Once))
+        {
+            text.group_number()?;
+        }
+        for inst in &p.insts {
+            text.inst(inst)?;
+        }
+        let mut out = String::from(PRELUDE);
+        out.push_str(&text.vectors());
+        let args: Vec<String> = p
+            .args
+            .iter()
+            .enumerate()
+            .map(|(i, arg)| match arg {
+                Arg::Buffer { dtype, .. } => format!("{} *arg{i}", memory(*dtype)),
+                Arg::Var { .. } => format!("i64 arg{i}"),
+            })
+            .collect();
+        let _ = writeln!(
+            out,
+            "\nextern \"C\" __attribute__((global, amdgpu_flat_work_group_size({0}, {0}))) \
+             void {1}({2}) {{",
+            p.items,
+            p.name,
+            args.join(", ")
+        );
+        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+            let _ = writeln!(
+                out,
+                "  __attribute__((shared, aligned(16))) {} local{i}[{len}];",
+                memory(*dtype)
+            );
+        }
+        for (i, acc) in p.accs.iter().enumerate() {
+            let _ = writeln!(out, "  {} acc{i};", spelled(*acc));
+        }
+        out.push_str(&text.body);
+        out.push_str("}\n");
+        Ok(Source {
+            language: Language::Hip,
+            entry: p.name.clone(),
+            text: out,
+        })
+    }
+}
+
+/// The builtin of a matrix instruction, element and lanes of its operands, and what kind of
+/// arguments it takes.
+fn matrix(d: &MmaDesc) -> Option<(&'static str, (&'static str, u32), Form)> {
+    use DType::*;
+    use Fragments::{Cdna, Rdna3, Rdna4};
+    Some(match (d.fragments, d.k, d.operand, d.acc) {
+        (Rdna3, 16, F16, F32) => ("wmma_f32_16x16x16_f16_w32", ("f16", 16), Form::Plain),
+        (Rdna3, 16, BF16, F32) => ("wmma_f32_16x16x16_bf16_w32", ("i16", 16), Form::Plain),
+        (Rdna3, 16, I8 | U8, I32) => ("wmma_i32_16x16x16_iu8_w32", ("i32", 4), Form::Signed),
+        (Rdna4, 16, F16, F32) => ("wmma_f32_16x16x16_f16_w32_gfx12", ("f16", 8), Form::Plain),
+        (Rdna4, 16, BF16, F32) => ("wmma_f32_16x16x16_bf16_w32_gfx12", ("i16", 8), Form::Plain),
+        (Rdna4, 16, F8E4M3, F32) => {
+            let name = "wmma_f32_16x16x16_fp8_fp8_w32_gfx12";
+            (name, ("i32", 2), Form::Plain)
+        }
+        (Rdna4, 16, F8E5M2, F32) => {
+            let name = "wmma_f32_16x16x16_bf8_bf8_w32_gfx12";
+            (name, ("i32", 2), Form::Plain)
+        }
+        (Rdna4, 16, I8 | U8, I32) => ("wmma_i32_16x16x16_iu8_w32_gfx12", ("i32", 2), Form::Signed),
+        (Cdna, 16, F16, F32) => ("mfma_f32_16x16x16f16", ("f16", 4), Form::Blocks),
+        (Cdna, 16, BF16, F32) => ("mfma_f32_16x16x16bf16_1k", ("i16", 4), Form::Blocks),
+        (Cdna, 4, F32, F32) => ("mfma_f32_16x16x4f32", ("f32", 1), Form::Blocks),
+        (Cdna, 4, F64, F64) => ("mfma_f64_16x16x4f64", ("f64", 1), Form::Blocks),
+        (Cdna, 32, I8, I32) => ("mfma_i32_16x16x32_i8", ("i64", 1), Form::Blocks),
+        _ => return None,
+    })
+}
+
+/// As in [`crate::render::llvm`].
+enum Form {
+    Plain,
+    Signed,
+    Blocks,
+}
+
+impl Text<'_> {
+    fn group_number(&mut self) -> Result<()> {
+        let Some(grid) = self.p.grid(self.t) else {
+            return self.unsupported(format!("{} groups", self.p.groups));
+        };
+        let mut number = String::from("(i64)__builtin_amdgcn_workgroup_id_x()");
+        let mut below = u64::from(grid[0]);
+        for (axis, n) in [('y', grid[1]), ('z', grid[2])] {
+            if n > 1 {
+                let _ = write!(
+                    number,
+                    " + (i64)__builtin_amdgcn_workgroup_id_{axis}() * {below}"
+                );
+            }
+            below *= u64::from(n);
+        }
+        self.line(format!("const i64 group = {number};"));
+        Ok(())
+    }
+
+    /// The group of this call; where a launch has more groups than the program, they do nothing.
+    pub(super) fn open_group(&mut self, var: Reg) {
+        let t = self.ty(self.p.ty(var));
+        self.line(format!("if (group < {}) {{", self.p.groups));
+        self.depth += 1;
+        self.line(format!("const {t} r{} = ({t})group;", var.0));
+    }
+
+    pub(super) fn item(&mut self, dst: Reg) {
+        let value = match self.p.items {
+            1 => "0",
+            _ => "__builtin_amdgcn_workitem_id_x()",
+        };
+        self.define(dst, value);
+    }
+
+    pub(super) fn barrier(&mut self) {
+        self.line("__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");");
+        self.line("__builtin_amdgcn_s_barrier();");
+        self.line("__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");");
+    }
+
+    pub(super) fn mma(&mut self, dst: Reg, d: &MmaDesc, a: Reg, b: Reg, c: Reg) -> Result<()> {
+        let Some((name, (element, lanes), form)) = matrix(d).filter(|_| self.t.mma.contains(d))
+        else {
+            return self.unsupported(format!("the matrix instruction {d:?}"));
+        };
+        let a = self.bits(&format!("r{}", a.0), element, lanes);
+        let b = self.bits(&format!("r{}", b.0), element, lanes);
+        let c = format!("r{}", c.0);
+        let args = match form {
+            Form::Plain => format!("{a}, {b}, {c}"),
+            Form::Signed => {
+                let sign = d.operand == DType::I8;
+                format!("{sign}, {a}, {sign}, {b}, {c}, false")
+            }
+            Form::Blocks => format!("{a}, {b}, {c}, 0, 0, 0"),
+        };
+        self.define(dst, format!("__builtin_amdgcn_{name}({args})"));
+        Ok(())
+    }
+}

@@ -1,0 +1,378 @@
+//! What differs on AMD GPUs: the entry point, work-items, barriers, matrix instructions.
+//!
+//! The entry point is an `amdgpu_kernel` whose arguments are 8 bytes each: addresses in global
+//! memory and `i64`. One call is one work-item. Pointers are not `noalias`: the scheduler lets a
+//! kernel write what it has just read.
+//!
+//! Source: LLVM, "User Guide for AMDGPU Backend": address spaces, function attributes, memory
+//! model; `IntrinsicsAMDGPU.td`.
+
+use std::fmt::Write as _;
+
+use super::{Open, Text, scalar, spelled, vector};
+use crate::DType;
+use crate::error::Result;
+use crate::ir::Unary;
+use crate::ir::mma::{Fragments, MmaDesc};
+use crate::lower::decomp::Caps;
+use crate::lower::{Arg, Inst, Program, Reg, Ty};
+use crate::render::{computes, converts, half};
+use crate::target::Target;
+
+/// Numbers of address spaces.
+pub(super) const GLOBAL: u32 = 1;
+pub(super) const LOCAL: u32 = 3;
+pub(super) const PRIVATE: u32 = 5;
+
+/// As for CPUs, and 2^x and log2 of `f32`, which are instructions with an error of one unit in the
+/// last place ("RDNA3 ISA", `V_EXP_F32`, `V_LOG_F32`; LLVM adds what they lack for subnormal
+/// numbers).
+pub(super) fn caps(base: Caps, t: &Target) -> Caps {
+    Caps {
+        cast: match t.f8_convert {
+            true => |from, to| {
+                let narrow = |d| matches!(d, DType::F8E4M3 | DType::F8E5M2);
+                let f8 = (narrow(from) && to == DType::F32) || (from == DType::F32 && narrow(to));
+                f8 || converts(from, to) || half(from, to)
+            },
+            false => base.cast,
+        },
+        unary: |op, dtype| match op {
+            Unary::Exp2 | Unary::Log2 => dtype == DType::F32,
+            Unary::Sin => false,
+            _ => computes(dtype),
+        },
+        ..base
+    }
+}
+
+/// Everything a work-item can be given by hardware or by the host that these kernels never read;
+/// with fewer of them a launch is set up faster, and the argument block has no hidden part.
+const NOT_READ: &str = "\"amdgpu-no-dispatch-ptr\" \"amdgpu-no-dispatch-id\" \
+    \"amdgpu-no-queue-ptr\" \"amdgpu-no-implicitarg-ptr\" \"amdgpu-no-hostcall-ptr\" \
+    \"amdgpu-no-multigrid-sync-arg\" \"amdgpu-no-heap-ptr\" \"amdgpu-no-default-queue\" \
+    \"amdgpu-no-completion-action\" \"amdgpu-no-lds-kernel-id\" \"amdgpu-no-workitem-id-y\" \
+    \"amdgpu-no-workitem-id-z\" \"amdgpu-no-cluster-id-x\" \"amdgpu-no-cluster-id-y\" \
+    \"amdgpu-no-cluster-id-z\"";
+
+/// The text around the body of a function.
+pub(super) fn module(text: &Text<'_>, p: &Program, t: &Target) -> String {
+    let mut out = format!("target triple = \"{}\"\n\n", t.triple);
+    for (i, (dtype, len)) in p.locals.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "@local{i} = internal addrspace({LOCAL}) global [{len} x {}] poison, align 16",
+            super::memory_type(*dtype)
+        );
+    }
+    for line in &text.declared {
+        let _ = writeln!(out, "declare {line}");
+    }
+    let args: Vec<String> = p
+        .args
+        .iter()
+        .enumerate()
+        .map(|(i, arg)| match arg {
+            Arg::Buffer { written: true, .. } => format!("ptr addrspace({GLOBAL}) %arg{i}"),
+            Arg::Buffer { .. } => format!("ptr addrspace({GLOBAL}) readonly %arg{i}"),
+            Arg::Var { .. } => format!("i64 %arg{i}"),
+        })
+        .collect();
+    let _ = writeln!(
+        out,
+        "\ndefine amdgpu_kernel void @{}({}) #0 {{\nentry:",
+        p.name,
+        args.join(", ")
+    );
+    out.push_str(&text.body);
+    let _ = write!(
+        out,
+        "  ret void\n}}\n\nattributes #0 = {{ nounwind \"target-cpu\"=\"{}\" \
+         \"target-features\"=\"{}\" \"amdgpu-flat-work-group-size\"=\"{2},{2}\" \
+         \"uniform-work-group-size\"=\"true\" {NOT_READ} }}\n\n\
+         !llvm.module.flags = !{{!0}}\n\
+         !0 = !{{i32 1, !\"amdhsa_code_object_version\", i32 500}}\n\
+         !1 = !{{!\"amdgpu-synchronize-as\", !\"local\"}}\n",
+        t.cpu, t.features, p.items
+    );
+    out
+}
+
+/// The name of a matrix instruction, and the types of its operands and of the accumulator.
+struct Matrix {
+    name: &'static str,
+    operand: &'static str,
+    acc: &'static str,
+    form: Form,
+}
+
+enum Form {
+    /// WMMA: `(a, b, c)`.
+    Plain,
+    /// WMMA on integers: `(signed a, a, signed b, b, c, clamp)`.
+    Signed(bool),
+    /// MFMA: `(a, b, c, cbsz, abid, blgp)`.
+    Blocks,
+}
+
+fn matrix(d: &MmaDesc) -> Option<Matrix> {
+    use DType::*;
+    use Fragments::{Cdna, Rdna3, Rdna4};
+    let signed = d.operand == I8;
+    let (name, operand, acc, form) = match (d.fragments, d.k, d.operand, d.acc) {
+        (Rdna3, 16, F16, F32) => (
+            "wmma.f32.16x16x16.f16.v8f32.v16f16",
+            "<16 x half>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna3, 16, BF16, F32) => (
+            "wmma.f32.16x16x16.bf16.v8f32.v16i16",
+            "<16 x i16>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna3, 16, I8 | U8, I32) => (
+            "wmma.i32.16x16x16.iu8.v8i32.v4i32",
+            "<4 x i32>",
+            "<8 x i32>",
+            Form::Signed(signed),
+        ),
+        (Rdna4, 16, F16, F32) => (
+            "wmma.f32.16x16x16.f16.v8f32.v8f16",
+            "<8 x half>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna4, 16, BF16, F32) => (
+            "wmma.f32.16x16x16.bf16.v8f32.v8i16",
+            "<8 x i16>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna4, 16, F8E4M3, F32) => (
+            "wmma.f32.16x16x16.fp8.fp8.v8f32.v2i32",
+            "<2 x i32>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna4, 16, F8E5M2, F32) => (
+            "wmma.f32.16x16x16.bf8.bf8.v8f32.v2i32",
+            "<2 x i32>",
+            "<8 x float>",
+            Form::Plain,
+        ),
+        (Rdna4, 16, I8 | U8, I32) => (
+            "wmma.i32.16x16x16.iu8.v8i32.v2i32",
+            "<2 x i32>",
+            "<8 x i32>",
+            Form::Signed(signed),
+        ),
+        (Cdna, 16, F16, F32) => (
+            "mfma.f32.16x16x16f16",
+            "<4 x half>",
+            "<4 x float>",
+            Form::Blocks,
+        ),
+        (Cdna, 16, BF16, F32) => (
+            "mfma.f32.16x16x16bf16.1k",
+            "<4 x i16>",
+            "<4 x float>",
+            Form::Blocks,
+        ),
+        (Cdna, 4, F32, F32) => ("mfma.f32.16x16x4f32", "float", "<4 x float>", Form::Blocks),
+        (Cdna, 4, F64, F64) => (
+            "mfma.f64.16x16x4f64",
+            "double",
+            "<4 x double>",
+            Form::Blocks,
+        ),
+        (Cdna, 32, I8, I32) => ("mfma.i32.16x16x32.i8", "i64", "<4 x i32>", Form::Blocks),
+        _ => return None,
+    };
+    Some(Matrix {
+        name,
+        operand,
+        acc,
+        form,
+    })
+}
+
+impl Text<'_> {
+    /// The beginning of a kernel: accumulators, and the number of the group where it is asked for.
+    pub(super) fn kernel(&mut self) -> Result<()> {
+        for (i, acc) in self.p.accs.iter().enumerate() {
+            self.line(format!(
+                "%acc{i} = alloca {}, addrspace({PRIVATE})",
+                spelled(*acc)
+            ));
+        }
+        let reads = |i: &Inst| matches!(i, Inst::Groups { .. } | Inst::Once);
+        if self.p.insts.iter().any(reads) {
+            self.group_number()?;
+        }
+        for inst in &self.p.insts {
+            self.inst(inst)?;
+        }
+        Ok(())
+    }
+
+    /// `%group`, the number of this group.
+    fn group_number(&mut self) -> Result<()> {
+        let Some(grid) = self.p.grid(self.t) else {
+            return self.unsupported(format!("{} groups", self.p.groups));
+        };
+        let id = |s: &mut Self, axis| {
+            let name = format!("llvm.amdgcn.workgroup.id.{axis}");
+            let small = s.call(&name, "i32", &[]);
+            s.let_(format!("zext i32 {small} to i64"))
+        };
+        let mut number = id(self, "x");
+        let mut below = u64::from(grid[0]);
+        for (axis, n) in [("y", grid[1]), ("z", grid[2])] {
+            if n > 1 {
+                let next = id(self, axis);
+                let part = self.let_(format!("mul nuw nsw i64 {next}, {below}"));
+                number = self.let_(format!("add nuw nsw i64 {number}, {part}"));
+            }
+            below *= u64::from(n);
+        }
+        self.line(format!("%group = add nuw nsw i64 {number}, 0"));
+        Ok(())
+    }
+
+    /// The group of this call, as the variable of what would be a loop over groups elsewhere.
+    pub(super) fn open_group(&mut self, var: Reg) {
+        let value = self.sized(var, "%group");
+        self.set(var, value);
+        let made = self.p.grid(self.t).map_or(1, |grid| {
+            grid.iter().map(|&n| i64::from(n)).product::<i64>()
+        });
+        if made == self.p.groups {
+            self.opened.push(Open::Nothing);
+            return;
+        }
+        let there = self.let_(format!("icmp ult i64 %group, {}", self.p.groups));
+        self.open_if(&there);
+    }
+
+    /// What follows, up to the end, happens under a condition.
+    pub(super) fn open_if(&mut self, cond: &str) {
+        let id = self.loops;
+        self.loops += 1;
+        self.line(format!("br i1 {cond}, label %B{id}, label %B{id}.exit"));
+        self.start(&format!("B{id}"));
+        self.opened.push(Open::Once { id });
+    }
+
+    pub(super) fn close_if(&mut self, id: usize) {
+        self.line(format!("br label %B{id}.exit"));
+        self.start(&format!("B{id}.exit"));
+    }
+
+    /// An `i64` that fits the type of an index register.
+    fn sized(&mut self, reg: Reg, wide: &str) -> String {
+        match scalar(self.p.ty(reg).dtype) {
+            "i64" => wide.to_string(),
+            small => self.let_(format!("trunc i64 {wide} to {small}")),
+        }
+    }
+
+    /// The number of the work-item in its group.
+    pub(super) fn item(&mut self, dst: Reg) -> String {
+        if self.p.items == 1 {
+            return "0".into();
+        }
+        let id = self.call("llvm.amdgcn.workitem.id.x", "i32", &[]);
+        match scalar(self.p.ty(dst).dtype) {
+            "i32" => id,
+            t => self.let_(format!("zext i32 {id} to {t}")),
+        }
+    }
+
+    /// Only local memory is ordered: loads of global memory may go on.
+    pub(super) fn barrier(&mut self) {
+        self.line("fence syncscope(\"workgroup\") release, !mmra !1");
+        self.call("llvm.amdgcn.s.barrier", "void", &[]);
+        self.line("fence syncscope(\"workgroup\") acquire, !mmra !1");
+    }
+
+    pub(super) fn mma(&mut self, d: &MmaDesc, a: Reg, b: Reg, c: Reg) -> Result<String> {
+        let Some(m) = matrix(d).filter(|_| self.t.mma.contains(d)) else {
+            return self.unsupported(format!("the matrix instruction {d:?}"));
+        };
+        let (a, b) = (self.as_type(a, m.operand), self.as_type(b, m.operand));
+        let c = self.v(c);
+        let name = format!("llvm.amdgcn.{}", m.name);
+        let (operand, acc) = ((m.operand, &*a), (m.acc, &*c));
+        Ok(match m.form {
+            Form::Plain => self.call(&name, m.acc, &[operand, (m.operand, &b), acc]),
+            Form::Signed(signed) => {
+                let sign = ("i1", if signed { "true" } else { "false" });
+                let clamp = ("i1", "false");
+                let args = [sign, operand, sign, (m.operand, &*b), acc, clamp];
+                self.call(&name, m.acc, &args)
+            }
+            Form::Blocks => {
+                let none = ("i32", "0");
+                let args = [operand, (m.operand, &*b), acc, none, none, none];
+                self.call(&name, m.acc, &args)
+            }
+        })
+    }
+
+    /// A conversion between an 8-bit float and `f32`, lane by lane.
+    pub(super) fn convert_f8(&mut self, from: Ty, to: Ty, a: &str) -> String {
+        let decodes = to.dtype == DType::F32;
+        let narrow = if decodes { from.dtype } else { to.dtype };
+        let format = if narrow == DType::F8E4M3 {
+            "fp8"
+        } else {
+            "bf8"
+        };
+        let (wide_from, wide_to) = (spelled(from), spelled(to));
+        let mut all = "poison".to_string();
+        for lane in 0..to.lanes {
+            let one = match to.lanes {
+                1 => a.to_string(),
+                _ => self.let_(format!("extractelement {wide_from} {a}, i64 {lane}")),
+            };
+            let one = if decodes {
+                let word = self.let_(format!("zext i8 {one} to i32"));
+                let name = format!("llvm.amdgcn.cvt.f32.{format}");
+                self.call(&name, "float", &[("i32", &word), ("i32", "0")])
+            } else {
+                let name = format!("llvm.amdgcn.cvt.pk.{format}.f32");
+                let zero = "0x0000000000000000";
+                let args = [
+                    ("float", &*one),
+                    ("float", zero),
+                    ("i32", "0"),
+                    ("i1", "false"),
+                ];
+                let word = self.call(&name, "i32", &args);
+                self.let_(format!("trunc i32 {word} to i8"))
+            };
+            if to.lanes == 1 {
+                return one;
+            }
+            let element = scalar(to.dtype);
+            all = self.let_(format!(
+                "insertelement {wide_to} {all}, {element} {one}, i64 {lane}"
+            ));
+        }
+        all
+    }
+
+    /// A register as another type of the same width.
+    fn as_type(&mut self, reg: Reg, to: &str) -> String {
+        let ty = self.p.ty(reg);
+        let from = vector(scalar(ty.dtype), ty.lanes);
+        let value = self.v(reg);
+        if from == to {
+            value
+        } else {
+            self.let_(format!("bitcast {from} {value} to {to}"))
+        }
+    }
+}

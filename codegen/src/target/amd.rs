@@ -1,0 +1,244 @@
+//! AMD GPUs: one row of facts per chip.
+//!
+//! Registers and waves: LLVM's `AMDGPUBaseInfo.cpp` and `GCNProcessors.td` (a test compares the
+//! occupancy that follows from them with LLVM's), RDNA2, RDNA3, RDNA4 and CDNA3 ISA documents.
+//! Compute units and caches: AMD's product pages; they only guide heuristics, the device knows
+//! better.
+
+use super::{Fragments, MmaDesc, MmaScope, RegisterFile, Target, TargetKind};
+use crate::DType;
+use crate::error::{Error, Result};
+
+/// Local memory of a group at most, bytes: the limit of `ds` addresses and of the descriptor.
+const LOCAL_BYTES: usize = 64 << 10;
+/// Work-items of a group at most.
+const MAX_ITEMS: usize = 1024;
+
+/// What sets one chip apart.
+struct Chip {
+    name: &'static str,
+    family: &'static Family,
+    /// Registers of a SIMD, per lane.
+    registers: u32,
+    /// They are handed out in blocks of this size.
+    granule: u32,
+    /// Compute units of the largest product.
+    units: usize,
+    /// Level-2 cache, bytes.
+    l2_bytes: usize,
+}
+
+/// What a generation has in common.
+struct Family {
+    wave: usize,
+    /// Waves of a SIMD at most.
+    waves: u32,
+    /// SIMDs of a compute unit.
+    simds: u32,
+    /// Registers that one work-item can name.
+    addressable: usize,
+    /// It converts the 8-bit floats of OCP. gfx942 converts those of other encodings (see below).
+    f8_convert: bool,
+    /// Features of LLVM that are not the default.
+    features: &'static str,
+    mma: &'static [MmaDesc],
+}
+
+const fn mma(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
+    MmaDesc {
+        m: 16,
+        n: 16,
+        k,
+        operand,
+        acc,
+        scope: MmaScope::Warp,
+        fragments,
+    }
+}
+
+// In CU mode the waves of a group share one compute unit: its local memory is nearer, and its
+// level-0 cache is one, so that a group needs no fence of wider scope to see its own stores.
+const RDNA2: Family = Family {
+    wave: 32,
+    waves: 16,
+    simds: 2,
+    addressable: 256,
+    f8_convert: false,
+    features: "+wavefrontsize32,+cumode",
+    mma: &[],
+};
+
+// `v_wmma_f16` and `v_wmma_bf16` are not used: they round every sum to 16 bits.
+const RDNA3: Family = Family {
+    mma: &[
+        mma(Fragments::Rdna3, 16, DType::F16, DType::F32),
+        mma(Fragments::Rdna3, 16, DType::BF16, DType::F32),
+        mma(Fragments::Rdna3, 16, DType::I8, DType::I32),
+        mma(Fragments::Rdna3, 16, DType::U8, DType::I32),
+    ],
+    ..RDNA2
+};
+
+const RDNA4: Family = Family {
+    mma: &[
+        mma(Fragments::Rdna4, 16, DType::F16, DType::F32),
+        mma(Fragments::Rdna4, 16, DType::BF16, DType::F32),
+        mma(Fragments::Rdna4, 16, DType::F8E4M3, DType::F32),
+        mma(Fragments::Rdna4, 16, DType::F8E5M2, DType::F32),
+        mma(Fragments::Rdna4, 16, DType::I8, DType::I32),
+        mma(Fragments::Rdna4, 16, DType::U8, DType::I32),
+    ],
+    f8_convert: true,
+    ..RDNA2
+};
+
+// `v_mfma` on 8-bit floats is not used: gfx942 reads them in the FNUZ encodings (bias one higher,
+// NaN in the place of -0), which are not those of OCP ("CDNA3 ISA", 7.2).
+const CDNA3: Family = Family {
+    wave: 64,
+    waves: 8,
+    simds: 4,
+    addressable: 512,
+    f8_convert: false,
+    features: "",
+    mma: &[
+        mma(Fragments::Cdna, 16, DType::F16, DType::F32),
+        mma(Fragments::Cdna, 16, DType::BF16, DType::F32),
+        mma(Fragments::Cdna, 4, DType::F32, DType::F32),
+        mma(Fragments::Cdna, 4, DType::F64, DType::F64),
+        mma(Fragments::Cdna, 32, DType::I8, DType::I32),
+    ],
+};
+
+const fn chip(
+    name: &'static str,
+    family: &'static Family,
+    [registers, granule]: [u32; 2],
+    units: usize,
+    l2_bytes: usize,
+) -> Chip {
+    Chip {
+        name,
+        family,
+        registers,
+        granule,
+        units,
+        l2_bytes,
+    }
+}
+
+/// Registers and their granule of the larger and the smaller register file of RDNA.
+const LARGE: [u32; 2] = [1536, 24];
+const SMALL: [u32; 2] = [1024, 16];
+
+const CHIPS: &[Chip] = &[
+    chip("gfx1030", &RDNA2, SMALL, 80, 4 << 20),
+    chip("gfx1100", &RDNA3, LARGE, 96, 6 << 20),
+    chip("gfx1101", &RDNA3, LARGE, 60, 4 << 20),
+    chip("gfx1102", &RDNA3, SMALL, 32, 2 << 20),
+    chip("gfx1103", &RDNA3, SMALL, 12, 2 << 20),
+    chip("gfx1150", &RDNA3, SMALL, 16, 2 << 20),
+    chip("gfx1151", &RDNA3, LARGE, 40, 2 << 20),
+    chip("gfx1200", &RDNA4, LARGE, 32, 4 << 20),
+    chip("gfx1201", &RDNA4, LARGE, 64, 8 << 20),
+    chip("gfx942", &CDNA3, [512, 8], 304, 4 << 20),
+];
+
+impl Target {
+    /// An AMD GPU by the name of its instruction set: `gfx1100`, ...
+    ///
+    /// # Errors
+    /// A chip that there are no facts of.
+    pub fn amd(chip: &str) -> Result<Target> {
+        let Some(facts) = CHIPS.iter().find(|c| c.name == chip) else {
+            return Err(Error::NoTarget {
+                name: chip.into(),
+                known: Self::amd_chips().collect::<Vec<_>>().join(", "),
+            });
+        };
+        let family = facts.family;
+        Ok(Target {
+            arch: "amdgcn".into(),
+            triple: "amdgcn-amd-amdhsa".into(),
+            kind: TargetKind::Gpu,
+            cpu: chip.into(),
+            features: family.features.into(),
+            vector_bytes: 16,
+            vector_regs: family.addressable,
+            cores: facts.units,
+            l1_bytes: 32 << 10,
+            l2_bytes: facts.l2_bytes,
+            max_local_bytes: LOCAL_BYTES,
+            wave: family.wave,
+            max_items: MAX_ITEMS,
+            max_groups: [
+                u32::MAX / MAX_ITEMS as u32,
+                u16::MAX as u32,
+                u16::MAX as u32,
+            ],
+            registers: Some(RegisterFile {
+                per_simd: facts.registers,
+                granule: facts.granule,
+                waves: family.waves,
+                simds: family.simds,
+                local_bytes: LOCAL_BYTES as u32,
+            }),
+            native: DType::ALL
+                .into_iter()
+                .filter(|&d| !d.is_float() || matches!(d, DType::F16 | DType::F32 | DType::F64))
+                .collect(),
+            f16_convert: true,
+            f8_convert: family.f8_convert,
+            mma: family.mma.to_vec(),
+        })
+    }
+
+    /// The names that [`Target::amd`] knows.
+    pub fn amd_chips() -> impl Iterator<Item = &'static str> {
+        CHIPS.iter().map(|c| c.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_have_targets() {
+        for name in Target::amd_chips() {
+            let t = Target::amd(name).unwrap();
+            assert!(t.mma.iter().all(|d| d.wave() as usize == t.wave));
+        }
+        let error = Target::amd("gfx906").unwrap_err().to_string();
+        assert!(
+            error.contains("gfx906") && error.contains("gfx1100"),
+            "{error}"
+        );
+    }
+
+    /// The numbers are what LLVM prints as `Occupancy` for these registers.
+    #[test]
+    fn registers_decide_how_many_waves_fit() {
+        let waves = |chip: &str, registers, local| {
+            let file = Target::amd(chip).unwrap().registers.unwrap();
+            file.occupancy(registers, local, 1)
+        };
+        for (chip, want) in [
+            ("gfx1030", 9),
+            ("gfx1100", 12),
+            ("gfx1101", 12),
+            ("gfx1102", 9),
+            ("gfx1103", 9),
+            ("gfx1150", 9),
+            ("gfx1151", 12),
+            ("gfx1200", 12),
+            ("gfx1201", 12),
+            ("gfx942", 4),
+        ] {
+            assert_eq!(waves(chip, 97, 0), want, "{chip}");
+            assert!(waves(chip, 1, 0) >= 8);
+        }
+        // Two groups of one wave fit a compute unit: one wave per SIMD.
+        assert_eq!(waves("gfx1100", 1, 32 << 10), 1);
+    }
+}
