@@ -131,6 +131,22 @@ pub enum Error {
         /// What to do.
         hint: String,
     },
+    /// The device is there, and this process may not use it.
+    #[error("no permission for {asked}: {why}")]
+    NoPermission {
+        /// The selection.
+        asked: String,
+        /// What was refused, and what to do.
+        why: String,
+    },
+    /// The device is there, and nothing here drives it.
+    #[error("{asked} is not supported: {why}")]
+    Unsupported {
+        /// The selection.
+        asked: String,
+        /// What it is, and what would do.
+        why: String,
+    },
     /// No device answers to the selection.
     #[error("no device for {asked}: {why}")]
     NoDevice {

@@ -85,6 +85,7 @@ impl Packets {
     }
 
     /// Forgets the content, keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.words.clear();
         self.data.clear();
@@ -174,6 +175,7 @@ impl Packets {
 }
 
 /// Writes the part of `value` into the section at a byte offset.
+#[inline]
 pub fn place(section: &mut [u32], offset: u32, part: Part, value: u64) {
     let i = offset as usize / 4;
     match part {

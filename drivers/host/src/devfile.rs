@@ -189,6 +189,35 @@ impl DeviceFile {
         }
     }
 
+    /// One request on an argument of bytes; see [`DeviceFile::ioctl`]. The caller has checked that
+    /// the argument is as large as the request says. What the argument points to is between the
+    /// caller and the kernel, which checks every address.
+    pub(crate) fn ioctl_bytes(&self, request: u64, argument: &mut [u8]) -> io::Result<i32> {
+        loop {
+            // SAFETY: the descriptor is open, and the kernel copies no more bytes of the argument
+            // than the request encodes, which the caller compared with its length.
+            let rc = unsafe {
+                libc::ioctl(
+                    self.file.as_raw_fd(),
+                    request as libc::Ioctl,
+                    argument.as_mut_ptr(),
+                )
+            };
+            if rc >= 0 {
+                return Ok(rc);
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINTR) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The descriptor.
+    pub(crate) fn raw(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
     /// Maps `len` bytes at `offset` (many drivers encode an object in it), shared with the device,
     /// readable and writable. The size is rounded up to whole pages.
     ///

@@ -12,4 +12,6 @@ pub mod devfile;
 #[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
+pub mod machine;
+#[allow(unsafe_code)]
 pub mod mmap;

@@ -77,6 +77,8 @@ verbs! {
     Ioctl = "ioctl" ["request"];
     /// Maps a file: protection 1 read, 2 write, 3 both; address 0 for anywhere.
     Mmap = "mmap" ["offset" "len" "prot" "at"];
+    /// Asks for the number of a file; answers it.
+    Number = "number" [];
     /// USB control transfer to the host; answers data.
     ControlIn = "control-in" ["type" "request" "value" "index" "bytes"];
     /// USB control transfer of data to the device; answers the number of bytes moved.
@@ -395,6 +397,7 @@ impl Direct {
                     ..Answer::default()
                 }
             }
+            Verb::Number => Answer::value(file.number()?.into()),
             _ => return Err(self.unfit(access)),
         })
     }
@@ -637,6 +640,12 @@ impl<P: Port + 'static> DevFile for Over<P> {
         let args = [map.offset, map.len as u64, prot, map.at.unwrap_or(0)];
         self.run(Access::new(Verb::Mmap, args), |answer| {
             memory(&answer, map.len, 4096)
+        })
+    }
+
+    fn number(&self) -> Result<u32, TransportError> {
+        self.run(Access::new(Verb::Number, []), |answer| {
+            Ok(answer.first()? as u32)
         })
     }
 }

@@ -1,9 +1,10 @@
-//! How bytes reach a device: the four transports, object-safe, and middleware over them.
+//! How bytes reach a device: the transports, object-safe, and middleware over them.
 //!
 //! | trait | what it is | who implements it |
 //! |---|---|---|
 //! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | sysfs, VFIO, a USB bridge, models |
 //! | [`DevFile`] | a device file: ioctl and mmap | the kernel's drivers, models of them |
+//! | [`Machine`] | where device files are: opens them, reads sysfs, hands out addresses | the machine, models of one |
 //! | [`UsbPipe`] | a USB device: control and bulk transfers | usbfs, models |
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
@@ -13,6 +14,7 @@
 
 pub mod access;
 pub mod fault;
+pub mod machine;
 pub mod null;
 pub mod replay;
 pub mod trace;
@@ -28,6 +30,8 @@ use crate::addr::BusAddr;
 use crate::mem::view::{View, ViewError};
 use crate::mem::window::{Width, Window};
 use crate::wait::{Deadline, Timeout};
+
+pub use machine::{Kept, Machine, Reserved};
 
 /// A transport operation failed: on which device, doing what, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -233,7 +237,8 @@ pub struct Map {
     pub len: usize,
     /// Use of it.
     pub prot: Prot,
-    /// Address where it must lie, inside a range the caller has reserved; or anywhere.
+    /// Address where it must lie, inside a range that the caller has reserved
+    /// ([`Machine::reserve`]) and that the view then keeps; or anywhere.
     pub at: Option<u64>,
 }
 
@@ -271,8 +276,21 @@ pub trait DevFile: Send + Sync {
     /// Maps part of the file.
     ///
     /// # Errors
-    /// [`Fault::Errno`].
+    /// [`Fault::Errno`]; [`Fault::Unsupported`] for an address outside of what was reserved.
     fn mmap(&self, map: Map) -> Result<View, TransportError>;
+
+    /// The number by which a request to another file names this one: its descriptor.
+    ///
+    /// # Errors
+    /// [`Fault::Unsupported`] where it has none.
+    fn number(&self) -> Result<u32, TransportError> {
+        let why = "this file has no number";
+        Err(TransportError::new(
+            self.name(),
+            "number",
+            Fault::Unsupported(why.into()),
+        ))
+    }
 }
 
 /// The eight bytes that start a USB control transfer, minus the length.

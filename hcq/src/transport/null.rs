@@ -55,7 +55,7 @@ impl Port for Null {
         let bytes = access.arg("bytes");
         Ok(match access.verb {
             Verb::Bar => Answer::value(BAR_BYTES),
-            Verb::Read | Verb::ConfigRead => Answer::value(0),
+            Verb::Read | Verb::ConfigRead | Verb::Number => Answer::value(0),
             Verb::ReadBytes | Verb::ControlIn | Verb::BulkIn => {
                 Answer::data(vec![0; bytes as usize])
             }

@@ -68,16 +68,19 @@ pub struct Field {
 
 impl Field {
     /// Its bits.
+    #[inline]
     pub const fn mask(self) -> u32 {
         (u32::MAX >> (31 - (self.high - self.low))) << self.low
     }
 
     /// Its value in a dword.
+    #[inline]
     pub const fn get(self, word: u32) -> u32 {
         (word & self.mask()) >> self.low
     }
 
     /// A dword with nothing but this value, cut to its width.
+    #[inline]
     pub const fn put(self, value: u32) -> u32 {
         (value << self.low) & self.mask()
     }

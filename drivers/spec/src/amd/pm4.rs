@@ -24,6 +24,7 @@ words! {
 }
 
 /// The header of a packet with `body` dwords after it.
+#[inline]
 pub const fn header(op: u8, body: u32) -> u32 {
     TYPE.put(3) | COUNT.put(body.wrapping_sub(1)) | OPCODE.put(op as u32)
 }

@@ -5,16 +5,19 @@
 //! | key | value |
 //! |---|---|
 //! | `chip` | `gfx1030`, `gfx1100` (default), `gfx1101`, `gfx1102`, `gfx1200`, `gfx1201`, `gfx942` |
-//! | `gpus` | how many of it, 1 to 16 |
+//! | `gpus` | how many of it, 0 to 16 |
 //! | `xcc` | for gfx942: 8 (default, SPX) or 1 (CPX) |
 //! | `vram` | bytes of VRAM of each, with `K`, `M`, `G`; default: what the card has |
 //! | `gtt` | bytes of system memory that all may take; default: half of the memory here |
 //! | `bar` | `large` (default): the CPU can map all VRAM; `small`: 256 MiB of it |
 //! | `kernel` | `6.12` (default) or `6.8`: whose checks are made |
+//! | `kfd` | the version that KFD gives itself, `1.6`; default: that of the kernel |
+//! | `target` | the `gfx_target_version` that the topology shows in place of the chip's, `90006` |
 //! | `seed` | what random choices start from |
 //! | `drain` | `never` (default): what the CPU writes to VRAM stays in the HDP until it is flushed; `random`: it may also leave earlier |
 //! | `threads` | host threads that run waves; default: one for each core |
 //! | `debug` | 4: print packets, 6: instructions; default: the environment variable `DEBUG` |
+//! | `log` | the file that this goes to, in place of stderr; it is made anew |
 //! | `fault` | see [`Fault`]; several with `;` between |
 
 use std::fmt;
@@ -66,6 +69,14 @@ pub enum Fault {
         /// Which call, from 1.
         nth: u32,
     },
+    /// `path:PATH:ERRNO`: that file, or everything below that folder, is refused. With `ENOENT` it is
+    /// not there; with others, devices fail to open and files of sysfs to be read.
+    Path {
+        /// Where, without links.
+        path: String,
+        /// What it returns.
+        errno: Errno,
+    },
     /// `hang:queue=n`: the n-th queue (from 0) never runs.
     Hang {
         /// Which.
@@ -114,12 +125,18 @@ pub struct Config {
     pub bar: Bar,
     /// The kernel.
     pub kernel: Version,
+    /// What GET_VERSION answers, where that is not the kernel's.
+    pub kfd: Option<(u32, u32)>,
+    /// `gfx_target_version` in the topology, where that is not the chip's.
+    pub target: Option<u32>,
     /// Bytes that the CPU writes to VRAM may leave the HDP before a flush.
     pub drain_random: bool,
     /// Host threads that run waves.
     pub threads: usize,
     /// How much to print.
     pub debug: u32,
+    /// Where to; `None` is stderr.
+    pub log: Option<String>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
 }
@@ -136,7 +153,8 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-const KEYS: &str = "chip, gpus, xcc, vram, gtt, bar, kernel, seed, drain, threads, debug, fault";
+const KEYS: &str = "chip, gpus, xcc, vram, gtt, bar, kernel, kfd, target, seed, drain, threads, \
+    debug, log, fault";
 
 impl Config {
     /// Reads a config string.
@@ -158,8 +176,8 @@ impl Config {
                 "xcc" => xccs = Some(number(value).ok_or_else(|| wrong("a number"))?),
                 "gpus" => {
                     config.gpus = number(value)
-                        .filter(|gpus| (1..=16).contains(gpus))
-                        .ok_or_else(|| wrong("1 to 16"))?;
+                        .filter(|gpus| (0..=16).contains(gpus))
+                        .ok_or_else(|| wrong("0 to 16"))?;
                 }
                 "seed" => config.seed = number(value).ok_or_else(|| wrong("a number"))?,
                 "vram" => vram = Some(size(value).ok_or_else(|| wrong(SIZE))?),
@@ -178,6 +196,12 @@ impl Config {
                         _ => return Err(wrong("6.8 or 6.12")),
                     }
                 }
+                "kfd" => {
+                    let version = value.split_once('.');
+                    let version = version.and_then(|(a, b)| Some((number(a)?, number(b)?)));
+                    config.kfd = Some(version.ok_or_else(|| wrong("a version like 1.6"))?);
+                }
+                "target" => config.target = Some(number(value).ok_or_else(|| wrong("a number"))?),
                 "drain" => {
                     config.drain_random = match value {
                         "never" => false,
@@ -191,6 +215,7 @@ impl Config {
                         .ok_or_else(|| wrong("1 or more"))?;
                 }
                 "debug" => config.debug = number(value).ok_or_else(|| wrong("a number"))?,
+                "log" => config.log = Some(value.to_owned()),
                 "fault" => {
                     for fault in value.split(';').filter(|fault| !fault.is_empty()) {
                         config.faults.push(parse_fault(fault)?);
@@ -226,9 +251,12 @@ impl Default for Config {
             gtt: host_memory() / 2,
             bar: Bar::Large,
             kernel: Version::Linux6_12,
+            kfd: None,
+            target: None,
             drain_random: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             debug: debug.and_then(|text| text.parse().ok()).unwrap_or(0),
+            log: None,
             faults: Vec::new(),
         }
     }
@@ -268,8 +296,8 @@ fn size(text: &str) -> Option<u64> {
     value.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
 }
 
-const FAULTS: &str = "ioctl:NAME:ERRNO[:n], mmap:ERRNO[:n], open:ERRNO[:n], hang:queue=n, \
-    memory:va=0x...[:queue=n], exception:reset[:queue=n], event:lost[:n], gone[:queue=n]";
+const FAULTS: &str = "ioctl:NAME:ERRNO[:n], mmap:ERRNO[:n], open:ERRNO[:n], path:PATH:ERRNO, \
+    hang:queue=n, memory:va=0x...[:queue=n], exception:reset[:queue=n], event:lost[:n], gone[:queue=n]";
 
 fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
     let parts: Vec<&str> = text.split(':').collect();
@@ -304,6 +332,13 @@ fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
             errno: errno(error)?,
             nth: nth(rest.first())?,
         }),
+        // The addresses of PCI devices have colons in them.
+        ["path", path @ .., error] if path.first().is_some_and(|first| first.starts_with('/')) => {
+            Ok(Fault::Path {
+                path: path.join(":"),
+                errno: errno(error)?,
+            })
+        }
         ["hang", which] => Ok(Fault::Hang {
             queue: queue(Some(which))?,
         }),
@@ -335,7 +370,8 @@ mod tests {
     fn a_whole_config() {
         let config = Config::parse(
             "chip=gfx942,gpus=2,xcc=1,seed=7,vram=2G,bar=small,kernel=6.8,drain=random,threads=2,\
-             fault=ioctl:CREATE_QUEUE:ENOMEM:3;memory:va=0x1000;gone:queue=2",
+             kfd=1.6,target=90006,log=twin.log,fault=ioctl:CREATE_QUEUE:ENOMEM:3;memory:va=0x1000;\
+             gone:queue=2;path:/sys/bus/pci/devices/0000:03:00.0:EPERM",
         )
         .unwrap();
         assert_eq!(
@@ -345,6 +381,8 @@ mod tests {
         assert_eq!((config.seed, config.vram, config.threads), (7, 2 << 30, 2));
         assert_eq!((config.bar, config.kernel), (Bar::Small, Version::Linux6_8));
         assert!(config.drain_random);
+        assert_eq!((config.kfd, config.target), (Some((1, 6)), Some(90006)));
+        assert_eq!(config.log.as_deref(), Some("twin.log"));
         assert_eq!(
             config.faults,
             [
@@ -358,6 +396,10 @@ mod tests {
                     queue: 0
                 },
                 Fault::Gone { queue: 2 },
+                Fault::Path {
+                    path: "/sys/bus/pci/devices/0000:03:00.0".into(),
+                    errno: Errno(libc::EPERM),
+                },
             ]
         );
         let default = Config::parse("").unwrap();
@@ -367,7 +409,7 @@ mod tests {
     #[test]
     fn errors_say_what_was_expected() {
         let error = |text| Config::parse(text).unwrap_err().to_string();
-        assert_eq!(error("gpus=0"), "gpus: expected 1 to 16, found '0'");
+        assert_eq!(error("gpus=17"), "gpus: expected 0 to 16, found '17'");
         assert_eq!(
             error("vram=24X"),
             "vram: expected bytes, with an optional K, M or G, found '24X'"
@@ -378,6 +420,8 @@ mod tests {
         assert!(error("fast").contains("expected key=value"));
         assert!(error("fault=ioctl:CREATE_QUEUES:ENOMEM").contains("the name of an ioctl"));
         assert!(error("fault=mmap:OOPS").contains("the name of an errno"));
+        assert!(error("kfd=6").contains("a version like 1.6"));
+        assert!(error("fault=path:dev/kfd:EPERM").contains("path:PATH:ERRNO"));
         assert!(error("fault=flood").contains("hang:queue=n"));
     }
 }

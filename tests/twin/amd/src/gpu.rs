@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use twin::rule::Journal;
 use twin_shader::page::MemFault;
@@ -82,6 +82,8 @@ pub enum Interrupt {
         process: ProcessId,
         /// The context id.
         context: u32,
+        /// Its event slot was written after this.
+        since: Instant,
     },
     /// A TRAP packet of SDMA, with its context: 28 bits.
     SdmaTrap {
@@ -89,6 +91,8 @@ pub enum Interrupt {
         process: ProcessId,
         /// The context id.
         context: u32,
+        /// Its event slot was written after this.
+        since: Instant,
     },
     /// A page fault. The queues of the process on this GPU have stopped.
     Fault {

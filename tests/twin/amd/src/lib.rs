@@ -6,6 +6,7 @@
 //! - [`gpu`]: a GPU: its queues, what runs them, what it tells the kernel;
 //! - [`cp`]: the packets of PM4, AQL and SDMA;
 //! - [`kernel`]: the files, ioctls and events of the kernel driver;
+//! - [`machine`]: the twin as a machine of `hcq`, for drivers of this repository;
 //! - [`capi`]: the C interface, `libdoorbell_twin.so`.
 //!
 //! The client runs in the same process: an address of its own is an address of the GPU, as with the
@@ -17,4 +18,7 @@ pub mod config;
 pub mod cp;
 pub mod gpu;
 pub mod kernel;
+pub mod machine;
 pub mod mem;
+
+pub use twin::rule::{Journal, Proof, Rule, Violation};

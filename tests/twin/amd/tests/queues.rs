@@ -390,11 +390,14 @@ fn packets_do_what_they_say() {
     assert_eq!(stand.read::<8>(at(7)), [4, 3, 2, 1, 4, 0, 0, 0]);
     assert_eq!(stand.read32(at(9)), 0);
     assert_eq!(stand.read32(at(10)), 5);
+    // It is told once the queue is idle.
+    stand.wait("the interrupt", |stand| stand.heard() > 0);
     assert!(matches!(
         stand.interrupts()[..],
         [Interrupt::EndOfPipe {
             process: PROCESS,
-            context: 17
+            context: 17,
+            ..
         }]
     ));
     assert_eq!(stand.read32(queue.desc.rptr), words.len() as u32);
@@ -610,7 +613,8 @@ fn sdma_moves_bytes() {
         stand.interrupts()[..],
         [Interrupt::SdmaTrap {
             process: PROCESS,
-            context: 23
+            context: 23,
+            ..
         }]
     ));
     assert_eq!(stand.read64(queue.desc.rptr), words.len() as u64 * 4);

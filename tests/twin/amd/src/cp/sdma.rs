@@ -5,6 +5,7 @@
 //! do. A WRITE may overtake them.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use drivers_spec::amd::packet::{Gfx, Packet};
 use drivers_spec::amd::sdma as packet;
@@ -127,6 +128,8 @@ pub(crate) struct Sdma {
     /// Dwords that COND_EXE skips.
     skip: usize,
     who: String,
+    /// Before the last FENCE.
+    fenced: Instant,
 }
 
 impl Sdma {
@@ -136,6 +139,7 @@ impl Sdma {
             copies: VecDeque::new(),
             skip: 0,
             who: String::new(),
+            fenced: Instant::now(),
         }
     }
 
@@ -351,9 +355,11 @@ impl Sdma {
                 if cx.gfx() != Gfx::Gfx9 && mtype != packet::MTYPE_UC {
                     cx.note(&FENCE_MTYPE, format!("MTYPE is {mtype}"));
                 }
+                self.fenced = Instant::now();
                 cx.write(va, &words[3].to_le_bytes())?;
             }
             packet::TRAP => cx.out.push(Interrupt::SdmaTrap {
+                since: self.fenced,
                 process: cx.desc.process,
                 context: packet::INT_CONTEXT.get(words[1]),
             }),

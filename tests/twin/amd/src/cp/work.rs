@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::Instant;
 
 use drivers_spec::amd::aql;
 use twin_shader::code::Code;
@@ -273,6 +274,7 @@ pub(crate) fn finish(
     if cache::any(end.caches) {
         vm.caches(end.caches, &end.who);
     }
+    let since = Instant::now();
     if let Some((va, data)) = end.write {
         match data {
             Data::Low(value) => vm.write(Port::Cp, va, &value.to_le_bytes())?,
@@ -281,7 +283,11 @@ pub(crate) fn finish(
         }
     }
     if let Some(context) = end.interrupt {
-        out.push(Interrupt::EndOfPipe { process, context });
+        out.push(Interrupt::EndOfPipe {
+            process,
+            context,
+            since,
+        });
     }
     if let Some((signal, stamps)) = end.signal {
         complete(vm, process, signal, start.filter(|_| stamps), out)?;
@@ -311,9 +317,14 @@ fn complete(
     write(signal + aql::signal::VALUE as u64, value)?;
     let mailbox = read(aql::signal::EVENT_MAILBOX_PTR)?;
     if mailbox != 0 {
+        let since = Instant::now();
         let context = read(aql::signal::EVENT_ID)? as u32;
         write(mailbox, u64::from(context))?;
-        out.push(Interrupt::EndOfPipe { process, context });
+        out.push(Interrupt::EndOfPipe {
+            process,
+            context,
+            since,
+        });
     }
     Ok(())
 }

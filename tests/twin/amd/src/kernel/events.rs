@@ -94,6 +94,8 @@ struct State {
     /// Bytes of the page that the client has mapped.
     mapped: u64,
     events: BTreeMap<u32, Event>,
+    /// When the kernel last emptied the slot of an id. Outlives the event: interrupts do, too.
+    emptied: BTreeMap<u32, Instant>,
     /// Events with a slot.
     signals: u64,
     waits: BTreeMap<u64, Vec<Waiter>>,
@@ -214,6 +216,11 @@ impl Events {
         self.lock().page.is_some()
     }
 
+    /// The events that there are.
+    pub fn ids(&self) -> Vec<u32> {
+        self.lock().events.keys().copied().collect()
+    }
+
     /// Whether this is the handle of the event page.
     pub fn is_page(&self, handle: u64) -> bool {
         matches!(&self.lock().page, Some(Page::Client { handle: page, .. }) if *page == handle)
@@ -286,6 +293,8 @@ impl Events {
             if let Some(page) = &state.page {
                 page.clear(id);
             }
+            // What an earlier event of this id had signalled is gone with the slot.
+            state.emptied.insert(id, Instant::now());
             args.event_page_offset = mmap::EVENTS;
             args.event_slot_index = id;
         }
@@ -314,6 +323,8 @@ impl Events {
     pub fn destroy(&self, id: u32) -> Result {
         let mut state = self.lock();
         let event = state.events.remove(&id).ok_or(Errno::EINVAL)?;
+        // Interrupts may still be on their way.
+        state.emptied.insert(id, Instant::now());
         if matches!(event.kind, event_type::SIGNAL | event_type::DEBUG_EVENT) {
             state.signals -= 1;
         }
@@ -391,9 +402,9 @@ impl Events {
         Ok(())
     }
 
-    /// An interrupt of a packet with that id, of which `bits` bits are valid. Returns whether an event
-    /// was signalled.
-    pub fn interrupt(&self, id: u32, bits: u32) -> bool {
+    /// An interrupt of a packet with that id, of which `bits` bits are valid, and whose slot was written
+    /// after `since`. Returns whether an event was signalled.
+    pub fn interrupt(&self, id: u32, bits: u32, since: Instant) -> bool {
         let mut state = self.lock();
         let Some(page) = state.page.clone() else {
             return false;
@@ -425,7 +436,14 @@ impl Events {
             .events
             .get_mut(&id)
             .map(|e| std::mem::take(&mut e.taken));
-        !signalled.is_empty() || taken == Some(true)
+        // A slot holds one signal: where it was written again before the kernel looked, one interrupt
+        // takes both, and the next finds the slot empty. That is no mistake of the client (Linux,
+        // amdkfd/kfd_events.c, kfd_signal_event_interrupt, ignores it).
+        let twice = state.emptied.get(&id).is_some_and(|&at| at >= since);
+        for other in signalled.iter().copied() {
+            state.emptied.insert(other, Instant::now());
+        }
+        !signalled.is_empty() || taken == Some(true) || twice
     }
 
     /// A fault of memory. Returns whether there is an event that tells the client.

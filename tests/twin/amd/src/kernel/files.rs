@@ -70,6 +70,13 @@ pub struct Dmabuf {
 #[derive(Default)]
 pub struct Files(BTreeMap<i32, Arc<File>>);
 
+impl Files {
+    /// The paths of what is open.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|file| file.path.as_str())
+    }
+}
+
 impl Process {
     pub(super) fn file(&self, fd: i32) -> Result<Arc<File>> {
         lock(&self.files).0.get(&fd).cloned().ok_or(Errno::EBADF)
@@ -92,7 +99,14 @@ impl Process {
 
     /// Whether the machine has a file of that name.
     pub fn exists(&self, path: &str) -> bool {
-        self.machine.tree.find(path).is_some()
+        self.machine.tree.find(path).is_some() && self.refused(path) != Some(Errno::ENOENT)
+    }
+
+    /// What the config says is wrong with a path.
+    fn refused(&self, path: &str) -> Option<Errno> {
+        self.machine
+            .injector
+            .path(&self.machine.tree.resolve(path)?)
     }
 
     /// Opens a file.
@@ -103,6 +117,11 @@ impl Process {
         self.machine.injector.open()?;
         let machine = &self.machine;
         let node = machine.tree.find(path).ok_or(Errno::ENOENT)?;
+        if let Some(errno) = self.refused(path)
+            && (errno == Errno::ENOENT || matches!(node, Node::Kfd | Node::Render(_)))
+        {
+            return Err(errno);
+        }
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         if flags & libc::O_DIRECTORY != 0 && *node != Node::Folder {
             return Err(Errno::ENOTDIR);
@@ -115,7 +134,8 @@ impl Process {
             Node::Live(live) => Kind::Live(*live),
             Node::Link(_) => return Err(Errno::ENOENT),
             Node::Kfd => {
-                if (0..machine.nodes.len()).all(|gpu| machine.gone(gpu)) {
+                let gpus = machine.nodes.len();
+                if gpus > 0 && (0..gpus).all(|gpu| machine.gone(gpu)) {
                     return self.fail(Errno::ENODEV, || {
                         format!("open of {path}: every GPU has gone")
                     });
@@ -160,6 +180,9 @@ impl Process {
         let file = self.file(fd)?;
         let live;
         let text = match &file.kind {
+            Kind::Text(_) | Kind::Live(_) if self.refused(&file.path).is_some() => {
+                return Err(self.refused(&file.path).unwrap_or(Errno::EPERM));
+            }
             Kind::Text(text) => text.as_str(),
             Kind::Live(which) => {
                 let used = match *which {

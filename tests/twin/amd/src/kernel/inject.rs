@@ -1,6 +1,7 @@
 //! Faults that the config asks for: which call fails, which queue hangs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::config::Fault;
@@ -21,6 +22,7 @@ enum Point {
 pub struct Injector {
     faults: Vec<Fault>,
     counts: Mutex<BTreeMap<Point, u32>>,
+    fired: AtomicU32,
 }
 
 impl Injector {
@@ -29,6 +31,7 @@ impl Injector {
         Self {
             faults,
             counts: Mutex::default(),
+            fired: AtomicU32::new(0),
         }
     }
 
@@ -53,10 +56,16 @@ impl Injector {
                 _ => continue,
             };
             if at == point && nth == count {
+                self.fired.fetch_add(1, Ordering::Relaxed);
                 return Err(errno);
             }
         }
         Ok(())
+    }
+
+    /// How many calls have failed because they were asked to.
+    pub fn fired(&self) -> u32 {
+        self.fired.load(Ordering::Relaxed)
     }
 
     /// A call of the ioctl of that name.
@@ -72,6 +81,17 @@ impl Injector {
     /// A call of open.
     pub fn open(&self) -> Result {
         self.fail(Point::Open)
+    }
+
+    /// What is wrong with a path (without links).
+    pub fn path(&self, path: &str) -> Option<Errno> {
+        self.faults.iter().find_map(|fault| match fault {
+            Fault::Path { path: at, errno } => {
+                let rest = path.strip_prefix(at.as_str())?;
+                (rest.is_empty() || rest.starts_with('/')).then_some(*errno)
+            }
+            _ => None,
+        })
     }
 
     /// An interrupt: whether it is lost.

@@ -6,6 +6,7 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
+use std::time::Instant;
 
 use drivers_spec::amd::kfd::{
     ContextSaveAreaHeader, HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure,
@@ -49,14 +50,22 @@ impl Kernel for Registry {
     fn interrupt(&self, gpu: usize, interrupt: Interrupt) {
         let gpu_id = self.gpu_ids.get(gpu).copied().unwrap_or(0);
         match interrupt {
-            Interrupt::EndOfPipe { process, context } => {
+            Interrupt::EndOfPipe {
+                process,
+                context,
+                since,
+            } => {
                 if let Some(process) = self.process(process) {
-                    process.signalled(context, 32, (self.events_lost)());
+                    process.signalled(context, 32, since, (self.events_lost)());
                 }
             }
-            Interrupt::SdmaTrap { process, context } => {
+            Interrupt::SdmaTrap {
+                process,
+                context,
+                since,
+            } => {
                 if let Some(process) = self.process(process) {
-                    process.signalled(context & 0xfff_ffff, 28, (self.events_lost)());
+                    process.signalled(context & 0xfff_ffff, 28, since, (self.events_lost)());
                 }
             }
             Interrupt::Fault { process, fault } => {
@@ -84,13 +93,13 @@ impl Kernel for Registry {
 }
 
 impl Process {
-    fn signalled(&self, context: u32, bits: u32, lost: bool) {
+    fn signalled(&self, context: u32, bits: u32, since: Instant, lost: bool) {
         if lost {
             self.note(|| format!("injected: the interrupt with context {context:#x} is lost"));
             return;
         }
         // Context 0 is what packets send that mean no event.
-        if !self.events.interrupt(context, bits) && context != 0 {
+        if !self.events.interrupt(context, bits, since) && context != 0 {
             self.broken(&SLOT, format!("interrupt with context {context:#x}"));
         }
     }

@@ -54,11 +54,12 @@ const GPUVM_LIMIT: u64 = (1 << 47) - 1;
 impl Process {
     pub(super) fn get_version(&self, call: &mut Call) -> Result {
         let args: &mut GetVersionArgs = call.args()?;
-        args.major_version = 1;
-        args.minor_version = match self.machine.config.kernel {
-            Version::Linux6_8 => 15,
-            Version::Linux6_12 => 17,
+        let of_kernel = match self.machine.config.kernel {
+            Version::Linux6_8 => (1, 15),
+            Version::Linux6_12 => (1, 17),
         };
+        let version = self.machine.config.kfd.unwrap_or(of_kernel);
+        (args.major_version, args.minor_version) = version;
         Ok(())
     }
 

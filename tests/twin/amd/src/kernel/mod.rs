@@ -29,6 +29,7 @@ pub mod tree;
 pub mod user;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -59,6 +60,7 @@ pub struct Machine {
     tree: Tree,
     injector: Injector,
     registry: Arc<Registry>,
+    printer: Logger,
     next_process: AtomicU32,
     /// Numbers of open files.
     next_file: AtomicU64,
@@ -104,6 +106,18 @@ struct Kfd {
     svm: svm::Svm,
 }
 
+/// What prints: a line at a time, from any thread.
+fn printer(config: &Config) -> std::io::Result<Logger> {
+    let Some(path) = &config.log else {
+        return Ok(Arc::new(|text: &str| eprintln!("{text}")));
+    };
+    let file = Mutex::new(std::io::BufWriter::new(std::fs::File::create(path)?));
+    Ok(Arc::new(move |text: &str| {
+        // A full disk loses lines and nothing else.
+        let _ = writeln!(lock(&file), "{text}");
+    }))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic of a test's thread must not hide the state from the others.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -127,6 +141,7 @@ impl Machine {
         });
         let kernel: Weak<dyn Kernel> = Arc::downgrade(&(registry.clone() as Arc<dyn Kernel>));
         let tree = topology::files(&config, &places);
+        let printer = printer(&config)?;
         let mut nodes = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
             let drain = if config.drain_random {
@@ -142,10 +157,7 @@ impl Machine {
                 journal.clone(),
             )
             .map_err(std::io::Error::from_raw_os_error)?;
-            let print = |level: u32| -> Option<Logger> {
-                (config.debug >= level)
-                    .then(|| Arc::new(|text: &str| eprintln!("{text}")) as Logger)
-            };
+            let print = |level: u32| (config.debug >= level).then(|| printer.clone());
             let setup = Setup {
                 index,
                 chip: config.chip,
@@ -170,6 +182,7 @@ impl Machine {
             tree,
             injector,
             registry,
+            printer,
             next_process: AtomicU32::new(1),
             next_file: AtomicU64::new(1),
             config,
@@ -207,6 +220,20 @@ impl Machine {
         self.registry.gpu_ids.clone()
     }
 
+    /// How many calls have failed because the config asked for it.
+    pub fn faults_fired(&self) -> u32 {
+        self.injector.fired()
+    }
+
+    /// Bytes of VRAM in use on each GPU, and of system memory that GPUs use.
+    pub fn memory_in_use(&self) -> (Vec<u64>, u64) {
+        let used = |node: &Node| self.config.vram - node.gmc.vram.available();
+        (
+            self.nodes.iter().map(used).collect(),
+            self.config.gtt - self.system.available(),
+        )
+    }
+
     /// The index of a `gpu_id`.
     fn gpu_of(&self, gpu_id: u32) -> Option<usize> {
         self.registry.gpu_ids.iter().position(|&id| id == gpu_id)
@@ -230,7 +257,7 @@ impl Machine {
     fn broken(&self, rule: &'static Rule, what: String) {
         let violation = self.journal.broken(rule, what);
         if self.config.debug >= 1 {
-            eprintln!("{violation}");
+            (self.printer)(&violation.to_string());
         }
     }
 }
@@ -244,6 +271,27 @@ impl Process {
     /// Its machine.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
+    }
+
+    /// What the kernel keeps for the process, one line each: files, queues, events, the event page,
+    /// other memory.
+    pub fn objects(&self) -> Vec<String> {
+        let mut all: Vec<String> = lock(&self.files)
+            .paths()
+            .map(|path| format!("file {path}"))
+            .collect();
+        let kfd = self.kfd();
+        all.extend(kfd.queues.keys().map(|id| format!("queue {id}")));
+        all.extend(self.events.ids().iter().map(|id| format!("event {id}")));
+        for (gpu, device) in kfd.devices.iter().enumerate() {
+            let gpu_id = u64::from(self.machine.registry.gpu_ids[gpu]);
+            for (&number, bo) in &device.bos {
+                let is_page = self.events.is_page(gpu_id << 32 | u64::from(number));
+                let what = if is_page { "event page" } else { "memory" };
+                all.push(format!("{what} {}", bo.object.name));
+            }
+        }
+        all
     }
 
     /// Fails for a reason.
@@ -261,7 +309,7 @@ impl Process {
     fn note(&self, what: impl FnOnce() -> String) {
         let text = format!("process {}: {}", self.id, what());
         if self.machine.config.debug >= 1 {
-            eprintln!("{text}");
+            (self.machine.printer)(&text);
         }
         self.machine.journal.event(text);
     }

@@ -266,7 +266,10 @@ fn gpu_node(tree: &mut Tree, config: &Config, places: &[Place], index: usize) {
         .set("cu_per_simd_array", chip.cus_per_array)
         .set("simd_per_cu", chip.simds)
         .set("max_slots_scratch_cu", chip.scratch_slots)
-        .set("gfx_target_version", chip.target_version)
+        .set(
+            "gfx_target_version",
+            config.target.unwrap_or(chip.target_version),
+        )
         .set("vendor_id", VENDOR)
         .set("device_id", chip.device_id)
         .set("location_id", place.location())

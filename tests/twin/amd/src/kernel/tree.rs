@@ -49,7 +49,7 @@ impl Tree {
     }
 
     /// The path without links, dots and double slashes.
-    fn resolve(&self, path: &str) -> Option<String> {
+    pub fn resolve(&self, path: &str) -> Option<String> {
         let mut done = String::new();
         let mut links = 0;
         let mut parts: Vec<&str> = path.split('/').rev().collect();

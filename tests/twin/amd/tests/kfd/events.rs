@@ -272,9 +272,15 @@ fn interrupts_look_at_the_slots() {
     let other = client.event(0, event_type::SIGNAL, true).unwrap();
     let process = client.process.id();
     let interrupt = |context| {
-        client
-            .machine
-            .interrupt(0, Interrupt::EndOfPipe { process, context })
+        let since = std::time::Instant::now();
+        client.machine.interrupt(
+            0,
+            Interrupt::EndOfPipe {
+                process,
+                context,
+                since,
+            },
+        )
     };
     let mut events = [wanted(event.event_id)];
     store(page.va + 8, 1);
@@ -294,6 +300,7 @@ fn interrupts_look_at_the_slots() {
         Interrupt::SdmaTrap {
             process,
             context: 0xf000_0001,
+            since: std::time::Instant::now(),
         },
     );
     assert_eq!(

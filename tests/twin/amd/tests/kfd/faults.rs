@@ -131,6 +131,7 @@ fn an_event_is_lost() {
             Interrupt::EndOfPipe {
                 process: client.process.id(),
                 context: 1,
+                since: std::time::Instant::now(),
             },
         );
         assert_eq!(
@@ -183,4 +184,48 @@ fn names_of_faults_are_checked() {
     assert!(Config::parse("fault=ioctl:AMDGPU_INFO:EINVAL").is_ok());
     assert!(Config::parse("fault=ioctl:CREATE_QUEUE:EWHAT").is_err());
     assert!(Config::parse("fault=ioctl:CREATE_QUEUE:EIO:0").is_err());
+}
+
+#[test]
+fn a_path_is_refused_with_everything_below_it() {
+    let nodes = "/sys/devices/virtual/kfd/kfd/topology/nodes";
+    let process = machine(&format!(
+        "gpus=2,target=90006,kfd=1.6,fault=path:/dev/kfd:EPERM;path:/dev/dri/renderD129:ENOENT;\
+         path:{nodes}/1:EPERM"
+    ))
+    .attach();
+    let open = |path: &str, flags| process.open(path, flags);
+    assert_eq!(open("/dev/kfd", libc::O_RDWR), Err(Errno::EPERM));
+    assert_eq!(
+        open("/dev/dri/renderD129", libc::O_RDWR),
+        Err(Errno::ENOENT)
+    );
+    assert!(process.exists("/dev/kfd") && !process.exists("/dev/dri/renderD129"));
+    assert!(open("/dev/dri/renderD128", libc::O_RDWR).is_ok());
+    let read = |node: u32, file: &str| {
+        // By the link, as clients do.
+        let path = format!("/sys/class/kfd/kfd/topology/nodes/{node}/{file}");
+        let fd = open(&path, libc::O_RDONLY).unwrap();
+        let mut text = [0; 4096];
+        let n = process.read(fd, 0, &mut text)?;
+        Ok(String::from_utf8_lossy(&text[..n]).into_owned())
+    };
+    assert_eq!(read(1, "gpu_id"), Err(Errno::EPERM));
+    assert_eq!(read(1, "mem_banks/0/properties"), Err(Errno::EPERM));
+    let properties = read(2, "properties").unwrap();
+    assert!(
+        properties.contains("gfx_target_version 90006\n"),
+        "{properties}"
+    );
+}
+
+#[test]
+fn what_is_printed_may_go_to_a_file() {
+    let log = std::env::temp_dir().join(format!("doorbell-twin-{}.log", std::process::id()));
+    let client = Client::new(&format!("debug=1,log={}", log.display()));
+    assert!(client.process.open("/dev/kfd", libc::O_RDWR).is_ok());
+    drop(client);
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    assert!(text.contains("process 1: open /dev/kfd"), "{text}");
 }

@@ -1,0 +1,94 @@
+//! Host time of a submission and of a replay, on the twin: what our side of the ring costs.
+//!
+//! The queue is held by a gate while submissions are timed, so that the twin does not compete for the
+//! processor. `cargo run --release -p drivers-amd --example submit [CHIP]`.
+
+// An example ends where it cannot go on.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../tests/stand/mod.rs"]
+mod stand;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use drivers_amd::{AmdDevice, Options};
+use hcq::graph::{GraphBuilder, Span, Work};
+use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
+use stand::{at, memory, soon};
+
+const SUBMISSIONS: u32 = 2000;
+const ROUNDS: u32 = 20;
+const KERNELS: u64 = 100;
+
+fn main() {
+    let chip = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".into());
+    let twin = stand::twin(&format!("chip={chip},vram=1G"));
+    let device = AmdDevice::open(&stand::machine(&twin), 0, &Options::default()).unwrap();
+    let step = device.load(&stand::kernel(&chip, "step", 2)).unwrap();
+    let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+
+    let mut best = Duration::MAX;
+    for round in 0..ROUNDS {
+        let gate = device.signal("gate").unwrap();
+        let wait = Command::Wait {
+            signal: &gate,
+            value: Val::Const(1),
+        };
+        compute.submit(&[], &[wait]).unwrap();
+        let start = Instant::now();
+        for i in 0..SUBMISSIONS {
+            let args = [at(&data), Val::Const((round * SUBMISSIONS + i).into())];
+            let exec = Command::Exec {
+                program: &step,
+                args: &args,
+                grid: [16, 1, 1],
+                block: [1, 1, 1],
+            };
+            compute.submit(&[], &[exec]).unwrap();
+        }
+        best = best.min(start.elapsed());
+        gate.set(1).unwrap();
+        compute.wait(soon()).unwrap();
+    }
+    println!(
+        "{chip}: {} ns for encoding and submitting one launch (best of {ROUNDS} rounds of \
+         {SUBMISSIONS})",
+        best.as_nanos() / u128::from(SUBMISSIONS)
+    );
+
+    let mut builder = GraphBuilder::new();
+    let shared: Arc<dyn Device> = device.clone();
+    let lane = builder.lane(&shared, &compute);
+    let slot = builder.slot().unwrap();
+    let span = Span::at(data.va().0, data.bytes());
+    for i in 0..KERNELS {
+        let work = Work::Exec {
+            program: step.clone(),
+            args: vec![
+                at(&data),
+                if i == 0 {
+                    Val::Slot(slot, 0)
+                } else {
+                    Val::Const(i)
+                },
+            ],
+            grid: [16, 1, 1],
+            block: [1, 1, 1],
+        };
+        builder.add(lane, "step", work, [span], [span]);
+    }
+    let mut graph = builder.build().unwrap();
+    let mut best = Duration::MAX;
+    for round in 0..200 {
+        let start = Instant::now();
+        graph.replay(&[round], &[], soon()).unwrap();
+        best = best.min(start.elapsed());
+        graph.wait(soon()).unwrap();
+    }
+    println!(
+        "{chip}: {} ns for a replay of {KERNELS} kernels (best of 200)",
+        best.as_nanos()
+    );
+}

@@ -1,0 +1,191 @@
+//! Commands to packets, pure.
+//!
+//! An [`Encoder`] turns the commands of one queue into packets. It knows the chip's facts and the few
+//! addresses of a [`Setup`], and touches no memory of a device.
+//!
+//! | language | words | data block |
+//! |---|---|---|
+//! | [`pm4`] | packets, as the ring takes them | kernel arguments |
+//! | [`aql`] | packets of 16 dwords | kernel arguments; PM4 that vendor packets name |
+//! | [`sdma`] | packets, as the ring takes them | nothing |
+//!
+//! # How packets reach a ring
+//!
+//! 1. Once per queue: [`Encoder::begin`] gives packets that every submission starts with (what the
+//!    host wrote before is seen by what follows). They are placed like any others and kept.
+//! 2. A submission is these words, then the packets' words. The data block lies anywhere that
+//!    the device reads, at a multiple of [`DATA_ALIGN`], until the submission is done; the host's writes
+//!    to it come before the doorbell.
+//! 3. Where words are cut (the ring is smaller than the submission; the end of an SDMA ring),
+//!    [`Format::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
+//!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
+//!    dword of a packet is written after its others.
+//! 4. A bound submission runs from an indirect buffer: [`pm4::indirect`], [`sdma::indirect`] give the
+//!    ring packet. AQL has none: its packets go to the ring again.
+
+pub mod aql;
+mod commands;
+mod kernarg;
+pub mod launch;
+pub mod pm4;
+pub mod scratch;
+pub mod sdma;
+mod sink;
+mod span;
+#[cfg(test)]
+mod tests;
+
+use drivers_spec::amd::packet::Gfx;
+use hcq::{Command, DeviceId, Error, GpuVa, Packets, QueueKind, Result};
+
+pub use aql::Aql;
+pub use launch::Launch;
+pub use pm4::Pm4;
+pub use scratch::Scratch;
+pub use sdma::Sdma;
+
+use crate::chip::Chip;
+
+/// The alignment of a data block in bytes: that of everything in it.
+pub const DATA_ALIGN: u64 = 256;
+
+/// What an encoder has to know of an opened queue.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The device, for messages.
+    pub device: DeviceId,
+    /// The kind of the queue, for messages.
+    pub kind: QueueKind,
+    /// Its number among those of its kind, for messages.
+    pub index: u32,
+    /// The chip.
+    pub chip: &'static Chip,
+    /// XCCs that run a queue's packets: those of the GPU for AQL, 1 for PM4.
+    pub xccs: u32,
+    /// Address of the queue structure (`amd_queue_t`), for kernels that ask for it.
+    pub queue: GpuVa,
+    /// Address of 4 bytes in uncached memory that are zero and belong to this queue: SDMA waits on
+    /// them until its writes have arrived. Compute queues do not use them.
+    pub fence: GpuVa,
+    /// The interrupt that a signal of the timeline raises, if it raises one.
+    pub interrupt: Option<Interrupt>,
+}
+
+/// An interrupt that the kernel driver turns into an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupt {
+    /// The address of the signal ([`hcq::Signal::va`]) that raises it.
+    pub signal: GpuVa,
+    /// Address of the event's slot in the event page.
+    pub mailbox: GpuVa,
+    /// The event id, which is written there.
+    pub event: u32,
+}
+
+impl Setup {
+    /// Refuses a command.
+    fn refused(&self, command: impl Into<String>, why: impl Into<String>) -> Error {
+        Error::Command {
+            device: self.device.clone(),
+            queue: format!("{} {}", self.kind, self.index),
+            command: command.into(),
+            why: why.into(),
+        }
+    }
+}
+
+/// Where words may be cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// PM4 packets.
+    Pm4,
+    /// AQL packets.
+    Aql,
+    /// SDMA packets of a generation.
+    Sdma(Gfx),
+}
+
+impl Format {
+    /// How many of the first words are whole packets and take no more than `room` dwords. All of
+    /// them if they fit; 0 if the first packet does not.
+    ///
+    /// A packet that skips others (COND_EXE of SDMA) is one with what it skips.
+    pub fn whole(self, words: &[u32], room: usize) -> usize {
+        if words.len() <= room {
+            return words.len();
+        }
+        let mut at = 0;
+        while let Some(length) = self.length(&words[at..]) {
+            if at + length > room {
+                break;
+            }
+            at += length;
+        }
+        at
+    }
+
+    /// Dwords of the first packet; `None` at the end.
+    fn length(self, words: &[u32]) -> Option<usize> {
+        let header = *words.first()?;
+        let length = match self {
+            Format::Pm4 => pm4::length(header),
+            Format::Aql => aql::PACKET,
+            Format::Sdma(gfx) => sdma::length(gfx, words),
+        };
+        (length <= words.len()).then_some(length)
+    }
+}
+
+/// The encoder of a queue.
+#[derive(Debug)]
+pub enum Encoder {
+    /// A compute queue that takes PM4.
+    Pm4(Pm4),
+    /// A compute queue that takes AQL.
+    Aql(Aql),
+    /// A copy queue.
+    Sdma(Sdma),
+}
+
+impl Encoder {
+    /// Appends the packets of `commands`. Never allocates while `out` has room.
+    ///
+    /// # Errors
+    /// [`Error::Command`] for a command that the queue cannot take; `out` then holds a part.
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+        match self {
+            Encoder::Pm4(pm4) => pm4.encode(commands, out),
+            Encoder::Aql(aql) => aql.encode(commands, out),
+            Encoder::Sdma(sdma) => sdma.encode(commands, out),
+        }
+    }
+
+    /// Appends what every submission starts with: the HDP is flushed and caches are invalidated, so
+    /// that what follows sees what the host wrote before the doorbell.
+    pub fn begin(&self, out: &mut Packets) {
+        match self {
+            Encoder::Pm4(pm4) => pm4.begin(out),
+            Encoder::Aql(aql) => aql.begin(out),
+            Encoder::Sdma(sdma) => sdma.begin(out),
+        }
+    }
+
+    /// From now on kernels use this scratch memory. What was encoded before goes on using the old one,
+    /// which must stay until that is done. A copy queue has no use for it.
+    pub fn set_scratch(&self, scratch: Scratch) {
+        match self {
+            Encoder::Pm4(pm4) => pm4.set_scratch(scratch),
+            Encoder::Aql(aql) => aql.set_scratch(scratch),
+            Encoder::Sdma(_) => {}
+        }
+    }
+
+    /// Where its words may be cut.
+    pub fn format(&self) -> Format {
+        match self {
+            Encoder::Pm4(_) => Format::Pm4,
+            Encoder::Aql(_) => Format::Aql,
+            Encoder::Sdma(sdma) => Format::Sdma(sdma.setup().chip.generation.gfx),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What a queue may be doing: the packets behind the last point that it is known to have reached, read
+//! back from its ring. Only looked at when something is wrong.
+
+use drivers_spec::amd::{aql, pm4, regs, sdma};
+use hcq::mem::view::View;
+
+use crate::channel::Channel;
+use crate::encode::{Encoder, Format};
+
+/// A packet that says what a queue does, or what it waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Doing {
+    /// Holds the queue until memory compares true.
+    Wait {
+        at: u64,
+        bytes: usize,
+        mask: u64,
+        value: u64,
+        /// As WAIT_REG_MEM counts them.
+        function: u32,
+    },
+    /// Runs a kernel.
+    Launch {
+        /// An address in its image: the first instruction, or the descriptor.
+        code: u64,
+        /// Where its arguments may be.
+        arguments: Vec<u64>,
+    },
+    /// Copies.
+    Copy { dst: u64, src: u64, bytes: u64 },
+    /// Writes a value once everything before is done.
+    Signal { at: u64, value: u64 },
+}
+
+/// A packet in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    /// Where it is in the ring, in dwords since the queue was made.
+    pub(crate) position: u64,
+    pub(crate) doing: Doing,
+}
+
+/// How many packets are looked at.
+const MOST: usize = 4096;
+
+/// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
+/// reached.
+pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
+    let range = channel.in_flight();
+    let words: Vec<u32> = range.clone().filter_map(|at| channel.word(at)).collect();
+    let mut found = Vec::new();
+    walk(channel, &words, range.start, 0, &mut found);
+    let timeline = channel.timeline().va().0;
+    let reached = channel.peek(timeline).unwrap_or(0);
+    let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
+    let done = found.iter().rposition(is_done).map_or(0, |at| at + 1);
+    found.split_off(done)
+}
+
+/// The first wait that is not satisfied; `true` with it if nothing stands before it that may still
+/// run, or that someone may wait for.
+pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
+    let timeline = channel.timeline().va().0;
+    let mut works = false;
+    for packet in packets(channel) {
+        match packet.doing {
+            Doing::Wait { .. } if !holds(channel, &packet.doing) => return Some((packet, !works)),
+            Doing::Launch { .. } | Doing::Copy { .. } => works = true,
+            // Not reached yet, or it would not be in flight.
+            Doing::Signal { at, .. } => works |= at == timeline,
+            Doing::Wait { .. } => {}
+        }
+    }
+    None
+}
+
+/// Whether a wait is over, as far as the host sees the memory.
+fn holds(channel: &Channel, wait: &Doing) -> bool {
+    let Doing::Wait {
+        at,
+        bytes,
+        mask,
+        value,
+        function,
+    } = *wait
+    else {
+        return true;
+    };
+    let Some(memory) = channel.peek_bytes(at, bytes) else {
+        return true;
+    };
+    let memory = memory & mask;
+    match function {
+        1 => memory < value,
+        2 => memory <= value,
+        3 => memory == value,
+        4 => memory != value,
+        5 => memory >= value,
+        6 => memory > value,
+        _ => true,
+    }
+}
+
+impl Channel {
+    /// A dword of the ring.
+    fn word(&self, position: u64) -> Option<u32> {
+        let at = position * 4 % self.kernel.ring_bytes();
+        self.kernel.ring().read(at as usize).ok()
+    }
+
+    /// 64 bits of memory that the host sees.
+    fn peek(&self, va: u64) -> Option<u64> {
+        self.peek_bytes(va, 8)
+    }
+
+    fn peek_bytes(&self, va: u64, bytes: usize) -> Option<u64> {
+        let (view, offset) = self.core.process.host_view(va)?;
+        match bytes {
+            4 => view.read::<u32>(offset).ok().map(u64::from),
+            _ => view.read::<u64>(offset).ok(),
+        }
+    }
+
+    /// Dwords of memory that the host sees.
+    fn peek_words(&self, va: u64, dwords: usize) -> Option<Vec<u32>> {
+        let (view, offset): (View, usize) = self.core.process.host_view(va)?;
+        let mut words = vec![0u32; dwords.min((view.len() - offset) / 4)];
+        view.read_words(offset, &mut words).ok()?;
+        Some(words)
+    }
+
+    /// A packet as part of a sentence.
+    pub(crate) fn tell(&self, packet: &Packet) -> String {
+        match &packet.doing {
+            Doing::Wait {
+                at,
+                bytes,
+                mask,
+                value,
+                function,
+            } => {
+                let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
+                let sign = sign.get(*function as usize).unwrap_or(&"?");
+                let now = match self.peek_bytes(*at, *bytes) {
+                    Some(now) => format!("which is {:#x}", now & mask),
+                    None => "which the host does not see".into(),
+                };
+                let whose = self.core.process.ranges.describe(*at);
+                format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
+            }
+            Doing::Launch { code, .. } => match self.core.kernel_at(*code) {
+                Some(kernel) => format!("the launch of kernel {}", kernel.name),
+                None => format!("the launch of code at {code:#x}, which no loaded program has"),
+            },
+            Doing::Copy { dst, src, bytes } => {
+                format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
+            }
+            Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
+        }
+    }
+
+    /// The arguments of a launch, 8 bytes each.
+    pub(crate) fn arguments_of(&self, code: u64, arguments: &[u64]) -> Vec<u64> {
+        let Some(kernel) = self.core.kernel_at(code) else {
+            return Vec::new();
+        };
+        let found = arguments
+            .iter()
+            .find_map(|&va| self.peek_words(va, kernel.argument_bytes as usize / 4));
+        let words = found.unwrap_or_default();
+        let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
+        words.chunks_exact(2).map(wide).collect()
+    }
+}
+
+fn walk(channel: &Channel, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
+    match &channel.encoder {
+        Encoder::Aql(_) if depth == 0 => walk_aql(channel, words, start, found),
+        Encoder::Pm4(_) | Encoder::Aql(_) => walk_pm4(channel, words, start, depth, found),
+        Encoder::Sdma(_) => walk_sdma(channel.encoder.format(), words, start, found),
+    }
+}
+
+fn wide(words: &[u32], at: usize) -> u64 {
+    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
+    word(at) | word(at + 1) << 32
+}
+
+fn walk_pm4(channel: &Channel, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
+    let first = regs::COMPUTE_PGM_LO;
+    let mut registers = [0u32; 0x100];
+    let mut at = 0;
+    while at < words.len() && found.len() < MOST {
+        let packet = &words[at..];
+        let header = packet[0];
+        let length = match header {
+            // Fill of a ring that was not written by us.
+            0 => 1,
+            header => crate::encode::pm4::length(header),
+        };
+        let word = |i: usize| packet.get(i).copied().unwrap_or(0);
+        let mut push = |doing| {
+            found.push(Packet {
+                position: start + if depth == 0 { at as u64 } else { 0 },
+                doing,
+            });
+        };
+        match pm4::OPCODE.get(header) as u8 {
+            pm4::SET_SH_REG => {
+                for (i, &value) in packet.iter().take(length).skip(2).enumerate() {
+                    let register = (word(1) + pm4::SH_REG_START + i as u32).wrapping_sub(first);
+                    if let Some(place) = registers.get_mut(register as usize) {
+                        *place = value;
+                    }
+                }
+            }
+            pm4::DISPATCH_DIRECT => {
+                let user = (regs::COMPUTE_USER_DATA_0 - first) as usize;
+                // Which of the user's registers point to the arguments only the kernel knows.
+                let pointers = (user..user + regs::USER_DATA as usize - 1)
+                    .map(|i| wide(&registers, i))
+                    .filter(|&va| channel.core.process.host_view(va).is_some())
+                    .collect();
+                push(Doing::Launch {
+                    code: (wide(&registers, 0) & 0xff_ffff_ffff) << 8,
+                    arguments: pointers,
+                });
+            }
+            pm4::WAIT_REG_MEM if pm4::wait::MEM_SPACE.get(word(1)) == 1 => push(Doing::Wait {
+                at: wide(packet, 2),
+                bytes: 4,
+                mask: word(5).into(),
+                value: word(4).into(),
+                function: pm4::wait::FUNCTION.get(word(1)),
+            }),
+            pm4::WAIT_REG_MEM64 => push(Doing::Wait {
+                at: wide(packet, 2),
+                bytes: 8,
+                mask: wide(packet, 6),
+                value: wide(packet, 4),
+                function: pm4::wait::FUNCTION.get(word(1)),
+            }),
+            pm4::RELEASE_MEM => push(Doing::Signal {
+                at: wide(packet, 3),
+                value: wide(packet, 5),
+            }),
+            pm4::DMA_DATA => push(Doing::Copy {
+                src: wide(packet, 2),
+                dst: wide(packet, 4),
+                bytes: pm4::op::BYTE_COUNT.get(word(6)).into(),
+            }),
+            pm4::INDIRECT_BUFFER if depth == 0 => {
+                let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
+                if let Some(words) = channel.peek_words(wide(packet, 1), dwords) {
+                    walk_pm4(channel, &words, start + at as u64, depth + 1, found);
+                }
+            }
+            _ => {}
+        }
+        at += length.max(1);
+    }
+}
+
+fn walk_aql(channel: &Channel, words: &[u32], start: u64, found: &mut Vec<Packet>) {
+    // What was taken is marked invalid by the device; its content is still there.
+    for (i, packet) in words.chunks_exact(crate::encode::aql::PACKET).enumerate() {
+        let position = start + (i * packet.len()) as u64;
+        let field = |bytes: usize| wide(packet, bytes / 4);
+        if packet[1] == pm4::header(pm4::INDIRECT_BUFFER, 3) {
+            let dwords = pm4::ib::IB_SIZE.get(packet[4]) as usize;
+            if let Some(words) = channel.peek_words(wide(packet, 2), dwords) {
+                walk_pm4(channel, &words, position, 1, found);
+            }
+        } else if field(aql::dispatch::KERNEL_OBJECT) != 0 {
+            found.push(Packet {
+                position,
+                doing: Doing::Launch {
+                    code: field(aql::dispatch::KERNEL_OBJECT),
+                    arguments: vec![field(aql::dispatch::KERNARG_ADDRESS)],
+                },
+            });
+        }
+    }
+}
+
+fn walk_sdma(format: Format, words: &[u32], start: u64, found: &mut Vec<Packet>) {
+    let mut at = 0;
+    while at < words.len() && found.len() < MOST {
+        let packet = &words[at..];
+        let word = |i: usize| packet.get(i).copied().unwrap_or(0);
+        let length = match format {
+            Format::Sdma(gfx) => crate::encode::sdma::length(gfx, packet),
+            Format::Pm4 | Format::Aql => 1,
+        };
+        let doing = match (packet[0] & 0xffff) as u16 {
+            sdma::COPY_LINEAR => Some(Doing::Copy {
+                src: wide(packet, 3),
+                dst: wide(packet, 5),
+                bytes: u64::from(word(1)) + 1,
+            }),
+            sdma::FENCE => Some(Doing::Signal {
+                at: wide(packet, 1),
+                value: word(3).into(),
+            }),
+            sdma::POLL_REGMEM if sdma::MEM_POLL.get(packet[0]) == 1 => Some(Doing::Wait {
+                at: wide(packet, 1),
+                bytes: 4,
+                mask: word(4).into(),
+                value: word(3).into(),
+                function: sdma::FUNC.get(packet[0]),
+            }),
+            _ => None,
+        };
+        found.extend(doing.map(|doing| Packet {
+            position: start + at as u64,
+            doing,
+        }));
+        at += length.max(1);
+    }
+}

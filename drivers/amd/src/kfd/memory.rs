@@ -1,0 +1,371 @@
+//! Memory objects of KFD: allocated at an address that the host has reserved, mapped for GPUs, and
+//! taken apart in the order that the kernel wants: unmap, free, give the addresses back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drivers_spec::amd::kfd::{
+    self, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs,
+    alloc, mmap, mmio_remap,
+};
+use hcq::mem::view::View;
+use hcq::transport::{DevFile, Machine, Map, Prot, Reserved, TransportError};
+
+use super::call::Call;
+use super::process::{Gpu, Process};
+
+/// The kernel's unit of GPU memory, whatever the host's page is.
+pub(crate) const PAGE: u64 = 4096;
+
+/// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in
+/// large pages.
+const LARGE: u64 = 2 << 20;
+
+/// How often a call that takes something apart is made again before it is given up.
+const TRIES: u32 = 3;
+
+/// What memory is for; decides the heap and how it is cached.
+///
+/// Source of what flags do: Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, `get_pte_flags`, and
+/// gmc_v{9,10,11,12}_0.c, `get_vm_pte`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Use {
+    /// VRAM for tensors and code, which the host maps through a large BAR.
+    VisibleVram,
+    /// VRAM that the host does not map.
+    Vram,
+    /// System memory that host and GPUs share.
+    Gtt,
+    /// The host's own memory.
+    User,
+    /// The page of registers that flush the HDP.
+    Registers,
+}
+
+impl Use {
+    fn flags(self) -> u32 {
+        let all = alloc::WRITABLE | alloc::EXECUTABLE | alloc::NO_SUBSTITUTE;
+        match self {
+            Use::VisibleVram => all | alloc::VRAM | alloc::PUBLIC,
+            Use::Vram => all | alloc::VRAM,
+            // Not cached by the GPU, so that rings, pointers and signals need no invalidation.
+            Use::Gtt => all | alloc::GTT | alloc::COHERENT | alloc::UNCACHED | alloc::PUBLIC,
+            Use::User => all | alloc::USERPTR | alloc::COHERENT | alloc::UNCACHED,
+            Use::Registers => alloc::MMIO_REMAP | alloc::WRITABLE | alloc::COHERENT,
+        }
+    }
+
+    fn is_vram(self) -> bool {
+        matches!(self, Use::VisibleVram | Use::Vram)
+    }
+}
+
+/// Which GPUs reach memory, beside the one that it is allocated on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// Those of the process that have a way to it.
+    Peers,
+    /// Every GPU of the process: it is no use otherwise.
+    All,
+}
+
+/// A memory object.
+pub(crate) struct Memory {
+    process: Arc<Process>,
+    gpu: Arc<Gpu>,
+    handle: u64,
+    purpose: Use,
+    bytes: u64,
+    /// `gpu_id` of the GPUs that have it mapped.
+    mapped: Mutex<Vec<u32>>,
+    /// The host's access.
+    view: Option<View>,
+    /// The addresses; none for memory of the host, which brings its own.
+    reserved: Option<Reserved>,
+    va: u64,
+    /// What it is, in messages; empty if its parts have names of their own.
+    what: Box<str>,
+    /// The kernel frees it, with the process.
+    kept: bool,
+}
+
+/// A request for a memory object.
+pub(crate) struct Request<'a> {
+    pub(crate) bytes: u64,
+    /// A power of two.
+    pub(crate) align: u64,
+    pub(crate) purpose: Use,
+    /// What it is, for messages; empty if its parts are named one by one.
+    pub(crate) what: &'a str,
+}
+
+/// Why there is no memory.
+#[derive(Debug)]
+pub(crate) enum MemoryError {
+    /// The kernel or the host has none left.
+    Full(TransportError),
+    /// Anything else.
+    Refused(TransportError),
+}
+
+const ENOMEM: i32 = 12;
+
+impl From<TransportError> for MemoryError {
+    fn from(error: TransportError) -> Self {
+        match error.fault {
+            hcq::transport::Fault::Errno(ENOMEM) => MemoryError::Full(error),
+            _ => MemoryError::Refused(error),
+        }
+    }
+}
+
+impl Memory {
+    /// Allocates and maps for its own GPU.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing is left behind then.
+    pub(crate) fn new(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<Gpu>,
+        request: &Request<'_>,
+    ) -> Result<Memory, MemoryError> {
+        let (purpose, bytes) = (request.purpose, request.bytes.max(1));
+        let bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
+        let (reserved, own) = match purpose {
+            Use::User => (None, Some(machine.memory(bytes, align)?)),
+            _ => (Some(machine.reserve(bytes, align)?), None),
+        };
+        let va = match (&reserved, &own) {
+            (Some(reserved), _) => reserved.base(),
+            (None, Some(view)) => view.as_ptr().addr() as u64,
+            (None, None) => 0,
+        };
+        let mut args = AllocMemoryOfGpuArgs {
+            va_addr: va,
+            size: bytes,
+            mmap_offset: if own.is_some() { va } else { 0 },
+            gpu_id: gpu.id,
+            flags: purpose.flags(),
+            ..AllocMemoryOfGpuArgs::default()
+        };
+        process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args)?;
+        // From here on the drop takes apart what has been made.
+        let mut memory = Memory {
+            process: process.clone(),
+            gpu: gpu.clone(),
+            handle: args.handle,
+            purpose,
+            bytes,
+            mapped: Mutex::default(),
+            view: own,
+            reserved,
+            va,
+            what: request.what.into(),
+            kept: false,
+        };
+        let map = Map {
+            offset: args.mmap_offset,
+            len: bytes as usize,
+            prot: Prot::ReadWrite,
+            at: Some(va),
+        };
+        match purpose {
+            Use::VisibleVram | Use::Gtt => memory.view = Some(gpu.render.mmap(map)?),
+            Use::Registers => memory.view = Some(process.kfd.mmap(map)?),
+            Use::Vram | Use::User => {}
+        }
+        memory.map(gpu.id)?;
+        if !memory.what.is_empty() {
+            process.ranges.insert(va, bytes, &memory.what);
+        }
+        Ok(memory)
+    }
+
+    /// Allocates and maps, also for the other GPUs that should reach it.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub(crate) fn shared(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<Gpu>,
+        request: &Request<'_>,
+        reach: Reach,
+    ) -> Result<Arc<Memory>, MemoryError> {
+        let memory = Arc::new(Memory::new(machine, process, gpu, request)?);
+        process.share(&memory, reach)?;
+        Ok(memory)
+    }
+
+    /// The handle.
+    pub(super) fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Leaves the object to the kernel, which frees it with the process: what remains are its
+    /// addresses, which nobody else may get meanwhile.
+    pub(super) fn keep(mut self) -> (Option<Reserved>, Option<View>) {
+        self.kept = true;
+        (self.reserved.take(), self.view.take())
+    }
+
+    /// The address, for host and GPUs.
+    pub(crate) fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// Its size in bytes, whole pages.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The host's mapping; none for VRAM that the host does not see.
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Maps it for a GPU, if it is not yet.
+    ///
+    /// # Errors
+    /// The kernel's: the GPU has no way to it, or no memory for page tables.
+    pub(crate) fn map(&self, gpu_id: u32) -> Result<(), TransportError> {
+        let mut mapped = self.lock();
+        if mapped.contains(&gpu_id) {
+            return Ok(());
+        }
+        let (done, is_mapped) = map_handle(&*self.process.kfd, self.handle, gpu_id);
+        if is_mapped {
+            mapped.push(gpu_id);
+        }
+        done
+    }
+
+    /// Whether a GPU could be given a way to it.
+    pub(crate) fn reachable(&self, gpu: &Gpu) -> bool {
+        let linked = gpu.node.peers.contains(&self.gpu.node.number);
+        gpu.id == self.gpu.id || !self.purpose.is_vram() || linked
+    }
+
+    fn unmap(&self) -> Result<(), TransportError> {
+        let mut mapped = self.lock();
+        if mapped.is_empty() {
+            return Ok(());
+        }
+        let mut args = UnmapMemoryFromGpuArgs {
+            handle: self.handle,
+            device_ids_array_ptr: mapped.as_ptr().expose_provenance() as u64,
+            n_devices: mapped.len() as u32,
+            n_success: 0,
+        };
+        // A failure says how many are done; the call goes on from there.
+        again(|| self.process.kfd.call(kfd::UNMAP_MEMORY_FROM_GPU, &mut args))?;
+        mapped.clear();
+        Ok(())
+    }
+
+    fn free(&self) -> Result<(), TransportError> {
+        self.unmap()?;
+        let mut args = FreeMemoryOfGpuArgs {
+            handle: self.handle,
+        };
+        again(|| self.process.kfd.call(kfd::FREE_MEMORY_OF_GPU, &mut args))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        // Changed in single steps.
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Maps the memory of a handle for a GPU. Says whether it is mapped then: a call that fails late
+/// (it waits until page tables are written) may have mapped it.
+pub(super) fn map_handle(
+    file: &dyn DevFile,
+    handle: u64,
+    gpu_id: u32,
+) -> (Result<(), TransportError>, bool) {
+    let ids = [gpu_id];
+    let mut args = MapMemoryToGpuArgs {
+        handle,
+        device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    let done = file.call(kfd::MAP_MEMORY_TO_GPU, &mut args);
+    let is_mapped = done.is_ok() || args.n_success == 1;
+    (done, is_mapped)
+}
+
+/// Makes a call again that the kernel refuses: what is taken apart is left behind otherwise, and a
+/// refusal for want of memory, or by a signal, passes.
+pub(crate) fn again(
+    mut call: impl FnMut() -> Result<(), TransportError>,
+) -> Result<(), TransportError> {
+    let mut tries = 1;
+    loop {
+        match call() {
+            Err(error) if tries < TRIES => {
+                tracing::debug!(%error, tries, "once more");
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if !self.what.is_empty() {
+            self.process.ranges.remove(self.va);
+        }
+        if let Err(error) = self.free() {
+            tracing::warn!(%error, va = self.va, bytes = self.bytes, "memory stays with the kernel");
+            // The GPU may still have it mapped: nobody else may get these addresses.
+            std::mem::forget(self.reserved.take());
+            std::mem::forget(self.view.take());
+        }
+    }
+}
+
+/// The register that makes the host's writes to VRAM visible to the GPU.
+///
+/// Source: Linux, include/uapi/linux/kfd_ioctl.h, `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL`.
+pub(crate) struct HdpFlush(Memory);
+
+impl HdpFlush {
+    /// Maps the register of a GPU.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub(crate) fn new(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<Gpu>,
+    ) -> Result<HdpFlush, MemoryError> {
+        let request = Request {
+            bytes: PAGE,
+            align: PAGE,
+            purpose: Use::Registers,
+            what: "the registers of the HDP",
+        };
+        Memory::new(machine, process, gpu, &request).map(HdpFlush)
+    }
+
+    /// Flushes: what this thread has written to VRAM through the BAR is there on return.
+    pub(crate) fn flush(&self) {
+        use std::sync::atomic::{Ordering, fence};
+        // Write-combining buffers first.
+        fence(Ordering::SeqCst);
+        if let Some(view) = self.0.view() {
+            // Inside of a page; the store cannot be refused. Reading back waits for its arrival.
+            let _ = view.write(mmio_remap::HDP_MEM_FLUSH_CNTL, 1u32);
+            let _ = view.read::<u32>(mmio_remap::HDP_MEM_FLUSH_CNTL);
+        }
+    }
+}
+
+const _: () = assert!(mmap::DOORBELL_BYTES.is_multiple_of(PAGE));

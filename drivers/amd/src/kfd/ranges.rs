@@ -1,0 +1,133 @@
+//! Which addresses belong to what, or did: so that a fault names the buffer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many freed ranges are remembered.
+const HISTORY: usize = 256;
+
+/// How far from a range an address is still said to be beside it.
+const NEAR: u64 = 1 << 20;
+
+/// Ranges of addresses of a process, live and freed.
+#[derive(Default)]
+pub(crate) struct Ranges(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    live: BTreeMap<u64, Range>,
+    /// The youngest first.
+    freed: VecDeque<(u64, Range)>,
+}
+
+#[derive(Clone)]
+struct Range {
+    bytes: u64,
+    what: Box<str>,
+}
+
+impl Ranges {
+    /// Notes that `bytes` bytes at `va` are `what` from now on.
+    pub(crate) fn insert(&self, va: u64, bytes: u64, what: &str) {
+        let what = what.into();
+        self.lock().live.insert(va, Range { bytes, what });
+    }
+
+    /// Notes that what started at `va` is freed.
+    pub(crate) fn remove(&self, va: u64) {
+        let mut state = self.lock();
+        if let Some(range) = state.live.remove(&va) {
+            state.freed.truncate(HISTORY - 1);
+            state.freed.push_front((va, range));
+        }
+    }
+
+    /// What an address belongs to, belonged to, or is near, as the end of a sentence.
+    pub(crate) fn describe(&self, va: u64) -> String {
+        let state = self.lock();
+        let below = state.live.range(..=va).next_back();
+        let inside = |(start, range): (&u64, &Range)| va - start < range.bytes;
+        if let Some((start, range)) = below.filter(|&found| inside(found)) {
+            return format!(
+                "at offset {:#x} of {} ({:#x} bytes at {start:#x})",
+                va - start,
+                range.what,
+                range.bytes
+            );
+        }
+        let mut freed = state.freed.iter().enumerate();
+        if let Some((ago, (start, range))) =
+            freed.find(|(_, (start, range))| va >= *start && va - start < range.bytes)
+        {
+            let ago = match ago {
+                0 => "the last that was freed".to_string(),
+                n => format!("freed {n} frees ago"),
+            };
+            return format!(
+                "at offset {:#x} of {} ({:#x} bytes at {start:#x}), {ago}: it was used after that",
+                va - start,
+                range.what,
+                range.bytes
+            );
+        }
+        let behind =
+            below.map(|(start, range)| (va - (start + range.bytes), start, range, "behind"));
+        let above = state.live.range(va..).next();
+        let before = above.map(|(start, range)| (start - va, start, range, "before"));
+        let nearest = behind.into_iter().chain(before).min_by_key(|near| near.0);
+        match nearest.filter(|near| near.0 < NEAR) {
+            Some((distance, start, range, side)) => format!(
+                "{distance:#x} bytes {side} {} ({:#x} bytes at {start:#x})",
+                range.what, range.bytes
+            ),
+            None => "in no buffer, nor near one".into(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one call of a collection.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_by_what_it_is_was_or_is_near() {
+        let ranges = Ranges::default();
+        ranges.insert(0x10000, 0x1000, "tensor memory");
+        ranges.insert(0x20000, 0x2000, "a ring");
+        assert_eq!(
+            ranges.describe(0x10008),
+            "at offset 0x8 of tensor memory (0x1000 bytes at 0x10000)"
+        );
+        assert_eq!(
+            ranges.describe(0x11010),
+            "0x10 bytes behind tensor memory (0x1000 bytes at 0x10000)"
+        );
+        assert_eq!(
+            ranges.describe(0x1fff0),
+            "0x10 bytes before a ring (0x2000 bytes at 0x20000)"
+        );
+        assert_eq!(ranges.describe(1 << 40), "in no buffer, nor near one");
+        ranges.remove(0x10000);
+        assert_eq!(
+            ranges.describe(0x10fff),
+            "at offset 0xfff of tensor memory (0x1000 bytes at 0x10000), the last that was freed: \
+             it was used after that"
+        );
+        for i in 0..HISTORY as u64 {
+            ranges.insert(0x100_0000 + i * 4096, 4096, "x");
+            ranges.remove(0x100_0000 + i * 4096);
+        }
+        assert!(
+            ranges
+                .describe(0x10fff)
+                .ends_with("before a ring (0x2000 bytes at 0x20000)")
+        );
+        assert!(ranges.describe(0x100_0000).contains("freed 255 frees ago"));
+        ranges.remove(0x77);
+    }
+}

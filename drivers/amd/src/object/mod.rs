@@ -1,0 +1,252 @@
+//! ELF objects of LLVM to what a GPU runs.
+//!
+//! [`CodeObject::parse`] takes an object for AMDGPU, linked or not, and lays it out as one image. What
+//! depends on where the image is loaded stays open until [`CodeObject::at`]. Parsing is pure, and objects
+//! are not trusted: every size is checked before it is used, and what is not understood is refused by
+//! name. What the code then does is not checked by anything.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `layout` | sections or segments to an image |
+//! | `relocate` | what relocations write |
+//! | [`metadata`] | the note that describes kernels |
+//! | [`kernel`] | a kernel, from its descriptor and its metadata |
+//!
+//! Source: LLVM, AMDGPUUsage, "Code Object"; BinaryFormat/ELF.h.
+
+pub mod kernel;
+mod layout;
+pub mod metadata;
+mod relocate;
+
+use std::borrow::Cow;
+
+use object::Endianness;
+use object::read::elf::{ElfFile64, FileHeader};
+
+pub use kernel::KernelInfo;
+
+use crate::chip::{CHIPS, Chip};
+use relocate::Absolute;
+
+/// The most that an image may take: 64 MiB.
+const LARGEST: u64 = 64 << 20;
+
+/// Bytes behind an image that instruction fetches may touch.
+///
+/// Source: LLVM, AMDGPUUsage, "kernel descriptor", INST_PREF_SIZE: prefetches run past the end.
+const PREFETCH: u64 = 256;
+
+/// Why an object cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// Not an ELF file, or a damaged one.
+    #[error("expected a 64-bit ELF object: {0}")]
+    Malformed(String),
+    /// An ELF file of another kind.
+    #[error("{what} is {found:#x}, expected {expected}")]
+    Kind {
+        /// Which field of the header.
+        what: &'static str,
+        /// What was there.
+        found: u32,
+        /// What can be loaded.
+        expected: &'static str,
+    },
+    /// Made for another chip.
+    #[error("it is compiled for {object}, the device is {device}: compile it for {device}")]
+    Chip {
+        /// The chip of the object.
+        object: String,
+        /// The chip of the device.
+        device: &'static str,
+    },
+    /// A section or segment that cannot be placed.
+    #[error("{section}: {why}")]
+    Section {
+        /// Its name, or its number.
+        section: String,
+        /// What was there, and what is possible.
+        why: String,
+    },
+    /// A symbol that cannot be used.
+    #[error("symbol {symbol}: {why}")]
+    Symbol {
+        /// Its name.
+        symbol: String,
+        /// What was there, and what is expected.
+        why: String,
+    },
+    /// A relocation that cannot be applied.
+    #[error("relocation at {section}+{offset:#x} against {symbol}: {why}")]
+    Relocation {
+        /// The section that it changes.
+        section: String,
+        /// Where in the section.
+        offset: u64,
+        /// What it refers to.
+        symbol: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A kernel whose description is wrong, or that this chip cannot start.
+    #[error("kernel {kernel}: {why}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// What was there, and what is expected.
+        why: String,
+    },
+    /// Metadata that cannot be read.
+    #[error("metadata of the kernels: {0}")]
+    Metadata(String),
+}
+
+/// The result of loading.
+pub type Result<T, E = ObjectError> = std::result::Result<T, E>;
+
+impl From<object::Error> for ObjectError {
+    fn from(error: object::Error) -> Self {
+        ObjectError::Malformed(error.to_string())
+    }
+}
+
+/// An object, laid out.
+#[derive(Debug, Clone)]
+pub struct CodeObject {
+    image: Vec<u8>,
+    align: u64,
+    absolute: Vec<Absolute>,
+    /// The kernels, by name.
+    pub kernels: Vec<KernelInfo>,
+}
+
+impl CodeObject {
+    /// Lays an object out and finds its kernels.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    pub fn parse(bytes: &[u8], chip: &Chip) -> Result<CodeObject> {
+        let file = ElfFile64::<Endianness>::parse(bytes)?;
+        let header = check_header(&file, chip)?;
+        let placed = if header.e_type(file.endian()).0 == ET_REL {
+            layout::sections(&file)?
+        } else {
+            layout::segments(&file)?
+        };
+        let described = metadata::find(&file)?;
+        let kernels = kernel::find(&placed, described)?;
+        Ok(CodeObject {
+            image: placed.image,
+            align: placed.align,
+            absolute: placed.absolute,
+            kernels,
+        })
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.image.len() as u64
+    }
+
+    /// The alignment of its address, a power of two.
+    pub fn align(&self) -> u64 {
+        self.align
+    }
+
+    /// What lies at `base`, a multiple of [`CodeObject::align`].
+    ///
+    /// # Errors
+    /// [`ObjectError::Relocation`] where an address does not fit its place.
+    pub fn at(&self, base: u64) -> Result<Cow<'_, [u8]>> {
+        if self.absolute.is_empty() {
+            return Ok(Cow::Borrowed(&self.image));
+        }
+        let mut image = self.image.clone();
+        for absolute in &self.absolute {
+            absolute.apply(base, &mut image)?;
+        }
+        Ok(Cow::Owned(image))
+    }
+
+    /// The kernel of that name.
+    ///
+    /// # Errors
+    /// [`ObjectError::Symbol`], which names the kernels that are there.
+    pub fn kernel(&self, name: &str) -> Result<&KernelInfo> {
+        let found = self.kernels.iter().find(|kernel| kernel.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = self.kernels.iter().map(|k| k.name.as_str()).collect();
+            let why = match names.as_slice() {
+                [] => "the object has no kernels".into(),
+                names => format!("no such kernel; the object has {}", names.join(", ")),
+            };
+            ObjectError::Symbol {
+                symbol: format!("{name}.kd"),
+                why,
+            }
+        })
+    }
+}
+
+/// `e_machine` of AMD GPUs.
+const EM_AMDGPU: u16 = 224;
+/// `e_type`: relocatable.
+const ET_REL: u16 = 1;
+/// `e_type`: shared object.
+const ET_DYN: u16 = 3;
+/// `e_flags`: the chip.
+const EF_AMDGPU_MACH: u32 = 0xff;
+/// `e_flags`: whether page faults can be replayed.
+const EF_AMDGPU_FEATURE_XNACK_V4: u32 = 0x300;
+/// `e_flags`: it only runs where they are.
+const EF_AMDGPU_FEATURE_XNACK_ON_V4: u32 = 0x300;
+
+type File<'a> = ElfFile64<'a, Endianness>;
+
+fn check_header<'a>(
+    file: &File<'a>,
+    chip: &Chip,
+) -> Result<&'a object::elf::FileHeader64<Endianness>> {
+    let (header, endian) = (file.elf_header(), file.endian());
+    let kind = |what, found, expected| {
+        Err(ObjectError::Kind {
+            what,
+            found,
+            expected,
+        })
+    };
+    if endian != Endianness::Little {
+        return kind("EI_DATA", 2, "1, little-endian");
+    }
+    let machine = header.e_machine(endian).0;
+    if machine != EM_AMDGPU {
+        return kind("e_machine", machine.into(), "0xe0, AMDGPU");
+    }
+    let object = header.e_type(endian).0;
+    if object != ET_REL && object != ET_DYN {
+        return kind(
+            "e_type",
+            object.into(),
+            "1 (relocatable) or 3 (shared object)",
+        );
+    }
+    let flags = header.e_flags(endian).0;
+    let mach = flags & EF_AMDGPU_MACH;
+    if mach != chip.mach {
+        let known = CHIPS.iter().find(|chip| chip.mach == mach);
+        let object = match known {
+            Some(known) => known.name.into(),
+            None => format!("another chip (EF_AMDGPU_MACH {mach:#x})"),
+        };
+        let device = chip.name;
+        return Err(ObjectError::Chip { object, device });
+    }
+    if flags & EF_AMDGPU_FEATURE_XNACK_V4 == EF_AMDGPU_FEATURE_XNACK_ON_V4 {
+        let object = format!("{} with XNACK, which is off", chip.name);
+        let device = chip.name;
+        return Err(ObjectError::Chip { object, device });
+    }
+    Ok(header)
+}

@@ -1,0 +1,57 @@
+//! How to open a device.
+
+use std::time::Duration;
+
+/// How compute queues take their packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Packets {
+    /// What suits the chip: AQL where several XCCs work as one GPU, else PM4.
+    #[default]
+    Auto,
+    /// PM4 packets in the ring.
+    Pm4,
+    /// AQL packets in the ring, PM4 in indirect buffers.
+    Aql,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the ring of a compute queue; rounded up to a power of two of at least a page.
+    pub compute_ring: u64,
+    /// Bytes of the ring of a copy queue; rounded up alike.
+    pub copy_ring: u64,
+    /// Bytes of the block from which the arguments of kernels come.
+    pub kernargs: u64,
+    /// Copy queues to offer, at least 1; at most what the chip's engines have.
+    pub copy_queues: u32,
+    /// The packets of compute queues.
+    pub packets: Packets,
+    /// How long a submission waits for room in a full ring.
+    pub ring_timeout: Duration,
+    /// How long the end of a device waits for work that still runs.
+    pub drain_timeout: Duration,
+    /// Whether host buffers are memory of this process that GPUs use in place (userptr), not the
+    /// kernel driver's (GTT). The kernel driver stops all queues when it has to move such memory.
+    pub userptr: bool,
+    /// Whether device memory is mapped for the host where the BAR allows it. Without, the host
+    /// reaches it by copies.
+    pub host_visible: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            // Some 20,000 launches ahead.
+            compute_ring: 4 << 20,
+            copy_ring: 1 << 20,
+            kernargs: 8 << 20,
+            copy_queues: 1,
+            packets: Packets::Auto,
+            ring_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+            userptr: false,
+            host_visible: true,
+        }
+    }
+}

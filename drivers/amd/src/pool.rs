@@ -1,0 +1,431 @@
+//! Buffers of a device: cut from memory objects of the kernel, kept for reuse.
+//!
+//! A memory object costs several calls of the kernel and whole pages. Small buffers (signals,
+//! arguments, scalars) are therefore cut from arenas; large ones are objects of their own, so that
+//! what runs over their end faults, and are kept after a free, up to a budget.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hcq::mem::cache::BufferCache;
+use hcq::mem::tlsf::Tlsf;
+use hcq::mem::view::View;
+use hcq::{AllocSpec, Buffer, Error, GpuVa, HostAccess, MemoryKind, MemoryStats, Result};
+
+use crate::core::Core;
+use crate::kfd::memory::{Memory, PAGE, Reach, Request, Use};
+use crate::staging::Staged;
+
+/// Up to this size a buffer comes from an arena.
+const SMALL: u64 = 64 << 10;
+
+/// Size of an arena: a large page of the GPU.
+const ARENA: u64 = 2 << 20;
+
+/// Smallest piece of an arena: a line of GL2, so that no two buffers share one, which host and GPU
+/// may write at the same time.
+const GRANULE: u64 = 128;
+
+/// The largest alignment that can be asked for: the address space is reserved with as much slack.
+const MAX_ALIGN: u64 = 1 << 30;
+
+/// The memory of one device.
+pub(crate) struct Pool {
+    core: Arc<Core>,
+    /// Host buffers are memory of the process.
+    userptr: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Bytes in live buffers of VRAM.
+    used: u64,
+    peak: u64,
+    /// Freed large objects by exact size.
+    cache: BufferCache<Use, Arc<Memory>>,
+    /// By purpose and address.
+    arenas: BTreeMap<(u8, u64), Arena>,
+    /// Freed objects of a lost device, whose queues may still run: kept until they are gone.
+    graves: Vec<Arc<Memory>>,
+    /// The queues are gone.
+    ended: bool,
+}
+
+struct Arena {
+    memory: Arc<Memory>,
+    tlsf: Tlsf,
+}
+
+/// The memory of one buffer.
+pub(crate) struct Piece {
+    pool: Arc<Pool>,
+    memory: Arc<Memory>,
+    va: u64,
+    /// Bytes that it takes of its object.
+    size: u64,
+    small: bool,
+    kind: MemoryKind,
+}
+
+impl Piece {
+    /// The address.
+    pub(crate) fn va(&self) -> GpuVa {
+        GpuVa(self.va)
+    }
+
+    /// The host's mapping of it, if the host maps its memory.
+    pub(crate) fn view(&self) -> Option<View> {
+        let offset = (self.va - self.memory.va()) as usize;
+        self.memory.view()?.sub(offset, self.size as usize).ok()
+    }
+}
+
+fn rank(purpose: Use) -> u8 {
+    match purpose {
+        Use::VisibleVram => 0,
+        Use::Vram => 1,
+        Use::Gtt => 2,
+        Use::User => 3,
+        Use::Registers => 4,
+    }
+}
+
+impl Pool {
+    /// The pool of a device; a quarter of its VRAM may be kept after a free.
+    pub(crate) fn new(core: &Arc<Core>, userptr: bool) -> Arc<Pool> {
+        let state = State {
+            used: 0,
+            peak: 0,
+            cache: BufferCache::new(core.gpu.node.vram / 4),
+            arenas: BTreeMap::new(),
+            graves: Vec::new(),
+            ended: false,
+        };
+        Arc::new(Pool {
+            core: core.clone(),
+            userptr,
+            state: Mutex::new(state),
+        })
+    }
+
+    fn purpose(&self, kind: MemoryKind) -> Use {
+        match kind {
+            MemoryKind::Device if self.core.hdp.is_some() => Use::VisibleVram,
+            MemoryKind::Device => Use::Vram,
+            MemoryKind::Host if self.userptr => Use::User,
+            MemoryKind::Host | MemoryKind::Control => Use::Gtt,
+        }
+    }
+
+    /// A new buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`], the loss of the device where it has to be zeroed.
+    pub(crate) fn alloc(self: &Arc<Self>, spec: AllocSpec) -> Result<Buffer> {
+        let (piece, zero) = self.take(spec, "")?;
+        let piece = Arc::new(piece);
+        let va = piece.va();
+        let host = match (spec.kind, piece.view()) {
+            (MemoryKind::Host | MemoryKind::Control, Some(view)) => {
+                let view = view
+                    .sub(0, spec.bytes as usize)
+                    .map_err(|e| self.broken(e))?;
+                HostAccess::Direct(view)
+            }
+            _ => HostAccess::Remote(Arc::new(Staged::new(self.core.clone(), piece.clone()))),
+        };
+        let buffer = Buffer::new(self.core.id.clone(), va, spec.bytes, host, Box::new(piece));
+        if spec.zeroed && !zero {
+            match buffer.host() {
+                HostAccess::Direct(view) => view
+                    .fill(0, spec.bytes as usize, 0)
+                    .map_err(|e| self.broken(e))?,
+                _ => {
+                    let zeros = vec![0; spec.bytes.min(1 << 20) as usize];
+                    let mut at = 0;
+                    while at < spec.bytes {
+                        let n = (spec.bytes - at).min(zeros.len() as u64);
+                        buffer.write(at, &zeros[..n as usize])?;
+                        at += n;
+                    }
+                }
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Memory for the driver itself. `what` is its name in messages.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`].
+    pub(crate) fn piece(
+        self: &Arc<Self>,
+        kind: MemoryKind,
+        bytes: u64,
+        what: &str,
+    ) -> Result<Piece> {
+        self.aligned(kind, bytes, 256, what)
+    }
+
+    /// The same at a multiple of `align`, a power of two.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`].
+    pub(crate) fn aligned(
+        self: &Arc<Self>,
+        kind: MemoryKind,
+        bytes: u64,
+        align: u64,
+        what: &str,
+    ) -> Result<Piece> {
+        let spec = AllocSpec {
+            bytes,
+            align,
+            kind,
+            zeroed: false,
+        };
+        Ok(self.take(spec, what)?.0)
+    }
+
+    /// Memory, and whether it is known to be zeros.
+    fn take(self: &Arc<Self>, spec: AllocSpec, what: &str) -> Result<(Piece, bool)> {
+        let AllocSpec {
+            bytes, align, kind, ..
+        } = spec;
+        if !align.is_power_of_two() || align > MAX_ALIGN {
+            let hint = format!("; alignment {align} is not a power of two up to {MAX_ALIGN}");
+            return Err(self.out_of_memory(bytes, hint));
+        }
+        if bytes > self.limit(kind) {
+            return Err(self.out_of_memory(bytes, String::new()));
+        }
+        let purpose = self.purpose(kind);
+        let small = bytes <= SMALL && align <= SMALL;
+        let (memory, va, size, fresh) = match small {
+            true => {
+                let (memory, va, size) = self.take_small(bytes.max(1), align, purpose)?;
+                (memory, va, size, false)
+            }
+            false => {
+                let (memory, fresh) = self.take_large(bytes, align, purpose)?;
+                let (va, size) = (memory.va(), memory.bytes());
+                (memory, va, size, fresh)
+            }
+        };
+        let name = match (what, kind) {
+            ("", MemoryKind::Device) => "device memory",
+            ("", MemoryKind::Host) => "host memory",
+            ("", MemoryKind::Control) => "control memory",
+            (what, _) => what,
+        };
+        self.core.process.ranges.insert(va, bytes.max(1), name);
+        if kind == MemoryKind::Device {
+            let mut state = self.lock();
+            state.used += size;
+            state.peak = state.peak.max(state.used);
+        }
+        let piece = Piece {
+            pool: self.clone(),
+            memory,
+            va,
+            size,
+            small,
+            kind,
+        };
+        // The kernel gives system memory as zeros; it promises nothing about VRAM.
+        Ok((piece, fresh && matches!(purpose, Use::Gtt | Use::User)))
+    }
+
+    fn take_small(&self, bytes: u64, align: u64, purpose: Use) -> Result<(Arc<Memory>, u64, u64)> {
+        let mut state = self.lock();
+        let of = (rank(purpose), 0)..=(rank(purpose), u64::MAX);
+        for arena in state.arenas.range_mut(of).map(|(_, arena)| arena) {
+            if let Some(found) = arena.take(bytes, align) {
+                return Ok(found);
+            }
+        }
+        // Another arena, made under the lock: it is rare.
+        let memory = self.object(ARENA, ARENA, purpose)?;
+        let tlsf = Tlsf::new(memory.va(), ARENA, GRANULE);
+        let mut arena = Arena {
+            tlsf: tlsf.map_err(|e| self.out_of_memory(bytes, format!("; {e}")))?,
+            memory,
+        };
+        let Some(found) = arena.take(bytes, align) else {
+            return Err(self.out_of_memory(bytes, "; an arena has no room".into()));
+        };
+        state
+            .arenas
+            .insert((rank(purpose), arena.memory.va()), arena);
+        Ok(found)
+    }
+
+    /// An object, and whether it is fresh from the kernel.
+    fn take_large(&self, bytes: u64, align: u64, purpose: Use) -> Result<(Arc<Memory>, bool)> {
+        let Some(size) = rounded(bytes) else {
+            return Err(self.out_of_memory(bytes, String::new()));
+        };
+        let cached = self.lock().cache.take(size, purpose);
+        if let Some(memory) = cached {
+            if memory.va().is_multiple_of(align) {
+                return Ok((memory, false));
+            }
+            // Dropped outside of the lock.
+            let evicted = self.lock().cache.put(size, purpose, memory);
+            drop(evicted);
+        }
+        match self.object(size, align, purpose) {
+            Err(Error::OutOfMemory { .. }) => {
+                // What is kept for reuse may be what is missing.
+                let evicted = self.lock().cache.shrink_to(0);
+                drop(evicted);
+                Ok((self.object(size, align, purpose)?, true))
+            }
+            made => Ok((made?, true)),
+        }
+    }
+
+    fn object(&self, bytes: u64, align: u64, purpose: Use) -> Result<Arc<Memory>> {
+        let request = Request {
+            bytes,
+            align,
+            purpose,
+            what: "",
+        };
+        let reach = match purpose {
+            Use::Gtt | Use::User => Reach::All,
+            Use::VisibleVram | Use::Vram | Use::Registers => Reach::Peers,
+        };
+        self.core.memory(&request, Some(reach))
+    }
+
+    /// Says that no queue runs any more: nothing is kept for them, nor for reuse.
+    pub(crate) fn end(&self) {
+        let freed = {
+            let mut state = self.lock();
+            state.ended = true;
+            let graves = std::mem::take(&mut state.graves);
+            (graves, state.cache.shrink_to(0))
+        };
+        // Freed outside of the lock.
+        drop(freed);
+    }
+
+    /// Bytes in use and free.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        let state = self.lock();
+        MemoryStats {
+            used: state.used,
+            cached: state.cache.bytes(),
+            peak: state.peak,
+            total: self.core.gpu.node.vram,
+        }
+    }
+
+    /// The most that a kind of memory can have.
+    fn limit(&self, kind: MemoryKind) -> u64 {
+        match kind {
+            MemoryKind::Device => self.core.gpu.node.vram,
+            // What the kernel lets GPUs have of the host's memory is its business.
+            MemoryKind::Host | MemoryKind::Control => 1 << 46,
+        }
+    }
+
+    fn out_of_memory(&self, asked: u64, hint: String) -> Error {
+        let stats = self.stats();
+        Error::OutOfMemory {
+            device: self.core.id.clone(),
+            asked,
+            free: stats.total.saturating_sub(stats.used),
+            total: stats.total,
+            hint,
+        }
+    }
+
+    /// Cannot be: the view is as large as the buffer.
+    fn broken(&self, error: hcq::mem::view::ViewError) -> Error {
+        Error::Fault {
+            device: self.core.id.clone(),
+            unit: "memory".into(),
+            what: error.to_string(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Counters and collections change together, in steps that do not panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Arena {
+    fn take(&mut self, bytes: u64, align: u64) -> Option<(Arc<Memory>, u64, u64)> {
+        let va = self.tlsf.alloc(bytes, align).ok()?;
+        let size = self.tlsf.size_of(va)?;
+        Some((self.memory.clone(), va, size))
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.pool.core.process.ranges.remove(self.va);
+        let purpose = self.pool.purpose(self.kind);
+        let freed = {
+            let mut state = self.pool.lock();
+            if self.kind == MemoryKind::Device {
+                state.used -= self.size;
+            }
+            if self.small {
+                let key = (rank(purpose), self.memory.va());
+                let mut empty = false;
+                if let Some(arena) = state.arenas.get_mut(&key) {
+                    // It was handed out by this arena.
+                    let _ = arena.tlsf.free(self.va);
+                    empty = arena.tlsf.stats().used == 0;
+                }
+                // The last arena of a kind stays for the next buffer.
+                let of = (key.0, 0)..=(key.0, u64::MAX);
+                let others = state.arenas.range(of).count() > 1;
+                let gone = (empty && others).then(|| state.arenas.remove(&key));
+                gone.flatten().map(|arena| vec![arena.memory])
+            } else if self.pool.core.lost.is_lost() {
+                if !state.ended {
+                    let memory = self.memory.clone();
+                    state.graves.push(memory);
+                }
+                None
+            } else if state.ended {
+                None
+            } else {
+                let (size, memory) = (self.size, self.memory.clone());
+                Some(state.cache.put(size, purpose, memory))
+            }
+        };
+        // Freed outside of the lock.
+        drop(freed);
+    }
+}
+
+/// Sizes of large buffers: multiples of an eighth of their power of two, so that freed ones fit
+/// again, with a page at least.
+fn rounded(bytes: u64) -> Option<u64> {
+    let step = (bytes.checked_next_power_of_two()? / 16).max(PAGE);
+    bytes.checked_next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_sizes_are_few() {
+        assert_eq!(rounded(1), Some(4096));
+        assert_eq!(rounded(65537), Some(73728));
+        assert_eq!(rounded(10 << 20), Some(10 << 20));
+        assert_eq!(rounded((10 << 20) + 1), Some(11 << 20));
+        assert_eq!(rounded(u64::MAX), None);
+        for bytes in (1..1 << 22).step_by(4099) {
+            let size = rounded(bytes).unwrap();
+            assert!(size >= bytes && size - bytes <= (bytes / 8).max(4096));
+        }
+    }
+}

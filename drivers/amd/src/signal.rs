@@ -1,0 +1,164 @@
+//! Signals: 16 bytes of memory that host and GPUs share uncached: the value, and the clock.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hcq::mem::view::{View, ViewError};
+use hcq::transport::MonotonicClock;
+use hcq::{Deadline, Error, GpuVa, MemoryKind, Result, Signal, SignalMemory};
+
+use crate::core::Core;
+use crate::kfd::event::{Age, Event};
+use crate::pool::{Piece, Pool};
+
+/// Bytes of a signal.
+const BYTES: u64 = 16;
+
+/// How long a waiting thread looks before it sleeps: most waits are for work of some microseconds, and
+/// an interrupt and a wake-up take tens.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 32;
+
+/// How long a thread sleeps at most before it looks by itself: with an interrupt, which can be lost,
+/// and without one.
+const SLICE: Duration = Duration::from_millis(20);
+const SLICE_ALONE: Duration = Duration::from_millis(1);
+
+struct KfdSignal {
+    name: Arc<str>,
+    core: Arc<Core>,
+    view: View,
+    /// Signalled with the value, if it is a timeline.
+    event: Option<Arc<Event>>,
+    /// Keeps the memory; none where someone else does.
+    _piece: Option<Piece>,
+}
+
+/// A new signal with value 0. With an event, packets that set it raise an interrupt.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub(crate) fn new_signal(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    name: &str,
+    event: Option<Arc<Event>>,
+) -> Result<Signal> {
+    let piece = pool.piece(MemoryKind::Control, BYTES, &format!("signal {name}"))?;
+    let va = piece.va();
+    let view = piece.view().ok_or_else(|| Error::NoHostAccess {
+        device: core.id.clone(),
+        va: va.0,
+        has: "none",
+        needs: "a mapping",
+    })?;
+    let memory = KfdSignal {
+        name: name.into(),
+        core: core.clone(),
+        view,
+        event,
+        _piece: Some(piece),
+    };
+    let zeroed = memory.view.fill(0, BYTES as usize, 0);
+    zeroed.map_err(|e| memory.broken(e))?;
+    Ok(Signal::new(name, va, Arc::new(memory)))
+}
+
+/// A signal over memory that someone else keeps, zeroed.
+pub(crate) fn over(core: &Arc<Core>, name: &str, view: View, va: GpuVa) -> Signal {
+    let memory = KfdSignal {
+        name: name.into(),
+        core: core.clone(),
+        view,
+        event: None,
+        _piece: None,
+    };
+    Signal::new(name, va, Arc::new(memory))
+}
+
+impl KfdSignal {
+    /// Cannot be: the view has 16 aligned bytes.
+    fn broken(&self, error: ViewError) -> Error {
+        Error::Fault {
+            device: self.core.id.clone(),
+            unit: format!("signal {}", self.name),
+            what: error.to_string(),
+        }
+    }
+
+    fn load(&self) -> Result<u64> {
+        self.view.load_u64(0).map_err(|e| self.broken(e))
+    }
+
+    /// Looks for a short while.
+    fn spin(&self, value: u64, limit: Duration) -> Result<bool> {
+        let start = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                if self.load()? >= value {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= limit || self.core.lost.is_lost() {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl SignalMemory for KfdSignal {
+    fn value(&self) -> Result<u64> {
+        self.core.lost.check()?;
+        self.load()
+    }
+
+    fn set(&self, value: u64) -> Result<()> {
+        self.core.lost.check()?;
+        self.view.store_u64(0, value).map_err(|e| self.broken(e))
+    }
+
+    fn timestamp(&self) -> Result<u64> {
+        self.core.lost.check()?;
+        self.view.load_u64(8).map_err(|e| self.broken(e))
+    }
+
+    fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {
+        self.core.lost.check()?;
+        if self.spin(value, SPIN.min(deadline.remaining(&MonotonicClock)))? {
+            return Ok(());
+        }
+        let (event, slice) = match &self.event {
+            Some(event) => (Some(&**event), SLICE),
+            None => (None, SLICE_ALONE),
+        };
+        let mut age = Age::NEW;
+        loop {
+            // Before the look: what happens at the deadline still counts.
+            let left = deadline.remaining(&MonotonicClock);
+            let seen = self.load()?;
+            if seen >= value {
+                return Ok(());
+            }
+            if left.is_zero() {
+                // Why it does not come may be known by now.
+                self.core.look()?;
+                let report = self.core.engine().map(|engine| engine.report());
+                return Err(Error::Timeout {
+                    device: self.core.id.clone(),
+                    what: match report.filter(|text| !text.is_empty()) {
+                        Some(report) => format!("signal {} ({report})", self.name),
+                        None => format!("signal {}", self.name),
+                    },
+                    wanted: value,
+                    seen,
+                    after: deadline.elapsed(&MonotonicClock),
+                });
+            }
+            self.core.sleep(event, &mut age, left.min(slice))?;
+        }
+    }
+}

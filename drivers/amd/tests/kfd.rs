@@ -1,0 +1,210 @@
+//! What a device does beside the conformance suite: several GPUs, faults and hangs in words, loss and
+//! opening again, the survey.
+
+#![allow(clippy::unwrap_used)]
+
+mod stand;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_amd::kfd::{Unusable, survey};
+use drivers_amd::{AmdDevice, Options, Packets};
+use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Stream, Val};
+use stand::{at, machine, memory, options, soon, twin};
+
+fn stream(device: &AmdDevice, kind: QueueKind) -> Arc<Stream> {
+    Stream::new(device.queue(kind, 0).unwrap()).unwrap()
+}
+
+fn copy(dst: &hcq::Buffer, src: &hcq::Buffer) -> Command<'static> {
+    Command::Copy {
+        dst: at(dst),
+        src: at(src),
+        bytes: src.bytes(),
+    }
+}
+
+#[test]
+fn work_is_done_on_every_chip_and_kernel() {
+    for config in [
+        "chip=gfx1030",
+        "chip=gfx1100",
+        "chip=gfx1101",
+        "chip=gfx1102",
+        "chip=gfx1200",
+        "chip=gfx1201",
+        "chip=gfx942,xcc=1",
+        "chip=gfx942,xcc=8",
+        "chip=gfx1100,kernel=6.8",
+        "chip=gfx1201,bar=small",
+        "chip=gfx942,xcc=8,drain=random,seed=5",
+    ] {
+        let chip = config["chip=".len()..].split(',').next().unwrap();
+        let image = stand::kernel(chip, "sums", 2);
+        let twin = twin(config);
+        stand::work(&machine(&twin), &image).unwrap();
+        let broken = twin.machine().journal.violations();
+        let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "{config}: {}", broken.join("\n"));
+    }
+}
+
+#[test]
+fn vram_is_copied_between_gpus() {
+    for config in ["gpus=3", "chip=gfx942,xcc=1,gpus=3"] {
+        let twin = twin(&format!("{config},vram=1G"));
+        let machine = machine(&twin);
+        let open = |index| AmdDevice::open(&machine, index, &options()).unwrap();
+        let first = open(0);
+        let bytes = 300_000;
+        let a = memory(&*first, MemoryKind::Device, bytes).unwrap();
+        // Opened after the memory was made.
+        let second = open(1);
+        let b = memory(&*second, MemoryKind::Device, bytes).unwrap();
+        let content: Vec<u8> = (0..bytes).map(|i| ((i * 11) >> 2) as u8).collect();
+        a.write(0, &content).unwrap();
+        let pull = stream(&second, QueueKind::Copy);
+        let pulled = pull.submit(&[], &[copy(&b, &a)]).unwrap();
+        let push = stream(&second, QueueKind::Compute);
+        let c = memory(&*first, MemoryKind::Device, bytes).unwrap();
+        let pushed = push.submit(&[pulled], &[copy(&c, &b)]).unwrap();
+        pushed.wait(soon()).unwrap();
+        let mut seen = vec![0; bytes as usize];
+        c.read(0, &mut seen).unwrap();
+        assert!(seen == content, "{config}");
+        drop((push, pull, a, b, c, first, second));
+        let broken = twin.machine().journal.violations();
+        let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "{config}: {}", broken.join("\n"));
+    }
+}
+
+#[test]
+fn a_fault_names_the_kernel_its_argument_and_whose_memory_it_was() {
+    let twin = twin("vram=1G,gpus=2");
+    let machine = machine(&twin);
+    let device = AmdDevice::open(&machine, 0, &options()).unwrap();
+    let other = AmdDevice::open(&machine, 1, &options()).unwrap();
+    let store = device.load(&stand::kernel("gfx1100", "store", 1)).unwrap();
+    let gone = memory(&*device, MemoryKind::Device, 5 << 20).unwrap();
+    let va = gone.va().0 + 0x1234 * 4;
+    drop(gone);
+    // What is kept for reuse would still be mapped: it goes for memory that is asked for.
+    let fill = memory(&*device, MemoryKind::Device, 1020 << 20);
+    drop(fill);
+    let compute = stream(&device, QueueKind::Compute);
+    let args = [Val::Const(va)];
+    let exec = Command::Exec {
+        program: &store,
+        args: &args,
+        grid: [1, 1, 1],
+        block: [1, 1, 1],
+    };
+    let error = compute
+        .submit(&[], &[exec])
+        .unwrap()
+        .wait(soon())
+        .unwrap_err();
+    let Error::DeviceLost { cause, .. } = &error else {
+        panic!("{error}");
+    };
+    let Error::Fault { unit, what, .. } = &**cause else {
+        panic!("{cause}");
+    };
+    assert_eq!(unit, "compute 0");
+    for part in [
+        "access to memory that is not mapped",
+        "of device memory (0x500000 bytes at",
+        "it was used after that",
+        "kernel store",
+        &format!("{va:#x}, in that page"),
+    ] {
+        assert!(what.contains(part), "{part}: {what}");
+    }
+    // The other GPU works, and this one opens again.
+    other.status().unwrap();
+    drop((compute, store, device));
+    stand::work(&machine, &stand::kernel("gfx1100", "sums", 2)).unwrap();
+}
+
+#[test]
+fn a_hang_is_told_with_pointers_packet_and_value() {
+    let twin = twin("vram=1G");
+    let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+    let gate = device.signal("the gate").unwrap();
+    let compute = stream(&device, QueueKind::Compute);
+    let wait = Command::Wait {
+        signal: &gate,
+        value: Val::Const(5),
+    };
+    let held = compute.submit(&[], &[wait]).unwrap();
+    let error = held
+        .wait(Deadline::after(Duration::from_millis(50)))
+        .unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "compute 0: wptr 0x",
+        "rptr 0x",
+        "a wait for memory at 0x",
+        ">= 0x5, which is 0x0",
+        "signal the gate",
+        "still 0",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    gate.set(5).unwrap();
+    held.wait(soon()).unwrap();
+}
+
+#[test]
+fn resets_and_lost_interrupts() {
+    let image = stand::kernel("gfx1100", "sums", 2);
+    // A reset loses the device; it opens again.
+    let reset = twin("vram=1G,fault=exception:reset:queue=1");
+    let machine_ = machine(&reset);
+    let error = stand::work(&machine_, &image).unwrap_err();
+    assert!(error.to_string().contains("the GPU was reset"), "{error}");
+    stand::work(&machine_, &image).unwrap();
+    // Without its interrupts the host looks by itself.
+    let lost = twin("vram=1G,fault=event:lost:1;event:lost:2;event:lost:3");
+    stand::work(&machine(&lost), &image).unwrap();
+    // A GPU that is gone is an error, and stays one.
+    let gone = twin("vram=1G,fault=gone:queue=1");
+    let machine_ = machine(&gone);
+    assert!(stand::work(&machine_, &image).is_err());
+    assert!(stand::work(&machine_, &image).is_err());
+}
+
+#[test]
+fn both_languages_of_gfx942_do_the_work() {
+    let image = stand::kernel("gfx942", "sums", 2);
+    for packets in [Packets::Pm4, Packets::Aql] {
+        let twin = twin("chip=gfx942,xcc=1,vram=1G");
+        let options = Options {
+            packets,
+            ..options()
+        };
+        let device = AmdDevice::open(&machine(&twin), 0, &options).unwrap();
+        let program = device.load(&image).unwrap();
+        assert_eq!(program.name, "sums");
+    }
+}
+
+#[test]
+fn the_survey_tells_what_can_be_used() {
+    let all = survey(&*machine(&twin("gpus=2")));
+    assert_eq!(all.driver, Ok((1, 17)));
+    assert_eq!(all.usable().count(), 2);
+    assert_eq!(all.gpus[1].index, Some(1));
+    assert_eq!(all.gpus[0].gpu.as_ref().unwrap().arch(), "gfx1100");
+    let refused = survey(&*machine(&twin("fault=open:EACCES:1")));
+    assert!(matches!(refused.driver, Err(Unusable::NoPermission { .. })));
+    let error = AmdDevice::open(&machine(&twin("")), 3, &options()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("one GPU that is supported, number 0"),
+        "{error}"
+    );
+}

@@ -1,0 +1,247 @@
+//! A layer between driver and twin in which bugs can be switched on: it edits the arguments of
+//! ioctls, the words of rings and the doorbells, as a driver with that bug would write them.
+//!
+//! Rings and doorbells that the driver maps are copies. A thread watches the copied doorbells, edits
+//! what is new in the copied ring, and passes both on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use doorbell_twin::machine::TwinMachine;
+use drivers_spec::amd::kfd::{self, CreateQueueArgs, mmap, queue_type};
+use hcq::mem::view::View;
+use hcq::transport::{DevFile, Kept, Machine, Map, Reserved, TransportError};
+use zerocopy::FromBytes;
+
+/// A deliberate bug.
+#[derive(Clone, Copy)]
+pub struct Bug {
+    /// What a driver would do wrong.
+    pub what: &'static str,
+    /// The rule that has to name it.
+    pub rule: &'static str,
+    pub how: How,
+}
+
+/// Where the bug is.
+#[derive(Clone, Copy)]
+pub enum How {
+    /// Edits the argument of an ioctl of that number; false swallows the call.
+    Ioctl(fn(u32, &mut [u8]) -> bool),
+    /// Edits what is new in a ring; the flag says whether it is one of SDMA.
+    Words(fn(&mut [u32], bool)),
+    /// As `Words`, and the host's flushes of the HDP are lost.
+    Unflushed(fn(&mut [u32], bool)),
+    /// Rings a doorbell in its own way.
+    Bell(fn(&Bell<'_>)),
+}
+
+/// A doorbell that is rung.
+pub struct Bell<'a> {
+    /// The real doorbells, and where this one is.
+    pub page: &'a View,
+    pub at: usize,
+    /// What the driver rings with.
+    pub value: u64,
+    pub sdma: bool,
+}
+
+impl Bell<'_> {
+    pub fn ring(&self, value: u64) {
+        self.page.store_u64(self.at, value).unwrap();
+    }
+}
+
+/// The layer.
+pub struct Mutant {
+    twin: Arc<TwinMachine>,
+    shared: Arc<Shared>,
+    relay: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    how: How,
+    stop: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Address, copy and real ring.
+    rings: Vec<(u64, View, View)>,
+    /// Copy and real page of doorbells.
+    doorbells: Option<(View, View)>,
+    queues: Vec<Relayed>,
+}
+
+struct Relayed {
+    ring: u64,
+    sdma: bool,
+    doorbell: usize,
+    last: u64,
+}
+
+impl Mutant {
+    pub fn new(twin: &Arc<TwinMachine>, bug: &Bug) -> Arc<Mutant> {
+        let shared = Arc::new(Shared {
+            how: bug.how,
+            stop: AtomicBool::new(false),
+            state: Mutex::default(),
+        });
+        let relay = std::thread::spawn({
+            let shared = shared.clone();
+            move || {
+                while !shared.stop.load(Ordering::Relaxed) {
+                    shared.relay();
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+            }
+        });
+        Arc::new(Mutant {
+            twin: twin.clone(),
+            shared,
+            relay: Some(relay),
+        })
+    }
+}
+
+impl Drop for Mutant {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.relay.take().unwrap().join().unwrap();
+    }
+}
+
+impl Shared {
+    fn relay(&self) {
+        let mut state = self.state.lock().unwrap();
+        let State {
+            rings,
+            doorbells,
+            queues,
+        } = &mut *state;
+        let Some((copy_bell, bell)) = doorbells else {
+            return;
+        };
+        for queue in queues {
+            let value = copy_bell.load_u64(queue.doorbell).unwrap();
+            if value == queue.last {
+                continue;
+            }
+            let Some((_, copy, real)) = rings.iter().find(|r| r.0 == queue.ring) else {
+                // The driver's own copies: left alone.
+                queue.last = value;
+                bell.store_u64(queue.doorbell, value).unwrap();
+                continue;
+            };
+            let unit = if queue.sdma { 4 } else { 1 };
+            let (from, to) = (queue.last / unit, value / unit);
+            let dwords = copy.len() as u64 / 4;
+            let place = |at: u64| (at % dwords * 4) as usize;
+            let mut words: Vec<u32> = (from..to).map(|at| copy.read(place(at)).unwrap()).collect();
+            if let How::Words(edit) | How::Unflushed(edit) = self.how {
+                edit(&mut words, queue.sdma);
+            }
+            for (at, &word) in (from..to).zip(&words) {
+                real.write(place(at), word).unwrap();
+            }
+            queue.last = value;
+            let rung = Bell {
+                page: bell,
+                at: queue.doorbell,
+                value,
+                sdma: queue.sdma,
+            };
+            match self.how {
+                How::Bell(ring) => ring(&rung),
+                _ => rung.ring(value),
+            }
+        }
+    }
+}
+
+/// Rings are the only memory of these sizes.
+const RINGS: [usize; 2] = [16 << 10, 8 << 10];
+
+struct MutantFile {
+    file: Arc<dyn DevFile>,
+    shared: Arc<Shared>,
+}
+
+impl DevFile for MutantFile {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
+        if let How::Ioctl(edit) = self.shared.how
+            && !edit(request, payload)
+        {
+            return Ok(0);
+        }
+        let done = self.file.ioctl(request, name, payload)?;
+        if request == kfd::CREATE_QUEUE.request {
+            let args = CreateQueueArgs::read_from_bytes(payload).unwrap();
+            self.shared.state.lock().unwrap().queues.push(Relayed {
+                ring: args.ring_base_address,
+                sdma: args.queue_type == queue_type::SDMA,
+                doorbell: (args.doorbell_offset & (mmap::DOORBELL_BYTES - 1)) as usize,
+                last: 0,
+            });
+        }
+        Ok(done)
+    }
+
+    fn mmap(&self, map: Map) -> Result<View, TransportError> {
+        let real = self.file.mmap(map)?;
+        let mut state = self.shared.state.lock().unwrap();
+        let copy = || View::alloc(map.len, 4096).unwrap();
+        match map.at {
+            None => {
+                let copy = copy();
+                state.doorbells = Some((copy.clone(), real));
+                Ok(copy)
+            }
+            Some(at) if RINGS.contains(&map.len) => {
+                let copy = copy();
+                state.rings.push((at, copy.clone(), real));
+                Ok(copy)
+            }
+            Some(_) if self.file.name() == "/dev/kfd" => match self.shared.how {
+                How::Unflushed(_) => Ok(copy()),
+                _ => Ok(real),
+            },
+            Some(_) => Ok(real),
+        }
+    }
+
+    fn number(&self) -> Result<u32, TransportError> {
+        self.file.number()
+    }
+}
+
+impl Machine for Mutant {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        Ok(Arc::new(MutantFile {
+            file: self.twin.open(path)?,
+            shared: self.shared.clone(),
+        }))
+    }
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        self.twin.read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        self.twin.list(path)
+    }
+    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
+        self.twin.reserve(bytes, align)
+    }
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        self.twin.memory(bytes, align)
+    }
+    fn kept(&self) -> &Kept {
+        self.twin.kept()
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Machine`]: what a driver of device files asks of the system beside the files themselves: to
+//! open them, to read what sysfs says, and for memory at addresses that a device may share.
+//!
+//! Drivers of this kind (KFD, NVK, KGSL) give a GPU the addresses of the process: the host reserves
+//! a range of its own address space, the GPU maps memory there, and the host may map the same
+//! memory over the reservation. So addresses are the machine's to hand out.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{DevFile, TransportError};
+use crate::mem::view::View;
+
+/// A machine, as a process on it sees it.
+pub trait Machine: Send + Sync {
+    /// Opens a device file for reading and writing.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], with the path.
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError>;
+
+    /// The text of a file of sysfs or procfs.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], with the path.
+    fn read(&self, path: &str) -> Result<String, TransportError>;
+
+    /// The names in a folder, in no order.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], with the path.
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError>;
+
+    /// Address space of at least `bytes` bytes, aligned to `align` (a power of two), in which
+    /// nothing is mapped. [`DevFile::mmap`] maps into it.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`].
+    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError>;
+
+    /// Zeroed memory of the process, at least `bytes` bytes at a multiple of `align` (a power of
+    /// two), which devices may be told to use in place.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`].
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError>;
+
+    /// What drivers keep for as long as this process is on the machine.
+    fn kept(&self) -> &Kept;
+}
+
+/// A range of reserved addresses. The range is given back once the last clone has gone, and with
+/// it the last view of what was mapped in it.
+#[derive(Clone)]
+pub struct Reserved {
+    base: u64,
+    bytes: u64,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl Reserved {
+    /// Made by machines; `owner` gives the range back when dropped.
+    pub fn new(base: u64, bytes: u64, owner: Arc<dyn Any + Send + Sync>) -> Reserved {
+        Reserved { base, bytes, owner }
+    }
+
+    /// The first address.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Length in bytes, whole pages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many clones and views keep the range.
+    pub fn users(&self) -> usize {
+        Arc::strong_count(&self.owner)
+    }
+}
+
+impl fmt::Debug for Reserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reserved({:#x}+{:#x})", self.base, self.bytes)
+    }
+}
+
+/// One value of each type, made when first asked for.
+///
+/// Some state of a kernel driver belongs to the process and outlives every device that was opened:
+/// an address space that is bound once, a page that is set once. A driver keeps it here, so that
+/// opening again finds it. The value must not own the machine.
+#[derive(Default)]
+pub struct Kept(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
+
+impl Kept {
+    /// The value of type `T`, made by `make` if there is none yet. One thread makes it; others
+    /// wait.
+    ///
+    /// # Errors
+    /// That of `make`; nothing is kept then.
+    pub fn get_or_make<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        // Only whole entries are pushed, so a poisoned lock is still good.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all.iter().find_map(|one| one.clone().downcast::<T>().ok());
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let made = Arc::new(make()?);
+        all.push(made.clone());
+        Ok(made)
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "Kept({} values)", all.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_of_each_type_is_kept() {
+        let kept = Kept::default();
+        assert_eq!(kept.get_or_make(|| Err::<u32, _>("no")), Err("no"));
+        let first = kept.get_or_make(|| Ok::<_, ()>(7u32)).unwrap();
+        let again = kept.get_or_make(|| Ok::<_, ()>(8u32)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(*kept.get_or_make(|| Ok::<_, ()>(9u64)).unwrap(), 9);
+        assert_eq!(format!("{kept:?}"), "Kept(2 values)");
+    }
+
+    #[test]
+    fn a_reservation_lives_as_long_as_its_clones() {
+        let owner = Arc::new(());
+        let reserved = Reserved::new(0x7000_0000, 0x2000, owner.clone());
+        let clone = reserved.clone();
+        drop(reserved);
+        assert_eq!((clone.base(), clone.bytes()), (0x7000_0000, 0x2000));
+        assert_eq!(clone.users(), 2);
+        drop(clone);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+}

@@ -1,0 +1,160 @@
+//! The suite on AMD GPUs: our driver on the twin. Its kernels are compiled by clang.
+//!
+//! Every case ends with a look into the twin's journal: a rule that was broken fails it.
+
+// A failed step ends the test.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conformance::{Kernel, Opened, Subject};
+use doorbell_twin::machine::TwinMachine;
+use drivers_amd::{AmdDevice, Options, Packets};
+use hcq::transport::Machine;
+use hcq::{ArgLayout, KernelImage};
+
+conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Packets::Pm4));
+conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Packets::Pm4));
+conformance::conformance!(gfx1201, || TwinSubject::new("gfx1201", "", Packets::Pm4));
+conformance::conformance!(gfx942, || TwinSubject::new("gfx942", "xcc=1", Packets::Aql));
+conformance::conformance!(gfx942_8, || TwinSubject::new(
+    "gfx942",
+    "xcc=8",
+    Packets::Aql
+));
+// The other language of that chip, on one of its dies.
+conformance::conformance!(gfx942_pm4, || TwinSubject::new(
+    "gfx942",
+    "xcc=1",
+    Packets::Pm4
+));
+// Half of the ways of the host to memory.
+conformance::conformance!(small_bar, || TwinSubject::new(
+    "gfx1100",
+    "bar=small",
+    Packets::Pm4
+));
+
+conformance::conformance!(userptr, || {
+    let mut subject = TwinSubject::new("gfx1100", "", Packets::Pm4);
+    subject.userptr = true;
+    subject
+});
+
+/// Two GPUs of a kind.
+struct TwinSubject {
+    chip: &'static str,
+    packets: Packets,
+    /// Host buffers are memory of the process.
+    userptr: bool,
+    twin: Arc<TwinMachine>,
+}
+
+impl TwinSubject {
+    fn new(chip: &'static str, config: &str, packets: Packets) -> TwinSubject {
+        let twin = TwinMachine::new(&format!("chip={chip},gpus=2,{config}")).unwrap();
+        TwinSubject {
+            chip,
+            packets,
+            userptr: false,
+            twin,
+        }
+    }
+}
+
+impl Subject for TwinSubject {
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Opened> {
+        let machine: Arc<dyn Machine> = self.twin.clone();
+        let options = Options {
+            compute_ring: u64::from(ring_words) * 4,
+            copy_ring: u64::from(ring_words) * 4,
+            packets: self.packets,
+            userptr: self.userptr,
+            ring_timeout: Duration::from_millis(match ring_words {
+                64 => 50,
+                _ => 60_000,
+            }),
+            ..Options::default()
+        };
+        let device = AmdDevice::open(&machine, index, &options)?;
+        // The hook must not keep the device open.
+        let broken = Arc::downgrade(&device);
+        Ok(Opened {
+            device,
+            lose: Box::new(move |reason| {
+                if let Some(device) = broken.upgrade() {
+                    device.inject_fault(reason);
+                }
+            }),
+        })
+    }
+
+    fn kernel(&self, kernel: Kernel) -> KernelImage {
+        let (entry, args) = match kernel {
+            Kernel::Add => ("add", 4),
+            Kernel::Step => ("step", 2),
+            Kernel::Store => ("store", 1),
+        };
+        static OBJECTS: Mutex<BTreeMap<&str, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+        let object = OBJECTS
+            .lock()
+            .unwrap()
+            .entry(self.chip)
+            .or_insert_with(|| compile(self.chip))
+            .clone();
+        KernelImage {
+            arch: self.chip.into(),
+            bytes: object,
+            entry: entry.into(),
+            args: ArgLayout::words(args),
+            local_bytes: 0,
+        }
+    }
+}
+
+impl Drop for TwinSubject {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for violation in self.twin.machine().journal.violations() {
+                eprintln!("{violation}\n");
+            }
+            return;
+        }
+        // Two cases go to these addresses to see what happens.
+        let asked = |what: &str| what.contains("0x1230") || what.contains("0x4560");
+        let broken: Vec<_> = self
+            .twin
+            .machine()
+            .journal
+            .violations()
+            .into_iter()
+            .filter(|v| v.rule.name != "GPU-PAGE-FAULT" || !asked(&v.what))
+            .map(|v| v.to_string())
+            .collect();
+        assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+    }
+}
+
+fn compile(chip: &str) -> Arc<[u8]> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amdgpu.c");
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("kernels.o");
+    let run = Command::new("clang-22")
+        .args(["--target=amdgcn-amd-amdhsa", "-nogpulib", "-O1", "-c"])
+        .arg(format!("-mcpu={chip}"))
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .output()
+        .expect("clang of LLVM 22 is installed as clang-22");
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    std::fs::read(object).unwrap().into()
+}
