@@ -59,6 +59,8 @@ impl Error {
 fn device_code(e: &hcq::Error) -> u8 {
     match e {
         hcq::Error::NoDevice { .. } => 3,
+        hcq::Error::NoPermission { .. } => 4,
+        hcq::Error::Unsupported { .. } => 6,
         hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
         _ => 1,
     }

@@ -9,6 +9,7 @@ mod net;
 mod observe;
 mod output;
 mod session;
+mod twin;
 
 use std::process::ExitCode;
 
@@ -28,8 +29,10 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Variables: DEV selects the device (CPU, CPU:LLVM, CPU:CLANG); DEBUG=1..7 shows devices, kernels,
-applied optimisations, source, IR, linear IR, assembly; CPU_COUNT sets the number of threads.
+Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD); DEV=TWINKFD+AMD::gfx1100 is a
+simulated one, and TWIN says what its machine is like (gpus=2, debug=4,log=FILE for its packets,
+debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
+linear IR, assembly; CPU_COUNT sets the number of threads.
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
 6 unsupported hardware.";
 
@@ -57,15 +60,18 @@ fn main() -> ExitCode {
     let run = || -> Result<(), Error> {
         let environment = session::Environment::read(cli.dev.as_deref())?;
         observe::start_log();
-        match &cli.command {
+        let outcome = match &cli.command {
             Command::Demo(args) => cmd::demo::run(args, &environment),
             Command::Devices(args) => cmd::devices::run(args, &environment),
-            Command::Doctor(args) => cmd::doctor::run(args),
+            Command::Doctor(args) => cmd::doctor::run(args, &environment),
             Command::Bench(args) => cmd::bench::run(args, &environment, started),
             Command::Run(args) => cmd::run::run(args, &environment),
             Command::Inspect(args) => cmd::inspect::run(args, &environment),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &environment),
-        }
+        };
+        // Whatever else went wrong: a broken rule may be why.
+        let rules = environment.broken_rules();
+        outcome.and(rules)
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,20 +2,26 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use codegen::Backend;
 use drivers::doctor::{Row, Status};
 use drivers::env::Settings;
 use drivers::select::{self, DeviceKind, Selection, Target};
-use hcq::Device;
+use hcq::{Device, DeviceInfo};
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Observer, Options};
 
 use crate::error::Error;
 use crate::observe::{Both, Printer};
+use crate::twin::Twin;
 
 /// Bytes of compiled kernels that are kept on disk.
 const CACHE_BYTES: u64 = 256 << 20;
+
+/// How long a wait for a simulated device lasts unless HCQDEV_WAIT_TIMEOUT_MS is set: its model
+/// needs seconds for what hardware does in milliseconds.
+const SIMULATED_WAIT: Duration = Duration::from_secs(600);
 
 /// An open device with what runs on it.
 pub struct Session {
@@ -41,6 +47,8 @@ pub struct Environment {
     pub settings: Settings,
     /// Which device, and who said so.
     pub selection: Selection,
+    /// The simulated machine, if the selection asks for one.
+    pub twin: Option<Twin>,
 }
 
 impl Environment {
@@ -52,17 +60,69 @@ impl Environment {
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
             .collect();
         let vars = || env.iter().map(|(k, v)| (k, v));
-        let settings = Settings::parse(vars()).map_err(|e| usage(&e))?;
+        let mut settings = Settings::parse(vars()).map_err(|e| usage(&e))?;
         let selection = select::select(None, cli, vars()).map_err(|e| usage(&e))?;
+        let twin = match selection.targets.first() {
+            Some(target) => Twin::of(target, settings.twin.as_deref())?,
+            None => None,
+        };
+        if twin.is_some() && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
+            settings.wait_timeout = SIMULATED_WAIT;
+        }
         if settings.debug >= 1 {
             for note in &selection.notes {
                 eprintln!("note: {note}");
+            }
+            if let (None, Some(config)) = (&twin, &settings.twin) {
+                eprintln!("note: TWIN={config} has no effect: no simulated device is chosen");
             }
         }
         Ok(Environment {
             settings,
             selection,
+            twin,
         })
+    }
+
+    /// Opens a target.
+    fn open_target(&self, target: &Target, settings: &Settings) -> Result<Arc<dyn Device>, Error> {
+        let twin = self.twin.as_ref().map(Twin::machine);
+        Ok(drivers::open_with(target, settings, twin.as_ref())?)
+    }
+
+    /// What is put behind the name of the selected device where it is a simulated one.
+    pub fn simulated(&self) -> &'static str {
+        match &self.twin {
+            Some(_) => ", simulated",
+            None => "",
+        }
+    }
+
+    /// Tells which rules were broken on a simulated machine. To be called once its devices are
+    /// closed.
+    ///
+    /// # Errors
+    /// There are some.
+    pub fn broken_rules(&self) -> Result<(), Error> {
+        let Some(twin) = &self.twin else {
+            return Ok(());
+        };
+        let chip = twin.chip();
+        match twin.report() {
+            Some(report) => {
+                eprint!("{report}");
+                Err(Error::Check(format!(
+                    "the simulated {chip} saw the rules above broken: real hardware may hang, or \
+                     give wrong numbers. Please report it"
+                )))
+            }
+            None => {
+                if self.settings.debug >= 1 {
+                    eprintln!("the simulated {chip} saw no rule broken");
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The first target that was asked for, or the CPU: accelerators are never chosen silently
@@ -77,7 +137,7 @@ impl Environment {
 
     /// Opens the selected device.
     pub fn open_device(&self) -> Result<Arc<dyn Device>, Error> {
-        Ok(drivers::open_with(&self.target(), &self.settings)?)
+        self.open_target(&self.target(), &self.settings)
     }
 
     /// Opens the selected device with `threads` threads instead of those of the settings (a device
@@ -106,9 +166,9 @@ impl Environment {
         if let Some(n) = threads.and_then(NonZeroUsize::new) {
             settings.cpu_count = Some(n);
         }
-        let device = drivers::open_with(&self.target(), &settings)?;
+        let device = self.open_target(&self.target(), &settings)?;
         let units = device.info().units as usize;
-        let backend = self.backend(units)?;
+        let backend = self.backend(device.info())?;
         let mut codegen = codegen::Options {
             threads: units,
             explain: settings.debug >= 4,
@@ -122,8 +182,12 @@ impl Environment {
         if debug >= 1 {
             let info = device.info();
             eprintln!(
-                "{} {} {}, {} units, {describe}",
-                info.id, info.arch, info.name, info.units
+                "{} {} {}, {} units{}, {describe}",
+                info.id,
+                info.arch,
+                info.name,
+                info.units,
+                self.simulated()
             );
         }
         let printer = (debug >= 2).then(|| Arc::new(Printer::new(debug)) as Arc<dyn Observer>);
@@ -160,40 +224,59 @@ impl Environment {
     }
 
     /// The compiler for the selected device: what the target names, else LLVM in process if the
-    /// program was built with it, else clang.
-    pub fn backend(&self, threads: usize) -> Result<Backend, Error> {
+    /// program was built with it, else what there is.
+    fn backend(&self, info: &DeviceInfo) -> Result<Backend, Error> {
         let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
         let target = self.target();
-        match target.renderer.unwrap_or(DEFAULT_RENDERER) {
+        let renderers = renderers(target.device);
+        let renderer = target.renderer.or(renderers.first().copied());
+        match (target.device, renderer) {
             #[cfg(feature = "llvm")]
-            "LLVM" => Backend::cpu_llvm(threads).map_err(compiler),
-            "CLANG" => Backend::cpu_clang(threads).map_err(compiler),
-            other => Err(Error::Usage(format!(
-                "{target}: this program has no compiler {other} for the {}; it has {}",
-                target.device.name(),
-                RENDERERS.join(", ")
+            (DeviceKind::Amd, Some("LLVM")) => Backend::amd_llvm(&info.arch).map_err(compiler),
+            (DeviceKind::Amd, Some("HIP")) => Backend::amd_hip(&info.arch).map_err(compiler),
+            (DeviceKind::Amd, Some("CLANG")) => Backend::amd_clang(&info.arch).map_err(compiler),
+            #[cfg(feature = "llvm")]
+            (DeviceKind::Cpu, Some("LLVM")) => {
+                Backend::cpu_llvm(info.units as usize).map_err(compiler)
+            }
+            (DeviceKind::Cpu, Some("CLANG")) => {
+                Backend::cpu_clang(info.units as usize).map_err(compiler)
+            }
+            (device, _) => Err(Error::Usage(format!(
+                "{target}: this program has no compiler {} for the {}; it has {}",
+                target.renderer.unwrap_or("in it"),
+                device.name(),
+                match renderers {
+                    [] => "none; build it with its feature llvm".to_owned(),
+                    names => names.join(", "),
+                }
             ))),
         }
     }
 }
 
-#[cfg(feature = "llvm")]
-const RENDERERS: &[&str] = &["LLVM", "CLANG"];
-#[cfg(not(feature = "llvm"))]
-const RENDERERS: &[&str] = &["CLANG"];
-const DEFAULT_RENDERER: &str = RENDERERS[0];
+/// The compilers of this program, best first.
+fn renderers(device: DeviceKind) -> &'static [&'static str] {
+    match (device, cfg!(feature = "llvm")) {
+        (DeviceKind::Cpu, true) => &["LLVM", "CLANG"],
+        (DeviceKind::Cpu, false) => &["CLANG"],
+        (DeviceKind::Amd, true) => &["LLVM", "CLANG", "HIP"],
+        (DeviceKind::Amd, false) => &["CLANG", "HIP"],
+        _ => &[],
+    }
+}
 
 /// The doctor's rows about compilers.
 pub fn compilers() -> Vec<Row> {
-    let row = |check, found: Result<Backend, codegen::Error>, fix: &str| match found {
+    let row = |check: &str, found: Result<Backend, codegen::Error>, fix: &str| match found {
         Ok(backend) => Row {
-            check,
+            check: check.into(),
             status: Status::Ok,
             detail: backend.describe(),
             fix: String::new(),
         },
         Err(e) => Row {
-            check,
+            check: check.into(),
             status: Status::Absent,
             detail: e.to_string(),
             fix: fix.into(),
@@ -210,6 +293,11 @@ pub fn compilers() -> Vec<Row> {
             "cpu.clang",
             Backend::cpu_clang(1),
             "optional: apt-get install clang-22",
+        ),
+        row(
+            "amd.hip",
+            Backend::amd_hip("gfx1100"),
+            "optional, for DEV=AMD:HIP: GPUs are compiled for by LLVM",
         ),
     ]
 }

@@ -3,101 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod place;
+
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::Path;
 
 use serde_json::Value;
-use tempfile::TempDir;
 use tensor::io::safetensors;
 
-/// A place to run in: a folder to work in, one for the cache, one for temporary files, a home.
-struct Place(TempDir);
-
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Place {
-    fn new() -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
-        for folder in ["work", "cache", "tmp", "home"] {
-            fs::create_dir(place.path(folder)).unwrap();
-        }
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// The program with nothing in its environment but what it needs to run.
-    fn command(&self, args: &[&str], env: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_doorbell"));
-        command
-            .args(args)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("XDG_CACHE_HOME", self.path("cache"))
-            .env("TMPDIR", self.path("tmp"))
-            .env("HOME", self.path("home"))
-            .envs(env.iter().copied())
-            .current_dir(self.path("work"))
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Ran {
-        let output = self.command(args, env).output().unwrap();
-        let ran = Ran {
-            code: output.status.code().expect("ended by a signal"),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        };
-        assert!(!ran.err.contains("panicked"), "{}", ran.err);
-        ran
-    }
-
-    /// All files below a folder, relative to it.
-    fn files(&self, folder: &str) -> BTreeSet<PathBuf> {
-        let root = self.path(folder);
-        let (mut files, mut open) = (BTreeSet::new(), vec![root.clone()]);
-        while let Some(dir) = open.pop() {
-            for entry in fs::read_dir(dir).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    open.push(path);
-                } else {
-                    files.insert(path.strip_prefix(&root).unwrap().to_owned());
-                }
-            }
-        }
-        files
-    }
-
-    /// Nothing was written but these files in the working folder, and the cache if it may be used.
-    fn wrote(&self, work: &[&str], cache: bool) {
-        let wanted = work.iter().map(PathBuf::from).collect();
-        assert_eq!(self.files("work"), wanted);
-        assert_eq!(self.files("tmp"), BTreeSet::new());
-        assert_eq!(self.files("home"), BTreeSet::new());
-        let outside = |f: &PathBuf| !f.starts_with("doorbell/kernels");
-        let cached = self.files("cache");
-        assert!(!cached.iter().any(outside), "{cached:?}");
-        assert!(cache || cached.is_empty(), "{cached:?}");
-    }
-}
-
-/// The rows of a JSON answer, which is all of stdout.
-fn rows(ran: &Ran, schema: &str) -> Vec<Value> {
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    let document: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(document["schema"], schema);
-    document["rows"].as_array().unwrap().clone()
-}
+use place::{Place, rows};
 
 /// Nothing on stdout, the exit code, and all of these texts on stderr.
 fn refused(env: &[(&str, &str)], code: i32, texts: &[&str]) {
@@ -230,13 +145,18 @@ fn two_choices_that_contradict_are_both_named() {
 
 #[test]
 fn a_device_without_driver_is_no_device() {
-    refused(&[("DEV", "AMD")], 3, &["no device for AMD", "DEV=CPU"]);
+    refused(&[("DEV", "PCI+AMD")], 3, &["PCI+AMD", "KFD only"]);
     refused(&[("NV", "1")], 3, &["no device for NV", "DEV=CPU"]);
-    let twin = "twins are not in this version";
+    refused(&[("DEV", "TWINNVK+NV")], 3, &["no driver for NVIDIA"]);
+}
+
+#[cfg(not(feature = "twin"))]
+#[test]
+fn without_twins_an_error_says_how_to_get_them() {
     refused(
         &[("DEV", "TWINKFD+AMD::gfx1100")],
         3,
-        &["TWINKFD+AMD::gfx1100", twin],
+        &["TWINKFD+AMD::gfx1100", "--features twin"],
     );
 }
 

@@ -24,10 +24,15 @@ fn models(name: &str) -> PathBuf {
 }
 
 fn doorbell(args: &[&str]) -> Output {
+    doorbell_on("CPU", args)
+}
+
+fn doorbell_on(dev: &str, args: &[&str]) -> Output {
     let cache = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_doorbell"))
         .args(args)
         .env("XDG_CACHE_HOME", cache.path())
+        .env("DEV", dev)
         .output()
         .unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
@@ -38,13 +43,17 @@ fn doorbell(args: &[&str]) -> Output {
 /// Runs the cases of a folder: none may fail, at least `least` must pass, and at most `most` may be
 /// unsupported, each with a reason.
 fn cases(folder: &str, least: usize, most: usize, tolerance: &[&str]) {
+    cases_on("CPU", folder, least, most, tolerance);
+}
+
+fn cases_on(dev: &str, folder: &str, least: usize, most: usize, tolerance: &[&str]) {
     let folder = models(folder);
     let args = [
         &["onnx-test", "--json", folder.to_str().unwrap()],
         tolerance,
     ]
     .concat();
-    let output = doorbell(&args);
+    let output = doorbell_on(dev, &args);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["schema"], "doorbell.onnx-test/1");
     let rows = report["rows"].as_array().unwrap();
@@ -110,7 +119,7 @@ fn small_net_with_random_weights() {
 
 /// Runs a light model on its ramp of inputs, from a file to a file, and compares what is written
 /// with the output that is stored beside the model.
-fn light(name: &str, input: &str, shape: &[usize]) {
+fn light(dev: &str, name: &str, input: &str, shape: &[usize]) {
     let light = models("onnx-data/light");
     let folder = tempfile::tempdir().unwrap();
     let n: usize = shape.iter().product();
@@ -120,19 +129,24 @@ fn light(name: &str, input: &str, shape: &[usize]) {
     let x = folder.path().join("x.npy");
     npy::write(&x, DType::F32, shape, &ramp).unwrap();
     let model = light.join(format!("{name}.onnx"));
-    let output = doorbell(&[
+    let (given, out) = (
+        format!("{input}={}", x.display()),
+        folder.path().join("out"),
+    );
+    let arguments = [
         "run",
         model.to_str().unwrap(),
         "--input",
-        &format!("{input}={}", x.display()),
+        &given,
         "--output",
-        folder.path().join("out").to_str().unwrap(),
+        out.to_str().unwrap(),
         "--top",
         "3",
-    ]);
+    ];
+    let output = doorbell_on(dev, &arguments);
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
-    let written: Vec<PathBuf> = std::fs::read_dir(folder.path().join("out"))
+    let written: Vec<PathBuf> = std::fs::read_dir(&out)
         .unwrap()
         .map(|e| e.unwrap().path())
         .collect();
@@ -153,7 +167,7 @@ macro_rules! light {
     ($($test:ident $name:literal $input:literal [$($size:literal)*];)*) => {$(
         #[test]
         fn $test() {
-            light($name, $input, &[$($size),*]);
+            light("CPU", $name, $input, &[$($size),*]);
         }
     )*};
 }
@@ -167,6 +181,23 @@ light! {
     light_squeezenet "light_squeezenet" "data_0" [1 3 224 224];
     light_vgg19 "light_vgg19" "data_0" [1 3 224 224];
     light_zfnet512 "light_zfnet512" "gpu_0/data_0" [1 3 224 224];
+}
+
+/// A simulated GPU.
+#[cfg(feature = "twin")]
+const GFX1100: &str = "TWINKFD+AMD::gfx1100";
+
+/// The smallest net there is.
+#[cfg(feature = "twin")]
+#[test]
+fn light_squeezenet_on_gfx1100() {
+    light(GFX1100, "light_squeezenet", "data_0", &[1, 3, 224, 224]);
+}
+
+#[cfg(feature = "twin")]
+#[test]
+fn node_cases_on_gfx1100() {
+    cases_on(GFX1100, "onnx-data/node", 1100, 350, &[]);
 }
 
 /// Looking at a model says what is in it, and all that is missing.

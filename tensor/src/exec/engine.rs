@@ -1,5 +1,7 @@
 //! The executor over one device: schedules, compiles, allocates, submits, reads back.
 
+mod transfer;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +9,9 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use codegen::Backend;
+use codegen::target::TargetKind;
 use hcq::graph::Sample;
-use hcq::memory::{AllocSpec, HostAccess, MemoryKind};
+use hcq::memory::{AllocSpec, HostAccess};
 use hcq::queue::{QueueKind, Stream};
 use hcq::signal::{Point, Signal};
 use hcq::{Buffer, Command, Deadline, Device, Val};
@@ -57,9 +60,6 @@ impl Default for Options {
 /// Items that one submission takes at most: a ring holds several hundred launches.
 const BATCH: usize = 64;
 
-/// Bytes of a source that are read at a time.
-const UPLOAD_PART: usize = 1 << 20;
-
 /// Submissions in flight before the oldest is waited for.
 const IN_FLIGHT: usize = 64;
 
@@ -67,6 +67,8 @@ const IN_FLIGHT: usize = 64;
 pub struct DeviceExecutor {
     device: Arc<dyn Device>,
     stream: Arc<Stream>,
+    /// The queue for copies beside kernels, on devices that have memory of their own.
+    copies: Option<Arc<Stream>>,
     compiler: Compiler,
     options: Options,
     limits: Limits,
@@ -98,25 +100,53 @@ impl Drop for Capturing<'_> {
 }
 
 impl DeviceExecutor {
-    /// An engine over a device. The device's first compute queue belongs to it from now on.
+    /// An engine over a device. The device's first compute queue belongs to it from now on, and on
+    /// GPUs its first copy queue.
     ///
     /// # Errors
     /// A device without compute queue, or its loss.
-    pub fn engine(device: Arc<dyn Device>, backend: Backend, options: Options) -> Result<Engine> {
+    pub fn engine(
+        device: Arc<dyn Device>,
+        mut backend: Backend,
+        options: Options,
+    ) -> Result<Engine> {
         let stream = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+        let count = |kind| {
+            let mut queues = device.info().queues.iter();
+            queues.find(|q| q.0 == kind).map_or(0, |q| q.1)
+        };
+        let copies = match backend.target.kind {
+            TargetKind::Gpu if count(QueueKind::Copy) > 0 => {
+                Some(Stream::new(device.queue(QueueKind::Copy, 0)?)?)
+            }
+            _ => None,
+        };
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = match options.compile_threads {
             0 => processors,
             n => n,
         };
-        let limits = options.limits.unwrap_or(Limits {
-            parallel: device.info().units as u64 * 4,
-            ..Limits::default()
+        let units = device.info().units;
+        let limits = options.limits.unwrap_or(match backend.target.kind {
+            TargetKind::Cpu => Limits {
+                parallel: units as u64 * 4,
+                ..Limits::default()
+            },
+            // A row has a group of work-items to itself, and a launch costs more than idle units.
+            TargetKind::Gpu => Limits {
+                parallel: units.into(),
+                small: 1 << 18,
+                ..Limits::default()
+            },
         });
+        if backend.target.kind == TargetKind::Gpu && units > 0 {
+            backend.target.cores = units as usize;
+        }
         let compiler = Compiler::new(device.clone(), backend, options.codegen.clone(), threads);
         Ok(Engine(Arc::new(DeviceExecutor {
             device,
             stream,
+            copies,
             compiler,
             options,
             limits,
@@ -137,9 +167,23 @@ impl DeviceExecutor {
         &self.device
     }
 
-    /// The queue that everything runs on.
+    /// The queue that kernels run on.
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
+    }
+
+    /// The queue that copies run on beside kernels, if there is one.
+    pub fn copies(&self) -> Option<&Arc<Stream>> {
+        self.copies.as_ref()
+    }
+
+    /// What kernels that are submitted now have to wait for: copies that are still under way.
+    pub(crate) fn copied(&self) -> Result<Vec<Point>> {
+        let last = self.copies.as_ref().map(|c| c.last());
+        Ok(match last {
+            Some(last) if !last.reached()? => vec![last],
+            _ => Vec::new(),
+        })
     }
 
     /// Bounds of its scheduler.
@@ -167,6 +211,9 @@ impl DeviceExecutor {
     /// # Errors
     /// A timeout, or the loss of the device.
     pub fn synchronize(&self) -> Result<()> {
+        if let Some(copies) = &self.copies {
+            copies.wait(self.deadline())?;
+        }
         self.stream.wait(self.deadline())?;
         self.state().pending.clear();
         Ok(())
@@ -303,91 +350,6 @@ impl DeviceExecutor {
         }
     }
 
-    /// Device memory with the bytes of a storage; its own, if it is there already.
-    fn uploaded(&self, storage: &Storage) -> Result<Buffer> {
-        let bytes = match storage {
-            Storage::Device(buffer) => return Ok(buffer.clone()),
-            Storage::Host(bytes) => bytes.len(),
-            Storage::Source(source) => source.bytes(),
-        };
-        let buffer = self.alloc(bytes as u64)?;
-        self.fill(&buffer, storage)?;
-        Ok(buffer)
-    }
-
-    /// Puts the bytes of a storage into a buffer that has room for them.
-    fn fill(&self, buffer: &Buffer, storage: &Storage) -> Result<()> {
-        match storage {
-            Storage::Device(_) => Ok(()),
-            Storage::Host(bytes) => self.upload(buffer, bytes),
-            Storage::Source(source) if matches!(buffer.host(), HostAccess::None) => {
-                self.upload(buffer, &source.all()?)
-            }
-            Storage::Source(source) => {
-                // In parts: the whole would be in memory twice.
-                let mut part = vec![0; source.bytes().min(UPLOAD_PART)];
-                let mut at = 0;
-                while at < source.bytes() {
-                    let len = part.len().min(source.bytes() - at);
-                    source.part(at, &mut part[..len])?;
-                    buffer.write(at as u64, &part[..len])?;
-                    at += len;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The bytes of a storage in place `n` of memory that is used again for the next ones. The
-    /// work on what was there before has to be done.
-    pub(crate) fn staged(
-        &self,
-        storage: &Storage,
-        n: usize,
-        staging: &mut Vec<Buffer>,
-    ) -> Result<Buffer> {
-        let bytes = match storage {
-            Storage::Device(buffer) => return Ok(buffer.clone()),
-            Storage::Host(bytes) => bytes.len(),
-            Storage::Source(source) => source.bytes(),
-        } as u64;
-        if staging.get(n).is_none_or(|b| b.bytes() < bytes) {
-            let buffer = self.alloc(bytes)?;
-            match staging.get_mut(n) {
-                Some(place) => *place = buffer,
-                None => staging.push(buffer),
-            }
-        }
-        let buffer = &staging[n.min(staging.len() - 1)];
-        self.fill(buffer, storage)?;
-        Ok(buffer.clone())
-    }
-
-    fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        if !matches!(buffer.host(), HostAccess::None) {
-            return Ok(buffer.write(0, bytes)?);
-        }
-        let staging = self.staging(bytes.len() as u64)?;
-        staging.write(0, bytes)?;
-        let copy = Command::Copy {
-            dst: buffer.va().0.into(),
-            src: staging.va().0.into(),
-            bytes: bytes.len() as u64,
-        };
-        let point = self.stream.submit(&[], &[copy])?;
-        self.keep(point, vec![staging, buffer.clone()])
-    }
-
-    fn staging(&self, bytes: u64) -> Result<Buffer> {
-        Ok(self.device.alloc(AllocSpec {
-            kind: MemoryKind::Host,
-            ..AllocSpec::device(bytes)
-        })?)
-    }
-
     /// Keeps buffers until a point is reached.
     pub(crate) fn keep(&self, point: Point, buffers: Vec<Buffer>) -> Result<()> {
         let mut state = self.state();
@@ -518,7 +480,8 @@ impl DeviceExecutor {
             let point = if self.options.profile {
                 self.submit_timed(batch)?
             } else {
-                self.stream.submit(&[], &submit::commands(batch, None))?
+                self.stream
+                    .submit(&self.copied()?, &submit::commands(batch, None))?
             };
             self.keep(point, keep.clone())?;
         }
@@ -532,7 +495,7 @@ impl DeviceExecutor {
             state.stamps.push(pair);
         }
         let commands = submit::commands(batch, Some(&state.stamps));
-        let point = self.stream.submit(&[], &commands)?;
+        let point = self.stream.submit(&self.copied()?, &commands)?;
         drop(commands);
         point.wait(self.deadline())?;
         let clock = self.device.clock()?;
@@ -621,8 +584,7 @@ impl Executor for DeviceExecutor {
             src: buffer.va().0.into(),
             bytes: into.len() as u64,
         };
-        let point = self.stream.submit(&[], &[copy])?;
-        point.wait(self.deadline())?;
+        self.copy(copy, true)?.wait(self.deadline())?;
         Ok(staging.read(0, into)?)
     }
 
@@ -638,6 +600,13 @@ impl Executor for DeviceExecutor {
 impl Drop for DeviceExecutor {
     fn drop(&mut self) {
         // The device may still be writing to what `pending` keeps.
+        let patience = Deadline::after(self.options.patience);
+        if let Some(Err(e)) = self.copies.as_ref().map(|c| c.wait(patience)) {
+            tracing::warn!(
+                "{}: copies in flight at the end: {e}",
+                self.device.info().id
+            );
+        }
         if let Err(e) = self.stream.wait(Deadline::after(self.options.patience)) {
             tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
         }

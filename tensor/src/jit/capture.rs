@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use codegen::DType;
-use hcq::graph::{Graph, GraphBuilder};
+use hcq::graph::{Graph, GraphBuilder, Work};
+use hcq::signal::Point;
 use hcq::{Buffer, Command, Slot, Val};
 
 use super::capture;
@@ -26,8 +27,8 @@ pub(super) struct Capture {
     _packed: Vec<Arc<Block>>,
     /// Bytes and operations of each command.
     costs: Vec<(f64, f64)>,
-    /// The timeline after the last replay.
-    last: u64,
+    /// The points that the last replay ends with, one per queue.
+    last: Vec<Point>,
 }
 
 pub(super) struct Output {
@@ -99,8 +100,17 @@ impl Capture {
         }
         let mut costs = Vec::new();
         let at = |b: BufferId| address[b.0 as usize];
-        for item in submit::items(schedule, &compiled, &at, scratch.va().0, &frozen.done)? {
+        let items = submit::items(schedule, &compiled, &at, scratch.va().0, &frozen.done)?;
+        // Copies run beside the kernels that have nothing to do with them.
+        let any = items.iter().any(|i| matches!(i.node, Work::Copy { .. }));
+        let copies = executor.copies().filter(|_| any);
+        let beside = copies.map(|stream| builder.lane(executor.device(), stream));
+        for item in items {
             costs.push(item.cost);
+            let lane = match item.node {
+                Work::Copy { .. } => beside.unwrap_or(lane),
+                Work::Exec { .. } => lane,
+            };
             builder.add(lane, &item.name, item.node, item.reads, item.writes);
         }
         let graph = builder.profiled(executor.options().profile).build()?;
@@ -115,7 +125,7 @@ impl Capture {
             _keep: keep,
             _packed: frozen.buffers,
             costs,
-            last: 0,
+            last: Vec::new(),
         })
     }
 
@@ -147,18 +157,16 @@ impl Capture {
             let storage = Storage::Device(buffer);
             results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
         }
-        let before = executor.stream().last();
-        let after = if before.value == self.last {
-            vec![]
-        } else {
-            vec![before]
-        };
-        let points = self
+        let streams = [Some(executor.stream()), executor.copies()];
+        // The queues are in order: only what others have submitted since has to be waited for.
+        let others = |p: &Point| p.value > 0 && !self.last.iter().any(|l| same(l, p));
+        let before = streams.into_iter().flatten().map(|s| s.last());
+        let after: Vec<Point> = before.filter(others).collect();
+        self.last = self
             .graph
             .replay(&values, &after, executor.deadline())?
             .to_vec();
-        for point in points {
-            self.last = point.value;
+        for point in self.last.clone() {
             executor.keep(point, keep.clone())?;
         }
         if executor.options().profile {
@@ -167,6 +175,10 @@ impl Capture {
         }
         Ok(results)
     }
+}
+
+fn same(a: &Point, b: &Point) -> bool {
+    a.value == b.value && a.signal.va() == b.signal.va()
 }
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {
@@ -184,7 +196,9 @@ fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
         src: from.va().0.into(),
         bytes: from.bytes(),
     };
-    let point = executor.stream().submit(&[], &[barrier, copy])?;
+    let point = executor
+        .stream()
+        .submit(&executor.copied()?, &[barrier, copy])?;
     executor.keep(point, vec![from.clone(), to.clone()])?;
     Ok(to)
 }

@@ -301,7 +301,9 @@ impl Launching<'_> {
             grid: launch.grid,
             block: launch.block,
         };
-        let point = executor.stream().submit(&[], &[barrier, run])?;
+        let point = executor
+            .stream()
+            .submit(&executor.copied()?, &[barrier, run])?;
         point.wait(executor.deadline())?;
         Ok(target)
     }

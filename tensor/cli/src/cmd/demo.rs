@@ -25,6 +25,9 @@ pub struct Args {
     /// Passes over the training images
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
+    /// Steps of 96 images that an epoch has at most, for devices that are slow (simulated ones)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    steps: Option<u32>,
     /// Seed of the split, the weights and the order of the batches
     #[arg(long, default_value_t = 7)]
     seed: u64,
@@ -54,7 +57,13 @@ const RATE: f64 = 2e-3;
 pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let session = environment.open_engine(None, args.profile.is_some())?;
     let info = session.device.info();
-    eprintln!("device   {} ({}, {} units)", info.id, info.name, info.units);
+    eprintln!(
+        "device   {} ({}, {} units{})",
+        info.id,
+        info.name,
+        info.units,
+        environment.simulated()
+    );
     let (train, held) = digits::load(args.seed)?;
     eprintln!(
         "data     {} handwritten digits, {} held out",
@@ -132,14 +141,15 @@ fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Erro
     });
 
     // The last images of an epoch that do not fill a batch get their turn in the next one.
-    let batches = train.len() / BATCH;
+    let all = train.len() / BATCH;
+    let batches = args.steps.map_or(all, |n| all.min(n as usize));
     let bar = progress(args.epochs as u64 * batches as u64);
     let mut order = Shuffle::new(args.seed);
     let mut mean = f32::NAN;
     for epoch in 1..=args.epochs {
         let shuffled = order.order(train.len());
         let mut losses = Vec::with_capacity(batches);
-        for batch in shuffled.chunks_exact(BATCH) {
+        for batch in shuffled.chunks_exact(BATCH).take(batches) {
             let set = train.pick(batch);
             let x = Tensor::from_slice(engine, &set.images, &[BATCH, 1, 8, 8])?;
             let y = Tensor::from_slice(engine, &set.labels, &[BATCH])?;
@@ -154,7 +164,7 @@ fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Erro
         mean = sum / batches as f32;
         bar.set_message(format!("loss {mean:.4}"));
         if bar.is_hidden() {
-            eprintln!("epoch    {epoch:>3} loss {mean:.4}");
+            eprintln!("epoch    {epoch:>3} loss {mean:.6}");
         }
     }
     bar.finish_and_clear();

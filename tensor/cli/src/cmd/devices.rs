@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::output;
 use crate::session::Environment;
+use crate::twin::Twin;
 
 /// List the devices that can be opened.
 #[derive(clap::Args)]
@@ -17,7 +18,10 @@ pub struct Args {
 #[derive(Serialize)]
 struct Line {
     device: String,
-    interface: &'static str,
+    /// With TWIN before it where the device is simulated.
+    interface: String,
+    /// What selects it.
+    dev: String,
     arch: String,
     name: String,
     units: u32,
@@ -26,16 +30,32 @@ struct Line {
     selected: bool,
 }
 
-/// Opens each device that is present and prints a row for it.
+/// Opens each device that is present and prints a row for it; devices that are there and do not open
+/// are named on stderr.
 pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let selected = environment.open_device()?;
+    let simulated = environment.twin.is_some();
     let chosen = selected.info();
+    let twin = environment.twin.as_ref().map(Twin::machine);
     let mut lines = Vec::new();
-    for device in drivers::present(&environment.settings)? {
+    for present in drivers::present(&environment.settings, twin.as_ref()) {
+        let device = match present.device {
+            Ok(device) => device,
+            Err(e) => {
+                eprintln!(
+                    "note: {} cannot be opened: {e}; see doorbell doctor",
+                    present.place
+                );
+                continue;
+            }
+        };
         let info = device.info();
+        let twin = present.target.interface.is_some_and(|way| way.twin);
+        let prefix = if twin { "TWIN" } else { "" };
         lines.push(Line {
             device: info.id.to_string(),
-            interface: info.interface,
+            interface: format!("{prefix}{}", info.interface),
+            dev: present.target.to_string(),
             arch: info.arch.clone(),
             name: info.name.clone(),
             units: info.units,
@@ -45,7 +65,9 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
                 .iter()
                 .map(|(kind, n)| format!("{n} {kind}"))
                 .collect(),
-            selected: info.id == chosen.id && info.interface == chosen.interface,
+            selected: info.id == chosen.id
+                && info.interface == chosen.interface
+                && twin == simulated,
         });
     }
     if args.json {
@@ -53,7 +75,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     }
     for l in &lines {
         output::line(format_args!(
-            "{} {:<8} {:<8} {:<10} {} | {} units, {:.1} GiB, {}",
+            "{} {:<8} {:<8} {:<10} {} | {} units, {:.1} GiB, {} | DEV={}",
             if l.selected { '*' } else { ' ' },
             l.device,
             l.interface,
@@ -61,7 +83,8 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
             l.name,
             l.units,
             l.memory_bytes as f64 / (1u64 << 30) as f64,
-            l.queues.join(", ")
+            l.queues.join(", "),
+            l.dev
         ))?;
     }
     Ok(())

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use drivers::doctor::{Row, examine};
+use drivers::doctor::{Row, examine, examine_twin};
+use drivers_host::machine::Host;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::output;
-use crate::session::compilers;
+use crate::session::{Environment, compilers};
 
 /// Look at the system without touching it.
 #[derive(clap::Args)]
@@ -25,11 +26,15 @@ struct Line<'a> {
     fix: &'a str,
 }
 
-/// Prints a row per check. Absent hardware is no failure: the exit code is 0.
-pub fn run(args: &Args) -> Result<(), Error> {
+/// Prints a row per check; those of a simulated machine last, if one is chosen. Absent hardware is
+/// no failure: the exit code is 0.
+pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
-    let mut rows = examine(Path::new("/"), &cpu);
+    let mut rows = examine(Path::new("/"), &*Host::get(), &cpu);
     rows.splice(1..1, compilers());
+    if let Some(twin) = &environment.twin {
+        rows.extend(examine_twin(&*twin.machine()));
+    }
     let lines: Vec<Line<'_>> = rows.iter().map(line).collect();
     if args.json {
         return output::json("doorbell.doctor/1", &lines);
@@ -48,7 +53,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 fn line(row: &Row) -> Line<'_> {
     Line {
-        check: row.check,
+        check: &row.check,
         status: row.status.name(),
         detail: &row.detail,
         fix: &row.fix,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use codegen::DType;
+use drivers::select::DeviceKind;
 use hcq::graph::{GraphBuilder, Span, Work};
 use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, Program, Stream, Val};
 use serde::Serialize;
@@ -103,6 +104,36 @@ impl Row {
 }
 
 const MB: usize = 1 << 20;
+
+/// How much is computed.
+struct Sizes {
+    /// Types and sides of matrices.
+    gemm: &'static [(DType, &'static [usize])],
+    /// Megabytes of the tensor that is reduced by rows of 1024.
+    reduce: usize,
+    /// Megabytes that are copied.
+    copy: &'static [usize],
+    /// Rounds of 32 launches.
+    launches: usize,
+}
+
+const REAL: Sizes = Sizes {
+    gemm: &[
+        (DType::F32, &[512, 1024, 2048]),
+        (DType::F64, &[512, 1024, 2048]),
+    ],
+    reduce: 64,
+    copy: &[64, 512],
+    launches: 200,
+};
+
+/// For devices that a program plays.
+const SIMULATED: Sizes = Sizes {
+    gemm: &[(DType::F32, &[64, 128]), (DType::F16, &[64, 128])],
+    reduce: 1,
+    copy: &[1],
+    launches: 8,
+};
 /// Sampling of a row ends after this many samples or this time, whichever comes first.
 const SAMPLES: usize = 25;
 const TIME: Duration = Duration::from_secs(1);
@@ -118,9 +149,13 @@ pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(
     if args.json {
         return output::json("doorbell.bench/1", &rows);
     }
+    let workers = match environment.target().device {
+        DeviceKind::Cpu => "threads",
+        _ => "units",
+    };
     for r in &rows {
         output::line(format_args!(
-            "{:<24} {:>2} threads {:>10.3} {:<9} ({:.3} to {:.3}, {} samples)",
+            "{:<24} {:>2} {workers} {:>10.3} {:<9} ({:.3} to {:.3}, {} samples)",
             r.name, r.threads, r.value, r.unit, r.min, r.max, r.samples
         ))?;
     }
@@ -128,33 +163,46 @@ pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(
 }
 
 fn device_rows(args: &Args, environment: &Environment) -> Result<Vec<Row>, Error> {
-    let all = environment.open_device()?.info().units as usize;
-    let mut counts = if args.threads.is_empty() {
-        vec![1, all]
-    } else {
-        args.threads.clone()
+    let whole = environment.open_engine(None, false)?;
+    let all = whole.device.info().units as usize;
+    let host = environment.target().device == DeviceKind::Cpu;
+    let mut counts = match (host, args.threads.as_slice()) {
+        (true, []) => vec![1, all],
+        (true, counts) => counts.to_vec(),
+        // Work is spread over all of a GPU.
+        (false, _) => vec![all],
     };
     counts.dedup();
+    let sizes = match environment.twin {
+        None => &REAL,
+        Some(_) => {
+            eprintln!("note: a simulated device takes the time of its model, not of hardware");
+            &SIMULATED
+        }
+    };
     let wants = |what| args.what == what || args.what == What::All;
     let mut rows = Vec::new();
     for threads in counts {
-        let session = environment.open_engine(Some(threads), false)?;
+        let part = match threads == all {
+            true => None,
+            false => Some(environment.open_engine(Some(threads), false)?),
+        };
+        let session = part.as_ref().unwrap_or(&whole);
         if wants(What::Gemm) {
-            gemm(&session, threads, &mut rows)?;
+            gemm(session, sizes, threads, &mut rows)?;
         }
         if wants(What::Reduce) {
-            reduce(&session, threads, &mut rows)?;
+            reduce(session, sizes, threads, &mut rows)?;
         }
         if wants(What::Copy) {
-            copy(&session, threads, &mut rows)?;
+            copy(session, sizes, threads, &mut rows)?;
         }
     }
-    let session = environment.open_engine(None, false)?;
     if wants(What::Launch) {
-        launch(&session, &mut rows)?;
+        launch(&whole, sizes, &mut rows)?;
     }
     if wants(What::Graph) {
-        graph(&session, &mut rows)?;
+        graph(&whole, &mut rows)?;
     }
     Ok(rows)
 }
@@ -205,9 +253,14 @@ fn captured<'a>(
     Ok(call)
 }
 
-fn gemm(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
-    for dtype in [DType::F32, DType::F64] {
-        for n in [512, 1024, 2048] {
+fn gemm(
+    session: &Session,
+    sizes: &Sizes,
+    threads: usize,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    for &(dtype, sides) in sizes.gemm {
+        for &n in sides {
             let a = random(&session.engine, &[n, n], dtype)?;
             let b = random(&session.engine, &[n, n], dtype)?;
             let inputs = [a, b];
@@ -224,11 +277,21 @@ fn gemm(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Er
     Ok(())
 }
 
-fn reduce(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
-    let x = [random(&session.engine, &[16 * 1024, 1024], DType::F32)?];
+fn reduce(
+    session: &Session,
+    sizes: &Sizes,
+    threads: usize,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    let mb = sizes.reduce;
+    let x = [random(
+        &session.engine,
+        &[mb * MB / 4096, 1024],
+        DType::F32,
+    )?];
     // A row kernel reads and writes every byte once: that is the traffic that is counted, and what
     // a copy of as many bytes takes is the bound.
-    let traffic = 2.0 * (64 * MB) as f64;
+    let traffic = 2.0 * (mb * MB) as f64;
     type Function = fn(&[Tensor]) -> tensor::Result<Tensor>;
     let functions: [(&str, Function); 2] = [
         ("softmax", |x| x[0].softmax(-1)),
@@ -245,7 +308,7 @@ fn reduce(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), 
         }
         let copies: Vec<f64> = bound.iter().zip(&seconds).map(|(c, s)| c / s).collect();
         rows.push(Row::new(
-            format!("{name} f32 64MB"),
+            format!("{name} f32 {mb}MB"),
             threads,
             "GB/s",
             rates(&seconds, traffic),
@@ -260,8 +323,13 @@ fn reduce(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), 
     Ok(())
 }
 
-fn copy(session: &Session, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
-    for size in [64, 512] {
+fn copy(
+    session: &Session,
+    sizes: &Sizes,
+    threads: usize,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
+    for &size in sizes.copy {
         let x = random(&session.engine, &[size * MB / 4], DType::F32)?;
         // By a kernel on the compute queue, which uses all threads, as a tensor's copy does.
         let x = [x];
@@ -324,7 +392,7 @@ fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Arc<Stre
     Ok((program, stage, executor.stream().clone()))
 }
 
-fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
+fn launch(session: &Session, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Error> {
     let device = &session.device;
     let (program, stage, stream) = smallest(session)?;
     let (out, input) = (
@@ -340,7 +408,7 @@ fn launch(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
     };
     let soon = || Deadline::after(Duration::from_secs(10));
     let mut costs = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..sizes.launches {
         for _ in 0..32 {
             let start = Instant::now();
             black_box(stream.submit(&[], &[exec])?);

@@ -1,0 +1,293 @@
+//! AMD GPUs through KFD, simulated: the program as a person without a card runs it.
+
+#![cfg(feature = "twin")]
+#![allow(clippy::unwrap_used)]
+
+mod place;
+
+use place::{Place, Ran, rows};
+
+const GFX1100: (&str, &str) = ("DEV", "TWINKFD+AMD::gfx1100");
+
+/// Runs a command on a simulated device; it must succeed.
+fn succeed(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let ran = place.run(args, env);
+    assert_eq!(ran.code, 0, "{args:?} {env:?}: {}", ran.err);
+    ran
+}
+
+#[test]
+fn simulated_devices_are_listed_only_when_asked_for() {
+    let place = Place::new();
+    let found = rows(
+        &succeed(&place, &["devices", "--json"], &[("TWIN", "gpus=2")]),
+        "doorbell.devices/1",
+    );
+    assert!(
+        !found
+            .iter()
+            .any(|row| row["interface"].as_str().unwrap().starts_with("TWIN"))
+    );
+
+    let env = [("DEV", "TWINKFD+AMD::gfx1201"), ("TWIN", "gpus=2")];
+    let found = rows(
+        &succeed(&place, &["devices", "--json"], &env),
+        "doorbell.devices/1",
+    );
+    let twins: Vec<_> = found
+        .iter()
+        .filter(|row| row["interface"] == "TWINKFD")
+        .collect();
+    assert_eq!(twins.len(), 2, "{found:?}");
+    for (i, row) in twins.iter().enumerate() {
+        assert_eq!(row["dev"], format!("TWINKFD:{i}+AMD::gfx1201"));
+        assert_eq!(row["arch"], "gfx1201");
+        assert_eq!(row["selected"], i == 0);
+    }
+    let text = succeed(&place, &["devices"], &env).out;
+    assert!(text.contains("\n* AMD:0    TWINKFD  gfx1201 "), "{text}");
+    assert!(text.contains("| DEV=TWINKFD:1+AMD::gfx1201\n"), "{text}");
+
+    // A number makes a machine with so many.
+    let second = [("DEV", "TWINKFD+AMD:1::gfx1100"), ("DEBUG", "1")];
+    let text = succeed(&place, &["devices"], &second);
+    assert!(
+        text.out.contains("\n* AMD:1    TWINKFD  gfx1100 "),
+        "{}",
+        text.out
+    );
+    assert!(
+        text.err
+            .contains("the simulated gfx1100 saw no rule broken"),
+        "{}",
+        text.err
+    );
+    place.wrote(&[], false);
+}
+
+#[test]
+fn the_doctor_looks_at_a_simulated_machine_too() {
+    let env = [
+        GFX1100,
+        (
+            "TWIN",
+            "gpus=2,bar=small,fault=path:/dev/dri/renderD129:EACCES",
+        ),
+    ];
+    let place = Place::new();
+    let found = rows(
+        &succeed(&place, &["doctor", "--json"], &env),
+        "doorbell.doctor/1",
+    );
+    let row = |check: &str| {
+        let row = found.iter().find(|row| row["check"] == check);
+        let text = |field: &str| row.unwrap()[field].as_str().unwrap().to_owned();
+        (text("status"), text("detail"), text("fix"))
+    };
+    assert_eq!(row("twin.amd.kfd").0, "ok");
+    assert_eq!(row("twin.amd.kfd.1").0, "warn");
+    assert!(row("twin.amd.kfd.1").2.contains("Resizable BAR"));
+    assert_eq!(row("twin.amd.kfd.2").0, "fail");
+    assert!(row("twin.amd.kfd.2").1.contains("permission denied"));
+    assert!(row("twin.amd.kfd.2").2.contains("usermod"));
+    place.wrote(&[], false);
+}
+
+/// What cannot be opened has a text that says why, and an exit code by which scripts tell.
+#[test]
+fn exit_codes_tell_why_a_device_does_not_open() {
+    let place = Place::new();
+    for (twin, code, texts) in [
+        (
+            "fault=path:/dev/kfd:ENOENT",
+            3,
+            &["/dev/kfd does not exist", "modprobe amdgpu"][..],
+        ),
+        (
+            "fault=path:/dev/kfd:EACCES",
+            4,
+            &["permission denied", "usermod"],
+        ),
+        (
+            "fault=path:/dev/kfd:EPERM",
+            4,
+            &["device cgroup", "--device /dev/kfd"],
+        ),
+        ("fault=path:/dev/dri/renderD128:EACCES", 4, &["renderD128"]),
+        ("target=90006", 6, &["gfx906 is not supported", "gfx1100"]),
+        ("kfd=1.6", 6, &["1.6", "Linux 5.19"]),
+        ("gpus=0", 3, &["no GPU that computes"]),
+        ("chip=gfx1030", 3, &["GPU 0 is gfx1030, expected gfx1100"]),
+        ("gpus=1e3", 2, &["gpus: expected 0 to 16"]),
+    ] {
+        let ran = place.run(&["devices"], &[GFX1100, ("TWIN", twin)]);
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (code, ""),
+            "{twin}: {}",
+            ran.err
+        );
+        for text in texts {
+            assert!(
+                ran.err.contains(text),
+                "{twin}: {text:?} is not in {:?}",
+                ran.err
+            );
+        }
+    }
+    let ran = place.run(&["devices"], &[("DEV", "TWINKFD:0-1+AMD::gfx1100")]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("names 2 devices"), "{}", ran.err);
+    place.wrote(&[], false);
+}
+
+#[test]
+fn a_device_that_is_lost_says_why() {
+    let place = Place::new();
+    let args = ["demo", "--epochs", "1", "--steps", "1"];
+    for (fault, texts) in [
+        (
+            "memory:va=0x1000",
+            &["AMD:0 is lost", "page fault at page 0x1000"][..],
+        ),
+        ("exception:reset", &["AMD:0 is lost", "reset"]),
+        (
+            "hang:queue=0",
+            &["compute queue 0", "HCQDEV_WAIT_TIMEOUT_MS"],
+        ),
+    ] {
+        let twin = format!("fault={fault}");
+        let env = [
+            GFX1100,
+            ("TWIN", twin.as_str()),
+            ("HCQDEV_WAIT_TIMEOUT_MS", "300"),
+        ];
+        let ran = place.run(&args, &env);
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (5, ""),
+            "{fault}: {}",
+            ran.err
+        );
+        for text in texts {
+            assert!(
+                ran.err.contains(text),
+                "{fault}: {text:?} is not in {:?}",
+                ran.err
+            );
+        }
+    }
+}
+
+/// The demonstration's losses on a device, one for each epoch.
+fn losses(dev: &str) -> Vec<f64> {
+    let place = Place::new();
+    let args = [
+        "demo",
+        "--epochs",
+        "3",
+        "--steps",
+        "3",
+        "--at-least",
+        "0",
+        "--save",
+        "net.safetensors",
+        "--export",
+        "net.onnx",
+    ];
+    let ran = succeed(&place, &args, &[("DEV", dev)]);
+    assert!(ran.out.contains("held-out accuracy: "), "{}", ran.out);
+    place.wrote(&["net.onnx", "net.safetensors"], true);
+    let lines = ran.err.lines().filter(|line| line.starts_with("epoch "));
+    let losses: Vec<f64> = lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(losses.len(), 3, "{}", ran.err);
+    losses
+}
+
+#[test]
+fn the_demonstration_learns_as_on_the_cpu() {
+    let (cpu, gpu) = (losses("CPU"), losses(GFX1100.1));
+    for (a, b) in cpu.iter().zip(&gpu) {
+        // Sums in another order, through nine steps of Adam.
+        assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, gfx1100 {gpu:?}");
+    }
+    assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
+}
+
+#[test]
+fn bench_has_its_rows() {
+    let place = Place::new();
+    let ran = succeed(&place, &["bench", "all", "--json"], &[GFX1100]);
+    assert!(ran.err.contains("simulated"), "{}", ran.err);
+    let names: Vec<String> = rows(&ran, "doorbell.bench/1")
+        .iter()
+        .map(|row| row["name"].as_str().unwrap().to_owned())
+        .collect();
+    for name in [
+        "gemm f32 128",
+        "softmax f32 1MB",
+        "copy 1MB",
+        "exec to doorbell",
+        "replay 100 kernels",
+    ] {
+        assert!(
+            names.iter().any(|n| n == name),
+            "{name} is not in {names:?}"
+        );
+    }
+    place.wrote(&[], true);
+}
+
+#[test]
+fn products_of_halves_use_matrix_instructions() {
+    let place = Place::new();
+    for chip in ["gfx1100", "gfx1201"] {
+        let dev = format!("TWINKFD+AMD::{chip}");
+        let env = [("DEV", dev.as_str()), ("DEBUG", "7"), ("CACHELEVEL", "0")];
+        let err = succeed(&place, &["bench", "gemm"], &env).err;
+        assert!(
+            err.contains("v_wmma_f32_16x16x16_f16"),
+            "{chip}: {err:.4000}"
+        );
+    }
+    place.wrote(&[], false);
+}
+
+/// DEBUG is the program's, TWIN=debug=N the simulated machine's, which may write to a file of its
+/// own: both can be read.
+#[test]
+fn the_levels_of_the_program_and_of_the_machine_are_apart() {
+    let place = Place::new();
+    let bench = ["bench", "graph", "--json"];
+    let ran = succeed(
+        &place,
+        &bench,
+        &[GFX1100, ("DEBUG", "7"), ("CACHELEVEL", "0")],
+    );
+    for text in [
+        "AMD:0 gfx1100 ",
+        ", simulated, ",
+        ": source\n",
+        ": linear\n",
+        "s_endpgm",
+    ] {
+        assert!(ran.err.contains(text), "{text:?}\n{:.4000}", ran.err);
+    }
+    assert!(!ran.err.contains("INDIRECT_BUFFER"), "{:.4000}", ran.err);
+
+    let twin = ("TWIN", "debug=6,log=packets.txt");
+    let ran = succeed(
+        &place,
+        &bench,
+        &[GFX1100, ("DEBUG", "4"), ("CACHELEVEL", "0"), twin],
+    );
+    assert!(ran.err.contains(": source\n"), "{:.4000}", ran.err);
+    assert!(!ran.err.contains("DISPATCH_DIRECT"), "{:.4000}", ran.err);
+    let log = std::fs::read_to_string(place.path("work/packets.txt")).unwrap();
+    for text in ["CREATE_QUEUE = 0", "DISPATCH_DIRECT", "s_endpgm"] {
+        assert!(log.contains(text), "{text:?}\n{log:.4000}");
+    }
+    place.wrote(&["packets.txt"], false);
+}
