@@ -1,6 +1,10 @@
-//! What a system offers, found by reading alone: no device is opened, no file is written.
+//! What a system offers. No file is written and nothing is asked of hardware: sysfs is read, and
+//! the files of KFD are opened, to see whether they may be, and closed again.
 //!
-//! Every path is looked up under a root, so that tests describe a machine as a folder of files.
+//! Every path is looked up under a root, so that tests describe a machine as a folder of files; KFD
+//! is looked up on a [`Machine`], so that tests describe its states by a twin.
+
+mod kfd;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +12,7 @@ use std::path::{Path, PathBuf};
 use drivers_host::cpuinfo::CpuInfo;
 use drivers_spec::pci::{CLASS_ACCELERATOR, CLASS_DISPLAY, VENDOR_AMD, VENDOR_NVIDIA};
 use drivers_spec::usb::GPU_BRIDGES;
+use hcq::transport::Machine;
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,10 +40,10 @@ impl Status {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     /// A stable name, `cpu`, `amd.kfd`...
-    pub check: &'static str,
+    pub check: String,
     /// How it came out.
     pub status: Status,
     /// What was seen, with the path it was read from.
@@ -48,9 +53,9 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(check: &'static str, status: Status, detail: impl Into<String>) -> Row {
+    fn new(check: impl Into<String>, status: Status, detail: impl Into<String>) -> Row {
         Row {
-            check,
+            check: check.into(),
             status,
             detail: detail.into(),
             fix: String::new(),
@@ -73,17 +78,14 @@ struct PciGpu {
     driver: Option<String>,
 }
 
-/// Looks at everything, in the order in which it is printed.
-pub fn examine(root: &Path, cpu: &CpuInfo) -> Vec<Row> {
+/// Looks at everything, in the order in which it is printed. `machine` is the one whose files lie
+/// under `root`.
+pub fn examine(root: &Path, machine: &dyn Machine, cpu: &CpuInfo) -> Vec<Row> {
     let gpus = pci_gpus(root);
     let mut rows = vec![cpu_row(cpu), huge_pages(root)];
-    rows.push(node(
-        root,
-        "amd.kfd",
-        "dev/kfd",
-        "AMD GPUs through the amdgpu kernel driver",
-    ));
-    rows.push(pci(&gpus, "amd.pci", VENDOR_AMD, "AMD"));
+    let amd = gpus.iter().any(|gpu| gpu.vendor == VENDOR_AMD);
+    rows.extend(kfd::rows(machine, &|path| kfd::Owner::of(root, path), amd));
+    rows.push(amd_pci(&gpus));
     rows.push(usb(root));
     rows.push(node(
         root,
@@ -98,6 +100,15 @@ pub fn examine(root: &Path, cpu: &CpuInfo) -> Vec<Row> {
         "dev/kgsl-3d0",
         "Adreno GPUs through KGSL",
     ));
+    rows
+}
+
+/// Looks at a simulated machine: the rows of KFD, named `twin.amd.kfd`.
+pub fn examine_twin(machine: &dyn Machine) -> Vec<Row> {
+    let mut rows = kfd::rows(machine, &|_| None, true);
+    for row in &mut rows {
+        row.check.insert_str(0, "twin.");
+    }
     rows
 }
 
@@ -129,7 +140,7 @@ fn huge_pages(root: &Path) -> Row {
 fn node(root: &Path, check: &'static str, path: &'static str, what: &str) -> Row {
     match fs::metadata(root.join(path)) {
         Ok(_) => Row::new(check, Status::Fail, format!("/{path} is there ({what})"))
-            .fix("this version drives the CPU only; see the device matrix in README.md"),
+            .fix("this version has no driver for it; see the device matrix in README.md"),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Row::new(
             check,
             Status::Absent,
@@ -140,9 +151,8 @@ fn node(root: &Path, check: &'static str, path: &'static str, what: &str) -> Row
     }
 }
 
-fn pci(gpus: &[PciGpu], check: &'static str, vendor: u16, name: &str) -> Row {
-    let found: Vec<String> = gpus
-        .iter()
+fn functions(gpus: &[PciGpu], vendor: u16) -> Vec<String> {
+    gpus.iter()
         .filter(|g| g.vendor == vendor)
         .map(|g| {
             let driver = g.driver.as_deref().unwrap_or("none");
@@ -151,7 +161,39 @@ fn pci(gpus: &[PciGpu], check: &'static str, vendor: u16, name: &str) -> Row {
                 g.address, g.vendor, g.device
             )
         })
-        .collect();
+        .collect()
+}
+
+/// GPUs of AMD are used through their kernel driver; without it there is no way in yet.
+fn amd_pci(gpus: &[PciGpu]) -> Row {
+    let without = |g: &&PciGpu| g.vendor == VENDOR_AMD && g.driver.as_deref() != Some("amdgpu");
+    match gpus.iter().find(without) {
+        None if gpus.iter().any(|g| g.vendor == VENDOR_AMD) => Row::new(
+            "amd.pci",
+            Status::Ok,
+            functions(gpus, VENDOR_AMD).join("; "),
+        ),
+        None => pci(gpus, "amd.pci", VENDOR_AMD, "AMD"),
+        Some(gpu) => Row::new(
+            "amd.pci",
+            Status::Fail,
+            functions(gpus, VENDOR_AMD).join("; "),
+        )
+        .fix(match gpu.driver.as_deref() {
+            None => "load its kernel driver (`sudo modprobe amdgpu`); this version has no driver \
+                     for the bare PCI device"
+                .to_owned(),
+            Some(other) => format!(
+                "{} belongs to {other}: only what amdgpu drives can be used (`echo {0} | sudo tee \
+                 /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe amdgpu`)",
+                gpu.address
+            ),
+        }),
+    }
+}
+
+fn pci(gpus: &[PciGpu], check: &'static str, vendor: u16, name: &str) -> Row {
+    let found = functions(gpus, vendor);
     if found.is_empty() {
         Row::new(
             check,
@@ -160,7 +202,7 @@ fn pci(gpus: &[PciGpu], check: &'static str, vendor: u16, name: &str) -> Row {
         )
     } else {
         Row::new(check, Status::Fail, found.join("; "))
-            .fix("this version drives the CPU only; see the device matrix in README.md")
+            .fix("this version has no driver for it; see the device matrix in README.md")
     }
 }
 
@@ -183,7 +225,7 @@ fn usb(root: &Path) -> Row {
         )
     } else {
         Row::new("amd.usb", Status::Fail, found.join("; "))
-            .fix("this version drives the CPU only; see the device matrix in README.md")
+            .fix("this version has no driver for it; see the device matrix in README.md")
     }
 }
 
@@ -234,6 +276,10 @@ fn leaf(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use doorbell_twin::machine::TwinMachine;
+
     use super::*;
 
     fn write(root: &Path, path: &str, content: &str) {
@@ -242,8 +288,17 @@ mod tests {
         fs::write(path, content).unwrap();
     }
 
+    /// A machine without the kernel driver.
+    fn bare() -> Arc<TwinMachine> {
+        TwinMachine::new(
+            "gpus=0,fault=path:/dev/kfd:ENOENT;path:/sys/devices/virtual/kfd:ENOENT;\
+             path:/sys/module/amdgpu:ENOENT",
+        )
+        .unwrap()
+    }
+
     fn row(root: &Path, check: &str) -> Row {
-        examine(root, &CpuInfo::read())
+        examine(root, &*bare(), &CpuInfo::read())
             .into_iter()
             .find(|r| r.check == check)
             .unwrap()
@@ -252,7 +307,7 @@ mod tests {
     #[test]
     fn an_empty_machine_has_nothing_wrong() {
         let root = tempfile::tempdir().unwrap();
-        for row in examine(root.path(), &CpuInfo::read()) {
+        for row in examine(root.path(), &*bare(), &CpuInfo::read()) {
             let expected = if row.check == "cpu" {
                 Status::Ok
             } else {
@@ -263,23 +318,31 @@ mod tests {
     }
 
     #[test]
-    fn a_card_behind_amdgpu_is_named() {
+    fn a_card_is_named_with_its_driver() {
         let root = tempfile::tempdir().unwrap();
         let dir = "sys/bus/pci/devices/0000:03:00.0";
         write(root.path(), &format!("{dir}/class"), "0x030000\n");
         write(root.path(), &format!("{dir}/vendor"), "0x1002\n");
         write(root.path(), &format!("{dir}/device"), "0x744c\n");
-        write(root.path(), "sys/bus/pci/drivers/amdgpu/bind", "");
-        std::os::unix::fs::symlink(
-            "../../../bus/pci/drivers/amdgpu",
-            root.path().join(dir).join("driver"),
-        )
-        .unwrap();
-        write(root.path(), "dev/kfd", "");
+        let link = root.path().join(dir).join("driver");
+        let drive = |driver: &str| {
+            let _ = fs::remove_file(&link);
+            let target = format!("../../../bus/pci/drivers/{driver}");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            row(root.path(), "amd.pci")
+        };
         let found = row(root.path(), "amd.pci");
         assert_eq!(found.status, Status::Fail);
+        assert_eq!(found.detail, "0000:03:00.0 1002:744c, driver none");
+        assert!(found.fix.contains("modprobe amdgpu"), "{found:?}");
+        let found = drive("vfio-pci");
+        assert_eq!(found.status, Status::Fail);
+        assert!(found.fix.contains("belongs to vfio-pci"), "{found:?}");
+        let found = drive("amdgpu");
+        assert_eq!((found.status, found.fix.as_str()), (Status::Ok, ""));
         assert_eq!(found.detail, "0000:03:00.0 1002:744c, driver amdgpu");
         assert_eq!(row(root.path(), "nv.pci").status, Status::Absent);
+        // With a card and without the kernel driver there is something to do.
         assert_eq!(row(root.path(), "amd.kfd").status, Status::Fail);
     }
 

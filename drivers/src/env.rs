@@ -45,6 +45,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "PROFILE",
     "QCOM",
     "QCOM_IR3",
+    "TWIN",
     "WEBGPU",
     "XDG_CACHE_HOME",
 ];
@@ -86,6 +87,9 @@ pub struct Settings {
     pub no_color: bool,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
+    /// `TWIN`: what the simulated machine is like, if one is asked for: its config string, such as
+    /// `gpus=2,seed=7` (tests/twin/README.md).
+    pub twin: Option<String>,
     /// `HCQ_STRICT_ENV`: old names of variables are errors.
     pub strict_env: bool,
 }
@@ -103,6 +107,7 @@ impl Default for Settings {
             cache_dir: None,
             no_color: false,
             cpu_count: None,
+            twin: None,
             strict_env: false,
         }
     }
@@ -139,6 +144,7 @@ impl Settings {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
                 }
+                "TWIN" => s.twin = Some(value.to_string()),
                 "HCQ_STRICT_ENV" => s.strict_env = flag("HCQ_STRICT_ENV", value)?,
                 "NO_COLOR" => s.no_color = true,
                 "XDG_CACHE_HOME" => xdg = Some(PathBuf::from(value)),
@@ -202,6 +208,7 @@ mod tests {
             ("CACHELEVEL", "1"),
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
+            ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
             ("NO_COLOR", "yes"),
             ("XDG_CACHE_HOME", "/var/cache"),
@@ -219,6 +226,7 @@ mod tests {
             cache_dir: Some("/var/cache/doorbell".into()),
             no_color: true,
             cpu_count: NonZeroUsize::new(3),
+            twin: Some("gpus=2".into()),
             strict_env: true,
         };
         assert_eq!(settings.unwrap(), expected);

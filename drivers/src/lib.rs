@@ -6,4 +6,4 @@ pub mod env;
 pub mod open;
 pub mod select;
 
-pub use open::{open, open_with, present};
+pub use open::{Present, Twin, open, open_with, present};

@@ -3,16 +3,26 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use drivers_amd::kfd::{self, Found, Unusable};
 use drivers_cpu::{Config, CpuDevice};
+use drivers_host::machine::Host;
+use hcq::transport::Machine;
 use hcq::{Device, Error, Result};
 
 use crate::env::Settings;
-use crate::select::{DeviceKind, Target};
+use crate::select::{DeviceKind, Target, Transport};
+
+/// A simulated machine, for targets that ask for a twin: made by the program, since no library
+/// knows of any.
+pub type Twin = Arc<dyn Machine>;
+
+/// Opens number `index` of a kind.
+type Open = fn(&Target, u32, &Settings, Option<&Twin>) -> Result<Arc<dyn Device>>;
 
 /// What this version can do with a kind of device.
 enum Support {
-    /// Opens number `index`.
-    Here(fn(&Target, u32, &Settings) -> Result<Arc<dyn Device>>),
+    /// Opens it.
+    Here(Open),
     /// There is no driver yet; the text says what there would be.
     NotYet(&'static str),
 }
@@ -21,7 +31,7 @@ enum Support {
 fn support(kind: DeviceKind) -> Support {
     match kind {
         DeviceKind::Cpu => Support::Here(open_cpu),
-        DeviceKind::Amd => Support::NotYet("AMD GPUs by KFD, PCI and USB"),
+        DeviceKind::Amd => Support::Here(open_amd),
         DeviceKind::Nv => Support::NotYet("NVIDIA GPUs by their kernel module, PCI and USB"),
         DeviceKind::Qcom => Support::NotYet("Adreno GPUs by KGSL"),
         DeviceKind::Cuda => Support::NotYet("NVIDIA GPUs by the CUDA driver"),
@@ -32,25 +42,27 @@ fn support(kind: DeviceKind) -> Support {
     }
 }
 
-/// Opens the device that a target names, with the default settings: see [`open_with`].
+/// Opens the device that a target names, with the default settings and no twin: see [`open_with`].
 ///
 /// # Errors
 /// As [`open_with`].
 pub fn open(target: &Target) -> Result<Arc<dyn Device>> {
-    open_with(target, &Settings::default())
+    open_with(target, &Settings::default(), None)
 }
 
-/// Opens the device that a target names: the first of its kind, unless it gives an index.
+/// Opens the device that a target names: the first of its kind, unless it gives an index. `twin` is
+/// the machine of targets that ask for a simulated device, and of no others.
 ///
 /// # Errors
-/// [`Error::NoDevice`] for a kind without driver in this version, for a simulated device, for
-/// several indices, and for an architecture that the device does not have; else what the driver
-/// says.
-pub fn open_with(target: &Target, settings: &Settings) -> Result<Arc<dyn Device>> {
-    if let Some(interface) = target.interface.filter(|i| i.twin) {
-        let why = format!("{interface} is a twin, and twins are not in this version; use DEV=CPU");
-        return Err(none(target, why));
-    }
+/// [`Error::NoDevice`] for a kind without driver in this version, for a simulated device without
+/// `twin`, for several indices, for what is not there, and for an architecture that the device does
+/// not have; [`Error::NoPermission`] and [`Error::Unsupported`] for what is there and cannot be
+/// used; else what the driver says.
+pub fn open_with(
+    target: &Target,
+    settings: &Settings,
+    twin: Option<&Twin>,
+) -> Result<Arc<dyn Device>> {
     let index = match target.indices.as_deref() {
         None | Some([]) => 0,
         Some([index]) => *index,
@@ -63,7 +75,7 @@ pub fn open_with(target: &Target, settings: &Settings) -> Result<Arc<dyn Device>
         }
     };
     match support(target.device) {
-        Support::Here(open) => open(target, index, settings),
+        Support::Here(open) => open(target, index, settings, twin),
         Support::NotYet(what) => Err(none(
             target,
             format!("this version has no driver for {what}; use DEV=CPU"),
@@ -71,21 +83,39 @@ pub fn open_with(target: &Target, settings: &Settings) -> Result<Arc<dyn Device>
     }
 }
 
-/// Opens every device that this version has a driver for and that is present.
-///
-/// # Errors
-/// What a driver says of a device that is there and does not open.
-pub fn present(settings: &Settings) -> Result<Vec<Arc<dyn Device>>> {
-    let kinds = DeviceKind::ALL.into_iter();
-    kinds
-        .filter_map(|kind| match support(kind) {
-            Support::Here(open) => Some(open(&Target::any(kind), 0, settings)),
-            Support::NotYet(_) => None,
-        })
-        .collect()
+/// A device that is there.
+pub struct Present {
+    /// What opens it; without a number where none does.
+    pub target: Target,
+    /// Where it is, for people: a place on PCI.
+    pub place: String,
+    /// The device, or why it cannot be used.
+    pub device: Result<Arc<dyn Device>>,
 }
 
-fn open_cpu(target: &Target, index: u32, settings: &Settings) -> Result<Arc<dyn Device>> {
+/// Every device that is there and that this version has a driver for, open; those of `twin` last.
+pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
+    let target = Target::any(DeviceKind::Cpu);
+    let mut all = vec![Present {
+        device: open_cpu(&target, 0, settings, None),
+        place: String::new(),
+        target,
+    }];
+    all.extend(present_amd(&Host::get(), false, settings));
+    all.extend(
+        twin.map(|twin| present_amd(twin, true, settings))
+            .into_iter()
+            .flatten(),
+    );
+    all
+}
+
+fn open_cpu(
+    target: &Target,
+    index: u32,
+    settings: &Settings,
+    _: Option<&Twin>,
+) -> Result<Arc<dyn Device>> {
     let here = std::env::consts::ARCH;
     // `x86_64,avx2,-avx512f`: what follows the first comma is for the compiler.
     let wanted = target.arch.as_deref().and_then(|a| a.split(',').next());
@@ -101,6 +131,122 @@ fn open_cpu(target: &Target, index: u32, settings: &Settings) -> Result<Arc<dyn 
         ring_timeout: settings.wait_timeout,
         ..Config::default()
     })
+}
+
+fn open_amd(
+    target: &Target,
+    index: u32,
+    settings: &Settings,
+    twin: Option<&Twin>,
+) -> Result<Arc<dyn Device>> {
+    let machine = match target.interface {
+        Some(way) if way.transport != Transport::Kfd => {
+            return Err(none(
+                target,
+                "this version reaches AMD GPUs by KFD only; use DEV=KFD+AMD, or DEV=CPU".into(),
+            ));
+        }
+        Some(way) if way.twin => twin.cloned().ok_or_else(|| {
+            none(
+                target,
+                "this program was built without twins. Build it with them (cargo build --release \
+                 -p doorbell --features twin), or use DEV=CPU"
+                    .into(),
+            )
+        })?,
+        _ => Host::get(),
+    };
+    let survey = kfd::survey(&*machine);
+    if let Err(why) = &survey.driver {
+        return Err(unusable(target, why));
+    }
+    let Some(found) = survey.gpus.iter().find(|gpu| gpu.index == Some(index)) else {
+        // What is there and has no number is there because of something.
+        let first = survey.gpus.iter().find_map(|gpu| gpu.unusable.as_ref());
+        let numbered = survey.gpus.iter().filter(|gpu| gpu.index.is_some()).count();
+        return Err(match (numbered, first) {
+            (0, Some(why)) => unusable(target, why),
+            (0, None) => none(
+                target,
+                "the kernel driver has found no GPU that computes (`dmesg | grep kfd`); use DEV=CPU"
+                    .into(),
+            ),
+            (1, _) => none(target, "there is one GPU, number 0".into()),
+            (n, _) => none(target, format!("there are GPUs 0 to {}", n - 1)),
+        });
+    };
+    if let Some(why) = &found.unusable {
+        return Err(unusable(target, why));
+    }
+    // `gfx90a:xnack+`: what follows is for the compiler.
+    let wanted = target
+        .arch
+        .as_deref()
+        .and_then(|a| a.split([':', ',']).next());
+    let here = found.chip.map_or("of an unknown chip", |chip| chip.name);
+    if let Some(wanted) = wanted.filter(|&wanted| wanted != here) {
+        return Err(none(
+            target,
+            format!("GPU {index} is {here}, expected {wanted}"),
+        ));
+    }
+    drivers_amd::open(&machine, index, &amd_options(settings))
+}
+
+fn amd_options(settings: &Settings) -> drivers_amd::Options {
+    let usual = drivers_amd::Options::default();
+    drivers_amd::Options {
+        ring_timeout: settings.wait_timeout,
+        drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
+        ..usual
+    }
+}
+
+/// The GPUs of a machine's KFD.
+fn present_amd(machine: &Arc<dyn Machine>, twin: bool, settings: &Settings) -> Vec<Present> {
+    let target = |found: &Found| Target {
+        interface: Some(Transport::Kfd.interface(twin)),
+        indices: found.index.map(|index| vec![index]),
+        // Without it another twin would be made.
+        arch: found.gpu.as_ref().filter(|_| twin).map(|gpu| gpu.arch()),
+        ..Target::any(DeviceKind::Amd)
+    };
+    let survey = kfd::survey(&**machine);
+    let one = |found: &Found| {
+        let target = target(found);
+        let gpu = found.gpu.as_ref();
+        let place = gpu.map_or(format!("node {}", found.node), |gpu| gpu.pci());
+        let reason = survey.driver.as_ref().err().or(found.unusable.as_ref());
+        let device = match (reason, found.index) {
+            (Some(why), _) => Err(unusable(&target, why)),
+            (None, Some(index)) => drivers_amd::open(machine, index, &amd_options(settings)),
+            (None, None) => Err(none(&target, "it has no number".into())),
+        };
+        Present {
+            target,
+            place,
+            device,
+        }
+    };
+    survey.gpus.iter().map(one).collect()
+}
+
+/// The error of a target that cannot be used.
+fn unusable(target: &Target, why: &Unusable) -> Error {
+    let (asked, text) = (target.to_string(), why.to_string());
+    match why {
+        Unusable::NoPermission { .. } | Unusable::Cgroup { .. } | Unusable::Hidden { .. } => {
+            Error::NoPermission { asked, why: text }
+        }
+        Unusable::Unsupported { .. } | Unusable::OldKernel { .. } => {
+            Error::Unsupported { asked, why: text }
+        }
+        Unusable::NoDriver { .. } => none(
+            target,
+            format!("{text}. Without a card: DEV=TWINKFD+AMD::gfx1100 is a simulated one"),
+        ),
+        _ => none(target, text),
+    }
 }
 
 fn none(target: &Target, why: String) -> Error {
@@ -123,7 +269,7 @@ mod tests {
             cpu_count: NonZeroUsize::new(3),
             ..Settings::default()
         };
-        let device = open_with(&target("CPU"), &settings).unwrap();
+        let device = open_with(&target("CPU"), &settings, None).unwrap();
         assert_eq!(device.info().id.to_string(), "CPU:0");
         assert_eq!(device.info().units, 3);
         let mut second = target("CPU");
@@ -137,7 +283,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         for kind in DeviceKind::ALL {
-            if kind == DeviceKind::Cpu {
+            if [DeviceKind::Cpu, DeviceKind::Amd].contains(&kind) {
                 continue;
             }
             let error = open(&Target::any(kind)).unwrap_err();
@@ -152,7 +298,9 @@ mod tests {
         let text = open(&target("TWINKFD+AMD::gfx1100"))
             .unwrap_err()
             .to_string();
-        assert!(text.contains("twins are not in this version"), "{text}");
+        assert!(text.contains("--features twin"), "{text}");
+        let text = open(&target("PCI+AMD")).unwrap_err().to_string();
+        assert!(text.contains("by KFD only"), "{text}");
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! targets = target { ";" target }
-//! target  = [ interface [ ":" indices ] "+" ] device [ ":" [ renderer ] [ ":" arch ] ]
+//! target  = [ interface [ ":" indices ] "+" ] device [ ":" indices ] [ ":" [ renderer ] [ ":" arch ] ]
 //! indices = range { "," range }          range = number [ "-" number ]
 //! ```
 //!
 //! `DEV=AMD`, `DEV=PCI:0-3+AMD`, `DEV=NV:PTX`, `DEV=CPU:LLVM:x86_64,avx2,-avx512f`,
 //! `DEV=TWINKFD+AMD::gfx1100` (a simulated device, never chosen unasked). Names are read in any
-//! case; an architecture is taken as it is.
+//! case; an architecture is taken as it is. Numbers stand in one of their two places:
+//! `KFD:1+AMD` and `KFD+AMD:1` are the same.
 //!
 //! The caller's choice comes before the command line's, that before `DEV`, that before the older
 //! variables (`AMD=1`, `AMD_IFACE=PCI`, ...), and with none of them the devices are looked for.
@@ -80,7 +81,7 @@ impl DeviceKind {
     pub const fn renderers(self) -> &'static [&'static str] {
         match self {
             DeviceKind::Cpu => &["LLVM", "CLANG"],
-            DeviceKind::Amd => &["LLVM", "HIP"],
+            DeviceKind::Amd => &["LLVM", "CLANG", "HIP"],
             DeviceKind::Nv => &["PTX", "NAK"],
             DeviceKind::Cuda => &["PTX"],
             DeviceKind::Qcom => &["IR3"],
@@ -113,6 +114,14 @@ impl Transport {
             Transport::Kgsl => "KGSL",
             Transport::Pci => "PCI",
             Transport::Usb => "USB",
+        }
+    }
+
+    /// The interface that speaks it to hardware, or to a twin.
+    pub const fn interface(self, twin: bool) -> Interface {
+        Interface {
+            transport: self,
+            twin,
         }
     }
 }
@@ -393,14 +402,9 @@ fn parse_target(origin: &str, text: &str) -> Result<Target, SelectError> {
         .split_once('+')
         .filter(|(head, _)| head.matches(':').count() <= 1);
     let (head, body) = split.map_or((None, text), |(head, body)| (Some(head), body));
-    let mut parts = body.splitn(3, ':');
+    let (name, mut rest) = cut(body);
     let device_table = DeviceKind::ALL.map(|d| (d.name(), d));
-    let device = lookup(
-        origin,
-        "a device",
-        parts.next().unwrap_or_default(),
-        &device_table,
-    )?;
+    let device = lookup(origin, "a device", name, &device_table)?;
     let mut target = Target::any(device);
     if let Some(head) = head {
         let (interface, indices) = head
@@ -414,10 +418,25 @@ fn parse_target(origin: &str, text: &str) -> Result<Target, SelectError> {
             .map(|text| parse_indices(origin, text))
             .transpose()?;
     }
-    if let Some(renderer) = parts.next().filter(|text| !text.is_empty()) {
+    // No compiler has a name that starts with a digit.
+    if let Some(text) = rest.filter(|text| text.starts_with(|c: char| c.is_ascii_digit())) {
+        let (numbers, after) = cut(text);
+        if target.indices.is_some() {
+            return Err(SelectError::Malformed {
+                origin: origin.to_string(),
+                expected: "device numbers in one place",
+                found: body.to_string(),
+                hint: "keep those before the '+'",
+            });
+        }
+        target.indices = Some(parse_indices(origin, numbers)?);
+        rest = after;
+    }
+    let (renderer, arch) = rest.map_or(("", None), cut);
+    if !renderer.is_empty() {
         target.renderer = Some(parse_renderer(origin, device, renderer)?);
     }
-    if let Some(arch) = parts.next() {
+    if let Some(arch) = arch {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.+,:".contains(c);
         if arch.split(',').any(str::is_empty) || !arch.chars().all(plain) {
             return Err(SelectError::Malformed {
@@ -431,6 +450,12 @@ fn parse_target(origin: &str, text: &str) -> Result<Target, SelectError> {
         target.arch = Some(arch.to_string());
     }
     Ok(target)
+}
+
+/// What stands before the first colon, and what behind it.
+fn cut(text: &str) -> (&str, Option<&str>) {
+    text.split_once(':')
+        .map_or((text, None), |(head, tail)| (head, Some(tail)))
 }
 
 fn parse_interface(origin: &str, device: DeviceKind, text: &str) -> Result<Interface, SelectError> {

@@ -32,6 +32,9 @@ fn the_grammar_and_its_canonical_spelling() {
         ("PCI:0-3+AMD", "PCI:0-3+AMD"),
         ("PCI:3,1,0,1+AMD", "PCI:0-1,3+AMD"),
         ("KFD:7+AMD::gfx1100", "KFD:7+AMD::gfx1100"),
+        ("KFD+AMD:1::gfx1100", "KFD:1+AMD::gfx1100"),
+        ("AMD:0-1:LLVM", ":0-1+AMD:LLVM"),
+        ("NV:2", ":2+NV"),
         (":0-1+NV:PTX", ":0-1+NV:PTX"),
         ("NV:ptx:sm_90", "NV:PTX:sm_90"),
         ("NVK+NV:NAK", "NVK+NV:NAK"),
@@ -106,6 +109,11 @@ fn what_is_not_understood_is_named_with_the_nearest() {
             "PCI:3-0+AMD",
             "DEV=PCI:3-0+AMD: expected device numbers from 0 to 1023 as a list of ascending \
              ranges, found \"3-0\"; for example 0, 0-3 or 0,2-3",
+        ),
+        (
+            "KFD:0+AMD:1",
+            "DEV=KFD:0+AMD:1: expected device numbers in one place, found \"AMD:1\"; keep those \
+             before the '+'",
         ),
         (
             "AMD::gfx 9",

@@ -1,7 +1,11 @@
 //! The engines that the suites run on.
 
+use std::sync::Arc;
+
 use codegen::Backend;
-use drivers::select::{DeviceKind, Target};
+use doorbell_twin::machine::TwinMachine;
+use drivers::env::Settings;
+use drivers::select::{DeviceKind, Target, Transport};
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
 
@@ -17,31 +21,103 @@ pub enum EngineError {
     /// The executor did not start.
     #[error(transparent)]
     Executor(#[from] tensor::Error),
+    /// There is no such simulated machine.
+    #[error("{0}")]
+    Twin(String),
+    /// Rules of a simulated device were broken.
+    #[error("rules broken: {0}")]
+    Rules(String),
+}
+
+/// An engine, and what has to hold once everything on it has run.
+pub struct Rig {
+    /// The engine.
+    pub engine: Engine,
+    twin: Option<Arc<TwinMachine>>,
+}
+
+impl Rig {
+    fn plain(engine: Engine) -> Rig {
+        let twin = None;
+        Rig { engine, twin }
+    }
+
+    /// Ends the engine. A simulated device says which rules were broken on it.
+    ///
+    /// # Errors
+    /// [`EngineError::Rules`].
+    pub fn finish(self) -> Result<(), EngineError> {
+        drop(self.engine);
+        let Some(twin) = self.twin else {
+            return Ok(());
+        };
+        let violations = twin.machine().journal.violations();
+        let Some(first) = violations.first() else {
+            return Ok(());
+        };
+        let mut names: Vec<&str> = violations.iter().map(|v| v.rule.name).collect();
+        names.dedup();
+        Err(EngineError::Rules(format!(
+            "{}; first: {first}",
+            names.join(", ")
+        )))
+    }
 }
 
 /// Node by node on the host: no schedule, no kernel.
 ///
 /// # Errors
 /// None today.
-pub fn reference() -> Result<Engine, EngineError> {
-    Ok(Engine::reference())
+pub fn reference() -> Result<Rig, EngineError> {
+    Ok(Rig::plain(Engine::reference()))
 }
 
 /// Scheduled into kernels, which the interpreter runs: no compiler, no device.
 ///
 /// # Errors
 /// None today.
-pub fn interpreter() -> Result<Engine, EngineError> {
-    Ok(Interpreter::engine(Default::default(), false))
+pub fn interpreter() -> Result<Rig, EngineError> {
+    Ok(Rig::plain(Interpreter::engine(Default::default(), false)))
 }
 
 /// Scheduled, compiled by LLVM, run from the queues of the CPU as a device.
 ///
 /// # Errors
 /// From the device or the compiler.
-pub fn cpu() -> Result<Engine, EngineError> {
+pub fn cpu() -> Result<Rig, EngineError> {
     let device = drivers::open(&Target::any(DeviceKind::Cpu))?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let backend = Backend::cpu_llvm(cores)?;
-    Ok(DeviceExecutor::engine(device, backend, Options::default())?)
+    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
+    Ok(Rig::plain(engine))
 }
+
+/// Compiled by LLVM for an AMD GPU, run from the queues of a simulated one.
+fn amd(chip: &str) -> Result<Rig, EngineError> {
+    let machine = TwinMachine::new(&format!("debug=0,chip={chip}")).map_err(EngineError::Twin)?;
+    let target = Target {
+        interface: Some(Transport::Kfd.interface(true)),
+        ..Target::any(DeviceKind::Amd)
+    };
+    let twin: drivers::Twin = machine.clone();
+    let device = drivers::open_with(&target, &Settings::default(), Some(&twin))?;
+    let backend = Backend::amd_llvm(chip)?;
+    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
+    Ok(Rig {
+        engine,
+        twin: Some(machine),
+    })
+}
+
+macro_rules! amd {
+    ($($chip:ident)*) => {$(
+        #[doc = concat!("A simulated ", stringify!($chip), ".")]
+        ///
+        /// # Errors
+        /// From the device or the compiler.
+        pub fn $chip() -> Result<Rig, EngineError> {
+            amd(stringify!($chip))
+        }
+    )*};
+}
+amd!(gfx1030 gfx1100 gfx1201 gfx942);

@@ -190,7 +190,7 @@ fn check(engine: &Engine, group: &Group, case: &Case) -> Result<Verdict, CallErr
 
 #[test]
 fn gradients_are_slopes() {
-    let engine = engines::cpu().unwrap();
+    let engine = engines::cpu().unwrap().engine;
     let references = References::open(&References::folder()).unwrap();
     let mut checked: BTreeMap<&str, usize> = BTreeMap::new();
     let mut failures = Vec::new();

@@ -1,25 +1,26 @@
 //! Every operator against the references, on every engine there is.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use golden::engines;
+use golden::engines::{self, Rig};
 use golden::manifest::References;
 use golden::suite::run_suite;
-use tensor::Engine;
 
 /// One test per engine and group, so that a failing group leaves the others visible. A new device
-/// takes one function in `engines` and its name here.
+/// takes one function in `engines` and its name here. On some, every tenth case of a group runs.
 macro_rules! suites {
-    ([$($engine:ident)*] $groups:tt) => {
-        $(suites!(engine $engine $groups);)*
+    ([$($engine:ident)*] tenth [$($part:ident)*] $groups:tt) => {
+        $(suites!(engine $engine 1 $groups);)*
+        $(suites!(engine $part 10 $groups);)*
         suites!(names $groups);
     };
-    (engine $engine:ident [$($group:ident)*]) => {
+    (engine $engine:ident $step:literal [$($group:ident)*]) => {
         mod $engine {
             $(#[test]
             fn $group() {
-                super::check(&super::engines::$engine().unwrap(), stringify!($group));
+                super::check(super::engines::$engine().unwrap(), stringify!($group), $step);
             })*
         }
     };
@@ -29,17 +30,25 @@ macro_rules! suites {
 }
 
 suites! {
-    [reference interpreter cpu]
+    [reference interpreter cpu gfx1100 gfx1201] tenth [gfx1030 gfx942]
     [
         activation attention binary cast choice conv create index integer linalg loss movement norm
         optim order pool position promote random reduce scan softmax spread unary
     ]
 }
 
-fn check(engine: &Engine, group: &str) {
-    let report = run_suite(engine, |g, _| g.name == group).unwrap();
+fn check(rig: Rig, group: &str, step: usize) {
+    let number = Cell::new(0usize);
+    let report = run_suite(&rig.engine, |g, _| {
+        g.name == group && {
+            let n = number.replace(number.get() + 1);
+            n.is_multiple_of(step)
+        }
+    })
+    .unwrap();
     assert!(report.cases > 0, "no cases in group {group}");
     assert!(report.failures.is_empty(), "{report}");
+    rig.finish().unwrap();
 }
 
 #[test]

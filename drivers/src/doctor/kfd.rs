@@ -1,0 +1,238 @@
+//! AMD GPUs through KFD: the driver, then each GPU that it shows.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use drivers_amd::kfd::{Found, Unusable, survey};
+use hcq::transport::Machine;
+
+use super::{Row, Status};
+
+/// Who may open a device file.
+pub(super) struct Owner {
+    /// Permission bits.
+    mode: u32,
+    /// The group, by number.
+    gid: u32,
+    /// The group, by name; none in a container that does not know it.
+    group: Option<String>,
+}
+
+impl Owner {
+    /// The owner of a file under a root.
+    pub(super) fn of(root: &Path, path: &str) -> Option<Owner> {
+        let metadata = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
+        let gid = metadata.gid();
+        let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
+        let group = groups.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
+        });
+        Some(Owner {
+            mode: metadata.mode() & 0o777,
+            gid,
+            group,
+        })
+    }
+}
+
+const DRIVER: &str = "amd.kfd";
+const WHAT: &str = "AMD GPUs through the amdgpu kernel driver";
+
+/// The driver's row, then one for each GPU. `owner` tells who may open a device file, where that is
+/// known; `card` is whether the bus has a GPU of AMD.
+pub(super) fn rows(
+    machine: &dyn Machine,
+    owner: &dyn Fn(&str) -> Option<Owner>,
+    card: bool,
+) -> Vec<Row> {
+    let survey = survey(machine);
+    let row = |status, detail: String| Row::new(DRIVER, status, detail);
+    let driver = match &survey.driver {
+        Ok((major, minor)) => {
+            let found = survey.gpus.len();
+            let usable = survey.usable().count();
+            let detail = format!(
+                "/dev/kfd: version {major}.{minor}; {usable} of {found} GPUs can be used ({WHAT})"
+            );
+            match (found, usable) {
+                (0, _) => row(Status::Warn, detail).fix(
+                    "it has found no GPU that computes: `sudo dmesg | grep -e kfd -e amdgpu` says \
+                     what it skipped, and why",
+                ),
+                (_, 0) => row(Status::Fail, detail).fix("see the rows of the GPUs"),
+                _ => row(Status::Ok, detail),
+            }
+        }
+        Err(Unusable::NoDriver { path }) => missing(machine, path, card),
+        Err(why) => refused(DRIVER.into(), String::new(), why, owner),
+    };
+    let mut rows = vec![driver];
+    let reachable = survey.driver.is_ok();
+    rows.extend(survey.gpus.iter().map(|found| gpu(found, reachable, owner)));
+    rows
+}
+
+/// There is no `/dev/kfd`: because nothing made it, or because it was not passed in.
+fn missing(machine: &dyn Machine, path: &str, card: bool) -> Row {
+    let loaded = machine.read("/sys/module/amdgpu/initstate").is_ok();
+    let row = |status, text: &str| {
+        Row::new(
+            DRIVER,
+            status,
+            format!("{path}: no such file{text} ({WHAT})"),
+        )
+    };
+    match (loaded, card) {
+        (true, _) => row(Status::Fail, ", though the module amdgpu is loaded").fix(
+            "a container has to be given it: --device /dev/kfd --device /dev/dri; outside of one, \
+             the kernel lacks CONFIG_HSA_AMD",
+        ),
+        (false, true) => row(Status::Fail, ", since the module amdgpu is not loaded").fix(
+            "`sudo modprobe amdgpu`; if it does not load, `sudo dmesg | grep amdgpu` says why",
+        ),
+        (false, false) => row(Status::Absent, ""),
+    }
+}
+
+fn gpu(found: &Found, reachable: bool, owner: &dyn Fn(&str) -> Option<Owner>) -> Row {
+    let check = format!("{DRIVER}.{}", found.node);
+    let Some(gpu) = &found.gpu else {
+        let row = Row::new(
+            check,
+            Status::Fail,
+            format!(
+                "node {}: kept from this process by a device cgroup",
+                found.node
+            ),
+        );
+        return row.fix(
+            "nothing, if this GPU is for somebody else; a container gets it with --device \
+             /dev/dri/renderD..., a job by asking its scheduler for it",
+        );
+    };
+    let gib = gpu.vram as f64 / (1u64 << 30) as f64;
+    let name = match gpu.name.as_str() {
+        // What the kernel calls every newer chip.
+        "" | "ip discovery" => String::new(),
+        name => format!(" ({name})"),
+    };
+    let what = format!(
+        "{} {}{name}, {} units, {gib:.1} GiB",
+        gpu.pci(),
+        gpu.arch(),
+        gpu.compute_units()
+    );
+    match &found.unusable {
+        Some(why) => refused(check, what, why, owner),
+        None if !reachable => {
+            Row::new(check, Status::Fail, what).fix(format!("first what {DRIVER} needs"))
+        }
+        None if !gpu.large_bar => Row::new(
+            check,
+            Status::Warn,
+            format!("{what}, of which the CPU sees a small part (small BAR)"),
+        )
+        .fix(
+            "turn on Above 4G Decoding and Resizable BAR in the firmware's set-up: until then \
+             tensors go to the GPU through system memory",
+        ),
+        None => Row::new(check, Status::Ok, what),
+    }
+}
+
+/// A device file that cannot be used, or a GPU behind it.
+fn refused(
+    check: String,
+    what: String,
+    why: &Unusable,
+    owner: &dyn Fn(&str) -> Option<Owner>,
+) -> Row {
+    let fail = |text: String, fix: String| {
+        let detail = match what.as_str() {
+            "" => text,
+            what => format!("{what}; {text}"),
+        };
+        Row::new(check, Status::Fail, detail).fix(fix)
+    };
+    match why {
+        Unusable::NoPermission { path } => {
+            let Some(owner) = owner(path) else {
+                return fail(
+                    format!("{path}: permission denied"),
+                    format!(
+                        "join its group (`ls -l {path}`; most often render): `sudo usermod -aG \
+                         render $USER`, then log in again; a container needs the group's number: \
+                         --group-add NUMBER"
+                    ),
+                );
+            };
+            let (gid, group) = (owner.gid, owner.group.as_deref());
+            let shown = group.map_or(gid.to_string(), |name| format!("{name}, {gid}"));
+            fail(
+                format!(
+                    "{path}: permission denied; its mode is {:04o}, its group {shown}",
+                    owner.mode
+                ),
+                match group {
+                    // The owner of a file that nobody has given to a group.
+                    Some("root") => format!(
+                        "only root may open it: a udev rule has to give it to a group \
+                         (KERNEL==\"kfd\", GROUP=\"render\", MODE=\"0660\"); in a container add \
+                         --group-add with the group that {path} has outside"
+                    ),
+                    Some(name) => format!(
+                        "`sudo usermod -aG {name} $USER`, then log in again; a container needs \
+                         --group-add {gid}"
+                    ),
+                    None => {
+                        format!("a container needs --group-add {gid}: its own names do not count")
+                    }
+                },
+            )
+        }
+        Unusable::Cgroup { path } => fail(
+            format!("{path}: operation not permitted, by a device cgroup"),
+            format!(
+                "start the container with --device {path}: a volume (-v) is not enough; a systemd \
+                 service needs DeviceAllow={path} rw"
+            ),
+        ),
+        Unusable::NoRenderNode { path } => fail(
+            format!("{path}: no such file"),
+            format!("a container has to be given it: --device {path}"),
+        ),
+        Unusable::Unsupported { arch, supported } => fail(
+            format!("no driver for {arch}"),
+            format!("use DEV=CPU; there are drivers for {supported}"),
+        ),
+        Unusable::OldKernel { have, need } => fail(
+            format!(
+                "/dev/kfd: version {}.{} of the interface, expected {}.{} or a later {}.x",
+                have.0, have.1, need.0, need.1, need.0
+            ),
+            match have.0 > need.0 {
+                true => "this program is too old for the kernel: get a newer one".into(),
+                false => "use Linux 5.19 or later (`uname -r`)".into(),
+            },
+        ),
+        Unusable::Busy { path } => fail(
+            format!("{path}: busy"),
+            format!("another process has it for itself: `sudo fuser -v {path}` names it"),
+        ),
+        Unusable::Gone { path } => fail(
+            format!("{path}: the GPU is gone"),
+            "`sudo dmesg | grep amdgpu` says why; restart the machine if it does not come back"
+                .into(),
+        ),
+        other => fail(
+            other.to_string(),
+            "`sudo dmesg | grep -e kfd -e amdgpu`".into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;
