@@ -243,14 +243,15 @@ fn bench_has_its_rows() {
 #[test]
 fn products_of_halves_use_matrix_instructions() {
     let place = Place::new();
-    for chip in ["gfx1100", "gfx1201"] {
+    for (chip, instruction) in [
+        ("gfx1100", "v_wmma_f32_16x16x16_f16"),
+        ("gfx1201", "v_wmma_f32_16x16x16_f16"),
+        ("gfx942", "v_mfma_f32_"),
+    ] {
         let dev = format!("TWINKFD+AMD::{chip}");
         let env = [("DEV", dev.as_str()), ("DEBUG", "7"), ("CACHELEVEL", "0")];
         let err = succeed(&place, &["bench", "gemm"], &env).err;
-        assert!(
-            err.contains("v_wmma_f32_16x16x16_f16"),
-            "{chip}: {err:.4000}"
-        );
+        assert!(err.contains(instruction), "{chip}: {err:.4000}");
     }
     place.wrote(&[], false);
 }

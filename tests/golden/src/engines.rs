@@ -93,7 +93,10 @@ pub fn cpu() -> Result<Rig, EngineError> {
 }
 
 /// Compiled by LLVM for an AMD GPU, run from the queues of a simulated one.
-fn amd(chip: &str) -> Result<Rig, EngineError> {
+///
+/// # Errors
+/// From the device or the compiler.
+pub fn amd(chip: &str, options: Options) -> Result<Rig, EngineError> {
     let machine = TwinMachine::new(&format!("debug=0,chip={chip}")).map_err(EngineError::Twin)?;
     let target = Target {
         interface: Some(Transport::Kfd.interface(true)),
@@ -102,7 +105,7 @@ fn amd(chip: &str) -> Result<Rig, EngineError> {
     let twin: drivers::Twin = machine.clone();
     let device = drivers::open_with(&target, &Settings::default(), Some(&twin))?;
     let backend = Backend::amd_llvm(chip)?;
-    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
+    let engine = DeviceExecutor::engine(device, backend, options)?;
     Ok(Rig {
         engine,
         twin: Some(machine),
@@ -116,7 +119,7 @@ macro_rules! amd {
         /// # Errors
         /// From the device or the compiler.
         pub fn $chip() -> Result<Rig, EngineError> {
-            amd(stringify!($chip))
+            amd(stringify!($chip), Options::default())
         }
     )*};
 }

@@ -25,6 +25,9 @@ const STEP_ISSUE: f64 = 60.0;
 const MAX_PRODUCTS: i64 = 512;
 /// Cycles from the end of a launch to that of a short one after it.
 const LAUNCH: f64 = 4000.0;
+/// A block of matrix instructions may look so many times as slow as the best of plain loops: small products
+/// are latency and launch, which the estimate knows least, and plain loops keep a whole unit busy for them.
+const MATRIX_LEEWAY: f64 = 1.25;
 /// Elements of the sum that a part has at least.
 const MIN_PART: i64 = 256;
 
@@ -69,10 +72,14 @@ impl Contraction {
         let mut best: Option<(f64, Block)> = None;
         let mut consider = |mut block: Block| {
             block.parts = c.parts(&block, target);
-            if let Some(cycles) = c.cycles(&block, operands, target)
-                && best.is_none_or(|b| cycles < b.0)
-            {
-                best = Some((cycles, block));
+            if let Some(cycles) = c.cycles(&block, operands, target) {
+                let cost = match block.mma {
+                    Some(_) => cycles / MATRIX_LEEWAY,
+                    None => cycles,
+                };
+                if best.is_none_or(|b| cost < b.0) {
+                    best = Some((cost, block));
+                }
             }
         };
         let matrix = |d: &&MmaDesc| {

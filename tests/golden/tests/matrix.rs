@@ -1,0 +1,78 @@
+//! Products and convolutions of halves use the matrix instructions of a chip, and are right.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+use std::sync::{Arc, Mutex};
+
+use codegen::Built;
+use golden::engines;
+use tensor::exec::{Observer, Options};
+
+use tensor::ops::conv::Sliding;
+use tensor::{DType, Engine, Rng, Tensor};
+
+/// Keeps the machine code of what is compiled.
+#[derive(Default)]
+struct Code(Mutex<String>);
+
+impl Observer for Code {
+    fn compiled(&self, _: &str, built: &Built) {
+        self.0
+            .lock()
+            .unwrap()
+            .push_str(&built.report.disassembly().unwrap());
+    }
+}
+
+/// Runs `compute` on a simulated chip and without a compiler, and looks for an instruction.
+fn check(chip: &str, instruction: &str, compute: impl Fn(&Engine) -> Tensor) {
+    let code = Arc::new(Code::default());
+    let options = Options {
+        observer: Some(code.clone()),
+        ..Options::default()
+    };
+    let rig = engines::amd(chip, options).unwrap();
+    let got: Vec<f32> = compute(&rig.engine).to_vec().unwrap();
+    rig.finish().unwrap();
+    let expected: Vec<f32> = compute(&Engine::reference()).to_vec().unwrap();
+    for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let off = (got - expected).abs();
+        assert!(off < 0.03, "{chip}: element {i}: {got}, not {expected}");
+    }
+    let code = code.0.lock().unwrap();
+    assert!(code.contains(instruction), "{chip}: no {instruction}");
+}
+
+const CHIPS: [(&str, &str); 3] = [
+    ("gfx1100", "v_wmma_f32_16x16x16_f16"),
+    ("gfx1201", "v_wmma_f32_16x16x16_f16"),
+    ("gfx942", "v_mfma_f32_"),
+];
+
+/// Of numbers in 0..1 less a half, in binary16.
+fn halves(rng: &mut Rng, shape: &[usize]) -> Tensor {
+    rng.rand(shape, DType::F16).unwrap().sub(0.5).unwrap()
+}
+
+#[test]
+fn products() {
+    for (chip, instruction) in CHIPS {
+        check(chip, instruction, |engine| {
+            let mut rng = Rng::new(engine, 3);
+            let (a, b) = (halves(&mut rng, &[100, 72]), halves(&mut rng, &[72, 65]));
+            a.matmul(&b).unwrap().cast(DType::F32).unwrap()
+        });
+    }
+}
+
+#[test]
+fn convolutions() {
+    for (chip, instruction) in CHIPS {
+        check(chip, instruction, |engine| {
+            let mut rng = Rng::new(engine, 5);
+            let x = halves(&mut rng, &[2, 16, 14, 14]);
+            let w = halves(&mut rng, &[32, 16, 3, 3]);
+            let y = x.conv(&w, None, &Sliding::default(), 1).unwrap();
+            y.cast(DType::F32).unwrap()
+        });
+    }
+}
