@@ -38,7 +38,8 @@ pub fn start_log() {
         .try_init();
 }
 
-/// Prints by level: 2 a line per kernel run, 3 applied optimisations and plans, 4 source, 5 the
+/// Prints by level: 2 a line per kernel run, 3 applied optimisations, plans, and what a
+/// kernel takes of a GPU with its occupancy, 4 source, 5 the
 /// kernel before and after optimisation, 6 the linear program, 7 machine code.
 pub struct Printer {
     level: u8,
@@ -69,6 +70,9 @@ impl Observer for Printer {
         if self.level >= 3 {
             let origin = if report.cached { "cached" } else { "compiled" };
             eprintln!("--- {name}: {origin}, {}", report.opts.join(" "));
+            for resources in &report.resources {
+                eprintln!("--- {name}: {resources}");
+            }
         }
         self.section(4, name, "source", &report.source);
         self.section(

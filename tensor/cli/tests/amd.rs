@@ -252,6 +252,7 @@ fn products_of_halves_use_matrix_instructions() {
         let env = [("DEV", dev.as_str()), ("DEBUG", "7"), ("CACHELEVEL", "0")];
         let err = succeed(&place, &["bench", "gemm"], &env).err;
         assert!(err.contains(instruction), "{chip}: {err:.4000}");
+        assert!(err.contains(" VGPRs, ") && err.contains(", occupancy "));
     }
     place.wrote(&[], false);
 }
