@@ -119,43 +119,6 @@ fn scans_and_scatters() {
     }
 }
 
-const UNARY: [Unary; 12] = [
-    Unary::Neg,
-    Unary::Not,
-    Unary::Abs,
-    Unary::Recip,
-    Unary::Sqrt,
-    Unary::Exp2,
-    Unary::Log2,
-    Unary::Sin,
-    Unary::Trunc,
-    Unary::Floor,
-    Unary::Ceil,
-    Unary::RoundEven,
-];
-
-const BINARY: [Binary; 19] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::FDiv,
-    Binary::Max,
-    Binary::Min,
-    Binary::FloorDiv,
-    Binary::FloorMod,
-    Binary::TruncDiv,
-    Binary::TruncMod,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::Shl,
-    Binary::Shr,
-    Binary::Lt,
-    Binary::Eq,
-    Binary::Ne,
-    Binary::Pow,
-];
-
 fn check_edges(chip: &str, kernel: &Kernel, tolerance: f64) {
     let buffers = edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe));
     let want = expected(kernel, &buffers, &[]);

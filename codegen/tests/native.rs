@@ -232,43 +232,6 @@ fn check_edges(kernel: &Kernel, backend: &Backend, tolerance: f64, what: &str) {
     }
 }
 
-const UNARY: [Unary; 12] = [
-    Unary::Neg,
-    Unary::Not,
-    Unary::Abs,
-    Unary::Recip,
-    Unary::Sqrt,
-    Unary::Exp2,
-    Unary::Log2,
-    Unary::Sin,
-    Unary::Trunc,
-    Unary::Floor,
-    Unary::Ceil,
-    Unary::RoundEven,
-];
-
-const BINARY: [Binary; 19] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::FDiv,
-    Binary::Max,
-    Binary::Min,
-    Binary::FloorDiv,
-    Binary::FloorMod,
-    Binary::TruncDiv,
-    Binary::TruncMod,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::Shl,
-    Binary::Shr,
-    Binary::Lt,
-    Binary::Eq,
-    Binary::Ne,
-    Binary::Pow,
-];
-
 fn every_operation(backend: &Backend) {
     use codegen::interp::scalar;
     for dtype in DType::ALL {

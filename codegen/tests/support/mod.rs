@@ -619,3 +619,42 @@ pub fn shared_sum(rows: i64, n: i64) -> Kernel {
     m.store(o2, &[(r, 1)], t);
     m.kernel("shared_sum")
 }
+
+/// Every unary operation.
+pub const UNARY: [Unary; 12] = [
+    Unary::Neg,
+    Unary::Not,
+    Unary::Abs,
+    Unary::Recip,
+    Unary::Sqrt,
+    Unary::Exp2,
+    Unary::Log2,
+    Unary::Sin,
+    Unary::Trunc,
+    Unary::Floor,
+    Unary::Ceil,
+    Unary::RoundEven,
+];
+
+/// Every binary operation.
+pub const BINARY: [Binary; 19] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::FDiv,
+    Binary::Max,
+    Binary::Min,
+    Binary::FloorDiv,
+    Binary::FloorMod,
+    Binary::TruncDiv,
+    Binary::TruncMod,
+    Binary::And,
+    Binary::Or,
+    Binary::Xor,
+    Binary::Shl,
+    Binary::Shr,
+    Binary::Lt,
+    Binary::Eq,
+    Binary::Ne,
+    Binary::Pow,
+];
