@@ -83,6 +83,8 @@ pub const SET_SH_REG_INDEX: u8 = 0x9b;
 pub const CS_PARTIAL_FLUSH: u32 = 0x07;
 /// Event type of a RELEASE_MEM that acts on caches and writes.
 pub const CACHE_FLUSH_AND_INV_TS_EVENT: u32 = 0x14;
+/// Operation of ATOMIC_MEM: adds 32 bits. Source: Linux, vega10_enum.h, `enum TC_OP`.
+pub const TC_OP_ATOMIC_ADD_RTN_32: u32 = 0xf;
 /// Event type: ends a thread trace.
 pub const THREAD_TRACE_FINISH: u32 = 0x37;
 /// Event type: a mark in a thread trace.

@@ -290,6 +290,11 @@ pub const fn pgm_rsrc3(gfx: Gfx) -> u32 {
     }
 }
 
+/// Which share of a dispatch is an XCC's.
+pub const COMPUTE_CURRENT_LOGIC_XCC_ID: u32 = 0x2e25;
+/// Workgroups that go to an XCC before the next one gets some; 0: all of them.
+pub const COMPUTE_TG_CHUNK_SIZE: u32 = 0x2e27;
+
 /// Asks for an HDP flush, one bit per client. Segment 2 of NBIO (0xd20) and 0x106; in NBIO 7.11 this
 /// copy belongs to PF1.
 pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;

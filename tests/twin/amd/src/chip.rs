@@ -19,7 +19,7 @@ pub struct Chip {
     pub generation: Gen,
     /// `gfx_target_version` of the topology: major * 10000 + minor * 100 + step.
     pub target_version: u32,
-    /// Accelerated compute dies; 1 but for CDNA3 (1 or 8).
+    /// Accelerated compute dies; 1 but for CDNA3 (1, 2, 4 or 8).
     pub xccs: u32,
     /// Shader engines of an XCC.
     pub engines: u32,
@@ -247,6 +247,100 @@ pub static GFX1030: Chip = Chip {
     ..GFX1100
 };
 
+/// Radeon RX 6750 XT.
+pub static GFX1031: Chip = Chip {
+    name: "gfx1031",
+    card: "Radeon RX 6750 XT",
+    target_version: 100301,
+    engines: 2,
+    cus: 40,
+    vram: 12 * GIB,
+    vram_bits: 192,
+    l2_kib: 3072,
+    l3_kib: 96 << 10,
+    gc: [10, 3, 2],
+    sdma: [5, 2, 2],
+    nbif: [3, 3, 1],
+    sdma_engines: 2,
+    device_id: 0x73df,
+    external_revision: 0x32,
+    node_name: "navy_flounder",
+    ..GFX1030
+};
+
+/// Radeon RX 6600 XT.
+pub static GFX1032: Chip = Chip {
+    name: "gfx1032",
+    card: "Radeon RX 6600 XT",
+    target_version: 100302,
+    engines: 2,
+    cus_per_array: 8,
+    cus: 32,
+    vram: 8 * GIB,
+    vram_bits: 128,
+    l2_kib: 2048,
+    l3_kib: 32 << 10,
+    gc: [10, 3, 4],
+    sdma: [5, 2, 4],
+    nbif: [3, 3, 2],
+    sdma_engines: 2,
+    device_id: 0x73ff,
+    external_revision: 0x3c,
+    node_name: "dimgrey_cavefish",
+    ..GFX1030
+};
+
+/// Radeon RX 6500 XT.
+pub static GFX1034: Chip = Chip {
+    name: "gfx1034",
+    card: "Radeon RX 6500 XT",
+    target_version: 100304,
+    engines: 1,
+    cus_per_array: 8,
+    cus: 16,
+    vram: 4 * GIB,
+    vram_bits: 64,
+    l2_kib: 1024,
+    l3_kib: 16 << 10,
+    gc: [10, 3, 5],
+    sdma: [5, 2, 5],
+    nbif: [3, 3, 3],
+    sdma_engines: 1,
+    device_id: 0x743f,
+    external_revision: 0x46,
+    node_name: "beige_goby",
+    ..GFX1030
+};
+
+/// Radeon 780M, the GPU of an APU.
+///
+/// What newer kernels do on APUs is not modelled: they take what is asked for as VRAM from system memory
+/// (Linux 6.10, amdgpu_amdkfd_gpuvm.c); nor the links of such a machine. VRAM is the part of memory that
+/// the firmware has set aside; 4 GiB is one of the sizes.
+pub static GFX1103: Chip = Chip {
+    name: "gfx1103",
+    card: "Radeon 780M",
+    target_version: 110003,
+    engines: 1,
+    cus_per_array: 6,
+    cus: 12,
+    vram: 4 * GIB,
+    vram_bits: 128,
+    l2_kib: 2048,
+    l3_kib: 0,
+    gc: [11, 0, 1],
+    sdma: [6, 0, 1],
+    nbif: [7, 7, 0],
+    sdma_engines: 1,
+    device_id: 0x15bf,
+    pci_revision: 0xc1,
+    family: 148,
+    external_revision: 1,
+    engine_mhz: 2700,
+    memory_mhz: 2800,
+    ..GFX1100
+};
+
 /// Instinct MI300X as one GPU (SPX).
 pub static GFX942: Chip = Chip {
     name: "gfx942",
@@ -288,6 +382,27 @@ pub static GFX942: Chip = Chip {
     xgmi: true,
 };
 
+/// One of the two GPUs as which an Instinct MI300X can show itself (DPX).
+///
+/// Source: Linux, amdgpu/aqua_vanjaram.c, the partition modes; amdkfd/kfd_topology.c,
+/// kfd_get_num_sdma_engines: 16 engines are shared among the GPUs, all but 2 of each are for XGMI.
+pub static GFX942_DPX: Chip = Chip {
+    card: "Instinct MI300X (DPX)",
+    xccs: 4,
+    vram: 96 * GIB,
+    sdma_xgmi_engines: 6,
+    ..GFX942
+};
+
+/// One of the four GPUs as which an Instinct MI300X can show itself (QPX).
+pub static GFX942_QPX: Chip = Chip {
+    card: "Instinct MI300X (QPX)",
+    xccs: 2,
+    vram: 48 * GIB,
+    sdma_xgmi_engines: 2,
+    ..GFX942
+};
+
 /// One of the eight GPUs as which an Instinct MI300X can show itself (CPX).
 pub static GFX942_CPX: Chip = Chip {
     card: "Instinct MI300X (CPX)",
@@ -301,12 +416,18 @@ pub static GFX942_CPX: Chip = Chip {
 /// Every chip.
 pub static CHIPS: &[&Chip] = &[
     &GFX1030,
+    &GFX1031,
+    &GFX1032,
+    &GFX1034,
     &GFX1100,
     &GFX1101,
     &GFX1102,
+    &GFX1103,
     &GFX1200,
     &GFX1201,
     &GFX942,
+    &GFX942_DPX,
+    &GFX942_QPX,
     &GFX942_CPX,
 ];
 
@@ -447,7 +568,10 @@ mod tests {
     fn chips_are_found_by_name_and_dies() {
         let xccs = |name, xccs| Chip::find(name, xccs).map(|chip| chip.xccs);
         assert_eq!(xccs("gfx942", None), Some(8));
-        assert_eq!(xccs("gfx942", Some(1)), Some(1));
+        for n in [1, 2, 4, 8] {
+            assert_eq!(xccs("gfx942", Some(n)), Some(n));
+        }
+        assert_eq!(xccs("gfx942", Some(3)), None);
         assert_eq!(xccs("gfx1100", Some(8)), None);
         assert_eq!(xccs("gfx9", None), None);
     }

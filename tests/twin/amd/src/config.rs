@@ -4,7 +4,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `chip` | `gfx1030`, `gfx1100` (default), `gfx1101`, `gfx1102`, `gfx1200`, `gfx1201`, `gfx942` |
+//! | `chip` | `gfx1030`, `gfx1031`, `gfx1032`, `gfx1034`, `gfx1100` (default), `gfx1101`, `gfx1102`, `gfx1103`, `gfx1200`, `gfx1201`, `gfx942` |
 //! | `gpus` | how many of it, 0 to 16 |
 //! | `xcc` | for gfx942: 8 (default, SPX) or 1 (CPX) |
 //! | `vram` | bytes of VRAM of each, with `K`, `M`, `G`; default: what the card has |

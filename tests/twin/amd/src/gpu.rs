@@ -370,7 +370,10 @@ impl Drop for Gpu {
             state.stop(|_| true);
         }
         self.wake();
-        if let Some(thread) = self.thread.take() {
+        // The thread itself may be the last that knew of it.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             // A panic of the thread has been reported by the thread.
             let _ = thread.join();
         }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use drivers_host::fork as host_fork;
 use drivers_host::machine::{self as host, Place};
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Map, Prot, Reserved, TransportError};
@@ -32,6 +33,8 @@ impl Drop for Attached {
 impl TwinMachine {
     /// A new process on a machine.
     pub fn attach(machine: &Arc<kernel::Machine>) -> Arc<TwinMachine> {
+        // Its threads are not in a child either.
+        host_fork::watch();
         Arc::new(TwinMachine {
             process: Arc::new(Attached(machine.attach())),
             kept: Kept::default(),

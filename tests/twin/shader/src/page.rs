@@ -94,14 +94,24 @@ pub trait Memory: Sync {
         let _ = (port, va, bytes, access);
     }
 
+    /// Whether an atomic of a shader core at `va` leaves the GPU: it is not done by a cache, nor in
+    /// memory of the GPU itself.
+    fn leaves(&self, va: u64) -> bool {
+        let _ = va;
+        false
+    }
+
     /// An instruction invalidates the cache behind a port (`s_icache_inv`, `s_dcache_inv`,
     /// `buffer_gl0_inv`, `buffer_inv`, `global_inv`).
     fn invalidate(&self, port: Port) {
         let _ = port;
     }
 
-    /// An instruction writes GL2 back, for other agents (`buffer_wbl2`, `global_wb` of system scope).
-    fn write_back(&self) {}
+    /// An instruction writes GL2 back (`buffer_wbl2`, `global_wb`), for the whole system or else for
+    /// the agent, which matters where an agent has several GL2s (CDNA3).
+    fn write_back(&self, system: bool) {
+        let _ = system;
+    }
 }
 
 /// A page that memory handed out: a pointer to its bytes, and where to note what was written.

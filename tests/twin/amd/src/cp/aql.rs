@@ -114,7 +114,7 @@ impl Slot {
 impl Aql {
     pub fn new(xccs: u32) -> Self {
         Self {
-            pm4: Pm4::new(xccs),
+            pm4: Pm4::new(xccs, None),
             running: None,
             acquired: false,
             who: String::new(),
@@ -190,9 +190,15 @@ impl Aql {
                 let launches = object::launches(cx, &slot)?;
                 self.take(cx, ring, &slot)?;
                 let (who, end) = (cx.who.clone(), Some(end));
-                self.pm4
-                    .pending
-                    .push(cx, Work::Run { who, launches, end })?;
+                self.pm4.pending.push(
+                    cx,
+                    Work::Run {
+                        who,
+                        launches,
+                        number: 0,
+                        end,
+                    },
+                )?;
             }
             packet::VENDOR_SPECIFIC => {
                 let body = pm4_ib(&slot)?;
@@ -224,7 +230,8 @@ impl Aql {
         }
         let mut end = End {
             who: cx.who.clone(),
-            caches: cache::release_scope(scopes[1]),
+            caches: cache::release_scope(cx, scopes[1]),
+            xccs: u32::MAX,
             ..End::default()
         };
         if signal != 0 {
@@ -239,7 +246,8 @@ impl Aql {
 
     fn acquire(&mut self, cx: &Cx, header: u32) {
         if !std::mem::replace(&mut self.acquired, true) {
-            cx.caches(cache::acquire_scope(packet::ACQUIRE_SCOPE.get(header)));
+            let scope = packet::ACQUIRE_SCOPE.get(header);
+            cx.caches(cache::acquire_scope(cx, scope), u32::MAX);
         }
     }
 

@@ -79,22 +79,27 @@ pub(crate) fn release(cx: &Cx, word: u32) -> Caches {
 }
 
 /// The acquire fence of an AQL packet, by scope.
-pub(crate) fn acquire_scope(scope: u32) -> Caches {
+///
+/// The XCCs of an agent have a GL2 each, which the agent's scope is about as well.
+/// Source: LLVM AMDGPUUsage, memory model GFX942.
+pub(crate) fn acquire_scope(cx: &Cx, scope: u32) -> Caches {
+    let agent = u32::from(cx.core.chip.xccs == 1);
     Caches {
         // Code may be new in any scope: CP invalidates the instruction cache with the rest.
         inst_inv: scope > 0,
         scalar_inv: scope > 0,
         vector_inv: scope > 0,
         gl1_inv: scope > 0,
-        l2_inv: scope > 1,
+        l2_inv: scope > agent,
         l2_wb: false,
     }
 }
 
 /// The release fence of an AQL packet, by scope.
-pub(crate) fn release_scope(scope: u32) -> Caches {
+pub(crate) fn release_scope(cx: &Cx, scope: u32) -> Caches {
+    let agent = u32::from(cx.core.chip.xccs == 1);
     Caches {
-        l2_wb: scope > 1,
+        l2_wb: scope > agent,
         ..Caches::default()
     }
 }

@@ -7,6 +7,7 @@
 //! - `aql`: AQL packets; `object` makes a launch of a kernel descriptor;
 //! - `work`: dispatches that are under way, and what happens at the end of the pipe; `race`: those
 //!   that touch the same bytes;
+//! - `xcc`: PM4 queues that share a ring, each on an XCC;
 //! - `sdma`: SDMA packets; `copy` moves the bytes;
 //! - `text`: packets as text.
 //!
@@ -34,6 +35,7 @@ pub(crate) mod rng;
 pub(crate) mod sdma;
 pub(crate) mod text;
 pub(crate) mod work;
+pub(crate) mod xcc;
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -93,6 +95,8 @@ pub(crate) struct Core {
     pub instructions: Option<Logger>,
     /// The decoded instructions of every address space.
     code: Mutex<Vec<(Weak<Vm>, Arc<Code>)>>,
+    /// The PM4 queues that share a ring.
+    pub groups: xcc::Groups,
 }
 
 impl Core {
@@ -128,6 +132,7 @@ impl Core {
             packets: setup.packets,
             instructions: setup.instructions,
             code: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 }
@@ -232,10 +237,10 @@ impl Cx<'_> {
         self.core.journal.event(self.who.clone());
     }
 
-    /// Acts on caches.
-    pub fn caches(&self, caches: Caches) {
+    /// Acts on the caches of the XCCs of a mask.
+    pub fn caches(&self, caches: Caches, mask: u32) {
         if cache::any(caches) {
-            self.desc.vm.caches(caches, &self.who);
+            self.desc.vm.caches_on(mask, caches, &self.who);
         }
     }
 

@@ -10,6 +10,7 @@ use zerocopy::FromBytes;
 
 use super::aql::{RESERVED, Slot, queue_of};
 use super::dispatch::{MAX_THREADS, PRIVATE_APERTURE, SHARED_APERTURE, Scratch, waves};
+use super::work::OnXcc;
 use super::{Cx, Stop, exception};
 
 /// The size of a dispatch.
@@ -85,7 +86,7 @@ fn refuse(rule: &'static Rule, code: u32, what: String) -> Stop {
 }
 
 /// The launches of a kernel dispatch, one for each XCC.
-pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<Launch>, Stop> {
+pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<OnXcc>, Stop> {
     let (size, grid) = sizes(cx, slot)?;
     let descriptor = descriptor(cx, slot)?;
     let kernel = Kernel {
@@ -122,7 +123,7 @@ pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<Launch>, Stop> {
     let mut launches = Vec::new();
     for xcc in 0..of {
         let user = kernel.user(cx)?;
-        launches.push(Launch {
+        let launch = Launch {
             generation: cx.core.chip.generation,
             entry,
             groups,
@@ -141,7 +142,8 @@ pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<Launch>, Stop> {
             xcc: (xcc, of),
             waves: waves(cx.core.chip),
             seed: cx.rng.next(),
-        });
+        };
+        launches.push((xcc, launch));
     }
     cx.rng.shuffle(&mut launches);
     Ok(launches)

@@ -4,9 +4,11 @@ use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::pm4::{self, op, release, wait};
 use drivers_spec::amd::regs;
 use twin::rule::{Proof, Rule};
+use twin_shader::launch::Launch;
 
 use super::pm4::{Do, IB_CHAIN, IB_NESTED, Pm4, Pred};
 use super::work::{Data, End, Work};
+use super::xcc;
 use super::{
     Cx, Stop, atomic, cache, clock, compare, dispatch, refuse, regs as registers, sign, wide,
 };
@@ -27,6 +29,14 @@ pub static XCC_SIGNAL: Rule = Rule {
            indirect buffer in an AQL queue, and the first one to come by would signal for all",
     source: "ROCR, amd_aql_queue.cpp, ExecutePM4; drivers of MI300X use PRED_EXEC for it",
     proof: Proof::Guess,
+};
+
+/// PRED_EXEC names XCCs that there are.
+pub static PRED_MASK: Rule = Rule {
+    name: "PM4-PRED-MASK",
+    text: "VIRTUAL_XCC_MASK of PRED_EXEC names XCCs of the partition, and at least one",
+    source: "Linux, soc15d.h, PRED_EXEC; a packet that no XCC runs is none",
+    proof: Proof::Sourced,
 };
 
 /// Wait packets are made of what MEC knows.
@@ -116,7 +126,7 @@ impl Pm4 {
             pm4::WAIT_REG_MEM => return self.wait(cx, body, mask, false),
             pm4::WAIT_REG_MEM64 => return self.wait(cx, body, mask, true),
             pm4::ACQUIRE_MEM => {
-                cx.caches(cache::acquire(cx, body));
+                cx.caches(cache::acquire(cx, body), mask);
             }
             pm4::RELEASE_MEM => self.release(cx, body, mask)?,
             pm4::EVENT_WRITE => return self.event(cx, body[0]),
@@ -128,8 +138,14 @@ impl Pm4 {
                 if !self.in_ib() {
                     return Err(refuse(&PRED_RING, "in the ring"));
                 }
+                let named = op::VIRTUAL_XCC_MASK.get(body[0]);
+                if named == 0 || named >> cx.core.chip.xccs.min(31) != 0 {
+                    let xccs = cx.core.chip.xccs;
+                    cx.note(&PRED_MASK, format!("mask {named:#b} of {xccs} XCCs"));
+                }
                 return Ok(Do::Predicate(Pred {
-                    mask: self.virtual_mask(cx, op::VIRTUAL_XCC_MASK.get(body[0])),
+                    mask: self.virtual_mask(cx, named),
+                    named: Some(named),
                     left: op::EXEC_COUNT.get(body[0]) as usize,
                 }));
             }
@@ -137,6 +153,7 @@ impl Pm4 {
                 let run = cx.read32(wide(body[0], body[1]))? != 0;
                 return Ok(Do::Predicate(Pred {
                     mask: if run { self.xccs } else { 0 },
+                    named: None,
                     left: op::COND_EXEC_COUNT.get(body[3]) as usize,
                 }));
             }
@@ -184,27 +201,55 @@ impl Pm4 {
     ) -> Result<(), Stop> {
         let mut launches = Vec::new();
         let of = cx.core.chip.xccs.max(1);
+        let mut number = 0;
+        if let Some(place) = &self.place {
+            number = place.group.issue(place.xcc, !dims.contains(&0));
+        }
         for set in 0..32 {
             if mask >> set & 1 == 0 {
                 continue;
             }
-            // The share of an XCC is told by a register; without it, it runs everything.
-            let logic = self.registers.get(set, CURRENT_LOGIC_XCC_ID);
-            let xcc = match (cx.gfx(), cx.desc.kind, logic) {
-                (_, QueueKind::Aql, _) => (set, of),
-                (Gfx::Gfx9, _, Some(xcc)) => (xcc, of),
+            let xcc = match (cx.gfx(), cx.desc.kind) {
+                (_, QueueKind::Aql) => (set, of),
+                (Gfx::Gfx9, _) => self.share(cx, set, of)?,
                 _ => (0, 1),
             };
             let launch = dispatch::launch(cx, &self.registers, (set, of), dims, initiator)?;
-            launches.extend(launch.map(|launch| twin_shader::launch::Launch { xcc, ..launch }));
+            launches.extend(launch.map(|launch| (set, Launch { xcc, ..launch })));
         }
         cx.rng.shuffle(&mut launches);
         let who = cx.who.clone();
         let end = None;
         if !launches.is_empty() {
-            self.pending.push(cx, Work::Run { who, launches, end })?;
+            let work = Work::Run {
+                who,
+                launches,
+                number,
+                end,
+            };
+            self.pending.push(cx, work)?;
         }
         Ok(())
+    }
+
+    /// The share of an XCC in a dispatch of PM4: registers tell, which are zero at first.
+    fn share(&self, cx: &Cx, set: u32, of: u32) -> Result<(u32, u32), Stop> {
+        let register = |addr| self.registers.get(set, addr).unwrap_or(0);
+        let (chunk, logic) = (register(TG_CHUNK_SIZE), register(CURRENT_LOGIC_XCC_ID));
+        let logic = match chunk {
+            0 => None,
+            1 if logic < of => Some(logic),
+            _ => {
+                let what = format!("XCC number {logic} of {of}, chunks of {chunk}");
+                return Err(refuse(&xcc::SHARE, what));
+            }
+        };
+        if let Some(place) = &self.place
+            && let Some(what) = place.group.share(place.xcc, logic)
+        {
+            cx.note(&xcc::SHARE, what);
+        }
+        Ok(logic.map_or((0, 1), |logic| (logic, of)))
     }
 
     fn indirect(&mut self, cx: &Cx, body: &[u32], mask: u32) -> Result<Do, Stop> {
@@ -260,7 +305,13 @@ impl Pm4 {
     }
 
     /// Only one XCC may do what everybody sees.
-    fn one_xcc(&self, cx: &Cx, mask: u32) {
+    fn one_xcc(&mut self, cx: &Cx, mask: u32) {
+        let named = self.named();
+        let mask = match &self.place {
+            // Every XCC of the ring comes by, each in its own queue.
+            Some(place) => place.group.xccs() & named.unwrap_or(u32::MAX),
+            None => mask,
+        };
         if mask.count_ones() > 1 {
             cx.note(&XCC_SIGNAL, format!("XCCs {mask:#b}"));
         }
@@ -290,7 +341,9 @@ impl Pm4 {
             Some(Data::Low(_)) => atomic::aligned(va, 4)?,
             Some(Data::Wide(_) | Data::Clock) => atomic::aligned(va, 8)?,
         }
-        if data.is_some() || int_sel != 0 {
+        // Context 0 is no event: nobody is woken by it.
+        let wakes = int_sel != 0 && body[6] != 0;
+        if data.is_some() || wakes {
             self.one_xcc(cx, mask);
         }
         let end = End {
@@ -299,9 +352,19 @@ impl Pm4 {
             write: data.map(|data| (va, data)),
             interrupt: (int_sel != 0).then_some(body[6]),
             signal: None,
+            xccs: 0,
+            after: None,
         };
-        for _ in 0..mask.count_ones() {
-            self.pending.push(cx, Work::End(end.clone()))?;
+        let tells = matches!(data, Some(Data::Low(_) | Data::Wide(_))) || wakes;
+        let after = self.place.as_ref().filter(|_| tells);
+        let after = after.map(|place| place.group.issued(place.xcc));
+        for xcc in (0..32).filter(|xcc| mask >> xcc & 1 == 1) {
+            let end = End {
+                xccs: 1 << xcc,
+                after,
+                ..end.clone()
+            };
+            self.pending.push(cx, Work::End(end))?;
         }
         Ok(())
     }
@@ -429,3 +492,5 @@ impl Pm4 {
 
 /// The share of an XCC in a dispatch (GFX9).
 const CURRENT_LOGIC_XCC_ID: u32 = 0x2e25;
+/// Workgroups that go to an XCC before the next one gets some (GFX9).
+const TG_CHUNK_SIZE: u32 = 0x2e27;

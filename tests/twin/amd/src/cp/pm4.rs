@@ -1,5 +1,7 @@
 //! PM4: fetches packets from a ring and from indirect buffers, and checks their form.
 
+use std::sync::Arc;
+
 use drivers_spec::amd::packet::Rest;
 use drivers_spec::amd::pm4;
 use twin::rule::{Proof, Rule};
@@ -7,6 +9,7 @@ use twin::rule::{Proof, Rule};
 use super::regs::Registers;
 use super::ring::Ring;
 use super::work::Pending;
+use super::xcc::Place;
 use super::{Cx, Step, Stop, refuse, text};
 
 /// Only packets of type 3.
@@ -100,8 +103,10 @@ pub static PRED_CROSSES: Rule = Rule {
 /// Packets after PRED_EXEC or COND_EXEC that only some XCCs run.
 #[derive(Clone, Copy)]
 pub(crate) struct Pred {
-    /// The XCCs.
+    /// The XCCs of this queue.
     pub mask: u32,
+    /// The XCCs that the packet names, where it names some.
+    pub named: Option<u32>,
     /// Dwords left.
     pub left: usize,
 }
@@ -135,6 +140,8 @@ pub(crate) struct Pm4 {
     pub atomic: u64,
     /// The XCCs: one bit each.
     pub xccs: u32,
+    /// The other XCCs, where each has a queue of its own on the same ring.
+    pub place: Option<Arc<Place>>,
     ibs: Vec<Ib>,
     ring_pred: Option<Pred>,
     /// The packet that waits, with its place.
@@ -143,10 +150,12 @@ pub(crate) struct Pm4 {
 
 impl Pm4 {
     /// A queue whose packets run on so many XCCs at once.
-    pub fn new(xccs: u32) -> Self {
+    pub fn new(xccs: u32, place: Option<Place>) -> Self {
+        let place = place.map(Arc::new);
         Self {
             registers: Registers::new(xccs),
-            pending: Pending::new(),
+            pending: Pending::new(place.clone()),
+            place,
             atomic: 0,
             xccs: u32::MAX >> (32 - xccs.clamp(1, 32)),
             ibs: Vec::new(),
@@ -175,6 +184,7 @@ impl Pm4 {
         self.check(cx, header, body)?;
         cx.announce();
 
+        let opcode = pm4::OPCODE.get(header) as u8;
         let pred = *self.pred();
         let mask = match (self.ibs.last(), pred) {
             (Some(ib), None) => ib.mask,
@@ -183,9 +193,10 @@ impl Pm4 {
             (None, Some(pred)) => self.xccs & pred.mask,
         };
         let action = if mask == 0 {
+            self.skip(opcode);
             Do::Next
         } else {
-            self.execute(cx, pm4::OPCODE.get(header) as u8, body, mask)?
+            self.execute(cx, opcode, body, mask)?
         };
         match action {
             Do::Wait(why) => return Ok(Step::Wait(why)),
@@ -239,6 +250,20 @@ impl Pm4 {
             pred: None,
         };
         Ok((ib, pm4::ib::CHAIN.get(control) == 1))
+    }
+
+    /// A packet is not for this XCC.
+    fn skip(&self, opcode: u8) {
+        if let Some(place) = &self.place
+            && matches!(opcode, pm4::DISPATCH_DIRECT | pm4::DISPATCH_INDIRECT)
+        {
+            place.group.issue(place.xcc, false);
+        }
+    }
+
+    /// What the packet that is looked at is predicated to.
+    pub fn named(&mut self) -> Option<u32> {
+        self.pred().and_then(|pred| pred.named)
     }
 
     fn pred(&mut self) -> &mut Option<Pred> {

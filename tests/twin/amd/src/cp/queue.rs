@@ -14,6 +14,7 @@ use super::pm4::Pm4;
 use super::ring::Ring;
 use super::rng::Rng;
 use super::sdma::Sdma;
+use super::xcc::Place;
 use super::{Core, Cx, Step, Stop, exception};
 use crate::gpu::{Interrupt, ProcessId, QueueDesc, QueueId, QueueKind};
 
@@ -92,8 +93,15 @@ pub(crate) struct Queue {
 impl Queue {
     pub fn new(id: QueueId, desc: QueueDesc, core: &Arc<Core>) -> Self {
         let ring = Ring::new(&desc);
+        let mut desc = desc;
+        let mut place = None;
+        if desc.kind == QueueKind::Pm4 && core.chip.xccs > 1 {
+            desc.vm = desc.vm.on(desc.xcc);
+            let groups = &core.groups;
+            place = Some(Place::new(groups, desc.process, desc.ring, desc.xcc));
+        }
         let engine = match desc.kind {
-            QueueKind::Pm4 => Engine::Pm4(Box::new(Pm4::new(1))),
+            QueueKind::Pm4 => Engine::Pm4(Box::new(Pm4::new(1, place))),
             QueueKind::Aql => Engine::Aql(Box::new(Aql::new(core.chip.xccs))),
             QueueKind::Sdma { .. } => Engine::Sdma(Box::new(Sdma::new())),
         };

@@ -44,7 +44,7 @@ struct Touched {
 }
 
 /// What one dispatch touched, by page.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Trace(HashMap<u64, Touched>);
 
 impl Trace {
@@ -131,17 +131,21 @@ impl Memory for Watched<'_> {
         }
     }
 
+    fn leaves(&self, va: u64) -> bool {
+        self.memory.leaves(va)
+    }
+
     fn invalidate(&self, port: Port) {
         self.memory.invalidate(port);
     }
 
-    fn write_back(&self) {
-        self.memory.write_back();
+    fn write_back(&self, system: bool) {
+        self.memory.write_back(system);
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     struct Nothing;
@@ -157,7 +161,8 @@ mod tests {
         }
     }
 
-    fn trace(accesses: &[(u64, usize, Access)]) -> Trace {
+    /// What these accesses leave.
+    pub(in crate::cp) fn trace(accesses: &[(u64, usize, Access)]) -> Trace {
         let watched = Watched::new(&Nothing);
         for &(va, bytes, access) in accesses {
             watched.watched(Port::Vector, va, bytes, access);

@@ -376,7 +376,7 @@ impl Sdma {
             packet::GCR_REQ | packet::GCR_USER => {
                 let control = packet::GCR_CONTROL_15_0.get(words[2])
                     | packet::GCR_CONTROL_18_16.get(words[3]) << 16;
-                cx.caches(cache::gcr(cx, control));
+                cx.caches(cache::gcr(cx, control), u32::MAX);
             }
             _ => {}
         }

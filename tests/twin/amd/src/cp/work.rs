@@ -13,6 +13,7 @@ use twin_shader::launch::{Launch, Watch, run};
 use twin_shader::page::{MemFault, Port};
 
 use super::race::{DISPATCH_RACE, Trace, Watched};
+use super::xcc::{self, Place};
 use super::{Core, Cx, Stop, cache, clock, rng::Rng};
 use crate::gpu::{Interrupt, ProcessId};
 use crate::mem::{Caches, Vm};
@@ -31,11 +32,18 @@ pub(crate) struct End {
     /// The packet, for reports.
     pub who: String,
     pub caches: Caches,
+    /// The XCCs whose caches these are.
+    pub xccs: u32,
     pub write: Option<(u64, Data)>,
     pub interrupt: Option<u32>,
     /// A completion signal of AQL, and whether it takes timestamps.
     pub signal: Option<(u64, bool)>,
+    /// The dispatch packets that it comes after, where XCCs share a ring.
+    pub after: Option<u64>,
 }
+
+/// A launch, and the XCC that runs it.
+pub(crate) type OnXcc = (u32, Launch);
 
 /// A piece of work.
 #[derive(Debug)]
@@ -43,7 +51,9 @@ pub(crate) enum Work {
     /// A dispatch, one launch for each XCC; and its end, which waits for nothing else (AQL).
     Run {
         who: String,
-        launches: Vec<Launch>,
+        launches: Vec<OnXcc>,
+        /// The number of the packet, where XCCs share a ring.
+        number: u64,
         end: Option<End>,
     },
     /// The end of everything before (RELEASE_MEM).
@@ -63,11 +73,14 @@ pub(crate) struct Pending {
     cancel: Arc<AtomicBool>,
     /// Woken when a batch is done.
     gpu: Option<Thread>,
+    /// The other XCCs of the ring.
+    place: Option<Arc<Place>>,
 }
 
 impl Pending {
-    pub fn new() -> Self {
+    pub fn new(place: Option<Arc<Place>>) -> Self {
         Self {
+            place,
             items: Vec::new(),
             batch: None,
             cancel: Arc::new(AtomicBool::new(false)),
@@ -104,6 +117,9 @@ impl Pending {
         match work {
             // The usual case: nothing is before it.
             Work::End(end) if self.is_empty() => {
+                if let Some(what) = early(self.place.as_deref(), &end) {
+                    cx.note(&xcc::EARLY, what);
+                }
                 finish(&cx.desc.vm, cx.desc.process, &end, None, cx.out)?;
             }
             work => self.items.push(work),
@@ -143,6 +159,7 @@ impl Pending {
             code: cx.core.code(&cx.desc.vm),
             process: cx.desc.process,
             cancel: self.cancel.clone(),
+            place: self.place.clone(),
         };
         let gpu = self.gpu.clone();
         let name = format!("twin-gpu{}-queue{}", cx.core.index, cx.id);
@@ -185,6 +202,7 @@ struct Task {
     code: Arc<Code>,
     process: ProcessId,
     cancel: Arc<AtomicBool>,
+    place: Option<Arc<Place>>,
 }
 
 impl Task {
@@ -197,11 +215,21 @@ impl Task {
         let mut traces: Vec<(String, Trace)> = Vec::new();
         for item in items {
             match item {
-                Work::Run { who, launches, end } => {
+                Work::Run {
+                    who,
+                    launches,
+                    number,
+                    end,
+                } => {
                     let start = clock::now();
-                    let mut trace = several.then(Trace::default);
-                    for launch in &launches {
-                        self.launch(launch, &who, trace.as_mut())?;
+                    let place = self.place.as_ref().filter(|p| p.group.several());
+                    let began = place.map_or(0, |place| place.group.tick());
+                    let mut trace = (several || place.is_some()).then(Trace::default);
+                    for (xcc, launch) in &launches {
+                        self.launch(*xcc, launch, &who, trace.as_mut())?;
+                    }
+                    if let (Some(place), Some(trace)) = (place, &trace) {
+                        self.check_xccs(place, number, began, &who, trace.clone());
                     }
                     if let Some(trace) = trace {
                         self.check_race(&traces, &who, &trace);
@@ -211,7 +239,13 @@ impl Task {
                         finish(&self.vm, self.process, &end, Some(start), out)?;
                     }
                 }
-                Work::End(end) => finish(&self.vm, self.process, &end, None, out)?,
+                Work::End(end) => {
+                    if let Some(what) = early(self.place.as_deref(), &end) {
+                        let journal = &self.core.journal;
+                        journal.broken(&xcc::EARLY, format!("{what} ({})", end.who));
+                    }
+                    finish(&self.vm, self.process, &end, None, out)?;
+                }
             }
         }
         Ok(())
@@ -227,8 +261,23 @@ impl Task {
         }
     }
 
+    /// Whether a dispatch should have waited for another XCC, or another one for it.
+    fn check_xccs(&self, place: &Place, number: u64, began: u64, who: &str, trace: Trace) {
+        let raced = place.group.ran(place.xcc, number, began, who, trace);
+        if let Some((va, other)) = raced {
+            let what = format!("byte {va:#x}; {who}; {other}");
+            self.core.journal.broken(&xcc::RACE, what);
+        }
+    }
+
     /// Runs a launch; notes what it touches where that is asked for.
-    fn launch(&self, launch: &Launch, who: &str, trace: Option<&mut Trace>) -> Result<(), Stop> {
+    fn launch(
+        &self,
+        xcc: u32,
+        launch: &Launch,
+        who: &str,
+        trace: Option<&mut Trace>,
+    ) -> Result<(), Stop> {
         let log = self.core.instructions.clone();
         let print = |line: &str| {
             if let Some(log) = &log {
@@ -242,7 +291,8 @@ impl Task {
             threads: self.core.threads,
         };
         self.vm.set_origin(who);
-        let memory = self.vm.launch();
+        let vm = self.vm.on(xcc);
+        let memory = vm.launch();
         let result = match trace {
             None => run(&memory, &self.code, launch, &watch),
             Some(trace) => {
@@ -263,6 +313,15 @@ impl Task {
     }
 }
 
+/// Which XCC is behind where one writes for all of them.
+fn early(place: Option<&Place>, end: &End) -> Option<String> {
+    let (place, number) = (place?, end.after?);
+    let xcc = place.group.behind(number)?;
+    Some(format!(
+        "XCC {xcc} has not done all of the {number} dispatches before"
+    ))
+}
+
 /// The end of the pipe.
 pub(crate) fn finish(
     vm: &Vm,
@@ -272,7 +331,7 @@ pub(crate) fn finish(
     out: &mut Vec<Interrupt>,
 ) -> Result<(), MemFault> {
     if cache::any(end.caches) {
-        vm.caches(end.caches, &end.who);
+        vm.caches_on(end.xccs, end.caches, &end.who);
     }
     let since = Instant::now();
     if let Some((va, data)) = end.write {
@@ -338,6 +397,7 @@ mod tests {
         let run = |n: u32| Work::Run {
             who: n.to_string(),
             launches: Vec::new(),
+            number: 0,
             end: None,
         };
         let end = |n: u32| {

@@ -294,7 +294,14 @@ impl Process {
                     format!("{}: the GPU has gone", entry.name())
                 });
             }
-            self.machine.injector.ioctl(entry.name())?;
+            if let Err(errno) = self.machine.injector.ioctl(entry.name()) {
+                // A queue that does not stop is removed all the same (kfd_process_queue_manager.c,
+                // pqm_destroy_queue).
+                if nr == kfd::DESTROY_QUEUE.nr() && errno == Errno::ETIME {
+                    let _ = (entry.handler)(self, &mut Call { data });
+                }
+                return Err(errno);
+            }
             let known = entry.ioctl.size();
             let variable = nr == kfd::SVM.nr();
             if !variable && data.iter().skip(known).any(|&byte| byte != 0) {

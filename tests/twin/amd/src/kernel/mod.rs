@@ -111,7 +111,9 @@ fn printer(config: &Config) -> std::io::Result<Logger> {
     let Some(path) = &config.log else {
         return Ok(Arc::new(|text: &str| eprintln!("{text}")));
     };
-    let file = Mutex::new(std::io::BufWriter::new(std::fs::File::create(path)?));
+    let file = std::fs::File::create(path)
+        .map_err(|e| std::io::Error::new(e.kind(), format!("log={path}: {e}")))?;
+    let file = Mutex::new(std::io::BufWriter::new(file));
     Ok(Arc::new(move |text: &str| {
         // A full disk loses lines and nothing else.
         let _ = writeln!(lock(&file), "{text}");
@@ -149,7 +151,8 @@ impl Machine {
             } else {
                 Drain::Never
             };
-            let gmc = Gmc::new(
+            let gmc = Gmc::with_xccs(
+                config.chip.xccs,
                 index,
                 config.chip.generation,
                 config.vram,

@@ -331,12 +331,10 @@ fn caches(tree: &mut Tree, node: &str, chip: &Chip) -> u64 {
         kinds.push(of_cu(128, 2, 9, chip.cus_per_array));
     }
     kinds.push(of_cu(chip.l2_kib, if rdna { 3 } else { 2 }, 9, chip.cus));
-    kinds.push(of_cu(
-        chip.l3_kib,
-        if rdna { 4 } else { 3 },
-        9,
-        chip.all_cus(),
-    ));
+    if chip.l3_kib > 0 {
+        let level = if rdna { 4 } else { 3 };
+        kinds.push(of_cu(chip.l3_kib, level, 9, chip.all_cus()));
+    }
     let mut number = 0;
     for Cache {
         kib,
@@ -423,7 +421,12 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
     );
     tree.text(
         &format!("{device}/current_compute_partition"),
-        if chip.xccs > 1 { "SPX" } else { "CPX" },
+        match chip.xccs {
+            8 => "SPX",
+            4 => "DPX",
+            2 => "QPX",
+            _ => "CPX",
+        },
     );
     let text = format!(
         "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:{:04X}\nPCI_SUBSYS_ID={:04X}:{:04X}\nPCI_SLOT_NAME={}",

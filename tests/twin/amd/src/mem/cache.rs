@@ -55,9 +55,11 @@ impl<'a> At<'a> {
 
     /// The command processor polls memory that others write, and signals to them: of what is not VRAM
     /// of its GPU it reads and writes memory itself, but sees dirty bytes of GL2. So a signal on
-    /// RDNA4, where all system memory is NC, reaches the host without a write-back after it.
+    /// RDNA4, where all system memory is NC, reaches the host without a write-back after it. Those of
+    /// several XCCs do so everywhere: a driver that has run on MI300X lets them meet by atomic
+    /// operations of theirs on ordinary VRAM.
     pub(crate) fn through(&self, port: Port) -> bool {
-        port == Port::Cp && self.cached() && !self.home()
+        port == Port::Cp && self.cached() && (!self.home() || self.gmc.several())
     }
 
     /// The cache in front of GL2 that a port reads through. Uncached vector accesses bypass L0.
@@ -74,7 +76,7 @@ impl<'a> At<'a> {
     pub(crate) fn held_by(&self, port: Port) -> bool {
         match port {
             Port::Sdma => false,
-            Port::Cp => self.cached() && self.home(),
+            Port::Cp => self.cached() && self.home() && !self.gmc.several(),
             _ => self.cached() || self.small(port).is_some() || self.object.public(),
         }
     }
@@ -147,6 +149,8 @@ pub(crate) struct State {
     /// Memory below has been written since it was split off.
     pub(crate) below_written: bool,
     pub(crate) views: Vec<View>,
+    /// The stretch of launches in which several XCCs use it without their GL2s; 0 for never.
+    shared: u64,
     /// Bytes that shader cores wrote uncached to VRAM which the host has mapped.
     unmirrored: Option<Box<Mask>>,
     /// Who wrote last.
@@ -405,7 +409,7 @@ impl State {
                     self.stored(at, range);
                 }
             }
-            Port::Cp if at.cached() && at.home() => {
+            Port::Cp if at.cached() && !at.through(port) => {
                 self.settle(at);
                 self.split(at);
                 self.keep(at, at.gmc, &SMALL);
@@ -417,6 +421,17 @@ impl State {
             }
             Port::Cp if at.cached() => {
                 self.change_memory(at, bits, apply);
+                if at.home() {
+                    // What GL2 of the first XCC shows.
+                    if self.below.is_some() {
+                        self.keep(at, at.gmc, &SMALL);
+                    }
+                    if let Some(below) = &self.below {
+                        at.frame.copy_picked(below.frame(), bits);
+                        below.mask.clear(range);
+                    }
+                    return;
+                }
                 if self
                     .view_of(at.gmc.index)
                     .is_some_and(|view| view.copy.is_some())
@@ -520,6 +535,39 @@ impl State {
             self.views[view].copy = Some(copy);
         }
         self.unlist(at)
+    }
+
+    /// XCCs meet at a page by atomic operations or coherent loads, which go past their GL2s: from now
+    /// until no launch runs, all of them access memory itself.
+    pub(crate) fn share(&mut self, at: &At, package: &[Arc<Gmc>]) {
+        if self.shared(at) {
+            return;
+        }
+        self.shared = at.gmc.stretch();
+        for view in &mut self.views {
+            if package.iter().any(|gmc| gmc.index == view.gpu) {
+                view.since = 0;
+            }
+        }
+        for gmc in package.iter().rev() {
+            if self.view_of(gmc.index).is_some() {
+                let at = At { gmc, ..*at };
+                self.write_back(&at);
+            }
+            gmc.next_epoch();
+        }
+        if at.object.home.index == package[0].index
+            && let Some(below) = self.below.take()
+        {
+            at.frame.copy_picked(below.frame(), |_| !0);
+            self.below_written = false;
+            at.object.home.spare(below);
+        }
+    }
+
+    /// Whether [`State::share`] still holds.
+    pub(crate) fn shared(&self, at: &At) -> bool {
+        self.shared != 0 && self.shared == at.gmc.stretch()
     }
 
     /// GL2 of the GPU has been invalidated. Returns whether the page must be looked at again.

@@ -1,7 +1,9 @@
 //! The memory side of a GPU: how much VRAM it has, the state of its caches, its HDP.
+//!
+//! A GPU of several XCCs has the caches of each: the first XCC's [`Gmc`] is that of the GPU as well.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use twin::rule::{Journal, Rule};
@@ -91,16 +93,22 @@ struct Launches {
     leaving: Vec<Arc<Object>>,
 }
 
-/// The memory side of a GPU (AMD calls the block GMC).
+/// The memory side of a GPU (AMD calls the block GMC), or of one XCC of it.
 pub struct Gmc {
-    /// The number of the GPU.
+    /// The number of the GPU; of a later XCC one that nothing else has.
     pub index: usize,
+    /// The other XCCs, where this is the first of several.
+    others: Vec<Arc<Gmc>>,
+    /// There are several XCCs, each with a GL2 of its own.
+    several: bool,
     /// Its VRAM.
     pub vram: Arc<Budget>,
     /// Where broken rules are reported.
     pub journal: Arc<Journal>,
     /// The page with the register that flushes the HDP, which clients map (`MMIO_REMAP`).
     pub remap: Arc<Mapping>,
+    /// Held while the HDP is flushed because that register was written; how many hold it or wait.
+    pub(super) flushing: (Mutex<()>, AtomicU32),
     /// GFX10 and GFX11 have GL1 between L0 or the scalar cache and GL2.
     gl1: bool,
     /// Changes when pages that were handed out must be asked for again.
@@ -110,8 +118,8 @@ pub struct Gmc {
     /// By [`Cache`]: the last generation in which it held something old.
     stale: [AtomicU64; 3],
     /// Counts the stretches of time in which launches run.
-    stretch: AtomicU64,
-    launches: Mutex<Launches>,
+    stretch: Arc<AtomicU64>,
+    launches: Arc<Mutex<Launches>>,
     /// Pages that GL2 has dirty, or of which memory differs from it.
     dirty: Mutex<Vec<PageOf>>,
     /// Pages that were written uncached and that the BAR does not show yet.
@@ -142,17 +150,59 @@ impl Gmc {
         drain: Drain,
         journal: Arc<Journal>,
     ) -> Result<Arc<Self>, i32> {
-        Ok(Arc::new(Self {
+        Self::with_xccs(1, index, generation, vram, drain, journal)
+    }
+
+    /// The memory side of a GPU of so many XCCs, each with caches of its own.
+    ///
+    /// # Errors
+    /// As [`Gmc::new`].
+    pub fn with_xccs(
+        xccs: u32,
+        index: usize,
+        generation: Gen,
+        vram: u64,
+        drain: Drain,
+        journal: Arc<Journal>,
+    ) -> Result<Arc<Self>, i32> {
+        let mut first = Self::one(index, generation, vram, drain, journal.clone())?;
+        first.several = xccs > 1;
+        for xcc in 1..xccs as usize {
+            let number = index | xcc << 16;
+            let other = Self::one(number, generation, vram, drain, journal.clone())?;
+            first.others.push(Arc::new(Self {
+                several: true,
+                vram: first.vram.clone(),
+                remap: first.remap.clone(),
+                stretch: first.stretch.clone(),
+                launches: first.launches.clone(),
+                ..other
+            }));
+        }
+        Ok(Arc::new(first))
+    }
+
+    fn one(
+        index: usize,
+        generation: Gen,
+        vram: u64,
+        drain: Drain,
+        journal: Arc<Journal>,
+    ) -> Result<Self, i32> {
+        Ok(Self {
             index,
+            others: Vec::new(),
+            several: false,
             vram: Arc::new(Budget::new(vram)),
             journal,
             remap: Arc::new(Mapping::new(1)?),
+            flushing: Default::default(),
             gl1: matches!(generation, Gen::Rdna2 | Gen::Rdna3),
             epoch: AtomicU64::new(0),
             generations: std::array::from_fn(|_| AtomicU64::new(1)),
             stale: Default::default(),
-            stretch: AtomicU64::new(0),
-            launches: Mutex::default(),
+            stretch: Arc::default(),
+            launches: Arc::default(),
             dirty: Mutex::default(),
             unmirrored: Mutex::default(),
             public: Mutex::default(),
@@ -162,7 +212,18 @@ impl Gmc {
                 Drain::Never => None,
                 Drain::Random(seed) => Some(AtomicU64::new(seed)),
             },
-        }))
+        })
+    }
+
+    /// The XCCs, this one first.
+    pub(crate) fn package(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let others = self.others.iter().cloned();
+        std::iter::once(self.clone()).chain(others).collect()
+    }
+
+    /// Whether there are several XCCs.
+    pub(crate) fn several(&self) -> bool {
+        self.several
     }
 
     pub(crate) fn epoch(&self) -> &AtomicU64 {

@@ -3,7 +3,8 @@
 //! The client maps a file of its own, the view through the BAR. What memory becomes shows there at
 //! once; what the client writes there becomes memory at a flush.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::cache::{At, State};
 use super::gmc::Gmc;
@@ -27,10 +28,20 @@ impl Gmc {
     /// Flushes where the client has written the register in the page that it can map. Looked at when
     /// a GPU accesses memory, so that host writes between that store and this look count too.
     pub(crate) fn poll_remap(&self) {
+        let (flush, flushes) = &self.flushing;
         // +0 is the flush of memory, +4 that of registers (ROCr, "HDP_MEM_FLUSH_CNTL").
-        if self.remap.load64(0) as u32 != 0 && self.remap.take32(0) != 0 {
+        if self.remap.load64(0) as u32 == 0 && flushes.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        // Who finds the register taken by another queue waits for the end of that flush: it may be its
+        // own, which is done when the host has read the register back.
+        flushes.fetch_add(1, Ordering::SeqCst);
+        let held = flush.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.remap.take32(0) != 0 {
             self.hdp_flush("the MMIO_REMAP page");
         }
+        drop(held);
+        flushes.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

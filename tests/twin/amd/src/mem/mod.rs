@@ -8,12 +8,13 @@
 //! What is stale is what a program reads, and a rule of [`rules`] says so. Caches are modelled a page at
 //! a time, by what their content depends on, not by what fits. Simpler than hardware:
 //!
-//! - All CUs share one L0, and the dies of a CDNA3 package one GL2: what is stale only between these
-//!   does not show. What an earlier launch read counts as held by another CU.
+//! - All CUs of an XCC share one L0: what is stale only between these does not show. What an earlier launch read counts as held by another CU.
 //! - Loads and stores that bypass a cache (GLC, SC, SCOPE) do not tell: stores always reach GL2, loads
 //!   of uncached memory bypass L0.
+//! - XCCs have a GL2 each. Where they meet at a page by atomic operations or coherent loads, all of them
+//!   access memory itself as long as launches run: hardware keeps only the bytes coherent.
 //! - SDMA accesses memory below GL2 on all chips, and the command processor writes through to memory
-//!   that is not VRAM of its GPU.
+//!   that is not VRAM of its GPU; those of several XCCs to all memory.
 //! - Memory of the client must stay mapped while a GPU may use it: where it is gone, the next access
 //!   through a page that is asked for faults, but a page that a launch holds is the client's to lose.
 

@@ -2,8 +2,8 @@
 //!
 //! Caches are modelled a page at a time: once a port has read a byte, every byte of its page counts
 //! as held until the cache is invalidated. Hardware holds lines, and fetches others ahead; a program
-//! that leans on a line not being there is wrong either way. All CUs of a GPU share one L0 here, and
-//! the dies of a CDNA3 package one GL2, so that what is stale only between these does not show.
+//! that leans on a line not being there is wrong either way. All CUs of an XCC share one L0 here, so that
+//! what is stale only between these does not show. XCCs have a GL2 each.
 
 use twin::rule::{Proof, Rule};
 
@@ -34,23 +34,23 @@ pub static INST_STALE: Rule = Rule {
 /// A load got what GL2 holds although memory has changed.
 pub static L2_STALE: Rule = Rule {
     name: "CACHE-L2-STALE",
-    text: "GL2 is invalidated between a write of memory by SDMA, another GPU or the host and a read through GL2",
-    source: "LLVM AMDGPUUsage: GL2 is not coherent with other agents for MTYPE NC; Mesa, comment on GCR: INV drops lines that reflect memory",
+    text: "GL2 is invalidated between a write of memory by SDMA, another GPU, another XCC or the host and a read through GL2",
+    source: "LLVM AMDGPUUsage: GL2 is not coherent with other agents for MTYPE NC, nor with the other L2s of an agent that has several (GFX942: buffer_inv sc1); Mesa, comment on GCR: INV drops lines that reflect memory",
     proof: Proof::Sourced,
 };
 
 /// Memory was read below dirty lines of GL2.
 pub static L2_NOT_WRITTEN_BACK: Rule = Rule {
     name: "CACHE-L2-NOT-WRITTEN-BACK",
-    text: "GL2 is written back between a write through it and a read of memory by SDMA or another GPU",
-    source: "ROCr writes GL2 back by a GCR packet before each SDMA copy; SDMA of GFX10 and later has policies for GL2 in SDMA0_UTCL1_PAGE, so it may see dirty lines, but nothing promises it",
+    text: "GL2 is written back between a write through it and a read of memory by SDMA, another GPU or another XCC",
+    source: "LLVM AMDGPUUsage, GFX942: an agent may have several L2s (buffer_wbl2 sc1); ROCr writes GL2 back by a GCR packet before each SDMA copy; SDMA of GFX10 and later has policies for GL2 in SDMA0_UTCL1_PAGE, so it may see dirty lines, but nothing promises it",
     proof: Proof::Guess,
 };
 
 /// Memory that the host may read has dirty lines in GL2.
 pub static L2_HOST_STALE: Rule = Rule {
     name: "CACHE-L2-HOST-STALE",
-    text: "GL2 is written back before the host is told that memory which it has mapped is ready",
+    text: "GL2 (of every XCC) is written back before the host is told that memory which it has mapped is ready",
     source: "LLVM AMDGPUUsage: release at system scope writes GL2 back; that all of it matters to the host is our choice",
     proof: Proof::Guess,
 };

@@ -146,6 +146,20 @@ fn store(s: &Setup, va: u64, value: u64) {
 }
 
 #[test]
+fn atomics_leave_the_gpu_for_uncached_memory_of_others() {
+    for (kind, mtype, leaves) in [
+        (Kind::Gtt, Mtype::Uc, true),
+        (Kind::Gtt, Mtype::Nc, false),
+        (VRAM, Mtype::Rw, false),
+        (PUBLIC, Mtype::Uc, false),
+    ] {
+        let s = setup();
+        let _object = s.mapped(kind, mtype);
+        assert_eq!(s.vm.launch().leaves(VA), leaves, "{mtype:?}");
+    }
+}
+
+#[test]
 fn memory_keeps_what_is_written_across_pages() {
     let s = setup();
     let _object = s.mapped(Kind::Gtt, Mtype::Uc);

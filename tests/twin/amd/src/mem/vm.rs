@@ -16,11 +16,15 @@ use super::gmc::{Cache, Gmc};
 use super::object::Object;
 use super::table::{self, Mtype, Rights, Table};
 
-/// The address space of one process on one GPU.
+/// The address space of one process on one GPU, as all XCCs of it reach it, or one.
 pub struct Vm {
-    /// The memory side of the GPU.
+    /// The memory side of the GPU, or of that XCC.
     pub gmc: Arc<Gmc>,
-    table: RwLock<Table>,
+    /// The memory side of the GPU.
+    home: Arc<Gmc>,
+    /// The XCCs that this is about, `gmc` first.
+    xccs: Vec<Arc<Gmc>>,
+    table: Arc<RwLock<Table>>,
 }
 
 thread_local! {
@@ -36,8 +40,21 @@ impl Vm {
     /// An empty address space.
     pub fn new(gmc: Arc<Gmc>) -> Arc<Self> {
         Arc::new(Self {
+            home: gmc.clone(),
+            xccs: gmc.package(),
             gmc,
-            table: RwLock::default(),
+            table: Arc::default(),
+        })
+    }
+
+    /// The same address space as one of its XCCs reaches it.
+    pub(crate) fn on(&self, xcc: u32) -> Arc<Self> {
+        let gmc = self.xccs.get(xcc as usize).unwrap_or(&self.gmc);
+        Arc::new(Self {
+            gmc: gmc.clone(),
+            home: self.home.clone(),
+            xccs: vec![gmc.clone()],
+            table: self.table.clone(),
         })
     }
 
@@ -68,7 +85,9 @@ impl Vm {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .unmap(va, bytes)?;
-        self.gmc.next_epoch();
+        for gmc in self.home.package() {
+            gmc.next_epoch();
+        }
         self.gmc.leave(object);
         Ok(())
     }
@@ -240,14 +259,23 @@ impl Vm {
         Ok(())
     }
 
-    /// Acts on the caches of the GPU. `who` names the packet, for reports.
+    /// Acts on the caches of its XCCs. `who` names the packet, for reports.
     pub fn caches(&self, act: Caches, who: &str) {
-        self.gmc.act(act, who);
+        self.caches_on(u32::MAX, act, who);
+    }
+
+    /// Acts on the caches of those of its XCCs that have a bit in a mask.
+    pub(crate) fn caches_on(&self, mask: u32, act: Caches, who: &str) {
+        for (xcc, gmc) in self.xccs.iter().enumerate() {
+            if mask >> xcc & 1 == 1 {
+                gmc.act(act, who);
+            }
+        }
     }
 
     /// The HDP flush: what the client has written to VRAM through the BAR becomes memory.
     pub fn hdp_flush(&self, who: &str) {
-        self.gmc.hdp_flush(who);
+        self.home.hdp_flush(who);
     }
 
     /// Reports memory of this process that the host may look at and that GL2 of the GPU still holds
@@ -255,9 +283,11 @@ impl Vm {
     pub fn host_visible_dirty(&self, who: &str) {
         // Held meanwhile: tables are locked before pages, everywhere.
         let table = self.table();
-        self.gmc.host_visible_dirty(who, |object| {
-            table.ranges().any(|(_, _, mapped)| mapped.id == object.id)
-        });
+        for gmc in self.home.package() {
+            gmc.host_visible_dirty(who, |object| {
+                table.ranges().any(|(_, _, mapped)| mapped.id == object.id)
+            });
+        }
     }
 }
 
@@ -306,16 +336,30 @@ impl Memory for Launch<'_> {
     fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
         let table = self.vm.table();
         let (entry, frame) = find(&table, port, va, access)?;
-        let at = self.vm.at(&entry, frame, &self.who, self.number);
+        let mut at = self.vm.at(&entry, frame, &self.who, self.number);
+        let several = at.gmc.several();
+        let port = match (port, access) {
+            // An atomic operation: only GL2s that are several differ from a store.
+            (Port::Cp, Access::Write) if !several => Port::Vector,
+            _ => port,
+        };
         // SAFETY: the object lives while it is mapped, and then in `leaving` until no launch of the
         // GPU runs; this one does. Copies and masks live as long as the object, but for the one of
         // memory below GL2, which stays while a launch of the GPU runs.
         let hand_out = |frame: Frame, mask| unsafe { frame.hand_out(mask) };
-        if !at.held_by(port) {
+        if !(at.held_by(port) || several && at.cached()) {
             return Ok(hand_out(frame, None));
         }
         let mut states = entry.object.states();
         let state = states.entry(entry.page).or_default();
+        if several && at.cached() {
+            if port == Port::Cp {
+                state.share(&at, &self.vm.home.package());
+            }
+            if state.shared(&at) {
+                at.mtype = Mtype::Uc;
+            }
+        }
         if access == Access::Write {
             let (frame, mask, announce) = state.ready_to_write(&at);
             let watch = if announce { !0 } else { 0 };
@@ -350,6 +394,15 @@ impl Memory for Launch<'_> {
         }
     }
 
+    fn leaves(&self, va: u64) -> bool {
+        let table = self.vm.table();
+        let Ok((entry, frame)) = find(&table, Port::Vector, va, Access::Write) else {
+            return false;
+        };
+        let at = self.vm.at(&entry, frame, &self.who, self.number);
+        !at.home() && !at.cached()
+    }
+
     fn invalidate(&self, port: Port) {
         let cache = match port {
             Port::Vector => Cache::Vector,
@@ -358,10 +411,21 @@ impl Memory for Launch<'_> {
             Port::Cp | Port::Sdma => return,
         };
         self.vm.gmc.invalidate(cache);
+        // CDNA3 ISA, BUFFER_INV: with several L2s it also drops what L2 holds of other memory.
+        if cache == Cache::Vector && self.vm.gmc.several() {
+            let l2_inv = Caches {
+                l2_inv: true,
+                ..Caches::default()
+            };
+            self.vm.gmc.act(l2_inv, &self.who);
+        }
     }
 
-    fn write_back(&self) {
-        self.vm.gmc.write_back(&self.who);
+    fn write_back(&self, system: bool) {
+        // CDNA3 ISA, BUFFER_WBL2: the agent's scope matters where there are several L2s.
+        if system || self.vm.gmc.several() {
+            self.vm.gmc.write_back(&self.who);
+        }
     }
 }
 

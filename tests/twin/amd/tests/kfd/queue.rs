@@ -437,13 +437,18 @@ fn a_packet_signals_an_event() {
 fn sizes_of_every_chip_make_a_queue() {
     for chip in [
         "gfx1030",
+        "gfx1031",
+        "gfx1032",
+        "gfx1034",
         "gfx1100",
         "gfx1101",
         "gfx1102",
+        "gfx1103",
         "gfx1200",
         "gfx1201",
         "gfx942",
         "gfx942,xcc=1",
+        "gfx942,xcc=4",
     ] {
         let client = Client::new(&format!("chip={chip}"));
         let buffers = client.buffers(0);

@@ -41,7 +41,9 @@ pub const PROCESS: u32 = 7;
 impl Stand {
     pub fn new(chip: &'static Chip, seed: u64) -> Self {
         let journal = Arc::new(Journal::new());
-        let gmc = Gmc::new(0, chip.generation, 1 << 32, Drain::Never, journal.clone()).unwrap();
+        let (xccs, drain) = (chip.xccs, Drain::Never);
+        let generation = chip.generation;
+        let gmc = Gmc::with_xccs(xccs, 0, generation, 1 << 32, drain, journal.clone()).unwrap();
         let interrupts = Arc::new(Interrupts::default());
         let kernel: Weak<Interrupts> = Arc::downgrade(&interrupts);
         let log = Arc::new(Mutex::new(Vec::new()));

@@ -204,7 +204,7 @@ impl Ds {
             for lane in 0..32 {
                 // A lane that is off reads the first dwords, and drops them.
                 let on = (mask >> lane & 1).wrapping_neg();
-                let at = ((addresses[lane] + offset) & on) as usize / 4;
+                let at = (addresses[lane].wrapping_add(offset) & on) as usize / 4;
                 let cells = wave.lds.get(at..at + N).unwrap_or_default();
                 for (row, cell) in found.iter_mut().zip(cells) {
                     row[lane] = cell.get();

@@ -18,6 +18,15 @@ pub static MEM_ALIGN: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// An atomic that no bus carries.
+pub static MEM_ATOMIC_FABRIC: Rule = Rule {
+    name: "MEM-ATOMIC-FABRIC",
+    text: "an atomic on uncached memory that is not the GPU's own is an integer sum or difference, \
+           a swap, or a comparison and swap; PCIe carries no others, and they are lost",
+    source: "ROCm, \"How ROCm uses PCIe atomics\" and \"AMD GPU atomics operation support\"",
+    proof: Proof::Sourced,
+};
+
 /// Scratch beyond the lane's.
 pub static SCRATCH_RANGE: Rule = Rule {
     name: "SCRATCH-RANGE",

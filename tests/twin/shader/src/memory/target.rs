@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, Descriptor};
 use super::lower::{lds_check, lds_get, lds_put};
-use super::rules::{MEM_ALIGN, SCRATCH_RANGE};
+use super::rules::{MEM_ALIGN, MEM_ATOMIC_FABRIC, SCRATCH_RANGE};
 use crate::page::{MemFault, Port, lanes};
 use crate::step::Stop;
 use crate::wave::{Lanes, Wave};
@@ -338,7 +338,7 @@ impl Target {
         matches!(self.place(wave, lane, 0, bytes), Place::Nowhere)
     }
 
-    /// Changes `bytes` (4 or 8) of one lane; returns what was there. Scratch belongs to one lane, so
+    /// Changes `bytes` (4 or 8) of one lane; returns what was there. `travels`: PCIe has such an atomic. Scratch belongs to one lane, so
     /// no step of another can come between.
     pub fn atomic(
         &self,
@@ -346,6 +346,7 @@ impl Target {
         half: usize,
         lane: usize,
         bytes: u32,
+        travels: bool,
         new: impl Fn(u64) -> u64,
     ) -> Result<u64, Stop> {
         let place = self.place(wave, lane, 0, bytes);
@@ -359,11 +360,17 @@ impl Target {
             return Err(Stop::Rule(&MEM_ALIGN, what));
         }
         if let Place::Memory(at) = place {
+            if !travels && wave.bus.memory.leaves(at) {
+                let what = format!("lane {lane}: atomic of {bytes} bytes at {at:#x}");
+                return Err(Stop::Rule(&MEM_ATOMIC_FABRIC, what));
+            }
+            // Past the caches in front of GL2, and where there are several GL2s past these.
             return Ok(if bytes == 4 {
                 let new = |old: u32| new(old.into()) as u32;
-                wave.bus.atomic(Port::Vector, at, new)?.into()
+                let old = wave.bus.atomic(Port::Cp, at, new);
+                old.map_err(vector)?.into()
             } else {
-                wave.bus.atomic(Port::Vector, at, new)?
+                wave.bus.atomic(Port::Cp, at, new).map_err(vector)?
             });
         }
         let mut old = u64::from(self.get(wave, half, lane, 0, 4)?);

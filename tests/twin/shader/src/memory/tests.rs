@@ -221,6 +221,15 @@ fn global_atomics() {
         "global_atomic_add_f32 v0, v5, s[2:3]",
     );
     assert_eq!(peek(wave, 0x1_0300), 3f32.to_bits());
+    // Denormals are added as they are.
+    set(wave, 0, |_| 0x304);
+    set(wave, 5, |_| 3);
+    ok(
+        wave,
+        &[0xdd5a_0000, 0x0002_0500],
+        "global_atomic_add_f32 v0, v5, s[2:3]",
+    );
+    assert_eq!(peek(wave, 0x1_0304), 6);
     set(wave, 0, |_| 0x302);
     let name = rule(
         wave,
@@ -228,6 +237,27 @@ fn global_atomics() {
         "global_atomic_add_f32 v0, v5, s[2:3]",
     );
     assert_eq!(name, "MEM-ALIGN");
+}
+
+#[test]
+fn few_atomics_leave_the_gpu() {
+    let mut bench = Bench::new();
+    bench.memory.1 = true;
+    let wave = &mut bench.wave(Gen::Rdna3, 1);
+    set(wave, 0, |_| 8);
+    set(wave, 5, |_| 1);
+    ok(
+        wave,
+        &[0xdcd6_4000, 0x0402_0500],
+        "global_atomic_add_u32 v4, v0, v5, s[2:3] glc",
+    );
+    assert_eq!(peek(wave, 0x1_0008), 32);
+    let name = rule(
+        wave,
+        &[0xdd5a_0000, 0x0002_0500],
+        "global_atomic_add_f32 v0, v5, s[2:3]",
+    );
+    assert_eq!(name, "MEM-ATOMIC-FABRIC");
 }
 
 #[test]
@@ -347,12 +377,16 @@ fn lds_loads_and_stores() {
             "ds_load_b32 v5, v0 offset:4",
         );
         assert_eq!(name, "LDS-RANGE");
+        // What is in the register of a lane that is off does not matter.
         wave.exec = 0x7f;
-        ok(
-            wave,
-            &[0xd8d8_0004, 0x0500_0000],
-            "ds_load_b32 v5, v0 offset:4",
-        );
+        for address in [4093, u32::MAX] {
+            set(wave, 0, |lane| if lane == 7 { address } else { 0 });
+            ok(
+                wave,
+                &[0xd8d8_0004, 0x0500_0000],
+                "ds_load_b32 v5, v0 offset:4",
+            );
+        }
     }
 }
 

@@ -44,8 +44,8 @@ pub fn lower(
         // Of GL2 an invalidate drops what is not coherent, at system scope: memory cannot say that.
         let (invalidates, writes_back) = cache_scopes(inst, row);
         return Ok(Box::new(move |wave| {
-            if writes_back {
-                wave.bus.memory.write_back();
+            if let Some(system) = writes_back {
+                wave.bus.memory.write_back(system);
             }
             if invalidates {
                 wave.bus.memory.invalidate(Port::Vector);
@@ -71,7 +71,10 @@ pub fn lower(
     };
     // Flat accesses come back from LDS or from memory.
     uses.lands = (written > 0 && access.counters.len() == 1).then_some(Counter::Load);
-    let flush = flush(generation, does);
+    // Memory keeps denormals: every chip here that adds f32 in memory has LLVM's
+    // `FeatureMemoryAtomicFAddF32DenormalSupport` (`llc -mcpu=gfx1100` makes no loop around it).
+    let flush = Flush::default();
+    let travels = travels(does);
     if to_lds {
         let cell = match does {
             Does::Load(cell) | Does::LoadLds(cell) => cell,
@@ -96,12 +99,12 @@ pub fn lower(
         Does::Store(cell) => Box::new(move |wave| access.store_small(wave, cell, 0)),
         Does::StoreHigh(cell) => Box::new(move |wave| access.store_small(wave, cell, 16)),
         Does::Atomic32(op, operands) => Box::new(move |wave| {
-            access.atomic(wave, 4, operands, |old, data, other| {
+            access.atomic(wave, 4, operands, travels, |old, data, other| {
                 op(old as u32, data as u32, other as u32, flush).into()
             })
         }),
         Does::Atomic64(op, operands) => Box::new(move |wave| {
-            access.atomic(wave, 8, operands, |old, data, other| {
+            access.atomic(wave, 8, operands, travels, |old, data, other| {
                 op(old, data, other, flush)
             })
         }),
@@ -140,21 +143,21 @@ pub fn lower(
 }
 
 /// Whether an instruction that acts on caches invalidates L0 for what others of the GPU wrote, and
-/// whether it writes GL2 back for other agents (LLVM AMDGPUUsage, memory models of GFX942 and GFX12).
-fn cache_scopes(inst: &Inst, row: &Row) -> (bool, bool) {
+/// whether it writes GL2 back: for the system (`true`) or the agent (LLVM AMDGPUUsage, memory models of GFX942 and GFX12).
+fn cache_scopes(inst: &Inst, row: &Row) -> (bool, Option<bool>) {
     let cache = inst.fields.cache;
     let name = row.name(inst.generation);
     match inst.generation {
-        Gen::Rdna2 | Gen::Rdna3 => (true, false),
+        Gen::Rdna2 | Gen::Rdna3 => (true, None),
         // SC1 is agent scope, SC0 and SC1 system scope.
         Gen::Cdna3 => (
             name == "inv" && cache.dlc,
-            name == "wbl2" && cache.dlc && cache.glc,
+            (name == "wbl2" && cache.dlc).then_some(cache.glc),
         ),
         // Scopes are CU, SE, DEV, SYS.
         Gen::Rdna4 => (
             name != "wb" && cache.scope >= 2,
-            name != "inv" && cache.scope == 3,
+            (name != "inv" && cache.scope == 3).then_some(true),
         ),
     }
 }
@@ -283,14 +286,18 @@ fn counters(format: Format, store: bool) -> &'static [Counter] {
     }
 }
 
-/// Memory keeps denormals, but for sums of 32 bits before RDNA4 and CDNA3
-/// (LLVM's `FeatureMemoryAtomicFAddF32DenormalSupport`).
-fn flush(generation: Gen, does: Does) -> Flush {
-    let old = matches!(generation, Gen::Rdna2 | Gen::Rdna3);
-    let sum = matches!(does, Does::Atomic32(op, _) if std::ptr::fn_addr_eq(op, super::atomic::add_f32 as super::atomic::Op32));
-    Flush {
-        input: old && sum,
-        output: old && sum,
+/// Whether PCIe has such an atomic: FetchAdd, Swap and CAS, of 32 and 64 bits.
+fn travels(does: Does) -> bool {
+    use super::atomic::*;
+    use std::ptr::fn_addr_eq;
+    match does {
+        Does::Atomic32(op, _) => [add, sub, swap, cmpswap]
+            .iter()
+            .any(|&x: &Op32| fn_addr_eq(op, x)),
+        Does::Atomic64(op, _) => [add64, sub64, swap64, cmpswap64]
+            .iter()
+            .any(|&x: &Op64| fn_addr_eq(op, x)),
+        _ => true,
     }
 }
 
@@ -374,6 +381,7 @@ impl Access {
         wave: &mut Wave,
         bytes: u32,
         operands: u8,
+        travels: bool,
         op: impl Fn(u64, u64, u64) -> u64,
     ) -> Done {
         let wide = usize::from(bytes == 8);
@@ -391,7 +399,8 @@ impl Access {
                 } else {
                     0
                 };
-                let old = target.atomic(wave, half, lane, bytes, |old| op(old, data, other))?;
+                let old =
+                    target.atomic(wave, half, lane, bytes, travels, |old| op(old, data, other))?;
                 [found[0][lane], found[1][lane]] = [old as u32, (old >> 32) as u32];
             }
             for (i, row) in found.iter().enumerate().take(self.written.into()) {

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::*;
 use crate::wave::Lanes;
 
-/// Memory of whole pages at chosen addresses, all of them readable and writable.
-pub(crate) struct Pages(HashMap<u64, (*mut u8, *mut u64)>);
+/// Memory of whole pages at chosen addresses, all of them readable and writable; whether atomics on
+/// it leave the GPU.
+pub(crate) struct Pages(HashMap<u64, (*mut u8, *mut u64)>, pub(crate) bool);
 
 // SAFETY: the pointers are only followed by `Page`, atomically.
 unsafe impl Sync for Pages {}
@@ -19,7 +20,7 @@ impl Pages {
             let base = start.wrapping_add(start.align_offset(64));
             (*va, (base, base.wrapping_add(PAGE as usize).cast()))
         };
-        Self(at.iter().map(page).collect())
+        Self(at.iter().map(page).collect(), false)
     }
 
     pub(crate) fn dirty(&self, va: u64) -> [u64; 64] {
@@ -42,6 +43,10 @@ impl Memory for Pages {
                 kind,
             }),
         }
+    }
+
+    fn leaves(&self, _: u64) -> bool {
+        self.1
     }
 }
 

@@ -30,7 +30,7 @@ fn a_wave_writes_back_what_it_stored() {
     let _object = s.mapped(VRAM, Mtype::Rw);
     wave(&s, |bus| {
         bus.put(Port::Vector, VA + 8, 7u64).unwrap();
-        bus.memory.write_back();
+        bus.memory.write_back(true);
         bus.put(Port::Vector, VA + 16, 8u64).unwrap();
     });
     assert_eq!(s.read(Port::Sdma, VA + 8), 7);

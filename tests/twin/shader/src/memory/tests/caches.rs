@@ -24,7 +24,10 @@ impl Memory for Heard {
         self.0.lock().unwrap().push(Some(port));
     }
 
-    fn write_back(&self) {
+    fn write_back(&self, system: bool) {
+        if !system {
+            return;
+        }
         self.0.lock().unwrap().push(None);
     }
 }
