@@ -25,6 +25,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "CUDA",
     "CUDA_PTX",
     "DEBUG",
+    "DETERMINISTIC",
     "DEV",
     "HCQDEV_WAIT_TIMEOUT_MS",
     "HCQ_STRICT_ENV",
@@ -85,6 +86,9 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// `NO_COLOR` is set to anything (<https://no-color.org>).
     pub no_color: bool,
+    /// `DETERMINISTIC`: GPUs keep the order of sums of floats where they combine in memory, so that
+    /// every run gives the same bits.
+    pub deterministic: bool,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
     /// `TWIN`: what the simulated machine is like, if one is asked for: its config string, such as
@@ -106,6 +110,7 @@ impl Default for Settings {
             compile_cache: true,
             cache_dir: None,
             no_color: false,
+            deterministic: false,
             cpu_count: None,
             twin: None,
             strict_env: false,
@@ -140,6 +145,7 @@ impl Settings {
                 }
                 "CACHELEVEL" => s.cache_level = number("CACHELEVEL", value, 0, 2)? as u8,
                 "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
+                "DETERMINISTIC" => s.deterministic = flag("DETERMINISTIC", value)?,
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
@@ -208,6 +214,7 @@ mod tests {
             ("CACHELEVEL", "1"),
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
+            ("DETERMINISTIC", "1"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
             ("NO_COLOR", "yes"),
@@ -225,6 +232,7 @@ mod tests {
             compile_cache: false,
             cache_dir: Some("/var/cache/doorbell".into()),
             no_color: true,
+            deterministic: true,
             cpu_count: NonZeroUsize::new(3),
             twin: Some("gpus=2".into()),
             strict_env: true,

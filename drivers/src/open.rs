@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use drivers_amd::kfd::{self, Found, Unusable};
+use drivers_amd::kfd::{self, Found, Survey, Unusable};
 use drivers_cpu::{Config, CpuDevice};
 use drivers_host::machine::Host;
 use hcq::transport::Machine;
@@ -16,8 +16,8 @@ use crate::select::{DeviceKind, Target, Transport};
 /// knows of any.
 pub type Twin = Arc<dyn Machine>;
 
-/// Opens number `index` of a kind.
-type Open = fn(&Target, u32, &Settings, Option<&Twin>) -> Result<Arc<dyn Device>>;
+/// Opens number `index` of a kind; without one, the first that can be used.
+type Open = fn(&Target, Option<u32>, &Settings, Option<&Twin>) -> Result<Arc<dyn Device>>;
 
 /// What this version can do with a kind of device.
 enum Support {
@@ -50,8 +50,8 @@ pub fn open(target: &Target) -> Result<Arc<dyn Device>> {
     open_with(target, &Settings::default(), None)
 }
 
-/// Opens the device that a target names: the first of its kind, unless it gives an index. `twin` is
-/// the machine of targets that ask for a simulated device, and of no others.
+/// Opens the device that a target names: without an index, the first of its kind that can be used and
+/// has the architecture which the target names, if it names one. `twin` is the machine of targets that ask for a simulated device, and of no others.
 ///
 /// # Errors
 /// [`Error::NoDevice`] for a kind without driver in this version, for a simulated device without
@@ -64,8 +64,8 @@ pub fn open_with(
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
     let index = match target.indices.as_deref() {
-        None | Some([]) => 0,
-        Some([index]) => *index,
+        None | Some([]) => None,
+        Some([index]) => Some(*index),
         Some(several) => {
             let n = several.len();
             return Err(none(
@@ -97,7 +97,7 @@ pub struct Present {
 pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
     let target = Target::any(DeviceKind::Cpu);
     let mut all = vec![Present {
-        device: open_cpu(&target, 0, settings, None),
+        device: open_cpu(&target, None, settings, None),
         place: String::new(),
         target,
     }];
@@ -112,7 +112,7 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
 
 fn open_cpu(
     target: &Target,
-    index: u32,
+    index: Option<u32>,
     settings: &Settings,
     _: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
@@ -126,7 +126,7 @@ fn open_cpu(
         ));
     }
     CpuDevice::open(Config {
-        index,
+        index: index.unwrap_or(0),
         cores: settings.cpu_count.map_or(0, NonZeroUsize::get),
         ring_timeout: settings.wait_timeout,
         ..Config::default()
@@ -135,7 +135,7 @@ fn open_cpu(
 
 fn open_amd(
     target: &Target,
-    index: u32,
+    index: Option<u32>,
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
@@ -157,25 +157,13 @@ fn open_amd(
         _ => Host::get(),
     };
     let survey = kfd::survey(&*machine);
+    let index = choose(target, &survey, index)?;
+    drivers_amd::open(&machine, index, &amd_options(settings))
+}
+
+/// The number of the GPU that a target means, of those of a machine.
+fn choose(target: &Target, survey: &Survey, index: Option<u32>) -> Result<u32> {
     if let Err(why) = &survey.driver {
-        return Err(unusable(target, why));
-    }
-    let Some(found) = survey.gpus.iter().find(|gpu| gpu.index == Some(index)) else {
-        // What is there and has no number is there because of something.
-        let first = survey.gpus.iter().find_map(|gpu| gpu.unusable.as_ref());
-        let numbered = survey.gpus.iter().filter(|gpu| gpu.index.is_some()).count();
-        return Err(match (numbered, first) {
-            (0, Some(why)) => unusable(target, why),
-            (0, None) => none(
-                target,
-                "the kernel driver has found no GPU that computes (`dmesg | grep kfd`); use DEV=CPU"
-                    .into(),
-            ),
-            (1, _) => none(target, "there is one GPU, number 0".into()),
-            (n, _) => none(target, format!("there are GPUs 0 to {}", n - 1)),
-        });
-    };
-    if let Some(why) = &found.unusable {
         return Err(unusable(target, why));
     }
     // `gfx90a:xnack+`: what follows is for the compiler.
@@ -183,14 +171,59 @@ fn open_amd(
         .arch
         .as_deref()
         .and_then(|a| a.split([':', ',']).next());
-    let here = found.chip.map_or("of an unknown chip", |chip| chip.name);
-    if let Some(wanted) = wanted.filter(|&wanted| wanted != here) {
-        return Err(none(
-            target,
-            format!("GPU {index} is {here}, expected {wanted}"),
-        ));
+    let numbered: Vec<_> = survey
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu.index?, gpu.chip?.name, gpu.unusable.as_ref())))
+        .collect();
+    let meant = |(i, arch, _): &&(u32, &str, Option<&Unusable>)| {
+        index.is_none_or(|index| index == *i) && wanted.is_none_or(|wanted| wanted == *arch)
+    };
+    let candidates = || numbered.iter().filter(meant);
+    let usable = candidates().find(|(_, _, unusable)| unusable.is_none());
+    match (usable, candidates().next()) {
+        (Some((number, ..)), _) => Ok(*number),
+        (None, Some((_, _, Some(why)))) => Err(unusable(target, why)),
+        _ => Err(not_there(target, survey, &numbered, index, wanted)),
     }
-    drivers_amd::open(&machine, index, &amd_options(settings))
+}
+
+/// Why no GPU is the one that a target means. `numbered`: number and architecture of those that there
+/// are.
+fn not_there(
+    target: &Target,
+    survey: &Survey,
+    numbered: &[(u32, &str, Option<&Unusable>)],
+    index: Option<u32>,
+    wanted: Option<&str>,
+) -> Error {
+    // What is there and has no number is there because of something.
+    let first = survey.gpus.iter().find_map(|gpu| gpu.unusable.as_ref());
+    let without = survey.gpus.iter().find(|found| {
+        let arch = found.gpu.as_ref().map(|gpu| gpu.arch());
+        found.index.is_none() && index.is_none() && arch.is_some() && arch.as_deref() == wanted
+    });
+    if let Some(why) = without.and_then(|found| found.unusable.as_ref()) {
+        return unusable(target, why);
+    }
+    let named = |(i, arch, _): &(u32, &str, Option<&Unusable>)| format!("GPU {i} is {arch}");
+    let there = || numbered.iter().map(named).collect::<Vec<_>>().join(", ");
+    let at = index.and_then(|index| numbered.iter().find(|(i, ..)| *i == index));
+    let why = match (numbered, first, at, wanted) {
+        ([], Some(why), ..) => return unusable(target, why),
+        ([], None, ..) => {
+            "the kernel driver has found no GPU that computes (`dmesg | grep kfd`); use \
+                           DEV=CPU"
+                .into()
+        }
+        (_, _, Some(at), Some(wanted)) => format!("{}, expected {wanted}", named(at)),
+        (_, _, None, Some(wanted)) if index.is_none() => {
+            format!("{}, expected {wanted}", there())
+        }
+        ([_], ..) => "there is one GPU, number 0".into(),
+        (several, ..) => format!("there are GPUs 0 to {}", several.len() - 1),
+    };
+    none(target, why)
 }
 
 fn amd_options(settings: &Settings) -> drivers_amd::Options {
@@ -238,7 +271,7 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
         Unusable::NoPermission { .. } | Unusable::Cgroup { .. } | Unusable::Hidden { .. } => {
             Error::NoPermission { asked, why: text }
         }
-        Unusable::Unsupported { .. } | Unusable::OldKernel { .. } => {
+        Unusable::Unsupported { .. } | Unusable::OldKernel { .. } | Unusable::Incomplete { .. } => {
             Error::Unsupported { asked, why: text }
         }
         Unusable::NoDriver { .. } => none(

@@ -228,6 +228,8 @@ pub struct Selection {
     pub source: Source,
     /// What the user should know: old names with their new form, overridden or unknown variables.
     pub notes: Vec<String>,
+    /// What the user must know: a variable by which others restrict GPUs, and which is not followed.
+    pub warnings: Vec<String>,
 }
 
 /// Why the choice cannot be followed.
@@ -379,11 +381,40 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
         notes.push(format!("{old}: an old name; write {new}"));
     }
     notes.extend(unknown_names(env.keys().map(String::as_str)));
+    let warnings = match targets.iter().any(not_restricted) {
+        true => foreign_restrictions(given),
+        false => Vec::new(),
+    };
     Ok(Selection {
         targets,
         source,
         notes,
+        warnings,
     })
+}
+
+/// Variables of ROCm that restrict a process to some GPUs. They count GPUs otherwise than KFD's nodes
+/// of supported chips are counted here, or name them by a UUID.
+const RESTRICTIONS: [&str; 3] = [
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+];
+
+/// Whether a target means GPUs of AMD of this machine, and does not say which.
+fn not_restricted(target: &Target) -> bool {
+    let twin = target.interface.is_some_and(|way| way.twin);
+    target.device == DeviceKind::Amd && target.indices.is_none() && !twin
+}
+
+fn foreign_restrictions<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Vec<String> {
+    let set = RESTRICTIONS.iter().filter_map(|name| {
+        let value = given(name)?;
+        Some(format!(
+            "{name}={value} is not followed: write DEV=KFD:N+AMD, with a number of `doorbell devices`"
+        ))
+    });
+    set.collect()
 }
 
 /// Parses the value of `DEV`; `origin` names it in errors.

@@ -69,6 +69,10 @@ pub enum Width {
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
     /// Holds the queue until the signal is at least `value`.
+    ///
+    /// Some engines compare 32 bits at a time. Streams and graphs choose values with which that makes
+    /// no difference. Who counts with a signal of his own lets such a queue see a value before the
+    /// signal leaves its multiple of 2^32; a wait that is submitted afterwards is none.
     Wait {
         /// The signal, of this or of another device that this one can reach.
         signal: &'a Signal,

@@ -1,5 +1,6 @@
 //! Errors of the queue layer, and the lost state that keeps the first cause.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -160,6 +161,16 @@ pub enum Error {
 /// The result of queue operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Whether this process is a fork of one that has opened devices.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Says that this process is a fork of the one that opened what devices there are: all of them are lost
+/// to it. Kernel drivers refuse a fork's calls, memory that devices share is not copied into it, and
+/// threads of drivers are not there. Stores one flag: it may be called between a fork and its return.
+pub fn lose_all_by_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
 /// Whether a device is lost. The first cause stays; later ones are dropped.
 #[derive(Debug)]
 pub struct LostState {
@@ -197,6 +208,13 @@ impl LostState {
     /// [`Error::DeviceLost`] with the first cause.
     pub fn check(&self) -> Result<()> {
         match self.cause.get() {
+            None if FORKED.load(Ordering::Relaxed) => Err(self.lose(Error::Fault {
+                device: self.device.clone(),
+                unit: "process".into(),
+                what: "it was opened before a fork, and belongs to the parent: open devices after the \
+                       fork, or start another program in the child"
+                    .into(),
+            })),
             None => Ok(()),
             Some(cause) => Err(Error::DeviceLost {
                 device: self.device.clone(),
@@ -207,7 +225,7 @@ impl LostState {
 
     /// True after [`LostState::lose`].
     pub fn is_lost(&self) -> bool {
-        self.cause.get().is_some()
+        self.cause.get().is_some() || FORKED.load(Ordering::Relaxed)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::packets::Packets;
 use crate::program::Program;
 use crate::queue::{Bound, Stream};
 use crate::signal::{Point, Signal};
+use crate::timeline::{Point as Epoch, crosses_epoch};
 use crate::wait::Deadline;
 use std::sync::Arc;
 
@@ -477,9 +478,8 @@ impl Graph {
         }
         self.wait(deadline)?;
         self.last.clear();
-        // Beyond every value of the previous run, which is over.
         for (base, step) in self.bases.iter_mut().zip(&self.steps) {
-            *base += step;
+            *base = next_base(*base, *step);
         }
         for l in 0..self.lanes.len() {
             if !after.is_empty() {
@@ -516,6 +516,11 @@ impl Graph {
         self.last.iter().try_for_each(|p| p.wait(deadline))
     }
 
+    /// The stream of a lane.
+    pub fn stream(&self, lane: Lane) -> &Arc<Stream> {
+        &self.lanes[lane.0].stream
+    }
+
     /// Times of the nodes in the last replay of a profiled graph, in order of addition; empty for
     /// others. Call after [`Graph::wait`].
     ///
@@ -538,6 +543,17 @@ impl Graph {
     }
 }
 
+/// Where a lane's signal stands before the next replay: beyond every value of the previous one, which
+/// is over, and such that no value of a replay has another high half than the rest, which devices
+/// that compare 32 bits could not wait for.
+fn next_base(base: u64, step: u64) -> u64 {
+    let next = base + step;
+    match crosses_epoch(Epoch(next), Epoch(next + step)) {
+        true => (next + step) >> 32 << 32,
+        false => next,
+    }
+}
+
 impl Drop for Graph {
     fn drop(&mut self) {
         // The device may still read the packets. If it hangs, it is lost, and its memory with it.
@@ -552,6 +568,22 @@ mod tests {
 
     fn span(offset: u64, len: u64) -> Span {
         Span::at(offset, len)
+    }
+
+    #[test]
+    fn the_values_of_a_replay_share_their_high_half() {
+        let border = 1u64 << 32;
+        assert_eq!(next_base(0, 11), 11);
+        assert_eq!(next_base(border - 30, 10), border - 20);
+        assert_eq!(next_base(border - 20, 10), border);
+        assert_eq!(next_base(border - 15, 10), border);
+        assert_eq!(next_base(border, 10), border + 10);
+        let mut base = border - 1000;
+        for _ in 0..300 {
+            let next = next_base(base, 7);
+            assert!(next >= base + 7 && next >> 32 == (next + 6) >> 32);
+            base = next;
+        }
     }
 
     #[test]

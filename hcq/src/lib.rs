@@ -50,7 +50,7 @@ pub mod wait;
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val, Width};
 pub use device::{ClockInfo, Device, DeviceInfo};
-pub use error::{Error, LostState, Result};
+pub use error::{Error, LostState, Result, lose_all_by_fork};
 pub use id::DeviceId;
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
 pub use packets::Packets;

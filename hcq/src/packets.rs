@@ -5,6 +5,9 @@
 //! of the data block, which is known only when the packets are placed, it leaves a [`Reloc`]; where
 //! it must hold a value given at submission, a [`Patch`].
 
+use std::any::Any;
+use std::sync::Arc;
+
 use crate::command::{Slot, Val};
 
 /// Which part of the packets.
@@ -76,7 +79,13 @@ pub struct Packets {
     pub patches: Vec<Patch>,
     /// Places that take the address of `data`.
     pub relocs: Vec<Reloc>,
+    /// Memory of the driver's own that the words name: kept until whoever submits or binds them knows
+    /// that it is not needed any more.
+    pub keep: Vec<Keep>,
 }
+
+/// Something that is kept for a device.
+pub type Keep = Arc<dyn Any + Send + Sync>;
 
 impl Packets {
     /// Nothing encoded.
@@ -91,6 +100,7 @@ impl Packets {
         self.data.clear();
         self.patches.clear();
         self.relocs.clear();
+        self.keep.clear();
     }
 
     /// Appends a 32-bit word.

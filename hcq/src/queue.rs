@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use crate::packets::Packets;
 use crate::signal::{Point, Signal};
+use crate::timeline::{Counter, Step};
 use crate::wait::Deadline;
 
 /// What a queue can do. A device may lack a kind and then offers the same command on another.
@@ -30,8 +31,8 @@ impl fmt::Display for QueueKind {
 
 /// One hardware queue of one device.
 ///
-/// `encode` is pure: it looks at nothing but the commands and the facts of the chip, so it is
-/// tested without a device. A fallback over a vendor's runtime encodes commands to words of its
+/// `encode` is pure: it looks at nothing but the commands and the facts of the chip (and may leave out
+/// a wait that is over for good), so it is tested without a device. A fallback over a vendor's runtime encodes commands to words of its
 /// own and interprets them in `submit`.
 pub trait Queue: Send + Sync {
     /// The device it belongs to.
@@ -117,15 +118,15 @@ pub fn no_value(slot: u16, given: usize) -> Error {
 
 /// A queue with its timeline: submissions in order, each with a [`Point`] to wait for.
 ///
-/// The timeline's value is reserved, encoded and submitted under one lock, so it only grows.
+/// The timeline's value is reserved, encoded and submitted under one lock, so it only grows. It grows
+/// by one, except where it passes a multiple of 2^32: see [`Counter`].
 pub struct Stream {
     queue: Arc<dyn Queue>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The last value handed out.
-    last: u64,
+    count: Counter,
     packets: Packets,
 }
 
@@ -135,9 +136,9 @@ impl Stream {
     /// # Errors
     /// The loss of the device.
     pub fn new(queue: Arc<dyn Queue>) -> Result<Arc<Stream>> {
-        let last = queue.timeline().value()?;
+        let count = Counter::after(queue.timeline().value()?);
         let state = Mutex::new(State {
-            last,
+            count,
             packets: Packets::new(),
         });
         Ok(Arc::new(Stream { queue, state }))
@@ -155,8 +156,9 @@ impl Stream {
     /// of the device.
     pub fn submit(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
         let mut state = self.lock();
-        let State { last, packets } = &mut *state;
-        let value = *last + 1;
+        let State { count, packets } = &mut *state;
+        let next = self.next(count)?;
+        let Step { signal, point } = next.last();
         let timeline = self.queue.timeline();
         packets.clear();
         for point in after {
@@ -169,39 +171,30 @@ impl Stream {
         self.queue.encode(commands, packets)?;
         let done = Command::Signal {
             signal: timeline,
-            value: value.into(),
+            value: signal.into(),
         };
         self.queue.encode(&[done], packets)?;
         self.queue.submit(packets)?;
-        *last = value;
-        Ok(Point {
-            signal: timeline.clone(),
-            value,
-        })
+        *count = next;
+        Ok(self.point(point))
     }
 
-    /// Reserves the next timeline value and lets `launch` submit packets that signal it. The lock
+    /// Reserves the next timeline value and lets `launch` submit packets that set it. The lock
     /// is held meanwhile, so nothing else enters the queue between.
     ///
     /// # Errors
     /// What `launch` returns; the value is then not used up.
     pub fn launch_with(&self, launch: impl FnOnce(u64) -> Result<()>) -> Result<Point> {
         let mut state = self.lock();
-        let value = state.last + 1;
-        launch(value)?;
-        state.last = value;
-        Ok(Point {
-            signal: self.queue.timeline().clone(),
-            value,
-        })
+        let next = self.next(&state.count)?;
+        launch(next.last().signal)?;
+        state.count = next;
+        Ok(self.point(next.last().point))
     }
 
     /// The moment after everything submitted so far.
     pub fn last(&self) -> Point {
-        Point {
-            signal: self.queue.timeline().clone(),
-            value: self.lock().last,
-        }
+        self.point(self.lock().count.last().point)
     }
 
     /// Blocks until everything submitted so far is done.
@@ -210,6 +203,22 @@ impl Stream {
     /// [`Error::Timeout`], or the loss of the device.
     pub fn wait(&self, deadline: Deadline) -> Result<()> {
         self.last().wait(deadline)
+    }
+
+    fn next(&self, count: &Counter) -> Result<Counter> {
+        count.next().ok_or_else(|| Error::Command {
+            device: self.queue.device().clone(),
+            queue: format!("{} {}", self.queue.kind(), self.queue.index()),
+            command: "signal".into(),
+            why: "its timeline has used up 64 bits: open the device again".into(),
+        })
+    }
+
+    fn point(&self, value: u64) -> Point {
+        Point {
+            signal: self.queue.timeline().clone(),
+            value,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -10,7 +10,7 @@ use crate::wait::Deadline;
 /// How the host reaches a signal. The driver hides which bits the hardware really compares, how a
 /// narrow value wraps, and whether a read is a load or a round trip over a bus.
 pub trait SignalMemory: Send + Sync {
-    /// The logical value now.
+    /// The logical value now: never less than an earlier call gave, or a wait has waited for.
     ///
     /// # Errors
     /// The loss of the device.

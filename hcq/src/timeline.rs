@@ -311,7 +311,8 @@ pub enum DeviceWait {
 /// An unsigned comparison of the low word is right only while the value keeps the target's high
 /// word: past it the low word starts again at zero and a late waiter would hang. Whoever issues
 /// points must therefore let all pending device waits finish before the first point with a new
-/// high word: [`crosses_epoch`] says when (once in 2^32 points).
+/// high word: [`crosses_epoch`] says when (once in 2^32 points). Streams choose values for which that
+/// need not be waited for: see [`Counter`].
 ///
 /// # Errors
 /// [`TimelineError::TooFarAhead`] with a 32-bit comparison.
@@ -347,6 +348,94 @@ pub const fn crosses_epoch(last: Point, next: Point) -> bool {
     last.0 >> 32 != next.0 >> 32
 }
 
+/// Submissions that take a [`Counter`] past a multiple of 2^32.
+pub const CROSSING: u32 = 1 << 16;
+
+/// The values of a stream's submissions, such that devices which compare 32 bits may wait for any of
+/// them at any time.
+///
+/// Such a device waits for the high half of a value first, then for the low one, and would wait too
+/// long if the low half started over meanwhile. Therefore it does not at once: behind `h:ffff_ffff` the
+/// signal keeps the low half and counts with the high one, for [`CROSSING`] submissions. Waits for
+/// what came before end meanwhile, however late they begin, and points of the crossing itself
+/// ask for the high half alone:
+///
+/// | | signal | point |
+/// |---|---|---|
+/// | before | `h:ffff_fffe`, `h:ffff_ffff` | the same |
+/// | crossing | `h+1:ffff_ffff`, `h+2:ffff_ffff`... | `h+1:0000_0000`, `h+2:0000_0000`... |
+/// | behind it | `k:0000_0000`, `k:0000_0001`... | the same |
+///
+/// What is left is a device that begins to wait for a point after more than [`CROSSING`] later ones were
+/// reached, and was told to before it was reached itself. The values last for 2^48 submissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counter {
+    last: Step,
+    /// Submissions of the next crossing, or of the one under way.
+    left: u32,
+}
+
+/// The values of one submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// What it sets the signal to.
+    pub signal: u64,
+    /// What the signal has reached once it is done: at most as much, and more than any submission
+    /// before has set.
+    pub point: u64,
+}
+
+impl Counter {
+    /// Goes on behind a value of the signal.
+    pub const fn after(value: u64) -> Counter {
+        Counter {
+            last: Step {
+                signal: value,
+                point: value,
+            },
+            left: CROSSING,
+        }
+    }
+
+    /// The last submission.
+    pub const fn last(&self) -> Step {
+        self.last
+    }
+
+    /// The counter behind the next submission; `None` if 64 bits have run out.
+    pub const fn next(self) -> Option<Counter> {
+        const LOW: u64 = u32::MAX as u64;
+        let signal = self.last.signal;
+        let (step, left) = if signal & LOW != LOW {
+            let next = signal + 1;
+            let step = Step {
+                signal: next,
+                point: next,
+            };
+            (step, CROSSING)
+        } else {
+            // The next high half, with low half 0.
+            let Some(point) = signal.checked_add(1) else {
+                return None;
+            };
+            match self.left {
+                0 => (
+                    Step {
+                        signal: point,
+                        point,
+                    },
+                    CROSSING,
+                ),
+                left => {
+                    let signal = point | LOW;
+                    (Step { signal, point }, left - 1)
+                }
+            }
+        };
+        Some(Counter { last: step, left })
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
@@ -358,6 +447,68 @@ mod tests {
         let timeline = Timeline::new();
         timeline.issued.store(issued, Ordering::Relaxed);
         timeline
+    }
+
+    /// Whether a device that compares halves sees that a signal has reached a value.
+    fn sees(signal: u64, value: u64) -> bool {
+        signal >> 32 >= value >> 32 && signal as u32 >= value as u32
+    }
+
+    fn run(start: u64, submissions: usize) -> Vec<Step> {
+        let mut counter = Counter::after(start);
+        let mut steps = Vec::with_capacity(submissions);
+        for _ in 0..submissions {
+            counter = counter.next().unwrap();
+            steps.push(counter.last());
+        }
+        steps
+    }
+
+    #[test]
+    fn a_counter_counts_by_one_far_from_borders() {
+        let steps = run(0, 3);
+        assert_eq!(
+            steps.iter().map(|s| s.signal).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
+        assert!(run(5 << 32, 100).iter().all(|s| s.signal == s.point));
+    }
+
+    #[test]
+    fn halves_tell_the_order_of_all_submissions_around_a_border() {
+        for start in [
+            (1u64 << 32) - 40,
+            (2 << 32) - 40,
+            (1 << 48) - 3,
+            (1 << 32) - 1,
+        ] {
+            let steps = run(start, CROSSING as usize + 100);
+            assert!(steps.is_sorted_by(|a, b| a.signal < b.signal && a.signal < b.point));
+            assert!(steps.iter().all(|s| s.point <= s.signal));
+            let near = |i: usize| i < 200 || i + 200 > steps.len();
+            let some = steps.iter().enumerate();
+            for (i, wanted) in some.filter(|&(i, _)| near(i) || i % 509 == 0) {
+                // Never early.
+                assert!(steps[..i].iter().all(|s| !sees(s.signal, wanted.point)));
+                // Nor too late, up to the length of a crossing.
+                let later = &steps[i..steps.len().min(i + CROSSING as usize)];
+                let step = if i < 100 { 1 } else { 997 };
+                for seen in later.iter().step_by(step) {
+                    assert!(sees(seen.signal, wanted.point), "{wanted:x?} by {seen:x?}");
+                }
+            }
+            // The low half has started over, and the high one stands.
+            let [.., a, b] = steps[..] else { panic!() };
+            assert_eq!(b.signal, a.signal + 1);
+            assert!((a.signal as u32) < 200);
+        }
+    }
+
+    #[test]
+    fn a_counter_ends_with_64_bits() {
+        assert_eq!(Counter::after(u64::MAX).next(), None);
+        let last = Counter::after(u64::MAX - 1).next().unwrap();
+        assert_eq!(last.next(), None);
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn encoder(chip: &'static Chip, language: Language) -> Encoder {
         index: 0,
         chip,
         xccs: if language == Language::Aql { 8 } else { 1 },
+        meet: GpuVa(0),
         queue: GpuVa(0x7e00_0000_0000),
         fence: GpuVa(0x7e00_0000_1000),
         interrupt: Some(Interrupt {

@@ -37,7 +37,7 @@ pub struct Chip {
 /// The packets that a compute queue takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Language {
-    /// PM4: runs on one XCC.
+    /// PM4: runs on one XCC; on several where each has a queue of its own.
     Pm4,
     /// AQL: hardware spreads a dispatch over all XCCs.
     Aql,
@@ -281,7 +281,9 @@ static GEN9: Generation = Generation {
 };
 
 /// gfx1030: Radeon RX 6800 to 6950 (RDNA2).
-pub static GFX1030: Chip = Chip {
+pub static GFX1030: Chip = RDNA2;
+
+const RDNA2: Chip = Chip {
     name: "gfx1030",
     target_version: 100300,
     mach: 0x36,
@@ -290,6 +292,30 @@ pub static GFX1030: Chip = Chip {
     vgpr_bytes: 0x40000,
     lds_bytes: 0x10000,
     compute: Language::Pm4,
+};
+
+/// gfx1031: Radeon RX 6700 and 6750 (RDNA2).
+pub static GFX1031: Chip = Chip {
+    name: "gfx1031",
+    target_version: 100301,
+    mach: 0x37,
+    ..RDNA2
+};
+
+/// gfx1032: Radeon RX 6600 and 6650 (RDNA2).
+pub static GFX1032: Chip = Chip {
+    name: "gfx1032",
+    target_version: 100302,
+    mach: 0x38,
+    ..RDNA2
+};
+
+/// gfx1034: Radeon RX 6400 and 6500 (RDNA2).
+pub static GFX1034: Chip = Chip {
+    name: "gfx1034",
+    target_version: 100304,
+    mach: 0x3e,
+    ..RDNA2
 };
 
 /// gfx1100: Radeon RX 7900 (RDNA3).
@@ -364,7 +390,8 @@ pub static GFX942: Chip = Chip {
 
 /// Every chip.
 pub static CHIPS: &[&Chip] = &[
-    &GFX942, &GFX1030, &GFX1100, &GFX1101, &GFX1102, &GFX1103, &GFX1200, &GFX1201,
+    &GFX942, &GFX1030, &GFX1031, &GFX1032, &GFX1034, &GFX1100, &GFX1101, &GFX1102, &GFX1103,
+    &GFX1200, &GFX1201,
 ];
 
 impl Chip {

@@ -1,27 +1,28 @@
 //! [`AmdDevice`]: a GPU, opened through KFD.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs};
 use hcq::transport::{Clock, Machine, MonotonicClock};
 use hcq::{
     AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceId, DeviceInfo, Error, KernelImage,
-    MemoryKind, MemoryStats, Program, Queue, QueueKind, Result, Signal,
+    MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
 use crate::chip::{Chip, Language};
-use crate::core::{Core, os};
-use crate::encode::{Encoder, Scratch};
+use crate::core::Core;
+use crate::core::error::os;
 use crate::engine::Engine;
 use crate::kfd::call::Call;
 use crate::kfd::process::Process;
 use crate::kfd::queue::Kind;
-use crate::kfd::survey::{Found, Unusable, survey};
+use crate::kfd::survey::{Found, Unusable, survey_for};
+use crate::memory::buffer;
+use crate::memory::pool::Pool;
+use crate::memory::signal::new_signal;
 use crate::options::{Options, Packets};
-use crate::pool::{Piece, Pool};
 use crate::queue::AmdQueue;
-use crate::signal::new_signal;
 
 /// The short name of the vendor.
 const VENDOR: &str = "AMD";
@@ -36,9 +37,6 @@ pub struct AmdDevice {
     core: Arc<Core>,
     pool: Arc<Pool>,
     engine: Arc<Engine>,
-    /// Scratch that kernels have used. Graphs may name what is not the largest any more, so that all
-    /// stays until the end; each is at least twice as large as the one before.
-    scratch: Mutex<Vec<(Scratch, Piece)>>,
 }
 
 impl AmdDevice {
@@ -88,7 +86,6 @@ impl AmdDevice {
             core,
             pool,
             engine,
-            scratch: Mutex::default(),
         }))
     }
 
@@ -100,49 +97,11 @@ impl AmdDevice {
             what: reason.into(),
         });
     }
-
-    /// Scratch for kernels that need `lane_bytes` for each lane.
-    fn need_scratch(&self, lane_bytes: u32, program: &str) -> Result<()> {
-        let mut all = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = all.last().map_or(0, |(scratch, _)| scratch.lane_bytes);
-        if lane_bytes <= has {
-            return Ok(());
-        }
-        let refused = |why: String| Error::Program {
-            device: self.info.id.clone(),
-            program: program.into(),
-            why,
-        };
-        let units = self.core.gpu.node.units();
-        let plan = |bytes| Scratch::plan(self.core.chip, &units, bytes);
-        // Twice as much if it can be had: few kernels make it grow.
-        let wanted = plan(lane_bytes.max(has.saturating_mul(2))).or_else(|| plan(lane_bytes));
-        let wanted = wanted.ok_or_else(|| {
-            refused(format!(
-                "it needs {lane_bytes} bytes of scratch for a lane, which {} cannot have; use fewer \
-                 registers and local arrays",
-                self.core.chip.name
-            ))
-        })?;
-        let piece = self
-            .pool
-            .piece(MemoryKind::Device, wanted.bytes, "scratch memory")?;
-        let scratch = wanted.at(piece.va());
-        let Some(channel) = self.engine.channel(QueueKind::Compute, 0) else {
-            return Ok(());
-        };
-        if matches!(channel.encoder, Encoder::Aql(_)) {
-            channel.set_queue_scratch(&scratch)?;
-        }
-        channel.encoder.set_scratch(scratch);
-        all.push((scratch, piece));
-        Ok(())
-    }
 }
 
 /// The GPU of that number, and its chip.
 fn find(machine: &dyn Machine, id: &DeviceId, index: u32) -> Result<(Found, &'static Chip)> {
-    let survey = survey(machine);
+    let survey = survey_for(machine, index);
     if let Err(why) = &survey.driver {
         return Err(none(id, why.to_string()));
     }
@@ -191,7 +150,7 @@ impl Device for AmdDevice {
 
     fn alloc(&self, spec: AllocSpec) -> Result<Buffer> {
         self.core.lost.check()?;
-        self.pool.alloc(spec)
+        buffer::alloc(&self.core, &self.pool, spec)
     }
 
     fn memory(&self) -> MemoryStats {
@@ -201,7 +160,7 @@ impl Device for AmdDevice {
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
         self.core.lost.check()?;
         let (program, lane_bytes) = crate::program::load(&self.core, &self.pool, image)?;
-        self.need_scratch(lane_bytes, &program.name)?;
+        self.engine.need_scratch(lane_bytes, &program.name)?;
         Ok(Arc::new(program))
     }
 

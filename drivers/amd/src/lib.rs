@@ -1,34 +1,38 @@
 //! AMD GPUs: our own packets and queues, through the stock kernel driver (KFD).
 //!
-//! | file | idea |
+//! Each row uses those above it, and none below:
+//!
+//! | module | idea |
 //! |---|---|
-//! | [`chip`] | what differs between chips, as data |
-//! | [`encode`] | commands to PM4, AQL and SDMA packets, pure |
-//! | [`object`] | relocatable ELF objects of LLVM to what a GPU runs |
+//! | [`options`](Options), [`chip`] | how to open a device; what differs between chips, as data |
+//! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
 //! | [`kfd`] | the kernel driver: topology, memory, queues, events |
-//! | `core`, `device` | an open device |
-//! | `pool`, `staging` | its buffers, and how the host reaches them |
-//! | `channel`, `queue`, `engine` | rings, what is bound to them, all queues together |
-//! | `signal`, `program` | signals; kernels in device memory |
-//! | `inflight`, `fault` | what a queue was doing when something went wrong |
+//! | `core` | what every part of an open device knows, and whether it is lost |
+//! | `memory` | its buffers and signals, and how the host reaches them |
+//! | `submit` | one queue: its ring, the arguments beside it, marks that say what is done |
+//! | `engine` | all queues: their end, copies for the host, what they were doing when something went wrong |
+//! | `queue`, `program`, `device` | what the user holds |
+//!
+//! A buffer needs a queue where the host does not map it, and a fault is explained by what queues were
+//! doing: `core` has a trait for that, which `engine` implements.
+//!
+//! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
+//! program or signal only `core` and its memory. The queues end with the last handle of the device, of a
+//! queue or of bound packets.
 #![forbid(unsafe_code)]
 
-mod channel;
 pub mod chip;
 mod core;
 mod device;
 pub mod encode;
 mod engine;
-mod fault;
-mod inflight;
 pub mod kfd;
+mod memory;
 pub mod object;
 mod options;
-mod pool;
 mod program;
 mod queue;
-mod signal;
-mod staging;
+mod submit;
 
 use std::sync::Arc;
 

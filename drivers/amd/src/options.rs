@@ -8,7 +8,9 @@ pub enum Packets {
     /// What suits the chip: AQL where several XCCs work as one GPU, else PM4.
     #[default]
     Auto,
-    /// PM4 packets in the ring.
+    /// PM4 packets in the ring, or in indirect buffers where several XCCs (2, 4 or 8) work as one GPU: each
+    /// then has a queue of its own, and they meet at counters in memory. The kernel driver may take one of
+    /// these queues from the hardware while others wait for it, which AQL queues do not have.
     Pm4,
     /// AQL packets in the ring, PM4 in indirect buffers.
     Aql,

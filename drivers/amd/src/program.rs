@@ -5,10 +5,11 @@ use std::sync::Arc;
 use hcq::memory::RemoteMemory;
 use hcq::{Error, GpuVa, KernelImage, MemoryKind, Program, Result};
 
-use crate::core::{Core, Kernel};
+use crate::core::Core;
+use crate::core::kernels::Kernel;
+use crate::memory::pool::Pool;
+use crate::memory::vram::Vram;
 use crate::object::CodeObject;
-use crate::pool::Pool;
-use crate::staging::Staged;
 
 /// Puts a compiled kernel into device memory. Returns it with the bytes of scratch that it needs for
 /// each lane.
@@ -47,12 +48,12 @@ pub(crate) fn load(
         .launch(chip, GpuVa(base), image.local_bytes)
         .map_err(|e| refused(e.to_string()))?;
     let code = Arc::new(code);
-    Staged::new(core.clone(), code.clone()).write(0, &bytes)?;
+    Vram::new(core.clone(), code.clone()).write(0, &bytes)?;
     let known = Kernel {
         name: image.entry.as_str().into(),
         argument_bytes: image.args.bytes,
     };
-    let registration = core.register(base..base + object.bytes(), known);
+    let registration = core.kernels.register(base..base + object.bytes(), known);
     let program = Program {
         name: image.entry.clone(),
         entry: GpuVa(base + kernel.descriptor),

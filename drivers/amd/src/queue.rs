@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use hcq::mem::view::{View, ViewError};
-use hcq::packets::{Part, Patch, Section, place};
+use hcq::packets::{Keep, Part, Patch, Section, place};
 use hcq::queue::no_value;
 use hcq::{Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Signal};
 
-use crate::channel::Channel;
-use crate::encode::{DATA_ALIGN, Encoder, Format, pm4};
+use crate::core::error::broken;
+use crate::encode::{DATA_ALIGN, Format, pm4};
 use crate::engine::Engine;
-use crate::pool::Piece;
+use crate::memory::pool::Piece;
+use crate::submit::Channel;
 
 /// A handle of one queue.
 pub(crate) struct AmdQueue {
-    engine: Arc<Engine>,
+    // Before the engine, which ends what queues have used.
     channel: Arc<Channel>,
+    engine: Arc<Engine>,
 }
 
 impl AmdQueue {
     pub(crate) fn new(engine: Arc<Engine>, channel: Arc<Channel>) -> AmdQueue {
-        AmdQueue { engine, channel }
+        AmdQueue { channel, engine }
     }
 }
 
@@ -38,7 +40,7 @@ impl Queue for AmdQueue {
     }
 
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
-        self.channel.encoder.encode(commands, out)
+        self.channel.encoder().encode(commands, out)
     }
 
     fn submit(&self, packets: &Packets) -> Result<()> {
@@ -61,15 +63,18 @@ impl Queue for AmdQueue {
 /// A PM4 queue runs them from an indirect buffer, which one packet in the ring names. The other
 /// queues get their words in the ring at each launch; what the words point to stays where it is.
 struct AmdBound {
-    engine: Arc<Engine>,
+    // Before the engine, which ends what queues have used.
     channel: Arc<Channel>,
+    engine: Arc<Engine>,
     /// What every submission starts with, and the words.
     words: Vec<u32>,
     data: Vec<u32>,
     /// Offsets are those in `words` and `data`.
     patches: Vec<Patch>,
     /// Words, if the device reads them here, then data.
-    memory: Option<Arc<Piece>>,
+    memory: Option<Piece>,
+    /// What they name besides.
+    keep: Vec<Keep>,
     view: Option<View>,
     data_at: usize,
     /// The packets that run the words; none if the words go to the ring themselves.
@@ -87,7 +92,7 @@ impl AmdBound {
         words.extend_from_slice(begin);
         words.extend_from_slice(&packets.words);
         let shift = begin.len() as u32 * 4;
-        let indirect = matches!(channel.encoder, Encoder::Pm4(_));
+        let indirect = channel.encoder().binds_words();
         let data_at = match indirect {
             true => (words.len() * 4).next_multiple_of(DATA_ALIGN as usize),
             false => 0,
@@ -97,8 +102,7 @@ impl AmdBound {
             0 => None,
             bytes => {
                 let what = format!("bound packets of {}", channel.unit());
-                let piece = channel.pool.piece(MemoryKind::Control, bytes, &what)?;
-                Some(Arc::new(piece))
+                Some(engine.pool.piece(MemoryKind::Control, bytes, &what)?)
             }
         };
         let base = memory.as_ref().map_or(0, |memory| memory.va().0);
@@ -136,6 +140,7 @@ impl AmdBound {
             data,
             patches,
             memory,
+            keep: packets.keep,
             view,
             data_at,
             launch,
@@ -156,11 +161,7 @@ impl AmdBound {
 
     /// Cannot be: the memory was made for what is written.
     fn broken(&self, error: ViewError) -> Error {
-        Error::Fault {
-            device: self.engine.core.id.clone(),
-            unit: self.channel.unit(),
-            what: error.to_string(),
-        }
+        broken(&self.engine.core.id, self.channel.unit(), error)
     }
 
     /// Writes what a patch changes.
@@ -216,8 +217,9 @@ impl Bound for AmdBound {
 impl Drop for AmdBound {
     fn drop(&mut self) {
         // The device may still read it.
-        if let Some(memory) = self.memory.take() {
-            self.channel.retire(memory);
+        let (memory, keep) = (self.memory.take(), std::mem::take(&mut self.keep));
+        if memory.is_some() || !keep.is_empty() {
+            self.channel.retire(Arc::new((memory, keep)));
         }
     }
 }

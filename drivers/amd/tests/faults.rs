@@ -5,14 +5,20 @@
 
 mod stand;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use doorbell_twin::kernel::ioctl;
 use doorbell_twin::machine::TwinMachine;
+use drivers_amd::AmdDevice;
+use hcq::graph::{GraphBuilder, Span, Work};
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Reserved, TransportError};
-use hcq::{Error, KernelImage};
+use hcq::{
+    Buffer, Command, Device, Error, KernelImage, MemoryKind, QueueKind, Result, Stream, Val,
+};
+use stand::{at, memory, soon};
 
 /// What is left where nothing is leaked: files that the process keeps, and the event page, which the
 /// kernel never gives back.
@@ -109,8 +115,8 @@ struct Short {
 impl Short {
     fn take<T>(
         &self,
-        make: impl FnOnce() -> Result<T, TransportError>,
-    ) -> Result<T, TransportError> {
+        make: impl FnOnce() -> std::result::Result<T, TransportError>,
+    ) -> std::result::Result<T, TransportError> {
         match self.left.fetch_sub(1, Ordering::Relaxed) {
             1 => Err(TransportError::new(
                 "host memory",
@@ -123,19 +129,19 @@ impl Short {
 }
 
 impl Machine for Short {
-    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+    fn open(&self, path: &str) -> std::result::Result<Arc<dyn DevFile>, TransportError> {
         self.twin.open(path)
     }
-    fn read(&self, path: &str) -> Result<String, TransportError> {
+    fn read(&self, path: &str) -> std::result::Result<String, TransportError> {
         self.twin.read(path)
     }
-    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+    fn list(&self, path: &str) -> std::result::Result<Vec<String>, TransportError> {
         self.twin.list(path)
     }
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
+    fn reserve(&self, bytes: u64, align: u64) -> std::result::Result<Reserved, TransportError> {
         self.take(|| self.twin.reserve(bytes, align))
     }
-    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+    fn memory(&self, bytes: u64, align: u64) -> std::result::Result<View, TransportError> {
         self.take(|| self.twin.memory(bytes, align))
     }
     fn kept(&self) -> &Kept {
@@ -169,4 +175,258 @@ fn every_reservation_fails_once() {
         assert_eq!(leaks(&twin), [""; 0], "reservation {nth}, opened again");
     }
     panic!("100 reservations");
+}
+
+/// A device in use, step by step: what each needs of the kernel is new to the device.
+struct Use {
+    device: Arc<AmdDevice>,
+    compute: Arc<Stream>,
+    copy: Arc<Stream>,
+    images: [KernelImage; 3],
+    data: Buffer,
+    /// What steps have made, so that the next ones need more.
+    made: Vec<Box<dyn Any>>,
+}
+
+type Step = fn(&mut Use) -> Result<()>;
+
+/// Each can be done again after it was refused.
+const STEPS: [(&str, Step); 7] = [
+    ("a kernel with scratch", |using| using.sum(0)),
+    ("growth of scratch beside a kernel that uses it", |using| {
+        let gate = using.device.signal("gate")?;
+        let wait = Command::Wait {
+            signal: &gate,
+            value: Val::Const(1),
+        };
+        // An AQL queue comes to rest before it gets another scratch.
+        if !using.images[0].arch.starts_with("gfx9") {
+            using.compute.submit(&[], &[wait])?;
+        }
+        let grown = using.device.load(&using.images[1]);
+        gate.set(1)?;
+        using.made.push(Box::new(grown?));
+        using.sum(0)?;
+        using.sum(1)
+    }),
+    ("a graph of two queues", |using| {
+        let step = using.device.load(&using.images[2])?;
+        let to = memory(&*using.device, MemoryKind::Host, 256)?;
+        let mut builder = GraphBuilder::new();
+        let shared: Arc<dyn Device> = using.device.clone();
+        let (run, copy) = (
+            builder.lane(&shared, &using.compute),
+            builder.lane(&shared, &using.copy),
+        );
+        let span = |b: &Buffer| Span::at(b.va().0, 256);
+        using.data.write(0, &[0; 256])?;
+        for value in 1..=3 {
+            let work = Work::Exec {
+                program: step.clone(),
+                args: vec![at(&using.data), Val::Const(value)],
+                grid: [64, 1, 1],
+                block: [1, 1, 1],
+            };
+            builder.add(run, "step", work, [span(&using.data)], [span(&using.data)]);
+        }
+        let work = Work::Copy {
+            dst: at(&to),
+            src: at(&using.data),
+            bytes: 256,
+        };
+        builder.add(copy, "copy", work, [span(&using.data)], [span(&to)]);
+        let mut graph = builder.build()?;
+        graph.replay(&[], &[], soon())?;
+        graph.wait(soon())?;
+        assert_eq!(words(&to)?, [18; 64]);
+        using.made.push(Box::new(graph));
+        Ok(())
+    }),
+    ("a submission larger than all arguments", |using| {
+        let step = using.device.load(&using.images[2])?;
+        using.data.write(0, &[0; 256])?;
+        let args = [at(&using.data), Val::Const(1)];
+        let exec = Command::Exec {
+            program: &step,
+            args: &args,
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+        };
+        let barrier = Command::Barrier {
+            scope: hcq::Scope::Queue,
+        };
+        let all = [exec, barrier].repeat(4200);
+        using.compute.submit(&[], &all)?.wait(soon())?;
+        assert_eq!(words(&using.data)?[1..], [0; 63]);
+        Ok(())
+    }),
+    ("more small buffers than an arena has", |using| {
+        for kind in [MemoryKind::Host, MemoryKind::Device] {
+            for _ in 0..40 {
+                let buffer = memory(&*using.device, kind, 64 << 10)?;
+                buffer.write(0, &[1; 64])?;
+                using.made.push(Box::new(buffer));
+            }
+        }
+        Ok(())
+    }),
+    ("staging", |using| {
+        let buffer = memory(&*using.device, MemoryKind::Device, 3 << 19)?;
+        let content: Vec<u8> = (0..3u32 << 19).map(|i| (i % 251) as u8).collect();
+        buffer.write(0, &content)?;
+        let mut seen = vec![0; content.len()];
+        buffer.read(0, &mut seen)?;
+        assert!(seen == content);
+        using.made.push(Box::new(buffer));
+        Ok(())
+    }),
+    ("signals", |using| {
+        for _ in 0..100 {
+            let signal = using.device.signal("one of many")?;
+            using.made.push(Box::new(signal));
+        }
+        Ok(())
+    }),
+];
+
+impl Use {
+    fn new(machine: &Arc<dyn Machine>, images: [KernelImage; 3]) -> Result<Use> {
+        let device = AmdDevice::open(machine, 0, &stand::options())?;
+        Ok(Use {
+            compute: Stream::new(device.queue(QueueKind::Compute, 0)?)?,
+            copy: Stream::new(device.queue(QueueKind::Copy, 0)?)?,
+            data: memory(&*device, MemoryKind::Host, 1024)?,
+            device,
+            images,
+            made: Vec::new(),
+        })
+    }
+
+    /// Runs a kernel that sums 16 bytes, and looks at the result.
+    fn sum(&mut self, image: usize) -> Result<()> {
+        let program = self.device.load(&self.images[image])?;
+        let out = memory(&*self.device, MemoryKind::Host, 256)?;
+        self.data.write(0, &[2; 1024])?;
+        let args = [at(&out), at(&self.data)];
+        let exec = Command::Exec {
+            program: &program,
+            args: &args,
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        self.compute.submit(&[], &[exec])?.wait(soon())?;
+        assert_eq!(words(&out)?, [32; 64]);
+        Ok(())
+    }
+}
+
+fn words(buffer: &Buffer) -> Result<Vec<u32>> {
+    let mut bytes = [0; 256];
+    buffer.read(0, &mut bytes)?;
+    let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    Ok(bytes.chunks_exact(4).map(word).collect())
+}
+
+/// Does something until it is not refused: twice at most.
+fn insist<T>(
+    what: &str,
+    mut refused: impl FnMut(&Error),
+    mut work: impl FnMut() -> Result<T>,
+) -> T {
+    for _ in 0..2 {
+        match work() {
+            Ok(done) => return done,
+            Err(error) => {
+                assert!(error.to_string().contains("AMD:0"), "{what}: {error}");
+                refused(&error);
+            }
+        }
+    }
+    work().unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+/// Uses a device, while a call is refused twice in a row; what fails is done again on the same device,
+/// and works. Says whether calls were refused, and in which steps that was felt.
+fn refused_in_use(
+    config: &str,
+    call: &str,
+    nth: u32,
+    images: &[KernelImage; 3],
+) -> (bool, Vec<&'static str>) {
+    let faults = format!("ioctl:{call}:{nth};ioctl:{call}:{}", nth + 1);
+    let twin = stand::twin(&format!("{config},vram=2G,gtt=1G,fault={faults}"));
+    let machine = stand::machine(&twin);
+    let mut using = insist(&faults, |_| (), || Use::new(&machine, images.clone()));
+    if twin.machine().faults_fired() == 2 {
+        // Both while it was opened.
+        return (true, Vec::new());
+    }
+    let mut felt = Vec::new();
+    for (name, step) in STEPS {
+        let what = format!("{faults}, {name}");
+        let device = using.device.clone();
+        let refused = |error: &Error| {
+            let is_full = matches!(error, Error::OutOfMemory { .. });
+            // ENOMEM for a queue is that there is none left, not that memory is.
+            let of_memory = call.ends_with("ENOMEM") && !call.starts_with("CREATE_QUEUE");
+            assert!(is_full || !of_memory, "{what}: {error}");
+            device.status().unwrap();
+            felt.push(name);
+        };
+        insist(&what, refused, || step(&mut using));
+    }
+    let fired = twin.machine().faults_fired();
+    assert!(felt.len() as u64 <= fired as u64, "{faults}: {felt:?}");
+    drop(using);
+    assert_eq!(leaks(&twin), [""; 0], "{faults}");
+    let broken = twin.machine().journal.violations();
+    let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{faults}: {}", broken.join("\n"));
+    (fired > 0, felt)
+}
+
+/// Each call of that name is refused in its turn. Returns the steps in which that was felt.
+fn each_call_in_use(config: &str, call: &str, images: &[KernelImage; 3]) -> Vec<&'static str> {
+    let mut steps = Vec::new();
+    for n in 1..200 {
+        let (fired, felt) = refused_in_use(config, call, n, images);
+        if !fired {
+            assert!(n > 1, "{call} is never called");
+            return steps;
+        }
+        steps.extend(felt);
+    }
+    panic!("200 calls of {call}");
+}
+
+fn refusals_in_use(config: &str, arch: &str, calls: &[&str]) {
+    let images = [("sums", 2), ("deep", 2), ("step", 2)];
+    let images = images.map(|(entry, args)| stand::kernel(arch, entry, args));
+    for call in calls {
+        let steps = each_call_in_use(config, call, &images);
+        if call.starts_with("ALLOC") {
+            // Not the graph, and not signals: they fit what is there.
+            for name in [STEPS[0].0, STEPS[1].0, STEPS[3].0, STEPS[4].0, STEPS[5].0] {
+                assert!(steps.contains(&name), "{call}: {name} was never refused");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_stays_usable_where_memory_is_refused_in_use() {
+    let calls = ["ALLOC_MEMORY_OF_GPU:ENOMEM", "MAP_MEMORY_TO_GPU:ENOMEM"];
+    refusals_in_use("chip=gfx1100", "gfx1100", &calls);
+}
+
+/// With AQL, which is told of scratch.
+#[test]
+fn a_device_stays_usable_where_calls_are_refused_in_use() {
+    let calls = [
+        "ALLOC_MEMORY_OF_GPU:ENOMEM",
+        "UPDATE_QUEUE:EINVAL",
+        "CREATE_QUEUE:ENOMEM",
+        "CREATE_EVENT:ENOMEM",
+    ];
+    refusals_in_use("chip=gfx942,xcc=1", "gfx942", &calls);
 }

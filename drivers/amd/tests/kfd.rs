@@ -29,12 +29,17 @@ fn copy(dst: &hcq::Buffer, src: &hcq::Buffer) -> Command<'static> {
 fn work_is_done_on_every_chip_and_kernel() {
     for config in [
         "chip=gfx1030",
+        "chip=gfx1031",
+        "chip=gfx1032",
+        "chip=gfx1034",
         "chip=gfx1100",
         "chip=gfx1101",
         "chip=gfx1102",
+        "chip=gfx1103",
         "chip=gfx1200",
         "chip=gfx1201",
         "chip=gfx942,xcc=1",
+        "chip=gfx942,xcc=2",
         "chip=gfx942,xcc=8",
         "chip=gfx1100,kernel=6.8",
         "chip=gfx1201,bar=small",
@@ -155,6 +160,75 @@ fn a_hang_is_told_with_pointers_packet_and_value() {
     }
     gate.set(5).unwrap();
     held.wait(soon()).unwrap();
+}
+
+/// Collects what is logged as a warning or an error.
+#[derive(Default)]
+struct Warnings(std::sync::Mutex<Vec<String>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// A queue that does not stop is gone after the kernel's reset; there is nothing to say about that but
+/// that the device was closed with work in it, and the next open works.
+#[test]
+fn a_queue_that_hangs_is_closed_without_noise() {
+    for config in ["", "chip=gfx942,xcc=1,"] {
+        let arch = if config.is_empty() {
+            "gfx1100"
+        } else {
+            "gfx942"
+        };
+        let twin = twin(&format!("{config}vram=1G,fault=hang:queue=0"));
+        let machine = machine(&twin);
+        let warnings = Arc::new(Warnings::default());
+        tracing::subscriber::with_default(warnings.clone(), || {
+            let options = Options {
+                drain_timeout: Duration::from_millis(200),
+                ..options()
+            };
+            let device = AmdDevice::open(&machine, 0, &options).unwrap();
+            let hung = stream(&device, QueueKind::Compute)
+                .submit(&[], &[])
+                .unwrap();
+            let limit = Deadline::after(Duration::from_millis(50));
+            assert!(hung.wait(limit).is_err());
+        });
+        let warned = std::mem::take(&mut *warnings.0.lock().unwrap());
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!(
+            warned[0].contains("closed while queues still wait"),
+            "{warned:?}"
+        );
+        let left = twin.process().objects();
+        let left: Vec<_> = left
+            .iter()
+            .filter(|line| !line.starts_with("file /dev/") && !line.starts_with("event page"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        stand::work(&machine, &stand::kernel(arch, "sums", 2)).unwrap();
+    }
 }
 
 #[test]

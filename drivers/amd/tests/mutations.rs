@@ -349,27 +349,179 @@ fn every_bug_is_named() {
     stand::hurry();
     assert!(BUGS.len() >= 20);
     let image = stand::kernel("gfx1100", "sums", 2);
+    missed(BUGS, "vram=2G,gtt=1G", |machine| {
+        stand::try_work(machine, &image)
+    });
+}
+
+/// Calls `edit` with each packet of an indirect buffer and its opcode.
+fn each_ib(words: &mut [u32], edit: impl FnMut(u8, &mut [u32])) {
+    each_pm4(words, false, edit);
+}
+
+/// Gives PRED_EXEC other XCCs where a packet of that kind comes next.
+fn predicate(words: &mut [u32], next: u8, xccs: u32) {
+    let mut before = None;
+    let mut at = 0;
+    while at < words.len() {
+        let op = pm4::OPCODE.get(words[at]) as u8;
+        if let (Some(place), true) = (before, op == next) {
+            let word: &mut u32 = &mut words[place];
+            *word = *word & 0xff_ffff | pm4::op::VIRTUAL_XCC_MASK.put(xccs);
+        }
+        before = (op == pm4::PRED_EXEC).then_some(at + 1);
+        at += length(words[at]);
+    }
+}
+
+const XCC_BUGS: &[Bug] = &[
+    Bug {
+        what: "XCCs do not meet",
+        rule: "PM4-XCC-EARLY",
+        how: How::Indirect(|words| {
+            let mut counted = false;
+            each_ib(words, |op, packet| {
+                if op == pm4::ATOMIC_MEM || counted && op == pm4::WAIT_REG_MEM {
+                    skip(packet);
+                }
+                counted = op == pm4::ATOMIC_MEM;
+            });
+        }),
+    },
+    Bug {
+        what: "an XCC counts itself in, but does not wait for others",
+        rule: "PM4-XCC-EARLY",
+        how: How::Indirect(|words| {
+            let mut counted = false;
+            each_ib(words, |op, packet| {
+                if counted && op == pm4::WAIT_REG_MEM {
+                    skip(packet);
+                }
+                counted = op == pm4::ATOMIC_MEM;
+            });
+        }),
+    },
+    Bug {
+        what: "nothing is written back before XCCs meet",
+        rule: "CACHE-L2-NOT-WRITTEN-BACK",
+        how: How::Indirect(|words| {
+            each_ib(words, |op, packet| {
+                if op == pm4::ACQUIRE_MEM {
+                    packet[1] &= !pm4::acquire::TC_WB_ACTION_ENA.mask();
+                }
+            });
+        }),
+    },
+    Bug {
+        what: "an XCC keeps what its L2 holds",
+        rule: "CACHE-L2-STALE",
+        how: How::Indirect(|words| {
+            each_ib(words, |op, packet| {
+                if op == pm4::ACQUIRE_MEM {
+                    packet[1] &= !pm4::acquire::TC_ACTION_ENA.mask();
+                }
+            });
+        }),
+    },
+    Bug {
+        what: "every XCC signals",
+        rule: "PM4-XCC-SIGNAL",
+        how: How::Indirect(|words| predicate(words, pm4::RELEASE_MEM, 3)),
+    },
+    Bug {
+        what: "an XCC that is not there signals",
+        rule: "PM4-PRED-MASK",
+        how: How::Indirect(|words| predicate(words, pm4::RELEASE_MEM, 4)),
+    },
+    Bug {
+        what: "two XCCs have one number",
+        rule: "PM4-XCC-SHARE",
+        how: How::Indirect(|words| {
+            each_ib(words, |op, packet| {
+                let register = regs::COMPUTE_CURRENT_LOGIC_XCC_ID - pm4::SH_REG_START;
+                if op == pm4::SET_SH_REG && packet[1] == register {
+                    packet[2] = 0;
+                }
+            });
+        }),
+    },
+    Bug {
+        what: "each XCC runs all workgroups",
+        rule: "PM4-XCC-SHARE",
+        how: How::Indirect(|words| {
+            each_ib(words, |op, packet| {
+                let register = regs::COMPUTE_TG_CHUNK_SIZE - pm4::SH_REG_START;
+                if op == pm4::SET_SH_REG && packet[1] == register {
+                    packet[2] = 0;
+                }
+            });
+        }),
+    },
+    Bug {
+        what: "a queue is made on an XCC that is not there",
+        rule: "KFD-QUEUE-XCC",
+        how: How::Ioctl(|r, p| queue(r, p, queue_type::COMPUTE, |q| q.queue_percentage |= 1 << 9)),
+    },
+    Bug {
+        what: "the XCCs' packets stand in the ring itself",
+        rule: "PM4-PRED-EXEC-RING",
+        how: How::Words(|words, is_sdma| {
+            each_pm4(words, is_sdma, |op, packet| {
+                if op == pm4::INDIRECT_BUFFER {
+                    skip(packet);
+                    packet[0] = pm4::header(pm4::PRED_EXEC, 1);
+                    packet[1] = pm4::op::VIRTUAL_XCC_MASK.put(1) | pm4::op::EXEC_COUNT.put(2);
+                }
+            });
+        }),
+    },
+];
+
+fn missed(bugs: &[Bug], config: &str, work: impl Fn(&Arc<dyn Machine>) -> hcq::Result<bool>) {
     let mut missed = Vec::new();
-    for bug in BUGS {
-        let twin = stand::twin("vram=2G,gtt=1G");
+    for bug in bugs {
+        let twin = stand::twin(config);
         let mutant: Arc<dyn Machine> = Mutant::new(&twin, bug);
-        let done = stand::try_work(&mutant, &image);
+        let done = work(&mutant);
         drop(mutant);
-        let rules: Vec<_> = twin
-            .machine()
-            .journal
-            .violations()
-            .iter()
-            .map(|v| v.rule.name)
-            .collect();
+        let broken = twin.machine().journal.violations();
+        let rules: Vec<_> = broken.iter().map(|v| v.rule.name).collect();
         if !rules.contains(&bug.rule) {
-            missed.push(format!(
-                "{}: expected {}, seen {rules:?}; {done:?}",
-                bug.what, bug.rule
-            ));
+            let Bug { what, rule, .. } = bug;
+            missed.push(format!("{what}: expected {rule}, seen {rules:?}; {done:?}"));
         }
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn every_bug_of_several_xccs_is_named() {
+    stand::hurry();
+    let image = stand::kernel("gfx942", "sums", 2);
+    let config = "chip=gfx942,xcc=2,vram=2G,gtt=1G";
+    missed(XCC_BUGS, config, |machine| {
+        stand::try_chain(machine, &image)
+    });
+}
+
+/// The layer alone breaks nothing.
+#[test]
+fn several_xccs_alone_break_nothing() {
+    let image = stand::kernel("gfx942", "sums", 2);
+    for config in ["xcc=2,seed=2", "xcc=4", "xcc=8"] {
+        let twin = stand::twin(&format!("chip=gfx942,{config},vram=4G,gtt=2G"));
+        let none = Bug {
+            what: "nothing",
+            rule: "",
+            how: How::Indirect(|_| {}),
+        };
+        let mutant: Arc<dyn Machine> = Mutant::new(&twin, &none);
+        assert!(stand::try_chain(&mutant, &image).unwrap());
+        drop(mutant);
+        let broken = twin.machine().journal.violations();
+        let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
 }
 
 /// The layer alone breaks nothing.

@@ -92,6 +92,7 @@ impl CpuDevice {
     /// # Errors
     /// As [`CpuDevice::open`].
     pub fn open_cpu(config: Config) -> Result<Arc<CpuDevice>> {
+        drivers_host::fork::watch();
         let id = DeviceId::new("CPU", config.index);
         let cpu = CpuInfo::read();
         let cores = match config.cores {

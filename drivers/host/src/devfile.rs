@@ -117,6 +117,10 @@ fn hint(path: &Path, errno: Option<i32>) -> String {
     }
 }
 
+/// How often a call is interrupted before that is an error: at a profiler's thousand signals a second,
+/// as many seconds as waits last.
+const INTERRUPTIONS: u32 = 30_000;
+
 /// An open device node.
 #[derive(Debug)]
 pub struct DeviceFile {
@@ -189,10 +193,12 @@ impl DeviceFile {
         }
     }
 
-    /// One request on an argument of bytes; see [`DeviceFile::ioctl`]. The caller has checked that
+    /// One request on an argument of bytes; see [`DeviceFile::ioctl`], but for interruptions, which are
+    /// an error in the end: a process under a storm of signals has to get to look at its deadlines. The caller has checked that
     /// the argument is as large as the request says. What the argument points to is between the
     /// caller and the kernel, which checks every address.
     pub(crate) fn ioctl_bytes(&self, request: u64, argument: &mut [u8]) -> io::Result<i32> {
+        let mut interrupted = 0;
         loop {
             // SAFETY: the descriptor is open, and the kernel copies no more bytes of the argument
             // than the request encodes, which the caller compared with its length.
@@ -207,7 +213,8 @@ impl DeviceFile {
                 return Ok(rc);
             }
             let error = io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::EINTR) {
+            interrupted += 1;
+            if error.raw_os_error() != Some(libc::EINTR) || interrupted == INTERRUPTIONS {
                 return Err(error);
             }
         }

@@ -10,6 +10,8 @@ pub mod cpuinfo;
 #[allow(unsafe_code)]
 pub mod devfile;
 #[allow(unsafe_code)]
+pub mod fork;
+#[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
 pub mod machine;

@@ -25,6 +25,7 @@ impl Host {
     /// The machine.
     pub fn get() -> Arc<dyn Machine> {
         static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
+            crate::fork::watch();
             let kept = Kept::default();
             Arc::new(Host { kept })
         });

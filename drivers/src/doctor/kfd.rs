@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Found, Unusable, survey};
 use hcq::transport::Machine;
 
@@ -100,6 +101,10 @@ fn missing(machine: &dyn Machine, path: &str, card: bool) -> Row {
 fn gpu(found: &Found, reachable: bool, owner: &dyn Fn(&str) -> Option<Owner>) -> Row {
     let check = format!("{DRIVER}.{}", found.node);
     let Some(gpu) = &found.gpu else {
+        if let Some(Unusable::Unreadable { node, error }) = &found.unusable {
+            let row = Row::new(check, Status::Fail, format!("node {node}: {error}"));
+            return row.fix("`sudo dmesg | grep -e kfd -e amdgpu`; the other GPUs can be used");
+        }
         let row = Row::new(
             check,
             Status::Fail,
@@ -119,10 +124,13 @@ fn gpu(found: &Found, reachable: bool, owner: &dyn Fn(&str) -> Option<Owner>) ->
         "" | "ip discovery" => String::new(),
         name => format!(" ({name})"),
     };
+    let arch = match gpu.arch() {
+        arch if arch.is_empty() => "unknown chip".into(),
+        arch => arch,
+    };
     let what = format!(
-        "{} {}{name}, {} units, {gib:.1} GiB",
+        "{} {arch}{name}, {} units, {gib:.1} GiB",
         gpu.pci(),
-        gpu.arch(),
         gpu.compute_units()
     );
     match &found.unusable {
@@ -203,6 +211,14 @@ fn refused(
         Unusable::NoRenderNode { path } => fail(
             format!("{path}: no such file"),
             format!("a container has to be given it: --device {path}"),
+        ),
+        Unusable::NoTopology => fail(
+            format!("/dev/kfd is there, {NODES} is not"),
+            "a container or sandbox needs the sysfs of its machine: -v /sys:/sys:ro".into(),
+        ),
+        Unusable::Incomplete { node, lacks } => fail(
+            format!("{NODES}/{node}/properties tells no {lacks}"),
+            "use Linux 5.19 or later (`uname -r`), and the sysfs of this machine".into(),
         ),
         Unusable::Unsupported { arch, supported } => fail(
             format!("no driver for {arch}"),

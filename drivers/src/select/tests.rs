@@ -387,6 +387,26 @@ fn strict_mode_refuses_old_names_and_shows_the_new() {
     assert!(run("", "", &[("HCQ_STRICT_ENV", "1"), ("DEV", "AMD")]).is_ok());
 }
 
+/// A scheduler that restricts a job by a variable of ROCm must not be overlooked in silence.
+#[test]
+fn restrictions_of_rocm_are_not_overlooked() {
+    let env = [("ROCR_VISIBLE_DEVICES", "3"), ("HIP_VISIBLE_DEVICES", "")];
+    let warnings = |dev: &str| {
+        let all = env.iter().copied().chain([("DEV", dev)]);
+        select(None, None, all).unwrap().warnings
+    };
+    assert_eq!(
+        warnings("AMD"),
+        [
+            "ROCR_VISIBLE_DEVICES=3 is not followed: write DEV=KFD:N+AMD, with a number of `doorbell \
+          devices`"
+        ]
+    );
+    for dev in ["CPU", "KFD:1+AMD", "TWINKFD+AMD", "AMD:0"] {
+        assert!(warnings(dev).is_empty(), "{dev}");
+    }
+}
+
 #[test]
 fn near_misses_are_mentioned_and_other_peoples_variables_are_not() {
     let env: Vec<(&str, &str)> = [

@@ -121,6 +121,8 @@ fn errno_text(errno: i32) -> String {
         17 => "EEXIST: exists already",
         19 => "ENODEV: no such device",
         22 => "EINVAL: invalid argument",
+        23 => "ENFILE: too many open files in the system",
+        24 => "EMFILE: too many open files; raise `ulimit -n`",
         25 => "ENOTTY: this file does not know the ioctl",
         28 => "ENOSPC: no space left",
         32 => "EPIPE: broken pipe or stalled endpoint",
@@ -369,11 +371,17 @@ pub trait Clock: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MonotonicClock;
 
+impl MonotonicClock {
+    /// What it shows when it is first read. What a device did before that, by its own clock, has a
+    /// time as well, which is not negative.
+    const START: Duration = Duration::from_secs(1 << 20);
+}
+
 impl Clock for MonotonicClock {
     fn now_ns(&self) -> u64 {
         static ORIGIN: OnceLock<Instant> = OnceLock::new();
         let origin = *ORIGIN.get_or_init(Instant::now);
-        u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from((Self::START + origin.elapsed()).as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn sleep(&self, time: Duration) {
@@ -438,6 +446,13 @@ mod tests {
         let before = MonotonicClock.now_ns();
         MonotonicClock.sleep(Duration::from_nanos(1));
         assert!(MonotonicClock.now_ns() >= before);
+        let clock = crate::ClockInfo {
+            hz: 100_000_000,
+            host_ns: before,
+            device_ticks: 5_000_000_000,
+        };
+        // A device that ran for 50 seconds before the clock was read.
+        assert_eq!(clock.to_host_ns(0), before - 50_000_000_000);
     }
 
     #[test]

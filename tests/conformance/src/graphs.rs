@@ -139,22 +139,34 @@ pub fn graphs_order_two_queues(subject: &dyn Subject) {
     assert_eq!(elements(&a), [expected; 64]);
 }
 
-/// Samples of a profiled graph: each node ends after it starts, and nodes follow each other.
+/// Samples of a profiled graph: each node ends after it starts, nodes that need each other follow each
+/// other, and each is said to be on the queue that ran it.
 pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
     let rig = Rig::new(subject);
     let step = rig.program(Kernel::Step);
-    let data = rig.data(&[1; 64]);
-    let span = Span::at(data.va().0, data.bytes());
+    let (data, copied) = (rig.data(&[1; 64]), rig.data(&[0; 64]));
+    let whole = |buffer: &hcq::Buffer| Span::at(buffer.va().0, buffer.bytes());
     let mut builder = GraphBuilder::new().profiled(true);
-    let lane = builder.lane(&rig.device, &rig.compute);
+    let compute = builder.lane(&rig.device, &rig.compute);
+    let beside = builder.lane(&rig.device, &rig.copy);
     for i in 0..8 {
+        let name = format!("node {i}");
+        if i % 3 == 2 {
+            let work = Work::Copy {
+                dst: at(&copied),
+                src: at(&data),
+                bytes: 256,
+            };
+            builder.add(beside, &name, work, [whole(&data)], [whole(&copied)]);
+            continue;
+        }
         let work = Work::Exec {
             program: step.clone(),
             args: vec![at(&data), Val::Const(i)],
             grid: [64, 1, 1],
             block: [1, 1, 1],
         };
-        builder.add(lane, &format!("node {i}"), work, [span], [span]);
+        builder.add(compute, &name, work, [whole(&data)], [whole(&data)]);
     }
     let mut graph = builder.build().unwrap();
     let mut last = 0;
@@ -170,6 +182,9 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
                 "{sample:?}"
             );
             last = sample.end;
+            let ran_on = graph.stream(sample.lane).queue();
+            let stream = if i % 3 == 2 { &rig.copy } else { &rig.compute };
+            assert_eq!(ran_on.kind(), stream.queue().kind());
         }
     }
 }

@@ -12,6 +12,7 @@
 // The whole crate is tests: a failed step ends the case.
 #![allow(clippy::unwrap_used)]
 
+pub mod border;
 pub mod copies;
 pub mod graphs;
 pub mod loss;
@@ -76,6 +77,8 @@ macro_rules! conformance {
                 order: timestamps_of_a_queue_never_step_back;
                 order: a_refused_command_submits_nothing;
                 order: one_group_and_many_groups_and_none;
+                border: timelines_pass_multiples_of_2_to_the_32;
+                border: values_never_step_back;
                 copies: copies_of_every_size_touch_nothing_else;
                 copies: large_copies_at_odd_offsets;
                 copies: memory_is_accounted_for_and_runs_out_with_an_error;

@@ -31,9 +31,21 @@ impl<'a> Rig<'a> {
 
     /// Device `index` with rings of `ring_words` words.
     pub fn open(subject: &'a dyn Subject, index: u32, ring_words: u32) -> Rig<'a> {
+        Rig::with(subject, index, ring_words, 0)
+    }
+
+    /// Device `index`, whose timelines stand at `start` as if so much had been submitted.
+    pub fn starting(subject: &'a dyn Subject, index: u32, start: u64) -> Rig<'a> {
+        Rig::with(subject, index, 1024, start)
+    }
+
+    fn with(subject: &'a dyn Subject, index: u32, ring_words: u32, start: u64) -> Rig<'a> {
         let Opened { device, lose } = subject.open(index, ring_words).expect("the device opens");
         let stream = |kind| {
             let queue = device.queue(kind, 0).expect("the queue opens");
+            if start > 0 {
+                queue.timeline().set(start).expect("the timeline is set");
+            }
             Stream::new(queue).expect("the stream begins")
         };
         let compute = stream(QueueKind::Compute);

@@ -19,6 +19,8 @@ use hcq::{ArgLayout, KernelImage};
 
 conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Packets::Pm4));
 conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Packets::Pm4));
+conformance::conformance!(gfx1103, || TwinSubject::new("gfx1103", "", Packets::Pm4));
+conformance::conformance!(gfx1034, || TwinSubject::new("gfx1034", "", Packets::Pm4));
 conformance::conformance!(gfx1201, || TwinSubject::new("gfx1201", "", Packets::Pm4));
 conformance::conformance!(gfx942, || TwinSubject::new("gfx942", "xcc=1", Packets::Aql));
 conformance::conformance!(gfx942_8, || TwinSubject::new(
@@ -30,6 +32,17 @@ conformance::conformance!(gfx942_8, || TwinSubject::new(
 conformance::conformance!(gfx942_pm4, || TwinSubject::new(
     "gfx942",
     "xcc=1",
+    Packets::Pm4
+));
+// The same on several, each of which has a queue of its own.
+conformance::conformance!(gfx942_8_pm4, || TwinSubject::new(
+    "gfx942",
+    "xcc=8",
+    Packets::Pm4
+));
+conformance::conformance!(gfx942_2_pm4, || TwinSubject::new(
+    "gfx942",
+    "xcc=2",
     Packets::Pm4
 ));
 // Half of the ways of the host to memory.

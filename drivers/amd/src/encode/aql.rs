@@ -21,6 +21,7 @@ use hcq::{Command, Program, Result, Scope, Val};
 
 use super::commands::Commands;
 use super::kernarg;
+use super::pm4::IB_ALIGN;
 use super::sink::{Sink, plus};
 use super::span;
 use super::{Scratch, Setup};
@@ -231,10 +232,6 @@ fn open_ib(out: &mut Packets) -> usize {
     out.data.resize(start, 0);
     start
 }
-
-/// Dwords that an indirect buffer is aligned to: what comes before it stays apart in the reader's
-/// fetches.
-const IB_ALIGN: usize = 8;
 
 /// Appends the packet that runs what the data holds from `start` on.
 fn close_ib(start: usize, out: &mut Packets) {

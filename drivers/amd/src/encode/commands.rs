@@ -1,12 +1,13 @@
 //! The commands whose packets PM4 and AQL queues share.
 
 use drivers_spec::amd::pm4::{self, op, release, wait};
+use drivers_spec::amd::regs;
 use hcq::packets::Part;
 use hcq::{Command, Compare, GpuVa, Result, Val, Width};
 
-use super::Setup;
 use super::sink::{Sink, plus};
 use super::span;
+use super::{MEET_BYTES, Setup};
 use crate::chip::{AcquireForm, END_OF_PIPE};
 
 /// Functions of WAIT_REG_MEM, and of SDMA's POLL_REGMEM.
@@ -20,6 +21,9 @@ pub(crate) const fn function(compare: Compare) -> u32 {
 
 /// Clocks between two looks of a wait, in units of 16.
 pub(crate) const POLL_INTERVAL: u32 = 4;
+
+/// Clocks between two looks at who has come, in units of 16: the counters are close to all.
+const MEET_INTERVAL: u32 = 0x10;
 
 /// Where a signal's timestamp lies behind its value.
 pub(crate) const TIMESTAMP: u64 = 8;
@@ -59,6 +63,8 @@ impl Commands {
     /// Any command but launches and barriers.
     pub fn encode(&self, command: &Command<'_>, sink: &mut Sink<'_>) -> Result<()> {
         match *command {
+            Command::Wait { signal, value }
+                if !self.setup.chip.generation.wait64 && span::is_past(signal, value) => {}
             Command::Wait { signal, value } => {
                 // Waits that follow each other share the last one's cache actions.
                 self.drop_acquire(sink);
@@ -80,9 +86,14 @@ impl Commands {
             } => {
                 span::check_aligned(&self.setup, "poll", at, width)?;
                 self.wait(sink, at, mask, value, compare, width)?;
+                // What is compared may change as soon as one XCC has gone on.
+                self.meet(sink);
             }
-            Command::Signal { signal, value } => self.signal(sink, signal.va(), value),
-            Command::Timestamp { signal } => self.once(sink, |_, sink| {
+            Command::Signal { signal, value } => {
+                self.gather(sink);
+                self.signal(sink, signal.va(), value);
+            }
+            Command::Timestamp { signal } => self.gathered(sink, |_, sink| {
                 let at = signal.va().0 + TIMESTAMP;
                 release_mem(sink, END_OF_PIPE, CLOCK, at, Val::Const(0), 0);
             }),
@@ -134,17 +145,89 @@ impl Commands {
         sink.drop_end(wait::INTERVAL.put(POLL_INTERVAL), &packet[..length]);
     }
 
+    /// Whether the packets run on several XCCs that do not know of each other: those of a PM4 queue.
+    pub fn apart(&self) -> bool {
+        self.setup.xccs > 1 && self.setup.meet.0 != 0
+    }
+
+    /// Each of these XCCs runs the share of its number, one workgroup after the other.
+    ///
+    /// Source: Linux, amdkfd/kfd_mqd_manager_v9.c, init_mqd_v9_4_3: AQL queues get these values from
+    /// the kernel driver, PM4 queues zeros.
+    pub fn shares(&self, sink: &mut Sink<'_>) {
+        if !self.apart() {
+            return;
+        }
+        let register = |sink: &mut Sink<'_>, register: u32, value: u32| {
+            sink.put(&[
+                pm4::header(pm4::SET_SH_REG, 2),
+                register - pm4::SH_REG_START,
+                value,
+            ]);
+        };
+        register(sink, regs::COMPUTE_TG_CHUNK_SIZE, 1);
+        for xcc in 0..self.setup.xccs {
+            self.on(sink, 1 << xcc, |_, sink| {
+                register(sink, regs::COMPUTE_CURRENT_LOGIC_XCC_ID, xcc);
+            });
+        }
+    }
+
+    /// XCCs wait for each other: each counts itself in, and waits until all have. The second counter
+    /// says that all have seen the first one full, so that nobody counts in it again too early.
+    ///
+    /// Their number is a power of two: each counter is full when its low bits are zero again.
+    /// The command processors of MI300X see such counters in ordinary device memory as one; another
+    /// driver that has run there used them so.
+    fn meet(&self, sink: &mut Sink<'_>) {
+        if !self.apart() {
+            return;
+        }
+        for counter in [0, MEET_BYTES / 2] {
+            let at = Val::Const(self.setup.meet.0 + counter);
+            sink.put(&[
+                pm4::header(pm4::ATOMIC_MEM, 8),
+                op::ATOMIC_OP.put(pm4::TC_OP_ATOMIC_ADD_RTN_32),
+            ]);
+            sink.val(at);
+            sink.put(&[1, 0, 0, 0, op::LOOP_INTERVAL.put(MEET_INTERVAL)]);
+            sink.put(&[pm4::header(pm4::WAIT_REG_MEM, 6), wait_info(Compare::Equal)]);
+            sink.val(at);
+            sink.put(&[0, self.setup.xccs - 1, wait::INTERVAL.put(MEET_INTERVAL)]);
+        }
+    }
+
+    /// What all XCCs have done so far is done, and in memory.
+    pub fn gather(&self, sink: &mut Sink<'_>) {
+        if self.apart() {
+            self.partial_flush(sink);
+            self.acquire(sink, self.setup.chip.generation.acquire_gl2);
+            self.meet(sink);
+        }
+    }
+
+    /// One XCC does what comes after the work of all.
+    fn gathered(&self, sink: &mut Sink<'_>, body: impl FnOnce(&Self, &mut Sink<'_>)) {
+        self.gather(sink);
+        self.once(sink, body);
+    }
+
     /// Runs on one XCC what all of them would do: write to memory, interrupt.
     fn once(&self, sink: &mut Sink<'_>, body: impl FnOnce(&Self, &mut Sink<'_>)) {
         if self.setup.xccs == 1 {
             return body(self, sink);
         }
+        self.on(sink, 1, body);
+    }
+
+    /// Runs on the XCCs of a mask.
+    pub fn on(&self, sink: &mut Sink<'_>, xccs: u32, body: impl FnOnce(&Self, &mut Sink<'_>)) {
         let start = sink.buffer().len();
         sink.put(&[pm4::header(pm4::PRED_EXEC, 1), 0]);
         body(self, sink);
         let buffer = sink.buffer();
         let count = (buffer.len() - start - 2) as u32;
-        buffer[start + 1] = op::EXEC_COUNT.put(count) | op::VIRTUAL_XCC_MASK.put(1);
+        buffer[start + 1] = op::EXEC_COUNT.put(count) | op::VIRTUAL_XCC_MASK.put(xccs);
     }
 
     /// Waits for memory, then sees what whoever wrote it had written before.
@@ -235,7 +318,10 @@ impl Commands {
     /// after what came before.
     fn write(&self, sink: &mut Sink<'_>, at: Val, value: Val, width: Width) -> Result<()> {
         span::check_aligned(&self.setup, "write", at, width)?;
-        self.partial_flush(sink);
+        match self.apart() {
+            true => self.gather(sink),
+            false => self.partial_flush(sink),
+        }
         self.once(sink, |_, sink| {
             let dwords = span::bytes(width) as u32 / 4;
             sink.put(&[

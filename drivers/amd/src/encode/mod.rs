@@ -5,7 +5,7 @@
 //!
 //! | language | words | data block |
 //! |---|---|---|
-//! | [`pm4`] | packets, as the ring takes them | kernel arguments |
+//! | [`pm4`] | packets, as the ring takes them | kernel arguments; on several XCCs the packets, which indirect buffers in the words name |
 //! | [`aql`] | packets of 16 dwords | kernel arguments; PM4 that vendor packets name |
 //! | [`sdma`] | packets, as the ring takes them | nothing |
 //!
@@ -21,7 +21,7 @@
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
 //! 4. A bound submission runs from an indirect buffer: [`pm4::indirect`], [`sdma::indirect`] give the
-//!    ring packet. AQL has none: its packets go to the ring again.
+//!    ring packet. AQL has none, nor PM4 on several XCCs ([`Encoder::binds_words`]): its packets go to the ring again.
 
 pub mod aql;
 mod commands;
@@ -36,6 +36,7 @@ mod span;
 mod tests;
 
 use drivers_spec::amd::packet::Gfx;
+use hcq::packets::Keep;
 use hcq::{Command, DeviceId, Error, GpuVa, Packets, QueueKind, Result};
 
 pub use aql::Aql;
@@ -49,6 +50,9 @@ use crate::chip::Chip;
 /// The alignment of a data block in bytes: that of everything in it.
 pub const DATA_ALIGN: u64 = 256;
 
+/// Bytes by which XCCs meet: two counters, in a cache line of their own each.
+pub const MEET_BYTES: u64 = 512;
+
 /// What an encoder has to know of an opened queue.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -60,8 +64,11 @@ pub struct Setup {
     pub index: u32,
     /// The chip.
     pub chip: &'static Chip,
-    /// XCCs that run a queue's packets: those of the GPU for AQL, 1 for PM4.
+    /// XCCs that run a queue's packets: those of the GPU for compute queues.
     pub xccs: u32,
+    /// Address of [`MEET_BYTES`] of device memory, zero at first, by which the XCCs of a PM4 queue
+    /// meet. Others do not use it.
+    pub meet: GpuVa,
     /// Address of the queue structure (`amd_queue_t`), for kernels that ask for it.
     pub queue: GpuVa,
     /// Address of 4 bytes in uncached memory that are zero and belong to this queue: SDMA waits on
@@ -170,14 +177,29 @@ impl Encoder {
         }
     }
 
-    /// From now on kernels use this scratch memory. What was encoded before goes on using the old one,
-    /// which must stay until that is done. A copy queue has no use for it.
-    pub fn set_scratch(&self, scratch: Scratch) {
+    /// From now on kernels use this scratch memory, which `keep` keeps. What was encoded before goes on
+    /// using the old one: its packets have taken it into [`Packets::keep`]. A copy queue has no use
+    /// for scratch.
+    pub fn set_scratch(&self, scratch: Scratch, keep: Option<Keep>) {
         match self {
-            Encoder::Pm4(pm4) => pm4.set_scratch(scratch),
+            Encoder::Pm4(pm4) => pm4.set_scratch(scratch, keep),
             Encoder::Aql(aql) => aql.set_scratch(scratch),
             Encoder::Sdma(_) => {}
         }
+    }
+
+    /// Whether what packets keep is what kernels use now, and so kept by the encoder itself.
+    pub fn uses(&self, kept: &Keep) -> bool {
+        match self {
+            Encoder::Pm4(pm4) => pm4.uses(kept),
+            Encoder::Aql(_) | Encoder::Sdma(_) => false,
+        }
+    }
+
+    /// Whether bound words run from an indirect buffer. Where not, they are packets that name some
+    /// themselves, and go to the ring.
+    pub fn binds_words(&self) -> bool {
+        matches!(self, Encoder::Pm4(pm4) if !pm4.indirect())
     }
 
     /// Where its words may be cut.

@@ -11,20 +11,28 @@
 //! | write | EVENT_WRITE CS_PARTIAL_FLUSH; WRITE_DATA |
 //! | poll | WAIT_REG_MEM or WAIT_REG_MEM64; ACQUIRE_MEM of everything |
 //!
+//! # Several XCCs
+//!
+//! Each XCC of a GPU has a queue of its own on one ring; all run the same packets, and each its share of
+//! the workgroups. They have an L2 each, and do not know of each other: where what follows depends on
+//! what all have done (a barrier, a signal, a timestamp, a write), each writes its L2 back, and they meet
+//! at counters in memory. What everybody sees is done by the first one (PRED_EXEC), which works in
+//! indirect buffers only: the packets lie in the data block, and the words name them.
+//!
 //! Scopes: vector and scalar caches stand between kernels of a queue. The copy engines, other devices
 //! and the host see memory below GL2, so that the scopes of device and system write GL2 back, and
 //! invalidate it for what comes from there.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::{kd, pm4, regs};
-use hcq::packets::{Packets, Part, Reloc, Section};
+use hcq::packets::{Keep, Packets, Part, Reloc, Section};
 use hcq::{Command, Program, Result, Scope, Val};
 
 use super::commands::Commands;
 use super::kernarg::{self, Kernel};
 use super::sink::Sink;
-use super::{Launch, Scratch, Setup};
+use super::{Format, Launch, Scratch, Setup};
 use crate::chip::ScratchBase;
 
 /// Dwords of a packet, header included.
@@ -54,7 +62,8 @@ pub const fn indirect(address: u64, dwords: u32) -> [u32; 4] {
 #[derive(Debug)]
 pub struct Pm4 {
     commands: Commands,
-    scratch: Mutex<Scratch>,
+    /// And what keeps it.
+    scratch: Mutex<(Scratch, Option<Keep>)>,
 }
 
 impl Pm4 {
@@ -62,7 +71,7 @@ impl Pm4 {
     pub fn new(setup: Setup) -> Pm4 {
         Pm4 {
             commands: Commands::new(setup),
-            scratch: Mutex::new(Scratch::default()),
+            scratch: Mutex::default(),
         }
     }
 
@@ -72,18 +81,42 @@ impl Pm4 {
     }
 
     /// See [`super::Encoder::set_scratch`].
-    pub fn set_scratch(&self, scratch: Scratch) {
-        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
+    pub fn set_scratch(&self, scratch: Scratch, keep: Option<Keep>) {
+        let old = std::mem::replace(&mut *self.scratch(), (scratch, keep));
+        // Freed outside of the lock.
+        drop(old);
     }
 
-    fn scratch(&self) -> Scratch {
-        // Plain data: a panic elsewhere cannot have left half of it.
-        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    /// See [`super::Encoder::uses`].
+    pub fn uses(&self, kept: &Keep) -> bool {
+        let now = self.scratch();
+        now.1.as_ref().is_some_and(|now| Arc::ptr_eq(now, kept))
+    }
+
+    fn scratch(&self) -> MutexGuard<'_, (Scratch, Option<Keep>)> {
+        // Changed in one step.
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the words are packets that name indirect buffers in the data block.
+    pub fn indirect(&self) -> bool {
+        self.commands.apart()
     }
 
     /// See [`super::Encoder::begin`].
     pub fn begin(&self, out: &mut Packets) {
-        self.commands.begin(&mut Sink::words(out));
+        let start = Start::of(out);
+        let mut sink = Sink::words(out);
+        self.commands.begin(&mut sink);
+        self.commands.shares(&mut sink);
+        self.close(start, out);
+    }
+
+    /// What was appended becomes an indirect buffer, where it has to be one.
+    fn close(&self, start: Start, out: &mut Packets) {
+        if self.indirect() {
+            start.move_words(out);
+        }
     }
 
     /// See [`super::Encoder::encode`].
@@ -91,7 +124,12 @@ impl Pm4 {
     /// # Errors
     /// [`hcq::Error::Command`].
     pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+        let mut start = Start::of(out);
         for command in commands {
+            if self.indirect() && out.words.len() - start.words > INDIRECT_MAX / 2 {
+                start.move_words(out);
+                start = Start::of(out);
+            }
             match *command {
                 Command::Exec {
                     program,
@@ -101,9 +139,15 @@ impl Pm4 {
                 } => self.exec(program, args, grid, block, out)?,
                 Command::Barrier { scope } => {
                     let generation = self.setup().chip.generation;
+                    let apart = self.indirect();
                     let mut sink = Sink::words(out);
-                    self.commands.partial_flush(&mut sink);
+                    match apart {
+                        true => self.commands.gather(&mut sink),
+                        false => self.commands.partial_flush(&mut sink),
+                    }
                     let caches = match scope {
+                        // Other XCCs have changed memory below this one's L2.
+                        Scope::Queue if apart => generation.acquire_queue | generation.acquire_gl2,
                         Scope::Queue => generation.acquire_queue,
                         Scope::Device | Scope::System => generation.acquire_system,
                     };
@@ -112,6 +156,7 @@ impl Pm4 {
                 ref other => self.commands.encode(other, &mut Sink::words(out))?,
             }
         }
+        self.close(start, out);
         Ok(())
     }
 
@@ -132,7 +177,7 @@ impl Pm4 {
         let generation = setup.chip.generation;
         let first_patch = out.patches.len();
         let arguments = kernel.arguments(setup, out)?;
-        let scratch = self.scratch_for(&kernel)?;
+        let scratch = self.scratch_for(&kernel, out)?;
         let [rsrc1, rsrc2, rsrc3] = launch.rsrc;
 
         // One piece: this is what every launch pays.
@@ -176,13 +221,27 @@ impl Pm4 {
                 scratch.tmpring,
             ]);
             if generation.scratch_base == ScratchBase::Register {
-                let base = scratch.base.0 >> 8;
-                out.words.extend_from_slice(&[
-                    set_sh(2),
-                    sh(regs::COMPUTE_DISPATCH_SCRATCH_BASE_LO),
-                    base as u32,
-                    (base >> 32) as u32,
-                ]);
+                let register = |sink: &mut Sink<'_>, base: u64| {
+                    let base = base >> 8;
+                    sink.put(&[
+                        set_sh(2),
+                        sh(regs::COMPUTE_DISPATCH_SCRATCH_BASE_LO),
+                        base as u32,
+                        (base >> 32) as u32,
+                    ]);
+                };
+                let mut sink = Sink::words(out);
+                match setup.xccs {
+                    1 => register(&mut sink, scratch.base.0),
+                    xccs => {
+                        let part = scratch.bytes / u64::from(xccs);
+                        for xcc in 0..xccs {
+                            let base = scratch.base.0 + part * u64::from(xcc);
+                            self.commands
+                                .on(&mut sink, 1 << xcc, |_, sink| register(sink, base));
+                        }
+                    }
+                }
             }
         }
         self.user_data(&kernel, arguments, scratch, first_patch, out)?;
@@ -200,8 +259,8 @@ impl Pm4 {
         Ok(())
     }
 
-    /// The scratch of a kernel that uses some.
-    fn scratch_for(&self, kernel: &Kernel<'_>) -> Result<Option<Scratch>> {
+    /// The scratch of a kernel that uses some; kept with the packets that will name it.
+    fn scratch_for(&self, kernel: &Kernel<'_>, out: &mut Packets) -> Result<Option<Scratch>> {
         let Launch {
             rsrc,
             private_bytes,
@@ -210,9 +269,14 @@ impl Pm4 {
         if regs::SCRATCH_EN.get(rsrc[1]) == 0 {
             return Ok(None);
         }
-        let scratch = self.scratch();
+        let (scratch, keep) = &*self.scratch();
         kernel.check_scratch(self.setup(), scratch.lane_bytes, private_bytes)?;
-        Ok(Some(scratch))
+        if let Some(keep) = keep
+            && !out.keep.iter().any(|kept| Arc::ptr_eq(kept, keep))
+        {
+            out.keep.push(keep.clone());
+        }
+        Ok(Some(*scratch))
     }
 
     /// USER_DATA: what becomes SGPRs, in the order of the descriptor's properties.
@@ -293,6 +357,62 @@ impl Pm4 {
         Ok(())
     }
 }
+
+/// Where packets begin that may become an indirect buffer.
+#[derive(Clone, Copy)]
+struct Start {
+    words: usize,
+    relocs: usize,
+    patches: usize,
+}
+
+impl Start {
+    fn of(out: &Packets) -> Start {
+        Start {
+            words: out.words.len(),
+            relocs: out.relocs.len(),
+            patches: out.patches.len(),
+        }
+    }
+
+    /// Moves the words since then to the data block, and puts packets that run them in their place.
+    fn move_words(self, out: &mut Packets) {
+        if out.words.len() == self.words {
+            return;
+        }
+        let at = out.data.len().next_multiple_of(IB_ALIGN);
+        out.data.resize(at, 0);
+        let moved = |offset: u32| offset - self.words as u32 * 4 + at as u32 * 4;
+        for reloc in &mut out.relocs[self.relocs..] {
+            if reloc.section == Section::Words {
+                (reloc.section, reloc.offset) = (Section::Data, moved(reloc.offset));
+            }
+        }
+        for patch in &mut out.patches[self.patches..] {
+            if patch.section == Section::Words {
+                (patch.section, patch.offset) = (Section::Data, moved(patch.offset));
+            }
+        }
+        out.data.extend_from_slice(&out.words[self.words..]);
+        out.words.truncate(self.words);
+        let mut first = at;
+        while first < out.data.len() {
+            let whole = Format::Pm4.whole(&out.data[first..], INDIRECT_MAX).max(1);
+            out.relocs.push(Reloc {
+                section: Section::Words,
+                offset: (out.words.len() as u32 + 1) * 4,
+                part: Part::Whole,
+                add: first as u32 * 4,
+            });
+            out.words.extend_from_slice(&indirect(0, whole as u32));
+            first += whole;
+        }
+    }
+}
+
+/// Dwords that an indirect buffer is aligned to: what comes before it stays apart in the reader's
+/// fetches.
+pub(super) const IB_ALIGN: usize = 8;
 
 /// The header of a packet that writes so many consecutive registers of the queue.
 const fn set_sh(values: u32) -> u32 {

@@ -1,7 +1,7 @@
 //! Checks of addresses and ranges, and comparisons of 64 bits by halves.
 
 use hcq::packets::Part;
-use hcq::{Compare, Result, Val, Width};
+use hcq::{Compare, Result, Signal, Val, Width};
 
 use super::Setup;
 use super::sink::Halves;
@@ -62,12 +62,22 @@ pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64
     Ok(())
 }
 
+/// Whether a wait is over for good, and its low half has started over since, so that an engine which
+/// compares 32 bits would wait for the next time: it is left out. Values at hand only; what is given
+/// later is newer than the packets.
+pub(crate) fn is_past(signal: &Signal, value: Val) -> bool {
+    match value {
+        Val::Const(value) => signal.value().is_ok_and(|now| now >> 32 > value >> 32),
+        Val::Slot(..) => false,
+    }
+}
+
 /// A comparison of 64 bits on an engine that compares 32: `compare32` gets the offset of each half that
 /// the mask has bits in, which part of the value it is compared with, and the mask.
 ///
 /// The high half comes first. A value that only grows is then at least as large as asked for once both
-/// have passed, if it does not enter a new multiple of 2^32 in between: whoever lets it lets the waits
-/// before finish first (see [`hcq::timeline::split_wait`]).
+/// have passed, if it does not enter a new multiple of 2^32 in between: see
+/// [`hcq::timeline::Counter`].
 ///
 /// # Errors
 /// [`hcq::Error::Command`] where two comparisons cannot say the same.

@@ -10,7 +10,7 @@ use drivers_spec::amd::kfd::{
     SetEventArgs, WaitEventsArgs, event_type, wait_result,
 };
 use hcq::GpuVa;
-use hcq::transport::{Machine, TransportError};
+use hcq::transport::{Fault, Machine, TransportError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::call::Call;
@@ -20,6 +20,8 @@ use super::process::{Gpu, Process};
 /// The version of the interface that tells how often an event was signalled, so that none is missed
 /// between a look and a wait.
 const AGES: (u32, u32) = (1, 14);
+
+const EINTR: i32 = 4;
 
 /// An event of the process; destroyed on drop.
 pub(crate) struct Event {
@@ -168,7 +170,11 @@ impl Watch {
             timeout: u32::try_from(ms).unwrap_or(u32::MAX).min(u32::MAX - 1),
             wait_result: 0,
         };
-        self.process.kfd.call(kfd::WAIT_EVENTS, &mut args)?;
+        match self.process.kfd.call(kfd::WAIT_EVENTS, &mut args) {
+            // Signals of the process: whoever waits looks at the time.
+            Err(error) if error.fault == Fault::Errno(EINTR) => return Ok(None),
+            done => done?,
+        }
         if args.wait_result != wait_result::COMPLETE {
             return Ok(None);
         }

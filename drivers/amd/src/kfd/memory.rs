@@ -8,7 +8,7 @@ use drivers_spec::amd::kfd::{
     alloc, mmap, mmio_remap,
 };
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Machine, Map, Prot, Reserved, TransportError};
+use hcq::transport::{DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
 
 use super::call::Call;
 use super::process::{Gpu, Process};
@@ -101,19 +101,37 @@ pub(crate) struct Request<'a> {
 /// Why there is no memory.
 #[derive(Debug)]
 pub(crate) enum MemoryError {
-    /// The kernel or the host has none left.
-    Full(TransportError),
+    /// The GPU has no VRAM left for so many bytes.
+    Vram(u64, TransportError),
+    /// The host has no memory left for so many bytes, or none that GPUs may use; 0 where they are the
+    /// kernel's own.
+    System(u64, TransportError),
+    /// The GPU has no queue left.
+    Queues(TransportError),
     /// Anything else.
     Refused(TransportError),
 }
 
 const ENOMEM: i32 = 12;
+const ENODEV: i32 = 19;
 
 impl From<TransportError> for MemoryError {
     fn from(error: TransportError) -> Self {
         match error.fault {
-            hcq::transport::Fault::Errno(ENOMEM) => MemoryError::Full(error),
+            Fault::Errno(ENOMEM) => MemoryError::System(0, error),
             _ => MemoryError::Refused(error),
+        }
+    }
+}
+
+impl MemoryError {
+    /// The error of a request for so many bytes.
+    fn of(error: TransportError, purpose: Use, bytes: u64) -> MemoryError {
+        match MemoryError::from(error) {
+            // Page tables of VRAM are VRAM.
+            MemoryError::System(_, error) if purpose.is_vram() => MemoryError::Vram(bytes, error),
+            MemoryError::System(_, error) => MemoryError::System(bytes, error),
+            other => other,
         }
     }
 }
@@ -132,9 +150,12 @@ impl Memory {
         let (purpose, bytes) = (request.purpose, request.bytes.max(1));
         let bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
         let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
+        let failed = |error| MemoryError::of(error, purpose, bytes);
+        // Addresses are the host's, whatever lies there.
+        let host = |error| MemoryError::of(error, Use::User, bytes);
         let (reserved, own) = match purpose {
-            Use::User => (None, Some(machine.memory(bytes, align)?)),
-            _ => (Some(machine.reserve(bytes, align)?), None),
+            Use::User => (None, Some(machine.memory(bytes, align).map_err(host)?)),
+            _ => (Some(machine.reserve(bytes, align).map_err(host)?), None),
         };
         let va = match (&reserved, &own) {
             (Some(reserved), _) => reserved.base(),
@@ -149,7 +170,8 @@ impl Memory {
             flags: purpose.flags(),
             ..AllocMemoryOfGpuArgs::default()
         };
-        process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args)?;
+        let made = process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args);
+        made.map_err(failed)?;
         // From here on the drop takes apart what has been made.
         let mut memory = Memory {
             process: process.clone(),
@@ -171,11 +193,11 @@ impl Memory {
             at: Some(va),
         };
         match purpose {
-            Use::VisibleVram | Use::Gtt => memory.view = Some(gpu.render.mmap(map)?),
-            Use::Registers => memory.view = Some(process.kfd.mmap(map)?),
+            Use::VisibleVram | Use::Gtt => memory.view = Some(gpu.render.mmap(map).map_err(host)?),
+            Use::Registers => memory.view = Some(process.kfd.mmap(map).map_err(host)?),
             Use::Vram | Use::User => {}
         }
-        memory.map(gpu.id)?;
+        memory.map(gpu.id).map_err(failed)?;
         if !memory.what.is_empty() {
             process.ranges.insert(va, bytes, &memory.what);
         }
@@ -323,7 +345,12 @@ impl Drop for Memory {
             self.process.ranges.remove(self.va);
         }
         if let Err(error) = self.free() {
-            tracing::warn!(%error, va = self.va, bytes = self.bytes, "memory stays with the kernel");
+            let (va, bytes) = (self.va, self.bytes);
+            match error.fault {
+                // With the GPU all of its memory has gone.
+                Fault::Errno(ENODEV) => tracing::debug!(%error, va, bytes, "not freed"),
+                _ => tracing::warn!(%error, va, bytes, "memory stays with the kernel"),
+            }
             // The GPU may still have it mapped: nobody else may get these addresses.
             std::mem::forget(self.reserved.take());
             std::mem::forget(self.view.take());

@@ -7,6 +7,7 @@
 //! Source: Linux, amdkfd/kfd_process.c, `kfd_process_device_init_vm`; amdkfd/kfd_events.c,
 //! `kfd_event_page_set`; amdkfd/kfd_chardev.c, `kfd_ioctl_free_memory_of_gpu` (EPERM).
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_spec::amd::drm::{self, Info, InfoDevice, info};
@@ -33,11 +34,45 @@ pub(crate) struct Process {
     pub(crate) version: (u32, u32),
     /// Which addresses belong to what.
     pub(crate) ranges: Ranges,
+    /// Devices that end, and whose work still goes on.
+    ending: AtomicU32,
     state: Mutex<State>,
+}
+
+/// A device that ends, as others of the process see it.
+pub(crate) struct Ending<'a> {
+    process: &'a Process,
+    moves: bool,
+}
+
+impl Ending<'_> {
+    /// Tells whether its work goes on.
+    pub(crate) fn set(&mut self, moves: bool) {
+        match (self.moves, moves) {
+            (false, true) => self.process.ending.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.process.ending.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
+        self.moves = moves;
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// Queues of a device of the process.
+pub(crate) trait Moves: Send + Sync {
+    /// Whether one of them has work that goes on: that of others which waits may wait for it.
+    fn moves(&self) -> bool;
 }
 
 #[derive(Default)]
 struct State {
+    /// The queues of every open device.
+    moving: Vec<Weak<dyn Moves>>,
     gpus: Vec<Arc<Gpu>>,
     /// Memory that other GPUs reach as well, with whether they must.
     shared: Vec<(Weak<Memory>, Reach)>,
@@ -84,6 +119,7 @@ impl Process {
                 kfd,
                 version,
                 ranges: Ranges::default(),
+                ending: AtomicU32::new(0),
                 state: Mutex::default(),
             })
         })
@@ -215,6 +251,36 @@ impl Process {
         GpuVa(page + u64::from(event.event_slot_index) * SLOT)
     }
 
+    /// A device that starts to end.
+    pub(crate) fn end(&self) -> Ending<'_> {
+        Ending {
+            process: self,
+            moves: false,
+        }
+    }
+
+    /// Notes the queues of a device.
+    pub(crate) fn watch_moves(&self, queues: Weak<dyn Moves>) {
+        let mut state = self.lock();
+        state.moving.retain(|queues| queues.strong_count() > 0);
+        state.moving.push(queues);
+    }
+
+    /// Whether work of any device of the process goes on, open or about to end.
+    pub(crate) fn moves(&self) -> bool {
+        if self.ending.load(Ordering::Relaxed) > 0 {
+            return true;
+        }
+        // Looked at outside of the lock: the last handle of one may be this one.
+        let all: Vec<_> = self
+            .lock()
+            .moving
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        all.iter().any(|queues| queues.moves())
+    }
+
     /// Memory that the host sees at a device's address, and where in it the address is. Slow: for
     /// messages.
     pub(crate) fn host_view(&self, va: u64) -> Option<(View, usize)> {
@@ -269,6 +335,19 @@ fn device_info(render: &dyn DevFile) -> Result<InfoDevice, TransportError> {
 }
 
 impl Gpu {
+    /// Bytes of system memory that GPUs may use, free and in all; 0 where the kernel does not tell.
+    ///
+    /// Source: Linux, amdgpu/amdgpu_gtt_mgr.c.
+    pub(crate) fn system_memory(&self, machine: &dyn Machine) -> (u64, u64) {
+        let folder = format!("/sys/bus/pci/devices/{}", self.node.pci());
+        let number = |name: &str| -> Option<u64> {
+            let text = machine.read(&format!("{folder}/mem_info_gtt_{name}"));
+            text.ok()?.trim().parse().ok()
+        };
+        let total = number("total").unwrap_or(0);
+        (total.saturating_sub(number("used").unwrap_or(total)), total)
+    }
+
     /// Bytes of VRAM that can be allocated now.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Queues as the kernel makes them: a ring, pointers, a doorbell, and the buffers that the kernel
-//! checks. What is written into the ring is the business of [`crate::queue`].
+//! checks. What is written into the ring is the business of [`crate::submit`].
 //!
 //! Source: Linux 6.12, amdkfd/kfd_queue.c, `kfd_queue_acquire_buffers`: each buffer is a mapping of
 //! its own, of exactly the size that the queue is created with.
@@ -36,28 +36,92 @@ pub(crate) enum Kind {
 /// priority_map.
 const NORMAL_PRIORITY: u32 = 7;
 
+/// What the kernel answers where no queue, or no doorbell, is left: ENOMEM, ENOSPC, EBUSY, EPERM.
+///
+/// Source: Linux, amdkfd/kfd_device_queue_manager.c, `allocate_sdma_queue`, `allocate_doorbell`,
+/// `create_queue_cpsch`; amdkfd/kfd_process_queue_manager.c, `pqm_create_queue`.
+const NO_QUEUE: [i32; 4] = [12, 28, 16, 1];
+
 /// Offsets in the page of pointers. All kinds of queues use the layout of `amd_queue_t`, because AQL
 /// has to.
 const WPTR: usize = aql::queue::WRITE_DISPATCH_ID;
 const RPTR: usize = aql::queue::READ_DISPATCH_ID;
+
+/// Where the later XCCs of a PM4 queue have their read pointers: behind `amd_queue_t`, which they do not
+/// use, in a cache line of its own each.
+const RPTRS: usize = 1024;
 
 /// Free for the driver: behind `amd_queue_t`, in a cache line of its own each.
 const FENCE: usize = 512;
 const PROGRESS: usize = 576;
 
 /// A queue of the kernel. Destroyed on drop, before its buffers are freed.
+///
+/// AQL runs on all XCCs of a GPU, a PM4 queue on one. PM4 for several is a queue of the kernel on each,
+/// all of them on the same ring: they share its write pointer, and the context save area, in which each
+/// XCC has its part.
+///
+/// Source: Linux, amdkfd/kfd_mqd_manager_v9.c, init_mqd_v9_4_3 (`pm4_target_xcc`, the part of each XCC).
 pub(crate) struct KernelQueue {
     process: Arc<Process>,
-    id: u32,
+    /// The first is that of XCC 0.
+    parts: Vec<Part>,
     kind: Kind,
     ring: Memory,
     pointers: Memory,
     ring_view: View,
     pointer_view: View,
     doorbells: View,
-    doorbell: usize,
     // Used by the hardware.
     _buffers: Vec<Memory>,
+}
+
+/// A queue on one XCC, or on all.
+struct Part {
+    id: u32,
+    /// Where its doorbell is in the page.
+    doorbell: usize,
+    /// Where its read pointer is in the page of pointers.
+    rptr: usize,
+}
+
+/// Destroys what was made when a later part cannot be.
+struct Made<'a>(&'a Process, Vec<Part>);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        for part in self.1.drain(..).rev() {
+            destroy(self.0, part.id);
+        }
+    }
+}
+
+fn destroy(process: &Process, id: u32) {
+    let mut args = DestroyQueueArgs {
+        queue_id: id,
+        pad: 0,
+    };
+    let mut refused = false;
+    let call = || {
+        let done = process.kfd.call(kfd::DESTROY_QUEUE, &mut args);
+        let Err(error) = done else { return Ok(()) };
+        let gone = match error.fault {
+            // It did not stop: the GPU is reset, and the queue is gone. ENODEV: so is the GPU.
+            Fault::Errno(ETIME | ENODEV) => true,
+            // The refusal before was such a one: of a scheduler that is being reset (EIO).
+            Fault::Errno(EINVAL) => refused,
+            _ => false,
+        };
+        refused = true;
+        if !gone {
+            return Err(error);
+        }
+        tracing::debug!(%error, id, "a queue did not stop, and is gone");
+        Ok(())
+    };
+    if let Err(error) = again(call) {
+        tracing::warn!(%error, id, "a queue stays with the kernel");
+    }
 }
 
 /// The doorbell of a queue that the kernel has put somewhere else than it says.
@@ -68,7 +132,7 @@ fn no_doorbell(offset: u64) -> TransportError {
 
 impl KernelQueue {
     /// Makes a queue with a ring of `ring_bytes`, a power of two of at least a page. A compute queue
-    /// needs `sizes`.
+    /// needs `sizes`. One of PM4 runs on all XCCs of the GPU.
     ///
     /// # Errors
     /// [`MemoryError`]; nothing is left behind then.
@@ -115,40 +179,71 @@ impl KernelQueue {
             ..CreateQueueArgs::default()
         };
         let mut buffers = Vec::new();
+        let xccs = gpu.node.units().xccs;
         if let Some(sizes) = sizes {
-            let end_of_pipe = memory(sizes.end_of_pipe, Use::Vram, "end-of-pipe buffer")?;
             let context = memory(sizes.buffer, Use::Gtt, "context save area")?;
-            args.eop_buffer_address = end_of_pipe.va();
-            args.eop_buffer_size = sizes.end_of_pipe;
             args.ctx_save_restore_address = context.va();
             args.ctx_save_restore_size = sizes.context;
             args.ctl_stack_size = sizes.ctl_stack;
             if let Some(view) = context.view() {
-                let xccs = gpu.node.units().xccs;
                 header(view, sizes, xccs).map_err(|e| refused(name, e))?;
             }
-            buffers.extend([end_of_pipe, context]);
+            buffers.push(context);
         }
-        process.kfd.call(kfd::CREATE_QUEUE, &mut args)?;
-        // From here on the drop destroys the queue.
-        let offset = args.doorbell_offset & (mmap::DOORBELL_BYTES - 1);
-        let mut queue = KernelQueue {
+        let parts = match kind {
+            Kind::Pm4 => xccs,
+            Kind::Aql | Kind::Sdma => 1,
+        };
+        // Each queues its own events at the end of the pipe.
+        for _ in 0..parts {
+            if let Some(sizes) = sizes {
+                buffers.push(memory(sizes.end_of_pipe, Use::Vram, "end-of-pipe buffer")?);
+            }
+        }
+        let first = buffers.len() - if sizes.is_some() { parts as usize } else { 0 };
+        let mut made = Made(process, Vec::new());
+        let mut doorbells = None;
+        for xcc in 0..parts {
+            let rptr = match xcc {
+                0 => RPTR,
+                xcc => RPTRS + 64 * xcc as usize,
+            };
+            args.read_pointer_address = pointers.va() + rptr as u64;
+            args.queue_percentage = percentage(xcc);
+            if let (Some(sizes), Some(buffer)) = (sizes, buffers.get(first + xcc as usize)) {
+                args.eop_buffer_address = buffer.va();
+                args.eop_buffer_size = sizes.end_of_pipe;
+            }
+            let created = process.kfd.call(kfd::CREATE_QUEUE, &mut args);
+            created.map_err(|error| match error.fault {
+                Fault::Errno(errno) if NO_QUEUE.contains(&errno) => MemoryError::Queues(error),
+                _ => error.into(),
+            })?;
+            let offset = args.doorbell_offset & (mmap::DOORBELL_BYTES - 1);
+            made.1.push(Part {
+                id: args.queue_id,
+                doorbell: offset as usize,
+                rptr,
+            });
+            if !offset.is_multiple_of(8) {
+                return Err(no_doorbell(offset).into());
+            }
+            if doorbells.is_none() {
+                doorbells = Some(gpu.doorbells(args.doorbell_offset)?);
+            }
+        }
+        Ok(KernelQueue {
             process: process.clone(),
-            id: args.queue_id,
+            // From here on the drop of the queue destroys them.
+            parts: std::mem::take(&mut made.1),
             kind,
-            doorbells: pointer_view.clone(),
-            doorbell: offset as usize,
+            doorbells: doorbells.unwrap_or_else(|| pointer_view.clone()),
             ring,
             pointers,
             ring_view,
             pointer_view,
             _buffers: buffers,
-        };
-        queue.doorbells = gpu.doorbells(args.doorbell_offset)?;
-        if !offset.is_multiple_of(8) {
-            return Err(no_doorbell(offset).into());
-        }
-        Ok(queue)
+        })
     }
 
     /// The ring, for the host.
@@ -190,7 +285,9 @@ impl KernelQueue {
     /// Both pointers, write and read, whatever they are worth: for messages.
     pub(crate) fn raw_pointers(&self) -> (u64, u64) {
         let load = |at| self.pointer_view.load_u64(at).unwrap_or(u64::MAX);
-        (load(WPTR), load(RPTR))
+        // The XCC that is last.
+        let rptr = self.parts.iter().map(|part| load(part.rptr)).min();
+        (load(WPTR), rptr.unwrap_or(u64::MAX))
     }
 
     /// Tells the device that the ring is written up to `dwords`, counted since the queue was made.
@@ -207,7 +304,10 @@ impl KernelQueue {
         self.pointer_view.store_u64(WPTR, wptr)?;
         // The pointer is in memory before the doorbell, whatever the memory type of either.
         fence(Ordering::SeqCst);
-        self.doorbells.store_u64(self.doorbell, bell)
+        for part in &self.parts {
+            self.doorbells.store_u64(part.doorbell, bell)?;
+        }
+        Ok(())
     }
 
     /// Writes dwords into `amd_queue_t`, for [`KernelQueue::remap`].
@@ -224,15 +324,18 @@ impl KernelQueue {
     /// # Errors
     /// The kernel's.
     pub(crate) fn remap(&self) -> Result<(), TransportError> {
-        for percentage in [0, kfd::MAX_QUEUE_PERCENTAGE] {
-            let mut args = UpdateQueueArgs {
-                ring_base_address: self.ring.va(),
-                queue_id: self.id,
-                ring_size: self.ring.bytes() as u32,
-                queue_percentage: percentage,
-                queue_priority: NORMAL_PRIORITY,
-            };
-            self.process.kfd.call(kfd::UPDATE_QUEUE, &mut args)?;
+        for (xcc, part) in self.parts.iter().enumerate() {
+            for share in [percentage(xcc as u32) & !0xff, percentage(xcc as u32)] {
+                let mut args = UpdateQueueArgs {
+                    ring_base_address: self.ring.va(),
+                    queue_id: part.id,
+                    ring_size: self.ring.bytes() as u32,
+                    queue_percentage: share,
+                    queue_priority: NORMAL_PRIORITY,
+                };
+                // A queue that is left unmapped is of no use.
+                again(|| self.process.kfd.call(kfd::UPDATE_QUEUE, &mut args))?;
+            }
         }
         Ok(())
     }
@@ -240,15 +343,23 @@ impl KernelQueue {
 
 impl Drop for KernelQueue {
     fn drop(&mut self) {
-        let mut args = DestroyQueueArgs {
-            queue_id: self.id,
-            pad: 0,
-        };
-        let call = || self.process.kfd.call(kfd::DESTROY_QUEUE, &mut args);
-        if let Err(error) = again(call) {
-            tracing::warn!(%error, id = self.id, "a queue did not stop");
+        for part in self.parts.iter().rev() {
+            destroy(&self.process, part.id);
         }
     }
+}
+
+/// Source: Linux, amdkfd/kfd_process_queue_manager.c, `pqm_destroy_queue`: after ETIME, and since 6.15
+/// after EIO, the queue is removed although the call fails; EINVAL is an id that no queue has.
+const ETIME: i32 = 62;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+
+/// All of an XCC's time.
+///
+/// Source: Linux, amdkfd/kfd_chardev.c, set_queue_properties_from_user: bits 15:8 are the XCC of PM4.
+const fn percentage(xcc: u32) -> u32 {
+    kfd::MAX_QUEUE_PERCENTAGE | xcc << 8
 }
 
 /// The host's mapping of memory that has one.
@@ -282,7 +393,8 @@ fn prepare_aql(
         ring_view.write(packet * aql::PACKET_BYTES as usize, aql::INVALID)?;
     }
     let units = gpu.node.units();
-    let waves = gpu.node.number_of("max_waves_per_simd") * units.simds_per_cu;
+    let waves = gpu.node.number_of("max_waves_per_simd");
+    let waves = waves.saturating_mul(units.simds_per_cu);
     pointers.write(BASE_ADDRESS, ring.va())?;
     let words = [
         (SIZE, packets as u32),
@@ -325,4 +437,4 @@ fn header(view: &View, sizes: &QueueSizes, xccs: u32) -> Result<(), ViewError> {
 }
 
 // The two pointers lie in one page, apart from what the driver puts behind them.
-const _: () = assert!(RPTR + 8 < FENCE && aql::queue::BYTES <= FENCE && PROGRESS + 16 <= 4096);
+const _: () = assert!(RPTR + 8 < FENCE && aql::queue::BYTES <= FENCE && PROGRESS + 16 <= RPTRS);

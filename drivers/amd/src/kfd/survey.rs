@@ -56,6 +56,35 @@ pub enum Unusable {
         /// The number of the node.
         node: u32,
     },
+    /// There is a driver, and no topology in sysfs.
+    #[error(
+        "{} does not exist, though {KFD} does: the container or sandbox has no sysfs of this machine; \
+         mount it (`-v /sys:/sys:ro`)",
+        topology::NODES
+    )]
+    NoTopology,
+    /// The node cannot be read.
+    #[error(
+        "node {node} of the topology cannot be read: {error}; see `dmesg | grep -e amdgpu -e kfd`"
+    )]
+    Unreadable {
+        /// The number of the node.
+        node: u32,
+        /// Which file, and what is wrong with it.
+        error: TransportError,
+    },
+    /// The node does not tell what has to be known.
+    #[error(
+        "{}/{node}/properties: expected {lacks} above 0, found none: another sysfs than that of the \
+         kernel, or a kernel older than Linux 5.19",
+        topology::NODES
+    )]
+    Incomplete {
+        /// The number of the node.
+        node: u32,
+        /// The property.
+        lacks: &'static str,
+    },
     /// The render node does not exist.
     #[error(
         "{path} does not exist: KFD has the GPU, but its render node is missing; in a container, \
@@ -110,9 +139,7 @@ impl Unusable {
         let path = path.to_owned();
         // Numbers of Linux on every architecture: ENOENT; EPERM, EACCES; EBUSY; ENXIO, ENODEV.
         match error.fault {
-            Fault::Errno(2) if path == KFD || path == topology::NODES => {
-                Unusable::NoDriver { path: KFD.into() }
-            }
+            Fault::Errno(2) if path == KFD => Unusable::NoDriver { path },
             Fault::Errno(2) => Unusable::NoRenderNode { path },
             Fault::Errno(1) => Unusable::Cgroup { path },
             Fault::Errno(13) => Unusable::NoPermission { path },
@@ -128,7 +155,8 @@ impl Unusable {
 pub struct Found {
     /// The number of the node.
     pub node: u32,
-    /// The number to open it by: usable or not, GPUs of supported chips are counted from 0.
+    /// The number to open it by: usable or not, GPUs of supported chips are counted from 0 in the
+    /// order of nodes, which is that of the kernel's discovery and the same after each boot.
     pub index: Option<u32>,
     /// Its facts; none where the node hides them.
     pub gpu: Option<Node>,
@@ -160,11 +188,24 @@ impl Survey {
 
 /// Looks at everything. Opens `/dev/kfd` and render nodes to see whether it may, and closes them.
 pub fn survey(machine: &dyn Machine) -> Survey {
+    look(machine, None)
+}
+
+/// The same, but that of the render nodes only that of GPU number `only` is opened: a machine may have
+/// 64, and the kernel makes an address space for each that is opened.
+pub(crate) fn survey_for(machine: &dyn Machine, only: u32) -> Survey {
+    look(machine, Some(only))
+}
+
+fn look(machine: &dyn Machine, only: Option<u32>) -> Survey {
     let driver = driver(machine);
     let gpus = match topology::nodes(machine) {
-        Ok(entries) => found(machine, entries),
+        Ok(entries) => found(machine, entries, only),
         Err(error) => {
-            let error = Unusable::from_error(error, topology::NODES);
+            let error = match error.fault {
+                Fault::Errno(2) => Unusable::NoTopology,
+                _ => Unusable::Other(error),
+            };
             return Survey {
                 driver: driver.and(Err(error)),
                 gpus: Vec::new(),
@@ -193,7 +234,7 @@ pub(crate) fn version(kfd: &dyn DevFile) -> Result<(u32, u32), Unusable> {
 }
 
 /// What the entries of a topology are, as far as it and the render nodes tell.
-fn found(machine: &dyn Machine, entries: Vec<Entry>) -> Vec<Found> {
+fn found(machine: &dyn Machine, entries: Vec<Entry>, only: Option<u32>) -> Vec<Found> {
     let mut index = 0;
     let mut of = |entry| match entry {
         Entry::Hidden { number } => Found {
@@ -203,13 +244,29 @@ fn found(machine: &dyn Machine, entries: Vec<Entry>) -> Vec<Found> {
             chip: None,
             unusable: Some(Unusable::Hidden { node: number }),
         },
+        Entry::Broken { number, error } => Found {
+            node: number,
+            index: None,
+            gpu: None,
+            chip: None,
+            unusable: Some(Unusable::Unreadable {
+                node: number,
+                error,
+            }),
+        },
         Entry::Gpu(gpu) => {
             let chip = Chip::by_version(gpu.target_version());
+            let lacks = gpu.lacks().map(|lacks| Unusable::Incomplete {
+                node: gpu.number,
+                lacks,
+            });
             let unusable = match chip {
+                _ if lacks.is_some() => lacks,
                 None => Some(Unusable::Unsupported {
                     arch: gpu.arch(),
                     supported: supported(),
                 }),
+                Some(_) if only.is_some_and(|only| only != index) => None,
                 Some(_) => {
                     let path = gpu.render();
                     let opened = machine.open(&path);

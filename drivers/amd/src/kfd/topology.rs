@@ -19,8 +19,8 @@ const HEAPS_OF_VRAM: [u64; 2] = [1, 2];
 /// `HSA_IOLINKTYPE_PCIEXPRESS` and `HSA_IOLINK_TYPE_XGMI`.
 const LINKS_BETWEEN_GPUS: [u64; 2] = [2, 11];
 
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
+/// EPERM of a device cgroup, EACCES of the files' modes or a security module.
+const NOT_FOR_US: [Fault; 2] = [Fault::Errno(1), Fault::Errno(13)];
 
 /// A GPU of the topology.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Node {
     pub name: String,
     /// Bytes of VRAM.
     pub vram: u64,
-    /// Whether the CPU reaches all VRAM, through a large BAR.
+    /// Whether the CPU reaches all VRAM, through a large BAR; also where there is none.
     pub large_bar: bool,
     /// Nodes of GPUs that a link reaches, over PCIe or XGMI.
     pub peers: Vec<u32>,
@@ -56,9 +56,24 @@ impl Node {
         self.number_of("gfx_target_version")
     }
 
-    /// LLVM's name of that version: `gfx90a`, `gfx1100`.
+    /// LLVM's name of that version: `gfx90a`, `gfx1100`; empty where the topology does not tell it.
     pub fn arch(&self) -> String {
-        target_name(self.target_version())
+        match self.target_version() {
+            0 => String::new(),
+            version => target_name(version),
+        }
+    }
+
+    /// The first property that opening needs and that `properties` does not tell, or tells as 0, as
+    /// no GPU has it.
+    pub fn lacks(&self) -> Option<&'static str> {
+        const NEEDED: [&str; 4] = [
+            "gfx_target_version",
+            "drm_render_minor",
+            "simd_count",
+            "simd_per_cu",
+        ];
+        NEEDED.into_iter().find(|name| self.property(name) == 0)
     }
 
     /// Its units. Kernels that do not tell the XCCs have GPUs with one.
@@ -112,12 +127,20 @@ pub enum Entry {
         /// The number of the node.
         number: u32,
     },
+    /// A node whose files cannot be read, or do not hold what they should.
+    Broken {
+        /// The number of the node.
+        number: u32,
+        /// Which file, and what is wrong with it.
+        error: TransportError,
+    },
 }
 
-/// Every GPU, in the order of nodes. CPUs are left out.
+/// Every GPU, in the order of nodes. CPUs are left out. A node that does not read takes no other one
+/// with it.
 ///
 /// # Errors
-/// The topology cannot be listed, or a file of it does not read as expected.
+/// The topology cannot be listed.
 pub fn nodes(machine: &dyn Machine) -> Result<Vec<Entry>, TransportError> {
     let mut numbers: Vec<u32> = machine
         .list(NODES)?
@@ -125,26 +148,20 @@ pub fn nodes(machine: &dyn Machine) -> Result<Vec<Entry>, TransportError> {
         .filter_map(|name| name.parse().ok())
         .collect();
     numbers.sort_unstable();
-    let mut all = Vec::new();
-    for number in numbers {
-        let folder = format!("{NODES}/{number}");
-        match node(machine, number, &folder) {
-            Ok(Some(node)) => all.push(Entry::Gpu(node)),
-            Ok(None) => {}
-            Err(error) if error.fault == Fault::Errno(EPERM) => {
-                all.push(Entry::Hidden { number });
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(all)
+    let entry = |number| match node(machine, number, &format!("{NODES}/{number}")) {
+        Ok(node) => node.map(Entry::Gpu),
+        Err(error) if NOT_FOR_US.contains(&error.fault) => Some(Entry::Hidden { number }),
+        Err(error) => Some(Entry::Broken { number, error }),
+    };
+    Ok(numbers.into_iter().filter_map(entry).collect())
 }
 
 fn node(machine: &dyn Machine, number: u32, folder: &str) -> Result<Option<Node>, TransportError> {
     let path = format!("{folder}/gpu_id");
     let text = machine.read(&path)?;
     let gpu_id: u32 = text.trim().parse().map_err(|_| {
-        let why = format!("expected a decimal number, found {:?}", text.trim());
+        let found: String = text.trim().chars().take(40).collect();
+        let why = format!("expected a decimal number, found {found:?}");
         TransportError::new(path, "read", Fault::Unsupported(why))
     })?;
     if gpu_id == 0 {
@@ -160,19 +177,16 @@ fn node(machine: &dyn Machine, number: u32, folder: &str) -> Result<Option<Node>
         .iter()
         .filter(of_vram)
         .filter_map(|bank| bank.get("size_in_bytes"))
-        .sum();
+        .fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
     let large_bar = banks
         .iter()
         .filter(of_vram)
         .all(|bank| bank.get("heap_type") == Some(&1));
     let mut peers = Vec::new();
     for kind in ["io_links", "p2p_links"] {
-        let links = match entries(machine, &format!("{folder}/{kind}")) {
-            // Kernels before 6.0 know no p2p_links.
-            Err(error) if error.fault == Fault::Errno(ENOENT) && kind == "p2p_links" => continue,
-            links => links?,
-        };
-        for link in links {
+        // Kernels before 6.0 know no p2p_links. Without links all goes through host memory.
+        let links = entries(machine, &format!("{folder}/{kind}"));
+        for link in links.unwrap_or_default() {
             let (kind, to) = (link.get("type"), link.get("node_to"));
             if let (Some(kind), Some(&to)) = (kind, to)
                 && LINKS_BETWEEN_GPUS.contains(kind)
@@ -182,11 +196,12 @@ fn node(machine: &dyn Machine, number: u32, folder: &str) -> Result<Option<Node>
             }
         }
     }
-    let name = machine.read(&format!("{folder}/name"))?.trim().into();
+    // For people; newer kernels say `ip discovery` of every chip.
+    let name = machine.read(&format!("{folder}/name")).unwrap_or_default();
     Ok(Some(Node {
         number,
         gpu_id,
-        name,
+        name: name.trim().into(),
         vram,
         large_bar,
         peers,

@@ -1,5 +1,7 @@
 //! A kernel, from its descriptor and its metadata.
 
+use std::collections::HashMap;
+
 use drivers_spec::amd::kd::{self, KernelDescriptor};
 use drivers_spec::amd::regs;
 use hcq::{ArgLayout, GpuVa};
@@ -7,13 +9,18 @@ use zerocopy::FromBytes;
 
 use super::layout::Placed;
 use super::metadata::{Described, KernelArg};
-use super::{ObjectError, Result};
+use super::{ObjectError, Result, shown};
 use crate::chip::Chip;
 use crate::encode::Launch;
 
 /// Work-items of a workgroup at most, on every chip.
 /// Source: HSA_AGENT_INFO_WORKGROUP_MAX_SIZE of ROCR.
 const MAX_THREADS: u32 = 1024;
+
+/// Bytes of arguments at most, and their largest alignment. Languages stay far below; what is larger
+/// would take its memory at each launch.
+const MOST_ARGUMENTS: u32 = 1 << 20;
+const MOST_ARGUMENT_ALIGN: u32 = 256;
 
 /// The alignment of code.
 const CODE_ALIGN: u64 = 256;
@@ -63,30 +70,38 @@ pub struct KernelInfo {
 
 /// The kernels of an image.
 pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<KernelInfo>> {
-    let mut kernels = Vec::with_capacity(placed.descriptors.len());
-    for (name, at) in &placed.descriptors {
-        let symbol = format!("{name}.kd");
-        let notes = described.iter().find(|notes| notes.symbol == symbol);
-        kernels.push(kernel(placed, name, *at, notes)?);
-    }
-    for notes in described {
-        let found = placed
-            .descriptors
-            .iter()
-            .any(|(name, _)| notes.symbol.strip_suffix(".kd") == Some(name));
-        if !found {
-            return Err(ObjectError::Symbol {
-                symbol: notes.symbol,
-                why: "the metadata names it, but the object does not define it".into(),
-            });
+    let mut notes = HashMap::with_capacity(described.len());
+    for one in &described {
+        if notes.insert(one.symbol.as_str(), one).is_some() {
+            let why = format!("it describes {} twice", shown(&one.symbol));
+            return Err(ObjectError::Metadata(why));
         }
     }
-    Ok(kernels)
+    let mut kernels: Vec<KernelInfo> = Vec::with_capacity(placed.descriptors.len());
+    for (symbol, at) in &placed.descriptors {
+        let name = symbol.strip_suffix(".kd").unwrap_or(symbol);
+        // They are sorted by name.
+        if kernels.last().is_some_and(|last| last.name == name) {
+            return Err(ObjectError::Symbol {
+                symbol: shown(symbol),
+                why: "the object defines it twice, at different places".into(),
+            });
+        }
+        kernels.push(kernel(placed, name, *at, notes.remove(symbol.as_str()))?);
+    }
+    // The first by name, so that each time it is the same.
+    match notes.into_keys().min() {
+        Some(symbol) => Err(ObjectError::Symbol {
+            symbol: shown(symbol),
+            why: "the metadata names it, but the object does not define it".into(),
+        }),
+        None => Ok(kernels),
+    }
 }
 
 fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Result<KernelInfo> {
     let refused = |why: String| ObjectError::Kernel {
-        kernel: name.into(),
+        kernel: shown(name),
         why,
     };
     let range = usize::try_from(at)
@@ -111,6 +126,11 @@ fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Re
         )));
     }
     let kernarg_size = descriptor.kernarg_size.get();
+    if kernarg_size > MOST_ARGUMENTS {
+        return Err(refused(format!(
+            "it has {kernarg_size} bytes of arguments, at most {MOST_ARGUMENTS} are accepted"
+        )));
+    }
     if let Some(notes) = notes {
         if notes.kernarg_size != kernarg_size {
             return Err(refused(format!(
@@ -128,6 +148,7 @@ fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Re
                 arg.offset, arg.size
             )));
         }
+        check_sizes(notes).map_err(refused)?;
     }
     let properties = descriptor.kernel_code_properties.get();
     let has = |field: drivers_spec::amd::packet::Field| field.get(u32::from(properties)) == 1;
@@ -158,6 +179,34 @@ fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Re
     })
 }
 
+/// Numbers of the metadata by which launches are checked, and which no compiler writes.
+fn check_sizes(notes: &Described) -> std::result::Result<(), String> {
+    let align = notes.kernarg_align;
+    if !align.is_power_of_two() || align > MOST_ARGUMENT_ALIGN {
+        return Err(format!(
+            "its arguments are aligned to {align} bytes, expected a power of two up to \
+             {MOST_ARGUMENT_ALIGN}"
+        ));
+    }
+    let most = notes.max_flat_workgroup_size;
+    if most == 0 {
+        return Err("its workgroups have at most 0 work-items".into());
+    }
+    let Some(required) = notes.required_workgroup_size else {
+        return Ok(());
+    };
+    let threads = required
+        .iter()
+        .try_fold(1u32, |product, &n| product.checked_mul(n));
+    match threads.filter(|&n| n > 0 && n <= most.min(MAX_THREADS)) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "it is compiled for workgroups of {required:?} and at most {most} work-items, of which no \
+             chip can have one"
+        )),
+    }
+}
+
 /// Hidden arguments that tell where all of them begin, with their place behind it.
 ///
 /// Source: LLVM, AMDGPUUsage, "Code Object V5 Kernel Argument Metadata".
@@ -171,7 +220,7 @@ const HIDDEN: [(&str, u32); 4] = [
 impl KernelInfo {
     fn refused(&self, why: impl Into<String>) -> ObjectError {
         ObjectError::Kernel {
-            kernel: self.name.clone(),
+            kernel: shown(&self.name),
             why: why.into(),
         }
     }

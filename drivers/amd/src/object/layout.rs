@@ -10,7 +10,7 @@ use object::{
 };
 
 use super::relocate::{self, Absolute, Place};
-use super::{File, LARGEST, ObjectError, PREFETCH, Result};
+use super::{File, LARGEST, ObjectError, PREFETCH, Result, shown};
 
 /// The largest alignment of a section: that of large pages of a GPU's memory.
 const LARGEST_ALIGN: u64 = 1 << 16;
@@ -24,7 +24,7 @@ pub(super) struct Placed {
     pub image: Vec<u8>,
     pub align: u64,
     pub absolute: Vec<Absolute>,
-    /// Symbols of descriptors: the kernel's name, and where the descriptor lies.
+    /// Symbols of descriptors, sorted, and where each descriptor lies.
     pub descriptors: Vec<(String, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl Room {
     /// Takes `size` bytes at an alignment.
     fn take(&mut self, section: &str, size: u64, align: u64) -> Result<u64> {
         let refused = |why: String| ObjectError::Section {
-            section: section.into(),
+            section: shown(section),
             why,
         };
         let align = align.max(1);
@@ -115,7 +115,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
         };
         if section.elf_section_header().sh_type(endian) == elf::SHT_PROGBITS {
             copy(&mut image, at, section.data()?).ok_or_else(|| ObjectError::Section {
-                section: section.name().unwrap_or("?").into(),
+                section: shown(section.name().unwrap_or("?")),
                 why: "its bytes do not fit its size".into(),
             })?;
         }
@@ -137,7 +137,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
                 continue;
             };
             let r_type = r_type.0;
-            let name = || section.name().unwrap_or("?").to_string();
+            let name = || shown(section.name().unwrap_or("?"));
             let (symbol, value) = match relocation.target() {
                 RelocationTarget::Symbol(symbol) => (
                     symbol_name(file, symbol),
@@ -210,7 +210,7 @@ fn symbol_name(file: &File<'_>, index: SymbolIndex) -> String {
         return format!("number {}", index.0);
     };
     match symbol.name() {
-        Ok(name) if !name.is_empty() => name.into(),
+        Ok(name) if !name.is_empty() => shown(name),
         _ => format!("number {}", index.0),
     }
 }
@@ -267,7 +267,7 @@ fn descriptors<'data, 'file>(
         .symbols()
         .chain(file.dynamic_symbols())
         .filter_map(|symbol| {
-            let name = symbol.name().ok()?.strip_suffix(".kd")?;
+            let name = symbol.name().ok().filter(|name| name.ends_with(".kd"))?;
             Some((name.to_string(), place(&symbol)?))
         })
         .collect();
@@ -379,7 +379,7 @@ fn dynamic_symbol(file: &File<'_>, index: SymbolIndex) -> Result<(String, u64)> 
             why: "no such dynamic symbol".into(),
         });
     };
-    let name = symbol.name().unwrap_or("?").to_string();
+    let name = shown(symbol.name().unwrap_or("?"));
     match symbol.section() {
         SymbolSection::Section(_) => Ok((name, symbol.address())),
         _ => Err(ObjectError::Symbol {

@@ -6,7 +6,7 @@ use object::read::elf::{ProgramHeader, SectionHeader};
 use object::{Object, elf};
 use rmpv::ValueRef;
 
-use super::{File, ObjectError, Result};
+use super::{File, ObjectError, Result, shown};
 
 /// The owner of the note.
 const OWNER: &[u8] = b"AMDGPU";
@@ -121,7 +121,7 @@ fn described(kernel: &ValueRef<'_>) -> Result<Described> {
     let args = match field(kernel, ".args") {
         Some(ValueRef::Array(args)) => args.iter().map(argument).collect::<Result<_>>()?,
         None => Vec::new(),
-        Some(_) => return Err(wrong(format!("{symbol}: .args is no list"))),
+        Some(_) => return Err(wrong(format!("{}: .args is no list", shown(&symbol)))),
     };
     Ok(Described {
         symbol,

@@ -177,18 +177,37 @@ impl CodeObject {
     pub fn kernel(&self, name: &str) -> Result<&KernelInfo> {
         let found = self.kernels.iter().find(|kernel| kernel.name == name);
         found.ok_or_else(|| {
-            let names: Vec<_> = self.kernels.iter().map(|k| k.name.as_str()).collect();
-            let why = match names.as_slice() {
-                [] => "the object has no kernels".into(),
-                names => format!("no such kernel; the object has {}", names.join(", ")),
+            let names = self.kernels.iter().map(|k| shown(&k.name));
+            let names: Vec<_> = names.take(MOST_NAMES).collect();
+            let why = match (names.as_slice(), self.kernels.len() - names.len()) {
+                ([], _) => "the object has no kernels".into(),
+                (names, 0) => format!("no such kernel; the object has {}", names.join(", ")),
+                (names, more) => format!(
+                    "no such kernel; the object has {} and {more} more",
+                    names.join(", ")
+                ),
             };
             ObjectError::Symbol {
-                symbol: format!("{name}.kd"),
+                symbol: shown(&format!("{name}.kd")),
                 why,
             }
         })
     }
 }
+
+/// A name of an object for messages: what an object calls its symbols may be of any length, hold
+/// anything, and be named by each of its relocations.
+fn shown(name: &str) -> String {
+    const MOST: usize = 120;
+    let plain = name.chars().map(|c| if c.is_control() { '?' } else { c });
+    match name.char_indices().nth(MOST) {
+        None => plain.collect(),
+        Some(_) => plain.take(MOST).chain(['.'; 3]).collect(),
+    }
+}
+
+/// Names in a message, at most so many.
+const MOST_NAMES: usize = 32;
 
 /// `e_machine` of AMD GPUs.
 const EM_AMDGPU: u16 = 224;
@@ -196,12 +215,21 @@ const EM_AMDGPU: u16 = 224;
 const ET_REL: u16 = 1;
 /// `e_type`: shared object.
 const ET_DYN: u16 = 3;
+/// `EI_OSABI`: kernels with descriptors of HSA; other runtimes have others.
+const ELFOSABI_AMDGPU_HSA: u8 = 64;
+/// `EI_ABIVERSION`: code objects of version 4, 5 and 6, whose flags mean what they mean here.
+const ABI_VERSIONS: [u8; 3] = [2, 3, 4];
 /// `e_flags`: the chip.
 const EF_AMDGPU_MACH: u32 = 0xff;
 /// `e_flags`: whether page faults can be replayed.
 const EF_AMDGPU_FEATURE_XNACK_V4: u32 = 0x300;
 /// `e_flags`: it only runs where they are.
 const EF_AMDGPU_FEATURE_XNACK_ON_V4: u32 = 0x300;
+/// `e_flags`: whether SRAM has ECC, by which loads of 16 bits keep the other half of a register or do
+/// not.
+const EF_AMDGPU_FEATURE_SRAMECC_V4: u32 = 0xc00;
+/// `e_flags`: it only runs where SRAM has none.
+const EF_AMDGPU_FEATURE_SRAMECC_OFF_V4: u32 = 0x800;
 
 type File<'a> = ElfFile64<'a, Endianness>;
 
@@ -224,6 +252,21 @@ fn check_header<'a>(
     if machine != EM_AMDGPU {
         return kind("e_machine", machine.into(), "0xe0, AMDGPU");
     }
+    let ident = header.e_ident();
+    if ident.os_abi.0 != ELFOSABI_AMDGPU_HSA {
+        return kind(
+            "EI_OSABI",
+            ident.os_abi.0.into(),
+            "0x40, HSA: compile it for amdhsa",
+        );
+    }
+    if !ABI_VERSIONS.contains(&ident.abi_version) {
+        return kind(
+            "EI_ABIVERSION",
+            ident.abi_version.into(),
+            "2 to 4: a code object of version 4, 5 or 6 (`-mcode-object-version=5`)",
+        );
+    }
     let object = header.e_type(endian).0;
     if object != ET_REL && object != ET_DYN {
         return kind(
@@ -245,6 +288,12 @@ fn check_header<'a>(
     }
     if flags & EF_AMDGPU_FEATURE_XNACK_V4 == EF_AMDGPU_FEATURE_XNACK_ON_V4 {
         let object = format!("{} with XNACK, which is off", chip.name);
+        let device = chip.name;
+        return Err(ObjectError::Chip { object, device });
+    }
+    // What has the feature at all has its SRAM protected: MI300 cannot turn it off.
+    if flags & EF_AMDGPU_FEATURE_SRAMECC_V4 == EF_AMDGPU_FEATURE_SRAMECC_OFF_V4 {
+        let object = format!("{} without SRAM ECC, which is on", chip.name);
         let device = chip.name;
         return Err(ObjectError::Chip { object, device });
     }

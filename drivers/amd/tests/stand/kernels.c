@@ -20,6 +20,18 @@ KERNEL void sums(u32 *out, const u8 *in) {
   out[g] = sum;
 }
 
+// The same, by way of a larger one.
+KERNEL void deep(u32 *out, const u8 *in) {
+  u32 g = __builtin_amdgcn_workgroup_id_x();
+  volatile u32 table[512];
+  for (u32 i = 0; i < 16; i++)
+    table[i * 32 + g % 32] = in[g * 16 + i];
+  u32 sum = 0;
+  for (u32 i = 0; i < 16; i++)
+    sum += table[i * 32 + g % 32];
+  out[g] = sum;
+}
+
 // data[g] = data[g] * 3 + value.
 KERNEL void step(u32 *data, u64 value) {
   u32 g = __builtin_amdgcn_workgroup_id_x();

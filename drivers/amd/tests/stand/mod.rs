@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::{AmdDevice, Options};
+use drivers_amd::{AmdDevice, Options, Packets};
 use hcq::transport::Machine;
 use hcq::{
     AllocSpec, ArgLayout, Command, Deadline, Device, KernelImage, MemoryKind, QueueKind, Result,
-    Stream, Val,
+    Scope, Stream, Val,
 };
 
 /// A machine from a config string of the twin.
@@ -156,6 +156,50 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool>
     }
     device.clock()?;
     device.status()?;
+    device.synchronize(soon())?;
+    Ok(right)
+}
+
+/// Kernels of which each needs what all workgroups of the one before have written, on a device whose
+/// compute queues take PM4; the kernel is `sums`. Says whether the results are right.
+pub fn try_chain(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool> {
+    let options = Options {
+        packets: Packets::Pm4,
+        ..options()
+    };
+    let device = AmdDevice::open(machine, 0, &options)?;
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+    let content: Vec<u8> = (0..1024u32).map(|i| ((i * 7) >> 3) as u8).collect();
+    let buffer = || memory(&*device, MemoryKind::Device, 1024);
+    let (a, out, last) = (buffer()?, buffer()?, buffer()?);
+    a.write(0, &content)?;
+    let program = device.load(image)?;
+    let of_sums: Vec<u8> = expected(&content)
+        .iter()
+        .flat_map(|sum| sum.to_le_bytes())
+        .collect();
+    let mut right = true;
+    for _ in 0..4 {
+        out.write(0, &[0; 256])?;
+        let (first, second) = ([at(&out), at(&a)], [at(&last), at(&out)]);
+        let exec = |args, groups| Command::Exec {
+            program: &program,
+            args,
+            grid: [groups, 1, 1],
+            block: [1, 1, 1],
+        };
+        let scope = Scope::Queue;
+        let commands = [
+            // What was there before is in the caches.
+            exec(&second, 16),
+            Command::Barrier { scope },
+            exec(&first, 64),
+            Command::Barrier { scope },
+            exec(&second, 16),
+        ];
+        compute.submit(&[], &commands)?.wait(soon())?;
+        right &= sums(&last)?[..16] == expected(&of_sums)[..16];
+    }
     device.synchronize(soon())?;
     Ok(right)
 }

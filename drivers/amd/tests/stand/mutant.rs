@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use doorbell_twin::machine::TwinMachine;
+use drivers_amd::encode::pm4::length;
 use drivers_spec::amd::kfd::{self, CreateQueueArgs, mmap, queue_type};
+use drivers_spec::amd::pm4;
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Kept, Machine, Map, Reserved, TransportError};
 use zerocopy::FromBytes;
@@ -32,6 +34,8 @@ pub enum How {
     Ioctl(fn(u32, &mut [u8]) -> bool),
     /// Edits what is new in a ring; the flag says whether it is one of SDMA.
     Words(fn(&mut [u32], bool)),
+    /// Edits the indirect buffers that a PM4 ring names. They may be edited more than once.
+    Indirect(fn(&mut [u32])),
     /// As `Words`, and the host's flushes of the HDP are lost.
     Unflushed(fn(&mut [u32], bool)),
     /// Rings a doorbell in its own way.
@@ -73,6 +77,8 @@ struct State {
     rings: Vec<(u64, View, View)>,
     /// Copy and real page of doorbells.
     doorbells: Option<(View, View)>,
+    /// Address and content of other memory.
+    memory: Vec<(u64, View)>,
     queues: Vec<Relayed>,
 }
 
@@ -120,6 +126,7 @@ impl Shared {
         let State {
             rings,
             doorbells,
+            memory,
             queues,
         } = &mut *state;
         let Some((copy_bell, bell)) = doorbells else {
@@ -144,6 +151,9 @@ impl Shared {
             if let How::Words(edit) | How::Unflushed(edit) = self.how {
                 edit(&mut words, queue.sdma);
             }
+            if let (How::Indirect(edit), false) = (self.how, queue.sdma) {
+                edit_indirect(&words, memory, edit);
+            }
             for (at, &word) in (from..to).zip(&words) {
                 real.write(place(at), word).unwrap();
             }
@@ -158,6 +168,31 @@ impl Shared {
                 How::Bell(ring) => ring(&rung),
                 _ => rung.ring(value),
             }
+        }
+    }
+}
+
+/// Edits the indirect buffers that packets of a ring name.
+fn edit_indirect(words: &[u32], memory: &[(u64, View)], edit: fn(&mut [u32])) {
+    let mut at = 0;
+    while at < words.len() {
+        let packet = &words[at..];
+        at += length(packet[0]);
+        if pm4::OPCODE.get(packet[0]) as u8 != pm4::INDIRECT_BUFFER {
+            continue;
+        }
+        let address = u64::from(packet[1]) | u64::from(packet[2]) << 32;
+        let inside =
+            |(start, view): &&(u64, View)| (*start..*start + view.len() as u64).contains(&address);
+        // The latest: addresses are used again.
+        let (start, view) = memory.iter().rev().find(inside).unwrap();
+        let offset = (address - start) as usize;
+        let mut content = vec![0u32; pm4::ib::IB_SIZE.get(packet[3]) as usize];
+        view.read_words(offset, &mut content).unwrap();
+        let before = content.clone();
+        edit(&mut content);
+        if content != before {
+            view.write_words(offset, &content).unwrap();
         }
     }
 }
@@ -183,6 +218,9 @@ impl DevFile for MutantFile {
         }
         let done = self.file.ioctl(request, name, payload)?;
         if request == kfd::CREATE_QUEUE.request {
+            // A queue that starts looks at its write pointer, which is not relayed: it does so before
+            // anything is submitted.
+            std::thread::sleep(Duration::from_millis(20));
             let args = CreateQueueArgs::read_from_bytes(payload).unwrap();
             self.shared.state.lock().unwrap().queues.push(Relayed {
                 ring: args.ring_base_address,
@@ -213,7 +251,10 @@ impl DevFile for MutantFile {
                 How::Unflushed(_) => Ok(copy()),
                 _ => Ok(real),
             },
-            Some(_) => Ok(real),
+            Some(at) => {
+                state.memory.push((at, real.clone()));
+                Ok(real)
+            }
         }
     }
 

@@ -132,6 +132,7 @@ impl Golden {
             index: 0,
             chip: self.chip,
             xccs: number(&device["xccs"]) as u32,
+            meet: GpuVa(0),
             queue: GpuVa(0x7d00_0000_1000),
             fence: GpuVa(0x7d00_0000_2000),
             interrupt,
@@ -141,12 +142,13 @@ impl Golden {
             "aql" => Encoder::Aql(Aql::new(setup)),
             _ => Encoder::Pm4(Pm4::new(setup)),
         };
-        encoder.set_scratch(Scratch {
+        let scratch = Scratch {
             base: GpuVa(self.at("SCRATCH0")),
             bytes: number(&device["scratch_size"]),
             lane_bytes: 128,
             tmpring: number(&device["tmpring_size"]) as u32,
-        });
+        };
+        encoder.set_scratch(scratch, None);
         encoder
     }
 

@@ -187,7 +187,7 @@ fn scratch_is_told_by_registers_or_by_sgprs() {
     };
     let of = |chip| {
         let encoder = pm4(chip);
-        encoder.set_scratch(scratch);
+        encoder.set_scratch(scratch, None);
         encode(&encoder, &[exec(&program(launch))])
     };
     let has = |out: &Packets, words: &[u32]| out.words.windows(words.len()).any(|w| w == words);
@@ -213,7 +213,7 @@ fn scratch_is_told_by_registers_or_by_sgprs() {
     assert!(has(&out, &[0xc002_7600, 0x210, 0x4000_0000, 0x7e]));
     let text = {
         let encoder = pm4(&GFX942);
-        encoder.set_scratch(scratch);
+        encoder.set_scratch(scratch, None);
         refused(&encoder, exec(&program(launch)))
     };
     assert!(text.contains("buffer resource of scratch"), "{text}");

@@ -45,6 +45,7 @@ fn setup(chip: &'static Chip, xccs: u32) -> Setup {
         index: 1,
         chip,
         xccs,
+        meet: GpuVa(0),
         queue: GpuVa(0x7d00_0000_1000),
         fence: GpuVa(0x7d00_0000_2000),
         interrupt: None,

@@ -4,8 +4,9 @@
 use drivers_spec::amd::{aql, pm4, regs, sdma};
 use hcq::mem::view::View;
 
-use crate::channel::Channel;
+use crate::core::Core;
 use crate::encode::{Encoder, Format};
+use crate::submit::Channel;
 
 /// A packet that says what a queue does, or what it waits for.
 #[derive(Clone, Debug)]
@@ -47,11 +48,12 @@ const MOST: usize = 4096;
 /// reached.
 pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
     let range = channel.in_flight();
-    let words: Vec<u32> = range.clone().filter_map(|at| channel.word(at)).collect();
+    let words = range.clone().filter_map(|at| channel.ring().word(at));
+    let words: Vec<u32> = words.collect();
     let mut found = Vec::new();
     walk(channel, &words, range.start, 0, &mut found);
     let timeline = channel.timeline().va().0;
-    let reached = channel.peek(timeline).unwrap_or(0);
+    let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
     let done = found.iter().rposition(is_done).map_or(0, |at| at + 1);
     found.split_off(done)
@@ -86,7 +88,7 @@ fn holds(channel: &Channel, wait: &Doing) -> bool {
     else {
         return true;
     };
-    let Some(memory) = channel.peek_bytes(at, bytes) else {
+    let Some(memory) = peek_bytes(channel.core(), at, bytes) else {
         return true;
     };
     let memory = memory & mask;
@@ -101,87 +103,37 @@ fn holds(channel: &Channel, wait: &Doing) -> bool {
     }
 }
 
-impl Channel {
-    /// A dword of the ring.
-    fn word(&self, position: u64) -> Option<u32> {
-        let at = position * 4 % self.kernel.ring_bytes();
-        self.kernel.ring().read(at as usize).ok()
-    }
+/// 64 bits of memory that the host sees.
+fn peek(core: &Core, va: u64) -> Option<u64> {
+    peek_bytes(core, va, 8)
+}
 
-    /// 64 bits of memory that the host sees.
-    fn peek(&self, va: u64) -> Option<u64> {
-        self.peek_bytes(va, 8)
+/// The same with 4 bytes or 8.
+pub(super) fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
+    let (view, offset) = core.process.host_view(va)?;
+    match bytes {
+        4 => view.read::<u32>(offset).ok().map(u64::from),
+        _ => view.read::<u64>(offset).ok(),
     }
+}
 
-    fn peek_bytes(&self, va: u64, bytes: usize) -> Option<u64> {
-        let (view, offset) = self.core.process.host_view(va)?;
-        match bytes {
-            4 => view.read::<u32>(offset).ok().map(u64::from),
-            _ => view.read::<u64>(offset).ok(),
-        }
-    }
-
-    /// Dwords of memory that the host sees.
-    fn peek_words(&self, va: u64, dwords: usize) -> Option<Vec<u32>> {
-        let (view, offset): (View, usize) = self.core.process.host_view(va)?;
-        let mut words = vec![0u32; dwords.min((view.len() - offset) / 4)];
-        view.read_words(offset, &mut words).ok()?;
-        Some(words)
-    }
-
-    /// A packet as part of a sentence.
-    pub(crate) fn tell(&self, packet: &Packet) -> String {
-        match &packet.doing {
-            Doing::Wait {
-                at,
-                bytes,
-                mask,
-                value,
-                function,
-            } => {
-                let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
-                let sign = sign.get(*function as usize).unwrap_or(&"?");
-                let now = match self.peek_bytes(*at, *bytes) {
-                    Some(now) => format!("which is {:#x}", now & mask),
-                    None => "which the host does not see".into(),
-                };
-                let whose = self.core.process.ranges.describe(*at);
-                format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
-            }
-            Doing::Launch { code, .. } => match self.core.kernel_at(*code) {
-                Some(kernel) => format!("the launch of kernel {}", kernel.name),
-                None => format!("the launch of code at {code:#x}, which no loaded program has"),
-            },
-            Doing::Copy { dst, src, bytes } => {
-                format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
-            }
-            Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
-        }
-    }
-
-    /// The arguments of a launch, 8 bytes each.
-    pub(crate) fn arguments_of(&self, code: u64, arguments: &[u64]) -> Vec<u64> {
-        let Some(kernel) = self.core.kernel_at(code) else {
-            return Vec::new();
-        };
-        let found = arguments
-            .iter()
-            .find_map(|&va| self.peek_words(va, kernel.argument_bytes as usize / 4));
-        let words = found.unwrap_or_default();
-        let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
-        words.chunks_exact(2).map(wide).collect()
-    }
+/// Dwords of memory that the host sees.
+pub(super) fn peek_words(core: &Core, va: u64, dwords: usize) -> Option<Vec<u32>> {
+    let (view, offset): (View, usize) = core.process.host_view(va)?;
+    let mut words = vec![0u32; dwords.min((view.len() - offset) / 4)];
+    view.read_words(offset, &mut words).ok()?;
+    Some(words)
 }
 
 fn walk(channel: &Channel, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
-    match &channel.encoder {
+    match channel.encoder() {
         Encoder::Aql(_) if depth == 0 => walk_aql(channel, words, start, found),
         Encoder::Pm4(_) | Encoder::Aql(_) => walk_pm4(channel, words, start, depth, found),
-        Encoder::Sdma(_) => walk_sdma(channel.encoder.format(), words, start, found),
+        Encoder::Sdma(_) => walk_sdma(channel.encoder().format(), words, start, found),
     }
 }
 
-fn wide(words: &[u32], at: usize) -> u64 {
+pub(super) fn wide(words: &[u32], at: usize) -> u64 {
     let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
     word(at) | word(at + 1) << 32
 }
@@ -219,7 +171,7 @@ fn walk_pm4(channel: &Channel, words: &[u32], start: u64, depth: u32, found: &mu
                 // Which of the user's registers point to the arguments only the kernel knows.
                 let pointers = (user..user + regs::USER_DATA as usize - 1)
                     .map(|i| wide(&registers, i))
-                    .filter(|&va| channel.core.process.host_view(va).is_some())
+                    .filter(|&va| channel.core().process.host_view(va).is_some())
                     .collect();
                 push(Doing::Launch {
                     code: (wide(&registers, 0) & 0xff_ffff_ffff) << 8,
@@ -251,7 +203,7 @@ fn walk_pm4(channel: &Channel, words: &[u32], start: u64, depth: u32, found: &mu
             }),
             pm4::INDIRECT_BUFFER if depth == 0 => {
                 let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
-                if let Some(words) = channel.peek_words(wide(packet, 1), dwords) {
+                if let Some(words) = peek_words(channel.core(), wide(packet, 1), dwords) {
                     walk_pm4(channel, &words, start + at as u64, depth + 1, found);
                 }
             }
@@ -268,7 +220,7 @@ fn walk_aql(channel: &Channel, words: &[u32], start: u64, found: &mut Vec<Packet
         let field = |bytes: usize| wide(packet, bytes / 4);
         if packet[1] == pm4::header(pm4::INDIRECT_BUFFER, 3) {
             let dwords = pm4::ib::IB_SIZE.get(packet[4]) as usize;
-            if let Some(words) = channel.peek_words(wide(packet, 2), dwords) {
+            if let Some(words) = peek_words(channel.core(), wide(packet, 2), dwords) {
                 walk_pm4(channel, &words, position, 1, found);
             }
         } else if field(aql::dispatch::KERNEL_OBJECT) != 0 {
@@ -298,10 +250,17 @@ fn walk_sdma(format: Format, words: &[u32], start: u64, found: &mut Vec<Packet>)
                 dst: wide(packet, 5),
                 bytes: u64::from(word(1)) + 1,
             }),
-            sdma::FENCE => Some(Doing::Signal {
-                at: wide(packet, 1),
-                value: word(3).into(),
-            }),
+            sdma::FENCE => {
+                let (at, value) = (wide(packet, 1), u64::from(word(3)));
+                match found.last_mut().map(|last| &mut last.doing) {
+                    // The high half of the value before.
+                    Some(Doing::Signal { at: low, value: v }) if *low + 4 == at => {
+                        *v |= value << 32;
+                        None
+                    }
+                    _ => Some(Doing::Signal { at, value }),
+                }
+            }
             sdma::POLL_REGMEM if sdma::MEM_POLL.get(packet[0]) == 1 => Some(Doing::Wait {
                 at: wide(packet, 1),
                 bytes: 4,

@@ -1,19 +1,33 @@
 //! [`Engine`]: the running queues of a device; ends them when the last handle is gone.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`mover`] | the queue of the driver's own, which copies for the host |
+//! | [`scratch`] | the scratch memory of kernels |
+//! | [`inflight`] | what a queue may be doing, read back from its ring |
+//! | [`tell`] | the same in words |
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod inflight;
+mod mover;
+mod scratch;
+mod tell;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, QueueKind, Result};
 
-use crate::channel::{Channel, Which};
+use self::mover::Mover;
+use self::scratch::Held;
 use crate::core::Core;
-use crate::inflight;
+use crate::core::queues::{Queues, Suspects};
 use crate::kfd::event::Age;
+use crate::kfd::process::Moves;
 use crate::kfd::queue::Kind;
+use crate::memory::pool::Pool;
 use crate::options::Options;
-use crate::pool::Pool;
-use crate::staging::Mover;
+use crate::submit::{Channel, Which};
 
 /// How long queues must stand at the same waits before they are taken to be stuck there.
 const STUCK: Duration = Duration::from_millis(50);
@@ -29,6 +43,7 @@ pub(crate) struct Engine {
     channels: Vec<Arc<Channel>>,
     /// Made when the host first needs it.
     mover: Mutex<Option<Arc<Mover>>>,
+    scratch: Held,
 }
 
 impl Engine {
@@ -63,8 +78,11 @@ impl Engine {
             options: options.clone(),
             channels,
             mover: Mutex::default(),
+            scratch: Held::default(),
         });
-        core.set_engine(&engine);
+        core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
+        let moves: Arc<dyn Moves> = engine.clone();
+        core.process.watch_moves(Arc::downgrade(&moves));
         Ok(engine)
     }
 
@@ -74,18 +92,25 @@ impl Engine {
         self.channels.iter().find(is)
     }
 
-    /// All queues, that of the driver itself included.
-    pub(crate) fn channels(&self) -> Vec<Arc<Channel>> {
-        let mut all = self.channels.clone();
-        all.extend(self.mover_slot().as_ref().map(|m| m.channel().clone()));
-        all
+    /// Makes kernels have `lane_bytes` of scratch for each lane at least. `program` is who wants them.
+    ///
+    /// # Errors
+    /// See [`Held::grow`].
+    pub(crate) fn need_scratch(&self, lane_bytes: u32, program: &str) -> Result<()> {
+        match self.channel(QueueKind::Compute, 0) {
+            Some(channel) => {
+                let (core, pool) = (&self.core, &self.pool);
+                self.scratch.grow(core, pool, channel, lane_bytes, program)
+            }
+            None => Ok(()),
+        }
     }
 
     /// What copies between host memory and VRAM.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn mover(&self) -> Result<Arc<Mover>> {
+    fn mover(&self) -> Result<Arc<Mover>> {
         let mut mover = self.mover_slot();
         if let Some(mover) = &*mover {
             return Ok(mover.clone());
@@ -100,7 +125,7 @@ impl Engine {
             ..self.options.clone()
         };
         let channel = Channel::open(&self.core, &self.pool, &which, &options)?;
-        let made = Arc::new(Mover::new(&self.core, Arc::new(channel))?);
+        let made = Arc::new(Mover::new(&self.core, &self.pool, Arc::new(channel))?);
         *mover = Some(made.clone());
         Ok(made)
     }
@@ -109,30 +134,20 @@ impl Engine {
         self.mover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes every thread that waits for a timeline.
-    pub(crate) fn wake(&self) {
-        for channel in &self.channels {
-            channel.wake();
-        }
-    }
-
-    /// Where each queue stands that has something to do; empty if none has.
-    pub(crate) fn report(&self) -> String {
-        let lines = self.channels.iter().filter_map(|c| {
-            let range = c.in_flight();
-            (!range.is_empty()).then(|| format!("{}: {}", c.unit(), c.report()))
-        });
-        lines.collect::<Vec<_>>().join("; ")
-    }
-
     /// Blocks until everything submitted so far is done.
     ///
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
     pub(crate) fn synchronize(&self, deadline: Deadline) -> Result<()> {
-        self.channels
-            .iter()
-            .try_for_each(|channel| channel.synchronize(deadline))
+        self.channels.iter().try_for_each(|channel| {
+            let done = channel.synchronize(deadline);
+            done.map_err(|mut error| {
+                if let Error::Timeout { what, .. } = &mut error {
+                    *what += &format!(" ({})", tell::report(channel));
+                }
+                error
+            })
+        })
     }
 
     /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
@@ -140,6 +155,7 @@ impl Engine {
         let deadline = Deadline::after(self.options.drain_timeout);
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
+        let mut ending = self.core.process.end();
         loop {
             let mut busy = Vec::new();
             for channel in &self.channels {
@@ -162,6 +178,9 @@ impl Engine {
                 .iter()
                 .map(|c| inflight::blocked(c).filter(|b| b.1).map(|b| b.0.position))
                 .collect();
+            ending.set(at.is_none());
+            // Another device that works may get to what is waited for.
+            let at = at.filter(|_| !self.core.process.moves());
             stuck = match (at, stuck) {
                 (Some(at), Some((same, since))) if at == same => {
                     if since.expired(&MonotonicClock) {
@@ -179,24 +198,48 @@ impl Engine {
     }
 }
 
-impl Channel {
-    /// Where it stands: pointers, and the packet that it waits at or runs.
-    pub(crate) fn report(&self) -> String {
-        let (wptr, rptr) = self.kernel.raw_pointers();
-        let mut text = format!("wptr {wptr:#x}, rptr {rptr:#x}");
-        let packets = inflight::packets(self);
-        let at = match inflight::blocked(self) {
-            Some((packet, true)) => Some(packet),
-            _ => packets.first().cloned(),
+impl Moves for Engine {
+    fn moves(&self) -> bool {
+        let moves = |c: &Arc<Channel>| {
+            let waits = inflight::blocked(c).is_some_and(|b| b.1);
+            matches!(c.is_idle(), Ok(false)) && !waits
         };
-        if let Some(packet) = at {
-            text += &format!(
-                ", at dword {:#x} of the ring: {}",
-                packet.position * 4 % self.kernel.ring_bytes() / 4,
-                self.tell(&packet)
-            );
+        self.channels.iter().any(moves)
+    }
+}
+
+impl Queues for Engine {
+    fn wake(&self) {
+        for channel in &self.channels {
+            channel.wake();
         }
-        text
+    }
+
+    fn reclaim(&self) {
+        for channel in &self.channels {
+            channel.reclaim_retired();
+        }
+    }
+
+    fn report(&self) -> String {
+        let lines = self.channels.iter().filter_map(|channel| {
+            let range = channel.in_flight();
+            (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), tell::report(channel)))
+        });
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
+    fn suspects(&self, page: u64) -> Suspects {
+        let mover = self.mover_slot().as_ref().map(|m| m.channel().clone());
+        tell::suspects(self.channels.iter().chain(&mover).map(|c| &**c), page)
+    }
+
+    fn read(&self, va: u64, into: &mut [u8]) -> Result<()> {
+        self.mover()?.read(va, into)
+    }
+
+    fn write(&self, va: u64, from: &[u8]) -> Result<()> {
+        self.mover()?.write(va, from)
     }
 }
 

@@ -1,15 +1,21 @@
 //! Signals: 16 bytes of memory that host and GPUs share uncached: the value, and the clock.
+//!
+//! SDMA writes a value in two halves, the low one first. The host may see a value between the old and the
+//! new one then, or the low half of the new value under the high one of the old: less than was there
+//! before. Such a look counts for nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hcq::mem::view::{View, ViewError};
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, GpuVa, MemoryKind, Result, Signal, SignalMemory};
 
+use super::pool::{Piece, Pool};
 use crate::core::Core;
+use crate::core::error::broken;
 use crate::kfd::event::{Age, Event};
-use crate::pool::{Piece, Pool};
 
 /// Bytes of a signal.
 const BYTES: u64 = 16;
@@ -30,6 +36,8 @@ struct KfdSignal {
     name: Arc<str>,
     core: Arc<Core>,
     view: View,
+    /// The largest value that was seen.
+    seen: AtomicU64,
     /// Signalled with the value, if it is a timeline.
     event: Option<Arc<Event>>,
     /// Keeps the memory; none where someone else does.
@@ -48,16 +56,12 @@ pub(crate) fn new_signal(
 ) -> Result<Signal> {
     let piece = pool.piece(MemoryKind::Control, BYTES, &format!("signal {name}"))?;
     let va = piece.va();
-    let view = piece.view().ok_or_else(|| Error::NoHostAccess {
-        device: core.id.clone(),
-        va: va.0,
-        has: "none",
-        needs: "a mapping",
-    })?;
+    let view = piece.mapped()?;
     let memory = KfdSignal {
         name: name.into(),
         core: core.clone(),
         view,
+        seen: AtomicU64::new(0),
         event,
         _piece: Some(piece),
     };
@@ -72,6 +76,7 @@ pub(crate) fn over(core: &Arc<Core>, name: &str, view: View, va: GpuVa) -> Signa
         name: name.into(),
         core: core.clone(),
         view,
+        seen: AtomicU64::new(0),
         event: None,
         _piece: None,
     };
@@ -81,15 +86,17 @@ pub(crate) fn over(core: &Arc<Core>, name: &str, view: View, va: GpuVa) -> Signa
 impl KfdSignal {
     /// Cannot be: the view has 16 aligned bytes.
     fn broken(&self, error: ViewError) -> Error {
-        Error::Fault {
-            device: self.core.id.clone(),
-            unit: format!("signal {}", self.name),
-            what: error.to_string(),
-        }
+        broken(&self.core.id, format!("signal {}", self.name), error)
     }
 
     fn load(&self) -> Result<u64> {
-        self.view.load_u64(0).map_err(|e| self.broken(e))
+        let value = self.view.load_u64(0).map_err(|e| self.broken(e))?;
+        // Acquire: who finds a larger value here sees what the thread that saw it did.
+        let seen = self.seen.load(Ordering::Acquire);
+        if value > seen {
+            self.seen.fetch_max(value, Ordering::AcqRel);
+        }
+        Ok(value.max(seen))
     }
 
     /// Looks for a short while.
@@ -146,7 +153,7 @@ impl SignalMemory for KfdSignal {
             if left.is_zero() {
                 // Why it does not come may be known by now.
                 self.core.look()?;
-                let report = self.core.engine().map(|engine| engine.report());
+                let report = self.core.queues().map(|queues| queues.report());
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
                     what: match report.filter(|text| !text.is_empty()) {

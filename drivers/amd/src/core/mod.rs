@@ -1,19 +1,26 @@
 //! [`Core`]: what every part of one open device knows: its name, its GPU, its memory, whether it is
 //! lost. Buffers, programs and signals keep it; queues may be gone before it.
+//!
+//! It owns no queue. What it needs of them (who is to be woken, what was in flight) it asks through
+//! [`Queues`], which is filled in from above.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+pub(crate) mod error;
+mod fault;
+pub(crate) mod kernels;
+pub(crate) mod queues;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use hcq::transport::{Fault, Machine, TransportError};
+use hcq::transport::{Fault, Machine};
 use hcq::{DeviceId, Error, LostState, Result};
 
+use self::error::{memory_error, os};
+use self::kernels::Kernels;
+use self::queues::Queues;
 use crate::chip::{Chip, QueueSizes};
-use crate::engine::Engine;
-use crate::fault;
 use crate::kfd::event::{Age, Event, Watch};
-use crate::kfd::memory::{HdpFlush, Memory, MemoryError, Reach, Request};
+use crate::kfd::memory::{HdpFlush, Memory, Reach, Request};
 use crate::kfd::process::{Gpu, Process};
 
 /// State of one open device.
@@ -27,22 +34,9 @@ pub(crate) struct Core {
     /// Makes the host's writes through the BAR arrive; none where the host does not map VRAM.
     pub(crate) hdp: Option<HdpFlush>,
     watch: Watch,
-    /// The queues, for reports and to wake who waits for them.
-    engine: Mutex<Weak<Engine>>,
-    kernels: Mutex<BTreeMap<u64, KernelPlace>>,
-}
-
-struct KernelPlace {
-    end: u64,
-    kernel: Kernel,
-}
-
-/// A loaded kernel, for messages.
-#[derive(Clone)]
-pub(crate) struct Kernel {
-    pub(crate) name: Arc<str>,
-    /// Bytes of its arguments.
-    pub(crate) argument_bytes: u32,
+    /// The loaded kernels, for messages.
+    pub(crate) kernels: Arc<Kernels>,
+    queues: Mutex<Option<Weak<dyn Queues>>>,
 }
 
 impl Core {
@@ -58,7 +52,7 @@ impl Core {
         chip: &'static Chip,
         visible: bool,
     ) -> Result<Core> {
-        let failed = |e| memory_error(&id, gpu, 0, e);
+        let failed = |e| memory_error(&id, &**machine, gpu, e);
         let hdp = match visible {
             true => Some(HdpFlush::new(&**machine, process, gpu).map_err(failed)?),
             false => None,
@@ -72,24 +66,24 @@ impl Core {
             chip,
             hdp,
             watch,
-            engine: Mutex::default(),
-            kernels: Mutex::default(),
+            kernels: Arc::default(),
+            queues: Mutex::default(),
             id,
         })
     }
 
     /// Names the queues, once they are there.
-    pub(crate) fn set_engine(&self, engine: &Arc<Engine>) {
-        *self.engine_slot() = Arc::downgrade(engine);
+    pub(crate) fn set_queues(&self, queues: Weak<dyn Queues>) {
+        *self.queues_slot() = Some(queues);
     }
 
     /// The queues, while somebody has them.
-    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
-        self.engine_slot().upgrade()
+    pub(crate) fn queues(&self) -> Option<Arc<dyn Queues>> {
+        self.queues_slot().as_ref()?.upgrade()
     }
 
-    fn engine_slot(&self) -> MutexGuard<'_, Weak<Engine>> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues_slot(&self) -> MutexGuard<'_, Option<Weak<dyn Queues>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A memory object.
@@ -106,14 +100,17 @@ impl Core {
             None => Memory::new(machine, process, gpu, request).map(Arc::new),
             Some(reach) => Memory::shared(machine, process, gpu, request, reach),
         };
-        made.map_err(|e| memory_error(&self.id, gpu, request.bytes, e))
+        made.map_err(|e| match memory_error(&self.id, machine, gpu, e) {
+            gone @ Error::Fault { .. } => self.lose(gone),
+            other => other,
+        })
     }
 
     /// Loses the device and wakes whoever waits for it. Returns what every later call gives.
     pub(crate) fn lose(&self, cause: Error) -> Error {
         let error = self.lost.lose(cause);
-        if let Some(engine) = self.engine() {
-            engine.wake();
+        if let Some(queues) = self.queues() {
+            queues.wake();
         }
         error
     }
@@ -140,7 +137,9 @@ impl Core {
         match self.watch.wait(event, age, limit) {
             Ok(None) => self.lost.check(),
             Ok(Some(exception)) => {
-                let cause = fault::describe(self, &exception);
+                let queues = self.queues();
+                let ranges = &self.process.ranges;
+                let cause = fault::describe(&self.id, &exception, ranges, queues.as_deref());
                 Err(self.lose(cause))
             }
             // Short of memory for the wait itself: looking does without.
@@ -150,26 +149,6 @@ impl Core {
             }
             Err(error) => Err(self.lose(os(&self.id, error))),
         }
-    }
-
-    /// Notes that the image of a kernel lies at `code`; forgotten with the returned value.
-    pub(crate) fn register(self: &Arc<Self>, code: Range<u64>, kernel: Kernel) -> Registration {
-        let place = KernelPlace {
-            end: code.end,
-            kernel,
-        };
-        self.kernels().insert(code.start, place);
-        Registration {
-            core: self.clone(),
-            start: code.start,
-        }
-    }
-
-    /// The kernel whose image holds an address.
-    pub(crate) fn kernel_at(&self, va: u64) -> Option<Kernel> {
-        let kernels = self.kernels();
-        let (_, place) = kernels.range(..=va).next_back()?;
-        (va < place.end).then(|| place.kernel.clone())
     }
 
     /// What the kernel driver wants of the buffers of a compute queue.
@@ -194,54 +173,6 @@ impl Core {
             what: "its last handle is gone, and its queues with it".into(),
         }
     }
-
-    fn kernels(&self) -> MutexGuard<'_, BTreeMap<u64, KernelPlace>> {
-        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps the name of a kernel known.
-pub(crate) struct Registration {
-    core: Arc<Core>,
-    start: u64,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.core.kernels().remove(&self.start);
-    }
 }
 
 const ENOMEM: i32 = 12;
-
-/// What the system refused, as an error of the device.
-pub(crate) fn os(device: &DeviceId, error: TransportError) -> Error {
-    let hint = match error.fault {
-        // ENOMEM, EBUSY, EINVAL, ENODEV.
-        Fault::Errno(12) => "Free memory of the host or raise its limits (`ulimit -l`)",
-        Fault::Errno(16) => "Another process may hold the device: `sudo fuser -v /dev/kfd`",
-        Fault::Errno(22) => "The kernel may want other sizes than this version knows: see `dmesg`",
-        Fault::Errno(19) => "The GPU is gone: see `dmesg | grep amdgpu`",
-        _ => "See `dmesg | grep -e amdgpu -e kfd`",
-    };
-    Error::Os {
-        device: device.clone(),
-        call: format!("{}: {}", error.device, error.operation),
-        source_text: error.fault.to_string(),
-        hint: hint.into(),
-    }
-}
-
-/// Why there is no memory, as an error of the device.
-pub(crate) fn memory_error(device: &DeviceId, gpu: &Gpu, asked: u64, error: MemoryError) -> Error {
-    match error {
-        MemoryError::Full(error) => Error::OutOfMemory {
-            device: device.clone(),
-            asked,
-            free: gpu.available().unwrap_or(0),
-            total: gpu.node.vram,
-            hint: format!("; {error}"),
-        },
-        MemoryError::Refused(error) => os(device, error),
-    }
-}

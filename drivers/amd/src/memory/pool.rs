@@ -1,4 +1,4 @@
-//! Buffers of a device: cut from memory objects of the kernel, kept for reuse.
+//! [`Pool`] and [`Piece`]: memory cut from memory objects of the kernel, kept for reuse.
 //!
 //! A memory object costs several calls of the kernel and whole pages. Small buffers (signals,
 //! arguments, scalars) are therefore cut from arenas; large ones are objects of their own, so that
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
-use hcq::{AllocSpec, Buffer, Error, GpuVa, HostAccess, MemoryKind, MemoryStats, Result};
+use hcq::{AllocSpec, Error, GpuVa, MemoryKind, MemoryStats, Result};
 
 use crate::core::Core;
+use crate::core::error::not_mapped;
 use crate::kfd::memory::{Memory, PAGE, Reach, Request, Use};
-use crate::staging::Staged;
 
 /// Up to this size a buffer comes from an arena.
 const SMALL: u64 = 64 << 10;
@@ -78,6 +78,15 @@ impl Piece {
         let offset = (self.va - self.memory.va()) as usize;
         self.memory.view()?.sub(offset, self.size as usize).ok()
     }
+
+    /// The same, of memory that the host always maps.
+    ///
+    /// # Errors
+    /// [`Error::NoHostAccess`], which cannot be.
+    pub(crate) fn mapped(&self) -> Result<View> {
+        self.view()
+            .ok_or_else(|| not_mapped(&self.pool.core.id, self.va()))
+    }
 }
 
 fn rank(purpose: Use) -> u8 {
@@ -117,47 +126,10 @@ impl Pool {
         }
     }
 
-    /// A new buffer.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Os`], the loss of the device where it has to be zeroed.
-    pub(crate) fn alloc(self: &Arc<Self>, spec: AllocSpec) -> Result<Buffer> {
-        let (piece, zero) = self.take(spec, "")?;
-        let piece = Arc::new(piece);
-        let va = piece.va();
-        let host = match (spec.kind, piece.view()) {
-            (MemoryKind::Host | MemoryKind::Control, Some(view)) => {
-                let view = view
-                    .sub(0, spec.bytes as usize)
-                    .map_err(|e| self.broken(e))?;
-                HostAccess::Direct(view)
-            }
-            _ => HostAccess::Remote(Arc::new(Staged::new(self.core.clone(), piece.clone()))),
-        };
-        let buffer = Buffer::new(self.core.id.clone(), va, spec.bytes, host, Box::new(piece));
-        if spec.zeroed && !zero {
-            match buffer.host() {
-                HostAccess::Direct(view) => view
-                    .fill(0, spec.bytes as usize, 0)
-                    .map_err(|e| self.broken(e))?,
-                _ => {
-                    let zeros = vec![0; spec.bytes.min(1 << 20) as usize];
-                    let mut at = 0;
-                    while at < spec.bytes {
-                        let n = (spec.bytes - at).min(zeros.len() as u64);
-                        buffer.write(at, &zeros[..n as usize])?;
-                        at += n;
-                    }
-                }
-            }
-        }
-        Ok(buffer)
-    }
-
     /// Memory for the driver itself. `what` is its name in messages.
     ///
     /// # Errors
-    /// As [`Pool::alloc`].
+    /// As [`Pool::take`].
     pub(crate) fn piece(
         self: &Arc<Self>,
         kind: MemoryKind,
@@ -170,7 +142,7 @@ impl Pool {
     /// The same at a multiple of `align`, a power of two.
     ///
     /// # Errors
-    /// As [`Pool::alloc`].
+    /// As [`Pool::take`].
     pub(crate) fn aligned(
         self: &Arc<Self>,
         kind: MemoryKind,
@@ -187,8 +159,11 @@ impl Pool {
         Ok(self.take(spec, what)?.0)
     }
 
-    /// Memory, and whether it is known to be zeros.
-    fn take(self: &Arc<Self>, spec: AllocSpec, what: &str) -> Result<(Piece, bool)> {
+    /// Memory, and whether it is known to be zeros. Without a name it is that of a user.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`].
+    pub(crate) fn take(self: &Arc<Self>, spec: AllocSpec, what: &str) -> Result<(Piece, bool)> {
         let AllocSpec {
             bytes, align, kind, ..
         } = spec;
@@ -276,7 +251,10 @@ impl Pool {
         }
         match self.object(size, align, purpose) {
             Err(Error::OutOfMemory { .. }) => {
-                // What is kept for reuse may be what is missing.
+                // What is kept for reuse, or for packets that are done, may be what is missing.
+                if let Some(queues) = self.core.queues() {
+                    queues.reclaim();
+                }
                 let evicted = self.lock().cache.shrink_to(0);
                 drop(evicted);
                 Ok((self.object(size, align, purpose)?, true))
@@ -339,15 +317,6 @@ impl Pool {
             free: stats.total.saturating_sub(stats.used),
             total: stats.total,
             hint,
-        }
-    }
-
-    /// Cannot be: the view is as large as the buffer.
-    fn broken(&self, error: hcq::mem::view::ViewError) -> Error {
-        Error::Fault {
-            device: self.core.id.clone(),
-            unit: "memory".into(),
-            what: error.to_string(),
         }
     }
 

@@ -1,0 +1,100 @@
+//! What goes wrong below the device, as its errors.
+
+use hcq::mem::view::ViewError;
+use hcq::transport::{Fault, Machine, TransportError};
+use hcq::{DeviceId, Error, GpuVa};
+
+use crate::kfd::memory::MemoryError;
+use crate::kfd::process::Gpu;
+
+/// What the system refused, as an error of the device.
+pub(crate) fn os(device: &DeviceId, error: TransportError) -> Error {
+    // ENXIO, ENODEV.
+    if let Fault::Errno(6 | 19) = error.fault {
+        return Error::Fault {
+            device: device.clone(),
+            unit: "GPU".into(),
+            what: format!("it is gone ({error}): see `dmesg | grep amdgpu`"),
+        };
+    }
+    let hint = match error.fault {
+        // ENOMEM, EBUSY, EINVAL.
+        Fault::Errno(12) => "Free memory of the host or raise its limits (`ulimit -l`)",
+        Fault::Errno(16) => {
+            "Another process, or another GPU library of this one, may hold the device: `sudo fuser \
+             -v /dev/kfd`"
+        }
+        Fault::Errno(22) => "The kernel may want other sizes than this version knows: see `dmesg`",
+        _ => "See `dmesg | grep -e amdgpu -e kfd`",
+    };
+    Error::Os {
+        device: device.clone(),
+        call: format!("{}: {}", error.device, error.operation),
+        source_text: error.fault.to_string(),
+        hint: hint.into(),
+    }
+}
+
+/// Why there is no memory or no queue, as an error of the device.
+pub(crate) fn memory_error(
+    device: &DeviceId,
+    machine: &dyn Machine,
+    gpu: &Gpu,
+    error: MemoryError,
+) -> Error {
+    let full = |asked, (free, total), hint| Error::OutOfMemory {
+        device: device.clone(),
+        asked,
+        free,
+        total,
+        hint,
+    };
+    match error {
+        MemoryError::Vram(asked, error) => full(
+            asked,
+            (gpu.available().unwrap_or(0), gpu.node.vram),
+            format!("; {error}"),
+        ),
+        MemoryError::System(asked, error) => full(
+            asked,
+            gpu.system_memory(machine),
+            format!(" of the system memory that GPUs may use, which all of them share; {error}"),
+        ),
+        MemoryError::Queues(error) => match os(device, error) {
+            Error::Os {
+                device,
+                call,
+                source_text,
+                ..
+            } => Error::Os {
+                device,
+                call,
+                source_text,
+                hint: "All queues of that kind may be taken: a GPU has few for copies, which all \
+                       processes share. Close other devices and programs (`sudo fuser -v /dev/kfd`)"
+                    .into(),
+            },
+            other => other,
+        },
+        MemoryError::Refused(error) => os(device, error),
+    }
+}
+
+/// Cannot be: offsets are inside of what was mapped.
+pub(crate) fn broken(device: &DeviceId, unit: impl Into<String>, error: ViewError) -> Error {
+    Error::Fault {
+        device: device.clone(),
+        unit: unit.into(),
+        what: error.to_string(),
+    }
+}
+
+/// Cannot be: memory of this kind is mapped for the host.
+pub(crate) fn not_mapped(device: &DeviceId, va: GpuVa) -> Error {
+    Error::NoHostAccess {
+        device: device.clone(),
+        va: va.0,
+        has: "none",
+        needs: "a mapping",
+    }
+}

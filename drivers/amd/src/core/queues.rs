@@ -1,0 +1,40 @@
+//! [`Queues`]: what the parts below the queues want of them.
+
+use hcq::Result;
+
+/// The queues of an open device, as memory, signals and faults see them. Who has them implements it
+/// ([`crate::engine`]); who is below finds them by [`super::Core::queues`] while they are there.
+pub(crate) trait Queues: Send + Sync {
+    /// Wakes every thread that waits for a timeline.
+    fn wake(&self);
+
+    /// Frees what is kept for packets that are done.
+    fn reclaim(&self);
+
+    /// Where each queue stands that has something to do; empty if none has.
+    fn report(&self) -> String;
+
+    /// What is in flight, with regard to a page that could not be reached.
+    fn suspects(&self, page: u64) -> Suspects;
+
+    /// Copies device memory at an address to the host.
+    ///
+    /// # Errors
+    /// [`hcq::Error::OutOfMemory`] for the way there, [`hcq::Error::Timeout`], the loss of the device.
+    fn read(&self, va: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Copies from the host to device memory at an address.
+    ///
+    /// # Errors
+    /// As [`Queues::read`].
+    fn write(&self, va: u64, from: &[u8]) -> Result<()>;
+}
+
+/// Packets in flight, as parts of sentences, each with its queue.
+#[derive(Default)]
+pub(crate) struct Suspects {
+    /// The first that names an address of the page.
+    pub(crate) guilty: Option<(String, String)>,
+    /// Launches that do not; none are looked for behind a guilty one.
+    pub(crate) others: Vec<(String, String)>,
+}

@@ -1,0 +1,108 @@
+//! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
+
+use super::inflight::{Doing, Packet, blocked, packets, peek_bytes, peek_words, wide};
+use crate::core::Core;
+use crate::core::queues::Suspects;
+use crate::submit::Channel;
+
+/// The bits of an address that a fault does not tell.
+const PAGE_BITS: u64 = 0xfff;
+
+/// Where a queue stands: pointers, and the packet that it waits at or runs.
+pub(super) fn report(channel: &Channel) -> String {
+    let ring = channel.ring();
+    let (wptr, rptr) = ring.kernel().raw_pointers();
+    let mut text = format!("wptr {wptr:#x}, rptr {rptr:#x}");
+    let at = match blocked(channel) {
+        Some((packet, true)) => Some(packet),
+        _ => packets(channel).first().cloned(),
+    };
+    if let Some(packet) = at {
+        text += &format!(
+            ", at dword {:#x} of the ring: {}",
+            packet.position % ring.dwords(),
+            sentence(channel.core(), &packet.doing)
+        );
+    }
+    text
+}
+
+/// A packet as part of a sentence.
+fn sentence(core: &Core, doing: &Doing) -> String {
+    match doing {
+        Doing::Wait {
+            at,
+            bytes,
+            mask,
+            value,
+            function,
+        } => {
+            let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
+            let sign = sign.get(*function as usize).unwrap_or(&"?");
+            let now = match peek_bytes(core, *at, *bytes) {
+                Some(now) => format!("which is {:#x}", now & mask),
+                None => "which the host does not see".into(),
+            };
+            let whose = core.process.ranges.describe(*at);
+            format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
+        }
+        Doing::Launch { code, .. } => match core.kernels.at(*code) {
+            Some(kernel) => format!("the launch of kernel {}", kernel.name),
+            None => format!("the launch of code at {code:#x}, which no loaded program has"),
+        },
+        Doing::Copy { dst, src, bytes } => {
+            format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
+        }
+        Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
+    }
+}
+
+/// The arguments of a launch, 8 bytes each.
+fn arguments_of(core: &Core, code: u64, arguments: &[u64]) -> Vec<u64> {
+    let Some(kernel) = core.kernels.at(code) else {
+        return Vec::new();
+    };
+    let found = arguments
+        .iter()
+        .find_map(|&va| peek_words(core, va, kernel.argument_bytes as usize / 4));
+    let words = found.unwrap_or_default();
+    words.chunks_exact(2).map(|pair| wide(pair, 0)).collect()
+}
+
+/// What is in flight on queues and names an address of the page; and the launches that do not.
+pub(super) fn suspects<'a>(channels: impl IntoIterator<Item = &'a Channel>, page: u64) -> Suspects {
+    let in_page = |va: u64| va & !PAGE_BITS == page;
+    let mut found = Suspects::default();
+    for channel in channels {
+        let core = channel.core();
+        for Packet { doing, .. } in &packets(channel) {
+            let told = sentence(core, doing);
+            let guilty = match doing {
+                Doing::Launch { code, arguments } => {
+                    let values = arguments_of(core, *code, arguments);
+                    let guilty = values.iter().enumerate().find(|&(_, &va)| in_page(va));
+                    let guilty = guilty.map(|(i, va)| {
+                        let at = i * 8;
+                        format!("{told}, whose argument at byte {at} is {va:#x}, in that page")
+                    });
+                    let other = (channel.unit(), told);
+                    if guilty.is_none() && !found.others.contains(&other) {
+                        found.others.push(other);
+                    }
+                    guilty
+                }
+                Doing::Copy { dst, src, bytes } => {
+                    let touches =
+                        |va: u64| va & !PAGE_BITS <= page && page < va.saturating_add(*bytes);
+                    (touches(*dst) || touches(*src)).then_some(told)
+                }
+                Doing::Wait { at, .. } | Doing::Signal { at, .. } => in_page(*at).then_some(told),
+            };
+            if let Some(what) = guilty {
+                found.guilty = Some((channel.unit(), what));
+                return found;
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,75 @@
+//! How the host reaches VRAM: through the BAR for little, by copies of an SDMA engine for much, or
+//! for all where there is no mapping.
+//!
+//! Reads through a BAR are uncached, one at a time over the bus; a copy engine is faster from a few
+//! KiB on. Writes are combined, and fast; they have arrived after a flush of the HDP.
+
+use std::sync::Arc;
+
+use hcq::Result;
+use hcq::mem::view::ViewError;
+use hcq::memory::RemoteMemory;
+
+use super::pool::Piece;
+use crate::core::Core;
+use crate::core::error::broken;
+use crate::core::queues::Queues;
+
+/// Up to this much is read through the BAR, if there is a mapping.
+const READ_THROUGH_BAR: usize = 4 << 10;
+
+/// Up to this much is written through the BAR, if there is a mapping.
+const WRITE_THROUGH_BAR: usize = 1 << 20;
+
+/// VRAM of a buffer, for the host.
+pub(crate) struct Vram {
+    core: Arc<Core>,
+    piece: Arc<Piece>,
+}
+
+impl Vram {
+    pub(crate) fn new(core: Arc<Core>, piece: Arc<Piece>) -> Vram {
+        Vram { core, piece }
+    }
+
+    /// The queues that copy, while the device is open.
+    fn queues(&self) -> Result<Arc<dyn Queues>> {
+        self.core.lost.check()?;
+        self.core.queues().ok_or_else(|| self.core.closed())
+    }
+
+    fn broken(&self, error: ViewError) -> hcq::Error {
+        broken(&self.core.id, "host access", error)
+    }
+}
+
+impl RemoteMemory for Vram {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        if let Some(view) = self.piece.view()
+            && into.len() <= READ_THROUGH_BAR
+        {
+            self.core.lost.check()?;
+            let read = view.copy_to_slice(offset as usize, into);
+            return read.map_err(|e| self.broken(e));
+        }
+        self.queues()?.read(self.piece.va().0 + offset, into)
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        if let (Some(view), Some(hdp)) = (self.piece.view(), &self.core.hdp)
+            && from.len() <= WRITE_THROUGH_BAR
+        {
+            self.core.lost.check()?;
+            let written = view.copy_from_slice(offset as usize, from);
+            hdp.flush();
+            return written.map_err(|e| self.broken(e));
+        }
+        self.queues()?.write(self.piece.va().0 + offset, from)
+    }
+}

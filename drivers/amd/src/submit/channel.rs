@@ -1,0 +1,553 @@
+//! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use hcq::mem::view::ViewError;
+use hcq::packets::{Keep, Section, place};
+use hcq::transport::MonotonicClock;
+use hcq::{Command, Deadline, Error, MemoryKind, Packets, QueueKind, Result, Signal};
+
+use super::arguments::{Arguments, place_data};
+use super::make::{Which, make};
+use super::marks::{Marks, Progress};
+use super::ring::Ring;
+use super::wait::{SLICE, Wait};
+use crate::core::Core;
+use crate::core::error::{broken, os};
+use crate::encode::{Encoder, Scratch};
+use crate::kfd::event::{Age, Event};
+use crate::memory::pool::{Piece, Pool};
+use crate::options::Options;
+
+/// A mark is due when this part of the ring, or of the arguments, was used since the last one.
+const MARK_EVERY: u64 = 8;
+
+/// One queue.
+pub(crate) struct Channel {
+    // Destroyed first: nothing below is used by the hardware then.
+    ring: Ring,
+    core: Arc<Core>,
+    pool: Arc<Pool>,
+    encoder: Encoder,
+    kind: QueueKind,
+    index: u32,
+    timeline: Signal,
+    event: Arc<Event>,
+    marks: Marks,
+    /// What every submission starts with.
+    begin: Vec<u32>,
+    _begin_data: Piece,
+    /// What the XCCs of a PM4 queue meet at.
+    _meet: Option<Piece>,
+    full_limit: Duration,
+    /// The position behind what is known to be done, for who does not hold the lock.
+    done: AtomicU64,
+    host: Mutex<Host>,
+}
+
+/// Where the host is with a queue.
+struct Host {
+    /// Dwords written since the queue was made.
+    wptr: u64,
+    /// Dwords that may be overwritten: what came before is taken.
+    free: u64,
+    progress: Progress,
+    arguments: Arguments,
+    /// What nobody but the device uses any more, until a mark.
+    retired: VecDeque<(u64, Keep)>,
+    // Kept, so that nothing is allocated.
+    words: Vec<u32>,
+    mark: Packets,
+}
+
+impl Channel {
+    /// Opens a queue.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
+    pub(crate) fn open(
+        core: &Arc<Core>,
+        pool: &Arc<Pool>,
+        which: &Which,
+        options: &Options,
+    ) -> Result<Channel> {
+        let made = make(core, pool, which, options)?;
+        Ok(Channel {
+            ring: made.ring,
+            core: core.clone(),
+            pool: pool.clone(),
+            encoder: made.encoder,
+            kind: which.kind,
+            index: which.index,
+            timeline: made.timeline,
+            event: made.event,
+            marks: made.marks,
+            begin: made.begin,
+            _begin_data: made.begin_data,
+            _meet: made.meet,
+            full_limit: options.ring_timeout,
+            done: AtomicU64::new(0),
+            host: Mutex::new(Host {
+                wptr: 0,
+                free: 0,
+                progress: Progress::new(),
+                arguments: made.arguments,
+                retired: VecDeque::new(),
+                words: Vec::new(),
+                mark: Packets::new(),
+            }),
+        })
+    }
+
+    /// Its device.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Its encoder.
+    pub(crate) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// Its ring.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Its kind.
+    pub(crate) fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    /// Its number among those of its kind.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its name in messages.
+    pub(crate) fn unit(&self) -> String {
+        format!("{} {}", self.kind, self.index)
+    }
+
+    /// The signal of its stream.
+    pub(crate) fn timeline(&self) -> &Signal {
+        &self.timeline
+    }
+
+    /// What every submission starts with.
+    pub(crate) fn begin(&self) -> &[u32] {
+        &self.begin
+    }
+
+    /// Wakes the threads that wait for its timeline.
+    pub(crate) fn wake(&self) {
+        self.event.set();
+    }
+
+    /// Encodes and submits, for the driver itself.
+    pub(crate) fn run(&self, commands: &[Command<'_>]) -> Result<()> {
+        let mut packets = Packets::new();
+        self.encoder.encode(commands, &mut packets)?;
+        self.submit(&packets)
+    }
+
+    /// Writes packets to the ring, behind what every submission starts with, and rings the doorbell.
+    ///
+    /// # Errors
+    /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
+    /// [`Error::Command`] for a packet that is larger than the ring.
+    pub(crate) fn submit(&self, packets: &Packets) -> Result<()> {
+        let mut guard = self.lock();
+        let host = &mut *guard;
+        self.core.lost.check()?;
+        let base = match packets.data.is_empty() {
+            true => 0,
+            false => self.place_data(host, packets)?,
+        };
+        host.words.clear();
+        host.words.extend_from_slice(&self.begin);
+        host.words.extend_from_slice(&packets.words);
+        let words = &mut host.words[self.begin.len()..];
+        for reloc in packets
+            .relocs
+            .iter()
+            .filter(|r| r.section == Section::Words)
+        {
+            place(words, reloc.offset, reloc.part, base + u64::from(reloc.add));
+        }
+        // What is in use is kept by who has it, and retired by him, behind these packets.
+        let outgrown = packets.keep.iter().filter(|kept| !self.encoder.uses(kept));
+        let mark = host.progress.issued + 1;
+        host.retired
+            .extend(outgrown.map(|kept| (mark, kept.clone())));
+        self.write_all(host)
+    }
+
+    /// Writes words to the ring as they are, and rings the doorbell.
+    ///
+    /// # Errors
+    /// As [`Channel::submit`].
+    pub(crate) fn push(&self, words: &[u32]) -> Result<()> {
+        let mut guard = self.lock();
+        let host = &mut *guard;
+        self.core.lost.check()?;
+        host.words.clear();
+        host.words.extend_from_slice(words);
+        self.write_all(host)
+    }
+
+    /// Keeps something until everything that is in the ring now is done.
+    pub(crate) fn retire(&self, what: Keep) {
+        let mut host = self.lock();
+        let idle = host.progress.unmarked(host.wptr) == 0 && host.progress.is_empty();
+        if idle || self.core.lost.is_lost() {
+            return;
+        }
+        let mark = host.progress.issued + 1;
+        host.retired.push_back((mark, what));
+        // Else the next submission brings the mark.
+        if let Err(error) = self.mark(&mut host) {
+            tracing::debug!(%error, "memory is kept until the next mark");
+        }
+    }
+
+    /// Copies the data block to where the device reads it. Returns its address.
+    fn place_data(&self, host: &mut Host, packets: &Packets) -> Result<u64> {
+        let bytes = packets.data.len() as u64 * 4;
+        let size = host.arguments.size();
+        if bytes > size / 2 {
+            return self.place_large(host, packets);
+        }
+        let mut wait = None;
+        let offset = loop {
+            match host.arguments.take(bytes) {
+                Ok(offset) => break offset,
+                Err(full) => {
+                    let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
+                    self.pause(host, wait, |_| {
+                        let what = format!("the arguments of {} ({size} bytes)", self.unit());
+                        (what, bytes, full.free)
+                    })?;
+                }
+            }
+        };
+        let written = host.arguments.write(packets, offset);
+        written.map_err(|e| self.broken(e))
+    }
+
+    /// A data block of its own, for a submission that is larger than all others.
+    fn place_large(&self, host: &mut Host, packets: &Packets) -> Result<u64> {
+        let bytes = packets.data.len() as u64 * 4;
+        let what = format!("the arguments of a large submission to {}", self.unit());
+        let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
+        let base = piece.va().0;
+        let mut room = Vec::new();
+        let words = place_data(packets, base, &mut room);
+        let written = piece.mapped()?.write_words(0, words);
+        written.map_err(|e| self.broken(e))?;
+        let mark = host.progress.issued + 1;
+        host.retired.push_back((mark, Arc::new(piece)));
+        Ok(base)
+    }
+
+    /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
+    fn write_all(&self, host: &mut Host) -> Result<()> {
+        let words = std::mem::take(&mut host.words);
+        let done = self.write_pieces(host, &words);
+        host.words = words;
+        done?;
+        self.mark_if_due(host);
+        match host.retired.is_empty() {
+            true => Ok(()),
+            false => self.reclaim(host),
+        }
+    }
+
+    /// Frees what is kept for packets that are done.
+    pub(crate) fn reclaim_retired(&self) {
+        // Who holds the lock does so by himself.
+        if let Ok(mut host) = self.host.try_lock()
+            && let Err(error) = self.reclaim(&mut host)
+        {
+            tracing::debug!(%error, "nothing is taken back");
+        }
+    }
+
+    fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<()> {
+        let most = self.ring.most();
+        if words.len() <= most {
+            self.make_room(host, words.len() as u64)?;
+            return self.write(host, words);
+        }
+        // Checked before anything is written, so that nothing is submitted by half.
+        let mut rest = words;
+        while !rest.is_empty() {
+            let piece = self.ring.whole(rest, most);
+            if piece == 0 {
+                return Err(self.refused(format!(
+                    "a packet of more than {most} dwords does not fit into the ring of {}: open the \
+                     device with a larger ring",
+                    self.ring.dwords()
+                )));
+            }
+            rest = &rest[piece..];
+        }
+        rest = words;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.ring.whole(rest, most));
+            match self.make_room(host, now.len() as u64) {
+                // Some pieces are on their way and cannot be taken back.
+                Err(error @ Error::Timeout { .. }) if rest.len() < words.len() => {
+                    return Err(self.core.lose(error));
+                }
+                done => done?,
+            }
+            self.write(host, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Waits until `dwords` fit.
+    fn make_room(&self, host: &mut Host, dwords: u64) -> Result<()> {
+        let mut wait = None;
+        loop {
+            if self.ring.missing(host.wptr - host.free, dwords) == 0 {
+                return Ok(());
+            }
+            self.reclaim(host)?;
+            let missing = self.ring.missing(host.wptr - host.free, dwords);
+            if missing == 0 {
+                return Ok(());
+            }
+            let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
+            self.pause(host, wait, |host| {
+                let free = self.ring.dwords() - (host.wptr - host.free);
+                let what = format!("free dwords in the ring of {}", self.unit());
+                (what, free + missing, free)
+            })?;
+        }
+    }
+
+    /// Waits a little for the device, and takes back what is done.
+    fn pause(
+        &self,
+        host: &mut Host,
+        wait: &mut Wait,
+        missing: impl FnOnce(&Host) -> (String, u64, u64),
+    ) -> Result<()> {
+        if host.progress.is_empty() && host.progress.unmarked(host.wptr) > 0 {
+            self.mark(host)?;
+        }
+        wait.pause(&self.core, &self.event, || missing(host))?;
+        self.reclaim(host)
+    }
+
+    /// Writes words for which there is room, and rings the doorbell.
+    fn write(&self, host: &mut Host, words: &[u32]) -> Result<()> {
+        let end = self.ring.write(host.wptr, words);
+        host.wptr = end.map_err(|e| self.broken(e))?;
+        Ok(())
+    }
+
+    fn mark_if_due(&self, host: &mut Host) {
+        let ring = host.progress.unmarked(host.wptr) >= self.ring.dwords() / MARK_EVERY;
+        let arguments = host.arguments.wants_mark(MARK_EVERY);
+        let retired = host
+            .retired
+            .back()
+            .is_some_and(|(mark, _)| *mark > host.progress.issued);
+        if (ring || arguments || retired)
+            && let Err(error) = self.mark(host)
+        {
+            tracing::debug!(%error, "the mark comes later");
+        }
+    }
+
+    /// Puts a mark behind everything that is in the ring. Nothing happens while as many as can be are
+    /// under way: one of them is waited for first.
+    fn mark(&self, host: &mut Host) -> Result<()> {
+        if host.progress.is_full() {
+            self.reclaim(host)?;
+            if host.progress.is_full() {
+                return Ok(());
+            }
+        }
+        let mark = host.progress.issued + 1;
+        let mut packets = std::mem::take(&mut host.mark);
+        let done = self
+            .marks
+            .encode(mark, &self.encoder, &mut packets)
+            .and_then(|()| {
+                let placed = self.marks.place(mark, &mut packets);
+                placed.map_err(|e| self.broken(e))?;
+                self.write(host, &packets.words)
+            });
+        host.mark = packets;
+        done?;
+        host.progress.issue(host.wptr);
+        host.arguments.seal(mark);
+        Ok(())
+    }
+
+    /// Takes back what marks and read pointer say is done.
+    fn reclaim(&self, host: &mut Host) -> Result<()> {
+        let seen = self.marks.reached().map_err(|e| self.broken(e))?;
+        let done = host.progress.advance(seen);
+        self.done.store(done, Ordering::Relaxed);
+        let reached = host.progress.reached;
+        host.free = host.free.max(done);
+        host.arguments.reclaim(reached);
+        while host
+            .retired
+            .front()
+            .is_some_and(|(mark, _)| *mark <= reached)
+        {
+            host.retired.pop_front();
+        }
+        if let Some(taken) = self.ring.taken().map_err(|e| self.broken(e))?
+            && taken <= host.wptr
+        {
+            host.free = host.free.max(taken);
+        }
+        Ok(())
+    }
+
+    /// Whether everything submitted is known to be done; puts a mark behind it if there is none.
+    ///
+    /// # Errors
+    /// The loss of the device.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        let mut host = self.lock();
+        self.settle(&mut host)
+    }
+
+    fn settle(&self, host: &mut Host) -> Result<bool> {
+        self.core.lost.check()?;
+        if host.progress.unmarked(host.wptr) > 0 {
+            self.mark(host)?;
+        }
+        self.reclaim(host)?;
+        Ok(host.progress.is_idle(host.wptr))
+    }
+
+    /// Blocks until everything submitted so far is done.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or the loss of the device.
+    pub(crate) fn synchronize(&self, deadline: Deadline) -> Result<()> {
+        let mut age = Age::NEW;
+        loop {
+            // Before the look: what happens at the deadline still counts.
+            let left = deadline.remaining(&MonotonicClock);
+            let (wanted, seen) = {
+                let mut host = self.lock();
+                if self.settle(&mut host)? {
+                    return Ok(());
+                }
+                (host.progress.issued, host.progress.reached)
+            };
+            if left.is_zero() {
+                return Err(Error::Timeout {
+                    device: self.core.id.clone(),
+                    what: format!("marks of {}", self.unit()),
+                    wanted,
+                    seen,
+                    after: deadline.elapsed(&MonotonicClock),
+                });
+            }
+            self.core
+                .sleep(Some(&self.event), &mut age, left.min(SLICE))?;
+        }
+    }
+
+    /// Tells the command processor of an AQL queue where scratch is. It has a copy of what it is told,
+    /// which it reads when the queue is mapped; so the queue is idle meanwhile, and mapped anew.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the queue does not come to rest; [`Error::Os`], and it goes on with what it
+    /// had `before`; the loss of the device.
+    pub(crate) fn set_queue_scratch(&self, scratch: &Scratch, before: &Scratch) -> Result<()> {
+        // Locked: nothing is submitted meanwhile.
+        let mut host = self.lock();
+        let mut wait = Wait::new(self.full_limit);
+        while !self.settle(&mut host)? {
+            self.pause(&mut host, &mut wait, |host| {
+                let what = format!("marks of {}, which has to come to rest", self.unit());
+                (what, host.progress.issued, host.progress.reached)
+            })?;
+        }
+        let told = self.tell_scratch(scratch);
+        told.inspect_err(|_| {
+            // The kernel may map the queue again at any time, and it reads what is there then.
+            if let Err(error) = self.tell_scratch(before) {
+                self.core.lose(error);
+            }
+        })
+    }
+
+    fn tell_scratch(&self, scratch: &Scratch) -> Result<()> {
+        use drivers_spec::amd::aql::queue::{
+            COMPUTE_TMPRING_SIZE, SCRATCH_BACKING_MEMORY_LOCATION, SCRATCH_RESOURCE_DESCRIPTOR,
+            SCRATCH_WAVE64_LANE_BYTE_SIZE,
+        };
+        let base = scratch.base;
+        let resource = scratch.resource(self.core.chip, false).unwrap_or_default();
+        let fields: [(usize, &[u32]); 4] = [
+            (COMPUTE_TMPRING_SIZE, &[scratch.tmpring]),
+            (SCRATCH_RESOURCE_DESCRIPTOR, &resource),
+            (SCRATCH_BACKING_MEMORY_LOCATION, &[base.lo(), base.hi()]),
+            (SCRATCH_WAVE64_LANE_BYTE_SIZE, &[scratch.lane_bytes]),
+        ];
+        let kernel = self.ring.kernel();
+        for (at, words) in fields {
+            kernel.set_field(at, words).map_err(|e| self.broken(e))?;
+        }
+        kernel.remap().map_err(|e| os(&self.core.id, e))
+    }
+
+    /// Positions between which there may be packets that are not done, in dwords.
+    pub(crate) fn in_flight(&self) -> Range<u64> {
+        let host = match self.host.try_lock() {
+            Ok(host) => host,
+            Err(TryLockError::Poisoned(host)) => host.into_inner(),
+            // A thread waits for room meanwhile.
+            Err(TryLockError::WouldBlock) => {
+                return self.held(self.done.load(Ordering::Relaxed)..self.ring.published());
+            }
+        };
+        let done = host.progress.done_by(self.marks.reached().unwrap_or(0));
+        self.held(done..host.wptr)
+    }
+
+    /// The part of a range that the ring holds: what the read pointer has passed may be overwritten,
+    /// but it need not be done.
+    fn held(&self, range: Range<u64>) -> Range<u64> {
+        range
+            .start
+            .max(range.end.saturating_sub(self.ring.dwords()))..range.end
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::Command {
+            device: self.core.id.clone(),
+            queue: self.unit(),
+            command: "submission".into(),
+            why,
+        }
+    }
+
+    /// Cannot be: offsets are inside of what was mapped.
+    fn broken(&self, error: ViewError) -> Error {
+        broken(&self.core.id, self.unit(), error)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Host> {
+        // Positions move in one step, after everything that can fail.
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

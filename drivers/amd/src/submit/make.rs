@@ -1,0 +1,178 @@
+//! What a queue is made of, in the order of making.
+
+use std::sync::Arc;
+
+use drivers_spec::amd::kfd::event_type;
+use hcq::{Command, Error, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
+
+use super::arguments::Arguments;
+use super::marks::Marks;
+use super::ring::Ring;
+use crate::core::Core;
+use crate::core::error::{broken, memory_error};
+use crate::encode::{Aql, DATA_ALIGN, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
+use crate::kfd::event::Event;
+use crate::kfd::queue::{KernelQueue, Kind};
+use crate::memory::pool::{Piece, Pool};
+use crate::memory::signal::new_signal;
+use crate::options::Options;
+
+/// Which queue to open.
+pub(crate) struct Which {
+    /// Kernels or copies.
+    pub(crate) kind: QueueKind,
+    /// The number among those of the kind.
+    pub(crate) index: u32,
+    /// What it takes.
+    pub(crate) packets: Kind,
+}
+
+/// The parts of a queue.
+pub(super) struct Made {
+    // Dropped first: nothing below is used by the hardware then.
+    pub(super) ring: Ring,
+    pub(super) encoder: Encoder,
+    /// Wakes who waits for the timeline.
+    pub(super) event: Arc<Event>,
+    pub(super) timeline: Signal,
+    pub(super) marks: Marks,
+    /// What every submission starts with, and what that points to.
+    pub(super) begin: Vec<u32>,
+    pub(super) begin_data: Piece,
+    /// What the XCCs of a PM4 queue meet at.
+    pub(super) meet: Option<Piece>,
+    pub(super) arguments: Arguments,
+}
+
+/// Makes a queue.
+///
+/// # Errors
+/// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
+pub(super) fn make(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    which: &Which,
+    options: &Options,
+) -> Result<Made> {
+    let Which {
+        kind,
+        index,
+        packets,
+    } = *which;
+    let name = format!("{kind} queue {index}");
+    let (bytes, sizes) = match packets {
+        Kind::Sdma => (options.copy_ring, None),
+        Kind::Pm4 | Kind::Aql => (options.compute_ring, Some(core.queue_sizes()?)),
+    };
+    let bytes = bytes.clamp(4096, 1 << 30).next_power_of_two();
+    let (machine, process, gpu) = (&*core.machine, &core.process, &core.gpu);
+    let failed = |e| memory_error(&core.id, machine, gpu, e);
+    let event = Event::new(machine, process, gpu, event_type::SIGNAL).map_err(failed)?;
+    let event = Arc::new(event);
+    let kernel = KernelQueue::new(machine, process, gpu, packets, bytes, sizes.as_ref(), &name)
+        .map_err(failed)?;
+    let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
+    let marks = Marks::new(core, pool, &kernel, &name)?;
+    let meet = match packets {
+        Kind::Pm4 => meet(core, pool, &name)?,
+        Kind::Aql | Kind::Sdma => None,
+    };
+    let setup = Setup {
+        device: core.id.clone(),
+        kind,
+        index,
+        chip: core.chip,
+        xccs: match packets {
+            Kind::Aql | Kind::Pm4 => gpu.node.units().xccs,
+            Kind::Sdma => 1,
+        },
+        meet: meet.as_ref().map_or(GpuVa(0), Piece::va),
+        queue: kernel.pointers_va(),
+        fence: kernel.fence_va(),
+        interrupt: Some(Interrupt {
+            signal: timeline.va(),
+            mailbox: event.slot(),
+            event: event.id(),
+        }),
+    };
+    let encoder = match packets {
+        Kind::Pm4 => Encoder::Pm4(Pm4::new(setup)),
+        Kind::Aql => Encoder::Aql(Aql::new(setup)),
+        Kind::Sdma => Encoder::Sdma(Sdma::new(setup)),
+    };
+    let (begin, begin_data) = prologue(core, pool, &encoder, &name)?;
+    let bytes = match packets {
+        Kind::Sdma => DATA_ALIGN,
+        Kind::Pm4 | Kind::Aql => options.kernargs.max(4096),
+    };
+    let arguments = Arguments::new(pool, bytes, &name)?;
+    Ok(Made {
+        ring: Ring::new(kernel, encoder.format()),
+        encoder,
+        event,
+        timeline,
+        marks,
+        begin,
+        begin_data,
+        meet,
+        arguments,
+    })
+}
+
+/// What every submission to a queue starts with, and the memory that it points to.
+fn prologue(
+    core: &Core,
+    pool: &Arc<Pool>,
+    encoder: &Encoder,
+    name: &str,
+) -> Result<(Vec<u32>, Piece)> {
+    let mut begin = Packets::new();
+    // What an earlier submission has left is done before: submissions are in order.
+    let order = Command::Barrier {
+        scope: Scope::Queue,
+    };
+    encoder.encode(&[order], &mut begin)?;
+    encoder.begin(&mut begin);
+    let bytes = (begin.data.len() as u64 * 4).max(DATA_ALIGN);
+    let data = pool.piece(
+        MemoryKind::Control,
+        bytes,
+        &format!("the prologue of {name}"),
+    )?;
+    begin.relocate(data.va().0);
+    let written = data.mapped()?.write_words(0, &begin.data);
+    written.map_err(|e| broken(&core.id, name, e))?;
+    Ok((begin.words, data))
+}
+
+/// Memory at which the XCCs of a PM4 queue meet, all zero; none where there is one XCC.
+fn meet(core: &Core, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
+    let xccs = core.gpu.node.units().xccs;
+    if xccs == 1 {
+        return Ok(None);
+    }
+    let refused = |why: String| Error::Command {
+        device: core.id.clone(),
+        queue: name.into(),
+        command: "open".into(),
+        why,
+    };
+    if !xccs.is_power_of_two() || xccs > 8 {
+        return Err(refused(format!(
+            "PM4 queues run on 1, 2, 4 or 8 XCCs, this GPU has {xccs}: open it with AQL queues"
+        )));
+    }
+    let what = format!("the meeting point of {name}");
+    let piece = pool.piece(MemoryKind::Device, MEET_BYTES, &what)?;
+    let Some(view) = piece.view() else {
+        return Err(refused(
+            "PM4 queues on several XCCs need device memory that the host sees: open it with AQL queues, \
+             or turn on resizable BAR"
+                .into(),
+        ));
+    };
+    let zeros = [0u32; MEET_BYTES as usize / 4];
+    view.write_words(0, &zeros)
+        .map_err(|e| broken(&core.id, name, e))?;
+    Ok(Some(piece))
+}

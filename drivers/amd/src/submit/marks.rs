@@ -1,0 +1,154 @@
+//! [`Marks`]: signals of the driver's own that are put into a ring now and then, not at each submission.
+//!
+//! Once a mark is reached, everything before it is done: its words may be overwritten, its arguments and
+//! its indirect buffers used again. Read pointers are not enough for that: they say what was fetched.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hcq::mem::view::{View, ViewError};
+use hcq::{Command, MemoryKind, Packets, Result, Signal};
+
+use crate::core::Core;
+use crate::core::error::broken;
+use crate::encode::Encoder;
+use crate::kfd::queue::KernelQueue;
+use crate::memory::pool::{Piece, Pool};
+use crate::memory::signal;
+
+/// Marks under way at most. Each has a block of its own for what it points to.
+const MOST: u64 = 16;
+
+/// Bytes of such a block.
+const BLOCK: u64 = 256;
+
+/// What marks are made of.
+pub(crate) struct Marks {
+    /// Counts them, and the host's way to its value.
+    signal: Signal,
+    reached: View,
+    blocks: Piece,
+    view: View,
+}
+
+impl Marks {
+    /// The marks of the queue called `name`.
+    ///
+    /// # Errors
+    /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        pool: &Arc<Pool>,
+        kernel: &KernelQueue,
+        name: &str,
+    ) -> Result<Marks> {
+        let (reached, va) = kernel.progress().map_err(|e| broken(&core.id, name, e))?;
+        let what = format!("the marks of {name}");
+        let blocks = pool.piece(MemoryKind::Control, MOST * BLOCK, &what)?;
+        Ok(Marks {
+            signal: signal::over(core, &format!("{name} marks"), reached.clone(), va),
+            reached,
+            view: blocks.mapped()?,
+            blocks,
+        })
+    }
+
+    /// The packets of the mark with that number.
+    ///
+    /// # Errors
+    /// None: every queue can signal.
+    pub(crate) fn encode(&self, mark: u64, encoder: &Encoder, out: &mut Packets) -> Result<()> {
+        out.clear();
+        let signal = &self.signal;
+        let value = mark.into();
+        encoder.encode(&[Command::Signal { signal, value }], out)
+    }
+
+    /// Puts what they point to into the mark's block.
+    pub(crate) fn place(
+        &self,
+        mark: u64,
+        packets: &mut Packets,
+    ) -> std::result::Result<(), ViewError> {
+        let at = mark % MOST * BLOCK;
+        packets.relocate(self.blocks.va().0 + at);
+        self.view.write_words(at as usize, &packets.data)
+    }
+
+    /// The last mark that the device has reached.
+    pub(crate) fn reached(&self) -> std::result::Result<u64, ViewError> {
+        self.reached.load_u64(0)
+    }
+}
+
+/// Where a queue stands between its marks. Used under the queue's lock.
+pub(crate) struct Progress {
+    /// The last mark, and the last one that is known to be reached.
+    pub(crate) issued: u64,
+    pub(crate) reached: u64,
+    /// Positions in the ring behind them.
+    marked: u64,
+    done: u64,
+    /// Marks between them, and the position behind each.
+    under_way: VecDeque<(u64, u64)>,
+}
+
+impl Progress {
+    /// Of a queue in which nothing is.
+    pub(crate) fn new() -> Progress {
+        Progress {
+            issued: 0,
+            reached: 0,
+            marked: 0,
+            done: 0,
+            under_way: VecDeque::with_capacity(MOST as usize),
+        }
+    }
+
+    /// Whether there is no block for another mark.
+    pub(crate) fn is_full(&self) -> bool {
+        self.under_way.len() as u64 >= MOST
+    }
+
+    /// Whether no mark is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Dwords of the ring, written up to a position, that no mark stands behind.
+    pub(crate) fn unmarked(&self, wptr: u64) -> u64 {
+        wptr - self.marked
+    }
+
+    /// The next mark is in the ring, before a position.
+    pub(crate) fn issue(&mut self, wptr: u64) {
+        self.issued += 1;
+        self.marked = wptr;
+        self.under_way.push_back((self.issued, wptr));
+    }
+
+    /// Notes the mark that the device has reached. Returns the position behind what is done.
+    pub(crate) fn advance(&mut self, seen: u64) -> u64 {
+        // What the device has written is worth no more than what it was told.
+        let seen = seen.min(self.issued);
+        while let Some(&(mark, end)) = self.under_way.front()
+            && mark <= seen
+        {
+            self.done = end;
+            self.under_way.pop_front();
+        }
+        self.reached = self.reached.max(seen);
+        self.done
+    }
+
+    /// The position behind what is done, by the mark that the device has reached; notes nothing.
+    pub(crate) fn done_by(&self, seen: u64) -> u64 {
+        let last = self.under_way.iter().rev().find(|(mark, _)| *mark <= seen);
+        last.map_or(self.done, |&(_, end)| end)
+    }
+
+    /// Whether everything in the ring, written up to a position, is known to be done.
+    pub(crate) fn is_idle(&self, wptr: u64) -> bool {
+        self.marked == wptr && self.reached == self.issued
+    }
+}
