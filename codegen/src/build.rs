@@ -5,114 +5,21 @@ use std::sync::{Arc, OnceLock};
 use sha2::{Digest, Sha256};
 
 use crate::built::Kept;
-use crate::cache::Cache;
-use crate::compile::{ClangCompiler, ComgrCompiler, Compiler};
+use crate::compile::Compiler;
+use crate::content::stage_content;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, Kernel, Op, RangeKind};
+use crate::ir::{Kernel, Op};
 use crate::lower::{Arg, Program, lower, narrow};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
-use crate::render::{CRenderer, HipRenderer, Renderer};
 use crate::resources::Resources;
-use crate::rewrite::{simplify, toposort};
-use crate::symbolic::RangeSets;
+use crate::rewrite::simplify;
 use crate::target::{Target, TargetKind};
 
+pub use crate::backend::{Backend, Options};
+pub use crate::content::{content_key, estimate};
 pub use crate::opt::contract::ScratchSpec;
-
-/// A target with the renderer and the compiler for it.
-#[derive(Clone)]
-pub struct Backend {
-    /// The machine.
-    pub target: Target,
-    renderer: Arc<dyn Renderer>,
-    compiler: Arc<dyn Compiler>,
-}
-
-impl Backend {
-    /// Any combination.
-    pub fn new(target: Target, renderer: Arc<dyn Renderer>, compiler: Arc<dyn Compiler>) -> Self {
-        Backend {
-            target,
-            renderer,
-            compiler,
-        }
-    }
-
-    /// The host CPU through LLVM in this process.
-    #[cfg(feature = "llvm")]
-    pub fn cpu_llvm(cores: usize) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::host(cores),
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(crate::compile::LlvmCompiler::new()),
-        ))
-    }
-
-    /// The host CPU through the clang program that is found first.
-    pub fn cpu_clang(cores: usize) -> Result<Backend> {
-        Ok(Self::with_clang(cores, ClangCompiler::find()?))
-    }
-
-    /// The host CPU through a certain clang program.
-    pub fn with_clang(cores: usize, clang: ClangCompiler) -> Backend {
-        Backend::new(Target::host(cores), Arc::new(CRenderer), Arc::new(clang))
-    }
-
-    /// An AMD GPU through LLVM in this process; `chip` as for [`Target::amd`].
-    #[cfg(feature = "llvm")]
-    pub fn amd_llvm(chip: &str) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::amd(chip)?,
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(crate::compile::LlvmCompiler::new()),
-        ))
-    }
-
-    /// An AMD GPU through the clang program that is found first, which is given LLVM assembly.
-    pub fn amd_clang(chip: &str) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::amd(chip)?,
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(ClangCompiler::find()?),
-        ))
-    }
-
-    /// An AMD GPU through HIP C and the library of ROCm that compiles it.
-    pub fn amd_hip(chip: &str) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::amd(chip)?,
-            Arc::new(HipRenderer),
-            Arc::new(ComgrCompiler::find()?),
-        ))
-    }
-
-    /// Renderer and compiler with its version.
-    pub fn describe(&self) -> String {
-        format!(
-            "{} {} {}",
-            self.renderer.name(),
-            self.compiler.name(),
-            self.compiler.version()
-        )
-    }
-}
-
-/// What to do with a kernel.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Leave the loops as they are.
-    pub noopt: bool,
-    /// These steps instead of the heuristics.
-    pub opts: Option<Vec<Opt>>,
-    /// Where compiled kernels are kept.
-    pub cache: Option<Arc<Cache>>,
-    /// Keeps every text of [`Report`]. They are made by compiling, so kernels do not come from the
-    /// cache as a whole, only their objects do.
-    pub explain: bool,
-    /// Number of threads that will run the groups on a CPU; 0 stands for the cores of the target.
-    pub threads: usize,
-}
+pub use crate::stage::{Stage, StageArg};
 
 /// A compiled kernel.
 #[derive(Clone)]
@@ -129,43 +36,6 @@ pub struct Built {
     pub report: Report,
     /// The content key of the kernel for this backend and these options.
     pub key: [u8; 32],
-}
-
-/// One launch.
-#[derive(Clone)]
-pub struct Stage {
-    /// Name for traces.
-    pub name: String,
-    /// Relocatable object code; for CPUs an ELF object that refers to nothing but, at most,
-    /// `memcpy`, `memmove` and `memset`; for AMD GPUs an unlinked code object of version 5.
-    pub object: Arc<[u8]>,
-    /// Symbol of the entry point. On CPUs `extern "C" fn(args: *const u64, begin: u64, end: u64)`;
-    /// on AMD GPUs a kernel with one argument of 8 bytes for each of `args`.
-    pub entry: String,
-    /// Arguments in order.
-    pub args: Vec<StageArg>,
-    /// Which of them are written.
-    pub writes: Vec<bool>,
-    /// What the stage computes, whatever the kernel is called and however many buffers it has:
-    /// stages of equal content write the same bytes from the same bytes.
-    pub content: [u8; 32],
-    /// Groups along each dimension.
-    pub grid: [u32; 3],
-    /// Work-items of a group along each dimension.
-    pub block: [u32; 3],
-    /// Local memory per group in bytes.
-    pub local_bytes: u32,
-}
-
-/// Where an argument of a stage comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum StageArg {
-    /// The address of buffer `slot` of the kernel.
-    Param(u16),
-    /// The address of scratch block `i`.
-    Scratch(u16),
-    /// The value of integer `slot` of the kernel.
-    Var(u16),
 }
 
 /// The texts of a compilation, for people. Without [`Options::explain`] there are only the steps,
@@ -220,38 +90,6 @@ impl Report {
     }
 }
 
-/// The content key: the structure of the kernel, independent of node numbers that are not
-/// reachable, with everything else that decides the code.
-pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
-    let mut h = Sha256::new();
-    let g = &kernel.graph;
-    let order = toposort(g, kernel.sink);
-    let number: hashbrown::HashMap<_, _> = order
-        .iter()
-        .enumerate()
-        .map(|(i, &n)| (n, i as u64))
-        .collect();
-    h.update(kernel.name.as_bytes());
-    h.update([0]);
-    for &n in &order {
-        let node = g.node(n);
-        h.update(format!("{:?}:{}", node.op, node.dtype).as_bytes());
-        for s in &node.src {
-            h.update(number[s].to_le_bytes());
-        }
-        h.update([0xff]);
-    }
-    for p in &kernel.params {
-        h.update(format!("{p:?}").as_bytes());
-    }
-    h.update(kernel.vars.to_le_bytes());
-    h.update(backend.target.fingerprint().as_bytes());
-    h.update(backend.describe().as_bytes());
-    h.update(env!("CARGO_PKG_VERSION").as_bytes());
-    h.update(format!("{} {} {:?}", options.noopt, options.threads, options.opts).as_bytes());
-    h.finalize().into()
-}
-
 /// The buffers that a kernel stores to.
 fn stored(kernel: &Kernel) -> Vec<u16> {
     let g = &kernel.graph;
@@ -264,35 +102,6 @@ fn stored(kernel: &Kernel) -> Vec<u16> {
         .collect()
 }
 
-/// See [`Stage::content`].
-fn stage_content(kernel: &Kernel) -> [u8; 32] {
-    let mut h = Sha256::new();
-    let g = &kernel.graph;
-    let order = toposort(g, kernel.sink);
-    let mut number = hashbrown::HashMap::new();
-    let mut slots = Vec::new();
-    for &n in &order {
-        let node = g.node(n);
-        match node.op {
-            Op::Param { slot, .. } => {
-                let at = slots.iter().position(|&s| s == slot).unwrap_or(slots.len());
-                if at == slots.len() {
-                    slots.push(slot);
-                }
-                h.update(format!("param {at}:{}", node.dtype).as_bytes());
-            }
-            op => h.update(format!("{op:?}:{}", node.dtype).as_bytes()),
-        }
-        for s in &node.src {
-            let at: u64 = number.get(s).copied().unwrap_or(u64::MAX);
-            h.update(at.to_le_bytes());
-        }
-        h.update([0xff]);
-        number.insert(n, number.len() as u64);
-    }
-    h.finalize().into()
-}
-
 /// Compiles a kernel.
 pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
     let key = content_key(kernel, backend, options);
@@ -300,6 +109,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     if options.threads > 0 && target.kind == TargetKind::Cpu {
         target.cores = options.threads;
     }
+    target.any_order &= !options.deterministic;
     let cache = options.cache.as_ref();
     let found = cache.filter(|_| !options.explain).and_then(|c| c.get(&key));
     if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
@@ -316,19 +126,17 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             key,
         });
     }
+    let mut built = compile(kernel, backend, options, &target, &target, key)?;
     // What the compiler makes of a choice is not known before. Where it runs out of registers, the
-    // choice is made again as if there were fewer of them.
-    let mut planning = target.clone();
-    let least = target.vector_regs / 2;
-    let built = loop {
-        let built = compile(kernel, backend, options, &target, &planning, key)?;
-        let spilled = built.report.resources.iter().any(|r| r.spilled > 0);
-        let chosen = !options.noopt && options.opts.is_none();
-        if !(spilled && chosen && planning.vector_regs > least) {
-            break built;
-        }
-        planning.vector_regs = planning.vector_regs / 4 * 3;
-    };
+    // choice is made once more, as if there were half of them.
+    let spilled = built.report.resources.iter().any(|r| r.spilled > 0);
+    if spilled && !options.noopt && options.opts.is_none() {
+        let planning = Target {
+            vector_regs: target.vector_regs / 2,
+            ..target.clone()
+        };
+        built = compile(kernel, backend, options, &target, &planning, key)?;
+    }
     if let Some(cache) = cache.filter(|_| !options.explain) {
         let kept = Kept {
             stages: built.stages.clone(),
@@ -459,7 +267,7 @@ pub fn planned(
         let StageKernel { mut kernel, fixed } = stage;
         let mut steps = std::mem::take(&mut opts);
         if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
-            steps.extend(opt::heuristic::optimise(&mut kernel, target));
+            steps.extend(opt::optimise(&mut kernel, target));
         }
         Planned { kernel, steps }
     };
@@ -605,49 +413,4 @@ fn stage_of(
         local_bytes: u32::try_from(program.local_bytes())
             .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
     })
-}
-
-/// Arithmetic operations on floats and integers other than indices, and bytes of the buffers, of
-/// one run of a kernel.
-pub fn estimate(kernel: &Kernel) -> (f64, f64) {
-    let g: &Graph = &kernel.graph;
-    let mut sets = RangeSets::default();
-    let mut flops = 0.0;
-    for n in toposort(g, kernel.sink) {
-        let dtype = g.dtype(n);
-        let counts = match g.op(n) {
-            Op::Unary(_) => dtype != crate::DType::I64,
-            Op::Binary(op) => {
-                !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
-            }
-            Op::Fma | Op::Reduce(_) | Op::Scan(_) => true,
-            _ => false,
-        };
-        if !counts {
-            continue;
-        }
-        let mut over = sets.of(g, n).to_vec();
-        if let Op::Reduce(_) = g.op(n) {
-            over = sets.of(g, g.src(n)[0]).to_vec();
-            for &r in &g.src(n)[1..] {
-                if !over.contains(&r) {
-                    over.push(r);
-                }
-            }
-        }
-        let times: f64 = over
-            .iter()
-            .map(|&r| match g.op(r) {
-                Op::Range { extent, kind, .. } if kind != RangeKind::Vec => extent as f64,
-                _ => 1.0,
-            })
-            .product();
-        flops += times * if matches!(g.op(n), Op::Fma) { 2.0 } else { 1.0 };
-    }
-    let bytes = kernel
-        .params
-        .iter()
-        .map(|p| (p.len * p.dtype.size()) as f64)
-        .sum();
-    (flops, bytes)
 }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::build::{Stage, StageArg};
 use crate::opt::contract::ScratchSpec;
+use crate::stage::{Stage, StageArg};
 
 /// What of a compiled kernel is worth keeping.
 pub(crate) struct Kept {

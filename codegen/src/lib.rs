@@ -1,10 +1,12 @@
 //! The kernel compiler: from index expressions over loop ranges to machine code.
 #![deny(unsafe_code)]
 
+mod backend;
 pub mod build;
 mod built;
 pub mod cache;
 pub mod compile;
+mod content;
 pub mod dtype;
 pub mod error;
 pub mod interp;
@@ -14,6 +16,7 @@ pub mod opt;
 pub mod render;
 mod resources;
 pub mod rewrite;
+mod stage;
 pub mod symbolic;
 pub mod target;
 

@@ -4,6 +4,7 @@
 mod amd;
 
 use crate::DType;
+use crate::ir::ReduceOp;
 pub use crate::ir::mma::{Fragments, MmaDesc, MmaScope};
 
 /// How work is spread on a target.
@@ -49,6 +50,35 @@ impl RegisterFile {
     }
 }
 
+/// Which combinations with an element of memory are one indivisible instruction on a GPU; others
+/// are a loop that compares and swaps. On CPUs no two threads ever combine into one element.
+///
+/// All this is for memory of the device itself: what reaches system memory over PCIe is nothing but
+/// integer sums and exchanges ("PCI Express Base", 6.15: FetchAdd, Swap, CAS), and a GPU drops the
+/// rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Atomics {
+    /// Floats that are added in one step. The sum rounds to nearest and keeps subnormal numbers.
+    pub sums: &'static [DType],
+}
+
+impl Atomics {
+    /// Sums and extrema of 32 and 64 bits are instructions everywhere. Extrema of floats are those
+    /// of their bits as integers, which are in the same order (`global_atomic_fmin` and the like
+    /// drop a NaN, and zeros of both signs are equal to them). Bitwise operations leave the
+    /// neighbours in a dword of a narrower type alone; of booleans one decides, which is stored.
+    pub fn one_step(self, op: ReduceOp, dtype: DType) -> bool {
+        match op {
+            _ if dtype == DType::Bool => true,
+            ReduceOp::Mul => false,
+            ReduceOp::And | ReduceOp::Or => true,
+            ReduceOp::Max | ReduceOp::Min => dtype.size() >= 4,
+            ReduceOp::Add if dtype.is_float() => self.sums.contains(&dtype),
+            ReduceOp::Add => dtype.size() >= 4,
+        }
+    }
+}
+
 /// A machine to generate code for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Target {
@@ -80,6 +110,9 @@ pub struct Target {
     pub max_items: usize,
     /// Groups along each dimension of a launch at most.
     pub max_groups: [u32; 3],
+    /// How far the constant part of an address in global memory reaches, bytes either way; 0 on
+    /// CPUs, where it does not matter.
+    pub offset_bytes: i64,
     /// What waves share on a SIMD of a GPU; `None` on CPUs.
     pub registers: Option<RegisterFile>,
     /// Types with native arithmetic; others are computed through f32.
@@ -88,6 +121,11 @@ pub struct Target {
     pub f16_convert: bool,
     /// The conversions of 8-bit floats (OCP) to and from f32 are instructions.
     pub f8_convert: bool,
+    /// What a GPU combines with an element of memory in one step.
+    pub atomics: Atomics,
+    /// Sums and products of floats may be spread so that their order, and with it their last bits,
+    /// differs from run to run.
+    pub any_order: bool,
     /// Matrix building blocks, best first.
     pub mma: Vec<MmaDesc>,
 }
@@ -110,6 +148,7 @@ impl Target {
             wave: 1,
             max_items: 1,
             max_groups: [u32::MAX, 1, 1],
+            offset_bytes: 0,
             registers: None,
             native: vec![
                 DType::Bool,
@@ -126,20 +165,21 @@ impl Target {
             ],
             f16_convert: false,
             f8_convert: false,
+            atomics: Atomics { sums: &[] },
+            any_order: false,
             mma: Vec::new(),
         };
         host_features(&mut target);
         let regs = target.vector_regs;
         // Integers through packed 32-bit operands: a product and a sum instead of one instruction.
         for acc in [DType::F32, DType::F64, DType::I32] {
-            let operand = acc;
             let lanes = target.vector_bytes / acc.size();
             if let Some((rows, vectors)) = outer_product_tile(regs) {
                 target.mma.push(MmaDesc {
                     m: rows as u16,
                     n: (vectors * lanes) as u16,
                     k: 1,
-                    operand,
+                    operands: [acc; 2],
                     acc,
                     scope: MmaScope::Thread,
                     fragments: Fragments::None,

@@ -3,6 +3,8 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "amd/atomics.rs"]
+mod atomics;
 #[path = "amd/machine.rs"]
 mod machine;
 mod support;
@@ -26,6 +28,7 @@ fn check_on(chip: &str, kernel: &Kernel, buffers: &[Vec<u8>], want: &[Vec<u8>], 
     for noopt in [true, false] {
         let options = Options {
             noopt,
+            deterministic: true,
             ..Options::default()
         };
         let built = build(kernel, &backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
@@ -80,6 +83,9 @@ fn reductions_of_every_type() {
             ] {
                 check(&cube_sum([3, 10, 33], axis, op, dtype), 1e-4);
             }
+        }
+        for op in [ReduceOp::Max, ReduceOp::Min] {
+            check(&cube_sum([3, 10, 33], axis, op, DType::F16), 0.0);
         }
         for op in [ReduceOp::And, ReduceOp::Or] {
             check(&cube_sum([3, 10, 33], axis, op, DType::Bool), 0.0);
@@ -168,11 +174,11 @@ fn every_operation_of_cdna3() {
 }
 
 /// `sum of a[i, r] * b[r, j]`, operands cast to the type of the sum.
-fn product(mm: i64, n: i64, k: i64, operand: DType, acc: DType) -> Kernel {
+fn product(mm: i64, n: i64, k: i64, operands: [DType; 2], acc: DType) -> Kernel {
     let mut m = Make::new();
     let o = m.buffer(acc, (mm * n) as usize, true);
-    let a = m.buffer(operand, (mm * k) as usize, false);
-    let b = m.buffer(operand, (k * n) as usize, false);
+    let a = m.buffer(operands[0], (mm * k) as usize, false);
+    let b = m.buffer(operands[1], (k * n) as usize, false);
     let (i, j, r) = (m.l(mm), m.l(n), m.r(k));
     let x = m.load(a, &[(i, k), (r, 1)]);
     let y = m.load(b, &[(r, n), (j, 1)]);
@@ -211,6 +217,12 @@ fn matrix_blocks(d: MmaDesc) -> [Block; 2] {
     [one, other]
 }
 
+/// The types of the operands in memory: a block may exchange rows and columns.
+fn stored(d: MmaDesc, block: &Block) -> [DType; 2] {
+    let [a, b] = d.operands;
+    if block.swap { [b, a] } else { [a, b] }
+}
+
 /// The instruction is really in the code, and gives the right product.
 fn check_matrix(backend: &Backend, d: MmaDesc, block: Block) {
     let options = Options {
@@ -219,7 +231,7 @@ fn check_matrix(backend: &Backend, d: MmaDesc, block: Block) {
     };
     let chip = &backend.target.cpu;
     let what = format!("{chip} {d:?} {block}");
-    let kernel = product(40, 70, 100, d.operand, d.acc);
+    let kernel = product(40, 70, 100, stored(d, &block), d.acc);
     let built = build(&kernel, backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
     let text = built.report.disassembly().unwrap();
     assert!(text.contains(&mnemonic(d)), "{what}\n{text}");
@@ -237,8 +249,10 @@ fn check_matrix(backend: &Backend, d: MmaDesc, block: Block) {
 fn matrix_instructions() {
     for chip in Target::amd_chips() {
         let backend = Backend::amd_llvm(chip).unwrap();
+        // Chips of one generation differ in nothing that concerns them.
+        let blocks = if GENERATIONS.contains(&chip) { 2 } else { 1 };
         for &d in &backend.target.mma {
-            for block in matrix_blocks(d) {
+            for block in matrix_blocks(d).into_iter().take(blocks) {
                 check_matrix(&backend, d, block);
             }
         }
@@ -257,11 +271,13 @@ fn mnemonic(d: MmaDesc) -> String {
     } else {
         "i32"
     };
-    let operand = match d.operand {
-        DType::F8E4M3 => "fp8_fp8",
-        DType::F8E5M2 => "bf8_bf8",
-        DType::I8 | DType::U8 if d.fragments != Fragments::Cdna => "iu8",
-        other => other.name(),
+    let operand = match d.operands {
+        [DType::F8E4M3, DType::F8E4M3] => "fp8_fp8",
+        [DType::F8E4M3, DType::F8E5M2] => "fp8_bf8",
+        [DType::F8E5M2, DType::F8E4M3] => "bf8_fp8",
+        [DType::F8E5M2, _] => "bf8_bf8",
+        [DType::I8 | DType::U8, _] if d.fragments != Fragments::Cdna => "iu8",
+        [other, _] => other.name(),
     };
     format!("{name}_{acc}_{}x{}x{}_{operand}", d.m, d.n, d.k)
 }
@@ -272,12 +288,80 @@ fn large_products_use_matrix_instructions() {
     for chip in ["gfx1100", "gfx1201", "gfx942"] {
         let backend = Backend::amd_llvm(chip).unwrap();
         for &d in &backend.target.mma {
-            let kernel = product(1024, 1024, 1024, d.operand, d.acc);
+            let kernel = product(1024, 1024, 1024, d.operands, d.acc);
             let built = build(&kernel, &backend, &Options::default()).unwrap();
             let text = built.report.disassembly().unwrap();
             let what = format!("{chip} {:?}", built.report.opts);
             assert!(text.contains(&mnemonic(d)), "{what}");
         }
+    }
+}
+
+/// Without an instruction of their own, products of 8-bit floats are products of halves.
+#[test]
+fn narrow_floats_use_the_instructions_of_halves() {
+    use DType::{F8E4M3, F8E5M2, F16};
+    for (chip, operands) in [
+        ("gfx1100", [F8E4M3, F8E4M3]),
+        ("gfx1100", [F8E5M2, F8E4M3]),
+        ("gfx942", [F8E4M3, F8E5M2]),
+        ("gfx942", [F8E5M2, F16]),
+        ("gfx1201", [F8E5M2, F16]),
+    ] {
+        let backend = Backend::amd_llvm(chip).unwrap();
+        let kernel = product(1024, 1024, 1024, operands, DType::F32);
+        let large = build(&kernel, &backend, &Options::default()).unwrap();
+        let what = format!("{chip} {operands:?} {:?}", large.report.opts);
+        let all = &backend.target.mma;
+        let d = *all.iter().find(|d| d.operands == [F16; 2]).unwrap();
+        let text = large.report.disassembly().unwrap();
+        assert!(text.contains(&mnemonic(d)), "{what}");
+        let kernel = product(40, 70, 100, operands, DType::F32);
+        let options = Options {
+            opts: Some(vec![Opt::Block(matrix_blocks(d)[0])]),
+            ..Options::default()
+        };
+        let built = build(&kernel, &backend, &options).unwrap();
+        let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+        let want = expected(&kernel, &buffers, &[]);
+        let mut got = buffers.clone();
+        machine::run(&built, &backend.target, &mut got, &[]);
+        same(DType::F32, &got[0], &want[0], 1e-4, &what);
+    }
+}
+
+/// Arithmetic on halves is not done in `f32` and rounded: two at a time in packed instructions.
+#[test]
+fn halves_are_computed_in_pairs() {
+    let mut m = Make::new();
+    let n = 4096;
+    let o = m.buffer(DType::F16, n as usize, true);
+    let [a, b] = [0, 1].map(|_| m.buffer(DType::F16, n as usize, false));
+    let i = m.l(n);
+    let (x, y) = (m.load(a, &[(i, 1)]), m.load(b, &[(i, 1)]));
+    let product = m.mul(x, y);
+    let sum = m.add(product, x);
+    let less = m.g.binary(Binary::Sub, sum, y);
+    let size = m.unary(Unary::Abs, less);
+    let most = m.g.binary(Binary::Max, size, y);
+    m.store(o, &[(i, 1)], most);
+    let kernel = m.kernel("halves");
+    for chip in GENERATIONS {
+        check_edges(chip, &kernel, 0.0);
+        let backend = Backend::amd_llvm(chip).unwrap();
+        let options = Options {
+            opts: Some(vec![
+                Opt::Vec { axis: 0, lanes: 4 },
+                Opt::Local { axis: 0, n: 32 },
+            ]),
+            ..Options::default()
+        };
+        let built = build(&kernel, &backend, &options).unwrap();
+        let text = built.report.disassembly().unwrap();
+        for want in ["v_pk_mul_f16", "v_pk_add_f16"] {
+            assert!(text.contains(want), "{chip}: no {want}\n{text}");
+        }
+        assert!(!text.contains("v_cvt_"), "{chip}\n{text}");
     }
 }
 
@@ -343,20 +427,12 @@ fn hip_through_the_clang_program() {
 #[test]
 fn hip_through_comgr() {
     for chip in GENERATIONS {
-        let backend = match Backend::amd_hip(chip) {
-            Ok(backend) => backend,
-            Err(e) => return println!("not tried: {e}"),
-        };
-        match build(&elementwise(64), &backend, &Options::default()) {
-            Ok(_) => {
+        match Backend::amd_hip(chip) {
+            Ok(backend) => {
                 println!("{chip}: {}", backend.describe());
                 check_forms(&backend);
             }
-            Err(e) => {
-                let text = e.to_string();
-                assert!(chip != "gfx1030" && text.contains(chip), "{text}");
-                println!("{text}");
-            }
+            Err(e) => println!("not tried: {e}"),
         }
     }
 }
@@ -398,7 +474,7 @@ fn threads_compile_side_by_side() {
         softmax(33, 130),
         matmul(64, 48, 100, false, true, true),
         conv(1, 8, 16, 14, 3),
-        product(1024, 1024, 1024, DType::F16, DType::F32),
+        product(1024, 1024, 1024, [DType::F16; 2], DType::F32),
     ];
     for k in &kernels {
         build(k, &backend, &Options::default()).unwrap();

@@ -19,7 +19,7 @@ fn wave_matrix(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaD
         m: 16,
         n: 16,
         k,
-        operand,
+        operands: [operand; 2],
         acc,
         scope: MmaScope::Warp,
         fragments,
@@ -116,7 +116,7 @@ fn blocks_of_waves() {
         wave_matrix(Fragments::Cdna, 4, DType::F64, DType::F64),
     ] {
         for (m, n, k) in [(32, 32, 32), (33, 20, 40), (7, 70, 17)] {
-            let kernel = product(m, n, k, d.operand, d.acc);
+            let kernel = product(m, n, k, d.operands[0], d.acc);
             for block in [
                 Block {
                     mma: Some(d),

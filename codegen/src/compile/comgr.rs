@@ -78,6 +78,8 @@ macro_rules! functions {
 functions! {
     get_version(*mut usize, *mut usize) -> ();
     status_string(Status, *mut *const c_char) -> Status;
+    get_isa_count(*mut usize) -> Status;
+    get_isa_name(usize, *mut *const c_char) -> Status;
     create_data(c_int, *mut Handle) -> Status;
     release_data(Handle) -> Status;
     set_data(Handle, usize, *const c_char) -> Status;
@@ -233,6 +235,45 @@ impl Comgr {
         Ok(bytes)
     }
 
+    /// The chips that the library can compile for, by the names of their instruction sets
+    /// (`amdgcn-amd-amdhsa--gfx1030`).
+    fn isas(&self) -> Said<Vec<String>> {
+        let mut count = 0;
+        // SAFETY: the argument points to a `usize`.
+        self.check("get_isa_count", unsafe {
+            (self.f.get_isa_count)(&mut count)
+        })?;
+        let mut isas = Vec::new();
+        for i in 0..count {
+            let mut text = std::ptr::null();
+            // SAFETY: the number is below the count; the library stores a pointer to a string that
+            // it never frees.
+            let text = unsafe {
+                self.check("get_isa_name", (self.f.get_isa_name)(i, &mut text))?;
+                CStr::from_ptr(text)
+            };
+            isas.push(text.to_string_lossy().into_owned());
+        }
+        Ok(isas)
+    }
+
+    /// Refuses a chip that the library does not know: one of an older ROCm takes the source of a newer
+    /// chip, and says nothing of the chip.
+    fn knows(&self, t: &Target) -> Said<()> {
+        let (isa, isas) = (isa(t), self.isas()?);
+        if isas.contains(&isa) {
+            return Ok(());
+        }
+        let ((major, minor), path) = (self.version, self.path.display());
+        let newest = isas.last().and_then(|name| name.split("--").nth(1));
+        Err(format!(
+            "{path}, version {major}.{minor}, does not know {}, the newest that it knows is {}; install a \
+             newer ROCm, or choose AMD:LLVM",
+            t.cpu,
+            newest.unwrap_or("none"),
+        ))
+    }
+
     /// One action, from one set to a new one.
     fn act(
         &self,
@@ -253,13 +294,7 @@ impl Comgr {
         // SAFETY: the action is alive; the library copies the strings, which are alive as well.
         unsafe {
             let status = (f.action_info_set_isa_name)(info.handle, isa.as_ptr());
-            self.check("isa", status).map_err(|e| {
-                let ((major, minor), path) = (self.version, self.path.display());
-                format!(
-                    "{path}, version {major}.{minor}, does not know {isa:?} ({e}); install a newer \
-                     ROCm, or choose AMD:LLVM"
-                )
-            })?;
+            self.check("isa", status)?;
             let status = (f.action_info_set_language)(info.handle, self.numbers.hip);
             self.check("language", status)?;
             let status = (f.action_info_set_logging)(info.handle, true);
@@ -282,6 +317,7 @@ impl Comgr {
 
     fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
         let f = &self.f;
+        self.knows(t)?;
         let sources = self.set()?;
         // SAFETY: the last argument is a place for a handle.
         let make = |h: &mut Handle| unsafe { (f.create_data)(SOURCE, h) };
@@ -297,7 +333,7 @@ impl Comgr {
         for status in steps {
             self.check("source", status)?;
         }
-        let isa = CString::new(format!("{}--{}", t.triple, t.cpu)).map_err(|e| e.to_string())?;
+        let isa = CString::new(isa(t)).map_err(|e| e.to_string())?;
         let mut options: Vec<String> = HIP_FLAGS.map(String::from).into();
         options.push(format!("--offload-arch={}", t.cpu));
         options.extend(machine_options(t));
@@ -309,6 +345,11 @@ impl Comgr {
     }
 }
 
+/// What the library calls a chip.
+fn isa(t: &Target) -> String {
+    format!("{}--{}", t.triple, t.cpu)
+}
+
 /// Compiles HIP C with the library of ROCm.
 #[derive(Clone)]
 pub struct ComgrCompiler {
@@ -316,21 +357,21 @@ pub struct ComgrCompiler {
 }
 
 impl ComgrCompiler {
-    /// The library, loaded once.
+    /// The library, loaded once, to compile for a chip.
     ///
     /// # Errors
-    /// It is not there: where it was looked for, and what to install.
-    pub fn find() -> Result<Self> {
+    /// It is not there: where it was looked for, and what to install. It is too old for the chip.
+    pub fn find(t: &Target) -> Result<Self> {
         static LOADED: OnceLock<Arc<Comgr>> = OnceLock::new();
-        if let Some(library) = LOADED.get() {
-            return Ok(ComgrCompiler {
-                library: library.clone(),
-            });
-        }
-        let library = Arc::new(load(candidates())?);
-        Ok(ComgrCompiler {
-            library: LOADED.get_or_init(|| library).clone(),
-        })
+        let library = match LOADED.get() {
+            Some(library) => library.clone(),
+            None => {
+                let library = Arc::new(load(candidates())?);
+                LOADED.get_or_init(|| library).clone()
+            }
+        };
+        library.knows(t).map_err(missing)?;
+        Ok(ComgrCompiler { library })
     }
 }
 
@@ -386,5 +427,40 @@ mod tests {
         let text = load(vec!["libc.so.6".into()]).err().unwrap().to_string();
         assert!(text.contains("libc.so.6 is not the library"), "{text}");
         assert!(candidates().contains(&"/opt/rocm/lib/libamd_comgr.so".into()));
+    }
+
+    /// Of every chip that we know, the library is asked before it is chosen, and says the same when it
+    /// compiles.
+    #[test]
+    fn what_the_library_cannot_compile_for_is_said_at_once() {
+        let Ok(library) = load(candidates()) else {
+            return println!("not tried: no libamd_comgr");
+        };
+        let known = library.isas().unwrap();
+        assert!(known.iter().any(|isa| isa.ends_with("--gfx1030")));
+        for chip in Target::amd_chips() {
+            let t = Target::amd(chip).unwrap();
+            let found = ComgrCompiler::find(&t).map(|_| ());
+            if known.contains(&isa(&t)) {
+                found.unwrap();
+                continue;
+            }
+            let source = Source {
+                language: Language::Hip,
+                entry: "e".into(),
+                text: String::new(),
+            };
+            let compiled = library.compile(&source, &t).unwrap_err();
+            let found = found.unwrap_err().to_string();
+            assert!(found.contains(&compiled), "{found}\n{compiled}");
+            for part in [
+                "does not know",
+                chip,
+                "the newest that it knows is gfx",
+                "AMD:LLVM",
+            ] {
+                assert!(compiled.contains(part), "{compiled}");
+            }
+        }
     }
 }

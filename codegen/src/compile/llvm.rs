@@ -1,6 +1,7 @@
 //! LLVM in the process. Each compilation has a context of its own, so that threads compile side
 //! by side.
 
+use std::cell::RefCell;
 use std::sync::Once;
 
 use inkwell::OptimizationLevel;
@@ -8,18 +9,24 @@ use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{
-    CodeModel, FileType, InitializationConfig, RelocMode, Target as LlvmTarget, TargetTriple,
+    CodeModel, FileType, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine,
+    TargetTriple,
 };
 
 use super::Compiler;
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
 /// What runs before code generation. The text has vectors and tiles already: what is left is to
 /// put accumulators in registers and to tidy index arithmetic; the vectorisers would only undo it.
 const PASSES: &str =
     "mem2reg,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse";
+
+/// The same for GPUs, where code generation has fewer passes of its own (see [`level`]): what is
+/// left of single elements becomes wide accesses.
+const GPU_PASSES: &str = "mem2reg,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,\
+    loop-mssa(licm),early-cse,load-store-vectorizer";
 
 /// Compiles LLVM assembly.
 #[derive(Clone, Copy, Default, Debug)]
@@ -48,6 +55,49 @@ fn failed(s: &Source, stage: &'static str, message: impl ToString) -> Error {
     }
 }
 
+fn passes(t: &Target) -> &'static str {
+    match t.kind {
+        TargetKind::Cpu => PASSES,
+        TargetKind::Gpu => GPU_PASSES,
+    }
+}
+
+/// Straight-line strength reduction, re-association and the like take a fifth of the time and find
+/// nothing to do in kernels: their addresses are computed once already.
+fn level(t: &Target) -> OptimizationLevel {
+    match t.kind {
+        TargetKind::Cpu => OptimizationLevel::Default,
+        TargetKind::Gpu => OptimizationLevel::Less,
+    }
+}
+
+thread_local! {
+    /// The machine of the last compilation on this thread: it has found out about its registers
+    /// what would be found out again for every kernel.
+    static LAST: RefCell<Option<(Target, TargetMachine)>> = const { RefCell::new(None) };
+}
+
+/// The machine for a target; it is not kept while it is used.
+fn machine(s: &Source, t: &Target) -> Result<TargetMachine> {
+    if let Some((_, machine)) = LAST.take().filter(|(last, _)| last == t) {
+        return Ok(machine);
+    }
+    let triple = TargetTriple::create(&t.triple);
+    let target =
+        LlvmTarget::from_triple(&triple).map_err(|e| failed(s, "target", e.to_string()))?;
+    let (reloc, model) = (RelocMode::PIC, CodeModel::Small);
+    target
+        .create_target_machine(&triple, &t.cpu, &t.features, level(t), reloc, model)
+        .ok_or_else(|| {
+            let message = format!("no machine for {} {}", t.triple, t.cpu);
+            failed(s, "target", message)
+        })
+}
+
+fn keep(t: &Target, machine: TargetMachine) {
+    LAST.set(Some((t.clone(), machine)));
+}
+
 impl Compiler for LlvmCompiler {
     fn name(&self) -> &'static str {
         "llvm"
@@ -55,7 +105,7 @@ impl Compiler for LlvmCompiler {
 
     fn version(&self) -> String {
         let (major, minor, patch) = inkwell::support::get_llvm_version();
-        format!("{major}.{minor}.{patch} {PASSES}")
+        format!("{major}.{minor}.{patch} {PASSES} {GPU_PASSES}")
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
@@ -75,32 +125,15 @@ impl Compiler for LlvmCompiler {
         let module = context
             .create_module_from_ir(buffer)
             .map_err(|e| failed(s, "parse", e.to_string()))?;
-        let triple = TargetTriple::create(&t.triple);
-        let target =
-            LlvmTarget::from_triple(&triple).map_err(|e| failed(s, "target", e.to_string()))?;
-        let machine = target
-            .create_target_machine(
-                &triple,
-                &t.cpu,
-                &t.features,
-                OptimizationLevel::Default,
-                RelocMode::PIC,
-                CodeModel::Small,
-            )
-            .ok_or_else(|| {
-                failed(
-                    s,
-                    "target",
-                    format!("no machine for {} {}", t.triple, t.cpu),
-                )
-            })?;
+        let (machine, passes) = (machine(s, t)?, passes(t));
         module.set_data_layout(&machine.get_target_data().get_data_layout());
         module
-            .run_passes(PASSES, &machine, PassBuilderOptions::create())
+            .run_passes(passes, &machine, PassBuilderOptions::create())
             .map_err(|e| failed(s, "passes", e.to_string()))?;
         let object = machine
             .write_to_memory_buffer(&module, FileType::Object)
             .map_err(|e| failed(s, "code generation", e.to_string()))?;
+        keep(t, machine);
         Ok(object.as_slice().to_vec())
     }
 

@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use super::scalar;
 use crate::DType;
+use crate::ir::order::toposort_until;
 use crate::ir::{Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode, print};
-use crate::rewrite::substitute::toposort_until;
 use crate::symbolic::RangeSets;
 use crate::symbolic::ranges::axis;
 
@@ -562,7 +562,7 @@ impl Machine<'_> {
                     });
                 }
             }
-            StoreMode::Combine(op) => {
+            StoreMode::Combine(op) | StoreMode::Atomic(op) => {
                 let old = scalar::read(dtype, &self.memory(ptr)[bytes.clone()]);
                 value = self.combine(id, op, old, value)?;
             }

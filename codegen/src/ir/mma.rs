@@ -65,8 +65,8 @@ pub struct MmaDesc {
     pub n: u16,
     /// Depth of one step.
     pub k: u16,
-    /// Type of both operands.
-    pub operand: DType,
+    /// Types of the operands.
+    pub operands: [DType; 2],
     /// Type of the accumulator.
     pub acc: DType,
     /// Who executes it.
@@ -76,6 +76,14 @@ pub struct MmaDesc {
 }
 
 impl MmaDesc {
+    /// Whether it multiplies operands of these types: its own, or 8-bit floats where it takes
+    /// `F16`, which has all their values.
+    pub fn takes(&self, operands: [DType; 2]) -> bool {
+        let narrow = |t| matches!(t, DType::F8E4M3 | DType::F8E5M2);
+        let mut both = operands.into_iter().zip(self.operands);
+        both.all(|(is, own)| is == own || own == DType::F16 && narrow(is))
+    }
+
     /// Lanes of the wave that executes it.
     pub const fn wave(&self) -> u32 {
         match self.fragments {
@@ -132,11 +140,12 @@ mod tests {
     use super::*;
 
     fn desc(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
+        let operands = [operand; 2];
         MmaDesc {
             m: 16,
             n: 16,
             k,
-            operand,
+            operands,
             acc,
             scope: MmaScope::Warp,
             fragments,

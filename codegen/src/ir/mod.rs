@@ -3,11 +3,13 @@
 pub mod graph;
 pub mod mma;
 pub mod op;
+pub mod order;
 pub mod print;
 pub mod verify;
 
 pub use graph::{Graph, Id, Node, Src};
 pub use op::{Binary, Op, RangeKind, ReduceOp, StoreMode, Unary};
+pub use order::toposort;
 
 use crate::DType;
 

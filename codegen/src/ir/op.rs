@@ -91,6 +91,19 @@ pub enum StoreMode {
     Set,
     /// `memory = memory op value`, read-modify-write in iteration order of its `Serial` ranges.
     Combine(ReduceOp),
+    /// The same in any order: each combination is one indivisible step, so that any of its ranges
+    /// may be spread over work-items.
+    Atomic(ReduceOp),
+}
+
+impl StoreMode {
+    /// What combines the value with what memory holds; `None` where it replaces it.
+    pub const fn combines(self) -> Option<ReduceOp> {
+        match self {
+            StoreMode::Set => None,
+            StoreMode::Combine(op) | StoreMode::Atomic(op) => Some(op),
+        }
+    }
 }
 
 /// One-operand arithmetic.
@@ -250,14 +263,14 @@ pub enum Op {
     },
     /// Fills blocks of local memory, once for each combination of the loops that the stores depend
     /// on; all work-items of the group take part, and see all of it afterwards. No value: only
-    /// [`Op::Local`] refers to it. `src: [store...]`.
+    /// [`Op::Local`] refers to it. `src: [store..., value...]`.
     ///
-    /// Without `ahead`, everybody has read what is there before it is filled again. With it, the
-    /// last `ahead` stores are those for the next iteration of the innermost loop, done during this
-    /// one: they must not store to what is read in this one. The others are done once before the
-    /// loop, for its first iteration.
+    /// Without `ahead`, everybody has read what is there before it is filled again. With it, there
+    /// are `ahead` stores, and as many values: the stores have those of the first iteration of the
+    /// innermost loop, the others are what each store has in the next iteration, on its way while
+    /// this one computes. The stores must not go to what is read in the iteration before.
     Fence {
-        /// How many stores are for the next iteration.
+        /// How many values are for the next iteration.
         ahead: u16,
     },
     /// `a * b + c` of matrices by all lanes of a wave together, each of which has fragments of

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
+use super::order::toposort;
 use super::{Graph, Id, Op, StoreMode};
 use crate::interp::scalar;
-use crate::rewrite::toposort;
 
 /// Everything reachable from `root`. Names are numbered in the order of the walk, so equal graphs
 /// print equally whatever else their arenas hold.
@@ -87,6 +87,7 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
             let how = match mode {
                 StoreMode::Set => "store".to_owned(),
                 StoreMode::Combine(op) => format!("combine.{}", lower(&op)),
+                StoreMode::Atomic(op) => format!("atomic.{}", lower(&op)),
             };
             match src.as_slice() {
                 [ptr, index, value, gate] => {
@@ -99,7 +100,10 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
         Op::Local { block, len } => format!("local {block} {dtype}[{len}] {list}"),
         Op::Fence { ahead: 0 } => format!("fence {list}"),
         Op::Fence { ahead } => format!("fence ahead {ahead} {list}"),
-        Op::Mma(d) => format!("mma.{}x{}x{}.{}.{dtype} {list}", d.m, d.n, d.k, d.operand),
+        Op::Mma(d) => {
+            let [a, b] = d.operands;
+            format!("mma.{}x{}x{}.{a}.{b}.{dtype} {list}", d.m, d.n, d.k)
+        }
         Op::Sink => format!("sink {list}"),
     }
 }

@@ -5,9 +5,9 @@ use thiserror::Error;
 
 use super::mma::MmaScope;
 use super::op::{Binary, Op, RangeKind, StoreMode, Unary};
+use super::order::toposort;
 use super::{Graph, Id, Kernel, print};
 use crate::DType;
-use crate::rewrite::toposort;
 use crate::symbolic::RangeSets;
 
 /// Why a kernel is not well-formed.
@@ -324,7 +324,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             }
             match mode {
                 StoreMode::Set => Ok(()),
-                StoreMode::Combine(op) => reduce_type(op.binary(), dtype),
+                StoreMode::Combine(op) | StoreMode::Atomic(op) => reduce_type(op.binary(), dtype),
             }
         }
         Op::Local { len, .. } => {
@@ -334,16 +334,20 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             require(ok, "what has filled it is a fence", types)
         }
         Op::Fence { ahead } => {
-            let first = usize::from(ahead) < src.len();
-            require(first, "stores for the first iteration", || {
-                format!("{} stores, {ahead} ahead", src.len())
+            let count = match ahead {
+                0 => src.len(),
+                n => usize::from(n),
+            };
+            let paired = src.len() == count + usize::from(ahead);
+            require(paired, "a store for each value", || {
+                format!("{} sources, {ahead} ahead", src.len())
             })?;
             let own = |&s: &Id| {
                 g.op(s) == Op::Store(StoreMode::Set)
                     && matches!(g.op(g.src(s)[0]), Op::Local { .. })
                     && g.src(g.src(s)[0]).is_empty()
             };
-            let ok = src.iter().all(own);
+            let ok = src[..count].iter().all(own);
             require(ok, "a fence is made of stores to local memory", types)
         }
         Op::Mma(d) => {
@@ -351,7 +355,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             require(d.scope == MmaScope::Warp, "executed by a wave", || {
                 format!("{:?}", d.scope)
             })?;
-            let ok = is(src[0], d.operand) && is(src[1], d.operand) && is(src[2], d.acc);
+            let ok = is(src[0], d.operands[0]) && is(src[1], d.operands[1]) && is(src[2], d.acc);
             require(
                 ok && dtype == d.acc,
                 "operands and result as described",

@@ -7,7 +7,7 @@ use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg};
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::interp::scalar;
-use crate::ir::{Binary, StoreMode};
+use crate::ir::Binary;
 
 /// The order in which work-items run between two barriers. A program that needs a certain one
 /// lacks a barrier.
@@ -26,6 +26,8 @@ struct Item {
     accs: Vec<Vec<u64>>,
     /// Start of the body, counter, end of the counter.
     loops: Vec<(usize, Option<Reg>, i64, i64)>,
+    /// The element that an attempt has read.
+    attempt: Option<(Mem, DType, i64)>,
     done: bool,
 }
 
@@ -48,8 +50,10 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
     let mut open = Vec::new();
     for (i, inst) in p.insts.iter().enumerate() {
         match inst {
-            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once => open.push(i),
-            Inst::End => {
+            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once | Inst::Attempt { .. } => {
+                open.push(i);
+            }
+            Inst::End | Inst::Commit { .. } => {
                 let Some(start) = open.pop() else {
                     return Err(invalid("an end without a beginning".into()));
                 };
@@ -90,6 +94,7 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
                 regs: vec![Vec::new(); p.regs.len()],
                 accs: vec![Vec::new(); p.accs.len()],
                 loops: Vec::new(),
+                attempt: None,
                 done: false,
             })
             .collect();
@@ -175,6 +180,25 @@ impl Machine<'_> {
                     } else {
                         item.at = self.ends[here] + 1;
                     }
+                }
+                Inst::Attempt { gate: Some(g), .. } if item.regs[g.0 as usize][0] == 0 => {
+                    item.at = self.ends[here] + 1;
+                }
+                Inst::Attempt {
+                    dst, mem, index, ..
+                } => {
+                    let at = item.regs[index.0 as usize][0] as i64;
+                    let t = self.p.ty(*dst).dtype;
+                    let old = scalar::read(t, self.bytes(*mem, t, at, buffers)?);
+                    item.regs[dst.0 as usize] = vec![old];
+                    item.attempt = Some((*mem, t, at));
+                }
+                Inst::Commit { value } => {
+                    let new = item.regs[value.0 as usize][0];
+                    let Some((mem, t, at)) = item.attempt.take() else {
+                        return Err("a commit without an attempt".into());
+                    };
+                    scalar::write(new, self.bytes(mem, t, at, buffers)?);
                 }
                 Inst::End => {
                     let Some(top) = item.loops.last_mut() else {
@@ -321,7 +345,7 @@ impl Machine<'_> {
                     let at = element(&index, *access, lane);
                     let bytes = self.bytes(*mem, t, at, buffers)?;
                     let mut value = value;
-                    if let StoreMode::Combine(op) = mode {
+                    if let Some(op) = mode.combines() {
                         let old = scalar::read(t, bytes);
                         value = binary(op.binary(), t, &[old], &[value])?[0];
                     }
@@ -351,6 +375,8 @@ impl Machine<'_> {
             | Inst::Groups { .. }
             | Inst::Once
             | Inst::End
+            | Inst::Attempt { .. }
+            | Inst::Commit { .. }
             | Inst::Barrier
             | Inst::Mma { .. } => return Ok(()),
         };

@@ -5,6 +5,8 @@
 //! fits becomes `I32`, with a conversion where something wider takes it. The index of a load or
 //! store that cannot be negative becomes `U32`.
 
+use hashbrown::HashMap;
+
 use super::program::{Inst, Program, Reg, Ty};
 use crate::DType;
 use crate::ir::{Binary, Unary};
@@ -17,6 +19,8 @@ pub fn narrow(p: &mut Program) {
     let mut pass = Narrow {
         of: vec![None; p.regs.len()],
         alias: (0..p.regs.len() as u32).map(Reg).collect(),
+        sums: HashMap::new(),
+        unsigned: HashMap::new(),
         out: Vec::with_capacity(insts.len()),
         p,
     };
@@ -32,6 +36,10 @@ struct Narrow<'a> {
     of: Vec<Interval>,
     /// The register that stands for each.
     alias: Vec<Reg>,
+    /// Indices that are another one plus a constant.
+    sums: HashMap<Reg, (Reg, i64)>,
+    /// Indices of 32 bits as unsigned ones, in the block that is being written.
+    unsigned: HashMap<Reg, Reg>,
     out: Vec<Inst>,
 }
 
@@ -129,9 +137,36 @@ impl Narrow<'_> {
             return self.wide(r);
         };
         match self.interval(now) {
-            Some((a, _)) if a >= 0 => self.cast(now, DType::U32),
+            Some((a, _)) if a >= 0 => self.address(now),
             _ => now,
         }
+    }
+
+    /// An index that is not negative as `U32`. A constant that is added to one that is not negative
+    /// either stays the last step: renderers find it there and put it into the access.
+    fn address(&mut self, r: Reg) -> Reg {
+        if let Some(&(base, more)) = self.sums.get(&r)
+            && self.interval(base).is_some_and(|(a, _)| a >= 0)
+        {
+            let (a, lanes) = (self.positive(base), self.ty(r).lanes);
+            let b = self.new_reg(DType::U32, 1, None);
+            let bits = u64::from(more as u32);
+            self.out.push(Inst::Const { dst: b, bits });
+            let dst = self.new_reg(DType::U32, lanes, None);
+            let op = Binary::Add;
+            self.out.push(Inst::Binary { dst, op, a, b });
+            return dst;
+        }
+        self.positive(r)
+    }
+
+    fn positive(&mut self, r: Reg) -> Reg {
+        if let Some(&done) = self.unsigned.get(&r) {
+            return done;
+        }
+        let dst = self.cast(r, DType::U32);
+        self.unsigned.insert(r, dst);
+        dst
     }
 
     /// After something that defines an index of 64 bits with known bounds: uses take it in 32.
@@ -158,6 +193,12 @@ impl Narrow<'_> {
     }
 
     fn inst(&mut self, inst: Inst) {
+        if matches!(
+            inst,
+            Inst::Loop { .. } | Inst::Groups { .. } | Inst::Once | Inst::End
+        ) {
+            self.unsigned.clear();
+        }
         match inst {
             Inst::Const { dst, bits } if self.is_index(dst) => {
                 let x = bits as i64;
@@ -236,8 +277,11 @@ impl Narrow<'_> {
     }
 
     fn starts(&mut self, inst: Inst, r: Reg, last: i64) {
+        let interval = Some((0, last.max(0)));
+        if fits(interval) {
+            self.shrink(r, interval);
+        }
         self.out.push(inst);
-        self.alias_small(r, Some((0, last.max(0))));
     }
 
     fn binary(&mut self, dst: Reg, op: Binary, a: Reg, b: Reg) {
@@ -260,11 +304,26 @@ impl Narrow<'_> {
                 if !op.is_compare() {
                     self.shrink(dst, interval);
                 }
+                if op == Binary::Add && self.ty(dst).lanes == 1 {
+                    self.sum(dst, a, b);
+                }
                 (a, b)
             }
             None => (self.wide(a), self.wide(b)),
         };
         self.out.push(Inst::Binary { dst, op, a, b });
+    }
+
+    /// Keeps that `dst` is something plus a constant, if it is.
+    fn sum(&mut self, dst: Reg, a: Reg, b: Reg) {
+        let constant = |r| self.interval(r).and_then(|(x, y)| (x == y).then_some(x));
+        let (of, more) = match (constant(a), constant(b)) {
+            (None, Some(c)) => (a, c),
+            (Some(c), None) => (b, c),
+            _ => return,
+        };
+        let (base, before) = self.sums.get(&of).copied().unwrap_or((of, 0));
+        self.sums.insert(dst, (base, before + more));
     }
 
     /// Instructions that take indices as what they were, but for addresses.
@@ -297,6 +356,20 @@ impl Narrow<'_> {
                 access,
                 value: self.wide(value),
                 gate: gate.map(|g| self.wide(g)),
+            },
+            Inst::Attempt {
+                dst,
+                mem,
+                index,
+                gate,
+            } => Inst::Attempt {
+                dst,
+                mem,
+                index: self.index(index),
+                gate: gate.map(|g| self.wide(g)),
+            },
+            Inst::Commit { value } => Inst::Commit {
+                value: self.wide(value),
             },
             Inst::Mask { dst, count } => Inst::Mask {
                 dst,

@@ -432,7 +432,7 @@ pub(super) fn has_hazard(g: &Graph, sink: Id) -> bool {
     for &s in g.src(sink) {
         let ptr = g.src(s)[0];
         *stored.entry(ptr).or_default() += 1;
-        if matches!(g.op(s), Op::Store(StoreMode::Combine(_))) {
+        if matches!(g.op(s), Op::Store(mode) if mode != StoreMode::Set) {
             combines.insert(ptr);
         }
     }

@@ -189,6 +189,19 @@ pub enum Inst {
     Once,
     /// Closes [`Inst::Loop`], [`Inst::Groups`] or [`Inst::Once`].
     End,
+    /// Reads one element of global memory, which the instructions up to the matching
+    /// [`Inst::Commit`] make a new value of. Does nothing up to there where the gate is false.
+    Attempt {
+        dst: Reg,
+        mem: Mem,
+        index: Reg,
+        gate: Option<Reg>,
+    },
+    /// Writes the element that the matching [`Inst::Attempt`] has read, if it is still what that
+    /// one found, whoever else writes to it; goes on from there with what it is now otherwise.
+    Commit {
+        value: Reg,
+    },
     /// Waits for the other work-items; orders local memory.
     Barrier,
 }
@@ -314,7 +327,7 @@ impl fmt::Display for Program {
         }
         let mut depth = 1;
         for inst in &self.insts {
-            if matches!(inst, Inst::End) {
+            if matches!(inst, Inst::End | Inst::Commit { .. }) {
                 depth -= 1;
             }
             write!(f, "{:indent$}", "", indent = depth * 2)?;
@@ -409,9 +422,10 @@ impl fmt::Display for Program {
                     let how = match mode {
                         StoreMode::Set => "",
                         StoreMode::Combine(_) => " combine",
+                        StoreMode::Atomic(_) => " atomic",
                     };
                     write!(f, "store{how}{} {mem}[{index}] = ", at(access))?;
-                    if let StoreMode::Combine(op) = mode {
+                    if let Some(op) = mode.combines() {
                         write!(f, "{op:?} ")?;
                     }
                     write!(f, "{value}")?;
@@ -442,6 +456,21 @@ impl fmt::Display for Program {
                     depth += 1;
                 }
                 Inst::End => writeln!(f, "end")?,
+                Inst::Attempt {
+                    dst,
+                    mem,
+                    index,
+                    gate,
+                } => {
+                    def(f, dst)?;
+                    write!(f, "attempt {mem}[{index}]")?;
+                    match gate {
+                        Some(g) => writeln!(f, " if {g}")?,
+                        None => writeln!(f)?,
+                    }
+                    depth += 1;
+                }
+                Inst::Commit { value } => writeln!(f, "commit {value}")?,
                 Inst::Barrier => writeln!(f, "barrier")?,
             }
         }

@@ -14,15 +14,8 @@ const MIN_PARALLEL: f64 = 32768.0;
 /// Elements of work that one group should have at least.
 const MIN_GROUP: f64 = 8192.0;
 
-/// Optimises a kernel for a target; gives the steps that were taken.
-pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
-    match target.kind {
-        TargetKind::Cpu => for_cpu(kernel, target),
-        TargetKind::Gpu => super::gpu::optimise(kernel, target),
-    }
-}
-
-fn for_cpu(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
+/// Optimises a kernel for a CPU; gives the steps that were taken.
+pub(crate) fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
     let mut done = Vec::new();
     merge_all(kernel, &mut done);
     let mut take = |kernel: &mut Kernel, opt: Opt| {
@@ -240,7 +233,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             continue;
         }
         let lanes = lanes_for(g, s, target);
-        let combine = matches!(g.op(s), Op::Store(StoreMode::Combine(_)));
+        let combine = matches!(g.op(s), Op::Store(mode) if mode != StoreMode::Set);
         // The reductions that would get the lanes of an output range.
         let mut best: Option<(f64, RangeInfo, u32)> = None;
         for r in own
@@ -368,7 +361,7 @@ fn maskable(g: &Graph, sets: &mut RangeSets, store: Id, range: Id, target: &Targ
             .into_iter()
             .filter(|&n| matches!(g.op(n), Op::Load | Op::Store(_)))
             .all(|n| match g.op(n) {
-                Op::Store(StoreMode::Combine(_)) => false,
+                Op::Store(mode) if mode != StoreMode::Set => false,
                 _ => matches!(stride(g, sets, g.src(n)[1], range), Some(0 | 1)),
             })
 }
@@ -467,7 +460,7 @@ fn parallel(kernel: &Kernel, target: &Target) -> Vec<Opt> {
     let Some((_, store)) = main else {
         return Vec::new();
     };
-    if total < MIN_PARALLEL || matches!(g.op(store), Op::Store(StoreMode::Combine(_))) {
+    if total < MIN_PARALLEL || matches!(g.op(store), Op::Store(mode) if mode != StoreMode::Set) {
         return Vec::new();
     }
     let wanted = (target.cores as i64 * 8)

@@ -3,7 +3,7 @@
 
 pub mod contract;
 pub(crate) mod gpu;
-pub mod heuristic;
+mod heuristic;
 mod pad;
 
 use std::fmt;
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
 use crate::symbolic::RangeSets;
+use crate::target::{Target, TargetKind};
 
 /// One step. Axes are the numbers of [`Op::Range`]; a split keeps the number for the outer part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,6 +90,12 @@ pub enum Opt {
         /// The inner range.
         inner: u32,
     },
+    /// What a range that runs in order combines in memory is combined in any order, each time in
+    /// one step: the range may be spread as other output ranges.
+    Atomic {
+        /// Which range.
+        axis: u32,
+    },
     /// A contraction goes through packed operands and a register tile.
     Pack(contract::Tile),
     /// A contraction goes through local memory, a block per group of work-items.
@@ -108,6 +115,7 @@ impl fmt::Display for Opt {
             Opt::PadTo { axis, multiple } => write!(f, "padto({axis}, {multiple})"),
             Opt::Swap { a, b } => write!(f, "swap({a}, {b})"),
             Opt::Merge { outer, inner } => write!(f, "merge({outer}, {inner})"),
+            Opt::Atomic { axis } => write!(f, "atomic({axis})"),
             Opt::Block(t) => t.fmt(f),
             Opt::Pack(t) => {
                 write!(f, "pack({}x{}, k {}", t.rows, t.cols, t.depth)?;
@@ -178,6 +186,14 @@ fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<Ra
     }
 }
 
+/// Optimises a kernel for a target; gives the steps that were taken.
+pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
+    match target.kind {
+        TargetKind::Cpu => heuristic::optimise(kernel, target),
+        TargetKind::Gpu => gpu::optimise(kernel, target),
+    }
+}
+
 /// Applies one step to a kernel. [`Opt::Pack`] and [`Opt::Block`] make other kernels of one and are
 /// not steps of this kind.
 pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
@@ -192,6 +208,9 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             }
             if !lanes.is_power_of_two() {
                 return refuse(kernel, opt, "the number of lanes is not a power of two");
+            }
+            if atomics(&kernel.graph, kernel.sink, r.id) {
+                return refuse(kernel, opt, "an atomic store has one lane");
             }
             if let Some(other) = lanes_beside(&kernel.graph, kernel.sink, r.id) {
                 return refuse(
@@ -278,9 +297,62 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             }
             return Ok(());
         }
+        Opt::Atomic { axis } => atomic(kernel, opt, axis)?,
         Opt::Pack(_) | Opt::Block(_) => return refuse(kernel, opt, "not a contraction on its own"),
     }
     kernel.sink = simplify(&mut kernel.graph, kernel.sink);
+    Ok(())
+}
+
+/// Whether an atomic store depends on a range.
+fn atomics(g: &Graph, sink: Id, range: Id) -> bool {
+    let mut sets = RangeSets::default();
+    g.src(sink)
+        .iter()
+        .any(|&s| matches!(g.op(s), Op::Store(StoreMode::Atomic(_))) && sets.depends(g, s, range))
+}
+
+/// Makes an output range of one that runs in order.
+fn atomic(kernel: &mut Kernel, opt: &Opt, axis: u32) -> Result<()> {
+    let r = find(kernel, opt, axis, &[RangeKind::Serial])?;
+    let order = toposort(&kernel.graph, kernel.sink);
+    let g = &kernel.graph;
+    if crate::lower::ordered(kernel) {
+        return refuse(kernel, opt, "several stores combine in one buffer");
+    }
+    let stores = g.src(kernel.sink).to_vec();
+    let mut sets = RangeSets::default();
+    for &n in &order {
+        let why = match g.op(n) {
+            Op::Scan(_) if g.src(n)[1] == r.id => "the range is that of a scan",
+            Op::Store(StoreMode::Set) if sets.depends(g, n, r.id) => {
+                "the last one of several stores to an element wins"
+            }
+            Op::Load if stores.iter().any(|&s| g.src(s)[0] == g.src(n)[0]) => {
+                "the kernel reads what it writes"
+            }
+            _ => continue,
+        };
+        return refuse(kernel, opt, why);
+    }
+    let stores: std::vec::Vec<Id> = stores
+        .into_iter()
+        .map(|s| {
+            let g = &mut kernel.graph;
+            match g.op(s) {
+                Op::Store(StoreMode::Combine(op)) if sets.depends(g, s, r.id) => {
+                    let src = g.src(s).to_vec();
+                    let gate = src.get(3).copied();
+                    g.store(StoreMode::Atomic(op), src[0], src[1], src[2], gate)
+                }
+                _ => s,
+            }
+        })
+        .collect();
+    let g = &mut kernel.graph;
+    let sink = g.sink(&stores);
+    let loose = g.range(r.axis, r.extent, RangeKind::Loop);
+    kernel.sink = substitute(g, sink, &HashMap::from_iter([(r.id, loose)]));
     Ok(())
 }
 

@@ -52,18 +52,49 @@ pub trait Renderer: Send + Sync {
 fn cpu_caps(t: &Target) -> Caps {
     Caps {
         unary: |op, dtype| !matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin) && computes(dtype),
-        binary: |op, dtype| {
-            let library = matches!(op, Binary::Pow)
-                || (matches!(op, Binary::TruncMod | Binary::FloorMod) && dtype.is_float());
-            !library && computes(dtype)
-        },
+        binary,
         fma: |dtype| matches!(dtype, DType::F32 | DType::F64),
         cast: if t.f16_convert {
             |from, to| converts(from, to) || half(from, to)
         } else {
             converts
         },
+        atomics: t.atomics,
     }
+}
+
+/// `cpu_caps` and, on AMD GPUs, what is an instruction on halves, and gives what `f32` rounded would
+/// give: on vectors two at a time. Not the fused product, whose `f32` is rounded twice; and `bf16`
+/// has matrix instructions only.
+fn amd_caps(t: &Target) -> Caps {
+    Caps {
+        unary: |op, dtype| match op {
+            Unary::Exp2 | Unary::Log2 | Unary::Sin => false,
+            Unary::Recip | Unary::Sqrt => computes(dtype),
+            _ => computes(dtype) || dtype == DType::F16,
+        },
+        binary: |op, dtype| {
+            let half = matches!(
+                op,
+                Binary::Add
+                    | Binary::Sub
+                    | Binary::Mul
+                    | Binary::Max
+                    | Binary::Min
+                    | Binary::Lt
+                    | Binary::Eq
+                    | Binary::Ne
+            );
+            binary(op, dtype) || half && dtype == DType::F16
+        },
+        ..cpu_caps(t)
+    }
+}
+
+fn binary(op: Binary, dtype: DType) -> bool {
+    let library = matches!(op, Binary::Pow)
+        || (matches!(op, Binary::TruncMod | Binary::FloorMod) && dtype.is_float());
+    !library && computes(dtype)
 }
 
 fn computes(dtype: DType) -> bool {

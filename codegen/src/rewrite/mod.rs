@@ -1,11 +1,14 @@
 //! Rewriting: rules that keep the meaning of a graph, and the drivers that apply them.
 
 pub mod driver;
+mod repetitions;
+pub mod rule;
 pub mod rules;
 pub mod substitute;
 
-pub use driver::{Cx, Rule, Rules};
-pub use substitute::{substitute, toposort};
+pub use crate::ir::toposort;
+pub use rule::{Cx, Rule, Rules};
+pub use substitute::substitute;
 
 use crate::ir::{Graph, Id};
 

@@ -2,10 +2,13 @@
 //!
 //! Registers and waves: LLVM's `AMDGPUBaseInfo.cpp` and `GCNProcessors.td` (a test compares the
 //! occupancy that follows from them with LLVM's), RDNA2, RDNA3, RDNA4 and CDNA3 ISA documents.
+//! Sums of floats in memory: LLVM's `AMDGPU.td` (`FeatureAtomicFaddNoRtnInsts`,
+//! `FeatureAtomicBufferGlobalPkAddF16Insts`, `FeatureAtomicGlobalPkAddBF16Inst`,
+//! `FeatureFlatBufferGlobalAtomicFaddF64Inst`).
 //! Compute units and caches: AMD's product pages; they only guide heuristics, the device knows
 //! better.
 
-use super::{Fragments, MmaDesc, MmaScope, RegisterFile, Target, TargetKind};
+use super::{Atomics, Fragments, MmaDesc, MmaScope, RegisterFile, Target, TargetKind};
 use crate::DType;
 use crate::error::{Error, Result};
 
@@ -37,19 +40,26 @@ struct Family {
     simds: u32,
     /// Registers that one work-item can name.
     addressable: usize,
+    /// How far the offset field of `global` instructions reaches: 12, 13 or 24 bits with a sign.
+    offset_bytes: i64,
     /// It converts the 8-bit floats of OCP. gfx942 converts those of other encodings (see below).
     f8_convert: bool,
     /// Features of LLVM that are not the default.
     features: &'static str,
+    atomics: Atomics,
     mma: &'static [MmaDesc],
 }
 
 const fn mma(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
+    mixed(fragments, k, [operand; 2], acc)
+}
+
+const fn mixed(fragments: Fragments, k: u16, operands: [DType; 2], acc: DType) -> MmaDesc {
     MmaDesc {
         m: 16,
         n: 16,
         k,
-        operand,
+        operands,
         acc,
         scope: MmaScope::Warp,
         fragments,
@@ -63,44 +73,77 @@ const RDNA2: Family = Family {
     waves: 16,
     simds: 2,
     addressable: 256,
+    offset_bytes: 1 << 11,
     f8_convert: false,
-    features: "+wavefrontsize32,+cumode",
+    features: "+wavefrontsize32,+cumode,-real-true16",
+    atomics: Atomics { sums: &[] },
     mma: &[],
 };
 
 // `v_wmma_f16` and `v_wmma_bf16` are not used: they round every sum to 16 bits.
 const RDNA3: Family = Family {
+    offset_bytes: 1 << 12,
     mma: &[
         mma(Fragments::Rdna3, 16, DType::F16, DType::F32),
         mma(Fragments::Rdna3, 16, DType::BF16, DType::F32),
         mma(Fragments::Rdna3, 16, DType::I8, DType::I32),
         mma(Fragments::Rdna3, 16, DType::U8, DType::I32),
+        mixed(Fragments::Rdna3, 16, [DType::I8, DType::U8], DType::I32),
+        mixed(Fragments::Rdna3, 16, [DType::U8, DType::I8], DType::I32),
     ],
+    atomics: Atomics {
+        sums: &[DType::F32],
+    },
     ..RDNA2
 };
 
 const RDNA4: Family = Family {
+    offset_bytes: 1 << 23,
     mma: &[
         mma(Fragments::Rdna4, 16, DType::F16, DType::F32),
         mma(Fragments::Rdna4, 16, DType::BF16, DType::F32),
         mma(Fragments::Rdna4, 16, DType::F8E4M3, DType::F32),
         mma(Fragments::Rdna4, 16, DType::F8E5M2, DType::F32),
+        mixed(
+            Fragments::Rdna4,
+            16,
+            [DType::F8E4M3, DType::F8E5M2],
+            DType::F32,
+        ),
+        mixed(
+            Fragments::Rdna4,
+            16,
+            [DType::F8E5M2, DType::F8E4M3],
+            DType::F32,
+        ),
         mma(Fragments::Rdna4, 16, DType::I8, DType::I32),
         mma(Fragments::Rdna4, 16, DType::U8, DType::I32),
+        mixed(Fragments::Rdna4, 16, [DType::I8, DType::U8], DType::I32),
+        mixed(Fragments::Rdna4, 16, [DType::U8, DType::I8], DType::I32),
     ],
     f8_convert: true,
+    atomics: Atomics {
+        sums: &[DType::F32, DType::F16, DType::BF16],
+    },
     ..RDNA2
 };
 
-// `v_mfma` on 8-bit floats is not used: gfx942 reads them in the FNUZ encodings (bias one higher,
-// NaN in the place of -0), which are not those of OCP ("CDNA3 ISA", 7.2).
+// The matrix instructions and conversions of 8-bit floats are not used: gfx942 reads them in the FNUZ
+// encodings, whose bias is one higher, which have no infinity, and NaN in the place of -0 ("CDNA3
+// ISA", 7.2). What a conversion would need around it (a product by two, two comparisons and two
+// choices for NaN and -0, and for infinities of E5M2 as much again) is as long as the shifts that do
+// without. Products of them are products of halves, which have all their values.
 const CDNA3: Family = Family {
     wave: 64,
     waves: 8,
     simds: 4,
     addressable: 512,
+    offset_bytes: 1 << 12,
     f8_convert: false,
     features: "",
+    atomics: Atomics {
+        sums: &[DType::F32, DType::F64, DType::F16, DType::BF16],
+    },
     mma: &[
         mma(Fragments::Cdna, 16, DType::F16, DType::F32),
         mma(Fragments::Cdna, 16, DType::BF16, DType::F32),
@@ -133,6 +176,9 @@ const SMALL: [u32; 2] = [1024, 16];
 
 const CHIPS: &[Chip] = &[
     chip("gfx1030", &RDNA2, SMALL, 80, 4 << 20),
+    chip("gfx1031", &RDNA2, SMALL, 40, 3 << 20),
+    chip("gfx1032", &RDNA2, SMALL, 32, 2 << 20),
+    chip("gfx1034", &RDNA2, SMALL, 16, 1 << 20),
     chip("gfx1100", &RDNA3, LARGE, 96, 6 << 20),
     chip("gfx1101", &RDNA3, LARGE, 60, 4 << 20),
     chip("gfx1102", &RDNA3, SMALL, 32, 2 << 20),
@@ -176,6 +222,7 @@ impl Target {
                 u16::MAX as u32,
                 u16::MAX as u32,
             ],
+            offset_bytes: family.offset_bytes,
             registers: Some(RegisterFile {
                 per_simd: facts.registers,
                 granule: facts.granule,
@@ -189,6 +236,8 @@ impl Target {
                 .collect(),
             f16_convert: true,
             f8_convert: family.f8_convert,
+            atomics: family.atomics,
+            any_order: true,
             mma: family.mma.to_vec(),
         })
     }
@@ -225,6 +274,9 @@ mod tests {
         };
         for (chip, want) in [
             ("gfx1030", 9),
+            ("gfx1031", 9),
+            ("gfx1032", 9),
+            ("gfx1034", 9),
             ("gfx1100", 12),
             ("gfx1101", 12),
             ("gfx1102", 9),

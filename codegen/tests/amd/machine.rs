@@ -102,7 +102,7 @@ impl Memory for Ram {
 /// The generation that runs the code of a chip, if the model has it.
 pub fn generation(chip: &str) -> Option<Gen> {
     Some(match chip {
-        "gfx1030" => Gen::Rdna2,
+        "gfx1030" | "gfx1031" | "gfx1032" | "gfx1034" => Gen::Rdna2,
         "gfx1100" | "gfx1101" | "gfx1102" | "gfx1103" => Gen::Rdna3,
         "gfx1200" | "gfx1201" => Gen::Rdna4,
         "gfx942" => Gen::Cdna3,

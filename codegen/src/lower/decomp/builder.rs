@@ -3,7 +3,7 @@
 use super::Caps;
 use crate::DType;
 use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, Unary};
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary};
 use crate::symbolic::Bounds;
 
 /// A graph being extended for one target.
@@ -44,6 +44,12 @@ impl<'a> Builder<'a> {
 
     pub fn through_f32(&self, op: Binary, dtype: DType) -> bool {
         small_float(dtype) && !(self.caps.binary)(op, dtype)
+    }
+
+    /// Whether a reduction or a scan keeps more digits than its type has.
+    pub fn accumulates_in_f32(&self, op: ReduceOp, dtype: DType) -> bool {
+        let rounds = small_float(dtype) && matches!(op, ReduceOp::Add | ReduceOp::Mul);
+        rounds || self.through_f32(op.binary(), dtype)
     }
 
     /// The float constant nearest to `x`.

@@ -80,6 +80,13 @@ impl Builder<'_> {
             let bits = self.shl(raw, 16);
             return self.bitcast(bits, f32);
         }
+        if from == DType::F8E5M2 && (self.caps.cast)(DType::F16, f32) {
+            // The upper byte of a half.
+            let bits = self.shl(raw, 8);
+            let bits = self.g.cast(bits, DType::U16);
+            let half = self.bitcast(bits, DType::F16);
+            return self.g.cast(half, f32);
+        }
         let width = from.bits();
         let mask = self.int(u32, (1 << (width - 1)) - 1);
         let magnitude = self.and(raw, mask);
@@ -113,6 +120,23 @@ impl Builder<'_> {
         };
         let (f32, u32) = (DType::F32, DType::U32);
         let raw = self.bitcast(a, u32);
+        if to == DType::BF16 {
+            // The upper half: exponents are the same, and what is rounded beyond the largest finite
+            // value is infinity.
+            let (top, one) = (self.shr(raw, 16), self.int(u32, 1));
+            let lowest = self.and(top, one);
+            let half = self.int(u32, 0x7fff);
+            let rounded = self.add(raw, half);
+            let rounded = self.add(rounded, lowest);
+            let rounded = self.shr(rounded, 16);
+            let (sign, quiet) = (self.int(u32, 0x8000), self.int(u32, f.nan));
+            let nan = self.and(top, sign);
+            let nan = self.or(nan, quiet);
+            let is_nan = self.g.binary(Binary::Ne, a, a);
+            let result = self.select(is_nan, nan, rounded);
+            let result = self.g.cast(result, f.bits);
+            return self.bitcast(result, to);
+        }
         let mask = self.int(u32, 0x7fff_ffff);
         let magnitude = self.and(raw, mask);
         let shift = 23 - f.mantissa;
@@ -126,31 +150,29 @@ impl Builder<'_> {
         let half = self.int(u32, (1 << (shift - 1)) - 1);
         let rounded = self.add(rebiased, half);
         let rounded = self.add(rounded, lowest);
-        let mut result = self.shr(rounded, shift);
-        if to != DType::BF16 {
-            // Subnormal results: adding a power of two whose unit in the last place is that of the
-            // result lets the addition round.
-            let unit = 1 - f.bias as i32 - f.mantissa as i32;
-            let power = self.float(f32, 2f64.powi(unit + 23));
-            let value = self.bitcast(magnitude, f32);
-            let sum = self.add(value, power);
-            let sum = self.bitcast(sum, u32);
-            let base = self.bitcast(power, u32);
-            let subnormal = self.sub(sum, base);
-            let smallest = self.int(u32, (127 - f.bias + 1) << 23);
-            let below = self.less(magnitude, smallest);
-            result = self.select(below, subnormal, result);
-        }
+        let result = self.shr(rounded, shift);
+        // Subnormal results: adding a power of two whose unit in the last place is that of the
+        // result lets the addition round.
+        let unit = 1 - f.bias as i32 - f.mantissa as i32;
+        let power = self.float(f32, 2f64.powi(unit + 23));
+        let value = self.bitcast(magnitude, f32);
+        let sum = self.add(value, power);
+        let sum = self.bitcast(sum, u32);
+        let base = self.bitcast(power, u32);
+        let subnormal = self.sub(sum, base);
+        let smallest = self.int(u32, (127 - f.bias + 1) << 23);
+        let below = self.less(magnitude, smallest);
+        let result = self.select(below, subnormal, result);
         // Beyond the largest finite value. Tested on the result, after rounding; a NaN would wrap
         // around in narrow formats and is replaced below.
         let largest = self.int(u32, f.limit - 1);
         let over = self.less(largest, result);
         let overflow = self.int(u32, f.overflow);
-        result = self.select(over, overflow, result);
+        let result = self.select(over, overflow, result);
         let infinity = self.int(u32, 0x7f80_0000);
         let is_nan = self.less(infinity, magnitude);
         let nan = self.int(u32, f.nan);
-        result = self.select(is_nan, nan, result);
+        let result = self.select(is_nan, nan, result);
         let sign = self.shr(raw, 31);
         let sign = self.shl(sign, to.bits() - 1);
         let result = self.or(result, sign);

@@ -15,6 +15,7 @@ use hashbrown::HashMap;
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
 use crate::rewrite::toposort;
+use crate::target::Atomics;
 use builder::Builder;
 pub(crate) use exponential::EXP2_F32;
 
@@ -31,6 +32,8 @@ pub struct Caps {
     pub fma: fn(DType) -> bool,
     /// Conversion from the first type to the second.
     pub cast: fn(DType, DType) -> bool,
+    /// `Store(Atomic)` without a loop.
+    pub atomics: Atomics,
 }
 
 impl Caps {
@@ -62,14 +65,15 @@ impl Caps {
                     (DType::F16, DType::F32) | (DType::F32, DType::F16)
                 )
         },
+        atomics: Atomics { sums: &[] },
     };
 }
 
 /// Rewrites everything reachable from `root` into what `caps` allows; gives the new root.
 ///
 /// Values are those of the laws, except: `Exp2`, `Log2`, `Sin` and `Pow` are correct to a few units
-/// in the last place (see the tests for the bounds), and reductions over 8- and 16-bit floats that
-/// the target cannot add are accumulated in `f32` and rounded once.
+/// in the last place (see the tests for the bounds), and sums and products over 8- and 16-bit floats
+/// are accumulated in `f32` and rounded once.
 pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
     let mut new: HashMap<Id, Id> = HashMap::new();
     let order = toposort(g, root);
@@ -82,14 +86,14 @@ pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
             (Op::Binary(op), &[x, y]) => b.binary(op, x, y),
             (Op::Fma, &[x, y, z]) => b.fma(x, y, z),
             (Op::Cast, &[a]) => b.cast(a, node.dtype),
-            (Op::Reduce(op), [value, ranges @ ..]) if b.through_f32(op.binary(), node.dtype) => {
+            (Op::Reduce(op), [value, ranges @ ..]) if b.accumulates_in_f32(op, node.dtype) => {
                 let value = b.cast(*value, DType::F32);
                 let mut wide: Src = Src::from_slice(&[value]);
                 wide.extend_from_slice(ranges);
                 let sum = b.g.add(node.op, DType::F32, &wide);
                 b.cast(sum, node.dtype)
             }
-            (Op::Scan(op), &[value, range]) if b.through_f32(op.binary(), node.dtype) => {
+            (Op::Scan(op), &[value, range]) if b.accumulates_in_f32(op, node.dtype) => {
                 let value = b.cast(value, DType::F32);
                 let sum = b.g.add(node.op, DType::F32, &[value, range]);
                 b.cast(sum, node.dtype)

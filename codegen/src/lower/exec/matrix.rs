@@ -43,7 +43,7 @@ pub(super) fn multiply(inst: &Inst, items: &mut [Item]) -> Result<(), String> {
     let Inst::Mma { dst, desc, a, b, c } = inst else {
         return Err("the work-items wait at something that is no matrix instruction".into());
     };
-    let MmaDesc { operand, acc, .. } = *desc;
+    let MmaDesc { operands, acc, .. } = *desc;
     let (m, n, k) = (
         usize::from(desc.m),
         usize::from(desc.n),
@@ -56,12 +56,12 @@ pub(super) fn multiply(inst: &Inst, items: &mut [Item]) -> Result<(), String> {
     let left = gather(items, *a, in_a, desc.a(), [m, k])?;
     let right = gather(items, *b, in_b, desc.b(), [n, k])?;
     let mut sums = gather(items, *c, in_c, desc.c(), [m, n])?;
-    let wide = |x: u64| scalar::cast(operand, acc, x);
+    let wide = |side: usize, x: u64| scalar::cast(operands[side], acc, x);
     for row in 0..m {
         for col in 0..n {
             let sum = &mut sums[row * n + col];
             for at in 0..k {
-                let (x, y) = (wide(left[row * k + at]), wide(right[col * k + at]));
+                let (x, y) = (wide(0, left[row * k + at]), wide(1, right[col * k + at]));
                 *sum = product(acc, x, y, *sum)?;
             }
         }

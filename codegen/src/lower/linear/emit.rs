@@ -1,6 +1,9 @@
 //! Writes the instructions of the items, block by block.
 
 mod exchange;
+mod fence;
+mod memory;
+mod store;
 
 use hashbrown::{HashMap, HashSet};
 
@@ -8,11 +11,9 @@ use super::{Block, Item, Linear, Link};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
-use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, StoreMode, Unary};
-use crate::lower::decomp;
+use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, Unary};
 use crate::lower::nest::{Set, bits};
-use crate::lower::program::{Acc, Access, Arg, Inst, Mem, Reg, Ty};
-use crate::rewrite::toposort;
+use crate::lower::program::{Acc, Access, Arg, Inst, Reg, Ty};
 
 impl Linear<'_> {
     fn new_reg(&mut self, dtype: DType, lanes: u32) -> Reg {
@@ -199,8 +200,8 @@ impl Linear<'_> {
         match item {
             Item::Node(n) => self.node(n)?,
             Item::Update(n) => self.update(n)?,
-            Item::Early(n) => self.fill(self.fills(n).0.to_vec())?,
-            Item::Late(n) => self.fill(self.fills(n).1.to_vec())?,
+            Item::Early(n) => self.stage_first(n)?,
+            Item::Late(n) => self.stage_next(n)?,
             Item::Loop(range) => self.enter(range, global)?,
         }
         if once {
@@ -288,26 +289,6 @@ impl Linear<'_> {
         Ok(self.emit(desc.acc, in_c, |dst| Inst::Mma { dst, desc, a, b, c }))
     }
 
-    /// Waits until local memory is filled; fills it unless that was done ahead.
-    fn pass(&mut self, fence: Id, ahead: bool) -> Result<()> {
-        if !ahead {
-            // The readers of what was there are done.
-            self.p.insts.push(Inst::Barrier);
-            self.fill(self.src(fence).to_vec())?;
-        }
-        self.p.insts.push(Inst::Barrier);
-        Ok(())
-    }
-
-    fn fill(&mut self, stores: Vec<Id>) -> Result<()> {
-        for store in stores {
-            let lanes = self.lanes(store)?;
-            let src = self.operands(store);
-            self.store(store, StoreMode::Set, lanes, &src)?;
-        }
-        Ok(())
-    }
-
     fn reduce(&mut self, n: Id, op: ReduceOp) -> Result<Reg> {
         let dtype = self.input.g.dtype(n);
         let inner = self.lanes_of_set(self.reduce_lanes(n))?;
@@ -333,69 +314,6 @@ impl Linear<'_> {
 
     fn index(&mut self, op: Binary, a: Reg, b: Reg) -> Reg {
         self.emit(DType::I64, 1, |dst| Inst::Binary { dst, op, a, b })
-    }
-
-    fn memory(&mut self, n: Id) -> Result<Mem> {
-        let pointer = self.src(n)[0];
-        let wanted = match self.op(pointer) {
-            Op::Param { slot } => slot,
-            Op::Local { block, len } => {
-                let new = Mem::Local(self.p.locals.len() as u32);
-                let mem = *self.blocks.entry(block).or_insert(new);
-                if mem == new {
-                    let dtype = self.input.g.dtype(pointer);
-                    self.p.locals.push((dtype, len as usize));
-                }
-                return Ok(mem);
-            }
-            _ => return self.invalid("access through something that is not a buffer argument"),
-        };
-        let found = self
-            .p
-            .args
-            .iter()
-            .position(|a| matches!(a, Arg::Buffer { slot, .. } if *slot == wanted));
-        match found {
-            Some(i) => Ok(Mem::Arg(i as u32)),
-            None => self.invalid(format!("buffer {wanted} is not an argument")),
-        }
-    }
-
-    /// The index of a masked vector access: 0 where the part of the gate that is the same for all
-    /// lanes is false. Nothing is read there then, but processors take hundreds of cycles to find
-    /// out that no lane of an address that is not mapped is wanted.
-    fn masked_index(&mut self, gate: Id, index: Reg) -> Result<Reg> {
-        let mut pending = vec![gate];
-        let mut all: Option<Reg> = None;
-        while let Some(n) = pending.pop() {
-            if self.input.free[&n] & self.input.ranges.lanes == 0 {
-                if matches!(self.op(n), Op::Const(_)) {
-                    continue;
-                }
-                let b = self.reg(n, 1)?;
-                all = Some(match all {
-                    Some(a) => self.emit(DType::Bool, 1, |dst| Inst::Binary {
-                        dst,
-                        op: Binary::And,
-                        a,
-                        b,
-                    }),
-                    None => b,
-                });
-            } else if self.op(n) == Op::Binary(Binary::And) {
-                pending.extend_from_slice(self.src(n));
-            }
-        }
-        let Some(cond) = all else {
-            return Ok(index);
-        };
-        let zero = self.index_const(0);
-        Ok(self.emit(DType::I64, 1, |dst| Inst::Select {
-            dst,
-            cond,
-            a: index,
-            b: zero,
-        }))
     }
 
     fn node(&mut self, n: Id) -> Result<()> {
@@ -437,7 +355,7 @@ impl Linear<'_> {
             } => self.emit(dtype, lanes, |dst| Inst::Lanes { dst }),
             // Loop variables and work-items have their registers.
             Op::Range { .. } | Op::Param { .. } | Op::Local { .. } => return Ok(()),
-            Op::Fence { ahead } => return self.pass(n, ahead > 0),
+            Op::Fence { .. } => return self.pass(n),
             Op::Mma(desc) => {
                 let c = self.reg(src[2], lanes)?;
                 self.multiply(desc, src[0], src[1], c)?
@@ -474,7 +392,10 @@ impl Linear<'_> {
                 self.p.insts.push(Inst::SetAcc { acc, a });
                 a
             }
-            Op::Store(mode) => return self.store(n, mode, lanes, &src),
+            Op::Store(mode) => {
+                let value = self.reg(src[1], lanes)?;
+                return self.store(n, mode, lanes, &src, value);
+            }
             op => {
                 let mut args = Vec::new();
                 for &s in &src {
@@ -501,108 +422,5 @@ impl Linear<'_> {
             _ => return self.invalid(format!("{op:?} of {} operands", args.len())),
         });
         Ok(dst)
-    }
-
-    /// `old op new` by the instructions of a decomposition.
-    fn combine(&mut self, how: &decomp::Combination, lanes: u32, args: [Reg; 2]) -> Result<Reg> {
-        let g = &how.graph;
-        let mut regs: HashMap<Id, Reg> = HashMap::new();
-        for n in toposort(g, how.result) {
-            let reg = match g.op(n) {
-                Op::Param { slot } => args[usize::from(slot.min(1))],
-                op => {
-                    let args: Vec<Reg> = g.src(n).iter().map(|s| regs[s]).collect();
-                    self.arithmetic(op, g.dtype(n), lanes, &args)?
-                }
-            };
-            regs.insert(n, reg);
-        }
-        Ok(regs[&how.result])
-    }
-
-    fn access(&self, n: Id) -> Access {
-        self.input
-            .lanes
-            .access
-            .get(&n)
-            .map_or(Access::Contiguous, |a| a.0)
-    }
-
-    fn store(&mut self, n: Id, mut mode: StoreMode, lanes: u32, src: &[Id]) -> Result<()> {
-        let mem = self.memory(n)?;
-        let access = self.access(n);
-        if access == Access::Gather && mode != StoreMode::Set {
-            return self.invalid("a combining store whose lanes may meet in memory");
-        }
-        let linear = self
-            .input
-            .lanes
-            .access
-            .get(&n)
-            .is_some_and(|a| a.1 != self.src(n)[1]);
-        if lanes > 1 && access == Access::Contiguous && !linear {
-            return self.invalid("all lanes of a store go to one element");
-        }
-        let wide = if access == Access::Gather { lanes } else { 1 };
-        let index = self.reg(src[0], wide)?;
-        let mut value = self.reg(src[1], lanes)?;
-        let mut gate = match src.get(2) {
-            Some(&gate) => Some(self.reg(gate, lanes)?),
-            None => None,
-        };
-        // One work-item along each dimension that the store does not depend on.
-        let own: Vec<(i64, i64)> = self
-            .items
-            .iter()
-            .filter(|(r, _)| self.input.ranges.bit(**r) & self.input.free[&n] != 0)
-            .map(|(_, &dim)| dim)
-            .collect();
-        for (stride, extent) in self.item_stores.clone() {
-            if own.contains(&(stride, extent)) {
-                continue;
-            }
-            let item = self.emit(DType::I64, 1, |dst| Inst::Item { dst });
-            let at = self.coordinate(item, stride, extent);
-            let zero = self.index_const(0);
-            let first = self.emit(DType::Bool, 1, |dst| Inst::Binary {
-                dst,
-                op: Binary::Eq,
-                a: at,
-                b: zero,
-            });
-            let first = self.widen(first, lanes)?;
-            gate = Some(match gate {
-                Some(gate) => self.emit(DType::Bool, lanes, |dst| Inst::Binary {
-                    dst,
-                    op: Binary::And,
-                    a: gate,
-                    b: first,
-                }),
-                None => first,
-            });
-        }
-        let dtype = self.input.g.dtype(n);
-        if let StoreMode::Combine(op) = mode
-            && let Some(how) = decomp::combination(op.binary(), dtype, self.input.caps)
-        {
-            let old = self.emit(dtype, lanes, |dst| Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate: gate.map(|gate| (gate, value)),
-            });
-            value = self.combine(&how, lanes, [old, value])?;
-            mode = StoreMode::Set;
-        }
-        self.p.insts.push(Inst::Store {
-            mode,
-            mem,
-            index,
-            access,
-            value,
-            gate,
-        });
-        Ok(())
     }
 }

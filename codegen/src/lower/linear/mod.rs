@@ -35,9 +35,9 @@ enum Item {
     /// Adds one value to the accumulator of a reduction.
     Update(Id),
     Loop(usize),
-    /// Fills local memory for the first iteration of the loop of a fence.
+    /// Gets what a fence stores in the first iteration of its loop.
     Early(Id),
-    /// Fills local memory for the next iteration.
+    /// Gets what it stores in the next iteration.
     Late(Id),
 }
 
@@ -69,6 +69,8 @@ struct Linear<'a> {
     item_stores: Vec<(i64, i64)>,
     /// Local memory, by the number of the block.
     blocks: HashMap<u16, Mem>,
+    /// Where what a fence gets ahead waits for it, one for each store.
+    staged: HashMap<Id, Vec<Acc>>,
     /// Local memory through which work-items reduce.
     exchange: HashMap<(DType, usize), Mem>,
     /// Fences that fill ahead, with their blocks and what they load there.
@@ -101,6 +103,7 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
         items: HashMap::new(),
         item_stores: Vec::new(),
         blocks: HashMap::new(),
+        staged: HashMap::new(),
         exchange: HashMap::new(),
         ahead: Vec::new(),
         p,
@@ -153,7 +156,12 @@ impl Linear<'_> {
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
             Op::Mma(_) => src[..3].to_vec(),
             Op::Local { .. } => Vec::new(),
-            Op::Fence { .. } => src.iter().flat_map(|&s| self.operands(s)).collect(),
+            Op::Fence { .. } => {
+                let (stores, next) = self.fills(n);
+                let mut all: Vec<Id> = stores.iter().flat_map(|&s| self.operands(s)).collect();
+                all.extend_from_slice(next);
+                all
+            }
             _ => match self.input.lanes.masks.get(&n) {
                 Some(&(count, _)) => vec![count],
                 None => src.to_vec(),
@@ -173,7 +181,7 @@ impl Linear<'_> {
         }
     }
 
-    /// The stores of a fence before its loop, and those in it.
+    /// The stores of a fence, and what they have in the next iteration if it is got ahead.
     fn fills(&self, fence: Id) -> (&[Id], &[Id]) {
         let src = self.src(fence);
         match self.op(fence) {
@@ -449,7 +457,7 @@ impl Linear<'_> {
         }
         // Stores to one buffer keep their order where it can matter.
         let stores = self.src(self.input.sink).to_vec();
-        let combines = |n: Id| matches!(self.op(n), Op::Store(StoreMode::Combine(_)));
+        let combines = |n: Id| matches!(self.op(n), Op::Store(mode) if mode != StoreMode::Set);
         let mut edges = Vec::new();
         for (i, &a) in stores.iter().enumerate() {
             for &b in &stores[i + 1..] {
@@ -487,15 +495,28 @@ impl Linear<'_> {
         Ok(())
     }
 
-    /// What a fence that fills ahead does before and in its loop.
+    /// What a fence that fills ahead needs before and in its loop.
     fn place_ahead(&mut self, fence: Id, block: Block) -> Result<()> {
         let Some(range) = block else {
             return self.invalid("a fence that fills ahead has no loop");
         };
-        let (first, next) = self.fills(fence);
-        let operands =
-            |stores: &[Id]| -> Vec<Id> { stores.iter().flat_map(|&s| self.operands(s)).collect() };
-        let (first, next) = (operands(first), operands(next));
+        let (stores, next) = self.fills(fence);
+        let next = next.to_vec();
+        let (mut first, mut places) = (Vec::new(), Vec::new());
+        for &store in stores {
+            let operands = self.operands(store);
+            first.push(operands[1]);
+            places.extend(
+                operands
+                    .iter()
+                    .enumerate()
+                    .filter(|o| o.0 != 1)
+                    .map(|o| *o.1),
+            );
+        }
+        for place in places {
+            self.edge(Item::Node(fence), block, place)?;
+        }
         let (early, late) = (Item::Early(fence), Item::Late(fence));
         for operand in first {
             self.edge(early, self.parent(range), operand)?;

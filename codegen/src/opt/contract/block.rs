@@ -33,6 +33,12 @@ pub struct Block {
     pub swap: bool,
 }
 
+/// Products of numbers that a work-item does in one turn of its innermost loop, and products of
+/// matrices that a wave does: enough of them for one pass over the registers to hide what the loop
+/// costs, and few enough for the text to be compiled in milliseconds and to stay in the
+/// instruction cache.
+const TURN: [u32; 2] = [128, 8];
+
 /// How an operand lies in local memory.
 pub(super) struct Slab {
     /// Elements from one to the next along the slow direction.
@@ -59,6 +65,21 @@ impl Block {
     pub fn items(&self) -> i64 {
         let wave = self.mma.map_or(1, |d| i64::from(d.wave()));
         i64::from(self.along_rows) * i64::from(self.along_cols) * wave
+    }
+
+    /// Summed elements in one turn of the innermost loop, which goes through those of a step.
+    pub(super) fn turn(&self) -> i64 {
+        let (unit, most) = match self.mma {
+            Some(d) => (u32::from(d.k), TURN[1]),
+            None => (1, TURN[0]),
+        };
+        let units = (most / (self.rows * self.cols).max(1)).max(1);
+        let units = units.min(self.depth / unit).max(1);
+        // A divisor of the units of a step.
+        let whole = (1..=units)
+            .rev()
+            .find(|n| (self.depth / unit).is_multiple_of(*n));
+        i64::from(whole.unwrap_or(1) * unit)
     }
 
     /// How an operand whose block has so many rows or columns lies in local memory.
@@ -105,7 +126,14 @@ impl fmt::Display for Block {
             Some(d) => write!(
                 f,
                 "waves {}x{} of {}x{} times {}x{}x{} {}",
-                self.along_rows, self.along_cols, self.rows, self.cols, d.m, d.n, d.k, d.operand
+                self.along_rows,
+                self.along_cols,
+                self.rows,
+                self.cols,
+                d.m,
+                d.n,
+                d.k,
+                d.operands[0]
             )?,
             None => write!(f, "tile {}x{}", self.rows, self.cols)?,
         }

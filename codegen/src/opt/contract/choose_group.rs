@@ -1,7 +1,7 @@
 //! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
 
 use super::block::Block;
-use super::group::stored;
+use super::group::{side_vector, stored};
 use super::{Contraction, up};
 use crate::DType;
 use crate::ir::Graph;
@@ -10,8 +10,18 @@ use crate::target::Target;
 
 /// Multiplications below which the steps through local memory cost more than they gain.
 const MIN_WORK: i64 = 1 << 15;
-/// Registers for addresses and everything else.
-const OTHER_REGISTERS: i64 = 40;
+/// Registers for addresses and everything else, as LLVM's metadata of many blocks has them.
+const OTHER_REGISTERS: i64 = 24;
+/// Registers of the sums of a work-item at most. Larger tiles read less from local memory, which is
+/// not what they wait for, and leave room for two waves only.
+const MAX_SUMS: i64 = 64;
+/// Loads of a work-item in a step at most: each of them is text with an address of its own, twice.
+const MAX_LOADS: i64 = 24;
+/// Those that are not part of a vector, whose address is that of a window, or a gather: without
+/// matrix instructions, and with them, where sixteen are what the smallest block takes.
+const MAX_SINGLE_LOADS: [i64; 2] = [8, 16];
+/// Cycles in which a wave issues such an address.
+const ADDRESS: f64 = 20.0;
 /// Products of numbers per cycle of a compute unit.
 const LANES: f64 = 64.0;
 /// Bytes per cycle of a compute unit from local memory, and from the second level.
@@ -21,7 +31,8 @@ const MEMORY_BYTES: f64 = 24.0;
 const STEP_LATENCY: f64 = 700.0;
 /// Cycles in which a wave issues addresses, stores and the barrier of a step.
 const STEP_ISSUE: f64 = 60.0;
-/// Products that a work-item does in a step at most: the loop stays in the instruction cache.
+/// Products that a work-item does in a step at most: with more of them the slabs grow, and too few
+/// groups fit a compute unit to hide the latency of memory.
 const MAX_PRODUCTS: i64 = 512;
 /// Cycles from the end of a launch to that of a short one after it.
 const LAUNCH: f64 = 4000.0;
@@ -33,7 +44,7 @@ const MIN_PART: i64 = 256;
 
 /// Products per cycle of a compute unit by a matrix instruction.
 fn rate(d: &MmaDesc) -> f64 {
-    match d.operand.size() {
+    match d.operands[0].size() {
         1 => 1024.0,
         2 => 512.0,
         4 => 128.0,
@@ -69,10 +80,17 @@ impl Contraction {
             false => other,
         };
         let operands = c.stored_types(g);
+        // How many elements each operand loads at a time, for vectors of at most so many.
+        let sides = [(&c.rows, c.a), (&c.cols, c.b)];
+        let vectors = sides.map(|(list, x)| {
+            let value = stored(g, x);
+            side_vector(g, &c, list, value, [16, 64, 64]).1
+        });
         let mut best: Option<(f64, Block)> = None;
         let mut consider = |mut block: Block| {
             block.parts = c.parts(&block, target);
-            if let Some(cycles) = c.cycles(&block, operands, target) {
+            let kept = block.mma.map_or(operands, |d| d.operands);
+            if let Some(cycles) = c.cycles(&block, kept, &vectors, target) {
                 let cost = match block.mma {
                     Some(_) => cycles / MATRIX_LEEWAY,
                     None => cycles,
@@ -85,7 +103,7 @@ impl Contraction {
         let matrix = |d: &&MmaDesc| {
             d.scope == MmaScope::Warp
                 && d.acc == c.acc
-                && operands == [d.operand; 2]
+                && d.takes(operands)
                 && d.wave() as usize == target.wave
         };
         let wide = [c.a, c.b].map(|x| (16 / g.dtype(stored(g, x)).size()).max(1));
@@ -161,7 +179,13 @@ impl Contraction {
     }
 
     /// Cycles of a launch, or `None` if the target has no room for the block.
-    fn cycles(&self, t: &Block, operands: [DType; 2], target: &Target) -> Option<f64> {
+    fn cycles(
+        &self,
+        t: &Block,
+        operands: [DType; 2],
+        vectors: &[i64; 2],
+        target: &Target,
+    ) -> Option<f64> {
         let (batch, m, n, k) = self.sizes();
         let [rows, cols] = t.extent();
         let items = t.items();
@@ -174,7 +198,6 @@ impl Contraction {
         if items % wave != 0 || depth > k.max(8) * 2 {
             return None;
         }
-        // Every product of a step is an instruction of its own.
         let long = t.mma.is_none() && depth * i64::from(t.rows) * i64::from(t.cols) > MAX_PRODUCTS;
         if long {
             return None;
@@ -183,20 +206,31 @@ impl Contraction {
         let words = |elements: i64, t: DType| up(elements * t.size() as i64, 4);
         let bytes = |i: usize| operands[i].size() as i64;
         let (tile_rows, tile_cols) = (i64::from(t.rows), i64::from(t.cols));
-        let loaded = words(up(rows * depth, items), operands[0])
-            + words(up(cols * depth, items), operands[1]);
+        let [loads_a, loads_b] = [(rows, vectors[0]), (cols, vectors[1])]
+            .map(|(side, vector)| up(side * depth / vector, items));
+        let single: i64 = [(loads_a, vectors[0]), (loads_b, vectors[1])]
+            .map(|(loads, vector)| if vector == 1 { loads } else { 0 })
+            .iter()
+            .sum();
+        let most = MAX_SINGLE_LOADS[usize::from(t.mma.is_some())];
+        if loads_a + loads_b > MAX_LOADS || single > most {
+            return None;
+        }
+        let loaded =
+            loads_a * words(vectors[0], operands[0]) + loads_b * words(vectors[1], operands[1]);
         let (sums, read, products, fetched) = match t.mma {
             Some(d) => {
                 let [a, b, c] = d.elements().map(i64::from);
                 let sums = tile_rows * tile_cols * words(c, t.acc);
                 let read = tile_rows * words(a, operands[0]) + tile_cols * words(b, operands[1]);
+                let read = read * t.turn() / i64::from(d.k);
                 let steps = depth / i64::from(d.k);
                 let lanes = wave * (tile_rows * a * bytes(0) + tile_cols * b * bytes(1));
                 (sums, read, rate(&d), steps * lanes * (items / wave))
             }
             None => {
                 let sums = words(tile_rows * tile_cols, t.acc);
-                let read = words(tile_rows + tile_cols, t.acc) * 2;
+                let read = words(tile_rows + tile_cols, t.acc) * t.turn();
                 let per = tile_rows * bytes(0) + tile_cols * bytes(1);
                 // Neighbouring work-items share rows, which are read once for all of them.
                 let shared = tile_rows * bytes(0) / 2 + tile_cols * bytes(1);
@@ -205,7 +239,16 @@ impl Contraction {
             }
         };
         let registers = sums + read + loaded + OTHER_REGISTERS;
-        if registers > target.vector_regs as i64 {
+        if sums > MAX_SUMS || registers > target.vector_regs as i64 {
+            return None;
+        }
+        // Where a SIMD keeps two waves of a group or more, LLVM gives half of their registers to
+        // the accumulators of CDNA, and what else there is has to fit the other half.
+        if let Some(file) = target.registers
+            && target.vector_regs > 256
+            && registers * 4
+                > i64::from(file.per_simd) / up(items / wave, i64::from(file.simds)) / 2 * 3
+        {
             return None;
         }
         let parts = f64::from(t.parts);
@@ -220,7 +263,7 @@ impl Contraction {
             .max(fetched as f64 / LOCAL_BYTES + moved / LOCAL_BYTES)
             .max(moved / MEMORY_BYTES)
             + 0.3 * (fetched as f64 / LOCAL_BYTES + moved / MEMORY_BYTES)
-            + STEP_ISSUE * waves as f64 / simds;
+            + (STEP_ISSUE + single as f64 * ADDRESS) * waves as f64 / simds;
         // A SIMD runs a wave, so a single group of one wave leaves most of a unit idle.
         let share = (waves as f64 * resident / simds).min(1.0);
         // With two slabs loads are under way while the group computes.

@@ -29,7 +29,7 @@ pub(super) fn stored(g: &Graph, operand: Id) -> Id {
 
 /// Which way neighbouring work-items go when they load an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Along {
+pub(super) enum Along {
     Sum,
     Side,
 }
@@ -83,6 +83,27 @@ fn direction(g: &Graph, c: &Contraction, list: &[RangeInfo], value: Id, most: i6
     (along, vector)
 }
 
+/// The direction of an operand, and its vectors in a block of so many summed elements and rows or
+/// columns.
+pub(super) fn side_vector(
+    g: &Graph,
+    c: &Contraction,
+    list: &[RangeInfo],
+    value: Id,
+    [most, depth, width]: [i64; 3],
+) -> (Along, i64) {
+    let most = most.min((16 / g.dtype(value).size()).max(1) as i64);
+    let (along, mut vector) = direction(g, c, list, value, most);
+    let extent = match along {
+        Along::Sum => depth,
+        Along::Side => width,
+    };
+    while vector > 1 && extent % vector != 0 {
+        vector /= 2;
+    }
+    (along, vector)
+}
+
 struct Maker<'a> {
     c: &'a Contraction,
     t: Block,
@@ -91,6 +112,8 @@ struct Maker<'a> {
     /// The step along the sum, and the first element of the part of this group.
     step: Id,
     offset: Id,
+    /// The turn of the loop over what a step has brought into local memory.
+    turn: Id,
     places: HashMap<Id, Id>,
     /// End of the sum.
     end: i64,
@@ -111,9 +134,9 @@ impl Maker<'_> {
         g.range(self.axis, extent, kind)
     }
 
-    /// Index of an element of an operand in local memory, in the slab of a step, and the elements
+    /// Index of an element of an operand in local memory, in the slab of this step, and the elements
     /// of the whole block.
-    fn place(&self, g: &mut Graph, side: &Side<'_>, step: Id, at: Id, k: Id) -> (Id, u32) {
+    fn place(&self, g: &mut Graph, side: &Side<'_>, at: Id, k: Id) -> (Id, u32) {
         let slab = self.t.slab(side.width, g.dtype(side.value));
         let (slow, fast) = match self.t.mma {
             Some(_) => (at, k),
@@ -127,7 +150,7 @@ impl Maker<'_> {
         if !self.t.double {
             return (index, slab.elements as u32);
         }
-        let which = floor(g, Binary::FloorMod, step, 2);
+        let which = floor(g, Binary::FloorMod, self.step, 2);
         let index = affine(g, which, slab.elements, index);
         (index, (slab.elements * 2) as u32)
     }
@@ -165,9 +188,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The stores that bring an operand into local memory for a step. What they load is that of
-    /// step `from`.
-    fn fill(&mut self, g: &mut Graph, side: &Side<'_>, [step, from]: [Id; 2], lane: Id) -> Vec<Id> {
+    /// The stores that bring an operand into local memory. What they load is that of step `from`.
+    fn fill(&mut self, g: &mut Graph, side: &Side<'_>, from: Id, lane: Id) -> Vec<Id> {
         let (v, depth, items) = (side.vector, i64::from(self.t.depth), self.t.items());
         let dtype = g.dtype(side.value);
         let start = affine(g, from, depth, self.offset);
@@ -211,7 +233,7 @@ impl Maker<'_> {
                     value = g.select(inside, value, zero);
                 }
             }
-            let (index, len) = self.place(g, side, step, at, k);
+            let (index, len) = self.place(g, side, at, k);
             let block = side.block;
             let ptr = g.add(Op::Local { block, len }, dtype, &[]);
             stores.push(g.store(StoreMode::Set, ptr, index, value, gate));
@@ -219,37 +241,43 @@ impl Maker<'_> {
         stores
     }
 
-    /// The fence behind which the operands of a step are in local memory. With two slabs that of
-    /// the next step is filled meanwhile.
+    /// The fence behind which the operands of a step are in local memory. With two slabs those of
+    /// the next step are on their way meanwhile.
     fn fence(&mut self, g: &mut Graph, sides: [&Side<'_>; 2], steps: i64) -> Id {
         let lanes = sides.map(|side| self.range(g, side.vector, RangeKind::Vec));
-        let both = |make: &mut Self, g: &mut Graph, steps: [Id; 2]| {
-            let mut stores = make.fill(g, sides[0], steps, lanes[0]);
-            stores.extend(make.fill(g, sides[1], steps, lanes[1]));
+        let both = |make: &mut Self, g: &mut Graph, from: Id| {
+            let mut stores = make.fill(g, sides[0], from, lanes[0]);
+            stores.extend(make.fill(g, sides[1], from, lanes[1]));
             stores
         };
         if !self.t.double || steps == 1 {
-            let stores = both(self, g, [self.step; 2]);
+            let stores = both(self, g, self.step);
             return g.add(Op::Fence { ahead: 0 }, DType::Bool, &stores);
         }
         let zero = g.index(0);
-        let mut stores = both(self, g, [zero; 2]);
+        let mut all = both(self, g, zero);
         let one = g.index(1);
         let next = g.binary(Binary::Add, self.step, one);
-        // The last step loads what it has once more, and nobody reads it.
+        // The last step loads what it has once more, and nobody stores it.
         let last = g.index(steps - 1);
         let from = g.binary(Binary::Min, next, last);
-        let ahead = both(self, g, [next, from]);
-        let count = ahead.len() as u16;
-        stores.extend(ahead);
-        g.add(Op::Fence { ahead: count }, DType::Bool, &stores)
+        let stores = both(self, g, from);
+        all.extend(stores.iter().map(|&s| g.src(s)[2]));
+        let ahead = stores.len() as u16;
+        g.add(Op::Fence { ahead }, DType::Bool, &all)
+    }
+
+    /// A summed element of a turn, counted from the first one of the step.
+    fn summed(&self, g: &mut Graph, k: i64) -> Id {
+        let k = g.index(k);
+        affine(g, self.turn, self.t.turn(), k)
     }
 
     /// An element of an operand from local memory, in the type of the accumulator unless a matrix
     /// instruction takes it.
     fn fetch(&self, g: &mut Graph, side: &Side<'_>, fence: Id, at: Id, k: Id) -> Id {
         let dtype = g.dtype(side.value);
-        let (index, len) = self.place(g, side, self.step, at, k);
+        let (index, len) = self.place(g, side, at, k);
         let block = side.block;
         let ptr = g.add(Op::Local { block, len }, dtype, &[fence]);
         let value = g.load(ptr, index);
@@ -295,7 +323,7 @@ pub fn blocks(kernel: &Kernel, c: &Contraction, t: Block) -> Option<Staged> {
     }
     let operands = c.stored_types(&kernel.graph);
     if let Some(d) = t.mma
-        && (operands != [d.operand; 2] || d.acc != c.acc || !t.depth.is_multiple_of(u32::from(d.k)))
+        && (!d.takes(operands) || d.acc != c.acc || !t.depth.is_multiple_of(u32::from(d.k)))
     {
         return None;
     }
@@ -364,11 +392,13 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
         t,
         item,
         step,
+        turn: g.index(0),
         offset,
         places,
         end: k,
         axis: 2,
     };
+    make.turn = make.range(g, depth / t.turn(), RangeKind::Reduce);
     let first_row = floor(g, Binary::Mul, rb, rows);
     let first_col = floor(g, Binary::Mul, cb, cols);
     let sides = [
@@ -377,16 +407,11 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
     ];
     let [a, bb] = [0u16, 1].map(|i| {
         let (list, width, first, operand) = sides[usize::from(i)];
-        let value = stored(g, operand);
-        let most = i64::from(t.vector).min((16 / g.dtype(value).size()).max(1) as i64);
-        let (along, mut vector) = direction(g, c, list, value, most);
-        let extent = match along {
-            Along::Sum => depth,
-            Along::Side => width,
-        };
-        while vector > 1 && extent % vector != 0 {
-            vector /= 2;
+        let mut value = stored(g, operand);
+        if let Some(d) = t.mma {
+            value = g.cast(value, d.operands[usize::from(i)]);
         }
+        let (along, vector) = side_vector(g, c, list, value, [i64::from(t.vector), depth, width]);
         Side {
             list,
             width,
@@ -407,12 +432,16 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
     let y = floor(g, Binary::FloorDiv, which, i64::from(t.along_cols));
     let ri = make.range(g, i64::from(t.rows), RangeKind::Upcast);
     let tile_row = affine(g, y, i64::from(t.rows), ri);
-    let (row, col, value) = match t.mma {
+    let (row, [col, edge], value) = match t.mma {
         Some(d) => {
             let ci = make.range(g, i64::from(t.cols), RangeKind::Upcast);
             let tile_col = affine(g, x, i64::from(t.cols), ci);
             let tile = [tile_row, tile_col];
-            matrices(g, &mut make, d, fence, [&a, &bb], lane, tile)
+            // A lane that has neighbours of a row stores them at once, where none of them is
+            // beyond the end when the others are not.
+            let run = i64::from(d.elements()[2]);
+            let flip = d.c()[0].element == 1 && c.unit_columns(g) && n % run == 0;
+            matrices(g, &mut make, d, fence, [&a, &bb], lane, (tile, flip))
         }
         None => {
             // Vectors of columns, those of neighbouring work-items side by side.
@@ -427,8 +456,8 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
             let at = affine(g, ci, i64::from(t.along_cols), x);
             let col = affine(g, at, lanes, cl);
             let mut sum: Option<Id> = None;
-            for k in 0..depth {
-                let k = g.index(k);
+            for k in 0..t.turn() {
+                let k = make.summed(g, k);
                 let left = make.fetch(g, &a, fence, tile_row, k);
                 let right = make.fetch(g, &bb, fence, col, k);
                 sum = Some(match sum {
@@ -440,21 +469,26 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
                     }
                 });
             }
-            (tile_row, col, sum?)
+            (tile_row, [col; 2], sum?)
         }
     };
-    let sum = match steps {
-        1 => value,
-        _ => g.reduce(ReduceOp::Add, value, &[step]),
+    let loops: Vec<Id> = [step, make.turn]
+        .into_iter()
+        .filter(|&r| matches!(g.op(r), Op::Range { .. }))
+        .collect();
+    let sum = match &loops[..] {
+        [] => value,
+        loops => g.reduce(ReduceOp::Add, value, loops),
     };
     let row = g.binary(Binary::Add, first_row, row);
     let col = g.binary(Binary::Add, first_col, col);
+    let edge = g.binary(Binary::Add, first_col, edge);
     let mut gates = Vec::new();
     if m % rows != 0 {
         gates.push(below(g, row, m));
     }
     if n % cols != 0 {
-        gates.push(below(g, col, n));
+        gates.push(below(g, edge, n));
     }
     let gate = gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y));
     let store = if parts > 1 {
@@ -492,8 +526,8 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
     })
 }
 
-/// The products of a wave by matrix instructions: row and column of an element in the block, and
-/// its sum.
+/// The products of a wave by matrix instructions: row and column of an element in the block, the
+/// column that tells whether it is there, and its sum. Flipped, the instructions compute the transposed product.
 fn matrices(
     g: &mut Graph,
     make: &mut Maker<'_>,
@@ -501,8 +535,8 @@ fn matrices(
     fence: Id,
     [a, b]: [&Side<'_>; 2],
     lane: Id,
-    tile: [Id; 2],
-) -> (Id, Id, Id) {
+    (tile, flip): ([Id; 2], bool),
+) -> (Id, [Id; 2], Id) {
     let lanes = d.elements().map(i64::from);
     let [va, vb, vc] = lanes.map(|n| make.range(g, n, RangeKind::Vec));
     let low = floor(g, Binary::FloorMod, lane, 16);
@@ -521,22 +555,29 @@ fn matrices(
     let first_row = floor(g, Binary::Mul, tile[0], i64::from(d.m));
     let first_col = floor(g, Binary::Mul, tile[1], i64::from(d.n));
     let mut sum = g.bits(d.acc, 0);
-    for k in (0..i64::from(make.t.depth)).step_by(usize::from(d.k)) {
-        let k = g.index(k);
+    for k in (0..make.t.turn()).step_by(usize::from(d.k)) {
+        let k = make.summed(g, k);
         let [row, k_a] = d.a();
-        let row = at(g, row, first_row, va);
-        let k_a = at(g, k_a, k, va);
-        let left = make.fetch(g, a, fence, row, k_a);
         let [col, k_b] = d.b();
-        let col = at(g, col, first_col, vb);
-        let k_b = at(g, k_b, k, vb);
+        let (in_a, in_b) = if flip { (vb, va) } else { (va, vb) };
+        let row = at(g, row, first_row, in_a);
+        let k_a = at(g, k_a, k, in_a);
+        let left = make.fetch(g, a, fence, row, k_a);
+        let col = at(g, col, first_col, in_b);
+        let k_b = at(g, k_b, k, in_b);
         let right = make.fetch(g, b, fence, col, k_b);
+        let [left, right] = if flip { [right, left] } else { [left, right] };
         sum = g.add(Op::Mma(d), d.acc, &[left, right, sum, va, vb, vc]);
     }
-    let [row, col] = d.c();
+    let [mut row, mut col] = d.c();
+    if flip {
+        std::mem::swap(&mut row, &mut col);
+    }
+    let zero = g.index(0);
+    let edge = at(g, col, first_col, if flip { zero } else { vc });
     let row = at(g, row, first_row, vc);
     let col = at(g, col, first_col, vc);
-    (row, col, sum)
+    (row, [col, edge], sum)
 }
 
 /// Adds up what the groups of each part have, and does the element-wise rest.

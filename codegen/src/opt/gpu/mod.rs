@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use self::shape::{Reduction, Shape, accesses, reduces_below, vector_of};
 use super::contract::{Contraction, StageKernel, Staged, blocks};
 use super::heuristic::merge_all;
-use super::{Opt, apply, ranges};
-use crate::ir::{Id, Kernel, Op, RangeKind};
+use super::{Opt, RangeInfo, apply, ranges};
+use crate::ir::{Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
 use crate::symbolic::RangeSets;
 use crate::target::Target;
@@ -20,6 +20,8 @@ use crate::target::Target;
 const ITEMS: i64 = 256;
 /// Iterations of a reduction from which it is worth the barriers of a group.
 const MIN_GROUPED: i64 = 64;
+/// Combinations one after the other from which it is worth giving up their order.
+const MIN_LOOSE: i64 = 16;
 /// Waves per compute unit that hide the latency of memory.
 const WAVES: i64 = 16;
 
@@ -67,6 +69,7 @@ pub(crate) fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         kernel,
         done: Vec::new(),
     };
+    steps.loosen(target);
     merge_all(steps.kernel, &mut steps.done);
     if !crate::lower::ordered(steps.kernel)
         && let Some(shape) = Shape::of(steps.kernel)
@@ -92,6 +95,48 @@ impl Steps<'_> {
             self.done.push(opt);
         }
         ok
+    }
+
+    /// Gives up the order of combining stores where the work-items that keep it are few. The result
+    /// is the same for what is exact, and taken as soon as it pays. Sums and products of floats
+    /// keep their order while each compute unit has a wave without giving it up, and where they
+    /// must ([`Target::any_order`]).
+    fn loosen(&mut self, target: &Target) {
+        let g = &self.kernel.graph;
+        let mut sets = RangeSets::default();
+        let all = ranges(g, self.kernel.sink);
+        let full = target.cores as i64 * target.wave as i64;
+        let (mut axes, mut kept) = (Vec::new(), Vec::new());
+        for &s in g.src(self.kernel.sink) {
+            let Op::Store(StoreMode::Combine(op)) = g.op(s) else {
+                continue;
+            };
+            let of = |kind, sets: &mut RangeSets| -> Vec<RangeInfo> {
+                let own = all.iter().filter(|r| r.kind == kind);
+                own.filter(|r| sets.depends(g, s, r.id)).copied().collect()
+            };
+            let count =
+                |list: &[RangeInfo]| list.iter().fold(1i64, |n, r| n.saturating_mul(r.extent));
+            let exact = !g.dtype(s).is_float() || matches!(op, ReduceOp::Max | ReduceOp::Min);
+            let (serial, apart) = (
+                of(RangeKind::Serial, &mut sets),
+                of(RangeKind::Loop, &mut sets),
+            );
+            let enough = if exact { full * WAVES / 2 } else { full };
+            let pays = count(&serial) >= MIN_LOOSE && count(&apart) < enough;
+            let serial = serial.iter().map(|r| r.axis);
+            if pays && (exact || target.any_order) {
+                axes.extend(serial);
+            } else if !exact {
+                kept.extend(serial);
+            }
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        axes.retain(|axis| !kept.contains(axis));
+        for axis in axes {
+            self.take(Opt::Atomic { axis });
+        }
     }
 
     fn extent(&self, axis: u32) -> i64 {

@@ -104,7 +104,7 @@ impl Shape {
             .src(kernel.sink)
             .iter()
             .copied()
-            .filter(|&s| matches!(g.op(s), Op::Store(StoreMode::Combine(_))))
+            .filter(|&s| matches!(g.op(s), Op::Store(mode) if mode != StoreMode::Set))
             .collect();
         let (outputs, inner): (Vec<RangeInfo>, Vec<RangeInfo>) = loops.into_iter().partition(|r| {
             let mut with = reduces.iter().chain(&combining);

@@ -9,9 +9,11 @@ use std::fmt::Write as _;
 use super::{PRELUDE, Text, memory, spelled};
 use crate::DType;
 use crate::error::Result;
+use crate::ir::StoreMode;
 use crate::ir::mma::{Fragments, MmaDesc};
+use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg};
-use crate::render::{Language, Renderer, Source};
+use crate::render::{Language, Renderer, Source, amd_caps};
 use crate::target::Target;
 
 /// Renders HIP C for AMD GPUs.
@@ -21,6 +23,10 @@ pub struct HipRenderer;
 impl Renderer for HipRenderer {
     fn name(&self) -> &'static str {
         "hip"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        amd_caps(t)
     }
 
     fn render(&self, p: &Program, t: &Target) -> Result<Source> {
@@ -35,6 +41,13 @@ impl Renderer for HipRenderer {
             text.inst(inst)?;
         }
         let mut out = String::from(PRELUDE);
+        let steps = |i: &Inst| match i {
+            Inst::Store { mode, .. } => matches!(mode, StoreMode::Atomic(_)),
+            _ => matches!(i, Inst::Attempt { .. }),
+        };
+        if p.insts.iter().any(steps) {
+            out.push_str(super::atomic::PRELUDE);
+        }
         out.push_str(&text.vectors());
         let args: Vec<String> = p
             .args
@@ -78,26 +91,35 @@ impl Renderer for HipRenderer {
 fn matrix(d: &MmaDesc) -> Option<(&'static str, (&'static str, u32), Form)> {
     use DType::*;
     use Fragments::{Cdna, Rdna3, Rdna4};
-    Some(match (d.fragments, d.k, d.operand, d.acc) {
-        (Rdna3, 16, F16, F32) => ("wmma_f32_16x16x16_f16_w32", ("f16", 16), Form::Plain),
-        (Rdna3, 16, BF16, F32) => ("wmma_f32_16x16x16_bf16_w32", ("i16", 16), Form::Plain),
-        (Rdna3, 16, I8 | U8, I32) => ("wmma_i32_16x16x16_iu8_w32", ("i32", 4), Form::Signed),
-        (Rdna4, 16, F16, F32) => ("wmma_f32_16x16x16_f16_w32_gfx12", ("f16", 8), Form::Plain),
-        (Rdna4, 16, BF16, F32) => ("wmma_f32_16x16x16_bf16_w32_gfx12", ("i16", 8), Form::Plain),
-        (Rdna4, 16, F8E4M3, F32) => {
-            let name = "wmma_f32_16x16x16_fp8_fp8_w32_gfx12";
+    Some(match (d.fragments, d.k, d.operands, d.acc) {
+        (Rdna3, 16, [F16, F16], F32) => ("wmma_f32_16x16x16_f16_w32", ("f16", 16), Form::Plain),
+        (Rdna3, 16, [BF16, BF16], F32) => ("wmma_f32_16x16x16_bf16_w32", ("i16", 16), Form::Plain),
+        (Rdna3, 16, [I8 | U8, I8 | U8], I32) => {
+            ("wmma_i32_16x16x16_iu8_w32", ("i32", 4), Form::Signed)
+        }
+        (Rdna4, 16, [F16, F16], F32) => {
+            ("wmma_f32_16x16x16_f16_w32_gfx12", ("f16", 8), Form::Plain)
+        }
+        (Rdna4, 16, [BF16, BF16], F32) => {
+            ("wmma_f32_16x16x16_bf16_w32_gfx12", ("i16", 8), Form::Plain)
+        }
+        (Rdna4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => {
+            let name = match (a, b) {
+                (F8E4M3, F8E4M3) => "wmma_f32_16x16x16_fp8_fp8_w32_gfx12",
+                (F8E4M3, _) => "wmma_f32_16x16x16_fp8_bf8_w32_gfx12",
+                (_, F8E4M3) => "wmma_f32_16x16x16_bf8_fp8_w32_gfx12",
+                _ => "wmma_f32_16x16x16_bf8_bf8_w32_gfx12",
+            };
             (name, ("i32", 2), Form::Plain)
         }
-        (Rdna4, 16, F8E5M2, F32) => {
-            let name = "wmma_f32_16x16x16_bf8_bf8_w32_gfx12";
-            (name, ("i32", 2), Form::Plain)
+        (Rdna4, 16, [I8 | U8, I8 | U8], I32) => {
+            ("wmma_i32_16x16x16_iu8_w32_gfx12", ("i32", 2), Form::Signed)
         }
-        (Rdna4, 16, I8 | U8, I32) => ("wmma_i32_16x16x16_iu8_w32_gfx12", ("i32", 2), Form::Signed),
-        (Cdna, 16, F16, F32) => ("mfma_f32_16x16x16f16", ("f16", 4), Form::Blocks),
-        (Cdna, 16, BF16, F32) => ("mfma_f32_16x16x16bf16_1k", ("i16", 4), Form::Blocks),
-        (Cdna, 4, F32, F32) => ("mfma_f32_16x16x4f32", ("f32", 1), Form::Blocks),
-        (Cdna, 4, F64, F64) => ("mfma_f64_16x16x4f64", ("f64", 1), Form::Blocks),
-        (Cdna, 32, I8, I32) => ("mfma_i32_16x16x32_i8", ("i64", 1), Form::Blocks),
+        (Cdna, 16, [F16, F16], F32) => ("mfma_f32_16x16x16f16", ("f16", 4), Form::Blocks),
+        (Cdna, 16, [BF16, BF16], F32) => ("mfma_f32_16x16x16bf16_1k", ("i16", 4), Form::Blocks),
+        (Cdna, 4, [F32, F32], F32) => ("mfma_f32_16x16x4f32", ("f32", 1), Form::Blocks),
+        (Cdna, 4, [F64, F64], F64) => ("mfma_f64_16x16x4f64", ("f64", 1), Form::Blocks),
+        (Cdna, 32, [I8, I8], I32) => ("mfma_i32_16x16x32_i8", ("i64", 1), Form::Blocks),
         _ => return None,
     })
 }
@@ -162,8 +184,8 @@ impl Text<'_> {
         let args = match form {
             Form::Plain => format!("{a}, {b}, {c}"),
             Form::Signed => {
-                let sign = d.operand == DType::I8;
-                format!("{sign}, {a}, {sign}, {b}, {c}, false")
+                let [x, y] = d.operands.map(|t| t == DType::I8);
+                format!("{x}, {a}, {y}, {b}, {c}, false")
             }
             Form::Blocks => format!("{a}, {b}, {c}, 0, 0, 0"),
         };

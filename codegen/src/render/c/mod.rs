@@ -4,6 +4,7 @@
 //! whose overflow is defined. Entry point as in [`crate::render::llvm`].
 
 mod arith;
+mod atomic;
 mod hip;
 
 pub use hip::HipRenderer;
@@ -393,6 +394,13 @@ impl<'a> Text<'a> {
                 self.depth = self.depth.saturating_sub(1).max(1);
                 self.line("}");
             }
+            Inst::Attempt {
+                dst,
+                mem,
+                index,
+                gate,
+            } => self.attempt(*dst, *mem, *index, *gate)?,
+            Inst::Commit { value } => self.commit(*value),
             Inst::Barrier if self.gpu() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
@@ -450,6 +458,9 @@ impl<'a> Text<'a> {
         value: Reg,
         gate: Option<Reg>,
     ) -> Result<()> {
+        if let StoreMode::Atomic(op) = mode {
+            return self.atomic(op, mem, index, value, gate);
+        }
         let ty = self.p.ty(value);
         let at = Self::place(mem);
         let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
@@ -460,7 +471,7 @@ impl<'a> Text<'a> {
             let place = format!("*({t}u *)&{at}[r{i}]");
             let value = match mode {
                 StoreMode::Set => format!("r{v}"),
-                StoreMode::Combine(op) => {
+                StoreMode::Combine(op) | StoreMode::Atomic(op) => {
                     self.line(format!("{t} old{v} = {place};"));
                     match self.expression(ty, op.binary(), &format!("old{v}"), &format!("r{v}"))? {
                         Some(e) => e,
@@ -498,7 +509,7 @@ impl<'a> Text<'a> {
         let one = Ty { lanes: 1, ..ty };
         let value = match mode {
             StoreMode::Set => pick(v),
-            StoreMode::Combine(op) => {
+            StoreMode::Combine(op) | StoreMode::Atomic(op) => {
                 let s = scalar(ty.dtype);
                 self.line(format!("    {s} old = {place}; {s} add = {};", pick(v)));
                 match self.expression(one, op.binary(), "old", "add")? {

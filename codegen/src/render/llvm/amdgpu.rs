@@ -40,7 +40,8 @@ pub(super) fn caps(base: Caps, t: &Target) -> Caps {
         unary: |op, dtype| match op {
             Unary::Exp2 | Unary::Log2 => dtype == DType::F32,
             Unary::Sin => false,
-            _ => computes(dtype),
+            Unary::Recip | Unary::Sqrt => computes(dtype),
+            _ => computes(dtype) || dtype == DType::F16,
         },
         ..base
     }
@@ -92,7 +93,8 @@ pub(super) fn module(text: &Text<'_>, p: &Program, t: &Target) -> String {
          \"uniform-work-group-size\"=\"true\" {NOT_READ} }}\n\n\
          !llvm.module.flags = !{{!0}}\n\
          !0 = !{{i32 1, !\"amdhsa_code_object_version\", i32 500}}\n\
-         !1 = !{{!\"amdgpu-synchronize-as\", !\"local\"}}\n",
+         !1 = !{{!\"amdgpu-synchronize-as\", !\"local\"}}\n\
+         !2 = !{{}}\n",
         t.cpu, t.features, p.items
     );
     out
@@ -110,7 +112,7 @@ enum Form {
     /// WMMA: `(a, b, c)`.
     Plain,
     /// WMMA on integers: `(signed a, a, signed b, b, c, clamp)`.
-    Signed(bool),
+    Signed,
     /// MFMA: `(a, b, c, cbsz, abid, blgp)`.
     Blocks,
 }
@@ -118,76 +120,74 @@ enum Form {
 fn matrix(d: &MmaDesc) -> Option<Matrix> {
     use DType::*;
     use Fragments::{Cdna, Rdna3, Rdna4};
-    let signed = d.operand == I8;
-    let (name, operand, acc, form) = match (d.fragments, d.k, d.operand, d.acc) {
-        (Rdna3, 16, F16, F32) => (
+    let (name, operand, acc, form) = match (d.fragments, d.k, d.operands, d.acc) {
+        (Rdna3, 16, [F16, F16], F32) => (
             "wmma.f32.16x16x16.f16.v8f32.v16f16",
             "<16 x half>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna3, 16, BF16, F32) => (
+        (Rdna3, 16, [BF16, BF16], F32) => (
             "wmma.f32.16x16x16.bf16.v8f32.v16i16",
             "<16 x i16>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna3, 16, I8 | U8, I32) => (
+        (Rdna3, 16, [I8 | U8, I8 | U8], I32) => (
             "wmma.i32.16x16x16.iu8.v8i32.v4i32",
             "<4 x i32>",
             "<8 x i32>",
-            Form::Signed(signed),
+            Form::Signed,
         ),
-        (Rdna4, 16, F16, F32) => (
+        (Rdna4, 16, [F16, F16], F32) => (
             "wmma.f32.16x16x16.f16.v8f32.v8f16",
             "<8 x half>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, BF16, F32) => (
+        (Rdna4, 16, [BF16, BF16], F32) => (
             "wmma.f32.16x16x16.bf16.v8f32.v8i16",
             "<8 x i16>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, F8E4M3, F32) => (
-            "wmma.f32.16x16x16.fp8.fp8.v8f32.v2i32",
+        (Rdna4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => (
+            match (a, b) {
+                (F8E4M3, F8E4M3) => "wmma.f32.16x16x16.fp8.fp8.v8f32.v2i32",
+                (F8E4M3, _) => "wmma.f32.16x16x16.fp8.bf8.v8f32.v2i32",
+                (_, F8E4M3) => "wmma.f32.16x16x16.bf8.fp8.v8f32.v2i32",
+                _ => "wmma.f32.16x16x16.bf8.bf8.v8f32.v2i32",
+            },
             "<2 x i32>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, F8E5M2, F32) => (
-            "wmma.f32.16x16x16.bf8.bf8.v8f32.v2i32",
-            "<2 x i32>",
-            "<8 x float>",
-            Form::Plain,
-        ),
-        (Rdna4, 16, I8 | U8, I32) => (
+        (Rdna4, 16, [I8 | U8, I8 | U8], I32) => (
             "wmma.i32.16x16x16.iu8.v8i32.v2i32",
             "<2 x i32>",
             "<8 x i32>",
-            Form::Signed(signed),
+            Form::Signed,
         ),
-        (Cdna, 16, F16, F32) => (
+        (Cdna, 16, [F16, F16], F32) => (
             "mfma.f32.16x16x16f16",
             "<4 x half>",
             "<4 x float>",
             Form::Blocks,
         ),
-        (Cdna, 16, BF16, F32) => (
+        (Cdna, 16, [BF16, BF16], F32) => (
             "mfma.f32.16x16x16bf16.1k",
             "<4 x i16>",
             "<4 x float>",
             Form::Blocks,
         ),
-        (Cdna, 4, F32, F32) => ("mfma.f32.16x16x4f32", "float", "<4 x float>", Form::Blocks),
-        (Cdna, 4, F64, F64) => (
+        (Cdna, 4, [F32, F32], F32) => ("mfma.f32.16x16x4f32", "float", "<4 x float>", Form::Blocks),
+        (Cdna, 4, [F64, F64], F64) => (
             "mfma.f64.16x16x4f64",
             "double",
             "<4 x double>",
             Form::Blocks,
         ),
-        (Cdna, 32, I8, I32) => ("mfma.i32.16x16x32.i8", "i64", "<4 x i32>", Form::Blocks),
+        (Cdna, 32, [I8, I8], I32) => ("mfma.i32.16x16x32.i8", "i64", "<4 x i32>", Form::Blocks),
         _ => return None,
     };
     Some(Matrix {
@@ -211,8 +211,13 @@ impl Text<'_> {
         if self.p.insts.iter().any(reads) {
             self.group_number()?;
         }
-        for inst in &self.p.insts {
-            self.inst(inst)?;
+        let runs = self.runs();
+        for (at, inst) in self.p.insts.iter().enumerate() {
+            match runs.get(&at) {
+                Some(Some(run)) => self.store_run(run),
+                Some(None) => {}
+                None => self.inst(inst)?,
+            }
         }
         Ok(())
     }
@@ -262,10 +267,12 @@ impl Text<'_> {
         self.loops += 1;
         self.line(format!("br i1 {cond}, label %B{id}, label %B{id}.exit"));
         self.start(&format!("B{id}"));
+        self.marks.push(self.known.len());
         self.opened.push(Open::Once { id });
     }
 
     pub(super) fn close_if(&mut self, id: usize) {
+        self.known.truncate(self.marks.pop().unwrap_or(0));
         self.line(format!("br label %B{id}.exit"));
         self.start(&format!("B{id}.exit"));
     }
@@ -307,10 +314,12 @@ impl Text<'_> {
         let (operand, acc) = ((m.operand, &*a), (m.acc, &*c));
         Ok(match m.form {
             Form::Plain => self.call(&name, m.acc, &[operand, (m.operand, &b), acc]),
-            Form::Signed(signed) => {
-                let sign = ("i1", if signed { "true" } else { "false" });
+            Form::Signed => {
+                let signs = d
+                    .operands
+                    .map(|t| ("i1", if t == DType::I8 { "true" } else { "false" }));
                 let clamp = ("i1", "false");
-                let args = [sign, operand, sign, (m.operand, &*b), acc, clamp];
+                let args = [signs[0], operand, signs[1], (m.operand, &*b), acc, clamp];
                 self.call(&name, m.acc, &args)
             }
             Form::Blocks => {
@@ -321,7 +330,8 @@ impl Text<'_> {
         })
     }
 
-    /// A conversion between an 8-bit float and `f32`, lane by lane.
+    /// A conversion between 8-bit floats and `f32`: out of the bytes of a dword one by one, and into
+    /// them in pairs.
     pub(super) fn convert_f8(&mut self, from: Ty, to: Ty, a: &str) -> String {
         let decodes = to.dtype == DType::F32;
         let narrow = if decodes { from.dtype } else { to.dtype };
@@ -330,38 +340,89 @@ impl Text<'_> {
         } else {
             "bf8"
         };
+        // Dwords of four lanes; the last one may have fewer.
+        let lanes = to.lanes;
+        let words = lanes.div_ceil(4);
+        let (wide, bytes) = (vector("i32", words), vector("i8", words * 4));
         let (wide_from, wide_to) = (spelled(from), spelled(to));
-        let mut all = "poison".to_string();
-        for lane in 0..to.lanes {
-            let one = match to.lanes {
-                1 => a.to_string(),
-                _ => self.let_(format!("extractelement {wide_from} {a}, i64 {lane}")),
+        let lane_of = |s: &mut Self, lane: u32| match lanes {
+            1 => a.to_string(),
+            _ => s.let_(format!("extractelement {wide_from} {a}, i64 {lane}")),
+        };
+        if decodes {
+            let all = match lanes {
+                1 => self.let_(format!("zext i8 {a} to i32")),
+                _ => {
+                    let all = self.resized("i8", a, lanes, words * 4);
+                    self.let_(format!("bitcast {bytes} {all} to {wide}"))
+                }
             };
-            let one = if decodes {
-                let word = self.let_(format!("zext i8 {one} to i32"));
-                let name = format!("llvm.amdgcn.cvt.f32.{format}");
-                self.call(&name, "float", &[("i32", &word), ("i32", "0")])
-            } else {
-                let name = format!("llvm.amdgcn.cvt.pk.{format}.f32");
-                let zero = "0x0000000000000000";
-                let args = [
-                    ("float", &*one),
-                    ("float", zero),
-                    ("i32", "0"),
-                    ("i1", "false"),
-                ];
-                let word = self.call(&name, "i32", &args);
-                self.let_(format!("trunc i32 {word} to i8"))
-            };
-            if to.lanes == 1 {
-                return one;
+            let name = format!("llvm.amdgcn.cvt.f32.{format}");
+            let mut out = "poison".to_string();
+            let mut word = all.clone();
+            for lane in 0..lanes {
+                if lane % 4 == 0 && words > 1 {
+                    word = self.let_(format!("extractelement {wide} {all}, i64 {}", lane / 4));
+                }
+                let byte = (lane % 4).to_string();
+                let one = self.call(&name, "float", &[("i32", &word), ("i32", &byte)]);
+                if lanes == 1 {
+                    return one;
+                }
+                out = self.let_(format!(
+                    "insertelement {wide_to} {out}, float {one}, i64 {lane}"
+                ));
             }
-            let element = scalar(to.dtype);
-            all = self.let_(format!(
-                "insertelement {wide_to} {all}, {element} {one}, i64 {lane}"
-            ));
+            return out;
         }
-        all
+        let name = format!("llvm.amdgcn.cvt.pk.{format}.f32");
+        let mut all = "poison".to_string();
+        for word in 0..words {
+            let mut made = "0".to_string();
+            for pair in (4 * word..lanes.min(4 * word + 4)).step_by(2) {
+                let low = lane_of(self, pair);
+                let high = match pair + 1 < lanes {
+                    true => lane_of(self, pair + 1),
+                    false => "0x0000000000000000".into(),
+                };
+                let upper = if pair % 4 == 0 { "false" } else { "true" };
+                let args = [
+                    ("float", &*low),
+                    ("float", &*high),
+                    ("i32", &*made),
+                    ("i1", upper),
+                ];
+                made = self.call(&name, "i32", &args);
+            }
+            all = match words {
+                1 => made,
+                _ => self.let_(format!(
+                    "insertelement {wide} {all}, i32 {made}, i64 {word}"
+                )),
+            };
+        }
+        if lanes == 1 {
+            return self.let_(format!("trunc i32 {all} to i8"));
+        }
+        let all = self.let_(format!("bitcast {wide} {all} to {bytes}"));
+        self.resized("i8", &all, words * 4, lanes)
+    }
+
+    /// The first lanes of a vector, or a vector with more lanes, whatever is in them.
+    fn resized(&mut self, element: &str, a: &str, from: u32, to: u32) -> String {
+        if from == to {
+            return a.to_string();
+        }
+        let lane = |i: u32| match i < from {
+            true => format!("i32 {i}"),
+            false => "i32 poison".into(),
+        };
+        let list: Vec<String> = (0..to).map(lane).collect();
+        let t = vector(element, from);
+        self.let_(format!(
+            "shufflevector {t} {a}, {t} poison, <{to} x i32> <{}>",
+            list.join(", ")
+        ))
     }
 
     /// A register as another type of the same width.

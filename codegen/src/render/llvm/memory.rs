@@ -1,58 +1,12 @@
 //! Loads, stores, and the folding of lanes.
 
-use super::amdgpu::{GLOBAL, LOCAL};
 use super::{Open, Text, mangled, memory_type, scalar, spelled, vector};
 use crate::DType;
 use crate::error::Result;
-use crate::ir::{Binary, ReduceOp, StoreMode};
-use crate::lower::{Access, Arg, Inst, Mem, Reg, Ty};
+use crate::ir::{ReduceOp, StoreMode};
+use crate::lower::{Access, Arg, Mem, Reg, Ty};
 
 impl Text<'_> {
-    /// The type of pointers into memory, and its name in names of intrinsics.
-    fn pointer(&self, mem: Mem) -> String {
-        match mem {
-            _ if !self.gpu() => "ptr".into(),
-            Mem::Arg(_) => format!("ptr addrspace({GLOBAL})"),
-            Mem::Local(_) => format!("ptr addrspace({LOCAL})"),
-        }
-    }
-
-    /// The address, or the vector of addresses, of an access.
-    fn address(&mut self, mem: Mem, element: &str, index: Reg) -> String {
-        let value = self.v(index);
-        self.address_of(mem, element, self.p.ty(index), &value)
-    }
-
-    fn address_of(&mut self, mem: Mem, element: &str, ty: Ty, index: &str) -> String {
-        let base = match mem {
-            Mem::Arg(i) => format!("%arg{i}"),
-            Mem::Local(i) if self.gpu() => format!("@local{i}"),
-            Mem::Local(i) => format!("%local{i}"),
-        };
-        let ptr = self.pointer(mem);
-        let mut spelled_ty = spelled(ty);
-        let mut index = index.to_string();
-        let mut element = element;
-        if ty.dtype == DType::U32 {
-            // The offset of an address is taken as signed.
-            let wide = vector("i64", ty.lanes);
-            if let Some(shift) = self.small(mem).filter(|_| self.gpu()) {
-                // In bytes while it has 32 bits: the address is then a scalar base and one register.
-                let by = match ty.lanes {
-                    1 => shift.to_string(),
-                    _ => format!("splat (i32 {shift})"),
-                };
-                index = self.let_(format!("shl {spelled_ty} {index}, {by}"));
-                element = "i8";
-            }
-            index = self.let_(format!("zext {spelled_ty} {index} to {wide}"));
-            spelled_ty = wide;
-        }
-        self.let_(format!(
-            "getelementptr {element}, {ptr} {base}, {spelled_ty} {index}"
-        ))
-    }
-
     /// How far a block of memory reaches, in elements.
     fn length(&self, mem: Mem) -> usize {
         match mem {
@@ -61,44 +15,6 @@ impl Text<'_> {
                 Arg::Buffer { len, .. } => len,
                 Arg::Var { .. } => 0,
             },
-        }
-    }
-
-    /// Alignment of an access in bytes. Blocks of local memory are aligned to 16; of a buffer only
-    /// its elements are known to be, which is enough for GPUs: they read global memory anywhere.
-    fn alignment(&self, mem: Mem, ty: Ty, index: Reg) -> usize {
-        let size = ty.dtype.size();
-        match mem {
-            Mem::Local(_) if self.gpu() => {
-                let factor = self.factors[index.0 as usize].min(4);
-                (size << factor).min(16)
-            }
-            _ => size,
-        }
-    }
-
-    /// Follows which powers of two divide indices.
-    pub(super) fn factor(&mut self, inst: &Inst) {
-        let of = |r: &Reg| self.factors[r.0 as usize];
-        let (dst, factor) = match inst {
-            Inst::Const { dst, bits } => (dst, bits.trailing_zeros()),
-            Inst::Cast { dst, a } | Inst::Splat { dst, a } => (dst, of(a)),
-            Inst::Select { dst, a, b, .. } => (dst, of(a).min(of(b))),
-            Inst::Binary { dst, op, a, b } => {
-                let (a, b) = (of(a), of(b));
-                let factor = match op {
-                    Binary::Add | Binary::Sub | Binary::Or | Binary::Xor => a.min(b),
-                    Binary::FloorMod | Binary::TruncMod => a.min(b),
-                    Binary::Mul => a.saturating_add(b),
-                    Binary::And => a.max(b),
-                    _ => 0,
-                };
-                (dst, factor)
-            }
-            _ => return,
-        };
-        if self.p.ty(*dst).dtype.is_int() {
-            self.factors[dst.0 as usize] = factor.min(31);
         }
     }
 
@@ -111,7 +27,7 @@ impl Text<'_> {
         self.let_(format!("icmp ne {t} {value}, {zero}"))
     }
 
-    fn stored_value(&mut self, ty: Ty, value: String) -> String {
+    pub(super) fn stored_value(&mut self, ty: Ty, value: String) -> String {
         if ty.dtype != DType::Bool {
             return value;
         }
@@ -245,37 +161,17 @@ impl Text<'_> {
         Some(self.let_(format!("select i1 {cond}, {whole} {value}, {whole} {alt}")))
     }
 
-    /// The shift from elements to bytes, for arguments in which 32 bits count bytes.
-    fn small(&self, mem: Mem) -> Option<u32> {
-        let Mem::Arg(i) = mem else { return None };
-        match self.p.args.get(i as usize) {
-            Some(&Arg::Buffer { dtype, len, .. }) => {
-                let bytes = len.checked_mul(dtype.size())?;
-                (bytes as u64 <= 1 << 32).then(|| dtype.size().ilog2())
-            }
-            _ => None,
-        }
-    }
-
-    /// The address that many elements further.
-    fn apart(&mut self, ptr: &str, element: &str, address: &str, by: i64) -> String {
-        self.let_(format!(
-            "getelementptr {element}, {ptr} {address}, i64 {by}"
-        ))
-    }
-
     /// Elements at a distance: for a small one whole vectors, out of which the lanes are taken.
     fn strided_load(&mut self, ty: Ty, mem: Mem, index: Reg, by: i64) -> String {
         let element = memory_type(ty.dtype);
         let t = vector(element, ty.lanes);
         let align = ty.dtype.size();
         let ptr_ty = self.pointer(mem);
-        let address = self.address(mem, element, index);
         let lanes = i64::from(ty.lanes);
         if !(2..=4).contains(&by) {
             let mut all = "poison".to_string();
             for lane in 0..lanes {
-                let at = self.apart(&ptr_ty, element, &address, by.wrapping_mul(lane));
+                let at = self.address_past(mem, element, index, by.wrapping_mul(lane));
                 let one = self.let_(format!("load {element}, {ptr_ty} {at}, align {align}"));
                 all = self.let_(format!(
                     "insertelement {t} {all}, {element} {one}, i64 {lane}"
@@ -283,6 +179,7 @@ impl Text<'_> {
             }
             return all;
         }
+        let address = self.address(mem, element, index);
         let mut all = String::new();
         for part in 0..by {
             // The last one ends with the last lane: nothing beyond it is touched.
@@ -321,11 +218,18 @@ impl Text<'_> {
         value: Reg,
         gate: Option<Reg>,
     ) -> Result<()> {
+        if let StoreMode::Atomic(op) = mode {
+            return self.atomic(op, mem, index, value, gate);
+        }
         let ty = self.p.ty(value);
         if let Some(gate) = gate
             && self.gpu()
             && let Some(cond) = self.uniform(gate)
         {
+            // What addresses have in common stays outside, where others find it.
+            if ty.lanes == 1 || access == Access::Contiguous {
+                self.address(mem, memory_type(ty.dtype), index);
+            }
             self.open_if(&cond);
             self.store(mode, mem, index, access, value, None)?;
             if let Some(Open::Once { id }) = self.opened.pop() {
@@ -337,7 +241,6 @@ impl Text<'_> {
         let t = vector(element, ty.lanes);
         let align = self.alignment(mem, ty, index);
         let ptr_ty = self.pointer(mem);
-        let mut address = self.address(mem, element, index);
         let mask_ty = vector("i1", ty.lanes);
         let mut value = self.v(value);
         if let (Access::Strided(by), true, None) = (access, ty.lanes > 1, gate) {
@@ -345,7 +248,8 @@ impl Text<'_> {
             let value = self.stored_value(ty, value);
             let align = ty.dtype.size();
             for lane in 0..ty.lanes {
-                let at = self.apart(&ptr_ty, element, &address, by.wrapping_mul(i64::from(lane)));
+                let further = by.wrapping_mul(i64::from(lane));
+                let at = self.address_past(mem, element, index, further);
                 let one = self.let_(format!("extractelement {t} {value}, i64 {lane}"));
                 self.line(format!(
                     "store {element} {one}, {ptr_ty} {at}, align {align}"
@@ -353,12 +257,13 @@ impl Text<'_> {
             }
             return Ok(());
         }
+        let mut address = self.address(mem, element, index);
         let gate = gate.map(|g| self.v(g));
         let scatter = access == Access::Gather && ty.lanes > 1;
         if let (Some(g), 1) = (&gate, ty.lanes) {
             address = self.let_(format!("select i1 {g}, ptr {address}, ptr %nowhere"));
         }
-        if let StoreMode::Combine(op) = mode {
+        if let Some(op) = mode.combines() {
             let raw = match &gate {
                 Some(g) if ty.lanes > 1 => {
                     let name = format!(

@@ -4,10 +4,13 @@
 //! The entry point on CPUs is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or
 //! the value of argument `i`; groups `begin..end` are run. For GPUs see `amdgpu`.
 
+mod address;
 mod amdgpu;
 mod arith;
+mod atomic;
 mod avx512;
 mod memory;
+mod transpose;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,7 +36,7 @@ impl Renderer for LlvmRenderer {
     fn caps(&self, t: &Target) -> Caps {
         let caps = crate::render::cpu_caps(t);
         if t.kind == TargetKind::Gpu {
-            amdgpu::caps(caps, t)
+            amdgpu::caps(crate::render::amd_caps(t), t)
         } else if avx512::native(t) {
             avx512::caps(caps)
         } else {
@@ -54,6 +57,10 @@ impl Renderer for LlvmRenderer {
             loops: 0,
             factors: vec![0; p.regs.len()],
             splats: HashMap::new(),
+            constants: HashMap::new(),
+            sums: HashMap::new(),
+            known: Vec::new(),
+            marks: Vec::new(),
         };
         if t.kind == TargetKind::Gpu {
             text.kernel()?;
@@ -100,6 +107,10 @@ enum Open {
     Once {
         id: usize,
     },
+    Attempt {
+        id: usize,
+        word: atomic::Word,
+    },
     Nothing,
 }
 
@@ -117,6 +128,14 @@ struct Text<'a> {
     factors: Vec<u32>,
     /// The scalar that is in each lane.
     splats: HashMap<Reg, Reg>,
+    /// Constants among the indices that are not negative.
+    constants: HashMap<Reg, i64>,
+    /// Registers that are another one plus a constant.
+    sums: HashMap<Reg, (Reg, i64)>,
+    /// Addresses that are there already, and how many of them there were where each open block
+    /// began.
+    known: Vec<address::Known>,
+    marks: Vec<usize>,
 }
 
 fn scalar(dtype: DType) -> &'static str {
@@ -320,6 +339,7 @@ impl Text<'_> {
 
     fn inst(&mut self, inst: &Inst) -> Result<()> {
         self.factor(inst);
+        self.sum(inst);
         match inst {
             Inst::Mma { dst, desc, a, b, c } => {
                 let value = self.mma(desc, *a, *b, *c)?;
@@ -467,6 +487,7 @@ impl Text<'_> {
                     extent,
                     ty,
                 }) => {
+                    self.known.truncate(self.marks.pop().unwrap_or(0));
                     let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
                     let var = var.to_string();
                     self.line(format!("br label %B{id}.latch"));
@@ -478,8 +499,17 @@ impl Text<'_> {
                 }
                 Some(Open::Once { id }) => self.close_if(id),
                 Some(Open::Nothing) => {}
-                None => return self.unsupported("an end without a beginning"),
+                Some(Open::Attempt { .. }) | None => {
+                    return self.unsupported("an end without a beginning");
+                }
             },
+            Inst::Attempt {
+                dst,
+                mem,
+                index,
+                gate,
+            } => self.attempt(*dst, *mem, *index, *gate)?,
+            Inst::Commit { value } => self.commit(*value)?,
             Inst::Barrier if self.gpu() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
@@ -507,6 +537,7 @@ impl Text<'_> {
         let from = self.label.clone();
         self.line(format!("br label %B{id}"));
         self.start(&format!("B{id}"));
+        self.marks.push(self.known.len());
         let name = format!("%i{id}");
         let next = format!("%i{id}.next");
         self.line(format!(

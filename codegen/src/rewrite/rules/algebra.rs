@@ -1,10 +1,10 @@
 //! Constants, identities and operand order; for floats only what keeps every bit of the value.
 
-use super::{const_bits, is_float, is_int, is_one, is_zero, number, operands};
+use super::ask::{const_bits, is_float, is_int, is_one, is_zero, number, operands};
 use crate::DType;
 use crate::interp::scalar;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
-use crate::rewrite::driver::{Cx, Rule};
+use crate::rewrite::rule::{Cx, Rule};
 
 /// The rules of this file.
 pub const RULES: &[Rule] = &[

@@ -1,9 +1,9 @@
 //! Logic and selection.
 
-use super::{const_bits, is_zero, operands};
+use super::ask::{const_bits, is_zero, operands};
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
-use crate::rewrite::driver::{Cx, Rule};
+use crate::rewrite::rule::{Cx, Rule};
 
 /// The rules of this file.
 pub const RULES: &[Rule] = &[

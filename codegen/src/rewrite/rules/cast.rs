@@ -1,10 +1,10 @@
 //! Conversions.
 
-use super::{const_bits, operands};
+use super::ask::{const_bits, operands};
 use crate::DType;
 use crate::interp::scalar;
 use crate::ir::{Binary, Graph, Id, Op};
-use crate::rewrite::driver::{Cx, Rule};
+use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::bounds::fits;
 
 /// The rules of this file.

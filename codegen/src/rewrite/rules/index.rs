@@ -1,9 +1,9 @@
 //! Index arithmetic: sums in normal form, divisions and comparisons of sums.
 
-use super::operands;
+use super::ask::operands;
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
-use crate::rewrite::driver::{Cx, Rule};
+use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::{Lin, compare, divmod};
 
 /// The rules of this file.

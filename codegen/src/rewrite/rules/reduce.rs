@@ -3,12 +3,11 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{const_bits, is_zero, number};
+use super::ask::{const_bits, is_zero, number};
 use crate::DType;
 use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Src, StoreMode, Unary};
-use crate::rewrite::driver::{Cx, Rule};
-use crate::rewrite::substitute::toposort;
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary, toposort};
+use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::{Lin, valid};
 
 /// The rules of this file.
@@ -149,30 +148,6 @@ fn reduce_constant(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
         Some(value)
     } else {
         Some(g.reduce(op, value, &left))
-    }
-}
-
-/// A store that combines runs once for every combination of the ranges it depends on. Where its new
-/// sources depend on fewer (`r / 8` became 0), the value is combined with itself as often.
-pub fn keep_repetitions(g: &mut Graph, cx: &mut Cx, old: Id, src: &mut Src) {
-    let Op::Store(StoreMode::Combine(op @ (ReduceOp::Add | ReduceOp::Mul))) = g.op(old) else {
-        return;
-    };
-    let mut lost: Src = cx.ranges.of(g, old).into();
-    lost.retain(|r| {
-        let dropped = !src.iter().any(|&s| cx.ranges.depends(g, s, *r));
-        dropped && extent(g, *r).is_some_and(|n| n > 1)
-    });
-    if lost.is_empty() {
-        return;
-    }
-    for r in &mut lost {
-        if let Op::Range { axis, extent, .. } = g.op(*r) {
-            *r = g.range(axis, extent, RangeKind::Reduce);
-        }
-    }
-    if let Some(value) = src.get_mut(2) {
-        *value = g.reduce(op, *value, &lost);
     }
 }
 

@@ -3,14 +3,23 @@
 //! Assumptions never cross a load: an index that is only right under a guard may be out of bounds
 //! without it, and both arms of a `Where` are evaluated.
 
+use std::sync::LazyLock;
+
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
-use super::const_bits;
+use super::ask::const_bits;
+use super::{algebra, boolean, cast, index};
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
-use crate::rewrite::driver::{Cx, Rule, fixpoint};
+use crate::rewrite::driver::fixpoint;
+use crate::rewrite::repetitions::keep_repetitions;
+use crate::rewrite::rule::{Cx, Rule, Rules};
 use crate::symbolic::{Bounds, valid};
+
+/// The rules for index arithmetic, applied again under the assumptions of a guard.
+static INDEX: LazyLock<Rules> =
+    LazyLock::new(|| Rules::new(&[algebra::RULES, boolean::RULES, cast::RULES, index::RULES]));
 
 /// The rules of this file.
 pub const RULES: &[Rule] = &[
@@ -77,7 +86,7 @@ fn simplify_under(g: &mut Graph, bounds: Bounds, id: Id) -> Id {
     if !small(g, id, |_| false) {
         return id;
     }
-    fixpoint(g, &mut Cx::under(bounds), &super::INDEX, id, boundary)
+    fixpoint(g, &mut Cx::under(bounds), &INDEX, id, boundary)
 }
 
 /// Number of leaves of a conjunction, with repetitions.
@@ -200,7 +209,7 @@ fn store_gate(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
         return None;
     }
     let mut src = Src::from_slice(&[ptr, new, value, gate]);
-    super::reduce::keep_repetitions(g, cx, id, &mut src);
+    keep_repetitions(g, cx, id, &mut src);
     Some(g.add(Op::Store(mode), g.dtype(id), &src))
 }
 

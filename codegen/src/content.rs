@@ -1,0 +1,121 @@
+//! What identifies a kernel and its stages, and what a run of it does.
+
+use sha2::{Digest, Sha256};
+
+use crate::backend::{Backend, Options};
+use crate::ir::{Graph, Kernel, Op, RangeKind};
+use crate::rewrite::toposort;
+use crate::symbolic::RangeSets;
+
+/// The content key: the structure of the kernel, independent of node numbers that are not
+/// reachable, with everything else that decides the code.
+pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
+    let mut h = Sha256::new();
+    let g = &kernel.graph;
+    let order = toposort(g, kernel.sink);
+    let number: hashbrown::HashMap<_, _> = order
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| (n, i as u64))
+        .collect();
+    h.update(kernel.name.as_bytes());
+    h.update([0]);
+    for &n in &order {
+        let node = g.node(n);
+        h.update(format!("{:?}:{}", node.op, node.dtype).as_bytes());
+        for s in &node.src {
+            h.update(number[s].to_le_bytes());
+        }
+        h.update([0xff]);
+    }
+    for p in &kernel.params {
+        h.update(format!("{p:?}").as_bytes());
+    }
+    h.update(kernel.vars.to_le_bytes());
+    h.update(backend.target.fingerprint().as_bytes());
+    h.update(backend.describe().as_bytes());
+    h.update(env!("CARGO_PKG_VERSION").as_bytes());
+    let Options {
+        noopt,
+        deterministic,
+        threads,
+        opts,
+        ..
+    } = options;
+    h.update(format!("{noopt} {deterministic} {threads} {opts:?}").as_bytes());
+    h.finalize().into()
+}
+
+/// See [`crate::Stage::content`].
+pub(crate) fn stage_content(kernel: &Kernel) -> [u8; 32] {
+    let mut h = Sha256::new();
+    let g = &kernel.graph;
+    let order = toposort(g, kernel.sink);
+    let mut number = hashbrown::HashMap::new();
+    let mut slots = Vec::new();
+    for &n in &order {
+        let node = g.node(n);
+        match node.op {
+            Op::Param { slot, .. } => {
+                let at = slots.iter().position(|&s| s == slot).unwrap_or(slots.len());
+                if at == slots.len() {
+                    slots.push(slot);
+                }
+                h.update(format!("param {at}:{}", node.dtype).as_bytes());
+            }
+            op => h.update(format!("{op:?}:{}", node.dtype).as_bytes()),
+        }
+        for s in &node.src {
+            let at: u64 = number.get(s).copied().unwrap_or(u64::MAX);
+            h.update(at.to_le_bytes());
+        }
+        h.update([0xff]);
+        number.insert(n, number.len() as u64);
+    }
+    h.finalize().into()
+}
+
+/// Arithmetic operations on floats and integers other than indices, and bytes of the buffers, of
+/// one run of a kernel.
+pub fn estimate(kernel: &Kernel) -> (f64, f64) {
+    let g: &Graph = &kernel.graph;
+    let mut sets = RangeSets::default();
+    let mut flops = 0.0;
+    for n in toposort(g, kernel.sink) {
+        let dtype = g.dtype(n);
+        let counts = match g.op(n) {
+            Op::Unary(_) => dtype != crate::DType::I64,
+            Op::Binary(op) => {
+                !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
+            }
+            Op::Fma | Op::Reduce(_) | Op::Scan(_) => true,
+            _ => false,
+        };
+        if !counts {
+            continue;
+        }
+        let mut over = sets.of(g, n).to_vec();
+        if let Op::Reduce(_) = g.op(n) {
+            over = sets.of(g, g.src(n)[0]).to_vec();
+            for &r in &g.src(n)[1..] {
+                if !over.contains(&r) {
+                    over.push(r);
+                }
+            }
+        }
+        let times: f64 = over
+            .iter()
+            .map(|&r| match g.op(r) {
+                Op::Range { extent, kind, .. } if kind != RangeKind::Vec => extent as f64,
+                _ => 1.0,
+            })
+            .product();
+        flops += times * if matches!(g.op(n), Op::Fma) { 2.0 } else { 1.0 };
+    }
+    let bytes = kernel
+        .params
+        .iter()
+        .map(|p| (p.len * p.dtype.size()) as f64)
+        .sum();
+    (flops, bytes)
+}

@@ -1,0 +1,213 @@
+//! Combinations with memory in one indivisible step, in HIP C. As in
+//! [`crate::render::llvm`], which says why.
+
+use super::{Text, scalar};
+use crate::DType;
+use crate::error::Result;
+use crate::ir::ReduceOp;
+use crate::lower::{Mem, Reg};
+
+/// Compilers that do not know the attribute make loops of what adds floats.
+pub(super) const PRELUDE: &str = "\
+#if __has_extension(clang_atomic_attributes)
+#define VRAM [[clang::atomic(no_remote_memory, no_fine_grained_memory)]]
+#else
+#define VRAM
+#endif
+#define GLOBAL __attribute__((address_space(1)))
+#define RELAXED __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT
+";
+
+impl Text<'_> {
+    /// Opens a block in which `at` points to the word around an element, and `shift` says where
+    /// the element is in it. Gives the name of the type of the word without sign.
+    fn word(
+        &mut self,
+        mem: Mem,
+        dtype: DType,
+        index: Reg,
+        gate: Option<Reg>,
+        signed: bool,
+    ) -> Result<&'static str> {
+        let (Mem::Arg(_), true) = (mem, self.gpu()) else {
+            return self.unsupported("a combination of several work-items");
+        };
+        match gate {
+            Some(g) => self.line(format!("if (r{}) {{", g.0)),
+            None => self.line("{"),
+        }
+        self.depth += 1;
+        let place = format!("(u64)&{}[r{}]", Self::place(mem), index.0);
+        let (word, other) = match dtype.size() {
+            8 => ("u64", "i64"),
+            _ => ("u32", "i32"),
+        };
+        let ty = match (dtype, signed) {
+            (DType::F32 | DType::F64, true) => scalar(dtype),
+            (_, true) => other,
+            _ => word,
+        };
+        if dtype.size() >= 4 {
+            self.line(format!("GLOBAL {ty} *at = (GLOBAL {ty} *)({place});"));
+        } else {
+            self.line(format!("const u32 shift = ({place} & 3) * 8;"));
+            self.line(format!(
+                "GLOBAL {ty} *at = (GLOBAL {ty} *)({place} & ~3ull);"
+            ));
+        }
+        Ok(word)
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// The bits of a value as a number as wide as a word.
+    fn raw(&self, dtype: DType, value: Reg) -> String {
+        let bits = dtype.size() * 8;
+        let word = if bits == 64 { "u64" } else { "u32" };
+        format!("({word})__builtin_bit_cast(u{bits}, r{})", value.0)
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        op: ReduceOp,
+        mem: Mem,
+        index: Reg,
+        value: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let dtype = self.p.ty(value).dtype;
+        if !self.t.atomics.one_step(op, dtype) {
+            return self.unsupported(format!("{op:?} of {dtype} in one step"));
+        }
+        if dtype == DType::Bool {
+            // One of two truths wins over the other, whatever was there.
+            let wins = matches!(op, ReduceOp::Add | ReduceOp::Max | ReduceOp::Or);
+            let gate = gate.map_or(String::new(), |g| format!("r{} && ", g.0));
+            let (place, bit) = (Self::place(mem), u8::from(wins));
+            self.line(format!(
+                "if ({gate}r{} == {bit}) __hip_atomic_store(&{place}[r{}], (u8){bit}, RELAXED);",
+                value.0, index.0
+            ));
+            return Ok(());
+        }
+        let raw = self.raw(dtype, value);
+        let own = u64::MAX >> (64 - 8 * dtype.size());
+        let small = dtype.size() < 4;
+        let fetch = |op: &str, value: &str| {
+            format!("VRAM {{ __hip_atomic_fetch_{op}(at, {value}, RELAXED); }}")
+        };
+        match (op, dtype) {
+            (ReduceOp::Add, DType::F16 | DType::BF16) => {
+                self.word(mem, dtype, index, gate, false)?;
+                let (name, element) = match dtype {
+                    DType::F16 => ("f16", "_Float16"),
+                    _ => ("bf16", "short"),
+                };
+                self.line(format!(
+                    "typedef {element} pair __attribute__((ext_vector_type(2)));"
+                ));
+                self.line(format!(
+                    "const u32 two = {raw} << shift | 0x8000u << (16 - shift);"
+                ));
+                self.line(format!(
+                    "__builtin_amdgcn_global_atomic_fadd_v2{name}((GLOBAL pair *)at, \
+                     __builtin_bit_cast(pair, two));"
+                ));
+            }
+            (ReduceOp::Max | ReduceOp::Min, DType::F32 | DType::F64) => {
+                let word = self.word(mem, dtype, index, gate, false)?;
+                let most = op == ReduceOp::Max;
+                let (float, v) = (scalar(dtype), value.0);
+                let signed = if word == "u64" { "i64" } else { "i32" };
+                let (by, [low, high]) = match most {
+                    true => ("<=", ["min", "max"]),
+                    false => (">=", ["max", "min"]),
+                };
+                let nan = match (word, most) {
+                    ("u32", true) => "0x7fc00000u",
+                    ("u32", false) => "0xffc00000u",
+                    (_, true) => "0x7ff8000000000000ull",
+                    (_, false) => "0xfff8000000000000ull",
+                };
+                self.line(format!(
+                    "const {float} seen = __builtin_bit_cast({float}, __hip_atomic_load(at, RELAXED));"
+                ));
+                self.line(format!("if (r{v} != r{v} || seen {by} r{v}) {{"));
+                self.line(format!(
+                    "  const {word} raw = r{v} != r{v} ? {nan} : {raw};"
+                ));
+                self.line(format!("  if (({signed})raw < 0) {}", fetch(low, "raw")));
+                let high = fetch(high, &format!("({signed})raw"));
+                let high = high.replace("(at,", &format!("((GLOBAL {signed} *)at,"));
+                self.line(format!("  else {high}"));
+                self.line("}");
+            }
+            (ReduceOp::Add, DType::F32 | DType::F64) => {
+                self.word(mem, dtype, index, gate, true)?;
+                self.line(fetch("add", &format!("r{}", value.0)));
+            }
+            _ => {
+                let (name, others) = match op {
+                    ReduceOp::Or => ("or", false),
+                    ReduceOp::And => ("and", true),
+                    ReduceOp::Max => ("max", false),
+                    ReduceOp::Min => ("min", false),
+                    _ => ("add", false),
+                };
+                self.word(mem, dtype, index, gate, dtype.is_signed() && !small)?;
+                let value = match (small, others) {
+                    (false, _) => raw,
+                    (true, false) => format!("({raw} << shift)"),
+                    (true, true) => format!("({raw} << shift | ~({own:#x}u << shift))"),
+                };
+                self.line(fetch(name, &value));
+            }
+        }
+        self.close();
+        Ok(())
+    }
+
+    pub(super) fn attempt(
+        &mut self,
+        dst: Reg,
+        mem: Mem,
+        index: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let dtype = self.p.ty(dst).dtype;
+        let word = self.word(mem, dtype, index, gate, false)?;
+        self.line(format!("{word} old = __hip_atomic_load(at, RELAXED);"));
+        self.line("for (;;) {");
+        self.depth += 1;
+        let bits = dtype.size() * 8;
+        let old = match dtype.size() {
+            1 | 2 => format!("(u{bits})(old >> shift)"),
+            _ => "old".into(),
+        };
+        self.define(dst, format!("__builtin_bit_cast({}, {old})", scalar(dtype)));
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, value: Reg) {
+        let dtype = self.p.ty(value).dtype;
+        let raw = self.raw(dtype, value);
+        let word = if dtype.size() == 8 { "u64" } else { "u32" };
+        let new = match dtype.size() {
+            1 | 2 => {
+                let own = u32::MAX >> (32 - 8 * dtype.size());
+                format!("(old & ~({own:#x}u << shift)) | ({raw} << shift)")
+            }
+            _ => raw,
+        };
+        self.line(format!("const {word} made = {new};"));
+        self.line(
+            "if (made == old || __hip_atomic_compare_exchange_strong(at, &old, made, \
+             __ATOMIC_RELAXED, RELAXED)) break;",
+        );
+        self.close();
+        self.close();
+    }
+}
