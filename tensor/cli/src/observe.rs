@@ -1,7 +1,7 @@
 //! What DEBUG shows, on stderr.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,10 @@ pub fn start_log() {
         Some(Ok(targets)) => targets,
         _ => Targets::new().with_default(LevelFilter::WARN),
     };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(colours)
+        .with_writer(std::io::stderr);
     // Fails only if a log runs already, and then that one is used.
     let _ = tracing_subscriber::registry()
         .with(lines)

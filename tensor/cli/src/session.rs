@@ -69,6 +69,9 @@ impl Environment {
         if twin.is_some() && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
             settings.wait_timeout = SIMULATED_WAIT;
         }
+        for warning in &selection.warnings {
+            eprintln!("warning: {warning}");
+        }
         if settings.debug >= 1 {
             for note in &selection.notes {
                 eprintln!("note: {note}");
@@ -135,6 +138,18 @@ impl Environment {
             .unwrap_or_else(|| Target::any(DeviceKind::Cpu))
     }
 
+    /// The chip that GPU compilers are looked at for: that of the simulated machine or of the
+    /// selection, else the first that we would like to know about.
+    pub fn chip(&self) -> String {
+        let simulated = self.twin.as_ref().map(|twin| twin.chip().to_owned());
+        let arch = || {
+            let target = self.selection.targets.first();
+            let target = target.filter(|t| t.device == DeviceKind::Amd)?;
+            target.arch.clone()
+        };
+        simulated.or_else(arch).unwrap_or_else(|| "gfx1100".into())
+    }
+
     /// Opens the selected device.
     pub fn open_device(&self) -> Result<Arc<dyn Device>, Error> {
         self.open_target(&self.target(), &self.settings)
@@ -172,6 +187,7 @@ impl Environment {
         let mut codegen = codegen::Options {
             threads: units,
             explain: settings.debug >= 4,
+            deterministic: settings.deterministic,
             ..codegen::Options::default()
         };
         if settings.compile_cache && settings.cache_level > 0 {
@@ -266,8 +282,8 @@ fn renderers(device: DeviceKind) -> &'static [&'static str] {
     }
 }
 
-/// The doctor's rows about compilers.
-pub fn compilers() -> Vec<Row> {
+/// The doctor's rows about compilers; those of GPUs for a chip.
+pub fn compilers(chip: &str) -> Vec<Row> {
     let row = |check: &str, found: Result<Backend, codegen::Error>, fix: &str| match found {
         Ok(backend) => Row {
             check: check.into(),
@@ -296,7 +312,7 @@ pub fn compilers() -> Vec<Row> {
         ),
         row(
             "amd.hip",
-            Backend::amd_hip("gfx1100"),
+            Backend::amd_hip(chip),
             "optional, for DEV=AMD:HIP: GPUs are compiled for by LLVM",
         ),
     ]

@@ -47,7 +47,8 @@ mod simulated {
                 text += &format!(",{config}");
             }
             let machine = TwinMachine::new(&text).map_err(|e| {
-                Error::Usage(format!("{target} with TWIN={}: {e}", config.unwrap_or("")))
+                let with = config.map_or(String::new(), |config| format!(" with TWIN={config}"));
+                Error::Usage(format!("{target}{with}: {e}"))
             })?;
             Ok(Some(Twin(machine)))
         }

@@ -119,6 +119,20 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ("gpus=0", 3, &["no GPU that computes"]),
         ("chip=gfx1030", 3, &["GPU 0 is gfx1030, expected gfx1100"]),
         ("gpus=1e3", 2, &["gpus: expected 0 to 16"]),
+        (
+            "fault=path:/sys/devices/virtual/kfd:ENOENT",
+            3,
+            &["topology/nodes does not exist", "-v /sys:/sys:ro"],
+        ),
+        ("fault=path:/dev/kfd:EMFILE", 3, &["EMFILE", "ulimit -n"]),
+        (
+            "fault=path:/dev/dri/renderD128:ENODEV",
+            3,
+            &["the GPU is gone"],
+        ),
+        ("fault=ioctl:ACQUIRE_VM:EBUSY", 3, &["is busy"]),
+        ("target=0", 6, &["expected gfx_target_version above 0"]),
+        ("log=/none/x,debug=1", 2, &["log=/none/x: No such file"]),
     ] {
         let ran = place.run(&["devices"], &[GFX1100, ("TWIN", twin)]);
         assert_eq!(
@@ -141,6 +155,61 @@ fn exit_codes_tell_why_a_device_does_not_open() {
     place.wrote(&[], false);
 }
 
+/// Every way to write DEV wrongly is refused as usage, with what was expected; what is only not there
+/// is no device.
+#[test]
+fn wrong_selections_say_what_was_expected() {
+    let place = Place::new();
+    for (dev, code, text) in [
+        (
+            "TWINKFD+AMD::gfx9999",
+            2,
+            "no chip 'gfx9999'; known: gfx1030",
+        ),
+        ("TWINKFD:20+AMD", 2, "gpus: expected 0 to 16, found '21'"),
+        ("TWIN+AMD", 2, "did you mean TWINKFD?"),
+        ("TWINKFD+CPU", 2, "leave out the interface"),
+        ("KFD", 2, "expected a device"),
+        ("KFD:+AMD", 2, "expected device numbers from 0"),
+        (":+AMD", 2, "expected device numbers from 0"),
+        ("KFD:0+AMD:0", 2, "expected device numbers in one place"),
+        ("AMD:5-2", 2, "ascending"),
+        ("AMD:99999999999999", 2, "0 to 1023"),
+        ("AMD:LLVM:", 2, "expected an architecture"),
+        (
+            "AMD:FOO",
+            2,
+            "expected a renderer of AMD (LLVM, CLANG, HIP)",
+        ),
+        (";", 2, "expected a device"),
+        ("PCI+AMD", 3, "by KFD only"),
+        ("TWINKFD:0,1+AMD", 3, "names 2 devices"),
+        ("HIP", 3, "use DEV=CPU"),
+    ] {
+        let ran = place.run(&["devices"], &[("DEV", dev)]);
+        let found = (ran.code, ran.out.as_str());
+        assert_eq!(found, (code, ""), "{dev}: {}", ran.err);
+        assert!(ran.err.contains(text), "{dev}: {}", ran.err);
+    }
+    place.wrote(&[], false);
+}
+
+/// Without a number or with an architecture alone, a GPU that can be used is found.
+#[test]
+fn the_first_gpu_that_can_be_used_is_taken() {
+    let place = Place::new();
+    let busy = ("TWIN", "gpus=2,fault=path:/dev/dri/renderD128:EBUSY");
+    let found = succeed(&place, &["devices", "--json"], &[GFX1100, busy]);
+    let found = rows(&found, "doorbell.devices/1");
+    let selected: Vec<_> = found.iter().filter(|row| row["selected"] == true).collect();
+    assert_eq!(selected.len(), 1);
+    assert_eq!(selected[0]["device"], "AMD:1");
+    // The number means that one.
+    let ran = place.run(&["devices"], &[("DEV", "TWINKFD:0+AMD::gfx1100"), busy]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("is busy"), "{}", ran.err);
+}
+
 #[test]
 fn a_device_that_is_lost_says_why() {
     let place = Place::new();
@@ -151,6 +220,8 @@ fn a_device_that_is_lost_says_why() {
             &["AMD:0 is lost", "page fault at page 0x1000"][..],
         ),
         ("exception:reset", &["AMD:0 is lost", "reset"]),
+        ("gone", &["AMD:0", "it is gone", "ENODEV"]),
+        ("gone:queue=1", &["AMD:0", "it is gone", "ENODEV"]),
         (
             "hang:queue=0",
             &["compute queue 0", "HCQDEV_WAIT_TIMEOUT_MS"],

@@ -200,6 +200,59 @@ fn node_cases_on_gfx1100() {
     cases_on(GFX1100, "onnx-data/node", 1100, 350, &[]);
 }
 
+/// The trace of a model that copies its input and does nothing else, on the queues of a device: the
+/// names of the tracks, each run's track, bytes and duration.
+fn traced_copy(dev: &str) -> (Vec<String>, Vec<(usize, f64, f64)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let model = models("onnx-data/node/test_identity/model.onnx");
+    let arguments = [
+        "run",
+        model.to_str().unwrap(),
+        "--repeat",
+        "3",
+        "--profile",
+        trace.to_str().unwrap(),
+    ];
+    let output = doorbell_on(dev, &arguments);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+    let (mut tracks, mut runs) = (Vec::new(), Vec::new());
+    for event in trace["traceEvents"].as_array().unwrap() {
+        match event["ph"].as_str() {
+            Some("M") => tracks.push(event["args"]["name"].as_str().unwrap().to_owned()),
+            _ => runs.push((
+                event["tid"].as_u64().unwrap() as usize,
+                event["args"]["bytes"].as_f64().unwrap(),
+                event["dur"].as_f64().unwrap(),
+            )),
+        }
+    }
+    (tracks, runs)
+}
+
+/// Captured copies run on the copy queue of a GPU, and profiles say so; the CPU has them between its
+/// kernels.
+#[test]
+fn profiles_show_copies_where_they_ran() {
+    let (tracks, runs) = traced_copy("CPU");
+    assert_eq!(tracks, ["CPU:0 compute"]);
+    assert!(!runs.is_empty());
+    #[cfg(feature = "twin")]
+    {
+        let (tracks, runs) = traced_copy(GFX1100);
+        let copies = tracks.iter().position(|name| name == "AMD:0 copy");
+        let copies = copies.unwrap_or_else(|| panic!("{tracks:?}"));
+        let copied: Vec<_> = runs.iter().filter(|run| run.0 == copies).collect();
+        assert!(copied.len() >= 3, "{runs:?}");
+        assert!(
+            copied.iter().all(|run| run.1 > 0.0 && run.2 > 0.0),
+            "{runs:?}"
+        );
+    }
+}
+
 /// Looking at a model says what is in it, and all that is missing.
 #[test]
 fn models_are_inspected() {

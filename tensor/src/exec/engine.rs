@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use codegen::Backend;
 use codegen::target::TargetKind;
-use hcq::graph::Sample;
+use hcq::graph::Graph;
 use hcq::memory::{AllocSpec, HostAccess};
 use hcq::queue::{QueueKind, Stream};
 use hcq::signal::{Point, Signal};
@@ -398,16 +398,16 @@ impl DeviceExecutor {
         self.compute(&wanted)
     }
 
-    /// Records the runs of a replay.
-    pub(crate) fn record(&self, samples: &[Sample], costs: &[(f64, f64)]) -> Result<()> {
+    /// Records the runs of the last replay of a graph, which is over.
+    pub(crate) fn record(&self, graph: &Graph, costs: &[(f64, f64)]) -> Result<()> {
         let clock = self.device.clock()?;
-        let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
         let mut state = self.state();
-        for (i, sample) in samples.iter().enumerate() {
+        for (i, sample) in graph.samples()?.into_iter().enumerate() {
             let (bytes, flops) = costs.get(i).copied().unwrap_or_default();
+            let queue = graph.stream(sample.lane).queue();
             let run = Run {
-                name: sample.name.clone(),
-                queue: queue.clone(),
+                name: sample.name,
+                queue: track(&self.device, queue.kind()),
                 start_ns: clock.to_host_ns(sample.start),
                 end_ns: clock.to_host_ns(sample.end),
                 bytes,
@@ -499,7 +499,7 @@ impl DeviceExecutor {
         drop(commands);
         point.wait(self.deadline())?;
         let clock = self.device.clock()?;
-        let queue = format!("{} {}", self.device.info().id, QueueKind::Compute);
+        let queue = track(&self.device, self.stream.queue().kind());
         let mut runs = Vec::with_capacity(batch.len());
         for (item, (start, end)) in batch.iter().zip(&state.stamps) {
             let run = Run {
@@ -518,6 +518,11 @@ impl DeviceExecutor {
         state.runs.append(&mut runs);
         Ok(point)
     }
+}
+
+/// The name of a queue in profiles.
+fn track(device: &Arc<dyn Device>, kind: QueueKind) -> String {
+    format!("{} {kind}", device.info().id)
 }
 
 /// Address of each temporary in an arena, by buffer number; 0 for other buffers.
@@ -561,18 +566,15 @@ impl Executor for DeviceExecutor {
         if into.is_empty() {
             return Ok(());
         }
-        let last = {
+        // All of them: a replay ends with one point per queue, and any of the queues may write it.
+        let uses =
+            |(_, kept): &&(Point, Vec<Buffer>)| kept.iter().any(|b| b.same_allocation(buffer));
+        let points: Vec<Point> = {
             let state = self.state();
-            let uses =
-                |(_, kept): &&(Point, Vec<Buffer>)| kept.iter().any(|b| b.same_allocation(buffer));
-            state
-                .pending
-                .iter()
-                .rev()
-                .find(uses)
-                .map(|(point, _)| point.clone())
+            let used = state.pending.iter().filter(uses);
+            used.map(|(point, _)| point.clone()).collect()
         };
-        if let Some(point) = last {
+        for point in points {
             point.wait(self.deadline())?;
         }
         if !matches!(buffer.host(), HostAccess::None) {

@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn a_missing_folder_is_an_error() {
-        let error = replace(Path::new("/nonexistent/a"), |_| Ok(())).unwrap_err();
-        assert_eq!(
-            (error.op, error.file.as_str()),
-            ("create", "/nonexistent/a")
-        );
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing/a");
+        let error = replace(&path, |_| Ok(())).unwrap_err();
+        let file = path.to_string_lossy();
+        assert_eq!((error.op, error.file.as_str()), ("create", &*file));
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Capture {
         }
         if executor.options().profile {
             self.graph.wait(executor.deadline())?;
-            executor.record(&self.graph.samples()?, &self.costs)?;
+            executor.record(&self.graph, &self.costs)?;
         }
         Ok(results)
     }

@@ -92,12 +92,15 @@ pub fn cpu() -> Result<Rig, EngineError> {
     Ok(Rig::plain(engine))
 }
 
-/// Compiled by LLVM for an AMD GPU, run from the queues of a simulated one.
+/// Compiled by LLVM for an AMD GPU, run from the queues of a simulated one. The chip may be followed
+/// by more about its machine: `gfx942,xcc=1`.
 ///
 /// # Errors
 /// From the device or the compiler.
-pub fn amd(chip: &str, options: Options) -> Result<Rig, EngineError> {
-    let machine = TwinMachine::new(&format!("debug=0,chip={chip}")).map_err(EngineError::Twin)?;
+pub fn amd(machine: &str, options: Options) -> Result<Rig, EngineError> {
+    let chip = machine.split(',').next().unwrap_or(machine);
+    let machine =
+        TwinMachine::new(&format!("debug=0,chip={machine}")).map_err(EngineError::Twin)?;
     let target = Target {
         interface: Some(Transport::Kfd.interface(true)),
         ..Target::any(DeviceKind::Amd)

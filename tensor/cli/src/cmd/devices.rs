@@ -33,9 +33,9 @@ struct Line {
 /// Opens each device that is present and prints a row for it; devices that are there and do not open
 /// are named on stderr.
 pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
-    let selected = environment.open_device()?;
+    // Closed again: each is opened below, and a GPU may have no room for two.
+    let chosen = environment.open_device()?.info().clone();
     let simulated = environment.twin.is_some();
-    let chosen = selected.info();
     let twin = environment.twin.as_ref().map(Twin::machine);
     let mut lines = Vec::new();
     for present in drivers::present(&environment.settings, twin.as_ref()) {

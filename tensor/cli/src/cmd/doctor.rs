@@ -31,7 +31,7 @@ struct Line<'a> {
 pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
     let mut rows = examine(Path::new("/"), &*Host::get(), &cpu);
-    rows.splice(1..1, compilers());
+    rows.splice(1..1, compilers(&environment.chip()));
     if let Some(twin) = &environment.twin {
         rows.extend(examine_twin(&*twin.machine()));
     }
