@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use twin::rule::{Proof, Rule};
+use twin_shader::launch::Launch;
 use twin_shader::page::{Access, MemFault, Memory, PAGE, Page, Port};
 
 /// What depends on each other has a barrier in between.
@@ -43,18 +44,65 @@ struct Touched {
     written: Bits,
 }
 
-/// What one dispatch touched, by page.
+/// Touched bytes, by page.
+type Pages = HashMap<u64, Touched>;
+
+fn common(mine: &Pages, theirs: &Pages) -> Option<u64> {
+    mine.iter().find_map(|(page, mine)| {
+        let theirs = theirs.get(page)?;
+        let read = mine.read.common(&theirs.written);
+        let written = || mine.written.common(&theirs.read);
+        Some(page * PAGE + read.or_else(written)? as u64)
+    })
+}
+
+/// What one dispatch touched.
 #[derive(Clone, Default)]
-pub(crate) struct Trace(HashMap<u64, Touched>);
+pub(crate) struct Trace {
+    shared: Pages,
+    /// The slots of scratch that its waves have, and what was touched of them.
+    slots: Option<Slots>,
+    own: Pages,
+}
+
+/// Scratch memory as TMPRING_SIZE divides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slots {
+    base: u64,
+    wave: u32,
+    waves: u32,
+}
+
+impl Slots {
+    /// Those of a launch, if it has scratch.
+    pub fn of(launch: &Launch) -> Option<Self> {
+        let (base, wave, waves) = (
+            launch.scratch_base,
+            launch.scratch_wave,
+            launch.scratch_waves,
+        );
+        (wave > 0).then_some(Self { base, wave, waves })
+    }
+
+    fn hold(&self, va: u64) -> bool {
+        let bytes = u64::from(self.wave) * u64::from(self.waves);
+        va >= self.base && va - self.base < bytes
+    }
+}
 
 impl Trace {
     /// A byte that one of two read and the other one wrote.
+    ///
+    /// Not in scratch that both divide alike: waves that run at the same time have different slots
+    /// there. Source: LLVM, AMDGPUUsage, "Private Segment": the hardware gives each wave that runs a
+    /// part of the scratch memory of its queue, by the offset that it starts with.
     pub fn race(&self, other: &Self) -> Option<u64> {
-        self.0.iter().find_map(|(page, mine)| {
-            let theirs = other.0.get(page)?;
-            let read = mine.read.common(&theirs.written);
-            let written = || mine.written.common(&theirs.read);
-            Some(page * PAGE + read.or_else(written)? as u64)
+        let shared = common(&self.shared, &other.shared)
+            .or_else(|| common(&self.shared, &other.own))
+            .or_else(|| common(&self.own, &other.shared));
+        shared.or_else(|| match self.slots == other.slots {
+            true => None,
+            false => common(&self.own, &other.own),
         })
     }
 }
@@ -63,20 +111,23 @@ impl Trace {
 /// writes are no race.
 pub(crate) struct Watched<'a> {
     memory: &'a dyn Memory,
+    slots: Option<Slots>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    trace: Trace,
+    touched: Pages,
     /// The runs that memory itself wants to hear of, by page, port and access.
     wanted: HashMap<(u64, Port, Access), u64>,
 }
 
 impl<'a> Watched<'a> {
-    pub fn new(memory: &'a dyn Memory) -> Self {
+    /// For a launch with these slots.
+    pub fn new(memory: &'a dyn Memory, slots: Option<Slots>) -> Self {
         Self {
             memory,
+            slots,
             state: Mutex::default(),
         }
     }
@@ -84,9 +135,16 @@ impl<'a> Watched<'a> {
     /// Adds what was noted.
     pub fn into_trace(self, trace: &mut Trace) {
         let state = self.state.into_inner();
-        let noted = state.unwrap_or_else(PoisonError::into_inner).trace;
-        for (page, more) in noted.0 {
-            let all = trace.0.entry(page).or_insert_with(|| more.clone());
+        let noted = state.unwrap_or_else(PoisonError::into_inner).touched;
+        trace.slots = self.slots;
+        for (page, more) in noted {
+            // Of a page that is scratch in part, the rest is no memory of its own either: the kernel
+            // maps whole pages.
+            let pages = match self.slots.is_some_and(|slots| slots.hold(page * PAGE)) {
+                true => &mut trace.own,
+                false => &mut trace.shared,
+            };
+            let all = pages.entry(page).or_insert_with(|| more.clone());
             for i in 0..64 {
                 all.read.0[i] |= more.read.0[i];
                 all.written.0[i] |= more.written.0[i];
@@ -113,7 +171,7 @@ impl Memory for Watched<'_> {
         let runs = offset / 64..=(offset + bytes - 1).min(PAGE as usize - 1) / 64;
         let wanted = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let touched = state.trace.0.entry(va / PAGE).or_insert_with(|| Touched {
+            let touched = state.touched.entry(va / PAGE).or_insert_with(|| Touched {
                 read: Bits([0; 64]),
                 written: Bits([0; 64]),
             });
@@ -163,7 +221,11 @@ pub(super) mod tests {
 
     /// What these accesses leave.
     pub(in crate::cp) fn trace(accesses: &[(u64, usize, Access)]) -> Trace {
-        let watched = Watched::new(&Nothing);
+        with_slots(None, accesses)
+    }
+
+    fn with_slots(slots: Option<Slots>, accesses: &[(u64, usize, Access)]) -> Trace {
+        let watched = Watched::new(&Nothing, slots);
         for &(va, bytes, access) in accesses {
             watched.watched(Port::Vector, va, bytes, access);
         }
@@ -183,5 +245,24 @@ pub(super) mod tests {
         let read = trace(&[(0x103f, 1, Access::Read)]);
         assert_eq!(write.race(&read), Some(0x103f));
         assert_eq!(write.race(&write), None);
+    }
+
+    #[test]
+    fn scratch_that_is_divided_alike_is_no_race() {
+        let slots = |base, wave| {
+            Some(Slots {
+                base,
+                wave,
+                waves: 8,
+            })
+        };
+        let accesses = [(0x2000, 4, Access::Read), (0x2000, 4, Access::Write)];
+        let mine = with_slots(slots(0x2000, 1024), &accesses);
+        assert_eq!(mine.race(&mine.clone()), None);
+        // Slots of another size lie across these, and whoever has none reads what waves leave.
+        let others = with_slots(slots(0x2000, 2048), &accesses);
+        assert_eq!(mine.race(&others), Some(0x2000));
+        assert_eq!(trace(&accesses[..1]).race(&mine), Some(0x2000));
+        assert_eq!(mine.race(&trace(&accesses[..1])), Some(0x2000));
     }
 }

@@ -8,11 +8,12 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
 use drivers_spec::amd::aql;
+use twin::rule::{Proof, Rule};
 use twin_shader::code::Code;
 use twin_shader::launch::{Launch, Watch, run};
 use twin_shader::page::{MemFault, Port};
 
-use super::race::{DISPATCH_RACE, Trace, Watched};
+use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
 use super::{Core, Cx, Stop, cache, clock, rng::Rng};
 use crate::gpu::{Interrupt, ProcessId};
@@ -25,6 +26,14 @@ pub(crate) enum Data {
     Wide(u64),
     Clock,
 }
+
+/// No mistake of the client: without it a hang would be all that is seen.
+pub(super) static PANIC: Rule = Rule {
+    name: "TWIN-PANIC",
+    text: "the twin itself does not fail; whoever sees this has found a mistake in it",
+    source: "the place of the panic, on stderr",
+    proof: Proof::Sourced,
+};
 
 /// What happens at the end of the pipe: caches, then data, then the interrupt.
 #[derive(Clone, Debug, Default)]
@@ -139,8 +148,16 @@ impl Pending {
                     cx.out.extend(outcome.interrupts);
                     outcome.result?;
                 }
-                // The panic has been printed; nothing of the queue can be trusted.
-                Err(_) => return Err(Stop::Cancelled),
+                // Nothing of the queue can be trusted.
+                Err(panic) => {
+                    let text = panic
+                        .downcast_ref::<String>()
+                        .map(String::as_str)
+                        .or_else(|| panic.downcast_ref::<&str>().copied());
+                    let what = format!("queue {}: {}", cx.id, text.unwrap_or("no text"));
+                    cx.core.journal.broken(&PANIC, what);
+                    return Err(Stop::Cancelled);
+                }
             }
         }
         if self.items.is_empty() {
@@ -296,7 +313,7 @@ impl Task {
         let result = match trace {
             None => run(&memory, &self.code, launch, &watch),
             Some(trace) => {
-                let watched = Watched::new(&memory);
+                let watched = Watched::new(&memory, Slots::of(launch));
                 let result = run(&watched, &self.code, launch, &watch);
                 watched.into_trace(trace);
                 result
