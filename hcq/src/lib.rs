@@ -29,6 +29,7 @@
 #![deny(unsafe_code)]
 
 pub mod addr;
+pub mod clock;
 pub mod command;
 pub mod device;
 pub mod error;

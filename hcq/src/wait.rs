@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::transport::Clock;
+use crate::clock::Clock;
 
 /// The latest moment for something to happen.
 ///
@@ -153,7 +153,7 @@ pub fn poll_until<T, E: From<Timeout>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::VirtualClock;
+    use crate::clock::VirtualClock;
 
     #[test]
     fn a_timeout_names_what_was_awaited_and_the_last_value() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::mem::view::{View, ViewError, Word};
-use crate::transport::{Fault, TransportError};
+use crate::transport::error::{Fault, TransportError};
 
 /// Width of one access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -13,6 +13,7 @@
 //! as data ([`access`]), and are used through the same traits, so a driver cannot tell.
 
 pub mod access;
+pub mod error;
 pub mod fault;
 pub mod machine;
 pub mod null;
@@ -20,121 +21,16 @@ pub mod replay;
 pub mod trace;
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use thiserror::Error;
+use std::time::Duration;
 
 use crate::addr::BusAddr;
-use crate::mem::view::{View, ViewError};
+use crate::mem::view::View;
 use crate::mem::window::{Width, Window};
-use crate::wait::{Deadline, Timeout};
+use crate::wait::Deadline;
 
+pub use crate::clock::{Clock, MonotonicClock, VirtualClock};
+pub use error::{Fault, TransportError};
 pub use machine::{Kept, Machine, Reserved};
-
-/// A transport operation failed: on which device, doing what, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{device}: {operation}: {fault}")]
-pub struct TransportError {
-    /// PCI address, device file or USB port.
-    pub device: String,
-    /// What was attempted, with its numbers; an ioctl by its vendor name.
-    pub operation: String,
-    /// What went wrong.
-    pub fault: Fault,
-}
-
-impl TransportError {
-    /// An error of `device` while doing `operation`.
-    pub fn new(device: impl Into<String>, operation: impl Into<String>, fault: Fault) -> Self {
-        TransportError {
-            device: device.into(),
-            operation: operation.into(),
-            fault,
-        }
-    }
-}
-
-/// The ways a transport fails.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The operating system refused, with this errno.
-    #[error("{}", errno_text(*.0))]
-    Errno(i32),
-    /// No answer in time.
-    #[error("no answer within {0:?}")]
-    TimedOut(Duration),
-    /// The device has left: off the bus, unplugged, or reset under us. It must be opened again.
-    #[error("the device is gone; open it again once it is back")]
-    Gone,
-    /// A USB endpoint stalled.
-    #[error("endpoint stalled")]
-    Stall,
-    /// Fewer bytes moved than were needed.
-    #[error("moved {moved:#x} of {wanted:#x} bytes")]
-    Short {
-        /// Bytes that should have moved.
-        wanted: usize,
-        /// Bytes that did.
-        moved: usize,
-    },
-    /// Outside of the window or view, or misaligned.
-    #[error(transparent)]
-    View(ViewError),
-    /// This transport cannot do that at all.
-    #[error("not possible here: {0}")]
-    Unsupported(String),
-    /// The access differs from the recorded one.
-    #[error("trace line {line}: expected `{expected}`, seen `{seen}`")]
-    Replay {
-        /// Line of the trace, from 1; one past the last where the trace has ended.
-        line: usize,
-        /// What the trace has there.
-        expected: String,
-        /// What was attempted instead.
-        seen: String,
-    },
-}
-
-impl From<Timeout> for Fault {
-    fn from(timeout: Timeout) -> Fault {
-        Fault::TimedOut(timeout.waited)
-    }
-}
-
-/// The errno with its name: numbers and names that Linux has on every architecture we run on.
-fn errno_text(errno: i32) -> String {
-    let name = match errno {
-        1 => "EPERM: operation not permitted",
-        2 => "ENOENT: no such file or object",
-        4 => "EINTR: interrupted",
-        5 => "EIO: input/output error",
-        6 => "ENXIO: no such device or address",
-        9 => "EBADF: bad file descriptor",
-        11 => "EAGAIN: try again",
-        12 => "ENOMEM: out of memory",
-        13 => "EACCES: permission denied; is the user in the groups render and video?",
-        14 => "EFAULT: bad address",
-        16 => "EBUSY: device or resource busy; does another process or driver hold it?",
-        17 => "EEXIST: exists already",
-        19 => "ENODEV: no such device",
-        22 => "EINVAL: invalid argument",
-        23 => "ENFILE: too many open files in the system",
-        24 => "EMFILE: too many open files; raise `ulimit -n`",
-        25 => "ENOTTY: this file does not know the ioctl",
-        28 => "ENOSPC: no space left",
-        32 => "EPIPE: broken pipe or stalled endpoint",
-        35 => "EDEADLK: the context hung and was reset",
-        62 => "ETIME: timer expired",
-        71 => "EPROTO: protocol error",
-        95 => "EOPNOTSUPP: not supported",
-        110 => "ETIMEDOUT: timed out",
-        _ => return format!("errno {errno}"),
-    };
-    format!("errno {errno} ({name})")
-}
 
 /// Host memory that is pinned and that the device can reach.
 #[derive(Debug, Clone)]
@@ -359,101 +255,9 @@ pub trait UsbPipe: Send + Sync {
     ) -> Result<usize, TransportError>;
 }
 
-/// Time that only grows.
-pub trait Clock: Send + Sync {
-    /// Nanoseconds since some fixed moment.
-    fn now_ns(&self) -> u64;
-    /// Lets at least `time` pass.
-    fn sleep(&self, time: Duration);
-}
-
-/// The machine's monotonic clock. All values of this type share one origin.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MonotonicClock;
-
-impl MonotonicClock {
-    /// What it shows when it is first read. What a device did before that, by its own clock, has a
-    /// time as well, which is not negative.
-    const START: Duration = Duration::from_secs(1 << 20);
-}
-
-impl Clock for MonotonicClock {
-    fn now_ns(&self) -> u64 {
-        static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        let origin = *ORIGIN.get_or_init(Instant::now);
-        u64::try_from((Self::START + origin.elapsed()).as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn sleep(&self, time: Duration) {
-        std::thread::sleep(time);
-    }
-}
-
-/// A clock that stands still until someone sleeps: sleeping only moves it. For models of hardware
-/// and tests.
-#[derive(Debug, Default)]
-pub struct VirtualClock(AtomicU64);
-
-impl VirtualClock {
-    /// A clock at zero.
-    pub fn new() -> VirtualClock {
-        VirtualClock::default()
-    }
-}
-
-impl Clock for VirtualClock {
-    fn now_ns(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn sleep(&self, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.fetch_add(ns, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_name_device_operation_and_cause() {
-        let error =
-            TransportError::new("/dev/kfd", "ioctl AMDKFD_IOC_GET_VERSION", Fault::Errno(16));
-        assert_eq!(
-            error.to_string(),
-            "/dev/kfd: ioctl AMDKFD_IOC_GET_VERSION: errno 16 (EBUSY: device or resource busy; \
-             does another process or driver hold it?)"
-        );
-        assert_eq!(Fault::Errno(12345).to_string(), "errno 12345");
-        let short = Fault::Short {
-            wanted: 512,
-            moved: 13,
-        };
-        assert_eq!(short.to_string(), "moved 0xd of 0x200 bytes");
-    }
-
-    #[test]
-    fn the_virtual_clock_moves_only_by_sleeping() {
-        let clock = VirtualClock::new();
-        assert_eq!(clock.now_ns(), 0);
-        clock.sleep(Duration::from_secs(3600));
-        assert_eq!(clock.now_ns(), 3_600_000_000_000);
-    }
-
-    #[test]
-    fn the_monotonic_clock_does_not_go_back() {
-        let before = MonotonicClock.now_ns();
-        MonotonicClock.sleep(Duration::from_nanos(1));
-        assert!(MonotonicClock.now_ns() >= before);
-        let clock = crate::ClockInfo {
-            hz: 100_000_000,
-            host_ns: before,
-            device_ticks: 5_000_000_000,
-        };
-        // A device that ran for 50 seconds before the clock was read.
-        assert_eq!(clock.to_host_ns(0), before - 50_000_000_000);
-    }
 
     #[test]
     fn a_map_reads_as_a_sentence() {
