@@ -4,12 +4,14 @@
 //! `cargo run --release -p codegen --features llvm --example compile_cost -- [chips] [part of names]`
 //!
 //! Times are those of the processor, so that they mean something on a busy machine: for this
-//! compiler the mean of a few runs in a warm process, for clang the whole child.
+//! compiler the middle of a few runs in a warm process, for clang the whole child.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;
+
+use nix::time::{ClockId, clock_gettime};
 
 use codegen::compile::{ClangCompiler, Compiler, LlvmCompiler};
 use codegen::ir::{Kernel, Op, ReduceOp};
@@ -128,11 +130,24 @@ fn kernels() -> Vec<Kernel> {
     all
 }
 
-/// Nanoseconds that this thread was on a processor (`Documentation/scheduler/sched-stats.rst`).
+/// Milliseconds that this thread was on a processor.
 fn own_time() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let first = text.split(' ').next().and_then(|n| n.parse().ok());
-    first.unwrap_or(0.0)
+    let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    now.map_or(0.0, |t| t.tv_sec() as f64 * 1e3 + t.tv_nsec() as f64 / 1e6)
+}
+
+/// Milliseconds of processor time that something takes: the middle of [`RUNS`], after one that is not
+/// counted.
+fn middle(mut run: impl FnMut() -> codegen::Result<()>) -> codegen::Result<f64> {
+    run()?;
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let start = own_time();
+        run()?;
+        times.push(own_time() - start);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[RUNS / 2])
 }
 
 /// Nanoseconds that ended children were on a processor: ticks of 10 ms (`man 5 proc`, `cutime` and
@@ -206,14 +221,9 @@ fn main() -> codegen::Result<()> {
             if i == 0 {
                 build(kernel, &backend, &Options::default())?;
             }
-            let start = own_time();
-            for _ in 0..RUNS {
-                build(kernel, &backend, &Options::default())?;
-            }
-            let took = (own_time() - start) / 1e6 / RUNS as f64;
+            let took = middle(|| build(kernel, &backend, &Options::default()).map(drop))?;
             let built = build(kernel, &backend, &explain)?;
-            let start = own_time();
-            for _ in 0..RUNS {
+            let llvm = middle(|| {
                 for (stage, text) in built.stages.iter().zip(&built.report.source) {
                     let source = Source {
                         language: Language::Llvm,
@@ -222,8 +232,8 @@ fn main() -> codegen::Result<()> {
                     };
                     LlvmCompiler::new().compile(&source, &target)?;
                 }
-            }
-            let llvm = (own_time() - start) / 1e6 / RUNS as f64;
+                Ok(())
+            })?;
             let lines: usize = built.report.source.iter().map(|s| s.lines().count()).sum();
             let code = code(&built)?;
             let other = match &clang {
@@ -263,17 +273,17 @@ fn main() -> codegen::Result<()> {
                 built.report.opts.join(" | "),
             );
         }
-        let geo = ratios.iter().map(|r: &f64| r.ln()).sum::<f64>() / ratios.len().max(1) as f64;
-        println!(
-            "{} kernels: mean {:.1} ms, most {worst:.1} ms, {over} above 20 ms; clang takes {:.1} times as long\n",
-            all.len(),
-            total / all.len().max(1) as f64,
-            if ratios.is_empty() {
-                f64::NAN
-            } else {
-                geo.exp()
-            },
+        let mean = total / all.len().max(1) as f64;
+        print!(
+            "{} kernels: mean {mean:.1} ms, most {worst:.1} ms, {over} above 20 ms",
+            all.len()
         );
+        if !ratios.is_empty() {
+            let logs: f64 = ratios.iter().map(|r: &f64| r.ln()).sum();
+            let times = (logs / ratios.len() as f64).exp();
+            print!("; clang takes {times:.1} times as long");
+        }
+        println!("\n");
     }
     Ok(())
 }
