@@ -10,6 +10,7 @@ use std::time::Duration;
 /// Every variable that has a meaning, here or in [`crate::select`], for "did you mean".
 pub(crate) const KNOWN: &[&str] = &[
     "AMD",
+    "AMD_AQL",
     "AMD_HIP",
     "AMD_IFACE",
     "AMD_LLVM",
@@ -89,6 +90,9 @@ pub struct Settings {
     /// `DETERMINISTIC`: GPUs keep the order of sums of floats where they combine in memory, so that
     /// every run gives the same bits.
     pub deterministic: bool,
+    /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
+    /// unless set.
+    pub amd_aql: Option<bool>,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
     /// `TWIN`: what the simulated machine is like, if one is asked for: its config string, such as
@@ -111,6 +115,7 @@ impl Default for Settings {
             cache_dir: None,
             no_color: false,
             deterministic: false,
+            amd_aql: None,
             cpu_count: None,
             twin: None,
             strict_env: false,
@@ -146,6 +151,7 @@ impl Settings {
                 "CACHELEVEL" => s.cache_level = number("CACHELEVEL", value, 0, 2)? as u8,
                 "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
                 "DETERMINISTIC" => s.deterministic = flag("DETERMINISTIC", value)?,
+                "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
@@ -215,6 +221,7 @@ mod tests {
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
             ("DETERMINISTIC", "1"),
+            ("AMD_AQL", "0"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
             ("NO_COLOR", "yes"),
@@ -233,6 +240,7 @@ mod tests {
             cache_dir: Some("/var/cache/doorbell".into()),
             no_color: true,
             deterministic: true,
+            amd_aql: Some(false),
             cpu_count: NonZeroUsize::new(3),
             twin: Some("gpus=2".into()),
             strict_env: true,

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use drivers_amd::Packets;
 use drivers_amd::kfd::{self, Found, Survey, Unusable};
 use drivers_cpu::{Config, CpuDevice};
 use drivers_host::machine::Host;
@@ -231,6 +232,11 @@ fn amd_options(settings: &Settings) -> drivers_amd::Options {
     drivers_amd::Options {
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
+        packets: match settings.amd_aql {
+            None => Packets::Auto,
+            Some(true) => Packets::Aql,
+            Some(false) => Packets::Pm4,
+        },
         ..usual
     }
 }
