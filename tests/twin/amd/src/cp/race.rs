@@ -94,8 +94,9 @@ impl Trace {
     /// A byte that one of two read and the other one wrote.
     ///
     /// Not in scratch that both divide alike: waves that run at the same time have different slots
-    /// there. Source: LLVM, AMDGPUUsage, "Private Segment": the hardware gives each wave that runs a
-    /// part of the scratch memory of its queue, by the offset that it starts with.
+    /// there. Source: LLVM, AMDGPUUsage, "Initial Kernel Execution State": SPI manages the scratch
+    /// memory of a queue (Flat Scratch Init), and starts each wave with an offset of its own in it
+    /// (Scratch Wavefront Offset).
     pub fn race(&self, other: &Self) -> Option<u64> {
         let shared = common(&self.shared, &other.shared)
             .or_else(|| common(&self.shared, &other.own))
