@@ -274,3 +274,30 @@ fn programs_for_others_are_refused() {
     }
     device.load(&image).unwrap();
 }
+
+#[test]
+fn what_is_kept_for_reuse_is_given_back_to_whoever_needs_it() {
+    // Copies for the host need a queue of their own, whose memory is the host's.
+    let twin = twin("chip=gfx1100,vram=64M,gtt=64M");
+    let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+    for (kind, fill) in [
+        (MemoryKind::Device, MemoryKind::Device),
+        (MemoryKind::Control, MemoryKind::Host),
+    ] {
+        let large = memory(&*device, fill, 16 << 20).unwrap();
+        let mut all = Vec::new();
+        for bytes in [1 << 20, 128 << 10, 72 << 10] {
+            while let Ok(buffer) = memory(&*device, fill, bytes) {
+                all.push(buffer);
+            }
+        }
+        // Now it is kept for the next buffer of its size.
+        drop(large);
+        assert_eq!(device.memory().cached, 16 << 20, "{kind:?}");
+        // More than what is left of the arenas that there are.
+        for _ in 0..40 {
+            all.push(memory(&*device, kind, 64 << 10).unwrap_or_else(|e| panic!("{kind:?}: {e}")));
+        }
+        assert_eq!(device.memory().cached, 0, "{kind:?}");
+    }
+}

@@ -212,14 +212,16 @@ impl Pool {
     }
 
     fn take_small(&self, bytes: u64, align: u64, purpose: Use) -> Result<(Arc<Memory>, u64, u64)> {
-        let mut state = self.lock();
         let of = (rank(purpose), 0)..=(rank(purpose), u64::MAX);
-        for arena in state.arenas.range_mut(of).map(|(_, arena)| arena) {
-            if let Some(found) = arena.take(bytes, align) {
-                return Ok(found);
-            }
+        let found = {
+            let mut state = self.lock();
+            let mut arenas = state.arenas.range_mut(of);
+            arenas.find_map(|(_, arena)| arena.take(bytes, align))
+        };
+        if let Some(found) = found {
+            return Ok(found);
         }
-        // Another arena, made under the lock: it is rare.
+        // Another arena, made outside of the lock: its memory may have to be freed somewhere else first.
         let memory = self.object(ARENA, ARENA, purpose)?;
         let tlsf = Tlsf::new(memory.va(), ARENA, GRANULE);
         let mut arena = Arena {
@@ -229,9 +231,8 @@ impl Pool {
         let Some(found) = arena.take(bytes, align) else {
             return Err(self.out_of_memory(bytes, "; an arena has no room".into()));
         };
-        state
-            .arenas
-            .insert((rank(purpose), arena.memory.va()), arena);
+        let key = (rank(purpose), arena.memory.va());
+        self.lock().arenas.insert(key, arena);
         Ok(found)
     }
 
@@ -249,17 +250,25 @@ impl Pool {
             let evicted = self.lock().cache.put(size, purpose, memory);
             drop(evicted);
         }
-        match self.object(size, align, purpose) {
+        Ok((self.object(size, align, purpose)?, true))
+    }
+
+    /// Makes something of the kernel's. Where memory is missing for it, what is kept for reuse, or for
+    /// packets that are done, is freed, and it is tried once more.
+    ///
+    /// # Errors
+    /// What `make` returns.
+    pub(crate) fn make<T>(&self, make: impl Fn() -> Result<T>) -> Result<T> {
+        match make() {
             Err(Error::OutOfMemory { .. }) => {
-                // What is kept for reuse, or for packets that are done, may be what is missing.
                 if let Some(queues) = self.core.queues() {
                     queues.reclaim();
                 }
                 let evicted = self.lock().cache.shrink_to(0);
                 drop(evicted);
-                Ok((self.object(size, align, purpose)?, true))
+                make()
             }
-            made => Ok((made?, true)),
+            made => made,
         }
     }
 
@@ -274,7 +283,7 @@ impl Pool {
             Use::Gtt | Use::User => Reach::All,
             Use::VisibleVram | Use::Vram | Use::Registers => Reach::Peers,
         };
-        self.core.memory(&request, Some(reach))
+        self.make(|| self.core.memory(&request, Some(reach)))
     }
 
     /// Says that no queue runs any more: nothing is kept for them, nor for reuse.

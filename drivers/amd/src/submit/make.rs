@@ -69,8 +69,10 @@ pub(super) fn make(
     let failed = |e| memory_error(&core.id, machine, gpu, e);
     let event = Event::new(machine, process, gpu, event_type::SIGNAL).map_err(failed)?;
     let event = Arc::new(event);
-    let kernel = KernelQueue::new(machine, process, gpu, packets, bytes, sizes.as_ref(), &name)
-        .map_err(failed)?;
+    let kernel = pool.make(|| {
+        KernelQueue::new(machine, process, gpu, packets, bytes, sizes.as_ref(), &name)
+            .map_err(failed)
+    })?;
     let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
     let marks = Marks::new(core, pool, &kernel, &name)?;
     let meet = match packets {
