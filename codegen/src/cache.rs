@@ -1,20 +1,23 @@
-//! Compiled objects on disk, by content, shared by processes.
+//! Compiled objects on disk, by content, shared by the processes of one user.
 //!
 //! An entry is a file `<key>.o` with a header and a checksum. It is written under another name
 //! and renamed, so a reader sees all of it or nothing; a writer that dies leaves a temporary file
-//! that is swept later. Whatever is not as it should be is a miss, and is removed.
+//! that is swept later. Whatever is not as it should be is a miss, and is removed. What is in an entry is
+//! run, so the folder is one that nobody else writes to (see `folder`).
+
+mod folder;
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, Result};
+use self::folder::Folder;
+use crate::error::Result;
+use crate::trust::Rights;
 
 /// First bytes of an entry: name and version of the format.
 const MAGIC: &[u8; 8] = b"kobject1";
@@ -27,7 +30,7 @@ const IN_MEMORY: usize = 4096;
 /// A directory of compiled objects with a layer in memory.
 #[derive(Debug)]
 pub struct Cache {
-    dir: PathBuf,
+    folder: Folder,
     limit: u64,
     memory: Mutex<HashMap<[u8; 32], Arc<[u8]>>>,
     /// Bytes written since the size was last checked.
@@ -36,17 +39,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache in a directory, which is made if it is not there. `limit` is the size in bytes that
-    /// the directory is kept below; the entries that were not used for the longest time go first.
+    /// A cache in a directory, which is made if it is not there, and closed to other users. `limit` is the size
+    /// in bytes that the directory is kept below; the entries that were not used for the longest time go first.
+    ///
+    /// # Errors
+    /// The directory is a link, or belongs to another user, or this process has more rights than the user who
+    /// started it and named the directory.
     pub fn open(dir: impl Into<PathBuf>, limit: u64) -> Result<Cache> {
-        let dir = dir.into();
-        fs::create_dir_all(&dir).map_err(|source| Error::Cache {
-            path: dir.clone(),
-            action: "making the directory",
-            source,
-        })?;
         let cache = Cache {
-            dir,
+            folder: Folder::open(dir.into(), Rights::own())?,
             limit,
             memory: Mutex::default(),
             written: AtomicU64::new(0),
@@ -54,14 +55,6 @@ impl Cache {
         };
         cache.trim();
         Ok(cache)
-    }
-
-    fn path(&self, key: &[u8; 32]) -> PathBuf {
-        let mut name = String::with_capacity(66);
-        for byte in key {
-            name += &format!("{byte:02x}");
-        }
-        self.dir.join(name + ".o")
     }
 
     /// The object of a key. Anything wrong with the entry makes it a miss.
@@ -75,24 +68,27 @@ impl Cache {
         if found.is_some() {
             return found;
         }
-        let path = self.path(key);
-        // Nothing larger than the whole cache is an entry; do not read it.
-        let size = fs::metadata(&path).ok()?.len();
-        let object = (size <= self.limit.saturating_add(HEADER as u64))
-            .then(|| fs::read(&path).ok())
-            .flatten()
-            .and_then(|bytes| payload(key, &bytes).map(Arc::<[u8]>::from));
-        let Some(object) = object else {
-            tracing::warn!(path = %path.display(), "compile cache entry is damaged, removing it");
-            let _ = fs::remove_file(&path);
-            return None;
+        let name = name(key);
+        // Nothing larger than the whole cache is an entry.
+        let most = self.limit.saturating_add(HEADER as u64);
+        let object = match self.folder.read(&name, most)? {
+            Ok(bytes) => payload(key, &bytes)
+                .map(Arc::from)
+                .ok_or("it is damaged".into()),
+            Err(e) => Err(e.to_string()),
         };
-        // The time of the last use decides what goes first; a failure only makes it go earlier.
-        if let Ok(file) = fs::File::options().append(true).open(&path) {
-            let _ = file.set_modified(SystemTime::now());
+        match object {
+            Ok(object) => {
+                self.remember(key, &object);
+                Some(object)
+            }
+            Err(why) => {
+                let path = self.folder.path().join(&name);
+                tracing::warn!(path = %path.display(), "compile cache entry removed: {why}");
+                self.folder.remove(&name);
+                None
+            }
         }
-        self.remember(key, &object);
-        Some(object)
     }
 
     /// Keeps an object. A disk that refuses is no error: the object stays in memory.
@@ -101,8 +97,14 @@ impl Cache {
         if object.len() as u64 + HEADER as u64 > self.limit {
             return;
         }
-        if let Err(e) = self.write(key, object) {
-            tracing::warn!(dir = %self.dir.display(), "compile cache entry not written: {e}");
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let me = std::ptr::from_ref(self) as usize;
+        let temporary = format!("{}-{me:x}-{serial}.tmp", std::process::id());
+        let length = (object.len() as u64).to_le_bytes();
+        let parts = [&MAGIC[..], &length, &checksum(key, object), object];
+        if let Err(e) = self.folder.write(&name(key), &temporary, &parts) {
+            let dir = self.folder.path().display();
+            tracing::warn!(%dir, "compile cache entry not written: {e}");
             return;
         }
         let total = self
@@ -122,68 +124,39 @@ impl Cache {
         memory.insert(*key, object.clone());
     }
 
-    fn write(&self, key: &[u8; 32], object: &[u8]) -> std::io::Result<()> {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let me = std::ptr::from_ref(self) as usize;
-        let temporary = self
-            .dir
-            .join(format!("{}-{me:x}-{serial}.tmp", std::process::id()));
-        let result = (|| {
-            let mut file = fs::File::create_new(&temporary)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&(object.len() as u64).to_le_bytes())?;
-            file.write_all(&checksum(key, object))?;
-            file.write_all(object)?;
-            drop(file);
-            fs::rename(&temporary, self.path(key))
-        })();
-        if result.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        result
-    }
-
     /// Removes the entries that were not used for the longest time until the rest fits, and what
     /// dead writers left.
     fn trim(&self) {
-        let Ok(list) = fs::read_dir(&self.dir) else {
+        let Ok(mut entries) = self.folder.entries() else {
             return;
         };
-        let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
-        for entry in list.flatten() {
-            let path = entry.path();
-            let Ok(meta) = entry.metadata() else { continue };
-            let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            match path.extension().and_then(|e| e.to_str()) {
-                Some("o") => entries.push((used, meta.len(), path)),
-                Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => {
-                    let _ = fs::remove_file(&path);
-                }
-                _ => {}
+        entries.retain(|e| {
+            let old = e.modified.elapsed().is_ok_and(|age| age > STALE);
+            if e.name.ends_with(".tmp") && old {
+                self.folder.remove(&e.name);
             }
-        }
-        let mut total: u64 = entries.iter().map(|e| e.1).sum();
+            e.name.ends_with(".o")
+        });
+        let mut total: u64 = entries.iter().map(|e| e.bytes).sum();
         if total <= self.limit {
             return;
         }
         entries.sort();
-        for (_, size, path) in entries {
+        for entry in entries {
             if total <= self.limit / 4 * 3 {
                 return;
             }
-            if remove(&path) {
-                total = total.saturating_sub(size);
+            if self.folder.remove(&entry.name) {
+                total = total.saturating_sub(entry.bytes);
             }
         }
     }
 }
 
-fn remove(path: &Path) -> bool {
-    match fs::remove_file(path) {
-        Ok(()) => true,
-        // Another process was faster.
-        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
-    }
+/// The name of a key's entry.
+fn name(key: &[u8; 32]) -> String {
+    let hex = key.map(|byte| format!("{byte:02x}"));
+    hex.concat() + ".o"
 }
 
 fn checksum(key: &[u8; 32], object: &[u8]) -> [u8; 32] {

@@ -65,6 +65,17 @@ pub enum Error {
         /// What was tried and what happened.
         message: String,
     },
+    /// The compile cache directory is not one to run code from.
+    #[error(
+        "compile cache {}: {what}. Kernels are compiled anew in every process; for a cache, name a folder of \
+         this user's own with XDG_CACHE_HOME, or leave it out", path.display()
+    )]
+    CacheFolder {
+        /// The directory.
+        path: PathBuf,
+        /// What was expected, and what was there.
+        what: String,
+    },
     /// The compile cache directory is not usable.
     #[error("compile cache {}: {action} failed: {source}; remove the directory or point the cache elsewhere", path.display())]
     Cache {

@@ -19,6 +19,7 @@ pub mod rewrite;
 mod stage;
 pub mod symbolic;
 pub mod target;
+mod trust;
 
 pub use build::{Backend, Built, Options, ScratchSpec, Stage, StageArg, build, estimate};
 pub use cache::Cache;

@@ -168,3 +168,47 @@ fn a_writer_that_is_killed_does_no_harm() {
         }
     }
 }
+
+/// A good entry in a good folder; what another user could do to it.
+#[test]
+fn code_that_others_could_have_written_is_not_run() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let outer = tempfile::tempdir().unwrap();
+    let (dir, copy) = (outer.path().join("kernels"), outer.path().join("copy"));
+    let found = |dir: &std::path::Path| Cache::open(dir, 1 << 20).map(|c| c.get(&key(1)));
+    Cache::open(&dir, 1 << 20)
+        .unwrap()
+        .put(&key(1), &object(1, 64));
+    let entry = files(&dir, "o")[0].clone();
+    std::fs::copy(&entry, &copy).unwrap();
+
+    let link = outer.path().join("link");
+    symlink(&dir, &link).unwrap();
+    assert!(found(&link).is_err());
+
+    mode(&dir, 0o777);
+    assert_eq!(found(&dir).unwrap(), Some(object(1, 64)));
+    assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700);
+
+    mode(&entry, 0o620);
+    assert_eq!(found(&dir).unwrap(), None, "writable by the group");
+    symlink(&copy, &entry).unwrap();
+    assert_eq!(found(&dir).unwrap(), None, "a link");
+    std::fs::hard_link(&copy, &entry).unwrap();
+    assert_eq!(found(&dir).unwrap(), None, "a file with another name");
+    assert!(copy.exists() && !entry.exists());
+
+    if nix::unistd::geteuid().is_root() {
+        let stranger = Some(nix::unistd::Uid::from_raw(1234));
+        std::fs::copy(&copy, &entry).unwrap();
+        nix::unistd::chown(&entry, stranger, None).unwrap();
+        assert_eq!(found(&dir).unwrap(), None, "a file of another user");
+        nix::unistd::chown(&dir, stranger, None).unwrap();
+        assert!(found(&dir).is_err());
+    } else {
+        println!("files of other users: not tried, chown needs root");
+    }
+}

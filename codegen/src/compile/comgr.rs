@@ -14,6 +14,7 @@ use super::clang::{HIP_FLAGS, machine_options, objdump};
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::target::Target;
+use crate::trust::Rights;
 
 /// A handle of the library: a structure of one 64-bit number, for data, sets and actions alike.
 #[repr(C)]
@@ -106,7 +107,8 @@ struct Comgr {
 }
 
 /// Where the library may be, the first one first: where ROCm is said to be, where its installer
-/// puts it, and where the system's loader looks.
+/// puts it, and where the system's loader looks. Of the first two only what nobody else could have put there is
+/// loaded.
 fn candidates() -> Vec<PathBuf> {
     let rocm = std::env::var_os("ROCM_PATH").map(PathBuf::from);
     rocm.into_iter()
@@ -123,9 +125,20 @@ fn missing(message: String) -> Error {
     }
 }
 
-fn load(candidates: Vec<PathBuf>) -> Result<Comgr> {
+fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
     let mut said = Vec::new();
     for path in candidates {
+        // A name without a folder is looked up by the system's loader.
+        let path = match path.parent() {
+            Some(folder) if folder.as_os_str().is_empty() => path,
+            _ => match rights.vouch(&path) {
+                Ok(real) => real,
+                Err(why) => {
+                    said.push(format!("{} ({why})", path.display()));
+                    continue;
+                }
+            },
+        };
         // SAFETY: loading runs the initialisers of the library, which is the one of that name.
         let library = match unsafe { Library::new(&path) } {
             Ok(library) => library,
@@ -366,7 +379,7 @@ impl ComgrCompiler {
         let library = match LOADED.get() {
             Some(library) => library.clone(),
             None => {
-                let library = Arc::new(load(candidates())?);
+                let library = Arc::new(load(candidates(), &Rights::own())?);
                 LOADED.get_or_init(|| library).clone()
             }
         };
@@ -414,6 +427,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let paths = ["/nowhere/libamd_comgr.so", "libamd_comgr.so.nine"].map(PathBuf::from);
+        let load = |paths: Vec<PathBuf>| load(paths, &Rights::own());
         let text = load(paths.into()).err().unwrap().to_string();
         for part in [
             "AMD:HIP",
@@ -429,11 +443,45 @@ mod tests {
         assert!(candidates().contains(&"/opt/rocm/lib/libamd_comgr.so".into()));
     }
 
+    /// A library that others can write to is not loaded, whatever ROCM_PATH says, and none for a process that
+    /// was given rights.
+    #[test]
+    fn a_library_of_others_is_not_loaded() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libamd_comgr.so");
+        // Were it loaded, it would be no library, and that would be said.
+        std::fs::write(&path, "no library").unwrap();
+        let said = |rights: &Rights| load(vec![path.clone()], rights).err().unwrap().to_string();
+        let mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o644);
+        let text = said(&Rights::own());
+        assert!(
+            text.contains("invalid ELF header") || text.contains("file too short"),
+            "{text}"
+        );
+        mode(0o646);
+        let text = said(&Rights::own());
+        assert!(
+            text.contains("can be written by others (mode 646)"),
+            "{text}"
+        );
+        mode(0o644);
+        let given = Rights {
+            given: Some(true),
+            ..Rights::own()
+        };
+        let text = said(&given);
+        assert!(text.contains("more rights than its user has"), "{text}");
+    }
+
     /// Of every chip that we know, the library is asked before it is chosen, and says the same when it
     /// compiles.
     #[test]
     fn what_the_library_cannot_compile_for_is_said_at_once() {
-        let Ok(library) = load(candidates()) else {
+        let Ok(library) = load(candidates(), &Rights::own()) else {
             return println!("not tried: no libamd_comgr");
         };
         let known = library.isas().unwrap();
