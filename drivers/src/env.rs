@@ -69,16 +69,18 @@ pub struct EnvError {
 pub struct Settings {
     /// `DEBUG`, 0 to 7: how much is said on stderr. 0 unless set.
     pub debug: u8,
-    /// `BEAM`: the width of the search for kernel variants; 0, the default, does not search.
+    /// `BEAM`: the width of a search for kernel variants, which this version does not have; 0 unless set.
     pub beam: u32,
-    /// `JIT`: 0 off, 1 capture and replay (the default), 2 capture without batching.
+    /// `JIT`: 1 (the default) captures and replays. 0 (off) and 2 (capture without batching) are read, and
+    /// have no effect yet.
     pub jit: u8,
     /// `PROFILE`: record timestamps of every kernel and copy.
     pub profile: bool,
     /// `HCQDEV_WAIT_TIMEOUT_MS`: how long a wait for a device lasts before it counts as hung.
     /// 30 seconds unless set.
     pub wait_timeout: Duration,
-    /// `CACHELEVEL`: 0 no cache on disk, 1 compiled kernels, 2 (the default) searches as well.
+    /// `CACHELEVEL`: 0 no cache on disk, 1 (the default) compiled kernels; 2 is searches as well, of which
+    /// there are none yet.
     pub cache_level: u8,
     /// `CCACHE`: use the cache of compiled kernels. On unless 0.
     pub compile_cache: bool,
@@ -110,7 +112,7 @@ impl Default for Settings {
             jit: 1,
             profile: false,
             wait_timeout: Duration::from_millis(30_000),
-            cache_level: 2,
+            cache_level: 1,
             compile_cache: true,
             cache_dir: None,
             no_color: false,
@@ -169,6 +171,28 @@ impl Settings {
         s.cache_dir = cache.map(|path| path.join("doorbell"));
         Ok(s)
     }
+
+    /// What was asked for that this version reads and does not do, as sentences.
+    pub fn without_effect(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut note = |name: &str, value: u64, why: &str| {
+            all.push(format!("{name}={value} has no effect: {why}; unset {name}"));
+        };
+        if self.beam > 0 {
+            let why = "this version chooses kernel variants by rules and does not search";
+            note("BEAM", self.beam.into(), why);
+        }
+        match self.jit {
+            0 => note("JIT", 0, "this version always captures what it can"),
+            2 => note("JIT", 2, "this version always batches what it captures"),
+            _ => {}
+        }
+        if self.cache_level == 2 {
+            let why = "there are no searches to keep; compiled kernels are kept as with 1";
+            note("CACHELEVEL", 2, why);
+        }
+        all
+    }
 }
 
 /// A decimal number within bounds.
@@ -217,7 +241,7 @@ mod tests {
             ("JIT", "2"),
             ("PROFILE", "1"),
             ("HCQDEV_WAIT_TIMEOUT_MS", "250"),
-            ("CACHELEVEL", "1"),
+            ("CACHELEVEL", "2"),
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
             ("DETERMINISTIC", "1"),
@@ -235,7 +259,7 @@ mod tests {
             jit: 2,
             profile: true,
             wait_timeout: Duration::from_millis(250),
-            cache_level: 1,
+            cache_level: 2,
             compile_cache: false,
             cache_dir: Some("/var/cache/doorbell".into()),
             no_color: true,
@@ -246,6 +270,26 @@ mod tests {
             strict_env: true,
         };
         assert_eq!(settings.unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_read_and_does_nothing_says_so() {
+        let said = |env: &[(&str, &str)]| parse(env).unwrap().without_effect();
+        let quiet: &[(&str, &str)] = &[("BEAM", "0"), ("JIT", "1"), ("CACHELEVEL", "1")];
+        assert_eq!(said(&[]), Vec::<String>::new());
+        assert_eq!(said(quiet), Vec::<String>::new());
+        let all = said(&[("BEAM", "8"), ("JIT", "0"), ("CACHELEVEL", "2")]);
+        assert_eq!(
+            all,
+            [
+                "BEAM=8 has no effect: this version chooses kernel variants by rules and does not search; \
+                 unset BEAM",
+                "JIT=0 has no effect: this version always captures what it can; unset JIT",
+                "CACHELEVEL=2 has no effect: there are no searches to keep; compiled kernels are kept as \
+                 with 1; unset CACHELEVEL",
+            ]
+        );
+        assert_eq!(said(&[("JIT", "2")]).len(), 1);
     }
 
     #[test]

@@ -72,6 +72,9 @@ impl Environment {
         for warning in &selection.warnings {
             eprintln!("warning: {warning}");
         }
+        for ignored in settings.without_effect() {
+            eprintln!("warning: {ignored}");
+        }
         if settings.debug >= 1 {
             for note in &selection.notes {
                 eprintln!("note: {note}");

@@ -167,6 +167,16 @@ fn a_variable_must_hold_what_it_must() {
 }
 
 #[test]
+fn a_variable_that_does_nothing_yet_says_so() {
+    let env = [("BEAM", "4"), ("JIT", "2"), ("CACHELEVEL", "2")];
+    let ran = Place::new().run(&["devices"], &env);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for text in ["BEAM=4 has no effect", "JIT=2 has", "CACHELEVEL=2 has"] {
+        assert!(ran.err.contains(text), "{text:?} is not in {:?}", ran.err);
+    }
+}
+
+#[test]
 fn the_command_line_comes_before_the_variables() {
     let place = Place::new();
     let ran = place.run(

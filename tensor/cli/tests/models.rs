@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -40,13 +41,13 @@ fn doorbell_on(dev: &str, args: &[&str]) -> Output {
     output
 }
 
-/// Runs the cases of a folder: none may fail, at least `least` must pass, and at most `most` may be
-/// unsupported, each with a reason.
-fn cases(folder: &str, least: usize, most: usize, tolerance: &[&str]) {
-    cases_on("CPU", folder, least, most, tolerance);
+/// Runs the cases of a folder: so many pass, none fails, and those that are unsupported are these,
+/// each with a reason.
+fn cases(folder: &str, passed: usize, unsupported: &[&str], tolerance: &[&str]) {
+    cases_on("CPU", folder, passed, unsupported, tolerance);
 }
 
-fn cases_on(dev: &str, folder: &str, least: usize, most: usize, tolerance: &[&str]) {
+fn cases_on(dev: &str, folder: &str, passed: usize, unsupported: &[&str], tolerance: &[&str]) {
     let folder = models(folder);
     let args = [
         &["onnx-test", "--json", folder.to_str().unwrap()],
@@ -61,60 +62,93 @@ fn cases_on(dev: &str, folder: &str, least: usize, most: usize, tolerance: &[&st
         rows.iter().filter(|r| r["verdict"] == verdict).collect()
     };
     assert_eq!(of("failed"), Vec::<&serde_json::Value>::new());
-    let unsupported = of("unsupported");
-    for row in &unsupported {
+    for row in &of("unsupported") {
         assert!(row["reason"].as_str().unwrap().len() > 3, "{row}");
     }
-    let (passed, unsupported) = (of("passed").len(), unsupported.len());
-    assert!(passed >= least, "{passed} passed, expected {least}");
-    assert!(
-        unsupported <= most,
-        "{unsupported} unsupported, expected {most}"
-    );
+    let names = of("unsupported");
+    let names: BTreeSet<&str> = names.iter().map(|r| r["case"].as_str().unwrap()).collect();
+    assert_eq!(names, unsupported.iter().copied().collect());
+    assert_eq!(of("passed").len(), passed);
+    assert_eq!(rows.len(), passed + unsupported.len());
     assert!(output.status.success());
 }
 
-#[test]
-fn node_cases() {
-    cases("onnx-data/node", 1100, 350, &[]);
-}
+/// The node cases that cannot pass: a decoder of images, which is not there; outputs that hold the
+/// numbers of another generator; and five outputs that contradict the format (Adam's was made with an
+/// epsilon that its model does not state, four products of 8 bits wrap where the format saturates).
+const NODE_UNSUPPORTED: &[&str] = &[
+    "test_image_decoder_decode_bmp_rgb",
+    "test_image_decoder_decode_jpeg2k_rgb",
+    "test_image_decoder_decode_jpeg_bgr",
+    "test_image_decoder_decode_jpeg_grayscale",
+    "test_image_decoder_decode_jpeg_rgb",
+    "test_image_decoder_decode_png_rgb",
+    "test_image_decoder_decode_pnm_rgb",
+    "test_image_decoder_decode_tiff_rgb",
+    "test_image_decoder_decode_webp_rgb",
+    "test_bernoulli",
+    "test_bernoulli_double",
+    "test_bernoulli_double_expanded",
+    "test_bernoulli_expanded",
+    "test_bernoulli_seed",
+    "test_bernoulli_seed_expanded",
+    "test_training_dropout",
+    "test_training_dropout_default",
+    "test_training_dropout_default_mask",
+    "test_training_dropout_mask",
+    "test_adam_multiple",
+    "test_qlinearmatmul_2D_int8_float16",
+    "test_qlinearmatmul_2D_int8_float32",
+    "test_qlinearmatmul_3D_int8_float16",
+    "test_qlinearmatmul_3D_int8_float32",
+];
+
+/// How many of the 1,450 node cases pass.
+const NODE_PASSED: usize = 1426;
 
 #[test]
+fn node_cases() {
+    cases("onnx-data/node", NODE_PASSED, NODE_UNSUPPORTED, &[]);
+}
+
+/// The operator `Gradient` of the training preview is not there.
+#[test]
 fn simple_cases() {
-    cases("onnx-data/simple", 21, 2, &[]);
+    let gradients = ["test_gradient_of_add", "test_gradient_of_add_and_mul"];
+    cases("onnx-data/simple", 21, &gradients, &[]);
 }
 
 #[test]
 fn operator_cases() {
-    cases("onnx-data/pytorch-operator", 35, 0, &[]);
+    cases("onnx-data/pytorch-operator", 35, &[], &[]);
 }
 
 #[test]
 fn converted_cases() {
-    cases("onnx-data/pytorch-converted", 82, 0, &[]);
+    cases("onnx-data/pytorch-converted", 82, &[], &[]);
 }
 
 /// Random shapes and attributes, beside ONNX Runtime; see `scripts/onnx-cases`.
 #[test]
 fn random_operators() {
-    cases("cases", 300, 0, &["--atol", "1e-4"]);
+    cases("cases", 300, &[], &["--atol", "1e-4"]);
 }
 
 /// Real weights, at two batch sizes and three lengths, beside what ONNX Runtime gave.
 #[test]
 fn sentence_encoder() {
-    cases("minilm", 1, 0, &["--rtol", "1e-3", "--atol", "1e-5"]);
+    cases("minilm", 1, &[], &["--rtol", "1e-3", "--atol", "1e-5"]);
 }
 
 /// Random weights, so that nothing folds away, beside what ONNX Runtime gave.
 #[test]
 fn residual_net_with_random_weights() {
-    cases("random/light_resnet50", 1, 0, &["--atol", "1e-5"]);
+    cases("random/light_resnet50", 1, &[], &["--atol", "1e-5"]);
 }
 
 #[test]
 fn small_net_with_random_weights() {
-    cases("random/light_squeezenet", 1, 0, &["--atol", "1e-5"]);
+    cases("random/light_squeezenet", 1, &[], &["--atol", "1e-5"]);
 }
 
 /// Runs a light model on its ramp of inputs, from a file to a file, and compares what is written
@@ -197,7 +231,13 @@ fn light_squeezenet_on_gfx1100() {
 #[cfg(feature = "twin")]
 #[test]
 fn node_cases_on_gfx1100() {
-    cases_on(GFX1100, "onnx-data/node", 1100, 350, &[]);
+    cases_on(
+        GFX1100,
+        "onnx-data/node",
+        NODE_PASSED,
+        NODE_UNSUPPORTED,
+        &[],
+    );
 }
 
 /// The trace of a model that copies its input and does nothing else, on the queues of a device: the
@@ -266,9 +306,13 @@ fn models_are_inspected() {
     let conv = operators.iter().find(|o| o["operator"] == "Conv").unwrap();
     assert_eq!(conv["count"], 26);
     assert_eq!(row["unsupported"].as_array().unwrap().len(), 0);
-    // SqueezeNet 1.0's published 0.7 to 0.9 G multiply-adds.
+    // Operations, of which a multiply-add is two. The 26 convolutions have as many multiply-adds as the
+    // shapes of the file say (output elements x channels x kernel, summed); all else (activations,
+    // pooling, the mean, softmax) is under 5 % of it.
+    let convolutions = 2.0 * 349_151_936.0;
     let flops = row["flops"].as_f64().unwrap();
-    assert!((0.6e9..2.2e9).contains(&flops), "{flops}");
+    let range = convolutions..convolutions * 1.05;
+    assert!(range.contains(&flops), "{flops}");
     assert!(row["kernels"].as_array().unwrap().len() > 20);
 
     let model = models("onnx-data/simple/test_gradient_of_add_and_mul/model.onnx");
