@@ -9,6 +9,8 @@ use crate::addr::GpuVa;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use crate::mem::view::View;
+use crate::mem::window::Window;
+use crate::transport::TransportError;
 
 /// What a buffer is for; drivers choose heap, caching and mapping by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -59,7 +61,8 @@ pub struct MemoryStats {
     pub total: u64,
 }
 
-/// Memory that only transfers reach (a GPU behind a USB bridge, a vendor runtime's buffer).
+/// Memory that is reached by copies which the driver makes (VRAM through a copy engine, a vendor
+/// runtime's buffer).
 pub trait RemoteMemory: Send + Sync {
     /// Reads bytes at an offset.
     ///
@@ -74,29 +77,13 @@ pub trait RemoteMemory: Send + Sync {
     fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
 }
 
-/// Makes host accesses to a non-coherent view and device accesses see each other.
-pub trait Coherence: Send + Sync {
-    /// Before the device reads what the host wrote.
-    ///
-    /// # Errors
-    /// The operating system's, as [`Error::Os`].
-    fn flush(&self, offset: u64, len: u64) -> Result<()>;
-
-    /// Before the host reads what the device wrote.
-    ///
-    /// # Errors
-    /// The operating system's, as [`Error::Os`].
-    fn invalidate(&self, offset: u64, len: u64) -> Result<()>;
-}
-
 /// How the host reaches a buffer.
 #[derive(Clone)]
 pub enum HostAccess {
-    /// Plain loads and stores.
-    Direct(View),
-    /// Loads and stores that need cache maintenance or a bus flush around them.
-    Managed(View, Arc<dyn Coherence>),
-    /// Every access is a transfer.
+    /// By accesses of its own: loads and stores, with maintenance around them or without, or
+    /// transfers. See [`Window`].
+    Window(Window),
+    /// By copies.
     Remote(Arc<dyn RemoteMemory>),
     /// Not at all: copy through a [`MemoryKind::Host`] buffer.
     None,
@@ -105,9 +92,9 @@ pub enum HostAccess {
 impl HostAccess {
     fn name(&self) -> &'static str {
         match self {
-            HostAccess::Direct(_) => "direct",
-            HostAccess::Managed(..) => "managed",
-            HostAccess::Remote(_) => "by transfer",
+            HostAccess::Window(window) if window.view().is_some() => "a mapping",
+            HostAccess::Window(_) => "by transfers or with maintenance",
+            HostAccess::Remote(_) => "by copies",
             HostAccess::None => "none",
         }
     }
@@ -193,21 +180,28 @@ impl Buffer {
         })
     }
 
-    /// The mapping, for code that must have one (signals, rings).
+    /// The host's accesses to it, for what devices and host share: signals, rings, arguments.
     ///
     /// # Errors
-    /// [`Error::NoHostAccess`] if the host reaches it only by transfers.
-    pub fn view(&self) -> Result<View> {
+    /// [`Error::NoHostAccess`] if there are none but copies.
+    pub fn window(&self) -> Result<Window> {
         match &self.block.host {
-            HostAccess::Direct(view) | HostAccess::Managed(view, _) => view
-                .sub(self.offset as usize, self.bytes as usize)
-                .map_err(|_| self.out_of_bounds("view", 0, self.bytes)),
-            other => Err(Error::NoHostAccess {
-                device: self.block.device.clone(),
-                va: self.va().0,
-                has: other.name(),
-                needs: "a mapping",
-            }),
+            HostAccess::Window(window) => window
+                .sub(self.offset, self.bytes)
+                .map_err(|e| self.refused("window", e)),
+            _ => Err(self.no_access("accesses of its own")),
+        }
+    }
+
+    /// The mapping, for code that must have one: a futex, an atomic.
+    ///
+    /// # Errors
+    /// [`Error::NoHostAccess`] if there is none, or one that must not be reached around its
+    /// maintenance.
+    pub fn view(&self) -> Result<View> {
+        match self.window()?.view() {
+            Some(view) => Ok(view.clone()),
+            None => Err(self.no_access("a mapping")),
         }
     }
 
@@ -219,20 +213,15 @@ impl Buffer {
         self.check("read", offset, into.len() as u64)?;
         let at = self.offset + offset;
         match &self.block.host {
-            HostAccess::Direct(view) => view
-                .copy_to_slice(at as usize, into)
-                .map_err(|_| self.out_of_bounds("read", offset, into.len() as u64)),
-            HostAccess::Managed(view, coherence) => {
-                coherence.invalidate(at, into.len() as u64)?;
-                view.copy_to_slice(at as usize, into)
-                    .map_err(|_| self.out_of_bounds("read", offset, into.len() as u64))
-            }
+            HostAccess::Window(window) => window
+                .read_bytes(at, into)
+                .map_err(|e| self.refused("read", e)),
             HostAccess::Remote(remote) => remote.read(at, into),
             HostAccess::None => Err(self.no_access("reading")),
         }
     }
 
-    /// Writes bytes; the device is not using them.
+    /// Writes bytes; the device is not using them. Submissions that follow find them.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::NoHostAccess`] or the transport's.
@@ -240,14 +229,9 @@ impl Buffer {
         self.check("write", offset, from.len() as u64)?;
         let at = self.offset + offset;
         match &self.block.host {
-            HostAccess::Direct(view) => view
-                .copy_from_slice(at as usize, from)
-                .map_err(|_| self.out_of_bounds("write", offset, from.len() as u64)),
-            HostAccess::Managed(view, coherence) => {
-                view.copy_from_slice(at as usize, from)
-                    .map_err(|_| self.out_of_bounds("write", offset, from.len() as u64))?;
-                coherence.flush(at, from.len() as u64)
-            }
+            HostAccess::Window(window) => window
+                .write_bytes(at, from)
+                .map_err(|e| self.refused("write", e)),
             HostAccess::Remote(remote) => remote.write(at, from),
             HostAccess::None => Err(self.no_access("writing")),
         }
@@ -273,6 +257,16 @@ impl Buffer {
         }
     }
 
+    /// What the transport says.
+    fn refused(&self, what: &'static str, error: TransportError) -> Error {
+        Error::Os {
+            device: self.block.device.clone(),
+            call: format!("{what} of the buffer at {:#x}", self.va().0),
+            source_text: error.to_string(),
+            hint: "See what the transport says".into(),
+        }
+    }
+
     fn no_access(&self, needs: &'static str) -> Error {
         let (device, va) = (self.block.device.clone(), self.va().0);
         Error::NoHostAccess {
@@ -293,5 +287,48 @@ impl fmt::Debug for Buffer {
             self.va().0,
             self.bytes
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::window::Coherence;
+
+    struct Nothing;
+
+    impl Coherence for Nothing {
+        fn flush(&self, _: u64, _: u64) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn invalidate(&self, _: u64, _: u64) -> Result<(), TransportError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_memory_that_needs_no_maintenance_shows_its_mapping() {
+        let view = View::alloc(64, 8).unwrap();
+        let buffer = |host| {
+            let id = DeviceId::new("TEST", 0);
+            Buffer::new(id, GpuVa(0x1000), 64, host, Box::new(()))
+        };
+        let mapped = buffer(HostAccess::Window(Window::mapped("memory", view.clone())));
+        let part = mapped.slice(16, 8).unwrap();
+        part.view().unwrap().write(0, 7u32).unwrap();
+        assert_eq!(view.read::<u32>(16), Ok(7));
+        let managed = Window::managed("memory", view.clone(), Arc::new(Nothing));
+        let managed = buffer(HostAccess::Window(managed));
+        let part = managed.slice(16, 8).unwrap();
+        assert_eq!(part.window().unwrap().read::<u32>(0), Ok(7));
+        let error = part.view().unwrap_err().to_string();
+        assert!(
+            error.contains("by transfers or with maintenance, a mapping is needed"),
+            "{error}"
+        );
+        let mut byte = [0];
+        part.read(0, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
+        assert!(part.read(8, &mut byte).is_err());
     }
 }

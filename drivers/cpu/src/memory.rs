@@ -14,6 +14,7 @@ use drivers_host::mmap::{HUGE_PAGE, Memory, page_size};
 use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
+use hcq::mem::window::Window;
 use hcq::{AllocSpec, Buffer, DeviceId, Error, GpuVa, HostAccess, MemoryStats, Result};
 use std::ptr::NonNull;
 
@@ -29,6 +30,8 @@ const GRANULE: u64 = 64;
 /// The memory of one device.
 pub(crate) struct Pool {
     device: DeviceId,
+    /// What windows are called.
+    name: Arc<str>,
     state: Mutex<State>,
 }
 
@@ -90,6 +93,7 @@ impl Pool {
             live: BTreeMap::new(),
         };
         Arc::new(Pool {
+            name: format!("memory of {device}").into(),
             device,
             state: Mutex::new(state),
         })
@@ -129,7 +133,7 @@ impl Pool {
             let _ = view.fill(0, spec.bytes as usize, 0);
         }
         let va = GpuVa(start.as_ptr() as u64);
-        let host = HostAccess::Direct(view);
+        let host = HostAccess::Window(Window::mapped(self.name.clone(), view));
         let device = self.device.clone();
         Ok(Buffer::new(device, va, spec.bytes, host, Box::new(())))
     }

@@ -322,7 +322,7 @@ impl CpuBound {
         let words = &self.packets.words[at..at + count];
         let (offset, bytes) = (at as u64 * 4, count as u64 * 4);
         let written = match buffer.host() {
-            hcq::HostAccess::Direct(view) => view.write_words(at * 4, words).is_ok(),
+            hcq::HostAccess::Window(window) => window.write_words(offset, words).is_ok(),
             _ => false,
         };
         match written {

@@ -1,6 +1,7 @@
 //! [`View`]: bounded, volatile access to memory that a device can read and write.
 //!
-//! The only module of the crate with unsafe code. Its laws:
+//! One of the two modules of the crate with unsafe code; the other is [`barrier`](super::barrier). Its
+//! laws:
 //!
 //! * No Rust reference to the bytes ever exists: a device may change them at any time, which a
 //!   `&[u8]` promises cannot happen. Access is by value, element by element, volatile. The one
@@ -8,8 +9,8 @@
 //! * Every access is checked against the length, and against the alignment of the element.
 //! * A view keeps its mapping alive through its owner.
 //!
-//! Volatile accesses are not ordered for the other side. Ordering comes from the atomic methods
-//! (acquire loads, release stores) and from fences before a doorbell.
+//! Volatile accesses are not ordered for the other side. Threads are ordered by the atomic methods
+//! (acquire loads, release stores), devices by the fences of [`barrier`](super::barrier).
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;

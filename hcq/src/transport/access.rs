@@ -23,7 +23,7 @@ use super::{
 };
 use crate::addr::BusAddr;
 use crate::mem::view::View;
-use crate::mem::window::{RemoteWindow, Width, Window};
+use crate::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use crate::wait::Deadline;
 
 macro_rules! verbs {
@@ -61,6 +61,8 @@ verbs! {
     ReadBytes = "read-bytes" ["bar" "offset" "bytes"];
     /// Writes data to a BAR.
     WriteBytes = "write-bytes" ["bar" "offset"];
+    /// Puts the queued writes of a BAR on their way.
+    Send = "send" ["bar"];
     /// Flushes a BAR.
     Flush = "flush" ["bar"];
     /// Reads config space; answers the value.
@@ -300,24 +302,24 @@ impl Direct {
         let window = || self.window(pci, access.arg("bar"));
         let width = || {
             let unsupported = || Fault::Unsupported(format!("an access of {bytes} bytes"));
-            let width = Width::from_bytes(bytes as usize).ok_or_else(unsupported);
+            let width = AccessWidth::from_bytes(bytes as usize).ok_or_else(unsupported);
             width.map_err(|fault| TransportError::new(&*self.name, access.to_string(), fault))
         };
         let value = access.arg("value");
         Ok(match access.verb {
             Verb::Bar => Answer::value(window()?.len()),
             Verb::Read => Answer::value(match width()? {
-                Width::W8 => window()?.read::<u8>(offset)?.into(),
-                Width::W16 => window()?.read::<u16>(offset)?.into(),
-                Width::W32 => window()?.read::<u32>(offset)?.into(),
-                Width::W64 => window()?.read::<u64>(offset)?,
+                AccessWidth::W8 => window()?.read::<u8>(offset)?.into(),
+                AccessWidth::W16 => window()?.read::<u16>(offset)?.into(),
+                AccessWidth::W32 => window()?.read::<u32>(offset)?.into(),
+                AccessWidth::W64 => window()?.read::<u64>(offset)?,
             }),
             Verb::Write => {
                 match width()? {
-                    Width::W8 => window()?.write(offset, value as u8)?,
-                    Width::W16 => window()?.write(offset, value as u16)?,
-                    Width::W32 => window()?.write(offset, value as u32)?,
-                    Width::W64 => window()?.write(offset, value)?,
+                    AccessWidth::W8 => window()?.write(offset, value as u8)?,
+                    AccessWidth::W16 => window()?.write(offset, value as u16)?,
+                    AccessWidth::W32 => window()?.write(offset, value as u32)?,
+                    AccessWidth::W64 => window()?.write(offset, value)?,
                 }
                 Answer::default()
             }
@@ -328,6 +330,10 @@ impl Direct {
             }
             Verb::WriteBytes => {
                 window()?.write_bytes(offset, &access.data)?;
+                Answer::default()
+            }
+            Verb::Send => {
+                window()?.send()?;
                 Answer::default()
             }
             Verb::Flush => {
@@ -508,7 +514,7 @@ impl<P: Port> RemoteWindow for Bar<P> {
         self.len
     }
 
-    fn read(&self, offset: u64, width: Width) -> Result<u64, TransportError> {
+    fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError> {
         let access = Access::new(Verb::Read, [self.bar, offset, width.bytes() as u64]);
         let answer = call(&*self.port, &access)?;
         answer
@@ -516,7 +522,7 @@ impl<P: Port> RemoteWindow for Bar<P> {
             .map_err(|fault| failed(&*self.port, &access, fault))
     }
 
-    fn write(&self, offset: u64, width: Width, value: u64) -> Result<(), TransportError> {
+    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
         let args = [self.bar, offset, width.bytes() as u64, value & width.ones()];
         call(&*self.port, &Access::new(Verb::Write, args)).map(drop)
     }
@@ -529,9 +535,15 @@ impl<P: Port> RemoteWindow for Bar<P> {
             .map_err(|fault| failed(&*self.port, &access, fault))
     }
 
-    fn write_bytes(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        let access = Access::new(Verb::WriteBytes, [self.bar, offset]).with_data(from);
-        call(&*self.port, &access).map(drop)
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
+        pieces.iter().try_for_each(|(offset, from)| {
+            let access = Access::new(Verb::WriteBytes, [self.bar, *offset]).with_data(from);
+            call(&*self.port, &access).map(drop)
+        })
+    }
+
+    fn send(&self) -> Result<(), TransportError> {
+        call(&*self.port, &Access::new(Verb::Send, [self.bar])).map(drop)
     }
 
     fn flush(&self) -> Result<(), TransportError> {
@@ -570,17 +582,22 @@ impl<P: Port + 'static> Pci for Over<P> {
             len,
         };
         Ok(Window::remote(
-            &format!("{} BAR{n}", self.0.name()),
+            format!("{} BAR{n}", self.0.name()),
             Arc::new(bar),
         ))
     }
 
-    fn config_read(&self, offset: u16, width: Width) -> Result<u32, TransportError> {
+    fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
         let access = Access::new(Verb::ConfigRead, [offset.into(), width.bytes() as u64]);
         self.run(access, |answer| Ok(answer.first()? as u32))
     }
 
-    fn config_write(&self, offset: u16, width: Width, value: u32) -> Result<(), TransportError> {
+    fn config_write(
+        &self,
+        offset: u16,
+        width: AccessWidth,
+        value: u32,
+    ) -> Result<(), TransportError> {
         let args = [offset.into(), width.bytes() as u64, value.into()];
         self.run(Access::new(Verb::ConfigWrite, args), |_| Ok(()))
     }

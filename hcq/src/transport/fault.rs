@@ -101,7 +101,9 @@ fn off_the_bus(access: &Access) -> Result<Answer, Fault> {
             Ok(Answer::value(u64::MAX >> (64 - bits)))
         }
         Verb::ReadBytes => Ok(Answer::data(vec![0xff; bytes as usize])),
-        Verb::Write | Verb::WriteBytes | Verb::Flush | Verb::ConfigWrite => Ok(Answer::default()),
+        Verb::Write | Verb::WriteBytes | Verb::Send | Verb::Flush | Verb::ConfigWrite => {
+            Ok(Answer::default())
+        }
         _ => Err(Fault::Gone),
     }
 }
@@ -128,7 +130,7 @@ mod tests {
     use super::super::null::Null;
     use super::super::{DevFile, Pci, UsbPipe};
     use super::*;
-    use crate::mem::window::Width;
+    use crate::mem::window::AccessWidth;
 
     fn rule(verb: Verb, nth: u64, inject: Inject) -> Rule {
         Rule {
@@ -189,7 +191,7 @@ mod tests {
         bar.read_bytes(1, &mut bytes).unwrap();
         assert_eq!((bar.read::<u32>(0), bytes), (Ok(u32::MAX), [0xff; 3]));
         assert_eq!(bar.read::<u64>(0), Ok(u64::MAX));
-        assert_eq!(pci.config_read(0, Width::W16), Ok(0xffff));
+        assert_eq!(pci.config_read(0, AccessWidth::W16), Ok(0xffff));
         assert!(bar.flush().is_ok());
         assert_eq!(pci.dma(1, 1).unwrap_err().fault, Fault::Gone);
         assert_eq!(pci.port().injected(), 1);

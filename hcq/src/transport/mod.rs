@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::addr::BusAddr;
 use crate::mem::view::View;
-use crate::mem::window::{Width, Window};
+use crate::mem::window::{AccessWidth, Window};
 use crate::wait::Deadline;
 
 pub use crate::clock::{Clock, MonotonicClock, VirtualClock};
@@ -87,13 +87,18 @@ pub trait Pci: Send + Sync {
     ///
     /// # Errors
     /// Outside of config space, or the access failed.
-    fn config_read(&self, offset: u16, width: Width) -> Result<u32, TransportError>;
+    fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError>;
 
     /// Writes config space.
     ///
     /// # Errors
     /// As [`Pci::config_read`].
-    fn config_write(&self, offset: u16, width: Width, value: u32) -> Result<(), TransportError>;
+    fn config_write(
+        &self,
+        offset: u16,
+        width: AccessWidth,
+        value: u32,
+    ) -> Result<(), TransportError>;
 
     /// Pinned, zeroed host memory of at least `bytes` bytes; each bus range starts at a multiple
     /// of `align` bytes.

@@ -77,6 +77,7 @@ impl Port for Null {
             }
             Verb::Write
             | Verb::WriteBytes
+            | Verb::Send
             | Verb::Flush
             | Verb::ConfigWrite
             | Verb::Reset

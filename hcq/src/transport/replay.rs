@@ -154,7 +154,7 @@ mod tests {
     use super::super::trace::{Trace, TraceLog};
     use super::super::{Clock, DevFile, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe};
     use super::*;
-    use crate::mem::window::Width;
+    use crate::mem::window::AccessWidth;
     use crate::transport::VirtualClock;
     use crate::wait::Deadline;
     use std::time::Duration;
@@ -174,8 +174,8 @@ mod tests {
         bar.write_bytes(0x40, b"ring")?;
         bar.flush()?;
         let seen = bar.read::<u64>(8)?;
-        pci.config_write(4, Width::W16, 6)?;
-        let config = pci.config_read(0, Width::W32)?;
+        pci.config_write(4, AccessWidth::W16, 6)?;
+        let config = pci.config_read(0, AccessWidth::W32)?;
         let dma = pci.dma(0x3000, 0x1000)?;
         dma.view
             .write(0x2ff8, 1u64)

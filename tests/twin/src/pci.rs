@@ -13,7 +13,7 @@ use drivers_spec::pci::{
     PCI_CLASS_REVISION, PCI_COMMAND, PCI_COMMAND_MASTER, PCI_COMMAND_MEMORY, PCI_DEVICE_ID,
     PCI_HEADER_TYPE, PCI_STATUS, PCI_VENDOR_ID,
 };
-use hcq::mem::window::{RemoteWindow, Width, Window};
+use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::{Dma, Fault, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
 
@@ -58,7 +58,7 @@ pub trait Target: Send {
     ///
     /// # Errors
     /// The rule that it breaks, and what was done.
-    fn read(&mut self, offset: u64, width: Width) -> Result<u64, (&'static Rule, String)>;
+    fn read(&mut self, offset: u64, width: AccessWidth) -> Result<u64, (&'static Rule, String)>;
 
     /// A write of `width` at `offset`.
     ///
@@ -67,7 +67,7 @@ pub trait Target: Send {
     fn write(
         &mut self,
         offset: u64,
-        width: Width,
+        width: AccessWidth,
         value: u64,
     ) -> Result<(), (&'static Rule, String)>;
 
@@ -183,7 +183,12 @@ impl Function {
         )
     }
 
-    fn aligned(&self, verb: &str, offset: u16, width: Width) -> Result<String, TransportError> {
+    fn aligned(
+        &self,
+        verb: &str,
+        offset: u16,
+        width: AccessWidth,
+    ) -> Result<String, TransportError> {
         let operation = format!("config {verb} {offset:#x} {} bytes", width.bytes());
         let bytes = width.bytes() as u16;
         if bytes > 4 || !offset.is_multiple_of(bytes) || offset + bytes > CONFIG_BYTES {
@@ -236,10 +241,10 @@ impl Pci for Function {
             state: self.state.clone(),
             journal: self.journal.clone(),
         };
-        Ok(Window::remote(&name, Arc::new(window)))
+        Ok(Window::remote(name, Arc::new(window)))
     }
 
-    fn config_read(&self, offset: u16, width: Width) -> Result<u32, TransportError> {
+    fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
         let operation = self.aligned("read", offset, width)?;
         let mut state = lock(&self.state);
         let id = self.identity;
@@ -261,14 +266,19 @@ impl Pci for Function {
         Ok((word >> ((offset & 3) * 8)) & width.ones() as u32)
     }
 
-    fn config_write(&self, offset: u16, width: Width, value: u32) -> Result<(), TransportError> {
+    fn config_write(
+        &self,
+        offset: u16,
+        width: AccessWidth,
+        value: u32,
+    ) -> Result<(), TransportError> {
         let operation = self.aligned("write", offset, width)?;
         let mut state = lock(&self.state);
         if offset == PCI_COMMAND {
             state.command = value as u16 & (PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
             return Ok(());
         }
-        if let (Some((slot, half)), Width::W32) = (slot_of(&mut state, offset), width) {
+        if let (Some((slot, half)), AccessWidth::W32) = (slot_of(&mut state, offset), width) {
             let shift = u32::from(half) * 32;
             slot.address = slot.address & !(0xffff_ffff << shift) | u64::from(value) << shift;
             return Ok(());
@@ -349,27 +359,33 @@ impl RemoteWindow for BarWindow {
         self.bytes
     }
 
-    fn read(&self, offset: u64, width: Width) -> Result<u64, TransportError> {
+    fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError> {
         let operation = format!("read {offset:#x} {} bytes", width.bytes());
         self.access(operation, |t| t.read(offset, width))
     }
 
-    fn write(&self, offset: u64, width: Width, value: u64) -> Result<(), TransportError> {
+    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
         let operation = format!("write {offset:#x} {} bytes {value:#x}", width.bytes());
         self.access(operation, |t| t.write(offset, width, value))
     }
 
     fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
         for (i, byte) in to.iter_mut().enumerate() {
-            *byte = RemoteWindow::read(self, offset + i as u64, Width::W8)? as u8;
+            *byte = RemoteWindow::read(self, offset + i as u64, AccessWidth::W8)? as u8;
         }
         Ok(())
     }
 
-    fn write_bytes(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        for (i, byte) in from.iter().enumerate() {
-            RemoteWindow::write(self, offset + i as u64, Width::W8, u64::from(*byte))?;
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
+        for (offset, from) in pieces {
+            for (i, byte) in from.iter().enumerate() {
+                RemoteWindow::write(self, offset + i as u64, AccessWidth::W8, u64::from(*byte))?;
+            }
         }
+        Ok(())
+    }
+
+    fn send(&self) -> Result<(), TransportError> {
         Ok(())
     }
 
@@ -398,13 +414,18 @@ mod tests {
     struct Scratch(u32);
 
     impl Target for Scratch {
-        fn read(&mut self, offset: u64, _: Width) -> Result<u64, (&'static Rule, String)> {
+        fn read(&mut self, offset: u64, _: AccessWidth) -> Result<u64, (&'static Rule, String)> {
             if offset != 0 {
                 return Err((&SCRATCH_ONLY, format!("read {offset:#x}")));
             }
             Ok(self.0.into())
         }
-        fn write(&mut self, offset: u64, _: Width, v: u64) -> Result<(), (&'static Rule, String)> {
+        fn write(
+            &mut self,
+            offset: u64,
+            _: AccessWidth,
+            v: u64,
+        ) -> Result<(), (&'static Rule, String)> {
             if offset != 0 {
                 return Err((&SCRATCH_ONLY, format!("write {offset:#x}")));
             }
@@ -441,19 +462,26 @@ mod tests {
     fn identity_and_sizing() {
         let (f, journal) = function();
         assert_eq!(
-            f.config_read(PCI_VENDOR_ID, Width::W32).unwrap(),
+            f.config_read(PCI_VENDOR_ID, AccessWidth::W32).unwrap(),
             0x744c_1002
         );
-        assert_eq!(f.config_read(PCI_DEVICE_ID, Width::W16).unwrap(), 0x744c);
         assert_eq!(
-            f.config_read(PCI_CLASS_REVISION + 3, Width::W8).unwrap(),
+            f.config_read(PCI_DEVICE_ID, AccessWidth::W16).unwrap(),
+            0x744c
+        );
+        assert_eq!(
+            f.config_read(PCI_CLASS_REVISION + 3, AccessWidth::W8)
+                .unwrap(),
             0x03
         );
-        f.config_write(PCI_BASE_ADDRESS_0, Width::W32, !0).unwrap();
-        f.config_write(PCI_BASE_ADDRESS_0 + 4, Width::W32, !0)
+        f.config_write(PCI_BASE_ADDRESS_0, AccessWidth::W32, !0)
             .unwrap();
-        let low = f.config_read(PCI_BASE_ADDRESS_0, Width::W32).unwrap();
-        let high = f.config_read(PCI_BASE_ADDRESS_0 + 4, Width::W32).unwrap();
+        f.config_write(PCI_BASE_ADDRESS_0 + 4, AccessWidth::W32, !0)
+            .unwrap();
+        let low = f.config_read(PCI_BASE_ADDRESS_0, AccessWidth::W32).unwrap();
+        let high = f
+            .config_read(PCI_BASE_ADDRESS_0 + 4, AccessWidth::W32)
+            .unwrap();
         assert_eq!(low & 0xf, 0xc);
         let size = (u64::from(high) << 32 | u64::from(low & !0xf)).wrapping_neg();
         assert_eq!(size, 1 << 28);
@@ -466,7 +494,7 @@ mod tests {
         let bar = f.bar(0).unwrap();
         let text = bar.read::<u32>(0).unwrap_err().to_string();
         assert!(text.contains("rule PCI-MEM-DECODE"), "{text}");
-        f.config_write(PCI_COMMAND, Width::W16, PCI_COMMAND_MEMORY.into())
+        f.config_write(PCI_COMMAND, AccessWidth::W16, PCI_COMMAND_MEMORY.into())
             .unwrap();
         bar.write::<u32>(0, 7).unwrap();
         assert_eq!(bar.read::<u32>(0).unwrap(), 7);
@@ -478,16 +506,22 @@ mod tests {
     #[test]
     fn broken_rules_are_named() {
         let (f, journal) = function();
-        f.config_write(PCI_COMMAND, Width::W16, PCI_COMMAND_MEMORY.into())
+        f.config_write(PCI_COMMAND, AccessWidth::W16, PCI_COMMAND_MEMORY.into())
             .unwrap();
         let bar = f.bar(0).unwrap();
         for (done, rule) in [
             (
-                f.config_write(PCI_VENDOR_ID, Width::W16, 0).err(),
+                f.config_write(PCI_VENDOR_ID, AccessWidth::W16, 0).err(),
                 "PCI-READ-ONLY",
             ),
-            (f.config_read(0x50, Width::W32).err(), "PCI-UNMODELLED"),
-            (f.config_read(0x01, Width::W16).err(), "PCI-CONFIG-ALIGNED"),
+            (
+                f.config_read(0x50, AccessWidth::W32).err(),
+                "PCI-UNMODELLED",
+            ),
+            (
+                f.config_read(0x01, AccessWidth::W16).err(),
+                "PCI-CONFIG-ALIGNED",
+            ),
             (bar.read::<u32>(4).err(), "TEST-SCRATCH"),
         ] {
             let text = done.unwrap().to_string();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use hcq::mem::window::Window;
 use hcq::{AllocSpec, Buffer, HostAccess, MemoryKind, Result};
 
 use super::pool::Pool;
 use super::vram::Vram;
 use crate::core::Core;
-use crate::core::error::broken;
+use crate::core::error::{broken, os};
 
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 1 << 20;
@@ -23,16 +24,17 @@ pub(crate) fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Resu
     let host = match (spec.kind, piece.view()) {
         (MemoryKind::Host | MemoryKind::Control, Some(view)) => {
             let view = view.sub(0, spec.bytes as usize);
-            HostAccess::Direct(view.map_err(|e| broken(&core.id, "memory", e))?)
+            let view = view.map_err(|e| broken(&core.id, "memory", e))?;
+            HostAccess::Window(Window::mapped("memory", view))
         }
         _ => HostAccess::Remote(Arc::new(Vram::new(core.clone(), piece.clone()))),
     };
     let buffer = Buffer::new(core.id.clone(), va, spec.bytes, host, Box::new(piece));
     if spec.zeroed && !is_zero {
         match buffer.host() {
-            HostAccess::Direct(view) => view
-                .fill(0, spec.bytes as usize, 0)
-                .map_err(|e| broken(&core.id, "memory", e))?,
+            HostAccess::Window(window) => {
+                window.fill(0, spec.bytes, 0).map_err(|e| os(&core.id, e))?
+            }
             _ => {
                 let zeros = vec![0; spec.bytes.min(ZEROS) as usize];
                 let mut at = 0;

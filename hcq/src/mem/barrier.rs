@@ -1,0 +1,71 @@
+//! The order in which a device sees what the host does, by name.
+//!
+//! Volatile accesses and Rust's fences order memory between threads. A device is something else:
+//! memory that is mapped write-combining leaves a CPU's buffers when it likes, and an Arm CPU lets
+//! a store to a device register overtake stores to memory. So each place where host and device
+//! hand something over names the barrier it needs, and what that is on a CPU is said here alone.
+//!
+//! Source: Intel SDM volume 3, 12.3.1 "Memory Buffering and Caching" and 9.2.2 (write-combining is
+//! weakly ordered, SFENCE orders it; other stores stay in order); Arm ARM (DDI 0487) B2.3.12 "Data
+//! Memory Barrier"; the same choices as Linux: arch/arm64/include/asm/{barrier,io}.h (`dma_wmb` is
+//! `dmb oshst`, `dma_rmb` is `dmb oshld`, `writel` has `dma_wmb` before the store),
+//! arch/x86/include/asm/barrier.h (`wmb` is `sfence`).
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Between what a device is to find in memory, and the store that tells it to look: a doorbell, or
+/// a register that starts something. Also orders stores through a write-combining mapping.
+#[inline]
+pub fn before_doorbell() {
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of x86-64 and has no operands.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier; it touches no register, no flag and no memory of ours.
+    unsafe {
+        std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Between what a device is to find in memory, and a word in memory that the device looks at to
+/// know that it is there: a packet's header, a pointer of a ring. The same instruction; the name
+/// says which side reads.
+#[inline]
+pub fn before_flag() {
+    before_doorbell();
+}
+
+/// Between the load that found a word as the device sets it when it is done, and the loads of what
+/// it has written before.
+#[inline]
+pub fn after_flag() {
+    // x86-64 keeps loads in order.
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier; it touches no register, no flag and no memory of ours.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// All earlier stores have left this CPU for memory or the bus when it returns; a read-back from the
+/// device then tells that they have arrived.
+#[inline]
+pub fn drain_writes() {
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: a barrier; it touches no register, no flag and no memory of ours.
+        unsafe { std::arch::asm!("dsb st", options(nostack, preserves_flags)) };
+    }
+    // SFENCE empties the write-combining buffers; an uncached read does not overtake stores.
+    #[cfg(not(target_arch = "aarch64"))]
+    before_doorbell();
+}
