@@ -76,6 +76,16 @@ fn outputs_of_an_earlier_run_stay() {
 }
 
 #[test]
+fn a_model_that_ran_and_its_engine_are_freed() {
+    let engine = engine();
+    let left = std::sync::Arc::downgrade(&engine.0);
+    let model = Model::from_bytes("affine", affine(&engine)).unwrap();
+    let out = model.run([("x", floats(&engine, &[1.0]))]).unwrap();
+    drop((model, out, engine));
+    assert_eq!(left.strong_count(), 0);
+}
+
+#[test]
 fn shapes_that_depend_on_values_are_run_without_capture() {
     let engine = engine();
     let mut model = Writer::new("reshape", 17);

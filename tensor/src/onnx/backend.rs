@@ -150,7 +150,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
     let mut session = model.on(engine);
     if light {
         let inputs = ramps(&model, engine)?;
-        return check(&mut session, inputs, &[expected(case)], tolerance);
+        return check(&model, &mut session, inputs, &[expected(case)], tolerance);
     }
     let mut sets = 0;
     loop {
@@ -171,7 +171,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
         for (path, (name, ty)) in files("input").iter().zip(types) {
             inputs.push((name, read(path, &ty, engine)?));
         }
-        check(&mut session, inputs, &files("output"), tolerance)?;
+        check(&model, &mut session, inputs, &files("output"), tolerance)?;
         sets += 1;
     }
     match sets {
@@ -199,24 +199,25 @@ fn ramps(model: &Model, engine: &Engine) -> Result<Vec<(String, Value)>, Stop> {
         let n: usize = shape.iter().product();
         let ramp: Vec<f32> = (0..n).map(|i| i as f32 / n as f32).collect();
         let tensor = Tensor::from_slice(engine, &ramp, &shape);
-        let tensor = tensor.map_err(|e| model.engine_error(e))?;
+        let tensor = tensor.map_err(|e| model.program().engine_error(e))?;
         inputs.push((name.to_string(), tensor.into()));
     }
     Ok(inputs)
 }
 
 fn check(
+    model: &Model,
     session: &mut Session,
     inputs: Vec<(String, Value)>,
     expected: &[PathBuf],
     tolerance: Tolerance,
 ) -> Result<(), Stop> {
     let engine = session.engine().clone();
-    let random = random(&session.model().program().graph);
+    let random = random(&model.program().graph);
     // Twice: the second run takes the path of a model in service.
     for round in ["first", "second"] {
         let outputs = session.run(inputs.iter().map(|(n, v)| (n, v.clone())))?;
-        let types: Vec<Type> = session.model().outputs().map(|(_, t)| t.clone()).collect();
+        let types: Vec<Type> = model.outputs().map(|(_, t)| t.clone()).collect();
         if outputs.0.len() < expected.len() {
             return wrong(format!(
                 "{} outputs, {} are expected",

@@ -15,6 +15,12 @@ use crate::graph::{Engine, Tensor};
 use crate::io::Quoted;
 use crate::ops::random::Rng;
 
+/// The meaning of an operator.
+pub(super) type Lowering = fn(&mut Call<'_, '_>) -> Result<Vec<Value>>;
+
+/// Names of one domain, with meanings.
+pub(super) type Table = &'static [(&'static str, Lowering)];
+
 /// A node with the values of its inputs. A lowering asks for what it needs and gives the values of
 /// the outputs; tensors that it makes belong to [`Call::engine`].
 ///

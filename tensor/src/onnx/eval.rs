@@ -9,15 +9,11 @@
 
 use std::collections::HashMap;
 
-use super::call::Call;
 use super::error::{Fault, OnnxError, Result, wrong};
 use super::graph::{Graph, Node};
-use super::value::{Value, is_small};
+use super::value::{HOST_ELEMENTS, Value, is_small};
 use crate::graph::{Engine, Op, Tensor};
 use crate::ops::random::Rng;
-
-/// Elements of a value that is computed on the host; more are the device's work.
-pub(super) const HOST_ELEMENTS: usize = 1 << 16;
 
 /// Elements of a value of a model, stored or not. No device counts through more in a day, and sizes
 /// that are sums and products of such sizes do not overflow.
@@ -42,8 +38,13 @@ const MOST_NESTED: usize = 64;
 /// Host tensors of an uncaptured loop whose copies are kept.
 const MOST_COPIES: usize = 1 << 10;
 
+/// Gives the values of the outputs of a node, from those of its inputs, on an engine.
+pub(super) type Lower = fn(&mut Eval<'_>, &Node, &[Option<Value>], Engine) -> Result<Vec<Value>>;
+
 /// One walk.
 pub(super) struct Eval<'m> {
+    /// What operators mean.
+    lower: Lower,
     file: &'m str,
     host: Engine,
     engine: Engine,
@@ -68,6 +69,7 @@ pub(super) struct Eval<'m> {
 impl<'m> Eval<'m> {
     /// A walk over a model with `slots` values, some of them known already.
     pub(super) fn new(
+        lower: Lower,
         file: &'m str,
         host: &Engine,
         engine: &Engine,
@@ -77,6 +79,7 @@ impl<'m> Eval<'m> {
         progress: &'m mut dyn FnMut(usize),
     ) -> Eval<'m> {
         Eval {
+            lower,
             file,
             host: host.clone(),
             engine: engine.clone(),
@@ -259,13 +262,7 @@ impl<'m> Eval<'m> {
         inputs: &[Option<Value>],
         engine: Engine,
     ) -> Result<Vec<Value>> {
-        let mut call = Call {
-            eval: self,
-            node,
-            inputs,
-            engine,
-        };
-        let outputs = (node.lowering)(&mut call)?;
+        let outputs = (self.lower)(self, node, inputs, engine)?;
         if outputs.len()
             < node
                 .outputs

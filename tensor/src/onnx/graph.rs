@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::data::Literal;
-use super::error::{Missing, Place};
-use super::ops::Lowering;
+use super::error::{Missing, OnnxError, Place};
 use super::types::Type;
 
 /// A value of a model, by number: no two graphs of a model share one.
@@ -52,6 +51,10 @@ impl Attr {
     }
 }
 
+/// The row of an operator in the table that an evaluation is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meaning(pub usize);
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -68,7 +71,7 @@ pub(super) struct Node {
     /// By name.
     pub attrs: BTreeMap<String, Attr>,
     /// What it means.
-    pub lowering: Lowering,
+    pub meaning: Meaning,
 }
 
 impl Node {
@@ -104,6 +107,8 @@ pub(super) struct Constant {
 /// Everything that a file says.
 #[derive(Debug, Default)]
 pub(super) struct Program {
+    /// The path of the file as it was given.
+    pub file: String,
     /// The main graph.
     pub graph: Graph,
     /// Initializers of it and of its subgraphs.
@@ -120,4 +125,13 @@ pub(super) struct Program {
     pub producer: String,
     /// Version of the file format.
     pub ir_version: i64,
+}
+
+impl Program {
+    pub(super) fn engine_error(&self, source: crate::Error) -> OnnxError {
+        OnnxError::Engine {
+            file: self.file.clone().into(),
+            source: Box::new(source),
+        }
+    }
 }

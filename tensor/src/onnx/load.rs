@@ -88,6 +88,7 @@ pub(super) fn load(
     }
     let graph = reader.graph(graph, true)?;
     Ok(Program {
+        file: file.into(),
         graph,
         missing: reader.missing,
         lacking: reader.lacking,
@@ -427,14 +428,14 @@ impl<'a> Reader<'a> {
             return Ok(());
         };
         match ops::find(&key.0, &key.1) {
-            Some(lowering) => out.push(Node {
+            Some(meaning) => out.push(Node {
                 op: proto.op_type.clone(),
                 place,
                 opset,
                 inputs,
                 outputs,
                 attrs,
-                lowering,
+                meaning,
             }),
             None => {
                 let name = named(&key.0, &key.1);
@@ -528,7 +529,7 @@ impl<'a> Reader<'a> {
         self.opsets = outer;
         done?;
         for (from, to) in passed {
-            let Some(lowering) = ops::find("", "Identity") else {
+            let Some(meaning) = ops::find("", "Identity") else {
                 continue;
             };
             out.push(Node {
@@ -538,7 +539,7 @@ impl<'a> Reader<'a> {
                 inputs: vec![Some(from)],
                 outputs: vec![Some(to)],
                 attrs: BTreeMap::new(),
-                lowering,
+                meaning,
             });
         }
         Ok(())

@@ -28,7 +28,8 @@
 //!
 //! - [`proto`] the messages of the format, [`data`] tensors in files, [`elem`] element types
 //! - `load`, `sort`, `graph`, `types` from the file to a checked program
-//! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means
+//! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means, which the
+//!   walk is given
 //! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model; [`mod@write`] the way back
 

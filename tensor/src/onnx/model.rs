@@ -16,13 +16,10 @@ use crate::io::Shared;
 
 /// A model, checked and resolved; cloning shares it. It belongs to no engine yet.
 #[derive(Clone)]
-pub struct Model(Arc<Inner>);
-
-struct Inner {
-    file: String,
-    program: Program,
+pub struct Model {
+    program: Arc<Program>,
     /// The session of [`Model::run`].
-    session: Mutex<Option<Session>>,
+    session: Arc<Mutex<Option<Session>>>,
 }
 
 impl Model {
@@ -54,11 +51,11 @@ impl Model {
 
     /// The model, if nothing that it needs is missing.
     fn runnable(self) -> Result<Model, OnnxError> {
-        match self.0.program.missing.is_empty() {
+        match self.program.missing.is_empty() {
             true => Ok(self),
             false => Err(OnnxError::Unsupported {
                 file: self.file().into(),
-                missing: self.0.program.missing.clone(),
+                missing: self.program.missing.clone(),
             }),
         }
     }
@@ -78,41 +75,39 @@ impl Model {
         opened: Option<&Shared>,
         bytes: Bytes,
     ) -> Result<Model, OnnxError> {
-        let program = load::load(&file, folder, opened, bytes)?;
-        Ok(Model(Arc::new(Inner {
-            file,
-            program,
-            session: Mutex::new(None),
-        })))
+        Ok(Model {
+            program: Arc::new(load::load(&file, folder, opened, bytes)?),
+            session: Arc::default(),
+        })
     }
 
     /// The path as it was given.
     pub fn file(&self) -> &str {
-        &self.0.file
+        &self.program.file
     }
 
     /// Names and types of the inputs that must be given.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &Type)> {
-        ports(&self.0.program.graph.inputs)
+        ports(&self.program.graph.inputs)
     }
 
     /// Names and types of the inputs that the file has a value for.
     pub fn defaults(&self) -> impl Iterator<Item = (&str, &Type)> {
-        ports(&self.0.program.graph.defaults)
+        ports(&self.program.graph.defaults)
     }
 
     /// Names and types of the outputs.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &Type)> {
-        ports(&self.0.program.graph.outputs)
+        ports(&self.program.graph.outputs)
     }
 
     pub(super) fn program(&self) -> &Program {
-        &self.0.program
+        &self.program
     }
 
     /// The model on an engine.
     pub fn on(&self, engine: &Engine) -> Session {
-        Session::new(self, engine)
+        Session::new(&self.program, engine)
     }
 
     /// Runs the model on the engine of its first tensor (the host's reference engine if there is
@@ -127,11 +122,7 @@ impl Model {
         let inputs: Vec<(N, Value)> = inputs.into_iter().map(|(n, v)| (n, v.into())).collect();
         let mut tensors = Vec::new();
         inputs.iter().for_each(|(_, v)| v.tensors(&mut tensors));
-        let mut kept = self
-            .0
-            .session
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let session = match (&mut *kept, tensors.first()) {
             (Some(session), None) => session,
             (Some(session), Some(t)) if t.engine() == session.engine() => session,
@@ -141,13 +132,6 @@ impl Model {
             }
         };
         session.run(inputs)
-    }
-
-    pub(super) fn engine_error(&self, source: crate::Error) -> OnnxError {
-        OnnxError::Engine {
-            file: self.file().into(),
-            source: Box::new(source),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::elem::Elem;
 use super::error::{Fault, OnnxError, Place};
 use super::eval::{self, Eval};
 use super::graph::{Port, Program, Slot};
-use super::model::Model;
+use super::ops;
 use super::types::{Dim, Type};
 use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
@@ -20,7 +20,7 @@ use crate::ops::random::Rng;
 use crate::schedule::Schedule;
 
 /// Captured graphs that a session keeps; the one that was used least recently goes first.
-const MOST_PLANS: usize = 32;
+const MOST_PREPARED: usize = 32;
 
 /// What a session is doing, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +39,12 @@ pub enum Progress {
 /// packed and everything that depends on weights only computed; later runs with these shapes replay
 /// it. Models whose shapes or control flow depend on values are run node by node.
 pub struct Session {
-    model: Model,
+    program: Arc<Program>,
     engine: Engine,
     host: Engine,
     /// Constants by slot, made when the first graph needs them.
     constants: Vec<(Slot, Value)>,
-    plans: HashMap<Signature, Plan>,
+    prepared: HashMap<Signature, Prepared>,
     uses: u64,
     rng: Option<Rng>,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
@@ -53,12 +53,12 @@ pub struct Session {
 /// Shapes and types of the inputs that are tensors, by slot.
 type Signature = Vec<(Slot, Shape, Elem)>;
 
-struct Plan {
-    kind: PlanKind,
+struct Prepared {
+    way: Way,
     used: u64,
 }
 
-enum PlanKind {
+enum Way {
     /// Replayed; the outputs are made of its results.
     Captured(Box<Frozen>, Vec<Output>),
     /// Depends on values: evaluated again at every run.
@@ -125,22 +125,17 @@ impl Outputs {
 }
 
 impl Session {
-    pub(super) fn new(model: &Model, engine: &Engine) -> Session {
+    pub(super) fn new(program: &Arc<Program>, engine: &Engine) -> Session {
         Session {
-            model: model.clone(),
+            program: program.clone(),
             engine: engine.clone(),
             host: Engine::reference_within(eval::HOST_BYTES),
             constants: Vec::new(),
-            plans: HashMap::new(),
+            prepared: HashMap::new(),
             uses: 0,
             rng: None,
             progress: None,
         }
-    }
-
-    /// The model.
-    pub fn model(&self) -> &Model {
-        &self.model
     }
 
     /// Where it runs.
@@ -155,9 +150,9 @@ impl Session {
 
     /// Number of graphs that are captured.
     pub fn captures(&self) -> usize {
-        let plans = self.plans.values();
-        plans
-            .filter(|p| matches!(p.kind, PlanKind::Captured(..)))
+        let prepared = self.prepared.values();
+        prepared
+            .filter(|p| matches!(p.way, Way::Captured(..)))
             .count()
     }
 
@@ -171,8 +166,7 @@ impl Session {
         &mut self,
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Outputs, OnnxError> {
-        let model = self.model.clone();
-        let program = model.program();
+        let program = &*self.program.clone();
         let given = self.bind(program, inputs)?;
         let signature: Option<Signature> = given
             .iter()
@@ -186,23 +180,24 @@ impl Session {
             return self.plain(program, given);
         };
         self.uses += 1;
-        if !self.plans.contains_key(&signature) {
-            let kind = self.capture(program, &signature)?;
-            if self.plans.len() >= MOST_PLANS
-                && let Some(oldest) = self.plans.iter().min_by_key(|(_, p)| p.used)
+        if !self.prepared.contains_key(&signature) {
+            let way = self.capture(program, &signature)?;
+            if self.prepared.len() >= MOST_PREPARED
+                && let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.used)
             {
                 let oldest = oldest.0.clone();
-                self.plans.remove(&oldest);
+                self.prepared.remove(&oldest);
             }
-            self.plans.insert(signature.clone(), Plan { kind, used: 0 });
+            self.prepared
+                .insert(signature.clone(), Prepared { way, used: 0 });
         }
         if let Some(progress) = &mut self.progress {
             progress(Progress::Running);
         }
         let uses = self.uses;
-        if let Some(plan) = self.plans.get_mut(&signature) {
-            plan.used = uses;
-            if let PlanKind::Captured(frozen, outputs) = &mut plan.kind {
+        if let Some(prepared) = self.prepared.get_mut(&signature) {
+            prepared.used = uses;
+            if let Way::Captured(frozen, outputs) = &mut prepared.way {
                 let tensors: Vec<Tensor> = given
                     .iter()
                     .filter_map(|(_, value)| match value {
@@ -210,7 +205,7 @@ impl Session {
                         _ => None,
                     })
                     .collect();
-                let results = frozen.call(&tensors).map_err(|e| model.engine_error(e))?;
+                let results = frozen.call(&tensors).map_err(|e| program.engine_error(e))?;
                 let outputs = outputs.iter().map(|o| o.value(&results)).collect();
                 return Ok(named(program, outputs));
             }
@@ -219,7 +214,7 @@ impl Session {
     }
 
     /// Builds the graph for inputs of some shapes, and compiles it.
-    fn capture(&mut self, program: &Program, signature: &Signature) -> Result<PlanKind, OnnxError> {
+    fn capture(&mut self, program: &Program, signature: &Signature) -> Result<Way, OnnxError> {
         let engine = self.engine.clone();
         let mut made: Vec<Output> = Vec::new();
         let mut fault = None;
@@ -237,10 +232,10 @@ impl Session {
             Ok(results)
         });
         match (frozen, fault) {
-            (Ok(frozen), _) => Ok(PlanKind::Captured(Box::new(frozen), made)),
-            (Err(_), Some(Fault::Dynamic)) => Ok(PlanKind::Plain),
+            (Ok(frozen), _) => Ok(Way::Captured(Box::new(frozen), made)),
+            (Err(_), Some(Fault::Dynamic)) => Ok(Way::Plain),
             (Err(_), Some(fault)) => Err(self.error(fault)),
-            (Err(e), None) => Err(self.model.engine_error(e)),
+            (Err(e), None) => Err(self.program.engine_error(e)),
         }
     }
 
@@ -250,14 +245,13 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; a model whose shapes depend on values has no schedule.
     pub fn plan(&mut self, shapes: &[(&str, Shape)]) -> Result<Schedule, OnnxError> {
-        let model = self.model.clone();
-        let program = model.program();
+        let program = &*self.program.clone();
         let mut signature: Signature = Vec::new();
         for port in &program.graph.inputs {
             let given = shapes.iter().find(|(name, _)| *name == port.name);
             let (Some((_, shape)), Type::Tensor(elem, _)) = (given, &port.ty) else {
                 return Err(OnnxError::Input {
-                    file: model.file().into(),
+                    file: program.file.clone().into(),
                     input: Quoted::new(&port.name),
                     what: format!("expected a tensor with a shape, found {}", port.ty),
                 });
@@ -283,7 +277,7 @@ impl Session {
         match (schedule, fault) {
             (Ok(schedule), _) => Ok(schedule),
             (Err(_), Some(Fault::Dynamic)) => Err(OnnxError::Unsupported {
-                file: model.file().into(),
+                file: program.file.clone().into(),
                 missing: vec![super::error::Missing {
                     what:
                         "values that are only known when it runs; it is not captured, and has no \
@@ -294,7 +288,7 @@ impl Session {
                 }],
             }),
             (Err(_), Some(fault)) => Err(self.error(fault)),
-            (Err(e), None) => Err(model.engine_error(e)),
+            (Err(e), None) => Err(program.engine_error(e)),
         }
     }
 
@@ -334,7 +328,7 @@ impl Session {
             let here = tensors.iter().copied().filter(|t| t.engine() == engine);
             let here: Vec<&Tensor> = here.collect();
             let done = engine.realize(&here);
-            done.map_err(|e| self.model.engine_error(e))?;
+            done.map_err(|e| self.program.engine_error(e))?;
         }
         Ok(named(program, values))
     }
@@ -365,10 +359,19 @@ impl Session {
                 progress(Progress::Tracing(done.min(total), total));
             }
         };
-        let file = self.model.file();
+        let file = &program.file;
         let (host, engine) = (&self.host, &self.engine);
         let rng = &mut self.rng;
-        let mut eval = Eval::new(file, host, engine, values, capturing, rng, &mut report);
+        let mut eval = Eval::new(
+            ops::lower,
+            file,
+            host,
+            engine,
+            values,
+            capturing,
+            rng,
+            &mut report,
+        );
         let values = eval.graph(&program.graph)?;
         self.storable(program, &values)?;
         Ok(values)
@@ -386,7 +389,7 @@ impl Session {
             let bytes: u128 = sizes.sum();
             if bytes > u128::from(most) {
                 return Err(Fault::Inner(OnnxError::Node {
-                    file: self.model.file().into(),
+                    file: self.program.file.clone().into(),
                     place: Place::named("output", &port.name),
                     what: format!(
                         "has {} and needs {bytes} bytes, of which {} has {most}; give the model \
@@ -403,14 +406,14 @@ impl Session {
     fn error(&self, fault: Fault) -> OnnxError {
         match fault {
             Fault::Inner(e) => e,
-            Fault::Engine(e) => self.model.engine_error(e),
+            Fault::Engine(e) => self.program.engine_error(e),
             Fault::Wrong(what) | Fault::Unsupported(what) => OnnxError::Node {
-                file: self.model.file().into(),
+                file: self.program.file.clone().into(),
                 place: Place::model(),
                 what,
             },
             Fault::Dynamic => OnnxError::Node {
-                file: self.model.file().into(),
+                file: self.program.file.clone().into(),
                 place: Place::model(),
                 what: "a value is needed while the graph is captured; this is a fault of the \
                        importer"
@@ -426,7 +429,7 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Vec<(Slot, Value)>, OnnxError> {
         let fault = |name: &str, what: String| OnnxError::Input {
-            file: self.model.file().into(),
+            file: self.program.file.clone().into(),
             input: Quoted::new(name),
             what,
         };
@@ -453,7 +456,9 @@ impl Session {
             }
             let value = value.into();
             check(&port.ty, &value, &mut dims, name).map_err(|what| fault(name, what))?;
-            let value = self.placed(value).map_err(|e| self.model.engine_error(e))?;
+            let value = self
+                .placed(value)
+                .map_err(|e| self.program.engine_error(e))?;
             bound.push((port.slot, value));
         }
         if let Some(port) = graph

@@ -7,10 +7,30 @@ use codegen::DType;
 
 use super::data::Literal;
 use super::elem::Elem;
+use super::error::{Result, wrong};
 use crate::graph::{Engine, Storage, Tensor};
+
+/// Elements of a value that is computed on the host; more are the device's work.
+pub(super) const HOST_ELEMENTS: usize = 1 << 16;
 
 /// Bytes above which a constant is read from its file when it is used, not before.
 const LARGE: usize = 4096;
+
+/// Strings that a movement may make; a few numbers can ask for any number of copies.
+pub(super) const MOST_STRINGS: usize = 1 << 24;
+
+/// Bytes that the strings of one value may have: in a loop, joining doubles them again and again.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Refuses strings of too many bytes before they are made.
+pub(super) fn check_bytes(lengths: impl Iterator<Item = usize>) -> Result<()> {
+    match lengths.fold(0usize, usize::saturating_add) {
+        ..=MOST_BYTES => Ok(()),
+        n => wrong(format!(
+            "expected strings of at most {MOST_BYTES} bytes, found {n}"
+        )),
+    }
+}
 
 /// Numbers with the type that the model gives them; see [`Elem::held`].
 #[derive(Clone, Debug)]
@@ -172,6 +192,6 @@ impl Value {
 pub(super) fn is_small(dtype: DType, numel: usize) -> bool {
     match dtype.is_float() {
         true => numel <= 16,
-        false => numel <= super::eval::HOST_ELEMENTS,
+        false => numel <= HOST_ELEMENTS,
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use codegen::DType;
 
-use super::Table;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one};
+use crate::onnx::call::{Call, Table, one};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Strings, Value};
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Table;
 use super::nn::attr_axis;
 use super::shape::{joined, moved, parted};
-use crate::onnx::call::{Call, axis, one};
+use crate::onnx::call::{Call, Table, axis, one};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 

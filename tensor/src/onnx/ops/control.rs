@@ -3,10 +3,9 @@
 //! A condition or a number of iterations that is known while the graph is built leaves no trace in
 //! it: one branch is taken, a loop is unrolled. Otherwise it is read, and the model runs uncaptured.
 
-use super::Table;
 use super::shape::{joined, moved};
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis};
+use crate::onnx::call::{Call, Table, axis};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::graph::Graph;

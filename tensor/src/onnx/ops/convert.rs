@@ -3,10 +3,9 @@
 use codegen::DType;
 use codegen::interp::scalar;
 
-use super::Table;
 use crate::graph::Tensor;
 use crate::io::Quoted;
-use crate::onnx::call::{Call, elem, one};
+use crate::onnx::call::{Call, Table, elem, one};
 use crate::onnx::elem::{Elem, STRING};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Strings, Value};

@@ -2,11 +2,10 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::attention::{Rotary, Scores, heads};
 use super::nn;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one, sizes};
+use crate::onnx::call::{Call, Table, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
 

@@ -2,12 +2,11 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::sample::{Edge, Mode, Taps, weighted};
 use super::shape::movement;
 use crate::element::Scalar;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::check_size;

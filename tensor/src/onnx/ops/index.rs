@@ -6,29 +6,24 @@
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
-use super::Table;
 use super::nn::attr_axis;
 use crate::graph::{ScatterMode, Tensor};
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Strings, Value};
 use crate::ops::check_size;
 use crate::ops::movement::Slice;
 
 pub(super) const OPS: Table = &[
-    ("Compress", super::select::compress),
     ("Det", |c| one(c.tensor(0)?.det()?)),
     ("Einsum", einsum),
     ("Gather", gather),
     ("GatherElements", gather_elements),
     ("GatherND", gather_nd),
-    ("NonMaxSuppression", super::select::non_max_suppression),
-    ("NonZero", super::select::nonzero),
     ("OneHot", one_hot),
     ("Scatter", scatter_elements),
     ("ScatterElements", scatter_elements),
     ("ScatterND", scatter_nd),
-    ("Unique", super::select::unique),
 ];
 
 /// The integers of input `i`, if reading them costs nothing.

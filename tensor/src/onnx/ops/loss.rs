@@ -1,8 +1,7 @@
 //! Losses.
 
-use super::Table;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one};
+use crate::onnx::call::{Call, Table, one};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::loss::{Classes, Reduction};

@@ -2,11 +2,10 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::shape::strings_moved;
 use crate::error::Result as TensorResult;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one};
+use crate::onnx::call::{Call, Table, one};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 

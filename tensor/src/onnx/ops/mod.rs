@@ -34,15 +34,12 @@ mod trees;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::call::Call;
+use super::call::{Call, Lowering, Table};
 use super::error::Result;
+use super::eval::Eval;
+use super::graph::{Meaning, Node};
 use super::value::Value;
-
-/// The meaning of an operator.
-pub(super) type Lowering = fn(&mut Call<'_, '_>) -> Result<Vec<Value>>;
-
-/// Names of one domain, with meanings.
-type Table = &'static [(&'static str, Lowering)];
+use crate::graph::Engine;
 
 const TABLES: &[(&str, Table)] = &[
     ("", attention::OPS),
@@ -62,6 +59,7 @@ const TABLES: &[(&str, Table)] = &[
     ("", reduce::OPS),
     ("", region::OPS),
     ("", resize::OPS),
+    ("", select::OPS),
     ("", shape::OPS),
     ("", signal::OPS),
     ("", text::OPS),
@@ -72,34 +70,56 @@ const TABLES: &[(&str, Table)] = &[
     ("com.microsoft", quant::MICROSOFT),
 ];
 
-fn table() -> &'static HashMap<(&'static str, &'static str), Lowering> {
-    static ALL: OnceLock<HashMap<(&'static str, &'static str), Lowering>> = OnceLock::new();
-    ALL.get_or_init(|| {
-        let rows = TABLES.iter().flat_map(|&(domain, table)| {
-            let rows = table.iter();
-            rows.map(move |&(name, lowering)| ((domain, name), lowering))
-        });
-        rows.collect()
+fn rows() -> impl Iterator<Item = ((&'static str, &'static str), Lowering)> {
+    TABLES.iter().flat_map(|&(domain, table)| {
+        let rows = table.iter();
+        rows.map(move |&(name, lowering)| ((domain, name), lowering))
     })
 }
 
 /// The meaning of an operator, if there is one.
-pub(super) fn find(domain: &str, op: &str) -> Option<Lowering> {
-    table().get(&(domain, op)).copied()
+pub(super) fn find(domain: &str, op: &str) -> Option<Meaning> {
+    static ALL: OnceLock<HashMap<(&'static str, &'static str), Meaning>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let names = rows().enumerate().map(|(i, (name, _))| (name, Meaning(i)));
+        names.collect()
+    });
+    all.get(&(domain, op)).copied()
+}
+
+/// The values of the outputs of a node.
+pub(super) fn lower(
+    eval: &mut Eval<'_>,
+    node: &Node,
+    inputs: &[Option<Value>],
+    engine: Engine,
+) -> Result<Vec<Value>> {
+    static ALL: OnceLock<Vec<Lowering>> = OnceLock::new();
+    let all = ALL.get_or_init(|| rows().map(|(_, lowering)| lowering).collect());
+    let mut call = Call {
+        eval,
+        node,
+        inputs,
+        engine,
+    };
+    // PANIC: `find` gives rows of this table only.
+    all[node.meaning.0](&mut call)
 }
 
 /// Every operator that has a meaning, as domain and name.
 pub(super) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    table().keys().copied()
+    rows().map(|(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn no_operator_is_there_twice() {
-        let rows: usize = TABLES.iter().map(|(_, table)| table.len()).sum();
-        assert_eq!(known().count(), rows);
+        let names: HashSet<_> = known().collect();
+        assert_eq!(names.len(), known().count());
     }
 }

@@ -2,9 +2,8 @@
 
 use codegen::DType;
 
-use super::Table;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::conv::Sliding;

@@ -2,10 +2,9 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::nn::attr_axis;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axes, one};
+use crate::onnx::call::{Call, Table, axes, one};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 

@@ -5,11 +5,10 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::convert::{decode, encode, limits};
 use super::nn;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one};
+use crate::onnx::call::{Call, Table, axis, one};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Value};

@@ -3,10 +3,9 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::shape::join;
 use crate::graph::Tensor;
-use crate::onnx::call::Call;
+use crate::onnx::call::{Call, Table};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
 

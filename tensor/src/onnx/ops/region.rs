@@ -2,11 +2,10 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::nn::{groups, space, weight_kernel, windows};
 use super::sample::{Edge, Mode, Taps, weighted};
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one, sizes};
+use crate::onnx::call::{Call, Table, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::check_size;

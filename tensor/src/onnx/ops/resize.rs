@@ -3,10 +3,9 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::index::pick;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 use crate::ops::check_size;

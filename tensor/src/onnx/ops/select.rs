@@ -4,10 +4,16 @@ use codegen::DType;
 
 use super::index::pick;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one};
+use crate::onnx::call::{Call, Table, axis, one};
 use crate::onnx::error::{Result, unsupported, wrong};
-use crate::onnx::eval::HOST_ELEMENTS;
-use crate::onnx::value::{Array, Strings, Value};
+use crate::onnx::value::{Array, HOST_ELEMENTS, Strings, Value};
+
+pub(super) const OPS: Table = &[
+    ("Compress", compress),
+    ("NonMaxSuppression", non_max_suppression),
+    ("NonZero", nonzero),
+    ("Unique", unique),
+];
 
 /// Numbers found on the host: known if they are few, so that what follows is computed there.
 fn found(c: &Call, list: &[i64], shape: &[usize]) -> Result<Value> {
@@ -25,7 +31,7 @@ fn optional_axis(c: &Call, rank: usize) -> Result<Option<usize>> {
     }
 }
 
-pub(super) fn compress(c: &mut Call) -> Result<Vec<Value>> {
+fn compress(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.array(0)?;
     let flat = optional_axis(c, x.tensor.rank())?;
     let (along, from) = match flat {
@@ -45,7 +51,7 @@ pub(super) fn compress(c: &mut Call) -> Result<Vec<Value>> {
     })
 }
 
-pub(super) fn nonzero(c: &mut Call) -> Result<Vec<Value>> {
+fn nonzero(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let shape = x.shape().to_vec();
     let mask = c.read_ints(&x.ne(0)?)?;
@@ -118,7 +124,7 @@ impl Groups {
     }
 }
 
-pub(super) fn unique(c: &mut Call) -> Result<Vec<Value>> {
+fn unique(c: &mut Call) -> Result<Vec<Value>> {
     let sorted = c.int_or("sorted", 1)? != 0;
     if let Value::Strings(x) = c.value(0)? {
         let x = x.clone();
@@ -188,7 +194,7 @@ impl Rect {
 }
 
 /// For each image and class the best boxes that do not overlap a better one too much.
-pub(super) fn non_max_suppression(c: &mut Call) -> Result<Vec<Value>> {
+fn non_max_suppression(c: &mut Call) -> Result<Vec<Value>> {
     let (boxes, scores) = (c.tensor(0)?, c.tensor(1)?);
     let (&[images, count, 4], &[also, classes, same]) = (boxes.shape(), scores.shape()) else {
         return wrong(format!(

@@ -2,14 +2,12 @@
 
 use codegen::DType;
 
-use super::Table;
 use super::nn::attr_axis;
 use crate::element::Scalar;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, unsupported, wrong};
-use crate::onnx::eval::HOST_ELEMENTS;
-use crate::onnx::value::{Array, Strings, Value};
+use crate::onnx::value::{Array, HOST_ELEMENTS, MOST_STRINGS, Strings, Value, check_bytes};
 use crate::ops::broadcast_shapes;
 use crate::ops::movement::{PadMode, Slice};
 
@@ -61,9 +59,6 @@ pub(super) fn moved(
     }
 }
 
-/// Strings that a movement may make; a few numbers can ask for any number of copies.
-pub(super) const MOST_STRINGS: usize = 1 << 24;
-
 /// Applies a movement to strings: `f` moves their positions, which are numbered through all parts
 /// and known. What else goes into it must be known too, see [`Eval::known`](super::super::eval::Eval::known).
 pub(super) fn strings_moved(
@@ -98,7 +93,7 @@ pub(super) fn strings_moved(
     let Some(picked) = picked.collect::<Option<Vec<&String>>>() else {
         return wrong("expected positions of strings that are there");
     };
-    super::text::check_bytes(picked.iter().map(|s| s.len()))?;
+    check_bytes(picked.iter().map(|s| s.len()))?;
     Ok(Strings {
         shape: to.shape().to_vec(),
         items: picked.into_iter().cloned().collect(),

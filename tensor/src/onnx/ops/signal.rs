@@ -8,10 +8,9 @@ use std::f64::consts::PI;
 
 use codegen::DType;
 
-use super::Table;
 use crate::element::Scalar;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, axis, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;

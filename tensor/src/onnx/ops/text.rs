@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use codegen::DType;
 use regex::Regex;
 
-use super::Table;
-use super::shape::MOST_STRINGS;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one};
+use crate::onnx::call::{Call, Table, one};
 use crate::onnx::error::{Result, unsupported, wrong};
-use crate::onnx::value::{Strings, Value};
+use crate::onnx::value::{MOST_STRINGS, Strings, Value, check_bytes};
 use crate::ops::broadcast_shapes;
 
 pub(super) const OPS: Table = &[
@@ -20,19 +18,6 @@ pub(super) const OPS: Table = &[
     ("StringSplit", split),
     ("TfIdfVectorizer", tf_idf),
 ];
-
-/// Bytes that the strings of one value may have: in a loop, joining doubles them again and again.
-const MOST_BYTES: usize = 1 << 30;
-
-/// Refuses strings of too many bytes before they are made.
-pub(super) fn check_bytes(lengths: impl Iterator<Item = usize>) -> Result<()> {
-    match lengths.fold(0usize, usize::saturating_add) {
-        ..=MOST_BYTES => Ok(()),
-        n => wrong(format!(
-            "expected strings of at most {MOST_BYTES} bytes, found {n}"
-        )),
-    }
-}
 
 /// A shape, and the two elements at each place of it.
 type Pairs<'a> = (Vec<usize>, Vec<(&'a str, &'a str)>);

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use codegen::DType;
 
-use super::Table;
 use super::classic::{classes, classified, features, transformed};
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, one};
+use crate::onnx::call::{Call, Table, one};
 use crate::onnx::data::Literal;
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
