@@ -265,7 +265,7 @@ fn equal_kernels_are_one_structure() {
     assert_eq!(schedule.launches(), 10);
     assert_eq!(schedule.kernels.len(), 1);
     // A chain needs two places at a time.
-    assert_eq!(schedule.plan.bytes, 2 * 4 * 16 * 4);
+    assert_eq!(schedule.arena.bytes, 2 * 4 * 16 * 4);
 }
 
 #[test]

@@ -105,28 +105,28 @@ pub fn run(kernel: &Kernel, buffers: &mut [Vec<u8>], vars: &[i64]) -> Result<(),
             });
         }
     }
-    let mut plan = Plan::new(kernel);
+    let mut nest = LoopNest::new(kernel);
     let mut roots = Vec::new();
     for &store in g.src(kernel.sink) {
-        roots.push(plan.store(store)?);
+        roots.push(nest.store(store)?);
     }
     let mut machine = Machine {
         kernel,
-        values: vec![0; plan.slots.len()],
-        plan: &plan,
+        values: vec![0; nest.slots.len()],
+        nest: &nest,
         buffers,
         set: HashSet::new(),
         scans: HashMap::new(),
     };
     machine.leaves(vars)?;
     for root in roots {
-        machine.block(root)?;
+        machine.run(root)?;
     }
     Ok(())
 }
 
 /// A loop (or the code around all loops): steps in order.
-struct Block {
+struct Loop {
     steps: Vec<Step>,
     /// The loop index, and how often it runs.
     range: Option<(usize, i64)>,
@@ -148,22 +148,22 @@ enum Step {
     Store(Id),
 }
 
-struct Plan<'k> {
+struct LoopNest<'k> {
     kernel: &'k Kernel,
     sets: RangeSets,
-    blocks: Vec<Block>,
+    loops: Vec<Loop>,
     slots: HashMap<Id, usize>,
     leaves: Vec<Id>,
     /// Stores whose iterations run in order.
     ordered: HashSet<Id>,
 }
 
-impl<'k> Plan<'k> {
+impl<'k> LoopNest<'k> {
     fn new(kernel: &'k Kernel) -> Self {
-        Plan {
+        LoopNest {
             sets: RangeSets::build(&kernel.graph, kernel.sink),
             kernel,
-            blocks: Vec::new(),
+            loops: Vec::new(),
             slots: HashMap::new(),
             leaves: Vec::new(),
             ordered: HashSet::new(),
@@ -188,22 +188,22 @@ impl<'k> Plan<'k> {
         }
     }
 
-    /// Opens a loop nest over `ranges` inside of `chain`; gives the first new block.
+    /// Opens a loop nest over `ranges` inside of `chain`; gives the first new loop.
     fn nest(&mut self, ranges: &[Id], chain: &mut Vec<(Id, usize)>) -> Result<usize, InterpError> {
         let g = &self.kernel.graph;
-        let first = self.blocks.len();
+        let first = self.loops.len();
         for (i, &r) in ranges.iter().enumerate() {
             let Op::Range { extent, .. } = g.op(r) else {
                 return Err(self.undefined(r, "a loop must be a Range"));
             };
             let slot = self.slot(r);
-            let block = self.blocks.len();
-            self.blocks.push(Block {
+            let block = self.loops.len();
+            self.loops.push(Loop {
                 steps: Vec::new(),
                 range: Some((slot, extent)),
             });
             if i > 0 {
-                self.blocks[block - 1].steps.push(Step::Loop(block));
+                self.loops[block - 1].steps.push(Step::Loop(block));
             }
             chain.push((r, block));
         }
@@ -213,8 +213,8 @@ impl<'k> Plan<'k> {
     /// The loops of one store. Loops are linked after their bodies are filled, so that what a loop
     /// needs from outside comes before it.
     fn store(&mut self, store: Id) -> Result<usize, InterpError> {
-        let root = self.blocks.len();
-        self.blocks.push(Block {
+        let root = self.loops.len();
+        self.loops.push(Loop {
             steps: Vec::new(),
             range: None,
         });
@@ -243,7 +243,7 @@ impl<'k> Plan<'k> {
         let src: Vec<Id> = g.src(store).to_vec();
         self.place(&src, root, &chain, &mut placed, 0)?;
         let inner = nest.last().map_or(root, |n| n.1);
-        self.blocks[inner].steps.push(Step::Store(store));
+        self.loops[inner].steps.push(Step::Store(store));
         self.link(root, &nest);
         Ok(root)
     }
@@ -262,7 +262,7 @@ impl<'k> Plan<'k> {
     fn link(&mut self, outer: usize, nest: &[(Id, usize)]) {
         let mut outer = outer;
         for &(_, block) in nest {
-            self.blocks[outer].steps.push(Step::Loop(block));
+            self.loops[outer].steps.push(Step::Loop(block));
             outer = block;
         }
     }
@@ -305,9 +305,9 @@ impl<'k> Plan<'k> {
                         let Some((&(_, first), &(_, last))) = nest.first().zip(nest.last()) else {
                             return Err(self.undefined(n, "a reduction needs a range"));
                         };
-                        self.blocks[last].steps.push(Step::Accumulate(n));
+                        self.loops[last].steps.push(Step::Accumulate(n));
                         self.link(first, &nest[1..]);
-                        self.blocks[block].steps.push(Step::Reduce(n, first));
+                        self.loops[block].steps.push(Step::Reduce(n, first));
                     }
                     Op::Scan(_) => {
                         let range = g.src(n)[1];
@@ -319,12 +319,12 @@ impl<'k> Plan<'k> {
                             .filter(|&r| r != range)
                             .collect();
                         let others = others.into_iter().map(|r| self.slot(r)).collect();
-                        self.blocks[block].steps.push(Step::Scan(n, others));
+                        self.loops[block].steps.push(Step::Scan(n, others));
                     }
                     Op::Store(_) | Op::Sink => {
                         return Err(self.undefined(n, "a store is no value"));
                     }
-                    _ => self.blocks[block].steps.push(Step::Eval(n)),
+                    _ => self.loops[block].steps.push(Step::Eval(n)),
                 }
             }
         }
@@ -334,7 +334,7 @@ impl<'k> Plan<'k> {
 
 struct Machine<'m> {
     kernel: &'m Kernel,
-    plan: &'m Plan<'m>,
+    nest: &'m LoopNest<'m>,
     values: Vec<u64>,
     buffers: &'m mut [Vec<u8>],
     /// Elements that were set, by pointer.
@@ -349,17 +349,17 @@ impl Machine<'_> {
     }
 
     fn value(&self, id: Id) -> u64 {
-        self.plan.slots.get(&id).map_or(0, |&s| self.values[s])
+        self.nest.slots.get(&id).map_or(0, |&s| self.values[s])
     }
 
     fn put(&mut self, id: Id, bits: u64) {
-        if let Some(&s) = self.plan.slots.get(&id) {
+        if let Some(&s) = self.nest.slots.get(&id) {
             self.values[s] = bits;
         }
     }
 
     fn leaves(&mut self, vars: &[i64]) -> Result<(), InterpError> {
-        for &id in &self.plan.leaves {
+        for &id in &self.nest.leaves {
             match self.graph().op(id) {
                 Op::Const(bits) => self.put(id, bits),
                 Op::Var { slot, min, max } => {
@@ -383,13 +383,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Runs the steps of a block (and of the blocks inside) for every value of its range. The stack
-    /// holds (block, next step, iteration).
-    fn block(&mut self, root: usize) -> Result<(), InterpError> {
-        let plan = self.plan;
+    /// Runs the steps of a loop (and of the loops inside) for every value of its range. The stack
+    /// holds (loop, next step, iteration).
+    fn run(&mut self, root: usize) -> Result<(), InterpError> {
+        let nest = self.nest;
         let mut stack = vec![(root, 0usize, 0i64)];
         while let Some(&mut (block, ref mut next, ref mut iteration)) = stack.last_mut() {
-            let b = &plan.blocks[block];
+            let b = &nest.loops[block];
             if *next == 0
                 && let Some((slot, _)) = b.range
             {
@@ -431,14 +431,14 @@ impl Machine<'_> {
 
     fn combine(&self, id: Id, op: ReduceOp, a: u64, b: u64) -> Result<u64, InterpError> {
         scalar::binary(op.binary(), self.graph().dtype(id), a, b).ok_or_else(|| {
-            self.plan
+            self.nest
                 .undefined(id, "the operation has no meaning for this type")
         })
     }
 
     fn scan(&mut self, id: Id, others: &[usize]) -> Result<(), InterpError> {
         let &[value, range] = self.graph().src(id) else {
-            return Err(self.plan.undefined(id, "a scan has a value and a range"));
+            return Err(self.nest.undefined(id, "a scan has a value and a range"));
         };
         let Op::Scan(op) = self.graph().op(id) else {
             return Ok(());
@@ -459,7 +459,7 @@ impl Machine<'_> {
         let kernel = self.kernel;
         let node = kernel.graph.node(id);
         let undefined = || {
-            self.plan
+            self.nest
                 .undefined(id, "the operation has no meaning for this type")
         };
         let of = |i: usize| node.src.get(i).map_or(0, |&s| self.value(s));
@@ -487,7 +487,7 @@ impl Machine<'_> {
                 let size = node.dtype.size();
                 scalar::read(node.dtype, &self.memory(ptr)[at..at + size])
             }
-            _ => return Err(self.plan.undefined(id, "it is no value")),
+            _ => return Err(self.nest.undefined(id, "it is no value")),
         };
         self.put(id, bits);
         Ok(())
@@ -505,7 +505,7 @@ impl Machine<'_> {
     fn place(&self, id: Id, ptr: Id, index: i64) -> Result<usize, InterpError> {
         let len = match self.graph().op(ptr) {
             Op::Param { slot } => self.kernel.params.get(slot as usize).map_or(0, |p| p.len),
-            _ => return Err(self.plan.undefined(id, "its first source is no pointer")),
+            _ => return Err(self.nest.undefined(id, "its first source is no pointer")),
         };
         match usize::try_from(index) {
             Ok(i) if i < len => Ok(i * self.graph().dtype(ptr).size()),
@@ -521,7 +521,7 @@ impl Machine<'_> {
 
     /// Values of the ranges a node depends on.
     fn position(&self, id: Id) -> String {
-        let set = self.plan.sets.get(id);
+        let set = self.nest.sets.get(id);
         let all: Vec<String> = set
             .iter()
             .map(|&r| format!("r{}={}", axis(self.graph(), r), self.value(r)))
@@ -538,7 +538,7 @@ impl Machine<'_> {
         let node = kernel.graph.node(id);
         let (Op::Store(mode), true) = (node.op, node.src.len() >= 3) else {
             return Err(self
-                .plan
+                .nest
                 .undefined(id, "a store has pointer, index and value"));
         };
         if node.src.len() == 4 && self.value(node.src[3]) == 0 {
@@ -551,7 +551,7 @@ impl Machine<'_> {
         let bytes = at..at + dtype.size();
         match mode {
             StoreMode::Set => {
-                let ordered = self.plan.ordered.contains(&id);
+                let ordered = self.nest.ordered.contains(&id);
                 let again = !ordered && !self.set.insert((ptr, index));
                 if again && scalar::read(dtype, &self.memory(ptr)[bytes.clone()]) != value {
                     return Err(InterpError::DoubleSet {

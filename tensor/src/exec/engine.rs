@@ -291,14 +291,14 @@ impl DeviceExecutor {
             schedule = schedule.unplanned();
         }
         if let Some(observer) = self.observer() {
-            let plan = &schedule.plan;
-            observer.scheduled(schedule.launches(), plan.bytes, plan.unplanned);
+            let arena = &schedule.arena;
+            observer.scheduled(schedule.launches(), arena.bytes, arena.unplanned);
         }
         tracing::debug!(
             launches = schedule.launches(),
             kernels = schedule.kernels.len(),
-            arena = schedule.plan.bytes,
-            unplanned = schedule.plan.unplanned,
+            arena = schedule.arena.bytes,
+            unplanned = schedule.arena.unplanned,
             "scheduled"
         );
         let compiled = self.compiler.compile(&schedule.kernels, self.observer())?;
@@ -443,7 +443,7 @@ impl DeviceExecutor {
             let mut state = self.state();
             let State { arena, scratch, .. } = &mut *state;
             (
-                self.grown(arena, schedule.plan.bytes)?,
+                self.grown(arena, schedule.arena.bytes)?,
                 self.grown(scratch, submit::scratch_bytes(compiled))?,
             )
         };
@@ -528,7 +528,7 @@ fn track(device: &Arc<dyn Device>, kind: QueueKind) -> String {
 /// Address of each temporary in an arena, by buffer number; 0 for other buffers.
 pub(crate) fn temporaries(schedule: &Schedule, arena: u64) -> Vec<u64> {
     let mut places = vec![0; schedule.buffers.len()];
-    for (b, offset) in schedule.temporaries.iter().zip(&schedule.plan.offsets) {
+    for (b, offset) in schedule.temporaries.iter().zip(&schedule.arena.offsets) {
         places[b.0 as usize] = arena + offset;
     }
     places

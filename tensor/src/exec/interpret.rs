@@ -30,7 +30,7 @@ impl Interpreter {
     /// # Errors
     /// What the interpreter finds wrong with a kernel.
     pub fn run(schedule: &Schedule) -> Result<Vec<Vec<u8>>> {
-        let mut arena = vec![0xa5u8; schedule.plan.bytes as usize];
+        let mut arena = vec![0xa5u8; schedule.arena.bytes as usize];
         let mut memory: Vec<Vec<u8>> = Vec::with_capacity(schedule.buffers.len());
         for info in &schedule.buffers {
             let mut bytes = vec![0xa5; info.bytes() as usize];
@@ -43,7 +43,7 @@ impl Interpreter {
         }
         let mut offsets = vec![None; memory.len()];
         for (i, b) in schedule.temporaries.iter().enumerate() {
-            offsets[b.0 as usize] = Some(schedule.plan.offsets[i] as usize);
+            offsets[b.0 as usize] = Some(schedule.arena.offsets[i] as usize);
         }
         for step in &schedule.steps {
             let buffers: Vec<BufferId> = match &step.work {

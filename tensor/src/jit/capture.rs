@@ -76,7 +76,7 @@ impl Capture {
         let full = outputs.iter().filter(|o| o.bytes() > 0);
         let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
 
-        let arena = executor.alloc(schedule.plan.bytes)?;
+        let arena = executor.alloc(schedule.arena.bytes)?;
         let scratch = executor.alloc(submit::scratch_bytes(&compiled))?;
         let places = temporaries(schedule, arena.va().0);
         let mut keep = vec![arena, scratch.clone()];

@@ -56,9 +56,6 @@ pub(super) struct Eval<'m> {
     capturing: bool,
     /// Where fresh random numbers come from.
     rng: &'m mut Option<Rng>,
-    /// Nodes that were evaluated.
-    pub(super) progress: &'m mut dyn FnMut(usize),
-    done: usize,
     /// Subgraphs around the node, and how many of them are loops.
     nested: usize,
     looping: usize,
@@ -76,7 +73,6 @@ impl<'m> Eval<'m> {
         values: Vec<Option<Value>>,
         capturing: bool,
         rng: &'m mut Option<Rng>,
-        progress: &'m mut dyn FnMut(usize),
     ) -> Eval<'m> {
         Eval {
             lower,
@@ -87,29 +83,39 @@ impl<'m> Eval<'m> {
             copies: HashMap::new(),
             capturing,
             rng,
-            progress,
-            done: 0,
             nested: 0,
             looping: 0,
             unrolled: 0,
         }
     }
 
-    /// Evaluates the nodes of a graph whose inputs are set; gives its outputs.
-    pub(super) fn graph(&mut self, graph: &Graph) -> Result<Vec<Value>> {
+    /// Evaluates the main graph, whose inputs are set; gives its outputs. `progress` hears how many
+    /// of its nodes are done.
+    pub(super) fn main(
+        &mut self,
+        graph: &Graph,
+        mut progress: impl FnMut(usize),
+    ) -> Result<Vec<Value>> {
+        for (i, node) in graph.nodes.iter().enumerate() {
+            self.node(node)?;
+            progress(i + 1);
+        }
+        self.outputs(graph)
+    }
+
+    /// Evaluates the nodes of a subgraph whose inputs are set; gives its outputs.
+    fn inner(&mut self, graph: &Graph) -> Result<Vec<Value>> {
         for node in &graph.nodes {
             self.node(node)?;
-            match self.nested {
-                0 => {
-                    self.done += 1;
-                    (self.progress)(self.done);
-                }
-                _ => self.unrolled += 1,
-            }
+            self.unrolled += 1;
             if self.capturing && self.unrolled > MOST_UNROLLED.1 {
                 return Err(Fault::Dynamic);
             }
         }
+        self.outputs(graph)
+    }
+
+    fn outputs(&self, graph: &Graph) -> Result<Vec<Value>> {
         graph
             .outputs
             .iter()
@@ -141,7 +147,7 @@ impl<'m> Eval<'m> {
             ));
         }
         self.nested += 1;
-        let outputs = self.graph(graph);
+        let outputs = self.inner(graph);
         self.nested -= 1;
         outputs
     }

@@ -130,7 +130,7 @@ pub(super) struct Program {
 impl Program {
     pub(super) fn engine_error(&self, source: crate::Error) -> OnnxError {
         OnnxError::Engine {
-            file: self.file.clone().into(),
+            file: self.file.clone(),
             source: Box::new(source),
         }
     }

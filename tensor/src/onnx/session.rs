@@ -251,7 +251,7 @@ impl Session {
             let given = shapes.iter().find(|(name, _)| *name == port.name);
             let (Some((_, shape)), Type::Tensor(elem, _)) = (given, &port.ty) else {
                 return Err(OnnxError::Input {
-                    file: program.file.clone().into(),
+                    file: program.file.clone(),
                     input: Quoted::new(&port.name),
                     what: format!("expected a tensor with a shape, found {}", port.ty),
                 });
@@ -277,7 +277,7 @@ impl Session {
         match (schedule, fault) {
             (Ok(schedule), _) => Ok(schedule),
             (Err(_), Some(Fault::Dynamic)) => Err(OnnxError::Unsupported {
-                file: program.file.clone().into(),
+                file: program.file.clone(),
                 missing: vec![super::error::Missing {
                     what:
                         "values that are only known when it runs; it is not captured, and has no \
@@ -354,25 +354,23 @@ impl Session {
         }
         let total = program.graph.nodes.len();
         let progress = &mut self.progress;
-        let mut report = |done: usize| {
+        let report = |done: usize| {
             if let Some(progress) = progress {
                 progress(Progress::Tracing(done.min(total), total));
             }
         };
-        let file = &program.file;
         let (host, engine) = (&self.host, &self.engine);
         let rng = &mut self.rng;
         let mut eval = Eval::new(
             ops::lower,
-            file,
+            &program.file,
             host,
             engine,
             values,
             capturing,
             rng,
-            &mut report,
         );
-        let values = eval.graph(&program.graph)?;
+        let values = eval.main(&program.graph, report)?;
         self.storable(program, &values)?;
         Ok(values)
     }
@@ -389,7 +387,7 @@ impl Session {
             let bytes: u128 = sizes.sum();
             if bytes > u128::from(most) {
                 return Err(Fault::Inner(OnnxError::Node {
-                    file: self.program.file.clone().into(),
+                    file: self.program.file.clone(),
                     place: Place::named("output", &port.name),
                     what: format!(
                         "has {} and needs {bytes} bytes, of which {} has {most}; give the model \
@@ -408,12 +406,12 @@ impl Session {
             Fault::Inner(e) => e,
             Fault::Engine(e) => self.program.engine_error(e),
             Fault::Wrong(what) | Fault::Unsupported(what) => OnnxError::Node {
-                file: self.program.file.clone().into(),
+                file: self.program.file.clone(),
                 place: Place::model(),
                 what,
             },
             Fault::Dynamic => OnnxError::Node {
-                file: self.program.file.clone().into(),
+                file: self.program.file.clone(),
                 place: Place::model(),
                 what: "a value is needed while the graph is captured; this is a fault of the \
                        importer"
@@ -429,7 +427,7 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Vec<(Slot, Value)>, OnnxError> {
         let fault = |name: &str, what: String| OnnxError::Input {
-            file: self.program.file.clone().into(),
+            file: self.program.file.clone(),
             input: Quoted::new(name),
             what,
         };

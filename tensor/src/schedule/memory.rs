@@ -1,8 +1,8 @@
 //! Places for temporaries in one arena: blocks whose lifetimes do not touch may share bytes.
 
-/// A temporary.
+/// A temporary: a block of the arena while it lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
+pub struct Lifetime {
     /// Size.
     pub bytes: u64,
     /// The step that writes it first.
@@ -13,7 +13,7 @@ pub struct Block {
 
 /// Where each block is.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct Arena {
     /// Offset of each block, a multiple of [`ALIGN`].
     pub offsets: Vec<u64>,
     /// Size of the arena.
@@ -35,30 +35,30 @@ fn rounded(bytes: u64) -> u64 {
     bytes.min(MOST).div_ceil(ALIGN) * ALIGN
 }
 
-impl Plan {
+impl Arena {
     /// Every block in a place of its own, for comparison.
-    pub fn side_by_side(blocks: &[Block]) -> Plan {
-        let mut plan = Plan {
+    pub fn side_by_side(blocks: &[Lifetime]) -> Arena {
+        let mut arena = Arena {
             bound: bound(blocks),
-            ..Plan::default()
+            ..Arena::default()
         };
         for block in blocks {
-            plan.offsets.push(plan.bytes);
-            plan.bytes += rounded(block.bytes);
+            arena.offsets.push(arena.bytes);
+            arena.bytes += rounded(block.bytes);
         }
-        plan.unplanned = plan.bytes;
-        plan
+        arena.unplanned = arena.bytes;
+        arena
     }
 
     /// The better of two orders: largest block first, and in order of time.
-    pub fn new(blocks: &[Block]) -> Plan {
+    pub fn new(blocks: &[Lifetime]) -> Arena {
         let mut by_size: Vec<usize> = (0..blocks.len()).collect();
         by_size.sort_by_key(|&i| (std::cmp::Reverse(blocks[i].bytes), blocks[i].first));
         let mut by_time: Vec<usize> = (0..blocks.len()).collect();
         by_time.sort_by_key(|&i| (blocks[i].first, std::cmp::Reverse(blocks[i].bytes)));
         let (a, b) = (place(blocks, &by_size), place(blocks, &by_time));
         let (bytes, offsets) = if a.0 <= b.0 { a } else { b };
-        Plan {
+        Arena {
             offsets,
             bytes,
             unplanned: blocks.iter().map(|b| rounded(b.bytes)).sum(),
@@ -68,7 +68,7 @@ impl Plan {
 }
 
 /// Best fit: each block into the smallest gap between the placed blocks that live with it.
-fn place(blocks: &[Block], order: &[usize]) -> (u64, Vec<u64>) {
+fn place(blocks: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
     let mut offsets = vec![0u64; blocks.len()];
     // Placed blocks by offset.
     let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
@@ -97,7 +97,7 @@ fn place(blocks: &[Block], order: &[usize]) -> (u64, Vec<u64>) {
     (top, offsets)
 }
 
-fn bound(blocks: &[Block]) -> u64 {
+fn bound(blocks: &[Lifetime]) -> u64 {
     let mut changes: Vec<(usize, bool, u64)> = Vec::new();
     for block in blocks {
         changes.push((block.first, true, rounded(block.bytes)));
@@ -127,19 +127,19 @@ mod tests {
         fn live_blocks_never_overlap(
             raw in proptest::collection::vec((0u64..5000, 0usize..40, 0usize..12), 0..60)
         ) {
-            let blocks: Vec<Block> = raw
+            let blocks: Vec<Lifetime> = raw
                 .iter()
-                .map(|&(bytes, first, len)| Block { bytes, first, last: first + len })
+                .map(|&(bytes, first, len)| Lifetime { bytes, first, last: first + len })
                 .collect();
-            for plan in [Plan::new(&blocks), Plan::side_by_side(&blocks)] {
-                prop_assert!(plan.bytes >= plan.bound);
-                prop_assert!(plan.bytes <= plan.unplanned);
+            for arena in [Arena::new(&blocks), Arena::side_by_side(&blocks)] {
+                prop_assert!(arena.bytes >= arena.bound);
+                prop_assert!(arena.bytes <= arena.unplanned);
                 for (i, a) in blocks.iter().enumerate() {
-                    prop_assert!(plan.offsets[i] + a.bytes <= plan.bytes);
-                    prop_assert_eq!(plan.offsets[i] % ALIGN, 0);
+                    prop_assert!(arena.offsets[i] + a.bytes <= arena.bytes);
+                    prop_assert_eq!(arena.offsets[i] % ALIGN, 0);
                     for (j, b) in blocks.iter().enumerate().skip(i + 1) {
                         let together = a.first <= b.last && b.first <= a.last;
-                        let (x, y) = (plan.offsets[i], plan.offsets[j]);
+                        let (x, y) = (arena.offsets[i], arena.offsets[j]);
                         let apart = x + a.bytes <= y || y + b.bytes <= x;
                         prop_assert!(!together || apart, "{a:?} at {x}, {b:?} at {y}");
                     }
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_chain_takes_two_places() {
-        let blocks: Vec<Block> = (0..10)
-            .map(|i| Block {
+        let blocks: Vec<Lifetime> = (0..10)
+            .map(|i| Lifetime {
                 bytes: 1 << 20,
                 first: i,
                 last: i + 1,
             })
             .collect();
-        assert_eq!(Plan::new(&blocks).bytes, 2 << 20);
+        assert_eq!(Arena::new(&blocks).bytes, 2 << 20);
     }
 }

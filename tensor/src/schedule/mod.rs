@@ -17,7 +17,7 @@ use codegen::DType;
 use codegen::ir::Kernel;
 
 use crate::graph::Tensor;
-pub use memory::{Block, Plan};
+pub use memory::{Arena, Lifetime};
 pub use region::Limits;
 
 /// A buffer of a schedule, by number.
@@ -31,7 +31,7 @@ pub enum Place {
     Leaf(Tensor),
     /// New memory that becomes the storage of this result, by position in what was asked for.
     Result(usize),
-    /// Memory that is free again after the last step; see [`Schedule::plan`].
+    /// Memory that is free again after the last step; see [`Schedule::arena`].
     Temporary,
 }
 
@@ -104,7 +104,7 @@ pub struct Schedule {
     /// The buffer of each wanted value; the buffer of the target, if it had one.
     pub results: Vec<BufferId>,
     /// Offsets of the temporaries, in the order of [`Schedule::temporaries`].
-    pub plan: Plan,
+    pub arena: Arena,
     /// The temporaries.
     pub temporaries: Vec<BufferId>,
 }
@@ -126,16 +126,16 @@ impl Schedule {
 
     /// The same steps with every temporary in a place of its own.
     pub fn unplanned(mut self) -> Schedule {
-        self.plan = Plan::side_by_side(&self.lifetimes());
+        self.arena = Arena::side_by_side(&self.lifetimes());
         self
     }
 
     /// When each temporary is in use.
-    pub fn lifetimes(&self) -> Vec<Block> {
-        let mut blocks: Vec<Block> = self
+    pub fn lifetimes(&self) -> Vec<Lifetime> {
+        let mut blocks: Vec<Lifetime> = self
             .temporaries
             .iter()
-            .map(|b| Block {
+            .map(|b| Lifetime {
                 bytes: self.buffers[b.0 as usize].bytes(),
                 first: usize::MAX,
                 last: 0,
@@ -148,7 +148,7 @@ impl Schedule {
         for (at, step) in self.steps.iter().enumerate() {
             for b in step.reads.iter().chain(&step.writes) {
                 if let Some(i) = number[b.0 as usize] {
-                    let block: &mut Block = &mut blocks[i];
+                    let block: &mut Lifetime = &mut blocks[i];
                     block.first = block.first.min(at);
                     block.last = block.last.max(at);
                 }

@@ -14,7 +14,7 @@ use codegen::ir::{Id, Kernel, Node, ParamInfo};
 use super::canon::Dag;
 use super::fuse::{Group, fuse};
 use super::kernelize::kernelize;
-use super::memory::Plan;
+use super::memory::Arena;
 use super::region::{Body, Limits};
 use super::{BufferId, BufferInfo, Place, Schedule, Step, Wanted, Work};
 use crate::graph::{Op, Storage, Tensor};
@@ -376,7 +376,7 @@ impl<'a> Planner<'a> {
             .filter(|(_, b)| matches!(b.place, Place::Temporary))
             .map(|(i, _)| BufferId(i as u32))
             .collect();
-        schedule.plan = Plan::new(&schedule.lifetimes());
+        schedule.arena = Arena::new(&schedule.lifetimes());
         schedule
     }
 

@@ -7,7 +7,7 @@ mod store;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{Block, Item, Linear, Link};
+use super::{Item, Level, Linear, Link};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
@@ -127,7 +127,7 @@ impl Linear<'_> {
 
     /// Emits the items of a block, each after what it needs. Blocks nest as deep as there are
     /// ranges, at most 128.
-    pub(super) fn block(&mut self, block: Block) -> Result<()> {
+    pub(super) fn block(&mut self, block: Level) -> Result<()> {
         let mut state: HashMap<Item, bool> = HashMap::new();
         let mut stack: Vec<Item> = self.seeds.get(&block).cloned().unwrap_or_default();
         stack.reverse();
@@ -175,7 +175,7 @@ impl Linear<'_> {
         false
     }
 
-    fn item(&mut self, block: Block, item: Item) -> Result<()> {
+    fn item(&mut self, block: Level, item: Item) -> Result<()> {
         let stores = match item {
             Item::Node(n) => matches!(self.op(n), Op::Store(_)),
             Item::Loop(range) => self.with_store.contains(&range),

@@ -51,13 +51,13 @@ struct Link {
 }
 
 /// A loop, by the index of its range, or the outermost level.
-type Block = Option<usize>;
+type Level = Option<usize>;
 
 struct Linear<'a> {
     input: Input<'a>,
     order: Vec<Id>,
     before: HashMap<Item, Vec<Item>>,
-    seeds: HashMap<Block, Vec<Item>>,
+    seeds: HashMap<Level, Vec<Item>>,
     /// Reductions and scans to initialise before a loop starts.
     starts: HashMap<usize, Vec<Id>>,
     with_store: HashSet<usize>,
@@ -74,7 +74,7 @@ struct Linear<'a> {
     /// Local memory through which work-items reduce.
     exchange: HashMap<(DType, usize), Mem>,
     /// Fences that fill ahead, with their blocks and what they load there.
-    ahead: Vec<(Block, Id, Vec<Item>)>,
+    ahead: Vec<(Level, Id, Vec<Item>)>,
     p: Program,
 }
 
@@ -360,11 +360,11 @@ impl Linear<'_> {
         Ok(())
     }
 
-    fn parent(&self, range: usize) -> Block {
+    fn parent(&self, range: usize) -> Level {
         deepest(self.input.above[range])
     }
 
-    fn block_of(&self, n: Id) -> Block {
+    fn block_of(&self, n: Id) -> Level {
         let outer = match self.op(n) {
             Op::Reduce(_) => bits(self.bound(n)).next(),
             _ => None,
@@ -375,13 +375,13 @@ impl Linear<'_> {
         }
     }
 
-    fn update_block(&self, reduce: Id) -> Block {
+    fn update_block(&self, reduce: Id) -> Level {
         let value = self.input.free[&self.src(reduce)[0]];
         deepest((value | self.bound(reduce)) & self.input.ranges.loops)
     }
 
     /// The item of block `at` that holds `item`, which is in block `inner`.
-    fn lift(&self, item: Item, inner: Block, at: Block) -> Option<Item> {
+    fn lift(&self, item: Item, inner: Level, at: Level) -> Option<Item> {
         let mut item = item;
         let mut block = inner;
         while block != at {
@@ -392,7 +392,7 @@ impl Linear<'_> {
         Some(item)
     }
 
-    fn edge(&mut self, user: Item, user_block: Block, operand: Id) -> Result<()> {
+    fn edge(&mut self, user: Item, user_block: Level, operand: Id) -> Result<()> {
         if matches!(self.op(operand), Op::Param { .. } | Op::Local { .. }) {
             return Ok(());
         }
@@ -496,7 +496,7 @@ impl Linear<'_> {
     }
 
     /// What a fence that fills ahead needs before and in its loop.
-    fn place_ahead(&mut self, fence: Id, block: Block) -> Result<()> {
+    fn place_ahead(&mut self, fence: Id, block: Level) -> Result<()> {
         let Some(range) = block else {
             return self.invalid("a fence that fills ahead has no loop");
         };
@@ -543,7 +543,7 @@ impl Linear<'_> {
         Ok(())
     }
 
-    fn seed(&mut self, item: Item, block: Block) {
+    fn seed(&mut self, item: Item, block: Level) {
         let mut item = item;
         let mut block = block;
         loop {

@@ -181,7 +181,7 @@ fn row(args: &Args, summary: Summary, planned: Result<Schedule, String>) -> Row 
             })
             .collect(),
         flops: planned.is_ok().then_some(flops),
-        temporaries: planned.as_ref().ok().map(|s| s.plan.bytes),
+        temporaries: planned.as_ref().ok().map(|s| s.arena.bytes),
         unplanned: planned.err(),
         kernels: if args.schedule { kernels } else { Vec::new() },
     }
