@@ -12,6 +12,7 @@ use crate::ir::{Kernel, Op};
 use crate::lower::{Arg, Program, lower, narrow};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
+use crate::render::ENTRY;
 use crate::resources::Resources;
 use crate::rewrite::simplify;
 use crate::target::{Target, TargetKind};
@@ -117,8 +118,12 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         report.opts = kept.opts;
         report.resources = resources(&kept.stages, &target);
         report.objects = kept.stages.iter().map(|s| s.object.clone()).collect();
+        let mut stages = kept.stages;
+        for stage in &mut stages {
+            stage.name.insert_str(0, &kernel.name);
+        }
         return Ok(Built {
-            stages: kept.stages,
+            stages,
             scratch: kept.scratch,
             flops: kept.flops,
             bytes: kept.bytes,
@@ -138,8 +143,14 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
         built = compile(kernel, backend, options, &target, &planning, key)?;
     }
     if let Some(cache) = cache.filter(|_| !options.explain) {
+        let mut stages = built.stages.clone();
+        for stage in &mut stages {
+            if let Some(part) = stage.name.strip_prefix(&kernel.name) {
+                stage.name = part.to_owned();
+            }
+        }
         let kept = Kept {
-            stages: built.stages.clone(),
+            stages,
             scratch: built.scratch.clone(),
             flops: built.flops,
             bytes: built.bytes,
@@ -169,7 +180,7 @@ fn compile(
         report.before = crate::ir::print::print(&start.graph, start.sink);
     }
     let mut built = Vec::new();
-    for (i, stage) in stages.into_iter().enumerate() {
+    for stage in stages {
         let Planned {
             kernel: staged,
             steps,
@@ -188,8 +199,7 @@ fn compile(
         let content = stage_content(&staged);
         let stored = stored(&staged);
         let caps = backend.renderer.caps(target);
-        let entry = symbol(&staged.name, &key, i);
-        let mut program = lower(&staged, &entry, &caps)?;
+        let mut program = lower(&staged, &caps)?;
         if target.kind == TargetKind::Gpu {
             narrow(&mut program);
         }
@@ -332,18 +342,6 @@ fn plan(
     Ok((whole(start.clone()), Vec::new(), Vec::new()))
 }
 
-fn symbol(name: &str, key: &[u8; 32], stage: usize) -> String {
-    let clean: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .take(80)
-        .collect();
-    format!(
-        "k_{clean}_{:02x}{:02x}{:02x}{:02x}_{stage}",
-        key[0], key[1], key[2], key[3]
-    )
-}
-
 /// Refuses what a group of the target has no room for.
 fn fits(program: &Program, target: &Target) -> Result<()> {
     let limits = [
@@ -394,7 +392,7 @@ fn stage_of(
     Ok(Stage {
         name: program.name.clone(),
         object,
-        entry: program.name.clone(),
+        entry: ENTRY.into(),
         args,
         writes: program
             .args

@@ -1,8 +1,9 @@
 //! A compiled kernel as bytes, for the compile cache: a hit skips everything between the kernel and
 //! the object code.
 //!
-//! The format has no version of its own: the key of an entry covers the version of this crate, and
-//! bytes that do not read to the end as they should are a miss.
+//! The format has no version of its own: the key of an entry covers the code of this crate, and
+//! bytes that do not read to the end as they should are a miss. Nor has it the name of the kernel, which is not in
+//! the key either.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::stage::{Stage, StageArg};
 
 /// What of a compiled kernel is worth keeping.
 pub(crate) struct Kept {
+    /// Their names are without that of the kernel.
     pub stages: Vec<Stage>,
     pub scratch: Vec<ScratchSpec>,
     pub flops: f64,

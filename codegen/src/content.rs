@@ -7,9 +7,16 @@ use crate::ir::{Graph, Kernel, Op, RangeKind};
 use crate::rewrite::toposort;
 use crate::symbolic::RangeSets;
 
+/// What the code of this crate is, with that of the crates that decide what it makes: the build script's hash.
+const SOURCES: &str = env!("CODEGEN_SOURCES");
+
 /// The content key: the structure of the kernel, independent of node numbers that are not
-/// reachable, with everything else that decides the code.
+/// reachable, with everything else that decides the code, which its name does not.
 pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
+    key_from(SOURCES, kernel, backend, options)
+}
+
+fn key_from(sources: &str, kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
     let mut h = Sha256::new();
     let g = &kernel.graph;
     let order = toposort(g, kernel.sink);
@@ -18,8 +25,6 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
         .enumerate()
         .map(|(i, &n)| (n, i as u64))
         .collect();
-    h.update(kernel.name.as_bytes());
-    h.update([0]);
     for &n in &order {
         let node = g.node(n);
         h.update(format!("{:?}:{}", node.op, node.dtype).as_bytes());
@@ -34,7 +39,7 @@ pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8
     h.update(kernel.vars.to_le_bytes());
     h.update(backend.target.fingerprint().as_bytes());
     h.update(backend.describe().as_bytes());
-    h.update(env!("CARGO_PKG_VERSION").as_bytes());
+    h.update(sources.as_bytes());
     let Options {
         noopt,
         deterministic,
@@ -118,4 +123,54 @@ pub fn estimate(kernel: &Kernel) -> (f64, f64) {
         .map(|p| (p.len * p.dtype.size()) as f64)
         .sum();
     (flops, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::compile::Compiler;
+    use crate::error::Result;
+    use crate::render::{CRenderer, Source};
+    use crate::target::Target;
+
+    struct Nothing;
+
+    impl Compiler for Nothing {
+        fn name(&self) -> &'static str {
+            "nothing"
+        }
+
+        fn version(&self) -> String {
+            String::new()
+        }
+
+        fn compile(&self, _: &Source, _: &Target) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        fn disassemble(&self, _: &[u8]) -> Result<String> {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    fn other_sources_are_another_key() {
+        let mut graph = Graph::new();
+        let sink = graph.sink(&[]);
+        let kernel = Kernel {
+            name: "nothing".into(),
+            graph,
+            sink,
+            params: Vec::new(),
+            vars: 0,
+        };
+        let backend = Backend::new(Target::host(1), Arc::new(CRenderer), Arc::new(Nothing));
+        let options = Options::default();
+        let key = |sources: &str| key_from(sources, &kernel, &backend, &options);
+        assert_eq!(key(SOURCES), content_key(&kernel, &backend, &options));
+        assert_ne!(key(SOURCES), key("0123456789abcdef"));
+        assert_eq!(SOURCES.len(), 16, "the hash of the build script");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// One launch.
 #[derive(Clone)]
 pub struct Stage {
-    /// Name for traces.
+    /// Name for traces and errors: that of the kernel, and which part of it this is.
     pub name: String,
     /// Relocatable object code; for CPUs an ELF object that refers to nothing but, at most,
     /// `memcpy`, `memmove` and `memset`; for AMD GPUs an unlinked code object of version 5.

@@ -36,7 +36,7 @@ fn compare(kernel: &Kernel, staged: &Staged, tolerance: f64, what: &str) {
         got.extend(staged.scratch.iter().map(|s| vec![0x7f; s.bytes]));
         for stage in &staged.stages {
             verify::verify(&stage.kernel).unwrap();
-            let program = lower(&stage.kernel, "test", &Caps::PLAIN).unwrap();
+            let program = lower(&stage.kernel, &Caps::PLAIN).unwrap();
             exec::run(&program, &mut got, &[], order)
                 .unwrap_or_else(|e| panic!("{what}: {e}\n{program}"));
         }
@@ -231,7 +231,7 @@ fn check_against(
         what += ";";
         verify::verify(&stage.kernel).unwrap_or_else(|e| panic!("{what} {e}"));
         let mut program =
-            lower(&stage.kernel, "test", &Caps::PLAIN).unwrap_or_else(|e| panic!("{what} {e}"));
+            lower(&stage.kernel, &Caps::PLAIN).unwrap_or_else(|e| panic!("{what} {e}"));
         narrow(&mut program);
         assert!(
             program.items <= target.max_items as i64,
@@ -402,7 +402,7 @@ fn steps_of_kernels() {
     ] {
         let (stages, _) = planned(&kernel, &target, &Options::default()).unwrap();
         for stage in &stages {
-            let program = lower(&stage.kernel, "test", &Caps::PLAIN).unwrap();
+            let program = lower(&stage.kernel, &Caps::PLAIN).unwrap();
             let steps: Vec<String> = stage.steps.iter().map(|s| s.to_string()).collect();
             println!(
                 "{} {:?}: {} groups of {}, {} bytes: {}",
@@ -431,7 +431,7 @@ fn time_of_a_large_product() {
         let start = std::time::Instant::now();
         let (stages, _) = planned(&kernel, target, &Options::default()).unwrap();
         let planned = start.elapsed();
-        let mut program = lower(&stages[0].kernel, "test", &Caps::PLAIN).unwrap();
+        let mut program = lower(&stages[0].kernel, &Caps::PLAIN).unwrap();
         narrow(&mut program);
         println!(
             "{} {}: planned {planned:?}, lowered {:?}, {} instructions",

@@ -26,7 +26,7 @@ fn check(kernel: &Kernel, opts: &[Opt], tolerance: f64) {
         }
     };
     compare(&expected(&opted, &buffers, &[]), "interpreted");
-    let program = lower(&opted, "test", &Caps::PLAIN).unwrap();
+    let program = lower(&opted, &Caps::PLAIN).unwrap();
     for order in [exec::ItemOrder::Forward, exec::ItemOrder::Backward] {
         let mut got = buffers.clone();
         exec::run(&program, &mut got, &[], order).unwrap_or_else(|e| panic!("{e}\n{program}"));
@@ -138,7 +138,7 @@ fn rows_with_several_reductions() {
 
 #[test]
 fn independent_reductions_share_a_loop() {
-    let program = lower(&moments(4, 8), "m", &Caps::PLAIN).unwrap();
+    let program = lower(&moments(4, 8), &Caps::PLAIN).unwrap();
     let loops = program.to_string().matches("loop ").count();
     assert_eq!(loops, 2, "{program}");
 }
@@ -205,7 +205,7 @@ fn steps_that_do_not_apply_say_why() {
 fn the_tail_of_a_loop_is_beside_it() {
     let mut kernel = elementwise(35);
     apply(&mut kernel, &Step::Vec { axis: 0, lanes: 16 }).unwrap();
-    let program = lower(&kernel, "tail", &Caps::PLAIN).unwrap();
+    let program = lower(&kernel, &Caps::PLAIN).unwrap();
     let mut depth = 0;
     for inst in &program.insts {
         match inst {

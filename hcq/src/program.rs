@@ -9,6 +9,8 @@ use crate::addr::GpuVa;
 /// A compiled kernel, not yet on a device.
 #[derive(Clone, Debug)]
 pub struct KernelImage {
+    /// What it is called in traces and errors.
+    pub name: String,
     /// The instruction set it was compiled for, compared with [`crate::DeviceInfo::arch`].
     pub arch: String,
     /// The object: a relocatable ELF on the CPU and on AMD, a cubin on NVIDIA...
@@ -45,7 +47,7 @@ impl ArgLayout {
 
 /// A kernel in device memory. Plain data, so that encoding a launch needs no device.
 pub struct Program {
-    /// The symbol, for traces and errors.
+    /// What it is called in traces and errors.
     pub name: String,
     /// Address of the first instruction, or of the kernel descriptor.
     pub entry: GpuVa,

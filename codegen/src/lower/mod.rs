@@ -18,9 +18,8 @@ pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::error::{Error, Result};
 use crate::ir::Kernel;
 
-/// Lowers an optimised kernel; `entry` becomes the name of the program. What is not in `caps` is
-/// decomposed.
-pub fn lower(kernel: &Kernel, entry: &str, caps: &decomp::Caps) -> Result<Program> {
+/// Lowers an optimised kernel. What is not in `caps` is decomposed.
+pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
     let mut g = kernel.graph.clone();
     let too_many = || Error::Invalid {
         kernel: kernel.name.clone(),
@@ -36,7 +35,6 @@ pub fn lower(kernel: &Kernel, entry: &str, caps: &decomp::Caps) -> Result<Progra
     let lanes = lanes::analyse(&mut g, sink, &ranges, &free);
     linear::linearize(linear::Input {
         kernel,
-        entry,
         caps,
         g: &g,
         sink,

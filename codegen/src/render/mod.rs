@@ -24,6 +24,9 @@ pub enum Language {
     Hip,
 }
 
+/// The symbol of every kernel's entry point: what a kernel is called is no part of its code.
+pub const ENTRY: &str = "kernel";
+
 /// Source text of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {

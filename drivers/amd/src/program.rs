@@ -23,7 +23,7 @@ pub(crate) fn load(
 ) -> Result<(Program, u32)> {
     let refused = |why: String| Error::Program {
         device: core.id.clone(),
-        program: image.entry.clone(),
+        program: image.name.clone(),
         why,
     };
     let chip = core.chip;
@@ -40,7 +40,7 @@ pub(crate) fn load(
     kernel
         .check_layout(&image.args)
         .map_err(|e| refused(e.to_string()))?;
-    let what = format!("the code of kernel {}", image.entry);
+    let what = format!("the code of kernel {}", image.name);
     let code = pool.aligned(MemoryKind::Device, object.bytes(), object.align(), &what)?;
     let base = code.va().0;
     let bytes = object.at(base).map_err(|e| refused(e.to_string()))?;
@@ -50,12 +50,12 @@ pub(crate) fn load(
     let code = Arc::new(code);
     Vram::new(core.clone(), code.clone()).write(0, &bytes)?;
     let known = Kernel {
-        name: image.entry.as_str().into(),
+        name: image.name.as_str().into(),
         argument_bytes: image.args.bytes,
     };
     let registration = core.kernels.register(base..base + object.bytes(), known);
     let program = Program {
-        name: image.entry.clone(),
+        name: image.name.clone(),
         entry: GpuVa(base + kernel.descriptor),
         args: image.args.clone(),
         local_bytes: launch.group_bytes,

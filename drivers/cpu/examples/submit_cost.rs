@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("pass an object file with a function `kernel`")?;
     let device = CpuDevice::open(Config::default())?;
     let program = device.load(&KernelImage {
+        name: "kernel".into(),
         arch: device.info().arch.clone(),
         bytes: std::fs::read(path)?.into(),
         entry: "kernel".into(),

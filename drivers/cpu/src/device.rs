@@ -257,15 +257,15 @@ impl Device for CpuDevice {
         self.status()?;
         let refused = |why: String| Error::Program {
             device: self.info.id.clone(),
-            program: image.entry.clone(),
+            program: image.name.clone(),
             why,
         };
         self.check_image(image).map_err(refused)?;
         let loaded =
             loader::load(&image.bytes, &image.entry).map_err(|e| refused(e.to_string()))?;
-        let registration = self.shared.register(loaded.code_range(), &image.entry);
+        let registration = self.shared.register(loaded.code_range(), &image.name);
         Ok(Arc::new(Program {
-            name: image.entry.clone(),
+            name: image.name.clone(),
             entry: GpuVa(loaded.entry()),
             args: image.args.clone(),
             local_bytes: 0,

@@ -121,7 +121,7 @@ fn images_for_other_devices_are_refused() {
     assert!(text.contains("aligned to 16"), "{text}");
     let text = refused(&|i| i.entry = "nothing".into());
     assert!(
-        text.contains("program nothing: symbol nothing: not defined"),
+        text.contains("program kernel: symbol nothing: not defined"),
         "{text}"
     );
     device.status().unwrap();

@@ -174,6 +174,7 @@ impl Compiler {
         let mut launches = Vec::with_capacity(built.stages.len());
         for stage in &built.stages {
             let image = KernelImage {
+                name: stage.name.clone(),
                 arch: self.device.info().arch.clone(),
                 bytes: stage.object.clone(),
                 entry: stage.entry.clone(),

@@ -120,6 +120,7 @@ impl Subject for TwinSubject {
             .or_insert_with(|| compile(self.chip))
             .clone();
         KernelImage {
+            name: entry.into(),
             arch: self.chip.into(),
             bytes: object,
             entry: entry.into(),

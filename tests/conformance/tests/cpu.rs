@@ -49,6 +49,7 @@ impl Subject for CpuSubject {
         };
         static OBJECT: OnceLock<Arc<[u8]>> = OnceLock::new();
         KernelImage {
+            name: entry.into(),
             arch: std::env::consts::ARCH.into(),
             bytes: OBJECT.get_or_init(compile).clone(),
             entry: entry.into(),

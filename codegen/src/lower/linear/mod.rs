@@ -18,7 +18,6 @@ use crate::rewrite::toposort;
 /// What [`linearize`] works on.
 pub(super) struct Input<'a> {
     pub kernel: &'a Kernel,
-    pub entry: &'a str,
     pub caps: &'a Caps,
     pub g: &'a Graph,
     pub sink: Id,
@@ -81,7 +80,7 @@ struct Linear<'a> {
 /// Writes the program.
 pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
     let p = Program {
-        name: input.entry.to_string(),
+        name: input.kernel.name.clone(),
         args: Vec::new(),
         locals: Vec::new(),
         groups: 1,

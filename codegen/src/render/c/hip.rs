@@ -13,7 +13,7 @@ use crate::ir::StoreMode;
 use crate::ir::mma::{Fragments, MmaDesc};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg};
-use crate::render::{Language, Renderer, Source, amd_caps};
+use crate::render::{ENTRY, Language, Renderer, Source, amd_caps};
 use crate::target::Target;
 
 /// Renders HIP C for AMD GPUs.
@@ -63,7 +63,7 @@ impl Renderer for HipRenderer {
             "\nextern \"C\" __attribute__((global, amdgpu_flat_work_group_size({0}, {0}))) \
              void {1}({2}) {{",
             p.items,
-            p.name,
+            ENTRY,
             args.join(", ")
         );
         for (i, (dtype, len)) in p.locals.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Renderer for HipRenderer {
         out.push_str("}\n");
         Ok(Source {
             language: Language::Hip,
-            entry: p.name.clone(),
+            entry: ENTRY.into(),
             text: out,
         })
     }

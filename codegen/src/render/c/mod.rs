@@ -16,7 +16,7 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
-use crate::render::{Language, Renderer, Source};
+use crate::render::{ENTRY, Language, Renderer, Source};
 use crate::target::{Target, TargetKind};
 
 /// Renders C for CPUs.
@@ -45,8 +45,7 @@ impl Renderer for CRenderer {
         out.push_str(&text.vectors());
         let _ = writeln!(
             out,
-            "\nvoid {}(const u64 *args, u64 begin, u64 end) {{",
-            p.name
+            "\nvoid {ENTRY}(const u64 *args, u64 begin, u64 end) {{"
         );
         for (i, arg) in p.args.iter().enumerate() {
             let _ = match arg {
@@ -67,7 +66,7 @@ impl Renderer for CRenderer {
         out.push_str("}\n");
         Ok(Source {
             language: Language::C,
-            entry: p.name.clone(),
+            entry: ENTRY.into(),
             text: out,
         })
     }

@@ -16,7 +16,7 @@ use crate::ir::Unary;
 use crate::ir::mma::{Fragments, MmaDesc};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
-use crate::render::{computes, converts, half};
+use crate::render::{ENTRY, computes, converts, half};
 use crate::target::Target;
 
 /// Numbers of address spaces.
@@ -81,8 +81,7 @@ pub(super) fn module(text: &Text<'_>, p: &Program, t: &Target) -> String {
         .collect();
     let _ = writeln!(
         out,
-        "\ndefine amdgpu_kernel void @{}({}) #0 {{\nentry:",
-        p.name,
+        "\ndefine amdgpu_kernel void @{ENTRY}({}) #0 {{\nentry:",
         args.join(", ")
     );
     out.push_str(&text.body);

@@ -21,7 +21,7 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
-use crate::render::{Language, Renderer, Source};
+use crate::render::{ENTRY, Language, Renderer, Source};
 use crate::target::{Target, TargetKind};
 
 /// Renders LLVM assembly for CPUs and AMD GPUs.
@@ -66,7 +66,7 @@ impl Renderer for LlvmRenderer {
             text.kernel()?;
             return Ok(Source {
                 language: Language::Llvm,
-                entry: p.name.clone(),
+                entry: ENTRY.into(),
                 text: amdgpu::module(&text, p, t),
             });
         }
@@ -77,8 +77,7 @@ impl Renderer for LlvmRenderer {
         }
         let _ = writeln!(
             out,
-            "\ndefine void @{}(ptr noalias readonly %args, i64 %begin, i64 %end) #0 {{\nentry:",
-            p.name
+            "\ndefine void @{ENTRY}(ptr noalias readonly %args, i64 %begin, i64 %end) #0 {{\nentry:"
         );
         out.push_str(&text.body);
         let _ = write!(
@@ -91,7 +90,7 @@ impl Renderer for LlvmRenderer {
         );
         Ok(Source {
             language: Language::Llvm,
-            entry: p.name.clone(),
+            entry: ENTRY.into(),
             text: out,
         })
     }

@@ -68,6 +68,7 @@ pub fn kernel(chip: &str, entry: &str, args: usize) -> KernelImage {
     let text = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{text}");
     KernelImage {
+        name: entry.into(),
         arch: chip.into(),
         bytes: std::fs::read(object).unwrap().into(),
         entry: entry.into(),

@@ -34,6 +34,7 @@ pub fn compile(flags: &[&str], source: &str) -> Vec<u8> {
 #[allow(dead_code)]
 pub fn image(source: &str, args: usize) -> KernelImage {
     KernelImage {
+        name: "kernel".into(),
         arch: std::env::consts::ARCH.into(),
         bytes: Arc::from(compile(&["-O1", "-fPIC"], source)),
         entry: "kernel".into(),

@@ -382,6 +382,7 @@ fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Arc<Stre
         .next()
         .ok_or_else(|| missing("stage"))?;
     let program = session.device.load(&KernelImage {
+        name: stage.name.clone(),
         arch: session.device.info().arch.clone(),
         bytes: stage.object.clone(),
         entry: stage.entry.clone(),
