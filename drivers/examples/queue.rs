@@ -22,8 +22,8 @@ fn main() -> hcq::Result<()> {
         device.info().queues
     );
 
-    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
-    let copy = Stream::new(device.queue(QueueKind::Copy, 0)?)?;
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
+    let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
     let buffer = || device.alloc(AllocSpec::device(BYTES));
     let (a, b, c) = (buffer()?, buffer()?, buffer()?);
     a.write(0, &vec![7; BYTES as usize])?;

@@ -72,7 +72,8 @@ pub enum Command<'a> {
     ///
     /// Some engines compare 32 bits at a time. Streams and graphs choose values with which that makes
     /// no difference. Who counts with a signal of his own lets such a queue see a value before the
-    /// signal leaves its multiple of 2^32; a wait that is submitted afterwards is none.
+    /// signal leaves its multiple of 2^32; a wait that is encoded once the host has seen it there
+    /// ([`Signal::seen`]) is none.
     Wait {
         /// The signal, of this or of another device that this one can reach.
         signal: &'a Signal,

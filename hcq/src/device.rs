@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use crate::memory::{AllocSpec, Buffer, MemoryStats};
 use crate::program::{KernelImage, Program};
@@ -97,6 +97,10 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::DeviceLost`] with the first cause.
     fn status(&self) -> Result<()>;
+
+    /// Gives the device up, with a cause that counts if there was none before: work that is under way
+    /// is not waited for any more. Returns the error that every later call gives.
+    fn lose(&self, cause: Error) -> Error;
 
     /// Waits until everything submitted to every queue so far is done.
     ///

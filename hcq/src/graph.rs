@@ -10,6 +10,13 @@
 //!
 //! The signals of a graph grow by a fixed step per replay, so their values are slots as well: a
 //! replay patches the changed words, and rings one doorbell per stream.
+//!
+//! # All lanes or none
+//!
+//! A replay holds the timelines of all its lanes, so that graphs over the same queues never stand crosswise
+//! in them, and patches all of them before it launches any. What fails until then submits nothing, and the
+//! replay may be tried again. Once a lane is launched, it may wait for lanes that are not: a failure then
+//! loses the devices of the launched lanes, with that cause, so that nobody waits for them in vain.
 
 use std::collections::HashMap;
 
@@ -20,7 +27,7 @@ use crate::packets::Packets;
 use crate::program::Program;
 use crate::queue::{Bound, Stream};
 use crate::signal::{Point, Signal};
-use crate::timeline::{Point as Epoch, crosses_epoch};
+use crate::timeline::{Timeline, Turn, crosses_epoch};
 use crate::wait::Deadline;
 use std::sync::Arc;
 
@@ -144,7 +151,7 @@ struct Node {
 
 struct LaneInfo {
     device: Arc<dyn Device>,
-    stream: Arc<Stream>,
+    stream: Stream,
 }
 
 /// Collects the commands of a graph.
@@ -181,8 +188,13 @@ impl GraphBuilder {
         self
     }
 
-    /// Adds a stream. Commands of one lane start in the order in which they are added.
-    pub fn lane(&mut self, device: &Arc<dyn Device>, stream: &Arc<Stream>) -> Lane {
+    /// Adds a queue of a device; one that is there already is the lane that it was. Commands of one lane
+    /// start in the order in which they are added.
+    pub fn lane(&mut self, device: &Arc<dyn Device>, stream: &Stream) -> Lane {
+        let mut lanes = self.lanes.iter();
+        if let Some(lane) = lanes.position(|lane| place(&lane.stream) == place(stream)) {
+            return Lane(lane);
+        }
         self.lanes.push(LaneInfo {
             device: device.clone(),
             stream: stream.clone(),
@@ -347,15 +359,17 @@ impl GraphBuilder {
         }
         let mut bound = Vec::with_capacity(lanes);
         for (l, (lane, mut out)) in self.lanes.iter().zip(packets).enumerate() {
-            let timeline = lane.stream.queue().timeline();
             let done = Command::Signal {
-                signal: timeline,
+                signal: lane.stream.queue().timeline().signal(),
                 value: Val::Slot(done_slot(l), 0),
             };
             lane.stream.queue().encode(&[done], &mut out)?;
             bound.push(lane.stream.queue().bind(out)?);
         }
+        let mut order: Vec<usize> = (0..lanes).collect();
+        order.sort_unstable_by_key(|&l| place(&self.lanes[l].stream));
         Ok(Graph {
+            order,
             steps: in_lane.iter().map(|nodes| nodes.len() as u64 + 1).collect(),
             bases: vec![0; lanes],
             values: Vec::with_capacity(internal as usize + lanes * 2),
@@ -438,6 +452,8 @@ impl Hazards {
 /// A graph in device memory.
 pub struct Graph {
     lanes: Vec<LaneInfo>,
+    /// Lanes by the place of their timelines: every graph takes them in the same order.
+    order: Vec<usize>,
     bound: Vec<Box<dyn Bound>>,
     // Named by the packets.
     _graph_signals: Vec<Signal>,
@@ -461,8 +477,8 @@ impl Graph {
     /// every lane waits for first. Returns the moments at which the lanes are done.
     ///
     /// # Errors
-    /// [`Error::Graph`] for a wrong number of values, [`Error::Timeout`] if the previous run hangs,
-    /// or the loss of a device.
+    /// [`Error::Graph`] for a wrong number of values, [`Error::Timeout`] if the previous run hangs or a
+    /// ring stays full, or the loss of a device. See the module for what is left then.
     pub fn replay(
         &mut self,
         values: &[u64],
@@ -477,33 +493,36 @@ impl Graph {
             )));
         }
         self.wait(deadline)?;
-        self.last.clear();
         for (base, step) in self.bases.iter_mut().zip(&self.steps) {
             *base = next_base(*base, *step);
         }
-        for l in 0..self.lanes.len() {
-            if !after.is_empty() {
-                self.lanes[l].stream.submit(after, &[])?;
+        let Graph {
+            lanes,
+            order,
+            bound,
+            bases,
+            values: all,
+            last,
+            ..
+        } = self;
+        let mut turns: Vec<Option<Turn<'_>>> = lanes.iter().map(|_| None).collect();
+        for &l in order.iter() {
+            turns[l] = Some(lanes[l].stream.reserve(after)?);
+        }
+        all.clear();
+        all.extend_from_slice(values);
+        for (&base, turn) in bases.iter().zip(&turns) {
+            all.extend_from_slice(&[base, turn.as_ref().map_or(0, Turn::makes)]);
+        }
+        bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
+        last.clear();
+        for (bound, mut turn) in bound.iter_mut().zip(turns.into_iter().flatten()) {
+            let makes = turn.makes();
+            if let Err(error) = bound.launch(turn.packets(), makes) {
+                let launched = &lanes[..last.len()];
+                return Err(launched.iter().fold(error, |cause, l| l.device.lose(cause)));
             }
-            let Graph {
-                lanes,
-                bound,
-                bases,
-                values: all,
-                last,
-                ..
-            } = self;
-            let point = lanes[l].stream.launch_with(|done| {
-                all.clear();
-                all.extend_from_slice(values);
-                for (k, &base) in bases.iter().enumerate() {
-                    // Only this lane's timeline value is used by its packets.
-                    all.extend_from_slice(&[base, if k == l { done } else { 0 }]);
-                }
-                bound[l].patch(all)?;
-                bound[l].launch()
-            })?;
-            last.push(point);
+            last.push(turn.submitted());
         }
         Ok(&self.last)
     }
@@ -517,7 +536,7 @@ impl Graph {
     }
 
     /// The stream of a lane.
-    pub fn stream(&self, lane: Lane) -> &Arc<Stream> {
+    pub fn stream(&self, lane: Lane) -> &Stream {
         &self.lanes[lane.0].stream
     }
 
@@ -543,12 +562,17 @@ impl Graph {
     }
 }
 
+/// Where the timeline of a stream's queue lies: the same for all streams over one queue.
+fn place(stream: &Stream) -> *const Timeline {
+    stream.queue().timeline()
+}
+
 /// Where a lane's signal stands before the next replay: beyond every value of the previous one, which
 /// is over, and such that no value of a replay has another high half than the rest, which devices
 /// that compare 32 bits could not wait for.
 fn next_base(base: u64, step: u64) -> u64 {
     let next = base + step;
-    match crosses_epoch(Epoch(next), Epoch(next + step)) {
+    match crosses_epoch(next, next + step) {
         true => (next + step) >> 32 << 32,
         false => next,
     }

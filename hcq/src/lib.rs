@@ -8,9 +8,10 @@
 //!
 //! - A [`Device`] gives memory ([`Buffer`]), programs ([`Program`]), signals and queues.
 //! - A [`Queue`] turns [`Command`]s into [`Packets`] without looking at the device, and submits
-//!   them. A [`Stream`] adds a timeline: each submission returns a [`Point`] to wait for.
+//!   them. Its [`Timeline`] counts the submissions; a [`Stream`] is a handle that submits, and returns a
+//!   [`Point`] to wait for.
 //! - A [`Signal`] is a 64-bit value that only grows, with a timestamp. How many bits the hardware
-//!   compares is the driver's secret, see [`timeline`].
+//!   compares is the driver's secret; timelines count so that comparing by halves is exact.
 //! - A [`graph::Graph`] is encoded once and replayed: patch words, ring one doorbell per queue.
 //! - Memory is a capability: [`HostAccess`] says how the host reaches a buffer, so the code that
 //!   writes arguments and signals is the same over a mapping and over a cable.
@@ -58,4 +59,5 @@ pub use packets::Packets;
 pub use program::{ArgLayout, KernelImage, Program};
 pub use queue::{Bound, Queue, QueueKind, Stream};
 pub use signal::{Point, Signal, SignalMemory};
+pub use timeline::Timeline;
 pub use wait::Deadline;

@@ -1,14 +1,14 @@
 //! Queues: pure encoding, and submission as the only I/O.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
 use crate::packets::Packets;
-use crate::signal::{Point, Signal};
-use crate::timeline::{Counter, Step};
+use crate::signal::Point;
+use crate::timeline::{Timeline, Turn};
 use crate::wait::Deadline;
 
 /// What a queue can do. A device may lack a kind and then offers the same command on another.
@@ -32,8 +32,8 @@ impl fmt::Display for QueueKind {
 /// One hardware queue of one device.
 ///
 /// `encode` is pure: it looks at nothing but the commands and the facts of the chip (and may leave out
-/// a wait that is over for good), so it is tested without a device. A fallback over a vendor's runtime encodes commands to words of its
-/// own and interprets them in `submit`.
+/// a wait for what the host has [seen](crate::Signal::seen)), so it is tested without a device. A fallback over a
+/// vendor's runtime encodes commands to words of its own and interprets them in `submit`.
 pub trait Queue: Send + Sync {
     /// The device it belongs to.
     fn device(&self) -> &DeviceId;
@@ -52,11 +52,14 @@ pub trait Queue: Send + Sync {
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
 
     /// Writes packets to the ring and rings the doorbell. Returns before they are done. The packets
-    /// are copied, and hold no open patches.
+    /// are copied, and hold no open patches. `makes` is what they raise the timeline to, for kernels
+    /// that count submissions themselves.
+    ///
+    /// Called by [`Stream`]s, which hold the timeline meanwhile.
     ///
     /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring stays full.
-    fn submit(&self, packets: &Packets) -> Result<()>;
+    /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
+    fn submit(&self, packets: &Packets, makes: u64) -> Result<()>;
 
     /// Places packets where the device can read them again and again.
     ///
@@ -64,8 +67,8 @@ pub trait Queue: Send + Sync {
     /// [`Error::OutOfMemory`], or the loss of the device.
     fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>>;
 
-    /// The signal that every [`Stream`] submission of this queue raises.
-    fn timeline(&self) -> &Signal;
+    /// What counts its submissions; every handle of the queue gives the same one.
+    fn timeline(&self) -> &Timeline;
 }
 
 /// Packets in device memory. Owner of one indirect buffer: patched while the device does not run
@@ -77,36 +80,12 @@ pub trait Bound: Send {
     /// [`Error::Graph`] for a slot without value, or the loss of the device.
     fn patch(&mut self, values: &[u64]) -> Result<()>;
 
-    /// Queues one run and rings the doorbell.
+    /// Queues one run behind `before` (what it waits for, none or some, encoded by the same queue), and
+    /// rings the doorbell once. `makes` as in [`Queue::submit`].
     ///
     /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring stays full.
-    fn launch(&mut self) -> Result<()>;
-}
-
-/// [`Bound`] for queues without indirect buffers: keeps the packets and submits them again.
-pub struct Resubmit<Q: Queue + ?Sized> {
-    queue: Arc<Q>,
-    packets: Packets,
-}
-
-impl<Q: Queue + ?Sized> Resubmit<Q> {
-    /// Keeps `packets` for `queue`.
-    pub fn new(queue: Arc<Q>, packets: Packets) -> Self {
-        Resubmit { queue, packets }
-    }
-}
-
-impl<Q: Queue + ?Sized> Bound for Resubmit<Q> {
-    fn patch(&mut self, values: &[u64]) -> Result<()> {
-        self.packets
-            .patch(values)
-            .map_err(|slot| no_value(slot.0, values.len()))
-    }
-
-    fn launch(&mut self) -> Result<()> {
-        self.queue.submit(&self.packets)
-    }
+    /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
+    fn launch(&mut self, before: &Packets, makes: u64) -> Result<()>;
 }
 
 /// The error for an open slot.
@@ -116,32 +95,19 @@ pub fn no_value(slot: u16, given: usize) -> Error {
     ))
 }
 
-/// A queue with its timeline: submissions in order, each with a [`Point`] to wait for.
+/// A way to submit to a queue: commands in order, each submission with a [`Point`] to wait for.
 ///
-/// The timeline's value is reserved, encoded and submitted under one lock, so it only grows. It grows
-/// by one, except where it passes a multiple of 2^32: see [`Counter`].
+/// A cheap handle. What counts is the queue's [`Timeline`], so any number of streams, in any threads, may
+/// submit to one queue.
+#[derive(Clone)]
 pub struct Stream {
     queue: Arc<dyn Queue>,
-    state: Mutex<State>,
-}
-
-struct State {
-    count: Counter,
-    packets: Packets,
 }
 
 impl Stream {
-    /// A stream over a queue. One queue has one stream: two would hand out the same values.
-    ///
-    /// # Errors
-    /// The loss of the device.
-    pub fn new(queue: Arc<dyn Queue>) -> Result<Arc<Stream>> {
-        let count = Counter::after(queue.timeline().value()?);
-        let state = Mutex::new(State {
-            count,
-            packets: Packets::new(),
-        });
-        Ok(Arc::new(Stream { queue, state }))
+    /// A stream over a queue.
+    pub fn new(queue: Arc<dyn Queue>) -> Stream {
+        Stream { queue }
     }
 
     /// The queue under it.
@@ -155,49 +121,44 @@ impl Stream {
     /// [`Error::Command`] if a command cannot be encoded (nothing is submitted then), or the loss
     /// of the device.
     pub fn submit(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
-        let mut state = self.lock();
-        let State { count, packets } = &mut *state;
-        let next = self.next(count)?;
-        let Step { signal, point } = next.last();
         let timeline = self.queue.timeline();
-        packets.clear();
-        for point in after {
-            let wait = Command::Wait {
-                signal: &point.signal,
-                value: point.value.into(),
-            };
-            self.queue.encode(&[wait], packets)?;
-        }
+        let mut turn = self.reserve(after)?;
+        let makes = turn.makes();
+        let packets = turn.packets();
         self.queue.encode(commands, packets)?;
         let done = Command::Signal {
-            signal: timeline,
-            value: signal.into(),
+            signal: timeline.signal(),
+            value: makes.into(),
         };
         self.queue.encode(&[done], packets)?;
-        self.queue.submit(packets)?;
-        *count = next;
-        Ok(self.point(point))
+        self.queue.submit(packets, makes)?;
+        Ok(turn.submitted())
     }
 
-    /// Reserves the next timeline value and lets `launch` submit packets that set it. The lock
-    /// is held meanwhile, so nothing else enters the queue between.
+    /// Runs packets that are bound to the queue, after `after`. `values` are patched into them; it is
+    /// given the value that they have to raise the timeline to.
     ///
     /// # Errors
-    /// What `launch` returns; the value is then not used up.
-    pub fn launch_with(&self, launch: impl FnOnce(u64) -> Result<()>) -> Result<Point> {
-        let mut state = self.lock();
-        let next = self.next(&state.count)?;
-        launch(next.last().signal)?;
-        state.count = next;
-        Ok(self.point(next.last().point))
+    /// Those of [`Bound::patch`] and [`Bound::launch`].
+    pub fn launch<V: AsRef<[u64]>>(
+        &self,
+        after: &[Point],
+        bound: &mut dyn Bound,
+        values: impl FnOnce(u64) -> V,
+    ) -> Result<Point> {
+        let mut turn = self.reserve(after)?;
+        let makes = turn.makes();
+        bound.patch(values(makes).as_ref())?;
+        bound.launch(turn.packets(), makes)?;
+        Ok(turn.submitted())
     }
 
-    /// The moment after everything submitted so far.
+    /// The moment after everything submitted to the queue so far.
     pub fn last(&self) -> Point {
-        self.point(self.lock().count.last().point)
+        self.queue.timeline().last()
     }
 
-    /// Blocks until everything submitted so far is done.
+    /// Blocks until everything submitted to the queue so far is done.
     ///
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
@@ -205,25 +166,17 @@ impl Stream {
         self.last().wait(deadline)
     }
 
-    fn next(&self, count: &Counter) -> Result<Counter> {
-        count.next().ok_or_else(|| Error::Command {
-            device: self.queue.device().clone(),
-            queue: format!("{} {}", self.queue.kind(), self.queue.index()),
-            command: "signal".into(),
-            why: "its timeline has used up 64 bits: open the device again".into(),
-        })
-    }
-
-    fn point(&self, value: u64) -> Point {
-        Point {
-            signal: self.queue.timeline().clone(),
-            value,
+    /// The next submission, whose packets wait for `after`.
+    pub(crate) fn reserve(&self, after: &[Point]) -> Result<Turn<'_>> {
+        let mut turn = self.queue.timeline().reserve()?;
+        for point in after {
+            let wait = Command::Wait {
+                signal: &point.signal,
+                value: point.value.into(),
+            };
+            self.queue.encode(&[wait], turn.packets())?;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while encoding leaves packets that the next call clears: the state stays good.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(turn)
     }
 }
 

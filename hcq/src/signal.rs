@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::addr::GpuVa;
 use crate::error::Result;
@@ -37,30 +38,35 @@ pub trait SignalMemory: Send + Sync {
 
 /// A handle of a signal; clones share it.
 #[derive(Clone)]
-pub struct Signal {
-    name: Arc<str>,
+pub struct Signal(Arc<Shared>);
+
+struct Shared {
+    name: Box<str>,
     va: GpuVa,
     memory: Arc<dyn SignalMemory>,
+    /// The largest value that the host has seen or set.
+    seen: AtomicU64,
 }
 
 impl Signal {
     /// Made by drivers. `va` is the address of 16 bytes that packets name: value, timestamp.
     pub fn new(name: &str, va: GpuVa, memory: Arc<dyn SignalMemory>) -> Self {
-        Signal {
+        Signal(Arc::new(Shared {
             name: name.into(),
             va,
             memory,
-        }
+            seen: AtomicU64::new(0),
+        }))
     }
 
     /// Its name in messages.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// Address of its 16 bytes.
     pub fn va(&self) -> GpuVa {
-        self.va
+        self.0.va
     }
 
     /// The logical value now.
@@ -68,7 +74,15 @@ impl Signal {
     /// # Errors
     /// The loss of the device.
     pub fn value(&self) -> Result<u64> {
-        self.memory.value()
+        let value = self.0.memory.value()?;
+        self.see(value);
+        Ok(value)
+    }
+
+    /// The largest value that the host has seen, by any of the handles. The signal is not looked at.
+    pub fn seen(&self) -> u64 {
+        // Acquire, with the release in `see`: who finds a value here sees what was done before it.
+        self.0.seen.load(Ordering::Acquire)
     }
 
     /// Sets the value from the host, and wakes waiters.
@@ -76,7 +90,9 @@ impl Signal {
     /// # Errors
     /// The loss of the device.
     pub fn set(&self, value: u64) -> Result<()> {
-        self.memory.set(value)
+        self.0.memory.set(value)?;
+        self.see(value);
+        Ok(())
     }
 
     /// The last timestamp in ticks of the device clock.
@@ -84,7 +100,7 @@ impl Signal {
     /// # Errors
     /// The loss of the device.
     pub fn timestamp(&self) -> Result<u64> {
-        self.memory.timestamp()
+        self.0.memory.timestamp()
     }
 
     /// Blocks until the value is at least `value`.
@@ -92,13 +108,21 @@ impl Signal {
     /// # Errors
     /// [`crate::Error::Timeout`] naming the signal, or the loss of the device.
     pub fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {
-        self.memory.wait(value, deadline)
+        self.0.memory.wait(value, deadline)?;
+        self.see(value);
+        Ok(())
+    }
+
+    fn see(&self, value: u64) {
+        if self.0.seen.load(Ordering::Relaxed) < value {
+            self.0.seen.fetch_max(value, Ordering::AcqRel);
+        }
     }
 }
 
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Signal({} @ {:?})", self.name, self.va)
+        write!(f, "Signal({} @ {:?})", self.name(), self.va())
     }
 }
 
@@ -117,7 +141,8 @@ impl Point {
     /// # Errors
     /// The loss of the device.
     pub fn reached(&self) -> Result<bool> {
-        Ok(self.signal.value()? >= self.value)
+        // What was seen once needs no other look.
+        Ok(self.signal.seen() >= self.value || self.signal.value()? >= self.value)
     }
 
     /// Blocks until the work before the point is done.
@@ -126,5 +151,64 @@ impl Point {
     /// [`crate::Error::Timeout`] naming the signal, or the loss of the device.
     pub fn wait(&self, deadline: Deadline) -> Result<()> {
         self.signal.wait(self.value, deadline)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Memory that counts how often it is looked at.
+    #[derive(Default)]
+    struct Counted {
+        value: AtomicU64,
+        looks: AtomicU64,
+    }
+
+    impl SignalMemory for Counted {
+        fn value(&self) -> Result<u64> {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Ok(self.value.load(Ordering::Relaxed))
+        }
+
+        fn set(&self, value: u64) -> Result<()> {
+            self.value.store(value, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn timestamp(&self) -> Result<u64> {
+            Ok(self.looks.load(Ordering::Relaxed))
+        }
+
+        fn wait(&self, _: u64, _: Deadline) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A signal without device; its timestamp says how often it was looked at.
+    pub(crate) fn counted() -> Signal {
+        Signal::new("counted", GpuVa(0x1000), Arc::new(Counted::default()))
+    }
+
+    #[test]
+    fn what_the_host_has_seen_is_not_looked_at_again() {
+        let signal = counted();
+        let point = |value| Point {
+            signal: signal.clone(),
+            value,
+        };
+        let looks = || signal.timestamp().unwrap();
+        assert!(!point(1).reached().unwrap());
+        assert_eq!((signal.seen(), looks()), (0, 1));
+        signal.set(5).unwrap();
+        assert!(point(5).reached().unwrap() && point(4).reached().unwrap());
+        assert_eq!((signal.seen(), looks()), (5, 1));
+        signal
+            .wait(7, Deadline::after(std::time::Duration::ZERO))
+            .unwrap();
+        assert!(point(7).reached().unwrap());
+        assert_eq!((signal.clone().seen(), looks()), (7, 1));
+        assert!(!point(8).reached().unwrap());
+        assert_eq!((signal.seen(), looks()), (7, 2));
     }
 }

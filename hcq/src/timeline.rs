@@ -1,357 +1,163 @@
-//! Timelines: points that only grow, what is deferred until them, and narrow hardware values.
+//! Timelines: what counts the submissions to a queue.
 //!
-//! A [`Timeline`] counts submissions. A [`Point`] is 64 bits and never wraps; hardware that
-//! stores or compares 32 bits is translated by [`extend`] and [`split_wait`], which state how far
-//! apart values may be and refuse what lies beyond.
+//! A [`Timeline`] lives with its queue, and is the only one that counts there: however many streams,
+//! engines and threads submit, no two submissions make the same point. The value is reserved, encoded and
+//! submitted under one lock, so the signal only grows.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::PoisonError;
 
-use thiserror::Error;
+use crate::error::{Error, Result};
+use crate::id::DeviceId;
+use crate::packets::Packets;
+use crate::queue::QueueKind;
+use crate::signal::{Point, Signal};
+use crate::sync::{Mutex, MutexGuard};
 
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-};
-
-/// A moment of one timeline: reached once everything submitted up to it is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Point(pub u64);
-
-impl Point {
-    /// The point before the first submission, reached from the start.
-    pub const ZERO: Point = Point(0);
-}
-
-impl fmt::Display for Point {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
-
-/// Why a timeline operation was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum TimelineError {
-    /// A completion of something that was never issued.
-    #[error(
-        "point {point} completed, but only {issued} points were issued: foreign or corrupt signal"
-    )]
-    NotIssued {
-        /// Point that was reported.
-        point: Point,
-        /// The last point issued.
-        issued: Point,
-    },
-    /// A narrow value that no point between the last completed and the last issued has.
-    #[error(
-        "hardware value {raw:#010x} means no point from {completed} to {issued}: corrupt signal, \
-         or a lost device"
-    )]
-    OutsideWindow {
-        /// Value as the hardware has it.
-        raw: u32,
-        /// Last point known to be completed.
-        completed: Point,
-        /// Last point issued.
-        issued: Point,
-    },
-    /// More points in flight than 32 bits can tell apart.
-    #[error(
-        "point {point} is {distance} after the last completed one; 32-bit hardware tells at most \
-         {NARROW_WINDOW} apart. Synchronize first"
-    )]
-    TooFarAhead {
-        /// Point that was to be issued or awaited.
-        point: Point,
-        /// Its distance.
-        distance: u64,
-    },
-}
-
-/// Most points that may be in flight where hardware keeps 32 bits: half of what they can count,
-/// so that a value before, inside and after the window are three different things.
-pub const NARROW_WINDOW: u64 = 1 << 31;
-
-type Deferred = Box<dyn FnOnce() + Send>;
-
-/// A counter of submissions, with what is to run once they are done.
+/// What counts the submissions to one queue. Made by drivers, one per queue.
+///
+/// It counts by one, except where it passes a multiple of 2^32: see [`Counter`].
 pub struct Timeline {
-    issued: AtomicU64,
-    completed: AtomicU64,
-    deferred: Mutex<Pending>,
+    device: DeviceId,
+    unit: String,
+    signal: Signal,
+    state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct Pending {
-    /// By point, then in the order of pushing.
-    entries: BTreeMap<(Point, u64), Deferred>,
-    pushed: u64,
-    /// Some thread is running entries and will look again before it stops.
-    running: bool,
-}
-
-impl Default for Timeline {
-    fn default() -> Self {
-        Timeline::new()
-    }
+struct State {
+    count: Counter,
+    packets: Packets,
 }
 
 impl Timeline {
-    /// A timeline at [`Point::ZERO`].
-    pub fn new() -> Timeline {
+    /// The timeline of a new queue; `signal`, which nobody else sets, has value 0.
+    pub fn new(device: &DeviceId, kind: QueueKind, index: u32, signal: Signal) -> Timeline {
         Timeline {
-            issued: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            deferred: Mutex::new(Pending::default()),
+            device: device.clone(),
+            unit: format!("{kind} {index}"),
+            signal,
+            state: Mutex::new(State {
+                count: Counter::after(0),
+                packets: Packets::new(),
+            }),
         }
     }
 
-    /// Issues the next point. 64 bits do not run out: at a billion a second, in 584 years.
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "a timeline is not an iterator"
-    )]
-    pub fn next(&self) -> Point {
-        // Relaxed: the count orders nothing but itself; submission publishes the work.
-        Point(self.issued.fetch_add(1, Ordering::Relaxed) + 1)
+    /// The signal that every submission raises.
+    pub fn signal(&self) -> &Signal {
+        &self.signal
     }
 
-    /// The last point issued.
-    pub fn issued(&self) -> Point {
-        Point(self.issued.load(Ordering::Relaxed))
+    /// The moment after everything submitted so far.
+    pub fn last(&self) -> Point {
+        self.point(self.lock().count.last().point)
     }
 
-    /// The last point known to be completed.
-    pub fn completed(&self) -> Point {
-        // Acquire, with the release in `complete`: who sees the point sees the work's results.
-        Point(self.completed.load(Ordering::Acquire))
-    }
-
-    /// Whether `point` is known to be completed.
-    pub fn is_completed(&self, point: Point) -> bool {
-        self.completed() >= point
-    }
-
-    /// Records that everything up to `point` is done. Reports may come late and out of order; an
-    /// older one changes nothing. Returns the last completed point.
+    /// Goes on behind `value`, as if so much had been submitted.
     ///
     /// # Errors
-    /// [`TimelineError::NotIssued`].
-    pub fn complete(&self, point: Point) -> Result<Point, TimelineError> {
-        let issued = self.issued();
-        if point > issued {
-            return Err(TimelineError::NotIssued { point, issued });
+    /// [`Error::Command`] while something is in flight, or for a value before the last; the loss of the
+    /// device.
+    pub fn skip_to(&self, value: u64) -> Result<()> {
+        let mut state = self.lock();
+        let last = state.count.last();
+        let now = self.signal.value()?;
+        if value < last.signal || now < last.point {
+            let last = last.point;
+            return Err(self.refused(format!(
+                "it cannot skip to {value:#x}: it stands at {now:#x}, and {last:#x} was submitted; \
+                 wait for that, and skip forwards"
+            )));
         }
-        let before = self.completed.fetch_max(point.0, Ordering::AcqRel);
-        Ok(Point(before.max(point.0)))
+        self.signal.set(value)?;
+        state.count = Counter::after(value);
+        Ok(())
     }
 
-    /// Records a 32-bit value read from hardware. See [`extend`] for the rule.
+    /// The next submission: until the turn is dropped, nobody else submits to the queue.
     ///
     /// # Errors
-    /// [`TimelineError::OutsideWindow`].
-    pub fn complete_narrow(&self, read: impl FnOnce() -> u32) -> Result<Point, TimelineError> {
-        // The reference is read before the hardware's value, which therefore cannot be older.
-        let completed = self.completed();
-        let raw = read();
-        self.complete(extend(completed, self.issued(), raw)?)
-    }
-
-    /// Runs `free` once `point` is completed: by a later [`Timeline::reclaim`], on its thread.
-    pub fn defer(&self, point: Point, free: impl FnOnce() + Send + 'static) {
-        let mut pending = self.pending();
-        let key = (point, pending.pushed);
-        pending.pushed += 1;
-        pending.entries.insert(key, Box::new(free));
-    }
-
-    /// Drops `value` once `point` is completed.
-    pub fn defer_drop(&self, point: Point, value: impl Send + 'static) {
-        self.defer(point, move || drop(value));
-    }
-
-    /// Entries that wait for their point.
-    pub fn deferred(&self) -> usize {
-        self.pending().entries.len()
-    }
-
-    /// Runs what was deferred to points that are completed: oldest point first, within a point in
-    /// the order of deferral. No lock is held meanwhile, so an entry may defer or reclaim. One
-    /// thread runs at a time, which keeps the order; another that comes meanwhile returns 0 and
-    /// leaves its entries to the first, which looks again before it stops. Returns the number run.
-    pub fn reclaim(&self) -> usize {
-        let mut run = 0;
-        let mut turn = Turn {
-            timeline: self,
-            done: false,
+    /// [`Error::Command`] once 64 bits are used up.
+    pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
+        let mut state = self.lock();
+        // Looked at once in 2^32 submissions.
+        let passed = |border| self.signal.value().is_ok_and(|now| now >= border);
+        let Some(next) = state.count.next(passed) else {
+            return Err(self.refused("it has used up 64 bits: open the device again".into()));
         };
-        let mut first = true;
-        loop {
-            let batch = {
-                let mut pending = self.pending();
-                if first && pending.running {
-                    turn.done = true;
-                    return 0;
-                }
-                first = false;
-                // Under the lock: a completion before another thread found `running` set is seen.
-                let keep = pending
-                    .entries
-                    .split_off(&(Point(self.completed().0 + 1), 0));
-                let batch = std::mem::replace(&mut pending.entries, keep);
-                pending.running = !batch.is_empty();
-                batch
-            };
-            if batch.is_empty() {
-                turn.done = true;
-                return run;
-            }
-            for free in batch.into_values() {
-                free();
-                run += 1;
-            }
+        state.packets.clear();
+        Ok(Turn {
+            timeline: self,
+            state,
+            next,
+        })
+    }
+
+    fn point(&self, value: u64) -> Point {
+        Point {
+            signal: self.signal.clone(),
+            value,
         }
     }
 
-    fn pending(&self) -> impl std::ops::DerefMut<Target = Pending> + '_ {
-        // Nothing panics while the lock is held; a poisoned lock still has whole entries.
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Ends a thread's turn of running entries, also when one of them panics. (The rest of its batch
-/// is then dropped, which frees what the entries own.)
-struct Turn<'a> {
-    timeline: &'a Timeline,
-    done: bool,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            self.timeline.pending().running = false;
+    fn refused(&self, why: String) -> Error {
+        Error::Command {
+            device: self.device.clone(),
+            queue: self.unit.clone(),
+            command: "timeline".into(),
+            why,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while encoding leaves packets that the next turn clears: the state stays good.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeline")
-            .field("issued", &self.issued().0)
-            .field("completed", &self.completed().0)
-            .field("deferred", &self.deferred())
-            .finish()
+        let last = self.lock().count.last().point;
+        write!(f, "Timeline({} {} at {last:#x})", self.device, self.unit)
     }
 }
 
-/// The point whose low 32 bits are `raw`, between `completed` and `issued`.
-///
-/// Rule: at most [`NARROW_WINDOW`] points are in flight ([`check_window`], before issuing), and
-/// `completed` was known before `raw` was read. Then one point at most has that value.
-///
-/// # Errors
-/// [`TimelineError::OutsideWindow`] when none has.
-pub fn extend(completed: Point, issued: Point, raw: u32) -> Result<Point, TimelineError> {
-    let ahead = u64::from(raw.wrapping_sub(completed.0 as u32));
-    match completed.0.checked_add(ahead) {
-        Some(value) if value <= issued.0 && ahead <= NARROW_WINDOW => Ok(Point(value)),
-        _ => Err(TimelineError::OutsideWindow {
-            raw,
-            completed,
-            issued,
-        }),
+/// The right to submit once. Dropped without [`Turn::submitted`], its value is not used up.
+pub(crate) struct Turn<'a> {
+    timeline: &'a Timeline,
+    state: MutexGuard<'a, State>,
+    next: Counter,
+}
+
+impl Turn<'_> {
+    /// What the submission raises the signal to.
+    pub(crate) fn makes(&self) -> u64 {
+        self.next.last().signal
+    }
+
+    /// Packets of the submission, none at first. They are the timeline's, so that a steady state does not
+    /// allocate.
+    pub(crate) fn packets(&mut self) -> &mut Packets {
+        &mut self.state.packets
+    }
+
+    /// It is in the queue. Returns the moment at which it is done.
+    pub(crate) fn submitted(mut self) -> Point {
+        self.state.count = self.next;
+        self.timeline.point(self.next.last().point)
     }
 }
 
-/// Whether `point` may be issued to 32-bit hardware while `completed` is the last completed one.
-///
-/// # Errors
-/// [`TimelineError::TooFarAhead`]: wait for completions first.
-pub fn check_window(completed: Point, point: Point) -> Result<(), TimelineError> {
-    let distance = point.0.saturating_sub(completed.0);
-    if distance > NARROW_WINDOW {
-        return Err(TimelineError::TooFarAhead { point, distance });
-    }
-    Ok(())
+/// Whether `next` has another high half than `last`: devices that compare 32 bits cannot tell their
+/// order by the low half.
+pub const fn crosses_epoch(last: u64, next: u64) -> bool {
+    last >> 32 != next >> 32
 }
 
-/// How a device's wait packet compares memory with a reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compare {
-    /// All 64 bits, `memory >= reference`.
-    Full,
-    /// One 32-bit word, unsigned `memory >= reference`.
-    Unsigned32,
-    /// One 32-bit word, circular: `(memory - reference) as i32 >= 0`.
-    Circular32,
-}
-
-/// What a device has to be told so that it waits for a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeviceWait {
-    /// Nothing: the point is completed.
-    None,
-    /// One 64-bit comparison.
-    Full(u64),
-    /// One comparison with the low word.
-    Low(u32),
-    /// First wait until the high word reaches `high`, then until the low word reaches `low`.
-    HighThenLow {
-        /// Reference for the high word, at byte 4 of the value.
-        high: u32,
-        /// Reference for the low word, at byte 0.
-        low: u32,
-    },
-}
-
-/// Splits a wait for `target` into what the device can compare.
-///
-/// An unsigned comparison of the low word is right only while the value keeps the target's high
-/// word: past it the low word starts again at zero and a late waiter would hang. Whoever issues
-/// points must therefore let all pending device waits finish before the first point with a new
-/// high word: [`crosses_epoch`] says when (once in 2^32 points). Streams choose values for which that
-/// need not be waited for: see [`Counter`].
-///
-/// # Errors
-/// [`TimelineError::TooFarAhead`] with a 32-bit comparison.
-pub fn split_wait(
-    compare: Compare,
-    completed: Point,
-    target: Point,
-) -> Result<DeviceWait, TimelineError> {
-    if target <= completed {
-        return Ok(DeviceWait::None);
-    }
-    let (high, low) = ((target.0 >> 32) as u32, target.0 as u32);
-    match compare {
-        Compare::Full => return Ok(DeviceWait::Full(target.0)),
-        Compare::Unsigned32 | Compare::Circular32 => check_window(completed, target)?,
-    }
-    // Exactly half the circle away, "ahead" and "behind" look alike.
-    if compare == Compare::Circular32 && target.0 - completed.0 == NARROW_WINDOW {
-        return Err(TimelineError::TooFarAhead {
-            point: target,
-            distance: NARROW_WINDOW,
-        });
-    }
-    if compare == Compare::Circular32 || high == (completed.0 >> 32) as u32 {
-        return Ok(DeviceWait::Low(low));
-    }
-    Ok(DeviceWait::HighThenLow { high, low })
-}
-
-/// Whether `next` has another high word than `last`: with [`Compare::Unsigned32`], pending device
-/// waits have to finish before `next` is submitted.
-pub const fn crosses_epoch(last: Point, next: Point) -> bool {
-    last.0 >> 32 != next.0 >> 32
-}
-
-/// Submissions that take a [`Counter`] past a multiple of 2^32.
+/// Submissions that take a [`Counter`] past a multiple of 2^32, at least.
 pub const CROSSING: u32 = 1 << 16;
 
-/// The values of a stream's submissions, such that devices which compare 32 bits may wait for any of
+/// The values of a queue's submissions, such that devices which compare 32 bits may wait for any of
 /// them at any time.
 ///
 /// Such a device waits for the high half of a value first, then for the low one, and would wait too
@@ -366,6 +172,8 @@ pub const CROSSING: u32 = 1 << 16;
 /// | crossing | `h+1:ffff_ffff`, `h+2:ffff_ffff`... | `h+1:0000_0000`, `h+2:0000_0000`... |
 /// | behind it | `k:0000_0000`, `k:0000_0001`... | the same |
 ///
+/// It goes on until the host has seen the signal at `h+1:0000_0000` or more. From then on an encoder knows
+/// of every value before the crossing that it is reached ([`Signal::seen`]), and leaves such a wait out.
 /// What is left is a device that begins to wait for a point after more than [`CROSSING`] later ones were
 /// reached, and was told to before it was reached itself. The values last for 2^48 submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -373,6 +181,8 @@ pub struct Counter {
     last: Step,
     /// Submissions of the next crossing, or of the one under way.
     left: u32,
+    /// The first point of the crossing under way.
+    border: u64,
 }
 
 /// The values of one submission.
@@ -394,6 +204,7 @@ impl Counter {
                 point: value,
             },
             left: CROSSING,
+            border: 0,
         }
     }
 
@@ -402,37 +213,33 @@ impl Counter {
         self.last
     }
 
-    /// The counter behind the next submission; `None` if 64 bits have run out.
-    pub const fn next(self) -> Option<Counter> {
+    /// The counter behind the next submission; `None` if 64 bits have run out. At the end of a crossing
+    /// `passed` is asked whether the host has seen the signal at a value.
+    pub fn next(self, passed: impl FnOnce(u64) -> bool) -> Option<Counter> {
         const LOW: u64 = u32::MAX as u64;
         let signal = self.last.signal;
-        let (step, left) = if signal & LOW != LOW {
-            let next = signal + 1;
-            let step = Step {
-                signal: next,
-                point: next,
-            };
-            (step, CROSSING)
-        } else {
-            // The next high half, with low half 0.
-            let Some(point) = signal.checked_add(1) else {
-                return None;
-            };
-            match self.left {
-                0 => (
-                    Step {
-                        signal: point,
-                        point,
-                    },
-                    CROSSING,
-                ),
-                left => {
-                    let signal = point | LOW;
-                    (Step { signal, point }, left - 1)
-                }
-            }
+        let plain = |value| Counter {
+            border: self.border,
+            ..Counter::after(value)
         };
-        Some(Counter { last: step, left })
+        if signal & LOW != LOW {
+            return Some(plain(signal + 1));
+        }
+        // The next high half, with low half 0.
+        let point = signal.checked_add(1)?;
+        let border = match self.left {
+            CROSSING => point,
+            _ => self.border,
+        };
+        if self.left == 0 && passed(border) {
+            return Some(plain(point));
+        }
+        let signal = point | LOW;
+        Some(Counter {
+            last: Step { signal, point },
+            left: self.left.saturating_sub(1),
+            border,
+        })
     }
 }
 
@@ -440,14 +247,7 @@ impl Counter {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::sync::Arc;
-
-    fn at(issued: u64) -> Timeline {
-        let timeline = Timeline::new();
-        timeline.issued.store(issued, Ordering::Relaxed);
-        timeline
-    }
+    use crate::signal::tests::counted;
 
     /// Whether a device that compares halves sees that a signal has reached a value.
     fn sees(signal: u64, value: u64) -> bool {
@@ -458,7 +258,7 @@ mod tests {
         let mut counter = Counter::after(start);
         let mut steps = Vec::with_capacity(submissions);
         for _ in 0..submissions {
-            counter = counter.next().unwrap();
+            counter = counter.next(|_| true).unwrap();
             steps.push(counter.last());
         }
         steps
@@ -505,174 +305,53 @@ mod tests {
     }
 
     #[test]
+    fn a_crossing_lasts_until_the_host_has_seen_its_begin() {
+        let border = 3u64 << 32;
+        let mut counter = Counter::after(border - 1);
+        let mut asked = 0;
+        for i in 0..u64::from(CROSSING) + 50 {
+            counter = counter
+                .next(|value| {
+                    asked += 1;
+                    assert_eq!(value, border);
+                    false
+                })
+                .unwrap();
+            assert_eq!(counter.last().point, border + (i << 32));
+            assert_eq!(counter.last().signal as u32, u32::MAX);
+        }
+        assert_eq!(asked, 50);
+        let behind = counter.next(|_| true).unwrap().last();
+        assert_eq!(behind.signal as u32, 0);
+        // The next crossing has a border of its own.
+        let next = Counter::after(behind.signal | u64::from(u32::MAX));
+        assert_ne!(next.next(|_| panic!()).unwrap().border, border);
+    }
+
+    #[test]
     fn a_counter_ends_with_64_bits() {
-        assert_eq!(Counter::after(u64::MAX).next(), None);
-        let last = Counter::after(u64::MAX - 1).next().unwrap();
-        assert_eq!(last.next(), None);
+        assert_eq!(Counter::after(u64::MAX).next(|_| true), None);
+        let last = Counter::after(u64::MAX - 1).next(|_| true).unwrap();
+        assert_eq!(last.next(|_| true), None);
     }
 
     #[test]
-    fn points_grow_and_completion_never_goes_back() {
-        let timeline = Timeline::new();
-        assert_eq!((timeline.next(), timeline.next()), (Point(1), Point(2)));
-        assert_eq!(timeline.complete(Point(2)), Ok(Point(2)));
-        assert_eq!(timeline.complete(Point(1)), Ok(Point(2)));
-        assert!(timeline.is_completed(Point(2)) && !timeline.is_completed(Point(3)));
-        assert_eq!(
-            timeline.complete(Point(3)),
-            Err(TimelineError::NotIssued {
-                point: Point(3),
-                issued: Point(2)
-            })
-        );
-    }
-
-    #[test]
-    fn deferred_entries_run_in_order_once_their_point_is_done() {
-        let timeline = at(10);
-        let log = Arc::new(std::sync::Mutex::new(vec![]));
-        for (point, name) in [(3, 'a'), (1, 'b'), (3, 'c'), (2, 'd'), (9, 'e')] {
-            let log = Arc::clone(&log);
-            timeline.defer(Point(point), move || log.lock().unwrap().push(name));
-        }
-        assert_eq!(timeline.reclaim(), 0);
-        timeline.complete(Point(3)).unwrap();
-        assert_eq!(timeline.reclaim(), 4);
-        assert_eq!(*log.lock().unwrap(), ['b', 'd', 'a', 'c']);
-        assert_eq!(timeline.deferred(), 1);
-        timeline.complete(Point(10)).unwrap();
-        assert_eq!(timeline.reclaim(), 1);
-        assert_eq!(timeline.reclaim(), 0);
-    }
-
-    #[test]
-    fn entries_may_defer_and_reclaim() {
-        let timeline = Arc::new(at(5));
-        timeline.complete(Point(2)).unwrap();
-        let inner = Arc::clone(&timeline);
-        timeline.defer(Point(1), move || {
-            assert_eq!(inner.reclaim(), 0, "one thread runs at a time");
-            inner.defer(Point(2), || {});
-            inner.defer(Point(4), || {});
-        });
-        assert_eq!(
-            timeline.reclaim(),
-            2,
-            "the new entry whose point is done ran too"
-        );
-        assert_eq!(timeline.deferred(), 1);
-    }
-
-    #[test]
-    fn a_panicking_entry_does_not_block_later_ones() {
-        let timeline = at(5);
-        timeline.complete(Point(5)).unwrap();
-        timeline.defer(Point(1), || panic!("entry"));
-        assert!(
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| timeline.reclaim())).is_err()
-        );
-        timeline.defer(Point(2), || {});
-        assert_eq!(timeline.reclaim(), 1);
-    }
-
-    #[test]
-    fn deferred_values_are_dropped() {
-        let timeline = at(1);
-        let value = Arc::new(());
-        timeline.defer_drop(Point(1), Arc::clone(&value));
-        timeline.reclaim();
-        assert_eq!(Arc::strong_count(&value), 2);
-        timeline.complete(Point(1)).unwrap();
-        timeline.reclaim();
-        assert_eq!(Arc::strong_count(&value), 1);
-    }
-
-    #[test]
-    fn narrow_values_extend_over_the_wrap() {
-        let completed = Point(0x1_ffff_fff0);
-        let issued = Point(0x2_0000_0010);
-        assert_eq!(
-            extend(completed, issued, 0xffff_fff8),
-            Ok(Point(0x1_ffff_fff8))
-        );
-        assert_eq!(extend(completed, issued, 5), Ok(Point(0x2_0000_0005)));
-        for raw in [0x11, 0xffff_ffef, 0x8000_0000] {
-            assert!(extend(completed, issued, raw).is_err(), "{raw:#x}");
-        }
-        let timeline = at(0x1_0000_0002);
-        timeline.complete(Point(0xffff_fffe)).unwrap();
-        assert_eq!(timeline.complete_narrow(|| 1), Ok(Point(0x1_0000_0001)));
-        assert!(
-            timeline.complete_narrow(|| u32::MAX).is_err(),
-            "all ones of a lost device"
-        );
-    }
-
-    #[test]
-    fn the_window_has_an_end() {
-        assert!(check_window(Point(7), Point(7 + NARROW_WINDOW)).is_ok());
-        assert!(check_window(Point(7), Point(8 + NARROW_WINDOW)).is_err());
-        assert!(split_wait(Compare::Unsigned32, Point(0), Point(NARROW_WINDOW + 1)).is_err());
-        assert!(split_wait(Compare::Circular32, Point(0), Point(NARROW_WINDOW)).is_err());
-        assert!(split_wait(Compare::Full, Point(0), Point(u64::MAX)).is_ok());
-    }
-
-    #[test]
-    fn waits_split_at_the_epoch() {
-        let completed = Point(0xffff_fff0);
-        let split = |target| split_wait(Compare::Unsigned32, completed, Point(target)).unwrap();
-        assert_eq!(split(5), DeviceWait::None);
-        assert_eq!(split(0xffff_fff1), DeviceWait::Low(0xffff_fff1));
-        assert_eq!(
-            split(0x1_0000_0003),
-            DeviceWait::HighThenLow { high: 1, low: 3 }
-        );
-        assert!(crosses_epoch(Point(0xffff_ffff), Point(0x1_0000_0000)));
-        assert!(!crosses_epoch(Point(0x1_0000_0000), Point(0x1_0000_0001)));
-    }
-
-    /// What the hardware would do with the wait, at one moment.
-    fn passes(compare: Compare, wait: DeviceWait, value: u64) -> bool {
-        let (hi, lo) = ((value >> 32) as u32, value as u32);
-        match wait {
-            DeviceWait::None => true,
-            DeviceWait::Full(reference) => value >= reference,
-            DeviceWait::Low(low) if compare == Compare::Circular32 => {
-                lo.wrapping_sub(low) as i32 >= 0
-            }
-            DeviceWait::Low(low) => lo >= low,
-            DeviceWait::HighThenLow { high, low } => hi >= high && lo >= low,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn extension_inverts_truncation(
-            completed in 0u64..1 << 40, done in 0..=NARROW_WINDOW, more in 0..NARROW_WINDOW,
-        ) {
-            let issued = (completed + done + more).min(completed + NARROW_WINDOW);
-            let value = completed + done;
-            let got = extend(Point(completed), Point(issued), value as u32);
-            prop_assert_eq!(got, Ok(Point(value)));
-        }
-
-        /// While no new epoch begins after the target's, the split wait passes exactly when the
-        /// value has reached the target.
-        #[test]
-        fn split_waits_mean_the_same(
-            completed in (1u64 << 32) - 50..(1 << 32) + 50,
-            ahead in 1u64..200,
-            value in 0u64..400,
-            compare in prop::sample::select(vec![
-                Compare::Full, Compare::Unsigned32, Compare::Circular32,
-            ]),
-        ) {
-            let target = completed + ahead;
-            let value = completed + value;
-            prop_assume!(compare != Compare::Unsigned32 || value >> 32 <= target >> 32);
-            let wait = split_wait(compare, Point(completed), Point(target)).unwrap();
-            prop_assert_eq!(passes(compare, wait, value), value >= target);
-        }
+    fn a_turn_that_is_given_up_uses_no_value() {
+        let id = DeviceId::new("TEST", 0);
+        let timeline = Timeline::new(&id, QueueKind::Copy, 3, counted());
+        drop(timeline.reserve().unwrap());
+        assert_eq!(timeline.reserve().unwrap().makes(), 1);
+        assert_eq!(timeline.reserve().unwrap().submitted().value, 1);
+        assert_eq!(timeline.last().value, 1);
+        let error = timeline.skip_to(9).unwrap_err().to_string();
+        assert!(error.contains("copy 3") && error.contains("0x9"), "{error}");
+        timeline.signal().set(1).unwrap();
+        timeline.skip_to(9).unwrap();
+        assert_eq!(timeline.reserve().unwrap().makes(), 10);
+        assert!(timeline.skip_to(8).is_err());
+        timeline.skip_to(u64::MAX).unwrap();
+        let error = timeline.reserve().err().unwrap().to_string();
+        assert!(error.contains("64 bits"), "{error}");
     }
 }
 
@@ -680,50 +359,26 @@ mod tests {
 #[cfg(loom)]
 mod loom_tests {
     use super::*;
+    use crate::signal::tests::counted;
     use crate::sync::Arc;
 
-    /// Two threads complete and reclaim; every entry runs exactly once, and none is left behind
-    /// although each thread may find the other one running.
+    /// Two threads submit; each point is made once, and the later one is submitted later.
     #[test]
-    fn loom_no_deferred_entry_is_lost() {
+    fn loom_no_point_is_made_twice() {
         loom::model(|| {
-            let timeline = Arc::new(Timeline::new());
-            let ran = Arc::new(AtomicU64::new(0));
-            for point in [timeline.next(), timeline.next()] {
-                let ran = Arc::clone(&ran);
-                timeline.defer(point, move || {
-                    ran.fetch_add(1, Ordering::Relaxed);
-                });
-            }
-            let theirs = Arc::clone(&timeline);
-            let other = loom::thread::spawn(move || {
-                theirs.complete(Point(2)).unwrap();
-                theirs.reclaim();
-            });
-            timeline.complete(Point(1)).unwrap();
-            timeline.reclaim();
-            other.join().unwrap();
-            assert_eq!(timeline.deferred(), 0);
-            assert_eq!(ran.load(Ordering::Relaxed), 2);
-        });
-    }
-
-    /// What a completing thread wrote before is seen by whoever sees the point.
-    #[test]
-    fn loom_completion_publishes_results() {
-        loom::model(|| {
-            let timeline = Arc::new(Timeline::new());
-            let point = timeline.next();
-            let result = Arc::new(AtomicU64::new(0));
-            let (theirs, written) = (Arc::clone(&timeline), Arc::clone(&result));
-            let worker = loom::thread::spawn(move || {
-                written.store(7, Ordering::Relaxed);
-                theirs.complete(point).unwrap();
-            });
-            if timeline.is_completed(point) {
-                assert_eq!(result.load(Ordering::Relaxed), 7);
-            }
-            worker.join().unwrap();
+            let id = DeviceId::new("TEST", 0);
+            let timeline = Arc::new(Timeline::new(&id, QueueKind::Compute, 0, counted()));
+            let ring = Arc::new(Mutex::new(Vec::new()));
+            let submit = |timeline: &Timeline, ring: &Mutex<Vec<u64>>| {
+                let turn = timeline.reserve().unwrap();
+                ring.lock().unwrap().push(turn.makes());
+                turn.submitted().value
+            };
+            let (theirs, into) = (Arc::clone(&timeline), Arc::clone(&ring));
+            let other = loom::thread::spawn(move || submit(&theirs, &into));
+            let mine = submit(&timeline, &ring);
+            assert_ne!(mine, other.join().unwrap());
+            assert_eq!(*ring.lock().unwrap(), [1, 2]);
         });
     }
 }

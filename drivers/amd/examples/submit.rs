@@ -27,7 +27,7 @@ fn main() {
     let device = AmdDevice::open(&stand::machine(&twin), 0, &Options::default()).unwrap();
     let step = device.load(&stand::kernel(&chip, "step", 2)).unwrap();
     let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
-    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
 
     let mut best = Duration::MAX;
     for round in 0..ROUNDS {

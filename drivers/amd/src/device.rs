@@ -91,7 +91,7 @@ impl AmdDevice {
 
     /// Loses the device as a hardware fault would: a tool for tests of what lies above.
     pub fn inject_fault(&self, reason: &str) {
-        self.core.lose(Error::Fault {
+        self.lose(Error::Fault {
             device: self.info.id.clone(),
             unit: "injected fault".into(),
             what: reason.into(),
@@ -211,6 +211,10 @@ impl Device for AmdDevice {
 
     fn status(&self) -> Result<()> {
         self.core.look()
+    }
+
+    fn lose(&self, cause: Error) -> Error {
+        self.core.lose(cause)
     }
 
     fn synchronize(&self, deadline: Deadline) -> Result<()> {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hcq::mem::view::{View, ViewError};
 use hcq::packets::{Keep, Part, Patch, Section, place};
 use hcq::queue::no_value;
-use hcq::{Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Signal};
+use hcq::{
+    Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Timeline,
+};
 
 use crate::core::error::broken;
 use crate::encode::{DATA_ALIGN, Format, pm4};
@@ -43,7 +45,7 @@ impl Queue for AmdQueue {
         self.channel.encoder().encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets) -> Result<()> {
+    fn submit(&self, packets: &Packets, _: u64) -> Result<()> {
         self.channel.submit(packets)
     }
 
@@ -53,7 +55,7 @@ impl Queue for AmdQueue {
         Ok(Box::new(bound))
     }
 
-    fn timeline(&self) -> &Signal {
+    fn timeline(&self) -> &Timeline {
         self.channel.timeline()
     }
 }
@@ -206,11 +208,12 @@ impl Bound for AmdBound {
         Ok(())
     }
 
-    fn launch(&mut self) -> Result<()> {
-        match self.launch.is_empty() {
-            true => self.channel.push(&self.words),
-            false => self.channel.push(&self.launch),
-        }
+    fn launch(&mut self, before: &Packets, _: u64) -> Result<()> {
+        let words = match self.launch.is_empty() {
+            true => &self.words,
+            false => &self.launch,
+        };
+        self.channel.launch(before, words)
     }
 }
 

@@ -84,8 +84,8 @@ fn any_command_is_done_or_refused() {
         let image = stand::kernel(chip, "step", 2);
         let twin = twin(config);
         let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
-        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
-        let copies = Stream::new(device.queue(QueueKind::Copy, 0).unwrap()).unwrap();
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let copies = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
         let data = memory(&*device, MemoryKind::Device, 1 << 20).unwrap();
         let step = device.load(&image).unwrap();
         let refused = |command: Command<'_>| {
@@ -206,7 +206,7 @@ fn submissions_of_any_length_pass_through_any_ring() {
                 ..options()
             };
             let device = AmdDevice::open(&machine(&twin), 0, &options).unwrap();
-            let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+            let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
             let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
             data.write(0, &[0; 64]).unwrap();
             let step = device.load(&image).unwrap();

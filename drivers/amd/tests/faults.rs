@@ -180,8 +180,8 @@ fn every_reservation_fails_once() {
 /// A device in use, step by step: what each needs of the kernel is new to the device.
 struct Use {
     device: Arc<AmdDevice>,
-    compute: Arc<Stream>,
-    copy: Arc<Stream>,
+    compute: Stream,
+    copy: Stream,
     images: [KernelImage; 3],
     data: Buffer,
     /// What steps have made, so that the next ones need more.
@@ -293,8 +293,8 @@ impl Use {
     fn new(machine: &Arc<dyn Machine>, images: [KernelImage; 3]) -> Result<Use> {
         let device = AmdDevice::open(machine, 0, &stand::options())?;
         Ok(Use {
-            compute: Stream::new(device.queue(QueueKind::Compute, 0)?)?,
-            copy: Stream::new(device.queue(QueueKind::Copy, 0)?)?,
+            compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
+            copy: Stream::new(device.queue(QueueKind::Copy, 0)?),
             data: memory(&*device, MemoryKind::Host, 1024)?,
             device,
             images,

@@ -130,7 +130,7 @@ fn waits_that_end_without_a_reason_are_waited_again() {
         let machine = flaky(how);
         stand::work(&machine, &image).unwrap();
         let device = AmdDevice::open(&machine, 0, &stand::options()).unwrap();
-        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let gate = device.signal("the gate").unwrap();
         let wait = Command::Wait {
             signal: &gate,

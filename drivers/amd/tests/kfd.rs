@@ -13,8 +13,8 @@ use drivers_amd::{AmdDevice, Options, Packets};
 use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Stream, Val};
 use stand::{at, machine, memory, options, soon, twin};
 
-fn stream(device: &AmdDevice, kind: QueueKind) -> Arc<Stream> {
-    Stream::new(device.queue(kind, 0).unwrap()).unwrap()
+fn stream(device: &AmdDevice, kind: QueueKind) -> Stream {
+    Stream::new(device.queue(kind, 0).unwrap())
 }
 
 fn copy(dst: &hcq::Buffer, src: &hcq::Buffer) -> Command<'static> {

@@ -39,7 +39,7 @@ fn a_thousand_opens_leave_nothing_behind() {
     let open = |i: u32| {
         let device = AmdDevice::open(&machine, i % 2, &options()).unwrap();
         let _signal = device.signal("a signal").unwrap();
-        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let memory = memory(&*device, MemoryKind::Device, 100_000).unwrap();
         memory.write(0, &[1; 100]).unwrap();
         stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();

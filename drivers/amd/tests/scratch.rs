@@ -19,7 +19,7 @@ struct Bench {
     twin: Arc<TwinMachine>,
     chip: &'static str,
     device: Arc<AmdDevice>,
-    compute: Arc<Stream>,
+    compute: Stream,
     ones: Buffer,
     out: Buffer,
 }
@@ -33,7 +33,7 @@ impl Bench {
         ones.write(0, &vec![1; bytes as usize]).unwrap();
         let out = memory(&*device, MemoryKind::Host, bytes).unwrap();
         Bench {
-            compute: Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap(),
+            compute: Stream::new(device.queue(QueueKind::Compute, 0).unwrap()),
             twin,
             chip,
             device,
@@ -188,7 +188,8 @@ fn packets_and_graphs_keep_the_scratch_that_they_name() {
         let _deep = bench.load("deep");
         let both = bench.used();
         for _ in 0..3 {
-            queue.submit(&packets).unwrap();
+            let made = queue.timeline().last().value;
+            queue.submit(&packets, made).unwrap();
             graph.replay(&[], &[], soon()).unwrap();
             assert_eq!(bench.used(), both, "{chip}");
             let sums = bench.sums();
@@ -217,7 +218,7 @@ fn a_queue_that_outlives_its_device_keeps_the_scratch() {
         let args = bench.args(0);
         let Bench { compute, .. } = &bench;
         let other = AmdDevice::open(&stand::machine(&bench.twin), 0, &stand::options()).unwrap();
-        let queue = Stream::new(other.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+        let queue = Stream::new(other.queue(QueueKind::Compute, 0).unwrap());
         let image = stand::kernel(chip, "sums", 2);
         let program = other.load(&image).unwrap();
         drop(other);

@@ -14,8 +14,8 @@ use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
 use hcq::transport::Machine;
 use hcq::{
-    Buffer, Command, Deadline, Device, Error, KernelImage, MemoryKind, Program, QueueKind, Stream,
-    Val,
+    Buffer, Command, Deadline, Device, Error, KernelImage, MemoryKind, Packets, Program, QueueKind,
+    Stream, Val,
 };
 use stand::{at, machine, memory, options, soon, twin};
 
@@ -36,8 +36,8 @@ fn broken(twin: &TwinMachine) -> String {
 /// A device with what works on it.
 struct Rig {
     device: Arc<AmdDevice>,
-    compute: Arc<Stream>,
-    copy: Arc<Stream>,
+    compute: Stream,
+    copy: Stream,
     step: Arc<Program>,
 }
 
@@ -45,8 +45,8 @@ impl Rig {
     fn open(machine: &Arc<dyn Machine>, index: u32, image: &KernelImage) -> hcq::Result<Rig> {
         let device = AmdDevice::open(machine, index, &options())?;
         Ok(Rig {
-            compute: Stream::new(device.queue(QueueKind::Compute, 0)?)?,
-            copy: Stream::new(device.queue(QueueKind::Copy, 0)?)?,
+            compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
+            copy: Stream::new(device.queue(QueueKind::Copy, 0)?),
             step: device.load(image)?,
             device,
         })
@@ -172,8 +172,12 @@ fn a_thread_that_panics_harms_nobody() {
         let guilty = rig.clone();
         let ended = thread::spawn(move || {
             let kept = memory(&*guilty.device, MemoryKind::Device, 1 << 20).unwrap();
-            let launch = |_: u64| panic!("in the middle of a launch, {} bytes", kept.bytes());
-            let _ = guilty.compute.launch_with(launch);
+            let queue = guilty.compute.queue();
+            let mut bound = queue.bind(Packets::new()).unwrap();
+            let values = |_: u64| -> [u64; 0] {
+                panic!("in the middle of a launch, {} bytes", kept.bytes())
+            };
+            let _ = guilty.compute.launch(&[], &mut *bound, values);
         });
         assert!(ended.join().is_err());
         rig.round(i).unwrap();
@@ -251,7 +255,7 @@ fn end_of_a_device(both: bool) {
     let machine = machine(&twin);
     let first = Rig::open(&machine, 0, &image).unwrap();
     let second = AmdDevice::open(&machine, 1, &options()).unwrap();
-    let stream = Stream::new(second.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+    let stream = Stream::new(second.queue(QueueKind::Compute, 0).unwrap());
     let flag = memory(&*first.device, MemoryKind::Host, 4096).unwrap();
     flag.write(0, &[0; 4]).unwrap();
     let args = [at(&flag)];

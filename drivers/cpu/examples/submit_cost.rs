@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         args: ArgLayout::words(1),
         local_bytes: 0,
     })?;
-    let stream = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+    let stream = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let command = [Command::Exec {
         program: &program,
         args: &[Val::Const(0)],

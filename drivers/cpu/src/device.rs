@@ -196,11 +196,11 @@ impl CpuDevice {
 
     /// Loses the device as a hardware fault would: a tool for tests of what lies above.
     pub fn inject_fault(&self, reason: &str) {
-        self.shared.lose("injected fault".into(), reason.into());
-        for channel in &self.engine.channels {
-            channel.ring.doorbell.notify();
-            channel.ring.space.notify();
-        }
+        self.lose(Error::Fault {
+            device: self.info.id.clone(),
+            unit: "injected fault".into(),
+            what: reason.into(),
+        });
     }
 
     fn check_image(&self, image: &KernelImage) -> std::result::Result<(), String> {
@@ -305,6 +305,15 @@ impl Device for CpuDevice {
 
     fn status(&self) -> Result<()> {
         self.shared.lost.check()
+    }
+
+    fn lose(&self, cause: Error) -> Error {
+        let error = self.shared.lose(cause);
+        for channel in &self.engine.channels {
+            channel.ring.doorbell.notify();
+            channel.ring.space.notify();
+        }
+        error
     }
 
     fn synchronize(&self, deadline: Deadline) -> Result<()> {

@@ -59,12 +59,12 @@ impl Processor {
         match Guard::new() {
             Ok(guard) => {
                 if let Err(Stop::Fault(what)) = self.consume(&guard) {
-                    self.shared.lose(self.unit.clone(), what);
+                    self.shared.fault(self.unit.clone(), what);
                 }
             }
             Err(error) => {
                 let what = format!("the command processor cannot start: {error}");
-                self.shared.lose(self.unit.clone(), what);
+                self.shared.fault(self.unit.clone(), what);
             }
         }
         self.shared.lock_holds().running -= 1;

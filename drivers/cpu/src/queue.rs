@@ -11,7 +11,7 @@ use hcq::ring::RingError;
 use hcq::transport::MonotonicClock;
 use hcq::{
     AllocSpec, Bound, Buffer, Command, Deadline, DeviceId, Error, MemoryKind, Packets, Queue,
-    QueueKind, Result, Signal,
+    QueueKind, Result, Signal, Timeline,
 };
 
 use crate::encode::Encoder;
@@ -28,7 +28,7 @@ pub(crate) struct Channel {
     shared: Arc<Shared>,
     encoder: Encoder,
     kind: QueueKind,
-    timeline: Signal,
+    timeline: Timeline,
     host: Mutex<Host>,
     pub(crate) ring: Arc<RingMemory>,
     full_limit: Duration,
@@ -50,6 +50,7 @@ impl Channel {
         full_limit: Duration,
     ) -> Channel {
         let ring = writer.memory.clone();
+        let timeline = Timeline::new(&shared.id, kind, 0, timeline);
         let host = Mutex::new(Host {
             writer,
             retired: VecDeque::new(),
@@ -110,7 +111,7 @@ impl Channel {
                 // Some pieces are on their way and cannot be taken back.
                 Err(Error::Timeout { .. }) if rest.len() < words.len() => {
                     let what = "the ring stayed full in the middle of a submission";
-                    return Err(self.shared.lose(self.encoder.unit(), what.into()));
+                    return Err(self.shared.fault(self.encoder.unit(), what.into()));
                 }
                 other => other?,
             };
@@ -262,7 +263,7 @@ impl Queue for CpuQueue {
         self.channel().encoder.encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets) -> Result<()> {
+    fn submit(&self, packets: &Packets, _: u64) -> Result<()> {
         let channel = self.channel();
         if !packets.data.is_empty() || !packets.relocs.is_empty() {
             channel.check(packets)?;
@@ -291,13 +292,14 @@ impl Queue for CpuQueue {
             channel: self.channel,
             buffer: Some(buffer),
             packets,
+            words: Vec::new(),
             launched: 0,
         };
         bound.write(0, bound.packets.words.len())?;
         Ok(Box::new(bound))
     }
 
-    fn timeline(&self) -> &Signal {
+    fn timeline(&self) -> &Timeline {
         &self.channel().timeline
     }
 }
@@ -309,6 +311,8 @@ struct CpuBound {
     /// `Some` until dropped.
     buffer: Option<Buffer>,
     packets: Packets,
+    /// The words of a launch; kept, so that nothing is allocated.
+    words: Vec<u32>,
     /// Pointer of the ring behind the last launch.
     launched: u64,
 }
@@ -353,18 +357,22 @@ impl Bound for CpuBound {
         Ok(())
     }
 
-    fn launch(&mut self) -> Result<()> {
+    fn launch(&mut self, before: &Packets, _: u64) -> Result<()> {
         let Some(buffer) = &self.buffer else {
             return Ok(());
         };
+        let channel = &self.engine.channels[self.channel];
+        channel.check(before)?;
         let va = buffer.va();
-        let packet = [
+        self.words.clear();
+        self.words.extend_from_slice(&before.words);
+        self.words.extend_from_slice(&[
             header(op::INDIRECT, INDIRECT_WORDS),
             va.lo(),
             va.hi(),
             self.packets.words.len() as u32,
-        ];
-        self.launched = self.engine.channels[self.channel].push(&packet)?;
+        ]);
+        self.launched = channel.push(&self.words)?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use hcq::ring::{Consumer, Placement, Producer, RingError, RingLayout, ring};
+use hcq::ring::{Consumer, Producer, RingError, RingLayout, ring};
 
 use crate::event::Event;
 
@@ -55,7 +55,7 @@ pub(crate) struct Reader {
 /// # Errors
 /// [`RingError::BadLayout`] for 0.
 pub(crate) fn command_ring(words: u32) -> Result<(Writer, Reader), RingError> {
-    let (producer, consumer) = ring(RingLayout::new(words as u64, 4)?);
+    let (producer, consumer) = ring(RingLayout::new(words as u64)?);
     let memory = Arc::new(RingMemory {
         words: (0..words).map(|_| AtomicU32::new(0)).collect(),
         doorbell: Event::default(),
@@ -73,7 +73,7 @@ pub(crate) fn command_ring(words: u32) -> Result<(Writer, Reader), RingError> {
 impl Writer {
     /// Words that fit into the empty ring.
     pub(crate) fn capacity(&self) -> usize {
-        self.producer.layout().capacity() as usize
+        self.producer.layout().units() as usize
     }
 
     /// Writes whole packets, publishes them and rings the doorbell.
@@ -81,9 +81,7 @@ impl Writer {
     /// # Errors
     /// [`RingError::Full`] for now, [`RingError::TooLarge`] for ever.
     pub(crate) fn push(&mut self, packets: &[u32]) -> Result<u64, RingError> {
-        let room = self
-            .producer
-            .reserve(packets.len() as u64, Placement::Wrap)?;
+        let room = self.producer.reserve(packets.len() as u64)?;
         let spans = self
             .producer
             .layout()

@@ -41,11 +41,16 @@ impl Shared {
     }
 
     /// Loses the device and wakes whoever waits for it.
-    pub(crate) fn lose(&self, unit: String, what: String) -> Error {
-        let device = self.id.clone();
-        let error = self.lost.lose(Error::Fault { device, unit, what });
+    pub(crate) fn lose(&self, cause: Error) -> Error {
+        let error = self.lost.lose(cause);
         waiters::wake_all();
         error
+    }
+
+    /// The same for a fault of one of its units.
+    pub(crate) fn fault(&self, unit: String, what: String) -> Error {
+        let device = self.id.clone();
+        self.lose(Error::Fault { device, unit, what })
     }
 
     pub(crate) fn close(&self) {

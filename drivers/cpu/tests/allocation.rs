@@ -53,8 +53,8 @@ fn submissions_and_replays_do_not_allocate() {
     let data = device.alloc(AllocSpec::device(8 * 64)).unwrap();
     let other = device.alloc(AllocSpec::device(8 * 64)).unwrap();
     let stamp = device.signal("stamp").unwrap();
-    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
-    let copy = Stream::new(device.queue(QueueKind::Copy, 0).unwrap()).unwrap();
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let copy = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
     let deadline = || Deadline::after(Duration::from_secs(60));
 
     let slots = [Val::Slot(Slot(0), 0), Val::Slot(Slot(1), 0)];
@@ -65,7 +65,7 @@ fn submissions_and_replays_do_not_allocate() {
         block: [1, 1, 1],
     };
     let signal = Command::Signal {
-        signal: compute.queue().timeline(),
+        signal: compute.queue().timeline().signal(),
         value: Val::Slot(Slot(2), 0),
     };
     let mut packets = Packets::new();
@@ -103,11 +103,9 @@ fn submissions_and_replays_do_not_allocate() {
             bytes: 512,
         };
         let copied = copy.submit(&[done], &[copied]).unwrap();
+        let values = |makes| [other.va().0, n, makes];
         let replayed = compute
-            .launch_with(|value| {
-                bound.patch(&[other.va().0, n, value])?;
-                bound.launch()
-            })
+            .launch(&[copied.clone()], &mut *bound, values)
             .unwrap();
         copied.wait(deadline()).unwrap();
         replayed.wait(deadline()).unwrap();

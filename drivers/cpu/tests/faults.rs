@@ -26,7 +26,7 @@ fn fault(body: &str, groups: u32, bytes: u64) -> (String, Buffer) {
     );
     let program = device.load(&cc::image(&source, 1)).unwrap();
     let data = device.alloc(AllocSpec::device(bytes)).unwrap();
-    let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+    let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
     let command = Command::Exec {
         program: &program,
         args: &[Val::Const(data.va().0)],
@@ -80,7 +80,7 @@ fn an_exhausted_stack_is_told_apart() {
 #[test]
 fn a_null_write_by_a_packet_is_a_fault_with_its_packet() {
     let device = open();
-    let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap()).unwrap();
+    let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
     let command = Command::Write {
         at: Val::Const(0),
         value: Val::Const(1),

@@ -83,7 +83,7 @@ fn code_with_data_tables_and_calls_runs() {
         image.bytes = cc::compile(flags, EVERYTHING).into();
         let program = device.load(&image).unwrap();
         let out = device.alloc(AllocSpec::device(8 * 100)).unwrap();
-        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap()).unwrap();
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let command = Command::Exec {
             program: &program,
             args: &[Val::Const(out.va().0)],

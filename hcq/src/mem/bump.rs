@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
-use crate::timeline::Point;
-
 /// Why a block was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -42,11 +40,11 @@ pub enum BumpError {
         /// Bytes of the region.
         size: u64,
         /// The point to wait for; none when all blocks are of the unfinished submission.
-        oldest: Option<Point>,
+        oldest: Option<u64>,
     },
 }
 
-fn until(oldest: &Option<Point>) -> String {
+fn until(oldest: &Option<u64>) -> String {
     match oldest {
         Some(point) => format!("wait for point {point}"),
         None => "submit what was allocated first".into(),
@@ -62,7 +60,7 @@ pub struct Bump {
     head: u64,
     tail: u64,
     /// Ends of the sealed runs, with the points that free them.
-    sealed: VecDeque<(u64, Point)>,
+    sealed: VecDeque<(u64, u64)>,
 }
 
 impl Bump {
@@ -123,7 +121,7 @@ impl Bump {
     }
 
     /// Ties everything allocated since the last seal to `point`, which is not before the last one.
-    pub fn seal(&mut self, point: Point) {
+    pub fn seal(&mut self, point: u64) {
         let done = self.sealed.back().map_or(self.tail, |&(end, _)| end);
         if self.head > done {
             self.sealed.push_back((self.head, point));
@@ -131,7 +129,7 @@ impl Bump {
     }
 
     /// Takes back what is tied to points up to `completed`.
-    pub fn reclaim(&mut self, completed: Point) {
+    pub fn reclaim(&mut self, completed: u64) {
         while let Some(&(end, point)) = self.sealed.front()
             && point <= completed
         {
@@ -150,27 +148,27 @@ mod tests {
     fn blocks_come_back_by_point() {
         let mut bump = Bump::new(256);
         assert_eq!(bump.alloc(100, 16), Ok(0));
-        bump.seal(Point(1));
+        bump.seal(1);
         assert_eq!(bump.alloc(100, 16), Ok(112));
         let full = BumpError::Full {
             asked: 64,
             free: 44,
             size: 256,
-            oldest: Some(Point(1)),
+            oldest: Some(1),
         };
         assert_eq!(bump.alloc(64, 16), Err(full));
         assert_eq!(
             full.to_string(),
             "0x40 bytes do not fit, 0x2c of 0x100 free; wait for point 1"
         );
-        bump.reclaim(Point(1));
+        bump.reclaim(1);
         assert_eq!(
             bump.alloc(64, 16),
             Ok(0),
             "wraps; the rest of the region is skipped"
         );
-        bump.seal(Point(2));
-        bump.reclaim(Point(2));
+        bump.seal(2);
+        bump.reclaim(2);
         assert_eq!(bump.free(), 256);
         assert_eq!(bump.alloc(256, 256), Ok(0));
         assert!(matches!(
@@ -222,18 +220,18 @@ mod tests {
                     },
                     2 => {
                         sealed += 1;
-                        bump.seal(Point(sealed));
+                        bump.seal(sealed);
                     }
                     _ => {
                         completed = (completed + 1).min(sealed);
-                        bump.reclaim(Point(completed));
+                        bump.reclaim(completed);
                         live.retain(|&(_, _, point)| point > completed);
                     }
                 }
                 prop_assert!(bump.free() + live.iter().map(|l| l.1).sum::<u64>() <= size);
             }
-            bump.seal(Point(sealed + 1));
-            bump.reclaim(Point(sealed + 1));
+            bump.seal(sealed + 1);
+            bump.reclaim(sealed + 1);
             prop_assert_eq!(bump.free(), size);
         }
     }

@@ -66,9 +66,9 @@ const IN_FLIGHT: usize = 64;
 /// Runs graphs on a device.
 pub struct DeviceExecutor {
     device: Arc<dyn Device>,
-    stream: Arc<Stream>,
+    stream: Stream,
     /// The queue for copies beside kernels, on devices that have memory of their own.
-    copies: Option<Arc<Stream>>,
+    copies: Option<Stream>,
     compiler: Compiler,
     options: Options,
     limits: Limits,
@@ -100,8 +100,8 @@ impl Drop for Capturing<'_> {
 }
 
 impl DeviceExecutor {
-    /// An engine over a device. The device's first compute queue belongs to it from now on, and on
-    /// GPUs its first copy queue.
+    /// An engine over a device. It works on the device's first compute queue, and on GPUs on its first
+    /// copy queue.
     ///
     /// # Errors
     /// A device without compute queue, or its loss.
@@ -110,14 +110,14 @@ impl DeviceExecutor {
         mut backend: Backend,
         options: Options,
     ) -> Result<Engine> {
-        let stream = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0)?);
         let count = |kind| {
             let mut queues = device.info().queues.iter();
             queues.find(|q| q.0 == kind).map_or(0, |q| q.1)
         };
         let copies = match backend.target.kind {
             TargetKind::Gpu if count(QueueKind::Copy) > 0 => {
-                Some(Stream::new(device.queue(QueueKind::Copy, 0)?)?)
+                Some(Stream::new(device.queue(QueueKind::Copy, 0)?))
             }
             _ => None,
         };
@@ -168,12 +168,12 @@ impl DeviceExecutor {
     }
 
     /// The queue that kernels run on.
-    pub fn stream(&self) -> &Arc<Stream> {
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
     /// The queue that copies run on beside kernels, if there is one.
-    pub fn copies(&self) -> Option<&Arc<Stream>> {
+    pub fn copies(&self) -> Option<&Stream> {
         self.copies.as_ref()
     }
 

@@ -101,7 +101,7 @@ struct Values(Vec<(Signal, u64)>);
 impl Values {
     fn of(rigs: &[Rig<'_>]) -> Values {
         let streams = rigs.iter().flat_map(|rig| [&rig.compute, &rig.copy]);
-        let signal = |stream: &std::sync::Arc<Stream>| stream.queue().timeline().clone();
+        let signal = |stream: &Stream| stream.queue().timeline().signal().clone();
         Values(streams.map(|stream| (signal(stream), 0)).collect())
     }
 

@@ -1,9 +1,12 @@
 //! Work that is encoded once and run again and again.
 
-use hcq::graph::{GraphBuilder, Span, Work};
-use hcq::{Command, Packets, Slot, Val};
+use std::sync::atomic::Ordering;
+
+use hcq::graph::{Graph, GraphBuilder, Span, Work};
+use hcq::{Buffer, Command, Error, Packets, Slot, Stream, Val};
 
 use crate::rig::{at, elements, exec, soon};
+use crate::watched::watched;
 use crate::{Kernel, Rig, Subject};
 
 /// Bound packets take new values at each launch, and refuse a launch without one.
@@ -15,7 +18,7 @@ pub fn bound_packets_run_again_with_other_values(subject: &dyn Subject) {
     let (place, value, done) = (Slot(0), Slot(1), Slot(2));
     let args = [Val::Slot(place, 4), Val::Slot(value, 100)];
     let signal = Command::Signal {
-        signal: queue.timeline(),
+        signal: queue.timeline().signal(),
         value: Val::Slot(done, 0),
     };
     let mut packets = Packets::new();
@@ -28,13 +31,8 @@ pub fn bound_packets_run_again_with_other_values(subject: &dyn Subject) {
     let mut expected = [1u32; 2];
     for i in 0..200u64 {
         let target = [&a, &b][i as usize % 2];
-        let point = rig
-            .compute
-            .launch_with(|value| {
-                bound.patch(&[target.va().0, i, value])?;
-                bound.launch()
-            })
-            .unwrap();
+        let values = |makes| [target.va().0, i, makes];
+        let point = rig.compute.launch(&[], &mut *bound, values).unwrap();
         let x = &mut expected[i as usize % 2];
         *x = x.wrapping_mul(3).wrapping_add(i as u32 + 100);
         point.wait(soon()).unwrap();
@@ -45,12 +43,8 @@ pub fn bound_packets_run_again_with_other_values(subject: &dyn Subject) {
         assert_eq!(seen[1..], [expected; 15]);
     }
     // Dropped while its last launch may still wait in the ring.
-    rig.compute
-        .launch_with(|value| {
-            bound.patch(&[a.va().0, 0, value])?;
-            bound.launch()
-        })
-        .unwrap();
+    let values = |makes| [a.va().0, 0, makes];
+    rig.compute.launch(&[], &mut *bound, values).unwrap();
     drop(bound);
     rig.wait();
     assert_eq!(
@@ -187,4 +181,108 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
             assert_eq!(ran_on.kind(), stream.queue().kind());
         }
     }
+}
+
+/// A graph that copies `data` back and forth between two lanes, `hops` times.
+fn ping_pong(rig: &Rig<'_>, lanes: [&Stream; 2], data: [&Buffer; 2], hops: usize) -> Graph {
+    let whole = |buffer: &Buffer| Span::at(buffer.va().0, buffer.bytes());
+    let mut builder = GraphBuilder::new();
+    let lanes = lanes.map(|stream| builder.lane(&rig.device, stream));
+    for hop in 0..hops {
+        let (src, dst) = (data[hop % 2], data[(hop + 1) % 2]);
+        let work = Work::Copy {
+            dst: at(dst),
+            src: at(src),
+            bytes: src.bytes(),
+        };
+        builder.add(lanes[hop % 2], "hop", work, [whole(src)], [whole(dst)]);
+    }
+    builder.build().unwrap()
+}
+
+/// What a replay waits for goes with the launch: one write per lane.
+pub fn a_replay_rings_one_doorbell_per_lane(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let (compute, on_compute) = watched(&rig.compute);
+    let (copy, on_copy) = watched(&rig.copy);
+    let (a, b, c) = (rig.data(&[0; 16]), rig.data(&[0; 16]), rig.data(&[7; 16]));
+    let mut graph = ping_pong(&rig, [&compute, &copy], [&a, &b], 3);
+    let gate = rig.device.signal("gate").unwrap();
+    for round in 1..=20u32 {
+        // The replay has to wait for both queues, of which neither is done.
+        c.write(0, &[round as u8; 64]).unwrap();
+        let held = Command::Wait {
+            signal: &gate,
+            value: Val::Const(round.into()),
+        };
+        let fill = Command::Copy {
+            dst: at(&a),
+            src: at(&c),
+            bytes: 64,
+        };
+        let after = [
+            rig.copy.submit(&[], &[held, fill]).unwrap(),
+            rig.compute.submit(&[], &[]).unwrap(),
+        ];
+        let points = graph.replay(&[], &after, soon()).unwrap().to_vec();
+        assert!(!points.iter().any(|p| p.reached().unwrap()));
+        gate.set(round.into()).unwrap();
+        graph.wait(soon()).unwrap();
+        assert_eq!(elements(&b), [u32::from_le_bytes([round as u8; 4]); 16]);
+        for watch in [&on_compute, &on_copy] {
+            assert_eq!(watch.launched.load(Ordering::Relaxed), round);
+            assert_eq!(watch.submitted.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+/// A replay that fails before any lane is launched leaves nothing behind; one that fails after that loses
+/// the device, with what happened as the cause.
+pub fn a_lane_that_fails_leaves_no_other_waiting(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let (copy, watch) = watched(&rig.copy);
+    let (a, b) = (rig.data(&[5; 16]), rig.data(&[0; 16]));
+    let mut graph = ping_pong(&rig, [&rig.compute, &copy], [&a, &b], 4);
+    watch.refuse_patches.store(true, Ordering::Relaxed);
+    let error = graph.replay(&[], &[], soon()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("no patches"), "{error}");
+    rig.wait();
+    assert_eq!(elements(&b), [0; 16], "nothing ran");
+    watch.refuse_patches.store(false, Ordering::Relaxed);
+    graph.replay(&[], &[], soon()).unwrap();
+    graph.wait(soon()).unwrap();
+    assert_eq!(elements(&b), [5; 16]);
+
+    watch.refuse_launches.store(true, Ordering::Relaxed);
+    let errors = [
+        graph.replay(&[], &[], soon()).map(|_| ()).unwrap_err(),
+        rig.device.status().unwrap_err(),
+        rig.compute.wait(soon()).unwrap_err(),
+        graph.wait(soon()).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        assert!(error.to_string().contains("no launches"), "{error}");
+    }
+}
+
+/// Two graphs that take the same two queues in opposite order, replayed by two threads at once.
+pub fn graphs_over_the_same_queues_never_stand_crosswise(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let data = [(); 4].map(|()| rig.data(&[1; 16]));
+    let [a, b, c, d] = &data;
+    let graphs = [
+        ping_pong(&rig, [&rig.compute, &rig.copy], [a, b], 4),
+        ping_pong(&rig, [&rig.copy, &rig.compute], [c, d], 4),
+    ];
+    std::thread::scope(|scope| {
+        for mut graph in graphs {
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    graph.replay(&[], &[], soon()).unwrap();
+                }
+                graph.wait(soon()).unwrap();
+            });
+        }
+    });
 }

@@ -19,6 +19,7 @@ pub mod loss;
 pub mod many;
 pub mod order;
 mod rig;
+mod watched;
 
 use std::sync::Arc;
 
@@ -86,12 +87,16 @@ macro_rules! conformance {
                 many: a_submission_larger_than_the_ring_is_done_in_order;
                 many: a_full_ring_holds_the_host_until_its_deadline;
                 many: four_threads_share_a_queue;
+                many: streams_of_one_queue_share_its_timeline;
                 many: dropping_with_work_in_flight_ends;
                 many: dropping_a_queue_that_waits_forever_ends;
                 graphs: bound_packets_run_again_with_other_values;
                 graphs: graphs_replay_with_other_buffers_and_values;
                 graphs: graphs_order_two_queues;
                 graphs: profiled_graphs_tell_the_time_of_each_node;
+                graphs: a_replay_rings_one_doorbell_per_lane;
+                graphs: a_lane_that_fails_leaves_no_other_waiting;
+                graphs: graphs_over_the_same_queues_never_stand_crosswise;
                 loss: a_deadline_names_the_signal_and_the_values;
                 loss: the_first_cause_of_a_loss_is_kept;
                 loss: a_fault_of_a_kernel_names_it_and_the_place;

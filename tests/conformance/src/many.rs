@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hcq::{Command, Error, Val, Width};
+use hcq::{Command, Error, QueueKind, Stream, Val, Width};
 
 use crate::rig::{at, elements, exec, soon};
 use crate::{Kernel, Rig, Subject};
@@ -112,6 +112,39 @@ pub fn four_threads_share_a_queue(subject: &dyn Subject) {
     assert_eq!(elements(&data), [expected; 4]);
     values.sort_unstable();
     assert!(values.iter().copied().eq(1..=2000));
+}
+
+/// Streams that know nothing of each other, over one queue: their points are all different, and what is
+/// waited for is done.
+pub fn streams_of_one_queue_share_its_timeline(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let step = rig.program(Kernel::Step);
+    let data = rig.data(&[0; 3]);
+    let mut values = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3u64)
+            .map(|t| {
+                let (rig, step, data) = (&rig, &step, &data);
+                scope.spawn(move || {
+                    let queue = rig.device.queue(QueueKind::Compute, 0).unwrap();
+                    let stream = Stream::new(queue);
+                    let mut expected = 0u32;
+                    let step = |i: u64| {
+                        let args = [Val::Const(data.va().0 + t * 4), Val::Const(i)];
+                        let done = stream.submit(&[], &[exec(step, &args, 1)]).unwrap();
+                        done.wait(soon()).unwrap();
+                        expected = expected.wrapping_mul(3).wrapping_add(i as u32);
+                        assert_eq!(elements(data)[t as usize], expected, "step {i} is over");
+                        done.value
+                    };
+                    (0..100).map(step).collect::<Vec<u64>>()
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().flat_map(|t| t.join().unwrap());
+        joined.collect::<Vec<u64>>()
+    });
+    values.sort_unstable();
+    assert!(values.iter().copied().eq(1..=300), "{values:?}");
 }
 
 /// Handles go in the middle of the work: what was submitted is done, and nothing hangs.

@@ -18,9 +18,9 @@ pub struct Rig<'a> {
     /// Its way to break.
     pub lose: Box<dyn Fn(&str) + Send + Sync>,
     /// Its compute queue.
-    pub compute: Arc<Stream>,
+    pub compute: Stream,
     /// Its copy queue, or the compute queue again if it has none.
-    pub copy: Arc<Stream>,
+    pub copy: Stream,
 }
 
 impl<'a> Rig<'a> {
@@ -44,9 +44,12 @@ impl<'a> Rig<'a> {
         let stream = |kind| {
             let queue = device.queue(kind, 0).expect("the queue opens");
             if start > 0 {
-                queue.timeline().set(start).expect("the timeline is set");
+                queue
+                    .timeline()
+                    .skip_to(start)
+                    .expect("the timeline is set");
             }
-            Stream::new(queue).expect("the stream begins")
+            Stream::new(queue)
         };
         let compute = stream(QueueKind::Compute);
         let has_copy = device

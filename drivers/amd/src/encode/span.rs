@@ -62,12 +62,12 @@ pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64
     Ok(())
 }
 
-/// Whether a wait is over for good, and its low half has started over since, so that an engine which
-/// compares 32 bits would wait for the next time: it is left out. Values at hand only; what is given
-/// later is newer than the packets.
+/// Whether the host has seen that a wait is over, and that its high half has changed since, so that an engine
+/// which compares 32 bits might wait for the low half to come again: it is left out. Values at hand only;
+/// what is given later is newer than the packets.
 pub(crate) fn is_past(signal: &Signal, value: Val) -> bool {
     match value {
-        Val::Const(value) => signal.value().is_ok_and(|now| now >> 32 > value >> 32),
+        Val::Const(value) => signal.seen() >> 32 > value >> 32,
         Val::Slot(..) => false,
     }
 }

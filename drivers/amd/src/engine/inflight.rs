@@ -52,7 +52,7 @@ pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
     let words: Vec<u32> = words.collect();
     let mut found = Vec::new();
     walk(channel, &words, range.start, 0, &mut found);
-    let timeline = channel.timeline().va().0;
+    let timeline = channel.timeline().signal().va().0;
     let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
     let done = found.iter().rposition(is_done).map_or(0, |at| at + 1);
@@ -62,7 +62,7 @@ pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
 /// The first wait that is not satisfied; `true` with it if nothing stands before it that may still
 /// run, or that someone may wait for.
 pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
-    let timeline = channel.timeline().va().0;
+    let timeline = channel.timeline().signal().va().0;
     let mut works = false;
     for packet in packets(channel) {
         match packet.doing {

@@ -123,7 +123,7 @@ impl Mover {
     }
 
     fn signal(&self) -> &Signal {
-        self.channel.timeline()
+        self.channel.timeline().signal()
     }
 
     fn wait(&self, value: u64) -> Result<()> {

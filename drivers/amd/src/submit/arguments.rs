@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hcq::mem::bump::{Bump, BumpError};
 use hcq::mem::view::{View, ViewError};
 use hcq::packets::{Packets, Reloc, Section, place};
-use hcq::timeline::Point as Mark;
 use hcq::{MemoryKind, Result};
 
 use crate::encode::DATA_ALIGN;
@@ -81,13 +80,13 @@ impl Arguments {
 
     /// Everything handed out so far is free once a mark is reached.
     pub(crate) fn seal(&mut self, mark: u64) {
-        self.bump.seal(Mark(mark));
+        self.bump.seal(mark);
         self.unsealed = 0;
     }
 
     /// Takes back what is behind no mark after this one.
     pub(crate) fn reclaim(&mut self, reached: u64) {
-        self.bump.reclaim(Mark(reached));
+        self.bump.reclaim(reached);
     }
 }
 

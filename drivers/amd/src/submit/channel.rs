@@ -9,7 +9,7 @@ use std::time::Duration;
 use hcq::mem::view::ViewError;
 use hcq::packets::{Keep, Section, place};
 use hcq::transport::MonotonicClock;
-use hcq::{Command, Deadline, Error, MemoryKind, Packets, QueueKind, Result, Signal};
+use hcq::{Command, Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 
 use super::arguments::{Arguments, place_data};
 use super::make::{Which, make};
@@ -35,7 +35,7 @@ pub(crate) struct Channel {
     encoder: Encoder,
     kind: QueueKind,
     index: u32,
-    timeline: Signal,
+    timeline: Timeline,
     event: Arc<Event>,
     marks: Marks,
     /// What every submission starts with.
@@ -83,7 +83,7 @@ impl Channel {
             encoder: made.encoder,
             kind: which.kind,
             index: which.index,
-            timeline: made.timeline,
+            timeline: Timeline::new(&core.id, which.kind, which.index, made.timeline),
             event: made.event,
             marks: made.marks,
             begin: made.begin,
@@ -133,8 +133,8 @@ impl Channel {
         format!("{} {}", self.kind, self.index)
     }
 
-    /// The signal of its stream.
-    pub(crate) fn timeline(&self) -> &Signal {
+    /// What counts its submissions.
+    pub(crate) fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
@@ -161,6 +161,21 @@ impl Channel {
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
     /// [`Error::Command`] for a packet that is larger than the ring.
     pub(crate) fn submit(&self, packets: &Packets) -> Result<()> {
+        self.submit_with(packets, &[])
+    }
+
+    /// Writes words that are placed already, behind packets if there are any, and rings the doorbell.
+    ///
+    /// # Errors
+    /// As [`Channel::submit`].
+    pub(crate) fn launch(&self, before: &Packets, words: &[u32]) -> Result<()> {
+        match before.words.is_empty() {
+            true => self.push(words),
+            false => self.submit_with(before, words),
+        }
+    }
+
+    fn submit_with(&self, packets: &Packets, behind: &[u32]) -> Result<()> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
@@ -179,6 +194,7 @@ impl Channel {
         {
             place(words, reloc.offset, reloc.part, base + u64::from(reloc.add));
         }
+        host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.encoder.uses(kept));
         let mark = host.progress.issued + 1;
@@ -191,7 +207,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub(crate) fn push(&self, words: &[u32]) -> Result<()> {
+    fn push(&self, words: &[u32]) -> Result<()> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;

@@ -104,8 +104,8 @@ pub fn work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<()> {
 /// As [`work`]; says whether the results are right.
 pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool> {
     let device = AmdDevice::open(machine, 0, &options())?;
-    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
-    let copy = Stream::new(device.queue(QueueKind::Copy, 0)?)?;
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
+    let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
     // Larger than what goes through the BAR, and than an arena.
     let bytes = 3 << 20;
     let (a, b) = (
@@ -169,7 +169,7 @@ pub fn try_chain(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool
         ..options()
     };
     let device = AmdDevice::open(machine, 0, &options)?;
-    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?)?;
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let content: Vec<u8> = (0..1024u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let buffer = || memory(&*device, MemoryKind::Device, 1024);
     let (a, out, last) = (buffer()?, buffer()?, buffer()?);

@@ -369,9 +369,8 @@ fn smallest_kernel() -> codegen::Kernel {
     }
 }
 
-/// The smallest kernel, loaded, with the queue that the engine's tensors use too: a queue has one
-/// stream.
-fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Arc<Stream>), Error> {
+/// The smallest kernel, loaded, with the queue that the engine's tensors use too.
+fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Stream), Error> {
     let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
     let options = codegen::Options::default();
     let built = codegen::build(&smallest_kernel(), &session.backend, &options).map_err(compiler)?;
