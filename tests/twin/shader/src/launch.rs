@@ -206,9 +206,10 @@ pub fn run(
         stop: AtomicBool::new(false),
         done: Mutex::default(),
     };
-    // A thread is worth its start only for some work.
+    // A thread is worth its start only for some work, and needs scratch for a group of its own.
     let waves = count * u64::from(launch.waves_per_group());
-    let threads = (watch.threads as u64).min(count).min(waves / 4).max(1);
+    let groups = u64::from(resident(launch, 1)).min(count);
+    let threads = (watch.threads as u64).min(groups).min(waves / 4).max(1);
     let resident = resident(launch, threads as u32);
     std::thread::scope(|scope| {
         for thread in 1..threads {

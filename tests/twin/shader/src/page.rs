@@ -89,9 +89,10 @@ pub trait Memory: Sync {
     }
 
     /// Comes before each access to a run of bytes that a page has [watched](Page::watching): `bytes`
-    /// at `va`, which lie in one page.
-    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access) {
-        let _ = (port, va, bytes, access);
+    /// at `va`, which lie in one page. `own` is true where all of them are in the slot of scratch
+    /// that the wave was started with.
+    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access, own: bool) {
+        let _ = (port, va, bytes, access, own);
     }
 
     /// Whether an atomic of a shader core at `va` leaves the GPU: it is not done by a cache, nor in

@@ -128,7 +128,7 @@ pub(crate) fn wave<'a>(
         vgprs,
         halves,
         lds: &room.lds,
-        bus,
+        bus: bus.in_slot(scratch..scratch + u64::from(launch.scratch_wave)),
         counters: Counters::new(generation),
         place: wave::Place {
             group: place.id,

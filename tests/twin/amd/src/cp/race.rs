@@ -24,6 +24,12 @@ pub static DISPATCH_RACE: Rule = Rule {
 #[derive(Clone)]
 struct Bits([u64; 64]);
 
+impl Default for Bits {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
 impl Bits {
     fn set(&mut self, offset: usize, bytes: usize) {
         for at in offset..(offset + bytes).min(PAGE as usize) {
@@ -38,7 +44,7 @@ impl Bits {
     }
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Touched {
     read: Bits,
     written: Bits,
@@ -60,7 +66,7 @@ fn common(mine: &Pages, theirs: &Pages) -> Option<u64> {
 #[derive(Clone, Default)]
 pub(crate) struct Trace {
     shared: Pages,
-    /// The slots of scratch that its waves have, and what was touched of them.
+    /// The slots of scratch that its waves have, and what each touched of its own.
     slots: Option<Slots>,
     own: Pages,
 }
@@ -83,20 +89,16 @@ impl Slots {
         );
         (wave > 0).then_some(Self { base, wave, waves })
     }
-
-    fn hold(&self, va: u64) -> bool {
-        let bytes = u64::from(self.wave) * u64::from(self.waves);
-        va >= self.base && va - self.base < bytes
-    }
 }
 
 impl Trace {
     /// A byte that one of two read and the other one wrote.
     ///
-    /// Not in scratch that both divide alike: waves that run at the same time have different slots
-    /// there. Source: LLVM, AMDGPUUsage, "Initial Kernel Execution State": SPI manages the scratch
-    /// memory of a queue (Flat Scratch Init), and starts each wave with an offset of its own in it
-    /// (Scratch Wavefront Offset).
+    /// Not what each wave touches of its own slot, where both divide scratch alike: waves that run at
+    /// the same time have different slots. Source: LLVM, AMDGPUUsage, "Initial Kernel Execution
+    /// State": SPI manages the scratch memory of a queue (Flat Scratch Init), and starts each wave
+    /// with an offset of its own in it (Scratch Wavefront Offset). Whoever reaches into the slot of
+    /// another wave has no such promise.
     pub fn race(&self, other: &Self) -> Option<u64> {
         let shared = common(&self.shared, &other.shared)
             .or_else(|| common(&self.shared, &other.own))
@@ -118,7 +120,8 @@ pub(crate) struct Watched<'a> {
 
 #[derive(Default)]
 struct State {
-    touched: Pages,
+    shared: Pages,
+    own: Pages,
     /// The runs that memory itself wants to hear of, by page, port and access.
     wanted: HashMap<(u64, Port, Access), u64>,
 }
@@ -136,20 +139,19 @@ impl<'a> Watched<'a> {
     /// Adds what was noted.
     pub fn into_trace(self, trace: &mut Trace) {
         let state = self.state.into_inner();
-        let noted = state.unwrap_or_else(PoisonError::into_inner).touched;
+        let State { shared, own, .. } = state.unwrap_or_else(PoisonError::into_inner);
         trace.slots = self.slots;
-        for (page, more) in noted {
-            // Of a page that is scratch in part, the rest is no memory of its own either: the kernel
-            // maps whole pages.
-            let pages = match self.slots.is_some_and(|slots| slots.hold(page * PAGE)) {
-                true => &mut trace.own,
-                false => &mut trace.shared,
-            };
-            let all = pages.entry(page).or_insert_with(|| more.clone());
-            for i in 0..64 {
-                all.read.0[i] |= more.read.0[i];
-                all.written.0[i] |= more.written.0[i];
-            }
+        add(&mut trace.shared, shared);
+        add(&mut trace.own, own);
+    }
+}
+
+fn add(all: &mut Pages, more: Pages) {
+    for (page, more) in more {
+        let all = all.entry(page).or_default();
+        for i in 0..64 {
+            all.read.0[i] |= more.read.0[i];
+            all.written.0[i] |= more.written.0[i];
         }
     }
 }
@@ -167,15 +169,17 @@ impl Memory for Watched<'_> {
         self.memory.epoch()
     }
 
-    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access) {
+    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access, own: bool) {
         let offset = (va % PAGE) as usize;
         let runs = offset / 64..=(offset + bytes - 1).min(PAGE as usize - 1) / 64;
         let wanted = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let touched = state.touched.entry(va / PAGE).or_insert_with(|| Touched {
-                read: Bits([0; 64]),
-                written: Bits([0; 64]),
-            });
+            let pages = if own {
+                &mut state.own
+            } else {
+                &mut state.shared
+            };
+            let touched = pages.entry(va / PAGE).or_default();
             match access {
                 Access::Read => touched.read.set(offset, bytes),
                 Access::Write => touched.written.set(offset, bytes),
@@ -186,7 +190,7 @@ impl Memory for Watched<'_> {
                 .any(|run| wanted.unwrap_or(!0) >> run & 1 == 1)
         };
         if wanted {
-            self.memory.watched(port, va, bytes, access);
+            self.memory.watched(port, va, bytes, access, own);
         }
     }
 
@@ -222,13 +226,13 @@ pub(super) mod tests {
 
     /// What these accesses leave.
     pub(in crate::cp) fn trace(accesses: &[(u64, usize, Access)]) -> Trace {
-        with_slots(None, accesses)
+        with_slots(None, accesses, false)
     }
 
-    fn with_slots(slots: Option<Slots>, accesses: &[(u64, usize, Access)]) -> Trace {
+    fn with_slots(slots: Option<Slots>, accesses: &[(u64, usize, Access)], own: bool) -> Trace {
         let watched = Watched::new(&Nothing, slots);
         for &(va, bytes, access) in accesses {
-            watched.watched(Port::Vector, va, bytes, access);
+            watched.watched(Port::Vector, va, bytes, access, own);
         }
         let mut trace = Trace::default();
         watched.into_trace(&mut trace);
@@ -258,12 +262,16 @@ pub(super) mod tests {
             })
         };
         let accesses = [(0x2000, 4, Access::Read), (0x2000, 4, Access::Write)];
-        let mine = with_slots(slots(0x2000, 1024), &accesses);
+        let mine = with_slots(slots(0x2000, 1024), &accesses, true);
         assert_eq!(mine.race(&mine.clone()), None);
         // Slots of another size lie across these, and whoever has none reads what waves leave.
-        let others = with_slots(slots(0x2000, 2048), &accesses);
+        let others = with_slots(slots(0x2000, 2048), &accesses, true);
         assert_eq!(mine.race(&others), Some(0x2000));
         assert_eq!(trace(&accesses[..1]).race(&mine), Some(0x2000));
         assert_eq!(mine.race(&trace(&accesses[..1])), Some(0x2000));
+        // The same bytes, by another wave than the one whose slot they are.
+        let foreign = with_slots(slots(0x2000, 1024), &accesses[..1], false);
+        assert_eq!(mine.race(&foreign), Some(0x2000));
+        assert_eq!(foreign.race(&mine), Some(0x2000));
     }
 }

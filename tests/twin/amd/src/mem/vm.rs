@@ -374,7 +374,7 @@ impl Memory for Launch<'_> {
         self.vm.gmc.epoch()
     }
 
-    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access) {
+    fn watched(&self, port: Port, va: u64, bytes: usize, access: Access, _own: bool) {
         let table = self.vm.table();
         let Ok((entry, frame)) = find(&table, port, va, access) else {
             return;

@@ -1,6 +1,7 @@
 //! The way of a wave to memory.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +34,8 @@ pub struct Bus<'a> {
     pub memory: &'a dyn Memory,
     epoch: &'a AtomicU64,
     tlb: Rc<Tlb>,
+    /// The slot of scratch that the wave has.
+    slot: Range<u64>,
 }
 
 impl<'a> Bus<'a> {
@@ -47,7 +50,14 @@ impl<'a> Bus<'a> {
                 keys: [const { Cell::new(NO_KEY) }; TLB],
                 pages: [const { Cell::new(Page::NONE) }; TLB],
             }),
+            slot: 0..0,
         }
+    }
+
+    /// The way of a wave that has these addresses as its scratch.
+    #[must_use]
+    pub fn in_slot(self, slot: Range<u64>) -> Self {
+        Self { slot, ..self }
     }
 
     /// The page of `va`.
@@ -104,7 +114,8 @@ impl<'a> Bus<'a> {
         let first = offset(va) / 64;
         let last = (offset(va) + bytes - 1).min(PAGE as usize - 1) / 64;
         if page.watch >> first & (!0 >> (63 - (last - first))) != 0 {
-            self.memory.watched(port, va, bytes, access);
+            let own = self.slot.start <= va && va.saturating_add(bytes as u64) <= self.slot.end;
+            self.memory.watched(port, va, bytes, access, own);
         }
     }
 

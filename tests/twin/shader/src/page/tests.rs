@@ -116,3 +116,34 @@ fn atomics_return_what_was_there() {
     assert_eq!(bus.get::<u64>(Port::Vector, 0x1008).unwrap(), 42);
     assert_eq!(memory.dirty(0x1000)[0], 0xff00);
 }
+
+/// Memory that notes which accesses are to the scratch of the wave itself.
+struct Slots(Pages, std::sync::Mutex<Vec<(u64, bool)>>);
+
+impl Memory for Slots {
+    fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
+        Ok(self.0.page(port, va, access)?.watching(!0))
+    }
+
+    fn watched(&self, _: Port, va: u64, _: usize, _: Access, own: bool) {
+        self.1.lock().unwrap().push((va, own));
+    }
+}
+
+#[test]
+fn memory_hears_what_is_a_waves_own_scratch() {
+    let memory = Slots(Pages::new(&[0x1000, 0x2000]), Default::default());
+    // In the middle of pages, and across two of them.
+    let mut bus = Bus::new(&memory).in_slot(0x1f00..0x2100);
+    for va in [0x1efc, 0x1f00, 0x1ffc, 0x2000, 0x20fc, 0x2100] {
+        bus.put(Port::Vector, va, 1u32).unwrap();
+    }
+    bus.read(Port::Scalar, 0x20f8, &mut [0; 4]).unwrap();
+    let heard = memory.1.into_inner().unwrap();
+    let own: Vec<_> = heard.iter().map(|&(_, own)| own).collect();
+    assert_eq!(
+        own,
+        [false, true, true, true, true, false, false],
+        "{heard:x?}"
+    );
+}
