@@ -5,9 +5,10 @@
 //! [`rule::Rule`]: the access fails, and the report names the rule, its source, what was done, and
 //! the last events before it. No rule is loosened to let a driver pass.
 //!
-//! Today: [`rule`], what every model needs, and [`pci`], a PCI function to put register models
+//! Today: [`rule`], what every model needs, [`fires`], what its tests need, and [`pci`], a PCI function to put register models
 //! behind.
 #![forbid(unsafe_code)]
 
+pub mod fires;
 pub mod pci;
 pub mod rule;

@@ -13,6 +13,8 @@ pub enum Proof {
     Observed,
     /// Not proven; listed as such, and to be confirmed.
     Guess,
+    /// A limit of the twin itself; hardware demands nothing of the kind.
+    Twin,
 }
 
 /// Something that the hardware demands.

@@ -6,6 +6,7 @@
 mod machine;
 
 use machine::{Args, Machine, compile};
+use twin::fires::fires;
 use twin_shader::isa::Gen;
 use twin_shader::launch::{Broken, Done};
 use twin_shader::step::Stop;
@@ -280,17 +281,14 @@ fn rule(generation: Gen, text: &str) -> &'static str {
 
 #[test]
 fn a_register_is_not_used_before_its_wait() {
-    assert_eq!(
-        rule(Gen::Rdna3, "s_load_b32 s4, s[0:1], 0x0\ns_mov_b32 s5, s4"),
-        "WAIT-BEFORE-USE"
-    );
-    assert_eq!(
-        rule(
-            Gen::Rdna4,
-            "s_load_b32 s4, s[0:1], 0x0\ns_wait_dscnt 0x0\ns_mov_b32 s4, 0"
-        ),
-        "WAIT-BEFORE-USE"
-    );
+    fires("WAIT-BEFORE-USE").only(&[rule(
+        Gen::Rdna3,
+        "s_load_b32 s4, s[0:1], 0x0\ns_mov_b32 s5, s4",
+    )]);
+    fires("WAIT-BEFORE-USE").only(&[rule(
+        Gen::Rdna4,
+        "s_load_b32 s4, s[0:1], 0x0\ns_wait_dscnt 0x0\ns_mov_b32 s4, 0",
+    )]);
     let waits = [
         (Gen::Rdna3, "s_load_b32", "s_waitcnt lgkmcnt(0)"),
         (Gen::Rdna4, "s_load_b32", "s_wait_kmcnt 0x0"),
@@ -306,25 +304,28 @@ fn a_register_is_not_used_before_its_wait() {
 fn what_is_no_instruction_does_not_run() {
     let broken = assembled(Gen::Rdna3, "s_mov_b32 s4, 1\n.long 0xffffffff");
     let broken = broken.unwrap_err().unwrap();
-    assert!(matches!(&broken.stop, Stop::Rule(rule, _) if rule.name == "ISA-INVALID"));
+    let Stop::Rule(invalid, _) = &broken.stop else {
+        panic!("{broken:?}");
+    };
+    fires("ISA-INVALID").only(&[invalid.name]);
     assert_eq!(broken.before.len(), 1);
     assert!(
         broken.before[0].ends_with(": s_mov_b32 s4, 1"),
         "{broken:?}"
     );
-    assert_eq!(rule(Gen::Rdna3, "s_code_end"), "ISA-RESERVED");
+    fires("ISA-RESERVED").only(&[rule(Gen::Rdna3, "s_code_end")]);
 }
 
 #[test]
 fn registers_are_those_that_were_allocated() {
-    assert_eq!(rule(Gen::Rdna3, "v_mov_b32 v8, 0"), "VGPR-RANGE");
-    assert_eq!(rule(Gen::Cdna3, "s_mov_b32 s70, 0"), "SGPR-RANGE");
+    fires("VGPR-RANGE").only(&[rule(Gen::Rdna3, "v_mov_b32 v8, 0")]);
+    fires("SGPR-RANGE").only(&[rule(Gen::Cdna3, "s_mov_b32 s70, 0")]);
     ok(assembled(Gen::Rdna3, "s_mov_b32 s105, 0"));
 }
 
 #[test]
 fn a_barrier_that_nobody_signals_is_told() {
-    assert_eq!(rule(Gen::Rdna4, "s_barrier_wait -1"), "BARRIER-DIVERGED");
+    fires("BARRIER-DIVERGED").only(&[rule(Gen::Rdna4, "s_barrier_wait -1")]);
     ok(assembled(
         Gen::Rdna4,
         "s_barrier_signal -1\ns_barrier_wait -1",

@@ -31,8 +31,8 @@ pub(crate) enum Data {
 pub(super) static PANIC: Rule = Rule {
     name: "TWIN-PANIC",
     text: "the twin itself does not fail; whoever sees this has found a mistake in it",
-    source: "the place of the panic, on stderr",
-    proof: Proof::Sourced,
+    source: "this twin; the place of the panic is on stderr",
+    proof: Proof::Twin,
 };
 
 /// What happens at the end of the pipe: caches, then data, then the interrupt.

@@ -26,14 +26,14 @@ static UNKNOWN: Rule = Rule {
     name: "DRM-UNKNOWN-IOCTL",
     text: "an ioctl of a render node is one of those that compute clients use; others are not modelled",
     source: "this twin",
-    proof: Proof::Guess,
+    proof: Proof::Twin,
 };
 
 static QUERY: Rule = Rule {
     name: "DRM-UNKNOWN-QUERY",
     text: "a query of AMDGPU_INFO is one that the twin knows",
     source: "this twin",
-    proof: Proof::Guess,
+    proof: Proof::Twin,
 };
 
 type Handler = fn(&Process, &File, &Render, &mut Call) -> Result;

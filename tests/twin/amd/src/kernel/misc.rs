@@ -39,7 +39,7 @@ static MODELLED: Rule = Rule {
     name: "KFD-NOT-MODELLED",
     text: "the twin has no debugger: DBG_TRAP can only be refused",
     source: "this twin",
-    proof: Proof::Guess,
+    proof: Proof::Twin,
 };
 
 /// LDS and scratch, by the upper 16 bits of flat addresses.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use twin::fires::fires;
 use twin::rule::Journal;
 use twin_shader::isa::Gen;
 use twin_shader::page::{Access, Bus, FaultKind, Memory, Port};

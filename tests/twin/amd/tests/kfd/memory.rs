@@ -2,6 +2,7 @@
 
 use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, alloc};
+use twin::fires::fires;
 
 use crate::client::{Client, GTT, Memory, PAGE, VRAM, anonymous, load, reserve, store};
 
@@ -88,9 +89,9 @@ fn mistakes_that_alloc_lets_pass() {
         client.alloc_at(0, reserve(PAGE), PAGE, flags, 0).unwrap();
         client.rules()[before..].to_vec()
     };
-    assert_eq!(rules(VRAM | alloc::GTT), ["KFD-ALLOC-TYPE"]);
-    assert_eq!(rules(VRAM | 1 << 10), ["KFD-ALLOC-FLAGS"]);
-    assert_eq!(rules(GTT | alloc::AQL_QUEUE_MEM), ["KFD-AQL-QUEUE-MEM"]);
+    fires("KFD-ALLOC-TYPE").only(&rules(VRAM | alloc::GTT));
+    fires("KFD-ALLOC-FLAGS").only(&rules(VRAM | 1 << 10));
+    fires("KFD-AQL-QUEUE-MEM").only(&rules(GTT | alloc::AQL_QUEUE_MEM));
     assert!(rules(VRAM | alloc::PUBLIC | alloc::CONTIGUOUS).is_empty());
 }
 
@@ -271,7 +272,7 @@ fn a_render_node_is_mapped_where_alloc_said() {
         memory.offset,
     );
     assert!(private.is_ok());
-    assert_eq!(client.rules(), ["KFD-MMAP-SHARED"]);
+    fires("KFD-MMAP-SHARED").only(&client.rules());
 }
 
 #[test]
@@ -318,7 +319,7 @@ fn memory_of_the_client_stays_until_the_gpu_lets_go() {
         .unwrap();
     client.map(&[0], memory).unwrap();
     client.process.munmap(user, 2 * PAGE).unwrap();
-    assert_eq!(client.rules(), ["KFD-USERPTR-UNMAPPED"]);
+    fires("KFD-USERPTR-UNMAPPED").only(&client.rules());
     assert_eq!(client.unmap(&[0], memory), Ok(1));
     client.free(memory).unwrap();
     assert_eq!(client.process.munmap(user + 1, PAGE), Err(Errno::EINVAL));
@@ -420,7 +421,7 @@ fn acquire_vm_takes_one_file_for_good() {
         Err(Errno::EINVAL),
         "the other GPU's"
     );
-    assert_eq!(client.rules(), ["KFD-VM-GPU"]);
+    fires("KFD-VM-GPU").only(&client.rules());
     // The address space lives as long as the process, also without the descriptor.
     client.process.close(client.render[0]).unwrap();
     let memory = client.alloc_at(0, reserve(PAGE), PAGE, GTT, 0).unwrap();

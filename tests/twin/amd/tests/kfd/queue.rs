@@ -2,6 +2,7 @@
 
 use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, CreateQueueArgs, queue_type};
+use twin::fires::fires;
 
 use crate::client::{Client, GTT, Memory, PAGE, VRAM, load, reserve, store, wanted};
 
@@ -137,17 +138,16 @@ fn what_create_queue_refuses() {
         assert_eq!(refused(change), Err(errno), "{what}");
     }
     // What the kernel says nothing of, the twin names.
-    let named = |rule| client.rules().into_iter().filter(|r| *r == rule).count();
-    assert_eq!(
-        [
-            "KFD-QUEUE-BUFFER-SIZE",
-            "KFD-EOP-SIZE",
-            "KFD-CTL-STACK-SIZE",
-            "KFD-CWSR-SIZE"
-        ]
-        .map(named),
-        [9, 1, 1, 1]
-    );
+    let named = |rule| {
+        let mut rules = client.rules();
+        rules.retain(|r| *r == rule);
+        rules
+    };
+    assert_eq!(named("KFD-QUEUE-BUFFER-SIZE").len(), 9);
+    fires("KFD-QUEUE-BUFFER-SIZE").first(&named("KFD-QUEUE-BUFFER-SIZE"));
+    fires("KFD-EOP-SIZE").only(&named("KFD-EOP-SIZE"));
+    fires("KFD-CTL-STACK-SIZE").only(&named("KFD-CTL-STACK-SIZE"));
+    fires("KFD-CWSR-SIZE").only(&named("KFD-CWSR-SIZE"));
     let before = client.rules().len();
     assert!(client.create(good).is_ok());
     let bare = Client::bare(&client.machine);
@@ -156,7 +156,7 @@ fn what_create_queue_refuses() {
         Err(Errno::ESRCH),
         "no ACQUIRE_VM"
     );
-    assert_eq!(client.rules()[before..], ["KFD-ACQUIRE-VM"]);
+    fires("KFD-ACQUIRE-VM").only(&client.rules()[before..]);
 }
 
 #[test]
@@ -186,13 +186,20 @@ fn linux_6_8_lets_it_pass_and_the_twin_does_not() {
     assert!(client.rules().is_empty());
     client
         .create(CreateQueueArgs {
+            ring_size: 512,
+            ..good
+        })
+        .unwrap();
+    fires("KFD-QUEUE-RING-SIZE").only(&client.rules());
+    client
+        .create(CreateQueueArgs {
             eop_buffer_address: reserve(PAGE),
             ..good
         })
         .unwrap();
-    assert_eq!(client.rules(), ["KFD-QUEUE-BUFFERS"]);
+    fires("KFD-QUEUE-BUFFERS").only(&client.rules()[1..]);
     assert_eq!(client.unmap(&[0], buffers.ring), Ok(1));
-    assert_eq!(client.rules()[1..], ["KFD-UNMAP-QUEUE-BUFFER"]);
+    fires("KFD-UNMAP-QUEUE-BUFFER").only(&client.rules()[2..]);
     let by_engine = CreateQueueArgs {
         queue_type: queue_type::SDMA_BY_ENG_ID,
         ..good
@@ -217,22 +224,16 @@ fn mistakes_that_create_queue_lets_pass() {
         })
         .is_empty()
     );
-    assert_eq!(
-        rules(CreateQueueArgs {
-            queue_percentage: 100 | 8 << 8,
-            ..good
-        }),
-        ["KFD-QUEUE-XCC"]
-    );
+    fires("KFD-QUEUE-XCC").only(&rules(CreateQueueArgs {
+        queue_percentage: 100 | 8 << 8,
+        ..good
+    }));
     let aql = queue_type::COMPUTE_AQL;
-    assert_eq!(
-        rules(CreateQueueArgs {
-            queue_percentage: 100 | 1 << 8,
-            queue_type: aql,
-            ..good
-        }),
-        ["KFD-QUEUE-XCC"]
-    );
+    fires("KFD-QUEUE-XCC").only(&rules(CreateQueueArgs {
+        queue_percentage: 100 | 1 << 8,
+        queue_type: aql,
+        ..good
+    }));
     assert!(
         rules(CreateQueueArgs {
             queue_type: queue_type::SDMA_XGMI,

@@ -40,6 +40,10 @@ pub const PROCESS: u32 = 7;
 
 impl Stand {
     pub fn new(chip: &'static Chip, seed: u64) -> Self {
+        Self::with(chip, seed, |_| {})
+    }
+
+    pub fn with(chip: &'static Chip, seed: u64, change: impl FnOnce(&mut Setup)) -> Self {
         let journal = Arc::new(Journal::new());
         let (xccs, drain) = (chip.xccs, Drain::Never);
         let generation = chip.generation;
@@ -47,7 +51,7 @@ impl Stand {
         let interrupts = Arc::new(Interrupts::default());
         let kernel: Weak<Interrupts> = Arc::downgrade(&interrupts);
         let log = Arc::new(Mutex::new(Vec::new()));
-        let setup = Setup {
+        let mut setup = Setup {
             index: 0,
             chip,
             journal: journal.clone(),
@@ -59,6 +63,7 @@ impl Stand {
             })),
             instructions: None,
         };
+        change(&mut setup);
         let stand = Self {
             gpu: Gpu::new(setup, kernel).unwrap(),
             journal,

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use twin::fires::fires;
+
 use crate::counters::Counters;
 use crate::isa::{self, Gen};
 use crate::page::tests::Pages;
@@ -236,7 +238,7 @@ fn global_atomics() {
         &[0xdd5a_0000, 0x0002_0500],
         "global_atomic_add_f32 v0, v5, s[2:3]",
     );
-    assert_eq!(name, "MEM-ALIGN");
+    fires("MEM-ALIGN").only(&[name]);
 }
 
 #[test]
@@ -257,7 +259,7 @@ fn few_atomics_leave_the_gpu() {
         &[0xdd5a_0000, 0x0002_0500],
         "global_atomic_add_f32 v0, v5, s[2:3]",
     );
-    assert_eq!(name, "MEM-ATOMIC-FABRIC");
+    fires("MEM-ATOMIC-FABRIC").only(&[name]);
 }
 
 #[test]
@@ -295,7 +297,7 @@ fn scratch_interleaves_lanes() {
             &[0xdc41_0000, 0x06fc_0000],
             "scratch_load_u8 v6, v0, off",
         );
-        assert_eq!(name, "SCRATCH-RANGE");
+        fires("SCRATCH-RANGE").only(&[name]);
     }
 }
 
@@ -376,7 +378,7 @@ fn lds_loads_and_stores() {
             &[0xd8d8_0004, 0x0500_0000],
             "ds_load_b32 v5, v0 offset:4",
         );
-        assert_eq!(name, "LDS-RANGE");
+        fires("LDS-RANGE").only(&[name]);
         // What is in the register of a lane that is off does not matter.
         wave.exec = 0x7f;
         for address in [4093, u32::MAX] {
@@ -570,6 +572,15 @@ fn buffers_convert() {
         [wave.vgpr(4, 0)[3], wave.vgpr(5, 0)[3]],
         [0x3804_0000, 0x3c00]
     );
+    // The format 0 is none.
+    wave.s[11] = 3 << 28 | identity;
+    let name = rule(
+        wave,
+        &[0xe00c_0000, 0x8082_0400],
+        "buffer_load_format_xyzw v[4:7], v0, s[8:11], 0 idxen",
+    );
+    fires("BUFFER-FORMAT").only(&[name]);
+    wave.s[11] = flags;
     wave.bus
         .put(Port::Vector, 0x1_0000, 0x0000_00ffu32)
         .unwrap();

@@ -14,7 +14,7 @@ fn stores_reach_sdma_by_a_write_back() {
     assert_eq!(s.read(Port::Sdma, VA + 16), 0);
     assert_eq!(s.broken(), [""; 0], "these bytes are not dirty");
     assert_eq!(s.read(Port::Sdma, VA + 8), 0);
-    assert_eq!(s.broken(), ["CACHE-L2-NOT-WRITTEN-BACK"]);
+    fires("CACHE-L2-NOT-WRITTEN-BACK").only(&s.broken());
     let report = s.journal.violations()[0].to_string();
     for part in ["dispatch 1", "copy 2", "0x700000000008", "GL2_WB", "test"] {
         assert!(report.contains(part), "{report}");
@@ -36,7 +36,7 @@ fn a_wave_writes_back_what_it_stored() {
     assert_eq!(s.read(Port::Sdma, VA + 8), 7);
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(s.read(Port::Sdma, VA + 16), 0);
-    assert_eq!(s.broken(), ["CACHE-L2-NOT-WRITTEN-BACK"]);
+    fires("CACHE-L2-NOT-WRITTEN-BACK").only(&s.broken());
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn gl2_shows_what_it_holds_until_it_is_invalidated() {
     assert_eq!(load(&s, Port::Vector, VA + 0x1000), 3, "it was not held");
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(load(&s, Port::Vector, VA), 1);
-    assert_eq!(s.broken(), ["CACHE-L2-STALE"]);
+    fires("CACHE-L2-STALE").only(&s.broken());
     let report = s.journal.violations()[0].to_string();
     assert!(report.contains("last written by copy 3"), "{report}");
     assert_eq!(s.read(Port::Sdma, VA), 2);
@@ -101,7 +101,7 @@ fn the_scalar_cache_keeps_what_vector_stores_change() {
     assert_eq!(load(&s, Port::Scalar, VA + 8), 0);
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(load(&s, Port::Scalar, VA), 0);
-    assert_eq!(s.broken(), ["CACHE-SCALAR-STALE"]);
+    fires("CACHE-SCALAR-STALE").only(&s.broken());
     let only_scalar = Caches {
         scalar_inv: true,
         ..Caches::default()
@@ -154,7 +154,7 @@ fn vector_caches_keep_what_others_change() {
     });
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(load(&s, Port::Vector, VA), 0);
-    assert_eq!(s.broken(), ["CACHE-VECTOR-STALE"]);
+    fires("CACHE-VECTOR-STALE").only(&s.broken());
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(load(&s, Port::Vector, VA), 5);
     assert_eq!(load(&s, Port::Vector, VA + 8), 7);
@@ -172,7 +172,7 @@ fn vector_caches_of_other_cus_keep_what_an_earlier_launch_read() {
     });
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(load(&s, Port::Vector, VA), 0);
-    assert_eq!(s.broken(), ["CACHE-VECTOR-STALE"]);
+    fires("CACHE-VECTOR-STALE").only(&s.broken());
     s.vm.caches(EVERYTHING, "acquire");
     store(&s, VA, 7);
     assert_eq!(load(&s, Port::Vector, VA), 7, "nobody held it");
@@ -192,7 +192,7 @@ fn code_is_stale_until_the_instruction_cache_is_invalidated() {
     };
     s.vm.caches(no_inst, "acquire");
     assert_eq!(load(&s, Port::Inst, VA), 0xaaaa);
-    assert_eq!(s.broken(), ["CACHE-INST-STALE"]);
+    fires("CACHE-INST-STALE").only(&s.broken());
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(load(&s, Port::Inst, VA), 0xbbbb);
     assert_eq!(s.broken().len(), 1);
@@ -207,7 +207,7 @@ fn host_writes_to_vram_wait_for_the_hdp() {
     assert_eq!(load(&s, Port::Scalar, VA + 0x100), 0);
     assert_eq!(s.broken(), [""; 0]);
     assert_eq!(load(&s, Port::Scalar, VA + 8), 0);
-    assert_eq!(s.broken(), ["HDP-NOT-FLUSHED"]);
+    fires("HDP-NOT-FLUSHED").only(&s.broken());
     s.vm.hdp_flush("WAIT_REG_MEM");
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(load(&s, Port::Scalar, VA + 8), 1);
@@ -266,7 +266,7 @@ fn uncached_system_memory_is_what_the_host_sees() {
     assert_eq!(load(&s, Port::Scalar, VA + 8), 3);
     client.put(8, 4);
     assert_eq!(load(&s, Port::Scalar, VA + 8), 3);
-    assert_eq!(s.broken(), ["CACHE-SCALAR-STALE"]);
+    fires("CACHE-SCALAR-STALE").only(&s.broken());
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(load(&s, Port::Scalar, VA + 8), 4);
 }
@@ -281,13 +281,13 @@ fn cached_system_memory_goes_through_gl2() {
     Vm::new(s.gmc.clone()).host_visible_dirty("a signal of another process");
     assert_eq!(s.broken(), [""; 0]);
     s.vm.host_visible_dirty("signal");
-    assert_eq!(s.broken(), ["CACHE-L2-HOST-STALE"]);
+    fires("CACHE-L2-HOST-STALE").only(&s.broken());
     s.vm.caches(WB, "release");
     assert_eq!(client.get(0), 2);
     s.vm.host_visible_dirty("signal");
     client.put(8, 3);
     assert_eq!(load(&s, Port::Vector, VA + 8), 0);
-    assert_eq!(s.broken()[1..], ["CACHE-L2-STALE"]);
+    fires("CACHE-L2-STALE").only(&s.broken()[1..]);
     // The command processor polls and signals past it.
     assert_eq!(s.read(Port::Cp, VA + 8), 3);
     s.write(Port::Cp, VA + 16, 4);
@@ -307,10 +307,10 @@ fn another_gpu_sees_vram_below_gl2() {
     let get = |va| load(&peer, Port::Vector, va);
     store(&s, VA, 1);
     assert_eq!(get(VA), 0);
-    assert_eq!(s.broken(), ["CACHE-L2-NOT-WRITTEN-BACK"]);
+    fires("CACHE-L2-NOT-WRITTEN-BACK").only(&s.broken());
     s.vm.caches(WB, "release");
     assert_eq!(get(VA), 0);
-    assert_eq!(s.broken()[1..], ["CACHE-L2-STALE"]);
+    fires("CACHE-L2-STALE").only(&s.broken()[1..]);
     peer.vm.caches(EVERYTHING, "acquire");
     assert_eq!(get(VA), 1);
     // And back: the peer's stores reach memory by its own write-back.
@@ -318,7 +318,7 @@ fn another_gpu_sees_vram_below_gl2() {
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(s.read(Port::Sdma, VA + 16), 0);
     assert_eq!(load(&s, Port::Vector, VA + 8), 0);
-    assert_eq!(s.broken()[2..], ["CACHE-L2-NOT-WRITTEN-BACK"]);
+    fires("CACHE-L2-NOT-WRITTEN-BACK").only(&s.broken()[2..]);
     peer.vm.caches(WB, "release");
     s.vm.caches(EVERYTHING, "acquire");
     assert_eq!(load(&s, Port::Vector, VA + 8), 2);

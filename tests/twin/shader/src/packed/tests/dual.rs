@@ -1,5 +1,7 @@
 //! Dual issue.
 
+use twin::fires::fires;
+
 use super::{Random, run, run_in};
 use crate::isa::{self, Gen};
 use crate::step::Stop;
@@ -134,27 +136,27 @@ fn restrictions() {
     let (mov, mul, fmac, fmamk, cndmask) = (8, 3, 0, 2, 9);
     let fine = vopd([mul, V + 1, 2, 0], [mul, V + 2, 3, 1]);
     assert_eq!(rule(Gen::Rdna3, 1, &fine), None);
-    assert_eq!(rule(Gen::Rdna3, 2, &fine), Some("VOPD-WAVE32"));
+    fires("VOPD-WAVE32").only(&[rule(Gen::Rdna3, 2, &fine).unwrap()]);
     let same_first = vopd([mul, V + 1, 2, 0], [mul, V + 5, 3, 1]);
-    assert_eq!(rule(Gen::Rdna3, 1, &same_first), Some("VOPD-BANKS"));
+    fires("VOPD-BANKS").only(&[rule(Gen::Rdna3, 1, &same_first).unwrap()]);
     let same_second = vopd([mul, V + 1, 2, 0], [mul, V + 2, 6, 1]);
-    assert_eq!(rule(Gen::Rdna4, 1, &same_second), Some("VOPD-BANKS"));
+    fires("VOPD-BANKS").only(&[rule(Gen::Rdna4, 1, &same_second).unwrap()]);
     // The accumulator is in a slot of its own, with the second source of fmamk.
     let third = vopd([fmac, V + 1, 2, 1], [fmamk, V + 2, 3, 2]);
-    assert_eq!(rule(Gen::Rdna3, 1, &third), Some("VOPD-BANKS"));
+    fires("VOPD-BANKS").only(&[rule(Gen::Rdna3, 1, &third).unwrap()]);
     let third = vopd([fmac, V + 1, 2, 1], [fmamk, V + 2, 6, 2]);
     assert_eq!(rule(Gen::Rdna3, 1, &third), None);
     // Two moves may share a bank in RDNA4.
     let moves = vopd([mov, V + 1, 0, 0], [mov, V + 5, 0, 1]);
-    assert_eq!(rule(Gen::Rdna3, 1, &moves), Some("VOPD-BANKS"));
+    fires("VOPD-BANKS").only(&[rule(Gen::Rdna3, 1, &moves).unwrap()]);
     assert_eq!(rule(Gen::Rdna4, 1, &moves), None);
     let scalars = vopd([cndmask, 1, 2, 0], [mul, 2, 3, 1]);
-    assert_eq!(rule(Gen::Rdna3, 1, &scalars), Some("VOPD-SCALARS"));
+    fires("VOPD-SCALARS").only(&[rule(Gen::Rdna3, 1, &scalars).unwrap()]);
     let scalars = vopd([cndmask, 1, 2, 0], [mul, 1, 3, 1]);
     assert_eq!(rule(Gen::Rdna3, 1, &scalars), None);
     // LDS_DIRECT is for pixel shaders.
     let reserved = vopd([mul, 254, 2, 0], [mul, V + 2, 3, 1]);
-    assert_eq!(rule(Gen::Rdna3, 1, &reserved), Some("ISA-RESERVED"));
+    fires("ISA-RESERVED").only(&[rule(Gen::Rdna3, 1, &reserved).unwrap()]);
 }
 
 #[test]

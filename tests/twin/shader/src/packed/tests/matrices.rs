@@ -2,6 +2,10 @@
 //! calculator prints it (`--detail-instruction`), from element to register; the lowering goes the
 //! other way.
 
+use std::collections::BTreeSet;
+
+use twin::fires::fires;
+
 use super::{Random, by_name, run, run_in};
 use crate::isa::Gen;
 use crate::packed::formats::Element;
@@ -336,6 +340,7 @@ fn named(name: &str, generation: Gen) -> (&'static Row, Matrix) {
 #[test]
 fn cbsz_and_abid_broadcast_blocks_of_a() {
     let mut random = Random(2);
+    let mut refused = BTreeSet::new();
     for name in [
         "v_mfma_f32_4x4x4_16b_f16",
         "v_mfma_f32_16x16x1_4b_f32",
@@ -363,12 +368,16 @@ fn cbsz_and_abid_broadcast_blocks_of_a() {
                 );
                 match result {
                     Ok(()) => assert!(legal, "{name} {cbsz} {abid}"),
-                    Err(Stop::Rule(rule, _)) => assert!(!legal && rule.name == "MFMA-CBSZ"),
+                    Err(Stop::Rule(rule, _)) => {
+                        assert!(!legal, "{name} {cbsz} {abid}");
+                        refused.insert(rule.name);
+                    }
                     Err(other) => panic!("{other:?}"),
                 }
             }
         }
     }
+    fires("MFMA-CBSZ").only(&Vec::from_iter(refused));
 }
 
 /// What the calculator prints for `--blgp`: which lane each lane of B is read from.
@@ -411,7 +420,10 @@ fn blgp_moves_lanes_of_b() {
         [0x4000, 3 << 27 | 1 << 29],
     );
     let stop = run_in(Gen::Cdna3, 2, &words, |_| (), |_, ()| ()).unwrap_err();
-    assert!(matches!(stop, Stop::Rule(rule, _) if rule.name == "MFMA-BLGP"));
+    let Stop::Rule(rule, _) = stop else {
+        panic!("{stop:?}");
+    };
+    fires("MFMA-BLGP").only(&[rule.name]);
 }
 
 #[test]
@@ -563,7 +575,10 @@ fn rows_of_lanes_must_be_equal_in_rdna3() {
         |wave| wave.vgpr_mut(B + 3, 0)[20] = 1,
         |_, ()| (),
     );
-    assert!(matches!(stop, Err(Stop::Rule(rule, _)) if rule.name == "WMMA-REPLICATE"));
+    let Err(Stop::Rule(rule, _)) = stop else {
+        panic!("{stop:?}");
+    };
+    fires("WMMA-REPLICATE").only(&[rule.name]);
 }
 
 /// The rounding of `fma` in order of k: the exact product of the first pair is kept, and so is a
