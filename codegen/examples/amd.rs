@@ -57,7 +57,7 @@ fn main() -> codegen::Result<()> {
     let operand = DType::ALL.into_iter().find(|d| d.name() == operand);
     let n = arg(2, "1024").parse().unwrap_or(1024);
     let kernel = product(n, operand.unwrap_or(DType::F16));
-    let backend = Backend::amd_llvm(&arg(0, "gfx1100"))?;
+    let backend = Backend::find("AMD:LLVM", &arg(0, "gfx1100"), 0)?;
     let options = Options {
         explain: true,
         ..Options::default()

@@ -201,7 +201,7 @@ fn main() -> codegen::Result<()> {
         .filter(|_| args.get(2).is_none_or(|s| s != "alone"));
     println!("ms of processor time; `llvm` is the part of the compiler library\n");
     for chip in chips.split(',') {
-        let backend = Backend::amd_llvm(chip)?;
+        let backend = Backend::find("AMD:LLVM", chip, 0)?;
         let target = Target::amd(chip)?;
         let explain = Options {
             explain: true,
@@ -241,7 +241,7 @@ fn main() -> codegen::Result<()> {
                     let hip = Backend::new(
                         target.clone(),
                         Arc::new(HipRenderer),
-                        Arc::new(clang.clone()),
+                        Some(Arc::new(clang.clone())),
                     );
                     let start = children_time();
                     let done = build(kernel, &hip, &Options::default()).is_ok();

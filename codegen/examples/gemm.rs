@@ -32,7 +32,7 @@ fn main() {
     } else {
         sizes
     };
-    let backend = Backend::cpu_llvm(1).unwrap();
+    let backend = Backend::find("CPU:LLVM", "", 1).unwrap();
     println!("peak: {:.1} GFLOP/s (f32 multiply-add, one core)", peak());
     for n in sizes {
         let kernel = matmul(n, n, n, false, false, false);

@@ -1,87 +1,94 @@
-//! What compiles kernels, and how it is asked to.
+//! What makes the code of kernels for a kind of device, and how it is asked to.
+
+mod table;
 
 use std::sync::Arc;
 
+pub use table::{Row, TABLE};
+
 use crate::cache::Cache;
-use crate::compile::{ClangCompiler, ComgrCompiler, Compiler};
-use crate::error::Result;
+use crate::compile::Compiler;
+use crate::error::{Error, Result};
 use crate::opt::Opt;
-use crate::render::{CRenderer, HipRenderer, Renderer};
+use crate::render::Emitter;
 use crate::target::Target;
 
-/// A target with the renderer and the compiler for it.
+/// A target with the emitter for it, and the compiler of what that writes.
 #[derive(Clone)]
 pub struct Backend {
     /// The machine.
     pub target: Target,
-    pub(crate) renderer: Arc<dyn Renderer>,
-    pub(crate) compiler: Arc<dyn Compiler>,
+    pub(crate) tools: Tools,
+}
+
+/// What turns programs into what a device takes.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    pub emitter: Arc<dyn Emitter>,
+    pub compiler: Option<Arc<dyn Compiler>>,
+}
+
+impl Tools {
+    /// What a device takes, as text.
+    pub fn disassemble(&self, object: &[u8]) -> Result<String> {
+        match &self.compiler {
+            Some(compiler) => compiler.disassemble(object),
+            None => self.emitter.disassemble(object),
+        }
+    }
 }
 
 impl Backend {
-    /// Any combination.
-    pub fn new(target: Target, renderer: Arc<dyn Renderer>, compiler: Arc<dyn Compiler>) -> Self {
+    /// Any combination. Without a compiler the emitter makes what the device takes.
+    pub fn new(
+        target: Target,
+        emitter: Arc<dyn Emitter>,
+        compiler: Option<Arc<dyn Compiler>>,
+    ) -> Self {
         Backend {
             target,
-            renderer,
-            compiler,
+            tools: Tools { emitter, compiler },
         }
     }
 
-    /// The host CPU through LLVM in this process.
-    #[cfg(feature = "llvm")]
-    pub fn cpu_llvm(cores: usize) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::host(cores),
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(crate::compile::LlvmCompiler::new()),
-        ))
+    /// The back end of this program with a name as in `DEV`, `DEVICE[:RENDERER]` (`AMD:HIP`; without a renderer
+    /// the best one of the device), for a machine with an instruction set and so many units. The CPU is always
+    /// the one that runs this program; GPUs have the units of their chip.
+    ///
+    /// # Errors
+    /// [`Error::NoBackend`]: there is none of that name. Its tools are not there. The instruction set is unknown.
+    pub fn find(name: &str, arch: &str, units: usize) -> Result<Backend> {
+        Backend::find_in(TABLE, name, arch, units)
     }
 
-    /// The host CPU through the clang program that is found first.
-    pub fn cpu_clang(cores: usize) -> Result<Backend> {
-        Ok(Self::with_clang(cores, ClangCompiler::find()?))
+    /// [`Backend::find`], in another table.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_in(rows: &[Row], name: &str, arch: &str, units: usize) -> Result<Backend> {
+        let (device, renderer) = match name.split_once(':') {
+            Some((device, renderer)) => (device, Some(renderer)),
+            None => (name, None),
+        };
+        let of_device = || rows.iter().filter(|row| row.device == device);
+        let row = of_device().find(|row| renderer.is_none_or(|r| row.renderer == r));
+        row.ok_or_else(|| Error::NoBackend {
+            name: name.into(),
+            known: match of_device().map(|row| row.renderer).collect::<Vec<_>>() {
+                names if names.is_empty() => "none".into(),
+                names => names.join(", "),
+            },
+        })?
+        .open(arch, units)
     }
 
-    /// The host CPU through a certain clang program.
-    pub fn with_clang(cores: usize, clang: ClangCompiler) -> Backend {
-        Backend::new(Target::host(cores), Arc::new(CRenderer), Arc::new(clang))
-    }
-
-    /// An AMD GPU through LLVM in this process; `chip` as for [`Target::amd`].
-    #[cfg(feature = "llvm")]
-    pub fn amd_llvm(chip: &str) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::amd(chip)?,
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(crate::compile::LlvmCompiler::new()),
-        ))
-    }
-
-    /// An AMD GPU through the clang program that is found first, which is given LLVM assembly.
-    pub fn amd_clang(chip: &str) -> Result<Backend> {
-        Ok(Backend::new(
-            Target::amd(chip)?,
-            Arc::new(crate::render::LlvmRenderer),
-            Arc::new(ClangCompiler::find()?),
-        ))
-    }
-
-    /// An AMD GPU through HIP C and the library of ROCm that compiles it.
-    pub fn amd_hip(chip: &str) -> Result<Backend> {
-        let target = Target::amd(chip)?;
-        let compiler = Arc::new(ComgrCompiler::find(&target)?);
-        Ok(Backend::new(target, Arc::new(HipRenderer), compiler))
-    }
-
-    /// Renderer and compiler with its version.
+    /// Emitter, and compiler with its version.
     pub fn describe(&self) -> String {
-        format!(
-            "{} {} {}",
-            self.renderer.name(),
-            self.compiler.name(),
-            self.compiler.version()
-        )
+        let emitter = self.tools.emitter.name();
+        match &self.tools.compiler {
+            Some(c) => format!("{emitter} {} {}", c.name(), c.version()),
+            None => emitter.into(),
+        }
     }
 }
 

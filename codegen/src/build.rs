@@ -4,20 +4,20 @@ use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
+use crate::backend::Tools;
 use crate::built::Kept;
-use crate::compile::Compiler;
 use crate::content::stage_content;
 use crate::error::{Error, Result};
 use crate::ir::{Kernel, Op};
 use crate::lower::{Arg, Program, lower, narrow};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
-use crate::render::ENTRY;
+use crate::render::{Code, ENTRY, Object, Source};
 use crate::resources::Resources;
 use crate::rewrite::simplify;
 use crate::target::{Target, TargetKind};
 
-pub use crate::backend::{Backend, Options};
+pub use crate::backend::{Backend, Options, Row, TABLE};
 pub use crate::content::{content_key, estimate};
 pub use crate::opt::contract::ScratchSpec;
 pub use crate::stage::{Stage, StageArg};
@@ -58,7 +58,7 @@ pub struct Report {
     /// The kernel came from the cache, or all objects did.
     pub cached: bool,
     objects: Vec<Arc<[u8]>>,
-    compiler: Arc<dyn Compiler>,
+    tools: Tools,
     disassembly: Arc<OnceLock<String>>,
 }
 
@@ -73,7 +73,7 @@ impl Report {
             resources: Vec::new(),
             cached: true,
             objects: Vec::new(),
-            compiler: backend.compiler.clone(),
+            tools: backend.tools.clone(),
             disassembly: Arc::default(),
         }
     }
@@ -85,7 +85,7 @@ impl Report {
         }
         let mut text = String::new();
         for object in &self.objects {
-            text += &self.compiler.disassemble(object)?;
+            text += &self.tools.disassemble(object)?;
         }
         Ok(self.disassembly.get_or_init(|| text).clone())
     }
@@ -116,7 +116,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
     if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
         let mut report = Report::new(backend);
         report.opts = kept.opts;
-        report.resources = resources(&kept.stages, &target);
+        report.resources = kept.resources;
         report.objects = kept.stages.iter().map(|s| s.object.clone()).collect();
         let mut stages = kept.stages;
         for stage in &mut stages {
@@ -155,6 +155,7 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             flops: built.flops,
             bytes: built.bytes,
             opts: built.report.opts.clone(),
+            resources: built.report.resources.clone(),
         };
         cache.put(&key, &kept.encode());
     }
@@ -198,7 +199,7 @@ fn compile(
         }
         let content = stage_content(&staged);
         let stored = stored(&staged);
-        let caps = backend.renderer.caps(target);
+        let caps = backend.tools.emitter.caps(target);
         let mut program = lower(&staged, &caps)?;
         if target.kind == TargetKind::Gpu {
             narrow(&mut program);
@@ -207,35 +208,20 @@ fn compile(
         if options.explain {
             report.linear.push(program.to_string());
         }
-        let source = backend.renderer.render(&program, target)?;
-        let object = if options.explain {
-            let mut id = Sha256::new();
-            id.update(source.text.as_bytes());
-            id.update(target.fingerprint().as_bytes());
-            id.update(backend.describe().as_bytes());
-            let id: [u8; 32] = id.finalize().into();
-            match options.cache.as_ref().and_then(|c| c.get(&id)) {
-                Some(object) => object,
-                None => {
-                    report.cached = false;
-                    let object: Arc<[u8]> = backend.compiler.compile(&source, target)?.into();
-                    if let Some(cache) = &options.cache {
-                        cache.put(&id, &object);
-                    }
-                    object
-                }
-            }
-        } else {
-            report.cached = false;
-            backend.compiler.compile(&source, target)?.into()
-        };
-        report.source.push(source.text);
-        report.objects.push(object.clone());
+        let code = backend.tools.emitter.emit(&program, target)?;
+        let object = assembled(code, &program, target, backend, options, &mut report)?;
+        report.source.push(object.listing);
+        report.resources.extend(object.resources);
+        report.objects.push(object.bytes.clone());
         built.push(stage_of(
-            &program, target, object, kernel, content, &stored,
+            &program,
+            target,
+            object.bytes,
+            kernel,
+            content,
+            &stored,
         )?);
     }
-    report.resources = resources(&built, target);
     Ok(Built {
         stages: built,
         scratch,
@@ -246,11 +232,59 @@ fn compile(
     })
 }
 
-fn resources(stages: &[Stage], target: &Target) -> Vec<Resources> {
-    stages
-        .iter()
-        .filter_map(|s| Resources::of(&s.object, target, s.block[0]))
-        .collect()
+/// What the device takes of what an emitter made; the listing is what was emitted.
+fn assembled(
+    code: Code,
+    program: &Program,
+    target: &Target,
+    backend: &Backend,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Object> {
+    let source = match code {
+        Code::Text(source) => source,
+        Code::Object(object) => {
+            report.cached = false;
+            return Ok(object);
+        }
+    };
+    let Some(compiler) = &backend.tools.compiler else {
+        report.cached = false;
+        return Ok(Object {
+            bytes: source.text.as_bytes().into(),
+            listing: source.text,
+            resources: None,
+        });
+    };
+    // Whole kernels are kept unless their texts are asked for; then at least the objects of the same texts are.
+    let cache = options.cache.as_ref().filter(|_| options.explain);
+    let id = cache.map(|cache| (cache, text_key(&source, target, backend)));
+    let found = id.as_ref().and_then(|(cache, id)| cache.get(id));
+    let bytes = match found {
+        Some(bytes) => bytes,
+        None => {
+            report.cached = false;
+            let bytes = compiler.compile(&source, target)?.into();
+            if let Some((cache, id)) = id {
+                cache.put(&id, &bytes);
+            }
+            bytes
+        }
+    };
+    let items = u32::try_from(program.items).unwrap_or(u32::MAX);
+    Ok(Object {
+        resources: compiler.resources(&bytes, target, items),
+        bytes,
+        listing: source.text,
+    })
+}
+
+fn text_key(source: &Source, target: &Target, backend: &Backend) -> [u8; 32] {
+    let mut id = Sha256::new();
+    id.update(source.text.as_bytes());
+    id.update(target.fingerprint().as_bytes());
+    id.update(backend.describe().as_bytes());
+    id.finalize().into()
 }
 
 /// A kernel whose loops have their kinds.

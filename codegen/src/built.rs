@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::opt::contract::ScratchSpec;
+use crate::resources::Resources;
 use crate::stage::{Stage, StageArg};
 
 /// What of a compiled kernel is worth keeping.
@@ -19,6 +20,8 @@ pub(crate) struct Kept {
     pub bytes: f64,
     /// The steps that were applied, per stage.
     pub opts: Vec<String>,
+    /// What each stage takes of a GPU.
+    pub resources: Vec<Resources>,
 }
 
 struct Writer(Vec<u8>);
@@ -85,6 +88,12 @@ impl Kept {
         for text in &self.opts {
             w.bytes(text.as_bytes());
         }
+        w.number(self.resources.len() as u64);
+        for r in &self.resources {
+            for n in r.words() {
+                w.number(u64::from(n));
+            }
+        }
         w.number(self.stages.len() as u64);
         for stage in &self.stages {
             w.bytes(stage.name.as_bytes());
@@ -120,6 +129,13 @@ impl Kept {
             })
         })?;
         let opts = r.list(Reader::text)?;
+        let resources = r.list(|r| {
+            let mut words = [0; 7];
+            for word in &mut words {
+                *word = r.small()?;
+            }
+            Some(Resources::of_words(words))
+        })?;
         let stages = r.list(|r| {
             let (name, object, entry) = (r.text()?, r.bytes()?.into(), r.text()?);
             let args = r.list(|r| {
@@ -156,6 +172,7 @@ impl Kept {
             flops,
             bytes: size,
             opts,
+            resources,
         })
     }
 }
@@ -185,6 +202,7 @@ mod tests {
             flops: 2.5,
             bytes: 12.0,
             opts: vec!["vec(0, 16)".into()],
+            resources: vec![Resources::of_words([1, 2, 3, 4, 5, 6, 7])],
         };
         let bytes = kept.encode();
         let again = Kept::decode(&bytes).unwrap();
@@ -192,6 +210,7 @@ mod tests {
         assert_eq!(again.stages[0].args, kept.stages[0].args);
         assert_eq!(again.stages[0].writes, kept.stages[0].writes);
         assert_eq!((again.flops, again.bytes), (2.5, 12.0));
+        assert_eq!(again.resources, kept.resources);
         for n in 0..bytes.len() {
             assert!(Kept::decode(&bytes[..n]).is_none(), "{n} bytes");
         }

@@ -130,30 +130,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::compile::Compiler;
-    use crate::error::Result;
-    use crate::render::{CRenderer, Source};
+    use crate::render::CRenderer;
     use crate::target::Target;
-
-    struct Nothing;
-
-    impl Compiler for Nothing {
-        fn name(&self) -> &'static str {
-            "nothing"
-        }
-
-        fn version(&self) -> String {
-            String::new()
-        }
-
-        fn compile(&self, _: &Source, _: &Target) -> Result<Vec<u8>> {
-            Ok(Vec::new())
-        }
-
-        fn disassemble(&self, _: &[u8]) -> Result<String> {
-            Ok(String::new())
-        }
-    }
 
     #[test]
     fn other_sources_are_another_key() {
@@ -166,7 +144,7 @@ mod tests {
             params: Vec::new(),
             vars: 0,
         };
-        let backend = Backend::new(Target::host(1), Arc::new(CRenderer), Arc::new(Nothing));
+        let backend = Backend::new(Target::host(1), Arc::new(CRenderer), None);
         let options = Options::default();
         let key = |sources: &str| key_from(sources, &kernel, &backend, &options);
         assert_eq!(key(SOURCES), content_key(&kernel, &backend, &options));

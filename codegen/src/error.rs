@@ -45,6 +45,17 @@ pub enum Error {
         /// The names that are known.
         known: String,
     },
+    /// A back end that this program does not have.
+    #[error(
+        "this program has no back end {name}; of that device it has {known}{}",
+        if cfg!(feature = "llvm") { "" } else { ", without its feature llvm" }
+    )]
+    NoBackend {
+        /// The name that was asked for.
+        name: String,
+        /// The renderers of the device that are there.
+        known: String,
+    },
     /// The compiler rejected the source.
     #[error("{compiler} failed on {entry} ({stage}): {message}")]
     Compile {

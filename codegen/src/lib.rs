@@ -21,7 +21,9 @@ pub mod symbolic;
 pub mod target;
 mod trust;
 
-pub use build::{Backend, Built, Options, ScratchSpec, Stage, StageArg, build, estimate};
+pub use build::{
+    Backend, Built, Options, Row, ScratchSpec, Stage, StageArg, TABLE, build, estimate,
+};
 pub use cache::Cache;
 pub use dtype::DType;
 pub use error::{Error, Result};

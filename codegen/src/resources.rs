@@ -1,13 +1,10 @@
-//! What a compiled kernel takes of a GPU, read from the metadata of its object.
+//! What a compiled kernel takes of a GPU.
 
 use std::fmt;
 
 use crate::target::Target;
 
 /// Registers and memory of a kernel, and how many waves they leave room for.
-///
-/// Source: LLVM, "User Guide for AMDGPU Backend", code object metadata: a MessagePack map in a note
-/// of the object, with these keys for each kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {
     /// Vector registers of a work-item, those for accumulators of matrix instructions included.
@@ -27,9 +24,39 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Of the one kernel of an object with so many work-items in a group; `None` for CPUs, and for
+    /// Its numbers, for the compile cache.
+    pub(crate) fn words(&self) -> [u32; 7] {
+        [
+            self.vector,
+            self.scalar,
+            self.spilled,
+            self.local,
+            self.private,
+            self.waves,
+            self.most_waves,
+        ]
+    }
+
+    /// From [`Resources::words`].
+    pub(crate) fn of_words(words: [u32; 7]) -> Resources {
+        let [vector, scalar, spilled, local, private, waves, most_waves] = words;
+        Resources {
+            vector,
+            scalar,
+            spilled,
+            local,
+            private,
+            waves,
+            most_waves,
+        }
+    }
+
+    /// Of the one kernel of an object for AMD GPUs with so many work-items in a group; `None` for CPUs, and for
     /// objects without metadata.
-    pub fn of(object: &[u8], target: &Target, items: u32) -> Option<Resources> {
+    ///
+    /// Source: LLVM, "User Guide for AMDGPU Backend", code object metadata: a MessagePack map in a note
+    /// of the object, with these keys for each kernel.
+    pub fn of_amdhsa(object: &[u8], target: &Target, items: u32) -> Option<Resources> {
         let file = target.registers?;
         let (vector, accumulators) = (
             number(object, ".vgpr_count")?,

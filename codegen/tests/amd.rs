@@ -24,7 +24,7 @@ const GENERATIONS: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx942"];
 
 /// Runs a kernel on a chip, as it is and optimised.
 fn check_on(chip: &str, kernel: &Kernel, buffers: &[Vec<u8>], want: &[Vec<u8>], tolerance: f64) {
-    let backend = Backend::amd_llvm(chip).unwrap();
+    let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
     for noopt in [true, false] {
         let options = Options {
             noopt,
@@ -248,7 +248,7 @@ fn check_matrix(backend: &Backend, d: MmaDesc, block: Block) {
 #[test]
 fn matrix_instructions() {
     for chip in Target::amd_chips() {
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         // Chips of one generation differ in nothing that concerns them.
         let blocks = if GENERATIONS.contains(&chip) { 2 } else { 1 };
         for &d in &backend.target.mma {
@@ -286,7 +286,7 @@ fn mnemonic(d: MmaDesc) -> String {
 #[test]
 fn large_products_use_matrix_instructions() {
     for chip in ["gfx1100", "gfx1201", "gfx942"] {
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         for &d in &backend.target.mma {
             let kernel = product(1024, 1024, 1024, d.operands, d.acc);
             let built = build(&kernel, &backend, &Options::default()).unwrap();
@@ -308,7 +308,7 @@ fn narrow_floats_use_the_instructions_of_halves() {
         ("gfx942", [F8E5M2, F16]),
         ("gfx1201", [F8E5M2, F16]),
     ] {
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         let kernel = product(1024, 1024, 1024, operands, DType::F32);
         let large = build(&kernel, &backend, &Options::default()).unwrap();
         let what = format!("{chip} {operands:?} {:?}", large.report.opts);
@@ -348,7 +348,7 @@ fn halves_are_computed_in_pairs() {
     let kernel = m.kernel("halves");
     for chip in GENERATIONS {
         check_edges(chip, &kernel, 0.0);
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         let options = Options {
             opts: Some(vec![
                 Opt::Vec { axis: 0, lanes: 4 },
@@ -402,7 +402,7 @@ fn check_forms(backend: &Backend) {
 #[test]
 fn through_the_clang_program() {
     for chip in GENERATIONS {
-        check_forms(&Backend::amd_clang(chip).unwrap());
+        check_forms(&Backend::find("AMD:CLANG", chip, 0).unwrap());
     }
 }
 
@@ -413,7 +413,7 @@ fn hip_through_the_clang_program() {
         let backend = Backend::new(
             Target::amd(chip).unwrap(),
             Arc::new(HipRenderer),
-            Arc::new(ClangCompiler::find().unwrap()),
+            Some(Arc::new(ClangCompiler::find().unwrap())),
         );
         check_forms(&backend);
         for &d in &backend.target.mma {
@@ -427,7 +427,7 @@ fn hip_through_the_clang_program() {
 #[test]
 fn hip_through_comgr() {
     for chip in GENERATIONS {
-        match Backend::amd_hip(chip) {
+        match Backend::find("AMD:HIP", chip, 0) {
             Ok(backend) => {
                 println!("{chip}: {}", backend.describe());
                 check_forms(&backend);
@@ -441,7 +441,7 @@ fn hip_through_comgr() {
 #[test]
 fn resources_are_reported() {
     for chip in Target::amd_chips() {
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         let kernel = matmul(256, 256, 256, false, false, false);
         let built = build(&kernel, &backend, &Options::default()).unwrap();
         assert_eq!(built.report.resources.len(), built.stages.len());
@@ -468,7 +468,7 @@ fn cpu_time() -> f64 {
 /// Threads compile side by side and make the same objects. Prints how long a kernel takes.
 #[test]
 fn threads_compile_side_by_side() {
-    let backend = Backend::amd_llvm("gfx1100").unwrap();
+    let backend = Backend::find("AMD:LLVM", "gfx1100", 0).unwrap();
     let kernels = [
         elementwise(1000),
         softmax(33, 130),

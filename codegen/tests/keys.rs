@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::compile::Compiler;
 use codegen::render::{CRenderer, Source};
-use codegen::{Backend, Cache, Kernel, Options, Target, build};
+use codegen::{Backend, Cache, Kernel, Options, Resources, Target, build};
 use support::*;
 
 /// Counts what it is given, and makes the same object of everything.
@@ -33,6 +33,10 @@ impl Compiler for Counting {
         Ok(s.text.clone().into_bytes())
     }
 
+    fn resources(&self, _: &[u8], _: &Target, _: u32) -> Option<Resources> {
+        None
+    }
+
     fn disassemble(&self, _: &[u8]) -> codegen::Result<String> {
         Ok(String::new())
     }
@@ -46,7 +50,7 @@ fn a_kernel_under_two_names_is_compiled_once() {
     };
     let dir = tempfile::tempdir().unwrap();
     let compiler = Arc::new(Counting::default());
-    let backend = Backend::new(Target::host(2), Arc::new(CRenderer), compiler.clone());
+    let backend = Backend::new(Target::host(2), Arc::new(CRenderer), Some(compiler.clone()));
     // Every process has a cache of its own over the folder.
     let make = |name: &str, explain| {
         let cache = Some(Arc::new(Cache::open(dir.path(), 1 << 20).unwrap()));

@@ -49,9 +49,15 @@ fn check_all(kernel: &Kernel, tolerance: f64) {
         noopt: true,
         ..Options::default()
     };
-    case.check(&Backend::cpu_llvm(1).unwrap(), &noopt);
-    case.check(&Backend::cpu_llvm(1).unwrap(), &Options::default());
-    case.check(&Backend::cpu_llvm(4).unwrap(), &Options::default());
+    case.check(&Backend::find("CPU:LLVM", "", 1).unwrap(), &noopt);
+    case.check(
+        &Backend::find("CPU:LLVM", "", 1).unwrap(),
+        &Options::default(),
+    );
+    case.check(
+        &Backend::find("CPU:LLVM", "", 4).unwrap(),
+        &Options::default(),
+    );
 }
 
 #[test]
@@ -168,8 +174,18 @@ fn combining_stores() -> Vec<Kernel> {
 fn combining_stores_of_every_float() {
     for kernel in combining_stores() {
         check_all(&kernel, 0.0);
-        check_edges(&kernel, &Backend::cpu_llvm(1).unwrap(), 0.0, "combine");
-        check_edges(&kernel, &Backend::cpu_clang(1).unwrap(), 0.0, "combine");
+        check_edges(
+            &kernel,
+            &Backend::find("CPU:LLVM", "", 1).unwrap(),
+            0.0,
+            "combine",
+        );
+        check_edges(
+            &kernel,
+            &Backend::find("CPU:CLANG", "", 1).unwrap(),
+            0.0,
+            "combine",
+        );
     }
 }
 
@@ -177,7 +193,12 @@ fn combining_stores_of_every_float() {
 #[test]
 fn weight_gradient_in_passes() {
     let kernel = weight_gradient(6, 16, 32, 32, 3);
-    let built = build(&kernel, &Backend::cpu_llvm(4).unwrap(), &Options::default()).unwrap();
+    let built = build(
+        &kernel,
+        &Backend::find("CPU:LLVM", "", 4).unwrap(),
+        &Options::default(),
+    )
+    .unwrap();
     let opts = &built.report.opts;
     assert!(opts[0].starts_with("pack("), "{opts:?}");
     assert!(
@@ -186,9 +207,9 @@ fn weight_gradient_in_passes() {
     );
     let case = Case::new(&kernel, 1e-3);
     for backend in [
-        Backend::cpu_llvm(1).unwrap(),
-        Backend::cpu_llvm(4).unwrap(),
-        Backend::cpu_clang(4).unwrap(),
+        Backend::find("CPU:LLVM", "", 1).unwrap(),
+        Backend::find("CPU:LLVM", "", 4).unwrap(),
+        Backend::find("CPU:CLANG", "", 4).unwrap(),
     ] {
         case.check(&backend, &Options::default());
     }
@@ -210,7 +231,7 @@ fn every_form_of_kernel_through_llvm() {
 
 #[test]
 fn every_form_of_kernel_through_clang() {
-    let backend = Backend::cpu_clang(4).unwrap();
+    let backend = Backend::find("CPU:CLANG", "", 4).unwrap();
     for (kernel, tolerance) in corpus() {
         Case::new(&kernel, tolerance).check(&backend, &Options::default());
     }
@@ -273,10 +294,10 @@ fn every_operation(backend: &Backend) {
 
 #[test]
 fn every_operation_through_llvm() {
-    every_operation(&Backend::cpu_llvm(1).unwrap());
+    every_operation(&Backend::find("CPU:LLVM", "", 1).unwrap());
 }
 
 #[test]
 fn every_operation_through_clang() {
-    every_operation(&Backend::cpu_clang(1).unwrap());
+    every_operation(&Backend::find("CPU:CLANG", "", 1).unwrap());
 }

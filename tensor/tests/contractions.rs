@@ -15,9 +15,9 @@ fn device() -> Engine {
     })
     .unwrap();
     #[cfg(feature = "llvm")]
-    let backend = Backend::cpu_llvm(2).unwrap();
+    let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]
-    let backend = Backend::cpu_clang(2).unwrap();
+    let backend = Backend::find("CPU:CLANG", "", 2).unwrap();
     DeviceExecutor::engine(device, backend, Options::default()).unwrap()
 }
 

@@ -10,9 +10,9 @@ use tensor::{DType, Engine, Error, Jit, Parameter, Tensor};
 
 fn backend(cores: usize) -> Backend {
     #[cfg(feature = "llvm")]
-    return Backend::cpu_llvm(cores).unwrap();
+    return Backend::find("CPU:LLVM", "", cores).unwrap();
     #[cfg(not(feature = "llvm"))]
-    return Backend::cpu_clang(cores).unwrap();
+    return Backend::find("CPU:CLANG", "", cores).unwrap();
 }
 
 fn engine(options: Options) -> Engine {

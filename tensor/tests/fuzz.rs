@@ -557,9 +557,9 @@ fn devices_compute_what_graphs_say() {
     );
     println!("DOORBELL_SEED={seed} DOORBELL_DEVICE_GRAPHS={graphs}");
     #[cfg(feature = "llvm")]
-    let backend = codegen::Backend::cpu_llvm(2).unwrap();
+    let backend = codegen::Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]
-    let backend = codegen::Backend::cpu_clang(2).unwrap();
+    let backend = codegen::Backend::find("CPU:CLANG", "", 2).unwrap();
     let device = CpuDevice::open(Config {
         cores: 2,
         ..Config::default()

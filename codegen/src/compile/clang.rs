@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use super::Compiler;
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
+use crate::resources::Resources;
 use crate::target::{Target, TargetKind};
 
 /// Compiles C for CPUs, and LLVM assembly for GPUs, by running clang once per kernel.
@@ -177,6 +178,10 @@ impl Compiler for ClangCompiler {
         }
         command.args(["-c", "-", "-o", "-"]);
         self.run(command, s)
+    }
+
+    fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources> {
+        Resources::of_amdhsa(obj, t, items)
     }
 
     fn disassemble(&self, obj: &[u8]) -> Result<String> {

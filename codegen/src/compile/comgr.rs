@@ -13,6 +13,7 @@ use super::Compiler;
 use super::clang::{HIP_FLAGS, machine_options, objdump};
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
+use crate::resources::Resources;
 use crate::target::Target;
 use crate::trust::Rights;
 
@@ -413,6 +414,10 @@ impl Compiler for ComgrCompiler {
         self.library
             .compile(s, t)
             .map_err(|message| failed("compile", message))
+    }
+
+    fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources> {
+        Resources::of_amdhsa(obj, t, items)
     }
 
     fn disassemble(&self, obj: &[u8]) -> Result<String> {

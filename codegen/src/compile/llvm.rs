@@ -16,6 +16,7 @@ use inkwell::targets::{
 use super::Compiler;
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
+use crate::resources::Resources;
 use crate::target::{Target, TargetKind};
 
 /// What runs before code generation. The text has vectors and tiles already: what is left is to
@@ -135,6 +136,10 @@ impl Compiler for LlvmCompiler {
             .map_err(|e| failed(s, "code generation", e.to_string()))?;
         keep(t, machine);
         Ok(object.as_slice().to_vec())
+    }
+
+    fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources> {
+        Resources::of_amdhsa(obj, t, items)
     }
 
     fn disassemble(&self, obj: &[u8]) -> Result<String> {

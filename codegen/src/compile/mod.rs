@@ -16,6 +16,7 @@ pub use llvm::LlvmCompiler;
 
 use crate::error::Result;
 use crate::render::Source;
+use crate::resources::Resources;
 use crate::target::Target;
 
 /// Turns source into machine code. Pure: the same source and target give the same object.
@@ -26,6 +27,8 @@ pub trait Compiler: Send + Sync {
     fn version(&self) -> String;
     /// A relocatable ELF object with the entry point of the source.
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>>;
+    /// What an object of a target takes of a GPU, with so many work-items in a group.
+    fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources>;
     /// The instructions of an object as text.
     fn disassemble(&self, obj: &[u8]) -> Result<String>;
 }

@@ -1,4 +1,4 @@
-//! From linear programs to source text.
+//! From linear programs to what a compiler or a device takes: text, or machine code.
 
 pub mod c;
 pub mod llvm;
@@ -6,11 +6,14 @@ pub mod llvm;
 pub use c::{CRenderer, HipRenderer};
 pub use llvm::LlvmRenderer;
 
+use std::sync::Arc;
+
 use crate::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::Program;
 use crate::lower::decomp::Caps;
+use crate::resources::Resources;
 use crate::target::Target;
 
 /// The language of a [`Source`].
@@ -38,15 +41,37 @@ pub struct Source {
     pub text: String,
 }
 
-/// Spells out programs in some language.
-pub trait Renderer: Send + Sync {
+/// Machine code of one kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// What the device is given.
+    pub bytes: Arc<[u8]>,
+    /// The same for people.
+    pub listing: String,
+    /// What it takes of a GPU.
+    pub resources: Option<Resources>,
+}
+
+/// What an emitter makes of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// For the compiler of the back end; the device itself takes it if there is none.
+    Text(Source),
+    /// Nothing is left to be compiled.
+    Object(Object),
+}
+
+/// Spells out programs for a target: as text, or as machine code.
+pub trait Emitter: Send + Sync {
     /// Short name; part of the key of the compile cache.
     fn name(&self) -> &'static str;
-    /// The source of a program for a target.
-    fn render(&self, p: &Program, t: &Target) -> Result<Source>;
     /// What it spells itself on a target; the rest comes decomposed.
-    fn caps(&self, t: &Target) -> Caps {
-        cpu_caps(t)
+    fn caps(&self, t: &Target) -> Caps;
+    /// The code of a program for a target. Pure: the same program and target give the same code.
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code>;
+    /// What a device is given without a compiler, for people.
+    fn disassemble(&self, object: &[u8]) -> Result<String> {
+        Ok(String::from_utf8_lossy(object).into_owned())
     }
 }
 

@@ -66,7 +66,7 @@ fn check(backend: &Backend, op: ReduceOp, dtype: DType) -> Option<Built> {
 }
 
 fn check_all(chip: &str) {
-    let backend = Backend::amd_llvm(chip).unwrap();
+    let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
     for op in OPS {
         for dtype in DType::ALL {
             let Some(built) = check(&backend, op, dtype) else {
@@ -130,7 +130,7 @@ fn are_instructions() {
         ("gfx942", Or, U64, "global_atomic_or_x2 v"),
     ];
     for (chip, op, dtype, want) in all {
-        let backend = Backend::amd_llvm(chip).unwrap();
+        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
         let kernel = scatter(9, 64, 33, op, dtype);
         let built = build(&kernel, &backend, &Options::default()).unwrap();
         let code = built.report.disassembly().unwrap();
@@ -157,7 +157,7 @@ fn in_hip() {
         let backend = Backend::new(
             Target::amd(chip).unwrap(),
             Arc::new(HipRenderer),
-            Arc::new(ClangCompiler::find().unwrap()),
+            Some(Arc::new(ClangCompiler::find().unwrap())),
         );
         for (op, dtype) in [
             (ReduceOp::Add, DType::F32),
@@ -182,7 +182,7 @@ fn in_hip() {
 /// Sums of floats keep their order where they have to, and where nothing is gained.
 #[test]
 fn only_where_it_pays() {
-    let backend = Backend::amd_llvm("gfx1100").unwrap();
+    let backend = Backend::find("AMD:LLVM", "gfx1100", 0).unwrap();
     let spread = |n, k, width, dtype, deterministic| {
         let options = Options {
             deterministic,

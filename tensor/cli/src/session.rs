@@ -242,81 +242,56 @@ impl Environment {
         }
     }
 
-    /// The compiler for the selected device: what the target names, else LLVM in process if the
-    /// program was built with it, else what there is.
+    /// The compiler for the selected device: what the target names, else the best one of this program.
     fn backend(&self, info: &DeviceInfo) -> Result<Backend, Error> {
-        let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
         let target = self.target();
-        let renderers = renderers(target.device);
-        let renderer = target.renderer.or(renderers.first().copied());
-        match (target.device, renderer) {
-            #[cfg(feature = "llvm")]
-            (DeviceKind::Amd, Some("LLVM")) => Backend::amd_llvm(&info.arch).map_err(compiler),
-            (DeviceKind::Amd, Some("HIP")) => Backend::amd_hip(&info.arch).map_err(compiler),
-            (DeviceKind::Amd, Some("CLANG")) => Backend::amd_clang(&info.arch).map_err(compiler),
-            #[cfg(feature = "llvm")]
-            (DeviceKind::Cpu, Some("LLVM")) => {
-                Backend::cpu_llvm(info.units as usize).map_err(compiler)
-            }
-            (DeviceKind::Cpu, Some("CLANG")) => {
-                Backend::cpu_clang(info.units as usize).map_err(compiler)
-            }
-            (device, _) => Err(Error::Usage(format!(
-                "{target}: this program has no compiler {} for the {}; it has {}",
-                target.renderer.unwrap_or("in it"),
-                device.name(),
-                match renderers {
-                    [] => "none; build it with its feature llvm".to_owned(),
-                    names => names.join(", "),
-                }
-            ))),
-        }
-    }
-}
-
-/// The compilers of this program, best first.
-fn renderers(device: DeviceKind) -> &'static [&'static str] {
-    match (device, cfg!(feature = "llvm")) {
-        (DeviceKind::Cpu, true) => &["LLVM", "CLANG"],
-        (DeviceKind::Cpu, false) => &["CLANG"],
-        (DeviceKind::Amd, true) => &["LLVM", "CLANG", "HIP"],
-        (DeviceKind::Amd, false) => &["CLANG", "HIP"],
-        _ => &[],
+        let device = target.device.name();
+        let name = match target.renderer {
+            Some(renderer) => format!("{device}:{renderer}"),
+            None => device.into(),
+        };
+        Backend::find(&name, &info.arch, info.units as usize).map_err(|e| match e {
+            codegen::Error::NoBackend { .. } => Error::Usage(format!("{target}: {e}")),
+            e => Error::Compiler(e.to_string()),
+        })
     }
 }
 
 /// The doctor's rows about compilers; those of GPUs for a chip.
 pub fn compilers(chip: &str) -> Vec<Row> {
-    let row = |check: &str, found: Result<Backend, codegen::Error>, fix: &str| match found {
-        Ok(backend) => Row {
-            check: check.into(),
-            status: Status::Ok,
-            detail: backend.describe(),
-            fix: String::new(),
-        },
-        Err(e) => Row {
-            check: check.into(),
-            status: Status::Absent,
-            detail: e.to_string(),
-            fix: fix.into(),
-        },
+    let row = |row: &codegen::Row| {
+        let found = row.open(chip, 1);
+        Row {
+            check: format!("{}.{}", row.device, row.renderer).to_lowercase(),
+            status: match found {
+                Ok(_) => Status::Ok,
+                Err(_) => Status::Absent,
+            },
+            fix: match found {
+                Ok(_) => String::new(),
+                Err(_) => row.fix.into(),
+            },
+            detail: found.map_or_else(|e| e.to_string(), |backend| backend.describe()),
+        }
     };
-    vec![
-        #[cfg(feature = "llvm")]
-        row(
-            "cpu.llvm",
-            Backend::cpu_llvm(1),
-            "build with LLVM 22, see scripts/setup",
-        ),
-        row(
-            "cpu.clang",
-            Backend::cpu_clang(1),
-            "optional: apt-get install clang-22",
-        ),
-        row(
-            "amd.hip",
-            Backend::amd_hip(chip),
-            "optional, for DEV=AMD:HIP: GPUs are compiled for by LLVM",
-        ),
-    ]
+    codegen::TABLE.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_back_end_can_be_asked_for() {
+        for row in codegen::TABLE {
+            let device = DeviceKind::ALL.into_iter().find(|d| d.name() == row.device);
+            let names = device.map_or(&[][..], DeviceKind::renderers);
+            assert!(
+                names.contains(&row.renderer),
+                "{}:{}",
+                row.device,
+                row.renderer
+            );
+        }
+    }
 }

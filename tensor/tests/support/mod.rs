@@ -12,9 +12,9 @@ pub fn engine() -> Engine {
         ..Config::default()
     };
     #[cfg(feature = "llvm")]
-    let backend = Backend::cpu_llvm(2).unwrap();
+    let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]
-    let backend = Backend::cpu_clang(2).unwrap();
+    let backend = Backend::find("CPU:CLANG", "", 2).unwrap();
     let device = CpuDevice::open(config).unwrap();
     DeviceExecutor::engine(device, backend, Options::default()).unwrap()
 }

@@ -87,7 +87,7 @@ pub fn interpreter() -> Result<Rig, EngineError> {
 pub fn cpu() -> Result<Rig, EngineError> {
     let device = drivers::open(&Target::any(DeviceKind::Cpu))?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let backend = Backend::cpu_llvm(cores)?;
+    let backend = Backend::find("CPU:LLVM", "", cores)?;
     let engine = DeviceExecutor::engine(device, backend, Options::default())?;
     Ok(Rig::plain(engine))
 }
@@ -107,7 +107,7 @@ pub fn amd(machine: &str, options: Options) -> Result<Rig, EngineError> {
     };
     let twin: drivers::Twin = machine.clone();
     let device = drivers::open_with(&target, &Settings::default(), Some(&twin))?;
-    let backend = Backend::amd_llvm(chip)?;
+    let backend = Backend::find("AMD:LLVM", chip, 0)?;
     let engine = DeviceExecutor::engine(device, backend, options)?;
     Ok(Rig {
         engine,

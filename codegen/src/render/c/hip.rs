@@ -13,14 +13,14 @@ use crate::ir::StoreMode;
 use crate::ir::mma::{Fragments, MmaDesc};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg};
-use crate::render::{ENTRY, Language, Renderer, Source, amd_caps};
+use crate::render::{Code, ENTRY, Emitter, Language, Source, amd_caps};
 use crate::target::Target;
 
 /// Renders HIP C for AMD GPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct HipRenderer;
 
-impl Renderer for HipRenderer {
+impl Emitter for HipRenderer {
     fn name(&self) -> &'static str {
         "hip"
     }
@@ -29,7 +29,7 @@ impl Renderer for HipRenderer {
         amd_caps(t)
     }
 
-    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
         let mut text = Text::new(p, t);
         if p.insts
             .iter()
@@ -78,11 +78,11 @@ impl Renderer for HipRenderer {
         }
         out.push_str(&text.body);
         out.push_str("}\n");
-        Ok(Source {
+        Ok(Code::Text(Source {
             language: Language::Hip,
             entry: ENTRY.into(),
             text: out,
-        })
+        }))
     }
 }
 

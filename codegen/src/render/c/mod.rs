@@ -15,20 +15,25 @@ use std::fmt::Write as _;
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ReduceOp, StoreMode};
+use crate::lower::decomp::Caps;
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
-use crate::render::{ENTRY, Language, Renderer, Source};
+use crate::render::{Code, ENTRY, Emitter, Language, Source, cpu_caps};
 use crate::target::{Target, TargetKind};
 
 /// Renders C for CPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct CRenderer;
 
-impl Renderer for CRenderer {
+impl Emitter for CRenderer {
     fn name(&self) -> &'static str {
         "c"
     }
 
-    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+    fn caps(&self, t: &Target) -> Caps {
+        cpu_caps(t)
+    }
+
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
         if p.items != 1 {
             return Err(Error::Render {
                 renderer: "c",
@@ -64,11 +69,11 @@ impl Renderer for CRenderer {
         }
         out.push_str(&text.body);
         out.push_str("}\n");
-        Ok(Source {
+        Ok(Code::Text(Source {
             language: Language::C,
             entry: ENTRY.into(),
             text: out,
-        })
+        }))
     }
 }
 

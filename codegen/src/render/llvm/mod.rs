@@ -21,14 +21,14 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
-use crate::render::{ENTRY, Language, Renderer, Source};
+use crate::render::{Code, ENTRY, Emitter, Language, Source};
 use crate::target::{Target, TargetKind};
 
 /// Renders LLVM assembly for CPUs and AMD GPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LlvmRenderer;
 
-impl Renderer for LlvmRenderer {
+impl Emitter for LlvmRenderer {
     fn name(&self) -> &'static str {
         "llvm"
     }
@@ -44,7 +44,7 @@ impl Renderer for LlvmRenderer {
         }
     }
 
-    fn render(&self, p: &Program, t: &Target) -> Result<Source> {
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
         let mut text = Text {
             p,
             t,
@@ -64,11 +64,11 @@ impl Renderer for LlvmRenderer {
         };
         if t.kind == TargetKind::Gpu {
             text.kernel()?;
-            return Ok(Source {
+            return Ok(Code::Text(Source {
                 language: Language::Llvm,
                 entry: ENTRY.into(),
                 text: amdgpu::module(&text, p, t),
-            });
+            }));
         }
         text.function()?;
         let mut out = format!("target triple = \"{}\"\n\n", t.triple);
@@ -88,11 +88,11 @@ impl Renderer for LlvmRenderer {
             t.features,
             t.vector_bytes * 8
         );
-        Ok(Source {
+        Ok(Code::Text(Source {
             language: Language::Llvm,
             entry: ENTRY.into(),
             text: out,
-        })
+        }))
     }
 }
 
