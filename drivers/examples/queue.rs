@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_cpu::{Config, CpuDevice};
-use hcq::graph::{GraphBuilder, Span, Work};
-use hcq::{AllocSpec, Command, Deadline, QueueKind, Stream, Val, Width};
+use hcq::graph::{GraphBuilder, Work};
+use hcq::{AllocSpec, Command, Deadline, QueueKind, Span, Stream, Val, Width};
 
 const BYTES: u64 = 1 << 20;
 

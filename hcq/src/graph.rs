@@ -18,76 +18,19 @@
 //! replay may be tried again. Once a lane is launched, it may wait for lanes that are not: a failure then
 //! loses the devices of the launched lanes, with that cause, so that nobody waits for them in vain.
 
-use std::collections::HashMap;
-
 use crate::command::{Command, Scope, Slot, Val};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::packets::Packets;
+use crate::hazards::{Hazards, Span};
+use crate::inflight::InFlight;
+use crate::packets::{Keep, Packets};
 use crate::program::Program;
 use crate::queue::{Bound, Stream};
 use crate::signal::{Point, Signal};
 use crate::timeline::{Timeline, Turn, crosses_epoch};
 use crate::wait::Deadline;
 use std::sync::Arc;
-
-/// Where a range of bytes begins.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Base {
-    /// At an address.
-    Va(u64),
-    /// At the value of a slot. Ranges of different slots, and a slot and an address, are taken to
-    /// be apart: whoever passes overlapping buffers in two slots must order them by itself.
-    Slot(Slot),
-}
-
-/// A range of bytes that a command touches.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Span {
-    /// Where it begins.
-    pub base: Base,
-    /// Offset from there.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
-
-impl Span {
-    /// `len` bytes at an address.
-    pub fn at(va: u64, len: u64) -> Span {
-        Span {
-            base: Base::Va(0),
-            offset: va,
-            len,
-        }
-    }
-
-    /// `len` bytes at a slot's value plus `offset`.
-    pub fn slot(slot: Slot, offset: u64, len: u64) -> Span {
-        Span {
-            base: Base::Slot(slot),
-            offset,
-            len,
-        }
-    }
-
-    fn normal(self) -> Span {
-        match self.base {
-            Base::Va(va) => Span {
-                base: Base::Va(0),
-                offset: va.wrapping_add(self.offset),
-                ..self
-            },
-            Base::Slot(_) => self,
-        }
-    }
-
-    fn overlaps(&self, other: &Span) -> bool {
-        self.base == other.base
-            && self.offset < other.offset.saturating_add(other.len)
-            && other.offset < self.offset.saturating_add(self.len)
-    }
-}
+use std::time::Duration;
 
 /// What a node of the graph does; owns what it names.
 #[derive(Clone, Debug)]
@@ -159,6 +102,7 @@ struct LaneInfo {
 pub struct GraphBuilder {
     lanes: Vec<LaneInfo>,
     nodes: Vec<Node>,
+    keep: Vec<Keep>,
     slots: u16,
     profile: bool,
 }
@@ -230,18 +174,22 @@ impl GraphBuilder {
             lane: lane.0,
             name: name.into(),
             work,
-            reads: reads.into_iter().map(Span::normal).collect(),
-            writes: writes.into_iter().map(Span::normal).collect(),
+            reads: reads.into_iter().collect(),
+            writes: writes.into_iter().collect(),
         });
+    }
+
+    /// Keeps something that the commands name, for as long as the device may use it.
+    pub fn keep(&mut self, what: Keep) {
+        self.keep.push(what);
     }
 
     /// For each node, the nodes it depends on directly (a later writer hides earlier ones).
     fn dependencies(&self) -> Vec<Vec<usize>> {
-        let mut tracker = Hazards::default();
-        self.nodes
-            .iter()
-            .enumerate()
-            .map(|(i, n)| tracker.step(i, &n.reads, &n.writes))
+        let mut hazards = Hazards::new();
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .map(|(i, n)| hazards.step(i, &n.reads, &n.writes).to_vec())
             .collect()
     }
 
@@ -374,78 +322,22 @@ impl GraphBuilder {
             bases: vec![0; lanes],
             values: Vec::with_capacity(internal as usize + lanes * 2),
             slots: internal as usize,
-            _graph_signals: graph_signals,
             bound,
             last: Vec::with_capacity(lanes),
-            stamps,
+            patience: Duration::ZERO,
             names: self
                 .nodes
                 .iter()
                 .map(|n| (n.name.clone(), Lane(n.lane)))
                 .collect(),
-            _keep: self.nodes.into_iter().map(|n| n.work).collect(),
+            named: Arc::new(Named {
+                _signals: graph_signals,
+                stamps,
+                _works: self.nodes.into_iter().map(|n| n.work).collect(),
+                _keep: self.keep,
+            }),
             lanes: self.lanes,
         })
-    }
-}
-
-/// Finds on which earlier commands a command depends, by the bytes they touch.
-#[derive(Default)]
-struct Hazards {
-    // Live ranges per base, with who wrote or read them last. Short lists: a hidden entry is
-    // dropped when a write covers it.
-    touched: HashMap<Base, Vec<Touch>>,
-}
-
-struct Touch {
-    span: Span,
-    node: usize,
-    write: bool,
-}
-
-impl Hazards {
-    fn step(&mut self, node: usize, reads: &[Span], writes: &[Span]) -> Vec<usize> {
-        let mut deps = Vec::new();
-        for span in reads {
-            let list = self.touched.entry(span.base).or_default();
-            deps.extend(
-                list.iter()
-                    .filter(|t| t.write && t.span.overlaps(span))
-                    .map(|t| t.node),
-            );
-        }
-        for span in writes {
-            let list = self.touched.entry(span.base).or_default();
-            deps.extend(
-                list.iter()
-                    .filter(|t| t.span.overlaps(span))
-                    .map(|t| t.node),
-            );
-        }
-        for span in writes {
-            let list = self.touched.entry(span.base).or_default();
-            let end = span.offset.saturating_add(span.len);
-            list.retain(|t| {
-                !(span.offset <= t.span.offset && t.span.offset.saturating_add(t.span.len) <= end)
-            });
-            list.push(Touch {
-                span: *span,
-                node,
-                write: true,
-            });
-        }
-        for span in reads {
-            let list = self.touched.entry(span.base).or_default();
-            list.push(Touch {
-                span: *span,
-                node,
-                write: false,
-            });
-        }
-        deps.retain(|&d| d != node);
-        deps.sort_unstable();
-        deps.dedup();
-        deps
     }
 }
 
@@ -455,8 +347,6 @@ pub struct Graph {
     /// Lanes by the place of their timelines: every graph takes them in the same order.
     order: Vec<usize>,
     bound: Vec<Box<dyn Bound>>,
-    // Named by the packets.
-    _graph_signals: Vec<Signal>,
     /// How far each lane's graph signal moves per replay.
     steps: Vec<u64>,
     /// Where each lane's graph signal stands.
@@ -465,10 +355,20 @@ pub struct Graph {
     /// The values of a replay; kept, so that a replay does not allocate.
     values: Vec<u64>,
     last: Vec<Point>,
-    stamps: Vec<(Signal, Signal)>,
+    /// How long the last replay was allowed to wait.
+    patience: Duration,
     names: Vec<(String, Lane)>,
-    // Programs that the packets name.
-    _keep: Vec<Work>,
+    named: Arc<Named>,
+}
+
+/// What the packets name.
+struct Named {
+    _signals: Vec<Signal>,
+    /// Start and end of each node, if it is profiled.
+    stamps: Vec<(Signal, Signal)>,
+    // Their programs.
+    _works: Vec<Work>,
+    _keep: Vec<Keep>,
 }
 
 impl Graph {
@@ -492,6 +392,7 @@ impl Graph {
                 self.slots
             )));
         }
+        self.patience = deadline.limit();
         self.wait(deadline)?;
         for (base, step) in self.bases.iter_mut().zip(&self.steps) {
             *base = next_base(*base, *step);
@@ -548,7 +449,7 @@ impl Graph {
     pub fn samples(&self) -> Result<Vec<Sample>> {
         self.names
             .iter()
-            .zip(&self.stamps)
+            .zip(&self.named.stamps)
             .map(|((name, lane), (start, end))| {
                 let (start, end) = (start.timestamp()?, end.timestamp()?);
                 Ok(Sample {
@@ -580,19 +481,20 @@ fn next_base(base: u64, step: u64) -> u64 {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // The device may still read the packets. If it hangs, it is lost, and its memory with it.
-        let limit = std::time::Duration::from_secs(30);
-        let _ = self.wait(Deadline::after(limit));
+        let deadline = Deadline::after(self.patience);
+        let mut kept = InFlight::default();
+        for point in self.last.drain(..) {
+            kept.keep(point, self.named.clone());
+        }
+        if let Err(error) = kept.settle(0, deadline) {
+            tracing::warn!("a graph ends while it runs: {error}");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn span(offset: u64, len: u64) -> Span {
-        Span::at(offset, len)
-    }
 
     #[test]
     fn the_values_of_a_replay_share_their_high_half() {
@@ -608,29 +510,5 @@ mod tests {
             assert!(next >= base + 7 && next >> 32 == (next + 6) >> 32);
             base = next;
         }
-    }
-
-    #[test]
-    fn hazards_are_found_by_bytes() {
-        let mut h = Hazards::default();
-        assert_eq!(h.step(0, &[], &[span(0, 8)]), []);
-        assert_eq!(h.step(1, &[], &[span(8, 8)]), []);
-        assert_eq!(h.step(2, &[span(4, 8)], &[span(16, 4)]), [0, 1]);
-        // Write after read, and the reads between.
-        assert_eq!(h.step(3, &[], &[span(0, 16)]), [0, 1, 2]);
-        // The covered writes are hidden.
-        assert_eq!(h.step(4, &[span(0, 4)], &[]), [3]);
-        // Reading twice is no hazard.
-        assert_eq!(h.step(5, &[span(0, 4)], &[]), [3]);
-    }
-
-    #[test]
-    fn slots_are_apart_but_ordered_in_themselves() {
-        let mut h = Hazards::default();
-        let slot = |n, at| Span::slot(Slot(n), at, 4);
-        assert_eq!(h.step(0, &[], &[slot(0, 0)]), []);
-        assert_eq!(h.step(1, &[slot(1, 0)], &[]), []);
-        assert_eq!(h.step(2, &[slot(0, 0)], &[slot(0, 8)]), [0]);
-        assert_eq!(h.step(3, &[], &[slot(0, 0)]), [0, 2]);
     }
 }

@@ -15,6 +15,7 @@
 //! - A [`graph::Graph`] is encoded once and replayed: patch words, ring one doorbell per queue.
 //! - Memory is a capability: [`HostAccess`] says how the host reaches a buffer, so the code that
 //!   writes arguments and signals is the same over a mapping and over a cable.
+//! - What a submission uses is kept until its point, or leaked: the rule is that of [`InFlight`].
 //! - The first fault loses the device for its handle and is kept as the cause ([`LostState`]).
 //!
 //! Who validates: encoders check what a queue cannot take; addresses are not checked here, a wrong
@@ -35,7 +36,9 @@ pub mod command;
 pub mod device;
 pub mod error;
 pub mod graph;
+pub mod hazards;
 pub mod id;
+pub mod inflight;
 pub mod mem;
 pub mod memory;
 pub mod packets;
@@ -44,6 +47,7 @@ pub mod queue;
 pub mod reg;
 pub mod ring;
 pub mod signal;
+pub mod staging;
 mod sync;
 pub mod timeline;
 pub mod transport;
@@ -51,13 +55,16 @@ pub mod wait;
 
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val, Width};
-pub use device::{ClockInfo, Device, DeviceInfo};
+pub use device::{Abilities, ClockInfo, Costs, Device, DeviceInfo};
 pub use error::{Error, LostState, Result, lose_all_by_fork};
+pub use hazards::{Hazards, Span};
 pub use id::DeviceId;
+pub use inflight::InFlight;
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
 pub use packets::Packets;
 pub use program::{ArgLayout, KernelImage, Program};
 pub use queue::{Bound, Queue, QueueKind, Stream};
 pub use signal::{Point, Signal, SignalMemory};
+pub use staging::Staging;
 pub use timeline::Timeline;
 pub use wait::Deadline;

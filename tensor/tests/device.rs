@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use codegen::Backend;
 use drivers_cpu::{Config, CpuDevice};
+use hcq::{Command, Deadline, Device, QueueKind, Signal, Stream};
 use tensor::exec::{DeviceExecutor, Observer, Options, Run, trace};
 use tensor::{DType, Engine, Error, Jit, Parameter, Tensor};
 
@@ -15,13 +17,16 @@ fn backend(cores: usize) -> Backend {
     return Backend::find("CPU:CLANG", "", cores).unwrap();
 }
 
-fn engine(options: Options) -> Engine {
-    let device = CpuDevice::open(Config {
+fn device() -> Arc<dyn Device> {
+    let config = Config {
         cores: 2,
         ..Config::default()
-    })
-    .unwrap();
-    DeviceExecutor::engine(device, backend(2), options).unwrap()
+    };
+    CpuDevice::open(config).unwrap()
+}
+
+fn engine(options: Options) -> Engine {
+    DeviceExecutor::engine(device(), backend(2), options).unwrap()
 }
 
 fn close(a: &[f32], b: &[f32]) {
@@ -323,4 +328,133 @@ fn a_frozen_function_packs_its_weights_once() {
         }
     }
     assert!(here.call(&[ramp(&e, &[2, 16, 9, 8])]).is_err());
+}
+
+/// Bytes of the tensors below: memory of their own, not parts of a block.
+const LARGE: u64 = 1 << 20;
+
+/// An engine that does not wait for long, and its device.
+fn impatient() -> (Arc<dyn Device>, Engine) {
+    let device = device();
+    let options = Options {
+        patience: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let engine = DeviceExecutor::engine(device.clone(), backend(2), options).unwrap();
+    (device, engine)
+}
+
+/// Holds the device's compute queue until the signal is raised.
+fn hold(device: &Arc<dyn Device>) -> Signal {
+    let gate = device.signal("gate").unwrap();
+    let wait = Command::Wait {
+        signal: &gate,
+        value: 1.into(),
+    };
+    let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    stream.submit(&[], &[wait]).unwrap();
+    gate
+}
+
+/// Lets the work go on, which harms nothing.
+fn release(device: &Arc<dyn Device>, gate: &Signal) {
+    gate.set(1).unwrap();
+    let soon = Deadline::after(Duration::from_secs(60));
+    device.synchronize(soon).unwrap();
+    device.status().unwrap();
+}
+
+#[test]
+fn what_the_device_still_writes_outlives_the_engine() {
+    let (device, e) = impatient();
+    let x = ramp(&e, &[LARGE as usize / 4]);
+    x.realize().unwrap();
+    let gate = hold(&device);
+    let y = x.add(1.0).unwrap();
+    y.realize().unwrap();
+    assert!(matches!(
+        y.to_vec::<f32>(),
+        Err(Error::Device(hcq::Error::Timeout { .. }))
+    ));
+    let used = device.memory().used;
+    drop((x, y, e));
+    assert_eq!(device.memory().used, used);
+    release(&device, &gate);
+}
+
+#[test]
+fn what_a_replay_still_writes_outlives_the_function_and_its_engine() {
+    let (device, e) = impatient();
+    let x = ramp(&e, &[LARGE as usize / 4]);
+    x.realize().unwrap();
+    let mut jit = Jit::new(&e, &[], |inputs: &[Tensor]| {
+        Ok(vec![inputs[0].mul(3.0)?.sum(&[0], false)?])
+    });
+    for _ in 0..3 {
+        jit.call(std::slice::from_ref(&x)).unwrap()[0]
+            .to_vec::<f32>()
+            .unwrap();
+    }
+    assert_eq!(jit.captures(), 1);
+    let gate = hold(&device);
+    let y = jit.call(std::slice::from_ref(&x)).unwrap();
+    let used = device.memory().used;
+    drop((x, y, jit, e));
+    assert_eq!(device.memory().used, used);
+    release(&device, &gate);
+}
+
+#[test]
+fn a_submission_that_has_to_wait_for_older_ones_in_vain_keeps_its_memory() {
+    let (device, e) = impatient();
+    let x = ramp(&e, &[LARGE as usize / 4]);
+    x.realize().unwrap();
+    let gate = hold(&device);
+    let mut submitted = 0;
+    let error = loop {
+        let used = device.memory().used;
+        let sum = x.add(f64::from(submitted)).unwrap();
+        let done = sum.realize().map(|_| ());
+        drop(sum);
+        assert!(
+            device.memory().used >= used + LARGE,
+            "the result of submission {submitted} is kept: {done:?}"
+        );
+        match done {
+            Ok(_) => submitted += 1,
+            Err(error) => break error,
+        }
+        assert!(submitted < 1000);
+    };
+    assert!(
+        matches!(error, Error::Device(hcq::Error::Timeout { .. })),
+        "{error}"
+    );
+    release(&device, &gate);
+    let executor = DeviceExecutor::of(&e).unwrap();
+    executor.synchronize().unwrap();
+    drop(x);
+    executor.trim().unwrap();
+    assert!(device.memory().used < LARGE, "what is done is freed");
+}
+
+#[test]
+fn engines_on_one_device_do_not_disturb_each_other() {
+    let device = device();
+    std::thread::scope(|scope| {
+        for seed in 1..=3u32 {
+            let device = device.clone();
+            scope.spawn(move || {
+                let e = DeviceExecutor::engine(device, backend(2), Options::default()).unwrap();
+                let x = ramp(&e, &[1 << 12]);
+                let start = x.to_vec::<f32>().unwrap();
+                for round in 0..100u32 {
+                    let by = f64::from(seed * 1000 + round);
+                    let y = x.mul(by).unwrap().add(1.0).unwrap();
+                    let expected: Vec<f32> = start.iter().map(|v| v * by as f32 + 1.0).collect();
+                    close(&y.to_vec::<f32>().unwrap(), &expected);
+                }
+            });
+        }
+    });
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_amd::{AmdDevice, Options};
-use hcq::graph::{GraphBuilder, Span, Work};
-use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
+use hcq::graph::{GraphBuilder, Work};
+use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val};
 use stand::{at, memory, soon};
 
 const SUBMISSIONS: u32 = 2000;

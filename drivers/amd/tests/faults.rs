@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use doorbell_twin::kernel::ioctl;
 use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
-use hcq::graph::{GraphBuilder, Span, Work};
+use hcq::graph::{GraphBuilder, Work};
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Reserved, TransportError};
 use hcq::{
-    Buffer, Command, Device, Error, KernelImage, MemoryKind, QueueKind, Result, Stream, Val,
+    Buffer, Command, Device, Error, KernelImage, MemoryKind, QueueKind, Result, Span, Stream, Val,
 };
 use stand::{at, memory, soon};
 

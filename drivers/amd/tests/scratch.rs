@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
-use hcq::graph::{GraphBuilder, Span, Work};
-use hcq::{Buffer, Command, Device, MemoryKind, Packets, Program, QueueKind, Stream, Val};
+use hcq::graph::{GraphBuilder, Work};
+use hcq::{Buffer, Command, Device, MemoryKind, Packets, Program, QueueKind, Span, Stream, Val};
 use stand::{at, memory, soon};
 
 const GROUPS: u32 = 8;

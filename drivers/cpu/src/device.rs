@@ -8,8 +8,8 @@ use std::time::Duration;
 use drivers_host::clock::monotonic_ns;
 use drivers_host::cpuinfo::CpuInfo;
 use hcq::{
-    AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceId, DeviceInfo, Error, GpuVa,
-    KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
+    Abilities, AllocSpec, Buffer, ClockInfo, Costs, Deadline, Device, DeviceId, DeviceInfo, Error,
+    GpuVa, KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
 use crate::encode::Encoder;
@@ -59,6 +59,15 @@ const RING_WORDS: RangeInclusive<u32> = 16..=64 << 20;
 
 /// Stack of the threads that run kernels: their local arrays lie there.
 const KERNEL_STACK: usize = 8 << 20;
+
+/// A look is a cache line from another core, and memory moves at some 10 GB/s: both by their order. A
+/// ring of the usual size holds several hundred launches, and a batch takes a worker 20 µs at the least.
+const COSTS: Costs = Costs {
+    look_ns: 100,
+    kib_ns: 100,
+    batch: 64,
+    in_flight: 64,
+};
 
 /// The queues, in the order of their channels.
 const QUEUES: [QueueKind; 2] = [QueueKind::Compute, QueueKind::Copy];
@@ -123,6 +132,7 @@ impl CpuDevice {
             shared: shared.clone(),
             channels: Vec::new(),
             threads: Vec::new(),
+            process: std::process::id(),
         };
         // What a failure leaves behind is ended by the drop of `engine`.
         for kind in QUEUES {
@@ -183,6 +193,12 @@ impl CpuDevice {
             units: cores as u32,
             memory: total,
             queues: QUEUES.iter().map(|&kind| (kind, 1)).collect(),
+            costs: COSTS,
+            can: Abilities {
+                poll: true,
+                write: true,
+                host_set: true,
+            },
         };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");
         Ok(Arc::new(CpuDevice {

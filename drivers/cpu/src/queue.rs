@@ -215,10 +215,17 @@ pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) threads: Vec<JoinHandle<()>>,
+    /// The process that has the threads.
+    pub(crate) process: u32,
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A fork has none of the threads: neither to join nor to let go.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
         self.shared.close();
         for channel in &self.channels {
             channel.ring.doorbell.notify();

@@ -81,6 +81,12 @@ impl Compiler {
             .len()
     }
 
+    /// Forgets what was compiled, and returns it.
+    pub(super) fn take(&mut self) -> HashMap<Structure, Arc<Compiled>> {
+        let known = self.known.get_mut();
+        std::mem::take(known.unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The programs of all kernels, in order.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 mod transfer;
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -14,14 +13,14 @@ use hcq::graph::Graph;
 use hcq::memory::{AllocSpec, HostAccess};
 use hcq::queue::{QueueKind, Stream};
 use hcq::signal::{Point, Signal};
-use hcq::{Buffer, Command, Deadline, Device, Val};
+use hcq::{Buffer, Deadline, Device, InFlight, Staging, Val};
 
 use super::compile::{Compiled, Compiler};
+use super::packed::Packed;
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
-use crate::jit::Packed;
 use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
 
 /// How an executor works.
@@ -57,12 +56,6 @@ impl Default for Options {
     }
 }
 
-/// Items that one submission takes at most: a ring holds several hundred launches.
-const BATCH: usize = 64;
-
-/// Submissions in flight before the oldest is waited for.
-const IN_FLIGHT: usize = 64;
-
 /// Runs graphs on a device.
 pub struct DeviceExecutor {
     device: Arc<dyn Device>,
@@ -77,6 +70,7 @@ pub struct DeviceExecutor {
     turn: Mutex<()>,
     capturing: Mutex<Option<ThreadId>>,
     packed: Packed,
+    staging: Mutex<Option<Staging<Buffer>>>,
 }
 
 #[derive(Default)]
@@ -84,8 +78,8 @@ struct State {
     /// Temporaries; the queue is in order, so submissions share it.
     arena: Option<Buffer>,
     scratch: Option<Buffer>,
-    /// What the device may still be using, oldest first.
-    pending: VecDeque<(Point, Vec<Buffer>)>,
+    /// What the device may still be using.
+    pending: InFlight<Vec<Buffer>>,
     stamps: Vec<(Signal, Signal)>,
     runs: Vec<Run>,
 }
@@ -154,6 +148,7 @@ impl DeviceExecutor {
             turn: Mutex::new(()),
             capturing: Mutex::new(None),
             packed: Packed::default(),
+            staging: Mutex::default(),
         })))
     }
 
@@ -215,8 +210,7 @@ impl DeviceExecutor {
             copies.wait(self.deadline())?;
         }
         self.stream.wait(self.deadline())?;
-        self.state().pending.clear();
-        Ok(())
+        Ok(self.state().pending.settle(usize::MAX, self.deadline())?)
     }
 
     /// Gives the memory of temporaries back to the device.
@@ -350,20 +344,16 @@ impl DeviceExecutor {
         }
     }
 
-    /// Keeps buffers until a point is reached.
-    pub(crate) fn keep(&self, point: Point, buffers: Vec<Buffer>) -> Result<()> {
+    /// Keeps buffers until some points are reached. With too many submissions in flight, waits for the
+    /// oldest.
+    pub(crate) fn keep(&self, until: &[Point], buffers: Vec<Buffer>) -> Result<()> {
         let mut state = self.state();
-        while let Some((oldest, _)) = state.pending.front() {
-            if !oldest.reached()? {
-                if state.pending.len() < IN_FLIGHT {
-                    break;
-                }
-                oldest.wait(self.deadline())?;
-            }
-            state.pending.pop_front();
+        // First: what fails below must not free what is submitted.
+        for point in until {
+            state.pending.keep(point.clone(), buffers.clone());
         }
-        state.pending.push_back((point, buffers));
-        Ok(())
+        let most = self.device.info().costs.in_flight;
+        Ok(state.pending.settle(most, self.deadline())?)
     }
 
     /// A block that is at least so large; a larger one than before if needed. The old one is kept
@@ -476,19 +466,19 @@ impl DeviceExecutor {
     }
 
     fn submit(&self, items: &[Item], keep: Vec<Buffer>) -> Result<()> {
-        for batch in items.chunks(BATCH) {
-            let point = if self.options.profile {
-                self.submit_timed(batch)?
-            } else {
-                self.stream
-                    .submit(&self.copied()?, &submit::commands(batch, None))?
-            };
-            self.keep(point, keep.clone())?;
+        for batch in items.chunks(self.device.info().costs.batch.max(1)) {
+            if self.options.profile {
+                self.submit_timed(batch, keep.clone())?;
+                continue;
+            }
+            let commands = submit::commands(batch, None);
+            let point = self.stream.submit(&self.copied()?, &commands)?;
+            self.keep(&[point], keep.clone())?;
         }
         Ok(())
     }
 
-    fn submit_timed(&self, batch: &[Item]) -> Result<Point> {
+    fn submit_timed(&self, batch: &[Item], keep: Vec<Buffer>) -> Result<()> {
         let mut state = self.state();
         while state.stamps.len() < batch.len() {
             let pair = (self.device.signal("start")?, self.device.signal("end")?);
@@ -497,6 +487,7 @@ impl DeviceExecutor {
         let commands = submit::commands(batch, Some(&state.stamps));
         let point = self.stream.submit(&self.copied()?, &commands)?;
         drop(commands);
+        state.pending.keep(point.clone(), keep);
         point.wait(self.deadline())?;
         let clock = self.device.clock()?;
         let queue = track(&self.device, self.stream.queue().kind());
@@ -516,7 +507,7 @@ impl DeviceExecutor {
             runs.push(run);
         }
         state.runs.append(&mut runs);
-        Ok(point)
+        Ok(())
     }
 }
 
@@ -567,11 +558,10 @@ impl Executor for DeviceExecutor {
             return Ok(());
         }
         // All of them: a replay ends with one point per queue, and any of the queues may write it.
-        let uses =
-            |(_, kept): &&(Point, Vec<Buffer>)| kept.iter().any(|b| b.same_allocation(buffer));
         let points: Vec<Point> = {
             let state = self.state();
-            let used = state.pending.iter().filter(uses);
+            let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
+            let used = state.pending.iter().filter(|(_, kept)| uses(kept));
             used.map(|(point, _)| point.clone()).collect()
         };
         for point in points {
@@ -580,14 +570,7 @@ impl Executor for DeviceExecutor {
         if !matches!(buffer.host(), HostAccess::None) {
             return Ok(buffer.read(0, into)?);
         }
-        let staging = self.staging(into.len() as u64)?;
-        let copy = Command::Copy {
-            dst: staging.va().0.into(),
-            src: buffer.va().0.into(),
-            bytes: into.len() as u64,
-        };
-        self.copy(copy, true)?.wait(self.deadline())?;
-        Ok(staging.read(0, into)?)
+        self.download(buffer, into)
     }
 
     fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
@@ -601,16 +584,16 @@ impl Executor for DeviceExecutor {
 
 impl Drop for DeviceExecutor {
     fn drop(&mut self) {
-        // The device may still be writing to what `pending` keeps.
-        let patience = Deadline::after(self.options.patience);
-        if let Some(Err(e)) = self.copies.as_ref().map(|c| c.wait(patience)) {
-            tracing::warn!(
-                "{}: copies in flight at the end: {e}",
-                self.device.info().id
-            );
-        }
-        if let Err(e) = self.stream.wait(Deadline::after(self.options.patience)) {
+        let deadline = self.deadline();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = state.pending.settle(0, deadline) {
             tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
+        }
+        // It names programs and stamps, too.
+        let named = Arc::new((self.compiler.take(), std::mem::take(&mut state.stamps)));
+        let mut rest = InFlight::default();
+        for (point, _) in state.pending.iter() {
+            rest.keep(point.clone(), named.clone());
         }
     }
 }

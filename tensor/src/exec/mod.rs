@@ -3,6 +3,7 @@
 pub mod compile;
 pub mod engine;
 pub mod interpret;
+pub(crate) mod packed;
 pub mod profile;
 pub mod submit;
 pub mod trace;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;
-use hcq::graph::{Base, Span, Work as Node};
-use hcq::{Command, Scope, Signal, Val};
+use hcq::graph::Work as Node;
+use hcq::{Command, Hazards, Scope, Signal, Span, Val};
 
 use super::compile::Compiled;
 use crate::error::{Error, Result};
@@ -72,13 +72,6 @@ pub fn scratch_bytes(compiled: &[Arc<Compiled>]) -> u64 {
     compiled.iter().map(|c| c.scratch_bytes).max().unwrap_or(0)
 }
 
-fn span(at: Val, len: u64) -> Span {
-    match at {
-        Val::Const(va) => Span::at(va, len),
-        Val::Slot(slot, add) => Span::slot(slot, add, len),
-    }
-}
-
 /// The commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
 /// of the scratch memory.
 ///
@@ -104,8 +97,8 @@ pub fn items(
                         src,
                         bytes: len,
                     },
-                    reads: vec![span(src, len)],
-                    writes: vec![span(dst, len)],
+                    reads: vec![Span::new(src, len)],
+                    writes: vec![Span::new(dst, len)],
                     cost: (2.0 * len as f64, 0.0),
                 });
                 continue;
@@ -125,7 +118,7 @@ pub fn items(
                     StageArg::Param(slot) => {
                         let buffer = args[slot as usize];
                         let at = address(buffer);
-                        let touched = span(at, bytes(buffer));
+                        let touched = Span::new(at, bytes(buffer));
                         if step.reads.contains(&buffer) {
                             reads.push(touched);
                         }
@@ -180,15 +173,6 @@ pub fn items(
     Ok(out)
 }
 
-fn overlap(a: &Span, b: &Span) -> bool {
-    let from = |s: &Span| match s.base {
-        Base::Va(va) => (None, va.wrapping_add(s.offset)),
-        Base::Slot(slot) => (Some(slot), s.offset),
-    };
-    let ((x, i), (y, j)) = (from(a), from(b));
-    x == y && i < j.saturating_add(b.len) && j < i.saturating_add(a.len)
-}
-
 /// The commands of items for one queue: a barrier where an item touches what another since the
 /// last barrier wrote, or writes what one read. With `stamps`, the start and end of each item.
 pub fn commands<'a>(items: &'a [Item], stamps: Option<&'a [(Signal, Signal)]>) -> Vec<Command<'a>> {
@@ -197,22 +181,14 @@ pub fn commands<'a>(items: &'a [Item], stamps: Option<&'a [(Signal, Signal)]>) -
     };
     // What was submitted before may still run.
     let mut out = vec![barrier];
-    let (mut reads, mut writes): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
+    let mut hazards = Hazards::new();
     for (i, item) in items.iter().enumerate() {
-        let meets = |mine: &[Span], theirs: &[Span]| {
-            mine.iter().any(|a| theirs.iter().any(|b| overlap(a, b)))
-        };
-        let wait = stamps.is_some()
-            || meets(&item.reads, &writes)
-            || meets(&item.writes, &writes)
-            || meets(&item.writes, &reads);
-        if wait && i > 0 {
+        let depends = !hazards.step(i, &item.reads, &item.writes).is_empty();
+        if i > 0 && (depends || stamps.is_some()) {
             out.push(barrier);
-            reads.clear();
-            writes.clear();
+            hazards.clear();
+            hazards.step(i, &item.reads, &item.writes);
         }
-        reads.extend_from_slice(&item.reads);
-        writes.extend_from_slice(&item.writes);
         if let Some((start, _)) = stamps.and_then(|s| s.get(i)) {
             out.push(Command::Timestamp { signal: start });
         }

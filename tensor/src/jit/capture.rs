@@ -5,10 +5,10 @@ use std::sync::Arc;
 use codegen::DType;
 use hcq::graph::{Graph, GraphBuilder, Work};
 use hcq::signal::Point;
-use hcq::{Buffer, Command, Slot, Val};
+use hcq::{Buffer, Command, Slot, Span, Val};
 
 use super::capture;
-use super::freeze::{Block, FrozenSteps, Packed};
+use super::freeze::FrozenSteps;
 use crate::error::Result;
 use crate::exec::engine::{DeviceExecutor, temporaries};
 use crate::exec::submit;
@@ -21,10 +21,6 @@ pub(super) struct Capture {
     outputs: Vec<Output>,
     /// Address and memory of each state tensor; a change of address means a new capture.
     pub(super) state: Vec<(Tensor, Buffer)>,
-    /// What the commands name besides inputs and outputs.
-    _keep: Vec<Buffer>,
-    /// Packed operands, which other captures may find while this one lives.
-    _packed: Vec<Arc<Block>>,
     /// Bytes and operations of each command.
     costs: Vec<(f64, f64)>,
     /// The points that the last replay ends with, one per queue.
@@ -50,21 +46,21 @@ impl Output {
 }
 
 impl Capture {
-    /// Plans, compiles and records. With `packed`, every leaf but the placeholders is constant for
+    /// Plans, compiles and records. If `frozen`, every leaf but the placeholders is constant for
     /// good, and what only depends on them is done now.
     pub(super) fn encode(
         executor: &DeviceExecutor,
         placeholders: &[Tensor],
         wanted: &[Wanted],
         outputs: Vec<Output>,
-        packed: Option<&Packed>,
+        frozen: bool,
     ) -> Result<Capture> {
         let _turn = executor.turn();
         let (schedule, compiled) = executor.plan(wanted)?;
         let schedule = &schedule;
-        let frozen = match packed {
-            Some(packed) => packed.freeze(executor, schedule, &compiled, placeholders)?,
-            None => FrozenSteps::default(),
+        let frozen = match frozen {
+            true => FrozenSteps::run(executor, schedule, &compiled, placeholders)?,
+            false => FrozenSteps::default(),
         };
         let leaves = executor.leaves(schedule, &compiled, &frozen.done)?;
         let mut builder = GraphBuilder::new();
@@ -113,17 +109,20 @@ impl Capture {
             };
             builder.add(lane, &item.name, item.node, item.reads, item.writes);
         }
-        let graph = builder.profiled(executor.options().profile).build()?;
         let mut state = Vec::new();
         for target in wanted.iter().filter_map(|w| w.into.as_ref()) {
-            state.push((target.clone(), executor.resident(target)?));
+            let buffer = executor.resident(target)?;
+            keep.push(buffer.clone());
+            state.push((target.clone(), buffer));
         }
+        // What the commands name besides inputs and outputs. Packed operands are found by other
+        // captures while this one lives.
+        builder.keep(Arc::new((keep, frozen.operands)));
+        let graph = builder.profiled(executor.options().profile).build()?;
         Ok(Capture {
             graph,
             outputs,
             state,
-            _keep: keep,
-            _packed: frozen.buffers,
             costs,
             last: Vec::new(),
         })
@@ -140,7 +139,9 @@ impl Capture {
         let mut keep = Vec::with_capacity(inputs.len() + self.outputs.len());
         for input in inputs {
             let mut buffer = executor.resident(input)?;
-            if self.state.iter().any(|(_, state)| overlap(state, &buffer)) {
+            let touched = Span::of(&buffer);
+            let mut state = self.state.iter().map(|(_, state)| Span::of(state));
+            if state.any(|state| state.overlaps(&touched)) {
                 // The update would change the input while it is read.
                 buffer = duplicate(executor, &buffer)?;
             }
@@ -166,9 +167,7 @@ impl Capture {
             .graph
             .replay(&values, &after, executor.deadline())?
             .to_vec();
-        for point in self.last.clone() {
-            executor.keep(point, keep.clone())?;
-        }
+        executor.keep(&self.last, keep)?;
         if executor.options().profile {
             self.graph.wait(executor.deadline())?;
             executor.record(&self.graph, &self.costs)?;
@@ -179,11 +178,6 @@ impl Capture {
 
 fn same(a: &Point, b: &Point) -> bool {
     a.value == b.value && a.signal.va() == b.signal.va()
-}
-
-fn overlap(a: &Buffer, b: &Buffer) -> bool {
-    let (x, y) = (a.va().0, b.va().0);
-    x < y.saturating_add(b.bytes()) && y < x.saturating_add(a.bytes())
 }
 
 fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
@@ -199,7 +193,7 @@ fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
     let point = executor
         .stream()
         .submit(&executor.copied()?, &[barrier, copy])?;
-    executor.keep(point, vec![from.clone(), to.clone()])?;
+    executor.keep(&[point], vec![from.clone(), to.clone()])?;
     Ok(to)
 }
 

@@ -1,7 +1,7 @@
 //! What depends on constants only is done when a function is captured.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use codegen::StageArg;
 use hcq::{Buffer, Command, Scope, Val};
@@ -10,6 +10,7 @@ use super::frozen::immutable;
 use crate::error::Result;
 use crate::exec::compile::Compiled;
 use crate::exec::engine::DeviceExecutor;
+use crate::exec::packed::{PackedKey, PackedOperand};
 use crate::exec::submit::Done;
 use crate::graph::{Op, Storage, Tensor};
 use crate::schedule::{BufferId, Place, Schedule, Work};
@@ -113,39 +114,23 @@ pub(super) fn constants(
     Ok(())
 }
 
-/// What a packed block is made of: the code that made it, its size, and the tensors that it read.
-type Key = ([u8; 32], u64, Vec<u64>);
-
-/// Packed operands that captures share, as long as one of them is alive.
-#[derive(Default)]
-pub(crate) struct Packed(Mutex<HashMap<Key, Weak<Block>>>);
-
-/// A packed operand.
-pub(super) struct Block(Buffer);
-
-impl Block {
-    pub(super) fn buffer(&self) -> &Buffer {
-        &self.0
-    }
-}
-
 /// What was done ahead of time, and the memory that it filled.
 #[derive(Default)]
 pub(super) struct FrozenSteps {
     pub(super) done: Done,
-    pub(super) buffers: Vec<Arc<Block>>,
+    pub(super) operands: Vec<Arc<PackedOperand>>,
 }
 
-impl Packed {
+impl FrozenSteps {
     /// Runs the launches that read constant leaves only and fill scratch blocks that no other
     /// launch writes.
-    pub(super) fn freeze(
-        &self,
+    pub(super) fn run(
         executor: &DeviceExecutor,
         schedule: &Schedule,
         compiled: &[Arc<Compiled>],
         inputs: &[Tensor],
     ) -> Result<FrozenSteps> {
+        let packed = executor.packed();
         let mut out = FrozenSteps::default();
         let mut staging: Vec<Buffer> = Vec::new();
         for (number, step) in schedule.steps.iter().enumerate() {
@@ -161,7 +146,7 @@ impl Packed {
                     .iter()
                     .filter_map(|&s| leaf(schedule, args[s as usize]))
                     .collect();
-                let key: Key = (
+                let key: PackedKey = (
                     code.built.stages[i].content,
                     code.built.scratch[block as usize].bytes as u64,
                     sources.iter().map(|t| t.id()).collect(),
@@ -170,41 +155,30 @@ impl Packed {
                 let share = sources
                     .iter()
                     .all(|t| t.storage().as_ref().is_some_and(immutable));
-                let known = share.then(|| self.get(&key)).flatten();
+                let known = share.then(|| packed.get(&key)).flatten();
                 let made = match known {
                     Some(known) => known,
                     None => {
                         let launch = Launching { code, i, block };
-                        let made = Arc::new(Block(launch.run(
+                        let made = Arc::new(PackedOperand(launch.run(
                             executor,
                             &sources,
                             &slots,
                             &mut staging,
                         )?));
                         if share {
-                            self.put(key, &made);
+                            packed.put(key, &made);
                         }
                         made
                     }
                 };
                 out.done.launches.insert((number, i));
-                let at = made.buffer().va().0;
+                let at = made.0.va().0;
                 out.done.blocks.insert((number, block), at);
-                out.buffers.push(made);
+                out.operands.push(made);
             }
         }
         Ok(out)
-    }
-
-    fn get(&self, key: &Key) -> Option<Arc<Block>> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.get(key)?.upgrade()
-    }
-
-    fn put(&self, key: Key, block: &Arc<Block>) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.retain(|_, b| b.strong_count() > 0);
-        table.insert(key, Arc::downgrade(block));
     }
 }
 
@@ -304,6 +278,7 @@ impl Launching<'_> {
         let point = executor
             .stream()
             .submit(&executor.copied()?, &[barrier, run])?;
+        executor.keep(std::slice::from_ref(&point), keep)?;
         point.wait(executor.deadline())?;
         Ok(target)
     }

@@ -63,8 +63,7 @@ impl Frozen {
                 }
                 let wanted = full(&traced);
                 drop(traced);
-                let packed = executor.packed();
-                let made = Capture::encode(executor, &inputs, &wanted, outputs, Some(packed))?;
+                let made = Capture::encode(executor, &inputs, &wanted, outputs, true)?;
                 Kind::Commands(Box::new(made))
             }
             None => {

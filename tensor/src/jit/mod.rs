@@ -26,7 +26,6 @@ use crate::graph::{Engine, Shape, Storage, Tensor};
 use crate::param::Parameter;
 use crate::schedule::Wanted;
 use capture::{Capture, Output, foreign};
-pub(crate) use freeze::Packed;
 pub use frozen::Frozen;
 
 /// Shapes and types of inputs.
@@ -170,7 +169,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         for want in &wanted {
             foreign(&want.value, &self.engine)?;
         }
-        Capture::encode(executor, &placeholders, &wanted, outputs, None)
+        Capture::encode(executor, &placeholders, &wanted, outputs, false)
     }
 }
 

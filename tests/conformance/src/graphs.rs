@@ -1,11 +1,12 @@
 //! Work that is encoded once and run again and again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hcq::graph::{Graph, GraphBuilder, Span, Work};
-use hcq::{Buffer, Command, Error, Packets, Slot, Stream, Val};
+use hcq::graph::{Graph, GraphBuilder, Work};
+use hcq::{Buffer, Command, Error, Packets, Slot, Span, Stream, Val};
 
-use crate::rig::{at, elements, exec, soon};
+use crate::rig::{at, elements, exec, shortly, soon};
 use crate::watched::watched;
 use crate::{Kernel, Rig, Subject};
 
@@ -101,27 +102,26 @@ pub fn graphs_order_two_queues(subject: &dyn Subject) {
     let mut builder = GraphBuilder::new();
     let compute = builder.lane(&rig.device, &rig.compute);
     let copy = builder.lane(&rig.device, &rig.copy);
-    let whole = |buffer: &hcq::Buffer| Span::at(buffer.va().0, buffer.bytes());
     for i in 0..5 {
         let there = Work::Copy {
             dst: at(&b),
             src: at(&a),
             bytes: 256,
         };
-        builder.add(copy, "there", there, [whole(&a)], [whole(&b)]);
+        builder.add(copy, "there", there, [Span::of(&a)], [Span::of(&b)]);
         let launch = Work::Exec {
             program: step.clone(),
             args: vec![at(&b), Val::Const(i)],
             grid: [64, 1, 1],
             block: [1, 1, 1],
         };
-        builder.add(compute, "step", launch, [whole(&b)], [whole(&b)]);
+        builder.add(compute, "step", launch, [Span::of(&b)], [Span::of(&b)]);
         let back = Work::Copy {
             dst: at(&a),
             src: at(&b),
             bytes: 256,
         };
-        builder.add(copy, "back", back, [whole(&b)], [whole(&a)]);
+        builder.add(copy, "back", back, [Span::of(&b)], [Span::of(&a)]);
     }
     let mut graph = builder.build().unwrap();
     let mut expected = 1u32;
@@ -139,7 +139,6 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
     let rig = Rig::new(subject);
     let step = rig.program(Kernel::Step);
     let (data, copied) = (rig.data(&[1; 64]), rig.data(&[0; 64]));
-    let whole = |buffer: &hcq::Buffer| Span::at(buffer.va().0, buffer.bytes());
     let mut builder = GraphBuilder::new().profiled(true);
     let compute = builder.lane(&rig.device, &rig.compute);
     let beside = builder.lane(&rig.device, &rig.copy);
@@ -151,7 +150,7 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
                 src: at(&data),
                 bytes: 256,
             };
-            builder.add(beside, &name, work, [whole(&data)], [whole(&copied)]);
+            builder.add(beside, &name, work, [Span::of(&data)], [Span::of(&copied)]);
             continue;
         }
         let work = Work::Exec {
@@ -160,7 +159,7 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
             grid: [64, 1, 1],
             block: [1, 1, 1],
         };
-        builder.add(compute, &name, work, [whole(&data)], [whole(&data)]);
+        builder.add(compute, &name, work, [Span::of(&data)], [Span::of(&data)]);
     }
     let mut graph = builder.build().unwrap();
     let mut last = 0;
@@ -185,7 +184,6 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
 
 /// A graph that copies `data` back and forth between two lanes, `hops` times.
 fn ping_pong(rig: &Rig<'_>, lanes: [&Stream; 2], data: [&Buffer; 2], hops: usize) -> Graph {
-    let whole = |buffer: &Buffer| Span::at(buffer.va().0, buffer.bytes());
     let mut builder = GraphBuilder::new();
     let lanes = lanes.map(|stream| builder.lane(&rig.device, stream));
     for hop in 0..hops {
@@ -195,7 +193,13 @@ fn ping_pong(rig: &Rig<'_>, lanes: [&Stream; 2], data: [&Buffer; 2], hops: usize
             src: at(src),
             bytes: src.bytes(),
         };
-        builder.add(lanes[hop % 2], "hop", work, [whole(src)], [whole(dst)]);
+        builder.add(
+            lanes[hop % 2],
+            "hop",
+            work,
+            [Span::of(src)],
+            [Span::of(dst)],
+        );
     }
     builder.build().unwrap()
 }
@@ -285,4 +289,42 @@ pub fn graphs_over_the_same_queues_never_stand_crosswise(subject: &dyn Subject) 
             });
         }
     });
+}
+
+/// A graph that ends while it runs frees nothing that the device still uses; one that is over frees all.
+pub fn a_graph_that_ends_while_it_runs_keeps_what_it_names(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let data = rig.data(&[1; 64]);
+    let gate = rig.device.signal("gate").unwrap();
+    for hangs in [false, true] {
+        let program = rig.program(Kernel::Step);
+        let kept = Arc::new(());
+        let named = (Arc::downgrade(&program), Arc::downgrade(&kept));
+        let mut builder = GraphBuilder::new();
+        let lane = builder.lane(&rig.device, &rig.compute);
+        let work = Work::Exec {
+            program,
+            args: vec![at(&data), Val::Const(2)],
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        builder.add(lane, "step", work, [Span::of(&data)], [Span::of(&data)]);
+        builder.keep(kept);
+        let mut graph = builder.build().unwrap();
+        let held = Command::Wait {
+            signal: &gate,
+            value: Val::Const(hangs.into()),
+        };
+        let before = rig.compute.submit(&[], &[held]).unwrap();
+        graph.replay(&[], &[before], shortly()).unwrap();
+        if !hangs {
+            graph.wait(soon()).unwrap();
+        }
+        drop(graph);
+        assert_eq!(named.0.upgrade().is_some(), hangs, "the program");
+        assert_eq!(named.1.upgrade().is_some(), hangs, "what else it names");
+    }
+    gate.set(1).unwrap();
+    rig.wait();
+    assert_eq!(elements(&data), [(3 + 2) * 3 + 2; 64]);
 }

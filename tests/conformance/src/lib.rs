@@ -96,6 +96,7 @@ macro_rules! conformance {
                 graphs: profiled_graphs_tell_the_time_of_each_node;
                 graphs: a_replay_rings_one_doorbell_per_lane;
                 graphs: a_lane_that_fails_leaves_no_other_waiting;
+                graphs: a_graph_that_ends_while_it_runs_keeps_what_it_names;
                 graphs: graphs_over_the_same_queues_never_stand_crosswise;
                 loss: a_deadline_names_the_signal_and_the_values;
                 loss: the_first_cause_of_a_loss_is_kept;

@@ -1,8 +1,10 @@
 //! Bytes between the host and the device.
 
+use std::sync::PoisonError;
+
 use hcq::memory::{AllocSpec, HostAccess, MemoryKind};
 use hcq::signal::Point;
-use hcq::{Buffer, Command};
+use hcq::{Buffer, Command, Staging};
 
 use super::DeviceExecutor;
 use crate::error::Result;
@@ -11,8 +13,9 @@ use crate::graph::Storage;
 /// Bytes of a source that are read at a time.
 const UPLOAD_PART: usize = 1 << 20;
 
-/// Bytes that go through staging memory at a time.
+/// Bytes that go through staging memory at a time, and at least.
 const STAGING_PART: usize = 4 << 20;
+const STAGING_LEAST: usize = 64 << 10;
 
 impl DeviceExecutor {
     /// Submits one copy, on the queue for copies if there is one, after the kernels so far if they
@@ -104,8 +107,7 @@ impl DeviceExecutor {
         })
     }
 
-    /// Fills a buffer that the host does not reach, through two pieces of memory that both do: one
-    /// is filled while the other is copied. `read` gives the bytes from an offset on.
+    /// Fills a buffer that the host does not reach. `read` gives the bytes from an offset on.
     fn transfer(
         &self,
         buffer: &Buffer,
@@ -113,40 +115,70 @@ impl DeviceExecutor {
         mut read: impl FnMut(usize, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let mut part = vec![0; bytes.min(STAGING_PART)];
-        let pieces = [0, 1]
-            .iter()
-            .take(bytes.div_ceil(STAGING_PART))
-            .map(|_| self.staging(part.len() as u64))
-            .collect::<Result<Vec<_>>>()?;
-        let mut points: Vec<Point> = Vec::new();
-        for (n, at) in (0..bytes).step_by(STAGING_PART).enumerate() {
-            let len = part.len().min(bytes - at);
-            read(at, &mut part[..len])?;
-            if let Some(before) = n.checked_sub(pieces.len()) {
-                points[before].wait(self.deadline())?;
-            }
-            let staging = &pieces[n % pieces.len()];
-            staging.write(0, &part[..len])?;
-            let copy = Command::Copy {
-                dst: (buffer.va().0 + at as u64).into(),
-                src: staging.va().0.into(),
-                bytes: len as u64,
-            };
-            points.push(self.copy(copy, false)?);
-        }
-        match points.pop() {
-            Some(last) => {
-                let kept = pieces.into_iter().chain([buffer.clone()]);
-                self.keep(last, kept.collect())
-            }
-            None => Ok(()),
-        }
+        self.staged_by(bytes, |staging| {
+            staging.write(
+                bytes,
+                |piece, range| {
+                    let part = &mut part[..range.len()];
+                    read(range.start, part)?;
+                    Ok(piece.write(0, part)?)
+                },
+                |piece, range| self.part(buffer, range.start, piece, 0, range.len(), false),
+            )?;
+            Ok(())
+        })
     }
 
-    pub(super) fn staging(&self, bytes: u64) -> Result<Buffer> {
-        Ok(self.device.alloc(AllocSpec {
-            kind: MemoryKind::Host,
-            ..AllocSpec::device(bytes)
-        })?)
+    /// Reads a buffer that the host does not reach, after the kernels so far.
+    pub(super) fn download(&self, buffer: &Buffer, into: &mut [u8]) -> Result<()> {
+        self.staged_by(into.len(), |staging| {
+            staging.read(
+                into.len(),
+                |piece, range| self.part(piece, 0, buffer, range.start, range.len(), true),
+                |piece, range| Ok(piece.read(0, &mut into[range])?),
+            )
+        })
+    }
+
+    /// Submits the copy of a part, with what it uses.
+    fn part(
+        &self,
+        to: &Buffer,
+        dst: usize,
+        from: &Buffer,
+        src: usize,
+        bytes: usize,
+        after_kernels: bool,
+    ) -> Result<Point> {
+        let copy = Command::Copy {
+            dst: (to.va().0 + dst as u64).into(),
+            src: (from.va().0 + src as u64).into(),
+            bytes: bytes as u64,
+        };
+        let point = self.copy(copy, after_kernels)?;
+        self.keep(std::slice::from_ref(&point), vec![to.clone(), from.clone()])?;
+        Ok(point)
+    }
+
+    /// Lets `work` use the staging memory, which is as large as so many bytes need.
+    fn staged_by<T>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&mut Staging<Buffer>) -> Result<T>,
+    ) -> Result<T> {
+        let mut slot = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = bytes.next_power_of_two().clamp(STAGING_LEAST, STAGING_PART);
+        if let Some(staging) = slot.as_mut().filter(|staging| staging.part() >= part) {
+            return work(staging);
+        }
+        *slot = None;
+        let piece = || {
+            self.device.alloc(AllocSpec {
+                kind: MemoryKind::Host,
+                ..AllocSpec::device(part as u64)
+            })
+        };
+        let pieces = [piece()?, piece()?];
+        work(slot.insert(Staging::new(pieces, part, self.options.patience)))
     }
 }

@@ -1,0 +1,107 @@
+//! What submissions use, kept for as long as a device may use it.
+//!
+//! # The rule
+//!
+//! What a submission uses (buffers, programs, signals) is kept until its point is reached, or until its
+//! device is lost. A deadline that passes is neither: the device may still be writing. Who ends before
+//! that leaks it, since memory that a device still writes to must not become somebody else's.
+
+use std::collections::VecDeque;
+
+use crate::error::{Error, Result};
+use crate::signal::Point;
+use crate::wait::Deadline;
+
+/// Things that are kept, each until a point; oldest first. Dropped, it keeps the rule.
+#[derive(Debug)]
+pub struct InFlight<T>(VecDeque<(Point, T)>);
+
+impl<T> Default for InFlight<T> {
+    fn default() -> Self {
+        InFlight(VecDeque::new())
+    }
+}
+
+impl<T> InFlight<T> {
+    /// Keeps something until a point.
+    pub fn keep(&mut self, until: Point, what: T) {
+        self.0.push_back((until, what));
+    }
+
+    /// What is kept, and until when.
+    pub fn iter(&self) -> impl Iterator<Item = &(Point, T)> {
+        self.0.iter()
+    }
+
+    /// Lets go what is done, and waits until no more than `most` are left. Whatever happens, what is not
+    /// done is kept.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or the loss of a device.
+    pub fn settle(&mut self, most: usize, deadline: Deadline) -> Result<()> {
+        while let Some((oldest, _)) = self.0.front() {
+            if !oldest.reached()? {
+                if self.0.len() <= most {
+                    break;
+                }
+                oldest.wait(deadline)?;
+            }
+            self.0.pop_front();
+        }
+        Ok(())
+    }
+}
+
+impl<T> Drop for InFlight<T> {
+    fn drop(&mut self) {
+        for (until, what) in self.0.drain(..) {
+            match until.reached() {
+                Ok(true) | Err(Error::DeviceLost { .. }) => drop(what),
+                _ => {
+                    tracing::warn!(
+                        ?until,
+                        "a device may still use what is given up: it is leaked"
+                    );
+                    std::mem::forget(what);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::signal::tests::counted;
+
+    #[test]
+    fn what_is_not_done_is_kept_and_at_the_end_leaked() {
+        let signal = counted();
+        let point = |value| Point {
+            signal: signal.clone(),
+            value,
+        };
+        let things: Vec<Arc<u64>> = (1..=4).map(Arc::new).collect();
+        let mut kept = InFlight::default();
+        for thing in &things {
+            kept.keep(point(**thing), thing.clone());
+        }
+        let now = Deadline::after(Duration::ZERO);
+        let counts = || things.iter().map(Arc::strong_count).collect::<Vec<_>>();
+        kept.settle(4, now).unwrap();
+        assert_eq!(counts(), [2, 2, 2, 2]);
+        signal.set(1).unwrap();
+        kept.settle(4, now).unwrap();
+        assert_eq!(counts(), [1, 2, 2, 2]);
+        // This signal's waits end at once.
+        kept.settle(2, now).unwrap();
+        assert_eq!(counts(), [1, 1, 2, 2]);
+        assert!(kept.iter().map(|(p, _)| p.value).eq([3, 4]));
+        signal.set(3).unwrap();
+        drop(kept);
+        assert_eq!(counts(), [1, 1, 1, 2]);
+    }
+}

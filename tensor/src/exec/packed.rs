@@ -1,0 +1,29 @@
+//! Packed operands: constant operands in the order in which kernels read them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use hcq::Buffer;
+
+/// What a packed operand is made of: the code that made it, its size, and the tensors that it read.
+pub(crate) type PackedKey = ([u8; 32], u64, Vec<u64>);
+
+/// A packed operand.
+pub(crate) struct PackedOperand(pub(crate) Buffer);
+
+/// Packed operands that captures share, as long as one of them is alive.
+#[derive(Default)]
+pub(crate) struct Packed(Mutex<HashMap<PackedKey, Weak<PackedOperand>>>);
+
+impl Packed {
+    pub(crate) fn get(&self, key: &PackedKey) -> Option<Arc<PackedOperand>> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.get(key)?.upgrade()
+    }
+
+    pub(crate) fn put(&self, key: PackedKey, operand: &Arc<PackedOperand>) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, operand| operand.strong_count() > 0);
+        table.insert(key, Arc::downgrade(operand));
+    }
+}
