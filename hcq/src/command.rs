@@ -64,8 +64,8 @@ pub enum Width {
     W64,
 }
 
-/// One command. Commands of one queue start in order; `Exec` and `Copy` may overlap with those
-/// before them unless a [`Command::Barrier`] stands between.
+/// One command. Commands of one queue start in order; `Exec`, `Copy` and `Fill` may overlap with
+/// those before them unless a [`Command::Barrier`] stands between.
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
     /// Holds the queue until the signal is at least `value`.
@@ -118,6 +118,15 @@ pub enum Command<'a> {
         /// Number of bytes, may be 0.
         bytes: u64,
     },
+    /// Fills memory with a word. Later commands see it as they see a copy.
+    Fill {
+        /// Address, a multiple of 4.
+        at: Val,
+        /// The word.
+        value: u32,
+        /// Number of bytes, a multiple of 4, may be 0.
+        bytes: u64,
+    },
     /// Writes a word.
     Write {
         /// Aligned address.
@@ -152,6 +161,7 @@ impl Command<'_> {
             Command::Barrier { .. } => "barrier",
             Command::Exec { .. } => "exec",
             Command::Copy { .. } => "copy",
+            Command::Fill { .. } => "fill",
             Command::Write { .. } => "write",
             Command::Poll { .. } => "poll",
         }

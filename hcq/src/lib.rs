@@ -3,7 +3,7 @@
 //! ```text
 //!  Command  --encode-->  Packets (words, data, patches)  --submit-->  ring, doorbell
 //!     |                     pure: chip facts only            the only I/O
-//!  wait signal timestamp barrier exec copy write poll
+//!  wait signal timestamp barrier exec copy fill write poll
 //! ```
 //!
 //! - A [`Device`] gives memory ([`Buffer`]), programs ([`Program`]), signals and queues.

@@ -85,8 +85,6 @@ pub enum HostAccess {
     Window(Window),
     /// By copies.
     Remote(Arc<dyn RemoteMemory>),
-    /// Not at all: copy through a [`MemoryKind::Host`] buffer.
-    None,
 }
 
 impl HostAccess {
@@ -95,7 +93,6 @@ impl HostAccess {
             HostAccess::Window(window) if window.view().is_some() => "a mapping",
             HostAccess::Window(_) => "by transfers or with maintenance",
             HostAccess::Remote(_) => "by copies",
-            HostAccess::None => "none",
         }
     }
 }
@@ -208,7 +205,7 @@ impl Buffer {
     /// Reads bytes; the caller has waited for the device's writes.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::NoHostAccess`] or the transport's.
+    /// [`Error::OutOfBounds`] or the transport's.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check("read", offset, into.len() as u64)?;
         let at = self.offset + offset;
@@ -217,14 +214,13 @@ impl Buffer {
                 .read_bytes(at, into)
                 .map_err(|e| self.refused("read", e)),
             HostAccess::Remote(remote) => remote.read(at, into),
-            HostAccess::None => Err(self.no_access("reading")),
         }
     }
 
     /// Writes bytes; the device is not using them. Submissions that follow find them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::NoHostAccess`] or the transport's.
+    /// [`Error::OutOfBounds`] or the transport's.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         self.check("write", offset, from.len() as u64)?;
         let at = self.offset + offset;
@@ -233,7 +229,6 @@ impl Buffer {
                 .write_bytes(at, from)
                 .map_err(|e| self.refused("write", e)),
             HostAccess::Remote(remote) => remote.write(at, from),
-            HostAccess::None => Err(self.no_access("writing")),
         }
     }
 

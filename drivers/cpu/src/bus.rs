@@ -42,6 +42,15 @@ impl Bus<'_> {
         self.run(copy, &[dst, src, bytes])
     }
 
+    /// Fills with a word; address and bytes are multiples of 4.
+    pub(crate) fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<(), Trap> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        not_null(at, true)?;
+        self.run(fill, &[at, value.into(), bytes / 4])
+    }
+
     /// Copies the words at `src` into `to`.
     pub(crate) fn read_words(&self, src: u64, to: &mut [u32]) -> Result<(), Trap> {
         self.copy(to.as_mut_ptr() as u64, src, to.len() as u64 * 4)
@@ -98,6 +107,17 @@ unsafe extern "C" fn store_32(args: *const u64, _: u64, _: u64) {
 unsafe extern "C" fn store_64(args: *const u64, _: u64, _: u64) {
     // SAFETY: as in `store_32`.
     unsafe { AtomicU64::from_ptr(*args as *mut u64).store(*args.add(1), Ordering::Release) };
+}
+
+/// `args`: address, value, words.
+unsafe extern "C" fn fill(args: *const u64, _: u64, _: u64) {
+    // SAFETY: three arguments as `Bus::fill` passes them; a bad address traps.
+    unsafe {
+        let (at, value) = (*args as *mut u32, *args.add(1) as u32);
+        for i in 0..*args.add(2) as usize {
+            at.wrapping_add(i).write(value);
+        }
+    }
 }
 
 /// `args`: destination, source, bytes.

@@ -72,6 +72,17 @@ impl Encoder {
                     out.val(src);
                     out.quad(bytes);
                 }
+                Command::Fill { at, value, bytes } => {
+                    self.check_aligned("fill", at, Width::W32)?;
+                    if !bytes.is_multiple_of(4) {
+                        let why = format!("{bytes} bytes are no multiple of the 4 of its word");
+                        return Err(self.refused("fill".into(), why));
+                    }
+                    out.word(header(op::FILL, 6));
+                    out.val(at);
+                    out.word(value);
+                    out.quad(bytes);
+                }
                 Command::Write { at, value, width } => {
                     self.check_aligned("write", at, width)?;
                     out.word(header(op::WRITE, 6));
@@ -271,6 +282,11 @@ mod tests {
                 src: slot(1, 0),
                 bytes: 1 << 33,
             },
+            Command::Fill {
+                at: slot(1, 8),
+                value: 0xdead_beef,
+                bytes: 36,
+            },
             Command::Write {
                 at: Val::Const(0x40),
                 value: slot(0, 0),
@@ -309,6 +325,7 @@ mod tests {
                 "WAIT [0x100000010] >= 1099511627777",
                 "EXEC 0x7000 groups 60 args 0x3004 0xffffffffffff 0x9",
                 "COPY 0x20 <- 0x3000 x 8589934592",
+                "FILL 0x3008 <- 0xdeadbeef x 36",
                 "WRITE32 [0x40] = 0x10000000000",
                 "POLL64 [0x48] & 0xff >= 0x7",
                 "BARRIER System",

@@ -15,6 +15,7 @@
 //! | 0x07 | WRITE | address (2), value (2), width in bytes: 4 or 8 |
 //! | 0x08 | POLL | address (2), mask (2), value (2), bits 7:0 width, 15:8 compare: 0 ==, 1 !=, 2 >= |
 //! | 0x09 | INDIRECT | address of packets (2), their number of words; not inside of itself |
+//! | 0x0a | FILL | address (2), the word that fills (1), bytes (2); both multiples of 4 |
 //!
 //! Decoding is strict: an unknown opcode, a wrong length or an operand out of its range is a
 //! [`PacketError`] that names the word.
@@ -43,6 +44,8 @@ pub mod op {
     pub const POLL: u8 = 0x08;
     /// Runs packets that lie elsewhere.
     pub const INDIRECT: u8 = 0x09;
+    /// Fills memory with a word.
+    pub const FILL: u8 = 0x0a;
 }
 
 /// The longest packet in words: what 24 bits hold.
@@ -131,6 +134,15 @@ pub enum Packet<'a> {
         /// Width of the word.
         width: Width,
     },
+    /// See [`op::FILL`].
+    Fill {
+        /// Address.
+        at: u64,
+        /// The word.
+        value: u32,
+        /// Number of bytes.
+        bytes: u64,
+    },
     /// See [`op::INDIRECT`].
     Indirect {
         /// Address of the packets.
@@ -144,7 +156,7 @@ pub enum Packet<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
     /// No such opcode.
-    #[error("word {word}: opcode {opcode:#04x} is unknown, expected 0x01..=0x09")]
+    #[error("word {word}: opcode {opcode:#04x} is unknown, expected 0x01..=0x0a")]
     Opcode {
         /// Offset of the header in words.
         word: usize,
@@ -337,6 +349,14 @@ pub fn decode(words: &[u32], word: usize) -> Result<(Packet<'_>, usize), PacketE
                 words: words[3],
             }
         }
+        op::FILL => {
+            exact("FILL", 6, "6")?;
+            Packet::Fill {
+                at: quad(1),
+                value: words[3],
+                bytes: quad(4),
+            }
+        }
         opcode => return Err(PacketError::Opcode { word, opcode }),
     };
     Ok((packet, found))
@@ -385,6 +405,9 @@ impl fmt::Display for Packet<'_> {
                 Ok(())
             }
             Packet::Copy { dst, src, bytes } => write!(f, "COPY {dst:#x} <- {src:#x} x {bytes}"),
+            Packet::Fill { at, value, bytes } => {
+                write!(f, "FILL {at:#x} <- {value:#x} x {bytes}")
+            }
             Packet::Write { at, value, width } => {
                 write!(f, "WRITE{} [{at:#x}] = {value:#x}", bits(width))
             }
@@ -427,7 +450,7 @@ mod tests {
         );
         assert_eq!(
             text(&[header(0x77, 1)]),
-            "word 10: opcode 0x77 is unknown, expected 0x01..=0x09"
+            "word 10: opcode 0x77 is unknown, expected 0x01..=0x0a"
         );
         assert_eq!(
             text(&[header(op::COPY, 7), 0]),
@@ -456,7 +479,7 @@ mod tests {
                 for fill in [0u32, 1, 4, 8, 0x204, u32::MAX] {
                     let mut words = vec![fill; 9];
                     words[0] = header(opcode, length);
-                    let known = (1..=9).contains(&opcode);
+                    let known = (1..=10).contains(&opcode);
                     match decode(&words, 0) {
                         Ok((_, n)) => assert!(known && n == length),
                         Err(PacketError::Opcode { .. }) => assert!(!known),

@@ -219,6 +219,12 @@ impl Processor {
                     self.trapped(&format!("COPY {dst:#x} <- {src:#x} x {bytes}"), &trap)
                 })
             }
+            Packet::Fill { at, value, bytes } => {
+                self.aligned("FILL", at | bytes, 4)?;
+                bus.fill(at, value, bytes).map_err(|trap| {
+                    self.trapped(&format!("FILL {at:#x} <- {value:#x} x {bytes}"), &trap)
+                })
+            }
             Packet::Write { at, value, width } => {
                 self.aligned("WRITE", at, width_bytes(width))?;
                 bus.store(at, value, width)

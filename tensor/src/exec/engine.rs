@@ -10,10 +10,10 @@ use std::time::Duration;
 use codegen::Backend;
 use codegen::target::TargetKind;
 use hcq::graph::Graph;
-use hcq::memory::{AllocSpec, HostAccess};
+use hcq::memory::AllocSpec;
 use hcq::queue::{QueueKind, Stream};
 use hcq::signal::{Point, Signal};
-use hcq::{Buffer, Deadline, Device, InFlight, Staging, Val};
+use hcq::{Buffer, Deadline, Device, InFlight, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::packed::Packed;
@@ -70,7 +70,6 @@ pub struct DeviceExecutor {
     turn: Mutex<()>,
     capturing: Mutex<Option<ThreadId>>,
     packed: Packed,
-    staging: Mutex<Option<Staging<Buffer>>>,
 }
 
 #[derive(Default)]
@@ -148,7 +147,6 @@ impl DeviceExecutor {
             turn: Mutex::new(()),
             capturing: Mutex::new(None),
             packed: Packed::default(),
-            staging: Mutex::default(),
         })))
     }
 
@@ -567,10 +565,7 @@ impl Executor for DeviceExecutor {
         for point in points {
             point.wait(self.deadline())?;
         }
-        if !matches!(buffer.host(), HostAccess::None) {
-            return Ok(buffer.read(0, into)?);
-        }
-        self.download(buffer, into)
+        Ok(buffer.read(0, into)?)
     }
 
     fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {

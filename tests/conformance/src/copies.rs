@@ -1,6 +1,6 @@
 //! Copies, and the memory that they move.
 
-use hcq::{AllocSpec, Buffer, Command, Error, MemoryKind, Val};
+use hcq::{AllocSpec, Buffer, Command, Error, MemoryKind, Packets, Scope, Slot, Val};
 
 use crate::rig::soon;
 use crate::{Rig, Subject};
@@ -73,6 +73,88 @@ pub fn large_copies_at_odd_offsets(subject: &dyn Subject) {
     ] {
         let (src, dst) = (rig.buffer(bytes + from + 64), rig.buffer(bytes + to + 64));
         check(&rig, &dst, &src, to, from, bytes);
+    }
+}
+
+/// Fills of all sizes and places that are whole words, with untouched bytes around; others are refused.
+pub fn fills_of_every_size_touch_nothing_else(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let word = 0xd1c2_b3a4u32;
+    let fill = |at, bytes| Command::Fill {
+        at,
+        value: word,
+        bytes,
+    };
+    let large = (9 << 20) + 4;
+    let filled = |dst: &Buffer, at: u64, bytes: u64| {
+        let mut seen = vec![0; dst.bytes() as usize];
+        dst.read(0, &mut seen).unwrap();
+        let (before, rest) = seen.split_at(at as usize);
+        let (inside, after) = rest.split_at(bytes as usize);
+        let words = inside.chunks_exact(4);
+        assert!(
+            words.clone().all(|w| w == word.to_le_bytes()),
+            "{bytes} bytes at {at}"
+        );
+        assert!(
+            before.iter().chain(after).all(|&b| b == GUARD),
+            "{bytes} bytes at {at}, guard"
+        );
+    };
+    for (dst, sizes) in [
+        (
+            rig.buffer(8192),
+            &[0, 4, 8, 12, 60, 64, 68, 1020, 4092, 4096, 4100][..],
+        ),
+        (rig.buffer(large + 64), &[large]),
+    ] {
+        for &bytes in sizes {
+            for at in [0, 4, 20, 60] {
+                for stream in [&rig.copy, &rig.compute] {
+                    dst.write(0, &vec![GUARD; dst.bytes() as usize]).unwrap();
+                    let command = fill(Val::Const(dst.va().0 + at), bytes);
+                    let done = stream.submit(&[], &[command]).unwrap();
+                    done.wait(soon()).unwrap();
+                    filled(&dst, at, bytes);
+                }
+            }
+        }
+    }
+    // An address that is given later; a copy behind a barrier sees what was filled.
+    let (first, second) = (rig.buffer(256), rig.buffer(256));
+    for stream in [&rig.copy, &rig.compute] {
+        first.write(0, &[GUARD; 256]).unwrap();
+        let queue = stream.queue();
+        let commands = [
+            fill(Val::Slot(Slot(0), 8), 100),
+            Command::Barrier {
+                scope: Scope::Queue,
+            },
+            Command::Copy {
+                dst: Val::Const(second.va().0),
+                src: Val::Slot(Slot(0), 0),
+                bytes: 256,
+            },
+            Command::Signal {
+                signal: queue.timeline().signal(),
+                value: Val::Slot(Slot(1), 0),
+            },
+        ];
+        let mut packets = Packets::new();
+        queue.encode(&commands, &mut packets).unwrap();
+        let mut bound = queue.bind(packets).unwrap();
+        let values = |makes| [first.va().0, makes];
+        let done = stream.launch(&[], &mut *bound, values).unwrap();
+        done.wait(soon()).unwrap();
+        filled(&first, 8, 100);
+        filled(&second, 8, 100);
+    }
+    for (at, bytes) in [(2, 8), (0, 6), (4, 1)] {
+        for stream in [&rig.copy, &rig.compute] {
+            let command = fill(Val::Const(first.va().0 + at), bytes);
+            let error = stream.submit(&[], &[command]).unwrap_err();
+            assert!(matches!(error, Error::Command { .. }), "{error}");
+        }
     }
 }
 

@@ -136,6 +136,10 @@ pub fn signals_count_beyond_32_and_63_bits(subject: &dyn Subject) {
 /// Words are written in their width, polls compare as said, the clock is the device's.
 pub fn writes_polls_barriers_and_timestamps(subject: &dyn Subject) {
     let rig = Rig::new(subject);
+    let can = rig.device.info().can;
+    if !(can.poll && can.write) {
+        return;
+    }
     let memory = rig.data(&[0xffff_ffff; 8]);
     let place = |offset| Val::Const(memory.va().0 + offset);
     let write = |offset, value, width| Command::Write {

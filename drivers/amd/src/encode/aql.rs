@@ -29,8 +29,8 @@ use super::{Scratch, Setup};
 /// Dwords of a packet.
 pub const PACKET: usize = aql::PACKET_BYTES as usize / 4;
 
-/// Bytes that are copied by one indirect buffer: its packets fit one of any chip.
-const COPY_PIECE: u64 = 1 << 30;
+/// Bytes that are copied or filled by one indirect buffer: its packets fit one of any chip.
+const DMA_PIECE: u64 = 1 << 30;
 
 const fn header(kind: u32, barrier: bool, acquire: u32, release: u32) -> u32 {
     aql::TYPE.put(kind)
@@ -132,21 +132,22 @@ impl Aql {
                 Command::Copy { dst, src, bytes } => {
                     let most = self.setup().chip.generation.dma_max;
                     span::check_copy(self.setup(), dst, src, bytes, most.into())?;
-                    let mut done = 0;
-                    while done < bytes {
-                        let piece = Command::Copy {
-                            dst: plus(dst, done),
-                            src: plus(src, done),
-                            bytes: (bytes - done).min(COPY_PIECE),
-                        };
-                        self.pm4(&piece, &mut ib, &mut barrier, out)?;
-                        done += COPY_PIECE;
-                        if done < bytes
-                            && let Some(start) = ib.take()
-                        {
-                            close_ib(start, out);
-                        }
-                    }
+                    let piece = |done, bytes| Command::Copy {
+                        dst: plus(dst, done),
+                        src: plus(src, done),
+                        bytes,
+                    };
+                    self.pieces(bytes, piece, &mut ib, &mut barrier, out)?;
+                }
+                Command::Fill { at, value, bytes } => {
+                    let most = self.setup().chip.generation.dma_max;
+                    span::check_fill(self.setup(), at, bytes, most.into())?;
+                    let piece = |done, bytes| Command::Fill {
+                        at: plus(at, done),
+                        value,
+                        bytes,
+                    };
+                    self.pieces(bytes, piece, &mut ib, &mut barrier, out)?;
                 }
                 ref other => self.pm4(other, &mut ib, &mut barrier, out)?,
             }
@@ -158,6 +159,29 @@ impl Aql {
             let mut packet = [0; PACKET];
             packet[0] = header(aql::BARRIER_AND, true, acquire, aql::SCOPE_SYSTEM);
             out.words.extend_from_slice(&packet);
+        }
+        Ok(())
+    }
+
+    /// A command of many bytes, in as many indirect buffers as it takes.
+    fn pieces<'a>(
+        &self,
+        bytes: u64,
+        piece: impl Fn(u64, u64) -> Command<'a>,
+        ib: &mut Option<usize>,
+        barrier: &mut Option<u32>,
+        out: &mut Packets,
+    ) -> Result<()> {
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(DMA_PIECE);
+            self.pm4(&piece(done, now), ib, barrier, out)?;
+            done += now;
+            if done < bytes
+                && let Some(start) = ib.take()
+            {
+                close_ib(start, out);
+            }
         }
         Ok(())
     }

@@ -98,6 +98,7 @@ impl Commands {
                 release_mem(sink, END_OF_PIPE, CLOCK, at, Val::Const(0), 0);
             }),
             Command::Copy { dst, src, bytes } => self.copy(sink, dst, src, bytes)?,
+            Command::Fill { at, value, bytes } => self.fill(sink, at, value, bytes)?,
             Command::Write { at, value, width } => self.write(sink, at, value, width)?,
             // The languages have their own.
             Command::Exec { .. } | Command::Barrier { .. } => {}
@@ -285,10 +286,32 @@ impl Commands {
     /// It is slower than SDMA; large copies belong on a copy queue.
     /// Source: Mesa, radv_cp_dma.c.
     fn copy(&self, sink: &mut Sink<'_>, dst: Val, src: Val, bytes: u64) -> Result<()> {
+        let most = self.setup.chip.generation.dma_max;
+        span::check_copy(&self.setup, dst, src, bytes, most.into())?;
+        self.dma(sink, THROUGH_L2, |done| plus(src, done), dst, bytes);
+        Ok(())
+    }
+
+    /// As [`Commands::copy`], with the word in the place of an address.
+    fn fill(&self, sink: &mut Sink<'_>, at: Val, value: u32, bytes: u64) -> Result<()> {
+        let most = self.setup.chip.generation.dma_max;
+        span::check_fill(&self.setup, at, bytes, most.into())?;
+        let word = Val::Const(value.into());
+        self.dma(sink, THE_PACKET, |_| word, at, bytes);
+        Ok(())
+    }
+
+    fn dma(
+        &self,
+        sink: &mut Sink<'_>,
+        select: u32,
+        source: impl Fn(u64) -> Val,
+        dst: Val,
+        bytes: u64,
+    ) {
         let generation = self.setup.chip.generation;
-        span::check_copy(&self.setup, dst, src, bytes, generation.dma_max.into())?;
         if bytes == 0 {
-            return Ok(());
+            return;
         }
         if !generation.dma_through_gl2 {
             self.acquire(sink, generation.acquire_gl2);
@@ -300,9 +323,9 @@ impl Commands {
                 // MEC has no CP_SYNC: it always waits for the copy.
                 sink.put(&[
                     pm4::header(pm4::DMA_DATA, 6),
-                    op::DMA_SRC_SEL.put(THROUGH_L2) | op::DMA_DST_SEL.put(THROUGH_L2),
+                    op::DMA_SRC_SEL.put(select) | op::DMA_DST_SEL.put(THROUGH_L2),
                 ]);
-                sink.val(plus(src, done));
+                sink.val(source(done));
                 sink.val(plus(dst, done));
                 sink.put(&[op::BYTE_COUNT.put(count as u32)]);
             });
@@ -311,7 +334,6 @@ impl Commands {
         if !generation.dma_through_gl2 {
             self.acquire(sink, generation.acquire_gl2);
         }
-        Ok(())
     }
 
     /// The command processor runs ahead of waves: it waits for them first, so that the word changes
@@ -340,6 +362,8 @@ impl Commands {
 
 /// SRC_SEL and DST_SEL of DMA_DATA: an address, through L2 (on GFX12: through the last level cache).
 const THROUGH_L2: u32 = 3;
+/// SRC_SEL of DMA_DATA: the low half of the address is the word.
+const THE_PACKET: u32 = 2;
 /// WRITE_DST_SEL of WRITE_DATA: memory, through L2, where kernels of the queue find it.
 const TO_L2: u32 = 2;
 /// Selectors of RELEASE_MEM: 32 bits, 64 bits, the GPU's clock.

@@ -7,7 +7,7 @@
 //! | timestamp | RELEASE_MEM of the clock |
 //! | barrier | EVENT_WRITE CS_PARTIAL_FLUSH; ACQUIRE_MEM by scope |
 //! | exec | SET_SH_REG; DISPATCH_DIRECT |
-//! | copy | DMA_DATA, as many as it takes |
+//! | copy, fill | DMA_DATA, as many as it takes |
 //! | write | EVENT_WRITE CS_PARTIAL_FLUSH; WRITE_DATA |
 //! | poll | WAIT_REG_MEM or WAIT_REG_MEM64; ACQUIRE_MEM of everything |
 //!

@@ -7,6 +7,7 @@
 //! | timestamp | TIMESTAMP_GET_GLOBAL |
 //! | barrier | FENCE and POLL_REGMEM of a word of the queue; GCR beyond the queue |
 //! | copy | COPY_LINEAR, as many as it takes |
+//! | fill | CONST_FILL, as many as it takes |
 //! | write | FENCE, one or two |
 //! | poll | POLL_REGMEM, one or two |
 //!
@@ -148,6 +149,7 @@ impl Sdma {
             }
             Command::Barrier { scope } => self.barrier(sink, scope),
             Command::Copy { dst, src, bytes } => self.copy(sink, dst, src, bytes)?,
+            Command::Fill { at, value, bytes } => self.fill(sink, at, value, bytes)?,
             Command::Write { at, value, width } => {
                 span::check_aligned(&self.setup, "write", at, width)?;
                 self.fence(sink, at, value, Part::Low);
@@ -219,7 +221,25 @@ impl Sdma {
         }
         Ok(())
     }
+
+    fn fill(&self, sink: &mut Sink<'_>, at: Val, value: u32, bytes: u64) -> Result<()> {
+        let gfx = self.setup.chip.generation.gfx;
+        let (max, count) = (sdma::fill_max(gfx), sdma::fill_count(gfx));
+        span::check_fill(&self.setup, at, bytes, max)?;
+        let mut done = 0;
+        while done < bytes {
+            let now = (bytes - done).min(max);
+            sink.put(&[sdma::FILL_OP.put(sdma::CONST_FILL.into()) | sdma::FILL_SIZE.put(DWORDS)]);
+            sink.val(plus(at, done));
+            sink.put(&[value, count.put((now - 4) as u32)]);
+            done += now;
+        }
+        Ok(())
+    }
 }
+
+/// FILL_SIZE of dwords.
+const DWORDS: u32 = 2;
 
 /// A poll that never gives up.
 const FOR_EVER: u32 = sdma::RETRY_COUNT.put(0xfff);

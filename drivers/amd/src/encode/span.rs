@@ -62,6 +62,22 @@ pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64
     Ok(())
 }
 
+/// Refuses a fill that no engine can do.
+pub(crate) fn check_fill(setup: &Setup, at: Val, bytes: u64, max: u64) -> Result<()> {
+    check_aligned(setup, "fill", at, Width::W32)?;
+    let why = if !bytes.is_multiple_of(4) {
+        format!("{bytes} bytes are no multiple of the 4 of its word")
+    } else if bytes.div_ceil(max) > COPY_PACKETS {
+        let most = max * COPY_PACKETS;
+        format!("{bytes} bytes, at most {most} fit a command: split it")
+    } else if matches!(at, Val::Const(at) if at.checked_add(bytes).is_none()) {
+        format!("{bytes} bytes at {at:x?} run past the last address")
+    } else {
+        return Ok(());
+    };
+    Err(setup.refused("fill", why))
+}
+
 /// Whether the host has seen that a wait is over, and that its high half has changed since, so that an engine
 /// which compares 32 bits might wait for the low half to come again: it is left out. Values at hand only;
 /// what is given later is newer than the packets.

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hcq::{Command, Deadline, MemoryKind, Result, Signal, Val};
+use hcq::mem::view::ViewError;
+use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Signal, Staging, Val};
 
 use crate::core::Core;
 use crate::core::error::broken;
 use crate::memory::pool::{Piece, Pool};
 use crate::submit::Channel;
 
-/// Bytes of one copy: while one is under way, the host fills or empties the other.
+/// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
 
 /// How long one copy of a chunk may take. A bus that moves less than a MiB a second hangs.
@@ -26,9 +27,8 @@ pub(crate) struct Mover {
 
 struct State {
     /// Two chunks of host memory.
-    chunks: [Piece; 2],
-    /// The copies of which each was last part.
-    busy: [u64; 2],
+    staging: Staging<Piece>,
+    /// The last copy.
     last: u64,
 }
 
@@ -43,8 +43,7 @@ impl Mover {
         Ok(Mover {
             core: core.clone(),
             state: Mutex::new(State {
-                chunks,
-                busy: [0; 2],
+                staging: Staging::new(chunks, CHUNK, LIMIT),
                 last: 0,
             }),
             channel,
@@ -62,27 +61,18 @@ impl Mover {
     /// [`hcq::Error::Timeout`], the loss of the device.
     pub(crate) fn read(&self, from: u64, into: &mut [u8]) -> Result<()> {
         let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = &mut *guard;
-        let pieces = into.len().div_ceil(CHUNK);
-        // One copy ahead of the host.
-        for i in 0..=pieces {
-            if i < pieces {
-                let at = i * CHUNK;
-                let bytes = (into.len() - at).min(CHUNK) as u64;
-                let chunk = i % 2;
-                let dst = state.chunks[chunk].va().0;
-                state.busy[chunk] = self.copy(&mut state.last, dst, from + at as u64, bytes)?;
-            }
-            if i > 0 {
-                let (chunk, at) = ((i - 1) % 2, (i - 1) * CHUNK);
-                self.wait(state.busy[chunk])?;
-                let end = (at + CHUNK).min(into.len());
-                let view = state.chunks[chunk].mapped()?;
-                view.copy_to_slice(0, &mut into[at..end])
-                    .map_err(|e| broken(&self.core.id, "host access", e))?;
-            }
-        }
-        Ok(())
+        let State { staging, last } = &mut *guard;
+        staging.read(
+            into.len(),
+            |chunk, range| {
+                let from = from + range.start as u64;
+                self.copy(last, chunk.va().0, from, range.len())
+            },
+            |chunk, range| {
+                let read = chunk.mapped()?.copy_to_slice(0, &mut into[range]);
+                read.map_err(|e| self.broken(e))
+            },
+        )
     }
 
     /// Copies from the host.
@@ -91,42 +81,45 @@ impl Mover {
     /// As [`Mover::read`].
     pub(crate) fn write(&self, to: u64, from: &[u8]) -> Result<()> {
         let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = &mut *guard;
-        for (i, part) in from.chunks(CHUNK).enumerate() {
-            let chunk = i % 2;
-            self.wait(state.busy[chunk])?;
-            let view = state.chunks[chunk].mapped()?;
-            view.copy_from_slice(0, part)
-                .map_err(|e| broken(&self.core.id, "host access", e))?;
-            let (dst, src) = (to + (i * CHUNK) as u64, state.chunks[chunk].va().0);
-            state.busy[chunk] = self.copy(&mut state.last, dst, src, part.len() as u64)?;
-        }
-        self.wait(state.last)
+        let State { staging, last } = &mut *guard;
+        let done = staging.write(
+            from.len(),
+            |chunk, range| {
+                let written = chunk.mapped()?.copy_from_slice(0, &from[range]);
+                written.map_err(|e| self.broken(e))
+            },
+            |chunk, range| {
+                let to = to + range.start as u64;
+                self.copy(last, to, chunk.va().0, range.len())
+            },
+        )?;
+        done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
-    fn copy(&self, last: &mut u64, dst: u64, src: u64, bytes: u64) -> Result<u64> {
-        let value = *last + 1;
+    fn copy(&self, last: &mut u64, dst: u64, src: u64, bytes: usize) -> Result<Point> {
+        let (signal, value) = (self.signal().clone(), *last + 1);
         let commands = [
             Command::Copy {
                 dst: Val::Const(dst),
                 src: Val::Const(src),
-                bytes,
+                bytes: bytes as u64,
             },
             Command::Signal {
-                signal: self.signal(),
+                signal: &signal,
                 value: Val::Const(value),
             },
         ];
         self.channel.run(&commands)?;
         *last = value;
-        Ok(value)
+        Ok(Point { signal, value })
+    }
+
+    /// Cannot be: chunks are as large as what is copied.
+    fn broken(&self, error: ViewError) -> Error {
+        broken(&self.core.id, "host access", error)
     }
 
     fn signal(&self) -> &Signal {
         self.channel.timeline().signal()
-    }
-
-    fn wait(&self, value: u64) -> Result<()> {
-        self.signal().wait(value, Deadline::after(LIMIT))
     }
 }

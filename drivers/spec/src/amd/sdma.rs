@@ -5,7 +5,7 @@
 //! sdma_registers.h and amd_blit_sdma.cpp (GCR, user packets). Generations name the engines: see
 //! [`Gfx`].
 
-use super::packet::{Gfx, Gfxs, Packet, Rest, Word, words};
+use super::packet::{Field, Gfx, Gfxs, Packet, Rest, Word, words};
 
 /// The operation of a packet, 7:0 of its first dword.
 pub const fn op(header: u32) -> u8 {
@@ -73,6 +73,14 @@ pub const fn fill_max(gfx: Gfx) -> u64 {
     match gfx {
         Gfx::Gfx9 | Gfx::Gfx10 => 1 << 22,
         Gfx::Gfx11 | Gfx::Gfx12 => 1 << 30,
+    }
+}
+
+/// The count of a CONST_FILL.
+pub const fn fill_count(gfx: Gfx) -> Field {
+    match gfx {
+        Gfx::Gfx9 | Gfx::Gfx10 => FILL_COUNT_22,
+        Gfx::Gfx11 | Gfx::Gfx12 => FILL_COUNT_30,
     }
 }
 

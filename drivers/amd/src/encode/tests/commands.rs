@@ -386,3 +386,84 @@ fn the_timeline_interrupts() {
     let out = encode(&Encoder::Pm4(Pm4::new(setup)), &[done]);
     assert_eq!(out.words.len(), 8);
 }
+
+#[test]
+fn fills_are_cut_where_engines_end() {
+    let at = Val::Slot(Slot(0), 0x100);
+    let fill = |bytes| Command::Fill {
+        at,
+        value: 0xdead_beef,
+        bytes,
+    };
+    for chip in CHIPS {
+        let gfx = chip.generation.gfx;
+        let max = spec_sdma::fill_max(gfx);
+        let out = encode(&sdma(chip), &[fill(max + 8)]);
+        let count = spec_sdma::fill_count(gfx);
+        let head = 0x8000_000b;
+        let last = count.put(4);
+        assert_eq!(
+            out.words,
+            [
+                head,
+                0,
+                0,
+                0xdead_beef,
+                count.put((max - 4) as u32),
+                head,
+                0,
+                0,
+                0xdead_beef,
+                last
+            ],
+            "{}",
+            chip.name
+        );
+        assert_eq!(count.get(out.words[4]), (max - 4) as u32, "{}", chip.name);
+        assert_eq!(out.patches[1].add, 0x100 + max);
+        assert!(encode(&sdma(chip), &[fill(0)]).words.is_empty());
+    }
+    let out = encode(&pm4(&GFX1100), &[fill(12)]);
+    assert_eq!(
+        out.words,
+        [0xc005_5000, 2 << 29 | 3 << 20, 0xdead_beef, 0, 0, 0, 12]
+    );
+}
+
+#[test]
+fn what_the_host_has_seen_is_not_waited_for_by_halves() {
+    let wait = |signal: &Signal| {
+        let wait = Command::Wait {
+            signal,
+            value: Val::Const(0x1_ffff_ffff),
+        };
+        encode(&sdma(&GFX1100), &[wait]).words.len()
+    };
+    let signal = Signal::new("s", GpuVa(0x7e00_0000_0010), Arc::new(Silent));
+    assert_eq!(wait(&signal), 12);
+    // The low half starts over: only who looks at memory could know.
+    signal.wait(0x2_0000_0000, soon()).unwrap();
+    assert_eq!(wait(&signal), 0);
+}
+
+/// A signal that tells nothing, but whose waits end.
+struct Silent;
+
+impl SignalMemory for Silent {
+    fn value(&self) -> Result<u64> {
+        Absent.value()
+    }
+    fn set(&self, value: u64) -> Result<()> {
+        Absent.set(value)
+    }
+    fn timestamp(&self) -> Result<u64> {
+        Absent.timestamp()
+    }
+    fn wait(&self, _: u64, _: hcq::Deadline) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn soon() -> hcq::Deadline {
+    hcq::Deadline::after(std::time::Duration::from_secs(1))
+}
