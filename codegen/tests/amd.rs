@@ -137,12 +137,14 @@ fn every_operation(chip: &str) {
     for dtype in DType::ALL {
         let one = scalar::constant(dtype, 1);
         // What the interpreter does not define for a type is not an operation of it.
-        let (near, exact): (Vec<Unary>, Vec<Unary>) = UNARY
-            .into_iter()
+        let (near, exact): (Vec<Unary>, Vec<Unary>) = Unary::ALL
+            .iter()
+            .copied()
             .filter(|&op| scalar::unary(op, dtype, one).is_some())
             .partition(|op| op.is_function());
-        let (power, rest): (Vec<Binary>, Vec<Binary>) = BINARY
-            .into_iter()
+        let (power, rest): (Vec<Binary>, Vec<Binary>) = Binary::ALL
+            .iter()
+            .copied()
             .filter(|&op| scalar::binary(op, dtype, one, one).is_some())
             .partition(|&op| op == Binary::Pow);
         let n = 203;
@@ -373,15 +375,33 @@ fn check_forms(backend: &Backend) {
         (matmul(33, 20, 40, false, true, true), 1e-4),
         (cube_sum([3, 10, 33], 2, ReduceOp::Max, DType::F64), 1e-4),
         (
-            operations(70, DType::F32, &UNARY[2..5], &BINARY[..6], &DType::ALL),
+            operations(
+                70,
+                DType::F32,
+                &Unary::ALL[2..5],
+                &Binary::ALL[..6],
+                &DType::ALL,
+            ),
             1e-5,
         ),
         (
-            operations(70, DType::I32, &UNARY[..3], &BINARY[4..18], &DType::ALL),
+            operations(
+                70,
+                DType::I32,
+                &Unary::ALL[..3],
+                &Binary::ALL[4..18],
+                &DType::ALL,
+            ),
             0.0,
         ),
         (
-            operations(70, DType::BF16, &[Unary::Sin], &BINARY[..3], &DType::ALL),
+            operations(
+                70,
+                DType::BF16,
+                &[Unary::Sin],
+                &Binary::ALL[..3],
+                &DType::ALL,
+            ),
             1e-2,
         ),
     ] {

@@ -258,17 +258,19 @@ fn every_operation(backend: &Backend) {
     for dtype in DType::ALL {
         // What the interpreter does not define for a type is not an operation of it.
         let one = scalar::constant(dtype, 1);
-        let unary: Vec<Unary> = UNARY
-            .into_iter()
+        let unary: Vec<Unary> = Unary::ALL
+            .iter()
+            .copied()
             .filter(|&op| scalar::unary(op, dtype, one).is_some())
             .collect();
-        let binary: Vec<Binary> = BINARY
-            .into_iter()
+        let binary: Vec<Binary> = Binary::ALL
+            .iter()
+            .copied()
             .filter(|&op| scalar::binary(op, dtype, one, one).is_some())
             .collect();
         assert!(!unary.is_empty() && !binary.is_empty());
-        let rough = |op: &Unary| matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin);
-        let (near, exact): (Vec<Unary>, Vec<Unary>) = unary.into_iter().partition(rough);
+        let (near, exact): (Vec<Unary>, Vec<Unary>) =
+            unary.into_iter().partition(|op| op.is_function());
         let (power, rest): (Vec<Binary>, Vec<Binary>) =
             binary.into_iter().partition(|&op| op == Binary::Pow);
         let parts = [

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use codegen::ir::arith::Cost;
 use codegen::ir::{Binary, ReduceOp, Unary};
 use tensor::exec::Interpreter;
 use tensor::graph::ScatterMode;
@@ -237,21 +238,7 @@ fn propose(random: &mut Random, p: &Program) -> Option<Build> {
             random.pick(&[DType::I32, DType::I64, DType::F32]),
         ),
         2 => Build::Full(shape_a, bits_of(random, dtype), dtype),
-        3 => Build::Unary(
-            random.pick(&[
-                Unary::Neg,
-                Unary::Not,
-                Unary::Abs,
-                Unary::Trunc,
-                Unary::Floor,
-                Unary::Ceil,
-                Unary::Sqrt,
-                Unary::Exp2,
-                Unary::Sin,
-                Unary::RoundEven,
-            ]),
-            a,
-        ),
+        3 => Build::Unary(random.pick(Unary::ALL), a),
         4..=7 => {
             let b = alike(random, &|s| s.0 == shape_a && s.1 == dtype)?;
             Build::Binary(
@@ -435,9 +422,9 @@ fn fragile(p: &Program) -> bool {
         let (from, jump): (Vec<usize>, bool) = match step {
             Build::Unary(op, a) => (
                 vec![*a],
-                matches!(
+                !matches!(
                     op,
-                    Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven | Unary::Sqrt
+                    Unary::Neg | Unary::Not | Unary::Abs | Unary::Exp2 | Unary::Sin
                 ),
             ),
             Build::Binary(op, a, b) => (
@@ -464,7 +451,7 @@ fn fragile(p: &Program) -> bool {
             return true;
         }
         let makes = match step {
-            Build::Unary(op, _) => matches!(op, Unary::Exp2 | Unary::Sin | Unary::Sqrt),
+            Build::Unary(op, _) => op.row().cost > Cost::One,
             Build::Binary(op, ..) => matches!(op, Binary::Add | Binary::Sub | Binary::Mul),
             Build::Reduce(op, ..) | Build::Scan(op, ..) => {
                 matches!(op, ReduceOp::Add | ReduceOp::Mul)

@@ -9,7 +9,8 @@
 //! - `Add` and `Max` of booleans are "or", `Mul` and `Min` are "and", `Sub` is "exclusive or".
 
 use crate::DType;
-use crate::ir::{Binary, Unary};
+use crate::ir::arith::BinaryValue;
+use crate::ir::{Binary, ReduceOp, Unary};
 
 /// Layout of a float narrower than `f32`.
 struct Small {
@@ -236,134 +237,40 @@ pub fn bitcast(from: DType, to: DType, bits: u64) -> u64 {
 
 /// One-operand arithmetic; `None` where the op is not defined for the type.
 pub fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
-    if dtype.is_float() {
-        if dtype == DType::F32 && op == Unary::Sqrt {
-            return Some(u64::from(f32::from_bits(a as u32).sqrt().to_bits()));
-        }
-        let x = to_f64(dtype, a);
-        let y = match op {
-            Unary::Neg => -x,
-            Unary::Abs => x.abs(),
-            Unary::Recip => 1.0 / x,
-            Unary::Sqrt => x.sqrt(),
-            Unary::Exp2 => x.exp2(),
-            Unary::Log2 => x.log2(),
-            Unary::Sin => x.sin(),
-            Unary::Trunc => x.trunc(),
-            Unary::Floor => x.floor(),
-            Unary::Ceil => x.ceil(),
-            Unary::RoundEven => x.round_ties_even(),
-            Unary::Not => return None,
-        };
-        return Some(from_f64(dtype, y));
+    let row = op.row();
+    if !row.types.has(dtype) {
+        return None;
     }
-    if dtype == DType::Bool {
-        return match op {
-            Unary::Not => Some(a ^ 1),
-            Unary::Abs => Some(a),
-            _ => None,
-        };
-    }
-    let x = to_int(dtype, a);
-    let y = match op {
-        Unary::Neg => -x,
-        Unary::Not => !x,
-        Unary::Abs => x.abs(),
-        _ => return None,
-    };
-    Some(from_int(dtype, y))
+    Some(match dtype.is_float() {
+        true => from_f64(dtype, row.float?(to_f64(dtype, a))),
+        false => from_int(dtype, row.int?(dtype, to_int(dtype, a))),
+    })
 }
 
 /// Two-operand arithmetic; `None` where the op is not defined for the type.
 pub fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
-    if dtype.is_float() {
-        return float_binary(op, dtype, a, b);
+    let row = op.row();
+    if !row.types.has(dtype) {
+        return None;
     }
-    let (x, y) = (to_int(dtype, a), to_int(dtype, b));
-    let z = match op {
-        Binary::Lt => (x < y) as i128,
-        Binary::Eq => (x == y) as i128,
-        Binary::Ne => (x != y) as i128,
-        Binary::And => x & y,
-        Binary::Or => x | y,
-        Binary::Xor => x ^ y,
-        Binary::Max => x.max(y),
-        Binary::Min => x.min(y),
-        Binary::FDiv | Binary::Pow => return None,
-        _ if dtype == DType::Bool => match op {
-            Binary::Add => x | y,
-            Binary::Mul => x & y,
-            Binary::Sub => x ^ y,
-            _ => return None,
-        },
-        Binary::Add => x + y,
-        Binary::Sub => x - y,
-        // Two unsigned 64-bit factors do not fit i128; the low bits are all that is kept.
-        Binary::Mul => x.wrapping_mul(y),
-        Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod if y == 0 => 0,
-        Binary::TruncDiv => x / y,
-        Binary::TruncMod => x % y,
-        Binary::FloorDiv => floor_div(x, y),
-        Binary::FloorMod => x - floor_div(x, y) * y,
-        Binary::Shl | Binary::Shr => {
-            // The count is the bits of b taken as unsigned, in the width of the type.
-            let count = bitcast_unsigned(dtype, b);
-            let wide = count >= u64::from(dtype.bits());
-            match op {
-                Binary::Shl if wide => 0,
-                Binary::Shl => x << count,
-                _ if wide && x < 0 => -1,
-                _ if wide => 0,
-                _ => x >> count,
-            }
-        }
-    };
-    let result = if op.is_compare() { DType::Bool } else { dtype };
-    Some(from_int(result, z))
-}
-
-fn bitcast_unsigned(dtype: DType, bits: u64) -> u64 {
-    if dtype.bits() == 64 {
-        bits
-    } else {
-        bits & ((1 << dtype.bits()) - 1)
-    }
-}
-
-fn floor_div(x: i128, y: i128) -> i128 {
-    let q = x / y;
-    if x % y != 0 && (x < 0) != (y < 0) {
-        q - 1
-    } else {
-        q
-    }
-}
-
-fn float_binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
-    let (x, y) = (to_f64(dtype, a), to_f64(dtype, b));
     // Sum, difference, product and quotient of narrower floats round the same through binary64
     // as directly: 53 >= 2 * 24 + 2 mantissa bits.
-    let z = match op {
-        Binary::Lt => return Some((x < y) as u64),
-        Binary::Eq => return Some((x == y) as u64),
-        Binary::Ne => return Some((x != y) as u64),
-        Binary::Add => x + y,
-        Binary::Sub => x - y,
-        Binary::Mul => x * y,
-        Binary::FDiv => x / y,
-        Binary::TruncMod => x % y,
-        Binary::Max | Binary::Min => {
-            let a_first = match x.partial_cmp(&y) {
-                None => return Some(from_f64(dtype, f64::NAN)),
-                Some(std::cmp::Ordering::Equal) => x.is_sign_negative(),
-                Some(order) => order.is_lt(),
-            };
-            if a_first == (op == Binary::Min) { x } else { y }
+    Some(match (&row.value, dtype.is_float()) {
+        (BinaryValue::Order(holds), true) => {
+            holds(to_f64(dtype, a).partial_cmp(&to_f64(dtype, b))).into()
         }
-        Binary::Pow => x.powf(y),
-        _ => return None,
-    };
-    Some(from_f64(dtype, z))
+        (BinaryValue::Order(holds), false) => {
+            holds(Some(to_int(dtype, a).cmp(&to_int(dtype, b)))).into()
+        }
+        (BinaryValue::Number { float, .. }, true) => {
+            let f = (*float)?;
+            from_f64(dtype, f(to_f64(dtype, a), to_f64(dtype, b)))
+        }
+        (BinaryValue::Number { int, .. }, false) => {
+            let f = (*int)?;
+            from_int(dtype, f(dtype, to_int(dtype, a), to_int(dtype, b)))
+        }
+    })
 }
 
 /// `Fma`: one rounding for floats, wrapping for integers.
@@ -390,8 +297,7 @@ pub fn fma(dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
 }
 
 /// The value that a reduction over nothing gives.
-pub fn identity(op: crate::ir::ReduceOp, dtype: DType) -> u64 {
-    use crate::ir::ReduceOp;
+pub fn identity(op: ReduceOp, dtype: DType) -> u64 {
     match op {
         ReduceOp::Add | ReduceOp::Or => 0,
         ReduceOp::Mul => constant(dtype, 1),

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use smallvec::SmallVec;
 
-use super::op::{Binary, Op, RangeKind, ReduceOp, StoreMode, Unary};
+use super::arith::{Binary, ReduceOp, Unary};
+use super::op::{Op, RangeKind, StoreMode};
 use crate::DType;
 
 /// A node of one [`Graph`]. Sources always have smaller ids than the nodes that use them.

@@ -1,5 +1,6 @@
 //! The intermediate representation: operations, the arena that holds them, the kernel.
 
+pub mod arith;
 pub mod graph;
 pub mod mma;
 pub mod op;
@@ -7,8 +8,9 @@ pub mod order;
 pub mod print;
 pub mod verify;
 
+pub use arith::{Binary, ReduceOp, Unary};
 pub use graph::{Graph, Id, Node, Src};
-pub use op::{Binary, Op, RangeKind, ReduceOp, StoreMode, Unary};
+pub use op::{Op, RangeKind, StoreMode};
 pub use order::toposort;
 
 use crate::DType;

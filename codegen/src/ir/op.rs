@@ -18,6 +18,7 @@
 //! - Two `Store(Set)` of one kernel never write the same element, but for iterations of one
 //!   `Serial` range: they run in order, so the last one wins.
 
+use super::arith::{Binary, ReduceOp, Unary};
 use super::mma::MmaDesc;
 
 /// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
@@ -53,37 +54,6 @@ impl RangeKind {
     }
 }
 
-/// The combining operation of a reduction or a scan.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum ReduceOp {
-    /// Sum; identity 0.
-    Add,
-    /// Product; identity 1.
-    Mul,
-    /// Maximum with NaN propagation; identity is the smallest value (-inf for floats).
-    Max,
-    /// Minimum with NaN propagation; identity is the largest value (+inf for floats).
-    Min,
-    /// Bitwise (or logical) and; identity all ones.
-    And,
-    /// Bitwise (or logical) or; identity 0.
-    Or,
-}
-
-impl ReduceOp {
-    /// The binary operation that combines two partial results.
-    pub const fn binary(self) -> Binary {
-        match self {
-            ReduceOp::Add => Binary::Add,
-            ReduceOp::Mul => Binary::Mul,
-            ReduceOp::Max => Binary::Max,
-            ReduceOp::Min => Binary::Min,
-            ReduceOp::And => Binary::And,
-            ReduceOp::Or => Binary::Or,
-        }
-    }
-}
-
 /// How a [`Op::Store`] combines with what memory holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum StoreMode {
@@ -103,108 +73,6 @@ impl StoreMode {
             StoreMode::Set => None,
             StoreMode::Combine(op) | StoreMode::Atomic(op) => Some(op),
         }
-    }
-}
-
-/// One-operand arithmetic.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Unary {
-    /// Negation; wraps for integers (also unsigned).
-    Neg,
-    /// Bitwise complement; logical not for `Bool`.
-    Not,
-    /// Absolute value; wraps for the smallest signed integer.
-    Abs,
-    /// 1/x, floats only.
-    Recip,
-    /// Square root, floats only; NaN below zero.
-    Sqrt,
-    /// 2^x, floats only.
-    Exp2,
-    /// Base-2 logarithm, floats only.
-    Log2,
-    /// Sine in radians, floats only.
-    Sin,
-    /// Round towards zero, floats only.
-    Trunc,
-    /// Round down, floats only.
-    Floor,
-    /// Round up, floats only.
-    Ceil,
-    /// Round to nearest, ties to even, floats only.
-    RoundEven,
-}
-
-impl Unary {
-    /// A function that takes many machine operations rather than one or two.
-    pub const fn is_function(self) -> bool {
-        matches!(self, Unary::Exp2 | Unary::Log2 | Unary::Sin)
-    }
-}
-
-/// Two-operand arithmetic. Operands have one type; comparisons give `Bool`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Binary {
-    /// a + b.
-    Add,
-    /// a - b.
-    Sub,
-    /// a * b; `And` for `Bool`.
-    Mul,
-    /// a / b, floats only.
-    FDiv,
-    /// IEEE 754-2019 maximum: NaN propagates.
-    Max,
-    /// IEEE 754-2019 minimum: NaN propagates.
-    Min,
-    /// Integer division rounded down.
-    FloorDiv,
-    /// Integer remainder with the sign of the divisor: `a - floordiv(a, b) * b`; 0 when b is 0.
-    FloorMod,
-    /// Integer division rounded towards zero.
-    TruncDiv,
-    /// Remainder with the sign of the dividend; also floats (`fmod`). 0 when an integer b is 0.
-    TruncMod,
-    /// Bitwise and; logical for `Bool`.
-    And,
-    /// Bitwise or; logical for `Bool`.
-    Or,
-    /// Bitwise exclusive or; logical for `Bool`.
-    Xor,
-    /// Shift left; the count is taken as unsigned.
-    Shl,
-    /// Shift right, arithmetic for signed types; the count is taken as unsigned.
-    Shr,
-    /// a < b.
-    Lt,
-    /// a == b.
-    Eq,
-    /// a != b; true with NaN.
-    Ne,
-    /// a to the power b, floats only, as C's `pow`.
-    Pow,
-}
-
-impl Binary {
-    /// Comparison: the result is `Bool`.
-    pub const fn is_compare(self) -> bool {
-        matches!(self, Binary::Lt | Binary::Eq | Binary::Ne)
-    }
-
-    /// `a op b == b op a` for every type.
-    pub const fn is_commutative(self) -> bool {
-        matches!(
-            self,
-            Binary::Add
-                | Binary::Mul
-                | Binary::Max
-                | Binary::Min
-                | Binary::And
-                | Binary::Or
-                | Binary::Xor
-                | Binary::Eq
-                | Binary::Ne
-        )
     }
 }
 

@@ -3,8 +3,9 @@
 use hashbrown::HashSet;
 use thiserror::Error;
 
+use super::arith::{ReduceOp, Types};
 use super::mma::MmaScope;
-use super::op::{Binary, Op, RangeKind, StoreMode, Unary};
+use super::op::{Op, RangeKind, StoreMode};
 use super::order::toposort;
 use super::{Graph, Id, Kernel, print};
 use crate::DType;
@@ -154,7 +155,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let same = |ids: &[Id]| ids.iter().all(|&s| g.dtype(s) == dtype);
     let count = |n: &[usize]| require(n.contains(&src.len()), "wrong number of sources", types);
     let is = |s: Id, t: DType| g.dtype(s) == t;
-    let float_op = |ok: bool| require(ok, "defined for floats only", types);
+    let takes = |of: Types, dtype| require(of.has(dtype), expected(of), types);
     for &s in src {
         let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
         let at_pointer = matches!(node.op, Op::Load | Op::Store(_)) && src[0] == s;
@@ -209,12 +210,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         Op::Unary(op) => {
             count(&[1])?;
             require(same(src), "operand and result have one type", types)?;
-            match op {
-                Unary::Neg => require(dtype != DType::Bool, "not defined for bool", types),
-                Unary::Abs => Ok(()),
-                Unary::Not => require(!dtype.is_float(), "not defined for floats", types),
-                _ => float_op(dtype.is_float()),
-            }
+            takes(op.row().types, dtype)
         }
         Op::Binary(op) => {
             count(&[2])?;
@@ -226,19 +222,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
                 "a comparison gives bool, all else the operand type",
                 types,
             )?;
-            match op {
-                Binary::FDiv | Binary::Pow => float_op(of.is_float()),
-                Binary::And | Binary::Or | Binary::Xor => {
-                    require(!of.is_float(), "not defined for floats", types)
-                }
-                Binary::Shl
-                | Binary::Shr
-                | Binary::FloorDiv
-                | Binary::FloorMod
-                | Binary::TruncDiv => require(of.is_int(), "defined for integers only", types),
-                Binary::TruncMod => require(of != DType::Bool, "not defined for bool", types),
-                _ => Ok(()),
-            }
+            takes(op.row().types, of)
         }
         Op::Where => {
             count(&[3])?;
@@ -291,7 +275,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             )?;
             let distinct: HashSet<Id> = src[1..].iter().copied().collect();
             require(distinct.len() == src.len() - 1, "each range once", types)?;
-            reduce_type(op.binary(), dtype)
+            reduce_type(op, dtype)
         }
         Op::Scan(op) => {
             count(&[2])?;
@@ -304,7 +288,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             );
             let ok = is(src[0], dtype) && serial;
             require(ok, "a value of the result type and a Serial range", types)?;
-            reduce_type(op.binary(), dtype)
+            reduce_type(op, dtype)
         }
         Op::Store(mode) => {
             count(&[3, 4])?;
@@ -324,7 +308,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             }
             match mode {
                 StoreMode::Set => Ok(()),
-                StoreMode::Combine(op) | StoreMode::Atomic(op) => reduce_type(op.binary(), dtype),
+                StoreMode::Combine(op) | StoreMode::Atomic(op) => reduce_type(op, dtype),
             }
         }
         Op::Local { len, .. } => {
@@ -395,11 +379,17 @@ fn pointer(g: &Graph, ptr: Id, dtype: DType) -> Result<(), Violation> {
     )
 }
 
-fn reduce_type(op: Binary, dtype: DType) -> Result<(), Violation> {
-    let bitwise = matches!(op, Binary::And | Binary::Or);
-    require(
-        !(bitwise && dtype.is_float()),
-        "no bitwise reduction of floats",
-        || dtype.to_string(),
-    )
+fn reduce_type(op: ReduceOp, dtype: DType) -> Result<(), Violation> {
+    let ok = op.binary().row().types.has(dtype);
+    require(ok, "no bitwise reduction of floats", || dtype.to_string())
+}
+
+const fn expected(types: Types) -> &'static str {
+    match types {
+        Types::Any => "defined for all types",
+        Types::Numbers => "not defined for bool",
+        Types::Bits => "not defined for floats",
+        Types::Integers => "defined for integers only",
+        Types::Floats => "defined for floats only",
+    }
 }

@@ -79,7 +79,7 @@ pub trait Emitter: Send + Sync {
 /// but the small floats, of which they only convert f16, and bf16 to f32.
 fn cpu_caps(t: &Target) -> Caps {
     Caps {
-        unary: |op, dtype| !matches!(op, Unary::Exp2 | Unary::Log2 | Unary::Sin) && computes(dtype),
+        unary: |op, dtype| !op.is_function() && computes(dtype),
         binary,
         fma: |dtype| matches!(dtype, DType::F32 | DType::F64),
         cast: if t.f16_convert {
@@ -97,7 +97,7 @@ fn cpu_caps(t: &Target) -> Caps {
 fn amd_caps(t: &Target) -> Caps {
     Caps {
         unary: |op, dtype| match op {
-            Unary::Exp2 | Unary::Log2 | Unary::Sin => false,
+            _ if op.is_function() => false,
             Unary::Recip | Unary::Sqrt => computes(dtype),
             _ => computes(dtype) || dtype == DType::F16,
         },

@@ -48,43 +48,6 @@ pub struct Rules {
     by_kind: Vec<Vec<u16>>,
 }
 
-const UNARY: [Unary; 12] = [
-    Unary::Neg,
-    Unary::Not,
-    Unary::Abs,
-    Unary::Recip,
-    Unary::Sqrt,
-    Unary::Exp2,
-    Unary::Log2,
-    Unary::Sin,
-    Unary::Trunc,
-    Unary::Floor,
-    Unary::Ceil,
-    Unary::RoundEven,
-];
-
-const BINARY: [Binary; 19] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::FDiv,
-    Binary::Max,
-    Binary::Min,
-    Binary::FloorDiv,
-    Binary::FloorMod,
-    Binary::TruncDiv,
-    Binary::TruncMod,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::Shl,
-    Binary::Shr,
-    Binary::Lt,
-    Binary::Eq,
-    Binary::Ne,
-    Binary::Pow,
-];
-
 /// Position of an operation in the rule table; payloads other than the arithmetic op do not count.
 const fn kind(op: Op) -> usize {
     match op {
@@ -104,7 +67,7 @@ const fn kind(op: Op) -> usize {
         // No rule is about these.
         Op::Local { .. } | Op::Fence { .. } | Op::Mma(_) => 13,
         Op::Unary(op) => 14 + op as usize,
-        Op::Binary(op) => 14 + UNARY.len() + op as usize,
+        Op::Binary(op) => 14 + Unary::ALL.len() + op as usize,
     }
 }
 
@@ -133,7 +96,8 @@ fn representatives() -> impl Iterator<Item = Op> {
         Op::Store(StoreMode::Set),
         Op::Sink,
     ];
-    let (unary, binary) = (UNARY.map(Op::Unary), BINARY.map(Op::Binary));
+    let unary = Unary::ALL.iter().copied().map(Op::Unary);
+    let binary = Binary::ALL.iter().copied().map(Op::Binary);
     leaf.into_iter().chain(unary).chain(binary)
 }
 
@@ -141,7 +105,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 14 + UNARY.len() + BINARY.len()];
+        let mut by_kind = vec![Vec::new(); 14 + Unary::ALL.len() + Binary::ALL.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

@@ -8,63 +8,11 @@ use super::{check_size, dtype_error, same_engine, shape_error};
 use crate::error::Result;
 use crate::graph::{Engine, Op, ScatterMode, Tensor};
 
-fn unary_name(op: Unary) -> &'static str {
-    match op {
-        Unary::Neg => "neg",
-        Unary::Not => "not",
-        Unary::Abs => "abs",
-        Unary::Recip => "recip",
-        Unary::Sqrt => "sqrt",
-        Unary::Exp2 => "exp2",
-        Unary::Log2 => "log2",
-        Unary::Sin => "sin",
-        Unary::Trunc => "trunc",
-        Unary::Floor => "floor",
-        Unary::Ceil => "ceil",
-        Unary::RoundEven => "round",
-    }
-}
-
-fn binary_name(op: Binary) -> &'static str {
-    match op {
-        Binary::Add => "add",
-        Binary::Sub => "sub",
-        Binary::Mul => "mul",
-        Binary::FDiv => "div",
-        Binary::Max => "maximum",
-        Binary::Min => "minimum",
-        Binary::FloorDiv => "floor_div",
-        Binary::FloorMod => "floor_mod",
-        Binary::TruncDiv => "trunc_div",
-        Binary::TruncMod => "fmod",
-        Binary::And => "bitand",
-        Binary::Or => "bitor",
-        Binary::Xor => "bitxor",
-        Binary::Shl => "shl",
-        Binary::Shr => "shr",
-        Binary::Lt => "lt",
-        Binary::Eq => "eq",
-        Binary::Ne => "ne",
-        Binary::Pow => "pow",
-    }
-}
-
-fn reduce_name(op: ReduceOp) -> &'static str {
-    match op {
-        ReduceOp::Add => "reduce add",
-        ReduceOp::Mul => "reduce mul",
-        ReduceOp::Max => "reduce max",
-        ReduceOp::Min => "reduce min",
-        ReduceOp::And => "reduce and",
-        ReduceOp::Or => "reduce or",
-    }
-}
-
 /// Whether a reduction is defined for a type: the bitwise ones are not for floats.
 fn check_reduce(op: ReduceOp, dtype: DType) -> Result<()> {
-    if matches!(op, ReduceOp::And | ReduceOp::Or) && dtype.is_float() {
+    if !op.binary().row().types.has(dtype) {
         return dtype_error(
-            reduce_name(op),
+            op.row().name,
             format!("{dtype} has no bitwise operations; cast to an integer or bool first"),
         );
     }
@@ -107,17 +55,10 @@ impl Tensor {
     /// A type for which it is not defined.
     pub fn unary(&self, op: Unary) -> Result<Tensor> {
         let dtype = self.dtype();
-        let (good, wants) = match op {
-            Unary::Neg => (dtype != DType::Bool, "numbers"),
-            Unary::Abs => (true, "anything"),
-            Unary::Not => (!dtype.is_float(), "integers or bool"),
-            _ => (dtype.is_float(), "floats"),
-        };
-        if !good {
-            return dtype_error(
-                unary_name(op),
-                format!("takes {wants}, found {dtype}; cast it"),
-            );
+        let row = op.row();
+        if !row.types.has(dtype) {
+            let wants = row.types.name();
+            return dtype_error(row.name, format!("takes {wants}, found {dtype}; cast it"));
         }
         Ok(Tensor::make(
             self.engine(),
@@ -133,7 +74,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that differ, or a type for which it is not defined.
     pub fn binary(&self, op: Binary, other: &Tensor) -> Result<Tensor> {
-        let name = binary_name(op);
+        let (name, types) = (op.row().name, op.row().types);
         same_engine(name, self, other)?;
         let dtype = self.dtype();
         if dtype != other.dtype() {
@@ -152,16 +93,8 @@ impl Tensor {
                 ),
             );
         }
-        let (good, wants) = match op {
-            Binary::FDiv | Binary::Pow => (dtype.is_float(), "floats"),
-            Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::Shl | Binary::Shr => {
-                (dtype.is_int(), "integers")
-            }
-            Binary::TruncMod => (dtype != DType::Bool, "numbers"),
-            Binary::And | Binary::Or | Binary::Xor => (!dtype.is_float(), "integers or bool"),
-            _ => (true, "anything"),
-        };
-        if !good {
+        if !types.has(dtype) {
+            let wants = types.name();
             return dtype_error(name, format!("takes {wants}, found {dtype}; cast both"));
         }
         let result = if op.is_compare() { DType::Bool } else { dtype };
@@ -264,7 +197,7 @@ impl Tensor {
         let ascending = axes.windows(2).all(|pair| pair[0] < pair[1]);
         if !ascending || axes.last().is_some_and(|&last| last >= self.rank()) {
             return shape_error(
-                reduce_name(op),
+                op.row().name,
                 format!("axes {axes:?} of shape {:?} must ascend", self.shape()),
             );
         }

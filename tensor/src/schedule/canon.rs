@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use codegen::DType;
+use codegen::interp::scalar;
 use codegen::ir::ReduceOp;
 use smallvec::SmallVec;
 
@@ -55,50 +56,6 @@ pub struct Dag {
 enum Identity {
     Leaf(u64),
     Node(Op, SmallVec<[u32; 3]>, Vec<usize>, DType),
-}
-
-/// The bits of the identity of a reduction.
-pub fn identity_bits(op: ReduceOp, dtype: DType) -> u64 {
-    let ones = u64::MAX >> (64 - dtype.bits());
-    match (op, dtype) {
-        (ReduceOp::Add | ReduceOp::Or, _) => 0,
-        (ReduceOp::And | ReduceOp::Mul, DType::Bool) => 1,
-        (ReduceOp::And, d) if d.is_signed() => u64::MAX,
-        (ReduceOp::And, _) => ones,
-        (ReduceOp::Mul, d) => match d {
-            DType::F8E4M3 => 0x38,
-            DType::F8E5M2 => 0x3c,
-            DType::F16 => 0x3c00,
-            DType::BF16 => 0x3f80,
-            DType::F32 => 1f32.to_bits() as u64,
-            DType::F64 => 1f64.to_bits(),
-            _ => 1,
-        },
-        (ReduceOp::Max | ReduceOp::Min, d) => {
-            let max = op == ReduceOp::Max;
-            match d {
-                DType::Bool => !max as u64,
-                // No infinity in this type: the largest finite value.
-                DType::F8E4M3 => 0x7e | (max as u64) << 7,
-                DType::F8E5M2 => 0x7c | (max as u64) << 7,
-                DType::F16 => 0x7c00 | (max as u64) << 15,
-                DType::BF16 => 0x7f80 | (max as u64) << 15,
-                DType::F32 => 0x7f80_0000 | (max as u64) << 31,
-                DType::F64 => 0x7ff0_0000_0000_0000 | (max as u64) << 63,
-                d if d.is_signed() => {
-                    let top = 1u64 << (d.bits() - 1);
-                    if max { top.wrapping_neg() } else { top - 1 }
-                }
-                _ => {
-                    if max {
-                        0
-                    } else {
-                        ones
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl Dag {
@@ -161,7 +118,7 @@ impl Dag {
         let empty = |i: usize| nothing_in.get(i).copied().unwrap_or(false);
         // What reads nothing is a constant.
         let fill = match &op {
-            Op::Reduce(r, _) if empty(0) => Some(identity_bits(*r, node.dtype)),
+            Op::Reduce(r, _) if empty(0) => Some(scalar::identity(*r, node.dtype)),
             Op::Pad(_, value) if empty(0) => Some(*value),
             Op::Gather(_) if empty(0) => Some(0),
             _ => None,

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen::ir::{Binary, RangeKind, Unary};
+use codegen::ir::RangeKind;
+use codegen::ir::arith::Cost;
 
 use super::canon::Dag;
 use super::region::{Body, Limits, Region, Root, discover, domain_of};
@@ -178,9 +179,8 @@ fn cost(dag: &Dag, realized: &[bool], n: u32) -> u32 {
             Op::Const(_) => continue,
             Op::Iota => 1,
             _ if node.is_movement() => 0,
-            Op::Unary(Unary::Exp2 | Unary::Log2 | Unary::Sin | Unary::Sqrt) => 6,
-            Op::Binary(Binary::Pow | Binary::FloorDiv | Binary::FloorMod) => 6,
-            Op::Binary(Binary::TruncDiv | Binary::TruncMod) => 6,
+            Op::Unary(op) if op.row().cost >= Cost::Several => 6,
+            Op::Binary(op) if op.row().cost >= Cost::Several => 6,
             Op::Reduce(..) => return u32::MAX,
             _ => 1,
         };

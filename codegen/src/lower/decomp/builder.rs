@@ -172,7 +172,14 @@ impl<'a> Builder<'a> {
                 self.select(negative, minus, a)
             }
             Unary::Abs if !dtype.is_float() => a,
-            _ => self.g.unary(op, a),
+            Unary::Abs
+            | Unary::Neg
+            | Unary::Not
+            | Unary::Sqrt
+            | Unary::Trunc
+            | Unary::Floor
+            | Unary::Ceil
+            | Unary::RoundEven => self.g.unary(op, a),
         }
     }
 
@@ -196,11 +203,18 @@ impl<'a> Builder<'a> {
             Binary::Pow => self.pow(x, y),
             Binary::Shl | Binary::Shr => self.shift(op, x, y),
             Binary::FloorDiv | Binary::FloorMod => self.floor_division(op, x, y),
-            Binary::TruncDiv | Binary::TruncMod if !dtype.is_float() => {
-                self.trunc_division(op, x, y)
-            }
-            Binary::TruncMod => self.float_remainder(x, y),
-            _ => self.g.binary(op, x, y),
+            Binary::TruncMod if dtype.is_float() => self.float_remainder(x, y),
+            Binary::TruncDiv | Binary::TruncMod => self.trunc_division(op, x, y),
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::FDiv
+            | Binary::And
+            | Binary::Or
+            | Binary::Xor
+            | Binary::Lt
+            | Binary::Eq
+            | Binary::Ne => self.g.binary(op, x, y),
         }
     }
 

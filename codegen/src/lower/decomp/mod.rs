@@ -42,7 +42,8 @@ impl Caps {
     /// floats with the law's treatment of NaN and zeros.
     pub const PLAIN: Caps = Caps {
         unary: |op, dtype| match op {
-            Unary::Exp2 | Unary::Log2 | Unary::Sin | Unary::Recip => false,
+            Unary::Recip => false,
+            _ if op.is_function() => false,
             _ => !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64),
         },
         binary: |op, dtype| match op {

@@ -13,16 +13,19 @@ impl Text<'_> {
         let a = format!("r{}", a.0);
         let float = arithmetic_float(ty.dtype);
         let unsigned = integer(ty.dtype.bits(), false);
+        if !op.row().types.has(ty.dtype) || ty.dtype.is_float() && !float {
+            return self.unsupported(format!("{op:?} on {}", ty.dtype));
+        }
         let value = match op {
             Unary::Neg if float => format!("-{a}"),
             Unary::Neg if ty.dtype == DType::Bool => a,
-            Unary::Neg if !ty.dtype.is_float() => {
+            Unary::Neg => {
                 let u = self.bits(&a, &unsigned, ty.lanes);
                 let ut = self.wide(&unsigned, ty.lanes);
                 self.bits(&format!("({ut})(0 - {u})"), scalar(ty.dtype), ty.lanes)
             }
             Unary::Not if ty.dtype == DType::Bool => format!("({t})({a} ^ ({t})(1))"),
-            Unary::Not if !ty.dtype.is_float() => format!("({t})(~{a})"),
+            Unary::Not => format!("({t})(~{a})"),
             Unary::Abs if float => format!("__builtin_elementwise_abs({a})"),
             Unary::Abs if ty.dtype.is_signed() => {
                 let u = self.bits(&a, &unsigned, ty.lanes);
@@ -31,19 +34,21 @@ impl Text<'_> {
                 let below = self.compare(ty.lanes, &format!("{a} < 0"));
                 self.select(&below, ty, &neg, &a)
             }
-            Unary::Abs if !ty.dtype.is_float() => a,
-            Unary::Recip if float => format!("({t})(1) / {a}"),
-            Unary::Sqrt if float && self.gpu() => {
+            Unary::Abs => a,
+            Unary::Recip => format!("({t})(1) / {a}"),
+            Unary::Sqrt if self.gpu() => {
                 let f = if ty.dtype == DType::F32 { "f" } else { "" };
                 self.lanewise(dst, &format!("__builtin_sqrt{f}({a}[{{i}}])"));
                 return Ok(());
             }
-            Unary::Sqrt if float => format!("__builtin_elementwise_sqrt({a})"),
-            Unary::Trunc if float => format!("__builtin_elementwise_trunc({a})"),
-            Unary::Floor if float => format!("__builtin_elementwise_floor({a})"),
-            Unary::Ceil if float => format!("__builtin_elementwise_ceil({a})"),
-            Unary::RoundEven if float => format!("__builtin_elementwise_roundeven({a})"),
-            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
+            Unary::Sqrt => format!("__builtin_elementwise_sqrt({a})"),
+            Unary::Trunc => format!("__builtin_elementwise_trunc({a})"),
+            Unary::Floor => format!("__builtin_elementwise_floor({a})"),
+            Unary::Ceil => format!("__builtin_elementwise_ceil({a})"),
+            Unary::RoundEven => format!("__builtin_elementwise_roundeven({a})"),
+            Unary::Exp2 | Unary::Log2 | Unary::Sin => {
+                return self.unsupported(format!("{op:?} on {}", ty.dtype));
+            }
         };
         self.define(dst, value);
         Ok(())

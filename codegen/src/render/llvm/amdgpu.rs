@@ -39,7 +39,7 @@ pub(super) fn caps(base: Caps, t: &Target) -> Caps {
         },
         unary: |op, dtype| match op {
             Unary::Exp2 | Unary::Log2 => dtype == DType::F32,
-            Unary::Sin => false,
+            _ if op.is_function() => false,
             Unary::Recip | Unary::Sqrt => computes(dtype),
             _ => computes(dtype) || dtype == DType::F16,
         },

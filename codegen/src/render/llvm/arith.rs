@@ -23,7 +23,8 @@ impl Text<'_> {
         let t = spelled(ty);
         let e = scalar(ty.dtype);
         let float = arithmetic_float(ty.dtype);
-        if ty.dtype.is_float() && !float {
+        let takes = op.row().types.has(ty.dtype);
+        if !takes || ty.dtype.is_float() && !float {
             return self.unsupported(format!("{op:?} on {}", ty.dtype));
         }
         Ok(match op {
@@ -35,22 +36,24 @@ impl Text<'_> {
                 self.intrinsic("abs", e, ty.lanes, &[(&t, &a), ("i1", "false")])
             }
             Unary::Abs => a,
-            Unary::Recip if float => {
+            Unary::Recip => {
                 let one =
                     self.constant(ty, crate::interp::scalar::identity(ReduceOp::Mul, ty.dtype));
                 self.let_(format!("fdiv {t} {one}, {a}"))
             }
-            Unary::Sqrt if float => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),
-            Unary::Trunc if float => self.intrinsic("trunc", e, ty.lanes, &[(&t, &a)]),
-            Unary::Floor if float => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
-            Unary::Ceil if float => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
-            Unary::RoundEven if float => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
+            Unary::Sqrt => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),
+            Unary::Trunc => self.intrinsic("trunc", e, ty.lanes, &[(&t, &a)]),
+            Unary::Floor => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
+            Unary::Ceil => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
+            Unary::RoundEven => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
             Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.gpu() => {
                 let name = if op == Unary::Exp2 { "exp2" } else { "log2" };
                 self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
             }
             Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
-            _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
+            Unary::Exp2 | Unary::Log2 | Unary::Sin => {
+                return self.unsupported(format!("{op:?} on {}", ty.dtype));
+            }
         })
     }
 

@@ -32,8 +32,7 @@ pub(super) fn caps(base: Caps) -> Caps {
     Caps {
         unary: |op, dtype| match (op, dtype) {
             (Unary::Exp2, DType::F32) => true,
-            (Unary::Exp2 | Unary::Log2 | Unary::Sin, _) => false,
-            _ => super::super::computes(dtype),
+            _ => !op.is_function() && super::super::computes(dtype),
         },
         ..base
     }

@@ -1,7 +1,8 @@
 //! The walk of one kernel: from the roots to the sources, deciding at each node whether it is
 //! computed here or read from memory.
 
-use codegen::ir::{Binary, RangeKind, ReduceOp, Unary};
+use codegen::ir::arith::Cost;
+use codegen::ir::{Binary, RangeKind, ReduceOp};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Body, Cond, Expansion, Limits, Region, Request, Root, Stop, StoreAt};
@@ -484,13 +485,9 @@ impl Walk<'_> {
             work += match &node.op {
                 Op::Const(_) | Op::Iota => continue,
                 _ if node.is_movement() => 0,
-                Op::Unary(Unary::Neg | Unary::Not | Unary::Abs) => 1,
                 Op::Cast | Op::Bitcast | Op::Where => 1,
-                Op::Binary(b) => match b {
-                    Binary::FDiv | Binary::FloorDiv | Binary::FloorMod => return true,
-                    Binary::TruncDiv | Binary::TruncMod | Binary::Pow => return true,
-                    _ => 1,
-                },
+                Op::Unary(op) if op.row().cost == Cost::One => 1,
+                Op::Binary(op) if op.row().cost == Cost::One => 1,
                 _ => return true,
             };
             if work > 6 {
