@@ -13,6 +13,7 @@
 //! as data ([`access`]), and are used through the same traits, so a driver cannot tell.
 
 pub mod access;
+pub mod cable;
 pub mod error;
 pub mod fault;
 pub mod machine;
