@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use drivers_amd::Packets;
+use drivers_amd::Language;
 use drivers_amd::kfd::{self, Found, Survey, Unusable};
 use drivers_cpu::{Config, CpuDevice};
 use drivers_host::machine::Host;
@@ -159,7 +159,7 @@ fn open_amd(
     };
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
-    drivers_amd::open(&machine, index, &amd_options(settings))
+    amd(&machine, index, settings)
 }
 
 /// The number of the GPU that a target means, of those of a machine.
@@ -227,16 +227,20 @@ fn not_there(
     none(target, why)
 }
 
+/// A GPU through KFD.
+fn amd(machine: &Arc<dyn Machine>, index: u32, settings: &Settings) -> Result<Arc<dyn Device>> {
+    Ok(drivers_amd::open(machine, index, &amd_options(settings))?)
+}
+
 fn amd_options(settings: &Settings) -> drivers_amd::Options {
     let usual = drivers_amd::Options::default();
     drivers_amd::Options {
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
-        packets: match settings.amd_aql {
-            None => Packets::Auto,
-            Some(true) => Packets::Aql,
-            Some(false) => Packets::Pm4,
-        },
+        compute: settings.amd_aql.map(|aql| match aql {
+            true => Language::Aql,
+            false => Language::Pm4,
+        }),
         ..usual
     }
 }
@@ -258,7 +262,7 @@ fn present_amd(machine: &Arc<dyn Machine>, twin: bool, settings: &Settings) -> V
         let reason = survey.driver.as_ref().err().or(found.unusable.as_ref());
         let device = match (reason, found.index) {
             (Some(why), _) => Err(unusable(&target, why)),
-            (None, Some(index)) => drivers_amd::open(machine, index, &amd_options(settings)),
+            (None, Some(index)) => amd(machine, index, settings),
             (None, None) => Err(none(&target, "it has no number".into())),
         };
         Present {

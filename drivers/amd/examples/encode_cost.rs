@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_amd::chip::{CHIPS, Chip, Language};
-use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Setup};
+use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Sdma, Setup};
 use hcq::{
     ArgLayout, Command, Deadline, DeviceId, GpuVa, Packets, Program, QueueKind, Result, Scope,
     Signal, SignalMemory, Val,
@@ -52,6 +52,7 @@ fn encoder(chip: &'static Chip, language: Language) -> Encoder {
     match language {
         Language::Pm4 => Encoder::Pm4(Pm4::new(setup)),
         Language::Aql => Encoder::Aql(Aql::new(setup)),
+        Language::Sdma => Encoder::Sdma(Sdma::new(setup)),
     }
 }
 

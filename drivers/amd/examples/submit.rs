@@ -12,7 +12,7 @@ mod stand;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drivers_amd::{AmdDevice, Options};
+use drivers_amd::Options;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val};
 use stand::{at, memory, soon};
@@ -24,7 +24,7 @@ const KERNELS: u64 = 100;
 fn main() {
     let chip = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".into());
     let twin = stand::twin(&format!("chip={chip},vram=1G"));
-    let device = AmdDevice::open(&stand::machine(&twin), 0, &Options::default()).unwrap();
+    let device = drivers_amd::open(&stand::machine(&twin), 0, &Options::default()).unwrap();
     let step = device.load(&stand::kernel(&chip, "step", 2)).unwrap();
     let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());

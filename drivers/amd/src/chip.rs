@@ -34,13 +34,15 @@ pub struct Chip {
     pub compute: Language,
 }
 
-/// The packets that a compute queue takes.
+/// The packets that a queue takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Language {
     /// PM4: runs on one XCC; on several where each has a queue of its own.
     Pm4,
     /// AQL: hardware spreads a dispatch over all XCCs.
     Aql,
+    /// SDMA: the packets of copy engines.
+    Sdma,
 }
 
 /// How ACQUIRE_MEM names the caches.

@@ -1,40 +1,23 @@
-//! [`AmdDevice`]: a GPU, opened through KFD.
+//! [`AmdDevice`]: a GPU, over an interface that is open.
 
 use std::fmt;
 use std::sync::Arc;
 
-use drivers_spec::amd::kfd::{self, GetClockCountersArgs};
-use hcq::transport::{Clock, Machine, MonotonicClock};
+use hcq::transport::{Clock, MonotonicClock};
 use hcq::{
-    Abilities, AllocSpec, Buffer, ClockInfo, Costs, Deadline, Device, DeviceId, DeviceInfo, Error,
-    KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
+    Abilities, AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage,
+    MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
-use crate::chip::{Chip, Language};
+use crate::chip::Language;
 use crate::core::Core;
-use crate::core::error::os;
 use crate::engine::Engine;
-use crate::kfd::call::Call;
-use crate::kfd::process::Process;
-use crate::kfd::queue::Kind;
-use crate::kfd::survey::{Found, Unusable, survey_for};
+use crate::interface::Interface;
 use crate::memory::buffer;
 use crate::memory::pool::Pool;
 use crate::memory::signal::new_signal;
-use crate::options::{Options, Packets};
+use crate::options::Options;
 use crate::queue::AmdQueue;
-
-/// The short name of the vendor.
-const VENDOR: &str = "AMD";
-
-/// A look is one at uncached memory of the host, and PCIe 4.0 moves some 25 GB/s over 16 lanes: both by
-/// their order, neither measured. A ring of the usual size holds several batches.
-const COSTS: Costs = Costs {
-    look_ns: 200,
-    kib_ns: 40,
-    batch: 64,
-    in_flight: 64,
-};
 
 /// A GPU.
 ///
@@ -49,46 +32,39 @@ pub struct AmdDevice {
 }
 
 impl AmdDevice {
-    /// Opens GPU number `index` of a machine; see [`crate::open`].
+    /// The GPU behind an interface.
     ///
     /// # Errors
-    /// As [`crate::open`].
-    pub fn open(
-        machine: &Arc<dyn Machine>,
-        index: u32,
-        options: &Options,
-    ) -> Result<Arc<AmdDevice>> {
-        let id = DeviceId::new(VENDOR, index);
-        let (found, chip) = find(&**machine, &id, index)?;
-        let Some(node) = found.gpu else {
-            return Err(none(&id, "its node is hidden".into()));
-        };
-        let process = Process::on(&**machine).map_err(|e| none(&id, e.to_string()))?;
-        let gpu = process
-            .gpu(&**machine, &node)
-            .map_err(|e| none(&id, Unusable::from_error(e, &node.render()).to_string()))?;
-        process.join(&gpu).map_err(|e| os(&id, e))?;
-        let visible = options.host_visible && node.large_bar;
-        let core = Core::new(id.clone(), machine, &process, &gpu, chip, visible)?;
-        let core = Arc::new(core);
-        let pool = Pool::new(&core, options.userptr);
-        let compute = match (options.packets, chip.compute) {
-            (Packets::Pm4, _) | (Packets::Auto, Language::Pm4) => Kind::Pm4,
-            (Packets::Aql, _) | (Packets::Auto, Language::Aql) => Kind::Aql,
+    /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
+    /// the GPU cannot have.
+    pub fn open(interface: &Arc<dyn Interface>, options: &Options) -> Result<Arc<AmdDevice>> {
+        let core = Arc::new(Core::new(interface));
+        let gpu = interface.gpu();
+        let pool = Pool::new(&core);
+        let compute = match options.compute {
+            None => gpu.chip.compute,
+            Some(Language::Sdma) => {
+                return Err(Error::NoDevice {
+                    asked: core.id.to_string(),
+                    why: "compute queues take PM4 or AQL, not SDMA".into(),
+                });
+            }
+            Some(language) => language,
         };
         // One is left for the driver's own copies.
-        let most = node.copy_queues().saturating_sub(1).max(1);
+        let most = gpu.copy_queues.saturating_sub(1).max(1);
         let copies = options.copy_queues.clamp(1, most);
         let engine = Engine::open(&core, &pool, compute, options, copies)?;
+        let units = &gpu.units;
         let info = DeviceInfo {
-            id,
-            interface: "KFD",
-            arch: chip.name.into(),
-            name: format!("AMD {} at {}", chip.name, node.pci()),
-            units: node.compute_units(),
-            memory: node.vram,
+            id: core.id.clone(),
+            interface: interface.name(),
+            arch: gpu.chip.name.into(),
+            name: format!("AMD {} at {}", gpu.chip.name, gpu.place),
+            units: units.simds / units.simds_per_cu.max(1),
+            memory: gpu.vram,
             queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
-            costs: COSTS,
+            costs: gpu.costs,
             can: Abilities {
                 poll: true,
                 write: true,
@@ -111,50 +87,6 @@ impl AmdDevice {
             unit: "injected fault".into(),
             what: reason.into(),
         });
-    }
-}
-
-/// The GPU of that number, and its chip.
-fn find(machine: &dyn Machine, id: &DeviceId, index: u32) -> Result<(Found, &'static Chip)> {
-    let survey = survey_for(machine, index);
-    if let Err(why) = &survey.driver {
-        return Err(none(id, why.to_string()));
-    }
-    let count = survey.gpus.iter().filter(|g| g.index.is_some()).count();
-    let others: Vec<_> = survey
-        .gpus
-        .iter()
-        .filter(|g| g.index.is_none())
-        .filter_map(|g| g.unusable.as_ref().map(ToString::to_string))
-        .collect();
-    let found = survey.gpus.into_iter().find(|g| g.index == Some(index));
-    let Some(found) = found else {
-        let mut why = match count {
-            0 => "KFD has no GPU that is supported".to_string(),
-            1 => "KFD has one GPU that is supported, number 0".into(),
-            n => format!(
-                "KFD has {n} GPUs that are supported, numbers 0 to {}",
-                n - 1
-            ),
-        };
-        if !others.is_empty() {
-            why += &format!("; beside them: {}", others.join("; "));
-        }
-        return Err(none(id, why));
-    };
-    match (&found.unusable, found.chip) {
-        (None, Some(chip)) => Ok((found, chip)),
-        (why, _) => {
-            let why = why.as_ref().map(ToString::to_string);
-            Err(none(id, why.unwrap_or_default()))
-        }
-    }
-}
-
-fn none(id: &DeviceId, why: String) -> Error {
-    Error::NoDevice {
-        asked: id.to_string(),
-        why,
     }
 }
 
@@ -205,22 +137,14 @@ impl Device for AmdDevice {
 
     fn clock(&self) -> Result<ClockInfo> {
         self.core.lost.check()?;
-        let mut args = GetClockCountersArgs {
-            gpu_id: self.core.gpu.id,
-            ..GetClockCountersArgs::default()
-        };
-        // The kernel reads other clocks of the host than we use: ours is read around the call.
+        // An interface may read other clocks of the host than we use: ours is read around it.
         let before = MonotonicClock.now_ns();
-        self.core
-            .process
-            .kfd
-            .call(kfd::GET_CLOCK_COUNTERS, &mut args)
-            .map_err(|e| os(&self.info.id, e))?;
+        let device_ticks = self.core.interface.ticks()?;
         let after = MonotonicClock.now_ns();
         Ok(ClockInfo {
-            hz: u64::from(self.core.gpu.info.gpu_counter_freq) * 1000,
+            hz: self.core.gpu().clock_hz,
             host_ns: before + (after - before) / 2,
-            device_ticks: args.gpu_clock_counter,
+            device_ticks,
         })
     }
 

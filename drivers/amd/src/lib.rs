@@ -1,4 +1,5 @@
-//! AMD GPUs: our own packets and queues, through the stock kernel driver (KFD).
+//! AMD GPUs: our own packets and queues. The way in is an [`interface`]; there is one, the stock kernel
+//! driver (KFD).
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -6,7 +7,8 @@
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips, as data |
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
-//! | [`kfd`] | the kernel driver: topology, memory, queues, events |
+//! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
+//! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
 //! | `core` | what every part of an open device knows, and whether it is lost |
 //! | `memory` | its buffers and signals, and how the host reaches them |
 //! | `submit` | one queue: its ring, the arguments beside it, marks that say what is done |
@@ -26,6 +28,7 @@ mod core;
 mod device;
 pub mod encode;
 mod engine;
+pub mod interface;
 pub mod kfd;
 mod memory;
 pub mod object;
@@ -36,18 +39,20 @@ mod submit;
 
 use std::sync::Arc;
 
+use hcq::Result;
 use hcq::transport::Machine;
-use hcq::{Device, Result};
 
+pub use chip::Language;
 pub use device::AmdDevice;
+pub use options::Options;
 
-pub use options::{Options, Packets};
+/// The short name of the vendor.
+const VENDOR: &str = "AMD";
 
 /// Opens GPU number `index` of a machine ([`kfd::Found::index`]) through KFD.
 ///
 /// # Errors
-/// [`hcq::Error::NoDevice`] with the reason if it cannot be used, see [`kfd::Unusable`];
-/// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for what the kernel refuses.
-pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<dyn Device>> {
-    Ok(AmdDevice::open(machine, index, options)?)
+/// Those of [`kfd::open`] and [`AmdDevice::open`].
+pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<AmdDevice>> {
+    AmdDevice::open(&kfd::open(machine, index, options)?, options)
 }

@@ -2,19 +2,7 @@
 
 use std::time::Duration;
 
-/// How compute queues take their packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Packets {
-    /// What suits the chip: AQL where several XCCs work as one GPU, else PM4.
-    #[default]
-    Auto,
-    /// PM4 packets in the ring, or in indirect buffers where several XCCs (2, 4 or 8) work as one GPU: each
-    /// then has a queue of its own, and they meet at counters in memory. The kernel driver may take one of
-    /// these queues from the hardware while others wait for it, which AQL queues do not have.
-    Pm4,
-    /// AQL packets in the ring, PM4 in indirect buffers.
-    Aql,
-}
+use crate::chip::Language;
 
 /// How to open a device.
 #[derive(Clone, Debug)]
@@ -27,8 +15,13 @@ pub struct Options {
     pub kernargs: u64,
     /// Copy queues to offer, at least 1; at most what the chip's engines have.
     pub copy_queues: u32,
-    /// The packets of compute queues.
-    pub packets: Packets,
+    /// What compute queues take: what suits the chip where it is not said, which is AQL where several XCCs
+    /// work as one GPU, else PM4.
+    ///
+    /// PM4 on several XCCs (2, 4 or 8) is a queue on each, which meet at counters in memory. The kernel
+    /// driver may take one of these queues from the hardware while others wait for it, which AQL queues do
+    /// not have. AQL has PM4 in indirect buffers for all but launches.
+    pub compute: Option<Language>,
     /// How long a submission waits for room in a full ring.
     pub ring_timeout: Duration,
     /// How long the end of a device waits for work that still runs.
@@ -49,7 +42,7 @@ impl Default for Options {
             copy_ring: 1 << 20,
             kernargs: 8 << 20,
             copy_queues: 1,
-            packets: Packets::Auto,
+            compute: None,
             ring_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
             userptr: false,

@@ -1,16 +1,17 @@
 //! [`AmdQueue`]: a handle of one queue; [`AmdBound`]: packets that stay in device memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use hcq::mem::view::{View, ViewError};
+use hcq::mem::window::Window;
 use hcq::packets::{Keep, Part, Patch, Section, place};
 use hcq::queue::no_value;
+use hcq::transport::TransportError;
 use hcq::{
     Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Timeline,
 };
 
-use crate::core::error::broken;
-use crate::encode::{DATA_ALIGN, Format, pm4};
+use crate::encode::{DATA_ALIGN, pm4};
 use crate::engine::Engine;
 use crate::memory::pool::Piece;
 use crate::submit::Channel;
@@ -45,8 +46,8 @@ impl Queue for AmdQueue {
         self.channel.encoder().encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets, _: u64) -> Result<()> {
-        self.channel.submit(packets)
+    fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+        self.channel.submit(packets, makes)
     }
 
     fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
@@ -73,11 +74,10 @@ struct AmdBound {
     data: Vec<u32>,
     /// Offsets are those in `words` and `data`.
     patches: Vec<Patch>,
-    /// Words, if the device reads them here, then data.
-    memory: Option<Piece>,
+    /// Words, if the device reads them here, then data; none if there are neither.
+    memory: Option<(Window, Piece)>,
     /// What they name besides.
     keep: Vec<Keep>,
-    view: Option<View>,
     data_at: usize,
     /// The packets that run the words; none if the words go to the ring themselves.
     launch: Vec<u32>,
@@ -104,10 +104,11 @@ impl AmdBound {
             0 => None,
             bytes => {
                 let what = format!("bound packets of {}", channel.unit());
-                Some(engine.pool.piece(MemoryKind::Control, bytes, &what)?)
+                let piece = engine.pool.piece(MemoryKind::Control, bytes, &what)?;
+                Some((piece.shared()?, piece))
             }
         };
-        let base = memory.as_ref().map_or(0, |memory| memory.va().0);
+        let base = memory.as_ref().map_or(0, |(_, piece)| piece.va().0);
         let mut data = packets.data;
         for reloc in &packets.relocs {
             let (section, offset) = match reloc.section {
@@ -123,12 +124,11 @@ impl AmdBound {
                 patch.offset += shift;
             }
         }
-        let view = memory.as_ref().and_then(|memory| memory.view());
         let mut launch = Vec::new();
         if indirect {
             let mut at = 0;
             while at < words.len() {
-                let piece = Format::Pm4.whole(&words[at..], pm4::INDIRECT_MAX).max(1);
+                let piece = pm4::whole(&words[at..], pm4::INDIRECT_MAX).max(1);
                 let address = base + at as u64 * 4;
                 launch.extend_from_slice(&pm4::indirect(address, piece as u32));
                 at += piece;
@@ -143,45 +143,49 @@ impl AmdBound {
             patches,
             memory,
             keep: packets.keep,
-            view,
             data_at,
             launch,
             values: Vec::new(),
             slots: slots.unwrap_or(0),
         };
-        if let Some(view) = &bound.view {
-            let written = || {
-                if indirect {
-                    view.write_words(0, &bound.words)?;
-                }
-                view.write_words(bound.data_at, &bound.data)
-            };
-            written().map_err(|e| bound.broken(e))?;
+        let (words, data) = (0..bound.words.len() * 4, 0..bound.data.len() * 4);
+        for (section, all) in [(Section::Words, words), (Section::Data, data)] {
+            bound.write(section, all).map_err(|e| bound.broken(e))?;
         }
         Ok(bound)
     }
 
-    /// Cannot be: the memory was made for what is written.
-    fn broken(&self, error: ViewError) -> Error {
-        broken(&self.engine.core.id, self.channel.unit(), error)
+    /// The way to their memory is broken.
+    fn broken(&self, error: TransportError) -> Error {
+        self.engine.core.broken(self.channel.unit(), error)
     }
 
-    /// Writes what a patch changes.
-    fn put(&mut self, patch: Patch, value: u64) -> std::result::Result<(), ViewError> {
-        let (section, at) = match patch.section {
-            Section::Words => (&mut self.words, 0),
-            Section::Data => (&mut self.data, self.data_at),
+    /// Writes a part of a section to where the device reads it.
+    fn write(
+        &self,
+        section: Section,
+        part: Range<usize>,
+    ) -> std::result::Result<(), TransportError> {
+        let Some((window, _)) = &self.memory else {
+            // Words that go to the ring, and no data.
+            return Ok(());
         };
-        place(section, patch.offset, patch.part, value);
-        let in_memory = patch.section == Section::Data || !self.launch.is_empty();
-        if let (Some(view), true) = (&self.view, in_memory) {
-            let first = patch.offset as usize / 4;
-            let count = if patch.part == Part::Whole { 2 } else { 1 };
-            view.write_words(at + patch.offset as usize, &section[first..first + count])?;
+        let (words, at) = match section {
+            Section::Words if self.launch.is_empty() => return Ok(()),
+            Section::Words => (&self.words, 0),
+            Section::Data => (&self.data, self.data_at),
+        };
+        let dwords = &words[part.start / 4..part.end / 4];
+        match dwords.is_empty() {
+            true => Ok(()),
+            false => window.write_words((at + part.start) as u64, dwords),
         }
-        Ok(())
     }
 }
+
+/// What lies between two changed places is written again up to this many bytes: a store more is cheaper
+/// than a piece of a transfer more.
+const NEAR: usize = 64;
 
 impl Bound for AmdBound {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
@@ -193,6 +197,8 @@ impl Bound for AmdBound {
         }
         // The first time every place is open.
         let open = self.values.is_empty();
+        // What has changed and is not written yet, of words and of data: places mostly lie in order.
+        let mut dirty = [0..0, 0..0];
         for i in 0..self.patches.len() {
             let patch = self.patches[i];
             let slot = usize::from(patch.slot.0);
@@ -200,20 +206,43 @@ impl Bound for AmdBound {
             if !open && self.values[slot] == value {
                 continue;
             }
-            let value = value.wrapping_add(patch.add);
-            self.put(patch, value).map_err(|e| self.broken(e))?;
+            let (words, dirty) = match patch.section {
+                Section::Words => (&mut self.words, &mut dirty[0]),
+                Section::Data => (&mut self.data, &mut dirty[1]),
+            };
+            place(
+                words,
+                patch.offset,
+                patch.part,
+                value.wrapping_add(patch.add),
+            );
+            let start = patch.offset as usize;
+            let end = start + if patch.part == Part::Whole { 8 } else { 4 };
+            if dirty.start == dirty.end {
+                *dirty = start..end;
+            } else if dirty.start <= start && start <= dirty.end + NEAR {
+                dirty.end = dirty.end.max(end);
+            } else {
+                let before = std::mem::replace(dirty, start..end);
+                self.write(patch.section, before)
+                    .map_err(|e| self.broken(e))?;
+            }
+        }
+        let [words, data] = dirty;
+        for (section, rest) in [(Section::Words, words), (Section::Data, data)] {
+            self.write(section, rest).map_err(|e| self.broken(e))?;
         }
         self.values.clear();
         self.values.extend_from_slice(&values[..self.slots]);
         Ok(())
     }
 
-    fn launch(&mut self, before: &Packets, _: u64) -> Result<()> {
+    fn launch(&mut self, before: &Packets, makes: u64) -> Result<()> {
         let words = match self.launch.is_empty() {
             true => &self.words,
             false => &self.launch,
         };
-        self.channel.launch(before, words)
+        self.channel.launch(before, words, makes)
     }
 }
 

@@ -7,7 +7,7 @@ mod stand;
 
 use std::time::Duration;
 
-use drivers_amd::{AmdDevice, Options};
+use drivers_amd::Options;
 use hcq::{
     AllocSpec, Command, Compare, Deadline, Device, Error, MemoryKind, QueueKind, Scope, Stream,
     Val, Width,
@@ -41,7 +41,7 @@ const NUMBERS: [u64; 14] = [
 fn any_size_and_alignment_is_memory_or_refused() {
     for config in CONFIGS {
         let twin = twin(config);
-        let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+        let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
         let mut made = 0;
         for bytes in NUMBERS {
             for align in NUMBERS.into_iter().chain([2, 64, 256, 1 << 30]) {
@@ -83,7 +83,7 @@ fn any_command_is_done_or_refused() {
         let chip = config["chip=".len()..].split(',').next().unwrap();
         let image = stand::kernel(chip, "step", 2);
         let twin = twin(config);
-        let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+        let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
         let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let copies = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
         let data = memory(&*device, MemoryKind::Device, 1 << 20).unwrap();
@@ -205,7 +205,7 @@ fn submissions_of_any_length_pass_through_any_ring() {
                 kernargs: 0,
                 ..options()
             };
-            let device = AmdDevice::open(&machine(&twin), 0, &options).unwrap();
+            let device = drivers_amd::open(&machine(&twin), 0, &options).unwrap();
             let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
             let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
             data.write(0, &[0; 64]).unwrap();
@@ -247,7 +247,7 @@ fn submissions_of_any_length_pass_through_any_ring() {
 #[test]
 fn programs_for_others_are_refused() {
     let twin = twin("vram=1G");
-    let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+    let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
     let image = stand::kernel("gfx1100", "step", 2);
     let other = stand::kernel("gfx1030", "step", 2);
     let mut lying = other.clone();
@@ -279,7 +279,7 @@ fn programs_for_others_are_refused() {
 fn what_is_kept_for_reuse_is_given_back_to_whoever_needs_it() {
     // Copies for the host need a queue of their own, whose memory is the host's.
     let twin = twin("chip=gfx1100,vram=64M,gtt=64M");
-    let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+    let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
     for (kind, fill) in [
         (MemoryKind::Device, MemoryKind::Device),
         (MemoryKind::Control, MemoryKind::Host),

@@ -291,7 +291,7 @@ const STEPS: [(&str, Step); 7] = [
 
 impl Use {
     fn new(machine: &Arc<dyn Machine>, images: [KernelImage; 3]) -> Result<Use> {
-        let device = AmdDevice::open(machine, 0, &stand::options())?;
+        let device = drivers_amd::open(machine, 0, &stand::options())?;
         Ok(Use {
             compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
             copy: Stream::new(device.queue(QueueKind::Copy, 0)?),

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::AmdDevice;
 use drivers_spec::amd::kfd::{self, WaitEventsArgs};
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Map, Reserved, TransportError};
@@ -119,7 +118,7 @@ fn calls_that_are_to_be_made_again_are() {
     stand::work(&flaky(How::Refuse(EAGAIN, 2)), &image).unwrap();
     // Not for ever.
     let machine = flaky(How::Refuse(EAGAIN, u32::MAX));
-    let error = AmdDevice::open(&machine, 0, &stand::options()).unwrap_err();
+    let error = drivers_amd::open(&machine, 0, &stand::options()).unwrap_err();
     assert!(error.to_string().contains("errno 11"), "{error}");
 }
 
@@ -129,7 +128,7 @@ fn waits_that_end_without_a_reason_are_waited_again() {
     for how in [How::Wake, How::Interrupt] {
         let machine = flaky(how);
         stand::work(&machine, &image).unwrap();
-        let device = AmdDevice::open(&machine, 0, &stand::options()).unwrap();
+        let device = drivers_amd::open(&machine, 0, &stand::options()).unwrap();
         let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let gate = device.signal("the gate").unwrap();
         let wait = Command::Wait {

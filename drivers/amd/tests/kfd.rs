@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_amd::kfd::{Unusable, survey};
-use drivers_amd::{AmdDevice, Options, Packets};
+use drivers_amd::{AmdDevice, Language, Options};
 use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Stream, Val};
 use stand::{at, machine, memory, options, soon, twin};
 
@@ -60,7 +60,7 @@ fn vram_is_copied_between_gpus() {
     for config in ["gpus=3", "chip=gfx942,xcc=1,gpus=3"] {
         let twin = twin(&format!("{config},vram=1G"));
         let machine = machine(&twin);
-        let open = |index| AmdDevice::open(&machine, index, &options()).unwrap();
+        let open = |index| drivers_amd::open(&machine, index, &options()).unwrap();
         let first = open(0);
         let bytes = 300_000;
         let a = memory(&*first, MemoryKind::Device, bytes).unwrap();
@@ -89,8 +89,8 @@ fn vram_is_copied_between_gpus() {
 fn a_fault_names_the_kernel_its_argument_and_whose_memory_it_was() {
     let twin = twin("vram=1G,gpus=2");
     let machine = machine(&twin);
-    let device = AmdDevice::open(&machine, 0, &options()).unwrap();
-    let other = AmdDevice::open(&machine, 1, &options()).unwrap();
+    let device = drivers_amd::open(&machine, 0, &options()).unwrap();
+    let other = drivers_amd::open(&machine, 1, &options()).unwrap();
     let store = device.load(&stand::kernel("gfx1100", "store", 1)).unwrap();
     let gone = memory(&*device, MemoryKind::Device, 5 << 20).unwrap();
     let va = gone.va().0 + 0x1234 * 4;
@@ -136,7 +136,7 @@ fn a_fault_names_the_kernel_its_argument_and_whose_memory_it_was() {
 #[test]
 fn a_hang_is_told_with_pointers_packet_and_value() {
     let twin = twin("vram=1G");
-    let device = AmdDevice::open(&machine(&twin), 0, &options()).unwrap();
+    let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
     let gate = device.signal("the gate").unwrap();
     let compute = stream(&device, QueueKind::Compute);
     let wait = Command::Wait {
@@ -208,7 +208,7 @@ fn a_queue_that_hangs_is_closed_without_noise() {
                 drain_timeout: Duration::from_millis(200),
                 ..options()
             };
-            let device = AmdDevice::open(&machine, 0, &options).unwrap();
+            let device = drivers_amd::open(&machine, 0, &options).unwrap();
             let hung = stream(&device, QueueKind::Compute)
                 .submit(&[], &[])
                 .unwrap();
@@ -253,13 +253,13 @@ fn resets_and_lost_interrupts() {
 #[test]
 fn both_languages_of_gfx942_do_the_work() {
     let image = stand::kernel("gfx942", "sums", 2);
-    for packets in [Packets::Pm4, Packets::Aql] {
+    for language in [Language::Pm4, Language::Aql] {
         let twin = twin("chip=gfx942,xcc=1,vram=1G");
         let options = Options {
-            packets,
+            compute: Some(language),
             ..options()
         };
-        let device = AmdDevice::open(&machine(&twin), 0, &options).unwrap();
+        let device = drivers_amd::open(&machine(&twin), 0, &options).unwrap();
         let program = device.load(&image).unwrap();
         assert_eq!(program.name, "sums");
     }
@@ -274,7 +274,7 @@ fn the_survey_tells_what_can_be_used() {
     assert_eq!(all.gpus[0].gpu.as_ref().unwrap().arch(), "gfx1100");
     let refused = survey(&*machine(&twin("fault=open:EACCES:1")));
     assert!(matches!(refused.driver, Err(Unusable::NoPermission { .. })));
-    let error = AmdDevice::open(&machine(&twin("")), 3, &options()).unwrap_err();
+    let error = drivers_amd::open(&machine(&twin("")), 3, &options()).unwrap_err();
     assert!(
         error
             .to_string()

@@ -6,7 +6,6 @@
 mod stand;
 
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::AmdDevice;
 use hcq::{Device, MemoryKind, QueueKind, Stream};
 use stand::{machine, memory, options, soon, twin};
 
@@ -37,14 +36,14 @@ fn a_thousand_opens_leave_nothing_behind() {
     let twin = twin("gpus=2,vram=1G");
     let machine = machine(&twin);
     let open = |i: u32| {
-        let device = AmdDevice::open(&machine, i % 2, &options()).unwrap();
+        let device = drivers_amd::open(&machine, i % 2, &options()).unwrap();
         let _signal = device.signal("a signal").unwrap();
         let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let memory = memory(&*device, MemoryKind::Device, 100_000).unwrap();
         memory.write(0, &[1; 100]).unwrap();
         stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
         // What there is not is refused, and leaves nothing either.
-        assert!(AmdDevice::open(&machine, 2, &options()).is_err());
+        assert!(drivers_amd::open(&machine, 2, &options()).is_err());
     };
     (0..20).for_each(open);
     let seen = || {

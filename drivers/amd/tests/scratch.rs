@@ -27,7 +27,7 @@ struct Bench {
 impl Bench {
     fn new(chip: &'static str, config: &str) -> Bench {
         let twin = stand::twin(&format!("chip={chip},vram=2G{config}"));
-        let device = AmdDevice::open(&stand::machine(&twin), 0, &stand::options()).unwrap();
+        let device = drivers_amd::open(&stand::machine(&twin), 0, &stand::options()).unwrap();
         let bytes = u64::from(GROUPS) * 16;
         let ones = memory(&*device, MemoryKind::Host, bytes).unwrap();
         ones.write(0, &vec![1; bytes as usize]).unwrap();
@@ -217,7 +217,7 @@ fn a_queue_that_outlives_its_device_keeps_the_scratch() {
         let sums = bench.load("sums");
         let args = bench.args(0);
         let Bench { compute, .. } = &bench;
-        let other = AmdDevice::open(&stand::machine(&bench.twin), 0, &stand::options()).unwrap();
+        let other = drivers_amd::open(&stand::machine(&bench.twin), 0, &stand::options()).unwrap();
         let queue = Stream::new(other.queue(QueueKind::Compute, 0).unwrap());
         let image = stand::kernel(chip, "sums", 2);
         let program = other.load(&image).unwrap();

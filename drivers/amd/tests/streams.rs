@@ -12,8 +12,9 @@ mod golden;
 use std::collections::BTreeMap;
 
 use differences::{Explained, compare};
+use drivers_amd::Language;
 use drivers_amd::chip::{GFX942, GFX1100, GFX1201};
-use drivers_amd::encode::{Format, Launch, aql, pm4};
+use drivers_amd::encode::{Launch, aql, pm4};
 use golden::{Golden, OPEN, bytes, load, number, signal, slot, words};
 use hcq::{ArgLayout, Command, GpuVa, Packets, Program, Scope, Val};
 
@@ -90,14 +91,15 @@ fn packets_of_sdma_go_around_the_end_of_a_ring_whole() {
     let golden = Golden::open("gfx1100", &GFX1100);
     let case = golden.case("sdma_submit_wrap");
     let words = golden.ours(case).words;
-    let format = golden.encoder(case).format();
-    assert_eq!(format, Format::Sdma(GFX1100.generation.gfx));
+    let language = golden.encoder(case).language();
+    assert_eq!(language, Language::Sdma);
+    let whole = |words: &[u32], room| language.whole(GFX1100.generation.gfx, words, room);
     // Room for the wait and the copy, for the wait alone, for nothing.
-    let lengths = [words.len(), 13, 12, 6, 5, 0].map(|room| format.whole(&words, room));
+    let lengths = [words.len(), 13, 12, 6, 5, 0].map(|room| whole(&words, room));
     assert_eq!(lengths, [words.len(), 13, 6, 6, 0, 0]);
     // All of it, cut where the ring of 1024 bytes ends.
     let before = number(&case["calls"][3]["put_value_before"]) as usize / 4;
-    let first = format.whole(&words, 256 - before);
+    let first = whole(&words, 256 - before);
     assert_eq!((before, first), (244, 6));
 }
 

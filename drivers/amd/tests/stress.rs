@@ -43,7 +43,7 @@ struct Rig {
 
 impl Rig {
     fn open(machine: &Arc<dyn Machine>, index: u32, image: &KernelImage) -> hcq::Result<Rig> {
-        let device = AmdDevice::open(machine, index, &options())?;
+        let device = drivers_amd::open(machine, index, &options())?;
         Ok(Rig {
             compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
             copy: Stream::new(device.queue(QueueKind::Copy, 0)?),
@@ -254,7 +254,7 @@ fn end_of_a_device(both: bool) {
     let twin = twin("gpus=2,vram=1G");
     let machine = machine(&twin);
     let first = Rig::open(&machine, 0, &image).unwrap();
-    let second = AmdDevice::open(&machine, 1, &options()).unwrap();
+    let second = drivers_amd::open(&machine, 1, &options()).unwrap();
     let stream = Stream::new(second.queue(QueueKind::Compute, 0).unwrap());
     let flag = memory(&*first.device, MemoryKind::Host, 4096).unwrap();
     flag.write(0, &[0; 4]).unwrap();
@@ -324,15 +324,17 @@ fn a_fault_on_one_gpu_is_none_of_another() {
     );
     for what in ["unmapped", "freed", "owned", "code", "reset", "hang"] {
         let fault = match what {
-            // The queues of the first GPU: 0 and 1. That of the second: 2 and 3; then again the first.
-            "reset" => ",fault=exception:reset:queue=4",
+            // The queues of the first GPU: 0 and 1. Those of the second: 2 and 3, and 4 for the host's
+            // copies; then again the first.
+            "reset" => ",fault=exception:reset:queue=5",
             _ => "",
         };
         let twin = twin(&format!("gpus=2,vram=1G{fault}"));
         let machine = machine(&twin);
         let a = Rig::open(&machine, 0, &step).unwrap();
         let b = Rig::open(&machine, 1, &step).unwrap();
-        let (stop, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
+        b.round(0).unwrap();
+        let (stop, rounds) = (AtomicBool::new(false), AtomicU32::new(1));
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) || rounds.load(Ordering::Relaxed) < 8 {
@@ -342,7 +344,7 @@ fn a_fault_on_one_gpu_is_none_of_another() {
             let lost = match what {
                 "reset" => {
                     // Another queue of the first GPU: the reset comes with it.
-                    let again = AmdDevice::open(&machine, 0, &options());
+                    let again = drivers_amd::open(&machine, 0, &options());
                     let lost = a.round(1);
                     drop(again);
                     lost

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::AmdDevice;
 use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Survey, Unusable, survey};
 use hcq::Device;
@@ -221,9 +220,9 @@ fn one_bad_node_takes_no_other_with_it() {
     // The same number is the same node each time.
     assert_eq!(told(&survey(&*machine)), found);
     stand::work(&machine, &stand::kernel("gfx1100", "sums", 2)).unwrap();
-    let second = AmdDevice::open(&machine, 4, &stand::options()).unwrap();
+    let second = drivers_amd::open(&machine, 4, &stand::options()).unwrap();
     assert_eq!(second.info().id.to_string(), "AMD:4");
-    let error = AmdDevice::open(&machine, 1, &stand::options()).unwrap_err();
+    let error = drivers_amd::open(&machine, 1, &stand::options()).unwrap_err();
     assert!(error.to_string().contains("drm_render_minor"), "{error}");
 }
 
@@ -254,7 +253,7 @@ fn opening_one_gpu_opens_no_other() {
     let cards = (0..8).map(|i| gpu(&twin, i));
     let told = Told::machine(&twin, [cpu()].into_iter().chain(cards));
     let machine: Arc<dyn Machine> = told.clone();
-    AmdDevice::open(&machine, 5, &stand::options()).unwrap();
+    drivers_amd::open(&machine, 5, &stand::options()).unwrap();
     let opened = told.opened.lock().unwrap();
     let mut render = opened.iter().filter(|path| path.contains("render"));
     assert!(
@@ -301,7 +300,7 @@ fn numbers_that_no_hardware_has_are_errors_or_harmless() {
         for value in ["0", "1", "4294967295", "18446744073709551615", "-1", "x y"] {
             let twin = stand::twin("vram=1G");
             let machine = Told::of(&twin, [cpu(), set(files.clone(), name, Some(value))]);
-            refused += u32::from(AmdDevice::open(&machine, 0, &stand::options()).is_err());
+            refused += u32::from(drivers_amd::open(&machine, 0, &stand::options()).is_err());
         }
     }
     assert!(refused >= 20, "only {refused} were refused");
@@ -313,7 +312,7 @@ fn numbers_that_no_hardware_has_are_errors_or_harmless() {
         };
         let twin = stand::twin("vram=1G");
         let machine = Told::of(&twin, [cpu(), names.iter().fold(files.clone(), huge)]);
-        let _ = AmdDevice::open(&machine, 0, &stand::options());
+        let _ = drivers_amd::open(&machine, 0, &stand::options());
     }
 }
 

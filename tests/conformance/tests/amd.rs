@@ -13,66 +13,82 @@ use std::time::Duration;
 
 use conformance::{Kernel, Opened, Subject};
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::{AmdDevice, Options, Packets};
+use drivers_amd::interface::remote::Remote;
+use drivers_amd::{AmdDevice, Language, Options};
 use hcq::transport::Machine;
+use hcq::transport::cable::Cable;
 use hcq::{ArgLayout, KernelImage};
 
-conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Packets::Pm4));
-conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Packets::Pm4));
-conformance::conformance!(gfx1103, || TwinSubject::new("gfx1103", "", Packets::Pm4));
-conformance::conformance!(gfx1034, || TwinSubject::new("gfx1034", "", Packets::Pm4));
-conformance::conformance!(gfx1201, || TwinSubject::new("gfx1201", "", Packets::Pm4));
-conformance::conformance!(gfx942, || TwinSubject::new("gfx942", "xcc=1", Packets::Aql));
+conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Language::Pm4));
+conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Language::Pm4));
+conformance::conformance!(gfx1103, || TwinSubject::new("gfx1103", "", Language::Pm4));
+conformance::conformance!(gfx1034, || TwinSubject::new("gfx1034", "", Language::Pm4));
+conformance::conformance!(gfx1201, || TwinSubject::new("gfx1201", "", Language::Pm4));
+conformance::conformance!(gfx942, || TwinSubject::new(
+    "gfx942",
+    "xcc=1",
+    Language::Aql
+));
 conformance::conformance!(gfx942_8, || TwinSubject::new(
     "gfx942",
     "xcc=8",
-    Packets::Aql
+    Language::Aql
 ));
 // The other language of that chip, on one of its dies.
 conformance::conformance!(gfx942_pm4, || TwinSubject::new(
     "gfx942",
     "xcc=1",
-    Packets::Pm4
+    Language::Pm4
 ));
 // The same on several, each of which has a queue of its own.
 conformance::conformance!(gfx942_8_pm4, || TwinSubject::new(
     "gfx942",
     "xcc=8",
-    Packets::Pm4
+    Language::Pm4
 ));
 conformance::conformance!(gfx942_2_pm4, || TwinSubject::new(
     "gfx942",
     "xcc=2",
-    Packets::Pm4
+    Language::Pm4
 ));
 // Half of the ways of the host to memory.
 conformance::conformance!(small_bar, || TwinSubject::new(
     "gfx1100",
     "bar=small",
-    Packets::Pm4
+    Language::Pm4
 ));
 
 conformance::conformance!(userptr, || {
-    let mut subject = TwinSubject::new("gfx1100", "", Packets::Pm4);
+    let mut subject = TwinSubject::new("gfx1100", "", Language::Pm4);
     subject.userptr = true;
+    subject
+});
+
+// The host has no mapping: each access is a transfer over a cable.
+conformance::conformance!(gfx1100_remote, || {
+    let mut subject = TwinSubject::new("gfx1100", "", Language::Pm4);
+    subject.cable = Some(Cable::new());
     subject
 });
 
 /// Two GPUs of a kind.
 struct TwinSubject {
     chip: &'static str,
-    packets: Packets,
+    language: Language,
+    /// What lies between the host and the memory of both.
+    cable: Option<Arc<Cable>>,
     /// Host buffers are memory of the process.
     userptr: bool,
     twin: Arc<TwinMachine>,
 }
 
 impl TwinSubject {
-    fn new(chip: &'static str, config: &str, packets: Packets) -> TwinSubject {
+    fn new(chip: &'static str, config: &str, language: Language) -> TwinSubject {
         let twin = TwinMachine::new(&format!("chip={chip},gpus=2,{config}")).unwrap();
         TwinSubject {
             chip,
-            packets,
+            language,
+            cable: None,
             userptr: false,
             twin,
         }
@@ -85,7 +101,7 @@ impl Subject for TwinSubject {
         let options = Options {
             compute_ring: u64::from(ring_words) * 4,
             copy_ring: u64::from(ring_words) * 4,
-            packets: self.packets,
+            compute: Some(self.language),
             userptr: self.userptr,
             ring_timeout: Duration::from_millis(match ring_words {
                 64 => 50,
@@ -93,7 +109,11 @@ impl Subject for TwinSubject {
             }),
             ..Options::default()
         };
-        let device = AmdDevice::open(&machine, index, &options)?;
+        let mut interface = drivers_amd::kfd::open(&machine, index, &options)?;
+        if let Some(cable) = &self.cable {
+            interface = Remote::over(cable, interface);
+        }
+        let device = AmdDevice::open(&interface, &options)?;
         // The hook must not keep the device open.
         let broken = Arc::downgrade(&device);
         Ok(Opened {

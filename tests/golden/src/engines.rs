@@ -6,6 +6,10 @@ use codegen::Backend;
 use doorbell_twin::machine::TwinMachine;
 use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
+use drivers_amd::AmdDevice;
+use drivers_amd::interface::remote::Remote;
+use hcq::transport::Machine;
+use hcq::transport::cable::Cable;
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
 
@@ -127,3 +131,22 @@ macro_rules! amd {
     )*};
 }
 amd!(gfx1030 gfx1100 gfx1201 gfx942);
+
+/// A simulated gfx1100 whose memory the host has no mapping of: each access is a transfer.
+///
+/// # Errors
+/// From the device or the compiler.
+pub fn gfx1100_remote() -> Result<Rig, EngineError> {
+    let twin = TwinMachine::new("debug=0,chip=gfx1100").map_err(EngineError::Twin)?;
+    let machine: Arc<dyn Machine> = twin.clone();
+    let options = drivers_amd::Options::default();
+    let interface = drivers_amd::kfd::open(&machine, 0, &options)?;
+    let interface = Remote::over(&Cable::new(), interface);
+    let device = AmdDevice::open(&interface, &options)?;
+    let backend = Backend::find("AMD:LLVM", "gfx1100", 0)?;
+    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
+    Ok(Rig {
+        engine,
+        twin: Some(twin),
+    })
+}

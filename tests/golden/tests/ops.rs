@@ -30,7 +30,7 @@ macro_rules! suites {
 }
 
 suites! {
-    [reference interpreter cpu gfx1100 gfx1201] tenth [gfx1030 gfx942]
+    [reference interpreter cpu gfx1100 gfx1201] tenth [gfx1030 gfx942 gfx1100_remote]
     [
         activation attention binary cast choice conv create index integer linalg loss movement norm
         optim order pool position promote random reduce scan softmax spread unary

@@ -1,11 +1,9 @@
 //! Exceptions of the GPU as errors that say what happened, where, and whose memory it was.
 
-use drivers_spec::amd::kfd::{HsaHwExceptionData, HsaMemoryExceptionData, exception};
 use hcq::{DeviceId, Error};
 
 use super::queues::Queues;
-use crate::kfd::event::Exception;
-use crate::kfd::ranges::Ranges;
+use crate::interface::{Cause, Exception, MemoryFault, Ranges, Reset};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
@@ -21,8 +19,8 @@ pub(crate) fn describe(
     queues: Option<&dyn Queues>,
 ) -> Error {
     let (unit, what) = match exception {
-        Exception::Memory(data) => memory(data, ranges, queues),
-        Exception::Hardware(data) => ("GPU".into(), hardware(data)),
+        Exception::Memory(fault) => memory(fault, ranges, queues),
+        Exception::Reset(reset) => ("GPU".into(), of_reset(reset)),
     };
     Error::Fault {
         device: device.clone(),
@@ -31,34 +29,30 @@ pub(crate) fn describe(
     }
 }
 
-fn memory(
-    data: &HsaMemoryExceptionData,
-    ranges: &Ranges,
-    queues: Option<&dyn Queues>,
-) -> (String, String) {
-    let page = data.va & !PAGE_BITS;
-    let mut text = match data.error_type {
-        exception::SRAM_ECC => "memory error that could not be corrected (SRAM ECC)".to_string(),
-        exception::POISON_CONSUMED => "use of memory that had lost its content (poison)".into(),
-        exception::MEM_GPU_HANG => "hang of the GPU".into(),
-        _ => "page fault".into(),
+fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> (String, String) {
+    let page = fault.va & !PAGE_BITS;
+    let mut text = match fault.cause {
+        Cause::Ecc => "memory error that could not be corrected (SRAM ECC)".to_string(),
+        Cause::Poison => "use of memory that had lost its content (poison)".into(),
+        Cause::Hang => "hang of the GPU".into(),
+        Cause::PageFault => "page fault".into(),
     };
-    let failure = &data.failure;
-    let mut access = Vec::new();
-    if failure.not_present != 0 {
-        access.push("access to memory that is not mapped");
-    }
-    if failure.read_only != 0 {
-        access.push("write to memory that may only be read");
-    }
-    if failure.no_execute != 0 {
-        access.push("fetch of code from memory that may not be executed");
-    }
+    let access: Vec<_> = [
+        (fault.not_present, "access to memory that is not mapped"),
+        (fault.read_only, "write to memory that may only be read"),
+        (
+            fault.no_execute,
+            "fetch of code from memory that may not be executed",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(is, what)| is.then_some(what))
+    .collect();
     text += &format!(" at page {page:#x}");
     if !access.is_empty() {
         text += &format!(": {}", access.join(", "));
     }
-    if failure.imprecise != 0 {
+    if fault.imprecise {
         text += " (the address is not exact)";
     }
     text += &format!("; the page is {}", ranges.describe(page));
@@ -84,18 +78,18 @@ fn memory(
     (unit, text)
 }
 
-fn hardware(data: &HsaHwExceptionData) -> String {
-    let what = match data.reset_type {
-        exception::PER_ENGINE_RESET => "an engine was reset",
-        _ => "the GPU was reset",
+fn of_reset(reset: &Reset) -> String {
+    let what = match reset.engine {
+        true => "an engine was reset",
+        false => "the GPU was reset",
     };
-    let why = match data.reset_cause {
-        exception::ECC => "because memory could not be corrected (ECC)",
-        _ => "because it hung",
+    let why = match reset.uncorrectable {
+        true => "because memory could not be corrected (ECC)",
+        false => "because it hung",
     };
-    let memory = match data.memory_lost {
-        0 => "its memory is said to be whole",
-        _ => "what was in its memory is lost",
+    let memory = match reset.memory_lost {
+        false => "its memory is said to be whole",
+        true => "what was in its memory is lost",
     };
     format!("{what} {why}; {memory}. See `dmesg | grep amdgpu`")
 }

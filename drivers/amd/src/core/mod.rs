@@ -4,7 +4,6 @@
 //! It owns no queue. What it needs of them (who is to be woken, what was in flight) it asks through
 //! [`Queues`], which is filled in from above.
 
-pub(crate) mod error;
 mod fault;
 pub(crate) mod kernels;
 pub(crate) mod queues;
@@ -12,64 +11,47 @@ pub(crate) mod queues;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use hcq::transport::{Fault, Machine};
-use hcq::{DeviceId, Error, LostState, Result};
+use hcq::transport::TransportError;
+use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
-use self::error::{memory_error, os};
 use self::kernels::Kernels;
 use self::queues::Queues;
-use crate::chip::{Chip, QueueSizes};
-use crate::kfd::event::{Age, Event, Watch};
-use crate::kfd::memory::{HdpFlush, Memory, Reach, Request};
-use crate::kfd::process::{Gpu, Process};
+use crate::chip::Chip;
+use crate::interface::{Age, Event, Gpu, Interface, Memory, Ranges, Request};
 
 /// State of one open device.
 pub(crate) struct Core {
     pub(crate) id: DeviceId,
-    pub(crate) machine: Arc<dyn Machine>,
-    pub(crate) process: Arc<Process>,
-    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) interface: Arc<dyn Interface>,
     pub(crate) chip: &'static Chip,
     pub(crate) lost: LostState,
-    /// Makes the host's writes through the BAR arrive; none where the host does not map VRAM.
-    pub(crate) hdp: Option<HdpFlush>,
-    watch: Watch,
     /// The loaded kernels, for messages.
     pub(crate) kernels: Arc<Kernels>,
     queues: Mutex<Option<Weak<dyn Queues>>>,
 }
 
 impl Core {
-    /// The state of a GPU that is about to be opened.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn new(
-        id: DeviceId,
-        machine: &Arc<dyn Machine>,
-        process: &Arc<Process>,
-        gpu: &Arc<Gpu>,
-        chip: &'static Chip,
-        visible: bool,
-    ) -> Result<Core> {
-        let failed = |e| memory_error(&id, &**machine, gpu, e);
-        let hdp = match visible {
-            true => Some(HdpFlush::new(&**machine, process, gpu).map_err(failed)?),
-            false => None,
-        };
-        let watch = Watch::new(&**machine, process, gpu).map_err(failed)?;
-        Ok(Core {
+    /// The state of a GPU whose interface is open.
+    pub(crate) fn new(interface: &Arc<dyn Interface>) -> Core {
+        let id = interface.id().clone();
+        Core {
             lost: LostState::new(id.clone()),
-            machine: machine.clone(),
-            process: process.clone(),
-            gpu: gpu.clone(),
-            chip,
-            hdp,
-            watch,
+            interface: interface.clone(),
+            chip: interface.gpu().chip,
             kernels: Arc::default(),
             queues: Mutex::default(),
             id,
-        })
+        }
+    }
+
+    /// The GPU.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        self.interface.gpu()
+    }
+
+    /// Which addresses belong to what.
+    pub(crate) fn ranges(&self) -> &Ranges {
+        &self.interface.space().ranges
     }
 
     /// Names the queues, once they are there.
@@ -86,24 +68,35 @@ impl Core {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A memory object.
+    /// Memory of the interface.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn memory(
-        &self,
-        request: &Request<'_>,
-        reach: Option<Reach>,
-    ) -> Result<Arc<Memory>> {
-        let (machine, process, gpu) = (&*self.machine, &self.process, &self.gpu);
-        let made = match reach {
-            None => Memory::new(machine, process, gpu, request).map(Arc::new),
-            Some(reach) => Memory::shared(machine, process, gpu, request, reach),
-        };
-        made.map_err(|e| match memory_error(&self.id, machine, gpu, e) {
+    pub(crate) fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        self.interface.memory(request).map_err(|e| match e {
             gone @ Error::Fault { .. } => self.lose(gone),
             other => other,
         })
+    }
+
+    /// Loses the device because the way to its memory is broken: nobody knows what has arrived.
+    /// Cannot be where memory is mapped: offsets are inside of it.
+    pub(crate) fn broken(&self, unit: impl Into<String>, error: TransportError) -> Error {
+        self.lose(Error::Fault {
+            device: self.id.clone(),
+            unit: unit.into(),
+            what: error.to_string(),
+        })
+    }
+
+    /// Cannot be: memory of this kind has a window for the host.
+    pub(crate) fn no_window(&self, va: GpuVa) -> Error {
+        Error::NoHostAccess {
+            device: self.id.clone(),
+            va: va.0,
+            has: "none",
+            needs: "a window",
+        }
     }
 
     /// Loses the device and wakes whoever waits for it. Returns what every later call gives.
@@ -126,7 +119,7 @@ impl Core {
     /// Sleeps until `event` is signalled, the GPU has stopped, or `limit` is over.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] if the GPU has stopped, or the kernel does not let us wait.
+    /// [`Error::DeviceLost`] if the GPU has stopped, or cannot be looked at.
     pub(crate) fn sleep(
         &self,
         event: Option<&Event>,
@@ -134,35 +127,15 @@ impl Core {
         limit: Duration,
     ) -> Result<()> {
         self.lost.check()?;
-        match self.watch.wait(event, age, limit) {
+        match self.interface.sleep(event, age, limit) {
             Ok(None) => self.lost.check(),
             Ok(Some(exception)) => {
                 let queues = self.queues();
-                let ranges = &self.process.ranges;
-                let cause = fault::describe(&self.id, &exception, ranges, queues.as_deref());
+                let cause = fault::describe(&self.id, &exception, self.ranges(), queues.as_deref());
                 Err(self.lose(cause))
             }
-            // Short of memory for the wait itself: looking does without.
-            Err(error) if error.fault == Fault::Errno(ENOMEM) => {
-                std::thread::sleep(limit.min(Duration::from_millis(1)));
-                self.lost.check()
-            }
-            Err(error) => Err(self.lose(os(&self.id, error))),
+            Err(error) => Err(self.lose(error)),
         }
-    }
-
-    /// What the kernel driver wants of the buffers of a compute queue.
-    ///
-    /// # Errors
-    /// [`Error::Os`]: the topology is not one of hardware.
-    pub(crate) fn queue_sizes(&self) -> Result<QueueSizes> {
-        let units = self.gpu.node.units();
-        QueueSizes::new(self.chip, &units).ok_or_else(|| Error::Os {
-            device: self.id.clone(),
-            call: format!("node {} of the topology", self.gpu.node.number),
-            source_text: format!("expected the units of a GPU, found {units:?}"),
-            hint: "Compare with `rocminfo`; the kernel driver may be broken".into(),
-        })
     }
 
     /// The error of who uses what needs queues after they are gone.
@@ -174,5 +147,3 @@ impl Core {
         }
     }
 }
-
-const ENOMEM: i32 = 12;

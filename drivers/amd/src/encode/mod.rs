@@ -17,7 +17,7 @@
 //!    the device reads, at a multiple of [`DATA_ALIGN`], until the submission is done; the host's writes
 //!    to it come before the doorbell.
 //! 3. Where words are cut (the ring is smaller than the submission; the end of an SDMA ring),
-//!    [`Format::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
+//!    [`Language::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
 //! 4. A bound submission runs from an indirect buffer: [`pm4::indirect`], [`sdma::indirect`] give the
@@ -45,7 +45,7 @@ pub use pm4::Pm4;
 pub use scratch::Scratch;
 pub use sdma::Sdma;
 
-use crate::chip::Chip;
+use crate::chip::{Chip, Language};
 
 /// The alignment of a data block in bytes: that of everything in it.
 pub const DATA_ALIGN: u64 = 256;
@@ -101,46 +101,36 @@ impl Setup {
     }
 }
 
-/// Where words may be cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// PM4 packets.
-    Pm4,
-    /// AQL packets.
-    Aql,
-    /// SDMA packets of a generation.
-    Sdma(Gfx),
-}
-
-impl Format {
+/// Where words may be cut, on a generation of chips.
+impl Language {
     /// How many of the first words are whole packets and take no more than `room` dwords. All of
     /// them if they fit; 0 if the first packet does not.
     ///
     /// A packet that skips others (COND_EXE of SDMA) is one with what it skips.
-    pub fn whole(self, words: &[u32], room: usize) -> usize {
-        if words.len() <= room {
-            return words.len();
+    pub fn whole(self, gfx: Gfx, words: &[u32], room: usize) -> usize {
+        match self {
+            Language::Pm4 => pm4::whole(words, room),
+            Language::Aql => whole(words, room, |_| aql::PACKET),
+            Language::Sdma => whole(words, room, |words| sdma::length(gfx, words)),
         }
-        let mut at = 0;
-        while let Some(length) = self.length(&words[at..]) {
-            if at + length > room {
-                break;
-            }
-            at += length;
-        }
-        at
     }
+}
 
-    /// Dwords of the first packet; `None` at the end.
-    fn length(self, words: &[u32]) -> Option<usize> {
-        let header = *words.first()?;
-        let length = match self {
-            Format::Pm4 => pm4::length(header),
-            Format::Aql => aql::PACKET,
-            Format::Sdma(gfx) => sdma::length(gfx, words),
-        };
-        (length <= words.len()).then_some(length)
+/// How many of the first words are whole packets and take no more than `room` dwords; `length` gives
+/// that of the first packet.
+fn whole(words: &[u32], room: usize, length: impl Fn(&[u32]) -> usize) -> usize {
+    if words.len() <= room {
+        return words.len();
     }
+    let mut at = 0;
+    while at < words.len() {
+        let end = at + length(&words[at..]);
+        if end > room || end > words.len() {
+            break;
+        }
+        at = end;
+    }
+    at
 }
 
 /// The encoder of a queue.
@@ -202,12 +192,12 @@ impl Encoder {
         matches!(self, Encoder::Pm4(pm4) if !pm4.indirect())
     }
 
-    /// Where its words may be cut.
-    pub fn format(&self) -> Format {
+    /// What it makes.
+    pub fn language(&self) -> Language {
         match self {
-            Encoder::Pm4(_) => Format::Pm4,
-            Encoder::Aql(_) => Format::Aql,
-            Encoder::Sdma(sdma) => Format::Sdma(sdma.setup().chip.generation.gfx),
+            Encoder::Pm4(_) => Language::Pm4,
+            Encoder::Aql(_) => Language::Aql,
+            Encoder::Sdma(_) => Language::Sdma,
         }
     }
 }

@@ -32,7 +32,7 @@ use hcq::{Command, Program, Result, Scope, Val};
 use super::commands::Commands;
 use super::kernarg::{self, Kernel};
 use super::sink::Sink;
-use super::{Format, Launch, Scratch, Setup};
+use super::{Launch, Scratch, Setup};
 use crate::chip::ScratchBase;
 
 /// Dwords of a packet, header included.
@@ -42,6 +42,11 @@ pub fn length(header: u32) -> usize {
     } else {
         pm4::COUNT.get(header) as usize + 2
     }
+}
+
+/// How many of the first words are whole packets and take no more than `room` dwords.
+pub fn whole(words: &[u32], room: usize) -> usize {
+    super::whole(words, room, |words| length(words[0]))
 }
 
 /// Dwords of an indirect buffer at most.
@@ -397,7 +402,7 @@ impl Start {
         out.words.truncate(self.words);
         let mut first = at;
         while first < out.data.len() {
-            let whole = Format::Pm4.whole(&out.data[first..], INDIRECT_MAX).max(1);
+            let whole = whole(&out.data[first..], INDIRECT_MAX).max(1);
             out.relocs.push(Reloc {
                 section: Section::Words,
                 offset: (out.words.len() as u32 + 1) * 4,

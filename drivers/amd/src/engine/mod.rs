@@ -20,11 +20,11 @@ use hcq::{Deadline, Error, QueueKind, Result};
 
 use self::mover::Mover;
 use self::scratch::Held;
+use crate::chip::Language;
 use crate::core::Core;
 use crate::core::queues::{Queues, Suspects};
-use crate::kfd::event::Age;
-use crate::kfd::process::Moves;
-use crate::kfd::queue::Kind;
+use crate::interface::Age;
+use crate::interface::space::Moves;
 use crate::memory::pool::Pool;
 use crate::options::Options;
 use crate::submit::{Channel, Which};
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn open(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
-        compute: Kind,
+        compute: Language,
         options: &Options,
         copies: u32,
     ) -> Result<Arc<Engine>> {
@@ -62,12 +62,12 @@ impl Engine {
         let compute = Which {
             kind: QueueKind::Compute,
             index: 0,
-            packets: compute,
+            language: compute,
         };
         let copies = (0..copies).map(|index| Which {
             kind: QueueKind::Copy,
             index,
-            packets: Kind::Sdma,
+            language: Language::Sdma,
         });
         for which in std::iter::once(compute).chain(copies) {
             channels.push(Arc::new(Channel::open(core, pool, &which, options)?));
@@ -82,7 +82,7 @@ impl Engine {
         });
         core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
         let moves: Arc<dyn Moves> = engine.clone();
-        core.process.watch_moves(Arc::downgrade(&moves));
+        core.interface.space().watch_moves(Arc::downgrade(&moves));
         Ok(engine)
     }
 
@@ -118,7 +118,7 @@ impl Engine {
         let which = Which {
             kind: QueueKind::Copy,
             index: self.channels.len() as u32 - 1,
-            packets: Kind::Sdma,
+            language: Language::Sdma,
         };
         let options = Options {
             copy_ring: 0,
@@ -155,7 +155,8 @@ impl Engine {
         let deadline = Deadline::after(self.options.drain_timeout);
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
-        let mut ending = self.core.process.end();
+        let space = self.core.interface.space();
+        let mut ending = space.end();
         loop {
             let mut busy = Vec::new();
             for channel in &self.channels {
@@ -180,7 +181,7 @@ impl Engine {
                 .collect();
             ending.set(at.is_none());
             // Another device that works may get to what is waited for.
-            let at = at.filter(|_| !self.core.process.moves());
+            let at = at.filter(|_| !space.moves());
             stuck = match (at, stuck) {
                 (Some(at), Some((same, since))) if at == same => {
                     if since.expired(&MonotonicClock) {

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hcq::mem::view::ViewError;
+use hcq::transport::TransportError;
 use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Signal, Staging, Val};
 
 use crate::core::Core;
-use crate::core::error::broken;
 use crate::memory::pool::{Piece, Pool};
 use crate::submit::Channel;
 
@@ -69,7 +68,7 @@ impl Mover {
                 self.copy(last, chunk.va().0, from, range.len())
             },
             |chunk, range| {
-                let read = chunk.mapped()?.copy_to_slice(0, &mut into[range]);
+                let read = chunk.shared()?.read_bytes(0, &mut into[range]);
                 read.map_err(|e| self.broken(e))
             },
         )
@@ -85,7 +84,7 @@ impl Mover {
         let done = staging.write(
             from.len(),
             |chunk, range| {
-                let written = chunk.mapped()?.copy_from_slice(0, &from[range]);
+                let written = chunk.shared()?.write_bytes(0, &from[range]);
                 written.map_err(|e| self.broken(e))
             },
             |chunk, range| {
@@ -114,9 +113,8 @@ impl Mover {
         Ok(Point { signal, value })
     }
 
-    /// Cannot be: chunks are as large as what is copied.
-    fn broken(&self, error: ViewError) -> Error {
-        broken(&self.core.id, "host access", error)
+    fn broken(&self, error: TransportError) -> Error {
+        self.core.broken("host access", error)
     }
 
     fn signal(&self) -> &Signal {

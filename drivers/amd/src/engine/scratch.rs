@@ -37,7 +37,7 @@ impl Held {
         if lane_bytes <= has {
             return Ok(());
         }
-        let units = core.gpu.node.units();
+        let units = core.gpu().units;
         let plan = |bytes| Scratch::plan(core.chip, &units, bytes);
         let least = plan(lane_bytes).ok_or_else(|| Error::Program {
             device: core.id.clone(),

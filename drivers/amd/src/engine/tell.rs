@@ -1,9 +1,10 @@
 //! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
 
-use super::inflight::{Doing, Packet, blocked, packets, peek_bytes, peek_words, wide};
+use super::inflight::{blocked, packets};
 use crate::core::Core;
 use crate::core::queues::Suspects;
 use crate::submit::Channel;
+use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
@@ -11,7 +12,7 @@ const PAGE_BITS: u64 = 0xfff;
 /// Where a queue stands: pointers, and the packet that it waits at or runs.
 pub(super) fn report(channel: &Channel) -> String {
     let ring = channel.ring();
-    let (wptr, rptr) = ring.kernel().raw_pointers();
+    let (wptr, rptr) = ring.queue().raw_pointers();
     let mut text = format!("wptr {wptr:#x}, rptr {rptr:#x}");
     let at = match blocked(channel) {
         Some((packet, true)) => Some(packet),
@@ -25,36 +26,6 @@ pub(super) fn report(channel: &Channel) -> String {
         );
     }
     text
-}
-
-/// A packet as part of a sentence.
-fn sentence(core: &Core, doing: &Doing) -> String {
-    match doing {
-        Doing::Wait {
-            at,
-            bytes,
-            mask,
-            value,
-            function,
-        } => {
-            let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
-            let sign = sign.get(*function as usize).unwrap_or(&"?");
-            let now = match peek_bytes(core, *at, *bytes) {
-                Some(now) => format!("which is {:#x}", now & mask),
-                None => "which the host does not see".into(),
-            };
-            let whose = core.process.ranges.describe(*at);
-            format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
-        }
-        Doing::Launch { code, .. } => match core.kernels.at(*code) {
-            Some(kernel) => format!("the launch of kernel {}", kernel.name),
-            None => format!("the launch of code at {code:#x}, which no loaded program has"),
-        },
-        Doing::Copy { dst, src, bytes } => {
-            format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
-        }
-        Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
-    }
 }
 
 /// The arguments of a launch, 8 bytes each.

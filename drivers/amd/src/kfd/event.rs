@@ -1,30 +1,98 @@
 //! Events of KFD: what a host thread sleeps on, and how it learns of faults.
 //!
-//! Source: Linux, amdkfd/kfd_events.c.
+//! The kernel takes an event page once, and does not give it back before the process ends: it is kept
+//! with the machine.
+//!
+//! Source: Linux, amdkfd/kfd_events.c, `kfd_event_page_set`; amdkfd/kfd_chardev.c,
+//! `kfd_ioctl_free_memory_of_gpu` (EPERM).
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use drivers_spec::amd::kfd::{
     self, CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData,
-    SetEventArgs, WaitEventsArgs, event_type, wait_result,
+    SIGNAL_EVENT_LIMIT, SetEventArgs, WaitEventsArgs, event_type, exception, wait_result,
 };
 use hcq::GpuVa;
-use hcq::transport::{Fault, Machine, TransportError};
+use hcq::mem::view::View;
+use hcq::transport::{Fault, Machine, Reserved, TransportError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::call::Call;
-use super::memory::{MemoryError, again};
+use super::memory::{Memory, MemoryError, Request, Use, again, map_handle};
 use super::process::{Gpu, Process};
+use crate::interface::{Age, Cause, Exception, MemoryFault, Reset};
 
 /// The version of the interface that tells how often an event was signalled, so that none is missed
 /// between a look and a wait.
 const AGES: (u32, u32) = (1, 14);
 
 const EINTR: i32 = 4;
+const ENOMEM: i32 = 12;
+
+/// Bytes of a slot of the event page.
+const SLOT: u64 = 8;
+
+/// The event page of the process, once there is one: slots to which GPUs write the ids of events.
+#[derive(Default)]
+struct Pages(Mutex<Option<Page>>);
+
+struct Page {
+    handle: u64,
+    va: u64,
+    /// `gpu_id` of the GPUs that have it mapped.
+    mapped: Vec<u32>,
+    /// Its addresses, which stay taken as long as the process has them.
+    _addresses: (Option<Reserved>, Option<View>),
+}
+
+impl Pages {
+    /// Creates an event for a GPU. The first one brings the event page. Returns its address.
+    ///
+    /// # Errors
+    /// [`MemoryError`], and nothing is left behind.
+    fn create(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<Gpu>,
+        args: &mut CreateEventArgs,
+    ) -> Result<u64, MemoryError> {
+        let Ok(pages) = machine
+            .kept()
+            .get_or_make(|| Ok::<_, Infallible>(Pages::default()));
+        // Set in one step, after everything that can fail.
+        let mut page = pages.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(page) = &mut *page {
+            if !page.mapped.contains(&gpu.id) {
+                let (done, is_mapped) = map_handle(&*process.kfd, page.handle, gpu.id);
+                page.mapped.extend(is_mapped.then_some(gpu.id));
+                done?;
+            }
+            process.kfd.call(kfd::CREATE_EVENT, args)?;
+            return Ok(page.va);
+        }
+        let request = Request {
+            bytes: u64::from(SIGNAL_EVENT_LIMIT) * SLOT,
+            align: 4096,
+            purpose: Use::Gtt,
+            what: "the event page",
+        };
+        let memory = Memory::new(machine, process, gpu, &request)?;
+        args.event_page_offset = memory.handle();
+        process.kfd.call(kfd::CREATE_EVENT, args)?;
+        let made = page.insert(Page {
+            handle: memory.handle(),
+            va: memory.va(),
+            mapped: vec![gpu.id],
+            _addresses: memory.keep(),
+        });
+        Ok(made.va)
+    }
+}
 
 /// An event of the process; destroyed on drop.
-pub(crate) struct Event {
+pub(super) struct Event {
     process: Arc<Process>,
     id: u32,
     slot: GpuVa,
@@ -35,7 +103,7 @@ impl Event {
     ///
     /// # Errors
     /// [`MemoryError`].
-    pub(crate) fn new(
+    pub(super) fn new(
         machine: &dyn Machine,
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
@@ -46,34 +114,34 @@ impl Event {
             auto_reset: 1,
             ..CreateEventArgs::default()
         };
-        process.create_event(machine, gpu, &mut args)?;
+        let page = Pages::create(machine, process, gpu, &mut args)?;
         Ok(Event {
             process: process.clone(),
             id: args.event_id,
-            slot: process.slot(&args),
+            slot: GpuVa(page + u64::from(args.event_slot_index) * SLOT),
         })
     }
 
     /// Its id, which packets write and send.
-    pub(crate) fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.id
     }
 
     /// Where packets write it.
-    pub(crate) fn slot(&self) -> GpuVa {
+    pub(super) fn slot(&self) -> GpuVa {
         self.slot
     }
+}
 
-    /// Signals it from the host: who sleeps on it looks again.
-    pub(crate) fn set(&self) {
-        let mut args = SetEventArgs {
-            event_id: self.id,
-            pad: 0,
-        };
-        // Without it the sleepers look at the end of their slice.
-        if let Err(error) = self.process.kfd.call(kfd::SET_EVENT, &mut args) {
-            tracing::debug!(%error, "waiting threads are not woken");
-        }
+/// Signals an event from the host: who sleeps on it looks again.
+pub(super) fn set(process: &Process, id: u32) {
+    let mut args = SetEventArgs {
+        event_id: id,
+        pad: 0,
+    };
+    // Without it the sleepers look at the end of their slice.
+    if let Err(error) = process.kfd.call(kfd::SET_EVENT, &mut args) {
+        tracing::debug!(%error, "waiting threads are not woken");
     }
 }
 
@@ -91,30 +159,11 @@ impl Drop for Event {
 }
 
 /// The events that tell why a GPU has stopped.
-pub(crate) struct Watch {
+pub(super) struct Watch {
     process: Arc<Process>,
     gpu_id: u32,
     memory: Event,
     hardware: Event,
-}
-
-/// Why a GPU has stopped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Exception {
-    /// A page fault.
-    Memory(HsaMemoryExceptionData),
-    /// A reset.
-    Hardware(HsaHwExceptionData),
-}
-
-/// How often a thread has seen its event signalled.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Age(u64);
-
-impl Age {
-    /// Of a thread that has not waited yet. A new event starts at 1; where it has been signalled
-    /// since, the first wait returns at once.
-    pub(crate) const NEW: Age = Age(1);
 }
 
 impl Watch {
@@ -122,7 +171,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`MemoryError`].
-    pub(crate) fn new(
+    pub(super) fn new(
         machine: &dyn Machine,
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
@@ -136,14 +185,14 @@ impl Watch {
         })
     }
 
-    /// Sleeps until `event` is signalled, the GPU has stopped, or `limit` is over. What woke it is
-    /// told only where it is an exception.
+    /// Sleeps until the event with an id is signalled, the GPU has stopped, or `limit` is over. What woke
+    /// it is told only where it is an exception.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn wait(
+    pub(super) fn wait(
         &self,
-        event: Option<&Event>,
+        event: Option<u32>,
         age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>, TransportError> {
@@ -154,7 +203,7 @@ impl Watch {
         let ages = self.process.version >= AGES;
         let mut count = 2;
         if let Some(event) = event {
-            data[2].event_id = event.id;
+            data[2].event_id = event;
             if ages {
                 let told = &mut data[2].memory_exception_data;
                 told.as_mut_bytes()[..8].copy_from_slice(&age.0.to_ne_bytes());
@@ -173,6 +222,11 @@ impl Watch {
         match self.process.kfd.call(kfd::WAIT_EVENTS, &mut args) {
             // Signals of the process: whoever waits looks at the time.
             Err(error) if error.fault == Fault::Errno(EINTR) => return Ok(None),
+            // Short of memory for the wait itself: looking does without.
+            Err(error) if error.fault == Fault::Errno(ENOMEM) => {
+                std::thread::sleep(limit.min(Duration::from_millis(1)));
+                return Ok(None);
+            }
             done => done?,
         }
         if args.wait_result != wait_result::COMPLETE {
@@ -184,14 +238,39 @@ impl Watch {
         // Every process-wide event hears of every GPU.
         let memory = data[0].memory_exception_data;
         if memory.gpu_id == self.gpu_id {
-            return Ok(Some(Exception::Memory(memory)));
+            return Ok(Some(of_memory(&memory)));
         }
         let hardware = HsaHwExceptionData::read_from_prefix(data[1].as_bytes());
         if let Ok((hardware, _)) = hardware
             && hardware.gpu_id == self.gpu_id
         {
-            return Ok(Some(Exception::Hardware(hardware)));
+            return Ok(Some(of_hardware(&hardware)));
         }
         Ok(None)
     }
+}
+
+fn of_memory(data: &HsaMemoryExceptionData) -> Exception {
+    let failure = &data.failure;
+    Exception::Memory(MemoryFault {
+        va: data.va,
+        cause: match data.error_type {
+            exception::SRAM_ECC => Cause::Ecc,
+            exception::POISON_CONSUMED => Cause::Poison,
+            exception::MEM_GPU_HANG => Cause::Hang,
+            _ => Cause::PageFault,
+        },
+        not_present: failure.not_present != 0,
+        read_only: failure.read_only != 0,
+        no_execute: failure.no_execute != 0,
+        imprecise: failure.imprecise != 0,
+    })
+}
+
+fn of_hardware(data: &HsaHwExceptionData) -> Exception {
+    Exception::Reset(Reset {
+        engine: data.reset_type == exception::PER_ENGINE_RESET,
+        uncorrectable: data.reset_cause == exception::ECC,
+        memory_lost: data.memory_lost != 0,
+    })
 }

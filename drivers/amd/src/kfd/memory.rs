@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::kfd::{
     self, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs,
-    alloc, mmap, mmio_remap,
+    alloc, mmap,
 };
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
@@ -14,7 +14,7 @@ use super::call::Call;
 use super::process::{Gpu, Process};
 
 /// The kernel's unit of GPU memory, whatever the host's page is.
-pub(crate) const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in
 /// large pages.
@@ -28,7 +28,7 @@ const TRIES: u32 = 3;
 /// Source of what flags do: Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, `get_pte_flags`, and
 /// gmc_v{9,10,11,12}_0.c, `get_vm_pte`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Use {
+pub(super) enum Use {
     /// VRAM for tensors and code, which the host maps through a large BAR.
     VisibleVram,
     /// VRAM that the host does not map.
@@ -54,22 +54,14 @@ impl Use {
         }
     }
 
-    fn is_vram(self) -> bool {
+    /// Whether the memory is the GPU's own.
+    pub(super) fn is_vram(self) -> bool {
         matches!(self, Use::VisibleVram | Use::Vram)
     }
 }
 
-/// Which GPUs reach memory, beside the one that it is allocated on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    /// Those of the process that have a way to it.
-    Peers,
-    /// Every GPU of the process: it is no use otherwise.
-    All,
-}
-
 /// A memory object.
-pub(crate) struct Memory {
+pub(super) struct Memory {
     process: Arc<Process>,
     gpu: Arc<Gpu>,
     handle: u64,
@@ -89,18 +81,18 @@ pub(crate) struct Memory {
 }
 
 /// A request for a memory object.
-pub(crate) struct Request<'a> {
-    pub(crate) bytes: u64,
+pub(super) struct Request<'a> {
+    pub(super) bytes: u64,
     /// A power of two.
-    pub(crate) align: u64,
-    pub(crate) purpose: Use,
+    pub(super) align: u64,
+    pub(super) purpose: Use,
     /// What it is, for messages; empty if its parts are named one by one.
-    pub(crate) what: &'a str,
+    pub(super) what: &'a str,
 }
 
 /// Why there is no memory.
 #[derive(Debug)]
-pub(crate) enum MemoryError {
+pub(super) enum MemoryError {
     /// The GPU has no VRAM left for so many bytes.
     Vram(u64, TransportError),
     /// The host has no memory left for so many bytes, or none that GPUs may use; 0 where they are the
@@ -141,7 +133,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`MemoryError`]; nothing is left behind then.
-    pub(crate) fn new(
+    pub(super) fn new(
         machine: &dyn Machine,
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
@@ -199,24 +191,8 @@ impl Memory {
         }
         memory.map(gpu.id).map_err(failed)?;
         if !memory.what.is_empty() {
-            process.ranges.insert(va, bytes, &memory.what);
+            process.space.ranges.insert(va, bytes, &memory.what);
         }
-        Ok(memory)
-    }
-
-    /// Allocates and maps, also for the other GPUs that should reach it.
-    ///
-    /// # Errors
-    /// As [`Memory::new`].
-    pub(crate) fn shared(
-        machine: &dyn Machine,
-        process: &Arc<Process>,
-        gpu: &Arc<Gpu>,
-        request: &Request<'_>,
-        reach: Reach,
-    ) -> Result<Arc<Memory>, MemoryError> {
-        let memory = Arc::new(Memory::new(machine, process, gpu, request)?);
-        process.share(&memory, reach)?;
         Ok(memory)
     }
 
@@ -233,17 +209,17 @@ impl Memory {
     }
 
     /// The address, for host and GPUs.
-    pub(crate) fn va(&self) -> u64 {
+    pub(super) fn va(&self) -> u64 {
         self.va
     }
 
     /// Its size in bytes, whole pages.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The host's mapping; none for VRAM that the host does not see.
-    pub(crate) fn view(&self) -> Option<&View> {
+    pub(super) fn view(&self) -> Option<&View> {
         self.view.as_ref()
     }
 
@@ -251,7 +227,7 @@ impl Memory {
     ///
     /// # Errors
     /// The kernel's: the GPU has no way to it, or no memory for page tables.
-    pub(crate) fn map(&self, gpu_id: u32) -> Result<(), TransportError> {
+    pub(super) fn map(&self, gpu_id: u32) -> Result<(), TransportError> {
         let mut mapped = self.lock();
         if mapped.contains(&gpu_id) {
             return Ok(());
@@ -264,7 +240,7 @@ impl Memory {
     }
 
     /// Whether a GPU could be given a way to it.
-    pub(crate) fn reachable(&self, gpu: &Gpu) -> bool {
+    pub(super) fn reachable(&self, gpu: &Gpu) -> bool {
         let linked = gpu.node.peers.contains(&self.gpu.node.number);
         gpu.id == self.gpu.id || !self.purpose.is_vram() || linked
     }
@@ -321,7 +297,7 @@ pub(super) fn map_handle(
 
 /// Makes a call again that the kernel refuses: what is taken apart is left behind otherwise, and a
 /// refusal for want of memory, or by a signal, passes.
-pub(crate) fn again(
+pub(super) fn again(
     mut call: impl FnMut() -> Result<(), TransportError>,
 ) -> Result<(), TransportError> {
     let mut tries = 1;
@@ -342,7 +318,7 @@ impl Drop for Memory {
             return;
         }
         if !self.what.is_empty() {
-            self.process.ranges.remove(self.va);
+            self.process.space.ranges.remove(self.va);
         }
         if let Err(error) = self.free() {
             let (va, bytes) = (self.va, self.bytes);
@@ -354,43 +330,6 @@ impl Drop for Memory {
             // The GPU may still have it mapped: nobody else may get these addresses.
             std::mem::forget(self.reserved.take());
             std::mem::forget(self.view.take());
-        }
-    }
-}
-
-/// The register that makes the host's writes to VRAM visible to the GPU.
-///
-/// Source: Linux, include/uapi/linux/kfd_ioctl.h, `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL`.
-pub(crate) struct HdpFlush(Memory);
-
-impl HdpFlush {
-    /// Maps the register of a GPU.
-    ///
-    /// # Errors
-    /// [`MemoryError`].
-    pub(crate) fn new(
-        machine: &dyn Machine,
-        process: &Arc<Process>,
-        gpu: &Arc<Gpu>,
-    ) -> Result<HdpFlush, MemoryError> {
-        let request = Request {
-            bytes: PAGE,
-            align: PAGE,
-            purpose: Use::Registers,
-            what: "the registers of the HDP",
-        };
-        Memory::new(machine, process, gpu, &request).map(HdpFlush)
-    }
-
-    /// Flushes: what this thread has written to VRAM through the BAR is there on return.
-    pub(crate) fn flush(&self) {
-        use std::sync::atomic::{Ordering, fence};
-        // Write-combining buffers first.
-        fence(Ordering::SeqCst);
-        if let Some(view) = self.0.view() {
-            // Inside of a page; the store cannot be refused. Reading back waits for its arrival.
-            let _ = view.write(mmio_remap::HDP_MEM_FLUSH_CNTL, 1u32);
-            let _ = view.read::<u32>(mmio_remap::HDP_MEM_FLUSH_CNTL);
         }
     }
 }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use hcq::mem::window::Window;
 use hcq::{AllocSpec, Buffer, HostAccess, MemoryKind, Result};
 
 use super::pool::Pool;
 use super::vram::Vram;
 use crate::core::Core;
-use crate::core::error::{broken, os};
 
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 1 << 20;
@@ -21,20 +19,16 @@ pub(crate) fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Resu
     let (piece, is_zero) = pool.take(spec, "")?;
     let piece = Arc::new(piece);
     let va = piece.va();
-    let host = match (spec.kind, piece.view()) {
-        (MemoryKind::Host | MemoryKind::Control, Some(view)) => {
-            let view = view.sub(0, spec.bytes as usize);
-            let view = view.map_err(|e| broken(&core.id, "memory", e))?;
-            HostAccess::Window(Window::mapped("memory", view))
-        }
-        _ => HostAccess::Remote(Arc::new(Vram::new(core.clone(), piece.clone()))),
+    let host = match spec.kind {
+        MemoryKind::Host | MemoryKind::Control => HostAccess::Window(piece.shared()?),
+        MemoryKind::Device => HostAccess::Remote(Arc::new(Vram::new(core.clone(), piece.clone()))),
     };
     let buffer = Buffer::new(core.id.clone(), va, spec.bytes, host, Box::new(piece));
     if spec.zeroed && !is_zero {
         match buffer.host() {
-            HostAccess::Window(window) => {
-                window.fill(0, spec.bytes, 0).map_err(|e| os(&core.id, e))?
-            }
+            HostAccess::Window(window) => window
+                .fill(0, spec.bytes, 0)
+                .map_err(|e| core.broken("memory", e))?,
             _ => {
                 let zeros = vec![0; spec.bytes.min(ZEROS) as usize];
                 let mut at = 0;

@@ -1,6 +1,6 @@
-//! [`Pool`] and [`Piece`]: memory cut from memory objects of the kernel, kept for reuse.
+//! [`Pool`] and [`Piece`]: memory cut from memory objects of the interface, kept for reuse.
 //!
-//! A memory object costs several calls of the kernel and whole pages. Small buffers (signals,
+//! A memory object costs several calls of a kernel and whole pages. Small buffers (signals,
 //! arguments, scalars) are therefore cut from arenas; large ones are objects of their own, so that
 //! what runs over their end faults, and are kept after a free, up to a budget.
 
@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
-use hcq::mem::view::View;
+use hcq::mem::window::Window;
 use hcq::{AllocSpec, Error, GpuVa, MemoryKind, MemoryStats, Result};
 
 use crate::core::Core;
-use crate::core::error::not_mapped;
-use crate::kfd::memory::{Memory, PAGE, Reach, Request, Use};
+use crate::interface::{Memory, Request};
+
+/// The unit of the sizes of large buffers: a page of GPUs, whatever the host's is.
+const PAGE: u64 = 4096;
 
 /// Up to this size a buffer comes from an arena.
 const SMALL: u64 = 64 << 10;
@@ -32,8 +34,6 @@ const MAX_ALIGN: u64 = 1 << 30;
 /// The memory of one device.
 pub(crate) struct Pool {
     core: Arc<Core>,
-    /// Host buffers are memory of the process.
-    userptr: bool,
     state: Mutex<State>,
 }
 
@@ -42,9 +42,9 @@ struct State {
     used: u64,
     peak: u64,
     /// Freed large objects by exact size.
-    cache: BufferCache<Use, Arc<Memory>>,
-    /// By purpose and address.
-    arenas: BTreeMap<(u8, u64), Arena>,
+    cache: BufferCache<MemoryKind, Arc<Memory>>,
+    /// By kind and address.
+    arenas: BTreeMap<(MemoryKind, u64), Arena>,
     /// Freed objects of a lost device, whose queues may still run: kept until they are gone.
     graves: Vec<Arc<Memory>>,
     /// The queues are gone.
@@ -73,57 +73,37 @@ impl Piece {
         GpuVa(self.va)
     }
 
-    /// The host's mapping of it, if the host maps its memory.
-    pub(crate) fn view(&self) -> Option<View> {
-        let offset = (self.va - self.memory.va()) as usize;
-        self.memory.view()?.sub(offset, self.size as usize).ok()
+    /// The host's way to it, if there is one but copies.
+    pub(crate) fn window(&self) -> Option<Window> {
+        let offset = self.va - self.memory.va.0;
+        self.memory.window.as_ref()?.sub(offset, self.size).ok()
     }
 
-    /// The same, of memory that the host always maps.
+    /// The same, of memory that always has one.
     ///
     /// # Errors
     /// [`Error::NoHostAccess`], which cannot be.
-    pub(crate) fn mapped(&self) -> Result<View> {
-        self.view()
-            .ok_or_else(|| not_mapped(&self.pool.core.id, self.va()))
-    }
-}
-
-fn rank(purpose: Use) -> u8 {
-    match purpose {
-        Use::VisibleVram => 0,
-        Use::Vram => 1,
-        Use::Gtt => 2,
-        Use::User => 3,
-        Use::Registers => 4,
+    pub(crate) fn shared(&self) -> Result<Window> {
+        self.window()
+            .ok_or_else(|| self.pool.core.no_window(self.va()))
     }
 }
 
 impl Pool {
     /// The pool of a device; a quarter of its VRAM may be kept after a free.
-    pub(crate) fn new(core: &Arc<Core>, userptr: bool) -> Arc<Pool> {
+    pub(crate) fn new(core: &Arc<Core>) -> Arc<Pool> {
         let state = State {
             used: 0,
             peak: 0,
-            cache: BufferCache::new(core.gpu.node.vram / 4),
+            cache: BufferCache::new(core.gpu().vram / 4),
             arenas: BTreeMap::new(),
             graves: Vec::new(),
             ended: false,
         };
         Arc::new(Pool {
             core: core.clone(),
-            userptr,
             state: Mutex::new(state),
         })
-    }
-
-    fn purpose(&self, kind: MemoryKind) -> Use {
-        match kind {
-            MemoryKind::Device if self.core.hdp.is_some() => Use::VisibleVram,
-            MemoryKind::Device => Use::Vram,
-            MemoryKind::Host if self.userptr => Use::User,
-            MemoryKind::Host | MemoryKind::Control => Use::Gtt,
-        }
     }
 
     /// Memory for the driver itself. `what` is its name in messages.
@@ -174,16 +154,15 @@ impl Pool {
         if bytes > self.limit(kind) {
             return Err(self.out_of_memory(bytes, String::new()));
         }
-        let purpose = self.purpose(kind);
         let small = bytes <= SMALL && align <= SMALL;
         let (memory, va, size, fresh) = match small {
             true => {
-                let (memory, va, size) = self.take_small(bytes.max(1), align, purpose)?;
+                let (memory, va, size) = self.take_small(bytes.max(1), align, kind)?;
                 (memory, va, size, false)
             }
             false => {
-                let (memory, fresh) = self.take_large(bytes, align, purpose)?;
-                let (va, size) = (memory.va(), memory.bytes());
+                let (memory, fresh) = self.take_large(bytes, align, kind)?;
+                let (va, size) = (memory.va.0, memory.bytes);
                 (memory, va, size, fresh)
             }
         };
@@ -193,12 +172,13 @@ impl Pool {
             ("", MemoryKind::Control) => "control memory",
             (what, _) => what,
         };
-        self.core.process.ranges.insert(va, bytes.max(1), name);
+        self.core.ranges().insert(va, bytes.max(1), name);
         if kind == MemoryKind::Device {
             let mut state = self.lock();
             state.used += size;
             state.peak = state.peak.max(state.used);
         }
+        let zeroed = fresh && memory.zeroed;
         let piece = Piece {
             pool: self.clone(),
             memory,
@@ -207,12 +187,16 @@ impl Pool {
             small,
             kind,
         };
-        // The kernel gives system memory as zeros; it promises nothing about VRAM.
-        Ok((piece, fresh && matches!(purpose, Use::Gtt | Use::User)))
+        Ok((piece, zeroed))
     }
 
-    fn take_small(&self, bytes: u64, align: u64, purpose: Use) -> Result<(Arc<Memory>, u64, u64)> {
-        let of = (rank(purpose), 0)..=(rank(purpose), u64::MAX);
+    fn take_small(
+        &self,
+        bytes: u64,
+        align: u64,
+        kind: MemoryKind,
+    ) -> Result<(Arc<Memory>, u64, u64)> {
+        let of = (kind, 0)..=(kind, u64::MAX);
         let found = {
             let mut state = self.lock();
             let mut arenas = state.arenas.range_mut(of);
@@ -222,8 +206,8 @@ impl Pool {
             return Ok(found);
         }
         // Another arena, made outside of the lock: its memory may have to be freed somewhere else first.
-        let memory = self.object(ARENA, ARENA, purpose)?;
-        let tlsf = Tlsf::new(memory.va(), ARENA, GRANULE);
+        let memory = self.object(ARENA, ARENA, kind)?;
+        let tlsf = Tlsf::new(memory.va.0, ARENA, GRANULE);
         let mut arena = Arena {
             tlsf: tlsf.map_err(|e| self.out_of_memory(bytes, format!("; {e}")))?,
             memory,
@@ -231,29 +215,29 @@ impl Pool {
         let Some(found) = arena.take(bytes, align) else {
             return Err(self.out_of_memory(bytes, "; an arena has no room".into()));
         };
-        let key = (rank(purpose), arena.memory.va());
+        let key = (kind, arena.memory.va.0);
         self.lock().arenas.insert(key, arena);
         Ok(found)
     }
 
     /// An object, and whether it is fresh from the kernel.
-    fn take_large(&self, bytes: u64, align: u64, purpose: Use) -> Result<(Arc<Memory>, bool)> {
+    fn take_large(&self, bytes: u64, align: u64, kind: MemoryKind) -> Result<(Arc<Memory>, bool)> {
         let Some(size) = rounded(bytes) else {
             return Err(self.out_of_memory(bytes, String::new()));
         };
-        let cached = self.lock().cache.take(size, purpose);
+        let cached = self.lock().cache.take(size, kind);
         if let Some(memory) = cached {
-            if memory.va().is_multiple_of(align) {
+            if memory.va.0.is_multiple_of(align) {
                 return Ok((memory, false));
             }
             // Dropped outside of the lock.
-            let evicted = self.lock().cache.put(size, purpose, memory);
+            let evicted = self.lock().cache.put(size, kind, memory);
             drop(evicted);
         }
-        Ok((self.object(size, align, purpose)?, true))
+        Ok((self.object(size, align, kind)?, true))
     }
 
-    /// Makes something of the kernel's. Where memory is missing for it, what is kept for reuse, or for
+    /// Makes something of the interface's. Where memory is missing for it, what is kept for reuse, or for
     /// packets that are done, is freed, and it is tried once more.
     ///
     /// # Errors
@@ -272,18 +256,14 @@ impl Pool {
         }
     }
 
-    fn object(&self, bytes: u64, align: u64, purpose: Use) -> Result<Arc<Memory>> {
+    fn object(&self, bytes: u64, align: u64, kind: MemoryKind) -> Result<Arc<Memory>> {
         let request = Request {
             bytes,
             align,
-            purpose,
+            kind,
             what: "",
         };
-        let reach = match purpose {
-            Use::Gtt | Use::User => Reach::All,
-            Use::VisibleVram | Use::Vram | Use::Registers => Reach::Peers,
-        };
-        self.make(|| self.core.memory(&request, Some(reach)))
+        self.make(|| self.core.memory(&request).map(Arc::new))
     }
 
     /// Says that no queue runs any more: nothing is kept for them, nor for reuse.
@@ -305,14 +285,14 @@ impl Pool {
             used: state.used,
             cached: state.cache.bytes(),
             peak: state.peak,
-            total: self.core.gpu.node.vram,
+            total: self.core.gpu().vram,
         }
     }
 
     /// The most that a kind of memory can have.
     fn limit(&self, kind: MemoryKind) -> u64 {
         match kind {
-            MemoryKind::Device => self.core.gpu.node.vram,
+            MemoryKind::Device => self.core.gpu().vram,
             // What the kernel lets GPUs have of the host's memory is its business.
             MemoryKind::Host | MemoryKind::Control => 1 << 46,
         }
@@ -345,15 +325,14 @@ impl Arena {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.pool.core.process.ranges.remove(self.va);
-        let purpose = self.pool.purpose(self.kind);
+        self.pool.core.ranges().remove(self.va);
         let freed = {
             let mut state = self.pool.lock();
             if self.kind == MemoryKind::Device {
                 state.used -= self.size;
             }
             if self.small {
-                let key = (rank(purpose), self.memory.va());
+                let key = (self.kind, self.memory.va.0);
                 let mut empty = false;
                 if let Some(arena) = state.arenas.get_mut(&key) {
                     // It was handed out by this arena.
@@ -375,7 +354,7 @@ impl Drop for Piece {
                 None
             } else {
                 let (size, memory) = (self.size, self.memory.clone());
-                Some(state.cache.put(size, purpose, memory))
+                Some(state.cache.put(size, self.kind, memory))
             }
         };
         // Freed outside of the lock.

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hcq::mem::view::{View, ViewError};
-use hcq::transport::MonotonicClock;
+use hcq::mem::window::Window;
+use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, GpuVa, MemoryKind, Result, Signal, SignalMemory};
 
 use super::pool::{Piece, Pool};
 use crate::core::Core;
-use crate::core::error::broken;
-use crate::kfd::event::{Age, Event};
+use crate::interface::{Age, Event};
 
 /// Bytes of a signal.
 const BYTES: u64 = 16;
@@ -32,12 +31,14 @@ const LOOKS: u32 = 32;
 const SLICE: Duration = Duration::from_millis(20);
 const SLICE_ALONE: Duration = Duration::from_millis(1);
 
-struct KfdSignal {
+struct SharedSignal {
     name: Arc<str>,
     core: Arc<Core>,
-    view: View,
+    window: Window,
     /// The largest value that was seen.
     seen: AtomicU64,
+    /// How often the event was signalled, as far as anybody who has waited knows.
+    age: AtomicU64,
     /// Signalled with the value, if it is a timeline.
     event: Option<Arc<Event>>,
     /// Keeps the memory; none where someone else does.
@@ -56,41 +57,46 @@ pub(crate) fn new_signal(
 ) -> Result<Signal> {
     let piece = pool.piece(MemoryKind::Control, BYTES, &format!("signal {name}"))?;
     let va = piece.va();
-    let view = piece.mapped()?;
-    let memory = KfdSignal {
+    let window = piece.shared()?;
+    let memory = SharedSignal {
         name: name.into(),
         core: core.clone(),
-        view,
+        window,
         seen: AtomicU64::new(0),
+        age: AtomicU64::new(Age::NEW.0),
         event,
         _piece: Some(piece),
     };
-    let zeroed = memory.view.fill(0, BYTES as usize, 0);
-    zeroed.map_err(|e| memory.broken(e))?;
+    // Arrived on return: another device may wait for it at once.
+    let zeroed = memory.window.fill(0, BYTES, 0);
+    zeroed
+        .and_then(|()| memory.window.flush())
+        .map_err(|e| memory.broken(e))?;
     Ok(Signal::new(name, va, Arc::new(memory)))
 }
 
 /// A signal over memory that someone else keeps, zeroed.
-pub(crate) fn over(core: &Arc<Core>, name: &str, view: View, va: GpuVa) -> Signal {
-    let memory = KfdSignal {
+pub(crate) fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
+    let memory = SharedSignal {
         name: name.into(),
         core: core.clone(),
-        view,
+        window,
         seen: AtomicU64::new(0),
+        age: AtomicU64::new(Age::NEW.0),
         event: None,
         _piece: None,
     };
     Signal::new(name, va, Arc::new(memory))
 }
 
-impl KfdSignal {
-    /// Cannot be: the view has 16 aligned bytes.
-    fn broken(&self, error: ViewError) -> Error {
-        broken(&self.core.id, format!("signal {}", self.name), error)
+impl SharedSignal {
+    /// Cannot be where it is mapped: the window has 16 aligned bytes.
+    fn broken(&self, error: TransportError) -> Error {
+        self.core.broken(format!("signal {}", self.name), error)
     }
 
     fn load(&self) -> Result<u64> {
-        let value = self.view.load_u64(0).map_err(|e| self.broken(e))?;
+        let value = self.window.load::<u64>(0).map_err(|e| self.broken(e))?;
         // Acquire: who finds a larger value here sees what the thread that saw it did.
         let seen = self.seen.load(Ordering::Acquire);
         if value > seen {
@@ -117,7 +123,7 @@ impl KfdSignal {
     }
 }
 
-impl SignalMemory for KfdSignal {
+impl SignalMemory for SharedSignal {
     fn value(&self) -> Result<u64> {
         self.core.lost.check()?;
         self.load()
@@ -125,24 +131,27 @@ impl SignalMemory for KfdSignal {
 
     fn set(&self, value: u64) -> Result<()> {
         self.core.lost.check()?;
-        self.view.store_u64(0, value).map_err(|e| self.broken(e))
+        self.window.ring(0, value).map_err(|e| self.broken(e))
     }
 
     fn timestamp(&self) -> Result<u64> {
         self.core.lost.check()?;
-        self.view.load_u64(8).map_err(|e| self.broken(e))
+        self.window.load(8).map_err(|e| self.broken(e))
     }
 
     fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {
         self.core.lost.check()?;
-        if self.spin(value, SPIN.min(deadline.remaining(&MonotonicClock)))? {
+        // Each look at remote memory is a transfer that is waited for.
+        let looks = !self.window.is_remote();
+        if looks && self.spin(value, SPIN.min(deadline.remaining(&MonotonicClock)))? {
             return Ok(());
         }
         let (event, slice) = match &self.event {
             Some(event) => (Some(&**event), SLICE),
             None => (None, SLICE_ALONE),
         };
-        let mut age = Age::NEW;
+        // Before the look: what is signalled after it ends the sleep.
+        let mut age = Age(self.age.load(Ordering::Acquire));
         loop {
             // Before the look: what happens at the deadline still counts.
             let left = deadline.remaining(&MonotonicClock);
@@ -166,6 +175,9 @@ impl SignalMemory for KfdSignal {
                 });
             }
             self.core.sleep(event, &mut age, left.min(slice))?;
+            if event.is_some() {
+                self.age.fetch_max(age.0, Ordering::AcqRel);
+            }
         }
     }
 }

@@ -7,12 +7,10 @@
 use std::sync::Arc;
 
 use hcq::Result;
-use hcq::mem::view::ViewError;
 use hcq::memory::RemoteMemory;
 
 use super::pool::Piece;
 use crate::core::Core;
-use crate::core::error::broken;
 use crate::core::queues::Queues;
 
 /// Up to this much is read through the BAR, if there is a mapping.
@@ -37,10 +35,6 @@ impl Vram {
         self.core.lost.check()?;
         self.core.queues().ok_or_else(|| self.core.closed())
     }
-
-    fn broken(&self, error: ViewError) -> hcq::Error {
-        broken(&self.core.id, "host access", error)
-    }
 }
 
 impl RemoteMemory for Vram {
@@ -48,12 +42,12 @@ impl RemoteMemory for Vram {
         if into.is_empty() {
             return Ok(());
         }
-        if let Some(view) = self.piece.view()
+        if let Some(window) = self.piece.window()
             && into.len() <= READ_THROUGH_BAR
         {
             self.core.lost.check()?;
-            let read = view.copy_to_slice(offset as usize, into);
-            return read.map_err(|e| self.broken(e));
+            let read = window.read_bytes(offset, into);
+            return read.map_err(|e| self.core.broken("host access", e));
         }
         self.queues()?.read(self.piece.va().0 + offset, into)
     }
@@ -62,13 +56,13 @@ impl RemoteMemory for Vram {
         if from.is_empty() {
             return Ok(());
         }
-        if let (Some(view), Some(hdp)) = (self.piece.view(), &self.core.hdp)
+        if let Some(window) = self.piece.window()
             && from.len() <= WRITE_THROUGH_BAR
         {
             self.core.lost.check()?;
-            let written = view.copy_from_slice(offset as usize, from);
-            hdp.flush();
-            return written.map_err(|e| self.broken(e));
+            let written = window.write_bytes(offset, from);
+            written.map_err(|e| self.core.broken("host access", e))?;
+            return self.core.interface.flush_vram();
         }
         self.queues()?.write(self.piece.va().0 + offset, from)
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hcq::mem::bump::{Bump, BumpError};
-use hcq::mem::view::{View, ViewError};
+use hcq::mem::window::Window;
 use hcq::packets::{Packets, Reloc, Section, place};
+use hcq::transport::TransportError;
 use hcq::{MemoryKind, Result};
 
 use crate::encode::DATA_ALIGN;
@@ -13,7 +14,7 @@ use crate::memory::pool::{Piece, Pool};
 /// The block. Used under the queue's lock.
 pub(crate) struct Arguments {
     memory: Piece,
-    view: View,
+    window: Window,
     bump: Bump,
     /// Bytes handed out since the last mark.
     unsealed: u64,
@@ -35,7 +36,7 @@ impl Arguments {
         let what = format!("the arguments of {name}");
         let memory = pool.piece(MemoryKind::Control, bytes, &what)?;
         Ok(Arguments {
-            view: memory.mapped()?,
+            window: memory.shared()?,
             memory,
             bump: Bump::new(bytes),
             unsealed: 0,
@@ -66,10 +67,10 @@ impl Arguments {
         &mut self,
         packets: &Packets,
         offset: u64,
-    ) -> std::result::Result<u64, ViewError> {
+    ) -> std::result::Result<u64, TransportError> {
         let base = self.memory.va().0 + offset;
         let words = place_data(packets, base, &mut self.words);
-        self.view.write_words(offset as usize, words)?;
+        self.window.write_words(offset, words)?;
         Ok(base)
     }
 

@@ -6,20 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use hcq::mem::view::ViewError;
 use hcq::packets::{Keep, Section, place};
-use hcq::transport::MonotonicClock;
+use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Command, Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 
 use super::arguments::{Arguments, place_data};
+use super::decode::{decode, sentence};
 use super::make::{Which, make};
 use super::marks::{Marks, Progress};
 use super::ring::Ring;
 use super::wait::{SLICE, Wait};
 use crate::core::Core;
-use crate::core::error::{broken, os};
 use crate::encode::{Encoder, Scratch};
-use crate::kfd::event::{Age, Event};
+use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 use crate::options::Options;
 
@@ -145,37 +144,38 @@ impl Channel {
 
     /// Wakes the threads that wait for its timeline.
     pub(crate) fn wake(&self) {
-        self.event.set();
+        self.core.interface.wake(&self.event);
     }
 
     /// Encodes and submits, for the driver itself.
     pub(crate) fn run(&self, commands: &[Command<'_>]) -> Result<()> {
         let mut packets = Packets::new();
         self.encoder.encode(commands, &mut packets)?;
-        self.submit(&packets)
+        self.submit(&packets, 0)
     }
 
     /// Writes packets to the ring, behind what every submission starts with, and rings the doorbell.
+    /// `makes` is what they raise the timeline to; 0 for those of the driver's own.
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
     /// [`Error::Command`] for a packet that is larger than the ring.
-    pub(crate) fn submit(&self, packets: &Packets) -> Result<()> {
-        self.submit_with(packets, &[])
+    pub(crate) fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+        self.submit_with(packets, &[], makes)
     }
 
     /// Writes words that are placed already, behind packets if there are any, and rings the doorbell.
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub(crate) fn launch(&self, before: &Packets, words: &[u32]) -> Result<()> {
+    pub(crate) fn launch(&self, before: &Packets, words: &[u32], makes: u64) -> Result<()> {
         match before.words.is_empty() {
-            true => self.push(words),
-            false => self.submit_with(before, words),
+            true => self.push(words, makes),
+            false => self.submit_with(before, words, makes),
         }
     }
 
-    fn submit_with(&self, packets: &Packets, behind: &[u32]) -> Result<()> {
+    fn submit_with(&self, packets: &Packets, behind: &[u32], makes: u64) -> Result<()> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
@@ -200,20 +200,20 @@ impl Channel {
         let mark = host.progress.issued + 1;
         host.retired
             .extend(outgrown.map(|kept| (mark, kept.clone())));
-        self.write_all(host)
+        self.write_all(host, makes)
     }
 
     /// Writes words to the ring as they are, and rings the doorbell.
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    fn push(&self, words: &[u32]) -> Result<()> {
+    fn push(&self, words: &[u32], makes: u64) -> Result<()> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
         host.words.clear();
         host.words.extend_from_slice(words);
-        self.write_all(host)
+        self.write_all(host, makes)
     }
 
     /// Keeps something until everything that is in the ring now is done.
@@ -263,7 +263,7 @@ impl Channel {
         let base = piece.va().0;
         let mut room = Vec::new();
         let words = place_data(packets, base, &mut room);
-        let written = piece.mapped()?.write_words(0, words);
+        let written = piece.shared()?.write_words(0, words);
         written.map_err(|e| self.broken(e))?;
         let mark = host.progress.issued + 1;
         host.retired.push_back((mark, Arc::new(piece)));
@@ -271,15 +271,39 @@ impl Channel {
     }
 
     /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
-    fn write_all(&self, host: &mut Host) -> Result<()> {
+    fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
         let words = std::mem::take(&mut host.words);
         let done = self.write_pieces(host, &words);
+        if let Ok(doorbell) = done {
+            self.trace(&words, makes, host.wptr, doorbell);
+        }
         host.words = words;
         done?;
         self.mark_if_due(host);
-        match host.retired.is_empty() {
+        // A look at remote memory is waited for: there it is when room is missing, or no mark is left.
+        match host.retired.is_empty() || self.ring.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
+        }
+    }
+
+    /// Says what was submitted, if somebody listens.
+    fn trace(&self, words: &[u32], makes: u64, wptr: u64, doorbell: u64) {
+        let (kind, index) = (self.kind, self.index);
+        tracing::debug!(
+            device = %self.core.id,
+            queue = %format_args!("{kind} {index}"),
+            makes,
+            dwords = words.len(),
+            wptr,
+            doorbell,
+            "submitted"
+        );
+        if tracing::enabled!(tracing::Level::TRACE) {
+            for packet in decode(&self.core, self.encoder.language(), words, 0) {
+                let what = sentence(&self.core, &packet.doing);
+                tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
+            }
         }
     }
 
@@ -293,7 +317,8 @@ impl Channel {
         }
     }
 
-    fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<()> {
+    /// Returns what the doorbell was given last.
+    fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let most = self.ring.most();
         if words.len() <= most {
             self.make_room(host, words.len() as u64)?;
@@ -313,6 +338,7 @@ impl Channel {
             rest = &rest[piece..];
         }
         rest = words;
+        let mut doorbell = 0;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.ring.whole(rest, most));
             match self.make_room(host, now.len() as u64) {
@@ -322,10 +348,10 @@ impl Channel {
                 }
                 done => done?,
             }
-            self.write(host, now)?;
+            doorbell = self.write(host, now)?;
             rest = later;
         }
-        Ok(())
+        Ok(doorbell)
     }
 
     /// Waits until `dwords` fit.
@@ -363,11 +389,12 @@ impl Channel {
         self.reclaim(host)
     }
 
-    /// Writes words for which there is room, and rings the doorbell.
-    fn write(&self, host: &mut Host, words: &[u32]) -> Result<()> {
-        let end = self.ring.write(host.wptr, words);
-        host.wptr = end.map_err(|e| self.broken(e))?;
-        Ok(())
+    /// Writes words for which there is room, and rings the doorbell. Returns what it was given.
+    fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+        let written = self.ring.write(host.wptr, words);
+        let (end, doorbell) = written.map_err(|e| self.broken(e))?;
+        host.wptr = end;
+        Ok(doorbell)
     }
 
     fn mark_if_due(&self, host: &mut Host) {
@@ -497,16 +524,16 @@ impl Channel {
                 (what, host.progress.issued, host.progress.reached)
             })?;
         }
-        let told = self.tell_scratch(scratch);
-        told.inspect_err(|_| {
+        let set = self.write_scratch(scratch);
+        set.inspect_err(|_| {
             // The kernel may map the queue again at any time, and it reads what is there then.
-            if let Err(error) = self.tell_scratch(before) {
+            if let Err(error) = self.write_scratch(before) {
                 self.core.lose(error);
             }
         })
     }
 
-    fn tell_scratch(&self, scratch: &Scratch) -> Result<()> {
+    fn write_scratch(&self, scratch: &Scratch) -> Result<()> {
         use drivers_spec::amd::aql::queue::{
             COMPUTE_TMPRING_SIZE, SCRATCH_BACKING_MEMORY_LOCATION, SCRATCH_RESOURCE_DESCRIPTOR,
             SCRATCH_WAVE64_LANE_BYTE_SIZE,
@@ -519,11 +546,13 @@ impl Channel {
             (SCRATCH_BACKING_MEMORY_LOCATION, &[base.lo(), base.hi()]),
             (SCRATCH_WAVE64_LANE_BYTE_SIZE, &[scratch.lane_bytes]),
         ];
-        let kernel = self.ring.kernel();
+        let queue = self.ring.queue();
         for (at, words) in fields {
-            kernel.set_field(at, words).map_err(|e| self.broken(e))?;
+            let written = queue.control.write_words(at as u64, words);
+            written.map_err(|e| self.broken(e))?;
         }
-        kernel.remap().map_err(|e| os(&self.core.id, e))
+        queue.control.flush().map_err(|e| self.broken(e))?;
+        queue.handle.remap()
     }
 
     /// Positions between which there may be packets that are not done, in dwords.
@@ -557,9 +586,9 @@ impl Channel {
         }
     }
 
-    /// Cannot be: offsets are inside of what was mapped.
-    fn broken(&self, error: ViewError) -> Error {
-        broken(&self.core.id, self.unit(), error)
+    /// Cannot be where memory is mapped: offsets are inside of it.
+    fn broken(&self, error: TransportError) -> Error {
+        self.core.broken(self.unit(), error)
     }
 
     fn lock(&self) -> MutexGuard<'_, Host> {

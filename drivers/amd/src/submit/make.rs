@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use drivers_spec::amd::kfd::event_type;
 use hcq::{Command, Error, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
 
 use super::arguments::Arguments;
 use super::marks::Marks;
 use super::ring::Ring;
+use crate::chip::Language;
 use crate::core::Core;
-use crate::core::error::{broken, memory_error};
 use crate::encode::{Aql, DATA_ALIGN, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
-use crate::kfd::event::Event;
-use crate::kfd::queue::{KernelQueue, Kind};
+use crate::interface::{Event, QueueRequest};
 use crate::memory::pool::{Piece, Pool};
 use crate::memory::signal::new_signal;
 use crate::options::Options;
@@ -24,7 +22,7 @@ pub(crate) struct Which {
     /// The number among those of the kind.
     pub(crate) index: u32,
     /// What it takes.
-    pub(crate) packets: Kind,
+    pub(crate) language: Language,
 }
 
 /// The parts of a queue.
@@ -57,59 +55,57 @@ pub(super) fn make(
     let Which {
         kind,
         index,
-        packets,
+        language,
     } = *which;
     let name = format!("{kind} queue {index}");
-    let (bytes, sizes) = match packets {
-        Kind::Sdma => (options.copy_ring, None),
-        Kind::Pm4 | Kind::Aql => (options.compute_ring, Some(core.queue_sizes()?)),
+    let bytes = match language {
+        Language::Sdma => options.copy_ring,
+        Language::Pm4 | Language::Aql => options.compute_ring,
     };
-    let bytes = bytes.clamp(4096, 1 << 30).next_power_of_two();
-    let (machine, process, gpu) = (&*core.machine, &core.process, &core.gpu);
-    let failed = |e| memory_error(&core.id, machine, gpu, e);
-    let event = Event::new(machine, process, gpu, event_type::SIGNAL).map_err(failed)?;
-    let event = Arc::new(event);
-    let kernel = pool.make(|| {
-        KernelQueue::new(machine, process, gpu, packets, bytes, sizes.as_ref(), &name)
-            .map_err(failed)
-    })?;
+    let request = QueueRequest {
+        language,
+        ring_bytes: bytes.clamp(4096, 1 << 30).next_power_of_two(),
+        name: &name,
+    };
+    let event = Arc::new(pool.make(|| core.interface.event())?);
+    let queue = pool.make(|| core.interface.queue(&request))?;
     let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
-    let marks = Marks::new(core, pool, &kernel, &name)?;
-    let meet = match packets {
-        Kind::Pm4 => meet(core, pool, &name)?,
-        Kind::Aql | Kind::Sdma => None,
+    let marks = Marks::new(core, pool, &queue, &name)?;
+    let meet = match language {
+        Language::Pm4 => meet(core, pool, &name)?,
+        Language::Aql | Language::Sdma => None,
     };
     let setup = Setup {
         device: core.id.clone(),
         kind,
         index,
         chip: core.chip,
-        xccs: match packets {
-            Kind::Aql | Kind::Pm4 => gpu.node.units().xccs,
-            Kind::Sdma => 1,
+        xccs: match language {
+            Language::Aql | Language::Pm4 => core.gpu().units.xccs,
+            Language::Sdma => 1,
         },
         meet: meet.as_ref().map_or(GpuVa(0), Piece::va),
-        queue: kernel.pointers_va(),
-        fence: kernel.fence_va(),
-        interrupt: Some(Interrupt {
+        queue: queue.control_va,
+        fence: queue.fence_va(),
+        interrupt: event.mailbox.map(|mailbox| Interrupt {
             signal: timeline.va(),
-            mailbox: event.slot(),
-            event: event.id(),
+            mailbox,
+            event: event.id,
         }),
     };
-    let encoder = match packets {
-        Kind::Pm4 => Encoder::Pm4(Pm4::new(setup)),
-        Kind::Aql => Encoder::Aql(Aql::new(setup)),
-        Kind::Sdma => Encoder::Sdma(Sdma::new(setup)),
+    let encoder = match language {
+        Language::Pm4 => Encoder::Pm4(Pm4::new(setup)),
+        Language::Aql => Encoder::Aql(Aql::new(setup)),
+        Language::Sdma => Encoder::Sdma(Sdma::new(setup)),
     };
     let (begin, begin_data) = prologue(core, pool, &encoder, &name)?;
-    let bytes = match packets {
-        Kind::Sdma => DATA_ALIGN,
-        Kind::Pm4 | Kind::Aql => options.kernargs.max(4096),
+    let bytes = match language {
+        Language::Sdma => DATA_ALIGN,
+        Language::Pm4 | Language::Aql => options.kernargs.max(4096),
     };
     let arguments = Arguments::new(pool, bytes, &name)?;
     Ok(Made {
-        ring: Ring::new(kernel, encoder.format()),
+        ring: Ring::new(queue, core.chip.generation.gfx),
         encoder,
         event,
         timeline,
@@ -142,14 +138,14 @@ fn prologue(
         &format!("the prologue of {name}"),
     )?;
     begin.relocate(data.va().0);
-    let written = data.mapped()?.write_words(0, &begin.data);
-    written.map_err(|e| broken(&core.id, name, e))?;
+    let written = data.shared()?.write_words(0, &begin.data);
+    written.map_err(|e| core.broken(name, e))?;
     Ok((begin.words, data))
 }
 
 /// Memory at which the XCCs of a PM4 queue meet, all zero; none where there is one XCC.
 fn meet(core: &Core, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
-    let xccs = core.gpu.node.units().xccs;
+    let xccs = core.gpu().units.xccs;
     if xccs == 1 {
         return Ok(None);
     }
@@ -166,7 +162,7 @@ fn meet(core: &Core, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
     }
     let what = format!("the meeting point of {name}");
     let piece = pool.piece(MemoryKind::Device, MEET_BYTES, &what)?;
-    let Some(view) = piece.view() else {
+    let Some(window) = piece.window() else {
         return Err(refused(
             "PM4 queues on several XCCs need device memory that the host sees: open it with AQL queues, \
              or turn on resizable BAR"
@@ -174,7 +170,8 @@ fn meet(core: &Core, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
         ));
     };
     let zeros = [0u32; MEET_BYTES as usize / 4];
-    view.write_words(0, &zeros)
-        .map_err(|e| broken(&core.id, name, e))?;
+    window
+        .write_words(0, &zeros)
+        .map_err(|e| core.broken(name, e))?;
     Ok(Some(piece))
 }

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hcq::mem::view::{View, ViewError};
+use hcq::mem::window::Window;
+use hcq::transport::TransportError;
 use hcq::{Command, MemoryKind, Packets, Result, Signal};
 
 use crate::core::Core;
-use crate::core::error::broken;
 use crate::encode::Encoder;
-use crate::kfd::queue::KernelQueue;
+use crate::interface::HardwareQueue;
 use crate::memory::pool::{Piece, Pool};
 use crate::memory::signal;
 
@@ -26,9 +26,9 @@ const BLOCK: u64 = 256;
 pub(crate) struct Marks {
     /// Counts them, and the host's way to its value.
     signal: Signal,
-    reached: View,
+    reached: Window,
     blocks: Piece,
-    view: View,
+    window: Window,
 }
 
 impl Marks {
@@ -39,16 +39,16 @@ impl Marks {
     pub(crate) fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
-        kernel: &KernelQueue,
+        queue: &HardwareQueue,
         name: &str,
     ) -> Result<Marks> {
-        let (reached, va) = kernel.progress().map_err(|e| broken(&core.id, name, e))?;
+        let (reached, va) = queue.progress().map_err(|e| core.broken(name, e))?;
         let what = format!("the marks of {name}");
         let blocks = pool.piece(MemoryKind::Control, MOST * BLOCK, &what)?;
         Ok(Marks {
             signal: signal::over(core, &format!("{name} marks"), reached.clone(), va),
             reached,
-            view: blocks.mapped()?,
+            window: blocks.shared()?,
             blocks,
         })
     }
@@ -69,15 +69,18 @@ impl Marks {
         &self,
         mark: u64,
         packets: &mut Packets,
-    ) -> std::result::Result<(), ViewError> {
+    ) -> std::result::Result<(), TransportError> {
         let at = mark % MOST * BLOCK;
         packets.relocate(self.blocks.va().0 + at);
-        self.view.write_words(at as usize, &packets.data)
+        match packets.data.is_empty() {
+            true => Ok(()),
+            false => self.window.write_words(at, &packets.data),
+        }
     }
 
     /// The last mark that the device has reached.
-    pub(crate) fn reached(&self) -> std::result::Result<u64, ViewError> {
-        self.reached.load_u64(0)
+    pub(crate) fn reached(&self) -> std::result::Result<u64, TransportError> {
+        self.reached.load(0)
     }
 }
 

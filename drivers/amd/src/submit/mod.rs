@@ -8,12 +8,14 @@
 //! | [`wait`] | how a thread passes the time until there is room |
 //! | [`make`] | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
+//! | [`decode`] | packets read back, for messages and traces |
 //!
 //! A submission copies its arguments, writes its words, and rings; nothing is allocated on the way. What
 //! it used is taken back when another one finds no room.
 
 mod arguments;
 mod channel;
+pub(crate) mod decode;
 mod make;
 mod marks;
 mod ring;

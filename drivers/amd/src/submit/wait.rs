@@ -6,7 +6,7 @@ use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
 use crate::core::Core;
-use crate::kfd::event::{Age, Event};
+use crate::interface::{Age, Event};
 
 /// Looks without sleeping.
 const LOOKS: u32 = 50;

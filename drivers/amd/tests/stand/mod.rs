@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use doorbell_twin::machine::TwinMachine;
-use drivers_amd::{AmdDevice, Options, Packets};
+use drivers_amd::{Language, Options};
 use hcq::transport::Machine;
 use hcq::{
     AllocSpec, ArgLayout, Command, Deadline, Device, KernelImage, MemoryKind, QueueKind, Result,
@@ -103,7 +103,7 @@ pub fn work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<()> {
 
 /// As [`work`]; says whether the results are right.
 pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool> {
-    let device = AmdDevice::open(machine, 0, &options())?;
+    let device = drivers_amd::open(machine, 0, &options())?;
     let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
     // Larger than what goes through the BAR, and than an arena.
@@ -165,10 +165,10 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool>
 /// compute queues take PM4; the kernel is `sums`. Says whether the results are right.
 pub fn try_chain(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool> {
     let options = Options {
-        packets: Packets::Pm4,
+        compute: Some(Language::Pm4),
         ..options()
     };
-    let device = AmdDevice::open(machine, 0, &options)?;
+    let device = drivers_amd::open(machine, 0, &options)?;
     let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let content: Vec<u8> = (0..1024u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let buffer = || memory(&*device, MemoryKind::Device, 1024);

@@ -284,22 +284,29 @@ fn words_are_cut_between_packets() {
     };
     let cases = [
         (
+            &GFX1100,
             pm4(&GFX1100),
             vec![exec(&program), barrier(Scope::System), done],
         ),
         (
+            &GFX942,
             sdma(&GFX942),
             vec![copy(9 << 20), barrier(Scope::Device), done],
         ),
-        (aql(&GFX942, 8), vec![exec(&program), copy(9), done]),
+        (
+            &GFX942,
+            aql(&GFX942, 8),
+            vec![exec(&program), copy(9), done],
+        ),
     ];
-    for (encoder, commands) in cases {
+    for (chip, encoder, commands) in cases {
         let words = encode(&encoder, &commands).words;
-        let format = encoder.format();
+        let gfx = chip.generation.gfx;
+        let whole_of = |words: &[u32], room| encoder.language().whole(gfx, words, room);
         let mut cuts = Vec::new();
         let mut last = 0;
         for room in 0..=words.len() {
-            let whole = format.whole(&words, room);
+            let whole = whole_of(&words, room);
             assert!(whole <= room && whole >= last);
             if whole > last {
                 // Nothing is cut in two: from there on it goes on the same.
@@ -311,17 +318,17 @@ fn words_are_cut_between_packets() {
         // Each cut starts a packet, so that cutting again there gives the next one.
         let mut at = 0;
         for cut in cuts {
-            assert_eq!(format.whole(&words[at..], cut - at), cut - at);
-            assert_eq!(format.whole(&words[at..], cut - at - 1), 0);
+            assert_eq!(whole_of(&words[at..], cut - at), cut - at);
+            assert_eq!(whole_of(&words[at..], cut - at - 1), 0);
             at = cut;
         }
     }
-    assert_eq!(Format::Aql.whole(&[0; 48], 47), 32);
+    assert_eq!(Language::Aql.whole(Gfx::Gfx9, &[0; 48], 47), 32);
     // NOPs of SDMA, and what is skipped.
-    let sdma = Format::Sdma(Gfx::Gfx11);
-    assert_eq!(sdma.whole(&[0, 0, 0, 0], 3), 3);
+    let sdma = |words: &[u32], room| Language::Sdma.whole(Gfx::Gfx11, words, room);
+    assert_eq!(sdma(&[0, 0, 0, 0], 3), 3);
     let skip = [9, 0, 0, 1, 4, 5, 0, 0, 0];
-    assert_eq!((sdma.whole(&skip, 8), sdma.whole(&skip, 9)), (0, 9));
+    assert_eq!((sdma(&skip, 8), sdma(&skip, 9)), (0, 9));
 }
 
 #[test]

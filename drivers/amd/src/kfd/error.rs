@@ -1,14 +1,13 @@
-//! What goes wrong below the device, as its errors.
+//! What the kernel refuses, as errors of the device.
 
-use hcq::mem::view::ViewError;
 use hcq::transport::{Fault, Machine, TransportError};
-use hcq::{DeviceId, Error, GpuVa};
+use hcq::{DeviceId, Error};
 
-use crate::kfd::memory::MemoryError;
-use crate::kfd::process::Gpu;
+use super::memory::MemoryError;
+use super::process::Gpu;
 
 /// What the system refused, as an error of the device.
-pub(crate) fn os(device: &DeviceId, error: TransportError) -> Error {
+pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
     // ENXIO, ENODEV.
     if let Fault::Errno(6 | 19) = error.fault {
         return Error::Fault {
@@ -36,7 +35,7 @@ pub(crate) fn os(device: &DeviceId, error: TransportError) -> Error {
 }
 
 /// Why there is no memory or no queue, as an error of the device.
-pub(crate) fn memory_error(
+pub(super) fn memory_error(
     device: &DeviceId,
     machine: &dyn Machine,
     gpu: &Gpu,
@@ -77,24 +76,5 @@ pub(crate) fn memory_error(
             other => other,
         },
         MemoryError::Refused(error) => os(device, error),
-    }
-}
-
-/// Cannot be: offsets are inside of what was mapped.
-pub(crate) fn broken(device: &DeviceId, unit: impl Into<String>, error: ViewError) -> Error {
-    Error::Fault {
-        device: device.clone(),
-        unit: unit.into(),
-        what: error.to_string(),
-    }
-}
-
-/// Cannot be: memory of this kind is mapped for the host.
-pub(crate) fn not_mapped(device: &DeviceId, va: GpuVa) -> Error {
-    Error::NoHostAccess {
-        device: device.clone(),
-        va: va.0,
-        has: "none",
-        needs: "a mapping",
     }
 }

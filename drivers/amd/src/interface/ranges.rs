@@ -11,7 +11,7 @@ const NEAR: u64 = 1 << 20;
 
 /// Ranges of addresses of a process, live and freed.
 #[derive(Default)]
-pub(crate) struct Ranges(Mutex<State>);
+pub struct Ranges(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -28,13 +28,13 @@ struct Range {
 
 impl Ranges {
     /// Notes that `bytes` bytes at `va` are `what` from now on.
-    pub(crate) fn insert(&self, va: u64, bytes: u64, what: &str) {
+    pub fn insert(&self, va: u64, bytes: u64, what: &str) {
         let what = what.into();
         self.lock().live.insert(va, Range { bytes, what });
     }
 
     /// Notes that what started at `va` is freed.
-    pub(crate) fn remove(&self, va: u64) {
+    pub fn remove(&self, va: u64) {
         let mut state = self.lock();
         if let Some(range) = state.live.remove(&va) {
             state.freed.truncate(HISTORY - 1);
@@ -43,7 +43,7 @@ impl Ranges {
     }
 
     /// What an address belongs to, belonged to, or is near, as the end of a sentence.
-    pub(crate) fn describe(&self, va: u64) -> String {
+    pub fn describe(&self, va: u64) -> String {
         let state = self.lock();
         let below = state.live.range(..=va).next_back();
         let inside = |(start, range): (&u64, &Range)| va - start < range.bytes;

@@ -1,0 +1,331 @@
+//! [`open`]: a GPU through KFD.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
+use hcq::mem::view::View;
+use hcq::mem::window::Window;
+use hcq::transport::{Fault, Machine, TransportError};
+use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+
+use super::call::Call;
+use super::error::{memory_error, os};
+use super::event::{self, Watch};
+use super::memory::{self, PAGE, Use};
+use super::process::{self, Process};
+use super::queue;
+use super::shared::{Reach, Shared};
+use super::survey::{Found, Unusable, survey_for};
+use crate::VENDOR;
+use crate::chip::{Chip, Language, QueueSizes};
+use crate::interface::{
+    Age, Event, Exception, Gpu, HardwareQueue, Interface, Memory, QueueRequest, Request, Space,
+};
+use crate::options::Options;
+
+/// A look is one at uncached memory of the host, and PCIe 4.0 moves some 25 GB/s over 16 lanes: both by
+/// their order, neither measured. A ring of the usual size holds several batches.
+const COSTS: Costs = Costs {
+    look_ns: 200,
+    kib_ns: 40,
+    batch: 64,
+    in_flight: 64,
+};
+
+/// Opens GPU number `index` of a machine ([`Found::index`]).
+///
+/// # Errors
+/// [`Error::NoDevice`] with the reason if it cannot be used, see [`Unusable`]; [`Error::OutOfMemory`];
+/// [`Error::Os`] for what the kernel refuses.
+pub fn open(
+    machine: &Arc<dyn Machine>,
+    index: u32,
+    options: &Options,
+) -> Result<Arc<dyn Interface>> {
+    let id = DeviceId::new(VENDOR, index);
+    let (found, chip) = find(&**machine, &id, index)?;
+    let Some(node) = found.gpu else {
+        return Err(none(&id, "its node is hidden".into()));
+    };
+    let process = Process::on(&**machine).map_err(|e| none(&id, e.to_string()))?;
+    let gpu = process
+        .gpu(&**machine, &node)
+        .map_err(|e| none(&id, Unusable::from_error(e, &node.render()).to_string()))?;
+    let shared = Shared::on(&**machine);
+    shared.join(&gpu).map_err(|e| os(&id, e))?;
+    let facts = Gpu {
+        chip,
+        place: node.pci(),
+        units: node.units(),
+        vram: node.vram,
+        vram_windows: options.host_visible && node.large_bar,
+        copy_queues: node.copy_queues(),
+        clock_hz: u64::from(gpu.info.gpu_counter_freq) * 1000,
+        costs: COSTS,
+    };
+    let failed = |e| memory_error(&id, &**machine, &gpu, e);
+    let hdp = match facts.vram_windows {
+        true => Some(HdpFlush::new(&**machine, &process, &gpu).map_err(failed)?),
+        false => None,
+    };
+    let watch = Watch::new(&**machine, &process, &gpu).map_err(failed)?;
+    Ok(Arc::new(Kfd {
+        id,
+        machine: machine.clone(),
+        process,
+        shared,
+        gpu,
+        facts,
+        userptr: options.userptr,
+        hdp,
+        watch,
+        sizes: OnceLock::new(),
+    }))
+}
+
+/// The GPU of that number, and its chip.
+fn find(machine: &dyn Machine, id: &DeviceId, index: u32) -> Result<(Found, &'static Chip)> {
+    let survey = survey_for(machine, index);
+    if let Err(why) = &survey.driver {
+        return Err(none(id, why.to_string()));
+    }
+    let count = survey.gpus.iter().filter(|g| g.index.is_some()).count();
+    let others: Vec<_> = survey
+        .gpus
+        .iter()
+        .filter(|g| g.index.is_none())
+        .filter_map(|g| g.unusable.as_ref().map(ToString::to_string))
+        .collect();
+    let found = survey.gpus.into_iter().find(|g| g.index == Some(index));
+    let Some(found) = found else {
+        let mut why = match count {
+            0 => "KFD has no GPU that is supported".to_string(),
+            1 => "KFD has one GPU that is supported, number 0".into(),
+            n => format!(
+                "KFD has {n} GPUs that are supported, numbers 0 to {}",
+                n - 1
+            ),
+        };
+        if !others.is_empty() {
+            why += &format!("; beside them: {}", others.join("; "));
+        }
+        return Err(none(id, why));
+    };
+    match (&found.unusable, found.chip) {
+        (None, Some(chip)) => Ok((found, chip)),
+        (why, _) => {
+            let why = why.as_ref().map(ToString::to_string);
+            Err(none(id, why.unwrap_or_default()))
+        }
+    }
+}
+
+fn none(id: &DeviceId, why: String) -> Error {
+    Error::NoDevice {
+        asked: id.to_string(),
+        why,
+    }
+}
+
+/// A GPU of this process.
+struct Kfd {
+    id: DeviceId,
+    machine: Arc<dyn Machine>,
+    process: Arc<Process>,
+    shared: Arc<Shared>,
+    gpu: Arc<process::Gpu>,
+    facts: Gpu,
+    /// Host memory is that of the process.
+    userptr: bool,
+    /// Makes the host's writes through the BAR arrive; none where the host does not map VRAM.
+    hdp: Option<HdpFlush>,
+    watch: Watch,
+    sizes: OnceLock<QueueSizes>,
+}
+
+impl Kfd {
+    fn failed(&self, error: memory::MemoryError) -> Error {
+        memory_error(&self.id, &*self.machine, &self.gpu, error)
+    }
+
+    fn purpose(&self, kind: MemoryKind) -> Use {
+        match kind {
+            MemoryKind::Device if self.facts.vram_windows => Use::VisibleVram,
+            MemoryKind::Device => Use::Vram,
+            MemoryKind::Host if self.userptr => Use::User,
+            MemoryKind::Host | MemoryKind::Control => Use::Gtt,
+        }
+    }
+
+    /// What the kernel driver wants of the buffers of a compute queue.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: the topology is not one of hardware.
+    fn queue_sizes(&self) -> Result<&QueueSizes> {
+        if let Some(sizes) = self.sizes.get() {
+            return Ok(sizes);
+        }
+        let units = &self.facts.units;
+        let sizes = QueueSizes::new(self.facts.chip, units).ok_or_else(|| Error::Os {
+            device: self.id.clone(),
+            call: format!("node {} of the topology", self.gpu.node.number),
+            source_text: format!("expected the units of a GPU, found {units:?}"),
+            hint: "Compare with `rocminfo`; the kernel driver may be broken".into(),
+        })?;
+        Ok(self.sizes.get_or_init(|| sizes))
+    }
+}
+
+impl Interface for Kfd {
+    fn id(&self) -> &DeviceId {
+        &self.id
+    }
+
+    fn name(&self) -> &'static str {
+        "KFD"
+    }
+
+    fn gpu(&self) -> &Gpu {
+        &self.facts
+    }
+
+    fn space(&self) -> &Arc<Space> {
+        &self.process.space
+    }
+
+    fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        let purpose = self.purpose(request.kind);
+        let wanted = memory::Request {
+            bytes: request.bytes,
+            align: request.align,
+            purpose,
+            what: request.what,
+        };
+        let made = memory::Memory::new(&*self.machine, &self.process, &self.gpu, &wanted);
+        let memory = Arc::new(made.map_err(|e| self.failed(e))?);
+        let reach = match purpose.is_vram() {
+            true => Reach::Peers,
+            false => Reach::All,
+        };
+        let shared = self.shared.share(&self.process, &memory, reach);
+        shared.map_err(|e| self.failed(e.into()))?;
+        let name = match request.what {
+            "" => "memory",
+            what => what,
+        };
+        Ok(Memory {
+            va: GpuVa(memory.va()),
+            bytes: memory.bytes(),
+            window: memory.view().map(|view| Window::mapped(name, view.clone())),
+            // The kernel gives system memory as zeros; it promises nothing about VRAM.
+            zeroed: !purpose.is_vram(),
+            owner: Box::new(memory),
+        })
+    }
+
+    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
+        let sizes = match request.language {
+            Language::Sdma => None,
+            Language::Pm4 | Language::Aql => Some(self.queue_sizes()?),
+        };
+        let of = (&self.id, &self.gpu, &self.facts);
+        queue::create(&*self.machine, &self.process, of, request, sizes).map_err(|e| self.failed(e))
+    }
+
+    fn event(&self) -> Result<Event> {
+        let kind = event_type::SIGNAL;
+        let event = event::Event::new(&*self.machine, &self.process, &self.gpu, kind);
+        let event = event.map_err(|e| self.failed(e))?;
+        Ok(Event {
+            id: event.id(),
+            mailbox: Some(event.slot()),
+            owner: Box::new(event),
+        })
+    }
+
+    fn wake(&self, event: &Event) {
+        event::set(&self.process, event.id);
+    }
+
+    fn sleep(
+        &self,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        let woken = self.watch.wait(event.map(|event| event.id), age, limit);
+        woken.map_err(|e| os(&self.id, e))
+    }
+
+    fn flush_vram(&self) -> Result<()> {
+        if let Some(hdp) = &self.hdp {
+            hdp.flush().map_err(|e| os(&self.id, e))?;
+        }
+        Ok(())
+    }
+
+    fn ticks(&self) -> Result<u64> {
+        let mut args = GetClockCountersArgs {
+            gpu_id: self.gpu.id,
+            ..GetClockCountersArgs::default()
+        };
+        let read = self.process.kfd.call(kfd::GET_CLOCK_COUNTERS, &mut args);
+        read.map_err(|e| os(&self.id, e))?;
+        Ok(args.gpu_clock_counter)
+    }
+
+    fn window_at(&self, va: u64) -> Option<(Window, u64)> {
+        let (view, offset) = self.shared.view_at(va)?;
+        Some((Window::mapped("memory", view), offset))
+    }
+}
+
+/// The register that makes the host's writes to VRAM visible to the GPU.
+///
+/// Source: Linux, include/uapi/linux/kfd_ioctl.h, `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL`.
+struct HdpFlush {
+    register: Window,
+    _memory: memory::Memory,
+}
+
+impl HdpFlush {
+    /// Maps the register of a GPU.
+    ///
+    /// # Errors
+    /// [`memory::MemoryError`].
+    fn new(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<process::Gpu>,
+    ) -> std::result::Result<HdpFlush, memory::MemoryError> {
+        let request = memory::Request {
+            bytes: PAGE,
+            align: PAGE,
+            purpose: Use::Registers,
+            what: "the registers of the HDP",
+        };
+        let memory = memory::Memory::new(machine, process, gpu, &request)?;
+        let view: Option<&View> = memory.view();
+        let page = view.ok_or_else(|| no_registers(process))?.clone();
+        let page = Window::mapped("the registers of the HDP", page);
+        Ok(HdpFlush {
+            register: page.with_readback(mmio_remap::HDP_MEM_FLUSH_CNTL),
+            _memory: memory,
+        })
+    }
+
+    /// Flushes: what this thread has written to VRAM through the BAR is there on return.
+    fn flush(&self) -> std::result::Result<(), TransportError> {
+        // Write-combining buffers first; reading back waits for the arrival.
+        self.register
+            .ring(mmio_remap::HDP_MEM_FLUSH_CNTL as u64, 1u32)?;
+        self.register.flush()
+    }
+}
+
+/// Cannot be: registers are mapped.
+fn no_registers(process: &Process) -> memory::MemoryError {
+    let why = Fault::Unsupported("registers without a mapping".into());
+    memory::MemoryError::Refused(TransportError::new(process.kfd.name(), "map", why))
+}

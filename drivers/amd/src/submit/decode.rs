@@ -1,0 +1,250 @@
+//! Packets read back: what a queue was told, for messages and traces. Never on the way of a submission.
+
+use drivers_spec::amd::packet::Gfx;
+use drivers_spec::amd::{aql, pm4, regs, sdma};
+
+use crate::chip::Language;
+use crate::core::Core;
+
+/// A packet that says what a queue does, or what it waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Doing {
+    /// Holds the queue until memory compares true.
+    Wait {
+        at: u64,
+        bytes: usize,
+        mask: u64,
+        value: u64,
+        /// As WAIT_REG_MEM counts them.
+        function: u32,
+    },
+    /// Runs a kernel.
+    Launch {
+        /// An address in its image: the first instruction, or the descriptor.
+        code: u64,
+        /// Where its arguments may be.
+        arguments: Vec<u64>,
+    },
+    /// Copies.
+    Copy { dst: u64, src: u64, bytes: u64 },
+    /// Writes a value once everything before is done.
+    Signal { at: u64, value: u64 },
+}
+
+/// A packet in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    /// Where it is in the ring, in dwords since the queue was made.
+    pub(crate) position: u64,
+    pub(crate) doing: Doing,
+}
+
+/// How many packets are looked at.
+const MOST: usize = 4096;
+
+/// What packets of a language do, in order. Their positions are counted from `start` on. PM4 in indirect
+/// buffers is read from memory.
+pub(crate) fn decode(core: &Core, language: Language, words: &[u32], start: u64) -> Vec<Packet> {
+    let mut found = Vec::new();
+    match language {
+        Language::Pm4 => walk_pm4(core, words, start, 0, &mut found),
+        Language::Aql => walk_aql(core, words, start, &mut found),
+        Language::Sdma => walk_sdma(core.chip.generation.gfx, words, start, &mut found),
+    }
+    found
+}
+
+/// A packet as part of a sentence.
+pub(crate) fn sentence(core: &Core, doing: &Doing) -> String {
+    match doing {
+        Doing::Wait {
+            at,
+            bytes,
+            mask,
+            value,
+            function,
+        } => {
+            let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
+            let sign = sign.get(*function as usize).unwrap_or(&"?");
+            let now = match peek_bytes(core, *at, *bytes) {
+                Some(now) => format!("which is {:#x}", now & mask),
+                None => "which the host does not see".into(),
+            };
+            let whose = core.ranges().describe(*at);
+            format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
+        }
+        Doing::Launch { code, .. } => match core.kernels.at(*code) {
+            Some(kernel) => format!("the launch of kernel {}", kernel.name),
+            None => format!("the launch of code at {code:#x}, which no loaded program has"),
+        },
+        Doing::Copy { dst, src, bytes } => {
+            format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
+        }
+        Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
+    }
+}
+
+/// 64 bits of memory that the host sees.
+pub(crate) fn peek(core: &Core, va: u64) -> Option<u64> {
+    peek_bytes(core, va, 8)
+}
+
+/// The same with 4 bytes or 8.
+pub(crate) fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
+    let (window, offset) = core.interface.window_at(va)?;
+    match bytes {
+        4 => window.read::<u32>(offset).ok().map(u64::from),
+        _ => window.read(offset).ok(),
+    }
+}
+
+/// Dwords of memory that the host sees.
+pub(crate) fn peek_words(core: &Core, va: u64, dwords: usize) -> Option<Vec<u32>> {
+    let (window, offset) = core.interface.window_at(va)?;
+    let there = (window.len() - offset) / 4;
+    let mut words = vec![0u32; dwords.min(there as usize)];
+    window.read_words(offset, &mut words).ok()?;
+    Some(words)
+}
+
+pub(crate) fn wide(words: &[u32], at: usize) -> u64 {
+    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
+    word(at) | word(at + 1) << 32
+}
+
+fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
+    let first = regs::COMPUTE_PGM_LO;
+    let mut registers = [0u32; 0x100];
+    let mut at = 0;
+    while at < words.len() && found.len() < MOST {
+        let packet = &words[at..];
+        let header = packet[0];
+        let length = match header {
+            // Fill of a ring that was not written by us.
+            0 => 1,
+            header => crate::encode::pm4::length(header),
+        };
+        let word = |i: usize| packet.get(i).copied().unwrap_or(0);
+        let mut push = |doing| {
+            found.push(Packet {
+                position: start + if depth == 0 { at as u64 } else { 0 },
+                doing,
+            });
+        };
+        match pm4::OPCODE.get(header) as u8 {
+            pm4::SET_SH_REG => {
+                for (i, &value) in packet.iter().take(length).skip(2).enumerate() {
+                    let register = (word(1) + pm4::SH_REG_START + i as u32).wrapping_sub(first);
+                    if let Some(place) = registers.get_mut(register as usize) {
+                        *place = value;
+                    }
+                }
+            }
+            pm4::DISPATCH_DIRECT => {
+                let user = (regs::COMPUTE_USER_DATA_0 - first) as usize;
+                // Which of the user's registers point to the arguments only the kernel knows.
+                let pointers = (user..user + regs::USER_DATA as usize - 1)
+                    .map(|i| wide(&registers, i))
+                    .filter(|&va| core.interface.window_at(va).is_some())
+                    .collect();
+                push(Doing::Launch {
+                    code: (wide(&registers, 0) & 0xff_ffff_ffff) << 8,
+                    arguments: pointers,
+                });
+            }
+            pm4::WAIT_REG_MEM if pm4::wait::MEM_SPACE.get(word(1)) == 1 => push(Doing::Wait {
+                at: wide(packet, 2),
+                bytes: 4,
+                mask: word(5).into(),
+                value: word(4).into(),
+                function: pm4::wait::FUNCTION.get(word(1)),
+            }),
+            pm4::WAIT_REG_MEM64 => push(Doing::Wait {
+                at: wide(packet, 2),
+                bytes: 8,
+                mask: wide(packet, 6),
+                value: wide(packet, 4),
+                function: pm4::wait::FUNCTION.get(word(1)),
+            }),
+            pm4::RELEASE_MEM => push(Doing::Signal {
+                at: wide(packet, 3),
+                value: wide(packet, 5),
+            }),
+            pm4::DMA_DATA => push(Doing::Copy {
+                src: wide(packet, 2),
+                dst: wide(packet, 4),
+                bytes: pm4::op::BYTE_COUNT.get(word(6)).into(),
+            }),
+            pm4::INDIRECT_BUFFER if depth == 0 => {
+                let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
+                if let Some(words) = peek_words(core, wide(packet, 1), dwords) {
+                    walk_pm4(core, &words, start + at as u64, depth + 1, found);
+                }
+            }
+            _ => {}
+        }
+        at += length.max(1);
+    }
+}
+
+fn walk_aql(core: &Core, words: &[u32], start: u64, found: &mut Vec<Packet>) {
+    // What was taken is marked invalid by the device; its content is still there.
+    for (i, packet) in words.chunks_exact(crate::encode::aql::PACKET).enumerate() {
+        let position = start + (i * packet.len()) as u64;
+        let field = |bytes: usize| wide(packet, bytes / 4);
+        if packet[1] == pm4::header(pm4::INDIRECT_BUFFER, 3) {
+            let dwords = pm4::ib::IB_SIZE.get(packet[4]) as usize;
+            if let Some(words) = peek_words(core, wide(packet, 2), dwords) {
+                walk_pm4(core, &words, position, 1, found);
+            }
+        } else if field(aql::dispatch::KERNEL_OBJECT) != 0 {
+            found.push(Packet {
+                position,
+                doing: Doing::Launch {
+                    code: field(aql::dispatch::KERNEL_OBJECT),
+                    arguments: vec![field(aql::dispatch::KERNARG_ADDRESS)],
+                },
+            });
+        }
+    }
+}
+
+fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
+    let mut at = 0;
+    while at < words.len() && found.len() < MOST {
+        let packet = &words[at..];
+        let word = |i: usize| packet.get(i).copied().unwrap_or(0);
+        let length = crate::encode::sdma::length(gfx, packet);
+        let doing = match (packet[0] & 0xffff) as u16 {
+            sdma::COPY_LINEAR => Some(Doing::Copy {
+                src: wide(packet, 3),
+                dst: wide(packet, 5),
+                bytes: u64::from(word(1)) + 1,
+            }),
+            sdma::FENCE => {
+                let (at, value) = (wide(packet, 1), u64::from(word(3)));
+                match found.last_mut().map(|last| &mut last.doing) {
+                    // The high half of the value before.
+                    Some(Doing::Signal { at: low, value: v }) if *low + 4 == at => {
+                        *v |= value << 32;
+                        None
+                    }
+                    _ => Some(Doing::Signal { at, value }),
+                }
+            }
+            sdma::POLL_REGMEM if sdma::MEM_POLL.get(packet[0]) == 1 => Some(Doing::Wait {
+                at: wide(packet, 1),
+                bytes: 4,
+                mask: word(4).into(),
+                value: word(3).into(),
+                function: sdma::FUNC.get(packet[0]),
+            }),
+            _ => None,
+        };
+        found.extend(doing.map(|doing| Packet {
+            position: start + at as u64,
+            doing,
+        }));
+        at += length.max(1);
+    }
+}
