@@ -62,7 +62,7 @@ pub use id::DeviceId;
 pub use inflight::InFlight;
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
 pub use packets::Packets;
-pub use program::{ArgLayout, KernelImage, Program};
+pub use program::{ArgField, ArgKind, ArgLayout, KernelImage, Program};
 pub use queue::{Bound, Queue, QueueKind, Stream};
 pub use signal::{Point, Signal, SignalMemory};
 pub use staging::Staging;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::addr::GpuVa;
+use crate::command::Width;
 
 /// A compiled kernel, not yet on a device.
 #[derive(Clone, Debug)]
@@ -23,11 +24,47 @@ pub struct KernelImage {
     pub local_bytes: u32,
 }
 
+/// What an argument is. Interfaces that bind buffers, and those that pass numbers in another way, have to
+/// know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArgKind {
+    /// The address of a buffer, 8 bytes.
+    Buffer,
+    /// A number.
+    Value(Width),
+}
+
+impl ArgKind {
+    /// Its bytes in the argument block.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            ArgKind::Value(Width::W32) => 4,
+            ArgKind::Buffer | ArgKind::Value(Width::W64) => 8,
+        }
+    }
+}
+
+/// An argument in the argument block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArgField {
+    /// Where it lies, in bytes.
+    pub offset: u32,
+    /// What it is.
+    pub kind: ArgKind,
+}
+
+impl ArgField {
+    /// Where it ends; none beyond 32 bits.
+    pub const fn end(&self) -> Option<u32> {
+        self.offset.checked_add(self.kind.bytes())
+    }
+}
+
 /// Where kernel arguments lie in the argument block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArgLayout {
-    /// `(offset, width)` of each argument in bytes; a width is 4 or 8.
-    pub fields: Vec<(u32, u8)>,
+    /// The arguments, in order.
+    pub fields: Vec<ArgField>,
     /// Size of the block in bytes.
     pub bytes: u32,
     /// Alignment of the block in bytes, a power of two.
@@ -35,13 +72,24 @@ pub struct ArgLayout {
 }
 
 impl ArgLayout {
-    /// `count` arguments of 8 bytes each, in order.
-    pub fn words(count: usize) -> Self {
+    /// Arguments one behind the other, each at a multiple of its size.
+    pub fn new(kinds: impl IntoIterator<Item = ArgKind>) -> Self {
+        let mut bytes = 0u32;
+        let field = |kind: ArgKind| {
+            let offset = bytes.next_multiple_of(kind.bytes());
+            bytes = offset + kind.bytes();
+            ArgField { offset, kind }
+        };
         ArgLayout {
-            fields: (0..count as u32).map(|i| (i * 8, 8)).collect(),
-            bytes: count as u32 * 8,
+            fields: kinds.into_iter().map(field).collect(),
+            bytes,
             align: 8,
         }
+    }
+
+    /// So many buffers.
+    pub fn buffers(count: usize) -> Self {
+        ArgLayout::new(std::iter::repeat_n(ArgKind::Buffer, count))
     }
 }
 
@@ -69,5 +117,25 @@ impl fmt::Debug for Program {
             .field("entry", &self.entry)
             .field("args", &self.args.fields.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_lie_at_multiples_of_their_size() {
+        let (half, whole) = (ArgKind::Value(Width::W32), ArgKind::Value(Width::W64));
+        let layout = ArgLayout::new([ArgKind::Buffer, half, whole, half, half]);
+        let offsets: Vec<u32> = layout.fields.iter().map(|f| f.offset).collect();
+        assert_eq!((offsets, layout.bytes), (vec![0, 8, 16, 24, 28], 32));
+        assert_eq!(ArgLayout::buffers(3).fields[2].end(), Some(24));
+        assert_eq!(ArgLayout::new([]).bytes, 0);
+        let far = ArgField {
+            offset: u32::MAX - 3,
+            kind: half,
+        };
+        assert_eq!(far.end(), None);
     }
 }

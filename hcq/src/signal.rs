@@ -11,7 +11,8 @@ use crate::wait::Deadline;
 /// How the host reaches a signal. The driver hides which bits the hardware really compares, how a
 /// narrow value wraps, and whether a read is a load or a round trip over a bus.
 pub trait SignalMemory: Send + Sync {
-    /// The logical value now: never less than an earlier call gave, or a wait has waited for.
+    /// The logical value now. A look that finds less than another before it (a value that is written by
+    /// halves) counts for nothing: [`Signal`] keeps the largest.
     ///
     /// # Errors
     /// The loss of the device.
@@ -69,14 +70,12 @@ impl Signal {
         self.0.va
     }
 
-    /// The logical value now.
+    /// The logical value now: never less than an earlier call gave, or a wait has waited for.
     ///
     /// # Errors
     /// The loss of the device.
     pub fn value(&self) -> Result<u64> {
-        let value = self.0.memory.value()?;
-        self.see(value);
-        Ok(value)
+        Ok(self.see(self.0.memory.value()?))
     }
 
     /// The largest value that the host has seen, by any of the handles. The signal is not looked at.
@@ -113,10 +112,13 @@ impl Signal {
         Ok(())
     }
 
-    fn see(&self, value: u64) {
-        if self.0.seen.load(Ordering::Relaxed) < value {
+    /// Notes a value. Returns the largest one that was seen.
+    fn see(&self, value: u64) -> u64 {
+        let seen = self.seen();
+        if seen < value {
             self.0.seen.fetch_max(value, Ordering::AcqRel);
         }
+        seen.max(value)
     }
 }
 
@@ -210,5 +212,7 @@ pub(crate) mod tests {
         assert_eq!((signal.clone().seen(), looks()), (7, 1));
         assert!(!point(8).reached().unwrap());
         assert_eq!((signal.seen(), looks()), (7, 2));
+        // Memory says 5.
+        assert_eq!(signal.value().unwrap(), 7);
     }
 }

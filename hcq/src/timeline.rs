@@ -74,6 +74,18 @@ impl Timeline {
         Ok(())
     }
 
+    /// Submits once, for drivers with a queue of their own: `submit` is given the value that its packets
+    /// have to raise the signal to, and room for them.
+    ///
+    /// # Errors
+    /// What `submit` returns; the value is not used up then. [`Error::Command`] once 64 bits are.
+    pub fn submit(&self, submit: impl FnOnce(u64, &mut Packets) -> Result<()>) -> Result<Point> {
+        let mut turn = self.reserve()?;
+        let makes = turn.makes();
+        submit(makes, turn.packets())?;
+        Ok(turn.submitted())
+    }
+
     /// The next submission: until the turn is dropped, nobody else submits to the queue.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let program = Program {
         name: "kernel".into(),
         entry: GpuVa(0x7e30_0000_0400),
-        args: ArgLayout::words(4),
+        args: ArgLayout::buffers(4),
         local_bytes: 0,
         launch_words: launch.words(),
         owner: Box::new(()),

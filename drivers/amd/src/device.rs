@@ -79,15 +79,6 @@ impl AmdDevice {
             engine,
         }))
     }
-
-    /// Loses the device as a hardware fault would: a tool for tests of what lies above.
-    pub fn inject_fault(&self, reason: &str) {
-        self.lose(Error::Fault {
-            device: self.info.id.clone(),
-            unit: "injected fault".into(),
-            what: reason.into(),
-        });
-    }
 }
 
 impl Device for AmdDevice {

@@ -257,7 +257,7 @@ fn programs_for_others_are_refused() {
     let mut short = image.clone();
     short.bytes = image.bytes[..image.bytes.len() / 2].into();
     let mut wrong = image.clone();
-    wrong.args = hcq::ArgLayout::words(3);
+    wrong.args = hcq::ArgLayout::buffers(3);
     let mut large = image.clone();
     large.local_bytes = u32::MAX;
     for (image, text) in [

@@ -10,7 +10,7 @@ mod llvm;
 
 use drivers_amd::chip::{CHIPS, Chip, GFX942, GFX1030, GFX1100, GFX1201};
 use drivers_amd::object::{CodeObject, ObjectError};
-use hcq::GpuVa;
+use hcq::{ArgField, GpuVa};
 
 const SOURCE: &str = include_str!("object/kernels.c");
 const BASE: u64 = 0x7e30_0000_0000;
@@ -67,7 +67,7 @@ fn load(bytes: &[u8], chip: &Chip) -> bool {
         }
         if let Ok(layout) = kernel.layout() {
             kernel.check_layout(&layout).unwrap();
-            let inside = |&(at, width): &(u32, u8)| at + u32::from(width) <= layout.bytes;
+            let inside = |field: &ArgField| field.end().is_some_and(|end| end <= layout.bytes);
             assert!(layout.fields.iter().all(inside));
         }
     }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use drivers_amd::chip::{CHIPS, Chip, GFX942, GFX1030, GFX1100, GFX1201};
 use drivers_amd::object::{CodeObject, ObjectError};
-use hcq::{ArgLayout, GpuVa};
+use hcq::{ArgKind, ArgLayout, GpuVa, Width};
 use object::read::elf::ElfFile64;
 use object::{
     Endianness, Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget,
@@ -33,7 +33,11 @@ fn kernels_are_described_as_they_were_written() {
 
         let add = object.kernel("add").unwrap();
         let layout = add.layout().unwrap();
-        assert_eq!(layout.fields, [(0, 8), (8, 8), (16, 8), (24, 4)]);
+        let number = ArgKind::Value(Width::W32);
+        assert_eq!(
+            layout,
+            ArgLayout::new([[ArgKind::Buffer; 3].as_slice(), &[number]].concat())
+        );
         assert_eq!((add.kernarg_size, layout.align), (28, 8));
         assert_eq!((add.group_bytes, add.scratch_bytes()), (0, 0));
         assert_eq!(add.max_flat_workgroup_size, 1024);
@@ -71,12 +75,18 @@ fn arguments_are_compared_with_what_the_compiler_laid_out() {
     add.check_layout(&add.layout().unwrap()).unwrap();
     let text = |layout| add.check_layout(&layout).unwrap_err().to_string();
     assert_eq!(
-        text(ArgLayout::words(3)),
+        text(ArgLayout::buffers(3)),
         "kernel add: it takes 4 arguments, 3 are described"
     );
     assert_eq!(
-        text(ArgLayout::words(4)),
+        text(ArgLayout::buffers(4)),
         "kernel add: its argument 3 has 4 bytes at 24, not 8 at 24"
+    );
+    let mut layout = add.layout().unwrap();
+    layout.fields[1].kind = ArgKind::Value(Width::W64);
+    assert_eq!(
+        text(layout),
+        "kernel add: its argument 1 is global_buffer, not a Value(W64)"
     );
     let text = object.kernel("sub").unwrap_err().to_string();
     assert_eq!(

@@ -166,7 +166,7 @@ fn graph() -> Vec<Vec<String>> {
         let program = Program {
             name: kernel["kernel"].as_str().unwrap().into(),
             entry: GpuVa(0),
-            args: ArgLayout::words(args.len()),
+            args: ArgLayout::buffers(args.len()),
             local_bytes: 0,
             launch_words: launch.words(),
             owner: Box::new(()),

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         arch: device.info().arch.clone(),
         bytes: std::fs::read(path)?.into(),
         entry: "kernel".into(),
-        args: ArgLayout::words(1),
+        args: ArgLayout::buffers(1),
         local_bytes: 0,
     })?;
     let stream = Stream::new(device.queue(QueueKind::Compute, 0)?);

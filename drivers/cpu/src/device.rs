@@ -92,15 +92,6 @@ impl CpuDevice {
     /// [`Error::OutOfMemory`]; [`Error::Os`] if the system gives no threads; [`Error::Command`]
     /// for a ring that is too small.
     pub fn open(config: Config) -> Result<Arc<dyn Device>> {
-        Ok(CpuDevice::open_cpu(config)?)
-    }
-
-    /// As [`CpuDevice::open`], for those who need more than the trait: see
-    /// [`CpuDevice::inject_fault`].
-    ///
-    /// # Errors
-    /// As [`CpuDevice::open`].
-    pub fn open_cpu(config: Config) -> Result<Arc<CpuDevice>> {
         drivers_host::fork::watch();
         let id = DeviceId::new("CPU", config.index);
         let cpu = CpuInfo::read();
@@ -210,15 +201,6 @@ impl CpuDevice {
         }))
     }
 
-    /// Loses the device as a hardware fault would: a tool for tests of what lies above.
-    pub fn inject_fault(&self, reason: &str) {
-        self.lose(Error::Fault {
-            device: self.info.id.clone(),
-            unit: "injected fault".into(),
-            what: reason.into(),
-        });
-    }
-
     fn check_image(&self, image: &KernelImage) -> std::result::Result<(), String> {
         if image.arch != self.info.arch {
             return Err(format!(
@@ -239,14 +221,13 @@ impl CpuDevice {
                 args.align
             ));
         }
-        for &(offset, width) in &args.fields {
-            let inside = offset
-                .checked_add(width as u32)
-                .is_some_and(|end| end <= args.bytes);
-            if !matches!(width, 4 | 8) || !offset.is_multiple_of(width as u32) || !inside {
+        for field in &args.fields {
+            let (offset, bytes) = (field.offset, field.kind.bytes());
+            let inside = field.end().is_some_and(|end| end <= args.bytes);
+            if !offset.is_multiple_of(bytes) || !inside {
                 return Err(format!(
-                    "argument of {width} bytes at {offset}, expected 4 or 8 aligned bytes inside \
-                     of the {} bytes of the block",
+                    "argument of {bytes} bytes at {offset}, expected aligned bytes inside of the {} \
+                     bytes of the block",
                     args.bytes
                 ));
             }

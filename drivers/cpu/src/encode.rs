@@ -156,14 +156,15 @@ impl Encoder {
         out.quad(groups);
         let base = out.words.len();
         out.words.resize(base + block_words, 0);
-        for (&(offset, width), &val) in fields.iter().zip(args) {
-            let at = base + offset as usize / 4;
+        for (&field, &val) in fields.iter().zip(args) {
+            let width = field.kind.bytes();
+            let at = base + field.offset as usize / 4;
             let end = at + width as usize / 4;
             if end > base + block_words {
                 let why = format!(
-                    "the field at {offset} of {width} bytes lies outside of the argument block of \
+                    "the field at {} of {width} bytes lies outside of the argument block of \
                      {} bytes",
-                    program.args.bytes
+                    field.offset, program.args.bytes
                 );
                 return Err(self.refused(format!("exec {name}"), why));
             }
@@ -221,7 +222,7 @@ fn width_bytes(width: Width) -> u32 {
 mod tests {
     use std::sync::Arc;
 
-    use hcq::{ArgLayout, GpuVa, Signal, SignalMemory, Slot};
+    use hcq::{ArgKind, ArgLayout, GpuVa, Signal, SignalMemory, Slot};
 
     use super::*;
     use crate::packet::{Listing, Packet, decode};
@@ -261,9 +262,9 @@ mod tests {
     #[test]
     fn every_command_decodes_to_what_was_asked() {
         let signal = Signal::new("s", GpuVa(0x1_0000_0010), Arc::new(Absent));
-        let mut layout = ArgLayout::words(2);
-        layout.fields.push((16, 4));
-        layout.bytes = 20;
+        let value = ArgKind::Value(Width::W32);
+        let layout = ArgLayout::new([ArgKind::Buffer, ArgKind::Buffer, value]);
+        assert_eq!(layout.bytes, 20);
         let program = program(layout);
         let slot = |n, add| Val::Slot(Slot(n), add);
         let commands = [
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_the_queue_cannot_take_is_refused_with_the_reason() {
-        let program = program(ArgLayout::words(1));
+        let program = program(ArgLayout::buffers(1));
         let refused = |kind, command: Command<'_>| {
             encoder(kind)
                 .encode(&[command], &mut Packets::new())

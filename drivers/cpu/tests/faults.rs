@@ -113,9 +113,9 @@ fn images_for_other_devices_are_refused() {
     );
     let text = refused(&|i| i.local_bytes = 64);
     assert!(text.contains("needs 64 bytes of local memory"), "{text}");
-    let text = refused(&|i| i.args.fields[0] = (4, 8));
+    let text = refused(&|i| i.args.fields[0].offset = 4);
     assert!(text.contains("argument of 8 bytes at 4"), "{text}");
-    let text = refused(&|i| i.args.fields[0] = (8, 8));
+    let text = refused(&|i| i.args.fields[0].offset = 8);
     assert!(text.contains("inside of the 8 bytes"), "{text}");
     let text = refused(&|i| i.args.align = 16);
     assert!(text.contains("aligned to 16"), "{text}");

@@ -7,11 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen::ir::Kernel;
 use codegen::{Backend, Built, StageArg};
-use hcq::{ArgLayout, Device, KernelImage, Program};
+use hcq::{ArgKind, ArgLayout, Device, KernelImage, Program, Width};
 
 use super::profile::Observer;
 use crate::error::{Error, Result};
 use crate::schedule::order::Structure;
+
+/// What an argument is to the device.
+fn kind(arg: &StageArg) -> ArgKind {
+    match arg {
+        StageArg::Param(_) | StageArg::Scratch(_) => ArgKind::Buffer,
+        StageArg::Var(_) => ArgKind::Value(Width::W64),
+    }
+}
 
 /// One launch of a compiled kernel.
 #[derive(Clone, Debug)]
@@ -184,7 +192,7 @@ impl Compiler {
                 arch: self.device.info().arch.clone(),
                 bytes: stage.object.clone(),
                 entry: stage.entry.clone(),
-                args: ArgLayout::words(stage.args.len()),
+                args: ArgLayout::new(stage.args.iter().map(kind)),
                 local_bytes: stage.local_bytes,
             };
             launches.push(Launch {

@@ -23,17 +23,9 @@ mod watched;
 
 use std::sync::Arc;
 
-use hcq::{Device, KernelImage};
+use hcq::{ArgKind, ArgLayout, Device, KernelImage, Width};
 
 pub use rig::Rig;
-
-/// An open device, and a way to break it.
-pub struct Opened {
-    /// The device.
-    pub device: Arc<dyn Device>,
-    /// Loses the device as a fault of the hardware would, with this reason.
-    pub lose: Box<dyn Fn(&str) + Send + Sync>,
-}
 
 /// What is tested.
 pub trait Subject: Sync {
@@ -42,7 +34,7 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     /// What the driver says.
-    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Opened>;
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>>;
 
     /// The machine code of a kernel.
     fn kernel(&self, kernel: Kernel) -> KernelImage;
@@ -58,6 +50,18 @@ pub enum Kernel {
     Step,
     /// `(address)`: stores to the address.
     Store,
+}
+
+impl Kernel {
+    /// What it takes.
+    pub fn args(self) -> ArgLayout {
+        let value = ArgKind::Value(Width::W64);
+        match self {
+            Kernel::Add => ArgLayout::new([[ArgKind::Buffer; 3].as_slice(), &[value]].concat()),
+            Kernel::Step => ArgLayout::new([ArgKind::Buffer, value]),
+            Kernel::Store => ArgLayout::buffers(1),
+        }
+    }
 }
 
 /// Instantiates every case for a device: a module name, and an expression that gives its

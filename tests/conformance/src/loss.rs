@@ -50,8 +50,8 @@ pub fn the_first_cause_of_a_loss_is_kept(subject: &dyn Subject) {
     let image = subject.kernel(Kernel::Step);
     let program = rig.program(Kernel::Step);
     let data = rig.data(&[0; 4]);
-    (rig.lose)("the sky fell");
-    (rig.lose)("and then the ground");
+    rig.lose("the sky fell");
+    rig.lose("and then the ground");
     let args = [at(&data), Val::Const(1)];
     let spec = hcq::AllocSpec::device(64);
     let errors = [
@@ -151,7 +151,7 @@ pub fn a_loss_ends_waits_and_leaves_other_devices_alone(subject: &dyn Subject) {
             .map(|_| scope.spawn(|| held.wait(soon()).unwrap_err()))
             .collect();
         let idle = scope.spawn(|| lost.device.synchronize(soon()).unwrap_err());
-        (lost.lose)("gone");
+        lost.lose("gone");
         for waiter in waiters.into_iter().chain([idle]) {
             assert!(waiter.join().unwrap().to_string().contains("gone"));
         }

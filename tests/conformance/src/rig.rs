@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::{
-    AllocSpec, Buffer, Command, Deadline, Device, MemoryKind, Program, QueueKind, Stream, Val,
+    AllocSpec, Buffer, Command, Deadline, Device, Error, MemoryKind, Program, QueueKind, Stream,
+    Val,
 };
 
-use crate::{Kernel, Opened, Subject};
+use crate::{Kernel, Subject};
 
 /// A device under test.
 pub struct Rig<'a> {
@@ -15,8 +16,6 @@ pub struct Rig<'a> {
     pub subject: &'a dyn Subject,
     /// The device.
     pub device: Arc<dyn Device>,
-    /// Its way to break.
-    pub lose: Box<dyn Fn(&str) + Send + Sync>,
     /// Its compute queue.
     pub compute: Stream,
     /// Its copy queue, or the compute queue again if it has none.
@@ -40,7 +39,7 @@ impl<'a> Rig<'a> {
     }
 
     fn with(subject: &'a dyn Subject, index: u32, ring_words: u32, start: u64) -> Rig<'a> {
-        let Opened { device, lose } = subject.open(index, ring_words).expect("the device opens");
+        let device = subject.open(index, ring_words).expect("the device opens");
         let stream = |kind| {
             let queue = device.queue(kind, 0).expect("the queue opens");
             if start > 0 {
@@ -64,10 +63,18 @@ impl<'a> Rig<'a> {
         Rig {
             subject,
             device,
-            lose,
             compute,
             copy,
         }
+    }
+
+    /// Loses the device as a fault of the hardware would, with this reason.
+    pub fn lose(&self, reason: &str) {
+        self.device.lose(Error::Fault {
+            device: self.device.info().id.clone(),
+            unit: "injected fault".into(),
+            what: reason.into(),
+        });
     }
 
     /// Memory that holds these elements.

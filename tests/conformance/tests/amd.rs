@@ -11,13 +11,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conformance::{Kernel, Opened, Subject};
+use conformance::{Kernel, Subject};
 use doorbell_twin::machine::TwinMachine;
 use drivers_amd::interface::remote::Remote;
 use drivers_amd::{AmdDevice, Language, Options};
 use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
-use hcq::{ArgLayout, KernelImage};
+use hcq::{Device, KernelImage};
 
 conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Language::Pm4));
 conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Language::Pm4));
@@ -96,7 +96,7 @@ impl TwinSubject {
 }
 
 impl Subject for TwinSubject {
-    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Opened> {
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>> {
         let machine: Arc<dyn Machine> = self.twin.clone();
         let options = Options {
             compute_ring: u64::from(ring_words) * 4,
@@ -113,24 +113,14 @@ impl Subject for TwinSubject {
         if let Some(cable) = &self.cable {
             interface = Remote::over(cable, interface);
         }
-        let device = AmdDevice::open(&interface, &options)?;
-        // The hook must not keep the device open.
-        let broken = Arc::downgrade(&device);
-        Ok(Opened {
-            device,
-            lose: Box::new(move |reason| {
-                if let Some(device) = broken.upgrade() {
-                    device.inject_fault(reason);
-                }
-            }),
-        })
+        Ok(AmdDevice::open(&interface, &options)?)
     }
 
     fn kernel(&self, kernel: Kernel) -> KernelImage {
-        let (entry, args) = match kernel {
-            Kernel::Add => ("add", 4),
-            Kernel::Step => ("step", 2),
-            Kernel::Store => ("store", 1),
+        let entry = match kernel {
+            Kernel::Add => "add",
+            Kernel::Step => "step",
+            Kernel::Store => "store",
         };
         static OBJECTS: Mutex<BTreeMap<&str, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
         let object = OBJECTS
@@ -144,7 +134,7 @@ impl Subject for TwinSubject {
             arch: self.chip.into(),
             bytes: object,
             entry: entry.into(),
-            args: ArgLayout::words(args),
+            args: kernel.args(),
             local_bytes: 0,
         }
     }

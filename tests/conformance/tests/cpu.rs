@@ -8,17 +8,17 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conformance::{Kernel, Opened, Subject};
+use conformance::{Kernel, Subject};
 use drivers_cpu::{Config, CpuDevice};
-use hcq::{ArgLayout, KernelImage};
+use hcq::{Device, KernelImage};
 
 conformance::conformance!(cpu, || CpuSubject);
 
 struct CpuSubject;
 
 impl Subject for CpuSubject {
-    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Opened> {
-        let device = CpuDevice::open_cpu(Config {
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>> {
+        CpuDevice::open(Config {
             index,
             // Helpers, also on a small machine.
             cores: 3,
@@ -28,24 +28,14 @@ impl Subject for CpuSubject {
                 _ => 60_000,
             }),
             ..Config::default()
-        })?;
-        // The hook must not keep the device open.
-        let broken = Arc::downgrade(&device);
-        Ok(Opened {
-            device,
-            lose: Box::new(move |reason| {
-                if let Some(device) = broken.upgrade() {
-                    device.inject_fault(reason);
-                }
-            }),
         })
     }
 
     fn kernel(&self, kernel: Kernel) -> KernelImage {
-        let (entry, args) = match kernel {
-            Kernel::Add => ("add", 4),
-            Kernel::Step => ("step", 2),
-            Kernel::Store => ("store", 1),
+        let entry = match kernel {
+            Kernel::Add => "add",
+            Kernel::Step => "step",
+            Kernel::Store => "store",
         };
         static OBJECT: OnceLock<Arc<[u8]>> = OnceLock::new();
         KernelImage {
@@ -53,7 +43,7 @@ impl Subject for CpuSubject {
             arch: std::env::consts::ARCH.into(),
             bytes: OBJECT.get_or_init(compile).clone(),
             entry: entry.into(),
-            args: ArgLayout::words(args),
+            args: kernel.args(),
             local_bytes: 0,
         }
     }

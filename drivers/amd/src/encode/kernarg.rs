@@ -105,20 +105,13 @@ impl Kernel<'_> {
             return Err(self.refused(setup, why));
         }
         out.data.resize(end, 0);
-        for (&(offset, width), &value) in layout.fields.iter().zip(self.args) {
+        for (field, &value) in layout.fields.iter().zip(self.args) {
+            let (offset, width) = (field.offset, field.kind.bytes());
             let part = match width {
                 8 => Part::Whole,
-                4 => Part::Low,
-                _ => {
-                    let why =
-                        format!("the argument at {offset} has {width} bytes, expected 4 or 8");
-                    return Err(self.refused(setup, why));
-                }
+                _ => Part::Low,
             };
-            let fits = offset
-                .checked_add(width.into())
-                .is_some_and(|end| end <= bytes);
-            if !fits || offset % 4 != 0 {
+            if field.end().is_none_or(|end| end > bytes) || offset % 4 != 0 {
                 let why = format!(
                     "the argument at {offset} of {width} bytes does not lie in the {bytes} bytes of its \
                      block, at a multiple of 4"

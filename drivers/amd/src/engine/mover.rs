@@ -1,10 +1,10 @@
 //! [`Mover`]: copies between host memory and VRAM, by an SDMA engine.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hcq::transport::TransportError;
-use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Signal, Staging, Val};
+use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Staging, Val};
 
 use crate::core::Core;
 use crate::memory::pool::{Piece, Pool};
@@ -21,14 +21,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct Mover {
     core: Arc<Core>,
     channel: Arc<Channel>,
-    state: Mutex<State>,
-}
-
-struct State {
     /// Two chunks of host memory.
-    staging: Staging<Piece>,
-    /// The last copy.
-    last: u64,
+    staging: Mutex<Staging<Piece>>,
 }
 
 impl Mover {
@@ -41,10 +35,7 @@ impl Mover {
         let chunks = [chunk()?, chunk()?];
         Ok(Mover {
             core: core.clone(),
-            state: Mutex::new(State {
-                staging: Staging::new(chunks, CHUNK, LIMIT),
-                last: 0,
-            }),
+            staging: Mutex::new(Staging::new(chunks, CHUNK, LIMIT)),
             channel,
         })
     }
@@ -59,13 +50,11 @@ impl Mover {
     /// # Errors
     /// [`hcq::Error::Timeout`], the loss of the device.
     pub(crate) fn read(&self, from: u64, into: &mut [u8]) -> Result<()> {
-        let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { staging, last } = &mut *guard;
-        staging.read(
+        self.staging().read(
             into.len(),
             |chunk, range| {
                 let from = from + range.start as u64;
-                self.copy(last, chunk.va().0, from, range.len())
+                self.copy(chunk.va().0, from, range.len())
             },
             |chunk, range| {
                 let read = chunk.shared()?.read_bytes(0, &mut into[range]);
@@ -79,9 +68,7 @@ impl Mover {
     /// # Errors
     /// As [`Mover::read`].
     pub(crate) fn write(&self, to: u64, from: &[u8]) -> Result<()> {
-        let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { staging, last } = &mut *guard;
-        let done = staging.write(
+        let done = self.staging().write(
             from.len(),
             |chunk, range| {
                 let written = chunk.shared()?.write_bytes(0, &from[range]);
@@ -89,35 +76,37 @@ impl Mover {
             },
             |chunk, range| {
                 let to = to + range.start as u64;
-                self.copy(last, to, chunk.va().0, range.len())
+                self.copy(to, chunk.va().0, range.len())
             },
         )?;
         done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
-    fn copy(&self, last: &mut u64, dst: u64, src: u64, bytes: usize) -> Result<Point> {
-        let (signal, value) = (self.signal().clone(), *last + 1);
-        let commands = [
-            Command::Copy {
-                dst: Val::Const(dst),
-                src: Val::Const(src),
-                bytes: bytes as u64,
-            },
-            Command::Signal {
-                signal: &signal,
-                value: Val::Const(value),
-            },
-        ];
-        self.channel.run(&commands)?;
-        *last = value;
-        Ok(Point { signal, value })
+    fn copy(&self, dst: u64, src: u64, bytes: usize) -> Result<Point> {
+        let timeline = self.channel.timeline();
+        timeline.submit(|makes, packets| {
+            let commands = [
+                Command::Copy {
+                    dst: Val::Const(dst),
+                    src: Val::Const(src),
+                    bytes: bytes as u64,
+                },
+                Command::Signal {
+                    signal: timeline.signal(),
+                    value: Val::Const(makes),
+                },
+            ];
+            self.channel.encoder().encode(&commands, packets)?;
+            self.channel.submit(packets, makes)
+        })
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Staging<Piece>> {
+        // A panic leaves the pieces, each with the copy that it is part of.
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn broken(&self, error: TransportError) -> Error {
         self.core.broken("host access", error)
-    }
-
-    fn signal(&self) -> &Signal {
-        self.channel.timeline().signal()
     }
 }

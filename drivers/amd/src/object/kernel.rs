@@ -228,8 +228,8 @@ impl KernelInfo {
     /// Where the caller's arguments lie, from the metadata.
     ///
     /// # Errors
-    /// [`ObjectError::Kernel`] for an object without metadata, and for an argument of other than 4 or 8
-    /// bytes.
+    /// [`ObjectError::Kernel`] for an object without metadata, and for an argument that is neither a buffer
+    /// nor a number of 4 or 8 bytes.
     pub fn layout(&self) -> Result<ArgLayout> {
         let args = self
             .args
@@ -238,11 +238,12 @@ impl KernelInfo {
         let fields = args
             .iter()
             .filter(|arg| !arg.is_hidden())
-            .map(|arg| match arg.size {
-                4 | 8 => Ok((arg.offset, arg.size as u8)),
-                size => Err(self.refused(format!(
-                    "its argument at {} has {size} bytes, expected 4 or 8",
-                    arg.offset
+            .map(|arg| match arg.field() {
+                Some(field) => Ok(field),
+                None => Err(self.refused(format!(
+                    "its argument at {} is {} of {} bytes, expected a global_buffer of 8 or a \
+                     by_value of 4 or 8",
+                    arg.offset, arg.kind, arg.size
                 ))),
             })
             .collect::<Result<Vec<_>>>()?;
@@ -270,11 +271,18 @@ impl KernelInfo {
                 layout.fields.len()
             )));
         }
-        for (i, (arg, &(offset, width))) in visible().zip(&layout.fields).enumerate() {
-            if (arg.offset, arg.size) != (offset, width.into()) {
+        for (i, (arg, field)) in visible().zip(&layout.fields).enumerate() {
+            let (offset, bytes) = (field.offset, field.kind.bytes());
+            if (arg.offset, arg.size) != (offset, bytes) {
                 return Err(self.refused(format!(
-                    "its argument {i} has {} bytes at {}, not {width} at {offset}",
+                    "its argument {i} has {} bytes at {}, not {bytes} at {offset}",
                     arg.size, arg.offset
+                )));
+            }
+            if arg.field() != Some(*field) {
+                return Err(self.refused(format!(
+                    "its argument {i} is {}, not a {:?}",
+                    arg.kind, field.kind
                 )));
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Source: LLVM, AMDGPUUsage, "Code Object V3 and Above Metadata" to V6.
 
+use hcq::{ArgField, ArgKind, Width};
 use object::read::elf::{ProgramHeader, SectionHeader};
 use object::{Object, elf};
 use rmpv::ValueRef;
@@ -30,6 +31,18 @@ impl KernelArg {
     /// Whether the language adds it, not the caller.
     pub fn is_hidden(&self) -> bool {
         self.kind.starts_with("hidden_")
+    }
+
+    /// What it is to the caller; none if that can pass no such thing.
+    pub fn field(&self) -> Option<ArgField> {
+        let kind = match (self.kind.as_str(), self.size) {
+            ("global_buffer", 8) => ArgKind::Buffer,
+            ("by_value", 4) => ArgKind::Value(Width::W32),
+            ("by_value", 8) => ArgKind::Value(Width::W64),
+            _ => return None,
+        };
+        let offset = self.offset;
+        Some(ArgField { offset, kind })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hcq::packets::{Keep, Section, place};
 use hcq::transport::{MonotonicClock, TransportError};
-use hcq::{Command, Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
+use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 
 use super::arguments::{Arguments, place_data};
 use super::decode::{decode, sentence};
@@ -145,13 +145,6 @@ impl Channel {
     /// Wakes the threads that wait for its timeline.
     pub(crate) fn wake(&self) {
         self.core.interface.wake(&self.event);
-    }
-
-    /// Encodes and submits, for the driver itself.
-    pub(crate) fn run(&self, commands: &[Command<'_>]) -> Result<()> {
-        let mut packets = Packets::new();
-        self.encoder.encode(commands, &mut packets)?;
-        self.submit(&packets, 0)
     }
 
     /// Writes packets to the ring, behind what every submission starts with, and rings the doorbell.

@@ -13,8 +13,8 @@ use doorbell_twin::machine::TwinMachine;
 use drivers_amd::{Language, Options};
 use hcq::transport::Machine;
 use hcq::{
-    AllocSpec, ArgLayout, Command, Deadline, Device, KernelImage, MemoryKind, QueueKind, Result,
-    Scope, Stream, Val,
+    AllocSpec, ArgKind, ArgLayout, Command, Deadline, Device, KernelImage, MemoryKind, QueueKind,
+    Result, Scope, Stream, Val, Width,
 };
 
 /// A machine from a config string of the twin.
@@ -72,7 +72,11 @@ pub fn kernel(chip: &str, entry: &str, args: usize) -> KernelImage {
         arch: chip.into(),
         bytes: std::fs::read(object).unwrap().into(),
         entry: entry.into(),
-        args: ArgLayout::words(args),
+        args: match entry {
+            // A number comes second.
+            "step" => ArgLayout::new([ArgKind::Buffer, ArgKind::Value(Width::W64)]),
+            _ => ArgLayout::buffers(args),
+        },
         local_bytes: 0,
     }
 }

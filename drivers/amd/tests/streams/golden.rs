@@ -9,8 +9,8 @@ use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Scratch, Sdma, S
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql, kd, regs};
 use hcq::{
-    ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind, Result,
-    Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind,
+    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 use serde_json::Value;
 
@@ -304,27 +304,22 @@ impl Exec {
             [0, 1, 2].map(|i| list[i].as_u64().unwrap_or(64) as u32)
         };
         let mut args: Vec<Val> = Vec::new();
-        let mut fields = Vec::new();
+        let mut kinds = Vec::new();
         for buffer in call["bufs"].as_array().unwrap() {
-            fields.push((args.len() as u32 * 8, 8));
+            kinds.push(ArgKind::Buffer);
             args.push(Val::Const(number(buffer)));
         }
-        let mut bytes = args.len() as u32 * 8;
         for _ in call["vals"].as_array().unwrap() {
-            fields.push((bytes, 4));
-            bytes += 4;
+            kinds.push(ArgKind::Value(Width::W32));
             args.push(Val::Const(0));
         }
-        let launch = launch(golden, case, bytes);
+        let layout = ArgLayout::new(kinds);
+        let launch = launch(golden, case, layout.bytes);
         Exec {
             program: Program {
                 name: case["name"].as_str().unwrap().into(),
                 entry: GpuVa(number(&program["aql_prog_addr"])),
-                args: ArgLayout {
-                    fields,
-                    bytes,
-                    align: 8,
-                },
+                args: layout,
                 local_bytes: launch.group_bytes,
                 launch_words: launch.words(),
                 owner: Box::new(()),

@@ -38,7 +38,7 @@ pub fn image(source: &str, args: usize) -> KernelImage {
         arch: std::env::consts::ARCH.into(),
         bytes: Arc::from(compile(&["-O1", "-fPIC"], source)),
         entry: "kernel".into(),
-        args: ArgLayout::words(args),
+        args: ArgLayout::buffers(args),
         local_bytes: 0,
     }
 }

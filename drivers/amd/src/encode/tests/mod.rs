@@ -9,8 +9,8 @@ use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql as spec_aql, kd, pm4 as spec_pm4, sdma as spec_sdma};
 use hcq::packets::{Part, Section};
 use hcq::{
-    ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind, Result,
-    Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind,
+    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 
 use super::*;
@@ -88,11 +88,7 @@ fn program(launch: Launch) -> Program {
     Program {
         name: "k".into(),
         entry: GpuVa(0x7e30_0000_0400),
-        args: ArgLayout {
-            fields: vec![(0, 8), (8, 8), (16, 4)],
-            bytes: 20,
-            align: 8,
-        },
+        args: ArgLayout::new([ArgKind::Buffer, ArgKind::Buffer, ArgKind::Value(Width::W32)]),
         local_bytes: 0,
         launch_words: launch.words(),
         owner: Box::new(()),

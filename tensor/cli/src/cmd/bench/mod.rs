@@ -385,7 +385,7 @@ fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Stream),
         arch: session.device.info().arch.clone(),
         bytes: stage.object.clone(),
         entry: stage.entry.clone(),
-        args: ArgLayout::words(stage.args.len()),
+        args: ArgLayout::buffers(stage.args.len()),
         local_bytes: stage.local_bytes,
     })?;
     let executor = DeviceExecutor::of(&session.engine).ok_or_else(|| missing("device"))?;
