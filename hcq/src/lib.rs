@@ -39,6 +39,7 @@ pub mod graph;
 pub mod hazards;
 pub mod id;
 pub mod inflight;
+pub mod kernels;
 pub mod mem;
 pub mod memory;
 pub mod packets;

@@ -11,7 +11,7 @@
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
 //! | `core` | what every part of an open device knows, and whether it is lost |
 //! | `memory` | its buffers and signals, and how the host reaches them |
-//! | `submit` | one queue: its ring, the arguments beside it, marks that say what is done |
+//! | `submit` | one queue: its ring, the arguments beside it, fences that say what is done |
 //! | `engine` | all queues: their end, copies for the host, what they were doing when something went wrong |
 //! | `queue`, `program`, `device` | what the user holds |
 //!

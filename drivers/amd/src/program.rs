@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use hcq::kernels::Kernel;
 use hcq::memory::RemoteMemory;
 use hcq::{Error, GpuVa, KernelImage, MemoryKind, Program, Result};
 
 use crate::core::Core;
-use crate::core::kernels::Kernel;
 use crate::memory::pool::Pool;
 use crate::memory::vram::Vram;
 use crate::object::CodeObject;

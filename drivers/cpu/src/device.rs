@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use drivers_host::clock::monotonic_ns;
 use drivers_host::cpuinfo::CpuInfo;
+use hcq::kernels::Kernel;
 use hcq::{
     Abilities, AllocSpec, Buffer, ClockInfo, Costs, Deadline, Device, DeviceId, DeviceInfo, Error,
     GpuVa, KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
@@ -260,7 +261,11 @@ impl Device for CpuDevice {
         self.check_image(image).map_err(refused)?;
         let loaded =
             loader::load(&image.bytes, &image.entry).map_err(|e| refused(e.to_string()))?;
-        let registration = self.shared.register(loaded.code_range(), &image.name);
+        let kernel = Kernel {
+            name: image.name.as_str().into(),
+            argument_bytes: image.args.bytes,
+        };
+        let registration = self.shared.kernels.register(loaded.code_range(), kernel);
         Ok(Arc::new(Program {
             name: image.name.clone(),
             entry: GpuVa(loaded.entry()),

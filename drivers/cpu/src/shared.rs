@@ -1,10 +1,10 @@
 //! [`Shared`]: what every part of one open device knows: its name, whether it is lost, its memory,
 //! and which kernel lies where.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hcq::kernels::Kernels;
 use hcq::{DeviceId, Error, LostState};
 
 use crate::guard::Trap;
@@ -17,15 +17,11 @@ pub(crate) struct Shared {
     pub(crate) id: DeviceId,
     pub(crate) lost: LostState,
     pub(crate) pool: Arc<Pool>,
-    kernels: Mutex<BTreeMap<u64, KernelPlace>>,
+    /// The loaded kernels, for messages.
+    pub(crate) kernels: Arc<Kernels>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
     holds: Mutex<Holds>,
-}
-
-struct KernelPlace {
-    end: u64,
-    name: String,
 }
 
 impl Shared {
@@ -34,7 +30,7 @@ impl Shared {
             lost: LostState::new(id.clone()),
             pool: Pool::new(id.clone(), memory),
             id,
-            kernels: Mutex::default(),
+            kernels: Arc::default(),
             closing: AtomicBool::new(false),
             holds: Mutex::default(),
         }
@@ -67,44 +63,16 @@ impl Shared {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the code of kernel `name` lies at `code`; forgotten with the returned value.
-    pub(crate) fn register(
-        self: &Arc<Self>,
-        code: std::ops::Range<u64>,
-        name: &str,
-    ) -> Registration {
-        let place = KernelPlace {
-            end: code.end,
-            name: name.into(),
-        };
-        self.kernels().insert(code.start, place);
-        Registration {
-            shared: self.clone(),
-            start: code.start,
-        }
-    }
-
-    /// Name of the kernel whose code holds `pc`, and the offset in the code.
-    fn kernel_at(&self, pc: u64) -> Option<(String, u64)> {
-        let kernels = self.kernels();
-        let (start, place) = kernels.range(..=pc).next_back()?;
-        (pc < place.end).then(|| (place.name.clone(), pc - start))
-    }
-
-    fn kernels(&self) -> MutexGuard<'_, BTreeMap<u64, KernelPlace>> {
-        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A trap in words. `entry` is the kernel that ran; `None` for the processor's own accesses.
     pub(crate) fn describe(&self, trap: &Trap, entry: Option<u64>) -> String {
         let mut text = match entry {
-            Some(entry) => match self.kernel_at(entry) {
-                Some((name, _)) => format!("kernel {name}"),
+            Some(entry) => match self.kernels.at(entry) {
+                Some((kernel, _)) => format!("kernel {}", kernel.name),
                 None => format!("kernel at {entry:#x}, which no loaded program has"),
             },
             None => "memory access".into(),
         };
-        if let Some((_, offset)) = entry.and_then(|_| self.kernel_at(trap.pc)) {
+        if let Some((_, offset)) = entry.and_then(|_| self.kernels.at(trap.pc)) {
             text += &format!(", code offset {offset:#x}");
         } else if entry.is_some() {
             text += &format!(", at {:#x}, outside of its code", trap.pc);
@@ -135,17 +103,5 @@ impl Shared {
             text += " at an address that the processor does not tell (not canonical)";
         }
         text
-    }
-}
-
-/// Keeps the name of a kernel known.
-pub(crate) struct Registration {
-    shared: Arc<Shared>,
-    start: u64,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.shared.kernels().remove(&self.start);
     }
 }

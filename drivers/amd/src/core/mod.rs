@@ -5,16 +5,15 @@
 //! [`Queues`], which is filled in from above.
 
 mod fault;
-pub(crate) mod kernels;
 pub(crate) mod queues;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use hcq::kernels::Kernels;
 use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
-use self::kernels::Kernels;
 use self::queues::Queues;
 use crate::chip::Chip;
 use crate::interface::{Age, Event, Gpu, Interface, Memory, Ranges, Request};

@@ -2,15 +2,16 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`mover`] | the queue of the driver's own, which copies for the host |
+//! | [`staging`] | the queue of the driver's own, which copies for the host |
 //! | [`scratch`] | the scratch memory of kernels |
 //! | [`inflight`] | what a queue may be doing, read back from its ring |
-//! | [`tell`] | the same in words |
+//! | [`report`] | the same in words |
 
 mod inflight;
-mod mover;
+
+mod report;
 mod scratch;
-mod tell;
+mod staging;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, QueueKind, Result};
 
-use self::mover::Mover;
 use self::scratch::Held;
+use self::staging::StagingQueue;
 use crate::chip::Language;
 use crate::core::Core;
 use crate::core::queues::{Queues, Suspects};
@@ -27,7 +28,7 @@ use crate::interface::Age;
 use crate::interface::space::Moves;
 use crate::memory::pool::Pool;
 use crate::options::Options;
-use crate::submit::{Channel, Which};
+use crate::submit::{Channel, QueueSpec};
 
 /// How long queues must stand at the same waits before they are taken to be stuck there.
 const STUCK: Duration = Duration::from_millis(50);
@@ -42,7 +43,7 @@ pub(crate) struct Engine {
     options: Options,
     channels: Vec<Arc<Channel>>,
     /// Made when the host first needs it.
-    mover: Mutex<Option<Arc<Mover>>>,
+    staging: Mutex<Option<Arc<StagingQueue>>>,
     scratch: Held,
 }
 
@@ -59,25 +60,25 @@ impl Engine {
         copies: u32,
     ) -> Result<Arc<Engine>> {
         let mut channels = Vec::new();
-        let compute = Which {
+        let compute = QueueSpec {
             kind: QueueKind::Compute,
             index: 0,
             language: compute,
         };
-        let copies = (0..copies).map(|index| Which {
+        let copies = (0..copies).map(|index| QueueSpec {
             kind: QueueKind::Copy,
             index,
             language: Language::Sdma,
         });
-        for which in std::iter::once(compute).chain(copies) {
-            channels.push(Arc::new(Channel::open(core, pool, &which, options)?));
+        for spec in std::iter::once(compute).chain(copies) {
+            channels.push(Arc::new(Channel::open(core, pool, &spec, options)?));
         }
         let engine = Arc::new(Engine {
             core: core.clone(),
             pool: pool.clone(),
             options: options.clone(),
             channels,
-            mover: Mutex::default(),
+            staging: Mutex::default(),
             scratch: Held::default(),
         });
         core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
@@ -110,12 +111,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    fn mover(&self) -> Result<Arc<Mover>> {
-        let mut mover = self.mover_slot();
-        if let Some(mover) = &*mover {
-            return Ok(mover.clone());
+    fn staging(&self) -> Result<Arc<StagingQueue>> {
+        let mut staging = self.staging_slot();
+        if let Some(staging) = &*staging {
+            return Ok(staging.clone());
         }
-        let which = Which {
+        let spec = QueueSpec {
             kind: QueueKind::Copy,
             index: self.channels.len() as u32 - 1,
             language: Language::Sdma,
@@ -124,14 +125,18 @@ impl Engine {
             copy_ring: 0,
             ..self.options.clone()
         };
-        let channel = Channel::open(&self.core, &self.pool, &which, &options)?;
-        let made = Arc::new(Mover::new(&self.core, &self.pool, Arc::new(channel))?);
-        *mover = Some(made.clone());
+        let channel = Channel::open(&self.core, &self.pool, &spec, &options)?;
+        let made = Arc::new(StagingQueue::new(
+            &self.core,
+            &self.pool,
+            Arc::new(channel),
+        )?);
+        *staging = Some(made.clone());
         Ok(made)
     }
 
-    fn mover_slot(&self) -> MutexGuard<'_, Option<Arc<Mover>>> {
-        self.mover.lock().unwrap_or_else(PoisonError::into_inner)
+    fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<StagingQueue>>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks until everything submitted so far is done.
@@ -143,7 +148,7 @@ impl Engine {
             let done = channel.synchronize(deadline);
             done.map_err(|mut error| {
                 if let Error::Timeout { what, .. } = &mut error {
-                    *what += &format!(" ({})", tell::report(channel));
+                    *what += &format!(" ({})", report::report(channel));
                 }
                 error
             })
@@ -225,22 +230,22 @@ impl Queues for Engine {
     fn report(&self) -> String {
         let lines = self.channels.iter().filter_map(|channel| {
             let range = channel.in_flight();
-            (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), tell::report(channel)))
+            (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), report::report(channel)))
         });
         lines.collect::<Vec<_>>().join("; ")
     }
 
     fn suspects(&self, page: u64) -> Suspects {
-        let mover = self.mover_slot().as_ref().map(|m| m.channel().clone());
-        tell::suspects(self.channels.iter().chain(&mover).map(|c| &**c), page)
+        let staging = self.staging_slot().as_ref().map(|m| m.channel().clone());
+        report::suspects(self.channels.iter().chain(&staging).map(|c| &**c), page)
     }
 
     fn read(&self, va: u64, into: &mut [u8]) -> Result<()> {
-        self.mover()?.read(va, into)
+        self.staging()?.read(va, into)
     }
 
     fn write(&self, va: u64, from: &[u8]) -> Result<()> {
-        self.mover()?.write(va, from)
+        self.staging()?.write(va, from)
     }
 }
 
@@ -262,7 +267,7 @@ impl Drop for Engine {
         }
         // The queues are destroyed before what they use is freed.
         self.channels.clear();
-        *self.mover_slot() = None;
+        *self.staging_slot() = None;
         self.pool.end();
     }
 }

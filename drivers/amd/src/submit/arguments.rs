@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     memory: Piece,
     window: Window,
     bump: Bump,
-    /// Bytes handed out since the last mark.
+    /// Bytes handed out since the last fence.
     unsealed: u64,
     /// A data block with its addresses filled in; kept, so that nothing is allocated.
     words: Vec<u32>,
@@ -74,18 +74,18 @@ impl Arguments {
         Ok(base)
     }
 
-    /// Whether a part of it was handed out since the last mark that is worth one.
-    pub(crate) fn wants_mark(&self, part: u64) -> bool {
+    /// Whether a part of it was handed out since the last fence that is worth one.
+    pub(crate) fn wants_fence(&self, part: u64) -> bool {
         self.unsealed >= self.bump.size() / part
     }
 
-    /// Everything handed out so far is free once a mark is reached.
-    pub(crate) fn seal(&mut self, mark: u64) {
-        self.bump.seal(mark);
+    /// Everything handed out so far is free once a fence is reached.
+    pub(crate) fn seal(&mut self, fence: u64) {
+        self.bump.seal(fence);
         self.unsealed = 0;
     }
 
-    /// Takes back what is behind no mark after this one.
+    /// Takes back what is behind no fence after this one.
     pub(crate) fn reclaim(&mut self, reached: u64) {
         self.bump.reclaim(reached);
     }

@@ -12,8 +12,8 @@ use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 
 use super::arguments::{Arguments, place_data};
 use super::decode::{decode, sentence};
-use super::make::{Which, make};
-use super::marks::{Marks, Progress};
+use super::fences::{Fences, Progress};
+use super::parts::{QueueSpec, make};
 use super::ring::Ring;
 use super::wait::{SLICE, Wait};
 use crate::core::Core;
@@ -22,8 +22,8 @@ use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 use crate::options::Options;
 
-/// A mark is due when this part of the ring, or of the arguments, was used since the last one.
-const MARK_EVERY: u64 = 8;
+/// A fence is due when this part of the ring, or of the arguments, was used since the last one.
+const FENCE_EVERY: u64 = 8;
 
 /// One queue.
 pub(crate) struct Channel {
@@ -36,7 +36,7 @@ pub(crate) struct Channel {
     index: u32,
     timeline: Timeline,
     event: Arc<Event>,
-    marks: Marks,
+    fences: Fences,
     /// What every submission starts with.
     begin: Vec<u32>,
     _begin_data: Piece,
@@ -56,11 +56,11 @@ struct Host {
     free: u64,
     progress: Progress,
     arguments: Arguments,
-    /// What nobody but the device uses any more, until a mark.
+    /// What nobody but the device uses any more, until a fence.
     retired: VecDeque<(u64, Keep)>,
     // Kept, so that nothing is allocated.
     words: Vec<u32>,
-    mark: Packets,
+    fence: Packets,
 }
 
 impl Channel {
@@ -71,20 +71,20 @@ impl Channel {
     pub(crate) fn open(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
-        which: &Which,
+        spec: &QueueSpec,
         options: &Options,
     ) -> Result<Channel> {
-        let made = make(core, pool, which, options)?;
+        let made = make(core, pool, spec, options)?;
         Ok(Channel {
             ring: made.ring,
             core: core.clone(),
             pool: pool.clone(),
             encoder: made.encoder,
-            kind: which.kind,
-            index: which.index,
-            timeline: Timeline::new(&core.id, which.kind, which.index, made.timeline),
+            kind: spec.kind,
+            index: spec.index,
+            timeline: Timeline::new(&core.id, spec.kind, spec.index, made.timeline),
             event: made.event,
-            marks: made.marks,
+            fences: made.fences,
             begin: made.begin,
             _begin_data: made.begin_data,
             _meet: made.meet,
@@ -97,7 +97,7 @@ impl Channel {
                 arguments: made.arguments,
                 retired: VecDeque::new(),
                 words: Vec::new(),
-                mark: Packets::new(),
+                fence: Packets::new(),
             }),
         })
     }
@@ -190,9 +190,9 @@ impl Channel {
         host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.encoder.uses(kept));
-        let mark = host.progress.issued + 1;
+        let fence = host.progress.issued + 1;
         host.retired
-            .extend(outgrown.map(|kept| (mark, kept.clone())));
+            .extend(outgrown.map(|kept| (fence, kept.clone())));
         self.write_all(host, makes)
     }
 
@@ -212,15 +212,15 @@ impl Channel {
     /// Keeps something until everything that is in the ring now is done.
     pub(crate) fn retire(&self, what: Keep) {
         let mut host = self.lock();
-        let idle = host.progress.unmarked(host.wptr) == 0 && host.progress.is_empty();
+        let idle = host.progress.unfenced(host.wptr) == 0 && host.progress.is_empty();
         if idle || self.core.lost.is_lost() {
             return;
         }
-        let mark = host.progress.issued + 1;
-        host.retired.push_back((mark, what));
-        // Else the next submission brings the mark.
-        if let Err(error) = self.mark(&mut host) {
-            tracing::debug!(%error, "memory is kept until the next mark");
+        let fence = host.progress.issued + 1;
+        host.retired.push_back((fence, what));
+        // Else the next submission brings the fence.
+        if let Err(error) = self.fence(&mut host) {
+            tracing::debug!(%error, "memory is kept until the next fence");
         }
     }
 
@@ -258,8 +258,8 @@ impl Channel {
         let words = place_data(packets, base, &mut room);
         let written = piece.shared()?.write_words(0, words);
         written.map_err(|e| self.broken(e))?;
-        let mark = host.progress.issued + 1;
-        host.retired.push_back((mark, Arc::new(piece)));
+        let fence = host.progress.issued + 1;
+        host.retired.push_back((fence, Arc::new(piece)));
         Ok(base)
     }
 
@@ -272,8 +272,8 @@ impl Channel {
         }
         host.words = words;
         done?;
-        self.mark_if_due(host);
-        // A look at remote memory is waited for: there it is when room is missing, or no mark is left.
+        self.fence_if_due(host);
+        // A look at remote memory is waited for: there it is when room is missing, or no fence is left.
         match host.retired.is_empty() || self.ring.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
@@ -375,8 +375,8 @@ impl Channel {
         wait: &mut Wait,
         missing: impl FnOnce(&Host) -> (String, u64, u64),
     ) -> Result<()> {
-        if host.progress.is_empty() && host.progress.unmarked(host.wptr) > 0 {
-            self.mark(host)?;
+        if host.progress.is_empty() && host.progress.unfenced(host.wptr) > 0 {
+            self.fence(host)?;
         }
         wait.pause(&self.core, &self.event, || missing(host))?;
         self.reclaim(host)
@@ -390,49 +390,49 @@ impl Channel {
         Ok(doorbell)
     }
 
-    fn mark_if_due(&self, host: &mut Host) {
-        let ring = host.progress.unmarked(host.wptr) >= self.ring.dwords() / MARK_EVERY;
-        let arguments = host.arguments.wants_mark(MARK_EVERY);
+    fn fence_if_due(&self, host: &mut Host) {
+        let ring = host.progress.unfenced(host.wptr) >= self.ring.dwords() / FENCE_EVERY;
+        let arguments = host.arguments.wants_fence(FENCE_EVERY);
         let retired = host
             .retired
             .back()
-            .is_some_and(|(mark, _)| *mark > host.progress.issued);
+            .is_some_and(|(fence, _)| *fence > host.progress.issued);
         if (ring || arguments || retired)
-            && let Err(error) = self.mark(host)
+            && let Err(error) = self.fence(host)
         {
-            tracing::debug!(%error, "the mark comes later");
+            tracing::debug!(%error, "the fence comes later");
         }
     }
 
-    /// Puts a mark behind everything that is in the ring. Nothing happens while as many as can be are
+    /// Puts a fence behind everything that is in the ring. Nothing happens while as many as can be are
     /// under way: one of them is waited for first.
-    fn mark(&self, host: &mut Host) -> Result<()> {
+    fn fence(&self, host: &mut Host) -> Result<()> {
         if host.progress.is_full() {
             self.reclaim(host)?;
             if host.progress.is_full() {
                 return Ok(());
             }
         }
-        let mark = host.progress.issued + 1;
-        let mut packets = std::mem::take(&mut host.mark);
+        let fence = host.progress.issued + 1;
+        let mut packets = std::mem::take(&mut host.fence);
         let done = self
-            .marks
-            .encode(mark, &self.encoder, &mut packets)
+            .fences
+            .encode(fence, &self.encoder, &mut packets)
             .and_then(|()| {
-                let placed = self.marks.place(mark, &mut packets);
+                let placed = self.fences.place(fence, &mut packets);
                 placed.map_err(|e| self.broken(e))?;
                 self.write(host, &packets.words)
             });
-        host.mark = packets;
+        host.fence = packets;
         done?;
         host.progress.issue(host.wptr);
-        host.arguments.seal(mark);
+        host.arguments.seal(fence);
         Ok(())
     }
 
-    /// Takes back what marks and read pointer say is done.
+    /// Takes back what fences and read pointer say is done.
     fn reclaim(&self, host: &mut Host) -> Result<()> {
-        let seen = self.marks.reached().map_err(|e| self.broken(e))?;
+        let seen = self.fences.reached().map_err(|e| self.broken(e))?;
         let done = host.progress.advance(seen);
         self.done.store(done, Ordering::Relaxed);
         let reached = host.progress.reached;
@@ -441,7 +441,7 @@ impl Channel {
         while host
             .retired
             .front()
-            .is_some_and(|(mark, _)| *mark <= reached)
+            .is_some_and(|(fence, _)| *fence <= reached)
         {
             host.retired.pop_front();
         }
@@ -453,7 +453,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether everything submitted is known to be done; puts a mark behind it if there is none.
+    /// Whether everything submitted is known to be done; puts a fence behind it if there is none.
     ///
     /// # Errors
     /// The loss of the device.
@@ -464,8 +464,8 @@ impl Channel {
 
     fn settle(&self, host: &mut Host) -> Result<bool> {
         self.core.lost.check()?;
-        if host.progress.unmarked(host.wptr) > 0 {
-            self.mark(host)?;
+        if host.progress.unfenced(host.wptr) > 0 {
+            self.fence(host)?;
         }
         self.reclaim(host)?;
         Ok(host.progress.is_idle(host.wptr))
@@ -490,7 +490,7 @@ impl Channel {
             if left.is_zero() {
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
-                    what: format!("marks of {}", self.unit()),
+                    what: format!("fences of {}", self.unit()),
                     wanted,
                     seen,
                     after: deadline.elapsed(&MonotonicClock),
@@ -513,7 +513,7 @@ impl Channel {
         let mut wait = Wait::new(self.full_limit);
         while !self.settle(&mut host)? {
             self.pause(&mut host, &mut wait, |host| {
-                let what = format!("marks of {}, which has to come to rest", self.unit());
+                let what = format!("fences of {}, which has to come to rest", self.unit());
                 (what, host.progress.issued, host.progress.reached)
             })?;
         }
@@ -558,7 +558,7 @@ impl Channel {
                 return self.held(self.done.load(Ordering::Relaxed)..self.ring.published());
             }
         };
-        let done = host.progress.done_by(self.marks.reached().unwrap_or(0));
+        let done = host.progress.done_by(self.fences.reached().unwrap_or(0));
         self.held(done..host.wptr)
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn sentence(core: &Core, doing: &Doing) -> String {
             format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
         }
         Doing::Launch { code, .. } => match core.kernels.at(*code) {
-            Some(kernel) => format!("the launch of kernel {}", kernel.name),
+            Some((kernel, _)) => format!("the launch of kernel {}", kernel.name),
             None => format!("the launch of code at {code:#x}, which no loaded program has"),
         },
         Doing::Copy { dst, src, bytes } => {

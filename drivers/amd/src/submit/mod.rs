@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`ring`] | words to where the hardware takes them, and the doorbell |
 //! | [`arguments`] | the block beside it that words point to |
-//! | [`marks`] | how far the device is |
+//! | [`fences`] | how far the device is |
 //! | [`wait`] | how a thread passes the time until there is room |
-//! | [`make`] | what a queue is made of |
+//! | [`parts`] | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
 //! | [`decode`] | packets read back, for messages and traces |
 //!
@@ -16,10 +16,10 @@
 mod arguments;
 mod channel;
 pub(crate) mod decode;
-mod make;
-mod marks;
+mod fences;
+mod parts;
 mod ring;
 mod wait;
 
 pub(crate) use channel::Channel;
-pub(crate) use make::Which;
+pub(crate) use parts::QueueSpec;

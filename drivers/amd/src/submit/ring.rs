@@ -10,7 +10,7 @@ use crate::chip::Language;
 use crate::encode::aql;
 use crate::interface::HardwareQueue;
 
-/// Dwords that submissions leave free: room for a mark, also in a full ring, and for what fills the
+/// Dwords that submissions leave free: room for a fence, also in a full ring, and for what fills the
 /// end of an SDMA ring.
 const SLACK: u64 = 64;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hcq::{Command, Error, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
 
 use super::arguments::Arguments;
-use super::marks::Marks;
+use super::fences::Fences;
 use super::ring::Ring;
 use crate::chip::Language;
 use crate::core::Core;
@@ -16,7 +16,7 @@ use crate::memory::signal::new_signal;
 use crate::options::Options;
 
 /// Which queue to open.
-pub(crate) struct Which {
+pub(crate) struct QueueSpec {
     /// Kernels or copies.
     pub(crate) kind: QueueKind,
     /// The number among those of the kind.
@@ -26,14 +26,14 @@ pub(crate) struct Which {
 }
 
 /// The parts of a queue.
-pub(super) struct Made {
+pub(super) struct Parts {
     // Dropped first: nothing below is used by the hardware then.
     pub(super) ring: Ring,
     pub(super) encoder: Encoder,
     /// Wakes who waits for the timeline.
     pub(super) event: Arc<Event>,
     pub(super) timeline: Signal,
-    pub(super) marks: Marks,
+    pub(super) fences: Fences,
     /// What every submission starts with, and what that points to.
     pub(super) begin: Vec<u32>,
     pub(super) begin_data: Piece,
@@ -49,14 +49,14 @@ pub(super) struct Made {
 pub(super) fn make(
     core: &Arc<Core>,
     pool: &Arc<Pool>,
-    which: &Which,
+    spec: &QueueSpec,
     options: &Options,
-) -> Result<Made> {
-    let Which {
+) -> Result<Parts> {
+    let QueueSpec {
         kind,
         index,
         language,
-    } = *which;
+    } = *spec;
     let name = format!("{kind} queue {index}");
     let bytes = match language {
         Language::Sdma => options.copy_ring,
@@ -70,7 +70,7 @@ pub(super) fn make(
     let event = Arc::new(pool.make(|| core.interface.event())?);
     let queue = pool.make(|| core.interface.queue(&request))?;
     let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
-    let marks = Marks::new(core, pool, &queue, &name)?;
+    let fences = Fences::new(core, pool, &queue, &name)?;
     let meet = match language {
         Language::Pm4 => meet(core, pool, &name)?,
         Language::Aql | Language::Sdma => None,
@@ -104,12 +104,12 @@ pub(super) fn make(
         Language::Pm4 | Language::Aql => options.kernargs.max(4096),
     };
     let arguments = Arguments::new(pool, bytes, &name)?;
-    Ok(Made {
+    Ok(Parts {
         ring: Ring::new(queue, core.chip.generation.gfx),
         encoder,
         event,
         timeline,
-        marks,
+        fences,
         begin,
         begin_data,
         meet,

@@ -30,7 +30,7 @@ pub(super) fn report(channel: &Channel) -> String {
 
 /// The arguments of a launch, 8 bytes each.
 fn arguments_of(core: &Core, code: u64, arguments: &[u64]) -> Vec<u64> {
-    let Some(kernel) = core.kernels.at(code) else {
+    let Some((kernel, _)) = core.kernels.at(code) else {
         return Vec::new();
     };
     let found = arguments

@@ -1,6 +1,6 @@
-//! [`Marks`]: signals of the driver's own that are put into a ring now and then, not at each submission.
+//! [`Fences`]: signals of the driver's own that are put into a ring now and then, not at each submission.
 //!
-//! Once a mark is reached, everything before it is done: its words may be overwritten, its arguments and
+//! Once a fence is reached, everything before it is done: its words may be overwritten, its arguments and
 //! its indirect buffers used again. Read pointers are not enough for that: they say what was fetched.
 
 use std::collections::VecDeque;
@@ -16,14 +16,14 @@ use crate::interface::HardwareQueue;
 use crate::memory::pool::{Piece, Pool};
 use crate::memory::signal;
 
-/// Marks under way at most. Each has a block of its own for what it points to.
+/// Fences under way at most. Each has a block of its own for what it points to.
 const MOST: u64 = 16;
 
 /// Bytes of such a block.
 const BLOCK: u64 = 256;
 
-/// What marks are made of.
-pub(crate) struct Marks {
+/// What fences are made of.
+pub(crate) struct Fences {
     /// Counts them, and the host's way to its value.
     signal: Signal,
     reached: Window,
@@ -31,8 +31,8 @@ pub(crate) struct Marks {
     window: Window,
 }
 
-impl Marks {
-    /// The marks of the queue called `name`.
+impl Fences {
+    /// The fences of the queue called `name`.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
@@ -41,36 +41,36 @@ impl Marks {
         pool: &Arc<Pool>,
         queue: &HardwareQueue,
         name: &str,
-    ) -> Result<Marks> {
+    ) -> Result<Fences> {
         let (reached, va) = queue.progress().map_err(|e| core.broken(name, e))?;
-        let what = format!("the marks of {name}");
+        let what = format!("the fences of {name}");
         let blocks = pool.piece(MemoryKind::Control, MOST * BLOCK, &what)?;
-        Ok(Marks {
-            signal: signal::over(core, &format!("{name} marks"), reached.clone(), va),
+        Ok(Fences {
+            signal: signal::over(core, &format!("{name} fences"), reached.clone(), va),
             reached,
             window: blocks.shared()?,
             blocks,
         })
     }
 
-    /// The packets of the mark with that number.
+    /// The packets of the fence with that number.
     ///
     /// # Errors
     /// None: every queue can signal.
-    pub(crate) fn encode(&self, mark: u64, encoder: &Encoder, out: &mut Packets) -> Result<()> {
+    pub(crate) fn encode(&self, fence: u64, encoder: &Encoder, out: &mut Packets) -> Result<()> {
         out.clear();
         let signal = &self.signal;
-        let value = mark.into();
+        let value = fence.into();
         encoder.encode(&[Command::Signal { signal, value }], out)
     }
 
-    /// Puts what they point to into the mark's block.
+    /// Puts what they point to into the fence's block.
     pub(crate) fn place(
         &self,
-        mark: u64,
+        fence: u64,
         packets: &mut Packets,
     ) -> std::result::Result<(), TransportError> {
-        let at = mark % MOST * BLOCK;
+        let at = fence % MOST * BLOCK;
         packets.relocate(self.blocks.va().0 + at);
         match packets.data.is_empty() {
             true => Ok(()),
@@ -78,21 +78,21 @@ impl Marks {
         }
     }
 
-    /// The last mark that the device has reached.
+    /// The last fence that the device has reached.
     pub(crate) fn reached(&self) -> std::result::Result<u64, TransportError> {
         self.reached.load(0)
     }
 }
 
-/// Where a queue stands between its marks. Used under the queue's lock.
+/// Where a queue stands between its fences. Used under the queue's lock.
 pub(crate) struct Progress {
-    /// The last mark, and the last one that is known to be reached.
+    /// The last fence, and the last one that is known to be reached.
     pub(crate) issued: u64,
     pub(crate) reached: u64,
     /// Positions in the ring behind them.
-    marked: u64,
+    fenced: u64,
     done: u64,
-    /// Marks between them, and the position behind each.
+    /// Fences between them, and the position behind each.
     under_way: VecDeque<(u64, u64)>,
 }
 
@@ -102,40 +102,40 @@ impl Progress {
         Progress {
             issued: 0,
             reached: 0,
-            marked: 0,
+            fenced: 0,
             done: 0,
             under_way: VecDeque::with_capacity(MOST as usize),
         }
     }
 
-    /// Whether there is no block for another mark.
+    /// Whether there is no block for another fence.
     pub(crate) fn is_full(&self) -> bool {
         self.under_way.len() as u64 >= MOST
     }
 
-    /// Whether no mark is under way.
+    /// Whether no fence is under way.
     pub(crate) fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Dwords of the ring, written up to a position, that no mark stands behind.
-    pub(crate) fn unmarked(&self, wptr: u64) -> u64 {
-        wptr - self.marked
+    /// Dwords of the ring, written up to a position, that no fence stands behind.
+    pub(crate) fn unfenced(&self, wptr: u64) -> u64 {
+        wptr - self.fenced
     }
 
-    /// The next mark is in the ring, before a position.
+    /// The next fence is in the ring, before a position.
     pub(crate) fn issue(&mut self, wptr: u64) {
         self.issued += 1;
-        self.marked = wptr;
+        self.fenced = wptr;
         self.under_way.push_back((self.issued, wptr));
     }
 
-    /// Notes the mark that the device has reached. Returns the position behind what is done.
+    /// Notes the fence that the device has reached. Returns the position behind what is done.
     pub(crate) fn advance(&mut self, seen: u64) -> u64 {
         // What the device has written is worth no more than what it was told.
         let seen = seen.min(self.issued);
-        while let Some(&(mark, end)) = self.under_way.front()
-            && mark <= seen
+        while let Some(&(fence, end)) = self.under_way.front()
+            && fence <= seen
         {
             self.done = end;
             self.under_way.pop_front();
@@ -144,14 +144,18 @@ impl Progress {
         self.done
     }
 
-    /// The position behind what is done, by the mark that the device has reached; notes nothing.
+    /// The position behind what is done, by the fence that the device has reached; notes nothing.
     pub(crate) fn done_by(&self, seen: u64) -> u64 {
-        let last = self.under_way.iter().rev().find(|(mark, _)| *mark <= seen);
+        let last = self
+            .under_way
+            .iter()
+            .rev()
+            .find(|(fence, _)| *fence <= seen);
         last.map_or(self.done, |&(_, end)| end)
     }
 
     /// Whether everything in the ring, written up to a position, is known to be done.
     pub(crate) fn is_idle(&self, wptr: u64) -> bool {
-        self.marked == wptr && self.reached == self.issued
+        self.fenced == wptr && self.reached == self.issued
     }
 }

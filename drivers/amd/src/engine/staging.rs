@@ -1,4 +1,4 @@
-//! [`Mover`]: copies between host memory and VRAM, by an SDMA engine.
+//! [`StagingQueue`]: copies between host memory and VRAM, by an SDMA engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,22 +18,26 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Copies between host memory and VRAM on a queue of its own: what the host wants to read must not
 /// wait behind work that waits for the host.
-pub(crate) struct Mover {
+pub(crate) struct StagingQueue {
     core: Arc<Core>,
     channel: Arc<Channel>,
     /// Two chunks of host memory.
     staging: Mutex<Staging<Piece>>,
 }
 
-impl Mover {
-    /// A mover over a copy queue that nobody else uses.
+impl StagingQueue {
+    /// Over a copy queue that nobody else uses.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn new(core: &Arc<Core>, pool: &Arc<Pool>, channel: Arc<Channel>) -> Result<Mover> {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        pool: &Arc<Pool>,
+        channel: Arc<Channel>,
+    ) -> Result<StagingQueue> {
         let chunk = || pool.piece(MemoryKind::Host, CHUNK as u64, "the staging memory");
         let chunks = [chunk()?, chunk()?];
-        Ok(Mover {
+        Ok(StagingQueue {
             core: core.clone(),
             staging: Mutex::new(Staging::new(chunks, CHUNK, LIMIT)),
             channel,
@@ -66,7 +70,7 @@ impl Mover {
     /// Copies from the host.
     ///
     /// # Errors
-    /// As [`Mover::read`].
+    /// As [`StagingQueue::read`].
     pub(crate) fn write(&self, to: u64, from: &[u8]) -> Result<()> {
         let done = self.staging().write(
             from.len(),
