@@ -17,16 +17,6 @@ pub enum Val {
     Slot(Slot, u64),
 }
 
-impl Val {
-    /// The value under a set of slot values; `None` if the slot has no value.
-    pub fn resolve(self, values: &[u64]) -> Option<u64> {
-        match self {
-            Val::Const(v) => Some(v),
-            Val::Slot(slot, add) => values.get(slot.0 as usize).map(|v| v.wrapping_add(add)),
-        }
-    }
-}
-
 impl From<u64> for Val {
     fn from(v: u64) -> Self {
         Val::Const(v)

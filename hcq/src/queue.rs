@@ -121,13 +121,12 @@ impl Stream {
     /// [`Error::Command`] if a command cannot be encoded (nothing is submitted then), or the loss
     /// of the device.
     pub fn submit(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
-        let timeline = self.queue.timeline();
         let mut turn = self.reserve(after)?;
-        let makes = turn.makes();
+        let (signal, makes) = (turn.signal(), turn.makes());
         let packets = turn.packets();
         self.queue.encode(commands, packets)?;
         let done = Command::Signal {
-            signal: timeline.signal(),
+            signal,
             value: makes.into(),
         };
         self.queue.encode(&[done], packets)?;
@@ -167,6 +166,7 @@ impl Stream {
     }
 
     /// The next submission, whose packets wait for `after`.
+    #[inline]
     pub(crate) fn reserve(&self, after: &[Point]) -> Result<Turn<'_>> {
         let mut turn = self.queue.timeline().reserve()?;
         for point in after {

@@ -90,6 +90,7 @@ impl Timeline {
     ///
     /// # Errors
     /// [`Error::Command`] once 64 bits are used up.
+    #[inline]
     pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
         let mut state = self.lock();
         // Looked at once in 2^32 submissions.
@@ -141,19 +142,27 @@ pub(crate) struct Turn<'a> {
     next: Counter,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// The signal.
+    pub(crate) fn signal(&self) -> &'a Signal {
+        &self.timeline.signal
+    }
+
     /// What the submission raises the signal to.
+    #[inline]
     pub(crate) fn makes(&self) -> u64 {
         self.next.last().signal
     }
 
     /// Packets of the submission, none at first. They are the timeline's, so that a steady state does not
     /// allocate.
+    #[inline]
     pub(crate) fn packets(&mut self) -> &mut Packets {
         &mut self.state.packets
     }
 
     /// It is in the queue. Returns the moment at which it is done.
+    #[inline]
     pub(crate) fn submitted(mut self) -> Point {
         self.state.count = self.next;
         self.timeline.point(self.next.last().point)
@@ -162,7 +171,7 @@ impl Turn<'_> {
 
 /// Whether `next` has another high half than `last`: devices that compare 32 bits cannot tell their
 /// order by the low half.
-pub const fn crosses_epoch(last: u64, next: u64) -> bool {
+pub(crate) const fn crosses_epoch(last: u64, next: u64) -> bool {
     last >> 32 != next >> 32
 }
 
@@ -227,6 +236,7 @@ impl Counter {
 
     /// The counter behind the next submission; `None` if 64 bits have run out. At the end of a crossing
     /// `passed` is asked whether the host has seen the signal at a value.
+    #[inline]
     pub fn next(self, passed: impl FnOnce(u64) -> bool) -> Option<Counter> {
         const LOW: u64 = u32::MAX as u64;
         let signal = self.last.signal;

@@ -158,6 +158,28 @@ pub fn fills_of_every_size_touch_nothing_else(subject: &dyn Subject) {
     }
 }
 
+/// Zeroed memory is zero, also where it had another content before.
+pub fn memory_that_was_used_is_zero_when_asked_for(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    for kind in [MemoryKind::Device, MemoryKind::Host] {
+        for bytes in [1, 13, 4096, (3 << 20) + 7] {
+            for _ in 0..3 {
+                let spec = AllocSpec {
+                    bytes,
+                    align: 64,
+                    kind,
+                    zeroed: true,
+                };
+                let buffer = rig.device.alloc(spec).unwrap();
+                let mut seen = vec![GUARD; bytes as usize];
+                buffer.read(0, &mut seen).unwrap();
+                assert!(seen.iter().all(|&b| b == 0), "{bytes} bytes, {kind:?}");
+                buffer.write(0, &vec![GUARD; bytes as usize]).unwrap();
+            }
+        }
+    }
+}
+
 /// Accounting follows buffers, and what cannot be had is an error that says so.
 pub fn memory_is_accounted_for_and_runs_out_with_an_error(subject: &dyn Subject) {
     let rig = Rig::new(subject);

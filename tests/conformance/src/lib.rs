@@ -87,6 +87,7 @@ macro_rules! conformance {
                 copies: copies_of_every_size_touch_nothing_else;
                 copies: large_copies_at_odd_offsets;
                 copies: fills_of_every_size_touch_nothing_else;
+                copies: memory_that_was_used_is_zero_when_asked_for;
                 copies: memory_is_accounted_for_and_runs_out_with_an_error;
                 many: ten_thousand_submissions_wrap_the_ring;
                 many: a_submission_larger_than_the_ring_is_done_in_order;

@@ -119,21 +119,28 @@ pub fn a_fault_of_a_kernel_names_it_and_the_place(subject: &dyn Subject) {
         );
         assert!(rig.device.status().is_err());
     }
-    // A bad copy is a fault as well.
-    let rig = Rig::new(subject);
-    let data = rig.data(&[0; 16]);
-    let copy = Command::Copy {
-        dst: at(&data),
-        src: Val::Const(0x4560),
-        bytes: 64,
-    };
-    let error = rig
-        .copy
-        .submit(&[], &[copy])
-        .unwrap()
-        .wait(soon())
-        .unwrap_err();
-    assert!(error.to_string().contains("0x4560"), "{error}");
+    // So are a bad copy and a bad fill.
+    let nowhere = Val::Const(0x4560);
+    for fills in [false, true] {
+        let rig = Rig::new(subject);
+        let data = rig.data(&[0; 16]);
+        let command = match fills {
+            true => Command::Fill {
+                at: nowhere,
+                value: 1,
+                bytes: 64,
+            },
+            false => Command::Copy {
+                dst: at(&data),
+                src: nowhere,
+                bytes: 64,
+            },
+        };
+        let done = rig.copy.submit(&[], &[command]).unwrap();
+        let text = done.wait(soon()).unwrap_err().to_string();
+        assert!(text.contains("0x4560"), "{text}");
+        assert!(text.to_lowercase().contains(command.name()), "{text}");
+    }
 }
 
 /// Waits on the host and on the queues of a lost device end; another device works on.

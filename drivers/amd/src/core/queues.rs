@@ -28,6 +28,12 @@ pub(crate) trait Queues: Send + Sync {
     /// # Errors
     /// As [`Queues::read`].
     fn write(&self, va: u64, from: &[u8]) -> Result<()>;
+
+    /// Fills device memory at an address with a word; both address and bytes are multiples of 4.
+    ///
+    /// # Errors
+    /// As [`Queues::read`].
+    fn fill(&self, va: u64, value: u32, bytes: u64) -> Result<()>;
 }
 
 /// Packets in flight, as parts of sentences, each with its queue.

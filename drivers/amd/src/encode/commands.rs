@@ -297,7 +297,7 @@ impl Commands {
         let most = self.setup.chip.generation.dma_max;
         span::check_fill(&self.setup, at, bytes, most.into())?;
         let word = Val::Const(value.into());
-        self.dma(sink, THE_PACKET, |_| word, at, bytes);
+        self.dma(sink, pm4::DMA_SRC_DATA, |_| word, at, bytes);
         Ok(())
     }
 
@@ -362,8 +362,6 @@ impl Commands {
 
 /// SRC_SEL and DST_SEL of DMA_DATA: an address, through L2 (on GFX12: through the last level cache).
 const THROUGH_L2: u32 = 3;
-/// SRC_SEL of DMA_DATA: the low half of the address is the word.
-const THE_PACKET: u32 = 2;
 /// WRITE_DST_SEL of WRITE_DATA: memory, through L2, where kernels of the queue find it.
 const TO_L2: u32 = 2;
 /// Selectors of RELEASE_MEM: 32 bits, 64 bits, the GPU's clock.

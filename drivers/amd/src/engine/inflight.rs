@@ -26,7 +26,7 @@ pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
     for packet in packets(channel) {
         match packet.doing {
             Doing::Wait { .. } if !holds(channel, &packet.doing) => return Some((packet, !works)),
-            Doing::Launch { .. } | Doing::Copy { .. } => works = true,
+            Doing::Launch { .. } | Doing::Copy { .. } | Doing::Fill { .. } => works = true,
             // Not reached yet, or it would not be in flight.
             Doing::Signal { at, .. } => works |= at == timeline,
             Doing::Wait { .. } => {}

@@ -247,6 +247,10 @@ impl Queues for Engine {
     fn write(&self, va: u64, from: &[u8]) -> Result<()> {
         self.staging()?.write(va, from)
     }
+
+    fn fill(&self, va: u64, value: u32, bytes: u64) -> Result<()> {
+        self.staging()?.fill(va, value, bytes)
+    }
 }
 
 impl Drop for Engine {

@@ -67,6 +67,10 @@ pub(super) fn suspects<'a>(channels: impl IntoIterator<Item = &'a Channel>, page
                         |va: u64| va & !PAGE_BITS <= page && page < va.saturating_add(*bytes);
                     (touches(*dst) || touches(*src)).then_some(told)
                 }
+                Doing::Fill { at, bytes, .. } => {
+                    let inside = at & !PAGE_BITS <= page && page < at.saturating_add(*bytes);
+                    inside.then_some(told)
+                }
                 Doing::Wait { at, .. } | Doing::Signal { at, .. } => in_page(*at).then_some(told),
             };
             if let Some(what) = guilty {

@@ -1,4 +1,4 @@
-//! [`StagingQueue`]: copies between host memory and VRAM, by an SDMA engine.
+//! [`StagingQueue`]: copies between host memory and VRAM, and fills it, by an SDMA engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::submit::Channel;
 /// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
 
-/// How long one copy of a chunk may take. A bus that moves less than a MiB a second hangs.
+/// How long one copy of a chunk, or one fill, may take. A bus that moves less than a MiB a second hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Copies between host memory and VRAM on a queue of its own: what the host wants to read must not
@@ -86,21 +86,32 @@ impl StagingQueue {
         done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
+    /// Fills device memory, see [`crate::core::queues::Queues::fill`].
+    ///
+    /// # Errors
+    /// As [`StagingQueue::read`].
+    pub(crate) fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<()> {
+        let at = Val::Const(at);
+        let done = self.submit(Command::Fill { at, value, bytes })?;
+        done.wait(Deadline::after(LIMIT))
+    }
+
     fn copy(&self, dst: u64, src: u64, bytes: usize) -> Result<Point> {
+        self.submit(Command::Copy {
+            dst: Val::Const(dst),
+            src: Val::Const(src),
+            bytes: bytes as u64,
+        })
+    }
+
+    fn submit(&self, command: Command<'_>) -> Result<Point> {
         let timeline = self.channel.timeline();
         timeline.submit(|makes, packets| {
-            let commands = [
-                Command::Copy {
-                    dst: Val::Const(dst),
-                    src: Val::Const(src),
-                    bytes: bytes as u64,
-                },
-                Command::Signal {
-                    signal: timeline.signal(),
-                    value: Val::Const(makes),
-                },
-            ];
-            self.channel.encoder().encode(&commands, packets)?;
+            let done = Command::Signal {
+                signal: timeline.signal(),
+                value: Val::Const(makes),
+            };
+            self.channel.encoder().encode(&[command, done], packets)?;
             self.channel.submit(packets, makes)
         })
     }

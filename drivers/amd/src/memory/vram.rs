@@ -30,6 +30,24 @@ impl Vram {
         Vram { core, piece }
     }
 
+    /// Zeros from the start on.
+    ///
+    /// # Errors
+    /// [`hcq::Error::Timeout`], [`hcq::Error::OutOfMemory`] for the queue, the loss of the device.
+    pub(crate) fn zero(&self, bytes: u64) -> Result<()> {
+        if let Some(window) = self.piece.window()
+            && bytes <= WRITE_THROUGH_BAR as u64
+        {
+            self.core.lost.check()?;
+            let written = window.fill(0, bytes, 0);
+            written.map_err(|e| self.core.broken("host access", e))?;
+            return self.core.interface.flush_vram();
+        }
+        // A piece is made of whole words.
+        let bytes = bytes.next_multiple_of(4);
+        self.queues()?.fill(self.piece.va().0, 0, bytes)
+    }
+
     /// The queues that copy, while the device is open.
     fn queues(&self) -> Result<Arc<dyn Queues>> {
         self.core.lost.check()?;

@@ -27,6 +27,8 @@ pub(crate) enum Doing {
     },
     /// Copies.
     Copy { dst: u64, src: u64, bytes: u64 },
+    /// Fills.
+    Fill { at: u64, value: u32, bytes: u64 },
     /// Writes a value once everything before is done.
     Signal { at: u64, value: u64 },
 }
@@ -79,6 +81,9 @@ pub(crate) fn sentence(core: &Core, doing: &Doing) -> String {
         },
         Doing::Copy { dst, src, bytes } => {
             format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
+        }
+        Doing::Fill { at, value, bytes } => {
+            format!("a fill of {bytes:#x} bytes at {at:#x} with {value:#x}")
         }
         Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
     }
@@ -170,11 +175,22 @@ fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<
                 at: wide(packet, 3),
                 value: wide(packet, 5),
             }),
-            pm4::DMA_DATA => push(Doing::Copy {
-                src: wide(packet, 2),
-                dst: wide(packet, 4),
-                bytes: pm4::op::BYTE_COUNT.get(word(6)).into(),
-            }),
+            pm4::DMA_DATA => {
+                let (from, dst) = (wide(packet, 2), wide(packet, 4));
+                let bytes = pm4::op::BYTE_COUNT.get(word(6)).into();
+                push(match pm4::op::DMA_SRC_SEL.get(word(1)) {
+                    pm4::DMA_SRC_DATA => Doing::Fill {
+                        at: dst,
+                        value: from as u32,
+                        bytes,
+                    },
+                    _ => Doing::Copy {
+                        src: from,
+                        dst,
+                        bytes,
+                    },
+                });
+            }
             pm4::INDIRECT_BUFFER if depth == 0 => {
                 let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
                 if let Some(words) = peek_words(core, wide(packet, 1), dwords) {
@@ -220,6 +236,11 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
                 src: wide(packet, 3),
                 dst: wide(packet, 5),
                 bytes: u64::from(word(1)) + 1,
+            }),
+            sdma::CONST_FILL => Some(Doing::Fill {
+                at: wide(packet, 1),
+                value: word(3),
+                bytes: u64::from(sdma::fill_count(gfx).get(word(4))) + 4,
             }),
             sdma::FENCE => {
                 let (at, value) = (wide(packet, 1), u64::from(word(3)));

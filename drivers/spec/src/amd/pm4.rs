@@ -68,6 +68,8 @@ pub const EVENT_WRITE: u8 = 0x46;
 pub const RELEASE_MEM: u8 = 0x49;
 /// Copies or fills memory.
 pub const DMA_DATA: u8 = 0x50;
+/// DMA_SRC_SEL of DMA_DATA: the source is the packet, whose low half of the address is the word.
+pub const DMA_SRC_DATA: u32 = 2;
 /// Invalidates and writes back caches.
 pub const ACQUIRE_MEM: u8 = 0x58;
 /// Writes registers of the queue.
