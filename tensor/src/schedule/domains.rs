@@ -1,12 +1,14 @@
 //! Index expressions over loop ranges: what movement operations are made of.
 //!
-//! An [`Ix`] is a sum of atoms with constant factors, kept in one canonical form, so that equal
+//! An [`Ix`] is a sum of atoms in the normal form of the compiler ([`Sum`]), so that equal
 //! expressions are one number. A reshape is a flattening followed by divisions and remainders; most
 //! of them vanish here because the factors and the bounds of the parts are known.
 
 use std::collections::HashMap;
 
 use codegen::ir::RangeKind;
+use codegen::symbolic::division::{self, Part, Terms};
+use codegen::symbolic::sum::{Sum, gcd};
 use smallvec::SmallVec;
 
 /// A set of ranges of one kernel, by number.
@@ -44,17 +46,8 @@ pub struct LoopRange {
     pub kind: RangeKind,
 }
 
-/// Atoms with their factors, ascending by atom.
-pub type Terms = SmallVec<[(u32, i64); 4]>;
-
-/// A sum of atoms with factors, and a constant.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Lin {
-    /// Factors are never 0.
-    pub terms: Terms,
-    /// The constant part.
-    pub constant: i64,
-}
+/// A sum of atoms, by number.
+pub type Lin = Sum<u32>;
 
 #[derive(Clone, Copy, Debug)]
 struct Facts {
@@ -80,11 +73,7 @@ pub struct Indices {
 impl Indices {
     /// A constant.
     pub fn constant(&mut self, value: i64) -> Ix {
-        let terms = Terms::new();
-        self.intern(Lin {
-            terms,
-            constant: value,
-        })
+        self.intern(Lin::number(value))
     }
 
     /// A new loop; one with a single iteration is the constant 0.
@@ -101,7 +90,7 @@ impl Indices {
             deps: 1 << number.min(127),
             affine: true,
         };
-        self.atom(Atom::Range(number), facts)
+        self.alone(Atom::Range(number), facts)
     }
 
     /// Smallest and largest value.
@@ -148,8 +137,8 @@ impl Indices {
 
     /// If it is one range and nothing else, its number.
     pub fn as_range(&self, ix: Ix) -> Option<u32> {
-        match (self.lin(ix).terms.as_slice(), self.lin(ix).constant) {
-            ([(atom, 1)], 0) => match self.atoms[*atom as usize] {
+        match (self.lin(ix).terms(), self.lin(ix).constant) {
+            (&[(atom, 1)], 0) => match self.atoms[atom as usize] {
                 Atom::Range(number) => Some(number),
                 _ => None,
             },
@@ -159,114 +148,36 @@ impl Indices {
 
     /// a + b.
     pub fn add(&mut self, a: Ix, b: Ix) -> Ix {
-        let (a, b) = (self.lin(a), self.lin(b));
-        let mut terms = Terms::with_capacity(a.terms.len() + b.terms.len());
-        let (mut i, mut j) = (0, 0);
-        while i < a.terms.len() || j < b.terms.len() {
-            let left = a.terms.get(i).copied();
-            let right = b.terms.get(j).copied();
-            match (left, right) {
-                (Some(x), Some(y)) if x.0 == y.0 => {
-                    if x.1 + y.1 != 0 {
-                        terms.push((x.0, x.1 + y.1));
-                    }
-                    i += 1;
-                    j += 1;
-                }
-                (Some(x), y) if y.is_none_or(|y| x.0 < y.0) => {
-                    terms.push(x);
-                    i += 1;
-                }
-                (_, Some(y)) => {
-                    terms.push(y);
-                    j += 1;
-                }
-                (_, None) => break,
-            }
-        }
-        let constant = a.constant + b.constant;
-        self.intern(Lin { terms, constant })
+        let sum = self.lin(a).plus(self.lin(b), 1);
+        self.intern(sum)
     }
 
     /// a * factor.
     pub fn scale(&mut self, a: Ix, factor: i64) -> Ix {
-        if factor == 0 {
-            return self.constant(0);
-        }
-        let mut lin = self.lin(a).clone();
-        for term in &mut lin.terms {
-            term.1 *= factor;
-        }
-        lin.constant *= factor;
-        self.intern(lin)
+        let product = self.lin(a).scale(factor);
+        self.intern(product)
     }
 
     /// a + constant.
     pub fn offset(&mut self, a: Ix, constant: i64) -> Ix {
-        let mut lin = self.lin(a).clone();
-        lin.constant += constant;
-        self.intern(lin)
+        let sum = self.lin(a).offset(constant);
+        self.intern(sum)
     }
 
     /// a / by, rounded down.
     pub fn div(&mut self, a: Ix, by: i64) -> Ix {
-        let (min, max) = self.bounds(a);
-        if by == 1 {
-            return a;
-        }
-        if min.div_euclid(by) == max.div_euclid(by) {
-            return self.constant(min.div_euclid(by));
-        }
-        if let Some((Atom::Div(inner, first), 1, 0)) = self.single(a) {
-            return self.div(inner, first * by);
-        }
-        let (quotient, rest) = self.split(a, by);
-        let (low, high) = self.bounds(rest);
-        if low >= 0 && high < by {
-            return quotient;
-        }
-        let part = match self.split_by_factor(rest, by) {
-            Some((high, _, factor)) => self.div(high, by / factor),
-            None => {
-                let facts = Facts {
-                    min: low.div_euclid(by),
-                    max: high.div_euclid(by),
-                    deps: self.deps(rest),
-                    affine: false,
-                };
-                self.atom(Atom::Div(rest, by), facts)
-            }
-        };
-        self.add(quotient, part)
+        self.part(a, by, Part::Quotient)
     }
 
     /// The remainder of a / by, never negative.
     pub fn modulo(&mut self, a: Ix, by: i64) -> Ix {
-        if by == 1 {
-            return self.constant(0);
-        }
-        let (_, rest) = self.split(a, by);
-        let (min, max) = self.bounds(rest);
-        if min.div_euclid(by) == max.div_euclid(by) {
-            return self.offset(rest, -(min.div_euclid(by) * by));
-        }
-        if let Some((Atom::Mod(inner, first), 1, 0)) = self.single(rest)
-            && first % by == 0
-        {
-            return self.modulo(inner, by);
-        }
-        if let Some((high, low, factor)) = self.split_by_factor(rest, by) {
-            let high = self.modulo(high, by / factor);
-            let high = self.scale(high, factor);
-            return self.add(high, low);
-        }
-        let facts = Facts {
-            min: 0,
-            max: by - 1,
-            deps: self.deps(rest),
-            affine: false,
-        };
-        self.atom(Atom::Mod(rest, by), facts)
+        self.part(a, by, Part::Remainder)
+    }
+
+    fn part(&mut self, a: Ix, by: i64, part: Part) -> Ix {
+        let sum = self.lin(a).clone();
+        let sum = self.divided(&sum, by, part);
+        self.intern(sum)
     }
 
     /// The same value, known to be in `0..size` where it is used.
@@ -276,7 +187,7 @@ impl Indices {
             max: size - 1,
             ..self.lin_facts[a.0 as usize]
         };
-        self.atom(Atom::Guard(a, size), facts)
+        self.alone(Atom::Guard(a, size), facts)
     }
 
     /// A value read from an index tensor.
@@ -287,7 +198,7 @@ impl Indices {
             deps,
             affine: false,
         };
-        self.atom(Atom::Loaded(request, size), facts)
+        self.alone(Atom::Loaded(request, size), facts)
     }
 
     /// The row-major position of an index in a shape.
@@ -348,13 +259,13 @@ impl Indices {
     pub fn split_hint(&self, ix: Ix) -> Option<(u32, i64)> {
         let mut pending = vec![ix];
         while let Some(ix) = pending.pop() {
-            for &(atom, _) in &self.lin(ix).terms {
+            for &(atom, _) in self.lin(ix).terms() {
                 match self.atoms[atom as usize] {
                     Atom::Div(inner, by) | Atom::Mod(inner, by) => {
-                        for &(part, factor) in &self.lin(inner).terms {
+                        for &(part, factor) in self.lin(inner).terms() {
                             if let Atom::Range(number) = self.atoms[part as usize] {
                                 let extent = self.ranges[number as usize].extent;
-                                let by = by / gcd(by, factor.abs());
+                                let by = by / gcd(by, factor);
                                 if by > 1 && by < extent && extent % by == 0 {
                                     return Some((number, by));
                                 }
@@ -372,113 +283,62 @@ impl Indices {
 
     /// An expression without guards at its top level, as a sum for emission.
     pub fn unguarded(&self, ix: Ix) -> Lin {
-        let mut sum: Vec<(u32, i64)> = Vec::new();
-        let mut constant = 0;
-        let mut pending = vec![(ix, 1i64)];
+        let mut sum = Lin::default();
+        let mut pending: SmallVec<[(Ix, i64); 4]> = SmallVec::from_slice(&[(ix, 1)]);
         while let Some((ix, factor)) = pending.pop() {
+            let guarded = |atom: u32| match self.atoms[atom as usize] {
+                Atom::Guard(inner, _) => Some(inner),
+                _ => None,
+            };
             let lin = self.lin(ix);
-            constant += lin.constant * factor;
-            for &(atom, by) in &lin.terms {
-                match self.atoms[atom as usize] {
-                    Atom::Guard(inner, _) => pending.push((inner, factor * by)),
-                    _ => sum.push((atom, factor * by)),
-                }
-            }
+            sum = sum.plus(&lin.filter(|atom| guarded(atom).is_none()), factor);
+            let inner = |&(atom, by): &(u32, i64)| Some((guarded(atom)?, factor * by));
+            pending.extend(lin.terms().iter().filter_map(inner));
         }
-        sum.sort_unstable_by_key(|term| term.0);
-        let mut terms = Terms::new();
-        for (atom, factor) in sum {
-            match terms.last_mut() {
-                Some(last) if last.0 == atom => last.1 += factor,
-                _ => terms.push((atom, factor)),
-            }
-        }
-        terms.retain(|term| term.1 != 0);
-        Lin { terms, constant }
+        sum
     }
 
-    /// If it is one atom: the atom, its factor and the constant.
-    fn single(&self, ix: Ix) -> Option<(Atom, i64, i64)> {
-        let lin = self.lin(ix);
-        match lin.terms.as_slice() {
-            [(atom, factor)] => Some((self.atoms[*atom as usize], *factor, lin.constant)),
-            _ => None,
-        }
+    /// The sum that is one atom.
+    fn alone(&mut self, atom: Atom, facts: Facts) -> Ix {
+        let atom = self.atom(atom, facts);
+        self.intern(Lin::term(atom, 1))
     }
 
-    /// `a = by * first + second`, with all that is divisible in the first.
-    fn split(&mut self, a: Ix, by: i64) -> (Ix, Ix) {
-        let lin = self.lin(a);
-        let mut high = Lin {
-            terms: Terms::new(),
-            constant: lin.constant.div_euclid(by),
-        };
-        let mut low = Lin {
-            terms: Terms::new(),
-            constant: lin.constant.rem_euclid(by),
-        };
-        for &(atom, factor) in &lin.terms {
-            if factor % by == 0 {
-                high.terms.push((atom, factor / by));
-            } else {
-                low.terms.push((atom, factor));
-            }
+    fn atom(&mut self, atom: Atom, facts: Facts) -> u32 {
+        if let Some(&found) = self.atom_table.get(&atom) {
+            return found;
         }
-        (self.intern(high), self.intern(low))
+        let number = self.atoms.len() as u32;
+        self.atoms.push(atom);
+        self.atom_facts.push(facts);
+        self.atom_table.insert(atom, number);
+        number
     }
 
-    /// `a = factor * high + low` with a factor that divides `by` and `low` in `0..factor`.
-    fn split_by_factor(&mut self, a: Ix, by: i64) -> Option<(Ix, Ix, i64)> {
-        let mut factors: SmallVec<[i64; 4]> = self.lin(a).terms.iter().map(|t| t.1.abs()).collect();
-        factors.sort_unstable();
-        factors.dedup();
-        for factor in factors.into_iter().rev() {
-            if factor <= 1 || factor >= by || by % factor != 0 {
-                continue;
-            }
-            let (high, low) = self.split(a, factor);
-            let (min, max) = self.bounds(low);
-            if min >= 0 && max < factor {
-                return Some((high, low, factor));
-            }
+    /// Smallest and largest value of a sum.
+    fn extremes(&self, lin: &Lin) -> (i64, i64) {
+        let (mut min, mut max) = (lin.constant, lin.constant);
+        for &(atom, factor) in lin.terms() {
+            let part = self.atom_facts[atom as usize];
+            let (a, b) = (part.min * factor, part.max * factor);
+            min += a.min(b);
+            max += a.max(b);
         }
-        None
-    }
-
-    fn atom(&mut self, atom: Atom, facts: Facts) -> Ix {
-        let number = match self.atom_table.get(&atom) {
-            Some(&found) => found,
-            None => {
-                let number = self.atoms.len() as u32;
-                self.atoms.push(atom);
-                self.atom_facts.push(facts);
-                self.atom_table.insert(atom, number);
-                number
-            }
-        };
-        let mut terms = Terms::new();
-        terms.push((number, 1));
-        self.intern(Lin { terms, constant: 0 })
+        (min, max)
     }
 
     fn intern(&mut self, lin: Lin) -> Ix {
         if let Some(&found) = self.lin_table.get(&lin) {
             return Ix(found);
         }
-        let mut facts = Facts {
-            min: lin.constant,
-            max: lin.constant,
-            deps: 0,
-            affine: true,
+        let (min, max) = self.extremes(&lin);
+        let parts = || lin.terms().iter().map(|t| self.atom_facts[t.0 as usize]);
+        let facts = Facts {
+            min,
+            max,
+            deps: parts().fold(0, |set, part| set | part.deps),
+            affine: parts().all(|part| part.affine),
         };
-        for &(atom, factor) in &lin.terms {
-            let part = self.atom_facts[atom as usize];
-            let (a, b) = (part.min * factor, part.max * factor);
-            facts.min += a.min(b);
-            facts.max += a.max(b);
-            facts.deps |= part.deps;
-            facts.affine &= part.affine;
-        }
         let number = self.lins.len() as u32;
         self.lins.push(lin.clone());
         self.lin_facts.push(facts);
@@ -487,8 +347,53 @@ impl Indices {
     }
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+impl Terms for Indices {
+    type Term = u32;
+
+    fn interval(&mut self, sum: &Lin) -> Option<(i64, i64)> {
+        Some(self.extremes(sum))
+    }
+
+    fn divisor(&self, atom: u32, part: Part) -> Option<i64> {
+        match (self.atoms[atom as usize], part) {
+            (Atom::Div(_, by), Part::Quotient) | (Atom::Mod(_, by), Part::Remainder) => Some(by),
+            _ => None,
+        }
+    }
+
+    fn dividend(&self, atom: u32) -> Lin {
+        match self.atoms[atom as usize] {
+            Atom::Div(inner, _) | Atom::Mod(inner, _) => self.lin(inner).clone(),
+            _ => Lin::term(atom, 1),
+        }
+    }
+
+    /// As simple as it gets.
+    fn divided(&mut self, sum: &Lin, by: i64, part: Part) -> Lin {
+        if by == 1 {
+            return match part {
+                Part::Quotient => sum.clone(),
+                Part::Remainder => Lin::number(0),
+            };
+        }
+        if let Some(simpler) = division::simpler(self, sum, by, part) {
+            return simpler;
+        }
+        let ix = self.intern(sum.clone());
+        let (low, high) = self.bounds(ix);
+        let (atom, min, max) = match part {
+            Part::Quotient => (Atom::Div(ix, by), low.div_euclid(by), high.div_euclid(by)),
+            Part::Remainder => (Atom::Mod(ix, by), 0, by - 1),
+        };
+        let deps = self.deps(ix);
+        let facts = Facts {
+            min,
+            max,
+            deps,
+            affine: false,
+        };
+        Lin::term(self.atom(atom, facts), 1)
+    }
 }
 
 #[cfg(test)]
@@ -499,7 +404,7 @@ mod tests {
     fn value(ix: &Indices, at: Ix, ranges: &[i64]) -> i64 {
         let lin = ix.lin(at);
         let mut sum = lin.constant;
-        for &(atom, factor) in &lin.terms {
+        for &(atom, factor) in lin.terms() {
             sum += factor
                 * match ix.atom_of(atom) {
                     Atom::Range(n) => ranges[n as usize],

@@ -7,7 +7,7 @@ use codegen::ir::{Binary, Graph, Id, Kernel, Op as Code, ParamInfo, RangeKind, S
 
 use super::BufferId;
 use super::canon::Dag;
-use super::domains::{Atom, Ix};
+use super::domains::{Atom, Ix, Lin};
 use super::fuse::Group;
 use super::region::{Body, Cond, domain_of};
 use crate::graph::{Op, ScatterMode};
@@ -329,29 +329,18 @@ impl Maker<'_> {
     /// The row-major position of an index, all guards taken off.
     fn load_index(&mut self, index: &[Ix], shape: &[usize]) -> Id {
         let ix = &self.group.region.ix;
-        let mut terms: Vec<(u32, i64)> = Vec::new();
-        let (mut constant, mut stride) = (0, 1i64);
+        let mut sum = Lin::default();
+        let mut stride = 1i64;
         for (&at, &size) in index.iter().zip(shape).rev() {
-            let lin = ix.unguarded(at);
-            constant += lin.constant * stride;
-            terms.extend(lin.terms.iter().map(|&(atom, f)| (atom, f * stride)));
+            sum = sum.plus(&ix.unguarded(at), stride);
             stride *= size as i64;
         }
-        terms.sort_unstable_by_key(|t| t.0);
-        let mut merged: Vec<(u32, i64)> = Vec::new();
-        for (atom, factor) in terms {
-            match merged.last_mut() {
-                Some(last) if last.0 == atom => last.1 += factor,
-                _ => merged.push((atom, factor)),
-            }
-        }
-        merged.retain(|t| t.1 != 0);
-        for &(atom, _) in &merged {
+        for &(atom, _) in sum.terms() {
             if let Atom::Div(inner, _) | Atom::Mod(inner, _) = ix.atom_of(atom) {
                 self.index(inner);
             }
         }
-        self.sum(&merged, constant)
+        self.sum(&sum)
     }
 
     /// An index expression.
@@ -364,7 +353,7 @@ impl Maker<'_> {
             }
             let lin = self.group.region.ix.unguarded(top);
             let before = pending.len();
-            for &(atom, _) in &lin.terms {
+            for &(atom, _) in lin.terms() {
                 if let Atom::Div(inner, _) | Atom::Mod(inner, _) =
                     self.group.region.ix.atom_of(atom)
                     && !self.indices.contains_key(&inner)
@@ -373,7 +362,7 @@ impl Maker<'_> {
                 }
             }
             if pending.len() == before {
-                let id = self.sum(&lin.terms, lin.constant);
+                let id = self.sum(&lin);
                 self.indices.insert(top, id);
                 pending.pop();
             }
@@ -382,9 +371,9 @@ impl Maker<'_> {
     }
 
     /// A sum whose inner expressions are made.
-    fn sum(&mut self, terms: &[(u32, i64)], constant: i64) -> Id {
+    fn sum(&mut self, lin: &Lin) -> Id {
         let mut sum = None;
-        for &(atom, factor) in terms {
+        for &(atom, factor) in lin.terms() {
             let mut part = self.atom(atom);
             if factor != 1 {
                 let factor = self.graph.index(factor);
@@ -395,9 +384,9 @@ impl Maker<'_> {
                 None => part,
             });
         }
-        let constant_id = self.graph.index(constant);
+        let constant_id = self.graph.index(lin.constant);
         match sum {
-            Some(sum) if constant == 0 => sum,
+            Some(sum) if lin.constant == 0 => sum,
             Some(sum) => self.graph.binary(Binary::Add, sum, constant_id),
             None => constant_id,
         }

@@ -8,7 +8,7 @@ use crate::DType;
 use crate::ir::{Graph, Id, Op};
 use crate::opt::RangeInfo;
 use crate::rewrite::toposort;
-use crate::symbolic::lin::gcd;
+use crate::symbolic::sum::gcd;
 use crate::symbolic::{Lin, RangeSets};
 use crate::target::{MmaDesc, MmaScope, Target};
 

@@ -4,6 +4,7 @@ use super::ask::operands;
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
 use crate::rewrite::rule::{Cx, Rule};
+use crate::symbolic::division::Part;
 use crate::symbolic::{Lin, compare, divmod};
 
 /// The rules of this file.
@@ -99,16 +100,16 @@ fn recombine(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     Some(lin.to_graph(g))
 }
 
-/// Division by a constant, see [`divmod::floor_div`].
+/// Division by a constant, see [`divmod::divided`].
 fn floor_div(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let (x, c) = divmod::by_const(g, id, Binary::FloorDiv)?;
-    divmod::floor_div(g, &mut cx.bounds, x, c)
+    divmod::divided(g, &mut cx.bounds, x, c, Part::Quotient)
 }
 
-/// Remainder by a constant, see [`divmod::floor_mod`].
+/// Remainder by a constant, see [`divmod::divided`].
 fn floor_mod(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let (x, c) = divmod::by_const(g, id, Binary::FloorMod)?;
-    divmod::floor_mod(g, &mut cx.bounds, x, c)
+    divmod::divided(g, &mut cx.bounds, x, c, Part::Remainder)
 }
 
 /// `x >> k -> floor(x / 2^k)` for indices.

@@ -227,7 +227,7 @@ impl Region {
             }
         }
         while let Some(ix) = pending.pop() {
-            for &(atom, _) in &self.ix.lin(ix).terms {
+            for &(atom, _) in self.ix.lin(ix).terms() {
                 match self.ix.atom_of(atom) {
                     Atom::Range(_) => {}
                     Atom::Div(a, _) | Atom::Mod(a, _) | Atom::Guard(a, _) => pending.push(a),
