@@ -1,11 +1,11 @@
 //! What the optimiser, the renderers and the compilers know about a machine. A target is plain
 //! data and can be made without opening a device.
 
-mod amd;
+pub(crate) mod amd;
 
 use crate::DType;
 use crate::ir::ReduceOp;
-pub use crate::ir::mma::{Fragments, MmaDesc, MmaScope};
+pub use crate::ir::mma::{Fragments, MmaDesc};
 
 /// How work is spread on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +29,46 @@ pub struct RegisterFile {
     pub simds: u32,
     /// Local memory of a compute unit, bytes.
     pub local_bytes: u32,
+    /// Registers of a work-item that every instruction can name; what it has beyond them are accumulators of
+    /// matrix instructions, half of all.
+    pub general: usize,
+}
+
+/// What the parts of a launch cost on a GPU, in cycles, and what the code of a work-item has room for: what the
+/// choice of blocks goes by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GroupCosts {
+    /// Registers for addresses and everything else.
+    pub other_registers: i64,
+    /// Registers of the sums of a work-item at most. Larger tiles read less from local memory, which is
+    /// not what they wait for, and leave room for two waves only.
+    pub max_sums: i64,
+    /// Loads of a work-item in a step at most: each of them is text with an address of its own, twice.
+    pub max_loads: i64,
+    /// Those that are not part of a vector, whose address is that of a window, or a gather: without
+    /// matrix instructions, and with them, where sixteen are what the smallest block takes.
+    pub max_single_loads: [i64; 2],
+    /// Products that a work-item does in a step at most: with more of them the slabs grow, and too few
+    /// groups fit a compute unit to hide the latency of memory.
+    pub max_products: i64,
+    /// Work-items of a group at most.
+    pub max_items: i64,
+    /// Cycles in which a wave issues the address of a single load.
+    pub address: f64,
+    /// Products of numbers per cycle of a compute unit.
+    pub products: f64,
+    /// The same by matrix instructions on operands of 1, 2, 4 and 8 bytes.
+    pub matrix_products: [f64; 4],
+    /// Bytes per cycle of a compute unit from local memory.
+    pub local_bytes: f64,
+    /// Bytes per cycle of a compute unit from the second level.
+    pub memory_bytes: f64,
+    /// Cycles from a load to the barrier behind which its value can be read.
+    pub step_latency: f64,
+    /// Cycles in which a wave issues addresses, stores and the barrier of a step.
+    pub step_issue: f64,
+    /// Cycles from the end of a launch to that of a short one after it.
+    pub launch: f64,
 }
 
 impl RegisterFile {
@@ -115,6 +155,8 @@ pub struct Target {
     pub offset_bytes: i64,
     /// What waves share on a SIMD of a GPU; `None` on CPUs.
     pub registers: Option<RegisterFile>,
+    /// What groups cost on a GPU; `None` on CPUs.
+    pub groups: Option<GroupCosts>,
     /// Types with native arithmetic; others are computed through f32.
     pub native: Vec<DType>,
     /// The half-precision conversions to and from f32 are instructions.
@@ -150,6 +192,7 @@ impl Target {
             max_groups: [u32::MAX, 1, 1],
             offset_bytes: 0,
             registers: None,
+            groups: None,
             native: vec![
                 DType::Bool,
                 DType::I8,
@@ -181,8 +224,7 @@ impl Target {
                     k: 1,
                     operands: [acc; 2],
                     acc,
-                    scope: MmaScope::Thread,
-                    fragments: Fragments::None,
+                    fragments: None,
                 });
             }
         }

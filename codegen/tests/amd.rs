@@ -12,9 +12,9 @@ mod support;
 use std::sync::Arc;
 
 use codegen::compile::{ClangCompiler, Compiler, LlvmCompiler};
-use codegen::ir::mma::{Fragments, MmaDesc};
+use codegen::ir::mma::MmaDesc;
 use codegen::ir::{Binary, Kernel, ReduceOp, Unary};
-use codegen::opt::contract::Block;
+use codegen::opt::contract::Blocking;
 use codegen::render::{HipRenderer, Language, Source};
 use codegen::{Backend, DType, Opt, Options, Target, build};
 use support::*;
@@ -192,8 +192,8 @@ fn product(mm: i64, n: i64, k: i64, operands: [DType; 2], acc: DType) -> Kernel 
 }
 
 /// A block of each kind: one wave, several waves, alternating local memory.
-fn matrix_blocks(d: MmaDesc) -> [Block; 2] {
-    let one = Block {
+fn matrix_blocks(d: MmaDesc) -> [Blocking; 2] {
+    let one = Blocking {
         along_rows: 1,
         along_cols: 2,
         rows: 2,
@@ -206,7 +206,7 @@ fn matrix_blocks(d: MmaDesc) -> [Block; 2] {
         acc: d.acc,
         swap: false,
     };
-    let other = Block {
+    let other = Blocking {
         along_rows: 2,
         along_cols: 1,
         rows: 1,
@@ -220,13 +220,13 @@ fn matrix_blocks(d: MmaDesc) -> [Block; 2] {
 }
 
 /// The types of the operands in memory: a block may exchange rows and columns.
-fn stored(d: MmaDesc, block: &Block) -> [DType; 2] {
+fn stored(d: MmaDesc, block: &Blocking) -> [DType; 2] {
     let [a, b] = d.operands;
     if block.swap { [b, a] } else { [a, b] }
 }
 
 /// The instruction is really in the code, and gives the right product.
-fn check_matrix(backend: &Backend, d: MmaDesc, block: Block) {
+fn check_matrix(backend: &Backend, d: MmaDesc, block: Blocking) {
     let options = Options {
         opts: Some(vec![Opt::Block(block)]),
         ..Options::default()
@@ -263,11 +263,7 @@ fn matrix_instructions() {
 
 /// The instruction, as the disassembler calls it.
 fn mnemonic(d: MmaDesc) -> String {
-    let name = if d.fragments == Fragments::Cdna {
-        "v_mfma"
-    } else {
-        "v_wmma"
-    };
+    let name = if d.wave() == 64 { "v_mfma" } else { "v_wmma" };
     let acc = if d.acc.is_float() {
         d.acc.name()
     } else {
@@ -278,7 +274,7 @@ fn mnemonic(d: MmaDesc) -> String {
         [DType::F8E4M3, DType::F8E5M2] => "fp8_bf8",
         [DType::F8E5M2, DType::F8E4M3] => "bf8_fp8",
         [DType::F8E5M2, _] => "bf8_bf8",
-        [DType::I8 | DType::U8, _] if d.fragments != Fragments::Cdna => "iu8",
+        [DType::I8 | DType::U8, _] if d.wave() != 64 => "iu8",
         [other, _] => other.name(),
     };
     format!("{name}_{acc}_{}x{}x{}_{operand}", d.m, d.n, d.k)

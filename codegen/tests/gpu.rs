@@ -5,24 +5,48 @@
 mod support;
 
 use codegen::build::planned;
-use codegen::ir::mma::{Fragments, MmaDesc, MmaScope};
+use codegen::ir::mma::{Digit, Fragment, Fragments, MmaDesc};
 use codegen::ir::{Binary, Id, Kernel, ReduceOp, StoreMode, verify};
 use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower, narrow};
-use codegen::opt::contract::{Block, Contraction, Staged, blocks};
+use codegen::opt::contract::{Blocking, Contraction, Staged, blocks};
 use codegen::target::{Target, TargetKind};
 use codegen::{DType, Options};
 use support::*;
 
-fn wave_matrix(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
+/// The matrix instruction of a chip for operands of a type.
+fn wave_matrix(chip: &str, operand: DType) -> MmaDesc {
+    let all = Target::amd(chip).unwrap().mma;
+    *all.iter().find(|d| d.operands == [operand; 2]).unwrap()
+}
+
+/// Of the layout of `mma.sync.m16n8k16`, in which rows and columns differ: no target has it yet.
+fn m16n8k16() -> MmaDesc {
+    static FRAGMENTS: Fragments = {
+        const LANE: [Digit; 2] = [Digit::new(4, [0, 2]), Digit::new(8, [1, 0])];
+        const PAIR: Digit = Digit::new(2, [0, 1]);
+        Fragments {
+            a: Fragment {
+                lane: LANE,
+                element: [PAIR, Digit::new(2, [8, 0]), Digit::new(2, [0, 8])],
+            },
+            b: Fragment {
+                lane: LANE,
+                element: [PAIR, Digit::new(2, [0, 8]), Digit::NONE],
+            },
+            c: Fragment {
+                lane: LANE,
+                element: [PAIR, Digit::new(2, [8, 0]), Digit::NONE],
+            },
+        }
+    };
     MmaDesc {
         m: 16,
-        n: 16,
-        k,
-        operands: [operand; 2],
-        acc,
-        scope: MmaScope::Warp,
-        fragments,
+        n: 8,
+        k: 16,
+        operands: [DType::F16; 2],
+        acc: DType::F32,
+        fragments: Some(&FRAGMENTS),
     }
 }
 
@@ -46,8 +70,8 @@ fn compare(kernel: &Kernel, staged: &Staged, tolerance: f64, what: &str) {
     }
 }
 
-fn plain() -> Block {
-    Block {
+fn plain() -> Blocking {
+    Blocking {
         along_rows: 4,
         along_cols: 4,
         rows: 2,
@@ -62,7 +86,7 @@ fn plain() -> Block {
     }
 }
 
-fn blocked(kernel: &Kernel, block: Block) -> Staged {
+fn blocked(kernel: &Kernel, block: Blocking) -> Staged {
     let c = Contraction::find(kernel).unwrap();
     blocks(kernel, &c.oriented(block.swap), block).unwrap()
 }
@@ -80,19 +104,19 @@ fn blocks_of_work_items() {
             let kernel = matmul(m, n, k, ta, tb, true);
             for block in [
                 plain(),
-                Block {
+                Blocking {
                     swap: true,
                     ..plain()
                 },
-                Block {
+                Blocking {
                     double: true,
                     ..plain()
                 },
-                Block {
+                Blocking {
                     parts: 2,
                     ..plain()
                 },
-                Block {
+                Blocking {
                     cols: 3,
                     vector: 1,
                     ..plain()
@@ -108,17 +132,18 @@ fn blocks_of_work_items() {
 #[test]
 fn blocks_of_waves() {
     for d in [
-        wave_matrix(Fragments::Rdna3, 16, DType::F16, DType::F32),
-        wave_matrix(Fragments::Rdna4, 16, DType::BF16, DType::F32),
-        wave_matrix(Fragments::Cdna, 16, DType::F16, DType::F32),
-        wave_matrix(Fragments::Cdna, 4, DType::F32, DType::F32),
-        wave_matrix(Fragments::Rdna4, 16, DType::I8, DType::I32),
-        wave_matrix(Fragments::Cdna, 4, DType::F64, DType::F64),
+        wave_matrix("gfx1100", DType::F16),
+        wave_matrix("gfx1201", DType::BF16),
+        wave_matrix("gfx942", DType::F16),
+        wave_matrix("gfx942", DType::F32),
+        wave_matrix("gfx1201", DType::I8),
+        wave_matrix("gfx942", DType::F64),
+        m16n8k16(),
     ] {
         for (m, n, k) in [(32, 32, 32), (33, 20, 40), (7, 70, 17)] {
             let kernel = product(m, n, k, d.operands[0], d.acc);
             for block in [
-                Block {
+                Blocking {
                     mma: Some(d),
                     acc: d.acc,
                     along_rows: 1,
@@ -129,7 +154,7 @@ fn blocks_of_waves() {
                     vector: 8,
                     ..plain()
                 },
-                Block {
+                Blocking {
                     mma: Some(d),
                     acc: d.acc,
                     along_rows: 2,
@@ -178,23 +203,25 @@ fn gpu(wave: usize, local: usize, regs: usize, items: usize, mma: &[MmaDesc]) ->
         max_items: items,
         max_groups: [1 << 20, 65535, 65535],
         mma: mma.to_vec(),
+        groups: Target::amd("gfx1100").unwrap().groups,
         ..Target::host(4)
     }
 }
 
 fn targets() -> Vec<Target> {
     let rdna3 = [
-        wave_matrix(Fragments::Rdna3, 16, DType::F16, DType::F32),
-        wave_matrix(Fragments::Rdna3, 16, DType::BF16, DType::F32),
+        wave_matrix("gfx1100", DType::F16),
+        wave_matrix("gfx1100", DType::BF16),
     ];
     let cdna = [
-        wave_matrix(Fragments::Cdna, 16, DType::F16, DType::F32),
-        wave_matrix(Fragments::Cdna, 4, DType::F32, DType::F32),
+        wave_matrix("gfx942", DType::F16),
+        wave_matrix("gfx942", DType::F32),
     ];
     vec![
         gpu(32, 64 << 10, 256, 1024, &rdna3),
         gpu(64, 64 << 10, 512, 1024, &cdna),
         gpu(32, 2 << 10, 96, 64, &rdna3),
+        gpu(32, 48 << 10, 255, 1024, &[m16n8k16()]),
         gpu(8, 256, 64, 16, &[]),
         gpu(4, 0, 256, 4, &[]),
     ]

@@ -2,58 +2,93 @@
 
 use crate::DType;
 
-/// Who executes a matrix instruction together.
+/// A digit of a number: it counts to `n`, and each step of it goes so far along both coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum MmaScope {
-    /// One thread (CPU vector or matrix instructions).
-    Thread,
-    /// One warp or wave.
-    Warp,
-    /// Four warps (Hopper `wgmma`).
-    WarpGroup,
+pub struct Digit {
+    /// How many values it has.
+    pub n: u8,
+    /// How far one more of it goes along each coordinate.
+    pub step: [u8; 2],
 }
 
-/// A coordinate of an element that lane `l` holds at position `i` of its vector:
-/// `low * (l % 16) + high * (l / 16) + element * i`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// Factor of the lower four bits of the lane.
-    pub low: i64,
-    /// Factor of the other bits of the lane.
-    pub high: i64,
-    /// Factor of the position in the vector.
-    pub element: i64,
-}
+impl Digit {
+    /// One that is not there.
+    pub const NONE: Digit = Digit::new(1, [0, 0]);
 
-impl Place {
-    const fn new(low: i64, high: i64, element: i64) -> Place {
-        Place { low, high, element }
-    }
-
-    /// The coordinate.
-    pub const fn at(&self, lane: i64, i: i64) -> i64 {
-        self.low * (lane % 16) + self.high * (lane / 16) + self.element * i
+    /// One with `n` values.
+    pub const fn new(n: u8, step: [u8; 2]) -> Digit {
+        Digit { n, step }
     }
 }
 
-/// How the lanes of a wave share the operands and the result of a matrix instruction. Every lane
-/// holds a vector of each; the coordinates are those of [`MmaDesc::a`], [`MmaDesc::b`] and
-/// [`MmaDesc::c`].
+/// Which elements of a matrix the lanes of a wave hold. The number of a lane is read as two digits, that of an
+/// element in the lane's vector as three, the lowest one first; what all of them step over is the coordinates.
+/// A digit that steps nowhere repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Fragment {
+    /// Of the number of a lane.
+    pub lane: [Digit; 2],
+    /// Of the number of an element in its vector: neighbours first.
+    pub element: [Digit; 3],
+}
+
+impl Fragment {
+    /// One whose elements are a single digit.
+    pub const fn plain(lane: [Digit; 2], element: Digit) -> Fragment {
+        Fragment {
+            lane,
+            element: [element, Digit::NONE, Digit::NONE],
+        }
+    }
+
+    const fn count(digits: &[Digit]) -> u32 {
+        let (mut n, mut i) = (1, 0);
+        while i < digits.len() {
+            n *= digits[i].n as u32;
+            i += 1;
+        }
+        n
+    }
+
+    /// Lanes of the wave.
+    pub const fn lanes(&self) -> u32 {
+        Self::count(&self.lane)
+    }
+
+    /// Elements of a lane.
+    pub const fn elements(&self) -> u32 {
+        Self::count(&self.element)
+    }
+
+    /// The coordinates of an element of a lane.
+    pub fn at(&self, lane: i64, element: i64) -> [i64; 2] {
+        let mut out = [0; 2];
+        let numbers = [(&self.lane[..], lane), (&self.element[..], element)];
+        for (digits, mut number) in numbers {
+            for digit in digits {
+                let value = number % i64::from(digit.n);
+                number /= i64::from(digit.n);
+                for (sum, step) in out.iter_mut().zip(digit.step) {
+                    *sum += value * i64::from(step);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// How the lanes of a wave share the operands and the result of a matrix instruction.
 ///
-/// Which lane holds which `k` does not matter as long as both operands agree, so the order here is
-/// the one in which a lane reads neighbours.
+/// Which lane holds which `k` does not matter as long as both operands agree, so the order may be the one in which
+/// a lane reads neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Fragments {
-    /// No lanes share anything ([`MmaScope::Thread`]).
-    None,
-    /// WMMA of RDNA3 in waves of 32: lanes 16 to 31 repeat the operands of lanes 0 to 15, and the
-    /// rows of the result alternate between the two halves ("RDNA3 ISA", 7.9).
-    Rdna3,
-    /// WMMA of RDNA4 in waves of 32: each half has half of `k`, and eight rows of the result.
-    Rdna4,
-    /// MFMA of CDNA in waves of 64, 16 by 16 with one block: each sixteen lanes have a quarter of
-    /// `k` and four rows of the result ("CDNA3 ISA", 7.1).
-    Cdna,
+pub struct Fragments {
+    /// Row and `k` of the elements of the first operand.
+    pub a: Fragment,
+    /// Column and `k` of those of the second one.
+    pub b: Fragment,
+    /// Row and column of those of the accumulator.
+    pub c: Fragment,
 }
 
 /// A building block of contractions: `acc[m, n] += a[m, k] * b[k, n]`.
@@ -69,10 +104,8 @@ pub struct MmaDesc {
     pub operands: [DType; 2],
     /// Type of the accumulator.
     pub acc: DType,
-    /// Who executes it.
-    pub scope: MmaScope,
-    /// How they share the operands.
-    pub fragments: Fragments,
+    /// How the lanes of a wave share the operands; `None` if one thread executes it alone.
+    pub fragments: Option<&'static Fragments>,
 }
 
 impl MmaDesc {
@@ -87,104 +120,157 @@ impl MmaDesc {
     /// Lanes of the wave that executes it.
     pub const fn wave(&self) -> u32 {
         match self.fragments {
-            Fragments::None => 1,
-            Fragments::Rdna3 | Fragments::Rdna4 => 32,
-            Fragments::Cdna => 64,
+            None => 1,
+            Some(f) => f.c.lanes(),
         }
     }
 
     /// Elements of `a`, of `b` and of the accumulator that a lane holds.
     pub const fn elements(&self) -> [u32; 3] {
-        let (m, n, k, wave) = (self.m as u32, self.n as u32, self.k as u32, self.wave());
-        let repeated = match self.fragments {
-            Fragments::Rdna3 => 2,
-            _ => 1,
-        };
-        [
-            m * k * repeated / wave,
-            n * k * repeated / wave,
-            m * n / wave,
-        ]
-    }
-
-    /// Row and `k` of an element of the first operand.
-    pub const fn a(&self) -> [Place; 2] {
-        [Place::new(1, 0, 0), self.along_k()]
-    }
-
-    /// Column and `k` of an element of the second operand.
-    pub const fn b(&self) -> [Place; 2] {
-        self.a()
-    }
-
-    const fn along_k(&self) -> Place {
         match self.fragments {
-            Fragments::Rdna3 => Place::new(0, 0, 1),
-            _ => Place::new(0, self.elements()[0] as i64, 1),
+            None => [
+                self.m as u32 * self.k as u32,
+                self.n as u32 * self.k as u32,
+                self.m as u32 * self.n as u32,
+            ],
+            Some(f) => [f.a.elements(), f.b.elements(), f.c.elements()],
         }
     }
 
-    /// Row and column of an element of the accumulator.
-    pub const fn c(&self) -> [Place; 2] {
-        let rows = match (self.fragments, self.acc) {
-            (Fragments::Rdna3, _) => Place::new(0, 1, 2),
-            (Fragments::Cdna, DType::F64) => Place::new(0, 1, 4),
-            _ => Place::new(0, self.elements()[2] as i64, 1),
-        };
-        [rows, Place::new(1, 0, 0)]
+    /// The transposed product is the same instruction with its operands exchanged.
+    pub fn transposes(&self) -> bool {
+        self.m == self.n && self.fragments.is_some_and(|f| f.a == f.b)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn desc(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
-        let operands = [operand; 2];
-        MmaDesc {
-            m: 16,
-            n: 16,
-            k,
-            operands,
-            acc,
-            scope: MmaScope::Warp,
-            fragments,
-        }
-    }
+    use crate::target::Target;
 
     /// How often each element of a matrix of `rows` by `cols` is held.
-    fn held(d: &MmaDesc, [x, y]: [Place; 2], count: u32, rows: i64, cols: i64) -> Vec<u32> {
+    fn held(f: &Fragment, rows: u16, cols: u16) -> Vec<u32> {
+        let (rows, cols) = (i64::from(rows), i64::from(cols));
         let mut out = vec![0; (rows * cols) as usize];
-        for lane in 0..i64::from(d.wave()) {
-            for i in 0..i64::from(count) {
-                let (r, c) = (x.at(lane, i), y.at(lane, i));
-                assert!(r < rows && c < cols, "{d:?}: lane {lane} holds {r}, {c}");
+        for lane in 0..i64::from(f.lanes()) {
+            for i in 0..i64::from(f.elements()) {
+                let [r, c] = f.at(lane, i);
+                assert!(r < rows && c < cols, "{f:?}: lane {lane} holds {r}, {c}");
                 out[(r * cols + c) as usize] += 1;
             }
         }
         out
     }
 
+    /// Every element of an operand as often as all others, every one of the accumulator once.
+    fn covers(d: &MmaDesc, repeated: u32) {
+        let f = d.fragments.unwrap();
+        for (name, fragment, rows, cols, times) in [
+            ("a", &f.a, d.m, d.k, repeated),
+            ("b", &f.b, d.n, d.k, repeated),
+            ("accumulator", &f.c, d.m, d.n, 1),
+        ] {
+            assert_eq!(fragment.lanes(), d.wave(), "{d:?}: {name}");
+            for n in held(fragment, rows, cols) {
+                assert_eq!(n, times, "{d:?}: {name}");
+            }
+        }
+    }
+
     #[test]
     fn lanes_hold_every_element_equally_often() {
-        for (d, repeated) in [
-            (desc(Fragments::Rdna3, 16, DType::F16, DType::F32), 2),
-            (desc(Fragments::Rdna4, 16, DType::BF16, DType::F32), 1),
-            (desc(Fragments::Cdna, 16, DType::F16, DType::F32), 1),
-            (desc(Fragments::Cdna, 4, DType::F32, DType::F32), 1),
-            (desc(Fragments::Cdna, 4, DType::F64, DType::F64), 1),
-            (desc(Fragments::Cdna, 32, DType::I8, DType::I32), 1),
-        ] {
-            let [a, b, c] = d.elements();
-            let k = i64::from(d.k);
-            for n in held(&d, d.a(), a, 16, k) {
-                assert_eq!(n, repeated, "{d:?}: a");
+        for (chip, repeated) in [("gfx1100", 2), ("gfx1201", 1), ("gfx942", 1)] {
+            let all = Target::amd(chip).unwrap().mma;
+            assert!(all.len() > 4, "{chip}");
+            for d in &all {
+                covers(d, repeated);
             }
-            for n in held(&d, d.b(), b, 16, k) {
-                assert_eq!(n, repeated, "{d:?}: b");
+        }
+    }
+
+    /// Where the lanes of AMD's instructions hold element `i`, as the documents of the instruction sets put it
+    /// ("RDNA3 ISA" 7.9, "RDNA4 ISA" 7.12, "CDNA3 ISA" 7.1).
+    #[test]
+    fn layouts_are_those_of_the_documents() {
+        for chip in ["gfx1100", "gfx1201", "gfx942"] {
+            for d in Target::amd(chip).unwrap().mma {
+                let f = d.fragments.unwrap();
+                for lane in 0..i64::from(d.wave()) {
+                    let (low, high) = (lane % 16, lane / 16);
+                    for i in 0..i64::from(f.a.elements()) {
+                        let k = match chip {
+                            "gfx1100" => i,
+                            _ => i64::from(f.a.elements()) * high + i,
+                        };
+                        assert_eq!(f.a.at(lane, i), [low, k], "{chip} {d:?}");
+                        assert_eq!(f.b.at(lane, i), [low, k], "{chip} {d:?}");
+                    }
+                    for i in 0..i64::from(f.c.elements()) {
+                        let row = match (chip, d.acc) {
+                            ("gfx1100", _) => 2 * i + high,
+                            ("gfx1201", _) => 8 * high + i,
+                            (_, DType::F64) => 4 * i + high,
+                            _ => 4 * high + i,
+                        };
+                        assert_eq!(f.c.at(lane, i), [row, low], "{chip} {d:?}");
+                    }
+                }
             }
-            for n in held(&d, d.c(), c, 16, 16) {
-                assert_eq!(n, 1, "{d:?}: accumulator");
+        }
+    }
+
+    /// `mma.sync.m16n8k16` on 16-bit floats: what makes it other than AMD's is two halves of rows and of `k`, and
+    /// neighbours in the lanes of four.
+    ///
+    /// Source: "PTX ISA", "Matrix Fragments for mma.m16n8k16 with floating point type".
+    #[test]
+    fn the_layout_of_m16n8k16_is_that_of_ptx() {
+        let of = |lane, element| Fragment { lane, element };
+        let digit = Digit::new;
+        static NV: std::sync::OnceLock<Fragments> = std::sync::OnceLock::new();
+        let f = NV.get_or_init(|| Fragments {
+            a: of(
+                [digit(4, [0, 2]), digit(8, [1, 0])],
+                [digit(2, [0, 1]), digit(2, [8, 0]), digit(2, [0, 8])],
+            ),
+            b: of(
+                [digit(4, [0, 2]), digit(8, [1, 0])],
+                [digit(2, [0, 1]), digit(2, [0, 8]), Digit::NONE],
+            ),
+            c: of(
+                [digit(4, [0, 2]), digit(8, [1, 0])],
+                [digit(2, [0, 1]), digit(2, [8, 0]), Digit::NONE],
+            ),
+        });
+        let d = MmaDesc {
+            m: 16,
+            n: 8,
+            k: 16,
+            operands: [DType::F16; 2],
+            acc: DType::F32,
+            fragments: Some(f),
+        };
+        covers(&d, 1);
+        assert_eq!(
+            (d.wave(), d.elements(), d.transposes()),
+            (32, [8, 4, 4], false)
+        );
+        for lane in 0..32 {
+            let (group, thread) = (lane >> 2, lane % 4);
+            for i in 0..8 {
+                let row = if matches!(i, 0..2 | 4..6) {
+                    group
+                } else {
+                    group + 8
+                };
+                let k = thread * 2 + (i & 1) + if i < 4 { 0 } else { 8 };
+                assert_eq!(f.a.at(lane, i), [row, k]);
+            }
+            for i in 0..4 {
+                let k = thread * 2 + (i & 1) + if i < 2 { 0 } else { 8 };
+                assert_eq!(f.b.at(lane, i), [group, k]);
+                let row = if i < 2 { group } else { group + 8 };
+                assert_eq!(f.c.at(lane, i), [row, thread * 2 + (i & 1)]);
             }
         }
     }

@@ -4,7 +4,6 @@ use hashbrown::HashSet;
 use thiserror::Error;
 
 use super::arith::{ReduceOp, Types};
-use super::mma::MmaScope;
 use super::op::{Op, RangeKind, StoreMode};
 use super::order::toposort;
 use super::{Graph, Id, Kernel, print};
@@ -336,8 +335,8 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         }
         Op::Mma(d) => {
             count(&[6])?;
-            require(d.scope == MmaScope::Warp, "executed by a wave", || {
-                format!("{:?}", d.scope)
+            require(d.fragments.is_some(), "executed by a wave", || {
+                "one of a single thread".into()
             })?;
             let ok = is(src[0], d.operands[0]) && is(src[1], d.operands[1]) && is(src[2], d.acc);
             require(

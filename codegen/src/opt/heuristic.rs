@@ -26,7 +26,7 @@ pub(crate) fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         ok
     };
     for plan in vector_plans(kernel, target) {
-        let Plan {
+        let VectorPlan {
             axis,
             lanes,
             reduction,
@@ -117,7 +117,7 @@ pub(super) fn merge_all(kernel: &mut Kernel, done: &mut Vec<Opt>) {
 }
 
 /// How one loop nest is vectorised.
-struct Plan {
+struct VectorPlan {
     axis: u32,
     lanes: u32,
     reduction: bool,
@@ -213,7 +213,7 @@ fn lanes_for(g: &Graph, root: Id, target: &Target) -> u32 {
     (target.vector_bytes / widest.max(2)).max(1) as u32
 }
 
-fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
+fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
     let g = &kernel.graph;
     let mut sets = RangeSets::default();
     let all = ranges(g, kernel.sink);
@@ -224,7 +224,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             .filter(|&n| matches!(g.op(n), Op::Reduce(_)))
             .collect(),
     };
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut plans: Vec<VectorPlan> = Vec::new();
     let mut lanes_of: HashMap<Id, u32> = HashMap::new();
     let mut decided: Vec<Id> = Vec::new();
     for &s in g.src(kernel.sink) {
@@ -315,7 +315,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             along.retain(|(n, ..)| !sets.depends(g, *n, r.id));
             lanes_of.insert(r.id, fit);
             let tile = tile_for(g, &mut sets, &info, s, &inner, r, fit, target);
-            plans.push(Plan {
+            plans.push(VectorPlan {
                 axis: r.axis,
                 lanes: fit,
                 reduction: false,
@@ -337,7 +337,7 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<Plan> {
             if nested {
                 continue;
             }
-            plans.push(Plan {
+            plans.push(VectorPlan {
                 axis: r.axis,
                 lanes: fit,
                 reduction: true,

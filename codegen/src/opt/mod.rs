@@ -99,7 +99,7 @@ pub enum Opt {
     /// A contraction goes through packed operands and a register tile.
     Pack(contract::Tile),
     /// A contraction goes through local memory, a block per group of work-items.
-    Block(contract::Block),
+    Block(contract::Blocking),
 }
 
 impl fmt::Display for Opt {

@@ -8,9 +8,10 @@
 //! Compute units and caches: AMD's product pages; they only guide heuristics, the device knows
 //! better.
 
-use super::{Atomics, Fragments, MmaDesc, MmaScope, RegisterFile, Target, TargetKind};
+use super::{Atomics, Fragments, GroupCosts, MmaDesc, RegisterFile, Target, TargetKind};
 use crate::DType;
 use crate::error::{Error, Result};
+use crate::ir::mma::{Digit, Fragment};
 
 /// Local memory of a group at most, bytes: the limit of `ds` addresses and of the descriptor.
 const LOCAL_BYTES: usize = 64 << 10;
@@ -50,21 +51,95 @@ struct Family {
     mma: &'static [MmaDesc],
 }
 
-const fn mma(fragments: Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
+/// Fragments of an instruction for 16 by 16 results: lanes 16 by 16 have further `k` (or the same ones once more),
+/// `held` elements of it each, and rows `row` apart, whose next element is `next` rows further.
+const fn fragments(wave: u8, held: u8, repeats: bool, [row, next]: [u8; 2]) -> Fragments {
+    let sixteens = wave / 16;
+    let further = if repeats { 0 } else { held };
+    let operand = Fragment::plain(
+        [Digit::new(16, [1, 0]), Digit::new(sixteens, [0, further])],
+        Digit::new(held, [0, 1]),
+    );
+    Fragments {
+        a: operand,
+        b: operand,
+        c: Fragment::plain(
+            [Digit::new(16, [0, 1]), Digit::new(sixteens, [row, 0])],
+            Digit::new(16 / sixteens, [next, 0]),
+        ),
+    }
+}
+
+/// WMMA of RDNA3 in waves of 32: lanes 16 to 31 repeat the operands of lanes 0 to 15, and the
+/// rows of the result alternate between the two halves ("RDNA3 ISA", 7.9).
+const WMMA3: &Fragments = &fragments(32, 16, true, [1, 2]);
+/// WMMA of RDNA4 in waves of 32: each half has half of `k`, and eight rows of the result.
+const WMMA4: &Fragments = &fragments(32, 8, false, [8, 1]);
+/// MFMA of CDNA in waves of 64, 16 by 16 with one block, by `k`: each sixteen lanes have a quarter of
+/// `k` and four rows of the result ("CDNA3 ISA", 7.1).
+const MFMA4: &Fragments = &fragments(64, 1, false, [4, 1]);
+const MFMA16: &Fragments = &fragments(64, 4, false, [4, 1]);
+const MFMA32: &Fragments = &fragments(64, 8, false, [4, 1]);
+/// The rows of `f64` alternate.
+const MFMA4_F64: &Fragments = &fragments(64, 1, false, [1, 4]);
+
+/// The kinds of matrix instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Matrix {
+    /// RDNA3.
+    Wmma3,
+    /// RDNA4.
+    Wmma4,
+    /// CDNA.
+    Mfma,
+}
+
+impl Matrix {
+    /// By how the lanes share operands; `None` for an instruction of another vendor.
+    pub fn of(d: &MmaDesc) -> Option<Matrix> {
+        let fragments = d.fragments?;
+        match fragments {
+            f if f == WMMA3 => Some(Matrix::Wmma3),
+            f if f == WMMA4 => Some(Matrix::Wmma4),
+            f if [MFMA4, MFMA16, MFMA32, MFMA4_F64].contains(&f) => Some(Matrix::Mfma),
+            _ => None,
+        }
+    }
+}
+
+const fn mma(fragments: &'static Fragments, k: u16, operand: DType, acc: DType) -> MmaDesc {
     mixed(fragments, k, [operand; 2], acc)
 }
 
-const fn mixed(fragments: Fragments, k: u16, operands: [DType; 2], acc: DType) -> MmaDesc {
+const fn mixed(fragments: &'static Fragments, k: u16, operands: [DType; 2], acc: DType) -> MmaDesc {
     MmaDesc {
         m: 16,
         n: 16,
         k,
         operands,
         acc,
-        scope: MmaScope::Warp,
-        fragments,
+        fragments: Some(fragments),
     }
 }
+
+/// What the parts of a launch cost, from the documents of the instruction sets where they say it, and from what
+/// LLVM makes of many blocks; no chip has been measured yet.
+const GROUPS: GroupCosts = GroupCosts {
+    other_registers: 24,
+    max_sums: 64,
+    max_loads: 24,
+    max_single_loads: [8, 16],
+    max_products: 512,
+    max_items: 512,
+    address: 20.0,
+    products: 64.0,
+    matrix_products: [1024.0, 512.0, 128.0, 64.0],
+    local_bytes: 128.0,
+    memory_bytes: 24.0,
+    step_latency: 700.0,
+    step_issue: 60.0,
+    launch: 4000.0,
+};
 
 // In CU mode the waves of a group share one compute unit: its local memory is nearer, and its
 // level-0 cache is one, so that a group needs no fence of wider scope to see its own stores.
@@ -84,12 +159,12 @@ const RDNA2: Family = Family {
 const RDNA3: Family = Family {
     offset_bytes: 1 << 12,
     mma: &[
-        mma(Fragments::Rdna3, 16, DType::F16, DType::F32),
-        mma(Fragments::Rdna3, 16, DType::BF16, DType::F32),
-        mma(Fragments::Rdna3, 16, DType::I8, DType::I32),
-        mma(Fragments::Rdna3, 16, DType::U8, DType::I32),
-        mixed(Fragments::Rdna3, 16, [DType::I8, DType::U8], DType::I32),
-        mixed(Fragments::Rdna3, 16, [DType::U8, DType::I8], DType::I32),
+        mma(WMMA3, 16, DType::F16, DType::F32),
+        mma(WMMA3, 16, DType::BF16, DType::F32),
+        mma(WMMA3, 16, DType::I8, DType::I32),
+        mma(WMMA3, 16, DType::U8, DType::I32),
+        mixed(WMMA3, 16, [DType::I8, DType::U8], DType::I32),
+        mixed(WMMA3, 16, [DType::U8, DType::I8], DType::I32),
     ],
     atomics: Atomics {
         sums: &[DType::F32],
@@ -100,26 +175,16 @@ const RDNA3: Family = Family {
 const RDNA4: Family = Family {
     offset_bytes: 1 << 23,
     mma: &[
-        mma(Fragments::Rdna4, 16, DType::F16, DType::F32),
-        mma(Fragments::Rdna4, 16, DType::BF16, DType::F32),
-        mma(Fragments::Rdna4, 16, DType::F8E4M3, DType::F32),
-        mma(Fragments::Rdna4, 16, DType::F8E5M2, DType::F32),
-        mixed(
-            Fragments::Rdna4,
-            16,
-            [DType::F8E4M3, DType::F8E5M2],
-            DType::F32,
-        ),
-        mixed(
-            Fragments::Rdna4,
-            16,
-            [DType::F8E5M2, DType::F8E4M3],
-            DType::F32,
-        ),
-        mma(Fragments::Rdna4, 16, DType::I8, DType::I32),
-        mma(Fragments::Rdna4, 16, DType::U8, DType::I32),
-        mixed(Fragments::Rdna4, 16, [DType::I8, DType::U8], DType::I32),
-        mixed(Fragments::Rdna4, 16, [DType::U8, DType::I8], DType::I32),
+        mma(WMMA4, 16, DType::F16, DType::F32),
+        mma(WMMA4, 16, DType::BF16, DType::F32),
+        mma(WMMA4, 16, DType::F8E4M3, DType::F32),
+        mma(WMMA4, 16, DType::F8E5M2, DType::F32),
+        mixed(WMMA4, 16, [DType::F8E4M3, DType::F8E5M2], DType::F32),
+        mixed(WMMA4, 16, [DType::F8E5M2, DType::F8E4M3], DType::F32),
+        mma(WMMA4, 16, DType::I8, DType::I32),
+        mma(WMMA4, 16, DType::U8, DType::I32),
+        mixed(WMMA4, 16, [DType::I8, DType::U8], DType::I32),
+        mixed(WMMA4, 16, [DType::U8, DType::I8], DType::I32),
     ],
     f8_convert: true,
     atomics: Atomics {
@@ -145,11 +210,11 @@ const CDNA3: Family = Family {
         sums: &[DType::F32, DType::F64, DType::F16, DType::BF16],
     },
     mma: &[
-        mma(Fragments::Cdna, 16, DType::F16, DType::F32),
-        mma(Fragments::Cdna, 16, DType::BF16, DType::F32),
-        mma(Fragments::Cdna, 4, DType::F32, DType::F32),
-        mma(Fragments::Cdna, 4, DType::F64, DType::F64),
-        mma(Fragments::Cdna, 32, DType::I8, DType::I32),
+        mma(MFMA16, 16, DType::F16, DType::F32),
+        mma(MFMA16, 16, DType::BF16, DType::F32),
+        mma(MFMA4, 4, DType::F32, DType::F32),
+        mma(MFMA4_F64, 4, DType::F64, DType::F64),
+        mma(MFMA32, 32, DType::I8, DType::I32),
     ],
 };
 
@@ -229,7 +294,9 @@ impl Target {
                 waves: family.waves,
                 simds: family.simds,
                 local_bytes: LOCAL_BYTES as u32,
+                general: 256,
             }),
+            groups: Some(GROUPS),
             native: DType::ALL
                 .into_iter()
                 .filter(|&d| !d.is_float() || matches!(d, DType::F16 | DType::F32 | DType::F64))

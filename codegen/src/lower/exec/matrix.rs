@@ -3,7 +3,7 @@
 use super::Item;
 use crate::DType;
 use crate::interp::scalar;
-use crate::ir::mma::{MmaDesc, Place};
+use crate::ir::mma::{Fragment, MmaDesc};
 use crate::lower::program::{Inst, Reg};
 
 /// The matrix that the lanes of a wave hold together, row by row. Elements that several lanes hold
@@ -11,10 +11,10 @@ use crate::lower::program::{Inst, Reg};
 fn gather(
     items: &[Item],
     reg: Reg,
-    count: u32,
-    [x, y]: [Place; 2],
+    fragment: &Fragment,
     [rows, cols]: [usize; 2],
 ) -> Result<Vec<u64>, String> {
+    let count = fragment.elements();
     let mut out: Vec<Option<u64>> = vec![None; rows * cols];
     for (lane, item) in items.iter().enumerate() {
         let held = &item.regs[reg.0 as usize];
@@ -25,7 +25,7 @@ fn gather(
             ));
         }
         for (i, &value) in held.iter().enumerate() {
-            let (r, c) = (x.at(lane as i64, i as i64), y.at(lane as i64, i as i64));
+            let [r, c] = fragment.at(lane as i64, i as i64);
             let place = &mut out[r as usize * cols + c as usize];
             if place.is_some_and(|other| other != value) {
                 return Err(format!("lanes disagree about element {r}, {c} of {reg}"));
@@ -49,13 +49,15 @@ pub(super) fn multiply(inst: &Inst, items: &mut [Item]) -> Result<(), String> {
         usize::from(desc.n),
         usize::from(desc.k),
     );
-    let [in_a, in_b, in_c] = desc.elements();
+    let Some(fragments) = desc.fragments else {
+        return Err("an instruction of one thread in a wave".into());
+    };
     if items.len() != desc.wave() as usize {
         return Err(format!("{} lanes, expected {}", items.len(), desc.wave()));
     }
-    let left = gather(items, *a, in_a, desc.a(), [m, k])?;
-    let right = gather(items, *b, in_b, desc.b(), [n, k])?;
-    let mut sums = gather(items, *c, in_c, desc.c(), [m, n])?;
+    let left = gather(items, *a, &fragments.a, [m, k])?;
+    let right = gather(items, *b, &fragments.b, [n, k])?;
+    let mut sums = gather(items, *c, &fragments.c, [m, n])?;
     let wide = |side: usize, x: u64| scalar::cast(operands[side], acc, x);
     for row in 0..m {
         for col in 0..n {
@@ -66,11 +68,10 @@ pub(super) fn multiply(inst: &Inst, items: &mut [Item]) -> Result<(), String> {
             }
         }
     }
-    let [x, y] = desc.c();
     for (lane, item) in items.iter_mut().enumerate() {
-        item.regs[dst.0 as usize] = (0..i64::from(in_c))
+        item.regs[dst.0 as usize] = (0..i64::from(fragments.c.elements()))
             .map(|i| {
-                let (r, c) = (x.at(lane as i64, i), y.at(lane as i64, i));
+                let [r, c] = fragments.c.at(lane as i64, i);
                 sums[r as usize * n + c as usize]
             })
             .collect();

@@ -10,7 +10,7 @@ use crate::opt::RangeInfo;
 use crate::rewrite::toposort;
 use crate::symbolic::sum::gcd;
 use crate::symbolic::{Lin, RangeSets};
-use crate::target::{MmaDesc, MmaScope, Target};
+use crate::target::{MmaDesc, Target};
 
 /// Multiplications below which a register tile costs more than it gains.
 const MIN_WORK: i64 = 50_000;
@@ -160,7 +160,7 @@ impl Contraction {
         let desc = target
             .mma
             .iter()
-            .find(|d: &&MmaDesc| d.acc == self.acc && d.scope == MmaScope::Thread)?;
+            .find(|d: &&MmaDesc| d.acc == self.acc && d.fragments.is_none())?;
         let mut best: Option<Candidate> = None;
         for swap in [self.swap, !self.swap] {
             let c = self.clone().oriented(swap);

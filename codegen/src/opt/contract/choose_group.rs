@@ -1,56 +1,20 @@
 //! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
 
-use super::block::Block;
+use super::blocking::Blocking;
 use super::group::{side_vector, stored};
 use super::{Contraction, up};
 use crate::DType;
 use crate::ir::Graph;
-use crate::ir::mma::{MmaDesc, MmaScope};
+use crate::ir::mma::MmaDesc;
 use crate::target::Target;
 
 /// Multiplications below which the steps through local memory cost more than they gain.
 const MIN_WORK: i64 = 1 << 15;
-/// Registers for addresses and everything else, as LLVM's metadata of many blocks has them.
-const OTHER_REGISTERS: i64 = 24;
-/// Registers of the sums of a work-item at most. Larger tiles read less from local memory, which is
-/// not what they wait for, and leave room for two waves only.
-const MAX_SUMS: i64 = 64;
-/// Loads of a work-item in a step at most: each of them is text with an address of its own, twice.
-const MAX_LOADS: i64 = 24;
-/// Those that are not part of a vector, whose address is that of a window, or a gather: without
-/// matrix instructions, and with them, where sixteen are what the smallest block takes.
-const MAX_SINGLE_LOADS: [i64; 2] = [8, 16];
-/// Cycles in which a wave issues such an address.
-const ADDRESS: f64 = 20.0;
-/// Products of numbers per cycle of a compute unit.
-const LANES: f64 = 64.0;
-/// Bytes per cycle of a compute unit from local memory, and from the second level.
-const LOCAL_BYTES: f64 = 128.0;
-const MEMORY_BYTES: f64 = 24.0;
-/// Cycles from a load to the barrier behind which its value can be read.
-const STEP_LATENCY: f64 = 700.0;
-/// Cycles in which a wave issues addresses, stores and the barrier of a step.
-const STEP_ISSUE: f64 = 60.0;
-/// Products that a work-item does in a step at most: with more of them the slabs grow, and too few
-/// groups fit a compute unit to hide the latency of memory.
-const MAX_PRODUCTS: i64 = 512;
-/// Cycles from the end of a launch to that of a short one after it.
-const LAUNCH: f64 = 4000.0;
 /// A block of matrix instructions may look so many times as slow as the best of plain loops: small products
 /// are latency and launch, which the estimate knows least, and plain loops keep a whole unit busy for them.
 const MATRIX_LEEWAY: f64 = 1.25;
 /// Elements of the sum that a part has at least.
 const MIN_PART: i64 = 256;
-
-/// Products per cycle of a compute unit by a matrix instruction.
-fn rate(d: &MmaDesc) -> f64 {
-    match d.operands[0].size() {
-        1 => 1024.0,
-        2 => 512.0,
-        4 => 128.0,
-        _ => 64.0,
-    }
-}
 
 /// Groups that a compute unit keeps at the same time, and its SIMDs; `None` if it has no room.
 fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<(f64, f64)> {
@@ -67,7 +31,7 @@ fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<
 
 impl Contraction {
     /// The block that is expected to be the fastest, or `None` if plain loops are.
-    pub fn choose_block(&self, g: &Graph, target: &Target) -> Option<Block> {
+    pub fn choose_block(&self, g: &Graph, target: &Target) -> Option<Blocking> {
         let (batch, m, n, k) = self.sizes();
         let work = m.checked_mul(n)?.checked_mul(k)?.checked_mul(batch)?;
         if work < MIN_WORK || m.min(n) < 4 || k < 4 {
@@ -86,8 +50,8 @@ impl Contraction {
             let value = stored(g, x);
             side_vector(g, &c, list, value, [16, 64, 64]).1
         });
-        let mut best: Option<(f64, Block)> = None;
-        let mut consider = |mut block: Block| {
+        let mut best: Option<(f64, Blocking)> = None;
+        let mut consider = |mut block: Blocking| {
             block.parts = c.parts(&block, target);
             let kept = block.mma.map_or(operands, |d| d.operands);
             if let Some(cycles) = c.cycles(&block, kept, &vectors, target) {
@@ -101,14 +65,14 @@ impl Contraction {
             }
         };
         let matrix = |d: &&MmaDesc| {
-            d.scope == MmaScope::Warp
+            d.fragments.is_some()
                 && d.acc == c.acc
                 && d.takes(operands)
                 && d.wave() as usize == target.wave
         };
         let wide = [c.a, c.b].map(|x| (16 / g.dtype(stored(g, x)).size()).max(1));
         let vector = wide[0].max(wide[1]) as u32;
-        let base = Block {
+        let base = Blocking {
             along_rows: 1,
             along_cols: 1,
             rows: 1,
@@ -132,7 +96,7 @@ impl Contraction {
             {
                 for (along_rows, along_cols) in both(4, 4) {
                     for (rows, cols) in both(4, 4) {
-                        consider(Block {
+                        consider(Blocking {
                             along_rows,
                             along_cols,
                             rows,
@@ -152,7 +116,7 @@ impl Contraction {
         {
             for (along_rows, along_cols) in both(32, 32) {
                 for (rows, cols) in both(8, 8) {
-                    consider(Block {
+                    consider(Blocking {
                         along_rows,
                         along_cols,
                         rows,
@@ -168,7 +132,7 @@ impl Contraction {
     }
 
     /// Parts of the sum, so that no compute unit is without work.
-    fn parts(&self, block: &Block, target: &Target) -> u32 {
+    fn parts(&self, block: &Blocking, target: &Target) -> u32 {
         let (batch, m, n, k) = self.sizes();
         let [rows, cols] = block.extent();
         let groups = batch
@@ -181,24 +145,28 @@ impl Contraction {
     /// Cycles of a launch, or `None` if the target has no room for the block.
     fn cycles(
         &self,
-        t: &Block,
+        t: &Blocking,
         operands: [DType; 2],
         vectors: &[i64; 2],
         target: &Target,
     ) -> Option<f64> {
+        let costs = target.groups.as_ref()?;
         let (batch, m, n, k) = self.sizes();
         let [rows, cols] = t.extent();
         let items = t.items();
         let wave = target.wave as i64;
         let depth = i64::from(t.depth);
         let local = t.local_bytes(operands);
-        if items > target.max_items as i64 || items > 512 || local > target.max_local_bytes as i64 {
+        if items > costs.max_items.min(target.max_items as i64)
+            || local > target.max_local_bytes as i64
+        {
             return None;
         }
         if items % wave != 0 || depth > k.max(8) * 2 {
             return None;
         }
-        let long = t.mma.is_none() && depth * i64::from(t.rows) * i64::from(t.cols) > MAX_PRODUCTS;
+        let long =
+            t.mma.is_none() && depth * i64::from(t.rows) * i64::from(t.cols) > costs.max_products;
         if long {
             return None;
         }
@@ -212,8 +180,8 @@ impl Contraction {
             .map(|(loads, vector)| if vector == 1 { loads } else { 0 })
             .iter()
             .sum();
-        let most = MAX_SINGLE_LOADS[usize::from(t.mma.is_some())];
-        if loads_a + loads_b > MAX_LOADS || single > most {
+        let most = costs.max_single_loads[usize::from(t.mma.is_some())];
+        if loads_a + loads_b > costs.max_loads || single > most {
             return None;
         }
         let loaded =
@@ -225,8 +193,9 @@ impl Contraction {
                 let read = tile_rows * words(a, operands[0]) + tile_cols * words(b, operands[1]);
                 let read = read * t.turn() / i64::from(d.k);
                 let steps = depth / i64::from(d.k);
+                let rate = costs.matrix_products[d.operands[0].size().ilog2() as usize];
                 let lanes = wave * (tile_rows * a * bytes(0) + tile_cols * b * bytes(1));
-                (sums, read, rate(&d), steps * lanes * (items / wave))
+                (sums, read, rate, steps * lanes * (items / wave))
             }
             None => {
                 let sums = words(tile_rows * tile_cols, t.acc);
@@ -234,18 +203,18 @@ impl Contraction {
                 let per = tile_rows * bytes(0) + tile_cols * bytes(1);
                 // Neighbouring work-items share rows, which are read once for all of them.
                 let shared = tile_rows * bytes(0) / 2 + tile_cols * bytes(1);
-                let rate = LANES * 4.0 / t.acc.size().max(4) as f64;
+                let rate = costs.products * 4.0 / t.acc.size().max(4) as f64;
                 (sums, read, rate, depth * items * per.min(shared.max(1)))
             }
         };
-        let registers = sums + read + loaded + OTHER_REGISTERS;
-        if sums > MAX_SUMS || registers > target.vector_regs as i64 {
+        let registers = sums + read + loaded + costs.other_registers;
+        if sums > costs.max_sums || registers > target.vector_regs as i64 {
             return None;
         }
-        // Where a SIMD keeps two waves of a group or more, LLVM gives half of their registers to
-        // the accumulators of CDNA, and what else there is has to fit the other half.
+        // Where a SIMD keeps two waves of a group or more, half of their registers are accumulators, and
+        // what else there is has to fit the other half.
         if let Some(file) = target.registers
-            && target.vector_regs > 256
+            && target.vector_regs > file.general
             && registers * 4
                 > i64::from(file.per_simd) / up(items / wave, i64::from(file.simds)) / 2 * 3
         {
@@ -260,28 +229,29 @@ impl Contraction {
         let compute = (rows * cols * depth) as f64 / products;
         let moved = (rows * bytes(0) + cols * bytes(1)) as f64 * depth as f64;
         let busy = compute
-            .max(fetched as f64 / LOCAL_BYTES + moved / LOCAL_BYTES)
-            .max(moved / MEMORY_BYTES)
-            + 0.3 * (fetched as f64 / LOCAL_BYTES + moved / MEMORY_BYTES)
-            + (STEP_ISSUE + single as f64 * ADDRESS) * waves as f64 / simds;
+            .max(fetched as f64 / costs.local_bytes + moved / costs.local_bytes)
+            .max(moved / costs.memory_bytes)
+            + 0.3 * (fetched as f64 / costs.local_bytes + moved / costs.memory_bytes)
+            + (costs.step_issue + single as f64 * costs.address) * waves as f64 / simds;
         // A SIMD runs a wave, so a single group of one wave leaves most of a unit idle.
         let share = (waves as f64 * resident / simds).min(1.0);
         // With two slabs loads are under way while the group computes.
         let alone = match t.double {
-            true => busy.max(STEP_LATENCY),
-            false => busy + STEP_LATENCY,
+            true => busy.max(costs.step_latency),
+            false => busy + costs.step_latency,
         };
         let step = (busy / share).max(alone / resident);
         let rounds = (groups / target.cores as f64).max(1.0);
         let whole = (groups / target.cores as f64).ceil().max(1.0);
-        let end = rows as f64 * cols as f64 * 4.0 / MEMORY_BYTES;
+        let end = rows as f64 * cols as f64 * 4.0 / costs.memory_bytes;
         let adding = match t.parts {
             1 => 0.0,
             _ => {
                 let results = batch as f64 * m as f64 * n as f64 * t.acc.size() as f64;
-                LAUNCH + results * (parts * 2.0 + 1.0) / MEMORY_BYTES / target.cores as f64
+                costs.launch
+                    + results * (parts * 2.0 + 1.0) / costs.memory_bytes / target.cores as f64
             }
         };
-        Some((rounds * 0.5 + whole * 0.5) * (steps as f64 * step + end) + LAUNCH + adding)
+        Some((rounds * 0.5 + whole * 0.5) * (steps as f64 * step + end) + costs.launch + adding)
     }
 }

@@ -8,11 +8,11 @@
 
 use hashbrown::HashMap;
 
-use super::block::Block;
+use super::blocking::Blocking;
 use super::stages::{affine, at_column, below, decode, gated};
 use super::{Contraction, ScratchSpec, StageKernel, Staged, size, up};
 use crate::DType;
-use crate::ir::mma::{MmaDesc, Place};
+use crate::ir::mma::{Digit, Fragment, Fragments, MmaDesc};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::opt::RangeInfo;
 use crate::rewrite::{simplify, substitute};
@@ -106,7 +106,7 @@ pub(super) fn side_vector(
 
 struct Maker<'a> {
     c: &'a Contraction,
-    t: Block,
+    t: Blocking,
     /// The work-item.
     item: Id,
     /// The step along the sum, and the first element of the part of this group.
@@ -297,14 +297,14 @@ fn step_last(g: &mut Graph, list: &[RangeInfo], lane: Id, map: &mut HashMap<Id, 
 
 impl Contraction {
     /// Summed elements of one part, a whole number of steps.
-    fn part(&self, t: &Block) -> i64 {
+    fn part(&self, t: &Blocking) -> i64 {
         let (.., k) = self.sizes();
         let steps = up(up(k, i64::from(t.depth)), i64::from(t.parts));
         steps * i64::from(t.depth)
     }
 
     /// Whether the steps go over the end of the sum.
-    fn parts_overhang(&self, t: &Block) -> bool {
+    fn parts_overhang(&self, t: &Blocking) -> bool {
         let (.., k) = self.sizes();
         self.part(t).saturating_mul(i64::from(t.parts)) != k
     }
@@ -316,7 +316,7 @@ impl Contraction {
 }
 
 /// Makes the kernel (and the one that adds up the parts), or `None` where a size does not fit.
-pub fn blocks(kernel: &Kernel, c: &Contraction, t: Block) -> Option<Staged> {
+pub fn blocks(kernel: &Kernel, c: &Contraction, t: Blocking) -> Option<Staged> {
     let (batch, m, n, _) = c.sizes();
     if t.depth == 0 || t.parts == 0 || t.items() < 1 || t.vector == 0 {
         return None;
@@ -352,7 +352,7 @@ pub fn blocks(kernel: &Kernel, c: &Contraction, t: Block) -> Option<Staged> {
     Some(Staged { stages, scratch })
 }
 
-fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<StageKernel> {
+fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<StageKernel> {
     let mut kernel = base.clone();
     kernel.name = format!("{}_block", base.name);
     let g = &mut kernel.graph;
@@ -432,16 +432,17 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
     let y = floor(g, Binary::FloorDiv, which, i64::from(t.along_cols));
     let ri = make.range(g, i64::from(t.rows), RangeKind::Upcast);
     let tile_row = affine(g, y, i64::from(t.rows), ri);
-    let (row, [col, edge], value) = match t.mma {
-        Some(d) => {
+    let (row, [col, edge], value) = match t.mma.and_then(|d| Some((d, d.fragments?))) {
+        Some((d, f)) => {
             let ci = make.range(g, i64::from(t.cols), RangeKind::Upcast);
             let tile_col = affine(g, x, i64::from(t.cols), ci);
             let tile = [tile_row, tile_col];
             // A lane that has neighbours of a row stores them at once, where none of them is
             // beyond the end when the others are not.
             let run = i64::from(d.elements()[2]);
-            let flip = d.c()[0].element == 1 && c.unit_columns(g) && n % run == 0;
-            matrices(g, &mut make, d, fence, [&a, &bb], lane, (tile, flip))
+            let down = f.c.element == [Digit::new(run as u8, [1, 0]), Digit::NONE, Digit::NONE];
+            let flip = d.transposes() && down && c.unit_columns(g) && n % run == 0;
+            matrices(g, &mut make, (d, f), fence, [&a, &bb], lane, (tile, flip))
         }
         None => {
             // Vectors of columns, those of neighbouring work-items side by side.
@@ -531,7 +532,7 @@ fn multiply(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> Option<Stage
 fn matrices(
     g: &mut Graph,
     make: &mut Maker<'_>,
-    d: MmaDesc,
+    (d, f): (MmaDesc, &Fragments),
     fence: Id,
     [a, b]: [&Side<'_>; 2],
     lane: Id,
@@ -539,16 +540,13 @@ fn matrices(
 ) -> (Id, [Id; 2], Id) {
     let lanes = d.elements().map(i64::from);
     let [va, vb, vc] = lanes.map(|n| make.range(g, n, RangeKind::Vec));
-    let low = floor(g, Binary::FloorMod, lane, 16);
-    let high = floor(g, Binary::FloorDiv, lane, 16);
-    let at = |g: &mut Graph, place: Place, base: Id, element: Id| {
-        let terms = [
-            (low, place.low),
-            (high, place.high),
-            (element, place.element),
-        ];
-        terms.into_iter().fold(base, |sum, (x, factor)| {
-            let term = floor(g, Binary::Mul, x, factor);
+    // One coordinate of an element of a lane.
+    let at = |g: &mut Graph, fragment: &Fragment, axis: usize, base: Id, element: Id| {
+        let lanes = digits(g, &fragment.lane, lane);
+        let elements = digits(g, &fragment.element, element);
+        let terms = lanes.into_iter().chain(elements);
+        terms.fold(base, |sum, (x, digit)| {
+            let term = floor(g, Binary::Mul, x, i64::from(digit.step[axis]));
             g.binary(Binary::Add, sum, term)
         })
     };
@@ -557,31 +555,47 @@ fn matrices(
     let mut sum = g.bits(d.acc, 0);
     for k in (0..make.t.turn()).step_by(usize::from(d.k)) {
         let k = make.summed(g, k);
-        let [row, k_a] = d.a();
-        let [col, k_b] = d.b();
         let (in_a, in_b) = if flip { (vb, va) } else { (va, vb) };
-        let row = at(g, row, first_row, in_a);
-        let k_a = at(g, k_a, k, in_a);
+        let row = at(g, &f.a, 0, first_row, in_a);
+        let k_a = at(g, &f.a, 1, k, in_a);
         let left = make.fetch(g, a, fence, row, k_a);
-        let col = at(g, col, first_col, in_b);
-        let k_b = at(g, k_b, k, in_b);
+        let col = at(g, &f.b, 0, first_col, in_b);
+        let k_b = at(g, &f.b, 1, k, in_b);
         let right = make.fetch(g, b, fence, col, k_b);
         let [left, right] = if flip { [right, left] } else { [left, right] };
         sum = g.add(Op::Mma(d), d.acc, &[left, right, sum, va, vb, vc]);
     }
-    let [mut row, mut col] = d.c();
-    if flip {
-        std::mem::swap(&mut row, &mut col);
-    }
+    let [row, col] = if flip { [1, 0] } else { [0, 1] };
     let zero = g.index(0);
-    let edge = at(g, col, first_col, if flip { zero } else { vc });
-    let row = at(g, row, first_row, vc);
-    let col = at(g, col, first_col, vc);
+    let edge = at(g, &f.c, col, first_col, if flip { zero } else { vc });
+    let row = at(g, &f.c, row, first_row, vc);
+    let col = at(g, &f.c, col, first_col, vc);
     (row, [col, edge], sum)
 }
 
+/// The digits of a number, without those that are not there.
+fn digits(g: &mut Graph, digits: &[Digit], number: Id) -> Vec<(Id, Digit)> {
+    let there: Vec<Digit> = digits.iter().copied().filter(|d| d.n > 1).collect();
+    let mut left = number;
+    let mut out = Vec::new();
+    for (i, &digit) in there.iter().enumerate() {
+        let n = i64::from(digit.n);
+        // The highest one is what is left.
+        let (value, rest) = match i + 1 == there.len() {
+            true => (left, left),
+            false => (
+                floor(g, Binary::FloorMod, left, n),
+                floor(g, Binary::FloorDiv, left, n),
+            ),
+        };
+        out.push((value, digit));
+        left = rest;
+    }
+    out
+}
+
 /// Adds up what the groups of each part have, and does the element-wise rest.
-fn add_parts(base: &Kernel, c: &Contraction, t: Block, slot: u16) -> StageKernel {
+fn add_parts(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> StageKernel {
     let mut kernel = base.clone();
     kernel.name = format!("{}_parts", base.name);
     let g = &mut kernel.graph;

@@ -6,7 +6,7 @@
 //! The packing is made of ordinary kernels, so transposes, windows of convolutions, casts and
 //! other element-wise work on the operands are part of it.
 
-mod block;
+mod blocking;
 mod choose;
 mod choose_group;
 mod group;
@@ -19,7 +19,7 @@ use crate::DType;
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
 use crate::symbolic::{Lin, RangeSets};
-pub use block::Block;
+pub use blocking::Blocking;
 pub use group::blocks;
 pub use stages::stages;
 

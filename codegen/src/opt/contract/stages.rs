@@ -37,7 +37,7 @@ pub(super) fn below(g: &mut Graph, value: Id, limit: i64) -> Id {
 }
 
 /// Sizes that follow from a tile.
-struct Plan {
+struct PackPlan {
     t: Tile,
     row_blocks: i64,
     col_blocks: i64,
@@ -57,7 +57,7 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     let (rows, cols) = (i64::from(t.rows), i64::from(t.cols));
     let (row_block, col_block) = (i64::from(t.row_block.max(1)), i64::from(t.col_block.max(1)));
     let passes = up(k, i64::from(t.depth));
-    let plan = Plan {
+    let plan = PackPlan {
         t,
         row_blocks: up(up(m, rows), row_block),
         col_blocks: up(up(n, cols), col_block),
@@ -132,7 +132,7 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
 fn pack(
     base: &Kernel,
     c: &Contraction,
-    plan: &Plan,
+    plan: &PackPlan,
     slot: u16,
     operand: Id,
     (side, width, tiles): (&[RangeInfo], i64, i64),
@@ -232,7 +232,13 @@ fn clear(base: &Kernel, c: &Contraction, partial: Option<u16>) -> StageKernel {
 }
 
 /// The tiles.
-fn multiply(base: &Kernel, c: &Contraction, plan: &Plan, first: u16, partial: bool) -> StageKernel {
+fn multiply(
+    base: &Kernel,
+    c: &Contraction,
+    plan: &PackPlan,
+    first: u16,
+    partial: bool,
+) -> StageKernel {
     let t = plan.t;
     let mut kernel = base.clone();
     kernel.name = format!("{}_tile", base.name);

@@ -10,11 +10,12 @@ use super::{PRELUDE, Text, memory, spelled};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
-use crate::ir::mma::{Fragments, MmaDesc};
+use crate::ir::mma::MmaDesc;
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, amd_caps};
 use crate::target::Target;
+use crate::target::amd::Matrix;
 
 /// Renders HIP C for AMD GPUs.
 #[derive(Clone, Copy, Default, Debug)]
@@ -90,20 +91,20 @@ impl Emitter for HipRenderer {
 /// arguments it takes.
 fn matrix(d: &MmaDesc) -> Option<(&'static str, (&'static str, u32), Form)> {
     use DType::*;
-    use Fragments::{Cdna, Rdna3, Rdna4};
-    Some(match (d.fragments, d.k, d.operands, d.acc) {
-        (Rdna3, 16, [F16, F16], F32) => ("wmma_f32_16x16x16_f16_w32", ("f16", 16), Form::Plain),
-        (Rdna3, 16, [BF16, BF16], F32) => ("wmma_f32_16x16x16_bf16_w32", ("i16", 16), Form::Plain),
-        (Rdna3, 16, [I8 | U8, I8 | U8], I32) => {
+    use Matrix::{Mfma, Wmma3, Wmma4};
+    Some(match (Matrix::of(d)?, d.k, d.operands, d.acc) {
+        (Wmma3, 16, [F16, F16], F32) => ("wmma_f32_16x16x16_f16_w32", ("f16", 16), Form::Plain),
+        (Wmma3, 16, [BF16, BF16], F32) => ("wmma_f32_16x16x16_bf16_w32", ("i16", 16), Form::Plain),
+        (Wmma3, 16, [I8 | U8, I8 | U8], I32) => {
             ("wmma_i32_16x16x16_iu8_w32", ("i32", 4), Form::Signed)
         }
-        (Rdna4, 16, [F16, F16], F32) => {
+        (Wmma4, 16, [F16, F16], F32) => {
             ("wmma_f32_16x16x16_f16_w32_gfx12", ("f16", 8), Form::Plain)
         }
-        (Rdna4, 16, [BF16, BF16], F32) => {
+        (Wmma4, 16, [BF16, BF16], F32) => {
             ("wmma_f32_16x16x16_bf16_w32_gfx12", ("i16", 8), Form::Plain)
         }
-        (Rdna4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => {
+        (Wmma4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => {
             let name = match (a, b) {
                 (F8E4M3, F8E4M3) => "wmma_f32_16x16x16_fp8_fp8_w32_gfx12",
                 (F8E4M3, _) => "wmma_f32_16x16x16_fp8_bf8_w32_gfx12",
@@ -112,14 +113,14 @@ fn matrix(d: &MmaDesc) -> Option<(&'static str, (&'static str, u32), Form)> {
             };
             (name, ("i32", 2), Form::Plain)
         }
-        (Rdna4, 16, [I8 | U8, I8 | U8], I32) => {
+        (Wmma4, 16, [I8 | U8, I8 | U8], I32) => {
             ("wmma_i32_16x16x16_iu8_w32_gfx12", ("i32", 2), Form::Signed)
         }
-        (Cdna, 16, [F16, F16], F32) => ("mfma_f32_16x16x16f16", ("f16", 4), Form::Blocks),
-        (Cdna, 16, [BF16, BF16], F32) => ("mfma_f32_16x16x16bf16_1k", ("i16", 4), Form::Blocks),
-        (Cdna, 4, [F32, F32], F32) => ("mfma_f32_16x16x4f32", ("f32", 1), Form::Blocks),
-        (Cdna, 4, [F64, F64], F64) => ("mfma_f64_16x16x4f64", ("f64", 1), Form::Blocks),
-        (Cdna, 32, [I8, I8], I32) => ("mfma_i32_16x16x32_i8", ("i64", 1), Form::Blocks),
+        (Mfma, 16, [F16, F16], F32) => ("mfma_f32_16x16x16f16", ("f16", 4), Form::Blocks),
+        (Mfma, 16, [BF16, BF16], F32) => ("mfma_f32_16x16x16bf16_1k", ("i16", 4), Form::Blocks),
+        (Mfma, 4, [F32, F32], F32) => ("mfma_f32_16x16x4f32", ("f32", 1), Form::Blocks),
+        (Mfma, 4, [F64, F64], F64) => ("mfma_f64_16x16x4f64", ("f64", 1), Form::Blocks),
+        (Mfma, 32, [I8, I8], I32) => ("mfma_i32_16x16x32_i8", ("i64", 1), Form::Blocks),
         _ => return None,
     })
 }

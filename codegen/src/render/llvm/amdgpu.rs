@@ -13,11 +13,12 @@ use super::{Open, Text, scalar, spelled, vector};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::Unary;
-use crate::ir::mma::{Fragments, MmaDesc};
+use crate::ir::mma::MmaDesc;
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
 use crate::render::{ENTRY, computes, converts, half};
 use crate::target::Target;
+use crate::target::amd::Matrix as Kind;
 
 /// Numbers of address spaces.
 pub(super) const GLOBAL: u32 = 1;
@@ -118,39 +119,39 @@ enum Form {
 
 fn matrix(d: &MmaDesc) -> Option<Matrix> {
     use DType::*;
-    use Fragments::{Cdna, Rdna3, Rdna4};
-    let (name, operand, acc, form) = match (d.fragments, d.k, d.operands, d.acc) {
-        (Rdna3, 16, [F16, F16], F32) => (
+    use Kind::{Mfma, Wmma3, Wmma4};
+    let (name, operand, acc, form) = match (Kind::of(d)?, d.k, d.operands, d.acc) {
+        (Wmma3, 16, [F16, F16], F32) => (
             "wmma.f32.16x16x16.f16.v8f32.v16f16",
             "<16 x half>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna3, 16, [BF16, BF16], F32) => (
+        (Wmma3, 16, [BF16, BF16], F32) => (
             "wmma.f32.16x16x16.bf16.v8f32.v16i16",
             "<16 x i16>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna3, 16, [I8 | U8, I8 | U8], I32) => (
+        (Wmma3, 16, [I8 | U8, I8 | U8], I32) => (
             "wmma.i32.16x16x16.iu8.v8i32.v4i32",
             "<4 x i32>",
             "<8 x i32>",
             Form::Signed,
         ),
-        (Rdna4, 16, [F16, F16], F32) => (
+        (Wmma4, 16, [F16, F16], F32) => (
             "wmma.f32.16x16x16.f16.v8f32.v8f16",
             "<8 x half>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, [BF16, BF16], F32) => (
+        (Wmma4, 16, [BF16, BF16], F32) => (
             "wmma.f32.16x16x16.bf16.v8f32.v8i16",
             "<8 x i16>",
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => (
+        (Wmma4, 16, [a @ (F8E4M3 | F8E5M2), b @ (F8E4M3 | F8E5M2)], F32) => (
             match (a, b) {
                 (F8E4M3, F8E4M3) => "wmma.f32.16x16x16.fp8.fp8.v8f32.v2i32",
                 (F8E4M3, _) => "wmma.f32.16x16x16.fp8.bf8.v8f32.v2i32",
@@ -161,32 +162,32 @@ fn matrix(d: &MmaDesc) -> Option<Matrix> {
             "<8 x float>",
             Form::Plain,
         ),
-        (Rdna4, 16, [I8 | U8, I8 | U8], I32) => (
+        (Wmma4, 16, [I8 | U8, I8 | U8], I32) => (
             "wmma.i32.16x16x16.iu8.v8i32.v2i32",
             "<2 x i32>",
             "<8 x i32>",
             Form::Signed,
         ),
-        (Cdna, 16, [F16, F16], F32) => (
+        (Mfma, 16, [F16, F16], F32) => (
             "mfma.f32.16x16x16f16",
             "<4 x half>",
             "<4 x float>",
             Form::Blocks,
         ),
-        (Cdna, 16, [BF16, BF16], F32) => (
+        (Mfma, 16, [BF16, BF16], F32) => (
             "mfma.f32.16x16x16bf16.1k",
             "<4 x i16>",
             "<4 x float>",
             Form::Blocks,
         ),
-        (Cdna, 4, [F32, F32], F32) => ("mfma.f32.16x16x4f32", "float", "<4 x float>", Form::Blocks),
-        (Cdna, 4, [F64, F64], F64) => (
+        (Mfma, 4, [F32, F32], F32) => ("mfma.f32.16x16x4f32", "float", "<4 x float>", Form::Blocks),
+        (Mfma, 4, [F64, F64], F64) => (
             "mfma.f64.16x16x4f64",
             "double",
             "<4 x double>",
             Form::Blocks,
         ),
-        (Cdna, 32, [I8, I8], I32) => ("mfma.i32.16x16x32.i8", "i64", "<4 x i32>", Form::Blocks),
+        (Mfma, 32, [I8, I8], I32) => ("mfma.i32.16x16x32.i8", "i64", "<4 x i32>", Form::Blocks),
         _ => return None,
     };
     Some(Matrix {

@@ -8,7 +8,7 @@ use crate::ir::mma::MmaDesc;
 
 /// The sizes of a contraction by groups of work-items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Block {
+pub struct Blocking {
     /// Work-items (or waves, with matrix instructions) along the rows of the block.
     pub along_rows: u32,
     /// Work-items (or waves) along the columns.
@@ -49,7 +49,7 @@ pub(super) struct Slab {
     pub elements: i64,
 }
 
-impl Block {
+impl Blocking {
     /// Rows and columns of the results of a group.
     pub fn extent(&self) -> [i64; 2] {
         let unit = self
@@ -113,7 +113,7 @@ impl Block {
     }
 }
 
-impl fmt::Display for Block {
+impl fmt::Display for Blocking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [rows, cols] = self.extent();
         write!(
