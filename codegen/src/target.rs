@@ -236,6 +236,11 @@ impl Target {
         (self.vector_bytes / dtype.size()).max(1)
     }
 
+    /// Whether it is an AMD GPU.
+    pub fn is_amd(&self) -> bool {
+        self.arch == amd::ARCH
+    }
+
     /// Everything that changes the generated code, as text; part of the key of the compile cache.
     pub fn fingerprint(&self) -> String {
         format!("{self:?}")

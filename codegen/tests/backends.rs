@@ -225,3 +225,26 @@ fn rows_are_ways_of_their_own() {
         }
     }
 }
+
+/// What is a GPU is not AMD's for that.
+#[test]
+fn no_emitter_spells_for_a_machine_that_it_does_not_know() {
+    use codegen::render::{CRenderer, HipRenderer, LlvmRenderer};
+    let other = Target {
+        arch: "nvptx64".into(),
+        ..Target::amd("gfx1100").unwrap()
+    };
+    let emitters: [(Arc<dyn Emitter>, &str); 3] = [
+        (Arc::new(LlvmRenderer), "llvm"),
+        (Arc::new(CRenderer), "c"),
+        (Arc::new(HipRenderer), "hip"),
+    ];
+    for (emitter, name) in emitters {
+        let backend = Backend::new(other.clone(), emitter, None);
+        let error = build(&elementwise(1000), &backend, &Options::default()).err();
+        assert!(
+            matches!(&error, Some(Error::Render { target, renderer, .. }) if target == "nvptx64" && *renderer == name),
+            "{error:?}"
+        );
+    }
+}

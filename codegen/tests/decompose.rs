@@ -7,17 +7,14 @@ mod rng;
 use codegen::DType;
 use codegen::interp::{self, scalar};
 use codegen::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, StoreMode, Unary};
-use codegen::lower::decomp::{Caps, decompose};
+use codegen::lower::decomp::{Caps, TypeSet, decompose};
 use codegen::rewrite::toposort;
 use rng::Rng;
 
 /// A processor with nothing but the plain instructions, not even conversions of f16.
 fn bare() -> Caps {
     Caps {
-        cast: |from, to| {
-            let wide = |d: DType| !d.is_float() || matches!(d, DType::F32 | DType::F64);
-            wide(from) && wide(to)
-        },
+        cast: Caps::NONE.with_casts(TypeSet::WIDE, TypeSet::WIDE).cast,
         ..Caps::PLAIN
     }
 }
@@ -49,7 +46,11 @@ fn map(
             Op::Unary(op) if op.is_function() => panic!("{op:?} is left"),
             Op::Binary(Binary::Pow | Binary::FloorDiv | Binary::FloorMod) => panic!("left"),
             Op::Binary(op) if of.is_float() && of.size() < 4 => panic!("{op:?} of {of} is left"),
-            Op::Cast => assert!((caps.cast)(of, g.dtype(id)), "cast {of} to {}", g.dtype(id)),
+            Op::Cast => assert!(
+                caps.has_cast(of, g.dtype(id)),
+                "cast {of} to {}",
+                g.dtype(id)
+            ),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::Program;
-use crate::lower::decomp::Caps;
+use crate::lower::decomp::{Caps, TypeSet};
 use crate::resources::Resources;
 use crate::target::Target;
 
@@ -78,16 +78,23 @@ pub trait Emitter: Send + Sync {
 /// What both CPU renderers spell: everything but the functions that need a library, on all types
 /// but the small floats, of which they only convert f16, and bf16 to f32.
 fn cpu_caps(t: &Target) -> Caps {
+    const BASE: Caps = Caps::NONE
+        .with_unary(Unary::ALL, TypeSet::WIDE)
+        .without_functions()
+        .with_binary(Binary::ALL, TypeSet::WIDE)
+        .with_binary(&[Binary::Pow], TypeSet::NONE)
+        .with_binary(&[Binary::TruncMod, Binary::FloorMod], TypeSet::BITS)
+        .with_fma(TypeSet::of(&[DType::F32, DType::F64]))
+        .with_casts(TypeSet::WIDE, TypeSet::WIDE)
+        .with_casts(TypeSet::of(&[DType::BF16]), TypeSet::of(&[DType::F32]));
+    let caps = if t.f16_convert {
+        BASE.with_half_casts()
+    } else {
+        BASE
+    };
     Caps {
-        unary: |op, dtype| !op.is_function() && computes(dtype),
-        binary,
-        fma: |dtype| matches!(dtype, DType::F32 | DType::F64),
-        cast: if t.f16_convert {
-            |from, to| converts(from, to) || half(from, to)
-        } else {
-            converts
-        },
         atomics: t.atomics,
+        ..caps
     }
 }
 
@@ -95,47 +102,22 @@ fn cpu_caps(t: &Target) -> Caps {
 /// give: on vectors two at a time. Not the fused product, whose `f32` is rounded twice; and `bf16`
 /// has matrix instructions only.
 fn amd_caps(t: &Target) -> Caps {
-    Caps {
-        unary: |op, dtype| match op {
-            _ if op.is_function() => false,
-            Unary::Recip | Unary::Sqrt => computes(dtype),
-            _ => computes(dtype) || dtype == DType::F16,
-        },
-        binary: |op, dtype| {
-            let half = matches!(
-                op,
-                Binary::Add
-                    | Binary::Sub
-                    | Binary::Mul
-                    | Binary::Max
-                    | Binary::Min
-                    | Binary::Lt
-                    | Binary::Eq
-                    | Binary::Ne
-            );
-            binary(op, dtype) || half && dtype == DType::F16
-        },
-        ..cpu_caps(t)
-    }
-}
-
-fn binary(op: Binary, dtype: DType) -> bool {
-    let library = matches!(op, Binary::Pow)
-        || (matches!(op, Binary::TruncMod | Binary::FloorMod) && dtype.is_float());
-    !library && computes(dtype)
-}
-
-fn computes(dtype: DType) -> bool {
-    !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64)
-}
-
-fn converts(from: DType, to: DType) -> bool {
-    (computes(from) && computes(to)) || (from == DType::BF16 && to == DType::F32)
-}
-
-fn half(from: DType, to: DType) -> bool {
-    matches!(
-        (from, to),
-        (DType::F16, DType::F32) | (DType::F32, DType::F16)
-    )
+    const HALVES: TypeSet = TypeSet::WIDE.and(TypeSet::of(&[DType::F16]));
+    cpu_caps(t)
+        .with_unary(Unary::ALL, HALVES)
+        .without_functions()
+        .with_unary(&[Unary::Recip, Unary::Sqrt], TypeSet::WIDE)
+        .with_binary(
+            &[
+                Binary::Add,
+                Binary::Sub,
+                Binary::Mul,
+                Binary::Max,
+                Binary::Min,
+                Binary::Lt,
+                Binary::Eq,
+                Binary::Ne,
+            ],
+            HALVES,
+        )
 }

@@ -13,6 +13,8 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::{Digit, Fragment};
 
+/// What LLVM calls the architecture.
+pub(super) const ARCH: &str = "amdgcn";
 /// Local memory of a group at most, bytes: the limit of `ds` addresses and of the descriptor.
 const LOCAL_BYTES: usize = 64 << 10;
 /// Work-items of a group at most.
@@ -269,7 +271,7 @@ impl Target {
         };
         let family = facts.family;
         Ok(Target {
-            arch: "amdgcn".into(),
+            arch: ARCH.into(),
             triple: "amdgcn-amd-amdhsa".into(),
             kind: TargetKind::Gpu,
             cpu: chip.into(),

@@ -43,7 +43,7 @@ impl<'a> Builder<'a> {
     }
 
     pub fn through_f32(&self, op: Binary, dtype: DType) -> bool {
-        small_float(dtype) && !(self.caps.binary)(op, dtype)
+        small_float(dtype) && !self.caps.has_binary(op, dtype)
     }
 
     /// Whether a reduction or a scan keeps more digits than its type has.
@@ -121,7 +121,7 @@ impl<'a> Builder<'a> {
     /// a*b + c, fused if the target can.
     pub fn fma(&mut self, a: Id, b: Id, c: Id) -> Id {
         let dtype = self.g.dtype(a);
-        if (self.caps.fma)(dtype) {
+        if self.caps.fma.has(dtype) {
             return self.g.add(Op::Fma, dtype, &[a, b, c]);
         }
         if small_float(dtype) {
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
     /// One-operand arithmetic.
     pub fn unary(&mut self, op: Unary, a: Id) -> Id {
         let dtype = self.g.dtype(a);
-        if (self.caps.unary)(op, dtype) {
+        if self.caps.has_unary(op, dtype) {
             return self.g.unary(op, a);
         }
         if small_float(dtype) {
@@ -186,7 +186,7 @@ impl<'a> Builder<'a> {
     /// Two-operand arithmetic.
     pub fn binary(&mut self, op: Binary, x: Id, y: Id) -> Id {
         let dtype = self.g.dtype(x);
-        if (self.caps.binary)(op, dtype) {
+        if self.caps.has_binary(op, dtype) {
             return self.g.binary(op, x, y);
         }
         if small_float(dtype) {

@@ -39,7 +39,7 @@ impl Builder<'_> {
     /// Conversion by value.
     pub fn cast(&mut self, a: Id, to: DType) -> Id {
         let from = self.g.dtype(a);
-        if from == to || (self.caps.cast)(from, to) {
+        if from == to || self.caps.has_cast(from, to) {
             return self.g.cast(a, to);
         }
         if to == DType::Bool {
@@ -56,7 +56,7 @@ impl Builder<'_> {
                 DType::F64 => self.round_to_odd(a),
                 _ => self.cast(a, DType::F32),
             };
-            if (self.caps.cast)(DType::F32, to) {
+            if self.caps.has_cast(DType::F32, to) {
                 return self.g.cast(single, to);
             }
             return self.encode(single, to);
@@ -68,7 +68,7 @@ impl Builder<'_> {
     fn decode(&mut self, a: Id) -> Id {
         let from = self.g.dtype(a);
         let (f32, u32) = (DType::F32, DType::U32);
-        if (self.caps.cast)(from, f32) {
+        if self.caps.has_cast(from, f32) {
             return self.g.cast(a, f32);
         }
         let Some(f) = format(from) else {
@@ -80,7 +80,7 @@ impl Builder<'_> {
             let bits = self.shl(raw, 16);
             return self.bitcast(bits, f32);
         }
-        if from == DType::F8E5M2 && (self.caps.cast)(DType::F16, f32) {
+        if from == DType::F8E5M2 && self.caps.has_cast(DType::F16, f32) {
             // The upper byte of a half.
             let bits = self.shl(raw, 8);
             let bits = self.g.cast(bits, DType::U16);

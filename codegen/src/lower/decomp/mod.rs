@@ -5,6 +5,7 @@
 //! operands do.
 
 mod builder;
+mod caps;
 mod divmod;
 mod dtype;
 mod exponential;
@@ -13,62 +14,11 @@ mod trigonometric;
 use hashbrown::HashMap;
 
 use crate::DType;
-use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
+use crate::ir::{Binary, Graph, Id, Op, Src};
 use crate::rewrite::toposort;
-use crate::target::Atomics;
 use builder::Builder;
+pub use caps::{Caps, TypeSet};
 pub(crate) use exponential::EXP2_F32;
-
-/// What a target has. "Has" means exactly the laws of [`crate::ir::op`]: a machine division that
-/// traps on zero is not `TruncDiv`. What it has not is built from the plain instruction with
-/// operands for which instruction and law agree.
-#[derive(Clone, Copy, Debug)]
-pub struct Caps {
-    /// One-operand arithmetic on a type.
-    pub unary: fn(Unary, DType) -> bool,
-    /// Two-operand arithmetic on a type (of the operands).
-    pub binary: fn(Binary, DType) -> bool,
-    /// `Fma` with one rounding.
-    pub fma: fn(DType) -> bool,
-    /// Conversion from the first type to the second.
-    pub cast: fn(DType, DType) -> bool,
-    /// `Store(Atomic)` without a loop.
-    pub atomics: Atomics,
-}
-
-impl Caps {
-    /// A processor with `f32`, `f64` and integers, conversions between `f16` and `f32`, and fused
-    /// multiply-add; no transcendental functions, no checked division or shifts, no extrema of
-    /// floats with the law's treatment of NaN and zeros.
-    pub const PLAIN: Caps = Caps {
-        unary: |op, dtype| match op {
-            Unary::Recip => false,
-            _ if op.is_function() => false,
-            _ => !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64),
-        },
-        binary: |op, dtype| match op {
-            Binary::Pow
-            | Binary::FloorDiv
-            | Binary::FloorMod
-            | Binary::TruncDiv
-            | Binary::TruncMod
-            | Binary::Shl
-            | Binary::Shr => false,
-            Binary::Max | Binary::Min => !dtype.is_float(),
-            _ => !dtype.is_float() || matches!(dtype, DType::F32 | DType::F64),
-        },
-        fma: |dtype| matches!(dtype, DType::F32 | DType::F64),
-        cast: |from, to| {
-            let wide = |d: DType| !d.is_float() || matches!(d, DType::F32 | DType::F64);
-            wide(from) && wide(to)
-                || matches!(
-                    (from, to),
-                    (DType::F16, DType::F32) | (DType::F32, DType::F16)
-                )
-        },
-        atomics: Atomics { sums: &[] },
-    };
-}
 
 /// Rewrites everything reachable from `root` into what `caps` allows; gives the new root.
 ///

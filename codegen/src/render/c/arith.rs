@@ -36,7 +36,7 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip => format!("({t})(1) / {a}"),
-            Unary::Sqrt if self.gpu() => {
+            Unary::Sqrt if self.hip => {
                 let f = if ty.dtype == DType::F32 { "f" } else { "" };
                 self.lanewise(dst, &format!("__builtin_sqrt{f}({a}[{{i}}])"));
                 return Ok(());

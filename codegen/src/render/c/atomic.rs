@@ -29,7 +29,7 @@ impl Text<'_> {
         gate: Option<Reg>,
         signed: bool,
     ) -> Result<&'static str> {
-        let (Mem::Arg(_), true) = (mem, self.gpu()) else {
+        let (Mem::Arg(_), true) = (mem, self.hip) else {
             return self.unsupported("a combination of several work-items");
         };
         match gate {

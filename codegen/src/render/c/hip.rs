@@ -31,7 +31,10 @@ impl Emitter for HipRenderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
-        let mut text = Text::new(p, t);
+        let mut text = Text::new(p, t, true);
+        if !t.is_amd() {
+            return text.unsupported("HIP");
+        }
         if p.insts
             .iter()
             .any(|i| matches!(i, Inst::Groups { .. } | Inst::Once))

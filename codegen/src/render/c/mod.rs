@@ -34,15 +34,13 @@ impl Emitter for CRenderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
+        let mut text = Text::new(p, t, false);
         if p.items != 1 {
-            return Err(Error::Render {
-                renderer: "c",
-                kernel: p.name.clone(),
-                what: format!("a group of {} work-items", p.items),
-                target: t.arch.clone(),
-            });
+            return text.unsupported(format!("a group of {} work-items", p.items));
         }
-        let mut text = Text::new(p, t);
+        if t.kind == TargetKind::Gpu {
+            return text.unsupported("GPU code");
+        }
         for inst in &p.insts {
             text.inst(inst)?;
         }
@@ -158,6 +156,8 @@ fn convertible(f: DType, d: DType, t: &Target) -> bool {
 struct Text<'a> {
     p: &'a Program,
     t: &'a Target,
+    /// HIP for AMD GPUs, not C for CPUs.
+    hip: bool,
     body: String,
     types: BTreeSet<(String, u32)>,
     depth: usize,
@@ -168,10 +168,11 @@ fn arithmetic_float(dtype: DType) -> bool {
 }
 
 impl<'a> Text<'a> {
-    fn new(p: &'a Program, t: &'a Target) -> Self {
+    fn new(p: &'a Program, t: &'a Target, hip: bool) -> Self {
         Text {
             p,
             t,
+            hip,
             body: String::new(),
             types: BTreeSet::new(),
             depth: 1,
@@ -192,13 +193,9 @@ impl<'a> Text<'a> {
         out
     }
 
-    fn gpu(&self) -> bool {
-        self.t.kind == TargetKind::Gpu
-    }
-
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Error::Render {
-            renderer: if self.gpu() { "hip" } else { "c" },
+            renderer: if self.hip { "hip" } else { "c" },
             kernel: self.p.name.clone(),
             what: what.into(),
             target: self.t.arch.clone(),
@@ -299,7 +296,7 @@ impl<'a> Text<'a> {
             Inst::Var { dst, arg } => self.define(*dst, format!("arg{arg}")),
             Inst::Lanes { dst } => self.lanewise(*dst, "{i}"),
             Inst::Mask { dst, count } => self.lanewise(*dst, &format!("{{i}} < r{}", count.0)),
-            Inst::Item { dst } if self.gpu() => self.item(*dst),
+            Inst::Item { dst } if self.hip => self.item(*dst),
             Inst::Item { dst } => self.define(*dst, "0"),
             Inst::Splat { dst, a } => {
                 let ty = self.p.ty(*dst);
@@ -326,10 +323,9 @@ impl<'a> Text<'a> {
                 if !matches!(ty.dtype, DType::F32 | DType::F64) {
                     return self.unsupported(format!("multiply-add of {}", ty.dtype));
                 }
-                let has =
-                    self.gpu() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
+                let has = self.hip || self.t.arch == "aarch64" || self.t.features.contains("+fma");
                 let (a, b, c) = (a.0, b.0, c.0);
-                if self.gpu() {
+                if self.hip {
                     // Compilers of older ROCm have no builtin for vectors.
                     let f = if ty.dtype == DType::F32 { "f" } else { "" };
                     let each = format!("__builtin_fma{f}(r{a}[{{i}}], r{b}[{{i}}], r{c}[{{i}}])");
@@ -381,7 +377,7 @@ impl<'a> Text<'a> {
                 self.line(format!("for ({t} r{v} = 0; r{v} < {extent}; r{v}++) {{"));
                 self.depth += 1;
             }
-            Inst::Groups { var } if self.gpu() => self.open_group(*var),
+            Inst::Groups { var } if self.hip => self.open_group(*var),
             Inst::Groups { var } => {
                 let v = var.0;
                 self.line(format!(
@@ -390,7 +386,7 @@ impl<'a> Text<'a> {
                 self.depth += 1;
             }
             Inst::Once => {
-                let number = if self.gpu() { "group" } else { "begin" };
+                let number = if self.hip { "group" } else { "begin" };
                 self.line(format!("if ({number} == 0) {{"));
                 self.depth += 1;
             }
@@ -405,7 +401,7 @@ impl<'a> Text<'a> {
                 gate,
             } => self.attempt(*dst, *mem, *index, *gate)?,
             Inst::Commit { value } => self.commit(*value),
-            Inst::Barrier if self.gpu() => self.barrier(),
+            Inst::Barrier if self.hip => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }

@@ -20,7 +20,7 @@ impl Text<'_> {
     /// The type of pointers into memory, and its name in names of intrinsics.
     pub(super) fn pointer(&self, mem: Mem) -> String {
         match mem {
-            _ if !self.gpu() => "ptr".into(),
+            _ if !self.amd() => "ptr".into(),
             Mem::Arg(_) => format!("ptr addrspace({GLOBAL})"),
             Mem::Local(_) => format!("ptr addrspace({LOCAL})"),
         }
@@ -40,7 +40,7 @@ impl Text<'_> {
         further: i64,
     ) -> String {
         let ty = self.p.ty(index);
-        if !self.gpu() || ty.dtype != DType::U32 || ty.lanes != 1 {
+        if !self.amd() || ty.dtype != DType::U32 || ty.lanes != 1 {
             let value = self.v(index);
             let start = self.address_of(mem, element, ty, &value);
             return match further {
@@ -91,7 +91,7 @@ impl Text<'_> {
     fn base(&self, mem: Mem) -> String {
         match mem {
             Mem::Arg(i) => format!("%arg{i}"),
-            Mem::Local(i) if self.gpu() => format!("@local{i}"),
+            Mem::Local(i) if self.amd() => format!("@local{i}"),
             Mem::Local(i) => format!("%local{i}"),
         }
     }
@@ -103,11 +103,11 @@ impl Text<'_> {
         let mut index = index.to_string();
         let mut element = element;
         // Addresses of local memory have 32 bits themselves.
-        let near = self.gpu() && matches!(mem, Mem::Local(_));
+        let near = self.amd() && matches!(mem, Mem::Local(_));
         if ty.dtype == DType::U32 && !near {
             // The offset of an address is taken as signed.
             let wide = vector("i64", ty.lanes);
-            if let Some(shift) = self.small(mem).filter(|&s| s > 0 && self.gpu()) {
+            if let Some(shift) = self.small(mem).filter(|&s| s > 0 && self.amd()) {
                 // In bytes while it has 32 bits: the address is then a scalar base and one register.
                 let by = match ty.lanes {
                     1 => shift.to_string(),
@@ -179,7 +179,7 @@ impl Text<'_> {
     pub(super) fn alignment(&self, mem: Mem, ty: Ty, index: Reg) -> usize {
         let size = ty.dtype.size();
         match mem {
-            Mem::Local(_) if self.gpu() => {
+            Mem::Local(_) if self.amd() => {
                 let factor = self.factors[index.0 as usize].min(4);
                 (size << factor).min(16)
             }

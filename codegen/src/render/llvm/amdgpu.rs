@@ -14,9 +14,9 @@ use crate::DType;
 use crate::error::Result;
 use crate::ir::Unary;
 use crate::ir::mma::MmaDesc;
-use crate::lower::decomp::Caps;
+use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::{Arg, Inst, Program, Reg, Ty};
-use crate::render::{ENTRY, computes, converts, half};
+use crate::render::ENTRY;
 use crate::target::Target;
 use crate::target::amd::Matrix as Kind;
 
@@ -29,23 +29,13 @@ pub(super) const PRIVATE: u32 = 5;
 /// last place ("RDNA3 ISA", `V_EXP_F32`, `V_LOG_F32`; LLVM adds what they lack for subnormal
 /// numbers).
 pub(super) fn caps(base: Caps, t: &Target) -> Caps {
-    Caps {
-        cast: match t.f8_convert {
-            true => |from, to| {
-                let narrow = |d| matches!(d, DType::F8E4M3 | DType::F8E5M2);
-                let f8 = (narrow(from) && to == DType::F32) || (from == DType::F32 && narrow(to));
-                f8 || converts(from, to) || half(from, to)
-            },
-            false => base.cast,
-        },
-        unary: |op, dtype| match op {
-            Unary::Exp2 | Unary::Log2 => dtype == DType::F32,
-            _ if op.is_function() => false,
-            Unary::Recip | Unary::Sqrt => computes(dtype),
-            _ => computes(dtype) || dtype == DType::F16,
-        },
-        ..base
+    let single = TypeSet::of(&[DType::F32]);
+    let caps = base.with_unary(&[Unary::Exp2, Unary::Log2], single);
+    if !t.f8_convert {
+        return caps;
     }
+    let narrow = TypeSet::of(&[DType::F8E4M3, DType::F8E5M2]);
+    caps.with_casts(narrow, single).with_casts(single, narrow)
 }
 
 /// Everything a work-item can be given by hardware or by the host that these kernels never read;

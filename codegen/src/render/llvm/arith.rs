@@ -10,7 +10,7 @@ impl Text<'_> {
     pub(super) fn fma(&mut self, ty: Ty, a: &str, b: &str, c: &str) -> Result<String> {
         let element = scalar(ty.dtype);
         let t = spelled(ty);
-        let has = self.gpu() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
+        let has = self.amd() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
         if matches!(ty.dtype, DType::F32 | DType::F64) && has {
             return Ok(self.intrinsic("fma", element, ty.lanes, &[(&t, a), (&t, b), (&t, c)]));
         }
@@ -46,7 +46,7 @@ impl Text<'_> {
             Unary::Floor => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
-            Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.gpu() => {
+            Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.amd() => {
                 let name = if op == Unary::Exp2 { "exp2" } else { "log2" };
                 self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
             }

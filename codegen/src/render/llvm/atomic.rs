@@ -31,7 +31,7 @@ pub(super) struct Word {
 
 impl Text<'_> {
     fn word(&mut self, mem: Mem, dtype: DType, index: Reg) -> Result<Word> {
-        let (Mem::Arg(_), true) = (mem, self.gpu()) else {
+        let (Mem::Arg(_), true) = (mem, self.amd()) else {
             return self.unsupported("a combination of several work-items");
         };
         let address = self.address(mem, memory_type(dtype), index);

@@ -9,7 +9,7 @@
 use super::Text;
 use crate::DType;
 use crate::ir::Unary;
-use crate::lower::decomp::{Caps, EXP2_F32};
+use crate::lower::decomp::{Caps, EXP2_F32, TypeSet};
 use crate::lower::program::Ty;
 use crate::target::Target;
 
@@ -28,14 +28,8 @@ pub(super) fn native(t: &Target) -> bool {
 
 /// The capabilities of `base` with `Exp2` on `f32`.
 pub(super) fn caps(base: Caps) -> Caps {
-    debug_assert!(!(base.unary)(Unary::Exp2, DType::F64));
-    Caps {
-        unary: |op, dtype| match (op, dtype) {
-            (Unary::Exp2, DType::F32) => true,
-            _ => !op.is_function() && super::super::computes(dtype),
-        },
-        ..base
-    }
+    debug_assert!(!base.has_unary(Unary::Exp2, DType::F64));
+    base.with_unary(&[Unary::Exp2], TypeSet::of(&[DType::F32]))
 }
 
 /// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.

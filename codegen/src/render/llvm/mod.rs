@@ -35,7 +35,7 @@ impl Emitter for LlvmRenderer {
 
     fn caps(&self, t: &Target) -> Caps {
         let caps = crate::render::cpu_caps(t);
-        if t.kind == TargetKind::Gpu {
+        if t.is_amd() {
             amdgpu::caps(crate::render::amd_caps(t), t)
         } else if avx512::native(t) {
             avx512::caps(caps)
@@ -62,7 +62,10 @@ impl Emitter for LlvmRenderer {
             known: Vec::new(),
             marks: Vec::new(),
         };
-        if t.kind == TargetKind::Gpu {
+        if t.kind == TargetKind::Gpu && !t.is_amd() {
+            return text.unsupported("GPU code");
+        }
+        if t.is_amd() {
             text.kernel()?;
             return Ok(Code::Text(Source {
                 language: Language::Llvm,
@@ -332,8 +335,8 @@ impl Text<'_> {
         Ok(())
     }
 
-    fn gpu(&self) -> bool {
-        self.t.kind == TargetKind::Gpu
+    fn amd(&self) -> bool {
+        self.t.is_amd()
     }
 
     fn inst(&mut self, inst: &Inst) -> Result<()> {
@@ -384,7 +387,7 @@ impl Text<'_> {
                 self.set(*dst, value);
             }
             Inst::Item { dst } => {
-                let value = if self.gpu() {
+                let value = if self.amd() {
                     self.item(*dst)
                 } else {
                     "0".into()
@@ -472,10 +475,10 @@ impl Text<'_> {
                 self.set(*dst, value);
             }
             Inst::Loop { var, extent } => self.open_loop(*var, "0", &extent.to_string(), false),
-            Inst::Groups { var } if self.gpu() => self.open_group(*var),
+            Inst::Groups { var } if self.amd() => self.open_group(*var),
             Inst::Groups { var } => self.open_loop(*var, "%begin", "%end", true),
             Inst::Once => {
-                let number = if self.gpu() { "%group" } else { "%begin" };
+                let number = if self.amd() { "%group" } else { "%begin" };
                 let first = self.let_(format!("icmp eq i64 {number}, 0"));
                 self.open_if(&first);
             }
@@ -509,7 +512,7 @@ impl Text<'_> {
                 gate,
             } => self.attempt(*dst, *mem, *index, *gate)?,
             Inst::Commit { value } => self.commit(*value)?,
-            Inst::Barrier if self.gpu() => self.barrier(),
+            Inst::Barrier if self.amd() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }
@@ -518,7 +521,7 @@ impl Text<'_> {
 
     /// A pointer to an accumulator.
     fn private(&self) -> String {
-        match self.gpu() {
+        match self.amd() {
             true => format!("ptr addrspace({})", amdgpu::PRIVATE),
             false => "ptr".into(),
         }
