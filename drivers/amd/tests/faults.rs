@@ -13,8 +13,9 @@ use doorbell_twin::kernel::ioctl;
 use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
 use hcq::graph::{GraphBuilder, Work};
-use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Reserved, TransportError};
+use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Fault, Machine};
 use hcq::{
     Buffer, Command, Device, Error, KernelImage, MemoryKind, QueueKind, Result, Span, Stream, Val,
 };
@@ -106,46 +107,13 @@ fn every_mapping_and_open_fails_once() {
     }
 }
 
-/// A machine whose host runs out of memory or addresses once.
-struct Short {
-    twin: Arc<TwinMachine>,
-    left: AtomicU32,
-}
+/// The host runs out of memory or addresses once.
+struct Short(AtomicU32);
 
-impl Short {
-    fn take<T>(
-        &self,
-        make: impl FnOnce() -> std::result::Result<T, TransportError>,
-    ) -> std::result::Result<T, TransportError> {
-        match self.left.fetch_sub(1, Ordering::Relaxed) {
-            1 => Err(TransportError::new(
-                "host memory",
-                "reserve",
-                Fault::Errno(12),
-            )),
-            _ => make(),
-        }
-    }
-}
-
-impl Machine for Short {
-    fn open(&self, path: &str) -> std::result::Result<Arc<dyn DevFile>, TransportError> {
-        self.twin.open(path)
-    }
-    fn read(&self, path: &str) -> std::result::Result<String, TransportError> {
-        self.twin.read(path)
-    }
-    fn list(&self, path: &str) -> std::result::Result<Vec<String>, TransportError> {
-        self.twin.list(path)
-    }
-    fn reserve(&self, bytes: u64, align: u64) -> std::result::Result<Reserved, TransportError> {
-        self.take(|| self.twin.reserve(bytes, align))
-    }
-    fn memory(&self, bytes: u64, align: u64) -> std::result::Result<View, TransportError> {
-        self.take(|| self.twin.memory(bytes, align))
-    }
-    fn kept(&self) -> &Kept {
-        self.twin.kept()
+impl Tap for Short {
+    fn before(&self, _: &str, access: &mut Access) -> Option<std::result::Result<Answer, Fault>> {
+        let counts = matches!(access.verb, Verb::Reserve | Verb::Memory);
+        (counts && self.0.fetch_sub(1, Ordering::Relaxed) == 1).then_some(Err(Fault::Errno(12)))
     }
 }
 
@@ -154,14 +122,11 @@ fn every_reservation_fails_once() {
     let image = stand::kernel("gfx1100", "sums", 2);
     for nth in 1..100 {
         let twin = stand::twin("vram=2G,gtt=1G");
-        let short = Arc::new(Short {
-            twin: twin.clone(),
-            left: AtomicU32::new(nth),
-        });
-        let machine: Arc<dyn Machine> = short.clone();
+        let short = Arc::new(Short(AtomicU32::new(nth)));
+        let machine = Tapped::machine(twin.clone(), short.clone());
         let first = stand::work(&machine, &image);
         assert_eq!(leaks(&twin), [""; 0], "reservation {nth}: {first:?}");
-        if short.left.load(Ordering::Relaxed) as i32 > 0 {
+        if short.0.load(Ordering::Relaxed) as i32 > 0 {
             assert!(nth > 10, "only {nth} reservations");
             first.unwrap();
             return;

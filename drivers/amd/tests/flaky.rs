@@ -6,15 +6,15 @@
 mod stand;
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use doorbell_twin::machine::TwinMachine;
 use drivers_spec::amd::kfd::{self, WaitEventsArgs};
-use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Map, Reserved, TransportError};
+use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Fault, Machine};
 use hcq::{Command, Deadline, Device, Error, QueueKind, Stream, Val};
-use zerocopy::FromBytes;
 
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
@@ -30,86 +30,48 @@ enum How {
     Interrupt,
 }
 
-/// A twin whose calls go wrong.
+/// Lets calls go wrong.
 struct Flaky {
-    twin: Arc<TwinMachine>,
     how: How,
+    /// How often each call was refused, by its file and name.
+    refused: Mutex<BTreeMap<(String, String), u32>>,
 }
 
-struct FlakyFile {
-    file: Arc<dyn DevFile>,
-    how: How,
-    refused: Mutex<BTreeMap<u32, u32>>,
-}
-
-impl DevFile for FlakyFile {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
-        let wait = request == kfd::WAIT_EVENTS.request;
+impl Tap for Flaky {
+    fn before(&self, file: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
+        if access.verb != Verb::Ioctl {
+            return None;
+        }
+        let is_wait = access.name == kfd::WAIT_EVENTS.name;
         match self.how {
             How::Refuse(errno, times) => {
                 let mut refused = self.refused.lock().unwrap();
-                let count = refused.entry(request).or_default();
+                let count = refused
+                    .entry((file.into(), access.name.clone()))
+                    .or_default();
                 *count += 1;
                 if *count <= times {
-                    return Err(TransportError::new(self.name(), name, Fault::Errno(errno)));
+                    return Some(Err(Fault::Errno(errno)));
                 }
                 *count = 0;
-                drop(refused);
+                None
             }
-            How::Wake if wait => {
-                let args = WaitEventsArgs::mut_from_bytes(payload).unwrap();
-                args.wait_result = kfd::wait_result::COMPLETE;
-                return Ok(0);
+            How::Wake if is_wait => {
+                let at = offset_of!(WaitEventsArgs, wait_result);
+                let mut answer = Answer::value(0);
+                answer.data = access.data.clone();
+                answer.data[at..at + 4].copy_from_slice(&kfd::wait_result::COMPLETE.to_ne_bytes());
+                Some(Ok(answer))
             }
-            How::Interrupt if wait => {
-                return Err(TransportError::new(self.name(), name, Fault::Errno(EINTR)));
-            }
-            How::Wake | How::Interrupt => {}
+            How::Interrupt if is_wait => Some(Err(Fault::Errno(EINTR))),
+            How::Wake | How::Interrupt => None,
         }
-        self.file.ioctl(request, name, payload)
-    }
-
-    fn mmap(&self, map: Map) -> Result<View, TransportError> {
-        self.file.mmap(map)
-    }
-
-    fn number(&self) -> Result<u32, TransportError> {
-        self.file.number()
-    }
-}
-
-impl Machine for Flaky {
-    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        Ok(Arc::new(FlakyFile {
-            file: self.twin.open(path)?,
-            how: self.how,
-            refused: Mutex::default(),
-        }))
-    }
-    fn read(&self, path: &str) -> Result<String, TransportError> {
-        self.twin.read(path)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        self.twin.list(path)
-    }
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
-        self.twin.reserve(bytes, align)
-    }
-    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
-        self.twin.memory(bytes, align)
-    }
-    fn kept(&self) -> &Kept {
-        self.twin.kept()
     }
 }
 
 fn flaky(how: How) -> Arc<dyn Machine> {
-    let twin = stand::twin("vram=1G");
-    Arc::new(Flaky { twin, how })
+    let refused = Mutex::default();
+    Tapped::machine(stand::twin("vram=1G"), Arc::new(Flaky { how, refused }))
 }
 
 #[test]

@@ -481,7 +481,7 @@ fn missed(bugs: &[Bug], config: &str, work: impl Fn(&Arc<dyn Machine>) -> hcq::R
     let mut missed = Vec::new();
     for bug in bugs {
         let twin = stand::twin(config);
-        let mutant: Arc<dyn Machine> = Mutant::new(&twin, bug);
+        let mutant = Mutant::over(&twin, bug);
         let done = work(&mutant);
         drop(mutant);
         let broken = twin.machine().journal.violations();
@@ -515,7 +515,7 @@ fn several_xccs_alone_break_nothing() {
             rule: "",
             how: How::Indirect(|_| {}),
         };
-        let mutant: Arc<dyn Machine> = Mutant::new(&twin, &none);
+        let mutant = Mutant::over(&twin, &none);
         assert!(stand::try_chain(&mutant, &image).unwrap());
         drop(mutant);
         let broken = twin.machine().journal.violations();
@@ -534,7 +534,7 @@ fn the_layer_alone_is_not_seen() {
         rule: "",
         how: How::Words(|_, _| {}),
     };
-    let mutant: Arc<dyn Machine> = Mutant::new(&twin, &none);
+    let mutant = Mutant::over(&twin, &none);
     assert!(stand::try_work(&mutant, &image).unwrap());
     drop(mutant);
     let broken = twin.machine().journal.violations();

@@ -12,8 +12,9 @@ use doorbell_twin::machine::TwinMachine;
 use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Survey, Unusable, survey};
 use hcq::Device;
-use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Reserved, TransportError};
+use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Fault, Machine};
 
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
@@ -23,9 +24,8 @@ const EACCES: i32 = 13;
 /// The files of a node, by their path in its folder: text, or an errno. A folder ends with `/`.
 type Files = BTreeMap<String, Result<String, i32>>;
 
-/// A machine whose nodes a test tells; its devices are those of a twin.
+/// The nodes that a test tells, in front of a twin.
 struct Told {
-    twin: Arc<TwinMachine>,
     nodes: BTreeMap<u32, Files>,
     /// What was opened.
     opened: Mutex<Vec<String>>,
@@ -33,15 +33,35 @@ struct Told {
 
 impl Told {
     fn of(twin: &Arc<TwinMachine>, nodes: impl IntoIterator<Item = Files>) -> Arc<dyn Machine> {
-        Told::machine(twin, nodes)
+        Tapped::machine(twin.clone(), Told::new(nodes))
     }
 
-    fn machine(twin: &Arc<TwinMachine>, nodes: impl IntoIterator<Item = Files>) -> Arc<Told> {
+    fn new(nodes: impl IntoIterator<Item = Files>) -> Arc<Told> {
         Arc::new(Told {
-            twin: twin.clone(),
             nodes: (0..).zip(nodes).collect(),
             opened: Mutex::default(),
         })
+    }
+
+    /// What is in a folder of the nodes.
+    fn names(&self, path: &str) -> Result<Vec<String>, i32> {
+        if path == NODES {
+            // In no order, with what is no node.
+            let numbers = self.nodes.keys().rev().map(ToString::to_string);
+            return Ok(numbers.chain(["x".into(), "-1".into()]).collect());
+        }
+        let (number, folder) = path[NODES.len() + 1..].split_once('/').unwrap();
+        let folder = format!("{folder}/");
+        let files = &self.nodes[&number.parse().unwrap()];
+        if let Some(Err(errno)) = files.get(&folder) {
+            return Err(*errno);
+        }
+        let inside = files.keys().filter_map(|name| name.strip_prefix(&folder));
+        let names: BTreeSet<_> = inside.map(|rest| rest.split('/').next().unwrap()).collect();
+        match names.is_empty() {
+            true => Err(ENOENT),
+            false => Ok(names.into_iter().map(Into::into).collect()),
+        }
     }
 
     fn file(&self, path: &str) -> Option<Result<&str, i32>> {
@@ -58,55 +78,20 @@ impl Told {
     }
 }
 
-fn failed(path: &str, errno: i32) -> TransportError {
-    TransportError::new(path, "read", Fault::Errno(errno))
-}
-
-impl Machine for Told {
-    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        self.opened.lock().unwrap().push(path.into());
-        self.twin.open(path)
-    }
-
-    fn read(&self, path: &str) -> Result<String, TransportError> {
-        match self.file(path) {
-            Some(found) => found
-                .map(str::to_owned)
-                .map_err(|errno| failed(path, errno)),
-            None => self.twin.read(path),
-        }
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        if path == NODES {
-            // In no order, with what is no node.
-            let numbers = self.nodes.keys().rev().map(ToString::to_string);
-            return Ok(numbers.chain(["x".into(), "-1".into()]).collect());
-        }
-        let (number, folder) = path[NODES.len() + 1..].split_once('/').unwrap();
-        let folder = format!("{folder}/");
-        let files = &self.nodes[&number.parse().unwrap()];
-        if let Some(Err(errno)) = files.get(&folder) {
-            return Err(failed(path, *errno));
-        }
-        let inside = files.keys().filter_map(|name| name.strip_prefix(&folder));
-        let names: BTreeSet<_> = inside.map(|rest| rest.split('/').next().unwrap()).collect();
-        match names.is_empty() {
-            true => Err(failed(path, ENOENT)),
-            false => Ok(names.into_iter().map(Into::into).collect()),
-        }
-    }
-
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
-        self.twin.reserve(bytes, align)
-    }
-
-    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
-        self.twin.memory(bytes, align)
-    }
-
-    fn kept(&self) -> &Kept {
-        self.twin.kept()
+impl Tap for Told {
+    fn before(&self, _: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
+        let path = &access.name;
+        let answer = match access.verb {
+            Verb::Open => {
+                self.opened.lock().unwrap().push(path.clone());
+                return None;
+            }
+            Verb::Text => self.file(path)?.map(str::to_owned),
+            Verb::List if path.starts_with(NODES) => self.names(path).map(|names| names.join("\n")),
+            _ => return None,
+        };
+        let text = answer.map(|text| Answer::data(text.into_bytes()));
+        Some(text.map_err(Fault::Errno))
     }
 }
 
@@ -251,8 +236,8 @@ fn partitions_are_numbered_by_their_nodes() {
 fn opening_one_gpu_opens_no_other() {
     let twin = stand::twin("gpus=8,vram=1G");
     let cards = (0..8).map(|i| gpu(&twin, i));
-    let told = Told::machine(&twin, [cpu()].into_iter().chain(cards));
-    let machine: Arc<dyn Machine> = told.clone();
+    let told = Told::new([cpu()].into_iter().chain(cards));
+    let machine = Tapped::machine(twin.clone(), told.clone());
     drivers_amd::open(&machine, 5, &stand::options()).unwrap();
     let opened = told.opened.lock().unwrap();
     let mut render = opened.iter().filter(|path| path.contains("render"));

@@ -11,7 +11,9 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Map, Prot, Reserved, TransportError};
+use hcq::transport::{
+    ANYWHERE, DevFile, Fault, Kept, Machine, Map, Prot, Request, Reserved, TransportError,
+};
 
 use crate::devfile::DeviceFile;
 use crate::mmap::page_size;
@@ -56,8 +58,8 @@ impl Machine for Host {
             .collect()
     }
 
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
-        reserve(bytes, align)
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        reserve(bytes, align, below)
     }
 
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
@@ -88,16 +90,11 @@ impl DevFile for HostFile {
         &self.name
     }
 
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
-        let failed = |fault| TransportError::new(&*self.name, format!("ioctl {name}"), fault);
-        // Bits 29:16 of a request are the bytes that the kernel reads and writes.
-        let wanted = (request >> 16 & 0x3fff) as usize;
-        if payload.len() < wanted {
-            let moved = payload.len();
-            return Err(failed(Fault::Short { wanted, moved }));
-        }
-        let done = self.file.ioctl_bytes(request.into(), payload);
-        done.map_err(|e| match e.raw_os_error() {
+    fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
+        let operation = format!("ioctl {}", request.ioctl().name);
+        let failed = |fault| TransportError::new(&*self.name, &*operation, fault);
+        let done = request.perform(|code, argument| self.file.ioctl_bytes(code.into(), argument));
+        done.map_err(failed)?.map_err(|e| match e.raw_os_error() {
             Some(errno) => failed(Fault::Errno(errno)),
             None => failed(Fault::Unsupported(e.to_string())),
         })
@@ -130,7 +127,7 @@ impl DevFile for HostFile {
             // The kernel inherits none of the reservation's advice.
             no_fork(place.ptr, map.len);
             // SAFETY: just mapped, and kept mapped by the reservation.
-            return Ok(unsafe { place.view(map.len) });
+            return Ok(unsafe { place.view(map.len, map.prot) });
         }
         // SAFETY: the kernel picks an unused address.
         let base = unsafe {
@@ -148,7 +145,7 @@ impl DevFile for HostFile {
                 no_fork(ptr, map.len);
                 let owner = Arc::new(Range { ptr, len: map.len });
                 // SAFETY: mapped for as long as `owner` lives; nobody else knows the address.
-                Ok(unsafe { View::new(ptr, map.len, owner) })
+                Ok(unsafe { view(ptr, map.len, map.prot, owner) })
             }
             _ => Err(failed(last())),
         }
@@ -156,6 +153,24 @@ impl DevFile for HostFile {
 
     fn number(&self) -> Result<u32, TransportError> {
         Ok(self.file.raw() as u32)
+    }
+}
+
+/// A view of what is mapped for these accesses.
+///
+/// # Safety
+/// As [`View::new`], as far as `prot` allows writes.
+unsafe fn view(
+    ptr: NonNull<u8>,
+    len: usize,
+    prot: Prot,
+    owner: Arc<dyn Any + Send + Sync>,
+) -> View {
+    match prot {
+        // SAFETY: the caller's promise; nothing is written through it.
+        Prot::Read => unsafe { View::new_read_only(ptr, len, owner) },
+        // SAFETY: the caller's promise; writable pages can be read on the processors we run on.
+        Prot::Write | Prot::ReadWrite => unsafe { View::new(ptr, len, owner) },
     }
 }
 
@@ -268,21 +283,95 @@ fn reserved() -> MutexGuard<'static, BTreeMap<usize, Weak<Range>>> {
 ///
 /// # Errors
 /// [`Fault::Errno`].
-pub fn reserve(bytes: u64, align: u64) -> Result<Reserved, TransportError> {
+pub fn reserve(bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
     let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-    let range = Arc::new(map_aligned(
-        bytes,
-        align,
-        libc::PROT_NONE,
-        flags,
-        "reserve",
-    )?);
+    let range = match below {
+        ANYWHERE => map_aligned(bytes, align, libc::PROT_NONE, flags, "reserve")?,
+        _ => reserve_below(bytes, align, below)?,
+    };
+    let range = Arc::new(range);
     let (base, len) = (range.ptr.as_ptr().addr(), range.len);
     let mut all = reserved();
     // A range that was given back may have left its entry; the address is ours again.
     all.retain(|_, range| range.strong_count() > 0);
     all.insert(base, Arc::downgrade(&range));
     Ok(Reserved::new(base as u64, len as u64, range))
+}
+
+/// Other threads may map what was free a moment ago: so often another gap is looked for.
+const GAPS: u32 = 16;
+
+/// Address space that ends below a limit: the highest gap that is large enough.
+fn reserve_below(bytes: u64, align: u64, below: u64) -> Result<Range, TransportError> {
+    let failed = |fault| {
+        let what = format!("reserve {bytes:#x} bytes below {below:#x}");
+        TransportError::new("host memory", what, fault)
+    };
+    let page = page_size() as u64;
+    let len = bytes.max(1).checked_next_multiple_of(page);
+    let (Some(len), true) = (len, align.is_power_of_two()) else {
+        return Err(failed(Fault::Errno(libc::EINVAL)));
+    };
+    for _ in 0..GAPS {
+        let maps = std::fs::read_to_string("/proc/self/maps");
+        let maps = maps.map_err(|e| failed(Fault::Errno(e.raw_os_error().unwrap_or(libc::EIO))))?;
+        let Some(at) = highest_gap(&maps, len, align.max(page), below) else {
+            return Err(failed(Fault::Errno(libc::ENOMEM)));
+        };
+        // SAFETY: the kernel maps nothing over what is there, it refuses.
+        let base = unsafe {
+            libc::mmap(
+                ptr::without_provenance_mut(at as usize),
+                len as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE
+                    | libc::MAP_NORESERVE
+                    | libc::MAP_ANONYMOUS
+                    | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            match last() {
+                Fault::Errno(libc::EEXIST) => continue,
+                fault => return Err(failed(fault)),
+            }
+        }
+        let len = len as usize;
+        let Some(ptr) = NonNull::new(base.cast::<u8>()) else {
+            return Err(failed(Fault::Errno(libc::ENOMEM)));
+        };
+        let range = Range { ptr, len };
+        // Kernels before 4.17 take the address for a wish.
+        if ptr.as_ptr().addr() as u64 == at {
+            no_fork(ptr, len);
+            return Ok(range);
+        }
+        drop(range);
+        let why = "this kernel reserves no given addresses (MAP_FIXED_NOREPLACE, Linux 4.17)";
+        return Err(failed(Fault::Unsupported(why.into())));
+    }
+    Err(failed(Fault::Errno(libc::EAGAIN)))
+}
+
+/// Where `len` bytes fit between the lines of /proc/self/maps, as high as can be.
+fn highest_gap(maps: &str, len: u64, align: u64, below: u64) -> Option<u64> {
+    // No lower than what the kernel lets nobody map, `vm.mmap_min_addr`, usually is.
+    const FIRST: u64 = 1 << 20;
+    let mapped = maps.lines().filter_map(|line| {
+        let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some((number(from)?, number(to)?))
+    });
+    let (mut start, mut found) = (FIRST, None);
+    for (from, to) in mapped.chain([(below, below)]) {
+        let end = from.min(below);
+        let at = end.checked_sub(len).map(|at| at & !(align - 1));
+        found = at.filter(|&at| at >= start).or(found);
+        start = start.max(to);
+    }
+    found
 }
 
 /// Memory that the process shares with devices: see [`Machine::memory`].
@@ -335,24 +424,106 @@ impl Place {
     /// A view of what has been mapped there.
     ///
     /// # Safety
-    /// `len` bytes from here on are inside of the reservation, mapped for the accesses that will be
-    /// made, and stay so as long as the reservation.
-    pub unsafe fn view(self, len: usize) -> View {
+    /// `len` bytes from here on are inside of the reservation, mapped for the accesses that `prot`
+    /// names, and stay so as long as the reservation.
+    pub unsafe fn view(self, len: usize, prot: Prot) -> View {
         // SAFETY: the caller's promise; the keeper unmaps the reservation only with the last view.
-        unsafe { View::new(self.ptr, len, self.keeper) }
+        unsafe { view(self.ptr, len, prot, self.keeper) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hcq::mem::view::ViewError;
+    use hcq::transport::Ioctl;
+
+    #[test]
+    fn what_is_mapped_for_reads_refuses_writes() {
+        let host = Host::get();
+        let zero = host.open("/dev/zero").unwrap();
+        let reserved = host.reserve(8192, 1, ANYWHERE).unwrap();
+        for at in [None, Some(reserved.base())] {
+            let map = Map {
+                offset: 0,
+                len: 4096,
+                prot: Prot::Read,
+                at,
+            };
+            let view = zero.mmap(map).unwrap();
+            assert_eq!(view.read::<u64>(8), Ok(0));
+            let refused = view.write(8, 1u32);
+            let (offset, bytes) = (8, 4);
+            assert_eq!(refused, Err(ViewError::ReadOnly { offset, bytes }));
+        }
+    }
+
+    #[test]
+    fn addresses_are_reserved_below_a_limit() {
+        let host = Host::get();
+        for (bytes, align, below) in [(1 << 30, 2 << 20, 1 << 40), (4096, 1, 1 << 32)] {
+            let all: Vec<_> = (0..8)
+                .map(|_| host.reserve(bytes, align, below).unwrap())
+                .collect();
+            for (i, one) in all.iter().enumerate() {
+                assert!(one.base() % align == 0 && one.base() + one.bytes() <= below);
+                let apart = |other: &Reserved| {
+                    one.base() + one.bytes() <= other.base()
+                        || other.base() + other.bytes() <= one.base()
+                };
+                assert!(all[..i].iter().all(apart));
+            }
+            let base = all[0].base();
+            drop(all);
+            // Given back, it is the highest again.
+            assert_eq!(host.reserve(bytes, align, below).unwrap().base(), base);
+        }
+        let error = host.reserve(1 << 33, 1, 1 << 32).unwrap_err();
+        assert_eq!(error.fault, Fault::Errno(libc::ENOMEM));
+        assert!(error.to_string().contains("below 0x100000000"), "{error}");
+        assert!(host.reserve(u64::MAX, 1, 1 << 40).is_err());
+    }
+
+    #[test]
+    fn gaps_are_found_between_mappings() {
+        let maps = "00400000-00500000 r-xp 0 0 0\n00600000-00800000 rw-p 0 0 0\n\
+                    7f0000000000-7f0000001000 rw-p 0 0 0\n";
+        assert_eq!(
+            highest_gap(maps, 0x1000, 0x1000, 1 << 32),
+            Some(0xffff_f000)
+        );
+        assert_eq!(
+            highest_gap(maps, 0x1000, 0x1000, 0x80_0000),
+            Some(0x5f_f000)
+        );
+        assert_eq!(
+            highest_gap(maps, 0x10_0001, 0x1000, 0x80_0000),
+            Some(0x2f_f000)
+        );
+        assert_eq!(highest_gap(maps, 0x1000, 0x40_0000, 0x80_0000), None);
+        assert_eq!(highest_gap(maps, 1 << 33, 1, 1 << 32), None);
+    }
+
+    #[test]
+    fn buses_of_this_machine_can_be_listed() {
+        let host = Host::get();
+        for function in host.pci_functions().unwrap() {
+            assert_eq!(function.address.len(), "0000:00:00.0".len());
+        }
+        host.usb_devices().unwrap();
+        let error = host.open_pci("0000:00:00.0").err().unwrap();
+        assert!(
+            error.to_string().contains("opens no PCI functions"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn files_are_mapped_into_reservations_only() {
         let host = Host::get();
         let zero = host.open("/dev/zero").unwrap();
         assert!(zero.number().unwrap() > 2);
-        let reserved = host.reserve(1 << 20, 2 << 20).unwrap();
+        let reserved = host.reserve(1 << 20, 2 << 20, ANYWHERE).unwrap();
         assert_eq!(reserved.base() % (2 << 20), 0);
         let map = |at| Map {
             offset: 0,
@@ -405,7 +576,13 @@ mod tests {
     #[test]
     fn an_ioctl_needs_its_bytes() {
         let null = Host::get().open("/dev/null").unwrap();
-        let error = null.ioctl(0xc010_4b01, "X", &mut [0; 8]).unwrap_err();
+        let code = Ioctl::new("X", Ioctl::READ | Ioctl::WRITE, b'K', 1, 16);
+        let ioctl = |argument: &mut [u8]| {
+            // SAFETY: /dev/null has no ioctls.
+            let mut request = unsafe { Request::raw(code, argument) };
+            null.ioctl(&mut request).unwrap_err()
+        };
+        let error = ioctl(&mut [0; 8]);
         assert!(matches!(
             error.fault,
             Fault::Short {
@@ -413,7 +590,8 @@ mod tests {
                 moved: 8
             }
         ));
-        let error = null.ioctl(0xc010_4b01, "X", &mut [0; 16]).unwrap_err();
+        assert!(matches!(ioctl(&mut [0; 17]).fault, Fault::Short { .. }));
+        let error = ioctl(&mut [0; 16]);
         assert_eq!(error.fault, Fault::Errno(libc::ENOTTY));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! No behaviour, no I/O. Drivers and their twins share these tables and nothing else, so a wrong
 //! number here is wrong for both: layouts are asserted, and compared with other sources in tests.
-#![forbid(unsafe_code)]
+//!
+//! The one claim that types take on trust is which fields of an ioctl's argument are addresses: see
+//! [`hcq::transport::IoctlOf::new`].
+#![deny(unsafe_code)]
 
 pub mod amd;
 pub mod pci;

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use drivers_spec::amd::uapi::{Ioctl, Layout};
+use drivers_spec::amd::uapi::Layout;
 use drivers_spec::amd::{drm, kfd};
+use hcq::transport::Ioctl;
 
 const KFD: &str = "/usr/include/linux/kfd_ioctl.h";
 const DRM: &str = "/usr/include/libdrm/amdgpu_drm.h";

@@ -51,6 +51,17 @@ pub enum ViewError {
         /// Low 12 bits of the address, which tell a bad offset from a bad base.
         low: usize,
     },
+    /// A write to memory that is mapped for reads only.
+    #[error(
+        "a write of {bytes:#x} bytes at offset {offset:#x}, and the view is mapped for reads only: \
+         map it for writes as well"
+    )]
+    ReadOnly {
+        /// Byte offset of the access.
+        offset: usize,
+        /// Length of the access in bytes.
+        bytes: usize,
+    },
     /// Host memory for [`View::alloc`] could not be had.
     #[error("cannot allocate {len:#x} bytes of host memory aligned to {align:#x}")]
     NoMemory {
@@ -99,6 +110,8 @@ word!(u8, u16, u32, u64);
 pub struct View {
     ptr: NonNull<u8>,
     len: usize,
+    /// `len`, or 0 where nothing may be written: writes are checked against it as reads against `len`.
+    writable: usize,
     owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -112,11 +125,33 @@ impl View {
     /// A view of the `len` bytes at `ptr`, kept mapped by `owner`.
     ///
     /// # Safety
-    /// While `owner` lives: the `len` bytes at `ptr` are mapped for reads and writes (for reads
-    /// only, if nobody writes through this view), from every thread; no Rust reference to any of
-    /// them exists except to atomics; and they are not more than `isize::MAX` bytes.
+    /// While `owner` lives: the `len` bytes at `ptr` are mapped for reads and writes, from every
+    /// thread; no Rust reference to any of them exists except to atomics; and they are not more than
+    /// `isize::MAX` bytes.
     pub unsafe fn new(ptr: NonNull<u8>, len: usize, owner: Arc<dyn Any + Send + Sync>) -> View {
-        View { ptr, len, owner }
+        View {
+            ptr,
+            len,
+            writable: len,
+            owner,
+        }
+    }
+
+    /// A view as [`View::new`], of what is mapped for reads only: writes are refused.
+    ///
+    /// # Safety
+    /// As [`View::new`], without the writes.
+    pub unsafe fn new_read_only(
+        ptr: NonNull<u8>,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> View {
+        View {
+            ptr,
+            len,
+            writable: 0,
+            owner,
+        }
     }
 
     /// Zeroed host memory of its own, `len` bytes aligned to `align`; freed with the last clone.
@@ -163,6 +198,7 @@ impl View {
         Ok(View {
             ptr,
             len,
+            writable: len.min(self.writable),
             owner: Arc::clone(&self.owner),
         })
     }
@@ -184,7 +220,7 @@ impl View {
     /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
     #[inline]
     pub fn write<W: Word>(&self, offset: usize, value: W) -> Result<(), ViewError> {
-        let ptr = self.element::<W>(offset, 1)?;
+        let ptr = self.target::<W>(offset, 1)?;
         // SAFETY: `element` checked bounds and alignment; the owner keeps it mapped.
         unsafe { ptr.write_volatile(value) };
         Ok(())
@@ -197,7 +233,7 @@ impl View {
     /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`]; then nothing is written.
     #[inline]
     pub fn write_words<W: Word>(&self, offset: usize, words: &[W]) -> Result<(), ViewError> {
-        let ptr = self.element::<W>(offset, words.len())?;
+        let ptr = self.target::<W>(offset, words.len())?;
         for (i, &word) in words.iter().enumerate() {
             // SAFETY: `element` checked bounds for `words.len()` elements, and the alignment.
             unsafe { ptr.add(i).write_volatile(word) };
@@ -236,7 +272,7 @@ impl View {
     /// # Errors
     /// [`ViewError::OutOfBounds`].
     pub fn copy_from_slice(&self, offset: usize, from: &[u8]) -> Result<(), ViewError> {
-        let to = self.span(offset, from.len())?;
+        let to = self.room(offset, from.len())?;
         // SAFETY: `span` checked the target; `from` does not overlap a view (see above).
         unsafe { copy_up(from.as_ptr(), to, from.len()) };
         Ok(())
@@ -254,7 +290,7 @@ impl View {
         len: usize,
     ) -> Result<(), ViewError> {
         let from = self.span(offset, len)?;
-        let target = to.span(to_offset, len)?;
+        let target = to.room(to_offset, len)?;
         // Moving up into itself would overwrite what is still to be read: copy from the end.
         let ahead = (target as usize).wrapping_sub(from as usize);
         if ahead != 0 && ahead < len {
@@ -273,7 +309,7 @@ impl View {
     /// # Errors
     /// [`ViewError::OutOfBounds`].
     pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), ViewError> {
-        let ptr = self.span(offset, len)?;
+        let ptr = self.room(offset, len)?;
         let word = u64::from_ne_bytes([value; 8]);
         let mut at = 0;
         while at < len {
@@ -308,10 +344,39 @@ impl View {
         }
     }
 
+    /// Address of `bytes` bytes at `offset`, if they all may be written.
+    #[inline]
+    fn room(&self, offset: usize, bytes: usize) -> Result<*mut u8, ViewError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.writable => self.span(offset, bytes),
+            _ => Err(self.no_room(offset, bytes)),
+        }
+    }
+
+    #[cold]
+    fn no_room(&self, offset: usize, bytes: usize) -> ViewError {
+        match self.span(offset, bytes) {
+            Ok(_) => ViewError::ReadOnly { offset, bytes },
+            Err(error) => error,
+        }
+    }
+
     /// Address of `count` elements at `offset`, if they lie inside and are aligned.
     #[inline]
     fn element<W: Word>(&self, offset: usize, count: usize) -> Result<*mut W, ViewError> {
         let ptr = self.span(offset, count.saturating_mul(W::BYTES))?;
+        self.aligned(ptr, offset)
+    }
+
+    /// As [`View::element`], of what may be written.
+    #[inline]
+    fn target<W: Word>(&self, offset: usize, count: usize) -> Result<*mut W, ViewError> {
+        let ptr = self.room(offset, count.saturating_mul(W::BYTES))?;
+        self.aligned(ptr, offset)
+    }
+
+    #[inline]
+    fn aligned<W: Word>(&self, ptr: *mut u8, offset: usize) -> Result<*mut W, ViewError> {
         let address = ptr as usize;
         if !address.is_multiple_of(W::BYTES) {
             let (len, align, low) = (self.len, W::BYTES, address & 0xfff);
@@ -346,7 +411,7 @@ macro_rules! atomics {
             /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
             #[inline]
             pub fn $store(&self, offset: usize, value: $word) -> Result<(), ViewError> {
-                let ptr = self.element::<$word>(offset, 1)?;
+                let ptr = self.target::<$word>(offset, 1)?;
                 // SAFETY: as for the load.
                 unsafe { <$atomic>::from_ptr(ptr) }.store(value, Ordering::Release);
                 Ok(())
@@ -358,7 +423,7 @@ macro_rules! atomics {
             /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
             #[inline]
             pub fn $add(&self, offset: usize, value: $word) -> Result<$word, ViewError> {
-                let ptr = self.element::<$word>(offset, 1)?;
+                let ptr = self.target::<$word>(offset, 1)?;
                 // SAFETY: as for the load.
                 Ok(unsafe { <$atomic>::from_ptr(ptr) }.fetch_add(value, Ordering::AcqRel))
             }
@@ -375,7 +440,7 @@ macro_rules! atomics {
                 old: $word,
                 new: $word,
             ) -> Result<Result<$word, $word>, ViewError> {
-                let ptr = self.element::<$word>(offset, 1)?;
+                let ptr = self.target::<$word>(offset, 1)?;
                 // SAFETY: as for the load.
                 let word = unsafe { <$atomic>::from_ptr(ptr) };
                 Ok(word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire))
@@ -537,6 +602,32 @@ mod tests {
         assert!(sub.read::<u32>(8).is_err());
         assert!(sub.sub(4, 5).is_err());
         assert_eq!(sub.sub(8, 0).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_is_mapped_for_reads_is_never_written() {
+        let memory = View::alloc(64, 64).unwrap();
+        memory.write(8, 7u64).unwrap();
+        let ptr = NonNull::new(memory.as_ptr()).unwrap();
+        // SAFETY: the memory is the owner's, which the view keeps.
+        let whole = unsafe { View::new_read_only(ptr, 64, Arc::new(memory.clone())) };
+        let view = whole.sub(8, 32).unwrap();
+        let refused = |bytes| Err(ViewError::ReadOnly { offset: 0, bytes });
+        assert_eq!(view.write(0, 1u32), refused(4));
+        assert_eq!(view.write_words(0, &[1u16; 3]), refused(6));
+        assert_eq!(view.copy_from_slice(0, &[1; 5]), refused(5));
+        assert_eq!(memory.copy_to_view(0, &view, 0, 9), refused(9));
+        assert_eq!(view.fill(0, 3, 1), refused(3));
+        assert_eq!(view.store_u32(0, 1), refused(4));
+        assert!(view.store_u64(0, 1).is_err() && view.fetch_add_u64(0, 1).is_err());
+        assert!(view.compare_exchange_u32(0, 7, 1).is_err());
+        assert!(matches!(
+            view.write(32, 1u8),
+            Err(ViewError::OutOfBounds { .. })
+        ));
+        assert_eq!((view.read::<u64>(0), view.load_u64(0)), (Ok(7), Ok(7)));
+        view.copy_to_view(0, &memory, 0, 8).unwrap();
+        assert_eq!(memory.read::<u64>(0), Ok(7));
     }
 
     #[test]

@@ -1,30 +1,25 @@
 //! Accesses as data: every call of a transport as one [`Access`], every result as one [`Answer`].
 //!
-//! Middleware works on these, so each is written once and not once per transport. [`Direct`]
-//! performs an access on a real transport; [`Over`] is a transport whose calls become accesses.
+//! What stands between a driver and a transport ([`tap`](super::tap)) sees these, so each is written
+//! once and not once per transport.
 //!
 //! An access with its answer is one line of text, which [`Record`] prints and parses:
 //! ```text
 //! 0000:03:00.0 read bar=0x5 offset=0x16a0 bytes=0x4 -> ok 0x1
 //! /dev/kfd ioctl request=0x80084b01 name=AMDKFD_IOC_GET_VERSION data=0000 -> failed errno 0x10
 //! ```
-//! Memory is not traced: what passes through a DMA buffer or a mapping is seen by nobody.
+//! Registers and doorbells in a BAR are traced; memory is not: what passes through a DMA buffer or
+//! the mapping of a file is seen by nobody. The data of an ioctl is its argument, with zeros for the
+//! addresses in it, and behind it the memory that they name.
 
-use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{
-    BusRange, Clock, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe,
-};
-use crate::addr::BusAddr;
+use super::Fault;
 use crate::mem::view::View;
-use crate::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
-use crate::wait::Deadline;
 
 macro_rules! verbs {
     ($($(#[$doc:meta])* $verb:ident = $text:literal [$($arg:literal)*];)*) => {
@@ -75,6 +70,16 @@ verbs! {
     Reset = "reset" ["kind"];
     /// Waits for an interrupt; answers how often it fired.
     Irq = "irq" ["vector"];
+    /// Opens the device file of a name.
+    Open = "open" [];
+    /// Reads the text file of a name; answers data.
+    Text = "text" [];
+    /// Lists the folder of a name; answers data, one name a line.
+    List = "list" [];
+    /// Reserves addresses, all below one; answers the first and the length.
+    Reserve = "reserve" ["bytes" "align" "below"];
+    /// Memory of the process; answers its address.
+    Memory = "memory" ["bytes" "align"];
     /// Calls an ioctl with data; answers its result and the data after it.
     Ioctl = "ioctl" ["request"];
     /// Maps a file: protection 1 read, 2 write, 3 both; address 0 for anywhere.
@@ -95,26 +100,6 @@ verbs! {
     Sleep = "sleep" ["ns"];
 }
 
-/// How long an access may take. Not part of its identity: it differs from run to run.
-#[derive(Debug, Clone, Copy, Default)]
-pub enum Patience {
-    /// As long as it takes: the access does not wait.
-    #[default]
-    Unset,
-    /// Until a deadline.
-    Until(Deadline),
-    /// For a time.
-    For(Duration),
-}
-
-impl PartialEq for Patience {
-    fn eq(&self, _: &Patience) -> bool {
-        true
-    }
-}
-
-impl Eq for Patience {}
-
 /// One call of a transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -122,16 +107,14 @@ pub struct Access {
     pub verb: Verb,
     /// Its arguments; see [`Verb::args`].
     pub args: Vec<u64>,
-    /// Vendor's name of an ioctl, else empty.
+    /// Vendor's name of an ioctl, path of a file or folder, else empty.
     pub name: String,
     /// Bytes it carries to the device.
     pub data: Vec<u8>,
-    /// How long it may take.
-    pub patience: Patience,
 }
 
 impl Access {
-    /// An access without name, data and limit.
+    /// An access without name and data.
     pub fn new(verb: Verb, args: impl Into<Vec<u64>>) -> Access {
         let (name, data) = (String::new(), Vec::new());
         Access {
@@ -139,7 +122,6 @@ impl Access {
             args: args.into(),
             name,
             data,
-            patience: Patience::Unset,
         }
     }
 
@@ -149,13 +131,13 @@ impl Access {
         at.and_then(|at| self.args.get(at)).copied().unwrap_or(0)
     }
 
-    fn with_data(mut self, data: &[u8]) -> Access {
+    pub(super) fn with_data(mut self, data: &[u8]) -> Access {
         self.data = data.to_vec();
         self
     }
 
-    fn within(mut self, timeout: Duration) -> Access {
-        self.patience = Patience::For(timeout);
+    pub(super) fn named(mut self, name: &str) -> Access {
+        name.clone_into(&mut self.name);
         self
     }
 }
@@ -204,7 +186,7 @@ impl Answer {
         }
     }
 
-    fn first(&self) -> Result<u64, Fault> {
+    pub(super) fn first(&self) -> Result<u64, Fault> {
         self.values.first().copied().ok_or(Fault::Short {
             wanted: 1,
             moved: 0,
@@ -212,7 +194,7 @@ impl Answer {
     }
 
     /// All of `to`, from the data.
-    fn fill(&self, to: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn fill(&self, to: &mut [u8]) -> Result<(), Fault> {
         if self.data.len() != to.len() {
             return Err(Fault::Short {
                 wanted: to.len(),
@@ -224,515 +206,11 @@ impl Answer {
     }
 
     /// The start of `to`, from the data; returns its length.
-    fn fill_part(&self, to: &mut [u8]) -> Result<usize, Fault> {
+    pub(super) fn fill_part(&self, to: &mut [u8]) -> Result<usize, Fault> {
         let (wanted, moved) = (to.len(), self.data.len());
         let part = to.get_mut(..moved).ok_or(Fault::Short { wanted, moved })?;
         part.copy_from_slice(&self.data);
         Ok(moved)
-    }
-}
-
-/// Something that answers accesses.
-pub trait Port: Send + Sync {
-    /// Name of the device.
-    fn name(&self) -> &str;
-    /// Performs an access, or plays it.
-    ///
-    /// # Errors
-    /// The way it failed; who asked knows the rest.
-    fn access(&self, access: &Access) -> Result<Answer, Fault>;
-}
-
-/// Performs accesses on a real transport.
-pub struct Direct {
-    name: String,
-    target: Target,
-    windows: Mutex<HashMap<u64, Window>>,
-}
-
-enum Target {
-    Pci(Arc<dyn Pci>),
-    File(Arc<dyn DevFile>),
-    Usb(Arc<dyn UsbPipe>),
-    Clock(Arc<dyn Clock>),
-}
-
-impl Direct {
-    /// On a PCI function.
-    pub fn pci(pci: Arc<dyn Pci>) -> Direct {
-        Direct::new(pci.name().to_owned(), Target::Pci(pci))
-    }
-
-    /// On a device file.
-    pub fn file(file: Arc<dyn DevFile>) -> Direct {
-        Direct::new(file.name().to_owned(), Target::File(file))
-    }
-
-    /// On a USB device.
-    pub fn usb(usb: Arc<dyn UsbPipe>) -> Direct {
-        Direct::new(usb.name().to_owned(), Target::Usb(usb))
-    }
-
-    /// On a clock, called `clock`.
-    pub fn clock(clock: Arc<dyn Clock>) -> Direct {
-        Direct::new("clock".to_owned(), Target::Clock(clock))
-    }
-
-    fn new(name: String, target: Target) -> Direct {
-        Direct {
-            name,
-            target,
-            windows: Mutex::default(),
-        }
-    }
-
-    /// The window of a BAR, opened once.
-    fn window(&self, pci: &dyn Pci, bar: u64) -> Result<Window, TransportError> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(window) = windows.get(&bar) {
-            return Ok(window.clone());
-        }
-        let window = pci.bar(bar as u8)?;
-        windows.insert(bar, window.clone());
-        Ok(window)
-    }
-
-    fn on_pci(&self, pci: &dyn Pci, access: &Access) -> Result<Answer, TransportError> {
-        let (offset, bytes) = (access.arg("offset"), access.arg("bytes"));
-        let window = || self.window(pci, access.arg("bar"));
-        let width = || {
-            let unsupported = || Fault::Unsupported(format!("an access of {bytes} bytes"));
-            let width = AccessWidth::from_bytes(bytes as usize).ok_or_else(unsupported);
-            width.map_err(|fault| TransportError::new(&*self.name, access.to_string(), fault))
-        };
-        let value = access.arg("value");
-        Ok(match access.verb {
-            Verb::Bar => Answer::value(window()?.len()),
-            Verb::Read => Answer::value(match width()? {
-                AccessWidth::W8 => window()?.read::<u8>(offset)?.into(),
-                AccessWidth::W16 => window()?.read::<u16>(offset)?.into(),
-                AccessWidth::W32 => window()?.read::<u32>(offset)?.into(),
-                AccessWidth::W64 => window()?.read::<u64>(offset)?,
-            }),
-            Verb::Write => {
-                match width()? {
-                    AccessWidth::W8 => window()?.write(offset, value as u8)?,
-                    AccessWidth::W16 => window()?.write(offset, value as u16)?,
-                    AccessWidth::W32 => window()?.write(offset, value as u32)?,
-                    AccessWidth::W64 => window()?.write(offset, value)?,
-                }
-                Answer::default()
-            }
-            Verb::ReadBytes => {
-                let mut data = vec![0; bytes as usize];
-                window()?.read_bytes(offset, &mut data)?;
-                Answer::data(data)
-            }
-            Verb::WriteBytes => {
-                window()?.write_bytes(offset, &access.data)?;
-                Answer::default()
-            }
-            Verb::Send => {
-                window()?.send()?;
-                Answer::default()
-            }
-            Verb::Flush => {
-                window()?.flush()?;
-                Answer::default()
-            }
-            Verb::ConfigRead => Answer::value(pci.config_read(offset as u16, width()?)?.into()),
-            Verb::ConfigWrite => {
-                pci.config_write(offset as u16, width()?, value as u32)?;
-                Answer::default()
-            }
-            Verb::Dma => {
-                let Dma { view, ranges } = pci.dma(bytes, access.arg("align"))?;
-                let values = ranges.iter().flat_map(|r| [r.addr.0, r.bytes]).collect();
-                Answer {
-                    values,
-                    view: Some(view),
-                    ..Answer::default()
-                }
-            }
-            Verb::Reset => {
-                pci.reset(match access.arg("kind") {
-                    0 => ResetKind::Function,
-                    1 => ResetKind::Bus,
-                    _ => ResetKind::Power,
-                })?;
-                Answer::default()
-            }
-            Verb::Irq => {
-                let deadline = match access.patience {
-                    Patience::Until(deadline) => deadline,
-                    Patience::For(limit) => Deadline::after(limit),
-                    Patience::Unset => Deadline::after(Duration::ZERO),
-                };
-                Answer::value(pci.wait_irq(access.arg("vector") as u32, deadline)?)
-            }
-            _ => return Err(self.unfit(access)),
-        })
-    }
-
-    fn on_file(&self, file: &dyn DevFile, access: &Access) -> Result<Answer, TransportError> {
-        Ok(match access.verb {
-            Verb::Ioctl => {
-                let mut data = access.data.clone();
-                let request = access.arg("request") as u32;
-                let result = file.ioctl(request, &access.name, &mut data)?;
-                Answer {
-                    values: vec![result as u64],
-                    data,
-                    view: None,
-                }
-            }
-            Verb::Mmap => {
-                let at = access.arg("at");
-                let view = file.mmap(Map {
-                    offset: access.arg("offset"),
-                    len: access.arg("len") as usize,
-                    prot: match access.arg("prot") {
-                        1 => Prot::Read,
-                        2 => Prot::Write,
-                        _ => Prot::ReadWrite,
-                    },
-                    at: (at != 0).then_some(at),
-                })?;
-                Answer {
-                    view: Some(view),
-                    ..Answer::default()
-                }
-            }
-            Verb::Number => Answer::value(file.number()?.into()),
-            _ => return Err(self.unfit(access)),
-        })
-    }
-
-    fn on_usb(&self, usb: &dyn UsbPipe, access: &Access) -> Result<Answer, TransportError> {
-        let timeout = match access.patience {
-            Patience::For(timeout) => timeout,
-            _ => Duration::ZERO,
-        };
-        let setup = Setup {
-            request_type: access.arg("type") as u8,
-            request: access.arg("request") as u8,
-            value: access.arg("value") as u16,
-            index: access.arg("index") as u16,
-        };
-        let endpoint = access.arg("endpoint") as u8;
-        let mut data = vec![0; access.arg("bytes") as usize];
-        let moved = match access.verb {
-            Verb::ControlIn => usb.control_in(setup, &mut data, timeout)?,
-            Verb::BulkIn => usb.bulk_in(endpoint, &mut data, timeout)?,
-            Verb::ControlOut => {
-                return Ok(Answer::value(
-                    usb.control_out(setup, &access.data, timeout)? as u64,
-                ));
-            }
-            Verb::BulkOut => {
-                return Ok(Answer::value(
-                    usb.bulk_out(endpoint, &access.data, timeout)? as u64,
-                ));
-            }
-            _ => return Err(self.unfit(access)),
-        };
-        data.truncate(moved);
-        Ok(Answer::data(data))
-    }
-
-    fn unfit(&self, access: &Access) -> TransportError {
-        let fault = Fault::Unsupported(format!("{} on this kind of device", access.verb.word()));
-        TransportError::new(&*self.name, access.to_string(), fault)
-    }
-}
-
-impl Port for Direct {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn access(&self, access: &Access) -> Result<Answer, Fault> {
-        let done = match &self.target {
-            Target::Pci(pci) => self.on_pci(&**pci, access),
-            Target::File(file) => self.on_file(&**file, access),
-            Target::Usb(usb) => self.on_usb(&**usb, access),
-            Target::Clock(clock) => match access.verb {
-                Verb::Now => Ok(Answer::value(clock.now_ns())),
-                Verb::Sleep => {
-                    clock.sleep(Duration::from_nanos(access.arg("ns")));
-                    Ok(Answer::default())
-                }
-                _ => Err(self.unfit(access)),
-            },
-        };
-        done.map_err(|error| error.fault)
-    }
-}
-
-/// A transport of any kind, whose calls are accesses of a [`Port`].
-pub struct Over<P>(Arc<P>);
-
-impl<P: Port + 'static> Over<P> {
-    /// Over `port`.
-    pub fn new(port: P) -> Over<P> {
-        Over(Arc::new(port))
-    }
-
-    /// The port, e.g. to change a plan of faults while it is in use.
-    pub fn port(&self) -> &P {
-        &self.0
-    }
-}
-
-fn call<P: Port + ?Sized>(port: &P, access: &Access) -> Result<Answer, TransportError> {
-    port.access(access)
-        .map_err(|fault| failed(port, access, fault))
-}
-
-/// The error for a failed access; data is too long for a message.
-fn failed<P: Port + ?Sized>(port: &P, access: &Access, fault: Fault) -> TransportError {
-    let mut operation = Access {
-        data: Vec::new(),
-        ..access.clone()
-    }
-    .to_string();
-    if !access.data.is_empty() {
-        let _ = write!(operation, " with {:#x} bytes", access.data.len());
-    }
-    TransportError::new(port.name(), operation, fault)
-}
-
-/// One BAR of a function behind a port.
-struct Bar<P> {
-    port: Arc<P>,
-    bar: u64,
-    len: u64,
-}
-
-impl<P: Port> RemoteWindow for Bar<P> {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError> {
-        let access = Access::new(Verb::Read, [self.bar, offset, width.bytes() as u64]);
-        let answer = call(&*self.port, &access)?;
-        answer
-            .first()
-            .map_err(|fault| failed(&*self.port, &access, fault))
-    }
-
-    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
-        let args = [self.bar, offset, width.bytes() as u64, value & width.ones()];
-        call(&*self.port, &Access::new(Verb::Write, args)).map(drop)
-    }
-
-    fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
-        let access = Access::new(Verb::ReadBytes, [self.bar, offset, to.len() as u64]);
-        let answer = call(&*self.port, &access)?;
-        answer
-            .fill(to)
-            .map_err(|fault| failed(&*self.port, &access, fault))
-    }
-
-    fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
-        pieces.iter().try_for_each(|(offset, from)| {
-            let access = Access::new(Verb::WriteBytes, [self.bar, *offset]).with_data(from);
-            call(&*self.port, &access).map(drop)
-        })
-    }
-
-    fn send(&self) -> Result<(), TransportError> {
-        call(&*self.port, &Access::new(Verb::Send, [self.bar])).map(drop)
-    }
-
-    fn flush(&self) -> Result<(), TransportError> {
-        call(&*self.port, &Access::new(Verb::Flush, [self.bar])).map(drop)
-    }
-}
-
-impl<P: Port> Over<P> {
-    fn run<T>(
-        &self,
-        access: Access,
-        take: impl FnOnce(Answer) -> Result<T, Fault>,
-    ) -> Result<T, TransportError> {
-        take(call(&*self.0, &access)?).map_err(|fault| failed(&*self.0, &access, fault))
-    }
-}
-
-/// The memory of an answer, or host memory in its place.
-fn memory(answer: &Answer, len: usize, align: u64) -> Result<View, Fault> {
-    match &answer.view {
-        Some(view) => Ok(view.clone()),
-        None => View::alloc(len, align.clamp(1, 1 << 21) as usize).map_err(Fault::View),
-    }
-}
-
-impl<P: Port + 'static> Pci for Over<P> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn bar(&self, n: u8) -> Result<Window, TransportError> {
-        let len = self.run(Access::new(Verb::Bar, [n.into()]), |answer| answer.first())?;
-        let bar = Bar {
-            port: Arc::clone(&self.0),
-            bar: n.into(),
-            len,
-        };
-        Ok(Window::remote(
-            format!("{} BAR{n}", self.0.name()),
-            Arc::new(bar),
-        ))
-    }
-
-    fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let access = Access::new(Verb::ConfigRead, [offset.into(), width.bytes() as u64]);
-        self.run(access, |answer| Ok(answer.first()? as u32))
-    }
-
-    fn config_write(
-        &self,
-        offset: u16,
-        width: AccessWidth,
-        value: u32,
-    ) -> Result<(), TransportError> {
-        let args = [offset.into(), width.bytes() as u64, value.into()];
-        self.run(Access::new(Verb::ConfigWrite, args), |_| Ok(()))
-    }
-
-    fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
-        self.run(Access::new(Verb::Dma, [bytes, align]), |answer| {
-            let range = |pair: &[u64]| BusRange {
-                addr: BusAddr(pair[0]),
-                bytes: pair[1],
-            };
-            let ranges: Vec<_> = answer.values.chunks_exact(2).map(range).collect();
-            let moved = ranges
-                .iter()
-                .fold(0u64, |sum, r| sum.saturating_add(r.bytes)) as usize;
-            let wanted = bytes as usize;
-            if moved < wanted || moved > wanted.saturating_add(1 << 21) {
-                return Err(Fault::Short { wanted, moved });
-            }
-            Ok(Dma {
-                view: memory(&answer, moved, align)?,
-                ranges,
-            })
-        })
-    }
-
-    fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        self.run(Access::new(Verb::Reset, [kind as u64]), |_| Ok(()))
-    }
-
-    fn wait_irq(&self, vector: u32, deadline: Deadline) -> Result<u64, TransportError> {
-        let mut access = Access::new(Verb::Irq, [vector.into()]);
-        access.patience = Patience::Until(deadline);
-        self.run(access, |answer| answer.first())
-    }
-}
-
-impl<P: Port + 'static> DevFile for Over<P> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
-        let mut access = Access::new(Verb::Ioctl, [request.into()]).with_data(payload);
-        name.clone_into(&mut access.name);
-        self.run(access, |answer| {
-            answer.fill(payload)?;
-            Ok(answer.first()? as i32)
-        })
-    }
-
-    fn mmap(&self, map: Map) -> Result<View, TransportError> {
-        let prot = match map.prot {
-            Prot::Read => 1,
-            Prot::Write => 2,
-            Prot::ReadWrite => 3,
-        };
-        let args = [map.offset, map.len as u64, prot, map.at.unwrap_or(0)];
-        self.run(Access::new(Verb::Mmap, args), |answer| {
-            memory(&answer, map.len, 4096)
-        })
-    }
-
-    fn number(&self) -> Result<u32, TransportError> {
-        self.run(Access::new(Verb::Number, []), |answer| {
-            Ok(answer.first()? as u32)
-        })
-    }
-}
-
-impl Setup {
-    fn args(&self) -> [u64; 4] {
-        let Setup {
-            request_type,
-            request,
-            value,
-            index,
-        } = *self;
-        [
-            request_type.into(),
-            request.into(),
-            value.into(),
-            index.into(),
-        ]
-    }
-}
-
-impl<P: Port + 'static> UsbPipe for Over<P> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn control_in(
-        &self,
-        s: Setup,
-        to: &mut [u8],
-        limit: Duration,
-    ) -> Result<usize, TransportError> {
-        let mut args = s.args().to_vec();
-        args.push(to.len() as u64);
-        self.run(Access::new(Verb::ControlIn, args).within(limit), |answer| {
-            answer.fill_part(to)
-        })
-    }
-
-    fn control_out(&self, s: Setup, from: &[u8], limit: Duration) -> Result<usize, TransportError> {
-        let access = Access::new(Verb::ControlOut, s.args())
-            .with_data(from)
-            .within(limit);
-        self.run(access, |answer| Ok(answer.first()? as usize))
-    }
-
-    fn bulk_in(&self, ep: u8, to: &mut [u8], limit: Duration) -> Result<usize, TransportError> {
-        let access = Access::new(Verb::BulkIn, [ep.into(), to.len() as u64]).within(limit);
-        self.run(access, |answer| answer.fill_part(to))
-    }
-
-    fn bulk_out(&self, ep: u8, from: &[u8], limit: Duration) -> Result<usize, TransportError> {
-        let access = Access::new(Verb::BulkOut, [ep.into()])
-            .with_data(from)
-            .within(limit);
-        self.run(access, |answer| Ok(answer.first()? as usize))
-    }
-}
-
-impl<P: Port + 'static> Clock for Over<P> {
-    /// A clock cannot fail; if its port does, time is over, and with it every deadline.
-    fn now_ns(&self) -> u64 {
-        self.run(Access::new(Verb::Now, []), |answer| answer.first())
-            .unwrap_or(u64::MAX)
-    }
-
-    fn sleep(&self, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        // A port that fails to sleep fails to tell the time as well; see `now_ns`.
-        let _ = self.run(Access::new(Verb::Sleep, [ns]), |_| Ok(()));
     }
 }
 

@@ -1,10 +1,11 @@
 //! [`FaultInject`]: makes the n-th access fail, as planned, and all others pass.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Fault;
-use super::access::{Access, Answer, Port, Verb};
+use super::access::{Access, Answer, Verb};
+use super::tap::Tap;
 
 /// What happens instead of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum Inject {
 pub struct Rule {
     /// Which accesses count; all, if none is given.
     pub verb: Option<Verb>,
-    /// Only ioctls of this name count, if one is given.
+    /// Only ioctls, files and folders of this name count, if one is given.
     pub name: Option<String>,
     /// Which of them it is, from 1.
     pub nth: u64,
@@ -33,11 +34,8 @@ pub struct Rule {
     pub inject: Inject,
 }
 
-/// Passes accesses on but for those of a plan.
-pub struct FaultInject<P> {
-    inner: P,
-    state: Mutex<State>,
-}
+/// Lets accesses pass but for those of a plan.
+pub struct FaultInject(Mutex<State>);
 
 struct State {
     /// Each rule with how many accesses it has counted.
@@ -46,18 +44,15 @@ struct State {
     injected: usize,
 }
 
-impl<P: Port> FaultInject<P> {
-    /// Faults before `inner`, by `plan`. If several rules hit one access, the first counts.
-    pub fn new(inner: P, plan: impl IntoIterator<Item = Rule>) -> FaultInject<P> {
+impl FaultInject {
+    /// Faults by `plan`. If several rules hit one access, the first counts.
+    pub fn new(plan: impl IntoIterator<Item = Rule>) -> Arc<FaultInject> {
         let plan = plan.into_iter().map(|rule| (rule, 0)).collect();
-        FaultInject {
-            inner,
-            state: Mutex::new(State {
-                plan,
-                gone: false,
-                injected: 0,
-            }),
-        }
+        Arc::new(FaultInject(Mutex::new(State {
+            plan,
+            gone: false,
+            injected: 0,
+        })))
     }
 
     /// Rules that have hit: a test checks that its plan was reached.
@@ -65,9 +60,9 @@ impl<P: Port> FaultInject<P> {
         self.state().injected
     }
 
-    fn state(&self) -> impl std::ops::DerefMut<Target = State> + '_ {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,27 +103,22 @@ fn off_the_bus(access: &Access) -> Result<Answer, Fault> {
     }
 }
 
-impl<P: Port> Port for FaultInject<P> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn access(&self, access: &Access) -> Result<Answer, Fault> {
-        let inject = self.state().next(access);
-        match inject {
-            None => self.inner.access(access),
-            Some(Inject::Errno(errno)) => Err(Fault::Errno(errno)),
-            Some(Inject::Timeout) => Err(Fault::TimedOut(Duration::ZERO)),
-            Some(Inject::AllOnes | Inject::Vanish) => off_the_bus(access),
-        }
+impl Tap for FaultInject {
+    fn before(&self, _: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
+        let inject = self.state().next(access)?;
+        Some(match inject {
+            Inject::Errno(errno) => Err(Fault::Errno(errno)),
+            Inject::Timeout => Err(Fault::TimedOut(Duration::ZERO)),
+            Inject::AllOnes | Inject::Vanish => off_the_bus(access),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::Over;
-    use super::super::null::Null;
-    use super::super::{DevFile, Pci, UsbPipe};
+    use super::super::Pci;
+    use super::super::tap::Tapped;
+    use super::super::tests::Zeros;
     use super::*;
     use crate::mem::window::AccessWidth;
 
@@ -141,30 +131,33 @@ mod tests {
         }
     }
 
-    fn faulty(plan: Vec<Rule>) -> Over<FaultInject<Null>> {
-        Over::new(FaultInject::new(Null::new("null"), plan))
+    fn pci(plan: Vec<Rule>) -> (Arc<dyn Pci>, Arc<FaultInject>) {
+        let faults = FaultInject::new(plan);
+        (Tapped::pci(Arc::new(Zeros), faults.clone()), faults)
     }
 
     #[test]
-    fn the_nth_ioctl_of_a_name_fails_once() {
-        let name = Some("IOC_B".to_owned());
-        let (verb, inject) = (Some(Verb::Ioctl), Inject::Errno(12));
-        let file = faulty(vec![Rule {
-            verb,
-            name,
+    fn the_nth_access_of_a_name_fails_once() {
+        let plan = Rule {
+            verb: Some(Verb::Ioctl),
+            name: Some("IOC_B".into()),
             nth: 2,
-            inject,
-        }]);
+            inject: Inject::Errno(12),
+        };
+        let faults = FaultInject::new([plan]);
         let seen: Vec<_> = ["IOC_B", "IOC_A", "IOC_B", "IOC_B"]
-            .map(|name| file.ioctl(1, name, &mut []).map_err(|e| e.fault))
+            .map(|name| {
+                let mut access = Access::new(Verb::Ioctl, [1]).named(name);
+                faults.before("x", &mut access).map(|a| a.unwrap_err())
+            })
             .into();
-        assert_eq!(seen, [Ok(0), Ok(0), Err(Fault::Errno(12)), Ok(0)]);
-        assert_eq!(file.port().injected(), 1);
+        assert_eq!(seen, [None, None, Some(Fault::Errno(12)), None]);
+        assert_eq!(faults.injected(), 1);
     }
 
     #[test]
     fn all_ones_once() {
-        let pci = faulty(vec![rule(Verb::Read, 2, Inject::AllOnes)]);
+        let (pci, _) = pci(vec![rule(Verb::Read, 2, Inject::AllOnes)]);
         let bar = pci.bar(0).unwrap();
         let seen = [bar.read::<u16>(0), bar.read::<u16>(0), bar.read::<u16>(0)];
         assert_eq!(seen, [Ok(0), Ok(0xffff), Ok(0)]);
@@ -172,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_transfer_times_out_without_waiting() {
-        let usb = faulty(vec![rule(Verb::BulkIn, 1, Inject::Timeout)]);
+        let faults = FaultInject::new([rule(Verb::BulkIn, 1, Inject::Timeout)]);
+        let usb = Tapped::usb(Arc::new(Zeros), faults);
         let error = usb
             .bulk_in(0x81, &mut [0; 4], Duration::from_secs(3600))
             .unwrap_err();
@@ -182,11 +176,11 @@ mod tests {
 
     #[test]
     fn a_vanished_device_stays_away() {
-        let pci = faulty(vec![rule(Verb::Write, 2, Inject::Vanish)]);
+        let (pci, faults) = pci(vec![rule(Verb::Write, 2, Inject::Vanish)]);
         let bar = pci.bar(0).unwrap();
         bar.write(0, 1u32).unwrap();
-        assert_eq!(bar.read::<u32>(0), Ok(0));
-        bar.write(0, 1u32).unwrap();
+        assert_eq!(bar.read::<u32>(0), Ok(1));
+        bar.write(0, 2u32).unwrap();
         let mut bytes = [0; 3];
         bar.read_bytes(1, &mut bytes).unwrap();
         assert_eq!((bar.read::<u32>(0), bytes), (Ok(u32::MAX), [0xff; 3]));
@@ -194,6 +188,6 @@ mod tests {
         assert_eq!(pci.config_read(0, AccessWidth::W16), Ok(0xffff));
         assert!(bar.flush().is_ok());
         assert_eq!(pci.dma(1, 1).unwrap_err().fault, Fault::Gone);
-        assert_eq!(pci.port().injected(), 1);
+        assert_eq!(faults.injected(), 1);
     }
 }

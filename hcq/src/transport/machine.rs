@@ -9,8 +9,12 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{DevFile, TransportError};
+use super::found::{self, PciFunction, UsbDevice};
+use super::{DevFile, Fault, Pci, TransportError, UsbPipe};
 use crate::mem::view::View;
+
+/// No limit for [`Machine::reserve`].
+pub const ANYWHERE: u64 = u64::MAX;
 
 /// A machine, as a process on it sees it.
 pub trait Machine: Send + Sync {
@@ -32,12 +36,50 @@ pub trait Machine: Send + Sync {
     /// [`super::Fault::Errno`], with the path.
     fn list(&self, path: &str) -> Result<Vec<String>, TransportError>;
 
-    /// Address space of at least `bytes` bytes, aligned to `align` (a power of two), in which
-    /// nothing is mapped. [`DevFile::mmap`] maps into it.
+    /// The PCI functions; none where there is no such bus.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], with the path.
+    fn pci_functions(&self) -> Result<Vec<PciFunction>, TransportError> {
+        found::pci_functions(&|path| self.read(path), &|path| self.list(path))
+    }
+
+    /// The USB devices; none where there is no such bus.
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], with the path.
+    fn usb_devices(&self) -> Result<Vec<UsbDevice>, TransportError> {
+        found::usb_devices(&|path| self.read(path), &|path| self.list(path))
+    }
+
+    /// Opens a PCI function by its address. No machine can so far: see [`Pci`].
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
+    fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        let why = "this version opens no PCI functions".into();
+        Err(TransportError::new(
+            address,
+            "open",
+            Fault::Unsupported(why),
+        ))
+    }
+
+    /// Opens a USB device by its port. No machine can so far: see [`UsbPipe`].
+    ///
+    /// # Errors
+    /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
+    fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
+        let why = "this version opens no USB devices".into();
+        Err(TransportError::new(port, "open", Fault::Unsupported(why)))
+    }
+
+    /// Address space of at least `bytes` bytes, aligned to `align` (a power of two), all of it below
+    /// `below` ([`ANYWHERE`] for no limit), in which nothing is mapped. [`DevFile::mmap`] maps into it.
     ///
     /// # Errors
     /// [`super::Fault::Errno`].
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError>;
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError>;
 
     /// Zeroed memory of the process, at least `bytes` bytes at a multiple of `align` (a power of
     /// two), which devices may be told to use in place.
@@ -96,6 +138,11 @@ impl fmt::Debug for Reserved {
 pub struct Kept(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 
 impl Kept {
+    /// Nothing yet.
+    pub const fn new() -> Kept {
+        Kept(Mutex::new(Vec::new()))
+    }
+
     /// The value of type `T`, made by `make` if there is none yet. One thread makes it; others
     /// wait.
     ///

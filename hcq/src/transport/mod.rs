@@ -4,21 +4,24 @@
 //! |---|---|---|
 //! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | sysfs, VFIO, a USB bridge, models |
 //! | [`DevFile`] | a device file: ioctl and mmap | the kernel's drivers, models of them |
-//! | [`Machine`] | where device files are: opens them, reads sysfs, hands out addresses | the machine, models of one |
+//! | [`Machine`] | where devices are: finds and opens them, reads sysfs, hands out addresses | the machine, models of one |
 //! | [`UsbPipe`] | a USB device: control and bulk transfers | usbfs, models |
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
-//! [`trace`] records what passes, [`replay`] answers from such a record, [`fault`] makes the n-th
-//! call fail, [`null`] accepts everything. They are written once for all transports, over the calls
-//! as data ([`access`]), and are used through the same traits, so a driver cannot tell.
+//! In front of any of them (but the clock) a [`tap`] sees every call as data ([`access`]): [`trace`]
+//! records, [`replay`] answers from such a record, [`fault`] makes the n-th call fail. A driver cannot
+//! tell. Only models implement [`Pci`] and [`UsbPipe`] so far; the crates `pci-driver` and `rusb` are
+//! to be behind them when the drivers that need them are there.
 
 pub mod access;
 pub mod cable;
 pub mod error;
 pub mod fault;
+pub mod found;
+pub mod ioctl;
 pub mod machine;
-pub mod null;
 pub mod replay;
+pub mod tap;
 pub mod trace;
 
 use std::fmt;
@@ -31,7 +34,9 @@ use crate::wait::Deadline;
 
 pub use crate::clock::{Clock, MonotonicClock, VirtualClock};
 pub use error::{Fault, TransportError};
-pub use machine::{Kept, Machine, Reserved};
+pub use found::{Bar, PciFunction, UsbDevice};
+pub use ioctl::{Ioctl, IoctlOf, Request};
+pub use machine::{ANYWHERE, Kept, Machine, Reserved};
 
 /// Host memory that is pinned and that the device can reach.
 #[derive(Debug, Clone)]
@@ -170,14 +175,13 @@ pub trait DevFile: Send + Sync {
     /// Its path.
     fn name(&self) -> &str;
 
-    /// Calls ioctl `request` with `payload`, which it may rewrite; returns the call's result
-    /// (not negative). `name` is the vendor's name of it, for errors and traces.
+    /// Makes a call, whose argument it may rewrite; returns the call's result (not negative).
     ///
     /// # Errors
-    /// [`Fault::Errno`] with the ioctl named.
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError>;
+    /// [`Fault::Errno`] with the ioctl named, or what [`Request::perform`] refuses.
+    fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError>;
 
-    /// Maps part of the file.
+    /// Maps part of the file. A view of a mapping that is only read refuses writes.
     ///
     /// # Errors
     /// [`Fault::Errno`]; [`Fault::Unsupported`] for an address outside of what was reserved.
@@ -210,6 +214,15 @@ pub struct Setup {
     pub index: u16,
 }
 
+/// A bulk transfer: its endpoint, and where the bytes go or come from.
+#[derive(Debug)]
+pub enum Bulk<'a> {
+    /// To the host, from endpoint 0x81..=0x8f.
+    In(u8, &'a mut [u8]),
+    /// To the device's endpoint 0x01..=0x0f.
+    Out(u8, &'a [u8]),
+}
+
 /// A claimed interface of a USB device. A transfer that moves fewer bytes than asked for is no
 /// error here: the count is returned.
 pub trait UsbPipe: Send + Sync {
@@ -238,6 +251,24 @@ pub trait UsbPipe: Send + Sync {
         timeout: Duration,
     ) -> Result<usize, TransportError>;
 
+    /// Bulk transfers that are queued at once and done in order; returns the bytes that each moved.
+    /// A transport that can has all of them under way at a time: a command, its data and its status
+    /// cost one wait then.
+    ///
+    /// # Errors
+    /// As [`UsbPipe::control_in`], of the first that failed; those after it may be done or not.
+    fn bulk_many(
+        &self,
+        transfers: &mut [Bulk<'_>],
+        timeout: Duration,
+    ) -> Result<Vec<usize>, TransportError> {
+        let one = |transfer: &mut Bulk<'_>| match transfer {
+            Bulk::In(endpoint, to) => self.bulk_in(*endpoint, to, timeout),
+            Bulk::Out(endpoint, from) => self.bulk_out(*endpoint, from, timeout),
+        };
+        transfers.iter_mut().map(one).collect()
+    }
+
     /// Bulk transfer to the host from `endpoint` (0x81..=0x8f).
     ///
     /// # Errors
@@ -262,8 +293,103 @@ pub trait UsbPipe: Send + Sync {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    /// A device, and a machine, that accepts everything and answers zeros, but for the ioctl that it
+    /// refuses.
+    pub(crate) struct Zeros;
+
+    impl Pci for Zeros {
+        fn name(&self) -> &str {
+            "zeros"
+        }
+        fn bar(&self, _: u8) -> Result<Window, TransportError> {
+            let view = View::alloc(0x1000, 0x1000).unwrap();
+            Ok(Window::mapped("zeros", view))
+        }
+        fn config_read(&self, _: u16, _: AccessWidth) -> Result<u32, TransportError> {
+            Ok(0)
+        }
+        fn config_write(&self, _: u16, _: AccessWidth, _: u32) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
+            let addr = BusAddr(0x1_0000_0000);
+            Ok(Dma {
+                view: View::alloc(bytes as usize, align as usize).unwrap(),
+                ranges: vec![BusRange { addr, bytes }],
+            })
+        }
+        fn reset(&self, _: ResetKind) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn wait_irq(&self, _: u32, deadline: Deadline) -> Result<u64, TransportError> {
+            let fault = Fault::TimedOut(deadline.limit());
+            Err(TransportError::new("zeros", "wait for interrupt", fault))
+        }
+    }
+
+    impl UsbPipe for Zeros {
+        fn name(&self) -> &str {
+            "zeros"
+        }
+        fn control_in(
+            &self,
+            _: Setup,
+            to: &mut [u8],
+            _: Duration,
+        ) -> Result<usize, TransportError> {
+            Ok(to.len())
+        }
+        fn control_out(&self, _: Setup, from: &[u8], _: Duration) -> Result<usize, TransportError> {
+            Ok(from.len())
+        }
+        fn bulk_in(&self, _: u8, to: &mut [u8], _: Duration) -> Result<usize, TransportError> {
+            Ok(to.len())
+        }
+        fn bulk_out(&self, _: u8, from: &[u8], _: Duration) -> Result<usize, TransportError> {
+            Ok(from.len())
+        }
+    }
+
+    impl DevFile for Zeros {
+        fn name(&self) -> &str {
+            "zeros"
+        }
+        fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
+            match request.ioctl().name {
+                name @ "IOC_REFUSED" => Err(TransportError::new("zeros", name, Fault::Errno(25))),
+                _ => Ok(0),
+            }
+        }
+        fn mmap(&self, map: Map) -> Result<View, TransportError> {
+            Ok(View::alloc(map.len, 0x1000).unwrap())
+        }
+    }
+
+    impl Machine for Zeros {
+        fn open(&self, _: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+            Ok(Arc::new(Zeros))
+        }
+        fn read(&self, _: &str) -> Result<String, TransportError> {
+            Ok("0\n".into())
+        }
+        fn list(&self, _: &str) -> Result<Vec<String>, TransportError> {
+            Ok(vec!["a".into(), "b".into()])
+        }
+        fn reserve(&self, bytes: u64, _: u64, _: u64) -> Result<Reserved, TransportError> {
+            Ok(Reserved::new(0x7000_0000, bytes, Arc::new(())))
+        }
+        fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+            Ok(View::alloc(bytes as usize, align as usize).unwrap())
+        }
+        fn kept(&self) -> &Kept {
+            static KEPT: Kept = Kept::new();
+            &KEPT
+        }
+    }
 
     #[test]
     fn a_map_reads_as_a_sentence() {

@@ -1,4 +1,4 @@
-//! [`Replay`]: answers from a recorded trace, strictly in its order.
+//! [`Tape`]: answers from a recorded trace, strictly in its order.
 //!
 //! The first access that differs is an error that names the line; nothing is searched or skipped.
 //! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fault;
-use super::access::{Access, Answer, ParseError, Port, Record};
+use super::access::{Access, Answer, ParseError, Record};
+use super::tap::Tap;
 
 /// A recorded trace with a position. Clones share the position.
 #[derive(Clone)]
@@ -46,14 +47,6 @@ impl Tape {
     /// Lets the bytes in `range` of what the ioctl called `name` carries differ.
     pub fn ignore(&self, name: &str, range: Range<usize>) {
         self.state().ignored.push((name.to_owned(), range));
-    }
-
-    /// The device called `name` on this tape.
-    pub fn device(&self, name: &str) -> Replay {
-        Replay {
-            name: name.to_owned(),
-            tape: self.clone(),
-        }
     }
 
     /// Ends the replay.
@@ -131,47 +124,42 @@ impl State {
     }
 }
 
-/// One device of a [`Tape`].
-pub struct Replay {
-    name: String,
-    tape: Tape,
-}
-
-impl Port for Replay {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn access(&self, access: &Access) -> Result<Answer, Fault> {
-        self.tape.play(&self.name, access)
+/// Answers in the place of every device: see [`Tapped::alone`](super::tap::Tapped::alone).
+impl Tap for Tape {
+    fn before(&self, device: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
+        Some(self.play(device, access))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::{Direct, Over};
-    use super::super::null::Null;
+    use super::super::access::Verb;
+    use super::super::ioctl::{Ioctl, Request};
+    use super::super::tap::Tapped;
+    use super::super::tests::Zeros;
     use super::super::trace::{Trace, TraceLog};
-    use super::super::{Clock, DevFile, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe};
+    use super::super::{Machine, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe};
     use super::*;
     use crate::mem::window::AccessWidth;
-    use crate::transport::VirtualClock;
     use crate::wait::Deadline;
     use std::time::Duration;
 
+    /// What a driver is given.
+    struct Way {
+        pci: Arc<dyn Pci>,
+        usb: Arc<dyn UsbPipe>,
+        machine: Arc<dyn Machine>,
+    }
+
     /// Uses every call of every transport; `salt` changes one byte of an ioctl.
-    fn session(
-        pci: &dyn Pci,
-        file: &dyn DevFile,
-        usb: &dyn UsbPipe,
-        clock: &dyn Clock,
-        salt: u8,
-    ) -> Result<String, TransportError> {
+    fn session(way: &Way, salt: u8) -> Result<String, TransportError> {
+        let Way { pci, usb, machine } = way;
         let bar = pci.bar(5)?;
         bar.write(0x10, 0xabcdu16)?;
         let mut bytes = [9; 3];
         bar.read_bytes(0x21, &mut bytes)?;
         bar.write_bytes(0x40, b"ring")?;
+        bar.ring(0x48, 7u64)?;
         bar.flush()?;
         let seen = bar.read::<u64>(8)?;
         pci.config_write(4, AccessWidth::W16, 6)?;
@@ -182,9 +170,21 @@ mod tests {
             .map_err(|e| TransportError::new("", "", Fault::View(e)))?;
         pci.reset(ResetKind::Bus)?;
         let irq = pci.wait_irq(1, Deadline::after(Duration::ZERO));
+        let names = machine.list("/sys/folder")?;
+        let text = machine.read("/sys/folder/a")?;
+        let reserved = machine.reserve(0x4000, 0x1000, 1 << 40)?;
+        let own = machine.memory(0x1000, 0x1000)?;
+        let file = machine.open("/dev/x")?;
         let mut payload = [1, 2, salt, 4];
-        let result = file.ioctl(0xc004_4b01, "IOC_TEST", &mut payload)?;
-        let refused = file.ioctl(0xdead, "IOC_REFUSED", &mut []);
+        let ioctl = |name, nr, payload| {
+            let ioctl = Ioctl::new(name, Ioctl::READ | Ioctl::WRITE, b'K', nr, 4);
+            // SAFETY: no kernel is asked here.
+            #[allow(unsafe_code)]
+            let mut request = unsafe { Request::raw(ioctl, payload) };
+            file.ioctl(&mut request)
+        };
+        let result = ioctl("IOC_TEST", 1, &mut payload)?;
+        let refused = ioctl("IOC_REFUSED", 2, &mut [0; 4]);
         let at = Some(0x7000_0000);
         let map = file.mmap(Map {
             offset: 1,
@@ -198,82 +198,57 @@ mod tests {
             value: 1,
             index: 2,
         };
+        let second = Duration::from_secs(1);
         let moved = [
-            usb.control_in(setup, &mut [0; 8], Duration::from_secs(1))?,
-            usb.control_out(setup, &[1, 2], Duration::from_secs(1))?,
-            usb.bulk_in(0x81, &mut [0; 16], Duration::from_secs(1))?,
-            usb.bulk_out(2, &[7; 5], Duration::from_secs(1))?,
+            usb.control_in(setup, &mut [0; 8], second)?,
+            usb.control_out(setup, &[1, 2], second)?,
+            usb.bulk_in(0x81, &mut [0; 16], second)?,
+            usb.bulk_out(2, &[7; 5], second)?,
         ];
-        clock.sleep(Duration::from_nanos(50));
-        let now = clock.now_ns();
         let errors = (
             irq.map_err(|e| e.to_string()),
             refused.map_err(|e| e.to_string()),
         );
-        let sizes = (bar.len(), dma.ranges, map.len());
+        let sizes = (bar.len(), dma.ranges, map.len(), own.len(), reserved);
         Ok(format!(
-            "{seen:#x} {bytes:?} {config} {result} {payload:?} {moved:?} {now} {errors:?} {sizes:?}"
+            "{seen:#x} {bytes:?} {config} {result} {payload:?} {moved:?} {errors:?} {sizes:?} {names:?} {text}"
         ))
     }
 
     fn record() -> (String, String) {
         let log = TraceLog::memory();
-        let null = |name| {
-            let (read, refused) = (Verb::Read, Access::new(Verb::Ioctl, [0xdead]));
-            let refused = Access {
-                name: "IOC_REFUSED".into(),
-                ..refused
-            };
-            Null::new(name)
-                .with(
-                    Access::new(read, [5, 8, 8]),
-                    Ok(Answer::value(0x1122_3344_5566_7788)),
-                )
-                .with(refused, Err(Fault::Errno(25)))
-                .with(
-                    Access::new(Verb::Irq, [1]),
-                    Err(Fault::TimedOut(Duration::ZERO)),
-                )
+        let trace = Trace::new(log.clone());
+        let way = Way {
+            pci: Tapped::pci(Arc::new(Zeros), trace.clone()),
+            usb: Tapped::usb(Arc::new(Zeros), trace.clone()),
+            machine: Tapped::machine(Arc::new(Zeros), trace),
         };
-        let log = &log;
-        let pci = Over::new(Trace::new(
-            Direct::pci(Arc::new(Over::new(null("gpu 0")))),
-            log.clone(),
-        ));
-        let file = Over::new(Trace::new(null("/dev/x"), log.clone()));
-        let usb = Over::new(Trace::new(
-            Direct::usb(Arc::new(Over::new(null("usb")))),
-            log.clone(),
-        ));
-        let clock = Direct::clock(Arc::new(VirtualClock::new()));
-        let clock = Over::new(Trace::new(clock, log.clone()));
-        let seen = session(&pci, &file, &usb, &clock, 3).unwrap();
+        let seen = session(&way, 3).unwrap();
         (log.to_string(), seen)
     }
 
-    use super::super::access::Verb;
+    fn replay(tape: &Arc<Tape>, salt: u8) -> Result<String, TransportError> {
+        let way = Way {
+            pci: Tapped::<dyn Pci>::alone("zeros", tape.clone()),
+            usb: Tapped::<dyn UsbPipe>::alone("zeros", tape.clone()),
+            machine: Tapped::<dyn Machine>::alone("machine", tape.clone()),
+        };
+        session(&way, salt)
+    }
 
-    fn replay(tape: &Tape, salt: u8) -> Result<String, TransportError> {
-        let over = |name| Over::new(tape.device(name));
-        session(
-            &over("gpu 0"),
-            &over("/dev/x"),
-            &over("usb"),
-            &over("clock"),
-            salt,
-        )
+    fn tape(text: &str) -> Arc<Tape> {
+        Arc::new(Tape::parse(text).unwrap())
     }
 
     #[test]
     fn what_was_recorded_replays_alike() {
         let (text, seen) = record();
-        assert!(text.starts_with("gpu%200 bar bar=0x5 -> ok "), "{text}");
-        assert!(seen.starts_with("0x1122334455667788 [0, 0, 0]"), "{seen}");
+        assert!(text.starts_with("zeros bar bar=0x5 -> ok 0x"), "{text}");
         assert!(
-            seen.contains("ioctl request=0xdead name=IOC_REFUSED: errno 25 (ENOTTY"),
-            "{seen}"
+            text.contains("zeros write bar=0x5 offset=0x48 bytes=0x8 value=0x7 -> ok\nzeros send")
         );
-        let tape = Tape::parse(&text).unwrap();
+        assert!(seen.contains("ENOTTY"), "{seen}");
+        let tape = tape(&text);
         assert_eq!(replay(&tape, 3).unwrap(), seen);
         assert_eq!(tape.finish(), Ok(()));
     }
@@ -281,7 +256,7 @@ mod tests {
     #[test]
     fn a_difference_names_line_expected_and_seen() {
         let (text, _) = record();
-        let tape = Tape::parse(&text).unwrap();
+        let tape = tape(&text);
         let line = 1 + text.lines().position(|l| l.contains("IOC_TEST")).unwrap();
         let error = replay(&tape, 4).unwrap_err();
         assert_eq!(
@@ -292,40 +267,30 @@ mod tests {
                 seen: "/dev/x ioctl request=0xc0044b01 name=IOC_TEST data=01020404".into(),
             }
         );
-        assert_eq!(
-            tape.finish(),
-            Err(error.fault),
-            "the first difference is kept"
-        );
+        let finish = tape.finish();
+        assert_eq!(finish, Err(error.fault), "the first difference is kept");
     }
 
     #[test]
     fn ignored_bytes_may_differ() {
         let (text, _) = record();
-        let tape = Tape::parse(&text).unwrap();
+        let tape = tape(&text);
         tape.ignore("IOC_TEST", 2..3);
         assert!(replay(&tape, 4).is_ok());
     }
 
     #[test]
     fn a_tape_ends_where_it_ends() {
-        let tape = Tape::parse("# made by hand\n\nx flush bar=0x0 -> ok\n").unwrap();
+        let tape = tape("# made by hand\n\nx flush bar=0x0 -> ok\n");
         let flush = Access::new(Verb::Flush, [0]);
         assert!(matches!(tape.finish(), Err(Fault::Replay { line: 3, .. })));
-        let device = tape.device("x");
-        assert!(device.access(&flush).is_ok());
+        assert!(tape.play("x", &flush).is_ok());
         assert_eq!(tape.finish(), Ok(()));
-        let error = device.access(&flush).unwrap_err();
+        let error = tape.play("x", &flush).unwrap_err();
         assert_eq!(
             error.to_string(),
             "trace line 4: expected `the end`, seen `x flush bar=0x0`"
         );
         assert_eq!(Tape::parse("\nx flush").err().map(|e| e.0), Some(2));
-    }
-
-    #[test]
-    fn a_clock_that_leaves_the_tape_ends_all_waits() {
-        let tape = Tape::parse("").unwrap();
-        assert_eq!(Over::new(tape.device("clock")).now_ns(), u64::MAX);
     }
 }

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fault;
-use super::access::{Access, Answer, Port, Record};
+use super::access::{Access, Answer, Record};
+use super::tap::Tap;
 
 /// Where records go. Clones share it, so several devices make one trace, in one order.
 #[derive(Clone)]
@@ -78,34 +79,24 @@ impl fmt::Display for TraceLog {
     }
 }
 
-/// Passes accesses on and notes them with their answers.
-pub struct Trace<P> {
-    inner: P,
-    log: TraceLog,
-}
+/// Notes what passes.
+pub struct Trace(TraceLog);
 
-impl<P: Port> Trace<P> {
-    /// Notes what passes to `inner` in `log`.
-    pub fn new(inner: P, log: TraceLog) -> Trace<P> {
-        Trace { inner, log }
+impl Trace {
+    /// Notes what passes in `log`.
+    pub fn new(log: TraceLog) -> Arc<Trace> {
+        Arc::new(Trace(log))
     }
 }
 
-impl<P: Port> Port for Trace<P> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn access(&self, access: &Access) -> Result<Answer, Fault> {
-        let answer = self.inner.access(access);
+impl Tap for Trace {
+    fn after(&self, device: &str, access: &Access, answer: &mut Result<Answer, Fault>) {
         // Memory lives in this process only; the record does not keep it mapped.
         let noted = answer.clone().map(|a| Answer { view: None, ..a });
-        let device = self.inner.name().to_owned();
-        self.log.note(Record {
-            device,
+        self.0.note(Record {
+            device: device.to_owned(),
             access: access.clone(),
             answer: noted,
         });
-        answer
     }
 }

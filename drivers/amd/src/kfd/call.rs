@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use drivers_spec::amd::uapi::Ioctl;
-use hcq::transport::{DevFile, Fault, TransportError};
+use hcq::transport::{DevFile, Fault, IoctlOf, TransportError};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How often a call that answers EAGAIN is made, with a pause before each next one: half a second.
@@ -17,30 +16,44 @@ const EAGAIN: i32 = 11;
 
 /// A call with a typed argument.
 pub(crate) trait Call {
-    /// Calls `ioctl`, whose argument is a `T`.
+    /// Calls an ioctl.
     ///
     /// # Errors
     /// The kernel's, with the name of the ioctl.
     fn call<T: IntoBytes + FromBytes>(
         &self,
-        ioctl: Ioctl,
+        ioctl: IoctlOf<T>,
         args: &mut T,
+    ) -> Result<(), TransportError> {
+        self.call_with(ioctl, args, &mut [])
+    }
+
+    /// Calls an ioctl whose argument names memory.
+    ///
+    /// # Errors
+    /// The kernel's, with the name of the ioctl.
+    fn call_with<T: IntoBytes + FromBytes>(
+        &self,
+        ioctl: IoctlOf<T>,
+        args: &mut T,
+        memory: &mut [&mut [u8]],
     ) -> Result<(), TransportError>;
 }
 
 impl Call for dyn DevFile + '_ {
-    fn call<T: IntoBytes + FromBytes>(
+    fn call_with<T: IntoBytes + FromBytes>(
         &self,
-        ioctl: Ioctl,
+        ioctl: IoctlOf<T>,
         args: &mut T,
+        memory: &mut [&mut [u8]],
     ) -> Result<(), TransportError> {
+        let mut request = ioctl.with(args, memory);
         for _ in 1..TRIES {
-            match self.ioctl(ioctl.request, ioctl.name, args.as_mut_bytes()) {
+            match self.ioctl(&mut request) {
                 Err(error) if error.fault == Fault::Errno(EAGAIN) => std::thread::sleep(PAUSE),
                 done => return done.map(|_| ()),
             }
         }
-        self.ioctl(ioctl.request, ioctl.name, args.as_mut_bytes())
-            .map(|_| ())
+        self.ioctl(&mut request).map(|_| ())
     }
 }

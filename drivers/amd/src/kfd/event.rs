@@ -212,14 +212,14 @@ impl Watch {
         }
         let ms = limit.as_nanos().div_ceil(1_000_000);
         let mut args = WaitEventsArgs {
-            events_ptr: data.as_mut_ptr().expose_provenance() as u64,
-            num_events: count,
             wait_for_all: 0,
             // All ones is for ever.
             timeout: u32::try_from(ms).unwrap_or(u32::MAX).min(u32::MAX - 1),
-            wait_result: 0,
+            ..WaitEventsArgs::default()
         };
-        match self.process.kfd.call(kfd::WAIT_EVENTS, &mut args) {
+        let memory = &mut [data[..count].as_mut_bytes()];
+        let kfd = &self.process.kfd;
+        match kfd.call_with(kfd::WAIT_EVENTS, &mut args, memory) {
             // Signals of the process: whoever waits looks at the time.
             Err(error) if error.fault == Fault::Errno(EINTR) => return Ok(None),
             // Short of memory for the wait itself: looking does without.

@@ -8,7 +8,8 @@ use drivers_spec::amd::kfd::{
     alloc, mmap,
 };
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
+use hcq::transport::{ANYWHERE, DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
+use zerocopy::IntoBytes;
 
 use super::call::Call;
 use super::process::{Gpu, Process};
@@ -147,7 +148,10 @@ impl Memory {
         let host = |error| MemoryError::of(error, Use::User, bytes);
         let (reserved, own) = match purpose {
             Use::User => (None, Some(machine.memory(bytes, align).map_err(host)?)),
-            _ => (Some(machine.reserve(bytes, align).map_err(host)?), None),
+            _ => (
+                Some(machine.reserve(bytes, align, ANYWHERE).map_err(host)?),
+                None,
+            ),
         };
         let va = match (&reserved, &own) {
             (Some(reserved), _) => reserved.base(),
@@ -252,12 +256,14 @@ impl Memory {
         }
         let mut args = UnmapMemoryFromGpuArgs {
             handle: self.handle,
-            device_ids_array_ptr: mapped.as_ptr().expose_provenance() as u64,
-            n_devices: mapped.len() as u32,
-            n_success: 0,
+            ..UnmapMemoryFromGpuArgs::default()
         };
         // A failure says how many are done; the call goes on from there.
-        again(|| self.process.kfd.call(kfd::UNMAP_MEMORY_FROM_GPU, &mut args))?;
+        again(|| {
+            let memory = &mut [mapped.as_mut_bytes()];
+            let ioctl = kfd::UNMAP_MEMORY_FROM_GPU;
+            self.process.kfd.call_with(ioctl, &mut args, memory)
+        })?;
         mapped.clear();
         Ok(())
     }
@@ -283,14 +289,13 @@ pub(super) fn map_handle(
     handle: u64,
     gpu_id: u32,
 ) -> (Result<(), TransportError>, bool) {
-    let ids = [gpu_id];
     let mut args = MapMemoryToGpuArgs {
         handle,
-        device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
-        n_devices: 1,
-        n_success: 0,
+        ..MapMemoryToGpuArgs::default()
     };
-    let done = file.call(kfd::MAP_MEMORY_TO_GPU, &mut args);
+    let mut ids = [gpu_id];
+    let memory = &mut [ids.as_mut_bytes()];
+    let done = file.call_with(kfd::MAP_MEMORY_TO_GPU, &mut args, memory);
     let is_mapped = done.is_ok() || args.n_success == 1;
     (done, is_mapped)
 }

@@ -14,7 +14,7 @@ use drivers_spec::amd::kfd::{
 };
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::call::Call;
 use super::survey::{self, KFD, Unusable};
@@ -105,11 +105,12 @@ impl Process {
     /// The apertures of a GPU.
     fn apertures(&self, node: &Node) -> Result<ProcessDeviceApertures, TransportError> {
         let mut args = GetProcessAperturesNewArgs::default();
-        let call = |args: &mut _| self.kfd.call(kfd::GET_PROCESS_APERTURES_NEW, args);
-        call(&mut args)?;
+        // Without memory for them it says how many there are.
+        self.kfd.call(kfd::GET_PROCESS_APERTURES_NEW, &mut args)?;
         let mut all = vec![ProcessDeviceApertures::new_zeroed(); args.num_of_nodes as usize];
-        args.kfd_process_device_apertures_ptr = all.as_mut_ptr().expose_provenance() as u64;
-        call(&mut args)?;
+        let memory = &mut [all.as_mut_bytes()];
+        let ioctl = kfd::GET_PROCESS_APERTURES_NEW;
+        self.kfd.call_with(ioctl, &mut args, memory)?;
         all.truncate(args.num_of_nodes as usize);
         let found = all.into_iter().find(|one| one.gpu_id == node.gpu_id);
         found.ok_or_else(|| {
@@ -137,12 +138,10 @@ impl Process {
 fn device_info(render: &dyn DevFile) -> Result<InfoDevice, TransportError> {
     let mut answer = InfoDevice::new_zeroed();
     let mut args = Info {
-        return_pointer: (&raw mut answer).expose_provenance() as u64,
-        return_size: size_of::<InfoDevice>() as u32,
         query: info::DEV_INFO,
-        arguments: [0; 4],
+        ..Info::default()
     };
-    render.call(drm::AMDGPU_INFO, &mut args)?;
+    render.call_with(drm::AMDGPU_INFO, &mut args, &mut [answer.as_mut_bytes()])?;
     Ok(answer)
 }
 

@@ -14,7 +14,9 @@ use drivers_amd::encode::pm4::length;
 use drivers_spec::amd::kfd::{self, CreateQueueArgs, mmap, queue_type};
 use drivers_spec::amd::pm4;
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Kept, Machine, Map, Reserved, TransportError};
+use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Fault, Machine};
 use zerocopy::FromBytes;
 
 /// A deliberate bug.
@@ -60,7 +62,6 @@ impl Bell<'_> {
 
 /// The layer.
 pub struct Mutant {
-    twin: Arc<TwinMachine>,
     shared: Arc<Shared>,
     relay: Option<JoinHandle<()>>,
 }
@@ -90,7 +91,8 @@ struct Relayed {
 }
 
 impl Mutant {
-    pub fn new(twin: &Arc<TwinMachine>, bug: &Bug) -> Arc<Mutant> {
+    /// A twin behind the layer.
+    pub fn over(twin: &Arc<TwinMachine>, bug: &Bug) -> Arc<dyn Machine> {
         let shared = Arc::new(Shared {
             how: bug.how,
             stop: AtomicBool::new(false),
@@ -105,11 +107,8 @@ impl Mutant {
                 }
             }
         });
-        Arc::new(Mutant {
-            twin: twin.clone(),
-            shared,
-            relay: Some(relay),
-        })
+        let relay = Some(relay);
+        Tapped::machine(twin.clone(), Arc::new(Mutant { shared, relay }))
     }
 }
 
@@ -200,89 +199,67 @@ fn edit_indirect(words: &[u32], memory: &[(u64, View)], edit: fn(&mut [u32])) {
 /// Rings are the only memory of these sizes.
 const RINGS: [usize; 2] = [16 << 10, 8 << 10];
 
-struct MutantFile {
-    file: Arc<dyn DevFile>,
-    shared: Arc<Shared>,
-}
-
-impl DevFile for MutantFile {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
-        if let How::Ioctl(edit) = self.shared.how
-            && !edit(request, payload)
+impl Tap for Mutant {
+    fn before(&self, _: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
+        if access.verb == Verb::Ioctl
+            && let How::Ioctl(edit) = self.shared.how
+            && !edit(access.arg("request") as u32, &mut access.data)
         {
-            return Ok(0);
+            let mut answer = Answer::value(0);
+            answer.data = access.data.clone();
+            return Some(Ok(answer));
         }
-        let done = self.file.ioctl(request, name, payload)?;
-        if request == kfd::CREATE_QUEUE.request {
-            // A queue that starts looks at its write pointer, which is not relayed: it does so before
-            // anything is submitted.
-            std::thread::sleep(Duration::from_millis(20));
-            let args = CreateQueueArgs::read_from_bytes(payload).unwrap();
-            self.shared.state.lock().unwrap().queues.push(Relayed {
-                ring: args.ring_base_address,
-                sdma: args.queue_type == queue_type::SDMA,
-                doorbell: (args.doorbell_offset & (mmap::DOORBELL_BYTES - 1)) as usize,
-                last: 0,
-            });
-        }
-        Ok(done)
+        None
     }
 
-    fn mmap(&self, map: Map) -> Result<View, TransportError> {
-        let real = self.file.mmap(map)?;
-        let mut state = self.shared.state.lock().unwrap();
-        let copy = || View::alloc(map.len, 4096).unwrap();
-        match map.at {
-            None => {
-                let copy = copy();
-                state.doorbells = Some((copy.clone(), real));
-                Ok(copy)
+    fn after(&self, file: &str, access: &Access, answer: &mut Result<Answer, Fault>) {
+        let Ok(answer) = answer else {
+            return;
+        };
+        match access.verb {
+            Verb::Ioctl if access.name == kfd::CREATE_QUEUE.name => {
+                // A queue that starts looks at its write pointer, which is not relayed: it does so
+                // before anything is submitted.
+                std::thread::sleep(Duration::from_millis(20));
+                let args = CreateQueueArgs::read_from_bytes(&answer.data).unwrap();
+                self.shared.state.lock().unwrap().queues.push(Relayed {
+                    ring: args.ring_base_address,
+                    sdma: args.queue_type == queue_type::SDMA,
+                    doorbell: (args.doorbell_offset & (mmap::DOORBELL_BYTES - 1)) as usize,
+                    last: 0,
+                });
             }
-            Some(at) if RINGS.contains(&map.len) => {
-                let copy = copy();
-                state.rings.push((at, copy.clone(), real));
-                Ok(copy)
+            Verb::Mmap => {
+                let real = answer.view.take().unwrap();
+                answer.view = Some(self.shared.mapped(file, access.arg("at"), real));
             }
-            Some(_) if self.file.name() == "/dev/kfd" => match self.shared.how {
-                How::Unflushed(_) => Ok(copy()),
-                _ => Ok(real),
-            },
-            Some(at) => {
-                state.memory.push((at, real.clone()));
-                Ok(real)
-            }
+            _ => {}
         }
-    }
-
-    fn number(&self) -> Result<u32, TransportError> {
-        self.file.number()
     }
 }
 
-impl Machine for Mutant {
-    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        Ok(Arc::new(MutantFile {
-            file: self.twin.open(path)?,
-            shared: self.shared.clone(),
-        }))
-    }
-    fn read(&self, path: &str) -> Result<String, TransportError> {
-        self.twin.read(path)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        self.twin.list(path)
-    }
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
-        self.twin.reserve(bytes, align)
-    }
-    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
-        self.twin.memory(bytes, align)
-    }
-    fn kept(&self) -> &Kept {
-        self.twin.kept()
+impl Shared {
+    /// What the driver gets in place of a mapping.
+    fn mapped(&self, file: &str, at: u64, real: View) -> View {
+        let mut state = self.state.lock().unwrap();
+        let copy = View::alloc(real.len(), 4096).unwrap();
+        match at {
+            0 => {
+                state.doorbells = Some((copy.clone(), real));
+                copy
+            }
+            _ if RINGS.contains(&real.len()) => {
+                state.rings.push((at, copy.clone(), real));
+                copy
+            }
+            _ if file == "/dev/kfd" => match self.how {
+                How::Unflushed(_) => copy,
+                _ => real,
+            },
+            _ => {
+                state.memory.push((at, real.clone()));
+                real
+            }
+        }
     }
 }

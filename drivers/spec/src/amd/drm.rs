@@ -383,7 +383,7 @@ structs! { LAYOUTS;
 
 ioctls! { IOCTLS, b'd', "DRM_IOCTL_";
     /// Name and version of the driver.
-    VERSION = IOWR 0x00 Version,
+    VERSION = IOWR 0x00 Version [name: name_len of u8, date: date_len of u8, desc: desc_len of u8],
     /// Forgets a handle.
     GEM_CLOSE = IOW 0x09 GemClose,
     /// What the driver can.
@@ -397,7 +397,7 @@ ioctls! { IOCTLS, b'd', "DRM_IOCTL_";
     /// Where to map memory.
     AMDGPU_GEM_MMAP = IOWR 0x41 GemMmapIn,
     /// Facts of the GPU.
-    AMDGPU_INFO = IOW 0x45 Info,
+    AMDGPU_INFO = IOW 0x45 Info [return_pointer: return_size of u8],
     /// Maps memory for the GPU.
     AMDGPU_GEM_VA = IOW 0x48 GemVa,
 }

@@ -824,23 +824,23 @@ ioctls! { IOCTLS, b'K', "AMDKFD_IOC_";
     /// Resets one.
     RESET_EVENT = IOW 0x0b ResetEventArgs,
     /// Waits for one or all.
-    WAIT_EVENTS = IOWR 0x0c WaitEventsArgs,
+    WAIT_EVENTS = IOWR 0x0c WaitEventsArgs [events_ptr: num_events of EventData],
     /// EPERM.
     DBG_REGISTER_DEPRECATED = IOW 0x0d DbgRegisterArgs,
     /// EPERM.
     DBG_UNREGISTER_DEPRECATED = IOW 0x0e DbgUnregisterArgs,
     /// EPERM.
-    DBG_ADDRESS_WATCH_DEPRECATED = IOW 0x0f DbgAddressWatchArgs,
+    DBG_ADDRESS_WATCH_DEPRECATED = IOW 0x0f DbgAddressWatchArgs [undescribed],
     /// EPERM.
-    DBG_WAVE_CONTROL_DEPRECATED = IOW 0x10 DbgWaveControlArgs,
+    DBG_WAVE_CONTROL_DEPRECATED = IOW 0x10 DbgWaveControlArgs [undescribed],
     /// The base of scratch.
     SET_SCRATCH_BACKING_VA = IOWR 0x11 SetScratchBackingVaArgs,
     /// How images are tiled.
-    GET_TILE_CONFIG = IOWR 0x12 GetTileConfigArgs,
+    GET_TILE_CONFIG = IOWR 0x12 GetTileConfigArgs [tile_config_ptr: num_tile_configs of u32, macro_tile_config_ptr: num_macro_tile_configs of u32],
     /// The second-level trap handler.
     SET_TRAP_HANDLER = IOW 0x13 SetTrapHandlerArgs,
     /// Apertures of all GPUs.
-    GET_PROCESS_APERTURES_NEW = IOWR 0x14 GetProcessAperturesNewArgs,
+    GET_PROCESS_APERTURES_NEW = IOWR 0x14 GetProcessAperturesNewArgs [kfd_process_device_apertures_ptr: num_of_nodes of ProcessDeviceApertures],
     /// Binds the address space of an open render node to the process.
     ACQUIRE_VM = IOW 0x15 AcquireVmArgs,
     /// Allocates memory.
@@ -848,15 +848,15 @@ ioctls! { IOCTLS, b'K', "AMDKFD_IOC_";
     /// Frees it.
     FREE_MEMORY_OF_GPU = IOW 0x17 FreeMemoryOfGpuArgs,
     /// Maps it for GPUs.
-    MAP_MEMORY_TO_GPU = IOWR 0x18 MapMemoryToGpuArgs,
+    MAP_MEMORY_TO_GPU = IOWR 0x18 MapMemoryToGpuArgs [device_ids_array_ptr: n_devices of u32],
     /// Unmaps it.
-    UNMAP_MEMORY_FROM_GPU = IOWR 0x19 UnmapMemoryFromGpuArgs,
+    UNMAP_MEMORY_FROM_GPU = IOWR 0x19 UnmapMemoryFromGpuArgs [device_ids_array_ptr: n_devices of u32],
     /// The compute units that a queue may use.
-    SET_CU_MASK = IOW 0x1a SetCuMaskArgs,
+    SET_CU_MASK = IOW 0x1a SetCuMaskArgs [undescribed],
     /// Saved waves of a suspended queue.
-    GET_QUEUE_WAVE_STATE = IOWR 0x1b GetQueueWaveStateArgs,
+    GET_QUEUE_WAVE_STATE = IOWR 0x1b GetQueueWaveStateArgs [undescribed],
     /// What a dmabuf is.
-    GET_DMABUF_INFO = IOWR 0x1c GetDmabufInfoArgs,
+    GET_DMABUF_INFO = IOWR 0x1c GetDmabufInfoArgs [metadata_ptr: metadata_size of u8],
     /// Memory of a dmabuf.
     IMPORT_DMABUF = IOWR 0x1d ImportDmabufArgs,
     /// Global wave sync.
@@ -864,17 +864,17 @@ ioctls! { IOCTLS, b'K', "AMDKFD_IOC_";
     /// A descriptor from which events of the GPU are read.
     SMI_EVENTS = IOWR 0x1f SmiEventsArgs,
     /// Shared virtual memory. The size of the request grows with the attributes.
-    SVM = IOWR 0x20 SvmArgs,
+    SVM = IOWR 0x20 SvmArgs [undescribed],
     /// Retry of page faults.
     SET_XNACK_MODE = IOWR 0x21 SetXnackModeArgs,
     /// Checkpoint and restore.
-    CRIU_OP = IOWR 0x22 CriuArgs,
+    CRIU_OP = IOWR 0x22 CriuArgs [undescribed],
     /// Free VRAM.
     AVAILABLE_MEMORY = IOWR 0x23 GetAvailableMemoryArgs,
     /// A dmabuf of memory.
     EXPORT_DMABUF = IOWR 0x24 ExportDmabufArgs,
     /// A runtime with support for a debugger.
-    RUNTIME_ENABLE = IOWR 0x25 RuntimeEnableArgs,
+    RUNTIME_ENABLE = IOWR 0x25 RuntimeEnableArgs [undescribed],
     /// The debugger.
-    DBG_TRAP = IOWR 0x26 DbgTrapArgs,
+    DBG_TRAP = IOWR 0x26 DbgTrapArgs [undescribed],
 }

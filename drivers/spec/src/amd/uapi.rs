@@ -1,8 +1,5 @@
-//! How the tables of ioctls are written: structs that know their C name and layout, and request
-//! codes.
-//!
-//! Source: Linux, include/uapi/asm-generic/ioctl.h: a request is direction (2 bits), size (14),
-//! type (8), number (8).
+//! How the tables of ioctls are written: structs that know their C name and layout, and ioctls that
+//! know their struct.
 
 /// A field of a C struct, as it lies here.
 #[derive(Clone, Copy, Debug)]
@@ -24,62 +21,6 @@ pub struct Layout {
     pub size: usize,
     /// The fields.
     pub fields: &'static [Field],
-}
-
-/// An ioctl: its name in the header, and its request code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ioctl {
-    /// The name in the header.
-    pub name: &'static str,
-    /// The request code, with the size of the argument of the newest header.
-    pub request: u32,
-}
-
-impl Ioctl {
-    /// The number.
-    pub const fn nr(self) -> u32 {
-        nr(self.request)
-    }
-
-    /// Bytes of the argument.
-    pub const fn size(self) -> usize {
-        size(self.request)
-    }
-
-    /// The kernel reads the argument.
-    pub const fn reads(self) -> bool {
-        self.request & WRITE != 0
-    }
-
-    /// The kernel writes the argument.
-    pub const fn writes(self) -> bool {
-        self.request & READ != 0
-    }
-}
-
-/// The client writes, the kernel reads (`_IOW`).
-pub const WRITE: u32 = 1 << 30;
-/// The client reads, the kernel writes (`_IOR`).
-pub const READ: u32 = 2 << 30;
-
-/// The number in a request.
-pub const fn nr(request: u32) -> u32 {
-    request & 0xff
-}
-
-/// The type in a request.
-pub const fn kind(request: u32) -> u8 {
-    (request >> 8) as u8
-}
-
-/// The size in a request.
-pub const fn size(request: u32) -> usize {
-    (request >> 16 & 0x3fff) as usize
-}
-
-/// A request.
-pub const fn request(direction: u32, kind: u8, nr: u32, size: usize) -> u32 {
-    direction | (size as u32) << 16 | (kind as u32) << 8 | nr
 }
 
 /// Structs with their C names. `field = "Name"` where the header's name is not in snake case.
@@ -127,37 +68,70 @@ macro_rules! field_name {
     };
 }
 
-/// Ioctls of one type, as constants and as a table.
+/// Ioctls of one type, as constants and as a table. Behind the argument: the fields with an address, the
+/// field with the number of elements there, and the element; or that nobody has described them.
 macro_rules! ioctls {
     ($table:ident, $kind:literal, $prefix:literal; $(
-        $(#[$doc:meta])* $name:ident = $direction:ident $nr:literal $ty:ty,
+        $(#[$doc:meta])*
+        $name:ident = $direction:ident $nr:literal $ty:ident $([$($pointers:tt)*])?,
     )*) => {
         $(
             $(#[$doc])*
-            pub const $name: $crate::amd::uapi::Ioctl = $crate::amd::uapi::Ioctl {
-                name: concat!($prefix, stringify!($name)),
-                request: $crate::amd::uapi::request(
-                    $crate::amd::uapi::direction!($direction), $kind, $nr, size_of::<$ty>(),
-                ),
-            };
+            pub const $name: hcq::transport::IoctlOf<$ty> = $crate::amd::uapi::ioctl!(
+                $ty [$($($pointers)*)?] hcq::transport::Ioctl::new(
+                    concat!($prefix, stringify!($name)),
+                    $crate::amd::uapi::direction!($direction),
+                    $kind,
+                    $nr,
+                    size_of::<$ty>(),
+                )
+            );
         )*
 
         /// Every ioctl of this file.
-        pub const $table: &[$crate::amd::uapi::Ioctl] = &[$($name,)*];
+        pub const $table: &[hcq::transport::Ioctl] = &[$($name.ioctl(),)*];
     };
+}
+
+/// One ioctl, with the addresses in its argument.
+macro_rules! ioctl {
+    ($ty:ident [undescribed] $ioctl:expr) => {
+        hcq::transport::IoctlOf::undescribed($ioctl)
+    };
+    ($ty:ident [$($at:ident: $count:ident of $element:ty),*] $ioctl:expr) => {{
+        const POINTERS: &[hcq::transport::ioctl::Pointer] = &[$(
+            hcq::transport::ioctl::Pointer {
+                at: core::mem::offset_of!($ty, $at),
+                count_at: core::mem::offset_of!($ty, $count),
+                count_bytes: $crate::amd::uapi::bytes_of(|args: &$ty| &args.$count),
+                element: size_of::<$element>(),
+            },
+        )*];
+        // SAFETY: a row of the kernel's header, whose layout `tests/kernel_headers.rs` compares; the
+        // fields that the kernel itself reads or writes through are those of the row.
+        #[allow(unsafe_code)]
+        unsafe {
+            hcq::transport::IoctlOf::new($ioctl, POINTERS)
+        }
+    }};
+}
+
+/// Bytes of a field.
+pub(crate) const fn bytes_of<S, T>(_: fn(&S) -> &T) -> usize {
+    size_of::<T>()
 }
 
 /// `IOR`, `IOW`, `IOWR`.
 macro_rules! direction {
     (IOR) => {
-        $crate::amd::uapi::READ
+        hcq::transport::Ioctl::READ
     };
     (IOW) => {
-        $crate::amd::uapi::WRITE
+        hcq::transport::Ioctl::WRITE
     };
     (IOWR) => {
-        $crate::amd::uapi::READ | $crate::amd::uapi::WRITE
+        hcq::transport::Ioctl::READ | hcq::transport::Ioctl::WRITE
     };
 }
 
-pub(crate) use {direction, field_name, ioctls, structs};
+pub(crate) use {direction, field_name, ioctl, ioctls, structs};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use drivers_host::fork as host_fork;
 use drivers_host::machine::{self as host, Place};
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Map, Prot, Reserved, TransportError};
+use hcq::transport::{
+    ANYWHERE, DevFile, Fault, Kept, Machine, Map, Prot, Request, Reserved, TransportError,
+};
 
 use crate::config::Config;
 use crate::kernel;
@@ -105,8 +107,8 @@ impl Machine for TwinMachine {
         self.with(path, "list", |process, fd| process.readdir(fd))
     }
 
-    fn reserve(&self, bytes: u64, align: u64) -> Result<Reserved, TransportError> {
-        host::reserve(bytes, align)
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        host::reserve(bytes, align, below)
     }
 
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
@@ -125,27 +127,27 @@ struct TwinFile {
     process: Arc<Attached>,
 }
 
-impl TwinFile {
-    fn failed(&self, operation: impl Into<String>, errno: Errno) -> TransportError {
-        TransportError::new(&*self.name, operation, Fault::Errno(errno.0))
-    }
-}
-
 impl DevFile for TwinFile {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn ioctl(&self, request: u32, name: &str, payload: &mut [u8]) -> Result<i32, TransportError> {
+    fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
+        let name = request.ioctl().name;
         let process = &self.process.0;
-        loop {
-            match process.ioctl(self.fd, request, payload.as_mut_ptr() as u64) {
-                Ok(()) => return Ok(0),
-                // As the real file does: an interrupted call is made again.
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(self.failed(format!("ioctl {name}"), errno)),
+        let done = request.perform(|code, argument| {
+            loop {
+                match process.ioctl(self.fd, code, argument.as_mut_ptr() as u64) {
+                    // As the real file does: an interrupted call is made again.
+                    Err(Errno::EINTR) => {}
+                    done => return done,
+                }
             }
-        }
+        });
+        let failed = |fault| TransportError::new(&*self.name, format!("ioctl {name}"), fault);
+        let done = done.map_err(failed)?;
+        done.map_err(|errno| failed(Fault::Errno(errno.0)))?;
+        Ok(0)
     }
 
     fn mmap(&self, map: Map) -> Result<View, TransportError> {
@@ -166,15 +168,15 @@ impl DevFile for TwinFile {
                 let place = Place::inside(at, map.len).map_err(failed)?;
                 call(place.addr(), libc::MAP_SHARED | libc::MAP_FIXED)?;
                 // SAFETY: just mapped inside of the reservation that `place` keeps.
-                Ok(unsafe { place.view(map.len) })
+                Ok(unsafe { place.view(map.len, map.prot) })
             }
             None => {
                 // A place of its own, which the view gives back.
-                let reserved = host::reserve(len, 1)?;
+                let reserved = host::reserve(len, 1, ANYWHERE)?;
                 let place = Place::inside(reserved.base(), map.len).map_err(failed)?;
                 call(place.addr(), libc::MAP_SHARED | libc::MAP_FIXED)?;
                 // SAFETY: as above.
-                Ok(unsafe { place.view(map.len) })
+                Ok(unsafe { place.view(map.len, map.prot) })
             }
         }
     }
@@ -188,5 +190,41 @@ impl Drop for TwinFile {
     fn drop(&mut self) {
         // It is open: nobody else closes it.
         let _ = self.process.0.close(self.fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drivers_spec::amd::kfd;
+
+    #[test]
+    fn an_argument_is_as_long_as_its_request_says() {
+        let twin = TwinMachine::new("chip=gfx1100").unwrap();
+        let kfd = twin.open("/dev/kfd").unwrap();
+        let mut around = [0xaa_u8; 24];
+        for bytes in [4, 16] {
+            // SAFETY: refused before the twin looks at it.
+            #[allow(unsafe_code)]
+            let mut request =
+                unsafe { Request::raw(kfd::GET_VERSION.ioctl(), &mut around[..bytes]) };
+            let error = kfd.ioctl(&mut request).unwrap_err();
+            let (wanted, moved) = (8, bytes);
+            assert_eq!(error.fault, Fault::Short { wanted, moved }, "{error}");
+        }
+        assert_eq!(around, [0xaa; 24]);
+        let mut args = kfd::GetVersionArgs::default();
+        kfd.ioctl(&mut kfd::GET_VERSION.with(&mut args, &mut []))
+            .unwrap();
+        assert_eq!(args.major_version, 1);
+    }
+
+    #[test]
+    fn what_is_not_described_is_not_called() {
+        let twin = TwinMachine::new("chip=gfx1100").unwrap();
+        let kfd = twin.open("/dev/kfd").unwrap();
+        let mut args = kfd::SetCuMaskArgs::default();
+        let error = kfd.ioctl(&mut kfd::SET_CU_MASK.with(&mut args, &mut []));
+        assert!(matches!(error.unwrap_err().fault, Fault::Unsupported(_)));
     }
 }

@@ -8,7 +8,7 @@ use drivers_spec::amd::drm::{
     gem_va, hw_ip, info,
 };
 use drivers_spec::amd::kfd::alloc;
-use drivers_spec::amd::uapi::{self, Ioctl};
+use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
 
@@ -39,15 +39,15 @@ static QUERY: Rule = Rule {
 type Handler = fn(&Process, &File, &Render, &mut Call) -> Result;
 
 static TABLE: &[(Ioctl, Handler)] = &[
-    (drm::VERSION, Process::drm_version),
-    (drm::GEM_CLOSE, Process::gem_close),
-    (drm::GET_CAP, Process::get_cap),
-    (drm::PRIME_HANDLE_TO_FD, Process::prime_handle_to_fd),
-    (drm::PRIME_FD_TO_HANDLE, Process::prime_fd_to_handle),
-    (drm::AMDGPU_GEM_CREATE, Process::gem_create),
-    (drm::AMDGPU_GEM_MMAP, Process::gem_mmap),
-    (drm::AMDGPU_INFO, Process::amdgpu_info),
-    (drm::AMDGPU_GEM_VA, Process::gem_va),
+    (drm::VERSION.ioctl(), Process::drm_version),
+    (drm::GEM_CLOSE.ioctl(), Process::gem_close),
+    (drm::GET_CAP.ioctl(), Process::get_cap),
+    (drm::PRIME_HANDLE_TO_FD.ioctl(), Process::prime_handle_to_fd),
+    (drm::PRIME_FD_TO_HANDLE.ioctl(), Process::prime_fd_to_handle),
+    (drm::AMDGPU_GEM_CREATE.ioctl(), Process::gem_create),
+    (drm::AMDGPU_GEM_MMAP.ioctl(), Process::gem_mmap),
+    (drm::AMDGPU_INFO.ioctl(), Process::amdgpu_info),
+    (drm::AMDGPU_GEM_VA.ioctl(), Process::gem_va),
 ];
 
 /// The names without prefix.
@@ -73,10 +73,10 @@ impl Process {
         if self.machine.gone(render.gpu) {
             return self.fail(Errno::ENODEV, || format!("{}: the GPU has gone", file.path));
         }
-        let nr = uapi::nr(request);
+        let nr = Ioctl::nr_of(request);
         let known = TABLE
             .iter()
-            .find(|(ioctl, _)| ioctl.nr() == nr && uapi::kind(request) == drm::KIND);
+            .find(|(ioctl, _)| ioctl.nr() == nr && Ioctl::kind_of(request) == drm::KIND);
         let Some((ioctl, handler)) = known else {
             self.broken(
                 &UNKNOWN,
@@ -84,7 +84,7 @@ impl Process {
             );
             return Err(Errno::ENOTTY);
         };
-        let result = self.call(*ioctl, uapi::size(request), argument, |data| {
+        let result = self.call(*ioctl, Ioctl::size_of(request), argument, |data| {
             self.machine.injector.ioctl(name(ioctl))?;
             handler(self, file, render, &mut Call { data })
         });

@@ -3,7 +3,7 @@
 //! Source: Linux 6.12, amdkfd/kfd_chardev.c, `kfd_ioctl`.
 
 use drivers_spec::amd::kfd;
-use drivers_spec::amd::uapi::{self, Ioctl};
+use hcq::transport::{Ioctl, IoctlOf};
 use twin::rule::{Proof, Rule};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -74,9 +74,9 @@ pub struct Entry {
     handler: Handler,
 }
 
-const fn entry(ioctl: Ioctl, errnos: &'static [Errno], handler: Handler) -> Entry {
+const fn entry<T>(ioctl: IoctlOf<T>, errnos: &'static [Errno], handler: Handler) -> Entry {
     Entry {
-        ioctl,
+        ioctl: ioctl.ioctl(),
         errnos,
         handler,
     }
@@ -272,7 +272,7 @@ impl Process {
     }
 
     fn kfd_ioctl(&self, path: &str, request: u32, argument: u64) -> Result {
-        let nr = uapi::nr(request);
+        let nr = Ioctl::nr_of(request);
         let Some(entry) = TABLE.iter().find(|entry| entry.ioctl.nr() == nr) else {
             self.broken(
                 &UNKNOWN,
@@ -280,7 +280,7 @@ impl Process {
             );
             return Err(Errno::ENOTTY);
         };
-        if uapi::kind(request) != kfd::KIND {
+        if Ioctl::kind_of(request) != kfd::KIND {
             self.broken(
                 &KIND,
                 format!("request {request:#010x}, taken as {}", entry.name()),
@@ -288,7 +288,7 @@ impl Process {
         }
         let all_gone = (0..self.machine.nodes.len()).all(|gpu| self.machine.gone(gpu));
         let unplugged = all_gone && nr != kfd::GET_VERSION.nr();
-        let result = self.call(entry.ioctl, uapi::size(request), argument, |data| {
+        let result = self.call(entry.ioctl, Ioctl::size_of(request), argument, |data| {
             if unplugged {
                 return self.fail(Errno::ENODEV, || {
                     format!("{}: the GPU has gone", entry.name())

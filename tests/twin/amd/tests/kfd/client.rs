@@ -6,7 +6,7 @@ use doorbell_twin::config::Config;
 use doorbell_twin::kernel::errno::Errno;
 use doorbell_twin::kernel::{Machine, Process};
 use drivers_spec::amd::kfd::{self, alloc, queue_type};
-use drivers_spec::amd::uapi::Ioctl;
+use hcq::transport::IoctlOf;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const PAGE: u64 = 4096;
@@ -131,10 +131,9 @@ impl Client {
     /// An ioctl of `/dev/kfd`.
     pub fn call<T: IntoBytes + FromBytes + Immutable + KnownLayout>(
         &self,
-        ioctl: Ioctl,
+        ioctl: IoctlOf<T>,
         args: &mut T,
     ) -> Result {
-        assert_eq!(size_of::<T>(), ioctl.size(), "{}", ioctl.name);
         self.process
             .ioctl(self.kfd, ioctl.request, &raw mut *args as u64)
     }

@@ -4,7 +4,7 @@ use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::drm::{
     self, GemCreateIn, Info, InfoDevice, InfoHwIp, InfoVramGtt, domain, gem_va, info,
 };
-use drivers_spec::amd::uapi::Ioctl;
+use hcq::transport::IoctlOf;
 use twin::fires::fires;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -12,10 +12,9 @@ use crate::client::{Client, PAGE, load, reserve, store};
 
 fn call<T: IntoBytes + FromBytes + Immutable + KnownLayout>(
     client: &Client,
-    ioctl: Ioctl,
+    ioctl: IoctlOf<T>,
     args: &mut T,
 ) -> Result<(), Errno> {
-    assert_eq!(size_of::<T>(), ioctl.size(), "{}", ioctl.name);
     client
         .process
         .ioctl(client.render[0], ioctl.request, &raw mut *args as u64)

@@ -234,21 +234,23 @@ fn modes_are_set_before_queues() {
 fn what_is_never_allowed() {
     let client = Client::new("");
     let mut register = kfd::DbgRegisterArgs::default();
+    let mut unregister = kfd::DbgUnregisterArgs::default();
     assert_eq!(
         client.call(kfd::DBG_REGISTER_DEPRECATED, &mut register),
         Err(Errno::EPERM)
     );
     assert_eq!(
-        client.call(kfd::DBG_UNREGISTER_DEPRECATED, &mut register),
+        client.call(kfd::DBG_UNREGISTER_DEPRECATED, &mut unregister),
         Err(Errno::EPERM)
     );
     let mut watch = kfd::DbgAddressWatchArgs::default();
+    let mut control = kfd::DbgWaveControlArgs::default();
     assert_eq!(
         client.call(kfd::DBG_ADDRESS_WATCH_DEPRECATED, &mut watch),
         Err(Errno::EPERM)
     );
     assert_eq!(
-        client.call(kfd::DBG_WAVE_CONTROL_DEPRECATED, &mut watch),
+        client.call(kfd::DBG_WAVE_CONTROL_DEPRECATED, &mut control),
         Err(Errno::EPERM)
     );
     assert_eq!(
