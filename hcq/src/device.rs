@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::id::DeviceId;
+use crate::id::{DeviceId, QueueKind};
 use crate::memory::{AllocSpec, Buffer, MemoryStats};
 use crate::program::{KernelImage, Program};
-use crate::queue::{Queue, QueueKind};
+use crate::queue::Queue;
 use crate::signal::Signal;
 use crate::wait::Deadline;
 

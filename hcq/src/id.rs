@@ -1,4 +1,4 @@
-//! The name of a device in every message.
+//! The names of devices and queues in every message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,5 +39,23 @@ impl fmt::Display for DeviceId {
 impl fmt::Debug for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a queue can do. A device may lack a kind and then offers the same command on another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum QueueKind {
+    /// Kernels; takes every command.
+    Compute,
+    /// Copies beside running kernels; takes every command but `Exec`.
+    Copy,
+}
+
+impl fmt::Display for QueueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QueueKind::Compute => "compute",
+            QueueKind::Copy => "copy",
+        })
     }
 }

@@ -5,29 +5,11 @@ use std::sync::Arc;
 
 use crate::command::Command;
 use crate::error::{Error, Result};
-use crate::id::DeviceId;
+use crate::id::{DeviceId, QueueKind};
 use crate::packets::Packets;
 use crate::signal::Point;
 use crate::timeline::{Timeline, Turn};
 use crate::wait::Deadline;
-
-/// What a queue can do. A device may lack a kind and then offers the same command on another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum QueueKind {
-    /// Kernels; takes every command.
-    Compute,
-    /// Copies beside running kernels; takes every command but `Exec`.
-    Copy,
-}
-
-impl fmt::Display for QueueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            QueueKind::Compute => "compute",
-            QueueKind::Copy => "copy",
-        })
-    }
-}
 
 /// One hardware queue of one device.
 ///

@@ -8,9 +8,8 @@ use std::fmt;
 use std::sync::PoisonError;
 
 use crate::error::{Error, Result};
-use crate::id::DeviceId;
+use crate::id::{DeviceId, QueueKind};
 use crate::packets::Packets;
-use crate::queue::QueueKind;
 use crate::signal::{Point, Signal};
 use crate::sync::{Mutex, MutexGuard};
 

@@ -11,9 +11,9 @@ use codegen::Backend;
 use codegen::target::TargetKind;
 use hcq::graph::Graph;
 use hcq::memory::AllocSpec;
-use hcq::queue::{QueueKind, Stream};
+use hcq::queue::Stream;
 use hcq::signal::{Point, Signal};
-use hcq::{Buffer, Deadline, Device, InFlight, Val};
+use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::packed::Packed;

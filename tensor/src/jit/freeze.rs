@@ -6,7 +6,6 @@ use std::sync::Arc;
 use codegen::StageArg;
 use hcq::{Buffer, Command, Scope, Val};
 
-use super::frozen::immutable;
 use crate::error::Result;
 use crate::exec::compile::Compiled;
 use crate::exec::engine::DeviceExecutor;
@@ -14,6 +13,11 @@ use crate::exec::packed::{PackedKey, PackedOperand};
 use crate::exec::submit::Done;
 use crate::graph::{Op, Storage, Tensor};
 use crate::schedule::{BufferId, Place, Schedule, Work};
+
+/// Whether nothing changes the bytes of a storage, which are the host's.
+fn immutable(storage: &Storage) -> bool {
+    matches!(storage, Storage::Host(_) | Storage::Source(_))
+}
 
 /// Everything below some tensors, sources first, without what is below where `stop` holds.
 pub(super) fn below(roots: &[Tensor], stop: impl Fn(&Tensor) -> bool) -> Vec<Tensor> {

@@ -8,7 +8,7 @@ use super::capture::{Capture, Output, foreign};
 use super::{Signature, capture, freeze, full, placeholders};
 use crate::error::Result;
 use crate::exec::engine::DeviceExecutor;
-use crate::graph::{Engine, Shape, Storage, Tensor};
+use crate::graph::{Engine, Shape, Tensor};
 use crate::schedule::Schedule;
 
 /// A pure function over constant weights, captured at once.
@@ -172,9 +172,4 @@ fn rebind(old: &[Tensor], outputs: &[Tensor], new: &[Tensor]) -> Vec<Tensor> {
     }
     let found = outputs.iter().filter_map(|o| known.get(&o.id()).cloned());
     found.collect()
-}
-
-/// Whether the bytes of a storage can change, or belong to a device.
-pub(super) fn immutable(storage: &Storage) -> bool {
-    matches!(storage, Storage::Host(_) | Storage::Source(_))
 }
