@@ -34,10 +34,13 @@ pub fn before_doorbell() {
 }
 
 /// Between what a device is to find in memory, and a word in memory that the device looks at to
-/// know that it is there: a packet's header, a pointer of a ring. The same instruction; the name
-/// says which side reads.
+/// know that it is there: a packet's header, a pointer of a ring. x86-64 keeps such stores in order by
+/// itself (Linux: `dma_wmb` is a barrier for the compiler there); where one of the two places is mapped
+/// write-combining, [`before_doorbell`] it is.
 #[inline]
 pub fn before_flag() {
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(not(target_arch = "x86_64"))]
     before_doorbell();
 }
 

@@ -328,7 +328,8 @@ impl Window {
         Ok(value)
     }
 
-    /// Writes a word that a device looks at: what was written before, to any memory, is there first.
+    /// Writes a word that a device looks at: what was written before is there first (where neither is mapped
+    /// write-combining; else see [`Window::ring`]).
     ///
     /// # Errors
     /// As [`Window::write`].
