@@ -8,6 +8,7 @@ mod stand;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use conformance::part::Part;
 use doorbell_twin::machine::TwinMachine;
 use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Survey, Unusable, survey};
@@ -280,15 +281,22 @@ fn numbers_that_no_hardware_has_are_errors_or_harmless() {
     let files = gpu(&twin, 0);
     let text = files["properties"].clone().unwrap();
     let names: Vec<&str> = text.lines().map(|l| l.split(' ').next().unwrap()).collect();
+    let values = ["0", "1", "4294967295", "18446744073709551615", "-1", "x y"];
+    let part = Part::chosen();
     let mut refused = 0;
-    for name in &names {
-        for value in ["0", "1", "4294967295", "18446744073709551615", "-1", "x y"] {
+    for (i, name) in names.iter().enumerate() {
+        for (j, value) in values.into_iter().enumerate() {
+            if !part.has(i + j, 6) {
+                continue;
+            }
             let twin = stand::twin("vram=1G");
             let machine = Told::of(&twin, [cpu(), set(files.clone(), name, Some(value))]);
             refused += u32::from(drivers_amd::open(&machine, 0, &stand::options()).is_err());
         }
     }
-    assert!(refused >= 20, "only {refused} were refused");
+    println!("{refused} were refused");
+    let least = if part.is_all() { 20 } else { 1 };
+    assert!(refused >= least, "only {refused} were refused");
     // All of them at once, in large numbers.
     for value in ["4294967295", "2147483648", "65535", "1"] {
         let huge = |files, name: &&str| match *name {

@@ -18,6 +18,7 @@ pub mod graphs;
 pub mod loss;
 pub mod many;
 pub mod order;
+pub mod part;
 mod rig;
 mod watched;
 
@@ -89,7 +90,7 @@ macro_rules! conformance {
                 copies: fills_of_every_size_touch_nothing_else;
                 copies: memory_that_was_used_is_zero_when_asked_for;
                 copies: memory_is_accounted_for_and_runs_out_with_an_error;
-                many: ten_thousand_submissions_wrap_the_ring;
+                many: thousands_of_submissions_wrap_the_ring;
                 many: a_submission_larger_than_the_ring_is_done_in_order;
                 many: a_full_ring_holds_the_host_until_its_deadline;
                 many: four_threads_share_a_queue;
