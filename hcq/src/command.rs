@@ -3,6 +3,7 @@
 
 use crate::program::Program;
 use crate::signal::Signal;
+use crate::width::Width;
 
 /// A place in an encoded stream whose value is given at submission: number `0..` into the values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -43,15 +44,6 @@ pub enum Compare {
     NotEqual,
     /// memory & mask >= value, unsigned.
     GreaterEqual,
-}
-
-/// Width of a [`Command::Write`] or [`Command::Poll`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Width {
-    /// 4 bytes, aligned.
-    W32,
-    /// 8 bytes, aligned.
-    W64,
 }
 
 /// One command. Commands of one queue start in order; `Exec`, `Copy` and `Fill` may overlap with

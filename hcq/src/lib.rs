@@ -53,9 +53,10 @@ mod sync;
 pub mod timeline;
 pub mod transport;
 pub mod wait;
+pub mod width;
 
 pub use addr::GpuVa;
-pub use command::{Command, Compare, Scope, Slot, Val, Width};
+pub use command::{Command, Compare, Scope, Slot, Val};
 pub use device::{Abilities, ClockInfo, Costs, Device, DeviceInfo};
 pub use error::{Error, LostState, Result, lose_all_by_fork};
 pub use hazards::{Hazards, Span};
@@ -69,3 +70,4 @@ pub use signal::{Point, Signal, SignalMemory};
 pub use staging::Staging;
 pub use timeline::Timeline;
 pub use wait::Deadline;
+pub use width::Width;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::addr::GpuVa;
-use crate::command::Width;
+use crate::width::Width;
 
 /// A compiled kernel, not yet on a device.
 #[derive(Clone, Debug)]
