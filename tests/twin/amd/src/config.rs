@@ -15,7 +15,7 @@
 //! | `target` | the `gfx_target_version` that the topology shows in place of the chip's, `90006` |
 //! | `seed` | what random choices start from |
 //! | `drain` | `never` (default): what the CPU writes to VRAM stays in the HDP until it is flushed; `random`: it may also leave earlier |
-//! | `threads` | host threads that run waves; default: one for each core |
+//! | `threads` | host threads that run the waves of a dispatch; default: 4 |
 //! | `debug` | 4: print packets, 6: instructions; default: the environment variable `DEBUG` |
 //! | `log` | the file that this goes to, in place of stderr; it is made anew |
 //! | `fault` | see [`Fault`]; several with `;` between |
@@ -131,7 +131,8 @@ pub struct Config {
     pub target: Option<u32>,
     /// Bytes that the CPU writes to VRAM may leave the HDP before a flush.
     pub drain_random: bool,
-    /// Host threads that run waves.
+    /// Host threads that run the waves of a dispatch. Not taken from the host: undefined registers follow
+    /// from it.
     pub threads: usize,
     /// How much to print.
     pub debug: u32,
@@ -254,7 +255,7 @@ impl Default for Config {
             kfd: None,
             target: None,
             drain_random: false,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: 4,
             debug: debug.and_then(|text| text.parse().ok()).unwrap_or(0),
             log: None,
             faults: Vec::new(),

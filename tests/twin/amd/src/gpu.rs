@@ -1,19 +1,17 @@
 //! A GPU as the kernel driver sees it: queues come and go, doorbells ring, interrupts come back.
 
-use std::collections::HashMap;
-use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use twin::rule::Journal;
-use twin_shader::page::MemFault;
+use twin_shader::page::{MemFault, Port};
 
 use crate::chip::Chip;
-use crate::cp::clock;
+use crate::cp::fiber::Fibers;
 use crate::cp::queue::{Queue, Turn};
 use crate::cp::{Core, rng::Rng};
 use crate::mem::Vm;
+use crate::scheduler::Scheduler;
 
 /// A process of the kernel driver.
 pub type ProcessId = u32;
@@ -64,6 +62,16 @@ pub struct QueueDesc {
     pub doorbell: Doorbell,
 }
 
+impl QueueDesc {
+    /// Its path to memory.
+    pub(crate) fn port(&self) -> Port {
+        match self.kind {
+            QueueKind::Pm4 | QueueKind::Aql => Port::Cp,
+            QueueKind::Sdma { .. } => Port::Sdma,
+        }
+    }
+}
+
 /// The 8 bytes of a doorbell, in the twin's own mapping of the doorbell page.
 #[derive(Clone)]
 pub struct Doorbell {
@@ -82,8 +90,8 @@ pub enum Interrupt {
         process: ProcessId,
         /// The context id.
         context: u32,
-        /// Its event slot was written after this.
-        since: Instant,
+        /// Its event slot was written after this time.
+        since: u64,
     },
     /// A TRAP packet of SDMA, with its context: 28 bits.
     SdmaTrap {
@@ -91,8 +99,8 @@ pub enum Interrupt {
         process: ProcessId,
         /// The context id.
         context: u32,
-        /// Its event slot was written after this.
-        since: Instant,
+        /// Its event slot was written after this time.
+        since: u64,
     },
     /// A page fault. The queues of the process on this GPU have stopped.
     Fault {
@@ -118,7 +126,7 @@ pub enum Interrupt {
     },
 }
 
-/// The kernel driver behind a GPU. Called from the GPU's own thread, which holds no lock then.
+/// The kernel driver behind a GPU. Called from the scheduler's thread, which holds no lock then.
 pub trait Kernel: Send + Sync {
     /// An interrupt of GPU number `gpu`.
     fn interrupt(&self, gpu: usize, interrupt: Interrupt);
@@ -138,7 +146,7 @@ pub struct Setup {
     pub journal: Arc<Journal>,
     /// Seeds every choice that hardware leaves open.
     pub seed: u64,
-    /// How many host threads a dispatch may use.
+    /// How many host threads a dispatch uses.
     pub threads: usize,
     /// Gets every packet (`DEBUG=4`).
     pub packets: Option<Logger>,
@@ -168,248 +176,245 @@ pub struct Gpu {
     pub index: usize,
     /// Its facts.
     pub chip: &'static Chip,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    scheduler: Arc<Scheduler>,
+    /// Its place among those of the scheduler.
+    place: usize,
 }
 
-/// What the GPU's thread and its callers share.
-struct Shared {
+/// A GPU's side of the scheduler: its queues.
+pub(crate) struct Side {
     core: Arc<Core>,
     kernel: Weak<dyn Kernel>,
-    state: Mutex<State>,
-    /// Rung when a queue that had work in flight has none.
-    settled: Condvar,
-}
-
-struct State {
-    queues: HashMap<QueueId, Queue>,
+    queues: BTreeMap<QueueId, Queue>,
     next: QueueId,
-    order: Rng,
-    /// Interrupts of faults that were asked for, which the GPU's thread delivers.
+    /// Interrupts of faults that were asked for.
     injected: Vec<Interrupt>,
     /// Interrupts are on their way to the kernel.
-    delivering: bool,
+    pub delivering: bool,
     gone: bool,
-    quit: bool,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole before it can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn deliver(&self, interrupts: Vec<Interrupt>) {
-        let Some(kernel) = self.kernel.upgrade() else {
-            return;
-        };
-        for interrupt in interrupts {
-            kernel.interrupt(self.core.index, interrupt);
-        }
-    }
 }
 
 impl Gpu {
     /// A GPU in front of a kernel driver.
-    ///
-    /// # Errors
-    /// The host has no thread left.
-    pub fn new(setup: Setup, kernel: Weak<dyn Kernel>) -> io::Result<Self> {
+    pub fn new(setup: Setup, kernel: Weak<dyn Kernel>, scheduler: &Arc<Scheduler>) -> Self {
         let (index, chip) = (setup.index, setup.chip);
-        let order = Rng::new(setup.seed ^ index as u64);
-        let shared = Arc::new(Shared {
-            core: Arc::new(Core::new(setup)),
+        let side = Side {
+            core: Arc::new(Core::new(setup, scheduler.clock().clone())),
             kernel,
-            state: Mutex::new(State {
-                queues: HashMap::new(),
-                next: 1,
-                order,
-                injected: Vec::new(),
-                delivering: false,
-                gone: false,
-                quit: false,
-            }),
-            settled: Condvar::new(),
-        });
-        let thread = thread::Builder::new()
-            .name(format!("twin-gpu{index}"))
-            .spawn({
-                let shared = shared.clone();
-                move || run(&shared)
-            })?;
-        Ok(Self {
+            queues: BTreeMap::new(),
+            next: 1,
+            injected: Vec::new(),
+            delivering: false,
+            gone: false,
+        };
+        let mut state = scheduler.lock();
+        state.gpus.push(side);
+        let place = state.gpus.len() - 1;
+        drop(state);
+        Self {
             index,
             chip,
-            shared,
-            thread: Some(thread),
-        })
+            scheduler: scheduler.clone(),
+            place,
+        }
+    }
+
+    /// Calls `with` between two rounds of the scheduler.
+    fn at<T>(&self, with: impl FnOnce(&mut Side) -> T) -> T {
+        with(&mut self.scheduler.lock().gpus[self.place])
     }
 
     /// Starts a queue. Its doorbell is set to "never rung": all ones.
     pub fn create_queue(&self, desc: QueueDesc) -> QueueId {
-        let mut state = self.shared.lock();
-        let id = state.next;
-        state.next += 1;
-        let queue = Queue::new(id, desc, &self.shared.core);
-        state.queues.insert(id, queue);
-        drop(state);
-        self.wake();
+        let id = self.at(|side| {
+            let id = side.next;
+            side.next += 1;
+            let queue = Queue::new(id, desc, &side.core);
+            side.queues.insert(id, queue);
+            id
+        });
+        self.scheduler.wake();
         id
     }
 
     /// Ends a queue. On return nothing of it runs any more.
     pub fn destroy_queue(&self, id: QueueId) {
-        let mut state = self.shared.lock();
-        if let Some(queue) = state.queues.get(&id) {
+        let mut state = self.scheduler.lock();
+        if let Some(queue) = state.gpus[self.place].queues.get(&id) {
             queue.cancel();
         }
-        loop {
-            match state.queues.get_mut(&id) {
-                Some(queue) if queue.is_busy() => {}
-                _ => break,
-            }
-            state = self.wait(state);
+        while let Some(queue) = state.gpus[self.place].queues.get(&id)
+            && queue.is_busy()
+        {
+            self.scheduler.wake();
+            state = self.scheduler.wait(state);
         }
-        state.queues.remove(&id);
+        let side = &mut state.gpus[self.place];
+        if let Some(mut queue) = side.queues.remove(&id) {
+            queue.end(&side.core);
+        }
     }
 
     /// Moves the ring of a queue. The kernel driver unmaps the queue for it.
     pub fn update_ring(&self, id: QueueId, ring: u64, ring_bytes: u64) {
-        if let Some(queue) = self.shared.lock().queues.get_mut(&id) {
-            queue.set_ring(ring, ring_bytes);
-        }
-        self.wake();
+        self.at(|side| {
+            if let Some(queue) = side.queues.get_mut(&id) {
+                queue.set_ring(ring, ring_bytes);
+            }
+        });
+        self.scheduler.wake();
     }
 
     /// Unmaps a queue, or maps it again: it then goes on where it was, up to the write pointer in
     /// memory. A dispatch that runs is preempted, which shows nowhere.
     pub fn set_active(&self, id: QueueId, active: bool) {
-        if let Some(queue) = self.shared.lock().queues.get_mut(&id) {
-            queue.set_active(active);
-        }
-        self.wake();
+        self.at(|side| {
+            if let Some(queue) = side.queues.get_mut(&id) {
+                queue.set_active(active);
+            }
+        });
+        self.scheduler.wake();
     }
 
     /// Whether the queues of a process have nothing left to do.
     pub fn idle(&self, process: ProcessId) -> bool {
-        let state = self.shared.lock();
-        let mut queues = state.queues.values();
-        !state.delivering && queues.all(|queue| queue.process() != process || queue.is_idle())
+        self.at(|side| {
+            let mut queues = side.queues.values();
+            !side.delivering && queues.all(|queue| queue.process() != process || queue.is_idle())
+        })
     }
 
     /// What every queue of a process waits for, one line each, for reports of a hang.
     pub fn waiting(&self, process: ProcessId) -> Vec<String> {
-        let state = self.shared.lock();
-        let mut lines: Vec<_> = state
-            .queues
-            .values()
-            .filter(|queue| queue.process() == process)
-            .filter_map(Queue::waiting)
-            .collect();
-        lines.sort();
-        lines
+        self.at(|side| {
+            let queues = side.queues.values();
+            let own = queues.filter(|queue| queue.process() == process);
+            let mut lines: Vec<_> = own.filter_map(Queue::waiting).collect();
+            lines.sort();
+            lines
+        })
     }
 
     /// Makes something go wrong.
     pub fn inject(&self, injection: Injection) {
-        let mut state = self.shared.lock();
-        match injection {
+        self.at(|side| match injection {
             Injection::Hang(id) => {
-                if let Some(queue) = state.queues.get_mut(&id) {
+                if let Some(queue) = side.queues.get_mut(&id) {
                     queue.hang();
                 }
             }
             Injection::Fault(process, fault) => {
-                state.stop(|queue| queue.process() == process);
-                state.injected.push(Interrupt::Fault { process, fault });
+                side.stop(|queue| queue.process() == process);
+                side.injected.push(Interrupt::Fault { process, fault });
             }
             Injection::Reset { memory_lost } => {
-                state.stop(|_| true);
-                state.injected.push(Interrupt::Reset { memory_lost });
+                side.stop(|_| true);
+                side.injected.push(Interrupt::Reset { memory_lost });
             }
             Injection::Gone => {
-                state.stop(|_| true);
-                state.gone = true;
-                state.injected.push(Interrupt::Reset { memory_lost: true });
+                side.stop(|_| true);
+                side.gone = true;
+                side.injected.push(Interrupt::Reset { memory_lost: true });
             }
-        }
-        drop(state);
-        self.wake();
+        });
+        self.scheduler.wake();
     }
 
     /// Whether it has fallen off the bus.
     pub fn gone(&self) -> bool {
-        self.shared.lock().gone
+        self.at(|side| side.gone)
     }
 
     /// Its clock, in ticks of 10 ns. All GPUs of a machine agree.
     pub fn clock(&self) -> u64 {
-        clock::now()
-    }
-
-    fn wake(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self
-            .shared
-            .settled
-            .wait_timeout(state, Duration::from_millis(1));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        self.scheduler.clock().now()
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        {
-            let mut state = self.shared.lock();
-            state.quit = true;
-            state.stop(|_| true);
-        }
-        self.wake();
-        // The thread itself may be the last that knew of it.
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic of the thread has been reported by the thread.
-            let _ = thread.join();
-        }
+        self.at(|side| side.stop(|_| true));
+        self.scheduler.wake();
     }
 }
 
-impl State {
+impl Side {
     /// Stops queues for good, as the kernel driver does when it evicts them.
-    fn stop(&mut self, which: impl Fn(&Queue) -> bool) {
+    pub fn stop(&mut self, which: impl Fn(&Queue) -> bool) {
         for queue in self.queues.values_mut().filter(|queue| which(queue)) {
             queue.stop();
         }
     }
 
-    /// One turn for every queue, in random order. Returns whether anything moved.
-    fn turn(&mut self, core: &Arc<Core>, thread: &Thread, out: &mut Vec<Interrupt>) -> bool {
-        let mut ids: Vec<_> = self.queues.keys().copied().collect();
-        ids.sort_unstable();
-        self.order.shuffle(&mut ids);
-        let mut moved = false;
-        for id in ids {
-            let Some(queue) = self.queues.get_mut(&id) else {
-                continue;
-            };
-            let before = out.len();
-            match queue.turn(core, thread, out) {
-                Turn::Idle => {}
-                Turn::Moved => moved = true,
-                Turn::Faulted(process) => {
-                    self.stop(|queue| queue.process() == process);
-                    moved = true;
-                }
+    /// Its queues.
+    pub fn ids(&self) -> impl Iterator<Item = QueueId> + use<> {
+        let ids: Vec<_> = self.queues.keys().copied().collect();
+        ids.into_iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Whether dispatches are under way.
+    pub fn is_busy(&self) -> bool {
+        self.queues.values().any(Queue::is_busy)
+    }
+
+    /// Takes the interrupts that were asked for.
+    pub fn injected(&mut self) -> impl Iterator<Item = Interrupt> + use<> {
+        std::mem::take(&mut self.injected).into_iter()
+    }
+
+    /// Whom to interrupt.
+    pub fn kernel(&self) -> Option<Arc<dyn Kernel>> {
+        self.kernel.upgrade()
+    }
+
+    /// XCCs that share a ring are rung one after the other. They start together, so that which comes first
+    /// is not a matter of the host's threads.
+    pub fn hold(&mut self) {
+        let rings: Vec<_> = self
+            .queues
+            .values()
+            .filter_map(Queue::shared_ring)
+            .collect();
+        for queue in self.queues.values_mut() {
+            let apart = queue.shared_ring().is_some_and(|mine| {
+                let same = |other: &&(ProcessId, u64, u64)| (other.0, other.1) == (mine.0, mine.1);
+                rings.iter().filter(same).any(|other| other.2 != mine.2)
+            });
+            queue.hold(apart);
+        }
+    }
+
+    /// Whether a turn of a queue may do something.
+    pub fn can_move(&self) -> bool {
+        self.queues.values().any(Queue::can_move)
+    }
+
+    /// A turn of a queue. Returns whether it moved.
+    pub fn turn(
+        &mut self,
+        id: QueueId,
+        (order, look): (&mut Rng, bool),
+        fibers: &mut Fibers,
+        out: &mut Vec<Interrupt>,
+    ) -> bool {
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return false;
+        };
+        let moved = match queue.turn(&self.core, order, look, fibers, out) {
+            Turn::Idle => false,
+            Turn::Moved => true,
+            Turn::Faulted(process) => {
+                self.stop(|queue| queue.process() == process);
+                true
             }
-            if told_host(&out[before..]) {
-                self.check_host(id);
-            }
+        };
+        if told_host(out) {
+            self.check_host(id);
         }
         moved
     }
@@ -432,45 +437,4 @@ fn told_host(interrupts: &[Interrupt]) -> bool {
     interrupts
         .iter()
         .any(|interrupt| matches!(interrupt, Interrupt::EndOfPipe { context, .. } if *context != 0))
-}
-
-/// How often an idle GPU looks before it sleeps, giving up its time slice in between.
-const LOOKS: u32 = 30;
-/// How long it sleeps first, and at most.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(200));
-
-fn run(shared: &Shared) {
-    let this = thread::current();
-    let mut quiet = 0;
-    let mut sleep = SLEEP.0;
-    loop {
-        let mut interrupts = Vec::new();
-        let (moved, none) = {
-            let mut state = shared.lock();
-            if state.quit && state.queues.values_mut().all(|queue| !queue.is_busy()) {
-                return;
-            }
-            interrupts.append(&mut state.injected);
-            let moved = state.turn(&shared.core, &this, &mut interrupts);
-            state.delivering = !interrupts.is_empty();
-            (moved, state.queues.is_empty() && !state.quit)
-        };
-        shared.settled.notify_all();
-        if !interrupts.is_empty() {
-            shared.deliver(interrupts);
-            shared.lock().delivering = false;
-        }
-        if moved {
-            (quiet, sleep) = (0, SLEEP.0);
-        } else if none {
-            // No doorbell can ring: `create_queue` wakes the thread.
-            thread::park();
-        } else if quiet < LOOKS {
-            quiet += 1;
-            thread::yield_now();
-        } else {
-            thread::park_timeout(sleep);
-            sleep = SLEEP.1.min(sleep * 2);
-        }
-    }
 }

@@ -3,7 +3,8 @@
 //! - [`chip`]: the chips that can be chosen, each a table of facts;
 //! - [`config`]: the config string: chip, number of GPUs, seed, faults;
 //! - [`mem`]: objects, page tables, caches, HDP;
-//! - [`gpu`]: a GPU: its queues, what runs them, what it tells the kernel;
+//! - [`gpu`]: a GPU: its queues, what it tells the kernel;
+//! - [`scheduler`]: what runs the queues, in which order, and what time it is;
 //! - [`cp`]: the packets of PM4, AQL and SDMA;
 //! - [`kernel`]: the files, ioctls and events of the kernel driver;
 //! - [`machine`]: the twin as a machine of `hcq`, for drivers of this repository;
@@ -20,5 +21,6 @@ pub mod gpu;
 pub mod kernel;
 pub mod machine;
 pub mod mem;
+pub mod scheduler;
 
 pub use twin::rule::{Journal, Proof, Rule, Violation};

@@ -12,6 +12,7 @@ use crate::page::{Bus, PAGE};
 use crate::start;
 use crate::step::{Flow, SGPR_RANGE, Stop, VGPR_RANGE};
 use crate::trace::Values;
+use crate::turns::Seat;
 use crate::wave::{Lanes, Wave};
 
 /// Waves wait for each other in vain.
@@ -136,13 +137,15 @@ pub(crate) struct Worker<'a> {
     /// The way to memory of every wave.
     bus: Bus<'a>,
     random: start::Random,
+    seat: Seat<'a>,
     /// VGPRs of waves that have ended, to be used again.
     spare: Vec<Vec<Lanes>>,
     done: Done,
+    issued: u64,
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(shared: &'a Shared<'a>, thread: u32) -> Self {
+    pub fn new(shared: &'a Shared<'a>, seat: Seat<'a>) -> Self {
         Self {
             shared,
             fetch: Fetch {
@@ -151,14 +154,21 @@ impl<'a> Worker<'a> {
                 since: shared.since,
             },
             bus: Bus::new(shared.memory),
-            random: start::Random::new(shared.launch.seed ^ u64::from(thread) << 32),
+            random: start::Random::new(shared.launch.seed ^ u64::from(seat.number()) << 32),
+            seat,
             spare: Vec::new(),
             done: Done::default(),
+            issued: 0,
         }
     }
 
     pub fn done(&self) -> Done {
         self.done
+    }
+
+    /// Instructions of its groups so far.
+    pub fn issued(&self) -> u64 {
+        self.issued
     }
 
     /// A workgroup at its start. `number` counts the resident groups of the launch: it decides which
@@ -195,7 +205,7 @@ impl<'a> Worker<'a> {
                 place,
                 self.bus.clone(),
                 room,
-                self.shared.watch.clock,
+                self.seat.clone(),
                 self.spare.pop().unwrap_or_default(),
                 &mut self.random,
             )
@@ -238,10 +248,12 @@ impl<'a> Worker<'a> {
                 if runner.state != State::Runs {
                     continue;
                 }
+                let before = runner.issued;
                 let ran = match self.shared.watch.trace {
                     None => runner.slice(&mut self.fetch),
                     Some(trace) => runner.slice_traced(&mut self.fetch, trace),
                 };
+                self.issued += (runner.issued - before) as u64;
                 if let Err(stop) = ran {
                     return Err(self.broken(runner, stop));
                 }

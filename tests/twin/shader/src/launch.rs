@@ -3,13 +3,14 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::code::Code;
 use crate::group::{Group, Turn, Worker};
 use crate::isa::Gen;
 use crate::page::Memory;
 use crate::step::Stop;
+use crate::turns::{Leaves, Seat, Turns};
 
 /// A dispatch, as the command processor hands it to the shader cores.
 #[derive(Clone, Debug)]
@@ -96,9 +97,11 @@ pub struct Watch<'a> {
     pub cancel: &'a AtomicBool,
     /// Called with every instruction that ran, where the person asked for it (`DEBUG=6`).
     pub trace: Option<&'a (dyn Fn(&str) + Sync)>,
-    /// The clock of `s_memtime`, `s_memrealtime` and `s_sendmsg_rtn` in ticks of 10 ns.
+    /// The clock of `s_memtime`, `s_memrealtime` and `s_sendmsg_rtn` in ticks of 10 ns, asked at the start
+    /// and after each pause. In between, time goes on with the instructions of a thread.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
-    /// How many host threads may be used.
+    /// How many host threads are used, where there is enough to do. What comes out may depend on the
+    /// number (undefined registers do), and on nothing else of the host.
     pub threads: usize,
 }
 
@@ -109,6 +112,8 @@ pub struct Done {
     pub instructions: u64,
     /// Waves that ran.
     pub waves: u64,
+    /// The time on the clock of the last wave at its end.
+    pub end: u64,
 }
 
 /// A launch that could not go on: why and where.
@@ -153,29 +158,15 @@ pub(crate) struct Shared<'a> {
     pub since: u64,
     /// Groups of this XCC.
     count: u64,
-    /// The next group that nobody has taken.
-    next: AtomicU64,
-    /// The first thing that went wrong; all threads stop.
-    broken: Mutex<Option<Box<Broken>>>,
-    stop: AtomicBool,
+    /// How many threads run them.
+    threads: u32,
+    pub turns: Turns,
     done: Mutex<Done>,
 }
 
 impl Shared<'_> {
-    fn take(&self) -> Option<u64> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        (number < self.count).then_some(number)
-    }
-
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.watch.cancel.load(Ordering::Relaxed)
-    }
-
-    fn breaks(&self, broken: Box<Broken>) {
-        if let Ok(mut first) = self.broken.lock() {
-            first.get_or_insert(broken);
-        }
-        self.stop.store(true, Ordering::Relaxed);
+        self.turns.stopped() || self.watch.cancel.load(Ordering::Relaxed)
     }
 }
 
@@ -189,11 +180,30 @@ pub fn run(
     launch: &Launch,
     watch: &Watch,
 ) -> Result<Done, Option<Box<Broken>>> {
+    run_with_pauses(memory, code, launch, watch, &|| ())
+}
+
+/// As [`run`], for a launch that may take long, or wait for others: calls `pause` again and again, each
+/// time after the same instructions, and on the thread that called; no wave runs meanwhile.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_pauses(
+    memory: &dyn Memory,
+    code: &Code,
+    launch: &Launch,
+    watch: &Watch,
+    pause: &dyn Fn(),
+) -> Result<Done, Option<Box<Broken>>> {
     let total: u64 = launch.groups.iter().map(|n| u64::from(*n)).product();
     let (xcc, xccs) = launch.xcc;
     let count = total
         .saturating_sub(u64::from(xcc))
         .div_ceil(u64::from(xccs.max(1)));
+    // A thread is worth its start only for some work, and needs scratch for a group of its own.
+    let waves = count * u64::from(launch.waves_per_group());
+    let groups = u64::from(resident(launch, 1)).min(count);
+    let threads = (watch.threads as u64).min(groups).min(waves / 4).max(1) as u32;
     let shared = Shared {
         memory,
         code,
@@ -201,24 +211,23 @@ pub fn run(
         watch,
         since: code.now(),
         count,
-        next: AtomicU64::new(0),
-        broken: Mutex::default(),
-        stop: AtomicBool::new(false),
+        threads,
+        turns: Turns::new(threads, (watch.clock)()),
         done: Mutex::default(),
     };
-    // A thread is worth its start only for some work, and needs scratch for a group of its own.
-    let waves = count * u64::from(launch.waves_per_group());
-    let groups = u64::from(resident(launch, 1)).min(count);
-    let threads = (watch.threads as u64).min(groups).min(waves / 4).max(1);
-    let resident = resident(launch, threads as u32);
+    let resident = resident(launch, threads);
     std::thread::scope(|scope| {
         for thread in 1..threads {
             let shared = &shared;
-            scope.spawn(move || work(shared, thread as u32, resident));
+            scope.spawn(move || work(shared, Seat::new(&shared.turns, thread, None), resident));
         }
-        work(&shared, 0, resident);
+        let pause = || {
+            pause();
+            (watch.clock)()
+        };
+        work(&shared, Seat::new(&shared.turns, 0, Some(&pause)), resident);
     });
-    if let Ok(Some(broken)) = shared.broken.into_inner() {
+    if let Some(broken) = shared.turns.into_broken() {
         return Err(Some(broken));
     }
     if watch.cancel.load(Ordering::Relaxed) {
@@ -236,21 +245,24 @@ fn resident(launch: &Launch, threads: u32) -> u32 {
     (waves / launch.waves_per_group() / threads).max(1)
 }
 
-/// What one thread does.
-fn work(shared: &Shared, thread: u32, resident: u32) {
+/// What one thread does. Which groups are its own follows from its number alone.
+fn work(shared: &Shared, seat: Seat, resident: u32) {
     let lds_words = shared.launch.lds.div_ceil(4) as usize;
+    let thread = seat.number();
+    let _leaves = Leaves(&seat);
     // LDS of each resident group. Allocated as groups come, never moved: waves hold references.
     let arena = Arena::default();
-    let mut worker = Worker::new(shared, thread);
+    let mut worker = Worker::new(shared, seat.clone());
+    let mut numbers = (u64::from(thread)..shared.count).step_by(shared.threads as usize);
     let mut groups: Vec<(u32, Group)> = Vec::new();
     let mut free: Vec<u32> = Vec::new();
     let mut slots = 0;
     let mut more = true;
-    loop {
+    let broken = 'all: loop {
         // Another group is started where none is left, or where those here wait for something.
         let waits = groups.iter().all(|(_, group)| group.waits());
         if more && waits && (groups.len() as u32) < resident {
-            match shared.take() {
+            match numbers.next() {
                 Some(number) => {
                     let slot = free.pop().unwrap_or_else(|| {
                         slots += 1;
@@ -261,14 +273,14 @@ fn work(shared: &Shared, thread: u32, resident: u32) {
                     let scratch = thread * resident + slot;
                     match worker.group(id, size, scratch, room) {
                         Ok(group) => groups.push((slot, group)),
-                        Err(broken) => shared.breaks(broken),
+                        Err(broken) => break Some(broken),
                     }
                 }
                 None => more = false,
             }
         }
         if shared.stopped() || groups.is_empty() && !more {
-            break;
+            break None;
         }
         let mut at = 0;
         while at < groups.len() {
@@ -279,18 +291,21 @@ fn work(shared: &Shared, thread: u32, resident: u32) {
                     free.push(slot);
                     worker.retire(group);
                 }
-                Err(broken) => {
-                    shared.breaks(broken);
-                    return;
-                }
+                Err(broken) => break 'all Some(broken),
+            }
+            seat.ran(worker.issued());
+            if shared.stopped() {
+                break 'all None;
             }
         }
-    }
+    };
     let done = worker.done();
     if let Ok(mut all) = shared.done.lock() {
         all.instructions += done.instructions;
         all.waves += done.waves;
+        all.end = all.end.max(seat.now());
     }
+    seat.leave(broken);
 }
 
 /// What the waves of a group share.

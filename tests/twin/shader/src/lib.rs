@@ -32,5 +32,6 @@ pub mod simd;
 mod start;
 pub mod step;
 mod trace;
+pub mod turns;
 pub mod vector;
 pub mod wave;

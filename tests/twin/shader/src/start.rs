@@ -11,6 +11,7 @@ use crate::isa::Gen;
 use crate::launch::{Launch, Room};
 use crate::page::Bus;
 use crate::step::Stop;
+use crate::turns::Seat;
 use crate::wave::{self, Lanes, Wave};
 
 /// Scratch is for so many waves only.
@@ -40,7 +41,7 @@ pub(crate) fn wave<'a>(
     place: Place,
     bus: Bus<'a>,
     room: &'a Room,
-    clock: &'a (dyn Fn() -> u64 + Sync),
+    seat: Seat<'a>,
     mut v: Vec<Lanes>,
     random: &mut Random,
 ) -> Result<Wave<'a>, Stop> {
@@ -140,7 +141,7 @@ pub(crate) fn wave<'a>(
             private_aperture: launch.private_aperture,
             xcc: launch.xcc.0,
         },
-        clock,
+        seat,
         signalled: 0,
         phases: &room.phases,
         interrupts: Vec::new(),

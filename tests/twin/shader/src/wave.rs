@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crate::counters::Counters;
 use crate::isa::Gen;
 use crate::page::Bus;
+use crate::turns::Seat;
 
 /// One VGPR of 32 lanes. A wave of 64 lanes has two of them for each register.
 pub type Lanes = [u32; 32];
@@ -65,8 +66,8 @@ pub struct Wave<'a> {
     pub counters: Counters,
     /// Where it sits.
     pub place: Place,
-    /// The clock in ticks of 10 ns.
-    pub clock: &'a (dyn Fn() -> u64 + Sync),
+    /// The thread that runs it: the clock in ticks of 10 ns, and what has an order.
+    pub seat: Seat<'a>,
     /// How often this wave has signalled the barrier of the workgroup.
     pub signalled: u32,
     /// How often any wave of the workgroup has.

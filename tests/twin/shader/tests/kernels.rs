@@ -157,6 +157,25 @@ fn handshake(generation: Gen, elf: &[u8]) {
     }
 }
 
+/// What workgroups do to each other has an order, which does not follow from the host's threads.
+fn tickets(generation: Gen, elf: &[u8]) {
+    let run = || {
+        let mut machine = Machine::new(generation, elf.to_vec());
+        machine.threads = 4;
+        let next = machine.buffer(&[0]);
+        let out = machine.buffer(&[0; 64 * 64]);
+        let sum = machine.buffer(&[0]);
+        let args = Args::new().u64(next).u64(out).u64(sum);
+        ok(machine.run("tickets", [64, 1, 1], [64, 1, 1], &args));
+        assert_eq!(machine.read(next, 1), [64 * 64]);
+        (machine.read(out, 64 * 64), machine.read(sum, 1))
+    };
+    let first = run();
+    for _ in 0..8 {
+        assert!(run() == first, "another order");
+    }
+}
+
 fn ids(generation: Gen, elf: &[u8]) {
     let mut machine = Machine::new(generation, elf.to_vec());
     let out = machine.buffer(&[0; 2 * 3 * 2 * 4 * 2 * 3]);
@@ -210,7 +229,7 @@ macro_rules! tests {
     };
 }
 
-tests!(saxpy matmul collatz histogram stack numbers calls handshake ids);
+tests!(saxpy matmul collatz histogram stack numbers calls handshake tickets ids);
 
 /// Assembles a kernel `test` with 8 VGPRs and runs one wave of it.
 fn assembled(generation: Gen, text: &str) -> Result<Done, Option<Box<Broken>>> {

@@ -1,7 +1,5 @@
 //! AQL: the packet processor of a queue in the architected language.
 
-use std::time::{Duration, Instant};
-
 use drivers_spec::amd::aql::{self as packet, barrier, dispatch};
 use drivers_spec::amd::{aql, pm4};
 use twin::rule::{Proof, Rule};
@@ -40,8 +38,8 @@ pub static PM4_IB: Rule = Rule {
 /// The header is written last.
 pub static HEADER_LAST: Rule = Rule {
     name: "AQL-HEADER-LAST",
-    text: "a packet whose index the doorbell has passed gets its header soon: the header is written after \
-           the body and before the doorbell",
+    text: "a packet whose index the doorbell has passed gets its header before the queue is destroyed: the \
+           header is written after the body and before the doorbell",
     source: "HSA Runtime Programmer's Reference Manual, 2.9.2; the time is ours",
     proof: Proof::Guess,
 };
@@ -79,14 +77,9 @@ pub(crate) struct Aql {
     /// Whether the acquire fence of the packet at the head has been done.
     acquired: bool,
     who: String,
-    /// Since when the packet at the head has had no header.
-    headless: Option<Instant>,
-    /// Whether that was told.
-    told: bool,
+    /// Whether the packet at the head has no header.
+    headless: bool,
 }
-
-/// How long a packet may go without a header after the doorbell.
-const HEADLESS: Duration = Duration::from_secs(1);
 
 /// A packet.
 pub(crate) struct Slot {
@@ -118,8 +111,7 @@ impl Aql {
             running: None,
             acquired: false,
             who: String::new(),
-            headless: None,
-            told: false,
+            headless: false,
         }
     }
 
@@ -155,10 +147,11 @@ impl Aql {
         let kind = packet::TYPE.get(header);
         if kind == packet::INVALID {
             cx.who = format!("gpu {} queue {} packet {}", cx.core.index, cx.id, slot.id);
-            self.wait_for_header(cx);
+            cx.read32(slot.va)?;
+            self.headless = true;
             return Ok(Step::Wait("the header is INVALID".into()));
         }
-        cx.first |= self.headless.take().is_some();
+        cx.first |= std::mem::take(&mut self.headless);
         if cx.first {
             self.who = format!(
                 "gpu {} queue {} packet {}: {}",
@@ -212,12 +205,13 @@ impl Aql {
         Ok(Step::Next)
     }
 
-    fn wait_for_header(&mut self, cx: &mut Cx) {
-        let since = *self.headless.get_or_insert_with(Instant::now);
-        let told = std::mem::replace(&mut self.told, since.elapsed() > HEADLESS);
-        if self.told && !told {
-            cx.first = true;
-            cx.note(&HEADER_LAST, "the header is still INVALID");
+    /// The queue is destroyed: no header will come.
+    pub fn end_of_queue(&self, cx: &Cx) {
+        if self.headless {
+            cx.note(
+                &HEADER_LAST,
+                "the header was INVALID to the end of the queue",
+            );
         }
     }
 

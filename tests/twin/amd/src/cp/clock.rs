@@ -1,11 +1,27 @@
-//! The clock of the GPUs: 100 MHz, the same for every engine.
+//! The clock of a machine: it goes on with what the engines do, and stands still while they wait.
 
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ticks of 10 ns since the first call in this program, never zero, never going back.
-pub fn now() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let since = START.get_or_init(Instant::now).elapsed().as_nanos() / 10;
-    u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
+/// What a packet takes.
+pub(crate) const PACKET: u64 = 10;
+
+/// Ticks of 10 ns (100 MHz) that count what was done, the same for every engine of a machine.
+#[derive(Default)]
+pub struct Clock(AtomicU64);
+
+impl Clock {
+    /// The time: never zero, and later with each look.
+    pub fn now(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&self, ticks: u64) {
+        self.0.fetch_add(ticks, Ordering::AcqRel);
+    }
+
+    /// It is that late now, or later.
+    pub(crate) fn reach(&self, time: u64) {
+        self.0.fetch_max(time, Ordering::AcqRel);
+    }
 }

@@ -5,8 +5,9 @@
 //! - `pm4`: fetches PM4 packets from rings and indirect buffers; `packets` runs them;
 //! - `regs`: the registers of a queue; `dispatch` makes a launch of them;
 //! - `aql`: AQL packets; `object` makes a launch of a kernel descriptor;
-//! - `work`: dispatches that are under way, and what happens at the end of the pipe; `race`: those
-//!   that touch the same bytes;
+//! - `work`: dispatches that are under way, and what happens at the end of the pipe; `fiber`: how they
+//!   run in pieces; `race`: those that touch the same bytes;
+//! - `clock`: the time; `rng`: random numbers;
 //! - `xcc`: PM4 queues that share a ring, each on an XCC;
 //! - `sdma`: SDMA packets; `copy` moves the bytes;
 //! - `text`: packets as text.
@@ -24,6 +25,7 @@ pub(crate) mod cache;
 pub mod clock;
 pub(crate) mod copy;
 pub(crate) mod dispatch;
+pub(crate) mod fiber;
 pub(crate) mod object;
 pub(crate) mod packets;
 pub(crate) mod pm4;
@@ -48,8 +50,10 @@ use twin_shader::launch::Broken;
 use twin_shader::page::{MemFault, Port};
 
 use crate::chip::Chip;
-use crate::gpu::{Interrupt, Logger, QueueDesc, QueueId, QueueKind, Setup};
+use crate::gpu::{Interrupt, Logger, QueueDesc, QueueId, Setup};
 use crate::mem::{Caches, Vm};
+use clock::Clock;
+use fiber::Fibers;
 use rng::Rng;
 
 /// Exception codes of a queue. Source: Linux, include/uapi/linux/kfd_ioctl.h,
@@ -85,6 +89,8 @@ pub(crate) struct Core {
     pub gfx: Gfx,
     /// Where events and broken rules are noted.
     pub journal: Arc<Journal>,
+    /// The clock of the machine.
+    pub clock: Arc<Clock>,
     /// Seeds every choice.
     pub seed: u64,
     /// Host threads of a dispatch.
@@ -115,7 +121,7 @@ impl Core {
     }
 
     /// Of a GPU.
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(setup: Setup, clock: Arc<Clock>) -> Self {
         let gfx = match setup.chip.generation {
             Gen::Cdna3 => Gfx::Gfx9,
             Gen::Rdna2 => Gfx::Gfx10,
@@ -127,6 +133,7 @@ impl Core {
             chip: setup.chip,
             gfx,
             journal: setup.journal,
+            clock,
             seed: setup.seed,
             threads: setup.threads,
             packets: setup.packets,
@@ -195,6 +202,8 @@ pub(crate) struct Cx<'a> {
     pub id: QueueId,
     pub desc: &'a QueueDesc,
     pub rng: &'a mut Rng,
+    /// The dispatches that run.
+    pub fibers: &'a mut Fibers,
     /// Interrupts, delivered once the GPU is not locked any more.
     pub out: &'a mut Vec<Interrupt>,
     /// The packet, for reports.
@@ -203,6 +212,16 @@ pub(crate) struct Cx<'a> {
     pub first: bool,
     /// The rules that the queue has broken without being stopped.
     pub told: &'a RefCell<Vec<&'static str>>,
+    /// The words that the packet has read.
+    pub seen: RefCell<Vec<Word>>,
+}
+
+/// A word of memory: its address and bytes, and what was there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub va: u64,
+    pub bytes: usize,
+    pub value: u64,
 }
 
 impl Cx<'_> {
@@ -246,10 +265,7 @@ impl Cx<'_> {
 
     /// The path of this queue to memory.
     pub fn port(&self) -> Port {
-        match self.desc.kind {
-            QueueKind::Pm4 | QueueKind::Aql => Port::Cp,
-            QueueKind::Sdma { .. } => Port::Sdma,
-        }
+        self.desc.port()
     }
 
     pub fn read<const N: usize>(&self, va: u64) -> Result<[u8; N], Stop> {
@@ -259,11 +275,19 @@ impl Cx<'_> {
     }
 
     pub fn read32(&self, va: u64) -> Result<u32, Stop> {
-        self.read(va).map(u32::from_le_bytes)
+        let value = self.read(va).map(u32::from_le_bytes)?;
+        self.saw(va, 4, value.into());
+        Ok(value)
     }
 
     pub fn read64(&self, va: u64) -> Result<u64, Stop> {
-        self.read(va).map(u64::from_le_bytes)
+        let value = self.read(va).map(u64::from_le_bytes)?;
+        self.saw(va, 8, value);
+        Ok(value)
+    }
+
+    fn saw(&self, va: u64, bytes: usize, value: u64) {
+        self.seen.borrow_mut().push(Word { va, bytes, value });
     }
 
     pub fn write(&self, va: u64, data: &[u8]) -> Result<(), Stop> {

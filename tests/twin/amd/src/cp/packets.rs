@@ -9,9 +9,7 @@ use twin_shader::launch::Launch;
 use super::pm4::{Do, IB_CHAIN, IB_NESTED, Pm4, Pred};
 use super::work::{Data, End, Work};
 use super::xcc;
-use super::{
-    Cx, Stop, atomic, cache, clock, compare, dispatch, refuse, regs as registers, sign, wide,
-};
+use super::{Cx, Stop, atomic, cache, compare, dispatch, refuse, regs as registers, sign, wide};
 use crate::gpu::QueueKind;
 
 /// PRED_EXEC needs an indirect buffer.
@@ -411,7 +409,7 @@ impl Pm4 {
             4 => 0,
             5 => src,
             6 => self.atomic,
-            9 | 10 => clock::now(),
+            9 | 10 => cx.core.clock.now(),
             other => return Err(refuse(&SELECT, format!("source {other}"))),
         };
         match op::DST_SEL.get(control) {

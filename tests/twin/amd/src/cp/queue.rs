@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use twin::rule::{Proof, Rule};
@@ -10,12 +9,14 @@ use twin_shader::launch::Broken;
 use twin_shader::page::MemFault;
 
 use super::aql::Aql;
+use super::clock;
+use super::fiber::Fibers;
 use super::pm4::Pm4;
 use super::ring::Ring;
 use super::rng::Rng;
 use super::sdma::Sdma;
 use super::xcc::Place;
-use super::{Core, Cx, Step, Stop, exception};
+use super::{Core, Cx, Step, Stop, Word, exception};
 use crate::gpu::{Interrupt, ProcessId, QueueDesc, QueueId, QueueKind};
 
 /// Accesses go to memory that is mapped.
@@ -34,11 +35,12 @@ pub static WAVE_TRAP: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// How many packets a queue runs before others have a turn.
+/// How many packets a queue runs at most before others have a turn.
 const PACKETS: usize = 64;
 
-/// How long a queue waits before the journal is told.
-const LONG: Duration = Duration::from_millis(500);
+/// How long an XCC whose doorbell has been rung is held back for the others of its ring. A client rings
+/// them one right after the other; only where it does not does this matter.
+const TOGETHER: Duration = Duration::from_secs(1);
 
 enum Engine {
     Pm4(Box<Pm4>),
@@ -55,6 +57,24 @@ enum State {
     Stopped,
 }
 
+/// What the packet at the head waits for.
+struct Waits {
+    why: String,
+    /// What it has read: it is tried again when that has changed.
+    on: Vec<Word>,
+}
+
+impl Waits {
+    fn have_changed(&self, desc: &QueueDesc) -> bool {
+        let changed = |word: &Word| {
+            let mut bytes = [0; 8];
+            let read = desc.vm.read(desc.port(), word.va, &mut bytes[..word.bytes]);
+            read.is_err() || u64::from_le_bytes(bytes) != word.value
+        };
+        self.on.is_empty() || self.on.iter().any(changed)
+    }
+}
+
 /// What a turn did.
 pub(crate) enum Turn {
     /// Nothing.
@@ -63,14 +83,6 @@ pub(crate) enum Turn {
     Moved,
     /// A page fault: every queue of the process stops.
     Faulted(ProcessId),
-}
-
-/// What a queue waits for.
-struct Waits {
-    why: String,
-    since: Instant,
-    /// Whether the journal has been told.
-    told: bool,
 }
 
 /// A queue.
@@ -84,6 +96,10 @@ pub(crate) struct Queue {
     /// Whether the next step is the first try of its packet.
     first: bool,
     waits: Option<Waits>,
+    /// Whether the last turn has left something to be done without anything from outside.
+    more: bool,
+    /// Since when the doorbell does not count for the sake of others.
+    held: Option<Instant>,
     /// The packet that it is at.
     who: String,
     /// The rules that it has broken without being stopped.
@@ -103,7 +119,7 @@ impl Queue {
         let engine = match desc.kind {
             QueueKind::Pm4 => Engine::Pm4(Box::new(Pm4::new(1, place))),
             QueueKind::Aql => Engine::Aql(Box::new(Aql::new(core.chip.xccs))),
-            QueueKind::Sdma { .. } => Engine::Sdma(Box::new(Sdma::new())),
+            QueueKind::Sdma { .. } => Engine::Sdma(Box::new(Sdma::new(core.clock.now()))),
         };
         let seed = core.seed ^ (core.index as u64) << 32 ^ u64::from(id);
         Self {
@@ -115,6 +131,8 @@ impl Queue {
             state: State::Runs,
             first: true,
             waits: None,
+            more: true,
+            held: None,
             who: String::new(),
             told: RefCell::default(),
         }
@@ -182,9 +200,8 @@ impl Queue {
         if self.state == State::Hangs {
             return Some(format!("{}: hangs, as asked", self.who));
         }
-        let Waits { why, since, .. } = self.waits.as_ref()?;
-        let ms = since.elapsed().as_millis();
-        Some(format!("{} has waited {ms} ms: {why}", self.who))
+        let why = &self.waits.as_ref()?.why;
+        Some(format!("{} waits: {why}", self.who))
     }
 
     /// Memory reports what the host may look at and GL2 still holds.
@@ -192,14 +209,89 @@ impl Queue {
         self.desc.vm.host_visible_dirty(&self.who);
     }
 
-    /// Runs some packets.
-    pub fn turn(&mut self, core: &Arc<Core>, gpu: &Thread, out: &mut Vec<Interrupt>) -> Turn {
+    /// Where it shares its ring with queues of other XCCs: the process, the ring, and the doorbell.
+    pub fn shared_ring(&self) -> Option<(ProcessId, u64, u64)> {
+        match &self.engine {
+            Engine::Pm4(pm4) if pm4.place.is_some() => {
+                let bell = self.desc.doorbell.page.load64(self.desc.doorbell.offset);
+                Some((self.desc.process, self.desc.ring, bell))
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes whether the doorbell counts. `apart`: others of the ring are not rung for the same.
+    pub fn hold(&mut self, apart: bool) {
+        if !apart || self.ring.is_quiet(&self.desc) {
+            self.held = None;
+        } else {
+            self.held.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.is_some_and(|since| since.elapsed() < TOGETHER)
+    }
+
+    /// Whether a turn may do something. Asked when nothing moves, and has no effect.
+    pub fn can_move(&self) -> bool {
+        let runs = self.state == State::Runs && self.desc.active;
+        let rung = || !self.is_held() && !self.ring.is_looked_at(&self.desc);
+        let changed = || {
+            let waits = self.waits.as_ref();
+            waits.is_some_and(|waits| waits.have_changed(&self.desc))
+        };
+        self.is_busy() || runs && (self.more || rung() || changed())
+    }
+
+    /// It is destroyed: what has not come by now never does.
+    pub fn end(&mut self, core: &Arc<Core>) {
         if self.state != State::Runs || !self.desc.active {
+            return;
+        }
+        let (mut out, mut fibers) = (Vec::new(), Fibers::default());
+        let mut cx = Cx {
+            core,
+            id: self.id,
+            desc: &self.desc,
+            rng: &mut self.rng,
+            fibers: &mut fibers,
+            out: &mut out,
+            who: std::mem::take(&mut self.who),
+            first: true,
+            told: &self.told,
+            seen: RefCell::default(),
+        };
+        if let Engine::Aql(aql) = &self.engine {
+            aql.end_of_queue(&cx);
+        }
+        cx.who = format!("gpu {} queue {}", core.index, self.id);
+        self.ring.end_of_queue(&cx);
+    }
+
+    /// Runs some packets.
+    pub fn turn(
+        &mut self,
+        core: &Arc<Core>,
+        order: &mut Rng,
+        look: bool,
+        fibers: &mut Fibers,
+        out: &mut Vec<Interrupt>,
+    ) -> Turn {
+        let runs = self.state == State::Runs && self.desc.active;
+        if !runs && !self.is_busy() {
             return Turn::Idle;
         }
-        match self.run(core, gpu, out) {
+        let packets = if runs { 1 + order.below(PACKETS) } else { 0 };
+        let before = self.rng.clone();
+        let result = self.run(core, (packets, look), fibers, out);
+        self.more = !matches!(result, Ok(false)) || !look;
+        match result {
             Ok(true) => Turn::Moved,
-            Ok(false) => Turn::Idle,
+            Ok(false) => {
+                self.rng = before;
+                Turn::Idle
+            }
             Err(stop) => self.report(core, stop, out),
         }
     }
@@ -207,24 +299,28 @@ impl Queue {
     fn run(
         &mut self,
         core: &Arc<Core>,
-        gpu: &Thread,
+        (packets, look): (usize, bool),
+        fibers: &mut Fibers,
         out: &mut Vec<Interrupt>,
     ) -> Result<bool, Stop> {
+        let rung = look && packets > 0 && !self.is_held();
         let mut cx = Cx {
             core,
             id: self.id,
             desc: &self.desc,
             rng: &mut self.rng,
+            fibers,
             out,
             who: std::mem::take(&mut self.who),
             first: self.first,
             told: &self.told,
+            seen: RefCell::default(),
         };
         let result = turn(
             &mut cx,
             &mut self.ring,
             &mut self.engine,
-            gpu,
+            (packets, rung, look),
             &mut self.waits,
         );
         self.who = cx.who;
@@ -295,25 +391,23 @@ fn turn(
     cx: &mut Cx,
     ring: &mut Ring,
     engine: &mut Engine,
-    gpu: &Thread,
+    (packets, rung, look): (usize, bool, bool),
     waits: &mut Option<Waits>,
 ) -> Result<bool, Stop> {
-    ring.poll(cx)?;
+    if rung {
+        ring.poll(cx)?;
+    }
     let mut moved = false;
-    for _ in 0..PACKETS {
+    for n in 1..=packets {
+        cx.seen.get_mut().clear();
         let step = match engine {
-            Engine::Pm4(pm4) => {
-                pm4.pending.set_thread(gpu);
-                pm4.step(cx, Some(ring))?
-            }
-            Engine::Aql(aql) => {
-                aql.pm4.pending.set_thread(gpu);
-                aql.step(cx, ring)?
-            }
+            Engine::Pm4(pm4) => pm4.step(cx, Some(ring))?,
+            Engine::Aql(aql) => aql.step(cx, ring)?,
             Engine::Sdma(sdma) => sdma.step(cx, ring)?,
         };
         match step {
             Step::Next => {
+                cx.core.clock.pass(clock::PACKET);
                 (cx.first, *waits) = (true, None);
                 moved = true;
             }
@@ -323,10 +417,11 @@ fn turn(
             }
             Step::Busy => {
                 cx.first = false;
-                return Ok(moved);
+                return Ok(true);
             }
             Step::Wait(why) => {
-                waited(cx, waits, why);
+                let on = std::mem::take(cx.seen.get_mut());
+                *waits = Some(Waits { why, on });
                 cx.first = false;
                 break;
             }
@@ -335,8 +430,14 @@ fn turn(
                 break;
             }
         }
+        if n == packets {
+            return Ok(true);
+        }
     }
-    // Nothing holds work back any longer than the packets do.
+    // Packets that the client has rung for meanwhile come first; then nothing holds work back any longer.
+    if !look {
+        return Ok(moved);
+    }
     match engine {
         Engine::Pm4(pm4) => rest(cx, &mut pm4.pending, moved),
         Engine::Aql(aql) => rest(cx, &mut aql.pm4.pending, moved),
@@ -344,24 +445,11 @@ fn turn(
     }
 }
 
+/// Runs what is under way. Whether there was something.
 fn rest(cx: &mut Cx, pending: &mut super::work::Pending, moved: bool) -> Result<bool, Stop> {
     if pending.is_empty() {
         return Ok(moved);
     }
-    Ok(pending.flush(cx)? || moved)
-}
-
-/// A packet waits. The journal hears of it once, when it has been long.
-fn waited(cx: &Cx, waits: &mut Option<Waits>, why: String) {
-    let waits = waits.get_or_insert_with(|| Waits {
-        why: String::new(),
-        since: Instant::now(),
-        told: false,
-    });
-    waits.why = why;
-    if !waits.told && waits.since.elapsed() >= LONG {
-        waits.told = true;
-        let event = format!("{} has waited long: {}", cx.who, waits.why);
-        cx.core.journal.event(event);
-    }
+    pending.flush(cx)?;
+    Ok(true)
 }

@@ -1,7 +1,6 @@
 //! Rings: what is published, what is taken.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
@@ -74,17 +73,12 @@ pub(crate) struct Ring {
     published: VecDeque<u32>,
     /// What the doorbell held last.
     bell: u64,
-    /// When the write pointer is looked at again, and where it was ahead of the doorbell before.
-    ahead: (Option<Instant>, Option<u64>),
     /// Look at the write pointer without a doorbell: the queue has just been mapped.
     look: bool,
 }
 
 /// A doorbell that has not been rung.
 const NOT_RUNG: u64 = u64::MAX;
-
-/// How long a write pointer may be ahead of the doorbell. A client stores one right after the other.
-const AHEAD: Duration = Duration::from_secs(1);
 
 impl Ring {
     pub fn new(desc: &QueueDesc) -> Self {
@@ -101,7 +95,6 @@ impl Ring {
             limit: 0,
             published: VecDeque::new(),
             bell: NOT_RUNG,
-            ahead: (None, None),
             look: true,
         }
     }
@@ -123,9 +116,12 @@ impl Ring {
 
     /// Whether everything that was rung for has been taken.
     pub fn is_quiet(&self, desc: &QueueDesc) -> bool {
-        self.is_empty()
-            && !self.look
-            && desc.doorbell.page.load64(desc.doorbell.offset) == self.bell
+        self.is_empty() && self.is_looked_at(desc)
+    }
+
+    /// Whether everything that was rung for has been published.
+    pub fn is_looked_at(&self, desc: &QueueDesc) -> bool {
+        !self.look && desc.doorbell.page.load64(desc.doorbell.offset) == self.bell
     }
 
     /// The count of what has been taken.
@@ -157,7 +153,7 @@ impl Ring {
     pub fn poll(&mut self, cx: &mut Cx) -> Result<(), Stop> {
         let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
         if bell == self.bell && !self.look {
-            return self.check_ahead(cx);
+            return Ok(());
         }
         let who = format!("gpu {} queue {}: doorbell {bell:#x}", cx.core.index, cx.id);
         let waits = (std::mem::replace(&mut cx.who, who), cx.first);
@@ -203,39 +199,32 @@ impl Ring {
         self.publish(cx, limit)
     }
 
-    /// A write pointer that stays ahead of the doorbell: the doorbell was rung with something else.
-    fn check_ahead(&mut self, cx: &Cx) -> Result<(), Stop> {
-        if self.bell == NOT_RUNG || !self.is_empty() {
-            return Ok(());
-        }
-        // Read it rarely: this is the idle path.
-        let since = *self.ahead.0.get_or_insert_with(Instant::now);
-        if since.elapsed() < AHEAD {
-            return Ok(());
-        }
-        self.ahead.0 = None;
+    /// The write pointer, where it is not what the doorbell says.
+    fn wptr_ahead(&self, cx: &Cx) -> Result<Option<u64>, Stop> {
         let wptr = cx.read64(cx.desc.wptr)?;
         let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
         let ahead = wptr != self.limit && bell == self.bell && !self.look;
-        // The client may be right between its two stores: it counts once it stays so.
-        let before = std::mem::replace(&mut self.ahead.1, ahead.then_some(wptr));
-        if ahead && before == Some(wptr) {
+        Ok(ahead.then_some(wptr))
+    }
+
+    /// The queue is destroyed: the client is not between its two stores any more, so that a write pointer
+    /// that is ahead of the doorbell was rung for with something else.
+    pub fn end_of_queue(&self, cx: &Cx) {
+        if self.bell != NOT_RUNG
+            && self.is_empty()
+            && let Ok(Some(wptr)) = self.wptr_ahead(cx)
+        {
+            let (id, limit) = (cx.id, self.limit);
             cx.note(
                 &DOORBELL_WPTR,
                 format!(
-                    "queue {}: for a second the doorbell has said {}, the write pointer in memory {wptr}",
-                    cx.id, self.limit
+                    "queue {id}: to its end the doorbell has said {limit}, the write pointer in memory {wptr}"
                 ),
             );
-            // Once is enough: the next ring starts anew.
-            self.bell = bell;
-            self.ahead.0 = Instant::now().checked_add(Duration::from_secs(3600));
         }
-        Ok(())
     }
 
     fn publish(&mut self, cx: &Cx, limit: u64) -> Result<(), Stop> {
-        self.ahead = (None, None);
         if limit == self.limit {
             return Ok(());
         }

@@ -5,7 +5,6 @@
 //! do. A WRITE may overtake them.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use drivers_spec::amd::packet::{Gfx, Packet};
 use drivers_spec::amd::sdma as packet;
@@ -129,17 +128,17 @@ pub(crate) struct Sdma {
     skip: usize,
     who: String,
     /// Before the last FENCE.
-    fenced: Instant,
+    fenced: u64,
 }
 
 impl Sdma {
-    pub fn new() -> Self {
+    pub fn new(now: u64) -> Self {
         Self {
             ib: None,
             copies: VecDeque::new(),
             skip: 0,
             who: String::new(),
-            fenced: Instant::now(),
+            fenced: now,
         }
     }
 
@@ -153,6 +152,7 @@ impl Sdma {
         let Some(copy) = self.copies.front_mut() else {
             return Ok(false);
         };
+        cx.core.clock.pass(clock::PACKET);
         if copy.step(cx)? {
             self.copies.pop_front();
         }
@@ -355,7 +355,7 @@ impl Sdma {
                 if cx.gfx() != Gfx::Gfx9 && mtype != packet::MTYPE_UC {
                     cx.note(&FENCE_MTYPE, format!("MTYPE is {mtype}"));
                 }
-                self.fenced = Instant::now();
+                self.fenced = cx.core.clock.now();
                 cx.write(va, &words[3].to_le_bytes())?;
             }
             packet::TRAP => cx.out.push(Interrupt::SdmaTrap {
@@ -371,7 +371,7 @@ impl Sdma {
             }
             packet::ATOMIC => return run_atomic(cx, words, va),
             packet::TIMESTAMP_GET | packet::TIMESTAMP_GET_GLOBAL => {
-                cx.write(va, &clock::now().to_le_bytes())?;
+                cx.write(va, &cx.core.clock.now().to_le_bytes())?;
             }
             packet::GCR_REQ | packet::GCR_USER => {
                 let control = packet::GCR_CONTROL_15_0.get(words[2])

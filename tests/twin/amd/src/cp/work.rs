@@ -1,21 +1,21 @@
 //! Work of a queue that is under way: dispatches, and what happens at the end of the pipe.
 //!
-//! Dispatches run on a thread of their own, so that other queues go on meanwhile.
+//! Dispatches that take long run in pieces, so that other queues go on meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle, Thread};
-use std::time::Instant;
 
 use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
 use twin_shader::code::Code;
-use twin_shader::launch::{Launch, Watch, run};
+use twin_shader::launch::{Launch, Watch, run_with_pauses};
 use twin_shader::page::{MemFault, Port};
 
+use super::clock::Clock;
+use super::fiber::Pause;
 use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
-use super::{Core, Cx, Stop, cache, clock, rng::Rng};
+use super::{Core, Cx, Stop, cache, rng::Rng};
 use crate::gpu::{Interrupt, ProcessId};
 use crate::mem::{Caches, Vm};
 
@@ -70,7 +70,7 @@ pub(crate) enum Work {
 }
 
 /// What a batch of work left behind.
-struct Outcome {
+pub(crate) struct Outcome {
     interrupts: Vec<Interrupt>,
     result: Result<(), Stop>,
 }
@@ -78,10 +78,9 @@ struct Outcome {
 /// The work of a queue.
 pub(crate) struct Pending {
     items: Vec<Work>,
-    batch: Option<JoinHandle<Outcome>>,
+    /// A batch runs.
+    running: bool,
     cancel: Arc<AtomicBool>,
-    /// Woken when a batch is done.
-    gpu: Option<Thread>,
     /// The other XCCs of the ring.
     place: Option<Arc<Place>>,
 }
@@ -91,16 +90,8 @@ impl Pending {
         Self {
             place,
             items: Vec::new(),
-            batch: None,
+            running: false,
             cancel: Arc::new(AtomicBool::new(false)),
-            gpu: None,
-        }
-    }
-
-    /// The thread to wake.
-    pub fn set_thread(&mut self, gpu: &Thread) {
-        if self.gpu.is_none() {
-            self.gpu = Some(gpu.clone());
         }
     }
 
@@ -109,16 +100,14 @@ impl Pending {
         self.cancel.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a batch runs on its thread.
+    /// Whether a batch runs.
     pub fn is_running(&self) -> bool {
-        self.batch
-            .as_ref()
-            .is_some_and(|batch| !batch.is_finished())
+        self.running
     }
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.batch.is_none()
+        self.items.is_empty() && !self.running
     }
 
     /// Adds a piece.
@@ -129,71 +118,66 @@ impl Pending {
                 if let Some(what) = early(self.place.as_deref(), &end) {
                     cx.note(&xcc::EARLY, what);
                 }
-                finish(&cx.desc.vm, cx.desc.process, &end, None, cx.out)?;
+                let clock = &cx.core.clock;
+                finish(&cx.desc.vm, clock, cx.desc.process, &end, None, cx.out)?;
             }
             work => self.items.push(work),
         }
         Ok(())
     }
 
-    /// Gets everything done; true once it is.
+    /// Gets on with it; true once everything is done.
     pub fn flush(&mut self, cx: &mut Cx) -> Result<bool, Stop> {
-        if let Some(batch) = self.batch.take() {
-            if !batch.is_finished() {
-                self.batch = Some(batch);
-                return Ok(false);
+        let queue = (cx.core.index, cx.id);
+        if !self.running {
+            if self.items.is_empty() {
+                return Ok(true);
             }
-            match batch.join() {
-                Ok(outcome) => {
-                    cx.out.extend(outcome.interrupts);
-                    outcome.result?;
+            let items = order(std::mem::take(&mut self.items), cx.rng);
+            if items.iter().all(|work| matches!(work, Work::End(_))) {
+                for work in items {
+                    self.push(cx, work)?;
                 }
-                // Nothing of the queue can be trusted.
-                Err(panic) => {
-                    let text = panic
-                        .downcast_ref::<String>()
-                        .map(String::as_str)
-                        .or_else(|| panic.downcast_ref::<&str>().copied());
-                    let what = format!("queue {}: {}", cx.id, text.unwrap_or("no text"));
-                    cx.core.journal.broken(&PANIC, what);
-                    return Err(Stop::Cancelled);
-                }
+                return Ok(true);
             }
+            let task = Task {
+                core: cx.core.clone(),
+                vm: cx.desc.vm.clone(),
+                code: cx.core.code(&cx.desc.vm),
+                process: cx.desc.process,
+                cancel: self.cancel.clone(),
+                place: self.place.clone(),
+            };
+            let started = cx.fibers.start(queue, move |pause| {
+                let mut interrupts = Vec::new();
+                let result = task.run(items, &mut interrupts, pause);
+                Outcome { interrupts, result }
+            });
+            // The host is out of memory. Nobody can tell the client; the queue stops.
+            started.map_err(|_| Stop::Cancelled)?;
+            self.running = true;
         }
-        if self.items.is_empty() {
-            return Ok(true);
-        }
-        let items = order(std::mem::take(&mut self.items), cx.rng);
-        if items.iter().all(|work| matches!(work, Work::End(_))) {
-            for work in items {
-                self.push(cx, work)?;
-            }
-            return Ok(true);
-        }
-        let task = Task {
-            core: cx.core.clone(),
-            vm: cx.desc.vm.clone(),
-            code: cx.core.code(&cx.desc.vm),
-            process: cx.desc.process,
-            cancel: self.cancel.clone(),
-            place: self.place.clone(),
+        let Some(done) = cx.fibers.resume(queue) else {
+            return Ok(false);
         };
-        let gpu = self.gpu.clone();
-        let name = format!("twin-gpu{}-queue{}", cx.core.index, cx.id);
-        let spawned = thread::Builder::new().name(name).spawn(move || {
-            let mut interrupts = Vec::new();
-            let result = task.run(items, &mut interrupts);
-            if let Some(gpu) = gpu {
-                gpu.unpark();
+        self.running = false;
+        match done {
+            Ok(outcome) => {
+                cx.out.extend(outcome.interrupts);
+                outcome.result?;
             }
-            Outcome { interrupts, result }
-        });
-        match spawned {
-            Ok(batch) => self.batch = Some(batch),
-            // The host is out of threads. Nobody can tell the client; the queue stops.
-            Err(_) => return Err(Stop::Cancelled),
+            // Nothing of the queue can be trusted.
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied());
+                let what = format!("queue {}: {}", cx.id, text.unwrap_or("no text"));
+                cx.core.journal.broken(&PANIC, what);
+                return Err(Stop::Cancelled);
+            }
         }
-        Ok(false)
+        Ok(self.items.is_empty())
     }
 }
 
@@ -223,7 +207,7 @@ struct Task {
 }
 
 impl Task {
-    fn run(&self, items: Vec<Work>, out: &mut Vec<Interrupt>) -> Result<(), Stop> {
+    fn run(&self, items: Vec<Work>, out: &mut Vec<Interrupt>, pause: Pause) -> Result<(), Stop> {
         let several = items
             .iter()
             .filter(|work| matches!(work, Work::Run { .. }))
@@ -238,12 +222,16 @@ impl Task {
                     number,
                     end,
                 } => {
-                    let start = clock::now();
+                    let start = self.core.clock.now();
                     let place = self.place.as_ref().filter(|p| p.group.several());
                     let began = place.map_or(0, |place| place.group.tick());
+                    if place.is_some() {
+                        // Those of other XCCs may run at the same time.
+                        pause();
+                    }
                     let mut trace = (several || place.is_some()).then(Trace::default);
                     for (xcc, launch) in &launches {
-                        self.launch(*xcc, launch, &who, trace.as_mut())?;
+                        self.launch(*xcc, launch, &who, trace.as_mut(), pause)?;
                     }
                     if let (Some(place), Some(trace)) = (place, &trace) {
                         self.check_xccs(place, number, began, &who, trace.clone());
@@ -253,7 +241,7 @@ impl Task {
                         traces.push((who, trace));
                     }
                     if let Some(end) = end {
-                        finish(&self.vm, self.process, &end, Some(start), out)?;
+                        self.finish(&end, Some(start), out)?;
                     }
                 }
                 Work::End(end) => {
@@ -261,11 +249,20 @@ impl Task {
                         let journal = &self.core.journal;
                         journal.broken(&xcc::EARLY, format!("{what} ({})", end.who));
                     }
-                    finish(&self.vm, self.process, &end, None, out)?;
+                    self.finish(&end, None, out)?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn finish(
+        &self,
+        end: &End,
+        start: Option<u64>,
+        out: &mut Vec<Interrupt>,
+    ) -> Result<(), MemFault> {
+        finish(&self.vm, &self.core.clock, self.process, end, start, out)
     }
 
     /// Whether a dispatch touched what those before it did.
@@ -294,6 +291,7 @@ impl Task {
         launch: &Launch,
         who: &str,
         trace: Option<&mut Trace>,
+        pause: Pause,
     ) -> Result<(), Stop> {
         let log = self.core.instructions.clone();
         let print = |line: &str| {
@@ -304,23 +302,26 @@ impl Task {
         let watch = Watch {
             cancel: &self.cancel,
             trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
-            clock: &clock::now,
+            clock: &|| self.core.clock.now(),
             threads: self.core.threads,
         };
         self.vm.set_origin(who);
         let vm = self.vm.on(xcc);
         let memory = vm.launch();
         let result = match trace {
-            None => run(&memory, &self.code, launch, &watch),
+            None => run_with_pauses(&memory, &self.code, launch, &watch, pause),
             Some(trace) => {
                 let watched = Watched::new(&memory, Slots::of(launch));
-                let result = run(&watched, &self.code, launch, &watch);
+                let result = run_with_pauses(&watched, &self.code, launch, &watch, pause);
                 watched.into_trace(trace);
                 result
             }
         };
         match result {
-            Ok(_) => Ok(()),
+            Ok(done) => {
+                self.core.clock.reach(done.end);
+                Ok(())
+            }
             Err(Some(broken)) => Err(Stop::Wave {
                 broken,
                 dispatch: who.to_string(),
@@ -342,20 +343,22 @@ fn early(place: Option<&Place>, end: &End) -> Option<String> {
 /// The end of the pipe.
 pub(crate) fn finish(
     vm: &Vm,
+    clock: &Clock,
     process: ProcessId,
     end: &End,
     start: Option<u64>,
     out: &mut Vec<Interrupt>,
 ) -> Result<(), MemFault> {
+    vm.set_origin(&end.who);
     if cache::any(end.caches) {
         vm.caches_on(end.xccs, end.caches, &end.who);
     }
-    let since = Instant::now();
+    let since = clock.now();
     if let Some((va, data)) = end.write {
         match data {
             Data::Low(value) => vm.write(Port::Cp, va, &value.to_le_bytes())?,
             Data::Wide(value) => vm.write(Port::Cp, va, &value.to_le_bytes())?,
-            Data::Clock => vm.write(Port::Cp, va, &clock::now().to_le_bytes())?,
+            Data::Clock => vm.write(Port::Cp, va, &clock.now().to_le_bytes())?,
         }
     }
     if let Some(context) = end.interrupt {
@@ -366,7 +369,7 @@ pub(crate) fn finish(
         });
     }
     if let Some((signal, stamps)) = end.signal {
-        complete(vm, process, signal, start.filter(|_| stamps), out)?;
+        complete(vm, clock, process, signal, start.filter(|_| stamps), out)?;
     }
     Ok(())
 }
@@ -374,6 +377,7 @@ pub(crate) fn finish(
 /// Decrements a completion signal.
 fn complete(
     vm: &Vm,
+    clock: &Clock,
     process: ProcessId,
     signal: u64,
     start: Option<u64>,
@@ -387,13 +391,13 @@ fn complete(
     let write = |va: u64, value: u64| vm.write(Port::Cp, va, &value.to_le_bytes());
     if let Some(start) = start {
         write(signal + aql::signal::START_TS as u64, start)?;
-        write(signal + aql::signal::END_TS as u64, clock::now())?;
+        write(signal + aql::signal::END_TS as u64, clock.now())?;
     }
     let value = read(aql::signal::VALUE)?.wrapping_sub(1);
     write(signal + aql::signal::VALUE as u64, value)?;
     let mailbox = read(aql::signal::EVENT_MAILBOX_PTR)?;
     if mailbox != 0 {
-        let since = Instant::now();
+        let since = clock.now();
         let context = read(aql::signal::EVENT_ID)? as u32;
         write(mailbox, u64::from(context))?;
         out.push(Interrupt::EndOfPipe {

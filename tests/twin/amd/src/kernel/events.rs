@@ -12,6 +12,7 @@ use drivers_spec::amd::kfd::{
 };
 use zerocopy::IntoBytes;
 
+use crate::cp::clock::Clock;
 use crate::mem::{Mapping, Object};
 
 use super::errno::{Errno, Result};
@@ -95,7 +96,7 @@ struct State {
     mapped: u64,
     events: BTreeMap<u32, Event>,
     /// When the kernel last emptied the slot of an id. Outlives the event: interrupts do, too.
-    emptied: BTreeMap<u32, Instant>,
+    emptied: BTreeMap<u32, u64>,
     /// Events with a slot.
     signals: u64,
     waits: BTreeMap<u64, Vec<Waiter>>,
@@ -105,10 +106,10 @@ struct State {
 }
 
 /// The events of a process.
-#[derive(Default)]
 pub struct Events {
     state: Mutex<State>,
     wake: Condvar,
+    clock: Arc<Clock>,
 }
 
 impl State {
@@ -206,6 +207,15 @@ impl State {
 }
 
 impl Events {
+    /// No events; the clock is that of the machine.
+    pub fn new(clock: &Arc<Clock>) -> Self {
+        Self {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            clock: clock.clone(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -294,7 +304,7 @@ impl Events {
                 page.clear(id);
             }
             // What an earlier event of this id had signalled is gone with the slot.
-            state.emptied.insert(id, Instant::now());
+            state.emptied.insert(id, self.clock.now());
             args.event_page_offset = mmap::EVENTS;
             args.event_slot_index = id;
         }
@@ -324,7 +334,7 @@ impl Events {
         let mut state = self.lock();
         let event = state.events.remove(&id).ok_or(Errno::EINVAL)?;
         // Interrupts may still be on their way.
-        state.emptied.insert(id, Instant::now());
+        state.emptied.insert(id, self.clock.now());
         if matches!(event.kind, event_type::SIGNAL | event_type::DEBUG_EVENT) {
             state.signals -= 1;
         }
@@ -404,7 +414,7 @@ impl Events {
 
     /// An interrupt of a packet with that id, of which `bits` bits are valid, and whose slot was written
     /// after `since`. Returns whether an event was signalled.
-    pub fn interrupt(&self, id: u32, bits: u32, since: Instant) -> bool {
+    pub fn interrupt(&self, id: u32, bits: u32, since: u64) -> bool {
         let mut state = self.lock();
         let Some(page) = state.page.clone() else {
             return false;
@@ -441,7 +451,7 @@ impl Events {
         // amdkfd/kfd_events.c, kfd_signal_event_interrupt, ignores it).
         let twice = state.emptied.get(&id).is_some_and(|&at| at >= since);
         for other in signalled.iter().copied() {
-            state.emptied.insert(other, Instant::now());
+            state.emptied.insert(other, self.clock.now());
         }
         !signalled.is_empty() || taken == Some(true) || twice
     }

@@ -6,7 +6,6 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::time::Instant;
 
 use drivers_spec::amd::kfd::{
     ContextSaveAreaHeader, HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure,
@@ -93,7 +92,7 @@ impl Kernel for Registry {
 }
 
 impl Process {
-    fn signalled(&self, context: u32, bits: u32, since: Instant, lost: bool) {
+    fn signalled(&self, context: u32, bits: u32, since: u64, lost: bool) {
         if lost {
             self.note(|| format!("injected: the interrupt with context {context:#x} is lost"));
             return;

@@ -38,6 +38,7 @@ use twin::rule::{Journal, Rule};
 use crate::config::Config;
 use crate::gpu::{Gpu, Kernel, Logger, ProcessId, QueueId, Setup};
 use crate::mem::{Budget, Drain, Gmc};
+use crate::scheduler::Scheduler;
 
 use errno::{Errno, Result};
 use events::Events;
@@ -55,6 +56,7 @@ pub struct Machine {
     /// What happened, and every broken rule.
     pub journal: Arc<Journal>,
     nodes: Vec<Node>,
+    scheduler: Arc<Scheduler>,
     /// System memory that GPUs may use.
     system: Arc<Budget>,
     tree: Tree,
@@ -144,6 +146,7 @@ impl Machine {
         let kernel: Weak<dyn Kernel> = Arc::downgrade(&(registry.clone() as Arc<dyn Kernel>));
         let tree = topology::files(&config, &places);
         let printer = printer(&config)?;
+        let scheduler = Scheduler::new(config.seed)?;
         let mut nodes = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
             let drain = if config.drain_random {
@@ -173,7 +176,7 @@ impl Machine {
             nodes.push(Node {
                 place,
                 gmc,
-                gpu: Gpu::new(setup, kernel.clone())?,
+                gpu: Gpu::new(setup, kernel.clone(), &scheduler),
                 areas: Mutex::default(),
                 gone: AtomicBool::new(false),
             });
@@ -182,6 +185,7 @@ impl Machine {
             system: Arc::new(Budget::new(config.gtt)),
             journal,
             nodes,
+            scheduler,
             tree,
             injector,
             registry,
@@ -206,7 +210,7 @@ impl Machine {
                 runtime: false,
                 svm: svm::Svm::default(),
             }),
-            events: Events::default(),
+            events: Events::new(self.scheduler.clock()),
             contexts: Mutex::default(),
         });
         lock(&self.registry.processes).insert(id, Arc::downgrade(&process));
@@ -216,6 +220,11 @@ impl Machine {
     /// What a GPU would tell the kernel driver, for tests.
     pub fn interrupt(&self, gpu: usize, interrupt: crate::gpu::Interrupt) {
         self.registry.interrupt(gpu, interrupt);
+    }
+
+    /// The time, in ticks of 10 ns.
+    pub fn clock(&self) -> u64 {
+        self.scheduler.clock().now()
     }
 
     /// The `gpu_id` of each GPU.

@@ -274,7 +274,7 @@ fn interrupts_look_at_the_slots() {
     let other = client.event(0, event_type::SIGNAL, true).unwrap();
     let process = client.process.id();
     let interrupt = |context| {
-        let since = std::time::Instant::now();
+        let since = client.machine.clock();
         client.machine.interrupt(
             0,
             Interrupt::EndOfPipe {
@@ -302,7 +302,7 @@ fn interrupts_look_at_the_slots() {
         Interrupt::SdmaTrap {
             process,
             context: 0xf000_0001,
-            since: std::time::Instant::now(),
+            since: client.machine.clock(),
         },
     );
     assert_eq!(

@@ -131,7 +131,7 @@ fn an_event_is_lost() {
             Interrupt::EndOfPipe {
                 process: client.process.id(),
                 context: 1,
-                since: std::time::Instant::now(),
+                since: client.machine.clock(),
             },
         );
         assert_eq!(

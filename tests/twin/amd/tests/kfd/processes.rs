@@ -38,7 +38,7 @@ fn handles_addresses_queues_and_events_are_a_process_own() {
         Interrupt::EndOfPipe {
             process: one.process.id(),
             context: 1,
-            since: std::time::Instant::now(),
+            since: machine.clock(),
         },
     );
     let poll = |client: &Client| client.wait(&mut [wanted(1)], true, 0).unwrap();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use doorbell_twin::chip::Chip;
 use doorbell_twin::gpu::{Doorbell, Gpu, Interrupt, Kernel, QueueDesc, QueueId, QueueKind, Setup};
 use doorbell_twin::mem::{Budget, Drain, Gmc, Kind, Mapping, Mtype, Object, Rights, Vm};
+use doorbell_twin::scheduler::Scheduler;
 use twin::rule::Journal;
 use twin_shader::page::Port;
 
@@ -64,8 +65,9 @@ impl Stand {
             instructions: None,
         };
         change(&mut setup);
+        let scheduler = Scheduler::new(seed).unwrap();
         let stand = Self {
-            gpu: Gpu::new(setup, kernel).unwrap(),
+            gpu: Gpu::new(setup, kernel, &scheduler),
             journal,
             vm: Vm::new(gmc.clone()),
             log,

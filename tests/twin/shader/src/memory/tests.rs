@@ -9,6 +9,7 @@ use crate::isa::{self, Gen};
 use crate::page::tests::Pages;
 use crate::page::{Bus, Port};
 use crate::step::{Flow, Stop};
+use crate::turns::{Seat, Turns};
 use crate::wave::{Lanes, Place, Wave};
 
 mod caches;
@@ -22,6 +23,7 @@ struct Bench {
     memory: Pages,
     lds: Vec<Cell<u32>>,
     phases: Cell<u32>,
+    turns: Turns,
 }
 
 impl Bench {
@@ -30,6 +32,7 @@ impl Bench {
             memory: Pages::new(&PAGES),
             lds: (0..1024).map(|i| Cell::new(0x1000 + i)).collect(),
             phases: Cell::new(0),
+            turns: Turns::new(1, 0),
         }
     }
 
@@ -56,7 +59,7 @@ impl Bench {
                 private_aperture: PRIVATE,
                 ..Place::default()
             },
-            clock: &|| 0,
+            seat: Seat::new(&self.turns, 0, None),
             signalled: 0,
             phases: &self.phases,
             interrupts: Vec::new(),

@@ -83,7 +83,7 @@ pub fn lower(
         uses.scalar(m0(generation), 1);
         return Ok(Box::new(move |wave| access.load_lds(wave, cell)));
     }
-    Ok(match does {
+    let run: Run = match does {
         Does::Load(Cell::B32) | Does::LoadTid => Box::new(move |wave| access.load::<1>(wave)),
         Does::Load(Cell::B64) => Box::new(move |wave| access.load::<2>(wave)),
         Does::Load(Cell::B96) => Box::new(move |wave| access.load::<3>(wave)),
@@ -139,7 +139,41 @@ pub fn lower(
         }
         Does::LoadTransposed(_) => return Err("transposing loads are not modelled"),
         Does::LoadLds(_) | Does::Cache | Does::Other(..) => return Err("not modelled"),
-    })
+    };
+    if !has_order(inst, does) {
+        return Ok(run);
+    }
+    Ok(Box::new(move |wave| {
+        wave.seat.in_order();
+        run(wave)
+    }))
+}
+
+/// Whether it is a matter of order with what other workgroups do: an atomic that returns what was
+/// there, or whose results do not add up in any order, and a load that sees what others of the GPU
+/// write meanwhile (LLVM AMDGPUUsage, memory models: loads at agent scope).
+fn has_order(inst: &Inst, does: Does) -> bool {
+    use super::atomic::*;
+    use std::ptr::fn_addr_eq;
+    let cache = inst.fields.cache;
+    match does {
+        Does::Atomic32(op, _) => {
+            let any: [Op32; 9] = [add, sub, min_u, max_u, min_i, max_i, and, or, xor];
+            inst.returns() || !any.iter().any(|&x| fn_addr_eq(op, x))
+        }
+        Does::Atomic64(op, _) => {
+            let any: [Op64; 9] = [
+                add64, sub64, min_u64, max_u64, min_i64, max_i64, and64, or64, xor64,
+            ];
+            inst.returns() || !any.iter().any(|&x| fn_addr_eq(op, x))
+        }
+        _ if does.store() => false,
+        _ => match inst.generation {
+            Gen::Rdna2 | Gen::Rdna3 => cache.glc,
+            Gen::Cdna3 => cache.dlc,
+            Gen::Rdna4 => cache.scope >= 2,
+        },
+    }
 }
 
 /// Whether an instruction that acts on caches invalidates L0 for what others of the GPU wrote, and

@@ -178,7 +178,7 @@ pub fn sendmsg_rtn<D: Value>() -> Meaning {
         let d = inst.dst::<D>()?;
         let regs = registers(d, D::DWORDS);
         step([Some(regs)], move |wave| {
-            let now = (wave.clock)();
+            let now = wave.seat.now();
             D::get(Source::Const(now), wave).put(d, wave);
             wave.counters.issue(&[Counter::Scalar], Some(regs));
             Ok(Flow::Next)

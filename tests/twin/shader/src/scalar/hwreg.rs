@@ -43,7 +43,7 @@ fn read(wave: &Wave, id: u16) -> Option<u32> {
     use Gen::{Cdna3, Rdna4};
     let place = &wave.place;
     // One clock of the shader takes about half a nanosecond.
-    let cycles = || (wave.clock)().wrapping_mul(20);
+    let cycles = || wave.seat.now().wrapping_mul(20);
     Some(match (id, wave.generation) {
         (MODE, _) => wave.mode,
         (STATUS, _) => {

@@ -179,7 +179,7 @@ fn time() -> Meaning {
             let data = destination(inst, 2)?;
             let regs = registers(data, 2);
             step([Some(regs)], move |wave| {
-                (wave.clock)().put(data, wave);
+                wave.seat.now().put(data, wave);
                 wave.counters.issue(&[Counter::Scalar], Some(regs));
                 Ok(Flow::Next)
             })

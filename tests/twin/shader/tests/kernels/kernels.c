@@ -104,6 +104,22 @@ KERNEL void handshake(u32 GLOBAL *flags, u32 groups) {
   }
 }
 
+// Who comes first gets the first ticket, after work that is not the same for all; and a sum whose last
+// bits say in which order it was made.
+KERNEL void tickets(u32 GLOBAL *next, u32 GLOBAL *out, float GLOBAL *sum) {
+  u32 x = group() * 64 + item();
+  for (u32 k = 0; k < group() % 7 * 300; k++)
+    x = x * 1664525 + 1013904223;
+  u32 mine = __scoped_atomic_fetch_add(next, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+  out[mine] = x;
+  float old, value = 1.0f / (float)(x % 1000 + 1);
+  u32 seen = __scoped_atomic_load_n((u32 GLOBAL *)sum, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+  do
+    old = __builtin_bit_cast(float, seen);
+  while (!__scoped_atomic_compare_exchange_n((u32 GLOBAL *)sum, &seen, __builtin_bit_cast(u32, old + value),
+                                             0, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE));
+}
+
 KERNEL void ids(u32 GLOBAL *out) {
   u32 gx = __builtin_amdgcn_workgroup_id_x(), gy = __builtin_amdgcn_workgroup_id_y(),
       gz = __builtin_amdgcn_workgroup_id_z();

@@ -19,6 +19,7 @@ use twin_shader::counters::Counters;
 use twin_shader::isa::{self, Gen};
 use twin_shader::page::{Access, Bus, FaultKind, MemFault, Memory, PAGE, Page, Port};
 use twin_shader::step::{Flow, Stop};
+use twin_shader::turns::{Seat, Turns};
 use twin_shader::wave::{Lanes, Place, Wave};
 use vector::{Difference, Outcome, Slack, Vector, differences};
 
@@ -76,6 +77,7 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
     let ram = Ram::new(&state.mem);
     let lds: Vec<Cell<u32>> = state.lds.iter().copied().map(Cell::new).collect();
     let phases = Cell::new(0);
+    let turns = Turns::new(1, 0);
     let ieee = if generation == Gen::Rdna4 { 0 } else { 0x300 };
     let to_lanes = |chunk: &[u32]| -> Lanes { chunk.try_into().unwrap() };
     let mut wave = Wave {
@@ -94,7 +96,7 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
         bus: Bus::new(&*ram),
         counters: Counters::new(generation),
         place: Place::default(),
-        clock: &|| 0,
+        seat: Seat::new(&turns, 0, None),
         signalled: 0,
         phases: &phases,
         interrupts: vec![],

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::isa::{self, Gen};
 use crate::page::{Access, Bus, FaultKind, MemFault, Memory, Page, Port};
 use crate::step::{Flow, Stop};
+use crate::turns::{Seat, Turns};
 use crate::wave::{Place, Wave};
 
 struct Nothing;
@@ -37,6 +38,7 @@ fn run_in<S, T>(
     after: impl FnOnce(&Wave, S) -> T,
 ) -> Result<T, Stop> {
     let phases = Cell::new(0);
+    let turns = Turns::new(1, 0);
     let mut wave = Wave {
         generation,
         pc: 0,
@@ -53,7 +55,7 @@ fn run_in<S, T>(
         bus: Bus::new(&Nothing),
         counters: Counters::new(generation),
         place: Place::default(),
-        clock: &|| 0,
+        seat: Seat::new(&turns, 0, None),
         signalled: 0,
         phases: &phases,
         interrupts: vec![],
