@@ -54,12 +54,14 @@ struct Touched {
 type Pages = HashMap<u64, Touched>;
 
 fn common(mine: &Pages, theirs: &Pages) -> Option<u64> {
-    mine.iter().find_map(|(page, mine)| {
+    // The lowest, so that the same one is named each time.
+    let both = mine.iter().filter_map(|(page, mine)| {
         let theirs = theirs.get(page)?;
         let read = mine.read.common(&theirs.written);
         let written = || mine.written.common(&theirs.read);
         Some(page * PAGE + read.or_else(written)? as u64)
-    })
+    });
+    both.min()
 }
 
 /// What one dispatch touched.

@@ -2,7 +2,7 @@
 //!
 //! A GPU of several XCCs has the caches of each: the first XCC's [`Gmc`] is that of the GPU as well.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -128,6 +128,9 @@ pub struct Gmc {
     public: Mutex<Vec<Weak<Object>>>,
     /// Rules and objects that have been reported since caches were last acted on.
     reported: Mutex<HashSet<(&'static str, u64)>>,
+    /// What waves that run have read stale, by rule and object: the lowest address, which is the same
+    /// whichever thread comes first.
+    late: Mutex<BTreeMap<(&'static str, u64), (u64, &'static Rule, String)>>,
     /// Copies of pages that are free to use.
     spare: Mutex<Vec<Copy>>,
     drain: Option<AtomicU64>,
@@ -207,6 +210,7 @@ impl Gmc {
             unmirrored: Mutex::default(),
             public: Mutex::default(),
             reported: Mutex::default(),
+            late: Mutex::default(),
             spare: Mutex::default(),
             drain: match drain {
                 Drain::Never => None,
@@ -269,6 +273,10 @@ impl Gmc {
     /// A launch has ended.
     pub(crate) fn end(&self) {
         self.mirror();
+        for ((name, object), (_, rule, text)) in std::mem::take(&mut *lock(&self.late)) {
+            lock(&self.reported).insert((name, object));
+            self.journal.broken(rule, text);
+        }
         let mut launches = lock(&self.launches);
         launches.running -= 1;
         if launches.running == 0 {
@@ -429,7 +437,10 @@ impl Gmc {
     /// meant.
     pub(crate) fn host_visible_dirty(&self, who: &str, meant: impl Fn(&Object) -> bool) {
         let who: Arc<str> = who.into();
-        self.each(self.dirty(), &who, |state, at| {
+        // Threads of a launch list pages as they come.
+        let mut dirty = self.dirty();
+        dirty.sort_by_cached_key(|(object, page)| (object.upgrade().map(|o| o.id), *page));
+        self.each(dirty, &who, |state, at| {
             let found = |run| {
                 let bits = state.dirty(at, self.index, run);
                 (bits != 0).then(|| run * 64 + bits.trailing_zeros() as usize)
@@ -449,6 +460,30 @@ impl Gmc {
             }
             true
         });
+    }
+
+    /// Whether a stale read at an address is to be reported.
+    pub(crate) fn wants_report(&self, rule: &'static Rule, at: &At, va: u64) -> bool {
+        let key = (rule.name, at.object.id);
+        if at.launch == 0 {
+            return self.first_report(rule, at.object);
+        }
+        let lower = |(known, ..): &(u64, &Rule, String)| *known <= va;
+        !lock(&self.reported).contains(&key) && !lock(&self.late).get(&key).is_some_and(lower)
+    }
+
+    /// Reports it: at once, or at the end of the launch.
+    pub(crate) fn report(&self, rule: &'static Rule, at: &At, va: u64, text: String) {
+        if at.launch == 0 {
+            self.journal.broken(rule, text);
+            return;
+        }
+        let mut late = lock(&self.late);
+        let known = late.entry((rule.name, at.object.id));
+        let kept = known.or_insert_with(|| (va, rule, text.clone()));
+        if va < kept.0 {
+            *kept = (va, rule, text);
+        }
     }
 
     /// Whether this rule has not been reported of this object since caches were last acted on.

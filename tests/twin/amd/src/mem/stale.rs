@@ -24,7 +24,8 @@ impl State {
         let Some((rule, place)) = self.first_stale(at, port, range) else {
             return;
         };
-        if !at.gmc.first_report(rule, at.object) {
+        let va = (va & !(PAGE - 1)) + place as u64;
+        if !at.gmc.wants_report(rule, at, va) {
             return;
         }
         let byte = |frame: Frame| {
@@ -33,9 +34,8 @@ impl State {
             byte[0]
         };
         let text = format!(
-            "{port:?} read of {:#x} (byte {place:#x} of {}) by {} gets {:#04x}, the newest is \
+            "{port:?} read of {va:#x} (byte {place:#x} of {}) by {} gets {:#04x}, the newest is \
              {:#04x}{}; missing since: {}",
-            (va & !(PAGE - 1)) + place as u64,
             at.object.describe(at.page),
             at.who,
             byte(self.seen(at, port)),
@@ -43,7 +43,7 @@ impl State {
             self.written_by(),
             rules::missing(rule),
         );
-        at.gmc.journal.broken(rule, text);
+        at.gmc.report(rule, at, va, text);
     }
 
     /// Whether a cache in front of GL2 shows old content.
