@@ -11,6 +11,9 @@ use crate::error::Result;
 use crate::render::{CRenderer, Emitter, HipRenderer, LlvmRenderer};
 use crate::target::Target;
 
+/// A compiler, if one is needed, or why it cannot be had.
+pub type Found = Result<Option<Arc<dyn Compiler>>>;
+
 /// How code for a kind of device is made.
 pub struct Row {
     /// The device, as in `DEV`.
@@ -22,7 +25,7 @@ pub struct Row {
     /// What spells programs out.
     pub emitter: fn() -> Arc<dyn Emitter>,
     /// Looks for the compiler of what the emitter writes; `None` where the device takes that as it is.
-    pub compiler: fn(&Target) -> Result<Option<Arc<dyn Compiler>>>,
+    pub compiler: fn(&Target) -> Found,
     /// What to do where the compiler is not there.
     pub fix: &'static str,
 }
@@ -94,6 +97,6 @@ fn amd(arch: &str, _: usize) -> Result<Target> {
     Target::amd(arch)
 }
 
-fn found(compiler: impl Compiler + 'static) -> Result<Option<Arc<dyn Compiler>>> {
+fn found(compiler: impl Compiler + 'static) -> Found {
     Ok(Some(Arc::new(compiler)))
 }

@@ -105,7 +105,7 @@ fn submissions_and_replays_do_not_allocate() {
         let copied = copy.submit(&[done], &[copied]).unwrap();
         let values = |makes| [other.va().0, n, makes];
         let replayed = compute
-            .launch(&[copied.clone()], &mut *bound, values)
+            .launch(std::slice::from_ref(&copied), &mut *bound, values)
             .unwrap();
         copied.wait(deadline()).unwrap();
         replayed.wait(deadline()).unwrap();

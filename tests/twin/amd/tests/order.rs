@@ -139,7 +139,11 @@ fn a_seed_gives_the_same_run_again() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let _busy = Busy(&stop);
         for _ in 0..4 {

@@ -130,11 +130,14 @@ pub struct Gmc {
     reported: Mutex<HashSet<(&'static str, u64)>>,
     /// What waves that run have read stale, by rule and object: the lowest address, which is the same
     /// whichever thread comes first.
-    late: Mutex<BTreeMap<(&'static str, u64), (u64, &'static Rule, String)>>,
+    late: Mutex<BTreeMap<(&'static str, u64), Late>>,
     /// Copies of pages that are free to use.
     spare: Mutex<Vec<Copy>>,
     drain: Option<AtomicU64>,
 }
+
+/// An address that was read stale, the rule that this breaks, and how it is told.
+type Late = (u64, &'static Rule, String);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing in here panics while it holds a lock.
