@@ -231,6 +231,24 @@ fn a_queue_that_hangs_is_closed_without_noise() {
     }
 }
 
+/// An XCC that waits for another one of its queue is not stuck: the other may only be slow.
+#[test]
+fn xccs_that_wait_for_each_other_are_waited_for() {
+    let twin = twin("chip=gfx942,xcc=2,vram=1G,fault=hang:queue=1");
+    let options = Options {
+        drain_timeout: Duration::from_secs(1),
+        compute: Some(Language::Pm4),
+        ..options()
+    };
+    let device = drivers_amd::open(&machine(&twin), 0, &options).unwrap();
+    let compute = stream(&device, QueueKind::Compute);
+    compute.submit(&[], &[]).unwrap();
+    drop(compute);
+    let begin = std::time::Instant::now();
+    drop(device);
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+}
+
 #[test]
 fn resets_and_lost_interrupts() {
     let image = stand::kernel("gfx1100", "sums", 2);

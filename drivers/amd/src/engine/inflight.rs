@@ -19,13 +19,15 @@ pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
 }
 
 /// The first wait that is not satisfied; `true` with it if nothing stands before it that may still
-/// run, or that someone may wait for.
+/// run, or that someone may wait for, and it is not for other XCCs of the queue, which only may be slow.
 pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
     let timeline = channel.timeline().signal().va().0;
     let mut works = false;
     for packet in packets(channel) {
         match packet.doing {
-            Doing::Wait { .. } if !holds(channel, &packet.doing) => return Some((packet, !works)),
+            Doing::Wait { at, .. } if !holds(channel, &packet.doing) => {
+                return Some((packet, !works && !channel.meets_at(at)));
+            }
             Doing::Launch { .. } | Doing::Copy { .. } | Doing::Fill { .. } => works = true,
             // Not reached yet, or it would not be in flight.
             Doing::Signal { at, .. } => works |= at == timeline,

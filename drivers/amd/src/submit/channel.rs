@@ -17,7 +17,7 @@ use super::parts::{QueueSpec, make};
 use super::ring::Ring;
 use super::wait::{SLICE, Wait};
 use crate::core::Core;
-use crate::encode::{Encoder, Scratch};
+use crate::encode::{Encoder, MEET_BYTES, Scratch};
 use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 use crate::options::Options;
@@ -41,7 +41,7 @@ pub(crate) struct Channel {
     begin: Vec<u32>,
     _begin_data: Piece,
     /// What the XCCs of a PM4 queue meet at.
-    _meet: Option<Piece>,
+    meet: Option<Piece>,
     full_limit: Duration,
     /// The position behind what is known to be done, for who does not hold the lock.
     done: AtomicU64,
@@ -87,7 +87,7 @@ impl Channel {
             fences: made.fences,
             begin: made.begin,
             _begin_data: made.begin_data,
-            _meet: made.meet,
+            meet: made.meet,
             full_limit: options.ring_timeout,
             done: AtomicU64::new(0),
             host: Mutex::new(Host {
@@ -100,6 +100,12 @@ impl Channel {
                 fence: Packets::new(),
             }),
         })
+    }
+
+    /// Whether the XCCs of the queue meet at an address: a wait there is for nobody else.
+    pub(crate) fn meets_at(&self, address: u64) -> bool {
+        let meet = self.meet.as_ref().map(|meet| meet.va().0);
+        meet.is_some_and(|meet| (meet..meet + MEET_BYTES).contains(&address))
     }
 
     /// Its device.
