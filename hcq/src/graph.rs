@@ -29,6 +29,7 @@ use crate::queue::{Bound, Stream};
 use crate::signal::{Point, Signal};
 use crate::timeline::{Timeline, Turn, crosses_epoch};
 use crate::wait::Deadline;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -406,7 +407,8 @@ impl Graph {
             last,
             ..
         } = self;
-        let mut turns: Vec<Option<Turn<'_>>> = lanes.iter().map(|_| None).collect();
+        // Most graphs have a lane for kernels and one for copies.
+        let mut turns: SmallVec<[Option<Turn<'_>>; 2]> = lanes.iter().map(|_| None).collect();
         for &l in order.iter() {
             turns[l] = Some(lanes[l].stream.reserve(after)?);
         }

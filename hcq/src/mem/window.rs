@@ -280,15 +280,11 @@ impl Window {
                 .read(at(offset))
                 .map_err(|e| self.refused("read", W::BYTES, offset, e)),
             Arm::Managed { view, by, base } => {
-                self.inside("read", offset, W::BYTES)?;
-                by.invalidate(base + offset, W::BYTES as u64)?;
-                view.read(at(offset))
-                    .map_err(|e| self.refused("read", W::BYTES, offset, e))
+                let mut word = [W::default()];
+                self.read_managed(view, &**by, *base, offset, &mut word)?;
+                Ok(word[0])
             }
-            Arm::Remote { to, base, .. } => {
-                self.aligned::<W>("read", offset, 1)?;
-                Ok(W::from_u64(to.read(base + offset, AccessWidth::of::<W>())?))
-            }
+            Arm::Remote { to, base, .. } => self.read_remote(&**to, *base, offset),
         }
     }
 
@@ -303,14 +299,9 @@ impl Window {
                 .write(at(offset), value)
                 .map_err(|e| self.refused("write", W::BYTES, offset, e)),
             Arm::Managed { view, by, base } => {
-                let written = view.write(at(offset), value);
-                written.map_err(|e| self.refused("write", W::BYTES, offset, e))?;
-                by.flush(base + offset, W::BYTES as u64)
+                self.write_managed(view, &**by, *base, offset, &[value])
             }
-            Arm::Remote { to, base, .. } => {
-                self.aligned::<W>("write", offset, 1)?;
-                to.write(base + offset, AccessWidth::of::<W>(), value.to_u64())
-            }
+            Arm::Remote { to, base, .. } => self.write_remote(&**to, *base, offset, value),
         }
     }
 
@@ -353,8 +344,8 @@ impl Window {
                 barrier::before_doorbell();
                 self.write(offset, value)
             }
-            Arm::Remote { to, .. } => {
-                self.write(offset, value)?;
+            Arm::Remote { to, base, .. } => {
+                self.write_remote(&**to, *base, offset, value)?;
                 to.send()
             }
         }
@@ -370,12 +361,7 @@ impl Window {
             Arm::Mapped { view, .. } => view
                 .read_words(at(offset), words)
                 .map_err(|e| self.refused("read", bytes, offset, e)),
-            Arm::Managed { view, by, base } => {
-                self.inside("read", offset, bytes)?;
-                by.invalidate(base + offset, bytes as u64)?;
-                view.read_words(at(offset), words)
-                    .map_err(|e| self.refused("read", bytes, offset, e))
-            }
+            Arm::Managed { view, by, base } => self.read_managed(view, &**by, *base, offset, words),
             Arm::Remote { to, base, .. } => {
                 self.aligned::<W>("read", offset, words.len())?;
                 let mut raw = vec![0; bytes];
@@ -401,9 +387,7 @@ impl Window {
                 .write_words(at(offset), words)
                 .map_err(|e| self.refused("write", size_of_val(words), offset, e)),
             Arm::Managed { view, by, base } => {
-                let written = view.write_words(at(offset), words);
-                written.map_err(|e| self.refused("write", size_of_val(words), offset, e))?;
-                by.flush(base + offset, size_of_val(words) as u64)
+                self.write_managed(view, &**by, *base, offset, words)
             }
             Arm::Remote { to, base, .. } => {
                 self.aligned::<W>("write", offset, words.len())?;
@@ -528,6 +512,62 @@ impl Window {
         }
     }
 
+    // What is not plainly mapped stays out of the places that inline a mapped access.
+
+    #[inline(never)]
+    fn read_managed<W: Word>(
+        &self,
+        view: &View,
+        by: &dyn Coherence,
+        base: u64,
+        offset: u64,
+        words: &mut [W],
+    ) -> Result<(), TransportError> {
+        let bytes = size_of_val(words);
+        self.inside("read", offset, bytes)?;
+        by.invalidate(base + offset, bytes as u64)?;
+        let read = view.read_words(at(offset), words);
+        read.map_err(|e| self.refused("read", bytes, offset, e))
+    }
+
+    #[inline(never)]
+    fn write_managed<W: Word>(
+        &self,
+        view: &View,
+        by: &dyn Coherence,
+        base: u64,
+        offset: u64,
+        words: &[W],
+    ) -> Result<(), TransportError> {
+        let bytes = size_of_val(words);
+        let written = view.write_words(at(offset), words);
+        written.map_err(|e| self.refused("write", bytes, offset, e))?;
+        by.flush(base + offset, bytes as u64)
+    }
+
+    #[inline(never)]
+    fn read_remote<W: Word>(
+        &self,
+        to: &dyn RemoteWindow,
+        base: u64,
+        offset: u64,
+    ) -> Result<W, TransportError> {
+        self.aligned::<W>("read", offset, 1)?;
+        Ok(W::from_u64(to.read(base + offset, AccessWidth::of::<W>())?))
+    }
+
+    #[inline(never)]
+    fn write_remote<W: Word>(
+        &self,
+        to: &dyn RemoteWindow,
+        base: u64,
+        offset: u64,
+        value: W,
+    ) -> Result<(), TransportError> {
+        self.aligned::<W>("write", offset, 1)?;
+        to.write(base + offset, AccessWidth::of::<W>(), value.to_u64())
+    }
+
     fn copy_in(&self, view: &View, offset: u64, from: &[u8]) -> Result<(), TransportError> {
         let copied = view.copy_from_slice(at(offset), from);
         copied.map_err(|e| self.refused("write", from.len(), offset, e))
@@ -583,6 +623,7 @@ impl Window {
 }
 
 /// The offset in the address width of this machine; one that does not fit is out of any bounds.
+#[inline]
 fn at(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

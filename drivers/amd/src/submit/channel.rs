@@ -9,6 +9,8 @@ use std::time::Duration;
 use hcq::packets::{Keep, Section, place};
 use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, place_data};
 use super::decode::{decode, sentence};
@@ -273,7 +275,9 @@ impl Channel {
     fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
         let words = std::mem::take(&mut host.words);
         let done = self.write_pieces(host, &words);
-        if let Ok(doorbell) = done {
+        if let Ok(doorbell) = done
+            && LevelFilter::current() >= Level::DEBUG
+        {
             self.trace(&words, makes, host.wptr, doorbell);
         }
         host.words = words;
@@ -286,7 +290,8 @@ impl Channel {
         }
     }
 
-    /// Says what was submitted, if somebody listens.
+    /// Says what was submitted.
+    #[cold]
     fn trace(&self, words: &[u32], makes: u64, wptr: u64, doorbell: u64) {
         let (kind, index) = (self.kind, self.index);
         tracing::debug!(
@@ -298,7 +303,7 @@ impl Channel {
             doorbell,
             "submitted"
         );
-        if tracing::enabled!(tracing::Level::TRACE) {
+        if tracing::enabled!(Level::TRACE) {
             for packet in decode(&self.core, self.encoder.language(), words, 0) {
                 let what = sentence(&self.core, &packet.doing);
                 tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
