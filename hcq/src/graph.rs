@@ -419,9 +419,9 @@ impl Graph {
         }
         bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
         last.clear();
-        for (bound, mut turn) in bound.iter_mut().zip(turns.into_iter().flatten()) {
+        for (bound, turn) in bound.iter_mut().zip(turns.into_iter().flatten()) {
             let makes = turn.makes();
-            if let Err(error) = bound.launch(turn.packets(), makes) {
+            if let Err(error) = bound.launch(turn.written(), makes) {
                 let launched = &lanes[..last.len()];
                 return Err(launched.iter().fold(error, |cause, l| l.device.lose(cause)));
             }

@@ -89,8 +89,14 @@ pub type Keep = Arc<dyn Any + Send + Sync>;
 
 impl Packets {
     /// Nothing encoded.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Packets {
+            words: Vec::new(),
+            data: Vec::new(),
+            patches: Vec::new(),
+            relocs: Vec::new(),
+            keep: Vec::new(),
+        }
     }
 
     /// Forgets the content, keeps the memory.

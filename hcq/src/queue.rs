@@ -127,10 +127,10 @@ impl Stream {
         bound: &mut dyn Bound,
         values: impl FnOnce(u64) -> V,
     ) -> Result<Point> {
-        let mut turn = self.reserve(after)?;
+        let turn = self.reserve(after)?;
         let makes = turn.makes();
         bound.patch(values(makes).as_ref())?;
-        bound.launch(turn.packets(), makes)?;
+        bound.launch(turn.written(), makes)?;
         Ok(turn.submitted())
     }
 

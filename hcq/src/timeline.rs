@@ -91,17 +91,17 @@ impl Timeline {
     /// [`Error::Command`] once 64 bits are used up.
     #[inline]
     pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
-        let mut state = self.lock();
+        let state = self.lock();
         // Looked at once in 2^32 submissions.
         let passed = |border| self.signal.value().is_ok_and(|now| now >= border);
         let Some(next) = state.count.next(passed) else {
             return Err(self.refused("it has used up 64 bits: open the device again".into()));
         };
-        state.packets.clear();
         Ok(Turn {
             timeline: self,
             state,
             next,
+            begun: false,
         })
     }
 
@@ -139,7 +139,12 @@ pub(crate) struct Turn<'a> {
     timeline: &'a Timeline,
     state: MutexGuard<'a, State>,
     next: Counter,
+    /// Whether the packets are this turn's, and not what the last one has left.
+    begun: bool,
 }
+
+/// What a turn has that nobody has asked for packets.
+static NOTHING: Packets = Packets::new();
 
 impl<'a> Turn<'a> {
     /// The signal.
@@ -157,7 +162,20 @@ impl<'a> Turn<'a> {
     /// allocate.
     #[inline]
     pub(crate) fn packets(&mut self) -> &mut Packets {
+        if !self.begun {
+            self.state.packets.clear();
+            self.begun = true;
+        }
         &mut self.state.packets
+    }
+
+    /// The packets as they are, without a look at those of earlier turns: a replay mostly has none.
+    #[inline]
+    pub(crate) fn written(&self) -> &Packets {
+        match self.begun {
+            true => &self.state.packets,
+            false => &NOTHING,
+        }
     }
 
     /// It is in the queue. Returns the moment at which it is done.

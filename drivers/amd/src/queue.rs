@@ -156,6 +156,7 @@ impl AmdBound {
     }
 
     /// The way to their memory is broken.
+    #[cold]
     fn broken(&self, error: TransportError) -> Error {
         self.engine.core.broken(self.channel.unit(), error)
     }

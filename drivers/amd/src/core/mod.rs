@@ -80,6 +80,7 @@ impl Core {
 
     /// Loses the device because the way to its memory is broken: nobody knows what has arrived.
     /// Cannot be where memory is mapped: offsets are inside of it.
+    #[cold]
     pub(crate) fn broken(&self, unit: impl Into<String>, error: TransportError) -> Error {
         self.lose(Error::Fault {
             device: self.id.clone(),

@@ -91,6 +91,7 @@ pub(crate) fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> S
 
 impl SharedSignal {
     /// Cannot be where it is mapped: the window has 16 aligned bytes.
+    #[cold]
     fn broken(&self, error: TransportError) -> Error {
         self.core.broken(format!("signal {}", self.name), error)
     }

@@ -591,6 +591,7 @@ impl Channel {
     }
 
     /// Cannot be where memory is mapped: offsets are inside of it.
+    #[cold]
     fn broken(&self, error: TransportError) -> Error {
         self.core.broken(self.unit(), error)
     }
