@@ -206,24 +206,33 @@ impl LostState {
     ///
     /// # Errors
     /// [`Error::DeviceLost`] with the first cause.
+    #[inline]
     pub fn check(&self) -> Result<()> {
+        match self.is_lost() {
+            true => Err(self.why()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn why(&self) -> Error {
         match self.cause.get() {
-            None if FORKED.load(Ordering::Relaxed) => Err(self.lose(Error::Fault {
+            None => self.lose(Error::Fault {
                 device: self.device.clone(),
                 unit: "process".into(),
                 what: "it was opened before a fork, and belongs to the parent: open devices after the \
                        fork, or start another program in the child"
                     .into(),
-            })),
-            None => Ok(()),
-            Some(cause) => Err(Error::DeviceLost {
+            }),
+            Some(cause) => Error::DeviceLost {
                 device: self.device.clone(),
                 cause: cause.clone(),
-            }),
+            },
         }
     }
 
     /// True after [`LostState::lose`].
+    #[inline]
     pub fn is_lost(&self) -> bool {
         self.cause.get().is_some() || FORKED.load(Ordering::Relaxed)
     }

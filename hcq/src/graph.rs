@@ -419,7 +419,10 @@ impl Graph {
         }
         bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
         last.clear();
-        for (bound, turn) in bound.iter_mut().zip(turns.into_iter().flatten()) {
+        for (bound, turn) in bound.iter_mut().zip(&mut turns) {
+            let Some(turn) = turn.take() else {
+                continue;
+            };
             let makes = turn.makes();
             if let Err(error) = bound.launch(turn.written(), makes) {
                 let launched = &lanes[..last.len()];

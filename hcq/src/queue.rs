@@ -148,7 +148,7 @@ impl Stream {
     }
 
     /// The next submission, whose packets wait for `after`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(&self, after: &[Point]) -> Result<Turn<'_>> {
         let mut turn = self.queue.timeline().reserve()?;
         for point in after {

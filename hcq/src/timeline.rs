@@ -89,7 +89,7 @@ impl Timeline {
     ///
     /// # Errors
     /// [`Error::Command`] once 64 bits are used up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
         let state = self.lock();
         // Looked at once in 2^32 submissions.

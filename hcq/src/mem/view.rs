@@ -91,9 +91,11 @@ macro_rules! word {
         impl sealed::Sealed for $t {}
         impl Word for $t {
             const BYTES: usize = size_of::<$t>();
+            #[inline]
             fn to_u64(self) -> u64 {
                 u64::from(self)
             }
+            #[inline]
             fn from_u64(value: u64) -> Self {
                 value as $t
             }

@@ -275,17 +275,24 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn read<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
-        match &self.arm {
-            Arm::Mapped { view, .. } => view
-                .read(at(offset))
-                .map_err(|e| self.refused("read", W::BYTES, offset, e)),
-            Arm::Managed { view, by, base } => {
-                let mut word = [W::default()];
-                self.read_managed(view, &**by, *base, offset, &mut word)?;
-                Ok(word[0])
-            }
-            Arm::Remote { to, base, .. } => self.read_remote(&**to, *base, offset),
+        // Where it is inlined, there is the mapped access and nothing else.
+        if let Arm::Mapped { view, .. } = &self.arm
+            && let Ok(value) = view.read(at(offset))
+        {
+            return Ok(value);
         }
+        self.read_otherwise(offset)
+    }
+
+    #[inline(never)]
+    fn read_otherwise<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
+        if let Arm::Remote { to, base, .. } = &self.arm {
+            self.aligned::<W>("read", offset, 1)?;
+            return Ok(W::from_u64(to.read(base + offset, AccessWidth::of::<W>())?));
+        }
+        let mut word = [W::default()];
+        self.read_words(offset, &mut word)?;
+        Ok(word[0])
     }
 
     /// Writes one naturally aligned element.
@@ -294,15 +301,21 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn write<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
-        match &self.arm {
-            Arm::Mapped { view, .. } => view
-                .write(at(offset), value)
-                .map_err(|e| self.refused("write", W::BYTES, offset, e)),
-            Arm::Managed { view, by, base } => {
-                self.write_managed(view, &**by, *base, offset, &[value])
-            }
-            Arm::Remote { to, base, .. } => self.write_remote(&**to, *base, offset, value),
+        if let Arm::Mapped { view, .. } = &self.arm
+            && view.write(at(offset), value).is_ok()
+        {
+            return Ok(());
         }
+        self.write_otherwise(offset, value)
+    }
+
+    #[inline(never)]
+    fn write_otherwise<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
+        if let Arm::Remote { to, base, .. } = &self.arm {
+            self.aligned::<W>("write", offset, 1)?;
+            return to.write(base + offset, AccessWidth::of::<W>(), value.to_u64());
+        }
+        self.write_words_otherwise(offset, &[value])
     }
 
     /// Reads a word that a device sets: what it has written before is seen by the reads after this
@@ -344,8 +357,8 @@ impl Window {
                 barrier::before_doorbell();
                 self.write(offset, value)
             }
-            Arm::Remote { to, base, .. } => {
-                self.write_remote(&**to, *base, offset, value)?;
+            Arm::Remote { to, .. } => {
+                self.write_otherwise(offset, value)?;
                 to.send()
             }
         }
@@ -361,7 +374,12 @@ impl Window {
             Arm::Mapped { view, .. } => view
                 .read_words(at(offset), words)
                 .map_err(|e| self.refused("read", bytes, offset, e)),
-            Arm::Managed { view, by, base } => self.read_managed(view, &**by, *base, offset, words),
+            Arm::Managed { view, by, base } => {
+                self.inside("read", offset, bytes)?;
+                by.invalidate(base + offset, bytes as u64)?;
+                view.read_words(at(offset), words)
+                    .map_err(|e| self.refused("read", bytes, offset, e))
+            }
             Arm::Remote { to, base, .. } => {
                 self.aligned::<W>("read", offset, words.len())?;
                 let mut raw = vec![0; bytes];
@@ -382,16 +400,33 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn write_words<W: Word>(&self, offset: u64, words: &[W]) -> Result<(), TransportError> {
+        if let Arm::Mapped { view, .. } = &self.arm
+            && view.write_words(at(offset), words).is_ok()
+        {
+            return Ok(());
+        }
+        self.write_words_otherwise(offset, words)
+    }
+
+    #[inline(never)]
+    fn write_words_otherwise<W: Word>(
+        &self,
+        offset: u64,
+        words: &[W],
+    ) -> Result<(), TransportError> {
+        let bytes = size_of_val(words);
         match &self.arm {
             Arm::Mapped { view, .. } => view
                 .write_words(at(offset), words)
-                .map_err(|e| self.refused("write", size_of_val(words), offset, e)),
+                .map_err(|e| self.refused("write", bytes, offset, e)),
             Arm::Managed { view, by, base } => {
-                self.write_managed(view, &**by, *base, offset, words)
+                let written = view.write_words(at(offset), words);
+                written.map_err(|e| self.refused("write", bytes, offset, e))?;
+                by.flush(base + offset, bytes as u64)
             }
             Arm::Remote { to, base, .. } => {
                 self.aligned::<W>("write", offset, words.len())?;
-                let mut raw = Vec::with_capacity(size_of_val(words));
+                let mut raw = Vec::with_capacity(bytes);
                 for word in words {
                     raw.extend_from_slice(&word.to_u64().to_le_bytes()[..W::BYTES]);
                 }
@@ -510,62 +545,6 @@ impl Window {
             }
             Arm::Remote { to, .. } => to.flush(),
         }
-    }
-
-    // What is not plainly mapped stays out of the places that inline a mapped access.
-
-    #[inline(never)]
-    fn read_managed<W: Word>(
-        &self,
-        view: &View,
-        by: &dyn Coherence,
-        base: u64,
-        offset: u64,
-        words: &mut [W],
-    ) -> Result<(), TransportError> {
-        let bytes = size_of_val(words);
-        self.inside("read", offset, bytes)?;
-        by.invalidate(base + offset, bytes as u64)?;
-        let read = view.read_words(at(offset), words);
-        read.map_err(|e| self.refused("read", bytes, offset, e))
-    }
-
-    #[inline(never)]
-    fn write_managed<W: Word>(
-        &self,
-        view: &View,
-        by: &dyn Coherence,
-        base: u64,
-        offset: u64,
-        words: &[W],
-    ) -> Result<(), TransportError> {
-        let bytes = size_of_val(words);
-        let written = view.write_words(at(offset), words);
-        written.map_err(|e| self.refused("write", bytes, offset, e))?;
-        by.flush(base + offset, bytes as u64)
-    }
-
-    #[inline(never)]
-    fn read_remote<W: Word>(
-        &self,
-        to: &dyn RemoteWindow,
-        base: u64,
-        offset: u64,
-    ) -> Result<W, TransportError> {
-        self.aligned::<W>("read", offset, 1)?;
-        Ok(W::from_u64(to.read(base + offset, AccessWidth::of::<W>())?))
-    }
-
-    #[inline(never)]
-    fn write_remote<W: Word>(
-        &self,
-        to: &dyn RemoteWindow,
-        base: u64,
-        offset: u64,
-        value: W,
-    ) -> Result<(), TransportError> {
-        self.aligned::<W>("write", offset, 1)?;
-        to.write(base + offset, AccessWidth::of::<W>(), value.to_u64())
     }
 
     fn copy_in(&self, view: &View, offset: u64, from: &[u8]) -> Result<(), TransportError> {
