@@ -25,6 +25,8 @@ pub struct Timeline {
 
 struct State {
     count: Counter,
+    /// Of the turn that holds the lock.
+    next: Counter,
     packets: Packets,
 }
 
@@ -37,6 +39,7 @@ impl Timeline {
             signal,
             state: Mutex::new(State {
                 count: Counter::after(0),
+                next: Counter::after(0),
                 packets: Packets::new(),
             }),
         }
@@ -91,16 +94,16 @@ impl Timeline {
     /// [`Error::Command`] once 64 bits are used up.
     #[inline(always)]
     pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
-        let state = self.lock();
+        let mut state = self.lock();
         // Looked at once in 2^32 submissions.
         let passed = |border| self.signal.value().is_ok_and(|now| now >= border);
         let Some(next) = state.count.next(passed) else {
             return Err(self.refused("it has used up 64 bits: open the device again".into()));
         };
+        state.next = next;
         Ok(Turn {
             timeline: self,
             state,
-            next,
             begun: false,
         })
     }
@@ -138,7 +141,6 @@ impl fmt::Debug for Timeline {
 pub(crate) struct Turn<'a> {
     timeline: &'a Timeline,
     state: MutexGuard<'a, State>,
-    next: Counter,
     /// Whether the packets are this turn's, and not what the last one has left.
     begun: bool,
 }
@@ -155,7 +157,7 @@ impl<'a> Turn<'a> {
     /// What the submission raises the signal to.
     #[inline]
     pub(crate) fn makes(&self) -> u64 {
-        self.next.last().signal
+        self.state.next.last().signal
     }
 
     /// Packets of the submission, none at first. They are the timeline's, so that a steady state does not
@@ -181,8 +183,9 @@ impl<'a> Turn<'a> {
     /// It is in the queue. Returns the moment at which it is done.
     #[inline]
     pub(crate) fn submitted(mut self) -> Point {
-        self.state.count = self.next;
-        self.timeline.point(self.next.last().point)
+        let next = self.state.next;
+        self.state.count = next;
+        self.timeline.point(next.last().point)
     }
 }
 

@@ -161,6 +161,33 @@ impl AmdBound {
         self.engine.core.broken(self.channel.unit(), error)
     }
 
+    /// Writes a value to where the device reads it, if that is a store or two: memory that is mapped. The
+    /// host's copy is left as it is then, but for words of which the value is a part.
+    #[inline]
+    fn store(&mut self, patch: Patch, value: u64) -> std::result::Result<bool, TransportError> {
+        let window = match &self.memory {
+            Some((window, _)) if !window.is_remote() => window,
+            _ => return Ok(false),
+        };
+        let (words, start) = match patch.section {
+            // They go to the ring from the copy.
+            Section::Words if self.launch.is_empty() => return Ok(false),
+            Section::Words => (&mut self.words, 0),
+            Section::Data => (&mut self.data, self.data_at as u64),
+        };
+        let at = start + u64::from(patch.offset);
+        match patch.part {
+            Part::Whole => window.write_words(at, &[value as u32, (value >> 32) as u32])?,
+            Part::Low => window.write(at, value as u32)?,
+            Part::High => window.write(at, (value >> 32) as u32)?,
+            Part::Field { .. } => {
+                place(words, patch.offset, patch.part, value);
+                window.write(at, words[patch.offset as usize / 4])?;
+            }
+        }
+        Ok(true)
+    }
+
     /// Writes a part of a section to where the device reads it.
     fn write(
         &self,
@@ -207,16 +234,15 @@ impl Bound for AmdBound {
             if !open && self.values[slot] == value {
                 continue;
             }
+            let value = value.wrapping_add(patch.add);
+            if self.store(patch, value).map_err(|e| self.broken(e))? {
+                continue;
+            }
             let (words, dirty) = match patch.section {
                 Section::Words => (&mut self.words, &mut dirty[0]),
                 Section::Data => (&mut self.data, &mut dirty[1]),
             };
-            place(
-                words,
-                patch.offset,
-                patch.part,
-                value.wrapping_add(patch.add),
-            );
+            place(words, patch.offset, patch.part, value);
             let start = patch.offset as usize;
             let end = start + if patch.part == Part::Whole { 8 } else { 4 };
             if dirty.start == dirty.end {
