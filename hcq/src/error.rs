@@ -1,6 +1,6 @@
 //! Errors of the queue layer, and the lost state that keeps the first cause.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -161,20 +161,31 @@ pub enum Error {
 /// The result of queue operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Whether this process is a fork of one that has opened devices.
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// How many forks lie between this process and the one that was started.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between this process and the one that was started, as far as
+/// [`lose_all_by_fork`] was called. Who keeps what is not copied into a child (memory that devices
+/// share, threads, open devices) remembers it, and leaves all that alone once it differs.
+#[inline]
+pub fn process_generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
 
 /// Says that this process is a fork of the one that opened what devices there are: all of them are lost
-/// to it. Kernel drivers refuse a fork's calls, memory that devices share is not copied into it, and
-/// threads of drivers are not there. Stores one flag: it may be called between a fork and its return.
+/// to it, and it may open others. Kernel drivers refuse a fork's calls, memory that devices share is not
+/// copied into it, and threads of drivers are not there. Counts one up: it may be called between a fork
+/// and its return.
 pub fn lose_all_by_fork() {
-    FORKED.store(true, Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Whether a device is lost. The first cause stays; later ones are dropped.
 #[derive(Debug)]
 pub struct LostState {
     device: DeviceId,
+    /// That of the process which opened the device.
+    generation: u32,
     cause: OnceLock<Arc<Error>>,
 }
 
@@ -183,6 +194,7 @@ impl LostState {
     pub fn new(device: DeviceId) -> Self {
         LostState {
             device,
+            generation: process_generation(),
             cause: OnceLock::new(),
         }
     }
@@ -220,9 +232,9 @@ impl LostState {
             None => self.lose(Error::Fault {
                 device: self.device.clone(),
                 unit: "process".into(),
-                what: "it was opened before a fork, and belongs to the parent: open devices after the \
-                       fork, or start another program in the child"
-                    .into(),
+                what:
+                    "it was opened before a fork and belongs to the parent; a child opens its own"
+                        .into(),
             }),
             Some(cause) => Error::DeviceLost {
                 device: self.device.clone(),
@@ -234,7 +246,7 @@ impl LostState {
     /// True after [`LostState::lose`].
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.cause.get().is_some() || FORKED.load(Ordering::Relaxed)
+        self.cause.get().is_some() || self.generation != process_generation()
     }
 }
 

@@ -58,7 +58,7 @@ pub mod width;
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val};
 pub use device::{Abilities, ClockInfo, Costs, Device, DeviceInfo};
-pub use error::{Error, LostState, Result, lose_all_by_fork};
+pub use error::{Error, LostState, Result, lose_all_by_fork, process_generation};
 pub use hazards::{Hazards, Span};
 pub use id::{DeviceId, QueueKind};
 pub use inflight::InFlight;

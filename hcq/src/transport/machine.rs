@@ -7,10 +7,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::found::{self, PciFunction, UsbDevice};
 use super::{DevFile, Fault, Pci, TransportError, UsbPipe};
+use crate::error::process_generation;
 use crate::mem::view::View;
 
 /// No limit for [`Machine::reserve`].
@@ -133,14 +135,36 @@ impl fmt::Debug for Reserved {
 ///
 /// Some state of a kernel driver belongs to the process and outlives every device that was opened:
 /// an address space that is bound once, a page that is set once. A driver keeps it here, so that
-/// opening again finds it. The value must not own the machine.
+/// opening again finds it. The value must not own the machine. A process that was forked has nothing yet.
 #[derive(Default)]
-pub struct Kept(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
+pub struct Kept(Mutex<Values>);
+
+/// The values of one process.
+#[derive(Default)]
+struct Values {
+    generation: u32,
+    all: Vec<Arc<dyn Any + Send + Sync>>,
+}
 
 impl Kept {
     /// Nothing yet.
     pub const fn new() -> Kept {
-        Kept(Mutex::new(Vec::new()))
+        Kept(Mutex::new(Values {
+            generation: 0,
+            all: Vec::new(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Values> {
+        // Only whole entries are pushed, so a poisoned lock is still good.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = process_generation();
+        if kept.generation != generation {
+            kept.generation = generation;
+            // What the parent keeps is not the child's to end.
+            mem::forget(mem::take(&mut kept.all));
+        }
+        kept
     }
 
     /// The value of type `T`, made by `make` if there is none yet. One thread makes it; others
@@ -152,22 +176,23 @@ impl Kept {
         &self,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        // Only whole entries are pushed, so a poisoned lock is still good.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.iter().find_map(|one| one.clone().downcast::<T>().ok());
+        let mut kept = self.lock();
+        let found = kept
+            .all
+            .iter()
+            .find_map(|one| one.clone().downcast::<T>().ok());
         if let Some(found) = found {
             return Ok(found);
         }
         let made = Arc::new(make()?);
-        all.push(made.clone());
+        kept.all.push(made.clone());
         Ok(made)
     }
 }
 
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(f, "Kept({} values)", all.len())
+        write!(f, "Kept({} values)", self.lock().all.len())
     }
 }
 
