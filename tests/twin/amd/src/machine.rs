@@ -1,17 +1,16 @@
 //! The twin as a [`Machine`]: what drivers of this repository open in place of the real one.
 //!
-//! Each [`TwinMachine`] is a process of its own on the twin. Its memory is that of this process:
-//! reservations and anonymous memory are the host's, files and what is mapped from them the twin's.
+//! Each [`TwinMachine`] is a process of its own on the twin. Its memory is that of this process, see
+//! [`crate::client`]; files and what is mapped from them are the twin's.
 
 use std::sync::Arc;
 
-use drivers_host::fork as host_fork;
-use drivers_host::machine::{self as host, Place};
 use hcq::mem::view::View;
 use hcq::transport::{
     ANYWHERE, DevFile, Fault, Kept, Machine, Map, Prot, Request, Reserved, TransportError,
 };
 
+use crate::client::{self, Reservations};
 use crate::config::Config;
 use crate::kernel;
 use crate::kernel::Process;
@@ -23,22 +22,42 @@ pub struct TwinMachine {
     kept: Kept,
 }
 
-/// Ends the process on drop.
-struct Attached(Arc<Process>);
+/// A process on the twin, and what it has reserved of its memory; ends it on drop.
+struct Attached {
+    process: Arc<Process>,
+    reservations: Reservations,
+    generation: u32,
+}
+
+impl Attached {
+    /// A child of a fork has neither the twin's thread nor what was mapped: as the real driver does
+    /// (Linux, amdkfd/kfd_chardev.c, kfd_ioctl), the twin lets it do nothing with its parent's files.
+    fn here(&self) -> Result<&Process, Errno> {
+        let here = self.generation == hcq::process_generation();
+        here.then_some(&*self.process).ok_or(Errno::EBADF)
+    }
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.0.exit();
+        match self.here() {
+            Ok(process) => process.exit(),
+            // Ending it would wait for the thread.
+            Err(_) => std::mem::forget(self.process.clone()),
+        }
     }
 }
 
 impl TwinMachine {
     /// A new process on a machine.
     pub fn attach(machine: &Arc<kernel::Machine>) -> Arc<TwinMachine> {
-        // Its threads are not in a child either.
-        host_fork::watch();
+        client::watch_forks();
         Arc::new(TwinMachine {
-            process: Arc::new(Attached(machine.attach())),
+            process: Arc::new(Attached {
+                process: machine.attach(),
+                reservations: Reservations::default(),
+                generation: hcq::process_generation(),
+            }),
             kept: Kept::default(),
         })
     }
@@ -55,12 +74,12 @@ impl TwinMachine {
 
     /// The process, for what tests look at.
     pub fn process(&self) -> &Arc<Process> {
-        &self.process.0
+        &self.process.process
     }
 
     /// The machine that it runs on.
     pub fn machine(&self) -> &Arc<kernel::Machine> {
-        self.process.0.machine()
+        self.process.process.machine()
     }
 
     /// Opens a text or folder, takes something of it, and closes it.
@@ -71,7 +90,7 @@ impl TwinMachine {
         take: impl FnOnce(&Process, i32) -> kernel::errno::Result<T>,
     ) -> Result<T, TransportError> {
         let failed = |errno: Errno| TransportError::new(path, verb, Fault::Errno(errno.0));
-        let process = self.process();
+        let process = self.process.here().map_err(failed)?;
         let fd = process.open(path, libc::O_RDONLY).map_err(failed)?;
         let taken = take(process, fd);
         process.close(fd).map_err(failed)?;
@@ -81,8 +100,9 @@ impl TwinMachine {
 
 impl Machine for TwinMachine {
     fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        let opened = self.process().open(path, libc::O_RDWR | libc::O_CLOEXEC);
-        let fd = opened.map_err(|e| TransportError::new(path, "open", Fault::Errno(e.0)))?;
+        let process = self.process.here();
+        let fd = process.and_then(|p| p.open(path, libc::O_RDWR | libc::O_CLOEXEC));
+        let fd = fd.map_err(|e| TransportError::new(path, "open", Fault::Errno(e.0)))?;
         Ok(Arc::new(TwinFile {
             name: path.into(),
             fd,
@@ -108,11 +128,15 @@ impl Machine for TwinMachine {
     }
 
     fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
-        host::reserve(bytes, align, below)
+        let reserved = self.process.reservations.reserve(bytes, align, below);
+        let what = || format!("reserve {bytes:#x} bytes, aligned to {align:#x}, below {below:#x}");
+        reserved.map_err(|fault| TransportError::new("twin memory", what(), fault))
     }
 
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
-        host::memory(bytes, align)
+        let what = || format!("map {bytes:#x} bytes, aligned to {align:#x}");
+        let memory = client::memory(bytes, align);
+        memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
     }
 
     fn kept(&self) -> &Kept {
@@ -134,8 +158,8 @@ impl DevFile for TwinFile {
 
     fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
         let name = request.ioctl().name;
-        let process = &self.process.0;
         let done = request.perform(|code, argument| {
+            let process = self.process.here()?;
             loop {
                 match process.ioctl(self.fd, code, argument.as_mut_ptr() as u64) {
                     // As the real file does: an interrupted call is made again.
@@ -157,28 +181,27 @@ impl DevFile for TwinFile {
             Prot::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
         };
         let failed = |fault| TransportError::new(&*self.name, map.to_string(), fault);
-        let (process, len) = (&self.process.0, map.len as u64);
-        let call = |address, flags| {
-            let (fd, offset) = (self.fd, map.offset);
-            let done = process.mmap(address, len, protection, flags, fd, offset);
-            done.map_err(|errno| failed(Fault::Errno(errno.0)))
-        };
-        match map.at {
-            Some(at) => {
-                let place = Place::inside(at, map.len).map_err(failed)?;
-                call(place.addr(), libc::MAP_SHARED | libc::MAP_FIXED)?;
-                // SAFETY: just mapped inside of the reservation that `place` keeps.
-                Ok(unsafe { place.view(map.len, map.prot) })
-            }
+        let refused = |errno: Errno| Fault::Errno(errno.0);
+        let process = self.process.here().map_err(|e| failed(refused(e)))?;
+        let reservations = &self.process.reservations;
+        // Without an address, a place of its own, which the view gives back.
+        let (own, at) = match map.at {
+            Some(at) => (None, at),
             None => {
-                // A place of its own, which the view gives back.
-                let reserved = host::reserve(len, 1, ANYWHERE)?;
-                let place = Place::inside(reserved.base(), map.len).map_err(failed)?;
-                call(place.addr(), libc::MAP_SHARED | libc::MAP_FIXED)?;
-                // SAFETY: as above.
-                Ok(unsafe { place.view(map.len, map.prot) })
+                let own = reservations.reserve(map.len as u64, 1, ANYWHERE);
+                let own = own.map_err(failed)?;
+                let at = own.base();
+                (Some(own), at)
             }
-        }
+        };
+        let view = reservations.map(at, map.len, map.prot, || {
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            let bytes = map.len as u64;
+            let done = process.mmap(at, bytes, protection, flags, self.fd, map.offset);
+            done.map(drop).map_err(refused)
+        });
+        drop(own);
+        view.map_err(failed)
     }
 
     fn number(&self) -> Result<u32, TransportError> {
@@ -188,8 +211,10 @@ impl DevFile for TwinFile {
 
 impl Drop for TwinFile {
     fn drop(&mut self) {
-        // It is open: nobody else closes it.
-        let _ = self.process.0.close(self.fd);
+        if let Ok(process) = self.process.here() {
+            // It is open: nobody else closes it.
+            let _ = process.close(self.fd);
+        }
     }
 }
 
