@@ -1,17 +1,16 @@
 //! The clock that every host timestamp is taken from.
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Nanoseconds on `CLOCK_MONOTONIC`: never steps back, stops while the machine is suspended, and
 /// is the same in every thread and process since boot.
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is a valid, writable timespec for the duration of the call.
-    let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
     // clock_gettime(2) names two failures, a bad pointer and an unknown clock: neither can occur.
-    debug_assert_eq!(rc, 0, "clock_gettime(CLOCK_MONOTONIC)");
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    debug_assert!(now.is_ok(), "clock_gettime(CLOCK_MONOTONIC)");
+    now.map_or(0, |now| {
+        now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+    })
 }
 
 #[cfg(test)]

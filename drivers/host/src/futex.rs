@@ -1,9 +1,13 @@
 //! Sleeping until a 32-bit word changes, and waking those who sleep (futex(2)).
+//!
+//! Through `libc`, because nix has no futex on Linux.
 
 use std::io;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+use nix::errno::Errno;
 
 use crate::clock::monotonic_ns;
 
@@ -57,15 +61,15 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Duration) -> Result<Wake, 
                 libc::FUTEX_BITSET_MATCH_ANY,
             )
         };
-        if rc == 0 {
-            return Ok(Wake::Woken);
-        }
-        let source = io::Error::last_os_error();
-        match source.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EAGAIN) => return Ok(Wake::Changed),
-            Some(libc::ETIMEDOUT) => return Ok(Wake::TimedOut),
-            _ => return Err(FutexError { op: "wait", source }),
+        match Errno::result(rc) {
+            Ok(_) => return Ok(Wake::Woken),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Ok(Wake::Changed),
+            Err(Errno::ETIMEDOUT) => return Ok(Wake::TimedOut),
+            Err(errno) => {
+                let source = io::Error::from(errno);
+                return Err(FutexError { op: "wait", source });
+            }
         }
     }
 }

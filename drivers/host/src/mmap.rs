@@ -4,8 +4,14 @@
 //! write: whoever uses [`Memory::ptr`] decides how to access it.
 
 use std::io;
-use std::ops::Range;
-use std::ptr::{self, NonNull};
+use std::ops;
+use std::ptr::NonNull;
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags};
+
+use crate::range::Range;
+pub use crate::range::page_size;
 
 /// The size from which memory is aligned for huge pages: 2 MiB, the second level of the page
 /// tables of x86-64 and of AArch64 with 4 KiB pages.
@@ -68,34 +74,16 @@ pub enum MapError {
     },
 }
 
-/// The size of a page in bytes, as the kernel says.
-pub fn page_size() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size)
-        .ok()
-        .filter(|n| n.is_power_of_two())
-        .unwrap_or(4096)
-}
-
 /// Private, zeroed, readable and writable memory, unmapped on drop.
 ///
 /// Page-aligned; from [`HUGE_PAGE`] on aligned to that and advised to use huge pages.
 #[derive(Debug)]
 pub struct Memory {
-    /// The whole mapping with its guards, for munmap.
-    base: NonNull<u8>,
-    mapped: usize,
-    /// The usable part.
-    ptr: NonNull<u8>,
-    len: usize,
+    /// The whole mapping, with its guards.
+    range: Range,
+    /// Bytes of a guard.
+    guard: usize,
 }
-
-// SAFETY: `Memory` owns its mapping and only hands out the address; no access happens through it,
-// so neither moving it to nor sharing it with another thread can race.
-unsafe impl Send for Memory {}
-// SAFETY: as above; every method takes the address or the size by value.
-unsafe impl Sync for Memory {}
 
 impl Memory {
     /// At least `len` bytes.
@@ -125,31 +113,15 @@ impl Memory {
         let Some(size) = len.checked_next_multiple_of(page) else {
             return Err(too_large);
         };
-        // mmap aligns to a page: the slack makes room for an aligned start and both guards.
-        let slack = align - page + 2 * guard;
         let Some(total) = size
-            .checked_add(slack)
+            .checked_add(2 * guard + align - page)
             .filter(|&n| n <= isize::MAX as usize)
         else {
             return Err(too_large);
         };
-        // Reserved without access first: what the alignment leaves over is given back below, and
-        // what stays outside `ptr..ptr + size` is the guard.
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no
-        // memory of ours.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                total,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        let failed = |source: io::Error| {
-            let hint = match source.raw_os_error() {
-                Some(libc::ENOMEM) => {
+        let failed = |errno: Errno| {
+            let hint = match errno {
+                Errno::ENOMEM => {
                     "free memory, raise `ulimit -v` or the memory limit of the container, or raise \
                      vm.max_map_count if there are very many mappings"
                 }
@@ -157,76 +129,33 @@ impl Memory {
             };
             MapError::Map {
                 len: total,
-                source,
+                source: errno.into(),
                 hint,
             }
         };
-        if base == libc::MAP_FAILED {
-            return Err(failed(io::Error::last_os_error()));
-        }
-        let start = base.addr();
-        let first = (start + guard).next_multiple_of(align);
-        let (head, keep) = (first - guard - start, size + 2 * guard);
-        let tail = total - head - keep;
-        // SAFETY: all three ranges lie inside the mapping made above, on page boundaries, and
-        // nobody else knows of it yet.
-        let ready = unsafe {
-            if head > 0 {
-                libc::munmap(base, head);
-            }
-            if tail > 0 {
-                libc::munmap(base.byte_add(head + keep), tail);
-            }
-            libc::mprotect(
-                base.byte_add(head + guard),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-        };
-        // SAFETY: `head + guard` is inside the mapping, and mmap never returns address zero for a
-        // mapping without MAP_FIXED.
-        let (base, ptr) = unsafe {
-            let kept = base.byte_add(head).cast::<u8>();
-            (
-                NonNull::new_unchecked(kept),
-                NonNull::new_unchecked(kept.byte_add(guard)),
-            )
-        };
-        let memory = Memory {
-            base,
-            mapped: keep,
-            ptr,
-            len: size,
-        };
-        if ready != 0 {
-            return Err(failed(io::Error::last_os_error()));
-        }
+        // Reserved without access first: what stays so is the guards.
+        let (none, private) = (ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE);
+        let range = Range::aligned(size + 2 * guard, align, guard, none, private);
+        let range = range.map_err(failed)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: nobody else knows of the range yet.
+        unsafe { range.protect(guard, size, access) }.map_err(failed)?;
         if align == HUGE_PAGE {
-            // Advice: a kernel without transparent huge pages answers EINVAL, and nothing is lost.
-            // SAFETY: the range is the mapping owned by `memory`.
-            unsafe { libc::madvise(ptr.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
+            range.advise_huge_pages(guard, size);
         }
-        Ok(memory)
+        Ok(Memory { range, guard })
     }
 
     /// The first byte.
     pub fn ptr(&self) -> NonNull<u8> {
-        self.ptr
+        // SAFETY: the guard is a part of the mapping.
+        unsafe { self.range.ptr().byte_add(self.guard) }
     }
 
     /// The usable size in bytes: what was asked for, rounded up to whole pages.
     #[allow(clippy::len_without_is_empty)] // Empty memory cannot be made.
     pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: base and mapped are exactly what remains of the mapping made in `with_guards`;
-        // whoever holds addresses into it must hold this owner too.
-        let rc = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
-        debug_assert_eq!(rc, 0, "munmap: {}", io::Error::last_os_error());
+        self.range.len() - 2 * self.guard
     }
 }
 
@@ -248,14 +177,14 @@ impl CodeBuilder {
 
     /// Where the first byte is and will stay: relocations are computed against it.
     pub fn addr(&self) -> usize {
-        self.memory.ptr.as_ptr().addr()
+        self.memory.ptr().addr().get()
     }
 
     /// The content.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is `len` initialised (zeroed) bytes, private to this value, and
         // borrowed mutably with it. Nothing executes it or lends its address before `seal`.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.ptr.as_ptr(), self.memory.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.memory.ptr().as_ptr(), self.memory.len()) }
     }
 
     /// Makes everything readable and executable, and nothing writable.
@@ -263,7 +192,7 @@ impl CodeBuilder {
     /// # Errors
     /// [`MapError::Protect`] where the system forbids code made at run time.
     pub fn seal(self) -> Result<Code, MapError> {
-        let all = 0..self.memory.len;
+        let all = 0..self.memory.len();
         self.seal_range(all)
     }
 
@@ -273,8 +202,8 @@ impl CodeBuilder {
     /// # Errors
     /// [`MapError::Range`] for a range outside or off a page, [`MapError::Protect`] where the
     /// system forbids code made at run time.
-    pub fn seal_range(self, code: Range<usize>) -> Result<Code, MapError> {
-        let (page, len) = (page_size(), self.memory.len);
+    pub fn seal_range(self, code: ops::Range<usize>) -> Result<Code, MapError> {
+        let (page, len) = (page_size(), self.memory.len());
         if !code.start.is_multiple_of(page) || code.start >= code.end || code.end > len {
             return Err(MapError::Range {
                 start: code.start,
@@ -285,22 +214,17 @@ impl CodeBuilder {
         }
         let size = code.end.next_multiple_of(page) - code.start; // `len` is whole pages
         // SAFETY: start < len, checked above.
-        let start = unsafe { self.memory.ptr.byte_add(code.start) };
+        let start = unsafe { self.memory.ptr().byte_add(code.start) };
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+        let at = self.memory.guard + code.start;
         // SAFETY: the range is whole pages of the mapping that `self` owns, and no reference into
         // it exists: `bytes_mut` borrows `self`, which was moved here.
-        let rc = unsafe {
-            libc::mprotect(
-                start.as_ptr().cast(),
-                size,
-                libc::PROT_READ | libc::PROT_EXEC,
-            )
-        };
-        if rc != 0 {
+        if let Err(errno) = unsafe { self.memory.range.protect(at, size, access) } {
             return Err(MapError::Protect {
-                addr: start.as_ptr().addr(),
+                addr: start.addr().get(),
                 len: size,
                 to: "read, execute",
-                source: io::Error::last_os_error(),
+                source: errno.into(),
             });
         }
         flush_instruction_cache(start, size);
@@ -335,13 +259,13 @@ impl Code {
     /// The first byte. Calling into it is up to the caller, who knows the signature and keeps
     /// this owner alive meanwhile.
     pub fn ptr(&self) -> NonNull<u8> {
-        self.memory.ptr
+        self.memory.ptr()
     }
 
     /// The size in bytes, whole pages.
     #[allow(clippy::len_without_is_empty)] // Empty memory cannot be made.
     pub fn len(&self) -> usize {
-        self.memory.len
+        self.memory.len()
     }
 }
 
