@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use drivers_amd::encode::pm4::length;
 use drivers_spec::amd::kfd::{
-    self, AllocMemoryOfGpuArgs, CreateEventArgs, CreateQueueArgs, alloc, event_type, queue_type,
+    self, Alloc, AllocMemoryOfGpuArgs, CreateEventArgs, CreateQueueArgs, event_type, queue_type,
 };
 use drivers_spec::amd::{pm4, regs, sdma};
 use hcq::transport::Machine;
@@ -124,8 +124,8 @@ const BUGS: &[Bug] = &[
         rule: "KFD-ALLOC-TYPE",
         how: How::Ioctl(|r, p| {
             allocation(r, p, |a| {
-                if a.flags & alloc::VRAM != 0 {
-                    a.flags |= alloc::GTT;
+                if Alloc::from_bits_retain(a.flags).contains(Alloc::VRAM) {
+                    a.flags |= Alloc::GTT.bits();
                 }
             })
         }),
@@ -138,7 +138,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "memory is asked for as for the rings of gfx8",
         rule: "KFD-AQL-QUEUE-MEM",
-        how: How::Ioctl(|r, p| allocation(r, p, |a| a.flags |= alloc::AQL_QUEUE_MEM)),
+        how: How::Ioctl(|r, p| allocation(r, p, |a| a.flags |= Alloc::AQL_QUEUE_MEM.bits())),
     },
     Bug {
         what: "the event for memory faults has a type that nothing signals",

@@ -30,10 +30,17 @@ pub const PCI_BASE_ADDRESS_0: u16 = 0x10;
 /// Offset of the first capability, 8 bits.
 pub const PCI_CAPABILITY_LIST: u16 = 0x34;
 
-/// Command: answer memory accesses.
-pub const PCI_COMMAND_MEMORY: u16 = 0x2;
-/// Command: may start accesses of its own (DMA, MSI).
-pub const PCI_COMMAND_MASTER: u16 = 0x4;
+bitflags::bitflags! {
+    /// [`PCI_COMMAND`], `PCI_COMMAND_*`. Only what drivers and models touch.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Command: u16 {
+        /// Answer memory accesses.
+        const MEMORY = 0x2;
+        /// May start accesses of its own (DMA, MSI).
+        const MASTER = 0x4;
+    }
+}
+
 /// Status: the capability list is there.
 pub const PCI_STATUS_CAP_LIST: u16 = 0x10;
 

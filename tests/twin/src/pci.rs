@@ -9,9 +9,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::pci::{
-    CONFIG_BYTES, PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_PREFETCH, PCI_BASE_ADDRESS_MEM_TYPE_64,
-    PCI_CLASS_REVISION, PCI_COMMAND, PCI_COMMAND_MASTER, PCI_COMMAND_MEMORY, PCI_DEVICE_ID,
-    PCI_HEADER_TYPE, PCI_STATUS, PCI_VENDOR_ID,
+    CONFIG_BYTES, Command, PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_PREFETCH,
+    PCI_BASE_ADDRESS_MEM_TYPE_64, PCI_CLASS_REVISION, PCI_COMMAND, PCI_DEVICE_ID, PCI_HEADER_TYPE,
+    PCI_STATUS, PCI_VENDOR_ID,
 };
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::{Dma, Fault, Pci, ResetKind, TransportError};
@@ -99,7 +99,7 @@ struct Slot {
 }
 
 struct State {
-    command: u16,
+    command: Command,
     slots: Vec<Slot>,
 }
 
@@ -165,7 +165,10 @@ impl Function {
                 }
             })
             .collect();
-        let state = Arc::new(Mutex::new(State { command: 0, slots }));
+        let state = Arc::new(Mutex::new(State {
+            command: Command::empty(),
+            slots,
+        }));
         Function {
             name: name.into(),
             identity,
@@ -250,7 +253,7 @@ impl Pci for Function {
         let id = self.identity;
         let word = match offset & !3 {
             PCI_VENDOR_ID => u32::from(id.vendor) | u32::from(id.device) << 16,
-            PCI_COMMAND => u32::from(state.command),
+            PCI_COMMAND => u32::from(state.command.bits()),
             PCI_CLASS_REVISION => u32::from(id.revision) | id.class << 8,
             // Cache line size, latency timer, header type 0, BIST: none of them used by us.
             at if at == PCI_HEADER_TYPE & !3 => 0,
@@ -275,7 +278,7 @@ impl Pci for Function {
         let operation = self.aligned("write", offset, width)?;
         let mut state = lock(&self.state);
         if offset == PCI_COMMAND {
-            state.command = value as u16 & (PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+            state.command = Command::from_bits_truncate(value as u16);
             return Ok(());
         }
         if let (Some((slot, half)), AccessWidth::W32) = (slot_of(&mut state, offset), width) {
@@ -305,7 +308,7 @@ impl Pci for Function {
         let mut state = lock(&self.state);
         // The header is restored by the operating system after a reset, but for the command
         // register, which a driver sets again.
-        state.command = 0;
+        state.command = Command::empty();
         for slot in &state.slots {
             lock(&slot.target).reset();
         }
@@ -336,7 +339,7 @@ impl BarWindow {
         operation: String,
         run: impl FnOnce(&mut dyn Target) -> Result<T, (&'static Rule, String)>,
     ) -> Result<T, TransportError> {
-        let decoding = lock(&self.state).command & PCI_COMMAND_MEMORY != 0;
+        let decoding = lock(&self.state).command.contains(Command::MEMORY);
         let done = if decoding {
             self.journal.event(format!("{} {operation}", self.name));
             run(lock(&self.target).as_mut())
@@ -501,7 +504,7 @@ mod tests {
         let text = bar.read::<u32>(0).unwrap_err().to_string();
         fires("PCI-MEM-DECODE").only(&named(&journal));
         assert!(text.contains("rule PCI-MEM-DECODE"), "{text}");
-        f.config_write(PCI_COMMAND, AccessWidth::W16, PCI_COMMAND_MEMORY.into())
+        f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
             .unwrap();
         bar.write::<u32>(0, 7).unwrap();
         assert_eq!(bar.read::<u32>(0).unwrap(), 7);
@@ -513,7 +516,7 @@ mod tests {
     #[test]
     fn broken_rules_are_named() {
         let (f, journal) = function();
-        f.config_write(PCI_COMMAND, AccessWidth::W16, PCI_COMMAND_MEMORY.into())
+        f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
             .unwrap();
         let bar = f.bar(0).unwrap();
         let cases = [

@@ -111,7 +111,7 @@ pub fn prepare_aql(
     waves_per_simd: u32,
 ) -> std::result::Result<(), TransportError> {
     use aql::queue::{
-        BASE_ADDRESS, GROUP_SEGMENT_APERTURE_BASE_HI, IS_PTR64, MAX_CU_ID, MAX_WAVE_ID,
+        BASE_ADDRESS, GROUP_SEGMENT_APERTURE_BASE_HI, MAX_CU_ID, MAX_WAVE_ID,
         PRIVATE_SEGMENT_APERTURE_BASE_HI, QUEUE_PROPERTIES,
         READ_DISPATCH_ID_FIELD_BASE_BYTE_OFFSET, SIZE,
     };
@@ -136,7 +136,7 @@ pub fn prepare_aql(
         (MAX_CU_ID, units.saturating_sub(1)),
         (MAX_WAVE_ID, waves.saturating_sub(1)),
         (READ_DISPATCH_ID_FIELD_BASE_BYTE_OFFSET, RPTR as u32),
-        (QUEUE_PROPERTIES, IS_PTR64),
+        (QUEUE_PROPERTIES, aql::QueueProperties::IS_PTR64.bits()),
     ];
     for (at, word) in words {
         control.write(at as u64, word)?;

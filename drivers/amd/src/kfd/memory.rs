@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::kfd::{
-    self, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs,
-    alloc, mmap,
+    self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
+    UnmapMemoryFromGpuArgs, mmap,
 };
 use hcq::mem::view::View;
 use hcq::transport::{ANYWHERE, DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
@@ -43,15 +43,15 @@ pub(super) enum Use {
 }
 
 impl Use {
-    fn flags(self) -> u32 {
-        let all = alloc::WRITABLE | alloc::EXECUTABLE | alloc::NO_SUBSTITUTE;
+    fn flags(self) -> Alloc {
+        let all = Alloc::WRITABLE | Alloc::EXECUTABLE | Alloc::NO_SUBSTITUTE;
         match self {
-            Use::VisibleVram => all | alloc::VRAM | alloc::PUBLIC,
-            Use::Vram => all | alloc::VRAM,
+            Use::VisibleVram => all | Alloc::VRAM | Alloc::PUBLIC,
+            Use::Vram => all | Alloc::VRAM,
             // Not cached by the GPU, so that rings, pointers and signals need no invalidation.
-            Use::Gtt => all | alloc::GTT | alloc::COHERENT | alloc::UNCACHED | alloc::PUBLIC,
-            Use::User => all | alloc::USERPTR | alloc::COHERENT | alloc::UNCACHED,
-            Use::Registers => alloc::MMIO_REMAP | alloc::WRITABLE | alloc::COHERENT,
+            Use::Gtt => all | Alloc::GTT | Alloc::COHERENT | Alloc::UNCACHED | Alloc::PUBLIC,
+            Use::User => all | Alloc::USERPTR | Alloc::COHERENT | Alloc::UNCACHED,
+            Use::Registers => Alloc::MMIO_REMAP | Alloc::WRITABLE | Alloc::COHERENT,
         }
     }
 
@@ -163,7 +163,7 @@ impl Memory {
             size: bytes,
             mmap_offset: if own.is_some() { va } else { 0 },
             gpu_id: gpu.id,
-            flags: purpose.flags(),
+            flags: purpose.flags().bits(),
             ..AllocMemoryOfGpuArgs::default()
         };
         let made = process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args);

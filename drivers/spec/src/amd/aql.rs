@@ -4,6 +4,8 @@
 //! Source: HSA Runtime Programmer's Reference Manual 1.2, 2.9 (architected queueing language);
 //! ROCR, inc/hsa.h, inc/amd_hsa_queue.h, inc/amd_hsa_signal.h, amd_aql_queue.cpp (PM4 in AQL).
 
+use bitflags::bitflags;
+
 use super::packet::words;
 
 /// Bytes of a packet, and of a slot of the ring.
@@ -142,17 +144,23 @@ pub mod queue {
     pub const SCRATCH_BACKING_MEMORY_LOCATION: usize = 160;
     /// Scratch of a lane in a wave of 64, in bytes, 32 bits.
     pub const SCRATCH_WAVE64_LANE_BYTE_SIZE: usize = 176;
-    /// Properties, 32 bits.
+    /// [`QueueProperties`](super::QueueProperties).
     pub const QUEUE_PROPERTIES: usize = 180;
     /// The signal that tells the runtime of an error or of too little scratch.
     pub const QUEUE_INACTIVE_SIGNAL: usize = 192;
+}
 
-    /// Property: the trap handler is there.
-    pub const ENABLE_TRAP_HANDLER: u32 = 1 << 0;
-    /// Property: addresses have 64 bits.
-    pub const IS_PTR64: u32 = 1 << 1;
-    /// Property: start and end are written into completion signals.
-    pub const ENABLE_PROFILING: u32 = 1 << 3;
+bitflags! {
+    /// [`queue::QUEUE_PROPERTIES`], `AMD_QUEUE_PROPERTIES_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct QueueProperties: u32 {
+        /// The trap handler is there.
+        const ENABLE_TRAP_HANDLER = 1 << 0;
+        /// Addresses have 64 bits.
+        const IS_PTR64 = 1 << 1;
+        /// Start and end are written into completion signals.
+        const ENABLE_PROFILING = 1 << 3;
+    }
 }
 
 const _: () = assert!(dispatch::COMPLETION_SIGNAL + 8 == PACKET_BYTES as usize);

@@ -3,6 +3,8 @@
 //! Source: Linux, include/uapi/drm/drm.h and include/uapi/drm/amdgpu_drm.h. `<-` marks what the
 //! kernel returns.
 
+use bitflags::bitflags;
+
 use super::uapi::{ioctls, structs};
 
 /// The type of the requests, `d`.
@@ -54,38 +56,45 @@ pub mod hw_ip {
     pub const NUM: u32 = 10;
 }
 
-/// `AMDGPU_GEM_DOMAIN_*`.
-pub mod domain {
-    /// System memory.
-    pub const CPU: u64 = 0x1;
-    /// System memory that the GPU can address.
-    pub const GTT: u64 = 0x2;
-    /// Memory of the GPU.
-    pub const VRAM: u64 = 0x4;
-    /// All that the twin knows.
-    pub const KNOWN: u64 = CPU | GTT | VRAM;
+bitflags! {
+    /// `AMDGPU_GEM_DOMAIN_*`: where memory may lie. Only what compute clients ask for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Domains: u64 {
+        /// System memory.
+        const CPU = 0x1;
+        /// System memory that the GPU can address.
+        const GTT = 0x2;
+        /// Memory of the GPU.
+        const VRAM = 0x4;
+    }
+
+    /// `AMDGPU_GEM_CREATE_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct GemCreate: u64 {
+        /// The CPU will map it.
+        const CPU_ACCESS_REQUIRED = 1 << 0;
+        /// The CPU will not map it.
+        const NO_CPU_ACCESS = 1 << 1;
+    }
+
+    /// `AMDGPU_VM_PAGE_*`: what the GPU may do with memory that GEM_VA maps.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Pages: u32 {
+        /// `AMDGPU_VM_PAGE_READABLE`.
+        const READABLE = 1 << 1;
+        /// `AMDGPU_VM_PAGE_WRITEABLE`.
+        const WRITEABLE = 1 << 2;
+        /// `AMDGPU_VM_PAGE_EXECUTABLE`.
+        const EXECUTABLE = 1 << 3;
+    }
 }
 
-/// `AMDGPU_GEM_CREATE_*`.
-pub mod gem_create {
-    /// The CPU will map it.
-    pub const CPU_ACCESS_REQUIRED: u64 = 1 << 0;
-    /// The CPU will not map it.
-    pub const NO_CPU_ACCESS: u64 = 1 << 1;
-}
-
-/// Operations and flags of GEM_VA.
+/// Operations of GEM_VA.
 pub mod gem_va {
     /// `AMDGPU_VA_OP_MAP`.
     pub const MAP: u32 = 1;
     /// `AMDGPU_VA_OP_UNMAP`.
     pub const UNMAP: u32 = 2;
-    /// `AMDGPU_VM_PAGE_READABLE`.
-    pub const READABLE: u32 = 1 << 1;
-    /// `AMDGPU_VM_PAGE_WRITEABLE`.
-    pub const WRITEABLE: u32 = 1 << 2;
-    /// `AMDGPU_VM_PAGE_EXECUTABLE`.
-    pub const EXECUTABLE: u32 = 1 << 3;
 }
 
 /// `DRM_CAP_PRIME` of GET_CAP, and its answer: import and export.
@@ -350,9 +359,9 @@ structs! { LAYOUTS;
         bo_size: u64,
         /// Bytes.
         alignment: u64,
-        /// See [`domain`].
+        /// [`Domains`].
         domains: u64,
-        /// See [`gem_create`].
+        /// [`GemCreate`].
         domain_flags: u64,
     }
     /// GEM_MMAP, as asked. The answer, an offset of 8 bytes, lies at its start.
@@ -370,7 +379,7 @@ structs! { LAYOUTS;
         pad = "_pad": u32,
         /// See [`gem_va`].
         operation: u32,
-        /// See [`gem_va`].
+        /// [`Pages`].
         flags: u32,
         /// The address.
         va_address: u64,

@@ -2,7 +2,9 @@
 //!
 //! Source: Linux, include/uapi/linux/kfd_ioctl.h, version 1.17 (Linux 6.12), and
 //! drivers/gpu/drm/amd/amdkfd/kfd_priv.h for the offsets of mmap. `<-` marks what the kernel
-//! returns.
+//! returns. Fields of flags are plain integers, as the kernel has them; the types of flags are here.
+
+use bitflags::bitflags;
 
 use super::uapi::{ioctls, structs};
 
@@ -86,49 +88,48 @@ pub mod exception {
     pub const MEM_GPU_HANG: u32 = 3;
 }
 
-/// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
-pub mod alloc {
-    /// Memory of the GPU.
-    pub const VRAM: u32 = 1 << 0;
-    /// System memory.
-    pub const GTT: u32 = 1 << 1;
-    /// The client's memory.
-    pub const USERPTR: u32 = 1 << 2;
-    /// The doorbells of the process.
-    pub const DOORBELL: u32 = 1 << 3;
-    /// The page of HDP flush registers.
-    pub const MMIO_REMAP: u32 = 1 << 4;
-    /// In one piece. Since 1.16.
-    pub const CONTIGUOUS: u32 = 1 << 23;
-    /// Coherent with other devices, also when cached.
-    pub const EXT_COHERENT: u32 = 1 << 24;
-    /// Not cached.
-    pub const UNCACHED: u32 = 1 << 25;
-    /// Coherent with the CPU.
-    pub const COHERENT: u32 = 1 << 26;
-    /// Mapped twice, one after the other (gfx7 and gfx8).
-    pub const AQL_QUEUE_MEM: u32 = 1 << 27;
-    /// No other kind of memory instead.
-    pub const NO_SUBSTITUTE: u32 = 1 << 28;
-    /// The CPU may map it.
-    pub const PUBLIC: u32 = 1 << 29;
-    /// The GPU may execute it.
-    pub const EXECUTABLE: u32 = 1 << 30;
-    /// The GPU may write it.
-    pub const WRITABLE: u32 = 1 << 31;
-    /// The memory types.
-    pub const TYPES: u32 = VRAM | GTT | USERPTR | DOORBELL | MMIO_REMAP;
-    /// Every flag.
-    pub const ALL: u32 = TYPES
-        | CONTIGUOUS
-        | EXT_COHERENT
-        | UNCACHED
-        | COHERENT
-        | AQL_QUEUE_MEM
-        | NO_SUBSTITUTE
-        | PUBLIC
-        | EXECUTABLE
-        | WRITABLE;
+bitflags! {
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Alloc: u32 {
+        /// Memory of the GPU.
+        const VRAM = 1 << 0;
+        /// System memory.
+        const GTT = 1 << 1;
+        /// The client's memory.
+        const USERPTR = 1 << 2;
+        /// The doorbells of the process.
+        const DOORBELL = 1 << 3;
+        /// The page of HDP flush registers.
+        const MMIO_REMAP = 1 << 4;
+        /// In one piece. Since 1.16.
+        const CONTIGUOUS = 1 << 23;
+        /// Coherent with other devices, also when cached.
+        const EXT_COHERENT = 1 << 24;
+        /// Not cached.
+        const UNCACHED = 1 << 25;
+        /// Coherent with the CPU.
+        const COHERENT = 1 << 26;
+        /// Mapped twice, one after the other (gfx7 and gfx8).
+        const AQL_QUEUE_MEM = 1 << 27;
+        /// No other kind of memory instead.
+        const NO_SUBSTITUTE = 1 << 28;
+        /// The CPU may map it.
+        const PUBLIC = 1 << 29;
+        /// The GPU may execute it.
+        const EXECUTABLE = 1 << 30;
+        /// The GPU may write it.
+        const WRITABLE = 1 << 31;
+    }
+}
+
+impl Alloc {
+    /// The types of memory, of which an allocation has one.
+    pub const TYPES: Alloc = Alloc::VRAM
+        .union(Alloc::GTT)
+        .union(Alloc::USERPTR)
+        .union(Alloc::DOORBELL)
+        .union(Alloc::MMIO_REMAP);
 }
 
 /// `KFD_IOC_CACHE_POLICY_*`.
@@ -170,7 +171,7 @@ pub mod mmio_remap {
     pub const HDP_REG_FLUSH_CNTL: usize = 4;
 }
 
-/// Attributes and flags of SVM.
+/// Operations and attributes of SVM.
 pub mod svm {
     /// `KFD_IOCTL_SVM_OP_SET_ATTR`.
     pub const OP_SET_ATTR: u32 = 0;
@@ -194,30 +195,40 @@ pub mod svm {
     pub const ATTR_GRANULARITY: u32 = 7;
     /// `KFD_IOCTL_SVM_LOCATION_UNDEFINED`.
     pub const LOCATION_UNDEFINED: u32 = u32::MAX;
-    /// The CPU may access.
-    pub const FLAG_HOST_ACCESS: u32 = 0x01;
-    /// Coherent between devices.
-    pub const FLAG_COHERENT: u32 = 0x02;
-    /// Any GPU of the same hive is as good.
-    pub const FLAG_HIVE_LOCAL: u32 = 0x04;
-    /// GPUs only read.
-    pub const FLAG_GPU_RO: u32 = 0x08;
-    /// GPUs may execute.
-    pub const FLAG_GPU_EXEC: u32 = 0x10;
-    /// GPUs mostly read.
-    pub const FLAG_GPU_READ_MOSTLY: u32 = 0x20;
-    /// Always mapped, as if XNACK were off.
-    pub const FLAG_GPU_ALWAYS_MAPPED: u32 = 0x40;
-    /// Coherent with other devices, also when cached.
-    pub const FLAG_EXT_COHERENT: u32 = 0x80;
 }
 
-/// RUNTIME_ENABLE.
-pub mod runtime {
-    /// Enable; without it: disable.
-    pub const MODE_ENABLE: u32 = 1;
-    /// The trap temporaries are saved.
-    pub const MODE_TTMP_SAVE: u32 = 2;
+bitflags! {
+    /// `KFD_IOCTL_SVM_FLAG_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SvmFlags: u32 {
+        /// The CPU may access.
+        const HOST_ACCESS = 0x01;
+        /// Coherent between devices.
+        const COHERENT = 0x02;
+        /// Any GPU of the same hive is as good.
+        const HIVE_LOCAL = 0x04;
+        /// GPUs only read.
+        const GPU_RO = 0x08;
+        /// GPUs may execute.
+        const GPU_EXEC = 0x10;
+        /// GPUs mostly read.
+        const GPU_READ_MOSTLY = 0x20;
+        /// Always mapped, as if XNACK were off.
+        const GPU_ALWAYS_MAPPED = 0x40;
+        /// Coherent with other devices, also when cached.
+        const EXT_COHERENT = 0x80;
+    }
+}
+
+bitflags! {
+    /// `KFD_RUNTIME_ENABLE_MODE_*_MASK`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RuntimeMode: u32 {
+        /// Enable; without it: disable.
+        const ENABLE = 1;
+        /// The trap temporaries are saved.
+        const TTMP_SAVE = 2;
+    }
 }
 
 /// Operations of DBG_TRAP, `enum kfd_dbg_trap_operations`.
@@ -625,7 +636,7 @@ structs! { LAYOUTS;
         mmap_offset: u64,
         /// The GPU.
         gpu_id: u32,
-        /// See [`alloc`].
+        /// [`Alloc`].
         flags: u32,
     }
     /// FREE_MEMORY_OF_GPU.
@@ -676,7 +687,7 @@ structs! { LAYOUTS;
         metadata_size: u32,
         /// <- the GPU.
         gpu_id: u32,
-        /// <- see [`alloc`].
+        /// <- [`Alloc`].
         flags: u32,
         /// Which.
         dmabuf_fd: u32,
@@ -735,7 +746,7 @@ structs! { LAYOUTS;
     SvmAttribute = "kfd_ioctl_svm_attribute" {
         /// See [`svm`].
         kind = "type": u32,
-        /// The value.
+        /// The value; of SET_FLAGS and CLR_FLAGS [`SvmFlags`].
         value: u32,
     }
     /// SVM: what lies before the attributes.
@@ -758,9 +769,9 @@ structs! { LAYOUTS;
     RuntimeEnableArgs = "kfd_ioctl_runtime_enable_args" {
         /// Address for a debugger.
         r_debug: u64,
-        /// See [`runtime`].
+        /// [`RuntimeMode`].
         mode_mask: u32,
-        /// <- see [`runtime`].
+        /// <- [`RuntimeMode`].
         capabilities_mask: u32,
     }
     /// DBG_TRAP. The union at its end is here its size. Since 1.13.

@@ -232,7 +232,8 @@ impl Aql {
             check_signal(cx, signal)?;
             let queue = queue_of(cx)?;
             let properties = cx.read32(queue + aql::queue::QUEUE_PROPERTIES as u64)?;
-            let profiles = properties & aql::queue::ENABLE_PROFILING != 0;
+            let properties = aql::QueueProperties::from_bits_retain(properties);
+            let profiles = properties.contains(aql::QueueProperties::ENABLE_PROFILING);
             end.signal = Some((signal, profiles));
         }
         Ok(end)

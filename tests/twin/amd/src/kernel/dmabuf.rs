@@ -2,7 +2,7 @@
 //!
 //! Source: Linux 6.12, amdkfd/kfd_chardev.c; amdgpu/amdgpu_amdkfd_gpuvm.c; amdgpu/amdgpu_dma_buf.c.
 
-use drivers_spec::amd::kfd::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs, alloc};
+use drivers_spec::amd::kfd::{Alloc, ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
 
 use super::errno::{Errno, Result};
 use super::files::{Dmabuf, Kind};
@@ -21,7 +21,7 @@ impl Process {
             });
         };
         // amdgpu_gem_prime_export refuses memory of the client.
-        if bo.flags & (alloc::VRAM | alloc::GTT) == 0 {
+        if !bo.flags.intersects(Alloc::VRAM | Alloc::GTT) {
             return self.fail(Errno::EPERM, || "only VRAM and GTT can be exported".into());
         }
         let dmabuf = Dmabuf {
@@ -57,7 +57,7 @@ impl Process {
         let number = (0..).find(|n| !device.bos.contains_key(n)).unwrap_or(0);
         let file = device.bound.as_ref().map_or(0, |(file, _)| file.id);
         lock(&self.machine.nodes[gpu].areas).share(dmabuf.offset, file);
-        let flags = dmabuf.flags & alloc::TYPES | alloc::WRITABLE | alloc::EXECUTABLE;
+        let flags = dmabuf.flags & Alloc::TYPES | Alloc::WRITABLE | Alloc::EXECUTABLE;
         device.bos.insert(
             number,
             Bo {
@@ -79,7 +79,7 @@ impl Process {
         // No metadata: only graphics drivers set some.
         args.metadata_size = 0;
         args.gpu_id = self.machine.nodes[dmabuf.gpu].place.gpu_id;
-        args.flags = dmabuf.flags & (alloc::VRAM | alloc::GTT | alloc::PUBLIC);
+        args.flags = (dmabuf.flags & (Alloc::VRAM | Alloc::GTT | Alloc::PUBLIC)).bits();
         Ok(())
     }
 }

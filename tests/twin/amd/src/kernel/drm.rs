@@ -3,11 +3,11 @@
 //! Source: Linux 6.12, drm_ioctl.c; amdgpu/amdgpu_kms.c, `amdgpu_info_ioctl`; amdgpu/amdgpu_gem.c.
 
 use drivers_spec::amd::drm::{
-    self, GemClose, GemCreateIn, GemMmapIn, GemVa, GetCap, HeapInfo, Info, InfoDevice,
-    InfoFirmware, InfoHwIp, InfoVramGtt, MemoryInfo, PrimeHandle, Version, domain, gem_create,
+    self, Domains, GemClose, GemCreate, GemCreateIn, GemMmapIn, GemVa, GetCap, HeapInfo, Info,
+    InfoDevice, InfoFirmware, InfoHwIp, InfoVramGtt, MemoryInfo, Pages, PrimeHandle, Version,
     gem_va, hw_ip, info,
 };
-use drivers_spec::amd::kfd::alloc;
+use drivers_spec::amd::kfd::Alloc;
 use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
@@ -165,14 +165,18 @@ impl Process {
 
     fn gem_create(&self, file: &File, render: &Render, call: &mut Call) -> Result {
         let args: GemCreateIn = *call.args()?;
-        let unknown = args.domains & !domain::KNOWN != 0;
-        if unknown || args.domains == 0 {
-            return self.fail(Errno::EINVAL, || format!("domains {:#x}", args.domains));
-        }
+        let domains = match Domains::from_bits(args.domains) {
+            Some(domains) if !domains.is_empty() => domains,
+            _ => {
+                let all = Domains::from_bits_retain(args.domains);
+                return self.fail(Errno::EINVAL, || format!("domains {all:?}"));
+            }
+        };
         let node = &self.machine.nodes[render.gpu];
-        let kind = if args.domains & domain::VRAM != 0 {
-            let public = args.domain_flags & gem_create::NO_CPU_ACCESS == 0
-                && self.machine.config.bar == Bar::Large;
+        let kind = if domains.contains(Domains::VRAM) {
+            let create = GemCreate::from_bits_retain(args.domain_flags);
+            let public =
+                !create.contains(GemCreate::NO_CPU_ACCESS) && self.machine.config.bar == Bar::Large;
             MemKind::Vram { public }
         } else {
             MemKind::Gtt
@@ -201,13 +205,14 @@ impl Process {
         match args.operation {
             gem_va::MAP => {
                 let gem = self.gem(render, args.handle)?;
+                let pages = Pages::from_bits_retain(args.flags);
                 let rights = Rights {
-                    write: args.flags & gem_va::WRITEABLE != 0,
-                    execute: args.flags & gem_va::EXECUTABLE != 0,
+                    write: pages.contains(Pages::WRITEABLE),
+                    execute: pages.contains(Pages::EXECUTABLE),
                 };
                 let flags = match gem.object.kind {
-                    MemKind::Vram { .. } => alloc::VRAM,
-                    _ => alloc::GTT,
+                    MemKind::Vram { .. } => Alloc::VRAM,
+                    _ => Alloc::GTT,
                 };
                 let mtype = mtype(self.machine.config.chip.generation, flags, true);
                 let (va, offset, bytes) = (args.va_address, args.offset_in_bo, args.map_size);
@@ -232,8 +237,8 @@ impl Process {
         let args: &mut PrimeHandle = call.args()?;
         let gem = self.gem(render, args.handle)?;
         let flags = match gem.object.kind {
-            MemKind::Vram { .. } => alloc::VRAM,
-            _ => alloc::GTT,
+            MemKind::Vram { .. } => Alloc::VRAM,
+            _ => Alloc::GTT,
         };
         let dmabuf = Dmabuf {
             gpu: render.gpu,

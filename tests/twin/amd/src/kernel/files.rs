@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use drivers_spec::amd::kfd::Alloc;
+
 use crate::mem::{Object, Vm};
 
 use super::errno::{Errno, Result};
@@ -61,8 +63,7 @@ pub struct Gem {
 pub struct Dmabuf {
     pub gpu: usize,
     pub object: Arc<Object>,
-    /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
-    pub flags: u32,
+    pub flags: Alloc,
     pub offset: u64,
 }
 

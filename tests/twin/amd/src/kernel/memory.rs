@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drivers_spec::amd::kfd::{
-    AcquireVmArgs, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
-    MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs, alloc, mmap,
+    AcquireVmArgs, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
+    MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs, mmap,
 };
 use twin::rule::{Proof, Rule};
 use twin_shader::isa::Gen;
@@ -85,7 +85,7 @@ pub(super) struct Device {
 pub(super) struct Bo {
     pub(super) object: Arc<Object>,
     pub(super) va: u64,
-    pub(super) flags: u32,
+    pub(super) flags: Alloc,
     pub(super) offset: u64,
     /// On which GPUs it is mapped.
     pub(super) mapped: Vec<usize>,
@@ -191,13 +191,14 @@ impl Process {
 
     pub(super) fn alloc_memory(&self, call: &mut Call) -> Result {
         let args: &mut AllocMemoryOfGpuArgs = call.args()?;
-        let (va, size, flags) = (args.va_addr, args.size, args.flags);
+        let (va, size) = (args.va_addr, args.size);
+        let flags = Alloc::from_bits_retain(args.flags);
         if size == 0 {
             return self.fail(Errno::EINVAL, || "size 0".into());
         }
         let mut kfd = self.kfd();
-        let no_va = va == 0 && flags & alloc::VRAM != 0;
-        let user_range = (flags & alloc::USERPTR != 0).then_some(args.mmap_offset);
+        let no_va = va == 0 && flags.contains(Alloc::VRAM);
+        let user_range = (flags.contains(Alloc::USERPTR)).then_some(args.mmap_offset);
         for start in (!no_va).then_some(va).into_iter().chain(user_range) {
             if kfd.svm.overlaps(start, size) {
                 return self.fail(Errno::EADDRINUSE, || {
@@ -208,59 +209,58 @@ impl Process {
         let gpu = self.gpu(args.gpu_id)?;
         let node = &self.machine.nodes[gpu];
         let small = self.machine.config.bar == Bar::Small;
-        if flags & alloc::PUBLIC != 0 && flags & alloc::VRAM != 0 && small {
+        if flags.contains(Alloc::PUBLIC | Alloc::VRAM) && small {
             return self.fail(Errno::EINVAL, || "PUBLIC VRAM needs a large BAR".into());
         }
         self.bound(&kfd, gpu, Errno::ENODEV)?;
-        if (flags & alloc::TYPES).count_ones() > 1 {
-            self.broken(&TYPES, format!("ALLOC_MEMORY_OF_GPU with flags {flags:#x}"));
+        if (flags & Alloc::TYPES).iter().count() > 1 {
+            self.broken(&TYPES, format!("ALLOC_MEMORY_OF_GPU with {flags:?}"));
         }
-        if flags & !alloc::ALL != 0 {
+        if Alloc::from_bits(args.flags).is_none() {
+            let unknown = flags.difference(Alloc::all());
             self.broken(
                 &FLAGS,
-                format!("ALLOC_MEMORY_OF_GPU with flags {:#x}", flags & !alloc::ALL),
+                format!("ALLOC_MEMORY_OF_GPU with unknown {unknown:?} of {flags:?}"),
             );
         }
         let mut bytes = size;
-        if flags & alloc::AQL_QUEUE_MEM != 0 {
+        if flags.contains(Alloc::AQL_QUEUE_MEM) {
             self.broken(
                 &DOUBLE,
                 format!("ALLOC_MEMORY_OF_GPU of {size:#x} bytes with AQL_QUEUE_MEM"),
             );
             bytes >>= 1;
         }
-        if flags & alloc::DOORBELL != 0 && size != mmap::DOORBELL_BYTES {
+        if flags.contains(Alloc::DOORBELL) && size != mmap::DOORBELL_BYTES {
             return self.fail(Errno::EINVAL, || {
                 format!("doorbells have 0x2000 bytes, not {size:#x}")
             });
         }
-        if flags & (alloc::DOORBELL | alloc::MMIO_REMAP) == alloc::MMIO_REMAP && size != PAGE {
+        if flags & (Alloc::DOORBELL | Alloc::MMIO_REMAP) == Alloc::MMIO_REMAP && size != PAGE {
             return self.fail(Errno::EINVAL, || {
                 format!("MMIO_REMAP has 0x1000 bytes, not {size:#x}")
             });
         }
-        let (kind, name) = if flags & alloc::VRAM != 0 {
-            let public = flags & alloc::PUBLIC != 0;
+        let (kind, name) = if flags.contains(Alloc::VRAM) {
+            let public = flags.contains(Alloc::PUBLIC);
             (MemKind::Vram { public }, "VRAM")
-        } else if flags & alloc::GTT != 0 {
+        } else if flags.contains(Alloc::GTT) {
             (MemKind::Gtt, "GTT")
-        } else if flags & alloc::USERPTR != 0 {
+        } else if flags.contains(Alloc::USERPTR) {
             let address = args.mmap_offset;
             if address == 0 {
                 return self.fail(Errno::EINVAL, || {
                     "USERPTR without an address in mmap_offset".into()
                 });
             }
-            let write = flags & alloc::WRITABLE != 0;
+            let write = flags.contains(Alloc::WRITABLE);
             (MemKind::Userptr { address, write }, "userptr")
-        } else if flags & alloc::DOORBELL != 0 {
+        } else if flags.contains(Alloc::DOORBELL) {
             (MemKind::Doorbell(kfd.doorbells(gpu)?), "doorbells")
-        } else if flags & alloc::MMIO_REMAP != 0 {
+        } else if flags.contains(Alloc::MMIO_REMAP) {
             (MemKind::MmioRemap, "MMIO")
         } else {
-            return self.fail(Errno::EINVAL, || {
-                format!("flags {flags:#x} have no type of memory")
-            });
+            return self.fail(Errno::EINVAL, || format!("{flags:?} has no type of memory"));
         };
         let device = &mut kfd.devices[gpu];
         let number = (0..).find(|n| !device.bos.contains_key(n)).unwrap_or(0);
@@ -282,7 +282,7 @@ impl Process {
             },
         );
         args.handle = u64::from(args.gpu_id) << 32 | u64::from(number);
-        args.mmap_offset = if flags & alloc::MMIO_REMAP != 0 {
+        args.mmap_offset = if flags.contains(Alloc::MMIO_REMAP) {
             mmap::MMIO | u64::from(args.gpu_id) << mmap::GPU_ID_SHIFT
         } else {
             offset
@@ -361,16 +361,17 @@ impl Process {
 
     fn attach(&self, space: &Space, bo: &Bo, gpu: usize, peer: usize) -> Result {
         let config = &self.machine.config;
-        let device_memory = alloc::VRAM | alloc::DOORBELL | alloc::MMIO_REMAP;
-        let reachable = config.bar == Bar::Large || config.chip.xgmi && bo.flags & alloc::VRAM != 0;
-        if peer != gpu && bo.flags & device_memory != 0 && !reachable {
+        let device_memory = Alloc::VRAM | Alloc::DOORBELL | Alloc::MMIO_REMAP;
+        let reachable =
+            config.bar == Bar::Large || config.chip.xgmi && bo.flags.contains(Alloc::VRAM);
+        if peer != gpu && bo.flags.intersects(device_memory) && !reachable {
             return self.fail(Errno::EINVAL, || {
                 format!("GPU {peer} cannot reach VRAM of GPU {gpu}: the BAR is small")
             });
         }
         let rights = Rights {
-            write: bo.flags & alloc::WRITABLE != 0,
-            execute: bo.flags & alloc::EXECUTABLE != 0,
+            write: bo.flags.contains(Alloc::WRITABLE),
+            execute: bo.flags.contains(Alloc::EXECUTABLE),
         };
         let mtype = mtype(config.chip.generation, bo.flags, peer == gpu);
         let bytes = bo.object.bytes;
@@ -477,26 +478,21 @@ impl Process {
 
 /// How memory is cached. Source: Linux 6.12, amdgpu/gmc_v9_0.c, gmc_v10_0.c, gmc_v11_0.c, gmc_v12_0.c,
 /// `get_vm_pte` and what it calls.
-pub(super) fn mtype(generation: Gen, flags: u32, local: bool) -> Mtype {
-    let vram = flags & alloc::VRAM != 0;
-    if flags & (alloc::DOORBELL | alloc::MMIO_REMAP) != 0 {
+pub(super) fn mtype(generation: Gen, flags: Alloc, local: bool) -> Mtype {
+    let vram = flags.contains(Alloc::VRAM);
+    if flags.intersects(Alloc::DOORBELL | Alloc::MMIO_REMAP) {
         return Mtype::Uc;
     }
+    let shared = flags.intersects(Alloc::COHERENT | Alloc::EXT_COHERENT | Alloc::UNCACHED);
     match generation {
-        Gen::Rdna2 | Gen::Rdna3 => {
-            match flags & (alloc::COHERENT | alloc::EXT_COHERENT | alloc::UNCACHED) {
-                0 => Mtype::Nc,
-                _ => Mtype::Uc,
-            }
-        }
+        Gen::Rdna2 | Gen::Rdna3 if shared => Mtype::Uc,
+        Gen::Rdna2 | Gen::Rdna3 => Mtype::Nc,
         // All system memory and memory of peers is cached, against a bug of the hardware.
         Gen::Rdna4 if !vram || !local => Mtype::Nc,
-        Gen::Rdna4 => match flags & (alloc::COHERENT | alloc::EXT_COHERENT | alloc::UNCACHED) {
-            0 => Mtype::Nc,
-            _ => Mtype::Uc,
-        },
-        Gen::Cdna3 if flags & alloc::UNCACHED != 0 || !vram => Mtype::Uc,
-        Gen::Cdna3 if flags & alloc::EXT_COHERENT != 0 => {
+        Gen::Rdna4 if shared => Mtype::Uc,
+        Gen::Rdna4 => Mtype::Nc,
+        Gen::Cdna3 if flags.contains(Alloc::UNCACHED) || !vram => Mtype::Uc,
+        Gen::Cdna3 if flags.contains(Alloc::EXT_COHERENT) => {
             if local {
                 Mtype::Cc
             } else {

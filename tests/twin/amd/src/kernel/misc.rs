@@ -5,9 +5,9 @@
 use drivers_spec::amd::kfd::{
     CreateEventArgs, DbgTrapArgs, DestroyEventArgs, GetClockCountersArgs, GetProcessAperturesArgs,
     GetProcessAperturesNewArgs, GetTileConfigArgs, GetVersionArgs, NUM_OF_SUPPORTED_GPUS,
-    ProcessDeviceApertures, ResetEventArgs, RuntimeEnableArgs, SetEventArgs, SetMemoryPolicyArgs,
-    SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs, SmiEventsArgs, WaitEventsArgs,
-    cache_policy, dbg_trap, event_type, runtime,
+    ProcessDeviceApertures, ResetEventArgs, RuntimeEnableArgs, RuntimeMode, SetEventArgs,
+    SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs, SetXnackModeArgs,
+    SmiEventsArgs, WaitEventsArgs, cache_policy, dbg_trap, event_type,
 };
 use twin::rule::{Proof, Rule};
 use twin_shader::isa::Gen;
@@ -277,7 +277,8 @@ impl Process {
     pub(super) fn runtime_enable(&self, call: &mut Call) -> Result {
         let args: &mut RuntimeEnableArgs = call.args()?;
         let mut kfd = self.kfd();
-        let enable = args.mode_mask & runtime::MODE_ENABLE != 0;
+        let mode = RuntimeMode::from_bits_retain(args.mode_mask);
+        let enable = mode.contains(RuntimeMode::ENABLE);
         if enable && kfd.runtime {
             return self.fail(Errno::EBUSY, || "enabled already".into());
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drivers_spec::amd::kfd::{SvmArgs, SvmAttribute, alloc, svm};
+use drivers_spec::amd::kfd::{Alloc, SvmArgs, SvmAttribute, SvmFlags, svm};
 
 use crate::mem::{Kind as MemKind, Object, Rights};
 
@@ -19,18 +19,16 @@ use super::{Kfd, Process, lock};
 
 const PAGE: u64 = 4096;
 /// Flags of a range that was never told any.
-const DEFAULT_FLAGS: u32 = svm::FLAG_HOST_ACCESS | svm::FLAG_COHERENT;
+const DEFAULT_FLAGS: SvmFlags = SvmFlags::HOST_ACCESS.union(SvmFlags::COHERENT);
 /// Pages that migrate together, as a power of two: 2 MiB.
 const DEFAULT_GRANULARITY: u32 = 9;
-/// Every flag.
-const FLAGS: u32 = 0xff;
 
 /// What a range is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Attributes {
     preferred: u32,
     prefetch: u32,
-    flags: u32,
+    flags: SvmFlags,
     granularity: u32,
     /// By GPU: none, ACCESS, ACCESS_IN_PLACE or NO_ACCESS.
     access: BTreeMap<usize, u32>,
@@ -78,7 +76,7 @@ impl Svm {
                 Some((_, range))
                     if range.end > at
                         && !range.mapped.is_empty()
-                        && range.attributes.flags & svm::FLAG_GPU_ALWAYS_MAPPED != 0 =>
+                        && range.attributes.flags.contains(SvmFlags::GPU_ALWAYS_MAPPED) =>
                 {
                     at = range.end;
                 }
@@ -134,7 +132,7 @@ impl Process {
                 value == 0 || value == svm::LOCATION_UNDEFINED || gpu()
             }
             svm::ATTR_ACCESS | svm::ATTR_ACCESS_IN_PLACE | svm::ATTR_NO_ACCESS => gpu(),
-            svm::ATTR_SET_FLAGS | svm::ATTR_CLR_FLAGS => value & !FLAGS == 0,
+            svm::ATTR_SET_FLAGS | svm::ATTR_CLR_FLAGS => SvmFlags::from_bits(value).is_some(),
             svm::ATTR_GRANULARITY => true,
             _ => false,
         };
@@ -184,8 +182,8 @@ impl Process {
             match *kind {
                 svm::ATTR_PREFERRED_LOC => base.preferred = *value,
                 svm::ATTR_PREFETCH_LOC => base.prefetch = *value,
-                svm::ATTR_SET_FLAGS => base.flags |= value,
-                svm::ATTR_CLR_FLAGS => base.flags &= !value,
+                svm::ATTR_SET_FLAGS => base.flags |= SvmFlags::from_bits_truncate(*value),
+                svm::ATTR_CLR_FLAGS => base.flags -= SvmFlags::from_bits_truncate(*value),
                 svm::ATTR_GRANULARITY => base.granularity = (*value).min(0x3f),
                 _ => {
                     if let Some(gpu) = gpu {
@@ -219,11 +217,12 @@ impl Process {
             };
             let object = self.svm_object(start, end - start)?;
             let rights = Rights {
-                write: attributes.flags & svm::FLAG_GPU_RO == 0,
-                execute: attributes.flags & svm::FLAG_GPU_EXEC != 0,
+                write: !attributes.flags.contains(SvmFlags::GPU_RO),
+                execute: attributes.flags.contains(SvmFlags::GPU_EXEC),
             };
-            let coherent = attributes.flags & (svm::FLAG_COHERENT | svm::FLAG_EXT_COHERENT) != 0;
-            let flags = alloc::USERPTR | if coherent { alloc::COHERENT } else { 0 };
+            let coherent = SvmFlags::COHERENT | SvmFlags::EXT_COHERENT;
+            let mut flags = Alloc::USERPTR;
+            flags.set(Alloc::COHERENT, attributes.flags.intersects(coherent));
             let mtype = mtype(self.machine.config.chip.generation, flags, true);
             space.map(start, &object, 0, end - start, rights, mtype)?;
             space.is_svm(start);
@@ -289,9 +288,13 @@ impl Process {
                 }
                 // Flags that all have, and flags that none has.
                 svm::ATTR_SET_FLAGS => {
-                    *value = found.iter().fold(FLAGS, |flags, a| flags & a.flags)
+                    let all = found.iter().fold(SvmFlags::all(), |all, a| all & a.flags);
+                    *value = all.bits();
                 }
-                svm::ATTR_CLR_FLAGS => *value = !found.iter().fold(0, |flags, a| flags | a.flags),
+                svm::ATTR_CLR_FLAGS => {
+                    let any = found.iter().fold(SvmFlags::empty(), |any, a| any | a.flags);
+                    *value = !any.bits();
+                }
                 svm::ATTR_GRANULARITY => {
                     *value = found
                         .iter()

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use doorbell_twin::config::Config;
 use doorbell_twin::kernel::errno::Errno;
 use doorbell_twin::kernel::{Machine, Process};
-use drivers_spec::amd::kfd::{self, alloc, queue_type};
+use drivers_spec::amd::kfd::{self, Alloc, queue_type};
 use hcq::transport::IoctlOf;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const PAGE: u64 = 4096;
 /// What tests allocate rings and pages with.
-pub const GTT: u32 = alloc::GTT
-    | alloc::WRITABLE
-    | alloc::EXECUTABLE
-    | alloc::COHERENT
-    | alloc::UNCACHED
-    | alloc::NO_SUBSTITUTE;
-pub const VRAM: u32 = alloc::VRAM | alloc::WRITABLE | alloc::EXECUTABLE | alloc::NO_SUBSTITUTE;
+pub const GTT: Alloc = ALL
+    .union(Alloc::GTT)
+    .union(Alloc::COHERENT)
+    .union(Alloc::UNCACHED);
+pub const VRAM: Alloc = ALL.union(Alloc::VRAM);
+const ALL: Alloc = Alloc::WRITABLE
+    .union(Alloc::EXECUTABLE)
+    .union(Alloc::NO_SUBSTITUTE);
 
 pub type Result<T = ()> = std::result::Result<T, Errno>;
 
@@ -148,7 +149,7 @@ impl Client {
         gpu: usize,
         va: u64,
         bytes: u64,
-        flags: u32,
+        flags: Alloc,
         user: u64,
     ) -> Result<Memory> {
         let mut args = kfd::AllocMemoryOfGpuArgs {
@@ -156,7 +157,7 @@ impl Client {
             size: bytes,
             mmap_offset: user,
             gpu_id: self.gpu_ids[gpu],
-            flags,
+            flags: flags.bits(),
             ..Default::default()
         };
         self.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args)?;
@@ -169,9 +170,9 @@ impl Client {
     }
 
     /// Memory at an address of its own, mapped on its GPU; GTT also for the client.
-    pub fn memory(&self, gpu: usize, bytes: u64, flags: u32) -> Memory {
+    pub fn memory(&self, gpu: usize, bytes: u64, flags: Alloc) -> Memory {
         let memory = self.alloc_at(gpu, reserve(bytes), bytes, flags, 0).unwrap();
-        if flags & (alloc::GTT | alloc::PUBLIC) != 0 {
+        if flags.intersects(Alloc::GTT | Alloc::PUBLIC) {
             assert_eq!(self.mmap(gpu, memory), Ok(memory.va));
         }
         self.map(&[gpu], memory).unwrap();

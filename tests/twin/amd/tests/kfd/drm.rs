@@ -2,7 +2,7 @@
 
 use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::drm::{
-    self, GemCreateIn, Info, InfoDevice, InfoHwIp, InfoVramGtt, domain, gem_va, info,
+    self, Domains, GemCreateIn, Info, InfoDevice, InfoHwIp, InfoVramGtt, Pages, gem_va, info,
 };
 use hcq::transport::IoctlOf;
 use twin::fires::fires;
@@ -149,8 +149,8 @@ fn gem_memory_is_created_mapped_and_shared() {
         call(&client, drm::AMDGPU_GEM_CREATE, &mut args).map(|()| args.bo_size as u32)
     };
     assert_eq!(create(0, PAGE), Err(Errno::EINVAL));
-    assert_eq!(create(domain::GTT, 0), Err(Errno::EINVAL));
-    let handle = create(domain::GTT, PAGE).unwrap();
+    assert_eq!(create(Domains::GTT.bits(), 0), Err(Errno::EINVAL));
+    let handle = create(Domains::GTT.bits(), PAGE).unwrap();
     let mut mmap = drm::GemMmapIn { handle, pad: 0 };
     call(&client, drm::AMDGPU_GEM_MMAP, &mut mmap).unwrap();
     let offset = u64::read_from_bytes(mmap.as_bytes()).unwrap();
@@ -190,7 +190,7 @@ fn gem_memory_is_created_mapped_and_shared() {
     let mut va = drm::GemVa {
         handle,
         operation: gem_va::MAP,
-        flags: gem_va::READABLE | gem_va::WRITEABLE,
+        flags: (Pages::READABLE | Pages::WRITEABLE).bits(),
         va_address,
         map_size: PAGE,
         ..Default::default()

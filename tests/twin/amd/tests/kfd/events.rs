@@ -97,7 +97,7 @@ fn what_an_event_page_must_be() {
             0,
             user,
             0x8000,
-            kfd::alloc::USERPTR | kfd::alloc::WRITABLE,
+            kfd::Alloc::USERPTR | kfd::Alloc::WRITABLE,
             user,
         )
         .unwrap();

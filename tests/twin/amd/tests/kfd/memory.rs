@@ -1,7 +1,7 @@
 //! ALLOC, FREE, MAP, UNMAP, mmap, dmabufs.
 
 use doorbell_twin::kernel::errno::Errno;
-use drivers_spec::amd::kfd::{self, alloc};
+use drivers_spec::amd::kfd::{self, Alloc};
 use twin::fires::fires;
 
 use crate::client::{Client, GTT, Memory, PAGE, VRAM, anonymous, load, reserve, store};
@@ -35,36 +35,36 @@ fn what_alloc_refuses() {
     let alloc = |bytes, flags, user| client.alloc_at(0, va, bytes, flags, user).map(drop);
     assert_eq!(alloc(0, VRAM, 0), Err(Errno::EINVAL), "no bytes");
     assert_eq!(
-        alloc(PAGE, alloc::WRITABLE, 0),
+        alloc(PAGE, Alloc::WRITABLE, 0),
         Err(Errno::EINVAL),
         "no type"
     );
     assert_eq!(
-        alloc(PAGE, alloc::USERPTR, 0),
+        alloc(PAGE, Alloc::USERPTR, 0),
         Err(Errno::EINVAL),
         "no address"
     );
     assert_eq!(
-        alloc(PAGE, alloc::USERPTR, 0x5000),
+        alloc(PAGE, Alloc::USERPTR, 0x5000),
         Err(Errno::EFAULT),
         "not mapped"
     );
     assert_eq!(alloc(65 << 20, VRAM, 0), Err(Errno::ENOMEM));
     assert_eq!(alloc(65 << 20, GTT, 0), Err(Errno::ENOMEM));
     assert_eq!(
-        alloc(PAGE, alloc::DOORBELL, 0),
+        alloc(PAGE, Alloc::DOORBELL, 0),
         Err(Errno::EINVAL),
         "doorbells are two pages"
     );
     assert_eq!(
-        alloc(2 * PAGE, alloc::MMIO_REMAP, 0),
+        alloc(2 * PAGE, Alloc::MMIO_REMAP, 0),
         Err(Errno::EINVAL),
         "registers are a page"
     );
     let mut args = kfd::AllocMemoryOfGpuArgs {
         size: PAGE,
         gpu_id: 1,
-        flags: VRAM,
+        flags: VRAM.bits(),
         ..Default::default()
     };
     assert_eq!(
@@ -89,16 +89,16 @@ fn mistakes_that_alloc_lets_pass() {
         client.alloc_at(0, reserve(PAGE), PAGE, flags, 0).unwrap();
         client.rules()[before..].to_vec()
     };
-    fires("KFD-ALLOC-TYPE").only(&rules(VRAM | alloc::GTT));
-    fires("KFD-ALLOC-FLAGS").only(&rules(VRAM | 1 << 10));
-    fires("KFD-AQL-QUEUE-MEM").only(&rules(GTT | alloc::AQL_QUEUE_MEM));
-    assert!(rules(VRAM | alloc::PUBLIC | alloc::CONTIGUOUS).is_empty());
+    fires("KFD-ALLOC-TYPE").only(&rules(VRAM | Alloc::GTT));
+    fires("KFD-ALLOC-FLAGS").only(&rules(VRAM | Alloc::from_bits_retain(1 << 10)));
+    fires("KFD-AQL-QUEUE-MEM").only(&rules(GTT | Alloc::AQL_QUEUE_MEM));
+    assert!(rules(VRAM | Alloc::PUBLIC | Alloc::CONTIGUOUS).is_empty());
 }
 
 #[test]
 fn a_small_bar_shows_no_vram() {
     let client = Client::new("bar=small,gpus=2");
-    let public = client.alloc_at(0, reserve(PAGE), PAGE, VRAM | alloc::PUBLIC, 0);
+    let public = client.alloc_at(0, reserve(PAGE), PAGE, VRAM | Alloc::PUBLIC, 0);
     assert_eq!(public.map(drop), Err(Errno::EINVAL));
     let memory = client.memory(0, PAGE, VRAM);
     assert_eq!(
@@ -249,7 +249,7 @@ fn a_render_node_is_mapped_where_alloc_said() {
     assert_eq!(wrong(0, PAGE), Err(Errno::EINVAL), "nothing there");
     let user = anonymous(PAGE);
     let userptr = client
-        .alloc_at(0, user, PAGE, alloc::USERPTR | alloc::WRITABLE, user)
+        .alloc_at(0, user, PAGE, Alloc::USERPTR | Alloc::WRITABLE, user)
         .unwrap();
     assert_eq!(client.mmap(0, userptr), Err(Errno::EPERM));
     // Another open file of the same node has no right to it.
@@ -278,7 +278,7 @@ fn a_render_node_is_mapped_where_alloc_said() {
 #[test]
 fn registers_are_mapped_through_kfd() {
     let client = Client::new("");
-    let flags = alloc::MMIO_REMAP | alloc::WRITABLE | alloc::COHERENT;
+    let flags = Alloc::MMIO_REMAP | Alloc::WRITABLE | Alloc::COHERENT;
     let memory = client.alloc_at(0, reserve(PAGE), PAGE, flags, 0).unwrap();
     assert_eq!(memory.offset, u64::from(client.gpu_ids[0]) << 46);
     let map = |bytes, offset| {
@@ -315,7 +315,7 @@ fn memory_of_the_client_stays_until_the_gpu_lets_go() {
     let client = Client::new("");
     let user = anonymous(2 * PAGE);
     let memory = client
-        .alloc_at(0, user, 2 * PAGE, alloc::USERPTR | alloc::WRITABLE, user)
+        .alloc_at(0, user, 2 * PAGE, Alloc::USERPTR | Alloc::WRITABLE, user)
         .unwrap();
     client.map(&[0], memory).unwrap();
     client.process.munmap(user, 2 * PAGE).unwrap();
@@ -342,7 +342,7 @@ fn dmabufs_are_the_same_memory() {
     client.call(kfd::GET_DMABUF_INFO, &mut about).unwrap();
     assert_eq!(
         (about.size, about.gpu_id, about.flags),
-        (2 * PAGE, client.gpu_ids[0], alloc::GTT)
+        (2 * PAGE, client.gpu_ids[0], Alloc::GTT.bits())
     );
     let import = |gpu: usize, dmabuf_fd| {
         let mut args = kfd::ImportDmabufArgs {

@@ -1,7 +1,7 @@
 //! Versions, clocks, apertures, policies, modes; how arguments are copied.
 
 use doorbell_twin::kernel::errno::Errno;
-use drivers_spec::amd::kfd::{self, cache_policy, runtime};
+use drivers_spec::amd::kfd::{self, RuntimeMode, cache_policy};
 use twin::fires::fires;
 
 use crate::client::Client;
@@ -219,13 +219,16 @@ fn modes_are_set_before_queues() {
             )
         };
         assert_eq!(
-            (enable(runtime::MODE_ENABLE), enable(runtime::MODE_ENABLE)),
+            (
+                enable(RuntimeMode::ENABLE.bits()),
+                enable(RuntimeMode::ENABLE.bits())
+            ),
             (Ok(()), Err(Errno::EBUSY))
         );
         assert_eq!((enable(0), enable(0)), (Ok(()), Ok(())));
         let buffers = client.buffers(0);
         client.create(client.queue_args(0, &buffers)).unwrap();
-        assert_eq!(enable(runtime::MODE_ENABLE), Err(Errno::EEXIST));
+        assert_eq!(enable(RuntimeMode::ENABLE.bits()), Err(Errno::EEXIST));
         assert_eq!((xnack(0), xnack(-1).is_ok()), (Err(Errno::EBUSY), true));
     }
 }

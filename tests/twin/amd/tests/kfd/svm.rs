@@ -1,7 +1,7 @@
 //! Shared virtual memory.
 
 use doorbell_twin::kernel::errno::Errno;
-use drivers_spec::amd::kfd::{self, CreateQueueArgs, SvmArgs, SvmAttribute, alloc, svm};
+use drivers_spec::amd::kfd::{self, Alloc, CreateQueueArgs, SvmArgs, SvmAttribute, SvmFlags, svm};
 use zerocopy::IntoBytes;
 
 use crate::client::{Client, GTT, PAGE, anonymous, reserve};
@@ -59,14 +59,14 @@ fn attributes_are_kept_by_range() {
     let set = [
         attribute(svm::ATTR_ACCESS, gpu),
         attribute(svm::ATTR_PREFERRED_LOC, gpu),
-        attribute(svm::ATTR_SET_FLAGS, svm::FLAG_GPU_EXEC),
+        attribute(svm::ATTR_SET_FLAGS, SvmFlags::GPU_EXEC.bits()),
     ];
     call(&client, svm::OP_SET_ATTR, at, 4 * PAGE, &set).unwrap();
     assert_eq!(get(at, 4, svm::ATTR_ACCESS, gpu).kind, svm::ATTR_ACCESS);
     assert_eq!(get(at, 4, svm::ATTR_PREFERRED_LOC, 0).value, gpu);
     assert_eq!(
-        get(at, 4, svm::ATTR_SET_FLAGS, 0).value & svm::FLAG_GPU_EXEC,
-        svm::FLAG_GPU_EXEC
+        get(at, 4, svm::ATTR_SET_FLAGS, 0).value & SvmFlags::GPU_EXEC.bits(),
+        SvmFlags::GPU_EXEC.bits()
     );
     // The middle changes: what holds for all is what is told.
     call(
@@ -151,7 +151,7 @@ fn a_range_is_not_also_memory_of_alloc() {
     let alloc = |va, user, flags| client.alloc_at(0, va, PAGE, flags, user).map(drop);
     assert_eq!(alloc(at + PAGE, 0, GTT), Err(Errno::EADDRINUSE));
     assert_eq!(
-        alloc(reserve(PAGE), at, alloc::USERPTR),
+        alloc(reserve(PAGE), at, Alloc::USERPTR),
         Err(Errno::EADDRINUSE)
     );
     assert_eq!(alloc(at + 2 * PAGE, 0, GTT), Ok(()));
@@ -177,7 +177,7 @@ fn a_context_save_area_may_be_a_range() {
         Err(Errno::EINVAL),
         "not always mapped"
     );
-    let always = attribute(svm::ATTR_SET_FLAGS, svm::FLAG_GPU_ALWAYS_MAPPED);
+    let always = attribute(svm::ATTR_SET_FLAGS, SvmFlags::GPU_ALWAYS_MAPPED.bits());
     call(&client, svm::OP_SET_ATTR, at, bytes, &[always]).unwrap();
     client.create(args).unwrap();
     assert_eq!(client.rules(), ["KFD-QUEUE-BUFFER-SIZE"]);
