@@ -1,4 +1,4 @@
-//! Address and size types that do not mix.
+//! Address types that do not mix.
 //!
 //! One buffer has up to three addresses: what a kernel running on the GPU uses ([`GpuVa`]), what
 //! the device puts on the bus ([`BusAddr`]) and where it lies in the card's own memory
@@ -163,47 +163,6 @@ address! {
     VramAddr
 }
 
-/// A size in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Bytes(pub u64);
-
-/// A size in 32-bit words, the unit of most command packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Dwords(pub u64);
-
-impl Bytes {
-    /// The size in dwords, when it is a whole number of them.
-    pub const fn dwords(self) -> Option<Dwords> {
-        if self.0.is_multiple_of(4) {
-            Some(Dwords(self.0 / 4))
-        } else {
-            None
-        }
-    }
-}
-
-impl Dwords {
-    /// The size in bytes, when it fits into 64 bits.
-    pub const fn bytes(self) -> Option<Bytes> {
-        match self.0.checked_mul(4) {
-            Some(bytes) => Some(Bytes(bytes)),
-            None => None,
-        }
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x} B", self.0)
-    }
-}
-
-impl fmt::Display for Dwords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x} dwords", self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,13 +209,5 @@ mod tests {
         assert_eq!((va.hi(), va.lo()), (0x2000, 0x1000));
         let text = BusAddr(4).sub(5).map_err(|e| e.to_string());
         assert_eq!(text, Err("BusAddr 0x4 - 0x5 is below zero".into()));
-    }
-
-    #[test]
-    fn sizes_convert_only_when_exact() {
-        assert_eq!(Bytes(8).dwords(), Some(Dwords(2)));
-        assert_eq!(Bytes(7).dwords(), None);
-        assert_eq!(Dwords(u64::MAX).bytes(), None);
-        assert_eq!(Dwords(3).bytes(), Some(Bytes(12)));
     }
 }

@@ -28,20 +28,15 @@ pub struct DeviceInfo {
     pub memory: u64,
     /// Queues of each kind that can be opened.
     pub queues: Vec<(QueueKind, u32)>,
-    /// What it costs to talk to it.
+    /// How much work at a time pays off.
     pub costs: Costs,
     /// What not every device can.
     pub can: Abilities,
 }
 
-/// What it costs to talk to a device, and how much of it pays off. Estimates, to choose between ways by.
+/// How much of talking to a device pays off. Estimates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// A look of the host at a word that the device shares with it, in ns: a load, a read over a bus, a
-    /// transfer there and back.
-    pub look_ns: u64,
-    /// A KiB of what the host writes for the device or reads from it, in ns.
-    pub kib_ns: u64,
     /// Commands of one submission at most: with fewer a submission costs more than they do, with more
     /// the device has nothing to do meanwhile, and a ring holds too few.
     pub batch: usize,
@@ -56,8 +51,6 @@ pub struct Abilities {
     pub poll: bool,
     /// Queues take [`crate::Command::Write`].
     pub write: bool,
-    /// The host can set signals ([`Signal::set`]).
-    pub host_set: bool,
 }
 
 /// The clock of a device's timestamps, and one pair of readings that aligns it with the host.

@@ -68,7 +68,6 @@ impl AmdDevice {
             can: Abilities {
                 poll: true,
                 write: true,
-                host_set: true,
             },
         };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");

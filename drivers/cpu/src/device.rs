@@ -61,11 +61,8 @@ const RING_WORDS: RangeInclusive<u32> = 16..=64 << 20;
 /// Stack of the threads that run kernels: their local arrays lie there.
 const KERNEL_STACK: usize = 8 << 20;
 
-/// A look is a cache line from another core, and memory moves at some 10 GB/s: both by their order. A
-/// ring of the usual size holds several hundred launches, and a batch takes a worker 20 µs at the least.
+/// A ring of the usual size holds several hundred launches, and a batch takes a worker 20 µs at the least.
 const COSTS: Costs = Costs {
-    look_ns: 100,
-    kib_ns: 100,
     batch: 64,
     in_flight: 64,
 };
@@ -124,7 +121,7 @@ impl CpuDevice {
             shared: shared.clone(),
             channels: Vec::new(),
             threads: Vec::new(),
-            process: std::process::id(),
+            generation: hcq::process_generation(),
         };
         // What a failure leaves behind is ended by the drop of `engine`.
         for kind in QUEUES {
@@ -189,7 +186,6 @@ impl CpuDevice {
             can: Abilities {
                 poll: true,
                 write: true,
-                host_set: true,
             },
         };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");

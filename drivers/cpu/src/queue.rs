@@ -215,13 +215,13 @@ pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) threads: Vec<JoinHandle<()>>,
-    /// The process that has the threads.
-    pub(crate) process: u32,
+    /// That of the process that has the threads.
+    pub(crate) generation: u32,
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.generation != hcq::process_generation() {
             // A fork has none of the threads: neither to join nor to let go.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;

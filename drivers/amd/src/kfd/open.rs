@@ -24,11 +24,8 @@ use crate::interface::{
 };
 use crate::options::Options;
 
-/// A look is one at uncached memory of the host, and PCIe 4.0 moves some 25 GB/s over 16 lanes: both by
-/// their order, neither measured. A ring of the usual size holds several batches.
+/// A ring of the usual size holds several batches.
 const COSTS: Costs = Costs {
-    look_ns: 200,
-    kib_ns: 40,
     batch: 64,
     in_flight: 64,
 };
