@@ -2,16 +2,20 @@
 //!
 //! | trait | what it is | who implements it |
 //! |---|---|---|
-//! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | sysfs, VFIO, a USB bridge, models |
+//! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | models so far |
 //! | [`DevFile`] | a device file: ioctl and mmap | the kernel's drivers, models of them |
 //! | [`Machine`] | where devices are: finds and opens them, reads sysfs, hands out addresses | the machine, models of one |
-//! | [`UsbPipe`] | a USB device: control and bulk transfers | usbfs, models |
+//! | [`UsbPipe`] | a USB device: control and bulk transfers | models so far |
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
 //! In front of any of them (but the clock) a [`tap`] sees every call as data ([`access`]): [`trace`]
 //! records, [`replay`] answers from such a record, [`fault`] makes the n-th call fail. A driver cannot
-//! tell. Only models implement [`Pci`] and [`UsbPipe`] so far; the crates `pci-driver` and `rusb` are
-//! to be behind them when the drivers that need them are there.
+//! tell.
+//!
+//! This machine opens no PCI function and no USB device yet: [`Machine::open_pci`] and
+//! [`Machine::open_usb`] refuse. That is where two crates come in, as files of `drivers/host`, with the
+//! drivers that need them: `pci-driver` (a function by VFIO) as a [`Pci`], and `rusb` (libusb) as a
+//! [`UsbPipe`], on which a bridge is a [`Pci`] again.
 
 pub mod access;
 pub mod cable;

@@ -1,4 +1,7 @@
 //! [`Trace`]: notes every access that passes, for people and for [`replay`](super::replay).
+//!
+//! What a device file mapped is plain memory of the process: that it was mapped is noted, and the loads,
+//! stores and doorbells there are not. Those in a BAR are, which is a window of calls behind a tap.
 
 use std::fmt;
 use std::io::Write;
