@@ -144,7 +144,9 @@ impl Stream {
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
     pub fn wait(&self, deadline: Deadline) -> Result<()> {
-        self.last().wait(deadline)
+        // Unlike a point that was seen, a queue is asked for how it is, also where it has no work.
+        let Point { signal, value } = self.last();
+        signal.wait(value, deadline)
     }
 
     /// The next submission, whose packets wait for `after`.
