@@ -2,7 +2,7 @@
 //!
 //! One buffer has up to three addresses: what a kernel running on the GPU uses ([`GpuVa`]), what
 //! the device puts on the bus ([`BusAddr`]) and where it lies in the card's own memory
-//! ([`VramAddr`]). Mixing them up compiles in C and corrupts memory; here it does not compile.
+//! ([`VramAddr`]); a page table leads from the first to one of the others ([`PhysAddr`]). Mixing them up compiles in C and corrupts memory; here it does not compile.
 
 use std::fmt;
 
@@ -163,6 +163,57 @@ address! {
     VramAddr
 }
 
+/// Where memory is, for the device: what an entry of a page table holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PhysAddr {
+    /// In the device's own memory.
+    Vram(VramAddr),
+    /// Beyond its bus: host memory, or that of a peer.
+    Bus(BusAddr),
+}
+
+impl PhysAddr {
+    /// The number, whatever it counts in.
+    pub const fn raw(self) -> u64 {
+        match self {
+            PhysAddr::Vram(addr) => addr.0,
+            PhysAddr::Bus(addr) => addr.0,
+        }
+    }
+
+    /// Address plus `bytes`.
+    ///
+    /// # Errors
+    /// [`AddrError::Overflow`].
+    pub const fn add(self, bytes: u64) -> Result<Self, AddrError> {
+        match self {
+            PhysAddr::Vram(addr) => match addr.add(bytes) {
+                Ok(sum) => Ok(PhysAddr::Vram(sum)),
+                Err(error) => Err(error),
+            },
+            PhysAddr::Bus(addr) => match addr.add(bytes) {
+                Ok(sum) => Ok(PhysAddr::Bus(sum)),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+impl fmt::Display for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PhysAddr::Vram(addr) => write!(f, "vram {addr}"),
+            PhysAddr::Bus(addr) => write!(f, "bus {addr}"),
+        }
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,5 +260,9 @@ mod tests {
         assert_eq!((va.hi(), va.lo()), (0x2000, 0x1000));
         let text = BusAddr(4).sub(5).map_err(|e| e.to_string());
         assert_eq!(text, Err("BusAddr 0x4 - 0x5 is below zero".into()));
+        let place = PhysAddr::Vram(VramAddr(0x10)).add(0x10);
+        assert_eq!(place.map(|to| to.to_string()), Ok("vram 0x20".into()));
+        assert_eq!(PhysAddr::Bus(BusAddr(0x20)).raw(), 0x20);
+        assert!(PhysAddr::Bus(BusAddr(u64::MAX)).add(1).is_err());
     }
 }
