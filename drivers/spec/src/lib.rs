@@ -2,6 +2,7 @@
 //!
 //! No behaviour, no I/O. Drivers and their twins share these tables and nothing else, so a wrong
 //! number here is wrong for both: layouts are asserted, and compared with other sources in tests.
+//! Dwords of packets and registers are described as [`hcq::reg`] has it.
 //!
 //! The one claim that types take on trust is which fields of an ioctl's argument are addresses: see
 //! [`hcq::transport::IoctlOf::new`].

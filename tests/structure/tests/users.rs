@@ -16,7 +16,15 @@ const COMING: &[(&str, &str)] = &[
         "mem/window.rs",
         "AMD over USB: memory that needs care around each access",
     ),
-    ("reg.rs", "AMD over PCI: the registers of each block"),
+    ("reg/block.rs", "AMD over PCI: the registers of each block"),
+    (
+        "reg/bus.rs",
+        "AMD over PCI: registers behind others, banks of registers",
+    ),
+    (
+        "reg/error.rs",
+        "AMD over PCI: registers that cannot be reached",
+    ),
     (
         "transport/fault.rs",
         "AMD over PCI: each step of a boot fails once",
@@ -27,7 +35,6 @@ const COMING: &[(&str, &str)] = &[
         "recordings that a driver runs from, with no device",
     ),
     ("transport/trace.rs", "recordings of what a driver did"),
-    ("wait.rs", "AMD over PCI: registers that are waited for"),
 ];
 
 /// What is there by convention, beside something that is used.

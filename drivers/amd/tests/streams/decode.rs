@@ -61,7 +61,7 @@ impl Fields {
     }
 
     fn bits(&mut self, gfx: Gfx, word: &Word, value: u32) {
-        for field in word.fields.iter().filter(|field| field.gfx.has(gfx)) {
+        for field in word.fields.iter().filter(|field| field.on.has(gfx)) {
             self.put(field.name, field.get(value).into());
         }
         self.put("reserved", u64::from(value & !word.mask(gfx)));

@@ -1,8 +1,10 @@
-//! How packets and registers are described: fields in dwords, dwords in packets.
+//! How packets are described: dwords of fields, as [`hcq::reg`] describes them for registers too.
 //!
 //! A table says everything about a packet that can be checked or printed without knowing what it
 //! does: its length, the bits that mean something on a generation, the names. An encoder puts
 //! values through the same [`Field`]s.
+
+use hcq::reg::Generations;
 
 /// A generation of the graphics and compute block (GC), with the SDMA engine beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -45,7 +47,7 @@ impl Gfxs {
     /// Every generation but GFX10.
     pub const NOT_GFX10: Self = Self(0b1101);
     /// Every generation.
-    pub const ALL: Self = Self(0b1111);
+    pub const ALL: Self = <Self as Generations>::ALL;
 
     /// Whether `gfx` is one of them.
     pub const fn has(self, gfx: Gfx) -> bool {
@@ -53,88 +55,33 @@ impl Gfxs {
     }
 }
 
+impl Generations for Gfxs {
+    type One = Gfx;
+
+    const ALL: Self = Self(0b1111);
+
+    fn has(self, one: Gfx) -> bool {
+        Gfxs::has(self, one)
+    }
+}
+
 /// Bits of a dword.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Field {
-    /// The vendor's name.
-    pub name: &'static str,
-    /// The highest bit.
-    pub high: u8,
-    /// The lowest bit.
-    pub low: u8,
-    /// Where it exists.
-    pub gfx: Gfxs,
-}
-
-impl Field {
-    /// Its bits.
-    #[inline]
-    pub const fn mask(self) -> u32 {
-        (u32::MAX >> (31 - (self.high - self.low))) << self.low
-    }
-
-    /// Its value in a dword.
-    #[inline]
-    pub const fn get(self, word: u32) -> u32 {
-        (word & self.mask()) >> self.low
-    }
-
-    /// A dword with nothing but this value, cut to its width.
-    #[inline]
-    pub const fn put(self, value: u32) -> u32 {
-        (value << self.low) & self.mask()
-    }
-}
+pub type Field = hcq::reg::Field<Gfxs>;
 
 /// A dword of a packet, or a register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Word {
-    /// The vendor's name.
-    pub name: &'static str,
-    /// Its fields; none where it is one field of 32 bits.
-    pub fields: &'static [Field],
-    /// Where it exists.
-    pub gfx: Gfxs,
-}
+pub type Word = hcq::reg::Word<Gfxs>;
 
-impl Word {
-    /// A dword of one field.
-    pub const fn whole(name: &'static str) -> Self {
-        Self {
-            name,
-            fields: &[],
-            gfx: Gfxs::ALL,
-        }
-    }
-
-    /// A dword that must be zero.
-    pub const RESERVED: Self = Self {
+/// A dword that must be zero.
+pub const RESERVED: Word = Word {
+    name: "reserved",
+    fields: &[Field {
         name: "reserved",
-        fields: &[Field {
-            name: "reserved",
-            high: 31,
-            low: 0,
-            gfx: Gfxs::NONE,
-        }],
-        gfx: Gfxs::ALL,
-    };
-
-    /// The same, only on some generations.
-    pub const fn on(self, gfx: Gfxs) -> Self {
-        Self { gfx, ..self }
-    }
-
-    /// The bits that mean something on a generation.
-    pub fn mask(&self, gfx: Gfx) -> u32 {
-        if self.fields.is_empty() {
-            return u32::MAX;
-        }
-        self.fields
-            .iter()
-            .filter(|field| field.gfx.has(gfx))
-            .fold(0, |mask, field| mask | field.mask())
-    }
-}
+        high: 31,
+        low: 0,
+        on: Gfxs::NONE,
+    }],
+    on: Gfxs::ALL,
+};
 
 /// What may follow the fixed dwords of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,7 +110,7 @@ pub struct Packet {
 impl Packet {
     /// Its fixed dwords on a generation.
     pub fn words(&self, gfx: Gfx) -> impl Iterator<Item = &'static Word> + use<> {
-        self.words.iter().filter(move |word| word.gfx.has(gfx))
+        self.words.iter().filter(move |word| word.on.has(gfx))
     }
 
     /// How many fixed dwords it has on a generation.
@@ -183,41 +130,17 @@ macro_rules! words {
                 name: stringify!($field),
                 high: $high,
                 low: $low,
-                gfx: $crate::amd::packet::words!(@gfx $($gfx)?),
+                on: $crate::amd::packet::words!(@gfx $($gfx)?),
             };
         )*
         $(#[$doc])*
         pub const $word: $crate::amd::packet::Word = $crate::amd::packet::Word {
             name: $name,
             fields: &[$($field),*],
-            gfx: $crate::amd::packet::Gfxs::ALL,
+            on: $crate::amd::packet::Gfxs::ALL,
         };
     )*};
     (@gfx) => { $crate::amd::packet::Gfxs::ALL };
     (@gfx $gfx:ident) => { $crate::amd::packet::Gfxs::$gfx };
 }
 pub(crate) use words;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_keeps_to_its_bits() {
-        let field = Field {
-            name: "F",
-            high: 9,
-            low: 4,
-            gfx: Gfxs::ALL,
-        };
-        assert_eq!(field.mask(), 0x3f0);
-        assert_eq!(field.put(0xff), 0x3f0);
-        assert_eq!(field.get(0x1235), 0x23);
-        let all = Field {
-            high: 31,
-            low: 0,
-            ..field
-        };
-        assert_eq!(all.mask(), u32::MAX);
-    }
-}

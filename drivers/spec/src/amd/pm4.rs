@@ -5,7 +5,7 @@
 //! Mesa, src/amd/common/sid.h (COND_EXEC, DISPATCH_INDIRECT on MEC). Fields that only the graphics
 //! engine has are left out.
 
-use super::packet::{Gfx, Gfxs, Packet, Rest, Word, words};
+use super::packet::{Gfx, Gfxs, Packet, RESERVED, Rest, Word, words};
 
 words! {
     /// The header of a type 3 packet.
@@ -469,7 +469,7 @@ pub static PACKETS: &[Packet] = &[
     packet(
         COND_EXEC,
         "COND_EXEC",
-        &[op::ADDR4_LO, ADDR_HI, Word::RESERVED, op::COND],
+        &[op::ADDR4_LO, ADDR_HI, RESERVED, op::COND],
         Rest::None,
     ),
     packet(PRED_EXEC, "PRED_EXEC", &[op::PRED], Rest::None),

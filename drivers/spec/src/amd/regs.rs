@@ -5,16 +5,12 @@
 //! sh_mask}.h, nbio/nbio_{4_3_0,7_9_0}_offset.h, nbif/nbif_6_3_1_offset.h. The addresses of
 //! GFX9, 10, 11 and 12 agree where a row gives one.
 
+use hcq::reg::At;
+
 use super::packet::{Field, Gfx, Gfxs, Word, words};
 
 /// A register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reg {
-    /// Its dword address.
-    pub addr: u32,
-    /// Its name, its fields, where it exists.
-    pub word: Word,
-}
+pub type Reg = hcq::reg::Register<Gfxs>;
 
 words! {
     /// Starts a grid.
@@ -302,7 +298,7 @@ pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
 pub const GPU_HDP_FLUSH_DONE: u32 = 0xe27;
 
 const fn reg(addr: u32, word: Word) -> Reg {
-    Reg { addr, word }
+    Reg::fixed(word, addr)
 }
 
 const fn whole(addr: u32, name: &'static str) -> Reg {
@@ -385,21 +381,11 @@ pub static UCONFIG: &[Reg] = &[
     whole(0xc343, "SQ_THREAD_TRACE_USERDATA_3"),
 ];
 
-impl Reg {
-    /// The same, only on some generations.
-    const fn on(self, gfx: Gfxs) -> Self {
-        Self {
-            word: self.word.on(gfx),
-            ..self
-        }
-    }
-}
-
 /// The register at an address.
 pub fn find(gfx: Gfx, addr: u32) -> Option<&'static Reg> {
     SH.iter()
         .chain(UCONFIG)
-        .find(|reg| reg.addr == addr && reg.word.gfx.has(gfx))
+        .find(|reg| reg.at == At::Fixed(addr) && reg.word.on.has(gfx))
 }
 
 #[cfg(test)]
@@ -412,8 +398,11 @@ mod tests {
             for table in [SH, UCONFIG] {
                 let addrs: Vec<_> = table
                     .iter()
-                    .filter(|reg| reg.word.gfx.has(gfx))
-                    .map(|reg| reg.addr)
+                    .filter(|reg| reg.word.on.has(gfx))
+                    .map(|reg| match reg.at {
+                        At::Fixed(addr) => addr,
+                        At::Rows(_) => panic!("{reg:?}"),
+                    })
                     .collect();
                 assert!(addrs.windows(2).all(|pair| pair[0] < pair[1]), "{gfx:?}");
             }

@@ -231,7 +231,7 @@ impl Pm4 {
             return Err(refuse(&LENGTH, "INDIRECT_BUFFER"));
         };
         let dwords = pm4::ib::IB_SIZE.get(control) as usize;
-        let privileged = pm4::ib::PRIV.gfx.has(cx.gfx()) && pm4::ib::PRIV.get(control) != 0;
+        let privileged = pm4::ib::PRIV.on.has(cx.gfx()) && pm4::ib::PRIV.get(control) != 0;
         if pm4::ib::VALID.get(control) == 0
             || dwords == 0
             || pm4::ib::VMID.get(control) != 0

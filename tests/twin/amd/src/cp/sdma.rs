@@ -319,7 +319,7 @@ impl Sdma {
 
     fn indirect(&self, cx: &Cx, ring: &Ring, words: &[u32]) -> Result<Ib, Stop> {
         let dwords = packet::IB_SIZE.get(words[3]) as usize;
-        let privileged = packet::INDIRECT_PRIV.gfx.has(cx.gfx()) && words[0] >> 31 == 1;
+        let privileged = packet::INDIRECT_PRIV.on.has(cx.gfx()) && words[0] >> 31 == 1;
         let vmid = packet::INDIRECT_VMID.get(words[0]);
         if self.ib.is_some() || dwords == 0 || vmid != 0 || privileged {
             return Err(refuse(&INDIRECT, format!("{words:x?}")));

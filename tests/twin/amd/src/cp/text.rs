@@ -71,7 +71,7 @@ fn dwords(text: &mut String, gfx: Gfx, packet: &Packet, words: &[u32]) {
 fn one(text: &mut String, gfx: Gfx, word: &Word, value: u32) {
     let _ = write!(text, " {}={value:#x}", word.name);
     let mut sep = '(';
-    for field in word.fields.iter().filter(|field| field.gfx.has(gfx)) {
+    for field in word.fields.iter().filter(|field| field.on.has(gfx)) {
         let part = field.get(value);
         // Headers: the operation is in the name already.
         if part != 0 && !(word.name == "header" && field.high < 16) {

@@ -1,0 +1,279 @@
+//! [`Block`]: reads and writes registers by name.
+
+use std::fmt;
+
+use crate::clock::Clock;
+use crate::reg::bus::Bus;
+use crate::reg::error::{RegError, RegFault};
+use crate::reg::{At, Generations, IpVersion, Register, Value};
+use crate::wait::{Deadline, Look, poll_until};
+
+/// An instance of a hardware block, as the device has told of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block<G: Generations> {
+    /// Name for errors and traces: the vendor's, and which one it is; e.g. `GC` or `SDMA1`.
+    pub name: String,
+    /// Its version, which says where its registers are.
+    pub version: IpVersion,
+    /// The generation of the chip, which says what fields there are.
+    pub one: G::One,
+    /// Where each of its segments starts, in dwords.
+    pub segments: Vec<u64>,
+}
+
+impl<G: Generations> Block<G> {
+    /// Its registers, by a bus.
+    pub fn on<'a>(&'a self, bus: &'a dyn Bus) -> Registers<'a, G> {
+        Registers { block: self, bus }
+    }
+
+    /// The byte address of a register.
+    fn address(&self, register: &Register<G>) -> Result<u64, RegFault> {
+        let dword = match register.at {
+            At::Fixed(dword) => u64::from(dword),
+            At::Rows(rows) => {
+                let row = rows.iter().find(|row| row.version == self.version);
+                let row = row.ok_or_else(|| {
+                    let known = rows.iter().map(|row| row.version.to_string());
+                    RegFault::Version {
+                        version: self.version,
+                        known: known.collect::<Vec<_>>().join(", "),
+                    }
+                })?;
+                let start = self.segments.get(usize::from(row.segment));
+                let start = start.ok_or(RegFault::Segment(row.segment))?;
+                start.saturating_add(row.dword.into())
+            }
+        };
+        Ok(dword.saturating_mul(4))
+    }
+}
+
+/// The registers of a block, by a bus.
+#[derive(Clone, Copy)]
+pub struct Registers<'a, G: Generations> {
+    block: &'a Block<G>,
+    bus: &'a dyn Bus,
+}
+
+impl<G: Generations> Registers<'_, G> {
+    /// Reads a register.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn read(&self, register: &Register<G>) -> Result<Value<G>, RegError> {
+        let read = || {
+            let at = self.block.address(register)?;
+            let value = self.value(register, self.bus.read(at)?);
+            self.note("read", at, value);
+            Ok(value)
+        };
+        read().map_err(|fault| self.failed(register, fault))
+    }
+
+    /// Writes all bits of a register.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn write(&self, register: &Register<G>, bits: u32) -> Result<(), RegError> {
+        let write = || {
+            let at = self.block.address(register)?;
+            self.note("write", at, self.value(register, bits));
+            Ok(self.bus.write(at, bits)?)
+        };
+        write().map_err(|fault| self.failed(register, fault))
+    }
+
+    /// Reads a register, changes it, writes it back, and returns what was written.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn update(
+        &self,
+        register: &Register<G>,
+        change: impl FnOnce(Value<G>) -> Value<G>,
+    ) -> Result<Value<G>, RegError> {
+        let value = change(self.read(register)?);
+        self.write(register, value.bits())?;
+        Ok(value)
+    }
+
+    /// Reads a register until `done` says so; `what` is waited for.
+    ///
+    /// # Errors
+    /// [`RegError`]; where it comes too late, with what was there last.
+    pub fn poll(
+        &self,
+        register: &Register<G>,
+        clock: &dyn Clock,
+        deadline: Deadline,
+        what: &str,
+        mut done: impl FnMut(Value<G>) -> bool,
+    ) -> Result<Value<G>, RegError> {
+        let mut last = None;
+        let mut poll = || {
+            let at = self.block.address(register)?;
+            let value = poll_until(clock, deadline, what, || {
+                let value = self.value(register, self.bus.read(at)?);
+                last = Some(value);
+                Ok::<_, RegFault>(match done(value) {
+                    true => Look::Done(value),
+                    false => Look::Not(value.bits().into()),
+                })
+            })?;
+            self.note("polled", at, value);
+            Ok(value)
+        };
+        poll().map_err(|mut fault| {
+            if let RegFault::Timeout {
+                timeout,
+                last: named,
+            } = &mut fault
+            {
+                // With its fields it says more than as a number.
+                timeout.last = None;
+                *named = last.map(|value| format!("{value:?}"));
+            }
+            self.failed(register, fault)
+        })
+    }
+
+    fn value(&self, register: &Register<G>, bits: u32) -> Value<G> {
+        Value::new(register.word, self.block.one, bits)
+    }
+
+    fn note(&self, what: &str, at: u64, value: Value<G>) {
+        tracing::trace!(target: "hcq::reg", block = self.block.name, at, ?value, "{what}");
+    }
+
+    #[cold]
+    fn failed(&self, register: &Register<G>, fault: RegFault) -> RegError {
+        RegError {
+            register: format!("{}.{}", self.block.name, register.word.name),
+            bus: self.bus.name(),
+            fault,
+        }
+    }
+}
+
+impl<G: Generations> fmt::Debug for Registers<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.block.name, self.bus.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::VirtualClock;
+    use crate::reg::bus::Select;
+    use crate::reg::bus::card::Card;
+    use crate::reg::table::{ACTIVE, CP_HQD_ACTIVE, Chip, Chips, LEVEL, MM_INDEX, VMID};
+
+    fn block(version: IpVersion, segments: &[u64]) -> Block<Chips> {
+        Block {
+            name: "GC1".into(),
+            version,
+            one: Chip::New,
+            segments: segments.into(),
+        }
+    }
+
+    #[test]
+    fn registers_are_where_the_version_says() {
+        let (card, bar) = Card::new();
+        let new = block(IpVersion(11, 0, 0), &[0, 0x20]);
+        let registers = new.on(&bar);
+        let value = registers.update(&CP_HQD_ACTIVE, |value| value.with(VMID, 3).with(ACTIVE, 1));
+        let text = "CP_HQD_ACTIVE(0x00000031) { ACTIVE: 0x1, VMID: 0x3, LEVEL: 0x0 }";
+        assert_eq!(format!("{:?}", value.unwrap()), text);
+        registers.write(&MM_INDEX, 5).unwrap();
+        assert_eq!(registers.read(&MM_INDEX).unwrap().bits(), 5);
+        assert_eq!(card.seen(), ["r88", "w88=31", "w0=5", "r0"]);
+        let old = block(IpVersion(9, 4, 3), &[0x8]);
+        old.on(&bar).write(&CP_HQD_ACTIVE, LEVEL.put(1)).unwrap();
+        assert_eq!(card.seen(), ["w60=10000000"]);
+        assert_eq!(format!("{registers:?}"), "GC1 on BAR5");
+    }
+
+    #[test]
+    fn errors_name_block_register_and_bus() {
+        let (card, bar) = Card::new();
+        let text = |block: &Block<Chips>| {
+            let error = block.on(&bar).read(&CP_HQD_ACTIVE).unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            text(&block(IpVersion(12, 0, 0), &[])),
+            "GC1.CP_HQD_ACTIVE on BAR5: where it is in version 12.0.0 is not known, only in \
+             9.4.3, 11.0.0"
+        );
+        assert_eq!(
+            text(&block(IpVersion(11, 0, 0), &[0])),
+            "GC1.CP_HQD_ACTIVE on BAR5: the device has not told where segment 1 of the block starts"
+        );
+        assert_eq!(
+            text(&block(IpVersion(11, 0, 0), &[0, u64::MAX])),
+            "GC1.CP_HQD_ACTIVE on BAR5: BAR5: read 0x4 bytes at 0xffffffffffffffff: 0x4 bytes at \
+             offset 0xffffffffffffffff do not lie inside a view of 0x100 bytes"
+        );
+        *card.broken.lock().unwrap() = Some(0x88);
+        assert_eq!(
+            text(&block(IpVersion(11, 0, 0), &[0, 0x20])),
+            "GC1.CP_HQD_ACTIVE on BAR5: BAR5: r88: endpoint stalled"
+        );
+    }
+
+    #[test]
+    fn banked_registers_by_name() {
+        let (card, bar) = Card::new();
+        let select = Select::new(Arc::new(bar), "GRBM_GFX_CNTL", 0x80, 0);
+        let gc = block(IpVersion(11, 0, 0), &[0, 0x20]);
+        let active = |bus: &dyn Bus| gc.on(bus).update(&CP_HQD_ACTIVE, |v| v.with(ACTIVE, 1));
+        select.with(0x4, active).unwrap();
+        assert_eq!(card.seen(), ["w80=4", "r88", "w88=1", "w80=0"]);
+        *card.broken.lock().unwrap() = Some(0x88);
+        let error = select.with(0x4, active).unwrap_err().to_string();
+        let text = "GC1.CP_HQD_ACTIVE on BAR5 GRBM_GFX_CNTL=0x4: BAR5: r88: endpoint stalled";
+        assert_eq!(error, text);
+        assert_eq!(card.seen(), ["w80=4", "r88", "w80=0"]);
+        *card.broken.lock().unwrap() = Some(0x80);
+        let error = select.with(0x4, active).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "GRBM_GFX_CNTL on BAR5: BAR5: w80=4: endpoint stalled"
+        );
+    }
+
+    #[test]
+    fn polling_ends_with_the_fields_that_were_there_last() {
+        let (card, bar) = Card::new();
+        let clock = VirtualClock::new();
+        let gc = block(IpVersion(11, 0, 0), &[0, 0x20]);
+        let limit = || Deadline::on(&clock, Duration::from_millis(10));
+        let idle = |value: Value<Chips>| value.get(ACTIVE) == 0;
+        let poll = || {
+            let registers = gc.on(&bar);
+            registers.poll(&CP_HQD_ACTIVE, &clock, limit(), "an idle queue", idle)
+        };
+        assert_eq!(poll().unwrap().bits(), 0);
+        card.held.lock().unwrap().insert(0x88, 0x21);
+        let error = poll().unwrap_err();
+        let text = error.to_string();
+        let (head, rest) = text.split_once(" (waited ").unwrap();
+        assert_eq!(
+            head,
+            "GC1.CP_HQD_ACTIVE on BAR5: an idle queue did not happen within 10ms"
+        );
+        let (_, last) = rest.split_once("), ").unwrap();
+        assert_eq!(
+            last,
+            "last CP_HQD_ACTIVE(0x00000021) { ACTIVE: 0x1, VMID: 0x2, LEVEL: 0x0 }"
+        );
+        *card.broken.lock().unwrap() = Some(0x88);
+        assert!(matches!(poll().unwrap_err().fault, RegFault::Access(_)));
+    }
+}

@@ -1,0 +1,54 @@
+//! How an access to a register fails.
+
+use thiserror::Error;
+
+use crate::reg::IpVersion;
+use crate::transport::TransportError;
+use crate::wait::Timeout;
+
+/// A register could not be read or written.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{register} on {bus}: {fault}")]
+pub struct RegError {
+    /// The block and the register.
+    pub register: String,
+    /// The way to it.
+    pub bus: String,
+    /// What went wrong.
+    pub fault: RegFault,
+}
+
+/// Why a register could not be read or written.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RegFault {
+    /// The table has no row for the version of the block.
+    #[error("where it is in version {version} is not known, only in {known}")]
+    Version {
+        /// Version of the block.
+        version: IpVersion,
+        /// Versions of the table.
+        known: String,
+    },
+    /// The device has not told where the segment is.
+    #[error("the device has not told where segment {0} of the block starts")]
+    Segment(u8),
+    /// The access itself failed.
+    #[error(transparent)]
+    Access(#[from] TransportError),
+    /// It did not become what was waited for.
+    #[error("{timeout}{}", last.iter().map(|last| format!(", last {last}")).collect::<String>())]
+    Timeout {
+        /// What was waited for, and how long.
+        timeout: Timeout,
+        /// What it held, by the names of its fields.
+        last: Option<String>,
+    },
+}
+
+impl From<Timeout> for RegFault {
+    fn from(timeout: Timeout) -> RegFault {
+        let last = None;
+        RegFault::Timeout { timeout, last }
+    }
+}
