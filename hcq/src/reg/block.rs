@@ -151,7 +151,7 @@ impl<G: Generations> Registers<'_, G> {
         RegError {
             register: format!("{}.{}", self.block.name, register.word.name),
             bus: self.bus.name(),
-            fault,
+            fault: Box::new(fault),
         }
     }
 }
@@ -274,6 +274,6 @@ mod tests {
             "last CP_HQD_ACTIVE(0x00000021) { ACTIVE: 0x1, VMID: 0x2, LEVEL: 0x0 }"
         );
         *card.broken.lock().unwrap() = Some(0x88);
-        assert!(matches!(poll().unwrap_err().fault, RegFault::Access(_)));
+        assert!(matches!(*poll().unwrap_err().fault, RegFault::Access(_)));
     }
 }

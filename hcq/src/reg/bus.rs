@@ -194,7 +194,7 @@ impl Select {
         let failed = |error| RegError {
             register: self.name.into(),
             bus: self.bus.name(),
-            fault: RegFault::Access(error),
+            fault: Box::new(RegFault::Access(error)),
         };
         self.hold(value, run, |error| failed(error).into())
     }

@@ -15,7 +15,7 @@ pub struct RegError {
     /// The way to it.
     pub bus: String,
     /// What went wrong.
-    pub fault: RegFault,
+    pub fault: Box<RegFault>,
 }
 
 /// Why a register could not be read or written.
