@@ -230,21 +230,21 @@ mod tests {
     #[test]
     fn banked_registers_by_name() {
         let (card, bar) = Card::new();
-        let select = Select::new(Arc::new(bar), "GRBM_GFX_CNTL", 0x80, 0);
+        let select = Select::new(Arc::new(bar), "GC1.GRBM_GFX_CNTL", 0x80, 0);
         let gc = block(IpVersion(11, 0, 0), &[0, 0x20]);
         let active = |bus: &dyn Bus| gc.on(bus).update(&CP_HQD_ACTIVE, |v| v.with(ACTIVE, 1));
         select.with(0x4, active).unwrap();
         assert_eq!(card.seen(), ["w80=4", "r88", "w88=1", "w80=0"]);
         *card.broken.lock().unwrap() = Some(0x88);
         let error = select.with(0x4, active).unwrap_err().to_string();
-        let text = "GC1.CP_HQD_ACTIVE on BAR5 GRBM_GFX_CNTL=0x4: BAR5: r88: endpoint stalled";
+        let text = "GC1.CP_HQD_ACTIVE on BAR5 GC1.GRBM_GFX_CNTL=0x4: BAR5: r88: endpoint stalled";
         assert_eq!(error, text);
         assert_eq!(card.seen(), ["w80=4", "r88", "w80=0"]);
         *card.broken.lock().unwrap() = Some(0x80);
         let error = select.with(0x4, active).unwrap_err().to_string();
         assert_eq!(
             error,
-            "GRBM_GFX_CNTL on BAR5: BAR5: w80=4: endpoint stalled"
+            "GC1.GRBM_GFX_CNTL on BAR5: BAR5: w80=4: endpoint stalled"
         );
     }
 

@@ -154,18 +154,19 @@ impl Bus for Indirect {
 /// banks have to go through it.
 pub struct Select {
     bus: Arc<dyn Bus>,
-    name: &'static str,
+    name: String,
     at: u64,
     rest: u32,
     turn: Mutex<()>,
 }
 
 impl Select {
-    /// The register at byte address `at` of a bus, which otherwise holds `rest`.
-    pub fn new(bus: Arc<dyn Bus>, name: &'static str, at: u64, rest: u32) -> Arc<Select> {
+    /// The register at byte address `at` of a bus, which otherwise holds `rest`. Its name is for errors:
+    /// the block and the register, e.g. `GC1.GRBM_GFX_CNTL`.
+    pub fn new(bus: Arc<dyn Bus>, name: impl Into<String>, at: u64, rest: u32) -> Arc<Select> {
         Arc::new(Select {
             bus,
-            name,
+            name: name.into(),
             at,
             rest,
             turn: Mutex::new(()),
@@ -192,7 +193,7 @@ impl Select {
         run: impl FnOnce(&dyn Bus) -> Result<T, E>,
     ) -> Result<T, E> {
         let failed = |error| RegError {
-            register: self.name.into(),
+            register: self.name.clone(),
             bus: self.bus.name(),
             fault: Box::new(RegFault::Access(error)),
         };
@@ -435,7 +436,7 @@ mod tests {
     #[test]
     fn a_bank_is_selected_before_and_rests_after_also_after_an_error() {
         let (card, window) = Card::new();
-        let select = Select::new(Arc::new(window), "GRBM_GFX_CNTL", 0x88, 0);
+        let select = Select::new(Arc::new(window), "GC1.GRBM_GFX_CNTL", 0x88, 0);
         let queue = select.bank(0x4);
         queue.write(0x40, 1).unwrap();
         assert_eq!(queue.read(0x40), Ok(1));
@@ -460,7 +461,7 @@ mod tests {
     #[test]
     fn one_bank_at_a_time() {
         let (card, window) = Card::new();
-        let select = Select::new(Arc::new(window), "GRBM_GFX_CNTL", 0x88, 0);
+        let select = Select::new(Arc::new(window), "GC1.GRBM_GFX_CNTL", 0x88, 0);
         std::thread::scope(|scope| {
             for bank in 1..5 {
                 let select = &select;
