@@ -77,6 +77,14 @@ pub(crate) struct Ring {
     look: bool,
 }
 
+/// The write pointer that a doorbell carries.
+fn rung_for(kind: QueueKind, bell: u64) -> u64 {
+    match kind {
+        QueueKind::Aql => bell.wrapping_add(1),
+        QueueKind::Pm4 | QueueKind::Sdma { .. } => bell,
+    }
+}
+
 /// A doorbell that has not been rung.
 const NOT_RUNG: u64 = u64::MAX;
 
@@ -114,9 +122,12 @@ impl Ring {
         self.rptr == self.limit
     }
 
-    /// Whether everything that was rung for has been taken.
+    /// Whether everything that was rung for has been taken. A queue that has just been mapped may have taken
+    /// it before it was rung for: then the doorbell that nobody has looked at says nothing new.
     pub fn is_quiet(&self, desc: &QueueDesc) -> bool {
-        self.is_empty() && self.is_looked_at(desc)
+        let bell = desc.doorbell.page.load64(desc.doorbell.offset);
+        let known = bell == self.bell || rung_for(desc.kind, bell) == self.limit;
+        self.is_empty() && !self.look && known
     }
 
     /// Whether everything that was rung for has been published.
@@ -175,10 +186,7 @@ impl Ring {
                 );
                 value = bell & 0xffff_ffff;
             }
-            let rung = match cx.desc.kind {
-                QueueKind::Aql => value.wrapping_add(1),
-                QueueKind::Pm4 | QueueKind::Sdma { .. } => value,
-            };
+            let rung = rung_for(cx.desc.kind, value);
             let wptr = cx.read64(cx.desc.wptr)?;
             if wptr < rung {
                 cx.note(
