@@ -407,7 +407,18 @@ impl Graph {
             last,
             ..
         } = self;
-        // Most graphs have a lane for kernels and one for copies.
+        // Most graphs have one lane: no other has to be held for it.
+        if let ([lane], [bound], [base]) = (&lanes[..], &mut bound[..], &bases[..]) {
+            let done = lane.stream.launch(after, &mut **bound, |makes| {
+                all.clear();
+                all.extend_from_slice(values);
+                all.extend_from_slice(&[*base, makes]);
+                &*all
+            })?;
+            last.clear();
+            last.push(done);
+            return Ok(&self.last);
+        }
         let mut turns: SmallVec<[Option<Turn<'_>>; 2]> = lanes.iter().map(|_| None).collect();
         for &l in order.iter() {
             turns[l] = Some(lanes[l].stream.reserve(after)?);

@@ -121,6 +121,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of [`Bound::patch`] and [`Bound::launch`].
+    #[inline]
     pub fn launch<V: AsRef<[u64]>>(
         &self,
         after: &[Point],

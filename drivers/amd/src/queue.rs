@@ -257,7 +257,9 @@ impl Bound for AmdBound {
         }
         let [words, data] = dirty;
         for (section, rest) in [(Section::Words, words), (Section::Data, data)] {
-            self.write(section, rest).map_err(|e| self.broken(e))?;
+            if !rest.is_empty() {
+                self.write(section, rest).map_err(|e| self.broken(e))?;
+            }
         }
         self.values.clear();
         self.values.extend_from_slice(&values[..self.slots]);
