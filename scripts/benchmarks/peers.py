@@ -1,7 +1,7 @@
-"""Measures NumPy, tinygrad or ONNX Runtime and prints one JSON object per row.
+"""Measures NumPy, tinygrad, ONNX Runtime or OpenVINO and prints one JSON object per row.
 
     python peers.py numpy|tinygrad [--only REGEX]
-    python peers.py onnxruntime|tinygrad --model NAME     one of cases.py, in this process
+    python peers.py onnxruntime|openvino|tinygrad --model NAME     one of cases.py, in this process
 
 A row is what `doorbell bench --json` prints too: name, threads, unit, which way is better, and the
 least, middle and best value of the samples; `value` is the middle. A row that could not be measured
@@ -11,7 +11,7 @@ library reads when it is loaded: hence one process per number of threads.
 A model has a process of its own, because the rows are of a process: seconds from opening the file to
 the first result (without the import of the peer), milliseconds of each later run, and the most memory
 that the process had. Whether the first run is a cold one is up to XDG_CACHE_HOME, where tinygrad
-keeps compiled kernels; ONNX Runtime keeps nothing, so its first run stands for both.
+keeps compiled kernels; the others keep nothing, so their first run stands for both.
 """
 
 import argparse
@@ -28,7 +28,9 @@ THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS", "1"))
 MB = 1 << 20
 # Sampling of a row ends after this many samples or seconds, whichever comes first.
 SAMPLES, SECONDS = 25, 1.0
-# Threads of a model in ONNX Runtime: within a node, and between nodes.
+# Runs of a model that are timed, at most.
+RUNS = 1000
+# Threads of a model: within a node, and between nodes.
 WITHIN, BETWEEN = 2, 1
 
 
@@ -42,11 +44,11 @@ def emit(peer, name, threads, unit, better, values=None, missing=None):
     print(json.dumps(row), flush=True)
 
 
-def sample(work):
+def sample(work, most=SAMPLES):
     """Seconds of each run, after one that warms up."""
     work()
     times, start = [], time.perf_counter()
-    while len(times) < 3 or (len(times) < SAMPLES and time.perf_counter() - start < SECONDS):
+    while len(times) < 3 or (len(times) < most and time.perf_counter() - start < SECONDS):
         t = time.perf_counter()
         work()
         times.append(time.perf_counter() - t)
@@ -176,7 +178,14 @@ def model_inputs(specs, dims):
     return made
 
 
-def onnxruntime_model(path, dims):
+def model_feed(name):
+    """The inputs of a model that lie beside it, where some do."""
+    import numpy as np
+    path = cases.given(name)
+    return dict(np.load(path)) if path else None
+
+
+def onnxruntime_model(path, dims, given):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -185,28 +194,50 @@ def onnxruntime_model(path, dims):
 
     def load():
         run = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        feed = model_inputs([(i.name, i.shape, "float" in i.type) for i in run.get_inputs()], dims)
+        feed = given or model_inputs(
+            [(i.name, i.shape, "float" in i.type) for i in run.get_inputs()], dims)
         return lambda: run.run(None, feed)
     return load
 
 
-def tinygrad_model(path, dims):
+def openvino_model(path, dims, given):
+    import openvino
+
+    # As the others compute, on as many threads: by itself it takes 16-bit floats where the processor
+    # has products of these.
+    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": WITHIN,
+              "INFERENCE_PRECISION_HINT": "f32"}
+
+    def load():
+        run = openvino.Core().compile_model(str(path), "CPU", config)
+        specs = [(i.any_name, [d.get_length() if d.is_static else str(d) for d in i.partial_shape],
+                  "float" in str(i.element_type)) for i in run.inputs]
+        made = given or model_inputs(specs, dims)
+        # An input that nothing reads is not there any more.
+        feed = {i: made[next(n for n in i.names if n in made)] for i in run.inputs}
+        request = run.create_infer_request()
+        return lambda: request.infer(feed, share_inputs=True, share_outputs=True)
+    return load
+
+
+def tinygrad_model(path, dims, given):
     from tinygrad import Tensor, TinyJit, dtypes
     from tinygrad.nn.onnx import OnnxRunner
 
     def load():
         run = OnnxRunner(str(path))
         specs = [(name, v.shape, dtypes.is_float(v.dtype)) for name, v in run.graph_inputs.items()]
-        feed = {name: Tensor(a).realize() for name, a in model_inputs(specs, dims).items()}
+        feed = {name: Tensor(a).realize() for name, a in (given or model_inputs(specs, dims)).items()}
         step = TinyJit(lambda **x: [run(x)[name].realize() for name in run.graph_outputs])
         return lambda: [y.numpy() for y in step(**feed)]
     return load
 
 
 def model_rows(peer, name):
-    threads = {"onnxruntime": WITHIN, "tinygrad": 0}[peer]
+    threads = 0 if peer == "tinygrad" else WITHIN
+    makers = {"onnxruntime": onnxruntime_model, "openvino": openvino_model, "tinygrad": tinygrad_model}
     try:
-        load = {"onnxruntime": onnxruntime_model, "tinygrad": tinygrad_model}[peer](*cases.MODELS[name])
+        load = makers[peer](*cases.MODELS[name], model_feed(name))
         start = time.perf_counter()
         work = load()
         work()
@@ -214,9 +245,12 @@ def model_rows(peer, name):
         # The second and third run of a TinyJit still record.
         work()
         work()
-        times = sample(work)
+        times = sample(work, RUNS)
     except Exception as error:
-        missing = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        # OpenVINO says first where in its own code it was.
+        lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+        lines = [line for line in lines if not line.startswith("Exception from")] or lines
+        missing = f"{type(error).__name__}: {' '.join(lines)}"[:200]
         return emit(peer, f"{name} {cases.STEADY}", threads, "ms", "lower", missing=missing)
     emit(peer, f"{name} {cases.STEADY}", threads, "ms", "lower", [t * 1e3 for t in times])
     for row in (cases.COLD, cases.WARM):
@@ -226,14 +260,14 @@ def model_rows(peer, name):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("peer", choices=["numpy", "tinygrad", "onnxruntime"])
+    parser.add_argument("peer", choices=["numpy", "tinygrad", "onnxruntime", "openvino"])
     parser.add_argument("--only", default="")
     parser.add_argument("--model", choices=cases.MODELS)
     args = parser.parse_args()
     if args.model:
         return model_rows(args.peer, args.model)
-    if args.peer == "onnxruntime":
-        parser.error("onnxruntime: expected --model")
+    if args.peer in ("onnxruntime", "openvino"):
+        parser.error(f"{args.peer}: expected --model")
     pattern = re.compile(args.only)
     rows = {"numpy": numpy_rows, "tinygrad": tinygrad_rows}[args.peer]
     try:

@@ -15,6 +15,13 @@ pub struct Given {
     from: Source,
 }
 
+impl Given {
+    /// Whether this is for the input of a name.
+    pub fn is_for(&self, name: &str) -> bool {
+        self.name == name
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Source {
     File(PathBuf),
@@ -83,7 +90,7 @@ pub fn all(
 ) -> Result<Vec<(String, Value)>, Error> {
     let mut values = Vec::new();
     for (name, ty) in model.inputs() {
-        let value = match given.iter().find(|g| g.name == name) {
+        let value = match given.iter().find(|g| g.is_for(name)) {
             Some(g) => read(&g.from, name, ty, dims, engine)?,
             None if matches!(ty, Type::Optional(_)) => continue,
             None => {

@@ -369,3 +369,41 @@ fn wrong_inputs_are_explained() {
     let given = format!("data_0={}", small.display());
     fails(&["--input", &given], &["[1, 3, 224, 224]", "[1, 3, 2, 2]"]);
 }
+
+/// What is measured is the model with the inputs that are given.
+#[test]
+fn models_are_measured_with_given_inputs() {
+    let model = models("onnx-data/node/test_relu/model.onnx");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.npy");
+    let bench = |shape: &[usize]| {
+        let bytes = vec![0; 4 * shape.iter().product::<usize>()];
+        npy::write(&file, DType::F32, shape, &bytes).unwrap();
+        let given = format!("x={}", file.display());
+        let model = model.to_str().unwrap();
+        doorbell(&[
+            "bench",
+            "model",
+            model,
+            "--json",
+            "--repeat=4",
+            "--input",
+            &given,
+        ])
+    };
+    let report: serde_json::Value = serde_json::from_slice(&bench(&[3, 4, 5]).stdout).unwrap();
+    let row = |name: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        rows.iter().find(|r| r["name"] == name).unwrap().clone()
+    };
+    assert_eq!(row("test_relu steady")["samples"], 4);
+    assert_eq!(row("test_relu first run")["samples"], 1);
+    assert!(row("test_relu peak memory")["value"].as_f64().unwrap() > 1.0);
+
+    let output = bench(&[3, 4, 6]);
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && err.contains("[3, 4, 6]"),
+        "{err}"
+    );
+}

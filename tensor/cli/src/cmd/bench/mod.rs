@@ -19,6 +19,7 @@ use tensor::jit::Jit;
 use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
+use crate::inputs::{self, Given};
 use crate::output;
 use crate::session::{Environment, Session, wait};
 
@@ -31,10 +32,14 @@ pub struct Args {
     /// The ONNX model, for `bench model`
     #[arg(required_if_eq("what", "model"))]
     path: Option<PathBuf>,
+    /// An input of the model: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb or NAME=rand:SEED; those
+    /// that are not given are random, or 1 if they are whole numbers
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = inputs::given)]
+    inputs: Vec<Given>,
     /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = crate::inputs::dim)]
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
     dims: Vec<(String, usize)>,
-    /// Runs of the model after the first one
+    /// Runs of the model after the first one; as many as a second has room for if not given
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,
     /// Numbers of threads for gemm, reduce and copy; default 1 and all
@@ -141,9 +146,7 @@ const TIME: Duration = Duration::from_secs(1);
 /// Prints a row per figure. `started` is when the program did.
 pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(), Error> {
     let rows = match (&args.path, args.what) {
-        (Some(path), What::Model) => {
-            model::rows(path, &args.dims, args.repeat, started, environment)?
-        }
+        (Some(path), What::Model) => model::rows(path, args, started, environment)?,
         _ => device_rows(args, environment)?,
     };
     if args.json {

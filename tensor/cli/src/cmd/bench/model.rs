@@ -1,31 +1,36 @@
 //! A model: until the first result, from then on, and the most memory.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tensor::onnx::{Elem, Model, Value};
 use tensor::{Engine, Tensor};
 
-use super::{Row, SAMPLES};
+use super::{Args, Row, TIME};
 use crate::error::Error;
 use crate::inputs;
 use crate::session::{Environment, wait};
 
+/// Later runs that are timed, at least and at most, where their number is not given.
+const RUNS: Range<usize> = 3..1000;
+
 /// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
-/// the process, everything included). Inputs are made up; integers are 1.
+/// the process, everything included). Inputs that are not given are made up; their integers are 1.
 pub fn rows(
     path: &Path,
-    dims: &[(String, usize)],
-    repeat: Option<usize>,
+    args: &Args,
     started: Instant,
     environment: &Environment,
 ) -> Result<Vec<Row>, Error> {
     let model = Model::load(path)?;
     let opened = environment.open_engine(None, false)?;
     let threads = opened.device.info().units as usize;
-    let mut given = inputs::all(&model, &[], dims, &opened.engine, |_| ())?;
-    for (_, value) in &mut given {
-        ones(value, &opened.engine)?;
+    let mut given = inputs::all(&model, &args.inputs, &args.dims, &opened.engine, |_| ())?;
+    for (name, value) in &mut given {
+        if !args.inputs.iter().any(|g| g.is_for(name)) {
+            ones(value, &opened.engine)?;
+        }
     }
     let mut session = model.on(&opened.engine);
     let mut run = || -> Result<(), Error> {
@@ -37,7 +42,12 @@ pub fn rows(
     run()?;
     let first = started.elapsed().as_secs_f64();
     let mut times = Vec::new();
-    for _ in 0..repeat.unwrap_or(SAMPLES).max(1) {
+    let start = Instant::now();
+    let enough = |count: usize| match args.repeat {
+        Some(repeat) => count >= repeat.max(1),
+        None => count >= RUNS.end || (count >= RUNS.start && start.elapsed() >= TIME),
+    };
+    while !enough(times.len()) {
         times.push(super::timed(&mut run)? * 1e3);
     }
     let stem = stem(path);
