@@ -43,15 +43,21 @@ pub fn given(text: &str) -> Result<Given, String> {
     })
 }
 
-/// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for a size without a name.
+/// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for one size alone.
 pub fn dim(text: &str) -> Result<(String, usize), String> {
     let bad = || format!("expected NAME=N or INPUT.AXIS=N, found {text:?}");
     let (name, size) = text.rsplit_once('=').ok_or_else(bad)?;
     Ok((name.into(), size.parse().map_err(|_| bad())?))
 }
 
-/// The shape of an input whose file does not say it: declared sizes, with names replaced.
-pub fn shape(name: &str, ty: &Type, dims: &[(String, usize)]) -> Result<Vec<usize>, Error> {
+/// The shape of an input whose file does not say it: declared sizes, and what `dims` says of the
+/// others. `open` is asked for a size that nobody gave, by what to call it on the command line.
+pub fn shape(
+    name: &str,
+    ty: &Type,
+    dims: &[(String, usize)],
+    mut open: impl FnMut(&str) -> Option<usize>,
+) -> Result<Vec<usize>, Error> {
     let (Type::Tensor(_, declared) | Type::Strings(declared)) = ty else {
         return Err(Error::Usage(format!(
             "input {name}: expected a tensor to make up, found {ty}; give it with \
@@ -63,20 +69,31 @@ pub fn shape(name: &str, ty: &Type, dims: &[(String, usize)]) -> Result<Vec<usiz
             "input {name}: the model declares no shape; give it with --input {name}=FILE.npy"
         )));
     };
+    let given = |key: &str| dims.iter().find(|(name, _)| name == key).map(|(_, n)| *n);
     let sizes = declared.iter().enumerate().map(|(axis, dim)| {
-        let key = match dim {
+        let alone = format!("{name}.{axis}");
+        let shared = match dim {
             Dim::Fixed(n) => return Ok(*n),
-            Dim::Named(name) => name.clone(),
-            Dim::Any => format!("{name}.{axis}"),
+            Dim::Named(name) => Some(name),
+            Dim::Any => None,
         };
-        let found = dims.iter().find(|(name, _)| *name == key);
-        found.map(|(_, n)| *n).ok_or_else(|| {
+        // One name may stand for several sizes: what is said of this one goes first.
+        let found = given(&alone).or_else(|| given(shared?));
+        let key = shared.filter(|name| is_word(name)).unwrap_or(&alone);
+        found.or_else(|| open(key)).ok_or_else(|| {
             Error::Usage(format!(
                 "input {name}: {ty} has no fixed size on axis {axis}; give it with --dim {key}=N"
             ))
         })
     });
     sizes.collect()
+}
+
+/// Whether a name is one that people chose and that a shell leaves alone. Others (`?`, `None`,
+/// `batch size`) mostly stand for sizes that have nothing to do with each other.
+fn is_word(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name != "None" && name.chars().all(plain) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// Every input of a model: those that are given from where they are given, the others random. `note`
@@ -120,7 +137,7 @@ fn read(
     engine: &Engine,
 ) -> Result<Value, Error> {
     let path = match from {
-        Source::Random(seed) => return random(&shape(name, ty, dims)?, ty, *seed, name, engine),
+        Source::Random(seed) => return random(&shape(name, ty, dims, |_| None)?, ty, *seed, name, engine),
         Source::File(path) => path,
     };
     let fault = |e: &dyn std::fmt::Display| Error::Usage(e.to_string());
@@ -228,6 +245,34 @@ mod tests {
         );
         assert!(given("x").is_err() && given("x=rand:many").is_err());
         assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
+        assert_eq!(dim("?=3"), Ok(("?".into(), 3)));
+        assert_eq!(dim("batch size=3"), Ok(("batch size".into(), 3)));
         assert!(dim("a").is_err() && dim("a=-1").is_err());
+    }
+
+    #[test]
+    fn sizes_are_given_by_name_or_one_by_one_whatever_the_names_are() {
+        let named = |name: &str| Dim::Named(name.into());
+        let dims = [named("n"), named("?"), named("?"), Dim::Any];
+        let ty = Type::Tensor(DType::F32.into(), Some(dims.to_vec()));
+        let of = |given: &[(&str, usize)]| {
+            let given: Vec<_> = given.iter().map(|(n, s)| (n.to_string(), *s)).collect();
+            shape("x", &ty, &given, |_| None).map_err(|e| e.to_string())
+        };
+        let all = [("n", 1), ("?", 2), ("x.2", 3), ("x.3", 4)];
+        assert_eq!(of(&all), Ok(vec![1, 2, 3, 4]));
+        for (given, option) in [(0, "--dim n=N"), (1, "--dim x.1=N"), (3, "--dim x.3=N")] {
+            let error = of(&all[..given]).unwrap_err();
+            assert!(error.contains(option), "{error}");
+        }
+        let mut asked = Vec::new();
+        let made = shape("x", &ty, &[], |key| {
+            asked.push(key.to_string());
+            Some(7)
+        });
+        assert_eq!(made.ok(), Some(vec![7; 4]));
+        assert_eq!(asked, ["n", "x.1", "x.2", "x.3"]);
+        let strange = ["", " ", "?", "None", "DynamicDimension.0", "batch size", "0"];
+        assert!(is_word("batch_2") && !strange.iter().any(|name| is_word(name)));
     }
 }

@@ -10,7 +10,10 @@ use std::fs::File;
 use std::path::Path;
 
 use serde_json::Value;
+use tensor::DType;
 use tensor::io::safetensors;
+use tensor::onnx::Dim;
+use tensor::onnx::write::{self, Writer};
 
 use place::{Place, rows};
 
@@ -243,6 +246,47 @@ fn the_demonstration_learns_saves_and_traces() {
     for kernel in kernels {
         assert!(kernel["dur"].as_f64().unwrap() >= 0.0, "{kernel}");
     }
+}
+
+/// A text-direction classifier as Paddle exports it: every open size is called `?`.
+fn classifier(place: &Place) {
+    let open = |names: &[&str]| {
+        let dims = names.iter().map(|n| match n.parse() {
+            Ok(size) => Dim::Fixed(size),
+            Err(_) => Dim::Named(n.to_string()),
+        });
+        write::tensor(DType::F32, &dims.collect::<Vec<_>>())
+    };
+    let mut model = Writer::new("classifier", 17);
+    model.input("x", &open(&["?", "3", "?", "?"]));
+    model.node("GlobalAveragePool", &["x"], &["p"], []);
+    model.node("Flatten", &["p"], &["y"], []);
+    model.output("y", &open(&["?", "3"]));
+    std::fs::write(place.path("work/classifier.onnx"), model.finish()).unwrap();
+}
+
+#[test]
+fn sizes_of_one_name_may_differ_which_is_said_once() {
+    let place = Place::new();
+    classifier(&place);
+    let dims = ["--dim", "x.0=1", "--dim", "x.2=8", "--dim", "?=6"];
+    let ran = place.run(&[&["inspect", "classifier.onnx"], &dims[..]].concat(), &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let run = ["run", "classifier.onnx", "--repeat", "3"];
+    let ran = place.run(&[&run[..], &dims].concat(), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with("y: FLOAT [1, 3]"), "{}", ran.out);
+    let said = ran.err.matches("8 for \"?\", which is 1").count();
+    assert_eq!(said, 1, "{}", ran.err);
+    // A name that is no word is no name to give a size by, unless somebody does.
+    let ran = place.run(&run, &[]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("give it with --dim x.0=N"), "{}", ran.err);
+    let ran = place.run(&["inspect", "classifier.onnx"], &[]);
+    assert!(ran.err.contains("x.2 is taken as 1"), "{}", ran.err);
+    let bench = ["bench", "model", "classifier.onnx", "--repeat", "1"];
+    let ran = place.run(&[&bench[..], &dims].concat(), &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
 fn read_json(path: &Path) -> Value {

@@ -30,10 +30,11 @@
 //! - `load`, `sort`, `graph`, `types` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means, which the
 //!   walk is given
-//! - [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
+//! - `bind` what a caller gives; [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model; [`mod@write`] the way back
 
 pub mod backend;
+mod bind;
 mod call;
 pub mod data;
 pub mod elem;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use codegen::DType;
 
+use super::bind::{self, Hints};
 use super::elem::Elem;
 use super::error::{Fault, OnnxError, Place};
 use super::eval::{self, Eval};
-use super::graph::{Port, Program, Slot};
+use super::graph::{Program, Slot};
 use super::ops;
-use super::types::{Dim, Type};
+use super::types::Type;
 use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
 use crate::graph::{Engine, Shape, Tensor};
@@ -47,6 +48,7 @@ pub struct Session {
     prepared: HashMap<Signature, Prepared>,
     uses: u64,
     rng: Option<Rng>,
+    hints: Hints,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
 
@@ -134,6 +136,7 @@ impl Session {
             prepared: HashMap::new(),
             uses: 0,
             rng: None,
+            hints: Hints::default(),
             progress: None,
         }
     }
@@ -167,7 +170,7 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Outputs, OnnxError> {
         let program = &*self.program.clone();
-        let given = self.bind(program, inputs)?;
+        let given = bind::inputs(program, &self.engine, &mut self.hints, inputs)?;
         let signature: Option<Signature> = given
             .iter()
             .map(|(slot, value)| match value {
@@ -419,86 +422,6 @@ impl Session {
             },
         }
     }
-
-    /// The value of each input, checked against what the model declares and moved to the engine.
-    fn bind<N: AsRef<str>, V: Into<Value>>(
-        &self,
-        program: &Program,
-        inputs: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<Vec<(Slot, Value)>, OnnxError> {
-        let fault = |name: &str, what: String| OnnxError::Input {
-            file: self.program.file.clone(),
-            input: Quoted::new(name),
-            what,
-        };
-        let graph = &program.graph;
-        let ports = || graph.inputs.iter().chain(&graph.defaults);
-        let mut bound: Vec<(Slot, Value)> = Vec::new();
-        let mut dims: HashMap<String, (usize, String)> = HashMap::new();
-        for (name, value) in inputs {
-            let name = name.as_ref();
-            let Some(port) = ports().find(|p| p.name == name) else {
-                let known: Vec<String> =
-                    ports().map(|p| Quoted::new(&p.name).to_string()).collect();
-                let known = match known.is_empty() {
-                    true => "none".into(),
-                    false => known.join(", "),
-                };
-                return Err(fault(
-                    name,
-                    format!("the model has no such input; it has {known}"),
-                ));
-            };
-            if bound.iter().any(|(slot, _)| *slot == port.slot) {
-                return Err(fault(name, "was given twice".into()));
-            }
-            let value = value.into();
-            check(&port.ty, &value, &mut dims, name).map_err(|what| fault(name, what))?;
-            let value = self
-                .placed(value)
-                .map_err(|e| self.program.engine_error(e))?;
-            bound.push((port.slot, value));
-        }
-        if let Some(port) = graph
-            .inputs
-            .iter()
-            .find(|p| !bound.iter().any(|(slot, _)| *slot == p.slot))
-        {
-            // An optional input that is not given is an empty one.
-            if !matches!(port.ty, Type::Optional(_)) {
-                return Err(fault(
-                    &port.name,
-                    format!("expected {}, nothing was given", port.ty),
-                ));
-            }
-        }
-        for Port { slot, ty, .. } in &graph.inputs {
-            if matches!(ty, Type::Optional(_)) && !bound.iter().any(|(s, _)| s == slot) {
-                bound.push((*slot, Value::Optional(None)));
-            }
-        }
-        // One order for one set of inputs.
-        bound.sort_by_key(|(slot, _)| *slot);
-        Ok(bound)
-    }
-
-    fn placed(&self, value: Value) -> crate::Result<Value> {
-        Ok(match value {
-            Value::Tensor(Array { tensor, elem }) => Array {
-                tensor: tensor.to(&self.engine)?,
-                elem,
-            }
-            .into(),
-            Value::Sequence(items) => {
-                let items = items.iter().map(|v| self.placed(v.clone()));
-                Value::Sequence(Arc::new(items.collect::<crate::Result<_>>()?))
-            }
-            Value::Optional(Some(value)) => {
-                Value::Optional(Some(Arc::new(self.placed((*value).clone())?)))
-            }
-            other => other,
-        })
-    }
 }
 
 /// Shapes and types as the device has them.
@@ -514,54 +437,6 @@ fn untraced() -> crate::Error {
     crate::Error::Capture {
         what: "the model could not be traced".into(),
     }
-}
-
-/// Checks a value against a declared type; sizes of one name must be equal.
-fn check(
-    ty: &Type,
-    value: &Value,
-    named: &mut HashMap<String, (usize, String)>,
-    input: &str,
-) -> Result<(), String> {
-    let mismatch = || Err(format!("expected {ty}, found {}", value.kind()));
-    let (dims, shape) = match (ty, value) {
-        (Type::Other(_), _) => return Ok(()),
-        (Type::Tensor(elem, dims), Value::Tensor(a)) if *elem == a.elem => (dims, a.tensor.shape()),
-        (Type::Strings(dims), Value::Strings(s)) => (dims, &s.shape[..]),
-        (Type::Sequence(of), Value::Sequence(items)) => {
-            return items
-                .iter()
-                .try_for_each(|item| check(of, item, &mut HashMap::new(), input));
-        }
-        (Type::Optional(_), Value::Optional(None)) => return Ok(()),
-        (Type::Optional(of), Value::Optional(Some(value))) => {
-            return check(of, value, named, input);
-        }
-        (Type::Optional(of), value) => return check(of, value, named, input),
-        _ => return mismatch(),
-    };
-    let Some(dims) = dims else { return Ok(()) };
-    if dims.len() != shape.len() {
-        return mismatch();
-    }
-    for (dim, &size) in dims.iter().zip(shape) {
-        match dim {
-            Dim::Fixed(n) if *n != size => return mismatch(),
-            Dim::Named(name) => {
-                let first = named.entry(name.clone()).or_insert((size, input.into()));
-                if first.0 != size {
-                    return Err(format!(
-                        "expected {} for {}, as in input {}, found {size}",
-                        first.0,
-                        Quoted::new(name),
-                        Quoted::new(&first.1)
-                    ));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 fn named(program: &Program, values: Vec<Value>) -> Outputs {

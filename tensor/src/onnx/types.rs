@@ -14,7 +14,7 @@ use crate::io::Quoted;
 pub enum Dim {
     /// Always this.
     Fixed(usize),
-    /// The same wherever the name stands.
+    /// A hint: mostly the same wherever the name stands.
     Named(String),
     /// Anything.
     Any,

@@ -97,43 +97,22 @@ fn plan(
     environment: &Environment,
 ) -> Result<Schedule, String> {
     let mut shapes = Vec::new();
+    let mut noted: Vec<String> = Vec::new();
     for (name, ty) in &summary.inputs {
-        let mut dims = args.dims.clone();
-        // Sizes that nobody gave are 1.
-        let shape = loop {
-            match inputs::shape(name, ty, &dims) {
-                Ok(shape) => break shape,
-                Err(e) => match open_size(ty, name, &dims) {
-                    Some(key) => {
-                        eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
-                        dims.push((key, 1));
-                    }
-                    None => return Err(e.to_string()),
-                },
+        let shape = inputs::shape(name, ty, &args.dims, |key| {
+            if !noted.iter().any(|k| k == key) {
+                eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
+                noted.push(key.into());
             }
-        };
-        shapes.push((name.as_str(), shape));
+            Some(1)
+        });
+        shapes.push((name.as_str(), shape.map_err(|e| e.to_string())?));
     }
     let session = environment
         .open_engine(None, false)
         .map_err(|e| e.to_string())?;
     let planned = model.on(&session.engine).plan(&shapes);
     planned.map_err(|e| e.to_string())
-}
-
-/// The first size of a type that nothing fixes.
-fn open_size(ty: &tensor::onnx::Type, name: &str, known: &[(String, usize)]) -> Option<String> {
-    use tensor::onnx::{Dim, Type};
-    let (Type::Tensor(_, Some(dims)) | Type::Strings(Some(dims))) = ty else {
-        return None;
-    };
-    let keys = dims.iter().enumerate().filter_map(|(axis, dim)| match dim {
-        Dim::Fixed(_) => None,
-        Dim::Named(name) => Some(name.clone()),
-        Dim::Any => Some(format!("{name}.{axis}")),
-    });
-    keys.into_iter()
-        .find(|key| !known.iter().any(|(k, _)| k == key))
 }
 
 fn row(args: &Args, summary: Summary, planned: Result<Schedule, String>) -> Row {
