@@ -4,38 +4,53 @@ use std::path::{Path, PathBuf};
 
 use tensor::io::{npy, npz};
 use tensor::onnx::{Array, Dim, Elem, Model, Type, Value, backend};
-use tensor::{DType, Engine, Tensor};
+use tensor::{DType, Engine, Scalar, Tensor};
 
 use crate::error::Error;
 
-/// `NAME=FILE.npy`, `NAME=FILE.npz`, `NAME=FILE.pb` or `NAME=rand:SEED`.
-#[derive(Clone, Debug)]
-pub struct Given {
-    name: String,
-    from: Source,
+/// What the command line says of the inputs of a model.
+#[derive(clap::Args)]
+pub struct Wanted {
+    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
+    /// or NAME=rand:SEED; those that are not given are made up
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = given)]
+    given: Vec<Given>,
+    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
+    dims: Vec<(String, usize)>,
 }
 
-impl Given {
-    /// Whether this is for the input of a name.
-    pub fn is_for(&self, name: &str) -> bool {
-        self.name == name
-    }
+/// One input, and where it comes from.
+#[derive(Clone, Debug)]
+struct Given {
+    name: String,
+    from: Source,
 }
 
 #[derive(Clone, Debug)]
 enum Source {
     File(PathBuf),
+    Number(Scalar),
     Random(u64),
 }
 
 /// Reads the value of `--input`.
-pub fn given(text: &str) -> Result<Given, String> {
-    let bad = || format!("expected NAME=FILE.npy, FILE.npz, FILE.pb or rand:SEED, found {text:?}");
+fn given(text: &str) -> Result<Given, String> {
+    let bad = || {
+        format!("expected NAME=FILE.npy, FILE.npz, FILE.pb, a number or rand:SEED, found {text:?}")
+    };
     let (name, from) = text.split_once('=').ok_or_else(bad)?;
+    let number = || match from.parse::<i64>() {
+        Ok(whole) => Some(whole.into()),
+        Err(_) => from.parse::<f64>().ok().map(Scalar::from),
+    };
     let from = match from.strip_prefix("rand:") {
         Some(seed) => Source::Random(seed.parse().map_err(|_| bad())?),
         None if from == "rand" => Source::Random(0),
-        None => Source::File(from.into()),
+        None => match number() {
+            Some(number) => Source::Number(number),
+            None => Source::File(from.into()),
+        },
     };
     Ok(Given {
         name: name.into(),
@@ -44,7 +59,7 @@ pub fn given(text: &str) -> Result<Given, String> {
 }
 
 /// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for one size alone.
-pub fn dim(text: &str) -> Result<(String, usize), String> {
+fn dim(text: &str) -> Result<(String, usize), String> {
     let bad = || format!("expected NAME=N or INPUT.AXIS=N, found {text:?}");
     let (name, size) = text.rsplit_once('=').ok_or_else(bad)?;
     Ok((name.into(), size.parse().map_err(|_| bad())?))
@@ -52,7 +67,7 @@ pub fn dim(text: &str) -> Result<(String, usize), String> {
 
 /// The shape of an input whose file does not say it: declared sizes, and what `dims` says of the
 /// others. `open` is asked for a size that nobody gave, by what to call it on the command line.
-pub fn shape(
+fn shape(
     name: &str,
     ty: &Type,
     dims: &[(String, usize)],
@@ -96,50 +111,59 @@ fn is_word(name: &str) -> bool {
     name != "None" && name.chars().all(plain) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// Every input of a model: those that are given from where they are given, the others random. `note`
-/// is told what was made up.
-pub fn all(
-    model: &Model,
-    given: &[Given],
-    dims: &[(String, usize)],
-    engine: &Engine,
-    mut note: impl FnMut(String),
-) -> Result<Vec<(String, Value)>, Error> {
-    let mut values = Vec::new();
-    for (name, ty) in model.inputs() {
-        let value = match given.iter().find(|g| g.is_for(name)) {
-            Some(g) => read(&g.from, name, ty, dims, engine)?,
-            None if matches!(ty, Type::Optional(_)) => continue,
-            None => {
-                note(format!("input {name}: {ty}, random with seed 0"));
-                read(&Source::Random(0), name, ty, dims, engine)?
+impl Wanted {
+    /// Whether an input is given.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.iter().any(|g| g.name == name)
+    }
+
+    /// Every input of a model: those that are given from where they are given, the others random.
+    /// `note` is told what was made up. `open` is asked for sizes that nobody gave, by what to call
+    /// them on the command line.
+    pub fn all(
+        &self,
+        model: &Model,
+        engine: &Engine,
+        mut note: impl FnMut(String),
+        mut open: impl FnMut(&str) -> Option<usize>,
+    ) -> Result<Vec<(String, Value)>, Error> {
+        let mut values = Vec::new();
+        let mut value = |from: &Source, name: &str, ty: &Type| match from {
+            Source::File(path) => read(path, name, ty, engine),
+            Source::Number(number) => {
+                let shape = shape(name, ty, &self.dims, &mut open)?;
+                filled(&shape, ty, *number, name, engine)
+            }
+            Source::Random(seed) => {
+                let shape = shape(name, ty, &self.dims, &mut open)?;
+                random(&shape, ty, *seed, name, engine)
             }
         };
-        values.push((name.to_string(), value));
-    }
-    for g in given {
-        if values.iter().any(|(name, _)| *name == g.name) {
-            continue;
+        for (name, ty) in model.inputs() {
+            let value = match self.given.iter().find(|g| g.name == name) {
+                Some(g) => value(&g.from, name, ty)?,
+                None if matches!(ty, Type::Optional(_)) => continue,
+                None => {
+                    note(format!("input {name}: {ty}, random with seed 0"));
+                    value(&Source::Random(0), name, ty)?
+                }
+            };
+            values.push((name.to_string(), value));
         }
-        // An input with a default, or one that the model does not have: it will say so.
-        let known = model.defaults().find(|(name, _)| *name == g.name);
-        let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
-        values.push((g.name.clone(), read(&g.from, &g.name, &ty, dims, engine)?));
+        for g in &self.given {
+            if values.iter().any(|(name, _)| *name == g.name) {
+                continue;
+            }
+            // An input with a default, or one that the model does not have: it will say so.
+            let known = model.defaults().find(|(name, _)| *name == g.name);
+            let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
+            values.push((g.name.clone(), value(&g.from, &g.name, &ty)?));
+        }
+        Ok(values)
     }
-    Ok(values)
 }
 
-fn read(
-    from: &Source,
-    name: &str,
-    ty: &Type,
-    dims: &[(String, usize)],
-    engine: &Engine,
-) -> Result<Value, Error> {
-    let path = match from {
-        Source::Random(seed) => return random(&shape(name, ty, dims, |_| None)?, ty, *seed, name, engine),
-        Source::File(path) => path,
-    };
+fn read(path: &Path, name: &str, ty: &Type, engine: &Engine) -> Result<Value, Error> {
     let fault = |e: &dyn std::fmt::Display| Error::Usage(e.to_string());
     let array = match path.extension().and_then(|e| e.to_str()) {
         Some("pb") => return Ok(backend::read(path, ty, engine)?),
@@ -167,6 +191,36 @@ fn member(path: &Path, name: &str) -> Result<npy::Array, Error> {
     }
 }
 
+/// The type that the elements of an input have, if numbers can be made for it, and how many there are.
+fn elements(shape: &[usize], ty: &Type, name: &str) -> Result<(DType, usize), Error> {
+    let Type::Tensor(Elem::Plain(dtype), _) = ty else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected a type that numbers can be made up for, found {ty}; give it \
+             with --input {name}=FILE.pb"
+        )));
+    };
+    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    match count.filter(|&n| n <= MOST) {
+        Some(count) => Ok((*dtype, count)),
+        None => Err(Error::Usage(format!(
+            "input {name}: expected at most {MOST} elements, found {shape:?}"
+        ))),
+    }
+}
+
+/// An input whose elements are all one number.
+fn filled(
+    shape: &[usize],
+    ty: &Type,
+    number: Scalar,
+    name: &str,
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let (dtype, _) = elements(shape, ty, name)?;
+    let tensor = Tensor::full(&Engine::reference(), shape, number, dtype)?;
+    Ok(Tensor::from_bytes(engine, tensor.to_bytes()?, shape, dtype)?.into())
+}
+
 /// Numbers for an input: floats in 0..1; of integers only 0 and 1, which are positions in anything.
 fn random(
     shape: &[usize],
@@ -175,18 +229,7 @@ fn random(
     name: &str,
     engine: &Engine,
 ) -> Result<Value, Error> {
-    let Type::Tensor(Elem::Plain(dtype), _) = ty else {
-        return Err(Error::Usage(format!(
-            "input {name}: expected a type that random numbers have, found {ty}; give it with \
-             --input {name}=FILE.pb"
-        )));
-    };
-    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-    let Some(count) = count.filter(|&n| n <= MOST) else {
-        return Err(Error::Usage(format!(
-            "input {name}: expected at most {MOST} elements, found {shape:?}"
-        )));
-    };
+    let (dtype, count) = elements(shape, ty, name)?;
     let mut state = seed;
     let words = std::iter::repeat_with(|| splitmix(&mut state)).take(count);
     let tensor = match dtype {
@@ -199,18 +242,18 @@ fn random(
                 .map(|w| (w >> 11) as f64 / (1u64 << 53) as f64)
                 .collect();
             let reference = Engine::reference();
-            let cast = Tensor::from_slice(&reference, &floats, shape)?.cast(*dtype)?;
-            Tensor::from_bytes(engine, cast.to_bytes()?, shape, *dtype)?
+            let cast = Tensor::from_slice(&reference, &floats, shape)?.cast(dtype)?;
+            Tensor::from_bytes(engine, cast.to_bytes()?, shape, dtype)?
         }
         d => {
             let mut bytes = vec![0; count * d.size()];
             for (element, word) in bytes.chunks_exact_mut(d.size()).zip(words) {
                 element[0] = (word >> 63) as u8;
             }
-            Tensor::from_bytes(engine, bytes, shape, *dtype)?
+            Tensor::from_bytes(engine, bytes, shape, dtype)?
         }
     };
-    let elem = Elem::Plain(*dtype);
+    let elem = Elem::Plain(dtype);
     Ok(Array { tensor, elem }.into())
 }
 
@@ -243,6 +286,13 @@ mod tests {
         assert!(
             matches!(given("x=a=b.npy"), Ok(Given { from: Source::File(f), .. }) if f == Path::new("a=b.npy"))
         );
+        assert!(matches!(
+            given("sr=16000"),
+            Ok(Given {
+                from: Source::Number(Scalar::Int(16000)),
+                ..
+            })
+        ));
         assert!(given("x").is_err() && given("x=rand:many").is_err());
         assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
         assert_eq!(dim("?=3"), Ok(("?".into(), 3)));
@@ -272,7 +322,15 @@ mod tests {
         });
         assert_eq!(made.ok(), Some(vec![7; 4]));
         assert_eq!(asked, ["n", "x.1", "x.2", "x.3"]);
-        let strange = ["", " ", "?", "None", "DynamicDimension.0", "batch size", "0"];
+        let strange = [
+            "",
+            " ",
+            "?",
+            "None",
+            "DynamicDimension.0",
+            "batch size",
+            "0",
+        ];
         assert!(is_word("batch_2") && !strange.iter().any(|name| is_word(name)));
     }
 }

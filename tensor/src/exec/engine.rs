@@ -250,6 +250,19 @@ impl DeviceExecutor {
         Capturing(&self.capturing)
     }
 
+    /// Calls `f` as if nothing were being captured: for what a replay does not have to do again.
+    pub(crate) fn outside<T>(&self, f: impl FnOnce() -> T) -> T {
+        let cell = || {
+            self.capturing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let thread = cell().take();
+        let made = f();
+        *cell() = thread;
+        made
+    }
+
     fn refuse_capture(&self, op: &'static str) -> Result<()> {
         let cell = self
             .capturing

@@ -19,8 +19,8 @@ fn immutable(storage: &Storage) -> bool {
     matches!(storage, Storage::Host(_) | Storage::Source(_))
 }
 
-/// Everything below some tensors, sources first, without what is below where `stop` holds.
-pub(super) fn below(roots: &[Tensor], stop: impl Fn(&Tensor) -> bool) -> Vec<Tensor> {
+/// Everything that some tensors are made of, sources first.
+pub(crate) fn below(roots: &[Tensor]) -> Vec<Tensor> {
     let mut seen: HashSet<u64> = HashSet::new();
     let mut pending: Vec<Tensor> = roots.to_vec();
     let mut all = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn below(roots: &[Tensor], stop: impl Fn(&Tensor) -> bool) -> Vec<Ten
         if !seen.insert(tensor.id()) {
             continue;
         }
-        if tensor.storage().is_none() && !stop(&tensor) {
+        if tensor.storage().is_none() {
             pending.extend(tensor.node().src.iter().cloned());
         }
         all.push(tensor);
@@ -59,7 +59,7 @@ pub(super) fn constants(
     outputs: &[Tensor],
 ) -> Result<()> {
     let input: HashSet<u64> = inputs.iter().map(Tensor::id).collect();
-    let all = below(outputs, |_| false);
+    let all = below(outputs);
     let mut facts: HashMap<u64, Facts> = HashMap::with_capacity(all.len());
     for tensor in &all {
         let leaf = tensor.storage().is_some();
@@ -102,20 +102,38 @@ pub(super) fn constants(
             wanted.push(tensor);
         }
     }
-    if wanted.is_empty() {
-        return Ok(());
+    match wanted.is_empty() {
+        true => Ok(()),
+        false => computed(executor, &wanted),
     }
+}
+
+/// Computes tensors that are made of constant leaves.
+fn computed(executor: &DeviceExecutor, wanted: &[Tensor]) -> Result<()> {
     // The leaves come into device memory for this only; who needs them later brings them again.
-    let leaves: Vec<(Tensor, Storage)> = below(&wanted, |_| false)
+    let leaves: Vec<(Tensor, Storage)> = below(wanted)
         .into_iter()
         .filter_map(|t| t.storage().filter(immutable).map(|s| (t, s)))
         .collect();
-    executor.realize_with(&wanted, &[])?;
+    executor.realize_with(wanted, &[])?;
     executor.synchronize()?;
     for (tensor, storage) in leaves {
         tensor.node().storage.replace(storage);
     }
     Ok(())
+}
+
+/// The bytes of a tensor that depends on no input of the function that is being traced, if one is.
+pub(crate) fn constant(tensor: &Tensor) -> Result<Vec<u8>> {
+    let Some(executor) = DeviceExecutor::of(tensor.engine()) else {
+        return tensor.to_bytes();
+    };
+    executor.outside(|| {
+        if tensor.storage().is_none() {
+            computed(executor, std::slice::from_ref(tensor))?;
+        }
+        tensor.to_bytes()
+    })
 }
 
 /// What was done ahead of time, and the memory that it filled.

@@ -155,7 +155,7 @@ fn rebind(old: &[Tensor], outputs: &[Tensor], new: &[Tensor]) -> Vec<Tensor> {
     for (old, new) in old.iter().zip(new) {
         known.insert(old.id(), new.clone());
     }
-    for tensor in freeze::below(outputs, |_| false) {
+    for tensor in freeze::below(outputs) {
         if known.contains_key(&tensor.id()) {
             continue;
         }

@@ -59,7 +59,11 @@ pub(super) fn inputs<N: AsRef<str>, V: Into<Value>>(
         let mut differ = |name: &str, text: String| {
             if !hints.contains(name) {
                 hints.insert(name.into());
-                tracing::warn!("{}: input {}: {text}", program.file, Quoted::new(&port.name));
+                tracing::warn!(
+                    "{}: input {}: {text}",
+                    program.file,
+                    Quoted::new(&port.name)
+                );
             }
         };
         check(&port.ty, &value, &mut sizes, &port.name, &mut differ)

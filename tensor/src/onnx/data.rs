@@ -2,10 +2,13 @@
 //! format allows it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use codegen::DType;
+use codegen::interp::scalar;
 
 use super::elem::{self, Elem};
 use super::proto::{EXTERNAL, SparseTensorProto, StringStringEntryProto, TensorProto};
@@ -60,6 +63,33 @@ impl Literal {
     /// Number of elements.
     pub fn numel(&self) -> usize {
         self.shape().iter().product()
+    }
+}
+
+impl fmt::Display for Literal {
+    /// The elements, row-major.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elements: Vec<String> = match self {
+            Literal::Array { elem, bytes, .. } => {
+                let dtype = elem.held();
+                let elements = bytes.chunks_exact(dtype.size());
+                let bits = elements.map(|e| scalar::read(dtype, e));
+                bits.map(|bits| match dtype {
+                    DType::Bool => (bits != 0).to_string(),
+                    _ if dtype.is_float() => scalar::to_f64(dtype, bits).to_string(),
+                    _ => scalar::to_int(dtype, bits).to_string(),
+                })
+                .collect()
+            }
+            Literal::Strings { items, .. } => items
+                .iter()
+                .map(|item| Quoted::new(item).to_string())
+                .collect(),
+        };
+        match (self.shape(), &elements[..]) {
+            ([], [one]) => f.write_str(one),
+            _ => write!(f, "[{}]", elements.join(", ")),
+        }
     }
 }
 

@@ -132,13 +132,35 @@ pub(super) enum Fault {
     Wrong(String),
     /// The form is not there: a type, an attribute's value.
     Unsupported(String),
-    /// The value of a tensor is needed that is only known when the model runs, or that changes from
-    /// run to run: the graph cannot be captured.
-    Dynamic,
+    /// The graph cannot be captured, at least not for all values of its inputs.
+    Dynamic(Dynamic),
     /// From the tensor engine.
     Engine(crate::Error),
     /// A node of a subgraph failed; this is about it already.
     Inner(OnnxError),
+}
+
+/// What keeps a graph from being captured.
+#[derive(Debug)]
+pub(super) struct Dynamic {
+    /// The innermost node that it is about; the evaluator adds it.
+    pub(super) place: Option<Place>,
+    pub(super) why: Why,
+}
+
+#[derive(Debug)]
+pub(super) enum Why {
+    /// The node needs the values of something, here in words, that is made of these tensors of the
+    /// inputs.
+    Value(String, Vec<usize>),
+    /// Something that no value of an input changes, in words.
+    Always(String),
+}
+
+impl From<Why> for Fault {
+    fn from(why: Why) -> Fault {
+        Fault::Dynamic(Dynamic { place: None, why })
+    }
 }
 
 pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;

@@ -9,10 +9,11 @@
 
 use std::collections::HashMap;
 
-use super::error::{Fault, OnnxError, Result, wrong};
+use super::error::{Fault, OnnxError, Result, Why, wrong};
 use super::graph::{Graph, Node};
 use super::value::{HOST_ELEMENTS, Value, is_small};
 use crate::graph::{Engine, Op, Tensor};
+use crate::jit;
 use crate::ops::random::Rng;
 
 /// Elements of a value of a model, stored or not. No device counts through more in a day, and sizes
@@ -41,6 +42,9 @@ const MOST_COPIES: usize = 1 << 10;
 /// Gives the values of the outputs of a node, from those of its inputs, on an engine.
 pub(super) type Lower = fn(&mut Eval<'_>, &Node, &[Option<Value>], Engine) -> Result<Vec<Value>>;
 
+/// Inputs whose values are unknown: numbers by the identities of their tensors.
+pub(super) type Open = HashMap<u64, usize>;
+
 /// One walk.
 pub(super) struct Eval<'m> {
     /// What operators mean.
@@ -52,8 +56,8 @@ pub(super) struct Eval<'m> {
     values: Vec<Option<Value>>,
     /// Host tensors that were moved to the device.
     copies: HashMap<u64, (Tensor, Tensor)>,
-    /// The result is to be captured: values on the device are unknown.
-    capturing: bool,
+    /// The result is to be captured: what is made of these inputs is unknown.
+    capturing: Option<Open>,
     /// Where fresh random numbers come from.
     rng: &'m mut Option<Rng>,
     /// Subgraphs around the node, and how many of them are loops.
@@ -71,7 +75,7 @@ impl<'m> Eval<'m> {
         host: &Engine,
         engine: &Engine,
         values: Vec<Option<Value>>,
-        capturing: bool,
+        capturing: Option<Open>,
         rng: &'m mut Option<Rng>,
     ) -> Eval<'m> {
         Eval {
@@ -108,8 +112,9 @@ impl<'m> Eval<'m> {
         for node in &graph.nodes {
             self.node(node)?;
             self.unrolled += 1;
-            if self.capturing && self.unrolled > MOST_UNROLLED.1 {
-                return Err(Fault::Dynamic);
+            if self.capturing.is_some() && self.unrolled > MOST_UNROLLED.1 {
+                let nodes = MOST_UNROLLED.1;
+                return Err(Why::Always(format!("it has more than {nodes} nodes unrolled")).into());
             }
         }
         self.outputs(graph)
@@ -180,15 +185,15 @@ impl<'m> Eval<'m> {
                 "expected at most {MOST_ITERATIONS} iterations, found more; does the loop end?"
             ));
         }
-        match self.capturing && i >= MOST_UNROLLED.0 {
-            true => Err(Fault::Dynamic),
+        match self.capturing.is_some() && i >= MOST_UNROLLED.0 {
+            true => Err(Why::Always(format!("it has more than {i} iterations")).into()),
             false => Ok(()),
         }
     }
 
     /// Computes values unless the graph is captured.
     pub(super) fn settle(&mut self, values: &[Value]) -> Result<()> {
-        if self.capturing {
+        if self.capturing.is_some() {
             return Ok(());
         }
         if self.copies.len() > MOST_COPIES {
@@ -320,7 +325,11 @@ impl<'m> Eval<'m> {
             what,
         };
         match fault {
-            Fault::Dynamic | Fault::Inner(_) => fault,
+            Fault::Dynamic(mut dynamic) => {
+                dynamic.place.get_or_insert_with(|| node.place.clone());
+                Fault::Dynamic(dynamic)
+            }
+            Fault::Inner(_) => fault,
             // A device that fails, fails whatever the node is.
             Fault::Engine(e @ crate::Error::Device(_)) => Fault::Engine(e),
             Fault::Wrong(what) => Fault::Inner(error(what)),
@@ -393,11 +402,8 @@ impl<'m> Eval<'m> {
         tensor.engine() == &self.host
     }
 
-    /// The elements of a tensor, if they are known or may be waited for.
+    /// A tensor whose elements may be read: they are known, or may be waited for.
     fn read(&mut self, tensor: &Tensor) -> Result<Tensor> {
-        if tensor.engine() != &self.host && self.capturing {
-            return Err(Fault::Dynamic);
-        }
         let bytes = tensor.numel() as u64 * tensor.dtype().size() as u64;
         if bytes > MOST_READ {
             return wrong(format!(
@@ -406,7 +412,30 @@ impl<'m> Eval<'m> {
                 tensor.shape()
             ));
         }
-        Ok(tensor.clone())
+        let Some(open) = &self.capturing else {
+            return Ok(tensor.clone());
+        };
+        if tensor.engine() == &self.host {
+            return Ok(tensor.clone());
+        }
+        let made_of = jit::below(std::slice::from_ref(tensor));
+        let mut inputs: Vec<usize> = made_of
+            .iter()
+            .filter_map(|t| open.get(&t.id()).copied())
+            .collect();
+        inputs.sort_unstable();
+        if !inputs.is_empty() {
+            let kind = Value::from(tensor.clone()).kind();
+            return Err(Why::Value(kind, inputs).into());
+        }
+        // It is made of weights alone, and computed now.
+        let bytes = jit::constant(tensor)?;
+        Ok(Tensor::from_bytes(
+            &self.host,
+            bytes,
+            tensor.shape(),
+            tensor.dtype(),
+        )?)
     }
 
     pub(super) fn read_ints(&mut self, tensor: &Tensor) -> Result<Vec<i64>> {
@@ -432,8 +461,8 @@ impl<'m> Eval<'m> {
 
     /// Random numbers that differ from run to run.
     pub(super) fn fresh_rng(&mut self, engine: &Engine) -> Result<Rng> {
-        if self.capturing {
-            return Err(Fault::Dynamic);
+        if self.capturing.is_some() {
+            return Err(Why::Always("it makes random numbers without a seed".into()).into());
         }
         let seed = || {
             let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -24,13 +24,14 @@
 //! cannot be run before anything runs. [`Session::run`] evaluates the nodes once per set of input
 //! shapes: each node adds to one lazy tensor graph, values that are known at once (shapes, axes) are
 //! computed on the host, and the graph is captured, with weights packed, to be replayed from then
-//! on. Models whose shapes depend on values are evaluated at every run instead.
+//! on. Where shapes or control flow depend on the values of small inputs, the graph is for these
+//! values; models that depend on larger ones are evaluated at every run instead.
 //!
 //! - [`proto`] the messages of the format, [`data`] tensors in files, [`elem`] element types
 //! - `load`, `sort`, `graph`, `types` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means, which the
 //!   walk is given
-//! - `bind` what a caller gives; [`session`] captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
+//! - `bind` what a caller gives; [`session`], `plans` captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model; [`mod@write`] the way back
 
 pub mod backend;
@@ -44,6 +45,7 @@ mod graph;
 mod load;
 mod model;
 mod ops;
+mod plans;
 pub mod proto;
 pub mod session;
 mod sort;
@@ -57,6 +59,7 @@ pub use elem::Elem;
 pub use error::OnnxError;
 pub use load::NEWEST_OPSET;
 pub use model::Model;
+pub use plans::{Prepared, Specialised};
 pub use session::{Outputs, Progress, Session};
 pub use summary::Summary;
 pub use types::{Dim, Type};

@@ -1,17 +1,17 @@
-//! A model on an engine: weights in memory, one captured graph per set of input shapes.
+//! A model on an engine: weights in memory, captured graphs for input shapes and values.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use codegen::DType;
 
 use super::bind::{self, Hints};
-use super::elem::Elem;
-use super::error::{Fault, OnnxError, Place};
+use super::error::{Dynamic, Fault, OnnxError, Place, Why};
 use super::eval::{self, Eval};
 use super::graph::{Program, Slot};
 use super::ops;
-use super::types::Type;
+use super::plans::{
+    Form, Found, Output, Plan, Plans, Prepared, Signature, Specialised, Way, is_guardable,
+};
 use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
 use crate::graph::{Engine, Shape, Tensor};
@@ -19,9 +19,6 @@ use crate::io::Quoted;
 use crate::jit::Frozen;
 use crate::ops::random::Rng;
 use crate::schedule::Schedule;
-
-/// Captured graphs that a session keeps; the one that was used least recently goes first.
-const MOST_PREPARED: usize = 32;
 
 /// What a session is doing, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,76 +35,19 @@ pub enum Progress {
 ///
 /// The first run with inputs of certain shapes builds one graph of commands, with the weights
 /// packed and everything that depends on weights only computed; later runs with these shapes replay
-/// it. Models whose shapes or control flow depend on values are run node by node.
+/// it. Where shapes or control flow depend on the values of small inputs, the graph is for these
+/// values, and others get graphs of their own; [`Session::prepared`] says which inputs that are.
+/// Models whose shapes or control flow depend on larger values are run node by node.
 pub struct Session {
     program: Arc<Program>,
     engine: Engine,
     host: Engine,
     /// Constants by slot, made when the first graph needs them.
     constants: Vec<(Slot, Value)>,
-    prepared: HashMap<Signature, Prepared>,
-    uses: u64,
+    plans: Plans,
     rng: Option<Rng>,
     hints: Hints,
     progress: Option<Box<dyn FnMut(Progress) + Send>>,
-}
-
-/// Shapes and types of the inputs that are tensors, by slot.
-type Signature = Vec<(Slot, Shape, Elem)>;
-
-struct Prepared {
-    way: Way,
-    used: u64,
-}
-
-enum Way {
-    /// Replayed; the outputs are made of its results.
-    Captured(Box<Frozen>, Vec<Output>),
-    /// Depends on values: evaluated again at every run.
-    Plain,
-}
-
-/// How an output is made of the results of a captured graph.
-enum Output {
-    Result(usize, Elem),
-    Known(Value),
-    Sequence(Vec<Output>),
-    Optional(Box<Output>),
-}
-
-impl Output {
-    /// Takes the tensors on `engine` out of a value.
-    fn of(value: &Value, engine: &Engine, results: &mut Vec<Tensor>) -> Output {
-        match value {
-            Value::Tensor(a) if a.tensor.engine() == engine => {
-                results.push(a.tensor.clone());
-                Output::Result(results.len() - 1, a.elem)
-            }
-            Value::Sequence(items) => {
-                let items = items.iter().map(|v| Output::of(v, engine, results));
-                Output::Sequence(items.collect())
-            }
-            Value::Optional(Some(value)) => {
-                Output::Optional(Box::new(Output::of(value, engine, results)))
-            }
-            known => Output::Known(known.clone()),
-        }
-    }
-
-    fn value(&self, results: &[Tensor]) -> Value {
-        match self {
-            Output::Result(i, elem) => Array {
-                tensor: results[*i].clone(),
-                elem: *elem,
-            }
-            .into(),
-            Output::Known(value) => value.clone(),
-            Output::Sequence(items) => {
-                Value::Sequence(Arc::new(items.iter().map(|i| i.value(results)).collect()))
-            }
-            Output::Optional(value) => Value::Optional(Some(Arc::new(value.value(results)))),
-        }
-    }
 }
 
 /// The outputs of a run, in the order of the model.
@@ -133,8 +73,7 @@ impl Session {
             engine: engine.clone(),
             host: Engine::reference_within(eval::HOST_BYTES),
             constants: Vec::new(),
-            prepared: HashMap::new(),
-            uses: 0,
+            plans: Plans::default(),
             rng: None,
             hints: Hints::default(),
             progress: None,
@@ -153,10 +92,13 @@ impl Session {
 
     /// Number of graphs that are captured.
     pub fn captures(&self) -> usize {
-        let prepared = self.prepared.values();
-        prepared
-            .filter(|p| matches!(p.way, Way::Captured(..)))
-            .count()
+        let ways = self.plans.iter().map(|plan| &plan.way);
+        ways.filter(|way| matches!(way, Way::Captured(..))).count()
+    }
+
+    /// What was prepared so far: for which values, and why not captured.
+    pub fn prepared(&self) -> Vec<Prepared> {
+        self.plans.iter().map(Plan::describe).collect()
     }
 
     /// Runs the model. Inputs that the file has a value for may be left out. The outputs are
@@ -171,148 +113,175 @@ impl Session {
     ) -> Result<Outputs, OnnxError> {
         let program = &*self.program.clone();
         let given = bind::inputs(program, &self.engine, &mut self.hints, inputs)?;
-        let signature: Option<Signature> = given
-            .iter()
-            .map(|(slot, value)| match value {
-                Value::Tensor(a) => Some((*slot, a.tensor.shape().to_vec(), a.elem)),
-                _ => None,
-            })
-            .collect();
         let can = DeviceExecutor::of(&self.engine).is_some();
-        let Some(signature) = signature.filter(|_| can) else {
+        let Some((signature, inputs)) = signed(&given).filter(|_| can) else {
             return self.plain(program, given);
         };
-        self.uses += 1;
-        if !self.prepared.contains_key(&signature) {
-            let way = self.capture(program, &signature)?;
-            if self.prepared.len() >= MOST_PREPARED
-                && let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.used)
-            {
-                let oldest = oldest.0.clone();
-                self.prepared.remove(&oldest);
-            }
-            self.prepared
-                .insert(signature.clone(), Prepared { way, used: 0 });
+        let found = self.plans.find(&signature, &inputs);
+        let found = found.map_err(|e| program.engine_error(e))?;
+        if found == Found::Nothing {
+            let plan = self.capture(program, &signature, &inputs)?;
+            self.plans.add(&signature, plan);
         }
         if let Some(progress) = &mut self.progress {
             progress(Progress::Running);
         }
-        let uses = self.uses;
-        if let Some(prepared) = self.prepared.get_mut(&signature) {
-            prepared.used = uses;
-            if let Way::Captured(frozen, outputs) = &mut prepared.way {
-                let tensors: Vec<Tensor> = given
-                    .iter()
-                    .filter_map(|(_, value)| match value {
-                        Value::Tensor(a) => Some(a.tensor.clone()),
-                        _ => None,
-                    })
-                    .collect();
-                let results = frozen.call(&tensors).map_err(|e| program.engine_error(e))?;
-                let outputs = outputs.iter().map(|o| o.value(&results)).collect();
-                return Ok(named(program, outputs));
-            }
+        if found != Found::Unpaid
+            && let Some(plan) = self.plans.front(&signature)
+            && let Way::Captured(frozen, outputs) = &mut plan.way
+        {
+            let open = |i: usize| !plan.guards.iter().any(|guard| guard.tensor == i);
+            let open = inputs.into_iter().enumerate().filter(|(i, _)| open(*i));
+            let tensors: Vec<Tensor> = open.map(|(_, array)| array.tensor).collect();
+            let results = frozen.call(&tensors).map_err(|e| program.engine_error(e))?;
+            let outputs = outputs.iter().map(|o| o.value(&results)).collect();
+            return Ok(named(program, outputs));
         }
         self.plain(program, given)
     }
 
-    /// Builds the graph for inputs of some shapes, and compiles it.
-    fn capture(&mut self, program: &Program, signature: &Signature) -> Result<Way, OnnxError> {
-        let engine = self.engine.clone();
-        let mut made: Vec<Output> = Vec::new();
-        let mut fault = None;
-        let frozen = Frozen::capture(&engine, &held(signature), |tensors| {
-            let values = self.traced(program, signature, tensors).map_err(|e| {
-                fault = Some(e);
-                untraced()
-            })?;
-            let mut results = Vec::new();
-            let outputs = values.iter().map(|v| Output::of(v, &engine, &mut results));
-            made = outputs.collect();
-            if let Some(progress) = &mut self.progress {
-                progress(Progress::Compiling);
-            }
-            Ok(results)
-        });
-        match (frozen, fault) {
-            (Ok(frozen), _) => Ok(Way::Captured(Box::new(frozen), made)),
-            (Err(_), Some(Fault::Dynamic)) => Ok(Way::Plain),
-            (Err(_), Some(fault)) => Err(self.error(fault)),
-            (Err(e), None) => Err(self.program.engine_error(e)),
-        }
-    }
-
-    /// What one run with inputs of these shapes does on the device, without running it. Inputs that
-    /// the file has a value for keep it.
-    ///
-    /// # Errors
-    /// As [`Session::run`]; a model whose shapes depend on values has no schedule.
-    pub fn plan(&mut self, shapes: &[(&str, Shape)]) -> Result<Schedule, OnnxError> {
-        let program = &*self.program.clone();
-        let mut signature: Signature = Vec::new();
-        for port in &program.graph.inputs {
-            let given = shapes.iter().find(|(name, _)| *name == port.name);
-            let (Some((_, shape)), Type::Tensor(elem, _)) = (given, &port.ty) else {
-                return Err(OnnxError::Input {
-                    file: program.file.clone(),
-                    input: Quoted::new(&port.name),
-                    what: format!("expected a tensor with a shape, found {}", port.ty),
-                });
-            };
-            signature.push((port.slot, shape.clone(), *elem));
-        }
-        let mut fault = None;
-        let engine = self.engine.clone();
-        let schedule = Frozen::plan(&engine, &held(&signature), |tensors| {
-            self.traced(program, &signature, tensors)
-                .map(|values| {
-                    let mut results = Vec::new();
-                    values.iter().for_each(|v| {
-                        Output::of(v, &engine, &mut results);
-                    });
-                    results
-                })
-                .map_err(|e| {
-                    fault = Some(e);
-                    untraced()
-                })
-        });
-        match (schedule, fault) {
-            (Ok(schedule), _) => Ok(schedule),
-            (Err(_), Some(Fault::Dynamic)) => Err(OnnxError::Unsupported {
-                file: program.file.clone(),
-                missing: vec![super::error::Missing {
-                    what:
-                        "values that are only known when it runs; it is not captured, and has no \
-                           schedule"
-                            .into(),
-                    place: Place::model(),
-                    count: 1,
-                }],
-            }),
-            (Err(_), Some(fault)) => Err(self.error(fault)),
-            (Err(e), None) => Err(program.engine_error(e)),
-        }
-    }
-
-    /// The outputs for placeholders.
-    fn traced(
+    /// Builds the graph for inputs of some forms, and compiles it.
+    fn capture(
         &mut self,
         program: &Program,
         signature: &Signature,
-        tensors: &[Tensor],
+        inputs: &[Array],
+    ) -> Result<Plan, OnnxError> {
+        let engine = self.engine.clone();
+        let (guards, made) = self.specialised(program, signature, inputs, |held, trace| {
+            Frozen::capture(&engine, held, trace)
+        })?;
+        let way = match made {
+            Ok((frozen, outputs)) => Way::Captured(Box::new(frozen), outputs),
+            Err(why) => Way::Plain(why),
+        };
+        Ok(Plan::new(guards, way))
+    }
+
+    /// What one run with these inputs does on the device, without running it, and the inputs whose
+    /// values it is for. Inputs that the file has a value for keep it unless they are given.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; strings, and an engine without queues, have no schedule.
+    pub fn plan<N: AsRef<str>, V: Into<Value>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<(Prepared, Option<Schedule>), OnnxError> {
+        let program = &*self.program.clone();
+        let given = bind::inputs(program, &self.engine, &mut self.hints, inputs)?;
+        let Some((signature, inputs)) = signed(&given) else {
+            let why = "an input has strings, which are no part of a graph".into();
+            let prepared = Prepared {
+                specialised: Vec::new(),
+                plain: Some(why),
+            };
+            return Ok((prepared, None));
+        };
+        let engine = self.engine.clone();
+        let (specialised, made) =
+            self.specialised(program, &signature, &inputs, |held, trace| {
+                Frozen::plan(&engine, held, trace)
+            })?;
+        let (plain, schedule) = match made {
+            Ok((schedule, _)) => (None, Some(schedule)),
+            Err(why) => (Some(why), None),
+        };
+        Ok((Prepared { specialised, plain }, schedule))
+    }
+
+    /// Makes something of a trace of the model, with as few inputs specialised as it takes: first
+    /// with none, then with those that a node needed the values of. If that does not help, gives
+    /// the reason.
+    fn specialised<T>(
+        &mut self,
+        program: &Program,
+        signature: &Signature,
+        inputs: &[Array],
+        mut make: impl FnMut(&[(Shape, DType)], &mut Trace<'_>) -> crate::Result<T>,
+    ) -> Result<(Vec<Specialised>, Made<T>), OnnxError> {
+        let engine = self.engine.clone();
+        let mut guards: Vec<Specialised> = Vec::new();
+        loop {
+            let (mut outputs, mut fault) = (Vec::new(), None);
+            let is_open = |i: &usize| !guards.iter().any(|guard| guard.tensor == *i);
+            let open: Vec<usize> = (0..inputs.len()).filter(is_open).collect();
+            let held = open.iter().map(|&i| &inputs[i].tensor);
+            let held: Vec<(Shape, DType)> = held.map(|t| (t.shape().to_vec(), t.dtype())).collect();
+            let made = make(&held, &mut |tensors| {
+                let open = open.iter().copied().zip(tensors);
+                let values = self.traced(program, signature, inputs, &guards, open);
+                let values = values.map_err(|e| {
+                    fault = Some(e);
+                    untraced()
+                })?;
+                let mut results = Vec::new();
+                let made = values.iter().map(|v| Output::of(v, &engine, &mut results));
+                outputs = made.collect();
+                if let Some(progress) = &mut self.progress {
+                    progress(Progress::Compiling);
+                }
+                Ok(results)
+            });
+            let dynamic = match (made, fault) {
+                (Ok(made), _) => return Ok((guards, Ok((made, outputs)))),
+                (Err(_), Some(Fault::Dynamic(dynamic))) => dynamic,
+                (Err(_), Some(fault)) => return Err(self.error(fault)),
+                (Err(e), None) => return Err(program.engine_error(e)),
+            };
+            let place = dynamic.place.unwrap_or_else(Place::model);
+            let (kind, needed) = match dynamic.why {
+                Why::Value(kind, needed) => (kind, needed),
+                Why::Always(what) => return Ok((guards, Err(format!("{place}: {what}")))),
+            };
+            let name = |i| input_name(program, signature, i);
+            if let Some(&large) = needed.iter().find(|&&i| !is_guardable(&inputs[i].tensor)) {
+                let large = format!(
+                    "{place}: it needs the values of {kind}, which depend on input {}, {}",
+                    Quoted::new(&name(large)),
+                    Value::from(inputs[large].clone()).kind()
+                );
+                return Ok((guards, Err(large)));
+            }
+            for i in needed {
+                let literal = Value::from(inputs[i].clone()).literal();
+                let value = literal.map_err(|e| program.engine_error(e))?;
+                guards.extend(value.map(|value| Specialised {
+                    input: name(i),
+                    value,
+                    place: place.clone(),
+                    tensor: i,
+                }));
+            }
+        }
+    }
+
+    /// The outputs for placeholders, and for the values of the other inputs.
+    fn traced<'t>(
+        &mut self,
+        program: &Program,
+        signature: &Signature,
+        inputs: &[Array],
+        guards: &[Specialised],
+        open: impl Iterator<Item = (usize, &'t Tensor)>,
     ) -> super::error::Result<Vec<Value>> {
+        let mut values: Vec<Option<Value>> = vec![None; inputs.len()];
+        let mut unknown = eval::Open::new();
+        for (i, tensor) in open {
+            unknown.insert(tensor.id(), i);
+            let array = Array {
+                tensor: tensor.clone(),
+                elem: inputs[i].elem,
+            };
+            values[i] = Some(array.into());
+        }
+        for guard in guards {
+            values[guard.tensor] = Some(Value::of(&guard.value, &self.host));
+        }
+        let mut values = values.into_iter().flatten();
         let given = signature
             .iter()
-            .zip(tensors)
-            .map(|((slot, _, elem), tensor)| {
-                let array = Array {
-                    tensor: tensor.clone(),
-                    elem: *elem,
-                };
-                (*slot, Value::from(array))
-            });
-        self.evaluate(program, given.collect(), true)
+            .filter_map(|(slot, form)| Some((*slot, form.value(&mut values)?)));
+        self.evaluate(program, given.collect(), Some(unknown))
     }
 
     /// Evaluates node by node; values are read where shapes and control flow depend on them.
@@ -321,7 +290,7 @@ impl Session {
         program: &Program,
         given: Vec<(Slot, Value)>,
     ) -> Result<Outputs, OnnxError> {
-        let values = match self.evaluate(program, given, false) {
+        let values = match self.evaluate(program, given, None) {
             Ok(values) => values,
             Err(fault) => return Err(self.error(fault)),
         };
@@ -340,7 +309,7 @@ impl Session {
         &mut self,
         program: &Program,
         given: Vec<(Slot, Value)>,
-        capturing: bool,
+        capturing: Option<eval::Open>,
     ) -> super::error::Result<Vec<Value>> {
         if self.constants.len() != program.constants.len() {
             self.constants = program
@@ -413,9 +382,9 @@ impl Session {
                 place: Place::model(),
                 what,
             },
-            Fault::Dynamic => OnnxError::Node {
+            Fault::Dynamic(Dynamic { place, .. }) => OnnxError::Node {
                 file: self.program.file.clone(),
-                place: Place::model(),
+                place: place.unwrap_or_else(Place::model),
                 what: "a value is needed while the graph is captured; this is a fault of the \
                        importer"
                     .into(),
@@ -424,12 +393,31 @@ impl Session {
     }
 }
 
-/// Shapes and types as the device has them.
-fn held(signature: &Signature) -> Vec<(Shape, DType)> {
-    let held = signature
+/// A trace of a model, as [`Frozen`] takes it.
+type Trace<'a> = dyn FnMut(&[Tensor]) -> crate::Result<Vec<Tensor>> + 'a;
+
+/// What was made of a trace, with how the outputs are made of its results; or why there is none.
+type Made<T> = Result<(T, Vec<Output>), String>;
+
+/// The forms of inputs and the tensors in them; none if there are strings.
+fn signed(given: &[(Slot, Value)]) -> Option<(Signature, Vec<Array>)> {
+    let mut tensors = Vec::new();
+    let forms = given
         .iter()
-        .map(|(_, shape, elem)| (shape.clone(), elem.held()));
-    held.collect()
+        .map(|(slot, value)| Some((*slot, Form::of(value, &mut tensors)?)));
+    Some((forms.collect::<Option<_>>()?, tensors))
+}
+
+/// The name of the input that tensor `i` of all inputs is in.
+fn input_name(program: &Program, signature: &Signature, i: usize) -> String {
+    let mut first = 0;
+    let slot = signature.iter().find_map(|(slot, form)| {
+        first += form.tensors();
+        (i < first).then_some(*slot)
+    });
+    let ports = program.graph.inputs.iter().chain(&program.graph.defaults);
+    let port = ports.into_iter().find(|port| Some(port.slot) == slot);
+    port.map_or_else(String::new, |port| port.name.clone())
 }
 
 /// Stands for the fault that the evaluator found, which is kept beside it.

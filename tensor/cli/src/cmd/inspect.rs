@@ -3,22 +3,24 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tensor::onnx::{Model, Summary};
+use tensor::onnx::{Model, Prepared, Summary};
 use tensor::schedule::{Schedule, Work};
 
 use crate::error::Error;
-use crate::inputs;
+use crate::inputs::Wanted;
 use crate::output;
 use crate::session::Environment;
 
 /// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported.
+///
+/// Of inputs only the shapes count, and the values that a graph is specialised on. Sizes that the
+/// model leaves open and nobody gives are 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// The model
     model: PathBuf,
-    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N; 1 if it is not given
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
-    dims: Vec<(String, usize)>,
+    #[command(flatten)]
+    inputs: Wanted,
     /// Show the kernels of one run, after fusion
     #[arg(long)]
     schedule: bool,
@@ -46,6 +48,14 @@ struct Lack {
     count: usize,
 }
 
+/// An input whose value the graph is for.
+#[derive(Serialize)]
+struct Specialised {
+    input: String,
+    value: String,
+    place: String,
+}
+
 #[derive(Serialize)]
 struct Kernel {
     name: String,
@@ -66,7 +76,9 @@ struct Row {
     parameters: u64,
     parameter_bytes: u64,
     unsupported: Vec<Lack>,
-    /// Arithmetic operations of one run; absent if they depend on values, or if it cannot be run.
+    /// Inputs that the graph is captured for certain values of: other values get other graphs.
+    specialised: Vec<Specialised>,
+    /// Arithmetic operations of one run; absent if it is not captured, or cannot be run.
     flops: Option<f64>,
     /// Bytes of the temporaries of one run.
     temporaries: Option<u64>,
@@ -80,7 +92,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let model = Model::open(&args.model)?;
     let summary = model.summary();
     let planned = match summary.missing.is_empty() {
-        true => plan(&model, &summary, args, environment),
+        true => plan(&model, args, environment).map_err(|e| e.to_string()),
         false => Err("it cannot be run".into()),
     };
     let row = row(args, summary, planned);
@@ -90,38 +102,40 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     print(&row, args.schedule)
 }
 
-fn plan(
-    model: &Model,
-    summary: &Summary,
-    args: &Args,
-    environment: &Environment,
-) -> Result<Schedule, String> {
-    let mut shapes = Vec::new();
+/// What a run would do, and for which values of its inputs.
+type Planned = (Prepared, Option<Schedule>);
+
+fn plan(model: &Model, args: &Args, environment: &Environment) -> Result<Planned, Error> {
+    let opened = environment.open_engine(None, false)?;
     let mut noted: Vec<String> = Vec::new();
-    for (name, ty) in &summary.inputs {
-        let shape = inputs::shape(name, ty, &args.dims, |key| {
-            if !noted.iter().any(|k| k == key) {
-                eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
-                noted.push(key.into());
-            }
-            Some(1)
-        });
-        shapes.push((name.as_str(), shape.map_err(|e| e.to_string())?));
-    }
-    let session = environment
-        .open_engine(None, false)
-        .map_err(|e| e.to_string())?;
-    let planned = model.on(&session.engine).plan(&shapes);
-    planned.map_err(|e| e.to_string())
+    let one = |key: &str| {
+        if !noted.iter().any(|k| k == key) {
+            eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
+            noted.push(key.into());
+        }
+        Some(1)
+    };
+    let given = args.inputs.all(model, &opened.engine, |_| (), one)?;
+    Ok(model.on(&opened.engine).plan(given)?)
 }
 
-fn row(args: &Args, summary: Summary, planned: Result<Schedule, String>) -> Row {
+fn row(args: &Args, summary: Summary, planned: Result<Planned, String>) -> Row {
     let port = |(name, ty): &(String, tensor::onnx::Type)| Port {
         name: name.clone(),
         r#type: ty.to_string(),
     };
+    let (prepared, schedule) = match planned {
+        Ok(planned) => planned,
+        Err(why) => {
+            let prepared = Prepared {
+                specialised: Vec::new(),
+                plain: Some(why),
+            };
+            (prepared, None)
+        }
+    };
     let (mut flops, mut kernels) = (0.0, Vec::new());
-    if let Ok(schedule) = &planned {
+    if let Some(schedule) = &schedule {
         for (i, kernel) in schedule.kernels.iter().enumerate() {
             let steps = schedule.steps.iter();
             let launches = steps
@@ -159,9 +173,18 @@ fn row(args: &Args, summary: Summary, planned: Result<Schedule, String>) -> Row 
                 count: m.count,
             })
             .collect(),
-        flops: planned.is_ok().then_some(flops),
-        temporaries: planned.as_ref().ok().map(|s| s.arena.bytes),
-        unplanned: planned.err(),
+        specialised: prepared
+            .specialised
+            .iter()
+            .map(|s| Specialised {
+                input: s.input.clone(),
+                value: s.value.to_string(),
+                place: s.place.to_string(),
+            })
+            .collect(),
+        flops: schedule.is_some().then_some(flops),
+        temporaries: schedule.as_ref().map(|s| s.arena.bytes),
+        unplanned: prepared.plain,
         kernels: if args.schedule { kernels } else { Vec::new() },
     }
 }
@@ -192,13 +215,23 @@ fn print(row: &Row, schedule: bool) -> Result<(), Error> {
     }
     let mb = row.parameter_bytes as f64 / 1e6;
     output::line(format_args!("parameters  {} ({mb:.1} MB)", row.parameters))?;
+    for s in &row.specialised {
+        let Specialised {
+            input,
+            value,
+            place,
+        } = s;
+        output::line(format_args!("specialised {input} = {value}, for {place}"))?;
+    }
     match (row.flops, &row.unplanned) {
         (Some(flops), _) => output::line(format_args!(
             "work        {:.3} GFLOP a run with constants folded, {:.1} MB of temporaries",
             flops / 1e9,
             row.temporaries.unwrap_or(0) as f64 / 1e6
         ))?,
-        (None, Some(why)) => output::line(format_args!("work        unknown: {why}"))?,
+        (None, Some(why)) => {
+            output::line(format_args!("work        unknown, not captured: {why}"))?
+        }
         (None, None) => {}
     }
     let nodes: usize = row.operators.iter().map(|o| o.count).sum();

@@ -9,7 +9,7 @@ use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
 use tensor::{DType, Tensor};
 
 use crate::error::Error;
-use crate::inputs::{self, Given};
+use crate::inputs::Wanted;
 use crate::observe::{Steps, write_trace};
 use crate::output;
 use crate::session::{Environment, wait};
@@ -19,13 +19,8 @@ use crate::session::{Environment, wait};
 pub struct Args {
     /// The model
     model: PathBuf,
-    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb or NAME=rand:SEED; those that are not
-    /// given are random
-    #[arg(long = "input", value_name = "NAME=FROM", value_parser = inputs::given)]
-    inputs: Vec<Given>,
-    /// A size that the model leaves open, for random inputs: NAME=N, or INPUT.AXIS=N
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
-    dims: Vec<(String, usize)>,
+    #[command(flatten)]
+    inputs: Wanted,
     /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -49,7 +44,8 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     let opened =
         environment.open_engine_observed(None, args.profile.is_some(), steps.observer())?;
     let engine = &opened.engine;
-    let given = inputs::all(&model, &args.inputs, &args.dims, engine, |n| steps.say(&n))?;
+    let note = |n: String| steps.say(&n);
+    let given = args.inputs.all(&model, engine, note, |_| None)?;
     let mut session = model.on(engine);
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();

@@ -19,7 +19,6 @@ use tensor::jit::Jit;
 use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
-use crate::inputs::{self, Given};
 use crate::output;
 use crate::session::{Environment, Session, wait};
 
@@ -32,13 +31,8 @@ pub struct Args {
     /// The ONNX model, for `bench model`
     #[arg(required_if_eq("what", "model"))]
     path: Option<PathBuf>,
-    /// An input of the model: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb or NAME=rand:SEED; those
-    /// that are not given are random, or 1 if they are whole numbers
-    #[arg(long = "input", value_name = "NAME=FROM", value_parser = inputs::given)]
-    inputs: Vec<Given>,
-    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = inputs::dim)]
-    dims: Vec<(String, usize)>,
+    #[command(flatten)]
+    inputs: crate::inputs::Wanted,
     /// Runs of the model after the first one; as many as a second has room for if not given
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,

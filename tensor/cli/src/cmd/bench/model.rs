@@ -9,7 +9,6 @@ use tensor::{Engine, Tensor};
 
 use super::{Args, Row, TIME};
 use crate::error::Error;
-use crate::inputs;
 use crate::session::{Environment, wait};
 
 /// Later runs that are timed, at least and at most, where their number is not given.
@@ -26,9 +25,9 @@ pub fn rows(
     let model = Model::load(path)?;
     let opened = environment.open_engine(None, false)?;
     let threads = opened.device.info().units as usize;
-    let mut given = inputs::all(&model, &args.inputs, &args.dims, &opened.engine, |_| ())?;
+    let mut given = args.inputs.all(&model, &opened.engine, |_| (), |_| None)?;
     for (name, value) in &mut given {
-        if !args.inputs.iter().any(|g| g.is_for(name)) {
+        if !args.inputs.gives(name) {
             ones(value, &opened.engine)?;
         }
     }
