@@ -47,6 +47,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "PROFILE",
     "QCOM",
     "QCOM_IR3",
+    "SUBNORMALS",
     "TWIN",
     "WEBGPU",
     "XDG_CACHE_HOME",
@@ -97,6 +98,9 @@ pub struct Settings {
     pub amd_aql: Option<bool>,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
+    /// `SUBNORMALS`: kernels of the CPU device compute with subnormal numbers. Unless it is set these
+    /// are zeros to them, and in the weights of models: they are noise that takes a hundred times as long.
+    pub subnormals: bool,
     /// `TWIN`: what the simulated machine is like, if one is asked for: its config string, such as
     /// `gpus=2,seed=7` (tests/twin/README.md).
     pub twin: Option<String>,
@@ -119,6 +123,7 @@ impl Default for Settings {
             deterministic: false,
             amd_aql: None,
             cpu_count: None,
+            subnormals: false,
             twin: None,
             strict_env: false,
         }
@@ -158,6 +163,7 @@ impl Settings {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
                 }
+                "SUBNORMALS" => s.subnormals = flag("SUBNORMALS", value)?,
                 "TWIN" => s.twin = Some(value.to_string()),
                 "HCQ_STRICT_ENV" => s.strict_env = flag("HCQ_STRICT_ENV", value)?,
                 "NO_COLOR" => s.no_color = true,
@@ -244,6 +250,7 @@ mod tests {
             ("CACHELEVEL", "2"),
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
+            ("SUBNORMALS", "1"),
             ("DETERMINISTIC", "1"),
             ("AMD_AQL", "0"),
             ("TWIN", "gpus=2"),
@@ -266,6 +273,7 @@ mod tests {
             deterministic: true,
             amd_aql: Some(false),
             cpu_count: NonZeroUsize::new(3),
+            subnormals: true,
             twin: Some("gpus=2".into()),
             strict_env: true,
         };

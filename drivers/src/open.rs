@@ -130,6 +130,7 @@ fn open_cpu(
         index: index.unwrap_or(0),
         cores: settings.cpu_count.map_or(0, NonZeroUsize::get),
         ring_timeout: settings.wait_timeout,
+        subnormals: settings.subnormals,
         ..Config::default()
     })
 }

@@ -51,6 +51,8 @@ pub struct Abilities {
     pub poll: bool,
     /// Queues take [`crate::Command::Write`].
     pub write: bool,
+    /// Kernels compute with subnormal numbers of 32 and 64 bits; otherwise these are zeros to them.
+    pub subnormals: bool,
 }
 
 /// The clock of a device's timestamps, and one pair of readings that aligns it with the host.

@@ -77,8 +77,9 @@ pub(super) const HIP_FLAGS: [&str; 10] = [
     "-w",
 ];
 /// Options for C. `-ffp-contract=off`: where a multiplication and an
-/// addition may be one, the source says so.
-const FLAGS: [&str; 11] = [
+/// addition may be one, the source says so. The device says at run time whether subnormal numbers are
+/// zeros.
+const FLAGS: [&str; 12] = [
     "-x",
     "c",
     "-std=gnu2x",
@@ -87,6 +88,7 @@ const FLAGS: [&str; 11] = [
     "-ffreestanding",
     "-fno-math-errno",
     "-ffp-contract=off",
+    "-fdenormal-fp-math=dynamic",
     "-fwrapv",
     "-fno-strict-aliasing",
     "-fno-stack-protector",

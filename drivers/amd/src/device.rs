@@ -68,6 +68,7 @@ impl AmdDevice {
             can: Abilities {
                 poll: true,
                 write: true,
+                subnormals: true,
             },
         };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");

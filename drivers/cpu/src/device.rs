@@ -14,6 +14,7 @@ use hcq::{
 };
 
 use crate::encode::Encoder;
+use crate::guard::Floats;
 use crate::loader;
 use crate::memory::system_memory;
 use crate::processor::Processor;
@@ -37,6 +38,10 @@ pub struct Config {
     pub memory: u64,
     /// How long a submission waits for room in a full ring.
     pub ring_timeout: Duration,
+    /// Whether kernels compute with subnormal numbers. They take one to two hundred cycles each on
+    /// many processors and mean nothing to a network, whose weights and states decay into them: so
+    /// unless this is set they are zeros, to kernels and to nobody else in the process.
+    pub subnormals: bool,
 }
 
 impl Default for Config {
@@ -48,6 +53,7 @@ impl Default for Config {
             ring_words: 16 << 10,
             memory: 0,
             ring_timeout: Duration::from_secs(30),
+            subnormals: false,
         }
     }
 }
@@ -97,6 +103,10 @@ impl CpuDevice {
             0 => cpu.cores,
             n => n,
         };
+        let floats = match config.subnormals {
+            true => Floats::Ieee,
+            false => Floats::Flushed,
+        };
         // Helpers that spin on a single processor only keep the work from being done.
         let spins = if cpu.cores > 1 { SPINS } else { 1 };
         let total = match config.memory {
@@ -142,7 +152,7 @@ impl CpuDevice {
             };
             let workers = match kind {
                 QueueKind::Compute => Some(
-                    Workers::new("hcq worker", cores, spins, KERNEL_STACK)
+                    Workers::new("hcq worker", cores, spins, KERNEL_STACK, floats)
                         .map_err(|e| threads("a worker thread", e))?,
                 ),
                 QueueKind::Copy => None,
@@ -153,6 +163,7 @@ impl CpuDevice {
                 reader,
                 workers,
                 spins,
+                floats,
             };
             shared.lock_holds().running += 1;
             let thread = std::thread::Builder::new()
@@ -186,6 +197,7 @@ impl CpuDevice {
             can: Abilities {
                 poll: true,
                 write: true,
+                subnormals: config.subnormals,
             },
         };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");

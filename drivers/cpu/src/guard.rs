@@ -12,6 +12,8 @@
 //! * What runs inside is machine code that owns nothing: kernels, and the few `extern "C"` functions
 //!   of `bus`, none of which has a value with a destructor or holds a lock. So abandoning their
 //!   stack frames leaks and breaks nothing.
+//! * What runs inside has its own mode of floating point, [`Floats`]: `enter` sets it, and sets what
+//!   was there before on both ways out. Code of Rust never runs with it, and no other thread does.
 //! * The handler is async-signal-safe: it reads one thread-local without destructor, and touches
 //!   the frame and the signal context.
 
@@ -49,12 +51,43 @@ pub(crate) struct Trap {
     pub(crate) write: Option<bool>,
 }
 
-/// Where `enter` was called from, and what stopped it. `sp` and `resume` are written by `enter`,
-/// at the offsets that its code names.
+/// What subnormal numbers of 32 and 64 bits are to guarded code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Floats {
+    /// Numbers, as IEEE 754 says.
+    Ieee,
+    /// Zeros, as operands and as results.
+    Flushed,
+}
+
+impl Floats {
+    /// The control register: to nearest, no exception traps, and what it says of subnormals.
+    /// Source: Intel SDM volume 1, 10.2.3 (MXCSR: FZ 15, masks 12:7, DAZ 6).
+    #[cfg(target_arch = "x86_64")]
+    fn control(self) -> u64 {
+        match self {
+            Floats::Ieee => 0x1f80,
+            Floats::Flushed => 0x1f80 | 1 << 15 | 1 << 6,
+        }
+    }
+
+    /// As for x86-64. Source: Arm ARM DDI 0487, FPCR (FZ 24, of operands and results).
+    #[cfg(target_arch = "aarch64")]
+    fn control(self) -> u64 {
+        match self {
+            Floats::Ieee => 0,
+            Floats::Flushed => 1 << 24,
+        }
+    }
+}
+
+/// Where `enter` was called from, its mode, and what stopped it. `sp` and `resume` are written by
+/// `enter`, which reads `control`, at the offsets that its code names.
 #[repr(C)]
 struct Frame {
     sp: u64,
     resume: u64,
+    control: u64,
     trap: Option<Trap>,
 }
 
@@ -66,6 +99,7 @@ thread_local! {
 pub(crate) struct Guard {
     stack: Memory,
     before: libc::stack_t,
+    floats: Floats,
     // The signal stack belongs to this thread.
     _not_send: PhantomData<*mut ()>,
 }
@@ -84,7 +118,7 @@ pub(crate) enum GuardError {
 
 impl Guard {
     /// Prepares this thread, and the process at the first call.
-    pub(crate) fn new() -> Result<Guard, GuardError> {
+    pub(crate) fn new(floats: Floats) -> Result<Guard, GuardError> {
         install()?;
         let stack = Memory::guarded(ALTERNATE_STACK)?;
         let new = libc::stack_t {
@@ -104,6 +138,7 @@ impl Guard {
         Ok(Guard {
             stack,
             before,
+            floats,
             _not_send: PhantomData,
         })
     }
@@ -125,6 +160,7 @@ impl Guard {
         let mut frame = Frame {
             sp: 0,
             resume: 0,
+            control: self.floats.control(),
             trap: None,
         };
         let at = &raw mut frame;
@@ -160,8 +196,9 @@ impl Drop for Guard {
     }
 }
 
-/// Saves the registers that a callee must keep and the stack pointer into the frame, calls the
-/// kernel, and returns 0. The handler resumes at the label 2 with the saved stack pointer: 1.
+/// Saves the registers that a callee must keep and the stack pointer into the frame, sets the mode of
+/// floats, calls the kernel, sets the mode back, and returns 0. The handler resumes at the label 2
+/// with the saved stack pointer: 1.
 ///
 /// # Safety
 /// See [`Guard::call`].
@@ -185,6 +222,8 @@ unsafe extern "C" fn enter(
         "mov [r8], rsp",
         "lea rax, [rip + 2f]",
         "mov [r8 + 8], rax",
+        "stmxcsr [rsp]",
+        "ldmxcsr [r8 + 16]",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -196,6 +235,7 @@ unsafe extern "C" fn enter(
         "cld",
         "mov eax, 1",
         "3:",
+        "ldmxcsr [rsp]",
         "add rsp, 8",
         "pop r15",
         "pop r14",
@@ -221,7 +261,7 @@ unsafe extern "C" fn enter(
     frame: *mut Frame,
 ) -> u64 {
     std::arch::naked_asm!(
-        "stp x29, x30, [sp, #-160]!",
+        "stp x29, x30, [sp, #-176]!",
         "mov x29, sp",
         "stp x19, x20, [sp, #16]",
         "stp x21, x22, [sp, #32]",
@@ -236,6 +276,10 @@ unsafe extern "C" fn enter(
         "str x9, [x4]",
         "adr x9, 2f",
         "str x9, [x4, #8]",
+        "mrs x9, fpcr",
+        "str x9, [sp, #160]",
+        "ldr x9, [x4, #16]",
+        "msr fpcr, x9",
         "mov x9, x0",
         "mov x0, x1",
         "mov x1, x2",
@@ -246,6 +290,8 @@ unsafe extern "C" fn enter(
         "2:",
         "mov x0, #1",
         "3:",
+        "ldr x9, [sp, #160]",
+        "msr fpcr, x9",
         "ldp x19, x20, [sp, #16]",
         "ldp x21, x22, [sp, #32]",
         "ldp x23, x24, [sp, #48]",
@@ -255,7 +301,7 @@ unsafe extern "C" fn enter(
         "ldp d10, d11, [sp, #112]",
         "ldp d12, d13, [sp, #128]",
         "ldp d14, d15, [sp, #144]",
-        "ldp x29, x30, [sp], #160",
+        "ldp x29, x30, [sp], #176",
         "ret",
     )
 }
@@ -477,7 +523,7 @@ mod tests {
 
     #[test]
     fn faults_come_back_again_and_again_and_good_code_runs_between() {
-        let guard = Guard::new().unwrap();
+        let guard = Guard::new(Floats::Ieee).unwrap();
         assert!(guard.stack().len() >= ALTERNATE_STACK);
         for round in 0..100u64 {
             let trap = call(&guard, store, 0x10).unwrap_err();
@@ -494,7 +540,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_processor_tells_stores_and_other_faults_apart() {
-        let guard = Guard::new().unwrap();
+        let guard = Guard::new(Floats::Ieee).unwrap();
         assert_eq!(call(&guard, store, 8).unwrap_err().write, Some(true));
         assert_eq!(call(&guard, load, 8).unwrap_err().write, Some(false));
         let trap = call(&guard, load, 0xdead_0000_0000_0000).unwrap_err();
@@ -507,12 +553,44 @@ mod tests {
         }
     }
 
+    /// Halves the number that `args[0]` points to, and faults if there is something behind it.
+    unsafe extern "C" fn halve(args: *const u64, _: u64, _: u64) {
+        // SAFETY: the test passes two floats; the guard catches the store.
+        unsafe {
+            let x = *args as *mut f32;
+            x.write_volatile(x.read_volatile() * 0.5);
+            if x.add(1).read_volatile() != 0.0 {
+                (0x40 as *mut u32).write_volatile(7);
+            }
+        }
+    }
+
+    #[test]
+    fn subnormal_numbers_are_zeros_to_kernels_only() {
+        let mine = || std::hint::black_box(f32::MIN_POSITIVE) * 0.5;
+        for (floats, wanted) in [(Floats::Ieee, mine()), (Floats::Flushed, 0.0)] {
+            let guard = Guard::new(floats).unwrap();
+            for fault in [0.0f32, 1.0] {
+                // As a result, then as an operand: half of a subnormal number is one.
+                for (from, to) in [(f32::MIN_POSITIVE, wanted), (mine(), wanted * 0.5)] {
+                    let mut numbers = [from, fault];
+                    let done = call(&guard, halve, numbers.as_mut_ptr() as u64);
+                    assert_eq!(done.is_err(), fault == 1.0);
+                    // SAFETY: the kernel is done with it.
+                    let found = unsafe { numbers.as_ptr().read_volatile() };
+                    assert_eq!(found.to_bits(), to.to_bits());
+                    assert!(mine() > 0.0, "the mode has leaked");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_stack_overflow_is_a_fault_too() {
         std::thread::Builder::new()
             .stack_size(256 << 10)
             .spawn(|| {
-                let guard = Guard::new().unwrap();
+                let guard = Guard::new(Floats::Ieee).unwrap();
                 let trap = call(&guard, overflow, 0).unwrap_err();
                 assert_eq!(trap.signal, libc::SIGSEGV);
                 let near = trap.address.unwrap().abs_diff(trap.sp);
@@ -528,7 +606,7 @@ mod tests {
         std::thread::scope(|scope| {
             for t in 1..5u64 {
                 scope.spawn(move || {
-                    let guard = Guard::new().unwrap();
+                    let guard = Guard::new(Floats::Ieee).unwrap();
                     for _ in 0..200 {
                         let trap = call(&guard, store, t * 16).unwrap_err();
                         assert_eq!(trap.address, Some(t * 16));

@@ -10,7 +10,7 @@ use hcq::Width;
 
 use crate::bus::Bus;
 use crate::event::spin;
-use crate::guard::{Guard, Trap};
+use crate::guard::{Floats, Guard, Trap};
 use crate::hold::Hold;
 use crate::packet::{Packet, decode, extent};
 use crate::ring::Reader;
@@ -37,6 +37,8 @@ pub(crate) struct Processor {
     pub(crate) workers: Option<Workers>,
     /// How often to look before sleeping.
     pub(crate) spins: u32,
+    /// What kernels take subnormal numbers for.
+    pub(crate) floats: Floats,
 }
 
 /// Why a processor ends.
@@ -56,7 +58,7 @@ struct Scratch {
 impl Processor {
     /// Consumes the ring until the device closes or is lost.
     pub(crate) fn run(mut self) {
-        match Guard::new() {
+        match Guard::new(self.floats) {
             Ok(guard) => {
                 if let Err(Stop::Fault(what)) = self.consume(&guard) {
                     self.shared.fault(self.unit.clone(), what);

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::event::{Event, spin};
-use crate::guard::{Guard, Trap};
+use crate::guard::{Floats, Guard, Trap};
 
 /// Bit of the gate that lets helpers in; the bits below count who is inside, those above the
 /// launches.
@@ -63,6 +63,7 @@ impl Workers {
         threads: usize,
         spins: u32,
         stack: usize,
+        floats: Floats,
     ) -> std::io::Result<Workers> {
         let fork = Arc::new(Fork {
             spins,
@@ -78,7 +79,7 @@ impl Workers {
             let thread = std::thread::Builder::new()
                 .name(format!("{name} {i}"))
                 .stack_size(stack)
-                .spawn(move || help(&fork))?;
+                .spawn(move || help(&fork, floats))?;
             workers.helpers.push(thread);
         }
         Ok(workers)
@@ -189,8 +190,8 @@ impl Fork {
 }
 
 /// A helper's life.
-fn help(fork: &Fork) {
-    let guard = match Guard::new() {
+fn help(fork: &Fork, floats: Floats) {
+    let guard = match Guard::new(floats) {
         Ok(guard) => guard,
         Err(error) => {
             // The processor does all the work then.
@@ -263,8 +264,8 @@ mod tests {
     #[test]
     fn every_group_runs_exactly_once() {
         for threads in [1, 2, 5] {
-            let guard = Guard::new().unwrap();
-            let workers = Workers::new("test", threads, 100, 1 << 20).unwrap();
+            let guard = Guard::new(Floats::Ieee).unwrap();
+            let workers = Workers::new("test", threads, 100, 1 << 20, Floats::Ieee).unwrap();
             for round in 0..2000usize {
                 let groups = [1, 2, 3, 64, 1000][round % 5];
                 let counters = vec![0u64; groups];
@@ -278,8 +279,8 @@ mod tests {
 
     #[test]
     fn a_fault_in_any_group_ends_the_launch_and_the_pool_goes_on() {
-        let guard = Guard::new().unwrap();
-        let workers = Workers::new("test", 3, 100, 1 << 20).unwrap();
+        let guard = Guard::new(Floats::Ieee).unwrap();
+        let workers = Workers::new("test", 3, 100, 1 << 20, Floats::Ieee).unwrap();
         for group in [0u64, 1, 500, 999] {
             let args = [0x30, group];
             // SAFETY: `fault_at` with its arguments.

@@ -32,8 +32,9 @@ const AFTER_HELP: &str = "\
 Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD); DEV=TWINKFD+AMD::gfx1100 is a
 simulated one, and TWIN says what its machine is like (gpus=2, debug=4,log=FILE for its packets,
 debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
-linear IR, assembly; CPU_COUNT sets the number of threads; DETERMINISTIC=1 keeps the order of sums in
-memory (scatter, gradients of gather) on GPUs, for the same bits in every run.
+linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
+zeros otherwise; DETERMINISTIC=1 keeps the order of sums in memory (scatter, gradients of gather) on
+GPUs, for the same bits in every run.
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
 6 unsupported hardware.";
 

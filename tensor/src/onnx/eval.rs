@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::error::{Fault, OnnxError, Result, Why, wrong};
 use super::graph::{Graph, Node};
+use super::subnormal;
 use super::value::{HOST_ELEMENTS, Value, is_small};
 use crate::graph::{Engine, Op, Tensor};
 use crate::jit;
@@ -511,5 +512,6 @@ pub(super) fn constant(literal: &super::data::Literal, host: &Engine, engine: &E
         super::data::Literal::Strings { .. } => true,
         super::data::Literal::Array { elem, .. } => is_small(elem.held(), literal.numel()),
     };
-    Value::of(literal, if small { host } else { engine })
+    let flush = subnormal::are_zeros(engine);
+    Value::constant(literal, if small { host } else { engine }, flush)
 }

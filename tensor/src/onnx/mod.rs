@@ -49,6 +49,7 @@ mod plans;
 pub mod proto;
 pub mod session;
 mod sort;
+mod subnormal;
 pub mod summary;
 mod types;
 pub mod value;

@@ -8,6 +8,7 @@ use codegen::DType;
 use super::data::Literal;
 use super::elem::Elem;
 use super::error::{Result, wrong};
+use super::subnormal::{self, Flushed};
 use crate::graph::{Engine, Storage, Tensor};
 
 /// Elements of a value that is computed on the host; more are the device's work.
@@ -146,8 +147,14 @@ impl Value {
         }
     }
 
-    /// The value of a constant, on an engine. Large ones stay in their file until they are used.
+    /// The value of a literal, on an engine.
     pub(super) fn of(literal: &Literal, engine: &Engine) -> Value {
+        Value::constant(literal, engine, false)
+    }
+
+    /// The value of a constant of a model, on an engine, without subnormal numbers if they are to be
+    /// flushed. Large ones stay in their file until they are used.
+    pub(super) fn constant(literal: &Literal, engine: &Engine, flush: bool) -> Value {
         match literal {
             Literal::Array {
                 elem,
@@ -157,8 +164,15 @@ impl Value {
             } => {
                 // A number alone is part of the kernels that use it.
                 let held = elem.held();
+                let copied = || {
+                    let mut copy: Arc<[u8]> = Arc::from(&bytes[..]);
+                    if flush && let Some(bytes) = Arc::get_mut(&mut copy) {
+                        subnormal::flush(held, bytes);
+                    }
+                    copy
+                };
                 if bytes.len() == held.size() {
-                    let bits = codegen::interp::scalar::read(held, bytes);
+                    let bits = codegen::interp::scalar::read(held, &copied());
                     if let Ok(tensor) = Tensor::full_bits(engine, shape, bits, held) {
                         return Array {
                             tensor,
@@ -168,8 +182,14 @@ impl Value {
                     }
                 }
                 let storage = match place {
-                    Some(place) if bytes.len() >= LARGE => Storage::Source(Arc::new(place.clone())),
-                    _ => Storage::Host(Arc::from(&bytes[..])),
+                    Some(place) if bytes.len() >= LARGE => {
+                        let (place, dtype) = (place.clone(), held);
+                        Storage::Source(match flush {
+                            true => Arc::new(Flushed { place, dtype }),
+                            false => Arc::new(place),
+                        })
+                    }
+                    _ => Storage::Host(copied()),
                 };
                 let tensor = Tensor::stored(engine, storage, shape, held);
                 Array {

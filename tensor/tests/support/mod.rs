@@ -1,5 +1,8 @@
 //! What tests on the CPU device share.
 
+// Each test uses some of it.
+#![allow(dead_code)]
+
 use codegen::Backend;
 use drivers_cpu::{Config, CpuDevice};
 use tensor::Engine;
@@ -7,10 +10,12 @@ use tensor::exec::{DeviceExecutor, Options};
 
 /// An engine over two threads.
 pub fn engine() -> Engine {
-    let config = Config {
-        cores: 2,
-        ..Config::default()
-    };
+    engine_of(Config::default())
+}
+
+/// An engine over two threads of a CPU that is opened so.
+pub fn engine_of(config: Config) -> Engine {
+    let config = Config { cores: 2, ..config };
     #[cfg(feature = "llvm")]
     let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]

@@ -92,11 +92,20 @@ impl Builder<'_> {
         let magnitude = self.and(raw, mask);
         let sign = self.shr(raw, width - 1);
         let sign = self.shl(sign, 31);
-        // Exponent and mantissa in the place of those of f32; the product corrects the bias, and
-        // makes normal numbers of subnormal ones.
-        let bits = self.shl(magnitude, 23 - f.mantissa);
-        let value = self.bitcast(bits, f32);
-        let scale = self.float(f32, 2f64.powi((127 - f.bias) as i32));
+        // Exponent and mantissa in the place of those of a wider format; the product corrects the
+        // bias, and makes normal numbers of subnormal ones. A half is better for that: where
+        // subnormal singles are taken as zero, converting a subnormal half still gives its value.
+        let half = from != DType::F16 && self.caps.has_cast(DType::F16, f32);
+        let (value, bias) = if half {
+            let bits = self.shl(magnitude, 10 - f.mantissa);
+            let bits = self.g.cast(bits, DType::U16);
+            let half = self.bitcast(bits, DType::F16);
+            (self.g.cast(half, f32), 15)
+        } else {
+            let bits = self.shl(magnitude, 23 - f.mantissa);
+            (self.bitcast(bits, f32), 127)
+        };
+        let scale = self.float(f32, 2f64.powi((bias - f.bias) as i32));
         let value = self.mul(value, scale);
         let bits = self.bitcast(value, u32);
         let special = self.int(u32, f.limit - 1);

@@ -85,8 +85,10 @@ impl Emitter for LlvmRenderer {
         out.push_str(&text.body);
         let _ = write!(
             out,
-            "  ret void\n}}\n\nattributes #0 = {{ nounwind \"target-cpu\"=\"{}\" \
-             \"target-features\"=\"{}\" \"prefer-vector-width\"=\"{}\" }}\n",
+            // The device says at run time whether subnormal numbers are zeros.
+            "  ret void\n}}\n\nattributes #0 = {{ nounwind \"denormal-fp-math\"=\"dynamic,dynamic\" \
+             \"target-cpu\"=\"{}\" \"target-features\"=\"{}\" \
+             \"prefer-vector-width\"=\"{}\" }}\n",
             t.cpu,
             t.features,
             t.vector_bytes * 8
