@@ -16,12 +16,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Case:
-    def __init__(self, op, inputs, attrs=None, outputs=1, opset=17, domain="", constant=()):
+    def __init__(self, op, inputs, attrs=None, outputs=1, opset=17, domain="", constant=(), kinds=None,
+                 results=None, version=1):
         inputs = [None if x is None else np.asarray(x) for x in inputs]
         self.op, self.inputs, self.attrs = op, inputs, attrs or {}
         self.outputs, self.opset, self.domain = outputs, opset, domain
         # Inputs by position that are initializers: weights, axes, shapes.
         self.constant = constant
+        # Types of the outputs, where inference does not know the operator.
+        self.kinds = kinds
+        # What comes out, where ONNX Runtime has the operator for other devices only.
+        self.results = results
+        # Of the set of a domain other than the default one.
+        self.version = version
+        # Names of the outputs, "" for one that is not wanted, and how many of them are compared.
+        self.names, self.shown = None, None
 
 
 CASES = {}
@@ -540,8 +549,9 @@ def model_of(made):
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(made.inputs)]
     while names and not names[-1]:
         names.pop()
-    outputs = [f"y{i}" for i in range(made.outputs)]
-    node = helper.make_node(made.op, names, outputs, domain=made.domain, **made.attrs)
+    results = made.names or [f"y{i}" for i in range(made.outputs)]
+    node = helper.make_node(made.op, names, results, domain=made.domain, **made.attrs)
+    outputs = [name for name in results if name][: made.shown]
     given = [(i, x) for i, x in enumerate(made.inputs) if x is not None]
     inputs = [helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
               for i, x in given if i not in made.constant]
@@ -551,9 +561,14 @@ def model_of(made):
                               [onnx.ValueInfoProto(name=o) for o in outputs], weights)
     opsets = [helper.make_opsetid("", made.opset)]
     if made.domain:
-        opsets.append(helper.make_opsetid(made.domain, 1))
+        opsets.append(helper.make_opsetid(made.domain, made.version))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     # The runtime wants types of outputs: inference finds them.
+    if made.kinds is not None:
+        kinds = [kind for name, kind in zip(results, made.kinds) if name]
+        for output, kind in zip(model.graph.output, kinds):
+            output.type.tensor_type.elem_type = kind
+        return model, [(f"x{i}", x) for i, x in given if i not in made.constant], outputs
     inferred = onnx.shape_inference.infer_shapes(model)
     found = {v.name: v for v in inferred.graph.output}
     for output in model.graph.output:
@@ -562,12 +577,34 @@ def model_of(made):
     return model, [(f"x{i}", x) for i, x in given if i not in made.constant], outputs
 
 
-def main():
-    seed, count, only, into = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], pathlib.Path(sys.argv[4])
+def answers(made, model, inputs, outputs):
+    if made.results is not None:
+        return made.results
+    options = ort.SessionOptions()
+    # Some kernels work on each thread's part alone, which shows in the result.
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(outputs, dict(inputs))
+
+
+def write(folder, model, inputs, outputs, results):
+    """A case in the layout of the ONNX backend suite."""
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    for i, (name, x) in enumerate(inputs):
+        (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(x, name).SerializeToString())
+    for i, (name, y) in enumerate(zip(outputs, results)):
+        (data / f"output_{i}.pb").write_bytes(
+            numpy_helper.from_array(np.asarray(y), name).SerializeToString())
+
+
+def make(cases, seed, count, only, into):
+    """Cases from each maker in turn until there are so many; says how many the runtime refused."""
     ort.set_default_logger_severity(4)
     r = np.random.default_rng(seed)
-    makers = list(CASES.values())
-    done, refused = 0, 0
+    makers = list(cases.values())
+    done, refused = 0, {}
     for number in range(100 * count):
         if done == count:
             break
@@ -576,25 +613,18 @@ def main():
             continue
         try:
             model, inputs, outputs = model_of(made)
-            session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            results = session.run(outputs, dict(inputs))
+            results = answers(made, model, inputs, outputs)
         except Exception as error:  # The runtime's own limits are not our cases.
-            refused += 1
+            refused[made.op] = refused.get(made.op, 0) + 1
             if os.environ.get("VERBOSE"):
-                print(made.op, str(error)[:200], file=sys.stderr)
+                print(made.op, str(error)[:300], file=sys.stderr)
             continue
-        folder = into / f"{done:04}_{made.op}"
-        data = folder / "test_data_set_0"
-        data.mkdir(parents=True)
-        (folder / "model.onnx").write_bytes(model.SerializeToString())
-        for i, (name, x) in enumerate(inputs):
-            (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(x, name).SerializeToString())
-        for i, (name, y) in enumerate(zip(outputs, results)):
-            (data / f"output_{i}.pb").write_bytes(
-                numpy_helper.from_array(np.asarray(y), name).SerializeToString())
+        write(into / f"{done:04}_{made.op}", model, inputs, outputs, results)
         done += 1
-    print(f"scripts/onnx-cases: {done} made, {refused} refused by ONNX Runtime", file=sys.stderr)
+    few = ", ".join(f"{op} {n}" for op, n in sorted(refused.items()))
+    print(f"scripts/onnx-cases: {done} made in {into}, refused by ONNX Runtime: {few or 'none'}",
+          file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    make(CASES, int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], pathlib.Path(sys.argv[4]))

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,6 +49,28 @@ fn cases(folder: &str, passed: usize, unsupported: &[&str], tolerance: &[&str]) 
 }
 
 fn cases_on(dev: &str, folder: &str, passed: usize, unsupported: &[&str], tolerance: &[&str]) {
+    let found = run_cases(dev, folder, tolerance);
+    assert_eq!(found.failed, BTreeMap::new());
+    assert_eq!(names(&found.unsupported), names_of(unsupported));
+    assert_eq!(found.passed, passed);
+}
+
+/// What came of the cases of a folder: what was said of those that did not pass, by name.
+struct Found {
+    passed: usize,
+    failed: BTreeMap<String, String>,
+    unsupported: BTreeMap<String, String>,
+}
+
+fn names(found: &BTreeMap<String, String>) -> BTreeSet<&str> {
+    found.keys().map(String::as_str).collect()
+}
+
+fn names_of<'a>(list: &[&'a str]) -> BTreeSet<&'a str> {
+    list.iter().copied().collect()
+}
+
+fn run_cases(dev: &str, folder: &str, tolerance: &[&str]) -> Found {
     let folder = models(folder);
     let args = [
         &["onnx-test", "--json", folder.to_str().unwrap()],
@@ -59,19 +81,24 @@ fn cases_on(dev: &str, folder: &str, passed: usize, unsupported: &[&str], tolera
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["schema"], "doorbell.onnx-test/1");
     let rows = report["rows"].as_array().unwrap();
-    let of = |verdict: &str| -> Vec<&serde_json::Value> {
-        rows.iter().filter(|r| r["verdict"] == verdict).collect()
+    let of = |verdict: &str| -> BTreeMap<String, String> {
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+        let rows = rows.iter().filter(|r| r["verdict"] == verdict);
+        rows.map(|r| (text(&r["case"]), text(&r["reason"])))
+            .collect()
     };
-    assert_eq!(of("failed"), Vec::<&serde_json::Value>::new());
-    for row in &of("unsupported") {
-        assert!(row["reason"].as_str().unwrap().len() > 3, "{row}");
+    let found = Found {
+        passed: rows.iter().filter(|r| r["verdict"] == "passed").count(),
+        failed: of("failed"),
+        unsupported: of("unsupported"),
+    };
+    for (case, reason) in found.failed.iter().chain(&found.unsupported) {
+        assert!(reason.len() > 3, "{case}: {reason}");
     }
-    let names = of("unsupported");
-    let names: BTreeSet<&str> = names.iter().map(|r| r["case"].as_str().unwrap()).collect();
-    assert_eq!(names, unsupported.iter().copied().collect());
-    assert_eq!(of("passed").len(), passed);
-    assert_eq!(rows.len(), passed + unsupported.len());
-    assert!(output.status.success());
+    let all = found.passed + found.failed.len() + found.unsupported.len();
+    assert_eq!(rows.len(), all);
+    assert_eq!(output.status.success(), found.failed.is_empty());
+    found
 }
 
 /// The node cases that cannot pass: a decoder of images, which is not there; outputs that hold the
@@ -112,6 +139,66 @@ fn node_cases() {
     cases("onnx-data/node", NODE_PASSED, NODE_UNSUPPORTED, &[]);
 }
 
+/// The node cases of the package `onnx` 1.23.2 that do not pass, besides those above that decode images or
+/// expect other random numbers. Version 23 of Attention was corrected after 1.18.0, under the same number:
+/// how heads lie in a packed input, which share a key, and that the cap comes before the mask. The cases of
+/// 1.18.0 say otherwise, and they are what that version means here; 24 and later are as corrected.
+const NEWER_CORRECTED: &[&str] = &[
+    "test_attention_3d",
+    "test_attention_3d_attn_mask",
+    "test_attention_3d_causal",
+    "test_attention_3d_causal_bf16",
+    "test_attention_3d_diff_heads_sizes",
+    "test_attention_3d_diff_heads_sizes_attn_mask",
+    "test_attention_3d_diff_heads_sizes_causal",
+    "test_attention_3d_diff_heads_sizes_scaled",
+    "test_attention_3d_diff_heads_sizes_softcap",
+    "test_attention_3d_diff_heads_with_past_and_present",
+    "test_attention_3d_gqa",
+    "test_attention_3d_gqa_attn_mask",
+    "test_attention_3d_gqa_causal",
+    "test_attention_3d_gqa_scaled",
+    "test_attention_3d_gqa_softcap",
+    "test_attention_3d_gqa_with_past_and_present",
+    "test_attention_3d_scaled",
+    "test_attention_3d_softcap",
+    "test_attention_3d_with_past_and_present",
+    "test_attention_3d_with_past_and_present_qk_matmul",
+    "test_attention_3d_with_past_and_present_qk_matmul_bias",
+    "test_attention_3d_with_past_and_present_qk_matmul_softcap",
+    "test_attention_3d_with_past_and_present_qk_matmul_softmax",
+    "test_attention_4d_gqa",
+    "test_attention_4d_gqa_attn_mask",
+    "test_attention_4d_gqa_causal",
+    "test_attention_4d_gqa_scaled",
+    "test_attention_4d_gqa_softcap",
+    "test_attention_4d_gqa_with_past_and_present",
+    "test_attention_4d_gqa_with_past_and_present_fp16",
+    "test_attention_4d_softcap_neginf_mask",
+    "test_attention_4d_softcap_neginf_mask_poison",
+    "test_attention_4d_with_qk_matmul_softcap",
+];
+
+/// Two expect the rounding errors of their generator where the sum is 0, one a product of halves that was
+/// rounded at each step.
+const NEWER_ROUNDED: &[&str] = &[
+    "test_attention_4d_causal_fp16_expanded",
+    "test_dft_inverse",
+    "test_dft_inverse_opset19",
+];
+
+#[test]
+fn newer_node_cases() {
+    let found = run_cases("CPU", "onnx-newer/node", &[]);
+    let different = [NEWER_CORRECTED, NEWER_ROUNDED].concat();
+    assert_eq!(names(&found.failed), names_of(&different));
+    let mut unsupported = NODE_UNSUPPORTED.to_vec();
+    // These have other answers by now, which agree.
+    unsupported.retain(|name| !name.contains("adam") && !name.contains("qlinearmatmul"));
+    assert_eq!(names(&found.unsupported), names_of(&unsupported));
+    assert_eq!(found.passed, 1829);
+}
+
 /// The operator `Gradient` of the training preview is not there.
 #[test]
 fn simple_cases() {
@@ -133,6 +220,25 @@ fn converted_cases() {
 #[test]
 fn random_operators() {
     cases("cases", 300, &[], &["--atol", "1e-4"]);
+}
+
+/// The same of ONNX Runtime's own operators.
+#[test]
+fn random_operators_of_onnx_runtime() {
+    cases("cases-microsoft", 200, &[], &["--atol", "1e-4"]);
+}
+
+/// Numbers of 8 bits may differ by one: sums lie half-way between two of them.
+#[test]
+fn random_quantised_operators() {
+    cases("cases-quantised", 100, &[], &["--atol", "1"]);
+}
+
+/// Small nets as ONNX Runtime's optimizer and quantizer write them: convolutions, an encoder, text in a
+/// picture with its LSTM. Some end in numbers of 8 bits, which may differ by one, 1/255.
+#[test]
+fn nets_that_onnx_runtime_has_written() {
+    cases("cases-written", 20, &[], &["--atol", "5e-3"]);
 }
 
 /// Real weights, at two batch sizes and three lengths, beside what ONNX Runtime gave.

@@ -364,6 +364,28 @@ impl Call<'_, '_> {
         }
     }
 
+    /// What another operator makes of other inputs, with the attributes of this node and those given.
+    pub(super) fn through(
+        &mut self,
+        lowering: Lowering,
+        opset: i64,
+        attrs: &[(&str, Attr)],
+        inputs: &[Option<Value>],
+    ) -> Result<Vec<Value>> {
+        let mut node = self.node.clone();
+        node.opset = opset;
+        let attrs = attrs
+            .iter()
+            .map(|(name, attr)| (name.to_string(), attr.clone()));
+        node.attrs.extend(attrs);
+        lowering(&mut Call {
+            eval: &mut *self.eval,
+            node: &node,
+            inputs,
+            engine: self.engine.clone(),
+        })
+    }
+
     /// Runs a subgraph on the values of its inputs; gives the values of its outputs.
     pub(super) fn run(&mut self, graph: &Graph, inputs: &[Value]) -> Result<Vec<Value>> {
         self.eval.subgraph(graph, inputs)

@@ -250,7 +250,7 @@ pub(super) fn literal(tensor: &TensorProto, external: &mut External) -> Result<L
         None => typed(tensor, kind, count)?,
     };
     let bytes = match kind.bits() {
-        4 => nibbles(&bytes, count, kind),
+        2 | 4 => spread(&bytes, count, kind),
         _ => bytes,
     };
     Ok(Literal::Array {
@@ -285,7 +285,7 @@ fn strings(tensor: &TensorProto, shape: Vec<usize>, count: usize) -> Result<Lite
 fn typed(tensor: &TensorProto, kind: Elem, count: usize) -> Result<Bytes, DataFault> {
     use codegen::DType;
     let want = match kind.bits() {
-        4 => count.div_ceil(2),
+        bits @ (2 | 4) => count.div_ceil(8 / bits),
         _ => count,
     };
     let check = |field: &str, found: usize| {
@@ -321,7 +321,7 @@ fn typed(tensor: &TensorProto, kind: Elem, count: usize) -> Result<Bytes, DataFa
         }
         _ => {
             check("int32_data", tensor.int32_data.len())?;
-            // The low bytes; 4-bit types come two in a byte here as well.
+            // The low bytes; what is packed is so here as well.
             let width = kind.bits().div_ceil(8);
             for x in &tensor.int32_data {
                 out.extend_from_slice(&x.to_le_bytes()[..width]);
@@ -331,12 +331,14 @@ fn typed(tensor: &TensorProto, kind: Elem, count: usize) -> Result<Bytes, DataFa
     Ok(out.into())
 }
 
-/// Two elements in a byte, the first one low, to one in a byte.
-fn nibbles(packed: &[u8], count: usize, kind: Elem) -> Bytes {
-    let halves = packed.iter().flat_map(|&b| [b & 15, b >> 4]).take(count);
+/// Two or four elements in a byte, the first one low, to one in a byte.
+fn spread(packed: &[u8], count: usize, kind: Elem) -> Bytes {
+    let (bits, rest) = (kind.bits(), 8 - kind.bits());
+    let parts = |b: u8| (0..8 / bits).map(move |i| b << (rest - bits * i) >> rest);
+    let parts = packed.iter().flat_map(|&b| parts(b)).take(count);
     match kind {
-        Elem::I4 => halves.map(|n| ((n << 4) as i8 >> 4) as u8).collect(),
-        _ => halves.collect(),
+        Elem::I4 | Elem::I2 => parts.map(|n| ((n << rest) as i8 >> rest) as u8).collect(),
+        _ => parts.collect(),
     }
 }
 
@@ -422,9 +424,12 @@ pub(super) fn to_proto(name: &str, literal: &Literal) -> TensorProto {
         Literal::Array { elem, bytes, .. } => {
             out.data_type = elem.number();
             out.raw_data = Some(match elem.bits() {
-                4 => bytes
-                    .chunks(2)
-                    .map(|pair| pair[0] & 15 | pair.get(1).map_or(0, |b| b << 4))
+                bits @ (2 | 4) => bytes
+                    .chunks(8 / bits)
+                    .map(|part| {
+                        let low = part.iter().map(|b| b & ((1 << bits) - 1));
+                        low.rev().fold(0, |byte, b| byte << bits | b)
+                    })
                     .collect(),
                 _ => bytes.clone(),
             });

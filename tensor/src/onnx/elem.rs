@@ -6,8 +6,8 @@ use codegen::DType;
 
 /// An element type of ONNX (`TensorProto.DataType`).
 ///
-/// Types that no kernel computes with are carried in a wider or equal type: 4-bit integers as
-/// `i8`/`u8` by value, 4-bit and `fnuz` floats as their codes in `u8`.
+/// Types that no kernel computes with are carried in a wider or equal type: integers of 4 and 2 bits
+/// as `i8`/`u8` by value, 4-bit and `fnuz` floats and `FLOAT8E8M0` as their codes in `u8`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Elem {
     /// A type that tensors have.
@@ -22,10 +22,16 @@ pub enum Elem {
     I4,
     /// `FLOAT4E2M1`.
     F4E2M1,
+    /// `FLOAT8E8M0`: powers of two from 2^-127 on, and NaN, which is 0xff.
+    F8E8M0,
+    /// `UINT2`.
+    U2,
+    /// `INT2`.
+    I2,
 }
 
 /// Number in the format and name of every type, with what holds it.
-const TABLE: [(i32, &str, Option<Elem>); 24] = [
+const TABLE: [(i32, &str, Option<Elem>); 29] = [
     (0, "UNDEFINED", None),
     (1, "FLOAT", Some(Elem::Plain(DType::F32))),
     (2, "UINT8", Some(Elem::Plain(DType::U8))),
@@ -50,6 +56,11 @@ const TABLE: [(i32, &str, Option<Elem>); 24] = [
     (21, "UINT4", Some(Elem::U4)),
     (22, "INT4", Some(Elem::I4)),
     (23, "FLOAT4E2M1", Some(Elem::F4E2M1)),
+    (24, "FLOAT8E8M0", Some(Elem::F8E8M0)),
+    (25, "UINT2", Some(Elem::U2)),
+    (26, "INT2", Some(Elem::I2)),
+    (27, "FLOAT6E2M3", None),
+    (28, "FLOAT6E3M2", None),
 ];
 
 /// The number of `STRING` in the format.
@@ -79,8 +90,13 @@ impl Elem {
     pub fn held(self) -> DType {
         match self {
             Elem::Plain(dtype) => dtype,
-            Elem::I4 => DType::I8,
-            Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz | Elem::U4 | Elem::F4E2M1 => DType::U8,
+            Elem::I4 | Elem::I2 => DType::I8,
+            Elem::F8E4M3Fnuz
+            | Elem::F8E5M2Fnuz
+            | Elem::F8E8M0
+            | Elem::F4E2M1
+            | Elem::U4
+            | Elem::U2 => DType::U8,
         }
     }
 
@@ -88,8 +104,9 @@ impl Elem {
     pub fn bits(self) -> usize {
         match self {
             Elem::Plain(dtype) => dtype.size() * 8,
-            Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz => 8,
+            Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz | Elem::F8E8M0 => 8,
             Elem::U4 | Elem::I4 | Elem::F4E2M1 => 4,
+            Elem::U2 | Elem::I2 => 2,
         }
     }
 }

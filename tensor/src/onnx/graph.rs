@@ -7,6 +7,9 @@ use super::data::Literal;
 use super::error::{Missing, OnnxError, Place};
 use super::types::Type;
 
+/// Newest version of the default operator set that is known.
+pub const NEWEST_OPSET: i64 = 28;
+
 /// A value of a model, by number: no two graphs of a model share one.
 pub(super) type Slot = u32;
 

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::data::{self, DataFault, External, Literal};
 use super::error::{Missing, OnnxError, Place};
-use super::graph::{Attr, Constant, Graph, Node, Port, Program, Slot};
+use super::graph::{Attr, Constant, Graph, NEWEST_OPSET, Node, Port, Program, Slot};
 use super::ops;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -19,9 +19,6 @@ use super::proto::{
 use super::sort;
 use super::types::{Type, type_of, value_type};
 use crate::io::{Quoted, Shared};
-
-/// Newest version of the default operator set that is known.
-pub const NEWEST_OPSET: i64 = 23;
 
 /// Nodes that a model may have once its functions are inlined. Real ones have some ten thousand; a
 /// small file of functions that call each other twice can name more than memory holds.

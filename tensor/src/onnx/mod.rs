@@ -58,7 +58,7 @@ pub mod write;
 pub use data::Literal;
 pub use elem::Elem;
 pub use error::OnnxError;
-pub use load::NEWEST_OPSET;
+pub use graph::NEWEST_OPSET;
 pub use model::Model;
 pub use plans::{Prepared, Specialised};
 pub use session::{Outputs, Progress, Session};

@@ -40,6 +40,30 @@ fn unpacked(x: &Tensor, heads: usize) -> Result<Tensor> {
     Ok(x.reshape(&[batch, heads, length, hidden / heads])?)
 }
 
+/// `[batch, length, heads * width]` as `[batch, heads, length, width]`.
+pub(super) fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
+    match *x.shape() {
+        [batch, length, hidden] if hidden.is_multiple_of(heads) => {
+            let x = x.reshape(&[batch, length, heads, hidden / heads])?;
+            Ok(x.transpose(1, 2)?)
+        }
+        [_, _, _, _] => Ok(x.clone()),
+        _ => wrong(format!(
+            "expected [batch, length, width of {heads} heads], found {:?}",
+            x.shape()
+        )),
+    }
+}
+
+/// `[batch, heads, length, width]` as `[batch, length, heads * width]`.
+pub(super) fn merged(x: &Tensor) -> Result<Tensor> {
+    let &[batch, heads, length, width] = x.shape() else {
+        return wrong(format!("expected a rank of 4, found {:?}", x.shape()));
+    };
+    let x = x.transpose(1, 2)?;
+    Ok(x.reshape(&[batch, length, heads * width])?)
+}
+
 /// What follows the scores: the mask, the cap, the weights.
 pub(super) struct Scores {
     /// Added to the scores, or `Bool`: what is false is not seen.
@@ -60,8 +84,7 @@ pub(super) struct Stages {
 }
 
 impl Scores {
-    /// The weights of `[.., queries, keys]` scores. A query that sees no key has weights of NaN, as
-    /// the format defines them, or of 0 if that is asked for.
+    /// The weights of `[.., queries, keys]` scores. A query that sees no key has weights of NaN.
     pub(super) fn weights(&self, scores: &Tensor) -> crate::Result<Stages> {
         let low = f64::NEG_INFINITY;
         let mut masked = scores.clone();
@@ -89,18 +112,122 @@ impl Scores {
     }
 }
 
+impl Scores {
+    /// The weights from version 24 on: the cap comes before the masks, and a query that sees no key has
+    /// weights of 0.
+    fn guarded(&self, scores: &Tensor, hidden: Option<&Tensor>) -> crate::Result<Stages> {
+        let low = f64::NEG_INFINITY;
+        let capped = match self.softcap > 0.0 {
+            true => scores.div(self.softcap)?.tanh()?.mul(self.softcap)?,
+            false => scores.clone(),
+        };
+        // What is added, without the scores.
+        let mut bias: Option<Tensor> = None;
+        if let Some(mask) = &self.mask {
+            let zero = Tensor::zeros(mask.engine(), mask.shape(), capped.dtype())?;
+            bias = Some(match mask.dtype() {
+                DType::Bool => zero.masked_fill(&mask.not()?, low)?,
+                _ => mask.cast(capped.dtype())?,
+            });
+        }
+        if let Some(hidden) = hidden {
+            let zero = Tensor::zeros(hidden.engine(), hidden.shape(), capped.dtype())?;
+            let more = zero.masked_fill(hidden, low)?;
+            bias = Some(match bias {
+                Some(bias) => bias.add(&more)?,
+                None => more,
+            });
+        }
+        let Some(bias) = bias else {
+            let weights = capped.cast(self.precision)?.softmax(-1)?;
+            return Ok(Stages {
+                masked: capped.clone(),
+                capped,
+                weights,
+            });
+        };
+        let masked = capped.add(&bias)?;
+        let weights = masked.cast(self.precision)?.softmax(-1)?;
+        let blind = bias.max(&[-1], true)?.eq(low)?;
+        Ok(Stages {
+            weights: weights.masked_fill(&blind, 0.0)?,
+            masked,
+            capped,
+        })
+    }
+}
+
+/// What positions alone hide, `[batch or 1, 1, queries, keys]`: keys behind the end of a sequence, and
+/// those that are too far from the query's place.
+fn hidden(
+    c: &mut Call,
+    [batch, queries, keys]: [usize; 3],
+    past: usize,
+    causal: bool,
+) -> Result<Option<Tensor>> {
+    let side = |name: &str| -> Result<Option<i64>> {
+        match c.int_or(name, -1)? {
+            -1 => Ok(None),
+            n @ 0.. => Ok(Some(n)),
+            n => wrong(format!(
+                "expected attribute {name} of at least -1, found {n}"
+            )),
+        }
+    };
+    let (left, right) = (side("left_window_size")?, side("right_window_size")?);
+    let lengths = match c.optional(6)? {
+        Some(lengths) if lengths.shape() == [batch] => {
+            Some(lengths.cast(DType::I64)?.reshape(&[batch, 1, 1, 1])?)
+        }
+        Some(lengths) => {
+            return wrong(format!(
+                "expected nonpad_kv_seqlen [{batch}], found {:?}",
+                lengths.shape()
+            ));
+        }
+        None => None,
+    };
+    let line = |n: usize, shape: &[usize]| Tensor::iota(c.engine(), n, DType::I64)?.reshape(shape);
+    let key = line(keys, &[1, 1, 1, keys])?;
+    let place = line(queries, &[1, 1, queries, 1])?;
+    let place = match &lengths {
+        Some(lengths) => place.add(lengths)?.sub(queries as i64)?,
+        None => place.add(past as i64)?,
+    };
+    let mut all: Option<Tensor> = None;
+    let mut hide = |more: Tensor| -> crate::Result<()> {
+        all = Some(match all.take() {
+            Some(hidden) => hidden.logical_or(&more)?,
+            None => more,
+        });
+        Ok(())
+    };
+    if causal {
+        hide(key.gt(&place)?)?;
+    }
+    if let Some(left) = left {
+        hide(key.add(left)?.lt(&place)?)?;
+    }
+    if let Some(right) = right {
+        hide(key.gt(&place.add(right)?)?)?;
+    }
+    if let Some(lengths) = lengths {
+        hide(key.ge(&lengths)?)?;
+    }
+    Ok(all)
+}
+
 fn attention(c: &mut Call) -> Result<Vec<Value>> {
     let (mut q, mut k, mut v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
-    let packed = q.rank() == 3;
+    let (packed, first) = (q.rank() == 3, c.opset() < 24);
     if packed {
         let (own, shared) = (heads(c, "q_num_heads")?, heads(c, "kv_num_heads")?);
-        (q, k, v) = (
-            unpacked(&q, own)?,
-            unpacked(&k, shared)?,
-            unpacked(&v, shared)?,
-        );
+        let parts = if first { unpacked } else { split };
+        (q, k, v) = (parts(&q, own)?, parts(&k, shared)?, parts(&v, shared)?);
     }
+    let mut before = 0;
     if let Some(past) = c.optional(4)? {
+        before = past.shape().get(2).copied().unwrap_or(0);
         k = Tensor::cat(&[&past, &k], 2)?;
     }
     if let Some(past) = c.optional(5)? {
@@ -141,20 +268,38 @@ fn attention(c: &mut Call) -> Result<Vec<Value>> {
             ));
         }
     };
-    let options = Scores {
+    let mut options = Scores {
         mask: match c.optional(3)? {
             Some(mask) => Some(padded_mask(&mask, keys)?),
             None => None,
         },
-        causal: (c.int_or("is_causal", 0)? != 0).then_some(0),
+        causal: (c.int_or("is_causal", 0)? != 0).then_some(before as i64),
         softcap: c.float_or("softcap", 0.0)?,
         precision: precision.promote(DType::F32),
     };
-    // Query heads i, i + shared.. share the key head i, as the function says that defines this.
-    let group = |t: &Tensor| t.repeat(&[1, own / shared, 1, 1]);
+    // Query heads i, i + shared.. share the key head i, as the function says that defines the first
+    // version; in the others it is neighbours.
+    let group = |t: &Tensor| match first {
+        true => t.repeat(&[1, own / shared, 1, 1]),
+        false => t.repeat_interleave(own / shared, 1),
+    };
     let wide = q.dtype().promote(DType::F32);
     let scores = q.matmul_in(&group(&k)?.t()?, wide)?.mul(scale)?;
-    let stages = options.weights(&scores)?;
+    let stages = match first {
+        true => {
+            let mut stages = options.weights(&scores)?;
+            if options.mask.is_some() || options.causal.is_some() {
+                let blind = stages.masked.max(&[-1], true)?.eq(f64::NEG_INFINITY)?;
+                stages.weights = stages.weights.masked_fill(&blind, 0.0)?;
+            }
+            stages
+        }
+        false => {
+            let causal = options.causal.take().is_some();
+            let hidden = hidden(c, [batch, queries, keys], before, causal)?;
+            options.guarded(&scores, hidden.as_ref())?
+        }
+    };
     let mut y = stages
         .weights
         .cast(wide)?
@@ -166,8 +311,10 @@ fn attention(c: &mut Call) -> Result<Vec<Value>> {
     }
     let shown = match c.int_or("qk_matmul_output_mode", 0)? {
         0 => scores,
-        1 => stages.masked,
-        2 => stages.capped,
+        1 if first => stages.masked,
+        1 => stages.capped,
+        2 if first => stages.capped,
+        2 => stages.masked,
         3 => stages.weights,
         other => {
             return wrong(format!(

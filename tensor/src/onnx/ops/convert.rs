@@ -10,7 +10,11 @@ use crate::onnx::elem::{Elem, STRING};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Strings, Value};
 
-pub(super) const OPS: Table = &[("Cast", cast), ("CastLike", cast_like)];
+pub(super) const OPS: Table = &[
+    ("BitCast", bit_cast),
+    ("Cast", cast),
+    ("CastLike", cast_like),
+];
 
 /// What a conversion makes.
 enum Target {
@@ -33,6 +37,36 @@ fn cast(c: &mut Call) -> Result<Vec<Value>> {
         },
     };
     convert(c, to)
+}
+
+/// The bits of the elements as those of another type of the same size.
+fn bit_cast(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.array(0)?;
+    let elem = c.needed("to", c.attr_elem("to")?)?;
+    if elem.bits() != x.elem.bits() {
+        return wrong(format!(
+            "expected a type of {} bits, as {}, found {elem}",
+            x.elem.bits(),
+            x.elem
+        ));
+    }
+    let tensor = match (x.elem.held(), elem.held()) {
+        (from, to) if from == to => x.tensor,
+        // By value, not by code: the sign is where the top bit is.
+        (_, DType::I8) if elem.bits() < 8 => {
+            let rest = 32 - elem.bits() as i64;
+            let wide = x.tensor.cast(DType::I32)?;
+            wide.shl(rest)?.shr(rest)?.cast(DType::I8)?
+        }
+        (DType::I8, _) if elem.bits() < 8 => {
+            let low = x.tensor.cast(DType::I32)?;
+            low.bitand((1i64 << elem.bits()) - 1)?.cast(DType::U8)?
+        }
+        (DType::Bool, to) => x.tensor.cast(DType::U8)?.bitcast(to)?,
+        (from, DType::Bool) => x.tensor.bitcast(from)?.ne(0)?,
+        (_, to) => x.tensor.bitcast(to)?,
+    };
+    one(Array { tensor, elem })
 }
 
 fn cast_like(c: &mut Call) -> Result<Vec<Value>> {
@@ -60,6 +94,25 @@ fn convert(c: &mut Call, to: Target) -> Result<Vec<Value>> {
     match to {
         Target::Text => one(texts(c, &x)?),
         Target::Number(elem) if elem == x.elem => one(x),
+        Target::Number(Elem::F8E8M0) => {
+            let saturate = c.int_or("saturate", 1)? != 0;
+            one(powers(
+                &decode(&x)?,
+                c.str_or("round_mode", "up")?,
+                saturate,
+            )?)
+        }
+        Target::Number(elem @ (Elem::U4 | Elem::I4 | Elem::U2 | Elem::I2)) if c.opset() >= 24 => {
+            // As any integer by now: the low bits of what is cut off.
+            one(encode(&decode(&x)?.cast(DType::I32)?, elem, true)?)
+        }
+        Target::Number(Elem::F4E2M1) if c.opset() >= 24 => {
+            // There is no NaN: it became the code of -0.
+            let numbers = decode(&x)?;
+            let mut codes = encode(&numbers, Elem::F4E2M1, true)?;
+            codes.tensor = numbers.isnan()?.where_(8, &codes.tensor)?;
+            one(codes)
+        }
         Target::Number(elem) => one(encode(&decode(&x)?, elem, c.int_or("saturate", 1)? != 0)?),
     }
 }
@@ -79,7 +132,7 @@ impl Codes {
             Elem::F8E4M3Fnuz => (8, 3, 8, Some(0x80)),
             Elem::F8E5M2Fnuz => (8, 2, 16, Some(0x80)),
             Elem::F4E2M1 => (4, 1, 1, None),
-            Elem::Plain(_) | Elem::U4 | Elem::I4 => return None,
+            _ => return None,
         };
         Some(Codes {
             bits,
@@ -157,8 +210,48 @@ impl Codes {
     }
 }
 
+/// Powers of two: the exponent of an `f32`, one more where the digits behind it are rounded up. Signs
+/// are lost.
+fn powers(x: &Tensor, mode: &str, saturate: bool) -> Result<Array> {
+    let bits = x.cast(DType::F32)?.bitcast(DType::I32)?;
+    let exponent = bits.shr(23)?.bitand(255)?;
+    let digits = bits.bitand((1 << 23) - 1)?;
+    let half = 1 << 22;
+    let up = match mode {
+        "up" => digits.gt(0)?,
+        "down" => digits.lt(0)?,
+        // A half goes up, but for numbers below the smallest power.
+        "nearest" => {
+            let tie = digits.eq(half)?.logical_and(&exponent.gt(0)?)?;
+            digits.gt(half)?.logical_or(&tie)?
+        }
+        other => {
+            return wrong(format!(
+                "expected attribute round_mode to be up, down or nearest, found {}",
+                Quoted::new(other)
+            ));
+        }
+    };
+    let most = if saturate { 254 } else { 255 };
+    let code = exponent.add(&up.cast(DType::I32)?)?.minimum(most)?;
+    let code = exponent.eq(255)?.where_(255, &code)?;
+    Ok(Array {
+        tensor: code.cast(DType::U8)?,
+        elem: Elem::F8E8M0,
+    })
+}
+
 /// The elements in a type that kernels compute with, exactly.
 pub(super) fn decode(array: &Array) -> Result<Tensor> {
+    if array.elem == Elem::F8E8M0 {
+        let power = |code: i32| match code {
+            255 => f32::NAN,
+            code => 2f32.powi(code - 127),
+        };
+        let table: Vec<f32> = (0..256).map(power).collect();
+        let table = Tensor::from_slice(array.tensor.engine(), &table, &[256])?;
+        return Ok(table.take(&array.tensor.cast(DType::I32)?)?);
+    }
     Ok(match Codes::of(array.elem) {
         Some(codes) => codes.decode(&array.tensor)?,
         None => array.tensor.clone(),
@@ -178,13 +271,16 @@ pub(super) fn encode(x: &Tensor, elem: Elem, saturate: bool) -> Result<Array> {
             x.cast(DType::F32)?.clip(-most, most)?.cast(dtype)?
         }
         Elem::Plain(dtype) => x.cast(dtype)?,
-        Elem::U4 | Elem::I4 if x.dtype().is_float() => {
+        Elem::U4 | Elem::I4 | Elem::U2 | Elem::I2 if x.dtype().is_float() => {
             let (low, high) = limits(elem);
             x.round()?.clip(low, high)?.cast(elem.held())?
         }
         // Integers keep their low bits.
         Elem::U4 => x.cast(DType::I32)?.bitand(15)?.cast(DType::U8)?,
+        Elem::U2 => x.cast(DType::I32)?.bitand(3)?.cast(DType::U8)?,
         Elem::I4 => x.cast(DType::I32)?.shl(28)?.shr(28)?.cast(DType::I8)?,
+        Elem::I2 => x.cast(DType::I32)?.shl(30)?.shr(30)?.cast(DType::I8)?,
+        Elem::F8E8M0 => return powers(x, "up", saturate),
         Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz | Elem::F4E2M1 => match Codes::of(elem) {
             Some(codes) => codes.encode(x, saturate)?,
             None => return unsupported(format!("a conversion to {elem}")),
@@ -198,6 +294,8 @@ pub(super) fn limits(elem: Elem) -> (f64, f64) {
     match elem {
         Elem::U4 => (0.0, 15.0),
         Elem::I4 => (-8.0, 7.0),
+        Elem::U2 => (0.0, 3.0),
+        Elem::I2 => (-2.0, 1.0),
         elem => {
             let (low, high) = scalar::int_limits(elem.held());
             (low as f64, high as f64)

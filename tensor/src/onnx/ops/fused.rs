@@ -2,28 +2,47 @@
 
 use codegen::DType;
 
-use super::attention::{Rotary, Scores, heads};
 use super::nn;
 use crate::graph::Tensor;
-use crate::onnx::call::{Call, Table, one, sizes};
+use crate::onnx::call::{Call, Table, axis, one};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
 
 /// Operators of ONNX Runtime, which its optimizer writes.
 pub(super) const MICROSOFT: Table = &[
-    ("Attention", packed_attention),
+    ("BiasAdd", |c| {
+        one(Tensor::sum_of(&[
+            &c.tensor(0)?,
+            &c.tensor(1)?,
+            &c.tensor(2)?,
+        ])?)
+    }),
+    ("BiasDropout", bias_dropout),
     ("BiasGelu", bias_gelu),
+    ("BiasSoftmax", bias_softmax),
+    ("BiasSplitGelu", bias_split_gelu),
     ("EmbedLayerNormalization", embed_layer_norm),
     ("FastGelu", fast_gelu),
     ("FusedConv", fused_conv),
     ("FusedGemm", fused_gemm),
-    ("FusedMatMul", fused_matmul),
+    ("FusedMatMul", |c| one(fused_matmul(c)?)),
+    ("FusedMatMulActivation", |c| {
+        let y = fused_matmul(c)?;
+        activated_by_attributes(c, &y)
+    }),
     ("Gelu", |c| one(c.tensor(0)?.gelu()?)),
-    ("MultiHeadAttention", multi_head_attention),
+    ("GemmFastGelu", gemm_fast_gelu),
+    ("GroupNorm", |c| {
+        let x = c.tensor(0)?;
+        one(group_norm(c, &x)?)
+    }),
+    ("IsAllFinite", is_all_finite),
     ("QuickGelu", quick_gelu),
-    ("RotaryEmbedding", rotary_embedding),
+    ("ScaledSiLU", scaled_silu),
+    ("SkipGroupNorm", skip_group_norm),
     ("SkipLayerNormalization", skip_layer_norm),
     ("SkipSimplifiedLayerNormalization", skip_simplified),
+    ("TransposeMatMul", |c| one(fused_matmul(c)?)),
 ];
 
 /// What exporters put into the default domain though the format has no such operator.
@@ -31,6 +50,127 @@ pub(super) const OPS: Table = &[("SimplifiedLayerNormalization", simplified_laye
 
 fn bias_gelu(c: &mut Call) -> Result<Vec<Value>> {
     one(c.tensor(0)?.add(&c.tensor(1)?)?.gelu()?)
+}
+
+/// The left half times the activated right one.
+fn bias_split_gelu(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?.add(&c.tensor(1)?)?;
+    match &x.chunk(2, -1)?[..] {
+        [left, right] => one(left.mul(&right.gelu()?)?),
+        _ => wrong(format!("expected an even last axis, found {:?}", x.shape())),
+    }
+}
+
+/// Nothing is dropped in a model that is only run.
+fn bias_dropout(c: &mut Call) -> Result<Vec<Value>> {
+    if c.has(4) && c.int(4)? != 0 {
+        return unsupported(format!("{} with training_mode", c.node.op));
+    }
+    let mut y = c.tensor(0)?.add(&c.tensor(1)?)?;
+    if let Some(residual) = c.optional(2)? {
+        y = y.add(&residual)?;
+    }
+    let kept = Tensor::ones(c.engine(), y.shape(), DType::Bool)?;
+    Ok(vec![y.into(), kept.into()])
+}
+
+/// Everything from the axis on is one axis; the bias has as many axes as it has, filled up in the
+/// middle or in front.
+fn bias_softmax(c: &mut Call) -> Result<Vec<Value>> {
+    let (x, mut bias) = (c.tensor(0)?, c.tensor(1)?);
+    let at = axis(c.int_or("axis", 1)?, x.rank())?;
+    if c.int_or("is_inner_broadcast", 0)? != 0 && bias.rank() < x.rank() {
+        let missing = x.rank() - bias.rank();
+        let (outer, inner) = bias
+            .shape()
+            .split_at(at.saturating_sub(missing).min(bias.rank()));
+        bias = bias.reshape(&[outer, &vec![1; missing], inner].concat())?;
+    }
+    let y = x.add(&bias)?;
+    let rows: usize = x.shape()[..at].iter().product();
+    let columns: usize = x.shape()[at..].iter().product();
+    one(y
+        .reshape(&[rows, columns])?
+        .softmax(1)?
+        .reshape(x.shape())?)
+}
+
+fn is_all_finite(c: &mut Call) -> Result<Vec<Value>> {
+    let (infinite, nan) = (
+        c.int_or("isinf_only", 0)? != 0,
+        c.int_or("isnan_only", 0)? != 0,
+    );
+    let mut all = Tensor::ones(c.engine(), &[], DType::Bool)?;
+    for x in c.tensors(0)? {
+        let fine = match (infinite, nan) {
+            (true, false) => x.isinf()?.not()?,
+            (false, true) => x.isnan()?.not()?,
+            _ => x.isfinite()?,
+        };
+        all = all.logical_and(&fine.all(&[], false)?)?;
+    }
+    one(all)
+}
+
+/// Rounded to the type of the model after each step.
+fn scaled_silu(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let z = match c.optional(1)? {
+        Some(scale) => x
+            .cast(DType::F32)?
+            .mul(&scale.cast(DType::F32)?.reshape(&[])?)?,
+        None => x.cast(DType::F32)?.mul(c.float_or("alpha", 1.0)?)?,
+    };
+    let z = z.cast(x.dtype())?;
+    let s = z.cast(DType::F32)?.sigmoid()?.cast(x.dtype())?;
+    one(z.mul(&s)?)
+}
+
+/// Groups of channels, which are last unless an attribute says otherwise, and an activation.
+fn group_norm(c: &mut Call, x: &Tensor) -> Result<Tensor> {
+    let (gamma, beta) = (c.tensor(1)?, c.tensor(2)?);
+    let last = c.int_or("channels_last", 1)? != 0;
+    let groups = match usize::try_from(c.needed("groups", c.attr_int("groups")?)?) {
+        Ok(n) if n > 0 => n,
+        _ => return wrong("expected attribute groups of at least 1"),
+    };
+    let image = if last { x.move_axis(-1, 1)? } else { x.clone() };
+    let eps = c.float_or("epsilon", 1e-5)?;
+    let y = image.cast(image.dtype().promote(DType::F32))?;
+    let (gamma, beta) = (gamma.cast(y.dtype())?, beta.cast(y.dtype())?);
+    let y = y.group_norm(groups, Some(&gamma), Some(&beta), eps)?;
+    let y = match c.int_or("activation", 0)? {
+        0 => y,
+        1 => y.mul(&y.sigmoid()?)?,
+        other => {
+            return wrong(format!(
+                "expected attribute activation of 0 or 1, found {other}"
+            ));
+        }
+    };
+    let y = y.cast(x.dtype())?;
+    Ok(if last { y.move_axis(1, -1)? } else { y })
+}
+
+fn skip_group_norm(c: &mut Call) -> Result<Vec<Value>> {
+    let (x, mut skip) = (c.tensor(0)?, c.tensor(3)?);
+    let last = c.int_or("channels_last", 1)? != 0;
+    let channels = |t: &Tensor| {
+        let (n, count) = (t.numel() / t.shape()[t.rank() - 1], t.shape()[t.rank() - 1]);
+        match last {
+            true => t.reshape(&[n, 1, 1, count]),
+            false => t.reshape(&[n, count, 1, 1]),
+        }
+    };
+    if skip.rank() == 2 {
+        skip = channels(&skip)?;
+    }
+    let mut sum = x.add(&skip)?;
+    if let Some(bias) = c.optional(4)? {
+        sum = sum.add(&channels(&bias)?)?;
+    }
+    let y = group_norm(c, &sum)?;
+    Ok(vec![y.into(), sum.into()])
 }
 
 fn fast_gelu(c: &mut Call) -> Result<Vec<Value>> {
@@ -49,7 +189,7 @@ fn quick_gelu(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// A convolution, a sum with input 3 if there is one, an activation.
-fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
     let mut y = nn::convolved(c)?;
     if let Some(other) = c.optional(3)? {
         y = y.add(&other)?;
@@ -62,9 +202,14 @@ fn fused_conv(c: &mut Call) -> Result<Vec<Value>> {
 /// A matrix product with a bias, and an activation.
 fn fused_gemm(c: &mut Call) -> Result<Vec<Value>> {
     let y = nn::product(c)?;
+    activated_by_attributes(c, &y)
+}
+
+/// The activation with its parameters in attributes of their own.
+fn activated_by_attributes(c: &Call, y: &Tensor) -> Result<Vec<Value>> {
     let alpha = c.float_or("activation_alpha", f64::NAN)?;
     let beta = c.float_or("activation_beta", f64::NAN)?;
-    activated(c, &y, (alpha, beta))
+    activated(c, y, (alpha, beta))
 }
 
 /// The activation that the attribute names; parameters that are not there are NaN.
@@ -79,11 +224,18 @@ fn activated(c: &Call, y: &Tensor, (a, b): (f64, f64)) -> Result<Vec<Value>> {
         "Clip" => y.clip(or(a, f64::NEG_INFINITY), or(b, f64::INFINITY))?,
         "HardSigmoid" => y.hardsigmoid(or(a, 0.2), or(b, 0.5))?,
         "Elu" => y.elu(or(a, 1.0))?,
+        "Gelu" => y.gelu()?,
+        "Identity" => y.clone(),
+        "QuickGelu" => y.in_f32(|y| y.mul(&y.mul(or(a, 1.702))?.sigmoid()?))?,
+        "Softmax" => y.softmax(axis(c.int_or("activation_axis", -1)?, y.rank())? as isize)?,
+        "Softplus" => y.softplus(1.0)?,
+        "Softsign" => y.softsign()?,
+        "ThresholdedRelu" => y.thresholded_relu(or(a, 1.0))?,
         other => return unsupported(format!("{} with activation {other}", c.node.op)),
     })
 }
 
-fn fused_matmul(c: &mut Call) -> Result<Vec<Value>> {
+fn fused_matmul(c: &mut Call) -> Result<Tensor> {
     let (mut a, mut b) = (c.tensor(0)?, c.tensor(1)?);
     // First the batch axes change places with the rows, then the last two with each other.
     for (x, batch, plain) in [
@@ -99,10 +251,19 @@ fn fused_matmul(c: &mut Call) -> Result<Vec<Value>> {
     }
     let alpha = c.float_or("alpha", 1.0)?;
     let y = a.matmul(&b)?;
-    one(match alpha {
+    Ok(match alpha {
         1.0 => y,
         alpha => y.mul(alpha)?.cast(y.dtype())?,
     })
+}
+
+fn gemm_fast_gelu(c: &mut Call) -> Result<Vec<Value>> {
+    let y = c.tensor(0)?.matmul(&c.tensor(1)?)?;
+    let y = match c.optional(2)? {
+        Some(bias) => y.add(&bias)?,
+        None => y,
+    };
+    one(y.gelu_tanh()?)
 }
 
 /// The last axis standardized, or only scaled to a mean square of 1 if `centre` is not asked for:
@@ -176,7 +337,7 @@ fn simplified_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
 
 fn embed_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
     let ids = c.tensor(0)?;
-    let &[batch, length] = ids.shape() else {
+    let &[_, length] = ids.shape() else {
         return wrong(format!(
             "expected ids [batch, length], found {:?}",
             ids.shape()
@@ -192,204 +353,21 @@ fn embed_layer_norm(c: &mut Call) -> Result<Vec<Value>> {
         sum = sum.add(&table.embedding(&segments)?)?;
     }
     let (gamma, beta) = (c.tensor(5)?, c.tensor(6)?);
-    let [y, ..] = normalized(&sum, true, c.float_or("epsilon", 1e-12)?)?;
+    embedded(c, &sum, &gamma, &beta)
+}
+
+/// The normalised sum, the number of words in each row by the mask in input 7, and the sum.
+pub(super) fn embedded(
+    c: &mut Call,
+    sum: &Tensor,
+    gamma: &Tensor,
+    beta: &Tensor,
+) -> Result<Vec<Value>> {
+    let [y, ..] = normalized(sum, true, c.float_or("epsilon", 1e-12)?)?;
     let counts = match c.optional(7)? {
         Some(mask) => mask.cast(DType::I32)?.sum_in(DType::I32, &[1], false)?,
-        None => Tensor::zeros(c.engine(), &[batch], DType::I32)?,
+        None => Tensor::zeros(c.engine(), &sum.shape()[..1], DType::I32)?,
     };
-    let y = scaled(&y, &gamma, Some(&beta), sum.dtype())?;
-    Ok(vec![y.into(), counts.into(), sum.into()])
-}
-
-fn rotary_embedding(c: &mut Call) -> Result<Vec<Value>> {
-    let (x, positions) = (c.tensor(0)?, c.tensor(1)?);
-    let (cos, sin) = (c.tensor(2)?, c.tensor(3)?);
-    if c.int_or("is_packed_batching", 0)? != 0 {
-        return unsupported("RotaryEmbedding with attribute is_packed_batching = 1");
-    }
-    if c.float_or("scale", 1.0)? != 1.0 {
-        return unsupported("RotaryEmbedding with attribute scale other than 1");
-    }
-    let mut options = Rotary::of(c)?;
-    let half = cos.shape().last().copied().unwrap_or(0);
-    if options.turned == 0 && cos.rank() == 2 && x.rank() == 3 && options.heads.is_none() {
-        // The width is that of the angles.
-        let hidden = x.shape()[2];
-        options.heads = hidden
-            .checked_div(half.saturating_mul(2))
-            .filter(|&h| h > 0);
-    }
-    let length = match x.rank() {
-        4 => x.shape()[2],
-        _ => x.shape().get(1).copied().unwrap_or(0),
-    };
-    // One number is where all rows begin.
-    let positions = match positions.numel() {
-        1 => {
-            let steps = Tensor::iota(x.engine(), length, DType::I64)?;
-            let first = positions.cast(DType::I64)?.reshape(&[1])?;
-            first.add(&steps)?.reshape(&[1, length])?
-        }
-        _ => positions,
-    };
-    let at = |table: &Tensor| table.index_select(0, &positions);
-    one(options.apply(&x, &at(&cos)?, &at(&sin)?)?)
-}
-
-/// `[batch, length, heads * width]` as `[batch, heads, length, width]`.
-fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
-    match *x.shape() {
-        [batch, length, hidden] if hidden.is_multiple_of(heads) => {
-            let x = x.reshape(&[batch, length, heads, hidden / heads])?;
-            Ok(x.transpose(1, 2)?)
-        }
-        [_, _, _, _] => Ok(x.clone()),
-        _ => wrong(format!(
-            "expected [batch, length, width of {heads} heads], found {:?}",
-            x.shape()
-        )),
-    }
-}
-
-/// What hides keys, as a summand of the scores `[batch, heads, queries, keys]`: how many there are,
-/// or 0 for each that is hidden.
-fn hiding(c: &Call, mask: &Tensor, batch: usize, keys: usize) -> Result<Tensor> {
-    let seen = match *mask.shape() {
-        [n] if n == batch => {
-            let at = Tensor::iota(mask.engine(), keys, DType::I64)?;
-            let ends = mask.cast(DType::I64)?.reshape(&[batch, 1, 1, 1])?;
-            at.lt(&ends)?
-        }
-        [n, k] if n == batch && k == keys => mask.ne(0)?.reshape(&[n, 1, 1, k])?,
-        [n, _, k] if n == batch && k == keys => mask.ne(0)?.unsqueeze(1)?,
-        _ => return unsupported(format!("{} with a mask {:?}", c.node.op, mask.shape())),
-    };
-    let low = c.float_or("mask_filter_value", -10000.0)?;
-    let zero = Tensor::zeros(mask.engine(), seen.shape(), DType::F32)?;
-    Ok(zero.masked_fill(&seen.not()?, low)?)
-}
-
-/// Attention of `[batch, heads, length, width]`, with the inputs of masks: the result is
-/// `[batch, length, heads * width]`.
-fn attend(
-    c: &mut Call,
-    [q, k, v]: [&Tensor; 3],
-    mask: Option<Tensor>,
-    bias: Option<Tensor>,
-) -> Result<Tensor> {
-    let (&[batch, own, queries, width], &[_, _, keys, _]) = (q.shape(), k.shape()) else {
-        return wrong(format!(
-            "expected queries and keys of rank 4, found {:?} and {:?}",
-            q.shape(),
-            k.shape()
-        ));
-    };
-    if k.shape() != [batch, own, keys, width] || v.rank() != 4 || v.shape()[..3] != k.shape()[..3] {
-        return wrong(format!(
-            "expected queries, keys and values of the same heads, found {:?}, {:?} and {:?}",
-            q.shape(),
-            k.shape(),
-            v.shape()
-        ));
-    }
-    let scale = c.float_or("scale", 0.0)?;
-    let scale = if scale == 0.0 {
-        1.0 / (width.max(1) as f64).sqrt()
-    } else {
-        scale
-    };
-    let mask = mask.map(|mask| hiding(c, &mask, batch, keys)).transpose()?;
-    let mask = match (mask, bias) {
-        (Some(mask), Some(bias)) => Some(mask.add(&bias)?),
-        (mask, bias) => mask.or(bias),
-    };
-    let wide = q.dtype().promote(DType::F32);
-    let options = Scores {
-        mask,
-        causal: (c.int_or("unidirectional", 0)? != 0).then_some(keys as i64 - queries as i64),
-        softcap: 0.0,
-        precision: wide,
-    };
-    let scores = q.matmul_in(&k.t()?, wide)?.mul(scale)?;
-    let weights = options.weights(&scores)?.weights;
-    let y = weights.matmul_in(v, wide)?.cast(q.dtype())?;
-    let out = own * v.shape()[3];
-    Ok(y.transpose(1, 2)?.reshape(&[batch, queries, out])?)
-}
-
-fn multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
-    let n = heads(c, "num_heads")?;
-    let q = c.tensor(0)?;
-    if c.has(8) || c.has(9) || c.wants(3) {
-        return unsupported("MultiHeadAttention with a shared buffer or its scores");
-    }
-    // One tensor may hold queries, keys and values, or keys and values.
-    let (q, mut k, mut v) = match (q.rank(), c.optional(1)?, c.optional(2)?) {
-        (5, None, None) => {
-            let part = |i: isize| q.index(3, i)?.transpose(1, 2);
-            (part(0)?, part(1)?, part(2)?)
-        }
-        (3, Some(k), None) if k.rank() == 5 => {
-            let part = |i: isize| k.index(3, i)?.transpose(1, 2);
-            (q.clone(), part(0)?, part(1)?)
-        }
-        (3, Some(k), Some(v)) => (q.clone(), k, v),
-        _ => return unsupported(format!("MultiHeadAttention of queries {:?}", q.shape())),
-    };
-    let (mut q, bias) = (q, c.optional(3)?);
-    if let Some(bias) = bias {
-        if q.rank() != 3 || k.rank() != 3 || v.rank() != 3 {
-            return unsupported("MultiHeadAttention with a bias of packed inputs");
-        }
-        let widths = [q.shape()[2], k.shape()[2], v.shape()[2]];
-        let parts = bias.split(&widths, 0)?;
-        (q, k, v) = (q.add(&parts[0])?, k.add(&parts[1])?, v.add(&parts[2])?);
-    }
-    let (q, mut k, mut v) = (split(&q, n)?, split(&k, n)?, split(&v, n)?);
-    if let Some(past) = c.optional(6)? {
-        k = Tensor::cat(&[&past, &k], 2)?;
-    }
-    if let Some(past) = c.optional(7)? {
-        v = Tensor::cat(&[&past, &v], 2)?;
-    }
-    let (mask, bias) = (c.optional(4)?, c.optional(5)?);
-    let y = attend(c, [&q, &k, &v], mask, bias)?;
-    Ok(vec![y.into(), k.into(), v.into()])
-}
-
-/// Queries, keys and values are one product of the input.
-fn packed_attention(c: &mut Call) -> Result<Vec<Value>> {
-    let n = heads(c, "num_heads")?;
-    let (x, w) = (c.tensor(0)?, c.tensor(1)?);
-    if c.int_or("do_rotary", 0)? != 0 || c.int_or("past_present_share_buffer", 0)? != 0 || c.has(6)
-    {
-        return unsupported("Attention with rotation or a shared buffer");
-    }
-    let mut product = x.matmul(&w)?;
-    if let Some(bias) = c.optional(2)? {
-        product = product.add(&bias)?;
-    }
-    let whole = product.shape().last().copied().unwrap_or(0);
-    let widths = match c.attr_ints("qkv_hidden_sizes")? {
-        Some(list) => sizes(&list)?,
-        None => vec![whole / 3; 3],
-    };
-    if widths.len() != 3 {
-        return wrong(format!("expected three qkv_hidden_sizes, found {widths:?}"));
-    }
-    let parts = product.split(&widths, -1)?;
-    let [q, k, v] = &parts[..] else {
-        return wrong("expected queries, keys and values");
-    };
-    let (q, mut k, mut v) = (split(q, n)?, split(k, n)?, split(v, n)?);
-    if let Some(past) = c.optional(4)? {
-        k = Tensor::cat(&[&past.index(0, 0)?, &k], 2)?;
-        v = Tensor::cat(&[&past.index(0, 1)?, &v], 2)?;
-    }
-    let (mask, bias) = (c.optional(3)?, c.optional(5)?);
-    let mut out = vec![attend(c, [&q, &k, &v], mask, bias)?.into()];
-    if c.wants(1) {
-        out.push(Tensor::stack(&[&k, &v], 0)?.into());
-    }
-    Ok(out)
+    let y = scaled(&y, gamma, Some(beta), sum.dtype())?;
+    Ok(vec![y.into(), counts.into(), sum.clone().into()])
 }

@@ -30,19 +30,23 @@ fn block(c: &Call) -> Result<usize> {
     }
 }
 
-fn depth_to_space(c: &mut Call) -> Result<Vec<Value>> {
-    let n = block(c)?;
-    let block_first = match c.str_or("mode", "DCR")? {
-        "DCR" => true,
-        "CRD" => false,
-        other => return c.bad_word("mode", &["DCR", "CRD"], other),
-    };
+/// Whether the places of a block come before the channels.
+fn block_first(c: &Call) -> Result<bool> {
+    match c.str_or("mode", "DCR")? {
+        "DCR" => Ok(true),
+        "CRD" => Ok(false),
+        other => c.bad_word("mode", &["DCR", "CRD"], other),
+    }
+}
+
+pub(super) fn depth_to_space(c: &mut Call) -> Result<Vec<Value>> {
+    let (n, block_first) = (block(c)?, block_first(c)?);
     movement(c, |x| Ok(x.depth_to_space(n, block_first)?))
 }
 
-fn space_to_depth(c: &mut Call) -> Result<Vec<Value>> {
-    let n = block(c)?;
-    movement(c, |x| Ok(x.space_to_depth(n, true)?))
+pub(super) fn space_to_depth(c: &mut Call) -> Result<Vec<Value>> {
+    let (n, block_first) = (block(c)?, block_first(c)?);
+    movement(c, |x| Ok(x.space_to_depth(n, block_first)?))
 }
 
 fn center_crop_pad(c: &mut Call) -> Result<Vec<Value>> {
@@ -229,7 +233,7 @@ fn affine_grid(c: &mut Call) -> Result<Vec<Value>> {
     one(grid)
 }
 
-fn grid_sample(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn grid_sample(c: &mut Call) -> Result<Vec<Value>> {
     let (x, grid) = (c.tensor(0)?, c.tensor(1)?);
     let r = x.rank().saturating_sub(2);
     let fits = r > 0

@@ -24,6 +24,7 @@ pub(super) const OPS: Table = &[
     ("Scatter", scatter_elements),
     ("ScatterElements", scatter_elements),
     ("ScatterND", scatter_nd),
+    ("TensorScatter", tensor_scatter),
 ];
 
 /// The integers of input `i`, if reading them costs nothing.
@@ -169,7 +170,7 @@ fn check_coordinates(c: &mut Call, named: &[usize]) -> Result<()> {
     Ok(())
 }
 
-fn gather_nd(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn gather_nd(c: &mut Call) -> Result<Vec<Value>> {
     let (x, index) = (c.array(0)?, c.tensor(1)?);
     let batch = usize::try_from(c.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
     if batch >= x.tensor.rank().min(index.rank()) {
@@ -234,6 +235,36 @@ fn scatter_nd(c: &mut Call) -> Result<Vec<Value>> {
         tensor: x.tensor.scatter_nd(&index, &updates, mode)?,
         elem: x.elem,
     })
+}
+
+/// Writes a part into a cache along an axis, for each element of the batch at a place of its own.
+fn tensor_scatter(c: &mut Call) -> Result<Vec<Value>> {
+    let (cache, update) = (c.tensor(0)?, c.tensor(1)?);
+    let along = attr_axis(c, "axis", -2, cache.rank())?;
+    let (room, len) = (cache.shape()[along], update.shape().get(along).copied());
+    let mut wanted = cache.shape().to_vec();
+    wanted[along] = len.unwrap_or(0);
+    if along == 0 || update.shape() != wanted || wanted[along] > room {
+        return wrong(format!(
+            "expected an update that fits {:?} but on axis {along}, which is not 0, found {:?}",
+            cache.shape(),
+            update.shape()
+        ));
+    }
+    let (batch, len) = (wanted[0], wanted[along]);
+    let mut places = Tensor::iota(c.engine(), len, DType::I64)?.reshape(&[1, len])?;
+    if let Some(first) = c.optional(2)? {
+        places = first.cast(DType::I64)?.reshape(&[batch, 1])?.add(&places)?;
+    }
+    match c.str_or("mode", "linear")? {
+        "linear" => {}
+        "circular" => places = places.modulo(room as i64)?,
+        other => return c.bad_word("mode", &["linear", "circular"], other),
+    }
+    let mut line = vec![1; wanted.len()];
+    (line[0], line[along]) = (places.shape()[0], len);
+    let index = places.reshape(&line)?.expand(&wanted)?;
+    one(cache.scatter(along as isize, &index, &update, ScatterMode::Set)?)
 }
 
 fn one_hot(c: &mut Call) -> Result<Vec<Value>> {

@@ -71,6 +71,7 @@ pub(super) const OPS: Table = &[
     ("Sqrt", |c| unary(c, Tensor::sqrt)),
     ("Sub", |c| binary(c, |a, b| a.sub(b))),
     ("Sum", |c| fold(c, |a, b| a.add(b))),
+    ("SwiGLU", swiglu),
     ("Swish", swish),
     ("Tan", |c| unary(c, Tensor::tan)),
     ("Tanh", |c| unary(c, Tensor::tanh)),
@@ -172,13 +173,25 @@ fn modulo(c: &mut Call) -> Result<Vec<Value>> {
     same_type(&a, &b)?;
     let truncated = c.int_or("fmod", 0)? != 0;
     if a.dtype().is_float() && !truncated {
-        return wrong("expected fmod = 1 for floats, found 0");
+        if c.opset() < 28 {
+            return wrong("expected fmod = 1 for floats, found 0");
+        }
+        return one(floor_modulo(&a, &b)?);
     }
     one(if truncated {
         a.fmod(&b)?
     } else {
         a.modulo(&b)?
     })
+}
+
+/// The remainder with the sign of the divisor, also of 0; an infinite divisor is the remainder of
+/// what has the other sign.
+fn floor_modulo(a: &Tensor, b: &Tensor) -> TensorResult<Tensor> {
+    let rest = a.fmod(b)?;
+    let other = rest.lt(0)?.ne(&b.lt(0)?)?.logical_and(&rest.ne(0)?)?;
+    let rest = other.where_(&rest.add(b)?, &rest)?;
+    rest.eq(0)?.where_(&rest.copysign(b)?, &rest)
 }
 
 /// The base decides the type of the result.
@@ -233,7 +246,22 @@ fn bit_shift(c: &mut Call) -> Result<Vec<Value>> {
         "LEFT" => false,
         other => return c.bad_word("direction", &["LEFT", "RIGHT"], other),
     };
-    binary(c, |a, b| if right { a.shr(b) } else { a.shl(b) })
+    binary(c, |a, b| {
+        // By an amount that is no place of a bit all bits are gone, but for the sign going right.
+        let bits = (a.dtype().size() * 8) as i64;
+        let outside = b.lt(0)?.logical_or(&b.ge(bits)?)?;
+        let place = b.clip(0, bits - 1)?;
+        let gone = match right && a.dtype().is_signed() {
+            true => a.shr(bits - 1)?,
+            false => a.zeros_like()?,
+        };
+        let moved = if right {
+            a.shr(&place)?
+        } else {
+            a.shl(&place)?
+        };
+        outside.where_(&gone, &moved)
+    })
 }
 
 fn is_inf(c: &mut Call) -> Result<Vec<Value>> {
@@ -346,6 +374,14 @@ fn shrink(c: &mut Call) -> Result<Vec<Value>> {
 fn swish(c: &mut Call) -> Result<Vec<Value>> {
     let alpha = c.float_or("alpha", 1.0)?;
     unary(c, |x| x.mul(&x.mul(alpha)?.sigmoid()?))
+}
+
+/// A gate and what it lets through.
+fn swiglu(c: &mut Call) -> Result<Vec<Value>> {
+    let (gate, x) = (c.tensor(0)?, c.tensor(1)?);
+    same_type(&gate, &x)?;
+    let alpha = c.float_or("alpha", 1.0)?;
+    one(gate.in_f32(|g| g.mul(&g.mul(alpha)?.sigmoid()?)?.mul(&x.cast(g.dtype())?))?)
 }
 
 fn thresholded_relu(c: &mut Call) -> Result<Vec<Value>> {

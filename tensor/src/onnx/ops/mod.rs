@@ -6,18 +6,26 @@
 //! a fault of kind `unsupported`.
 
 mod attention;
+mod blocks;
 mod classic;
 mod container;
 mod control;
 mod convert;
+mod exported;
 mod fused;
+mod group_query;
+mod heads;
 mod image;
 mod index;
+mod layout;
 mod loss;
 mod math;
 mod nn;
 mod norm;
+mod packed;
+mod qlinear;
 mod quant;
+mod quantised_lstm;
 mod random;
 mod recurrent;
 mod reduce;
@@ -27,6 +35,7 @@ mod sample;
 mod select;
 mod shape;
 mod signal;
+mod stateful;
 mod text;
 mod training;
 mod trees;
@@ -62,12 +71,26 @@ const TABLES: &[(&str, Table)] = &[
     ("", select::OPS),
     ("", shape::OPS),
     ("", signal::OPS),
+    ("", stateful::OPS),
     ("", text::OPS),
     ("ai.onnx.ml", classic::OPS),
     ("ai.onnx.ml", trees::OPS),
     ("ai.onnx.preview.training", training::OPS),
+    ("ai.onnx.preview", stateful::PREVIEW),
+    ("com.microsoft", blocks::OPS),
+    ("com.microsoft", exported::OPS),
     ("com.microsoft", fused::MICROSOFT),
+    ("com.microsoft", group_query::OPS),
+    ("com.microsoft", heads::OPS),
+    ("com.microsoft", layout::MICROSOFT),
+    ("com.microsoft", packed::OPS),
+    ("com.microsoft", qlinear::OPS),
+    ("com.microsoft", stateful::MICROSOFT),
     ("com.microsoft", quant::MICROSOFT),
+    ("com.microsoft", quantised_lstm::OPS),
+    ("com.microsoft.nchwc", layout::BLOCKED),
+    ("com.ms.internal.nhwc", layout::CHANNELS_LAST),
+    ("com.ms.internal.nhwc", qlinear::CHANNELS_LAST),
 ];
 
 fn rows() -> impl Iterator<Item = ((&'static str, &'static str), Lowering)> {
@@ -121,5 +144,77 @@ mod tests {
     fn no_operator_is_there_twice() {
         let names: HashSet<_> = known().collect();
         assert_eq!(names.len(), known().count());
+    }
+
+    /// The operators that ONNX Runtime 1.31.1 has in the domains that its tools write, as it lists them
+    /// itself (`get_all_operator_schema`).
+    const RUNTIME: &[(&str, &str)] = &[
+        (
+            "com.microsoft",
+            "Attention AttnLSTM BeamSearch BiasAdd BiasDropout BiasGelu BiasSoftmax BiasSplitGelu \
+         BifurcationDetector BitmaskBiasDropout BitmaskDropout BranchwiseRMSNorm CDist \
+         CausalConvWithState ComplexMul ComplexMulConj ConvTransposeWithDynamicPads CropAndResize \
+         DecoderAttention DecoderMaskedMultiHeadAttention DecoderMaskedSelfAttention \
+         DequantizeBFP DequantizeLinear DequantizeWithOrder DynamicQuantizeLSTM \
+         DynamicQuantizeMatMul DynamicSparseAttention DynamicTimeWarping EPContext \
+         EmbedLayerNormalization EngramGate ExpandDims FastGelu FusedConv FusedGemm FusedMatMul \
+         FusedMatMulActivation GatedAdd GatedDeltaNet GatedRMSNorm GatedRelativePositionBias \
+         GatherBlockQuantized GatherND Gelu GemmFastGelu GemmFloat8 GemmaRotaryEmbedding \
+         GreedySearch GridSample GroupNorm GroupQueryAttention HyperConnectionPostMix \
+         HyperConnectionPreMix Inverse Irfft IsAllFinite LinearAttention LinearAttentionGate \
+         LongformerAttention MRotaryEmbedding MatMulBlockQuantizedFp4Weight \
+         MatMulBlockQuantizedFp8Weight MatMulBnb4 MatMulFpQ4 MatMulInteger16 MatMulIntegerToFloat \
+         MatMulNBits MatMulNBitsMlp MatMulNBitsQkv MaxpoolWithMask MoE MulInteger \
+         MultiHeadAttention MurmurHash3 NGramHashMapping NGramRepeatBlock NhwcConv NhwcFusedConv \
+         NhwcMaxPool PackedAttention PackedMultiHeadAttention PackedSparseAttentionIndexer Pad \
+         PagedAttention QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool \
+         QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul \
+         QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QMoE QOrderedAttention \
+         QOrderedGelu QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul \
+         QuantizeBFP QuantizeLinear QuantizeWithOrder QuickGelu Range ReduceSumInteger \
+         RelativePositionBias RemovePadding RestorePadding Rfft RotaryEmbedding SampleOp Sampling \
+         ScaledSiLU SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization Snpe \
+         SparseAttention SparseAttentionIndexer SparsePagedAttention SparseToDenseMatMul \
+         Tokenizer TorchEmbedding TransposeMatMul Trilu UnfoldTensor Unique \
+         VarlenCausalConvWithState VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding",
+        ),
+        (
+            "com.microsoft.nchwc",
+            "AveragePool Conv GlobalAveragePool GlobalMaxPool MaxPool ReorderInput ReorderOutput \
+         Upsample",
+        ),
+        (
+            "com.ms.internal.nhwc",
+            "AveragePool BatchNormalization Conv ConvTranspose DepthToSpace GlobalAveragePool \
+         GlobalLpPool GlobalMaxPool GridSample InstanceNormalization LRN LpPool MaxPool MaxUnpool \
+         QLinearAveragePool QLinearConv QLinearConvTranspose Resize SpaceToDepth",
+        ),
+    ];
+
+    /// The names in the first column of the table under a heading of the README, with their domains.
+    fn listed() -> HashSet<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, part) = text.split_once("### Operators of ONNX Runtime").unwrap();
+        let part = part.split("\n#").next().unwrap();
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `"));
+        let names = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2));
+        names
+            .filter(|name| !name.is_empty())
+            .map(|name| match name.contains('.') {
+                true => name.to_string(),
+                false => format!("com.microsoft.{name}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_readme_lists_what_is_missing() {
+        let have: HashSet<_> = known().map(|(d, op)| format!("{d}.{op}")).collect();
+        let all = RUNTIME.iter().flat_map(|(domain, names)| {
+            names.split(' ').map(move |name| format!("{domain}.{name}"))
+        });
+        let missing: HashSet<String> = all.filter(|name| !have.contains(name)).collect();
+        assert_eq!(listed(), missing);
     }
 }

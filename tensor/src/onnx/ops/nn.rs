@@ -138,7 +138,7 @@ pub(super) fn convolved(c: &mut Call) -> Result<Tensor> {
     Ok(x.conv(&w, bias.as_ref(), &windows.sliding, groups(c)?)?)
 }
 
-fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
     let (x, w, bias) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
     let space = space(&x)?;
     let n = space.len();
@@ -278,7 +278,7 @@ pub(super) fn product(c: &mut Call) -> Result<Tensor> {
     Ok(out)
 }
 
-fn average_pool(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn average_pool(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let w = windows(c, &space(&x)?, pool_kernel(c)?)?;
     let ceil = c.int_or("ceil_mode", 0)? != 0;
@@ -286,7 +286,7 @@ fn average_pool(c: &mut Call) -> Result<Vec<Value>> {
     one(x.avg_pool(&w.kernel, &w.sliding, ceil, padded)?)
 }
 
-fn max_pool(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn max_pool(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let space = space(&x)?;
     let w = windows(c, &space, pool_kernel(c)?)?;
@@ -370,14 +370,14 @@ pub(super) fn exponent(c: &Call) -> Result<f64> {
     }
 }
 
-fn lp_pool(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn lp_pool(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let w = windows(c, &space(&x)?, pool_kernel(c)?)?;
     let ceil = c.int_or("ceil_mode", 0)? != 0;
     one(x.lp_pool(exponent(c)?, &w.kernel, &w.sliding, ceil)?)
 }
 
-fn global_lp_pool(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn global_lp_pool(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let along: Vec<isize> = (2..x.rank() as isize).collect();
     if along.is_empty() {

@@ -50,7 +50,7 @@ fn channels(v: &Tensor, rank: usize) -> crate::Result<Tensor> {
     v.reshape(&shape[..rank.max(2)])
 }
 
-fn batch_normalization(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn batch_normalization(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let (scale, bias) = (c.tensor(1)?, c.tensor(2)?);
     let (mean, var) = (c.tensor(3)?, c.tensor(4)?);
@@ -145,7 +145,7 @@ fn rms_normalization(c: &mut Call) -> Result<Vec<Value>> {
     one(wide.mul(&factor)?.cast(scale.dtype())?.mul(&scale)?)
 }
 
-fn instance_normalization(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn instance_normalization(c: &mut Call) -> Result<Vec<Value>> {
     let (x, scale, bias) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let along: Vec<isize> = (2..x.rank() as isize).collect();
     if along.is_empty() {
@@ -184,7 +184,7 @@ fn group_normalization(c: &mut Call) -> Result<Vec<Value>> {
     one(y.add(&channels(&bias, x.rank())?)?)
 }
 
-fn lrn(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn lrn(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let size = c.attr_int("size")?;
     let Ok(size) = usize::try_from(c.needed("size", size)?) else {
@@ -198,7 +198,8 @@ fn lp_normalization(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let along = attr_axis(c, "axis", -1, x.rank())? as isize;
     let norm = x.norm(super::nn::exponent(c)?, &[along], true)?;
-    one(x.div(&norm)?)
+    // Zeros stay what they are.
+    one(norm.eq(0.0)?.where_(&x, &x.div(&norm)?)?)
 }
 
 fn mean_variance(c: &mut Call) -> Result<Vec<Value>> {

@@ -26,20 +26,9 @@ pub(super) const OPS: Table = &[
 pub(super) const MICROSOFT: Table = &[
     ("DequantizeLinear", dequantize_linear),
     ("DynamicQuantizeMatMul", dynamic_quantize_matmul),
+    ("MatMulInteger16", matmul_integer),
     ("MatMulIntegerToFloat", matmul_integer_to_float),
-    ("MatMulNBits", matmul_n_bits),
     ("QGemm", qgemm),
-    ("QLinearAdd", |c| between(c, |a, b| a.add(b))),
-    ("QLinearAveragePool", qlinear_average_pool),
-    ("QLinearConcat", qlinear_concat),
-    ("QLinearGlobalAveragePool", qlinear_global_average_pool),
-    ("QLinearLeakyRelu", |c| {
-        let alpha = c.float_or("alpha", 0.01)?;
-        over(c, |x| x.leaky_relu(alpha))
-    }),
-    ("QLinearMul", |c| between(c, |a, b| a.mul(b))),
-    ("QLinearSigmoid", |c| over(c, Tensor::sigmoid)),
-    ("QLinearSoftmax", qlinear_softmax),
     ("QuantizeLinear", quantize_linear),
 ];
 
@@ -88,9 +77,15 @@ fn spread(c: &Call, x: &Tensor, shape: &[usize]) -> Result<Tensor> {
 }
 
 /// Real numbers already divided by their scale, to numbers with a zero point.
-fn quantized(x: &Tensor, zero: Option<&Tensor>, elem: Elem, saturate: bool) -> Result<Array> {
+pub(super) fn quantized(
+    x: &Tensor,
+    zero: Option<&Tensor>,
+    elem: Elem,
+    saturate: bool,
+) -> Result<Array> {
     let mut x = x.cast(DType::F32)?;
-    let whole = matches!(elem, Elem::U4 | Elem::I4) || elem.held().is_int() && is_plain(elem);
+    let whole = matches!(elem, Elem::U4 | Elem::I4 | Elem::U2 | Elem::I2)
+        || elem.held().is_int() && is_plain(elem);
     if whole {
         x = x.round()?;
     }
@@ -109,7 +104,7 @@ fn is_plain(elem: Elem) -> bool {
     matches!(elem, Elem::Plain(_))
 }
 
-fn is_quantized(elem: Elem) -> bool {
+pub(super) fn is_quantized(elem: Elem) -> bool {
     use DType::{F8E4M3, F8E5M2, I8, I16, I32, U8, U16};
     match elem {
         Elem::Plain(dtype) => matches!(dtype, F8E4M3 | F8E5M2 | I8 | I16 | I32 | U8 | U16),
@@ -118,7 +113,7 @@ fn is_quantized(elem: Elem) -> bool {
 }
 
 /// Input `i` as an array, if it is there.
-fn optional(c: &mut Call, i: usize) -> Result<Option<Array>> {
+pub(super) fn optional(c: &mut Call, i: usize) -> Result<Option<Array>> {
     match c.has(i) {
         true => c.array(i).map(Some),
         false => Ok(None),
@@ -126,7 +121,7 @@ fn optional(c: &mut Call, i: usize) -> Result<Option<Array>> {
 }
 
 /// A float tensor: scales are nothing else.
-fn scale(c: &mut Call, i: usize) -> Result<Tensor> {
+pub(super) fn scale(c: &mut Call, i: usize) -> Result<Tensor> {
     let scale = c.tensor(i)?;
     match scale.dtype() {
         DType::F32 | DType::F16 | DType::BF16 | DType::F64 => Ok(scale),
@@ -203,7 +198,7 @@ fn dequantize_linear(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// Numbers less their zero point, exactly: as `i32`, or floats as `f32`.
-fn centered(x: &Tensor, zero: Option<&Tensor>) -> Result<Tensor> {
+pub(super) fn centered(x: &Tensor, zero: Option<&Tensor>) -> Result<Tensor> {
     let dtype = if x.dtype().is_float() {
         DType::F32
     } else {
@@ -227,7 +222,7 @@ fn centered(x: &Tensor, zero: Option<&Tensor>) -> Result<Tensor> {
 }
 
 /// Quantised input `i` less its zero point, input `zero`, which `line` brings to the right axis.
-fn numbers(
+pub(super) fn numbers(
     c: &mut Call,
     i: usize,
     zero: usize,
@@ -251,7 +246,7 @@ fn numbers(
 }
 
 /// One number for all elements.
-fn single(x: &Tensor, _: usize) -> Result<Tensor> {
+pub(super) fn single(x: &Tensor, _: usize) -> Result<Tensor> {
     match x.numel() {
         1 => Ok(x.reshape(&[])?),
         _ => wrong(format!(
@@ -271,7 +266,7 @@ fn rows(x: &Tensor, rank: usize) -> Result<Tensor> {
 }
 
 /// One number for each column of a matrix, or one for all.
-fn columns(x: &Tensor, _: usize) -> Result<Tensor> {
+pub(super) fn columns(x: &Tensor, _: usize) -> Result<Tensor> {
     match x.numel() {
         1 if x.rank() <= 1 => Ok(x.reshape(&[])?),
         _ => Ok(x.clone()),
@@ -283,7 +278,7 @@ fn filters(x: &Tensor, rank: usize) -> Result<Tensor> {
     channels(x, rank, 0)
 }
 
-fn channels(x: &Tensor, rank: usize, at: usize) -> Result<Tensor> {
+pub(super) fn channels(x: &Tensor, rank: usize, at: usize) -> Result<Tensor> {
     if x.numel() == 1 || x.rank() != 1 {
         return single(x, rank);
     }
@@ -293,7 +288,7 @@ fn channels(x: &Tensor, rank: usize, at: usize) -> Result<Tensor> {
 }
 
 /// Sums of products: whole numbers in 32 bits.
-fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub(super) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let float = a.dtype().is_float() || b.dtype().is_float();
     Ok(a.matmul_in(b, if float { DType::F32 } else { DType::I32 })?)
 }
@@ -316,7 +311,7 @@ fn conv_integer(c: &mut Call) -> Result<Vec<Value>> {
 
 /// Numbers in units of `unit` (of 1 without one) as the output's type says: its scale is input
 /// `scale`, its zero point the one after it, else the type is that of input `like`.
-fn requantized(
+pub(super) fn requantized(
     c: &mut Call,
     real: &Tensor,
     unit: Option<&Tensor>,
@@ -354,7 +349,7 @@ fn requantized(
 }
 
 /// The product of two scales, as `f32`.
-fn both(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub(super) fn both(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(a.cast(DType::F32)?.mul(&b.cast(DType::F32)?)?)
 }
 
@@ -368,7 +363,7 @@ fn qlinear_matmul(c: &mut Call) -> Result<Vec<Value>> {
     requantized(c, &sums, Some(&scales), 6, 0)
 }
 
-fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
     let (x, w) = (numbers(c, 0, 2, single)?, numbers(c, 3, 5, filters)?);
     let bias = c.optional(8)?;
     let sums = convolution(c, &x, &w, bias.as_ref())?.cast(DType::F32)?;
@@ -380,10 +375,7 @@ fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// Quantises by the range of the values, with 0 in it; gives the scale, the zero point too.
-fn dynamic(x: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-    if x.dtype() != DType::F32 {
-        return unsupported(format!("a dynamic range of {}", Elem::from(x.dtype())));
-    }
+pub(super) fn ranged(x: &Tensor) -> crate::Result<(Tensor, Tensor, Tensor)> {
     let (low, high) = match x.numel() {
         0 => (
             Tensor::zeros(x.engine(), &[], DType::F32)?,
@@ -402,13 +394,21 @@ fn dynamic(x: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
     Ok((y.cast(DType::U8)?, scale, zero.cast(DType::U8)?))
 }
 
+/// The same of an input, which must be of the one type that it is for.
+fn dynamic(x: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    match x.dtype() {
+        DType::F32 => Ok(ranged(x)?),
+        other => unsupported(format!("a dynamic range of {}", Elem::from(other))),
+    }
+}
+
 fn dynamic_quantize(c: &mut Call) -> Result<Vec<Value>> {
     let (y, scale, zero) = dynamic(&c.tensor(0)?)?;
     Ok(vec![y.into(), scale.into(), zero.into()])
 }
 
 /// Adds the bias, input `i`, if it is there.
-fn biased(c: &mut Call, out: Tensor, i: usize) -> Result<Vec<Value>> {
+pub(super) fn biased(c: &mut Call, out: Tensor, i: usize) -> Result<Vec<Value>> {
     match c.optional(i)? {
         Some(bias) => one(out.add(&bias.cast(out.dtype())?)?),
         None => one(out),
@@ -423,12 +423,22 @@ fn dynamic_quantize_matmul(c: &mut Call) -> Result<Vec<Value>> {
     biased(c, sums.mul(&scales)?, 4)
 }
 
+/// The product of two quantised matrices as real numbers; of each the input, its scale and its zero
+/// point.
+pub(super) fn scaled_product(c: &mut Call, a: [usize; 3], b: [usize; 3]) -> Result<Tensor> {
+    let (x, w) = (
+        numbers(c, a[0], a[2], rows)?,
+        numbers(c, b[0], b[2], columns)?,
+    );
+    let (of_x, of_w) = (scale(c, a[1])?, scale(c, b[1])?);
+    let scales = both(&rows(&of_x, x.rank())?, &columns(&of_w, w.rank())?)?;
+    let real = product(&x, &w)?.cast(DType::F32)?.mul(&scales)?;
+    Ok(real.cast(of_x.dtype())?)
+}
+
 fn matmul_integer_to_float(c: &mut Call) -> Result<Vec<Value>> {
-    let (a, b) = (numbers(c, 0, 4, rows)?, numbers(c, 1, 5, columns)?);
-    let (of_a, of_b) = (scale(c, 2)?, scale(c, 3)?);
-    let scales = both(&rows(&of_a, a.rank())?, &columns(&of_b, b.rank())?)?;
-    let out = product(&a, &b)?.cast(DType::F32)?.mul(&scales)?;
-    biased(c, out.cast(of_a.dtype())?, 6)
+    let out = scaled_product(c, [0, 2, 4], [1, 3, 5])?;
+    biased(c, out, 6)
 }
 
 fn qgemm(c: &mut Call) -> Result<Vec<Value>> {
@@ -454,143 +464,4 @@ fn qgemm(c: &mut Call) -> Result<Vec<Value>> {
         true => requantized(c, &real, None, 7, 0),
         false => one(real),
     }
-}
-
-/// A weight of 2, 4 or 8 bits, in blocks along the inner axis, each with a scale.
-fn matmul_n_bits(c: &mut Call) -> Result<Vec<Value>> {
-    let (x, packed, scales) = (c.tensor(0)?, c.tensor(1)?, scale(c, 2)?);
-    let size = |name: &str| -> Result<usize> {
-        match usize::try_from(c.needed(name, c.attr_int(name)?)?) {
-            Ok(n @ 1..) => Ok(n),
-            _ => wrong(format!("expected attribute {name} of at least 1")),
-        }
-    };
-    let (k, n, block) = (size("K")?, size("N")?, size("block_size")?);
-    let bits = match c.int_or("bits", 4)? {
-        bits @ (2 | 4 | 8) => bits as usize,
-        bits => return unsupported(format!("MatMulNBits with bits = {bits}")),
-    };
-    if c.has(4) {
-        return unsupported("MatMulNBits with g_idx");
-    }
-    let (blocks, each) = (k.div_ceil(block), 8 / bits);
-    if packed.dtype() != DType::U8
-        || !block.is_multiple_of(each)
-        || Some(packed.numel())
-            != n.checked_mul(blocks)
-                .and_then(|m| m.checked_mul(block / each))
-    {
-        return wrong(format!(
-            "expected a weight UINT8 [{n}, {blocks}, {}], found {} {:?}",
-            block / each,
-            packed.dtype(),
-            packed.shape()
-        ));
-    }
-    // Elements of a byte, the lowest bits first.
-    let unpacked = |bytes: &Tensor| -> Result<Tensor> {
-        let parts: Vec<Tensor> = (0..each)
-            .map(|i| bytes.shr((bits * i) as i64)?.bitand((1i64 << bits) - 1))
-            .collect::<crate::Result<_>>()?;
-        Ok(Tensor::stack(&parts.iter().collect::<Vec<_>>(), -1)?.cast(DType::F32)?)
-    };
-    let codes = unpacked(&packed)?.reshape(&[n, blocks, block])?;
-    let zero = match c.optional(3)? {
-        None => codes.full_like(f64::from(1 << (bits - 1)))?,
-        Some(zero) if zero.dtype() == DType::U8 => {
-            let row = blocks.div_ceil(each) * each;
-            let flat = unpacked(&zero.reshape(&[n, row / each])?)?;
-            flat.reshape(&[n, row])?
-                .narrow(1, 0, blocks)?
-                .unsqueeze(2)?
-        }
-        Some(zero) => zero.cast(DType::F32)?.reshape(&[n, blocks, 1])?,
-    };
-    let factors = scales.cast(DType::F32)?.reshape(&[n, blocks, 1])?;
-    let weight = codes.sub(&zero)?.mul(&factors)?;
-    let weight = weight.reshape(&[n, blocks * block])?.narrow(1, 0, k)?;
-    let out = x.matmul_in(&weight.t()?, DType::F32)?.cast(x.dtype())?;
-    biased(c, out, 5)
-}
-
-/// Input `i` as real numbers, by the scale and the zero point after it.
-fn real(c: &mut Call, i: usize) -> Result<Tensor> {
-    let x = numbers(c, i, i + 2, single)?;
-    let factor = single(&scale(c, i + 1)?, 0)?.cast(DType::F32)?;
-    Ok(x.cast(DType::F32)?.mul(&factor)?)
-}
-
-/// A function of one tensor.
-fn over(c: &mut Call, f: impl Fn(&Tensor) -> crate::Result<Tensor>) -> Result<Vec<Value>> {
-    let out = f(&real(c, 0)?)?;
-    requantized(c, &out, None, 3, 0)
-}
-
-/// A function of two tensors.
-fn between(
-    c: &mut Call,
-    f: impl Fn(&Tensor, &Tensor) -> crate::Result<Tensor>,
-) -> Result<Vec<Value>> {
-    let out = f(&real(c, 0)?, &real(c, 3)?)?;
-    requantized(c, &out, None, 6, 0)
-}
-
-/// A function of `[n, c, s..]` on an input that may be `[n, s.., c]`.
-fn spatial(c: &mut Call, f: impl Fn(&Call, &Tensor) -> Result<Tensor>) -> Result<Vec<Value>> {
-    let last = c.int_or("channels_last", 0)? != 0;
-    let mut x = real(c, 0)?;
-    nn::space(&x)?;
-    if last {
-        x = x.move_axis(-1, 1)?;
-    }
-    let mut out = f(c, &x)?;
-    if last {
-        out = out.move_axis(1, -1)?;
-    }
-    requantized(c, &out, None, 3, 0)
-}
-
-fn qlinear_global_average_pool(c: &mut Call) -> Result<Vec<Value>> {
-    spatial(c, |_, x| Ok(x.global_avg_pool()?))
-}
-
-fn qlinear_average_pool(c: &mut Call) -> Result<Vec<Value>> {
-    spatial(c, |c, x| {
-        let w = nn::windows(c, &nn::space(x)?, nn::pool_kernel(c)?)?;
-        let (ceil, padded) = (
-            c.int_or("ceil_mode", 0)? != 0,
-            c.int_or("count_include_pad", 0)? != 0,
-        );
-        Ok(x.avg_pool(&w.kernel, &w.sliding, ceil, padded)?)
-    })
-}
-
-/// The scale and zero point of the output come first.
-fn qlinear_concat(c: &mut Call) -> Result<Vec<Value>> {
-    let parts = (2..c.count())
-        .step_by(3)
-        .map(|i| real(c, i))
-        .collect::<Result<Vec<_>>>()?;
-    let Some(first) = parts.first() else {
-        return wrong("expected at least one tensor after the scale and zero point, found none");
-    };
-    let at = axis(c.needed("axis", c.attr_int("axis")?)?, first.rank())?;
-    let out = Tensor::cat(&parts.iter().collect::<Vec<_>>(), at as isize)?;
-    requantized(c, &out, None, 0, 2)
-}
-
-/// Before version 13 of the plain operator, which an attribute names, everything from the axis on
-/// was one axis.
-fn qlinear_softmax(c: &mut Call) -> Result<Vec<Value>> {
-    let x = real(c, 0)?;
-    let at = axis(c.int_or("axis", -1)?, x.rank())?;
-    let out = match c.int_or("opset", 13)? < 13 {
-        true => {
-            let outer = x.shape()[..at].iter().product();
-            let inner = x.shape()[at..].iter().product();
-            x.reshape(&[outer, inner])?.softmax(1)?.reshape(x.shape())?
-        }
-        false => x.softmax(at as isize)?,
-    };
-    requantized(c, &out, None, 3, 0)
 }

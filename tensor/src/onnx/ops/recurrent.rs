@@ -136,7 +136,7 @@ fn lstm(w: &Weights, x: &Tensor, state: &State) -> crate::Result<State> {
 
 /// An activation with its two numbers.
 #[derive(Clone, Copy)]
-struct Activation {
+pub(super) struct Activation {
     kind: &'static str,
     alpha: f64,
     beta: f64,
@@ -158,7 +158,7 @@ const ACTIVATIONS: &[(&str, Option<f64>, Option<f64>)] = &[
 ];
 
 impl Activation {
-    fn of(&self, x: &Tensor) -> crate::Result<Tensor> {
+    pub(super) fn of(&self, x: &Tensor) -> crate::Result<Tensor> {
         let (alpha, beta) = (self.alpha, self.beta);
         match self.kind {
             "Affine" => x.mul(alpha)?.add(beta),
@@ -178,7 +178,11 @@ impl Activation {
 
 /// The activations of all directions. Each takes its numbers from the lists, in order, if it has
 /// such a number.
-fn activations(c: &Call, defaults: &[&str], directions: usize) -> Result<Vec<Activation>> {
+pub(super) fn activations(
+    c: &Call,
+    defaults: &[&str],
+    directions: usize,
+) -> Result<Vec<Activation>> {
     let count = defaults.len() * directions;
     let names: Vec<String> = match c.attr_strs("activations")? {
         Some(names) if names.len() >= count => names[..count].to_vec(),
@@ -341,7 +345,7 @@ fn layer(c: &mut Call, kind: &Cell) -> Result<Vec<Value>> {
 }
 
 /// The length of each sequence, `[batch, 1]`, unless all are whole.
-fn lengths(c: &mut Call, steps: usize, batch: usize) -> Result<Option<Tensor>> {
+pub(super) fn lengths(c: &mut Call, steps: usize, batch: usize) -> Result<Option<Tensor>> {
     if !c.has(4) {
         return Ok(None);
     }

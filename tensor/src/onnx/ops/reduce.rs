@@ -11,6 +11,7 @@ use crate::onnx::value::Value;
 pub(super) const OPS: Table = &[
     ("ArgMax", |c| arg(c, true)),
     ("ArgMin", |c| arg(c, false)),
+    ("CumProd", cumprod),
     ("CumSum", cumsum),
     ("ReduceL1", |c| reduce(c, |x, a| x.abs()?.sum(a, true))),
     ("ReduceL2", |c| {
@@ -102,6 +103,30 @@ fn arg(c: &mut Call, largest: bool) -> Result<Vec<Value>> {
         at = at.neg()?.add(x.shape()[along] as i64 - 1)?;
     }
     one(at)
+}
+
+fn cumprod(c: &mut Call) -> Result<Vec<Value>> {
+    let x = c.tensor(0)?;
+    let at = crate::onnx::call::axis(c.int(1)?, x.rank())?;
+    let reverse = c.int_or("reverse", 0)? != 0;
+    let mut from = match reverse {
+        true => x.reverse(&[at])?,
+        false => x.clone(),
+    };
+    let len = x.shape()[at];
+    if c.int_or("exclusive", 0)? != 0 && len > 0 {
+        // One step later, with 1 first: a product cannot be divided out of it again.
+        let mut first = x.shape().to_vec();
+        first[at] = 1;
+        let first = Tensor::ones(x.engine(), &first, x.dtype())?;
+        let rest = from.narrow(at as isize, 0, len - 1)?;
+        from = Tensor::cat(&[&first, &rest], at as isize)?;
+    }
+    let product = from.scan(codegen::ir::ReduceOp::Mul, at)?;
+    one(match reverse {
+        true => product.reverse(&[at])?,
+        false => product,
+    })
 }
 
 fn cumsum(c: &mut Call) -> Result<Vec<Value>> {

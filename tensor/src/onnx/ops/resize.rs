@@ -473,7 +473,7 @@ fn filter(c: &Call) -> Result<Filter> {
     })
 }
 
-fn resize(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn resize(c: &mut Call) -> Result<Vec<Value>> {
     if c.opset() < 11 {
         return resize_10(c);
     }

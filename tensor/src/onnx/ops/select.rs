@@ -124,7 +124,7 @@ impl Groups {
     }
 }
 
-fn unique(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn unique(c: &mut Call) -> Result<Vec<Value>> {
     let sorted = c.int_or("sorted", 1)? != 0;
     if let Value::Strings(x) = c.value(0)? {
         let x = x.clone();

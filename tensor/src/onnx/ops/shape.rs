@@ -499,7 +499,7 @@ fn constant_of_shape(c: &mut Call) -> Result<Vec<Value>> {
     })
 }
 
-fn range(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn range(c: &mut Call) -> Result<Vec<Value>> {
     let dtype = c.tensor(0)?.dtype();
     if dtype.is_float() {
         let of = |c: &mut Call, i: usize| -> Result<f64> {
@@ -534,7 +534,7 @@ fn eye_like(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 /// Before version 11 the amounts and the value are attributes.
-fn pad(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn pad(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let mut value = Scalar::Float(0.0);
     let (amounts, mut along) = if c.opset() < 11 {
@@ -577,7 +577,7 @@ fn pad(c: &mut Call) -> Result<Vec<Value>> {
     one(x.pad(&all, mode)?)
 }
 
-fn trilu(c: &mut Call) -> Result<Vec<Value>> {
+pub(super) fn trilu(c: &mut Call) -> Result<Vec<Value>> {
     let k = match c.has(1) {
         true => c.int(1)?,
         false => 0,

@@ -212,7 +212,34 @@ fn dft(c: &mut Call) -> Result<Vec<Value>> {
         false => x.shape()[along],
     };
     let (onesided, inverse) = (c.int_or("onesided", 0)? != 0, c.int_or("inverse", 0)? != 0);
+    if onesided && inverse {
+        let n = match c.has(1) {
+            true => n,
+            false => 2 * x.shape()[along].saturating_sub(1),
+        };
+        return one(real_signal(&x, along, n)?);
+    }
     one(spectrum(&x, along, n, onesided, inverse)?)
+}
+
+/// The real signal of length `n` of half a spectrum: the other half is its conjugate in reverse.
+fn real_signal(x: &Tensor, along: usize, n: usize) -> Result<Tensor> {
+    let (at, last) = (along as isize, x.rank() - 1);
+    let half = n / 2 + 1;
+    let mut amounts = vec![(0, 0); x.rank()];
+    amounts[along] = (0, half as isize - x.shape()[along] as isize);
+    let x = x.pad(&amounts, PadMode::Constant(Scalar::Float(0.0)))?;
+    if x.shape()[last] != 2 || n == 0 {
+        return wrong(format!(
+            "expected half a spectrum of complex numbers, found {:?}",
+            x.shape()
+        ));
+    }
+    let other = x.narrow(at, 1, n - half)?.flip(&[at])?;
+    let (re, im) = (other.narrow(-1, 0, 1)?, other.narrow(-1, 1, 1)?);
+    let other = Tensor::cat(&[&re, &im.neg()?], -1)?;
+    let whole = Tensor::cat(&[&x, &other], at)?;
+    Ok(spectrum(&whole, along, n, false, true)?.narrow(-1, 0, 1)?)
 }
 
 /// Spectra of the parts of a signal that a window slides over.

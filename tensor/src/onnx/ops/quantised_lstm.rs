@@ -1,0 +1,276 @@
+//! The LSTM of ONNX Runtime's quantiser: weights of 8 bits, and what they multiply is quantised by its
+//! own range, the inputs of all steps together and the hidden states of a step together.
+//!
+//! What is quantised together shows in the result. Sequences that go backwards therefore all begin at
+//! the first step, each with its own last element, and behind its end a sequence is 0.
+
+use codegen::DType;
+
+use super::quant::{numbers, ranged, scale};
+use super::recurrent::{Activation, activations, lengths};
+use super::shape::join;
+use crate::graph::Tensor;
+use crate::onnx::call::{Call, Table};
+use crate::onnx::error::{Result, wrong};
+use crate::onnx::value::Value;
+
+pub(super) const OPS: Table = &[("DynamicQuantizeLSTM", dynamic_quantize_lstm)];
+
+/// Steps after which an uncaptured run computes the state.
+const SETTLED: usize = 16;
+
+/// A matrix in codes.
+struct Codes {
+    /// `[directions, rows, columns]`, less the zero points.
+    numbers: Tensor,
+    /// `[directions, 1, columns or 1]`.
+    scale: Tensor,
+}
+
+impl Codes {
+    /// The one at input `i`, with its scale and its zero point: one for a direction or one for each of
+    /// its columns.
+    fn of(c: &mut Call, i: usize, by: usize, zero: usize) -> Result<Codes> {
+        let shape = c.array(i)?.tensor.shape().to_vec();
+        let &[directions, _, columns] = &shape[..] else {
+            return wrong(format!("expected a weight of rank 3, found {shape:?}"));
+        };
+        let line = |t: &Tensor, _: usize| -> Result<Tensor> {
+            match t.numel() {
+                n if n == directions => Ok(t.reshape(&[directions, 1, 1])?),
+                n if n == directions * columns => Ok(t.reshape(&[directions, 1, columns])?),
+                _ => wrong(format!(
+                    "expected scales and zero points [{directions}] or [{directions}, {columns}], \
+                     found {:?}",
+                    t.shape()
+                )),
+            }
+        };
+        Ok(Codes {
+            scale: line(&scale(c, by)?, 3)?.cast(DType::F32)?,
+            numbers: numbers(c, i, zero, line)?,
+        })
+    }
+
+    /// That of one direction.
+    fn direction(&self, d: usize) -> crate::Result<Codes> {
+        Ok(Codes {
+            numbers: self.numbers.index(0, d as isize)?,
+            scale: self.scale.index(0, d as isize)?,
+        })
+    }
+
+    /// The product with `[n, rows]`.
+    fn product(&self, x: &Tensor) -> crate::Result<Tensor> {
+        let (codes, by, zero) = ranged(x)?;
+        let codes = codes.cast(DType::I32)?.sub(&zero.cast(DType::I32)?)?;
+        let sums = codes.matmul_in(&self.numbers, DType::I32)?;
+        sums.cast(DType::F32)?.mul(&self.scale.mul(&by)?)
+    }
+}
+
+/// One direction.
+struct Layer {
+    hidden: usize,
+    recurrent: Codes,
+    peepholes: Option<[Tensor; 3]>,
+    activations: Vec<Activation>,
+    clip: Option<f64>,
+    input_forget: bool,
+}
+
+impl Layer {
+    fn activate(&self, which: usize, x: &Tensor) -> crate::Result<Tensor> {
+        match self.clip {
+            Some(limit) => self.activations[which].of(&x.clip(-limit, limit)?),
+            None => self.activations[which].of(x),
+        }
+    }
+
+    /// The hidden state and the cell after a step; `x` is what the input adds to the gates.
+    fn step(&self, x: &Tensor, h: &Tensor, cell: &Tensor) -> crate::Result<[Tensor; 2]> {
+        let all = x.add(&self.recurrent.product(h)?)?;
+        // Input, output, forget, cell.
+        let part = |i: usize| all.narrow(-1, i * self.hidden, self.hidden);
+        let gate = |i: usize, cell: &Tensor| match &self.peepholes {
+            Some(p) => self.activate(0, &part(i)?.add(&p[i].mul(cell)?)?),
+            None => self.activate(0, &part(i)?),
+        };
+        let input = gate(0, cell)?;
+        let forget = match self.input_forget {
+            true => input.neg()?.add(1.0)?,
+            false => gate(2, cell)?,
+        };
+        let new = self.activate(1, &part(3)?)?;
+        let cell = forget.mul(cell)?.add(&input.mul(&new)?)?;
+        let output = gate(1, &cell)?;
+        Ok([output.mul(&self.activations[2].of(&cell)?)?, cell])
+    }
+
+    /// Goes through the rows of `inputs`; gives the hidden states, `[steps, batch, hidden]`, and the
+    /// last states. A sequence that is shorter keeps its state behind its end.
+    fn run(
+        &self,
+        c: &mut Call,
+        inputs: &Tensor,
+        mut state: [Tensor; 2],
+        lens: Option<&Tensor>,
+    ) -> Result<(Tensor, [Tensor; 2])> {
+        let steps = inputs.shape()[0];
+        let mut outputs = Vec::with_capacity(steps);
+        let mut before = state[0].clone();
+        for i in 0..steps {
+            c.eval.may_iterate(i as i64)?;
+            // Where the step is comes from memory, so that all steps share their kernels.
+            let index = Tensor::from_slice(inputs.engine(), &[i as i64], &[])?;
+            let x = inputs.index_select(0, &index)?;
+            let mut next = self.step(&x, &before, &state[1])?;
+            let mut output = next[0].clone();
+            if let Some(lens) = lens {
+                let inside = lens.gt(&index)?;
+                for (new, old) in next.iter_mut().zip(&state) {
+                    *new = inside.where_(&*new, old)?;
+                }
+                output = inside.where_(&output, &output.zeros_like()?)?;
+            }
+            state = next;
+            before = output.clone();
+            outputs.push(output);
+            if i % SETTLED == SETTLED - 1 {
+                let now = state.iter().chain(outputs.iter().rev().take(SETTLED));
+                let now: Vec<Value> = now.cloned().map(Value::from).collect();
+                c.eval.settle(&now)?;
+            }
+        }
+        let y = match outputs.is_empty() {
+            false => join(&outputs, 0, true)?,
+            true => Tensor::zeros(
+                inputs.engine(),
+                &[0, state[0].shape()[0], self.hidden],
+                DType::F32,
+            )?,
+        };
+        Ok((y, state))
+    }
+}
+
+/// The rows `[steps, batch, width]` of each sequence in the other order, those behind its end where they
+/// are.
+fn turned(x: &Tensor, lens: Option<&Tensor>) -> crate::Result<Tensor> {
+    let Some(lens) = lens else {
+        return x.flip(&[0]);
+    };
+    let (steps, batch) = (x.shape()[0], x.shape()[1]);
+    let at = Tensor::iota(x.engine(), steps, DType::I64)?.reshape(&[steps, 1])?;
+    let lens = lens.reshape(&[1, batch])?;
+    let index = at.lt(&lens)?.where_(&lens.sub(&at)?.sub(1)?, &at)?;
+    let index = index.expand(&[steps, batch])?.unsqueeze(2)?;
+    x.gather(0, &index.expand(x.shape())?)
+}
+
+fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
+    let reverse: &[bool] = match c.str_or("direction", "forward")? {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        other => {
+            let known = ["forward", "reverse", "bidirectional"];
+            return c.bad_word("direction", &known, other);
+        }
+    };
+    let directions = reverse.len();
+    let x = c.tensor(0)?;
+    let (w, r) = (Codes::of(c, 1, 8, 9)?, Codes::of(c, 2, 10, 11)?);
+    let (&[steps, batch, width], &[_, hidden, rows]) = (x.shape(), r.numbers.shape()) else {
+        return wrong(format!(
+            "expected an input [steps, batch, width], found {:?}",
+            x.shape()
+        ));
+    };
+    if rows != 4 * hidden
+        || r.numbers.shape()[0] != directions
+        || w.numbers.shape() != [directions, width, rows]
+    {
+        return wrong(format!(
+            "expected weights [{directions}, {width}, 4 * hidden] and [{directions}, hidden, \
+             4 * hidden], found {:?} and {:?}",
+            w.numbers.shape(),
+            r.numbers.shape()
+        ));
+    }
+    let shaped = |c: &mut Call, i: usize, shape: &[usize]| -> Result<Option<Tensor>> {
+        match c.optional(i)? {
+            Some(t) if t.shape() != shape => wrong(format!(
+                "expected input {i} {shape:?}, found {:?}",
+                t.shape()
+            )),
+            found => Ok(found),
+        }
+    };
+    let bias = shaped(c, 3, &[directions, 2 * rows])?;
+    let lens = lengths(c, steps, batch)?;
+    let start = [
+        shaped(c, 5, &[directions, batch, hidden])?,
+        shaped(c, 6, &[directions, batch, hidden])?,
+    ];
+    let peepholes = shaped(c, 7, &[directions, 3 * hidden])?;
+    let functions = activations(c, &["Sigmoid", "Tanh", "Tanh"], directions)?;
+    // Rows that no sequence reaches do not count for the range.
+    let reached = match &lens {
+        Some(lens) => {
+            let at = Tensor::iota(x.engine(), steps, DType::I64)?.reshape(&[steps, 1, 1])?;
+            let longest = lens.max(&[], false)?.reshape(&[1, 1, 1])?;
+            at.lt(&longest)?.where_(&x, &x.zeros_like()?)?
+        }
+        None => x.clone(),
+    };
+    let flat = reached.reshape(&[steps * batch, width])?;
+    let (mut all, mut last) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (d, &reverse) in reverse.iter().enumerate() {
+        let at = d as isize;
+        let mut inputs = w.direction(d)?.product(&flat)?;
+        if let Some(bias) = &bias {
+            let bias = bias.index(0, at)?;
+            inputs = inputs.add(&bias.narrow(0, 0, rows)?.add(&bias.narrow(0, rows, rows)?)?)?;
+        }
+        let inputs = inputs.reshape(&[steps, batch, rows])?;
+        let inputs = match reverse {
+            true => turned(&inputs, lens.as_ref())?,
+            false => inputs,
+        };
+        let inputs = inputs.contiguous()?;
+        let state = |i: usize| match &start[i] {
+            Some(state) => state.index(0, at),
+            None => Tensor::zeros(x.engine(), &[batch, hidden], DType::F32),
+        };
+        let layer = Layer {
+            hidden,
+            recurrent: r.direction(d)?,
+            peepholes: match &peepholes {
+                Some(p) => {
+                    let p = p.index(0, at)?;
+                    let part = |i: usize| p.narrow(0, i * hidden, hidden);
+                    Some([part(0)?, part(1)?, part(2)?])
+                }
+                None => None,
+            },
+            activations: functions[3 * d..][..3].to_vec(),
+            clip: c.attr_float("clip")?.filter(|&limit| limit > 0.0),
+            input_forget: c.int_or("input_forget", 0)? != 0,
+        };
+        let start = [state(0)?, state(1)?];
+        let (y, end) = layer.run(c, &inputs, start, lens.as_ref())?;
+        all.push(match reverse {
+            true => turned(&y, lens.as_ref())?,
+            false => y,
+        });
+        for (list, state) in last.iter_mut().zip(end) {
+            list.push(state);
+        }
+    }
+    let mut outputs: Vec<Value> = vec![join(&all, 1, true)?.into()];
+    for list in &last {
+        outputs.push(join(list, 0, true)?.into());
+    }
+    Ok(outputs)
+}
