@@ -1,7 +1,8 @@
 //! Control flow: subgraphs that run once, several times, or not at all.
 //!
 //! A condition or a number of iterations that is known while the graph is built leaves no trace in
-//! it: one branch is taken, a loop is unrolled. Otherwise it is read, and the model runs uncaptured.
+//! it: one branch is taken, a loop is unrolled. So it is with one that small inputs decide, for whose
+//! values the graph is captured. Otherwise it is read, and the model runs uncaptured.
 
 use super::shape::{joined, moved};
 use crate::graph::Tensor;
