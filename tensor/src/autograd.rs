@@ -8,6 +8,8 @@
 //! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans
 //! and bit casts have no gradient.
 
+mod looped;
+
 use std::collections::{HashMap, HashSet};
 use std::f64::consts::LN_2;
 
@@ -15,8 +17,9 @@ use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::Result;
-use crate::graph::{Op, ScatterMode, Tensor};
+use crate::graph::{Op, ScatterMode, Taken, Tensor};
 use crate::ops::{dtype_error, same_engine, shape_error};
+use looped::looped;
 
 /// The derivative of a one-element tensor with respect to each of `with`, in their shapes and types;
 /// zeros where it does not depend on one.
@@ -65,57 +68,91 @@ pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Ve
             format!("{} has no derivative; differentiate floats", wrong.dtype()),
         );
     }
-    let order = dependents(of, with);
+    let found = backward(&[(of.clone(), seed.clone())], with)?;
+    let all = found.into_iter().zip(with);
+    all.map(|(gradient, t)| gradient.map_or_else(|| t.zeros_like(), Ok))
+        .collect()
+}
+
+/// The derivative of the sum of all tensors times their seeds with respect to each of `with`; none
+/// where they do not depend on one.
+fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+    let order = dependents(of.iter().map(|(t, _)| t), with);
     let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
     let live: HashSet<u64> = order.iter().map(Tensor::id).collect();
     let mut pending: HashMap<u64, Tensor> = HashMap::new();
     let mut found: HashMap<u64, Tensor> = HashMap::new();
-    if live.contains(&of.id()) {
-        pending.insert(of.id(), seed.clone());
+    let add = |pending: &mut HashMap<u64, Tensor>, to: &Tensor, part: Tensor| {
+        let sum = match pending.remove(&to.id()) {
+            Some(before) => before.add(&part)?,
+            None => part,
+        };
+        pending.insert(to.id(), sum);
+        Ok::<_, crate::Error>(())
+    };
+    for (t, seed) in of.iter().filter(|(t, _)| live.contains(&t.id())) {
+        add(&mut pending, t, seed.clone())?;
+    }
+    // The results of a loop wait for each other.
+    let mut loops: HashMap<(usize, Vec<u64>), Results> = HashMap::new();
+    let key = |t: &Tensor| match &t.node().op {
+        Op::Loop(body, taken) => {
+            let src = t.node().src.iter().map(Tensor::id);
+            Some(((body.identity(), src.collect::<Vec<u64>>()), *taken))
+        }
+        _ => None,
+    };
+    for (key, _) in order.iter().filter_map(key) {
+        loops.entry(key).or_default().0 += 1;
     }
     for tensor in order.iter().rev() {
         // All users come later in the order, so the sum is complete.
-        let Some(gradient) = pending.remove(&tensor.id()) else {
-            continue;
-        };
-        if wanted.contains(&tensor.id()) {
+        let gradient = pending.remove(&tensor.id());
+        if let Some(gradient) = &gradient
+            && wanted.contains(&tensor.id())
+        {
             found.insert(tensor.id(), gradient.clone());
         }
-        let needs: Vec<bool> = tensor
-            .node()
-            .src
-            .iter()
-            .map(|s| s.dtype().is_float() && live.contains(&s.id()))
-            .collect();
+        let src = &tensor.node().src;
+        let needs = |s: &Tensor| s.dtype().is_float() && live.contains(&s.id());
+        let needs: Vec<bool> = src.iter().map(needs).collect();
         if !needs.contains(&true) {
             continue;
         }
-        let parts = sources(tensor, &gradient, &needs)?;
-        for ((source, part), need) in tensor.node().src.iter().zip(parts).zip(needs) {
-            let (true, Some(part)) = (need, part) else {
-                continue;
-            };
-            let sum = match pending.remove(&source.id()) {
-                Some(before) => before.add(&part)?,
-                None => part,
-            };
-            pending.insert(source.id(), sum);
+        let parts = match key(tensor) {
+            Some((key, taken)) => {
+                let Results(left, given) = loops.entry(key).or_default();
+                *left -= 1;
+                given.extend(gradient.map(|g| (taken, g)));
+                if *left > 0 || given.is_empty() {
+                    continue;
+                }
+                looped(tensor, given, &needs)?
+            }
+            None => match gradient {
+                Some(gradient) => sources(tensor, &gradient, &needs)?,
+                None => continue,
+            },
+        };
+        for ((source, part), need) in src.iter().zip(parts).zip(needs) {
+            if let (true, Some(part)) = (need, part) {
+                add(&mut pending, source, part)?;
+            }
         }
     }
-    with.iter()
-        .map(|t| match found.get(&t.id()) {
-            Some(gradient) => Ok(gradient.clone()),
-            None => t.zeros_like(),
-        })
-        .collect()
+    Ok(with.iter().map(|t| found.remove(&t.id())).collect())
 }
 
+/// Results of a loop whose gradients are still to come, and those that are there.
+#[derive(Default)]
+struct Results(usize, Vec<(Taken, Tensor)>);
+
 /// The nodes on a path from `of` to one of `with`, sources before users.
-fn dependents(of: &Tensor, with: &[&Tensor]) -> Vec<Tensor> {
+fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec<Tensor> {
     let mut depends: HashMap<u64, bool> = with.iter().map(|t| (t.id(), true)).collect();
     let mut visited = HashSet::new();
     let mut order = Vec::new();
-    let mut stack = vec![(of.clone(), false)];
+    let mut stack: Vec<(Tensor, bool)> = of.map(|t| (t.clone(), false)).collect();
     while let Some((tensor, expanded)) = stack.pop() {
         if expanded {
             let below = tensor
@@ -149,7 +186,9 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
     let none = vec![None; src.len()];
     let one = |part: Result<Tensor>| part.map(|part| vec![Some(part)]);
     match &y.node().op {
-        Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach => Ok(none),
+        Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach | Op::Param => Ok(none),
+        // All results of a loop together, in `looped`.
+        Op::Loop(..) => Ok(none),
         Op::Unary(op) => unary(*op, &src[0], y, g),
         Op::Binary(op) => binary(*op, &src[0], &src[1], y, g, needs),
         Op::Where => {

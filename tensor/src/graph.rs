@@ -91,6 +91,77 @@ pub enum Op {
     Detach,
     /// The same value on this node's engine, from the source's engine. src: `[a]`.
     Copy,
+    /// A value inside of a loop, another one at each step. src: `[]`.
+    Param,
+    /// A result of a loop. src: one per parameter of the body.
+    Loop(Arc<Loop>, Taken),
+}
+
+/// The body of a loop that makes a known number of steps: a graph over parameters, traced once. It
+/// uses nothing else but constants.
+///
+/// Loops are equal if they are the same one: results with the same loop and the same sources come
+/// out of one run of it.
+pub struct Loop {
+    /// How many there are, at least 1.
+    pub steps: usize,
+    /// From the last row of the inputs to the first.
+    pub backward: bool,
+    /// States: the first parameters, and as many results. A parameter is the initial value at the
+    /// first step, then what the step before gave as the result.
+    pub states: usize,
+    /// The parameters after the states: at each step a row of a source, which has the steps as its
+    /// first axis. Those after them have the same value at all steps.
+    pub inputs: usize,
+    /// Nodes that stand for values given at each step.
+    pub params: Vec<Tensor>,
+    /// The new states, then what else is made at each step.
+    pub results: Vec<Tensor>,
+}
+
+/// What a node takes from a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Taken {
+    /// This result, which is a state, of the last step.
+    Last(usize),
+    /// This result of all steps, each in the row that the step reads of the inputs.
+    Rows(usize),
+}
+
+impl PartialEq for Loop {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Loop {}
+
+impl std::hash::Hash for Loop {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::ptr::from_ref(self).hash(state);
+    }
+}
+
+impl fmt::Debug for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = if self.backward { " backward" } else { "" };
+        write!(f, "{} steps{way}", self.steps)
+    }
+}
+
+impl Loop {
+    /// A number that no other loop has while this one lives.
+    pub fn identity(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// The row that a step reads and writes.
+    pub fn row(&self, step: usize) -> usize {
+        match self.backward {
+            true => self.steps - 1 - step,
+            false => step,
+        }
+    }
 }
 
 impl Op {

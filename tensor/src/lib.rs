@@ -9,6 +9,7 @@ pub mod exec;
 pub mod graph;
 pub mod io;
 pub mod jit;
+pub mod loops;
 pub mod nn;
 pub mod onnx;
 pub mod ops;
@@ -16,6 +17,7 @@ pub mod param;
 mod read;
 pub mod reference;
 pub mod schedule;
+mod walk;
 
 pub use autograd::gradients;
 pub use codegen::DType;

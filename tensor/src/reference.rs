@@ -12,7 +12,7 @@ use codegen::interp::scalar;
 use codegen::ir::ReduceOp;
 
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Executor, Op, ScatterMode, Storage, Tensor};
+use crate::graph::{Engine, Executor, Loop, Op, ScatterMode, Storage, Taken, Tensor};
 
 /// Elements in row-major order, as the bits of `Const`.
 type Values = Arc<Vec<u64>>;
@@ -55,7 +55,7 @@ impl Executor for Reference {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
-        let values = self.evaluate(roots)?;
+        let values = self.evaluate(roots, &HashMap::new())?;
         for (root, values) in roots.iter().zip(values) {
             root.node().storage.fill(encode(root.dtype(), &values));
         }
@@ -80,7 +80,7 @@ impl Executor for Reference {
 
     fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
         let new: Vec<Tensor> = pairs.iter().map(|(_, value)| value.clone()).collect();
-        let values = self.evaluate(&new)?;
+        let values = self.evaluate(&new, &HashMap::new())?;
         for ((target, _), values) in pairs.iter().zip(values) {
             let storage = encode(target.dtype(), &values);
             target.node().storage.replace(storage);
@@ -132,9 +132,22 @@ fn leaf(tensor: &Tensor) -> Result<Option<Values>> {
     Ok(None)
 }
 
+/// What came out of a loop.
+struct Looped {
+    /// The states after the last step.
+    last: Vec<Values>,
+    /// Every result of all steps.
+    rows: Vec<Values>,
+}
+
+/// The runs of loops so far, by loop and sources.
+type Runs = HashMap<(usize, Vec<u64>), Looped>;
+
 impl Reference {
     /// The values of all roots, each node evaluated once, sources before users, on an explicit stack.
-    fn evaluate(&self, roots: &[Tensor]) -> Result<Vec<Values>> {
+    /// `given` are those of the parameters of a loop.
+    fn evaluate(&self, roots: &[Tensor], given: &HashMap<u64, Values>) -> Result<Vec<Values>> {
+        let mut runs = Runs::new();
         // Users of each node that are still to come: its value is dropped after the last.
         let mut users: HashMap<u64, usize> = HashMap::new();
         let mut order: Vec<Tensor> = Vec::new();
@@ -152,6 +165,10 @@ impl Reference {
             let held = tensor.storage().is_some() || matches!(tensor.node().op, Op::Copy);
             if held {
                 self.room(&tensor, &leaves)?;
+            }
+            if let Some(values) = given.get(&tensor.id()) {
+                leaves.insert(tensor.id(), values.clone());
+                continue;
             }
             if let Some(values) = leaf(&tensor)? {
                 leaves.insert(tensor.id(), values);
@@ -179,7 +196,10 @@ impl Reference {
                 })
                 .collect::<Result<Vec<Values>>>()?;
             self.room(tensor, &memo)?;
-            let values = node(tensor, &sources)?;
+            let values = match &tensor.node().op {
+                Op::Loop(body, taken) => self.looped(tensor, body, *taken, &sources, &mut runs)?,
+                _ => node(tensor, &sources)?,
+            };
             drop(sources);
             for source in &tensor.node().src {
                 if let Some(left) = users.get_mut(&source.id()) {
@@ -199,6 +219,58 @@ impl Reference {
                     .ok_or_else(|| foreign("a root that was not evaluated"))
             })
             .collect()
+    }
+
+    /// A result of a loop, which runs once for all of them.
+    fn looped(
+        &self,
+        tensor: &Tensor,
+        body: &Loop,
+        taken: Taken,
+        sources: &[Values],
+        runs: &mut Runs,
+    ) -> Result<Values> {
+        let ids = tensor.node().src.iter().map(Tensor::id).collect();
+        let key = (body.identity(), ids);
+        let run = match runs.remove(&key) {
+            Some(run) => run,
+            None => self.run(body, sources)?,
+        };
+        let (list, i) = match taken {
+            Taken::Last(i) => (&run.last, i),
+            Taken::Rows(i) => (&run.rows, i),
+        };
+        let values = list.get(i).cloned();
+        runs.insert(key, run);
+        values.ok_or_else(|| undefined(tensor))
+    }
+
+    fn run(&self, body: &Loop, sources: &[Values]) -> Result<Looped> {
+        let mut last: Vec<Values> = sources[..body.states].to_vec();
+        let sizes: Vec<usize> = body.results.iter().map(Tensor::numel).collect();
+        let mut rows: Vec<Vec<u64>> = sizes.iter().map(|n| vec![0; n * body.steps]).collect();
+        let mut given: HashMap<u64, Values> = HashMap::new();
+        for step in 0..body.steps {
+            let row = body.row(step);
+            for (i, (param, source)) in body.params.iter().zip(sources).enumerate() {
+                let values = match i {
+                    _ if i < body.states => last[i].clone(),
+                    _ if i < body.states + body.inputs => {
+                        let n = param.numel();
+                        Arc::new(source[row * n..][..n].to_vec())
+                    }
+                    _ => source.clone(),
+                };
+                given.insert(param.id(), values);
+            }
+            let results = self.evaluate(&body.results, &given)?;
+            for ((all, &n), values) in rows.iter_mut().zip(&sizes).zip(&results) {
+                all[row * n..][..n].copy_from_slice(values);
+            }
+            last = results.into_iter().take(body.states).collect();
+        }
+        let rows = rows.into_iter().map(Arc::new).collect();
+        Ok(Looped { last, rows })
     }
 
     /// Whether one more value may be made beside those that are alive.
@@ -274,7 +346,13 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
     let src = &tensor.node().src;
     let all = |bits: Option<Vec<u64>>| bits.map(Arc::new).ok_or_else(|| undefined(tensor));
     match &tensor.node().op {
-        Op::Data | Op::Copy => Err(foreign("data without storage")),
+        Op::Data | Op::Copy | Op::Loop(..) => Err(foreign("data without storage")),
+        Op::Param => Err(Error::Capture {
+            what:
+                "a value inside of the body of a loop was asked for, which is another one at each \
+                   step; return it as an output of the body"
+                    .into(),
+        }),
         Op::Const(bits) => Ok(Arc::new(vec![*bits])),
         Op::Iota => Ok(Arc::new((0..shape[0] as u64).collect())),
         Op::Unary(op) => all(sources[0]

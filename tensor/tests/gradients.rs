@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use codegen::ir::ReduceOp::{self, Add, Max, Min, Mul};
 use tensor::autograd::gradients_from;
 use tensor::graph::{Op, ScatterMode};
+use tensor::loops::{Order, recur};
 use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
 use tensor::ops::image::Interpolation;
@@ -185,6 +186,13 @@ fn table() -> &'static [Case] {
         "tril" Any [&[3, 4]], |x| x[0].tril(1);
         "triu" Any [&[3, 4]], |x| x[0].triu(-1);
         "contiguous" Any [A], |x| x[0].square()?.contiguous();
+        "recur" Any [A, &[3], &[3]], |x| {
+            let made = recur(2, Order::Forward, &[&x[1]], &[&x[0]], |state, row| {
+                let next = state[0].mul(&row[0])?.add(&x[2])?.tanh()?;
+                Ok::<_, tensor::Error>((vec![next.clone()], vec![next.mul(&x[2])?]))
+            })?;
+            made.states[0].add(&made.outputs[0])?.add(&made.last[0])
+        };
         "detach" Any [A], |x| x[0].mul(&x[0].detach()?.zeros_like()?.add(2.0)?);
         "to" Any [A], |x| x[0].to(&Engine::reference())?.square()?.to(x[0].engine());
         "cast" Any [A], |x| x[0].cast(DType::F64)?.square();
@@ -581,6 +589,8 @@ fn variant(op: &Op) -> &'static str {
         Op::Contiguous => "Contiguous",
         Op::Detach => "Detach",
         Op::Copy => "Copy",
+        Op::Param => "Param",
+        Op::Loop(..) => "Loop",
     }
 }
 
@@ -607,6 +617,7 @@ const VARIANTS: &[&str] = &[
     "Contiguous",
     "Detach",
     "Copy",
+    "Loop",
 ];
 
 #[test]

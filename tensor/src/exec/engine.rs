@@ -17,6 +17,7 @@ use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::packed::Packed;
+use super::packing::Once;
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
@@ -440,12 +441,13 @@ impl DeviceExecutor {
         let done = Done::new();
         let leaves = self.leaves(&schedule, &compiled, &done)?;
         let (schedule, compiled) = (&schedule, &compiled);
+        let once = Once::of(schedule, compiled, &done.launches);
         let (arena, scratch) = {
             let mut state = self.state();
             let State { arena, scratch, .. } = &mut *state;
             (
                 self.grown(arena, schedule.arena.bytes)?,
-                self.grown(scratch, submit::scratch_bytes(compiled))?,
+                self.grown(scratch, once.bytes)?,
             )
         };
         let mut buffers = leaves.clone();
@@ -463,7 +465,7 @@ impl DeviceExecutor {
             None => Val::Const(places[b.0 as usize]),
         };
         let base = scratch.as_ref().map_or(0, |b| b.va().0);
-        let items = submit::items(schedule, compiled, &address, base, &done)?;
+        let items = submit::items(schedule, compiled, &address, base, &done, &once)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);

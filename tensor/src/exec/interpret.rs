@@ -5,10 +5,12 @@ use std::any::Any;
 use std::sync::Arc;
 
 use codegen::interp;
+use codegen::ir::Kernel;
 
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
-use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted, Work};
+use crate::schedule::repeat::Part;
+use crate::schedule::{BufferId, Limits, Place, Repeat, Schedule, Wanted, Work};
 
 /// An executor over the kernel interpreter.
 #[derive(Debug, Default)]
@@ -41,45 +43,7 @@ impl Interpreter {
             }
             memory.push(bytes);
         }
-        let mut offsets = vec![None; memory.len()];
-        for (i, b) in schedule.temporaries.iter().enumerate() {
-            offsets[b.0 as usize] = Some(schedule.arena.offsets[i] as usize);
-        }
-        for step in &schedule.steps {
-            let buffers: Vec<BufferId> = match &step.work {
-                Work::Kernel { args, .. } => args.clone(),
-                Work::Copy { from, to } => vec![*from, *to],
-            };
-            let mut bytes: Vec<Vec<u8>> = Vec::with_capacity(buffers.len());
-            for b in &buffers {
-                let i = b.0 as usize;
-                if let Some(at) = offsets[i] {
-                    let len = memory[i].len();
-                    memory[i].copy_from_slice(&arena[at..at + len]);
-                }
-                bytes.push(std::mem::take(&mut memory[i]));
-            }
-            match &step.work {
-                Work::Kernel { kernel, .. } => {
-                    interp::run(&schedule.kernels[*kernel], &mut bytes, &[]).map_err(|e| {
-                        Error::Kernel {
-                            kernel: schedule.kernels[*kernel].name.clone(),
-                            what: e.to_string(),
-                        }
-                    })?
-                }
-                Work::Copy { .. } => bytes[1] = bytes[0].clone(),
-            }
-            for (b, bytes) in buffers.iter().zip(bytes) {
-                let i = b.0 as usize;
-                if let Some(at) = offsets[i]
-                    && step.writes.contains(b)
-                {
-                    arena[at..at + bytes.len()].copy_from_slice(&bytes);
-                }
-                memory[i] = bytes;
-            }
-        }
+        steps(schedule, &schedule.kernels, &mut memory, &mut arena)?;
         let results = schedule.results.iter();
         Ok(results.map(|b| memory[b.0 as usize].clone()).collect())
     }
@@ -108,6 +72,93 @@ impl Interpreter {
         }
         Ok(())
     }
+}
+
+/// Runs the steps of a schedule over the memory of its buffers; those of temporaries are in the arena.
+fn steps(
+    plan: &Schedule,
+    kernels: &[Kernel],
+    memory: &mut [Vec<u8>],
+    arena: &mut [u8],
+) -> Result<()> {
+    let mut offsets = vec![None; memory.len()];
+    for (i, b) in plan.temporaries.iter().enumerate() {
+        offsets[b.0 as usize] = Some(plan.arena.offsets[i] as usize);
+    }
+    for step in &plan.steps {
+        let buffers: Vec<BufferId> = match &step.work {
+            Work::Kernel { args, .. } => args.clone(),
+            Work::Copy { from, to } => vec![*from, *to],
+            Work::Loop(_) => step.reads.iter().chain(&step.writes).copied().collect(),
+        };
+        let buffers: Vec<BufferId> = buffers
+            .iter()
+            .enumerate()
+            .filter(|(i, b)| !buffers[..*i].contains(b))
+            .map(|(_, b)| *b)
+            .collect();
+        for b in &buffers {
+            let i = b.0 as usize;
+            if let Some(at) = offsets[i] {
+                let len = memory[i].len();
+                memory[i].copy_from_slice(&arena[at..at + len]);
+            }
+        }
+        match &step.work {
+            Work::Kernel { kernel, args } => {
+                let take = |b: &BufferId| std::mem::take(&mut memory[b.0 as usize]);
+                let mut bytes: Vec<Vec<u8>> = args.iter().map(take).collect();
+                let run = interp::run(&kernels[*kernel], &mut bytes, &[]);
+                run.map_err(|e| Error::Kernel {
+                    kernel: kernels[*kernel].name.clone(),
+                    what: e.to_string(),
+                })?;
+                for (b, bytes) in args.iter().zip(bytes) {
+                    memory[b.0 as usize] = bytes;
+                }
+            }
+            Work::Copy { from, to } => memory[to.0 as usize] = memory[from.0 as usize].clone(),
+            Work::Loop(repeat) => looped(repeat, kernels, memory)?,
+        }
+        for b in buffers.iter().filter(|b| step.writes.contains(b)) {
+            let i = b.0 as usize;
+            if let Some(at) = offsets[i] {
+                arena[at..at + memory[i].len()].copy_from_slice(&memory[i]);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn looped(repeat: &Repeat, kernels: &[Kernel], memory: &mut [Vec<u8>]) -> Result<()> {
+    let copy = |from: &[u8], part: Part, memory: &mut [Vec<u8>]| {
+        let at = part.offset as usize;
+        memory[part.buffer.0 as usize][at..at + from.len()].copy_from_slice(from);
+    };
+    let read = |part: Part, len: usize, memory: &[Vec<u8>]| {
+        let at = part.offset as usize;
+        memory[part.buffer.0 as usize][at..at + len].to_vec()
+    };
+    let body = &repeat.body;
+    let places = || (0..body.buffers.len()).map(|b| BufferId(b as u32));
+    for at in 0..repeat.steps() {
+        let own = places().zip(&body.buffers);
+        let mut inner: Vec<Vec<u8>> = own
+            .map(|(b, info)| read(repeat.part(b, at), info.bytes() as usize, memory))
+            .collect();
+        let mut arena = vec![0xa5u8; body.arena.bytes as usize];
+        steps(body, kernels, &mut inner, &mut arena)?;
+        for (b, info) in places().zip(&body.buffers) {
+            if matches!(info.place, Place::Result(_)) {
+                copy(&inner[b.0 as usize], repeat.part(b, at), memory);
+            }
+        }
+    }
+    for (from, to, len) in repeat.copies() {
+        let bytes = read(from, len as usize, memory);
+        copy(&bytes, to, memory);
+    }
+    Ok(())
 }
 
 impl Executor for Interpreter {

@@ -4,6 +4,7 @@ pub mod compile;
 pub mod engine;
 pub mod interpret;
 pub(crate) mod packed;
+pub mod packing;
 pub mod profile;
 pub mod submit;
 pub mod trace;
@@ -15,7 +16,7 @@ pub use profile::{Observer, Run};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Op, Storage, Tensor};
 
 /// Brings values of other engines, which `root` needs, into host memory.
@@ -31,6 +32,13 @@ pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
             (Op::Copy, Some(source)) if source.engine() != tensor.engine() => {
                 let bytes = source.to_bytes()?;
                 node.storage.fill(Storage::Host(Arc::from(bytes)));
+            }
+            (Op::Param, _) => {
+                return Err(Error::Capture {
+                    what: "a value inside of the body of a loop was realized or read, which is another \
+                           one at each step; return it as an output of the body"
+                        .into(),
+                });
             }
             _ => pending.extend(node.src.iter().cloned()),
         }

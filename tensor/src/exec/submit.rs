@@ -4,12 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;
+use codegen::ir::Kernel;
 use hcq::graph::Work as Node;
 use hcq::{Command, Hazards, Scope, Signal, Span, Val};
 
 use super::compile::Compiled;
+use super::packing::Once;
 use crate::error::{Error, Result};
-use crate::schedule::{BufferId, Schedule, Work};
+use crate::schedule::repeat::Part;
+use crate::schedule::{BufferId, Repeat, Schedule, Step, Work};
 
 /// One command with the bytes that it touches.
 #[derive(Clone, Debug)]
@@ -46,15 +49,26 @@ impl Done {
 /// The buffers of a schedule that its commands touch.
 pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec<bool> {
     let mut used = vec![false; schedule.buffers.len()];
-    for (step, s) in schedule.steps.iter().enumerate() {
-        let Work::Kernel { kernel, args } = &s.work else {
-            for b in s.reads.iter().chain(&s.writes) {
-                used[b.0 as usize] = true;
+    for step in &schedule.steps {
+        let (kernel, args) = match &step.work {
+            Work::Kernel { kernel, args } => (*kernel, args),
+            Work::Copy { .. } => {
+                for b in step.reads.iter().chain(&step.writes) {
+                    used[b.0 as usize] = true;
+                }
+                continue;
             }
-            continue;
+            Work::Loop(repeat) => {
+                let inner = self::used(&repeat.body, compiled, done);
+                for (i, _) in inner.iter().enumerate().filter(|(_, used)| **used) {
+                    let outer = repeat.part(BufferId(i as u32), 0).buffer;
+                    used[outer.0 as usize] = true;
+                }
+                continue;
+            }
         };
-        for (i, launch) in compiled[*kernel].launches.iter().enumerate() {
-            if done.launches.contains(&(step, i)) {
+        for (i, launch) in compiled[kernel].launches.iter().enumerate() {
+            if done.launches.contains(&(step.site, i)) {
                 continue;
             }
             for arg in &launch.args {
@@ -67,13 +81,8 @@ pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec
     used
 }
 
-/// Bytes of scratch memory that the kernels share.
-pub fn scratch_bytes(compiled: &[Arc<Compiled>]) -> u64 {
-    compiled.iter().map(|c| c.scratch_bytes).max().unwrap_or(0)
-}
-
 /// The commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
-/// of the scratch memory.
+/// of the scratch memory, which has [`Once::bytes`].
 ///
 /// # Errors
 /// A kernel that wants an integer argument: schedules bind none.
@@ -83,33 +92,123 @@ pub fn items(
     address: &dyn Fn(BufferId) -> Val,
     scratch: u64,
     done: &Done,
+    once: &Once,
 ) -> Result<Vec<Item>> {
-    let bytes = |b: BufferId| schedule.buffers[b.0 as usize].bytes();
-    let mut out = Vec::new();
-    for (number, step) in schedule.steps.iter().enumerate() {
-        let (kernel, args) = match &step.work {
-            Work::Copy { from, to } => {
-                let (src, dst, len) = (address(*from), address(*to), bytes(*from));
-                out.push(Item {
-                    name: "copy".into(),
-                    node: Node::Copy {
-                        dst,
-                        src,
-                        bytes: len,
-                    },
-                    reads: vec![Span::new(src, len)],
-                    writes: vec![Span::new(dst, len)],
-                    cost: (2.0 * len as f64, 0.0),
-                });
-                continue;
+    let mut emit = Emit {
+        kernels: &schedule.kernels,
+        compiled,
+        scratch,
+        done,
+        once,
+        out: Vec::new(),
+    };
+    let place = |b: BufferId| {
+        let (at, bytes) = (address(b), schedule.buffers[b.0 as usize].bytes());
+        (at, Some(Span::new(at, bytes)))
+    };
+    let when = When {
+        first: true,
+        edge: true,
+    };
+    emit.steps(schedule, when, &place)?;
+    Ok(emit.out)
+}
+
+struct Emit<'a> {
+    kernels: &'a [Kernel],
+    compiled: &'a [Arc<Compiled>],
+    scratch: u64,
+    done: &'a Done,
+    once: &'a Once,
+    out: Vec<Item>,
+}
+
+/// Where in the loop around it a step is.
+#[derive(Clone, Copy)]
+struct When {
+    first: bool,
+    /// The first or the last.
+    edge: bool,
+}
+
+/// Where a buffer is, and the bytes to be remembered as touched.
+type Place = (Val, Option<Span>);
+
+impl Emit<'_> {
+    fn steps(
+        &mut self,
+        plan: &Schedule,
+        when: When,
+        place: &dyn Fn(BufferId) -> Place,
+    ) -> Result<()> {
+        for step in &plan.steps {
+            match &step.work {
+                Work::Copy { from, to } => {
+                    let bytes = plan.buffers[from.0 as usize].bytes();
+                    self.copy(place(*from).0, place(*to).0, bytes);
+                }
+                Work::Kernel { kernel, args } => {
+                    self.kernel(step, *kernel, args, when, place)?;
+                }
+                Work::Loop(repeat) => self.repeat(repeat, place)?,
             }
-            Work::Kernel { kernel, args } => (*kernel, args),
-        };
-        let code = &compiled[kernel];
-        let name = &schedule.kernels[kernel].name;
+        }
+        Ok(())
+    }
+
+    /// The steps of a loop. Rows count as the whole that they are a part of, and what is only read
+    /// counts at the first and the last step: the queue is in order, so that says it for all, and what
+    /// has to be compared does not grow with the steps.
+    fn repeat(&mut self, repeat: &Repeat, place: &dyn Fn(BufferId) -> Place) -> Result<()> {
+        let at = |part: Part| offset(place(part.buffer).0, part.offset);
+        for step in 0..repeat.steps() {
+            let when = When {
+                first: step == 0,
+                edge: step == 0 || step + 1 == repeat.steps(),
+            };
+            let inner = |b: BufferId| {
+                let part = repeat.part(b, step);
+                let at = at(part);
+                let touched = match repeat.works(b, step) {
+                    true => Some(Span::new(at, repeat.body.buffers[b.0 as usize].bytes())),
+                    false if when.edge || !repeat.given(b) => place(part.buffer).1,
+                    false => None,
+                };
+                (at, touched)
+            };
+            self.steps(&repeat.body, when, &inner)?;
+        }
+        for (from, to, bytes) in repeat.copies() {
+            self.copy(at(from), at(to), bytes);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, src: Val, dst: Val, bytes: u64) {
+        self.out.push(Item {
+            name: "copy".into(),
+            node: Node::Copy { dst, src, bytes },
+            reads: vec![Span::new(src, bytes)],
+            writes: vec![Span::new(dst, bytes)],
+            cost: (2.0 * bytes as f64, 0.0),
+        });
+    }
+
+    fn kernel(
+        &mut self,
+        step: &Step,
+        kernel: usize,
+        args: &[BufferId],
+        when: When,
+        place: &dyn Fn(BufferId) -> Place,
+    ) -> Result<()> {
+        let code = &self.compiled[kernel];
+        let name = &self.kernels[kernel].name;
         let mut first = true;
         for (i, launch) in code.launches.iter().enumerate() {
-            if done.launches.contains(&(number, i)) {
+            let number = (step.site, i);
+            let again = !when.first && self.once.launches.contains(&number);
+            if again || self.done.launches.contains(&number) {
                 continue;
             }
             let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,25 +216,31 @@ pub fn items(
                 match *arg {
                     StageArg::Param(slot) => {
                         let buffer = args[slot as usize];
-                        let at = address(buffer);
-                        let touched = Span::new(at, bytes(buffer));
+                        let (at, touched) = place(buffer);
                         if step.reads.contains(&buffer) {
-                            reads.push(touched);
+                            reads.extend(touched);
                         }
                         if step.writes.contains(&buffer) {
-                            writes.push(touched);
+                            writes.extend(touched);
                         }
                         values.push(at);
                     }
                     StageArg::Scratch(block) => {
-                        if let Some(&at) = done.blocks.get(&(number, block)) {
+                        if let Some(&at) = self.done.blocks.get(&(step.site, block)) {
                             values.push(Val::Const(at));
                             continue;
                         }
-                        let at = scratch + code.scratch[block as usize];
                         let len = code.built.scratch[block as usize].bytes as u64;
-                        reads.push(Span::at(at, len));
-                        writes.push(Span::at(at, len));
+                        let kept = self.once.blocks.get(&(step.site, block));
+                        let at = *kept.unwrap_or(&code.scratch[block as usize]);
+                        let at = self.scratch + at;
+                        let own = kept.is_some();
+                        if !own || when.edge {
+                            reads.push(Span::at(at, len));
+                        }
+                        if !own || self.once.launches.contains(&number) {
+                            writes.push(Span::at(at, len));
+                        }
                         values.push(Val::Const(at));
                     }
                     StageArg::Var(slot) => {
@@ -147,7 +252,7 @@ pub fn items(
                 }
             }
             let single = code.launches.len() == 1;
-            out.push(Item {
+            self.out.push(Item {
                 name: if single {
                     name.clone()
                 } else {
@@ -169,8 +274,16 @@ pub fn items(
             });
             first = false;
         }
+        Ok(())
     }
-    Ok(out)
+}
+
+/// The place so many bytes after another.
+fn offset(at: Val, bytes: u64) -> Val {
+    match at {
+        Val::Const(va) => Val::Const(va + bytes),
+        Val::Slot(slot, add) => Val::Slot(slot, add + bytes),
+    }
 }
 
 /// The commands of items for one queue: a barrier where an item touches what another since the

@@ -11,6 +11,7 @@ use super::capture;
 use super::freeze::FrozenSteps;
 use crate::error::Result;
 use crate::exec::engine::{DeviceExecutor, temporaries};
+use crate::exec::packing::Once;
 use crate::exec::submit;
 use crate::graph::{Engine, Shape, Storage, Tensor};
 use crate::schedule::{BufferId, Place, Wanted};
@@ -73,7 +74,8 @@ impl Capture {
         let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
 
         let arena = executor.alloc(schedule.arena.bytes)?;
-        let scratch = executor.alloc(submit::scratch_bytes(&compiled))?;
+        let once = Once::of(schedule, &compiled, &frozen.done.launches);
+        let scratch = executor.alloc(once.bytes)?;
         let places = temporaries(schedule, arena.va().0);
         let mut keep = vec![arena, scratch.clone()];
         let mut address: Vec<Val> = places.into_iter().map(Val::Const).collect();
@@ -96,7 +98,8 @@ impl Capture {
         }
         let mut costs = Vec::new();
         let at = |b: BufferId| address[b.0 as usize];
-        let items = submit::items(schedule, &compiled, &at, scratch.va().0, &frozen.done)?;
+        let scratch = scratch.va().0;
+        let items = submit::items(schedule, &compiled, &at, scratch, &frozen.done, &once)?;
         // Copies run beside the kernels that have nothing to do with them.
         let any = items.iter().any(|i| matches!(i.node, Work::Copy { .. }));
         let copies = executor.copies().filter(|_| any);

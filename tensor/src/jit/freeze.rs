@@ -10,32 +10,15 @@ use crate::error::Result;
 use crate::exec::compile::Compiled;
 use crate::exec::engine::DeviceExecutor;
 use crate::exec::packed::{PackedKey, PackedOperand};
+use crate::exec::packing::packs;
 use crate::exec::submit::Done;
 use crate::graph::{Op, Storage, Tensor};
 use crate::schedule::{BufferId, Place, Schedule, Work};
+use crate::walk::below;
 
 /// Whether nothing changes the bytes of a storage, which are the host's.
 fn immutable(storage: &Storage) -> bool {
     matches!(storage, Storage::Host(_) | Storage::Source(_))
-}
-
-/// Everything that some tensors are made of, sources first.
-pub(crate) fn below(roots: &[Tensor]) -> Vec<Tensor> {
-    let mut seen: HashSet<u64> = HashSet::new();
-    let mut pending: Vec<Tensor> = roots.to_vec();
-    let mut all = Vec::new();
-    while let Some(tensor) = pending.pop() {
-        if !seen.insert(tensor.id()) {
-            continue;
-        }
-        if tensor.storage().is_none() {
-            pending.extend(tensor.node().src.iter().cloned());
-        }
-        all.push(tensor);
-    }
-    // Sources are older than their users.
-    all.sort_unstable_by_key(Tensor::id);
-    all
 }
 
 /// What is known of a node.
@@ -59,7 +42,7 @@ pub(super) fn constants(
     outputs: &[Tensor],
 ) -> Result<()> {
     let input: HashSet<u64> = inputs.iter().map(Tensor::id).collect();
-    let all = below(outputs);
+    let all = below(outputs, |_| false);
     let mut facts: HashMap<u64, Facts> = HashMap::with_capacity(all.len());
     for tensor in &all {
         let leaf = tensor.storage().is_some();
@@ -111,7 +94,7 @@ pub(super) fn constants(
 /// Computes tensors that are made of constant leaves.
 fn computed(executor: &DeviceExecutor, wanted: &[Tensor]) -> Result<()> {
     // The leaves come into device memory for this only; who needs them later brings them again.
-    let leaves: Vec<(Tensor, Storage)> = below(wanted)
+    let leaves: Vec<(Tensor, Storage)> = below(wanted, |_| false)
         .into_iter()
         .filter_map(|t| t.storage().filter(immutable).map(|s| (t, s)))
         .collect();
@@ -152,100 +135,69 @@ impl FrozenSteps {
         compiled: &[Arc<Compiled>],
         inputs: &[Tensor],
     ) -> Result<FrozenSteps> {
-        let packed = executor.packed();
-        let mut out = FrozenSteps::default();
         let mut staging: Vec<Buffer> = Vec::new();
-        for (number, step) in schedule.steps.iter().enumerate() {
-            let Work::Kernel { kernel, args } = &step.work else {
-                continue;
-            };
-            let code = &compiled[*kernel];
+        let mut out = FrozenSteps::default();
+        let leaf = |b: BufferId| match &schedule.buffers[b.0 as usize].place {
+            Place::Leaf(tensor) => Some(tensor),
+            _ => None,
+        };
+        let mut found = Vec::new();
+        constant_kernels(schedule, &leaf, &mut found);
+        for (site, kernel, args) in found {
+            let code = &compiled[kernel];
             for i in 0..code.launches.len() {
-                let Some((slots, block)) = packs(schedule, code, args, i, inputs) else {
-                    continue;
-                };
-                let sources: Vec<&Tensor> = slots
-                    .iter()
-                    .filter_map(|&s| leaf(schedule, args[s as usize]))
-                    .collect();
-                let key: PackedKey = (
-                    code.built.stages[i].content,
-                    code.built.scratch[block as usize].bytes as u64,
-                    sources.iter().map(|t| t.id()).collect(),
-                );
-                // Bytes on a device can change under the same tensor.
-                let share = sources
-                    .iter()
-                    .all(|t| t.storage().as_ref().is_some_and(immutable));
-                let known = share.then(|| packed.get(&key)).flatten();
-                let made = match known {
-                    Some(known) => known,
-                    None => {
-                        let launch = Launching { code, i, block };
-                        let made = Arc::new(PackedOperand(launch.run(
-                            executor,
-                            &sources,
-                            &slots,
-                            &mut staging,
-                        )?));
-                        if share {
-                            packed.put(key, &made);
-                        }
-                        made
-                    }
-                };
-                out.done.launches.insert((number, i));
-                let at = made.0.va().0;
-                out.done.blocks.insert((number, block), at);
-                out.operands.push(made);
+                if let Some((slots, block)) = packs_constants(code, &args, i, inputs) {
+                    let launch = Launching { code, i, block };
+                    let sources: Vec<&Tensor> =
+                        slots.iter().filter_map(|&s| args[s as usize]).collect();
+                    let made = launch.packed(executor, &sources, &slots, &mut staging)?;
+                    out.done.launches.insert((site, i));
+                    out.done.blocks.insert((site, block), made.0.va().0);
+                    out.operands.push(made);
+                }
             }
         }
         Ok(out)
     }
 }
 
-/// The leaf behind a buffer.
-fn leaf(schedule: &Schedule, buffer: BufferId) -> Option<&Tensor> {
-    match &schedule.buffers[buffer.0 as usize].place {
-        Place::Leaf(tensor) => Some(tensor),
-        _ => None,
+/// Every kernel step, with the leaf behind each argument that is one at all steps of the loops around
+/// it.
+fn constant_kernels<'a>(
+    plan: &'a Schedule,
+    leaf: &dyn Fn(BufferId) -> Option<&'a Tensor>,
+    found: &mut Vec<(usize, usize, Vec<Option<&'a Tensor>>)>,
+) {
+    for step in &plan.steps {
+        match &step.work {
+            Work::Kernel { kernel, args } => {
+                let args = args.iter().map(|&b| leaf(b)).collect();
+                found.push((step.site, *kernel, args));
+            }
+            Work::Copy { .. } => {}
+            Work::Loop(repeat) => {
+                let inner = |b: BufferId| repeat.whole(b).and_then(leaf);
+                constant_kernels(&repeat.body, &inner, found);
+            }
+        }
     }
 }
 
 /// If a launch only reads constant leaves and only writes one scratch block that is its own: the
 /// parameters that it reads, and the block.
-fn packs(
-    schedule: &Schedule,
+fn packs_constants(
     code: &Compiled,
-    args: &[BufferId],
+    args: &[Option<&Tensor>],
     i: usize,
     inputs: &[Tensor],
 ) -> Option<(Vec<u16>, u16)> {
-    let stages = &code.built.stages;
-    let (mut slots, mut block, mut read) = (Vec::new(), None, 0);
-    for (arg, &written) in stages[i].args.iter().zip(&stages[i].writes) {
-        match *arg {
-            StageArg::Param(slot) if !written => {
-                let tensor = leaf(schedule, args[slot as usize])?;
-                if inputs.iter().any(|t| t.id() == tensor.id()) {
-                    return None;
-                }
-                read += bytes(tensor);
-                slots.push(slot);
-            }
-            StageArg::Scratch(b) if written && block.is_none() => block = Some(b),
-            _ => return None,
-        }
-    }
-    let block = block.filter(|_| !slots.is_empty())?;
-    let writes = |stage: &codegen::Stage| {
-        let mut args = stage.args.iter().zip(&stage.writes);
-        args.any(|(a, &w)| w && *a == StageArg::Scratch(block))
-    };
-    let alone = stages.iter().enumerate().all(|(j, s)| j == i || !writes(s));
+    let constant =
+        |slot: u16| args[slot as usize].filter(|t| inputs.iter().all(|i| i.id() != t.id()));
+    let (slots, block) = packs(code, i, |slot| constant(slot).is_some())?;
+    let read: usize = slots.iter().filter_map(|&s| constant(s)).map(bytes).sum();
     // The windows of a constant picture would be many times its size.
     let small = code.built.scratch[block as usize].bytes <= 2 * read + (1 << 16);
-    (alone && small).then_some((slots, block))
+    small.then_some((slots, block))
 }
 
 /// A launch to be run ahead of time.
@@ -256,6 +208,34 @@ struct Launching<'a> {
 }
 
 impl Launching<'_> {
+    /// What it fills its block with, made before by another capture or now.
+    fn packed(
+        &self,
+        executor: &DeviceExecutor,
+        sources: &[&Tensor],
+        slots: &[u16],
+        staging: &mut Vec<Buffer>,
+    ) -> Result<Arc<PackedOperand>> {
+        let key: PackedKey = (
+            self.code.built.stages[self.i].content,
+            self.code.built.scratch[self.block as usize].bytes as u64,
+            sources.iter().map(|t| t.id()).collect(),
+        );
+        // Bytes on a device can change under the same tensor.
+        let share = sources
+            .iter()
+            .all(|t| t.storage().as_ref().is_some_and(immutable));
+        let known = share.then(|| executor.packed().get(&key)).flatten();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = Arc::new(PackedOperand(self.run(executor, sources, slots, staging)?));
+        if share {
+            executor.packed().put(key, &made);
+        }
+        Ok(made)
+    }
+
     /// Runs it over these leaves, and waits: one weight after the other is in device memory.
     fn run(
         &self,

@@ -1,7 +1,5 @@
 //! Functions whose only changing inputs are their arguments: a model with its weights.
 
-use std::collections::HashMap;
-
 use codegen::DType;
 
 use super::capture::{Capture, Output, foreign};
@@ -10,6 +8,7 @@ use crate::error::Result;
 use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Shape, Tensor};
 use crate::schedule::Schedule;
+use crate::walk::replaced;
 
 /// A pure function over constant weights, captured at once.
 ///
@@ -140,36 +139,15 @@ impl Frozen {
                 inputs: old,
                 outputs,
             } => {
-                let outputs = rebind(old, outputs, inputs);
+                let new = old
+                    .iter()
+                    .zip(inputs)
+                    .map(|(old, new)| (old.id(), new.clone()));
+                let outputs = replaced(outputs, new.collect());
                 let refs: Vec<&Tensor> = outputs.iter().collect();
                 self.engine.realize(&refs)?;
                 Ok(outputs)
             }
         }
     }
-}
-
-/// The outputs as functions of other inputs.
-fn rebind(old: &[Tensor], outputs: &[Tensor], new: &[Tensor]) -> Vec<Tensor> {
-    let mut known: HashMap<u64, Tensor> = HashMap::new();
-    for (old, new) in old.iter().zip(new) {
-        known.insert(old.id(), new.clone());
-    }
-    for tensor in freeze::below(outputs) {
-        if known.contains_key(&tensor.id()) {
-            continue;
-        }
-        let node = tensor.node();
-        let src: Vec<&Tensor> = node.src.iter().filter_map(|s| known.get(&s.id())).collect();
-        let same =
-            src.len() != node.src.len() || src.iter().zip(&node.src).all(|(a, b)| a.id() == b.id());
-        let made = if same {
-            tensor.clone()
-        } else {
-            Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype)
-        };
-        known.insert(tensor.id(), made);
-    }
-    let found = outputs.iter().filter_map(|o| known.get(&o.id()).cloned());
-    found.collect()
 }

@@ -26,7 +26,7 @@ use crate::graph::{Engine, Shape, Storage, Tensor};
 use crate::param::Parameter;
 use crate::schedule::Wanted;
 use capture::{Capture, Output, foreign};
-pub(crate) use freeze::{below, constant};
+pub(crate) use freeze::constant;
 pub use frozen::Frozen;
 
 /// Shapes and types of inputs.

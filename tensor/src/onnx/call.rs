@@ -386,6 +386,16 @@ impl Call<'_, '_> {
         })
     }
 
+    /// Whether a value is a tensor that was computed while the graph is built.
+    pub(super) fn knows(&self, value: &Value) -> bool {
+        matches!(value, Value::Tensor(a) if self.is_known(&a.tensor))
+    }
+
+    /// Whether a condition is known to hold.
+    pub(super) fn is_true(&mut self, value: &Value) -> bool {
+        self.knows(value) && self.truth(value).unwrap_or(false)
+    }
+
     /// Runs a subgraph on the values of its inputs; gives the values of its outputs.
     pub(super) fn run(&mut self, graph: &Graph, inputs: &[Value]) -> Result<Vec<Value>> {
         self.eval.subgraph(graph, inputs)

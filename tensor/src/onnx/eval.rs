@@ -16,6 +16,7 @@ use super::value::{HOST_ELEMENTS, Value, is_small};
 use crate::graph::{Engine, Op, Tensor};
 use crate::jit;
 use crate::ops::random::Rng;
+use crate::walk::below;
 
 /// Elements of a value of a model, stored or not. No device counts through more in a day, and sizes
 /// that are sums and products of such sizes do not overflow.
@@ -66,6 +67,8 @@ pub(super) struct Eval<'m> {
     looping: usize,
     /// Nodes of subgraphs that were evaluated.
     unrolled: usize,
+    /// Loops around the node that are traced once: values of their bodies cannot be computed now.
+    tracing: usize,
 }
 
 impl<'m> Eval<'m> {
@@ -91,6 +94,7 @@ impl<'m> Eval<'m> {
             nested: 0,
             looping: 0,
             unrolled: 0,
+            tracing: 0,
         }
     }
 
@@ -179,6 +183,22 @@ impl<'m> Eval<'m> {
         Ok(outputs)
     }
 
+    /// Evaluates the body of a loop for all iterations at once: what its inputs are is not known.
+    pub(super) fn traced(&mut self, body: &Graph, inputs: &[Value]) -> Result<Vec<Value>> {
+        self.settle_outside(body)?;
+        self.tracing += 1;
+        self.looping += 1;
+        let outputs = self.subgraph(body, inputs);
+        self.looping -= 1;
+        self.tracing -= 1;
+        outputs
+    }
+
+    /// Whether values of the device are unknown: they are captured, or another one at each iteration.
+    fn blind(&self) -> bool {
+        self.capturing.is_some() || self.tracing > 0
+    }
+
     /// Whether there may be an iteration `i`.
     pub(super) fn may_iterate(&self, i: i64) -> Result<()> {
         if i >= MOST_ITERATIONS {
@@ -194,7 +214,7 @@ impl<'m> Eval<'m> {
 
     /// Computes values unless the graph is captured.
     pub(super) fn settle(&mut self, values: &[Value]) -> Result<()> {
-        if self.capturing.is_some() {
+        if self.blind() {
             return Ok(());
         }
         if self.copies.len() > MOST_COPIES {
@@ -413,13 +433,16 @@ impl<'m> Eval<'m> {
                 tensor.shape()
             ));
         }
+        if tensor.engine() == &self.host || !self.blind() {
+            return Ok(tensor.clone());
+        }
+        let made_of = below(std::slice::from_ref(tensor), |_| false);
+        if made_of.iter().any(|t| matches!(t.node().op, Op::Param)) {
+            return Err(Why::Always("it needs a value that each iteration has anew".into()).into());
+        }
         let Some(open) = &self.capturing else {
             return Ok(tensor.clone());
         };
-        if tensor.engine() == &self.host {
-            return Ok(tensor.clone());
-        }
-        let made_of = jit::below(std::slice::from_ref(tensor));
         let mut inputs: Vec<usize> = made_of
             .iter()
             .filter_map(|t| open.get(&t.id()).copied())
@@ -462,7 +485,7 @@ impl<'m> Eval<'m> {
 
     /// Random numbers that differ from run to run.
     pub(super) fn fresh_rng(&mut self, engine: &Engine) -> Result<Rng> {
-        if self.capturing.is_some() {
+        if self.blind() {
             return Err(Why::Always("it makes random numbers without a seed".into()).into());
         }
         let seed = || {

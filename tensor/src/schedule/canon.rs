@@ -20,7 +20,7 @@ pub struct DagNode {
     pub shape: Vec<usize>,
     /// Element type.
     pub dtype: DType,
-    /// A tensor whose value is in memory.
+    /// A tensor whose value is in memory, or a parameter of the loop whose body this is.
     pub leaf: Option<Tensor>,
     /// Made of constants and positions only: never worth a place in memory.
     pub constant: bool,
@@ -101,7 +101,7 @@ impl Dag {
 
     fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {
         let node = tensor.node();
-        if tensor.storage().is_some() {
+        if tensor.storage().is_some() || matches!(node.op, Op::Param) {
             return self.intern(Identity::Leaf(tensor.id()), || DagNode {
                 op: Op::Data,
                 src: SmallVec::new(),
@@ -155,6 +155,14 @@ impl Dag {
             // On one engine a copy is a place of its own with the same value.
             if matches!(op, Op::Copy) {
                 op = Op::Contiguous;
+            }
+        }
+        if matches!(op, Op::Loop(..)) {
+            // It reads its sources in memory, where a shape says nothing.
+            for s in &mut src {
+                while matches!(self.node(*s).op, Op::Reshape) {
+                    *s = self.node(*s).src[0];
+                }
             }
         }
         if let Op::Scatter(axis, ScatterMode::Combine(ReduceOp::Add | ReduceOp::Mul)) = op
@@ -211,6 +219,7 @@ impl Dag {
                 Op::Data | Op::Contiguous | Op::Scan(..) | Op::Scatter(..) | Op::Iota => {
                     return true;
                 }
+                Op::Loop(..) => return true,
                 Op::Permute(order) => axis = order[axis],
                 Op::Unary(_) | Op::Cast | Op::Shrink(_) | Op::Flip(_) | Op::Expand => {}
                 _ => return false,

@@ -1,6 +1,7 @@
 //! Which nodes are in memory, and which share a kernel.
 //!
-//! A node is in memory if it must be (results, scatters, scans, forced values), if a kernel that
+//! A node is in memory if it must be (results, scatters, scans, forced values, what goes into a loop
+//! and comes out of it), if a kernel that
 //! needs it cannot compute it without doing work twice, or if two kernels would both compute it and
 //! that is not cheap. The last is found by walking all kernels and looking at what they have in
 //! common, until nothing changes.
@@ -34,6 +35,20 @@ impl Group {
             overwrites,
         }
     }
+
+    /// A loop, and no kernel.
+    fn is_loop(&self) -> bool {
+        self.roots.iter().any(|r| matches!(r.body, Body::Loop(_)))
+    }
+}
+
+/// What a loop reads.
+fn loop_sources(dag: &Dag, n: u32) -> Vec<u32> {
+    let mut sources = dag.node(n).src.to_vec();
+    sources.retain(|&s| dag.node(s).numel() > 0);
+    sources.sort_unstable();
+    sources.dedup();
+    sources
 }
 
 /// Operations that two kernels may both do rather than go through memory.
@@ -50,6 +65,13 @@ pub fn fuse(dag: &Dag, limits: &Limits, wanted: &[u32]) -> Vec<Group> {
     for (n, node) in dag.nodes.iter().enumerate() {
         forced[n] = matches!(node.op, Op::Contiguous | Op::Scan(..) | Op::Scatter(..))
             && node.leaf.is_none();
+    }
+    let nodes = dag.nodes.iter().enumerate();
+    for (n, _) in nodes.filter(|(_, node)| matches!(node.op, Op::Loop(..))) {
+        forced[n] = true;
+        for s in loop_sources(dag, n as u32) {
+            forced[s as usize] |= dag.node(s).leaf.is_none();
+        }
     }
     for &n in wanted {
         forced[n as usize] = true;
@@ -82,7 +104,8 @@ fn drop_private(dag: &Dag, limits: &Limits, groups: &mut [Group], kept: &HashSet
     for root in groups.iter().flat_map(|g| &g.roots) {
         realized[root.node as usize] = true;
     }
-    for group in groups.iter_mut().filter(|g| g.roots.len() > 1) {
+    let kernels = groups.iter_mut().filter(|g| !g.is_loop());
+    for group in kernels.filter(|g| g.roots.len() > 1) {
         let needed = |r: &Root| kept.contains(&r.node) || loaded.contains(&r.node);
         let roots: Vec<Root> = group.roots.iter().copied().filter(needed).collect();
         if roots.is_empty() || roots.len() == group.roots.len() {
@@ -103,9 +126,29 @@ fn drop_private(dag: &Dag, limits: &Limits, groups: &mut [Group], kept: &HashSet
 
 fn walk_all(dag: &Dag, limits: &Limits, realized: &mut [bool], wanted: &[u32]) -> Vec<Group> {
     let leaf = |n: u32| dag.node(n).leaf.is_some();
-    let mut groups = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     let mut open: BTreeSet<u32> = wanted.iter().copied().filter(|&n| !leaf(n)).collect();
+    // One group for all results of a loop.
+    let mut loops: HashMap<(usize, &[u32]), usize> = HashMap::new();
     while let Some(n) = open.pop_last() {
+        if let Op::Loop(body, _) = &dag.node(n).op {
+            let root = Root {
+                node: n,
+                body: Body::Loop(n),
+            };
+            let next = groups.len();
+            let known = *loops
+                .entry((body.identity(), &dag.node(n).src[..]))
+                .or_insert(next);
+            if known < next {
+                groups[known].roots.push(root);
+                continue;
+            }
+            let sources = loop_sources(dag, n);
+            open.extend(sources.iter().copied().filter(|&n| !leaf(n)));
+            groups.push(Group::new(vec![root], Region::reading(sources)));
+            continue;
+        }
         let bodies = match dag.node(n).op {
             // In reverse: the whole list is turned around in the end.
             Op::Scatter(..) => vec![Body::Scatter(n), Body::Value(dag.node(n).src[0])],
@@ -197,7 +240,7 @@ fn cost(dag: &Dag, realized: &[bool], n: u32) -> u32 {
 fn merge(dag: &Dag, limits: &Limits, groups: Vec<Group>) -> Vec<Group> {
     let mut writer: HashMap<u32, usize> = HashMap::new();
     for (k, group) in groups.iter().enumerate() {
-        writer.insert(group.roots[0].node, k);
+        writer.extend(group.roots.iter().map(|root| (root.node, k)));
     }
     let mut needs: Vec<Vec<usize>> = groups
         .iter()

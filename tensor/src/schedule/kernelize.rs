@@ -92,6 +92,7 @@ fn name(dag: &Dag, group: &Group) -> String {
     let region = &group.region;
     let mut name = String::from(match root.body {
         Body::Scatter(_) => "scatter",
+        Body::Loop(_) => "loop",
         Body::Value(_) if region.contraction.is_some() => "contract",
         Body::Value(n) if matches!(dag.node(n).op, Op::Scan(..)) => "scan",
         Body::Value(_) if region.ix.of_kind(RangeKind::Reduce) != 0 => "reduce",

@@ -3,7 +3,8 @@
 //! [`canon`] flattens the graph, [`fuse`] decides what is in memory and what shares a kernel (on
 //! the requests that [`region`] collects over the index expressions of [`domains`]),
 //! [`kernelize`] makes the kernels, [`order`] puts them in an order in which no value is overwritten
-//! while it is needed, and [`memory`] gives temporaries their places.
+//! while it is needed, and [`memory`] gives temporaries their places. A loop is one step, with the
+//! schedule of its body ([`repeat`]).
 
 pub mod canon;
 pub mod domains;
@@ -12,6 +13,7 @@ pub mod kernelize;
 pub mod memory;
 pub mod order;
 pub mod region;
+pub mod repeat;
 
 use codegen::DType;
 use codegen::ir::Kernel;
@@ -19,6 +21,7 @@ use codegen::ir::Kernel;
 use crate::graph::Tensor;
 pub use memory::{Arena, Lifetime};
 pub use region::Limits;
+pub use repeat::Repeat;
 
 /// A buffer of a schedule, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -70,6 +73,8 @@ pub enum Work {
         /// To a buffer of the same size.
         to: BufferId,
     },
+    /// Runs the steps of a loop, one after the other.
+    Loop(Box<Repeat>),
 }
 
 /// One step; a step may run beside those before it whose results it does not touch.
@@ -81,6 +86,8 @@ pub struct Step {
     pub reads: Vec<BufferId>,
     /// Buffers that it writes.
     pub writes: Vec<BufferId>,
+    /// Its number among all steps of the schedule, those inside of loops included.
+    pub site: usize,
 }
 
 /// A value to compute, and where it goes.
@@ -107,6 +114,8 @@ pub struct Schedule {
     pub arena: Arena,
     /// The temporaries.
     pub temporaries: Vec<BufferId>,
+    /// Number of all steps, those inside of loops included.
+    pub sites: usize,
 }
 
 impl Schedule {
@@ -118,10 +127,24 @@ impl Schedule {
 
     /// Number of kernel launches.
     pub fn launches(&self) -> usize {
-        let kernels = self.steps.iter();
-        kernels
-            .filter(|s| matches!(s.work, Work::Kernel { .. }))
-            .count()
+        self.counts().iter().sum()
+    }
+
+    /// Number of launches of each kernel.
+    pub fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.kernels.len()];
+        self.count(1, &mut counts);
+        counts
+    }
+
+    fn count(&self, times: usize, counts: &mut [usize]) {
+        for step in &self.steps {
+            match &step.work {
+                Work::Kernel { kernel, .. } => counts[*kernel] += times,
+                Work::Copy { .. } => {}
+                Work::Loop(repeat) => repeat.body.count(times * repeat.steps(), counts),
+            }
+        }
     }
 
     /// The same steps with every temporary in a place of its own.

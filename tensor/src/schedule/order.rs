@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
+use codegen::DType;
 use codegen::ir::{Id, Kernel, Node, ParamInfo};
 
 use super::canon::Dag;
@@ -16,8 +17,8 @@ use super::fuse::{Group, fuse};
 use super::kernelize::kernelize;
 use super::memory::Arena;
 use super::region::{Body, Limits};
-use super::{BufferId, BufferInfo, Place, Schedule, Step, Wanted, Work};
-use crate::graph::{Op, Storage, Tensor};
+use super::{BufferId, BufferInfo, Place, Repeat, Schedule, Step, Wanted, Work};
+use crate::graph::{Loop, Op, Storage, Taken, Tensor};
 
 /// See [`Schedule::new`].
 pub fn schedule(wanted: &[Wanted], limits: &Limits) -> Schedule {
@@ -35,7 +36,7 @@ pub fn schedule(wanted: &[Wanted], limits: &Limits) -> Schedule {
     let groups = fuse(&dag, limits, &roots);
     let mut planner = Planner::new(&dag, groups);
     planner.place(wanted, &roots);
-    planner.finish()
+    planner.finish(limits)
 }
 
 /// An order of the stores of a kernel in which a store that replaces what others read comes after
@@ -150,7 +151,7 @@ impl<'a> Planner<'a> {
     }
 
     fn leaves(&mut self) {
-        let mut seen: HashMap<(Memory, codegen::DType, usize), BufferId> = HashMap::new();
+        let mut seen: HashMap<(Memory, DType, usize), BufferId> = HashMap::new();
         for (n, node) in self.dag.nodes.iter().enumerate() {
             let Some(tensor) = &node.leaf else { continue };
             let key = (memory_of(tensor), node.dtype, node.numel());
@@ -333,18 +334,52 @@ impl<'a> Planner<'a> {
         false
     }
 
-    fn finish(self) -> Schedule {
+    fn finish(self, limits: &Limits) -> Schedule {
         let mut schedule = Schedule {
             buffers: self.buffers.clone(),
             results: self.results.clone(),
             ..Schedule::default()
         };
         for &(from, to) in &self.saves {
-            schedule.steps.push(copy(from, to));
+            copy(&mut schedule, from, to);
         }
         let mut known: HashMap<Structure, usize> = HashMap::new();
+        let mut number = |schedule: &mut Schedule, kernel: Kernel| {
+            let next = schedule.kernels.len();
+            let number = *known.entry(Structure::of(&kernel)).or_insert(next);
+            if number == next {
+                schedule.kernels.push(kernel);
+            }
+            number
+        };
         for g in self.sorted() {
             let group = &self.groups[g];
+            if let Op::Loop(traced, _) = &self.dag.node(group.roots[0].node).op {
+                let mut repeat = self.repeat(traced, group, limits);
+                let kernels = std::mem::take(&mut repeat.body.kernels).into_iter();
+                let numbers: Vec<usize> = kernels.map(|k| number(&mut schedule, k)).collect();
+                renumber(&mut repeat.body, &numbers, schedule.sites);
+                schedule.sites += repeat.body.sites;
+                let mut writes: Vec<BufferId> =
+                    group.roots.iter().map(|r| self.of_node[&r.node]).collect();
+                if repeat.workspace_bytes > 0 {
+                    let workspace = BufferId(schedule.buffers.len() as u32);
+                    schedule.buffers.push(BufferInfo {
+                        place: Place::Temporary,
+                        dtype: DType::U8,
+                        len: repeat.workspace_bytes as usize,
+                    });
+                    repeat.workspace = Some(workspace);
+                    writes.push(workspace);
+                }
+                push(
+                    &mut schedule,
+                    Work::Loop(Box::new(repeat)),
+                    self.reads(group),
+                    writes,
+                );
+                continue;
+            }
             let (kernel, args) = kernelize(self.dag, group, &|n| self.of_node[&n]);
             let written = |&(i, _): &(usize, &BufferId)| kernel.params[i].written;
             let writes: Vec<BufferId> = args
@@ -353,23 +388,12 @@ impl<'a> Planner<'a> {
                 .filter(written)
                 .map(|(_, &b)| b)
                 .collect();
-            let reads = self.reads(group);
-            let next = schedule.kernels.len();
-            let number = *known.entry(Structure::of(&kernel)).or_insert(next);
-            if number == next {
-                schedule.kernels.push(kernel);
-            }
-            schedule.steps.push(Step {
-                work: Work::Kernel {
-                    kernel: number,
-                    args,
-                },
-                reads,
-                writes,
-            });
+            let kernel = number(&mut schedule, kernel);
+            let work = Work::Kernel { kernel, args };
+            push(&mut schedule, work, self.reads(group), writes);
         }
         for &(from, to) in &self.copies {
-            schedule.steps.push(copy(from, to));
+            copy(&mut schedule, from, to);
         }
         let places = schedule.buffers.iter().enumerate();
         schedule.temporaries = places
@@ -378,6 +402,28 @@ impl<'a> Planner<'a> {
             .collect();
         schedule.arena = Arena::new(&schedule.lifetimes());
         schedule
+    }
+
+    /// The loop whose results are the roots of a group.
+    fn repeat(&self, traced: &Arc<Loop>, group: &Group, limits: &Limits) -> Repeat {
+        let roots = group.roots.iter().map(|r| r.node);
+        let goes: Vec<(Taken, BufferId)> = roots
+            .clone()
+            .filter_map(|n| match &self.dag.node(n).op {
+                Op::Loop(_, taken) => Some((*taken, self.of_node[&n])),
+                _ => None,
+            })
+            .collect();
+        let kinds: Vec<Taken> = goes.iter().map(|g| g.0).collect();
+        let wanted = Repeat::wanted(traced, &kinds).into_iter().map(|i| Wanted {
+            value: traced.results[i].clone(),
+            into: None,
+        });
+        let body = schedule(&wanted.collect::<Vec<_>>(), limits);
+        let sources = roots.take(1).flat_map(|n| &self.dag.node(n).src);
+        let sources: Vec<Option<BufferId>> =
+            sources.map(|s| self.of_node.get(s).copied()).collect();
+        Repeat::new(traced, body, &sources, &goes)
     }
 
     fn reads(&self, group: &Group) -> Vec<BufferId> {
@@ -429,11 +475,30 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn copy(from: BufferId, to: BufferId) -> Step {
-    Step {
-        work: Work::Copy { from, to },
-        reads: vec![from],
-        writes: vec![to],
+fn push(schedule: &mut Schedule, work: Work, reads: Vec<BufferId>, writes: Vec<BufferId>) {
+    schedule.steps.push(Step {
+        work,
+        reads,
+        writes,
+        site: schedule.sites,
+    });
+    schedule.sites += 1;
+}
+
+fn copy(schedule: &mut Schedule, from: BufferId, to: BufferId) {
+    push(schedule, Work::Copy { from, to }, vec![from], vec![to]);
+}
+
+/// Makes a body a part of a schedule: `kernels` are the numbers of its kernels there, and `first` is
+/// the number of its first step.
+fn renumber(body: &mut Schedule, kernels: &[usize], first: usize) {
+    for step in &mut body.steps {
+        step.site += first;
+        match &mut step.work {
+            Work::Kernel { kernel, .. } => *kernel = kernels[*kernel],
+            Work::Copy { .. } => {}
+            Work::Loop(inner) => renumber(&mut inner.body, kernels, first),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use tensor::onnx::{Model, Prepared, Summary};
-use tensor::schedule::{Schedule, Work};
+use tensor::schedule::Schedule;
 
 use crate::error::Error;
 use crate::inputs::Wanted;
@@ -136,11 +136,7 @@ fn row(args: &Args, summary: Summary, planned: Result<Planned, String>) -> Row {
     };
     let (mut flops, mut kernels) = (0.0, Vec::new());
     if let Some(schedule) = &schedule {
-        for (i, kernel) in schedule.kernels.iter().enumerate() {
-            let steps = schedule.steps.iter();
-            let launches = steps
-                .filter(|s| matches!(s.work, Work::Kernel { kernel, .. } if kernel == i))
-                .count();
+        for (kernel, launches) in schedule.kernels.iter().zip(schedule.counts()) {
             let (work, bytes) = codegen::estimate(kernel);
             flops += work * launches as f64;
             kernels.push(Kernel {

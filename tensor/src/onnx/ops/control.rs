@@ -1,11 +1,14 @@
 //! Control flow: subgraphs that run once, several times, or not at all.
 //!
 //! A condition or a number of iterations that is known while the graph is built leaves no trace in
-//! it: one branch is taken, a loop is unrolled. So it is with one that small inputs decide, for whose
-//! values the graph is captured. Otherwise it is read, and the model runs uncaptured.
+//! it: one branch is taken, a loop is traced once, or unrolled where its iterations differ in more than
+//! numbers. What hangs on an input is read: the graph is then for the values of the input, or the model
+//! runs uncaptured.
 
 use super::shape::{joined, moved};
+use super::traced::{Traced, alone};
 use crate::graph::Tensor;
+use crate::loops::Order;
 use crate::onnx::call::{Call, Table, axis};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
@@ -35,14 +38,6 @@ fn others(body: &Graph, n: usize) -> Result<usize> {
     }
 }
 
-/// The shape of a number alone, as the body declares the input: some say that it is a list of one.
-fn alone(body: &Graph, input: usize) -> &'static [usize] {
-    match body.inputs.get(input).map(|port| &port.ty) {
-        Some(Type::Tensor(_, Some(dims))) if dims.len() == 1 => &[1],
-        _ => &[],
-    }
-}
-
 fn repeat(c: &mut Call) -> Result<Vec<Value>> {
     let body = c.graph("body")?;
     let trips = if c.has(0) { Some(c.int(0)?) } else { None };
@@ -55,7 +50,22 @@ fn repeat(c: &mut Call) -> Result<Vec<Value>> {
     let carried = (2..c.count()).map(|i| c.value(i).cloned());
     let mut carried: Vec<Value> = carried.collect::<Result<_>>()?;
     let n = carried.len();
-    let mut scans: Vec<Vec<Value>> = vec![Vec::new(); others(&body, 1 + n)?];
+    let scans = others(&body, 1 + n)?;
+    if let Some(trips) = trips.and_then(|t| usize::try_from(t).ok())
+        && (!conditional || c.is_true(&cond))
+    {
+        let body = Traced {
+            body: &body,
+            steps: trips,
+            numbered: true,
+            conditional,
+            scans,
+        };
+        if let Some(made) = body.run(c, &carried, &[], Order::Forward)? {
+            return Ok(made);
+        }
+    }
+    let mut scans: Vec<Vec<Value>> = vec![Vec::new(); scans];
     let mut i = 0;
     while trips.is_none_or(|trips| i < trips) && (!conditional || c.truth(&cond)?) {
         let number = c.eval.known_ints(&[i], alone(&body, 0))?;
@@ -202,6 +212,59 @@ fn scan(c: &mut Call) -> Result<Vec<Value>> {
     scanned(c, &scan, states, inputs, len.unwrap_or(0), &mut 0)
 }
 
+impl Scan {
+    /// The same as [`scanned`], with the body traced once; `None` if that cannot be.
+    fn traced(
+        &self,
+        c: &mut Call,
+        states: &[Value],
+        inputs: &[Value],
+        len: usize,
+    ) -> Result<Option<Vec<Value>>> {
+        let body = Traced {
+            body: &self.body,
+            steps: len,
+            numbered: false,
+            conditional: false,
+            scans: self.outputs.len(),
+        };
+        // Rows stay where they are if all are read from the last one to the first.
+        let back = self.inputs.iter().all(|&(turned, _)| turned);
+        let order = if back {
+            Order::Backward
+        } else {
+            Order::Forward
+        };
+        let mut rows = Vec::new();
+        for (x, &(turned, at)) in inputs.iter().zip(&self.inputs) {
+            let Value::Tensor(array) = x else {
+                return Ok(None);
+            };
+            let Array { tensor, elem } = c.here(array)?;
+            let tensor = tensor.move_axis(at as isize, 0)?;
+            let tensor = if turned != back {
+                tensor.flip(&[0])?
+            } else {
+                tensor
+            };
+            rows.push(Array { tensor, elem });
+        }
+        let Some(mut made) = body.run(c, states, &rows, order)? else {
+            return Ok(None);
+        };
+        for (value, &(turned, at)) in made[states.len()..].iter_mut().zip(&self.outputs) {
+            if let Value::Tensor(Array { tensor, .. }) = value {
+                if turned != back {
+                    *tensor = tensor.flip(&[0])?;
+                }
+                let at = axis(at, tensor.rank())?;
+                *tensor = tensor.move_axis(0, at as isize)?;
+            }
+        }
+        Ok(Some(made))
+    }
+}
+
 /// The states after `len` elements, and what was made for each of them. `done` counts iterations.
 fn scanned(
     c: &mut Call,
@@ -212,6 +275,10 @@ fn scanned(
     done: &mut i64,
 ) -> Result<Vec<Value>> {
     let n = states.len();
+    if let Some(made) = scan.traced(c, states, inputs, len)? {
+        *done += len as i64;
+        return Ok(made);
+    }
     let mut states = states.to_vec();
     let mut made: Vec<Vec<Value>> = vec![Vec::new(); scan.outputs.len()];
     for i in 0..len {

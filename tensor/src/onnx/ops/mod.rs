@@ -37,6 +37,7 @@ mod shape;
 mod signal;
 mod stateful;
 mod text;
+mod traced;
 mod training;
 mod trees;
 

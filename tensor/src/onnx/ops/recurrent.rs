@@ -1,10 +1,11 @@
-//! Recurrent layers, unrolled: one product with the input weights for all steps, then a step after
-//! the other.
+//! Recurrent layers: one product with the input weights for all steps and directions, then a loop
+//! whose step is traced once, over both directions side by side.
 
 use codegen::DType;
 
 use super::shape::join;
 use crate::graph::Tensor;
+use crate::loops::{Order, Recurrence, recur};
 use crate::onnx::call::{Call, Table};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
@@ -45,17 +46,14 @@ const LSTM: Cell = Cell {
     step: lstm,
 };
 
-/// Steps after which an uncaptured run computes the state.
-const SETTLED: usize = 16;
-
-/// What one direction has besides its input.
+/// What some directions that run side by side have besides their inputs.
 struct Weights {
     hidden: usize,
-    /// `[hidden, gates * hidden]`.
+    /// `[directions, hidden, gates * hidden]`.
     recurrent: Tensor,
-    /// `[gates * hidden]`, of the recurrent product.
-    bias: Tensor,
-    /// Of the input, output and forget gates, each `[hidden]`.
+    /// `[directions, 1, gates * hidden]`, of the recurrent product, if it is not in the inputs.
+    bias: Option<Tensor>,
+    /// Of the input, output and forget gates, each `[directions, 1, hidden]`.
     peepholes: Option<[Tensor; 3]>,
     activations: Vec<Activation>,
     clip: Option<f64>,
@@ -84,12 +82,15 @@ impl Weights {
     /// The product of the hidden state with the weights of gates `from..from + count`.
     fn product(&self, h: &Tensor, from: usize, count: usize) -> crate::Result<Tensor> {
         let (start, len) = (from * self.hidden, count * self.hidden);
-        h.matmul(&self.recurrent.narrow(1, start, len)?)?
-            .add(&self.bias.narrow(0, start, len)?)
+        let product = h.matmul(&self.recurrent.narrow(2, start, len)?)?;
+        match &self.bias {
+            Some(bias) => product.add(&bias.narrow(2, start, len)?),
+            None => Ok(product),
+        }
     }
 }
 
-/// Hidden state, and cell where there is one; `[batch, hidden]`.
+/// Hidden state, and cell where there is one; `[directions, batch, hidden]`.
 #[derive(Clone)]
 struct State(Vec<Tensor>);
 
@@ -135,7 +136,7 @@ fn lstm(w: &Weights, x: &Tensor, state: &State) -> crate::Result<State> {
 }
 
 /// An activation with its two numbers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Activation {
     kind: &'static str,
     alpha: f64,
@@ -288,60 +289,151 @@ fn layer(c: &mut Call, kind: &Cell) -> Result<Vec<Value>> {
         shaped("peepholes", p, &[directions, 3 * hidden])?;
     }
     let activations = activations(c, kind.activations, directions)?;
-    let clip = c.attr_float("clip")?.filter(|&limit| limit > 0.0);
-    let (mut all, mut last) = (Vec::new(), vec![Vec::new(); states.len()]);
-    for (d, &reverse) in reverse.iter().enumerate() {
-        let at = d as isize;
-        let (input_bias, bias) = match &bias {
-            Some(bias) => {
-                let bias = bias.index(0, at)?;
-                (Some(bias.narrow(0, 0, rows)?), bias.narrow(0, rows, rows)?)
-            }
-            None => (None, Tensor::zeros(x.engine(), &[rows], x.dtype())?),
-        };
-        let n = kind.activations.len();
-        let weights = Weights {
-            hidden,
-            recurrent: r.index(0, at)?.t()?,
-            bias,
-            peepholes: match &peepholes {
-                Some(p) => {
-                    let p = p.index(0, at)?;
-                    let part = |i: usize| p.narrow(0, i * hidden, hidden);
-                    Some([part(0)?, part(1)?, part(2)?])
-                }
-                None => None,
-            },
-            activations: activations[d * n..][..n].to_vec(),
-            clip,
-            input_forget: c.int_or("input_forget", 0)? != 0,
-            linear_before_reset: c.int_or("linear_before_reset", 0)? != 0,
-        };
-        let inputs = x.matmul(&w.index(0, at)?.t()?)?;
-        let inputs = match &input_bias {
-            Some(bias) => inputs.add(bias)?,
-            None => inputs,
-        };
-        let start = states.iter().map(|s| s.index(0, at));
-        let mut state = State(start.collect::<crate::Result<_>>()?);
-        let inputs = inputs.contiguous()?;
-        let outputs = run(c, kind, &weights, &inputs, &mut state, reverse, &lens)?;
-        all.push(outputs);
-        for (list, state) in last.iter_mut().zip(state.0) {
+    let layer = Layer {
+        kind,
+        x,
+        w,
+        r,
+        bias,
+        peepholes,
+        lens,
+        states,
+        activations,
+        clip: c.attr_float("clip")?.filter(|&limit| limit > 0.0),
+        input_forget: c.int_or("input_forget", 0)? != 0,
+        linear_before_reset: c.int_or("linear_before_reset", 0)? != 0,
+    };
+    let (mut all, mut last) = (Vec::new(), vec![Vec::new(); layer.states.len()]);
+    for (first, reverse) in layer.together(reverse) {
+        let (y, states) = layer.run(first, reverse)?;
+        all.push(y);
+        for (list, state) in last.iter_mut().zip(states) {
             list.push(state);
         }
     }
     // [steps, directions, batch, hidden]
-    let mut y = join(&all, 1, true)?;
+    let mut y = join(&all, 1, false)?;
     if batch_first {
         y = y.permute(&[2, 0, 1, 3])?;
     }
     let mut outputs: Vec<Value> = vec![y.into()];
     for list in &last {
-        let state = join(list, usize::from(batch_first), true)?;
+        let state = join(list, 0, false)?;
+        let state = match batch_first {
+            true => state.permute(&[1, 0, 2])?,
+            false => state,
+        };
         outputs.push(state.into());
     }
     Ok(outputs)
+}
+
+/// A layer with all of its directions: shapes are those of the format, without `layout`.
+struct Layer<'a> {
+    kind: &'a Cell,
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    bias: Option<Tensor>,
+    peepholes: Option<Tensor>,
+    lens: Option<Tensor>,
+    states: Vec<Tensor>,
+    activations: Vec<Activation>,
+    clip: Option<f64>,
+    input_forget: bool,
+    linear_before_reset: bool,
+}
+
+impl Layer<'_> {
+    /// Directions that run side by side, each list with the number of its first: all, unless their
+    /// activations differ.
+    fn together<'r>(&self, reverse: &'r [bool]) -> Vec<(usize, &'r [bool])> {
+        let each = self.activations.chunks(self.kind.activations.len());
+        let same = each.collect::<Vec<_>>().windows(2).all(|p| p[0] == p[1]);
+        let size = if same { reverse.len() } else { 1 };
+        let lists = reverse.chunks(size).enumerate();
+        lists.map(|(i, list)| (i * size, list)).collect()
+    }
+
+    /// Directions from `first` on: hidden states `[steps, directions, batch, hidden]`, and the last
+    /// states `[directions, batch, hidden]`.
+    fn run(&self, first: usize, reverse: &[bool]) -> crate::Result<(Tensor, Vec<Tensor>)> {
+        let count = reverse.len();
+        let of = |t: &Tensor| t.narrow(0, first, count);
+        let rows = self.w.shape()[1];
+        let hidden = self.r.shape()[2];
+        let biases = match &self.bias {
+            Some(bias) => {
+                let bias = of(bias)?.unsqueeze(1)?;
+                Some((bias.narrow(2, 0, rows)?, bias.narrow(2, rows, rows)?))
+            }
+            None => None,
+        };
+        // Inside of the loop only where it is multiplied there.
+        let (outside, inside) = match biases {
+            Some((input, own)) if self.linear_before_reset => (Some(input), Some(own)),
+            Some((input, own)) => (Some(input.add(&own)?), None),
+            None => (None, None),
+        };
+        let n = self.kind.activations.len();
+        let weights = Weights {
+            hidden,
+            recurrent: of(&self.r)?.transpose(1, 2)?,
+            bias: inside,
+            peepholes: match &self.peepholes {
+                Some(p) => {
+                    let p = of(p)?.unsqueeze(1)?;
+                    let part = |i: usize| p.narrow(2, i * hidden, hidden);
+                    Some([part(0)?, part(1)?, part(2)?])
+                }
+                None => None,
+            },
+            activations: self.activations[first * n..][..n].to_vec(),
+            clip: self.clip,
+            input_forget: self.input_forget,
+            linear_before_reset: self.linear_before_reset,
+        };
+        let inputs = self.inputs(&of(&self.w)?, outside.as_ref(), reverse)?;
+        let start: Vec<Tensor> = self.states.iter().map(of).collect::<crate::Result<_>>()?;
+        let made = steps(self.kind, &weights, &start, &inputs, reverse, &self.lens)?;
+        let y = match made.outputs.first() {
+            Some(masked) => masked,
+            None => &made.states[0],
+        };
+        Ok((turned(y, reverse)?, made.last))
+    }
+
+    /// What the inputs add to the gates, in the order of the steps: `[steps, directions, batch, rows]`.
+    fn inputs(&self, w: &Tensor, bias: Option<&Tensor>, reverse: &[bool]) -> crate::Result<Tensor> {
+        let (steps, batch, width) = (self.x.shape()[0], self.x.shape()[1], self.x.shape()[2]);
+        let (count, rows) = (w.shape()[0], w.shape()[1]);
+        let x = self.x.reshape(&[steps * batch, width])?;
+        let all = x.matmul(&w.reshape(&[count * rows, width])?.t()?)?;
+        let all = all.reshape(&[steps, batch, count, rows])?;
+        let all = all.permute(&[0, 2, 1, 3])?;
+        let all = match bias {
+            Some(bias) => all.add(bias)?,
+            None => all,
+        };
+        turned(&all, reverse)
+    }
+}
+
+/// `[steps, directions, ..]` between the order of the rows and that of the steps. A direction alone
+/// needs no turning: its loop runs over the rows as they are.
+fn turned(x: &Tensor, reverse: &[bool]) -> crate::Result<Tensor> {
+    if reverse.len() == 1 {
+        return Ok(x.clone());
+    }
+    let parts = reverse.iter().enumerate().map(|(d, &reverse)| {
+        let part = x.narrow(1, d, 1)?;
+        match reverse {
+            true => part.flip(&[0]),
+            false => Ok(part),
+        }
+    });
+    let parts: Vec<Tensor> = parts.collect::<crate::Result<_>>()?;
+    Tensor::cat(&parts.iter().collect::<Vec<_>>(), 1)
 }
 
 /// The length of each sequence, `[batch, 1]`, unless all are whole.
@@ -368,52 +460,43 @@ pub(super) fn lengths(c: &mut Call, steps: usize, batch: usize) -> Result<Option
     Ok(Some(lens.reshape(&[batch, 1])?))
 }
 
-/// Goes through the steps of one direction; gives the hidden states, `[steps, batch, hidden]`.
+/// Goes through the steps. With lengths, the outputs are the hidden states, 0 behind the end of a
+/// sequence.
 ///
 /// A sequence that is shorter keeps its state while the step is behind its end: going backwards, it
 /// starts at its own last element.
-fn run(
-    c: &mut Call,
+fn steps(
     kind: &Cell,
     weights: &Weights,
+    start: &[Tensor],
     inputs: &Tensor,
-    state: &mut State,
-    reverse: bool,
+    reverse: &[bool],
     lens: &Option<Tensor>,
-) -> Result<Tensor> {
-    let steps = inputs.shape()[0];
-    let mut outputs = Vec::new();
-    for i in 0..steps {
-        c.eval.may_iterate(i as i64)?;
-        let at = if reverse { steps - 1 - i } else { i };
-        // Where the step is comes from memory, so that all steps share their kernels.
-        let index = Tensor::from_slice(inputs.engine(), &[at as i64], &[])?;
-        let x = inputs.index_select(0, &index)?;
-        let mut next = (kind.step)(weights, &x, state)?;
-        let mut output = next.0[0].clone();
+) -> crate::Result<Recurrence> {
+    let count = inputs.shape()[0];
+    let order = match reverse {
+        [true] => Order::Backward,
+        _ => Order::Forward,
+    };
+    let mut rows = vec![inputs.clone()];
+    if lens.is_some() {
+        let position = Tensor::iota(inputs.engine(), count, DType::I64)?;
+        let position = position.reshape(&[count, 1, 1, 1])?;
+        let position = position.expand(&[count, reverse.len(), 1, 1])?;
+        rows.push(turned(&position, reverse)?);
+    }
+    let start: Vec<&Tensor> = start.iter().collect();
+    let rows: Vec<&Tensor> = rows.iter().collect();
+    recur(count, order, &start, &rows, |state, row| {
+        let mut next = (kind.step)(weights, &row[0], &State(state.to_vec()))?.0;
+        let mut outputs = Vec::new();
         if let Some(lens) = lens {
-            let inside = lens.gt(&index)?;
-            for (new, old) in next.0.iter_mut().zip(&state.0) {
+            let inside = lens.gt(&row[1])?;
+            outputs.push(inside.where_(&next[0], &next[0].zeros_like()?)?);
+            for (new, old) in next.iter_mut().zip(state) {
                 *new = inside.where_(&*new, old)?;
             }
-            output = inside.where_(&output, &output.zeros_like()?)?;
         }
-        *state = next;
-        outputs.push(output);
-        if i % SETTLED == SETTLED - 1 {
-            let now = state.0.iter().chain(outputs.iter().rev().take(SETTLED));
-            let now: Vec<Value> = now.cloned().map(Value::from).collect();
-            c.eval.settle(&now)?;
-        }
-    }
-    if reverse {
-        outputs.reverse();
-    }
-    match outputs.is_empty() {
-        false => join(&outputs, 0, true),
-        true => {
-            let shape = [&[0], state.0[0].shape()].concat();
-            Ok(Tensor::zeros(inputs.engine(), &shape, inputs.dtype())?)
-        }
-    }
+        Ok((next, outputs))
+    })
 }

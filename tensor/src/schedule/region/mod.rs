@@ -46,6 +46,8 @@ pub enum Body {
     Value(u32),
     /// The combining half of this scatter; the base is in the buffer already.
     Scatter(u32),
+    /// What this node takes from a loop.
+    Loop(u32),
 }
 
 /// One result of a kernel.
@@ -147,7 +149,7 @@ pub struct Region {
 /// Shape of the loops of a root.
 pub fn domain_of(dag: &Dag, root: Root) -> &[usize] {
     match root.body {
-        Body::Value(n) => &dag.node(n).shape,
+        Body::Value(n) | Body::Loop(n) => &dag.node(n).shape,
         Body::Scatter(n) => &dag.node(dag.node(n).src[1]).shape,
     }
 }
@@ -207,6 +209,14 @@ impl Region {
             bases: HashMap::new(),
             reductions: 0,
             parts,
+        }
+    }
+
+    /// One that computes nothing by itself, and needs these nodes in memory.
+    pub fn reading(loads: Vec<u32>) -> Region {
+        Region {
+            loads,
+            ..Region::new(Vec::new())
         }
     }
 

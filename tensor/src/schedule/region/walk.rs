@@ -33,6 +33,7 @@ fn serial_axis(dag: &Dag, root: Root) -> Option<usize> {
             Op::Scatter(axis, _) => Some(axis),
             _ => None,
         },
+        Body::Loop(_) => None,
     }
 }
 
@@ -134,6 +135,8 @@ impl Walk<'_> {
                     gate,
                 });
             }
+            // Its kernels are those of its body.
+            Body::Loop(_) => {}
         }
     }
 
