@@ -33,6 +33,9 @@ pub enum Error {
     /// A file of tensors that cannot be read or written.
     #[error(transparent)]
     File(#[from] Box<crate::io::safetensors::SafetensorsError>),
+    /// A file of an array that cannot be read or written.
+    #[error(transparent)]
+    Array(#[from] Box<crate::io::npy::NpyError>),
     /// A kernel that could not be compiled or run.
     #[error("kernel {kernel}: {what}")]
     Kernel {

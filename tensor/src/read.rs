@@ -1,5 +1,7 @@
 //! Running what is needed, and reading values.
 
+use std::fmt;
+
 use codegen::interp::scalar;
 
 use crate::element::Element;
@@ -221,6 +223,17 @@ impl Tensor {
                 }
                 out += &"[".repeat(turned);
             }
+        }
+    }
+}
+
+/// The values, as [`Tensor::show`]: they are computed for it. Where that fails, the error stands in their
+/// place.
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.show() {
+            Ok(text) => f.write_str(&text),
+            Err(e) => write!(f, "<{e}>"),
         }
     }
 }

@@ -17,7 +17,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::graph::{Op, Storage, Tensor};
+use crate::graph::{Engine, Op, Storage, Tensor};
+
+impl Engine {
+    /// Waits until its device has done everything that was submitted; without a device, everything is
+    /// done.
+    ///
+    /// # Errors
+    /// A timeout, or the loss of the device.
+    pub fn synchronize(&self) -> Result<()> {
+        DeviceExecutor::of(self).map_or(Ok(()), DeviceExecutor::synchronize)
+    }
+
+    /// Takes what ran since the last call, of an engine that takes times; see [`trace::write`].
+    pub fn take_runs(&self) -> Vec<Run> {
+        DeviceExecutor::of(self).map_or_else(Vec::new, DeviceExecutor::take_runs)
+    }
+}
 
 /// Brings values of other engines, which `root` needs, into host memory.
 pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {

@@ -99,6 +99,14 @@ pub struct Sgd {
 }
 
 impl Sgd {
+    /// Plain descent, without momentum and decay.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn plain(parameters: Vec<Parameter>, rate: f64) -> Result<Sgd> {
+        Sgd::new(parameters, rate, 0.0, false, 0.0)
+    }
+
     /// Over parameters; momentum 0 keeps no state.
     ///
     /// # Errors
@@ -239,6 +247,14 @@ pub struct Adam {
 }
 
 impl Adam {
+    /// Adam with the usual numbers: betas 0.9 and 0.999, eps 1e-8, no decay.
+    ///
+    /// # Errors
+    /// No parameters.
+    pub fn usual(parameters: Vec<Parameter>, rate: f64) -> Result<Adam> {
+        Adam::new(parameters, rate, (0.9, 0.999), 1e-8, 0.0)
+    }
+
     /// Adam with weight decay as a part of the gradient.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ pub mod linalg;
 pub mod loss;
 pub mod movement;
 pub mod norm;
+mod operators;
 pub mod pool;
 pub mod primitive;
 pub mod random;
