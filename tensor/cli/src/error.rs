@@ -1,5 +1,7 @@
 //! What a command can end with, and the exit code of each.
 
+use std::io::ErrorKind;
+
 use tensor::onnx::OnnxError;
 use thiserror::Error as ThisError;
 
@@ -9,18 +11,9 @@ pub enum Error {
     /// A selection or setting that makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// From a driver or a queue.
+    /// From the library.
     #[error(transparent)]
-    Device(#[from] hcq::Error),
-    /// From the tensor engine.
-    #[error(transparent)]
-    Tensor(#[from] tensor::Error),
-    /// From a model.
-    #[error(transparent)]
-    Model(#[from] OnnxError),
-    /// From the kernel compiler.
-    #[error("{0}")]
-    Compiler(String),
+    Library(doorbell::Error),
     /// A check of the program's own results failed.
     #[error("{0}")]
     Check(String),
@@ -42,17 +35,33 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
-            Error::Device(e) => device_code(e),
-            Error::Tensor(tensor::Error::Device(e)) => device_code(e),
-            Error::Model(OnnxError::Engine { source, .. }) => match &**source {
-                tensor::Error::Device(e) => device_code(e),
-                _ => 1,
-            },
-            Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                4
-            }
+            Error::Library(e) => library_code(e),
+            Error::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
             _ => 1,
         }
+    }
+}
+
+/// Whatever the library makes an error of its own of.
+impl<E> From<E> for Error
+where
+    doorbell::Error: From<E>,
+{
+    fn from(e: E) -> Error {
+        Error::Library(e.into())
+    }
+}
+
+fn library_code(e: &doorbell::Error) -> u8 {
+    use doorbell::Error::{Device, Model, NoCompiler, Select, Tensor, Twin, Variable};
+    match e {
+        Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } => 2,
+        Device(e) | Tensor(tensor::Error::Device(e)) => device_code(e),
+        Model(OnnxError::Engine { source, .. }) => match &**source {
+            tensor::Error::Device(e) => device_code(e),
+            _ => 1,
+        },
+        _ => 1,
     }
 }
 

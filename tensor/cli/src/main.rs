@@ -8,12 +8,12 @@ mod inputs;
 mod net;
 mod observe;
 mod output;
-mod session;
-mod twin;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use doorbell::Setup;
 
 use crate::error::Error;
 
@@ -60,20 +60,34 @@ fn main() -> ExitCode {
     let started = std::time::Instant::now();
     let cli = Cli::parse();
     let run = || -> Result<(), Error> {
-        let environment = session::Environment::read(cli.dev.as_deref())?;
+        let setup = Setup::from_option(cli.dev.as_deref())?;
         observe::start_log();
+        for warning in setup.warnings() {
+            eprintln!("warning: {warning}");
+        }
+        let verbose = setup.settings().debug >= 1;
+        for note in setup.notes().iter().filter(|_| verbose) {
+            eprintln!("note: {note}");
+        }
         let outcome = match &cli.command {
-            Command::Demo(args) => cmd::demo::run(args, &environment),
-            Command::Devices(args) => cmd::devices::run(args, &environment),
-            Command::Doctor(args) => cmd::doctor::run(args, &environment),
-            Command::Bench(args) => cmd::bench::run(args, &environment, started),
-            Command::Run(args) => cmd::run::run(args, &environment),
-            Command::Inspect(args) => cmd::inspect::run(args, &environment),
-            Command::OnnxTest(args) => cmd::onnx_test::run(args, &environment),
+            Command::Demo(args) => cmd::demo::run(args, &setup),
+            Command::Devices(args) => cmd::devices::run(args, &setup),
+            Command::Doctor(args) => cmd::doctor::run(args, &setup),
+            Command::Bench(args) => cmd::bench::run(args, &setup, started),
+            Command::Run(args) => cmd::run::run(args, &setup),
+            Command::Inspect(args) => cmd::inspect::run(args, &setup),
+            Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
         };
         // Whatever else went wrong: a broken rule may be why.
-        let rules = environment.broken_rules();
-        outcome.and(rules)
+        let rules = setup.check_rules();
+        match (&outcome, &rules, setup.twin()) {
+            (Err(_), Err(rules), _) => eprintln!("{rules}"),
+            (_, Ok(()), Some(twin)) if verbose => {
+                eprintln!("the simulated {} saw no rule broken", twin.chip());
+            }
+            _ => {}
+        }
+        outcome.and(rules.map_err(Error::from))
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,

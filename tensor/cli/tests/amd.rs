@@ -1,6 +1,5 @@
 //! AMD GPUs through KFD, simulated: the program as a person without a card runs it.
 
-#![cfg(feature = "twin")]
 #![allow(clippy::unwrap_used)]
 
 mod place;

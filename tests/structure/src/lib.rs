@@ -52,8 +52,7 @@ pub fn parse(path: &Path) -> syn::File {
     syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The source folders of the crates that are shipped: those with a `lib.rs` or a `main.rs` in a folder
-/// called `src`.
+/// The top files of the crates that are shipped: each `lib.rs` and `main.rs` in a folder called `src`.
 pub fn shipped() -> Vec<PathBuf> {
     let members = ["hcq", "drivers", "firmware-tools", "codegen", "tensor"];
     let files = members.iter().flat_map(|m| rust_files(&root().join(m)));
@@ -62,9 +61,5 @@ pub fn shipped() -> Vec<PathBuf> {
         let folder = file.parent().and_then(Path::file_name);
         folder.is_some_and(|f| f == "src") && name.is_some_and(|n| n == "lib.rs" || n == "main.rs")
     });
-    let mut folders: Vec<_> = tops
-        .filter_map(|f| f.parent().map(Path::to_path_buf))
-        .collect();
-    folders.dedup();
-    folders
+    tops.collect()
 }

@@ -27,16 +27,14 @@ pub struct Crate {
 pub type Edge = (PathBuf, PathBuf);
 
 impl Crate {
-    /// Reads the modules from `lib.rs` or `main.rs` down. Modules under `#[cfg(test)]` are left out.
+    /// Reads the modules from the top file (`lib.rs`, `main.rs`) down. Modules under `#[cfg(test)]` are
+    /// left out.
     ///
     /// # Panics
     /// A file that cannot be read, or a module without a file.
-    pub fn read(folder: &Path) -> Crate {
-        let top = ["lib.rs", "main.rs"].map(|name| folder.join(name));
-        let top = top.iter().find(|f| f.exists());
-        let top = top.unwrap_or_else(|| panic!("{}: no lib.rs, no main.rs", folder.display()));
+    pub fn read(top: &Path) -> Crate {
         let mut modules = BTreeMap::new();
-        add(&mut modules, Vec::new(), top, folder);
+        add(&mut modules, Vec::new(), top, &top.with_file_name(""));
         Crate { modules }
     }
 

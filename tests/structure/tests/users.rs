@@ -62,7 +62,7 @@ impl Sources {
     /// The files of hcq that other crates take names of, and what those stand on.
     fn reached(&self) -> BTreeSet<PathBuf> {
         let folder = root().join("hcq/src");
-        let hcq = Crate::read(&folder);
+        let hcq = Crate::read(&folder.join("lib.rs"));
         let others = self.0.iter().map(|(file, _)| file);
         let others = others.filter(|file| !file.starts_with(&folder));
         // Macros that are exported lie at the root, wherever they are written.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use doorbell::Setup;
 use indicatif::{ProgressBar, ProgressStyle};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
@@ -17,7 +18,6 @@ use crate::error::Error;
 use crate::net::Net;
 use crate::observe::write_trace;
 use crate::output;
-use crate::session::Environment;
 
 /// Train a small network on handwritten digits.
 #[derive(clap::Args)]
@@ -54,15 +54,15 @@ const BATCH: usize = 96;
 const RATE: f64 = 2e-3;
 
 /// Trains, judges on held-out images, saves, loads, compares, shows.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
-    let session = environment.open_engine(None, args.profile.is_some())?;
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
+    let session = setup.clone().profile(args.profile.is_some()).open()?;
     let info = session.device.info();
     eprintln!(
         "device   {} ({}, {} units{})",
         info.id,
         info.name,
         info.units,
-        environment.simulated()
+        setup.twin().map_or("", |_| ", simulated")
     );
     let (train, held) = digits::load(args.seed)?;
     eprintln!(
@@ -125,7 +125,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
 
 /// Minimizes the cross entropy with Adam; returns the mean loss of the last epoch.
 fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Error> {
-    let mut adam = Adam::new(net.trainable(), RATE, (0.9, 0.999), 1e-8, 0.0)?;
+    let mut adam = Adam::usual(net.trainable(), RATE)?;
     let mut state = net.trainable();
     state.extend(
         adam.state()

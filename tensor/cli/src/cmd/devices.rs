@@ -1,11 +1,10 @@
 //! `doorbell devices`: what can be opened here.
 
+use doorbell::{Setup, Twin};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::output;
-use crate::session::Environment;
-use crate::twin::Twin;
 
 /// List the devices that can be opened.
 #[derive(clap::Args)]
@@ -32,13 +31,13 @@ struct Line {
 
 /// Opens each device that is present and prints a row for it; devices that are there and do not open
 /// are named on stderr.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     // Closed again: each is opened below, and a GPU may have no room for two.
-    let chosen = environment.open_device()?.info().clone();
-    let simulated = environment.twin.is_some();
-    let twin = environment.twin.as_ref().map(Twin::machine);
+    let chosen = setup.device()?.info().clone();
+    let simulated = setup.twin().is_some();
+    let twin = setup.twin().map(Twin::machine);
     let mut lines = Vec::new();
-    for present in drivers::present(&environment.settings, twin.as_ref()) {
+    for present in drivers::present(setup.settings(), twin.as_ref()) {
         let device = match present.device {
             Ok(device) => device,
             Err(e) => {

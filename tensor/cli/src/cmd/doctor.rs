@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use drivers::doctor::{Row, examine, examine_twin};
+use doorbell::Setup;
+use drivers::doctor::{Row, Status, examine, examine_twin};
+use drivers::select::DeviceKind;
 use drivers_host::machine::Host;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::output;
-use crate::session::{Environment, compilers};
 
 /// Look at the system without touching it.
 #[derive(clap::Args)]
@@ -28,11 +29,11 @@ struct Line<'a> {
 
 /// Prints a row per check; those of a simulated machine last, if one is chosen. Absent hardware is
 /// no failure: the exit code is 0.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
     let mut rows = examine(Path::new("/"), &*Host::get(), &cpu);
-    rows.splice(1..1, compilers(&environment.chip()));
-    if let Some(twin) = &environment.twin {
+    rows.splice(1..1, compilers(&chip(setup)));
+    if let Some(twin) = setup.twin() {
         rows.extend(examine_twin(&*twin.machine()));
     }
     let lines: Vec<Line<'_>> = rows.iter().map(line).collect();
@@ -57,5 +58,53 @@ fn line(row: &Row) -> Line<'_> {
         status: row.status.name(),
         detail: &row.detail,
         fix: &row.fix,
+    }
+}
+
+/// The chip that GPU compilers are looked at for: that of the simulated machine or of the selection,
+/// else the first that we would like to know about.
+fn chip(setup: &Setup) -> String {
+    let target = setup.target();
+    let asked = target.arch.filter(|_| target.device == DeviceKind::Amd);
+    let simulated = setup.twin().map(|twin| twin.chip().to_owned());
+    simulated.or(asked).unwrap_or_else(|| "gfx1100".into())
+}
+
+/// The rows about compilers; those of GPUs for a chip.
+fn compilers(chip: &str) -> Vec<Row> {
+    let row = |row: &codegen::Row| {
+        let found = row.open(chip, 1);
+        Row {
+            check: format!("{}.{}", row.device, row.renderer).to_lowercase(),
+            status: match found {
+                Ok(_) => Status::Ok,
+                Err(_) => Status::Absent,
+            },
+            fix: match found {
+                Ok(_) => String::new(),
+                Err(_) => row.fix.into(),
+            },
+            detail: found.map_or_else(|e| e.to_string(), |backend| backend.describe()),
+        }
+    };
+    codegen::TABLE.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_back_end_can_be_asked_for() {
+        for row in codegen::TABLE {
+            let device = DeviceKind::ALL.into_iter().find(|d| d.name() == row.device);
+            let names = device.map_or(&[][..], DeviceKind::renderers);
+            assert!(
+                names.contains(&row.renderer),
+                "{}:{}",
+                row.device,
+                row.renderer
+            );
+        }
     }
 }

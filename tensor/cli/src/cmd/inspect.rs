@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use doorbell::Setup;
 use serde::Serialize;
 use tensor::onnx::{Model, Prepared, Summary};
 use tensor::schedule::Schedule;
@@ -9,7 +10,6 @@ use tensor::schedule::Schedule;
 use crate::error::Error;
 use crate::inputs::Wanted;
 use crate::output;
-use crate::session::Environment;
 
 /// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported.
 ///
@@ -88,11 +88,11 @@ struct Row {
 }
 
 /// Looks and prints; a model that cannot be run is no failure of looking.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let model = Model::open(&args.model)?;
     let summary = model.summary();
     let planned = match summary.missing.is_empty() {
-        true => plan(&model, args, environment).map_err(|e| e.to_string()),
+        true => plan(&model, args, setup).map_err(|e| e.to_string()),
         false => Err("it cannot be run".into()),
     };
     let row = row(args, summary, planned);
@@ -105,8 +105,8 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
 /// What a run would do, and for which values of its inputs.
 type Planned = (Prepared, Option<Schedule>);
 
-fn plan(model: &Model, args: &Args, environment: &Environment) -> Result<Planned, Error> {
-    let opened = environment.open_engine(None, false)?;
+fn plan(model: &Model, args: &Args, setup: &Setup) -> Result<Planned, Error> {
+    let opened = setup.open()?;
     let mut noted: Vec<String> = Vec::new();
     let one = |key: &str| {
         if !noted.iter().any(|k| k == key) {

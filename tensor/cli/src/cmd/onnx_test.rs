@@ -3,13 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use doorbell::Setup;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tensor::onnx::backend::{self, Tolerance, Verdict};
 
 use crate::error::Error;
 use crate::output;
-use crate::session::Environment;
 
 /// Run a folder of ONNX backend test cases.
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ struct Row {
 }
 
 /// Runs every case; fails if one does. What is not supported is said and does not fail.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let mut cases = backend::cases(&args.folder).map_err(|source| Error::File {
         path: args.folder.display().to_string(),
         source,
@@ -63,7 +63,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
             args.filter
         )));
     }
-    let session = environment.open_engine(None, false)?;
+    let session = setup.open()?;
     let tolerance = Tolerance {
         relative: args.rtol,
         absolute: args.atol,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tensor::io::npy;
+use doorbell::Setup;
 use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
 use tensor::{DType, Tensor};
 
@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::inputs::Wanted;
 use crate::observe::{Steps, write_trace};
 use crate::output;
-use crate::session::{Environment, wait};
 
 /// Run an ONNX model.
 #[derive(clap::Args)]
@@ -36,13 +35,13 @@ pub struct Args {
 }
 
 /// Loads, runs, prints or writes.
-pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let steps = Steps::new();
     let start = Instant::now();
     steps.show("loading");
     let model = Model::load(&args.model)?;
-    let opened =
-        environment.open_engine_observed(None, args.profile.is_some(), steps.observer())?;
+    let setup = setup.clone().profile(args.profile.is_some());
+    let opened = setup.observe(steps.observer()).open()?;
     let engine = &opened.engine;
     let note = |n: String| steps.say(&n);
     let given = args.inputs.all(&model, engine, note, |_| None)?;
@@ -55,7 +54,7 @@ pub fn run(args: &Args, environment: &Environment) -> Result<(), Error> {
     for _ in 0..args.repeat {
         let start = Instant::now();
         outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
-        wait(engine)?;
+        engine.synchronize()?;
         seconds.push(start.elapsed().as_secs_f64());
     }
     steps.done();
@@ -159,8 +158,7 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
         let path = match plain {
             Some(tensor) => {
                 let path = folder.join(stem + ".npy");
-                npy::write(&path, tensor.dtype(), tensor.shape(), &tensor.to_bytes()?)
-                    .map_err(|e| Error::Check(e.to_string()))?;
+                tensor.write_npy(&path)?;
                 path
             }
             None => {

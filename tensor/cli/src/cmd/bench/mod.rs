@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use codegen::DType;
+use doorbell::{Opened, Setup};
 use drivers::select::DeviceKind;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, Program, Span, Stream, Val};
@@ -20,7 +21,6 @@ use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
 use crate::output;
-use crate::session::{Environment, Session, wait};
 
 /// Measure the device.
 #[derive(clap::Args)]
@@ -138,15 +138,15 @@ const SAMPLES: usize = 25;
 const TIME: Duration = Duration::from_secs(1);
 
 /// Prints a row per figure. `started` is when the program did.
-pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(), Error> {
+pub fn run(args: &Args, setup: &Setup, started: Instant) -> Result<(), Error> {
     let rows = match (&args.path, args.what) {
-        (Some(path), What::Model) => model::rows(path, args, started, environment)?,
-        _ => device_rows(args, environment)?,
+        (Some(path), What::Model) => model::rows(path, args, started, setup)?,
+        _ => device_rows(args, setup)?,
     };
     if args.json {
         return output::json("doorbell.bench/1", &rows);
     }
-    let workers = match environment.target().device {
+    let workers = match setup.target().device {
         DeviceKind::Cpu => "threads",
         _ => "units",
     };
@@ -159,10 +159,10 @@ pub fn run(args: &Args, environment: &Environment, started: Instant) -> Result<(
     Ok(())
 }
 
-fn device_rows(args: &Args, environment: &Environment) -> Result<Vec<Row>, Error> {
-    let whole = environment.open_engine(None, false)?;
+fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
+    let whole = setup.open()?;
     let all = whole.device.info().units as usize;
-    let host = environment.target().device == DeviceKind::Cpu;
+    let host = setup.target().device == DeviceKind::Cpu;
     let mut counts = match (host, args.threads.as_slice()) {
         (true, []) => vec![1, all],
         (true, counts) => counts.to_vec(),
@@ -170,7 +170,7 @@ fn device_rows(args: &Args, environment: &Environment) -> Result<Vec<Row>, Error
         (false, _) => vec![all],
     };
     counts.dedup();
-    let sizes = match environment.twin {
+    let sizes = match setup.twin() {
         None => &REAL,
         Some(_) => {
             eprintln!("note: a simulated device takes the time of its model, not of hardware");
@@ -182,7 +182,7 @@ fn device_rows(args: &Args, environment: &Environment) -> Result<Vec<Row>, Error
     for threads in counts {
         let part = match threads == all {
             true => None,
-            false => Some(environment.open_engine(Some(threads), false)?),
+            false => Some(setup.clone().threads(threads).open()?),
         };
         let session = part.as_ref().unwrap_or(&whole);
         if wants(What::Gemm) {
@@ -234,7 +234,7 @@ fn random(engine: &Engine, shape: &[usize], dtype: DType) -> Result<Tensor, Erro
 /// A captured function of tensors that is called again and again on the same inputs; each call
 /// waits for the result.
 fn captured<'a>(
-    session: &'a Session,
+    session: &'a Opened,
     inputs: &'a [Tensor],
     f: impl Fn(&[Tensor]) -> tensor::Result<Tensor> + 'a,
 ) -> Result<impl FnMut() -> Result<(), Error> + 'a, Error> {
@@ -242,7 +242,7 @@ fn captured<'a>(
     let mut capture = Jit::new(&session.engine, &[], function);
     let mut call = move || {
         black_box(capture.call(inputs)?);
-        wait(&session.engine)
+        Ok(session.engine.synchronize()?)
     };
     // The first call runs plainly, the second one captures.
     call()?;
@@ -250,12 +250,7 @@ fn captured<'a>(
     Ok(call)
 }
 
-fn gemm(
-    session: &Session,
-    sizes: &Sizes,
-    threads: usize,
-    rows: &mut Vec<Row>,
-) -> Result<(), Error> {
+fn gemm(session: &Opened, sizes: &Sizes, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
     for &(dtype, sides) in sizes.gemm {
         for &n in sides {
             let a = random(&session.engine, &[n, n], dtype)?;
@@ -275,7 +270,7 @@ fn gemm(
 }
 
 fn reduce(
-    session: &Session,
+    session: &Opened,
     sizes: &Sizes,
     threads: usize,
     rows: &mut Vec<Row>,
@@ -320,12 +315,7 @@ fn reduce(
     Ok(())
 }
 
-fn copy(
-    session: &Session,
-    sizes: &Sizes,
-    threads: usize,
-    rows: &mut Vec<Row>,
-) -> Result<(), Error> {
+fn copy(session: &Opened, sizes: &Sizes, threads: usize, rows: &mut Vec<Row>) -> Result<(), Error> {
     for &size in sizes.copy {
         let x = random(&session.engine, &[size * MB / 4], DType::F32)?;
         // By a kernel on the compute queue, which uses all threads, as a tensor's copy does.
@@ -367,10 +357,9 @@ fn smallest_kernel() -> codegen::Kernel {
 }
 
 /// The smallest kernel, loaded, with the queue that the engine's tensors use too.
-fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Stream), Error> {
-    let compiler = |e: codegen::Error| Error::Compiler(e.to_string());
+fn smallest(session: &Opened) -> Result<(Arc<Program>, codegen::Stage, Stream), Error> {
     let options = codegen::Options::default();
-    let built = codegen::build(&smallest_kernel(), &session.backend, &options).map_err(compiler)?;
+    let built = codegen::build(&smallest_kernel(), &session.backend, &options)?;
     let missing = |what: &str| Error::Check(format!("bench: no {what}; build the program again"));
     let stage = built
         .stages
@@ -389,7 +378,7 @@ fn smallest(session: &Session) -> Result<(Arc<Program>, codegen::Stage, Stream),
     Ok((program, stage, executor.stream().clone()))
 }
 
-fn launch(session: &Session, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Error> {
+fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Error> {
     let device = &session.device;
     let (program, stage, stream) = smallest(session)?;
     let (out, input) = (
@@ -429,7 +418,7 @@ fn launch(session: &Session, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), E
     Ok(())
 }
 
-fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
+fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     const KERNELS: usize = 100;
     let device = &session.device;
     let (program, stage, stream) = smallest(session)?;
@@ -485,7 +474,7 @@ fn graph(session: &Session, rows: &mut Vec<Row>) -> Result<(), Error> {
     let x = random(&session.engine, &[16], DType::F32)?;
     let eager = sample(|| {
         x.add(1.0)?.realize()?;
-        wait(&session.engine)
+        Ok(session.engine.synchronize()?)
     })?;
     rows.push(Row::new(
         "eager add",

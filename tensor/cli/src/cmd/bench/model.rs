@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use doorbell::Setup;
 use tensor::onnx::{Elem, Model, Value};
 use tensor::{Engine, Tensor};
 
 use super::{Args, Row, TIME};
 use crate::error::Error;
-use crate::session::{Environment, wait};
 
 /// Later runs that are timed, at least and at most, where their number is not given.
 const RUNS: Range<usize> = 3..1000;
@@ -20,10 +20,10 @@ pub fn rows(
     path: &Path,
     args: &Args,
     started: Instant,
-    environment: &Environment,
+    setup: &Setup,
 ) -> Result<Vec<Row>, Error> {
     let model = Model::load(path)?;
-    let opened = environment.open_engine(None, false)?;
+    let opened = setup.open()?;
     let threads = opened.device.info().units as usize;
     let mut given = args.inputs.all(&model, &opened.engine, |_| (), |_| None)?;
     for (name, value) in &mut given {
@@ -34,7 +34,7 @@ pub fn rows(
     let mut session = model.on(&opened.engine);
     let mut run = || -> Result<(), Error> {
         let outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
-        wait(&opened.engine)?;
+        opened.engine.synchronize()?;
         std::hint::black_box(outputs);
         Ok(())
     };

@@ -1,9 +1,8 @@
-//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100` opens. One is made only when asked for, and
-//! what broke its rules is told when the program ends.
+//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100` opens. One is made only when asked for.
 
 use drivers::select::Target;
 
-use crate::error::Error;
+use super::Error;
 
 #[cfg(feature = "twin")]
 pub use simulated::Twin;
@@ -18,13 +17,14 @@ mod simulated {
 
     use super::{Error, Target};
 
-    /// A machine, and the one process of it that this program is.
+    /// A simulated machine, and the one process of it that this program is.
+    #[derive(Clone)]
     pub struct Twin(Arc<TwinMachine>);
 
     impl Twin {
         /// The machine of a target, if it asks for one that there is. `config` is the variable
         /// TWIN; what the target says about the chip and the number of GPUs comes before it.
-        pub fn of(target: &Target, config: Option<&str>) -> Result<Option<Twin>, Error> {
+        pub(crate) fn of(target: &Target, config: Option<&str>) -> Result<Option<Twin>, Error> {
             let asked = target.interface.filter(|way| way.twin);
             if asked.map(|way| way.transport) != Some(Transport::Kfd)
                 || target.device != DeviceKind::Amd
@@ -48,7 +48,10 @@ mod simulated {
             }
             let machine = TwinMachine::new(&text).map_err(|e| {
                 let with = config.map_or(String::new(), |config| format!(" with TWIN={config}"));
-                Error::Usage(format!("{target}{with}: {e}"))
+                Error::Twin {
+                    asked: format!("{target}{with}"),
+                    why: e.to_string(),
+                }
             })?;
             Ok(Some(Twin(machine)))
         }
@@ -92,22 +95,26 @@ mod simulated {
 
 /// Without the feature there is none, and opening says how to get it.
 #[cfg(not(feature = "twin"))]
+#[derive(Clone)]
 pub enum Twin {}
 
 #[cfg(not(feature = "twin"))]
 impl Twin {
-    pub fn of(_: &Target, _: Option<&str>) -> Result<Option<Twin>, Error> {
+    pub(crate) fn of(_: &Target, _: Option<&str>) -> Result<Option<Twin>, Error> {
         Ok(None)
     }
 
+    /// Where devices are opened.
     pub fn machine(&self) -> drivers::Twin {
         match *self {}
     }
 
+    /// The rules that were broken so far.
     pub fn report(&self) -> Option<String> {
         match *self {}
     }
 
+    /// The chip, for messages.
     pub fn chip(&self) -> &'static str {
         match *self {}
     }
@@ -162,7 +169,7 @@ mod tests {
             ("TWINKFD+AMD", Some("gpu=2"), "'gpu' is no key; keys: chip"),
         ] {
             let error = twin(target, config).err().unwrap();
-            assert_eq!(error.exit_code(), 2);
+            assert!(matches!(error, Error::Twin { .. }), "{error}");
             assert!(error.to_string().contains(text), "{error}");
         }
     }

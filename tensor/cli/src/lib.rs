@@ -1,0 +1,55 @@
+//! Tensor programs on hardware command queues, without vendor runtimes.
+//!
+//! ```
+//! use doorbell::{DType, Rng};
+//!
+//! fn main() -> Result<(), doorbell::Error> {
+//!     let engine = doorbell::open()?; // the device that DEV names, or the CPU
+//!
+//!     let mut rng = Rng::new(&engine, 7);
+//!     let (x, w) = (rng.rand(&[64, 128], DType::F32)?, rng.rand(&[128, 10], DType::F32)?);
+//!     let y = x.matmul(&w)?.add(0.5)?.relu()?; // nothing has run yet
+//!     let values: Vec<f32> = y.to_vec()?; // compiled, run, read
+//!     assert_eq!(values.len(), 640);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`open()`] and [`open_target`] give an [`Engine`]; [`Setup`] decides more: threads, a profile, somebody
+//!   who is told what happens, the rules of a simulated device.
+//! - A [`Tensor`] is lazy: what is called on it builds a graph, which runs when a value is read. Shapes and
+//!   types are checked at once, so that an error names the line that is wrong.
+//! - [`gradients`] differentiates; [`nn`] has layers, optimizers and saved states; a [`Parameter`] is state.
+//! - [`Jit`] and [`Frozen`] capture a function and replay it; [`onnx`] loads and runs models.
+//! - [`io`] reads and writes safetensors, npy and npz; [`trace`] writes a profile.
+//!
+//! The front page of the repository has recipes for all of it.
+//!
+//! # Features
+//!
+//! - `llvm`: LLVM in the process as the kernel compiler; without it `clang` must be on the `PATH`.
+//! - `twin`: simulated devices, such as `DEV=TWINKFD+AMD::gfx1100`.
+//! - `cli`: what only the program `doorbell` needs.
+//!
+//! All are on by default, for the program. A library wants
+//! `default-features = false, features = ["llvm"]`.
+#![forbid(unsafe_code)]
+
+mod open;
+
+/// The examples of the front page; one of them needs simulated devices.
+#[cfg(all(doctest, feature = "twin"))]
+#[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
+struct Readme;
+
+pub use open::{Error, Opened, Result, Setup, Twin, open, open_target};
+
+/// What is below, for those who go deeper.
+pub use {codegen, drivers, hcq, tensor};
+
+pub use tensor::exec::{Observer, Run, trace};
+pub use tensor::{
+    DType, Element, Engine, Frozen, Jit, Nested, Operand, Parameter, Rng, Scalar, Tensor, bf16,
+    f16, gradients,
+};
+pub use tensor::{io, nn, onnx, ops};

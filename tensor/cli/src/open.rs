@@ -1,0 +1,292 @@
+//! From the environment to an open device with its compiler and tensor engine.
+
+mod error;
+mod printer;
+mod twin;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codegen::Backend;
+use drivers::env::Settings;
+use drivers::select::{self, DeviceKind, Selection, Target};
+use hcq::{Device, DeviceInfo};
+use tensor::Engine;
+use tensor::exec::{DeviceExecutor, Observer, Options};
+
+pub use error::{Error, Result};
+use printer::{All, Printer};
+pub use twin::Twin;
+
+/// Bytes of compiled kernels that are kept on disk.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// How long a wait for a simulated device lasts unless HCQDEV_WAIT_TIMEOUT_MS is set: its model
+/// needs seconds for what hardware does in milliseconds.
+const SIMULATED_WAIT: Duration = Duration::from_secs(600);
+
+/// An engine on the device that the environment names (`DEV=AMD`, `AMD=1`, `DEV=CPU:CLANG`...), the CPU
+/// if it names none, with the device's best compiler.
+///
+/// # Errors
+/// A variable that is not understood; a device or a compiler that is not there, or cannot be used.
+pub fn open() -> Result<Engine> {
+    Ok(Setup::from_env()?.open()?.engine)
+}
+
+/// An engine on the device that a target names, in the form of the variable `DEV`:
+/// `[IFACE[:IDX]+]DEVICE[:IDX][:RENDERER[:ARCH]]`, such as `CPU` or `KFD:1+AMD`.
+///
+/// # Errors
+/// A target that is not understood; else as [`open`].
+pub fn open_target(target: &str) -> Result<Engine> {
+    Ok(Setup::of(target)?.open()?.engine)
+}
+
+/// What decides which device is opened, and how its engine works: the variables of the environment,
+/// then what the program says.
+///
+/// ```
+/// # fn main() -> Result<(), doorbell::Error> {
+/// let engine = doorbell::Setup::of("CPU")?.threads(2).profile(true).open()?.engine;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Setup {
+    settings: Settings,
+    selection: Selection,
+    twin: Option<Twin>,
+    observers: Vec<Arc<dyn Observer>>,
+}
+
+/// An open device with what runs on it.
+pub struct Opened {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Tensors of this engine live there.
+    pub engine: Engine,
+    /// The compiler, for those who build kernels by hand.
+    pub backend: Backend,
+}
+
+impl Setup {
+    /// What the variables say.
+    ///
+    /// # Errors
+    /// One that is not understood, or two that contradict each other.
+    pub fn from_env() -> Result<Setup> {
+        Ok(Setup::read(None, None)?.warned())
+    }
+
+    /// What the variables say, on the device that `target` names: see [`open_target`].
+    ///
+    /// # Errors
+    /// A target or a variable that is not understood.
+    pub fn of(target: &str) -> Result<Setup> {
+        Ok(Setup::read(Some(target), None)?.warned())
+    }
+
+    /// For a program that has the option `--dev`: its value, which comes before the variables. The
+    /// program is to tell the [warnings](Setup::warnings).
+    ///
+    /// # Errors
+    /// A target or a variable that is not understood.
+    pub fn from_option(dev: Option<&str>) -> Result<Setup> {
+        Setup::read(None, dev)
+    }
+
+    fn read(api: Option<&str>, cli: Option<&str>) -> Result<Setup> {
+        // Names and values that are not UTF-8 cannot be ours.
+        let env: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+            .collect();
+        let vars = || env.iter().map(|(k, v)| (k, v));
+        let mut settings = Settings::parse(vars())?;
+        let selection = select::select(api, cli, vars())?;
+        let twin = match selection.targets.first() {
+            Some(target) => Twin::of(target, settings.twin.as_deref())?,
+            None => None,
+        };
+        if twin.is_some() && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
+            settings.wait_timeout = SIMULATED_WAIT;
+        }
+        Ok(Setup {
+            settings,
+            selection,
+            twin,
+            observers: Vec::new(),
+        })
+    }
+
+    fn warned(self) -> Setup {
+        for warning in self.warnings() {
+            tracing::warn!("{warning}");
+        }
+        self
+    }
+
+    /// What of the variables is out of date, or does nothing.
+    pub fn warnings(&self) -> Vec<String> {
+        let selection = self.selection.warnings.iter().cloned();
+        selection.chain(self.settings.without_effect()).collect()
+    }
+
+    /// What of the variables was not looked at, since something else came before it.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.selection.notes.clone();
+        if let (None, Some(config)) = (&self.twin, &self.settings.twin) {
+            notes.push(format!(
+                "TWIN={config} has no effect: no simulated device is chosen"
+            ));
+        }
+        notes
+    }
+
+    /// With so many threads, on a device that has threads of its own; others ignore it. 0 is all that
+    /// it may have.
+    pub fn threads(mut self, n: usize) -> Setup {
+        self.settings.cpu_count = NonZeroUsize::new(n);
+        self
+    }
+
+    /// Takes the time of every kernel and copy, for [`Engine::take_runs`]. Each submission is then
+    /// waited for.
+    pub fn profile(mut self, on: bool) -> Setup {
+        self.settings.profile |= on;
+        self
+    }
+
+    /// With somebody who is told what the engine does, beside those that are there.
+    pub fn observe(mut self, observer: Arc<dyn Observer>) -> Setup {
+        self.observers.push(observer);
+        self
+    }
+
+    /// The variables as values.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The simulated machine, if the selection asks for one.
+    pub fn twin(&self) -> Option<&Twin> {
+        self.twin.as_ref()
+    }
+
+    /// The first target that was asked for, or the CPU: accelerators are never chosen silently.
+    pub fn target(&self) -> Target {
+        self.selection
+            .targets
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Target::any(DeviceKind::Cpu))
+    }
+
+    /// The selected device alone, open.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be used.
+    pub fn device(&self) -> Result<Arc<dyn Device>> {
+        let twin = self.twin.as_ref().map(Twin::machine);
+        Ok(drivers::open_with(
+            &self.target(),
+            &self.settings,
+            twin.as_ref(),
+        )?)
+    }
+
+    /// The selected device with its compiler, and an engine over both. With the variable `DEBUG` the
+    /// engine says on stderr what it does.
+    ///
+    /// # Errors
+    /// A device or a compiler that is not there, or cannot be used.
+    pub fn open(&self) -> Result<Opened> {
+        let settings = &self.settings;
+        let debug = settings.debug;
+        let device = self.device()?;
+        let info = device.info();
+        let backend = self.backend(info)?;
+        if debug >= 1 {
+            let simulated = self.twin.as_ref().map_or("", |_| ", simulated");
+            eprintln!(
+                "{} {} {}, {} units{simulated}, {}",
+                info.id,
+                info.arch,
+                info.name,
+                info.units,
+                backend.describe()
+            );
+        }
+        let cached = settings.compile_cache && settings.cache_level > 0;
+        let codegen = codegen::Options {
+            threads: info.units as usize,
+            explain: debug >= 4,
+            deterministic: settings.deterministic,
+            cache: cached.then(|| self.cache()).flatten(),
+            ..codegen::Options::default()
+        };
+        let mut observers = self.observers.clone();
+        if debug >= 2 {
+            observers.insert(0, Arc::new(Printer::new(debug)));
+        }
+        let options = Options {
+            codegen,
+            patience: settings.wait_timeout,
+            // Times of kernels need timestamps around each of them.
+            profile: settings.profile || debug >= 2,
+            observer: (!observers.is_empty()).then(|| Arc::new(All(observers)) as _),
+            ..Options::default()
+        };
+        let engine = DeviceExecutor::engine(device.clone(), backend.clone(), options)?;
+        Ok(Opened {
+            device,
+            engine,
+            backend,
+        })
+    }
+
+    /// The compile cache; without one if its folder cannot be used, which is said.
+    fn cache(&self) -> Option<Arc<codegen::Cache>> {
+        let dir = self.settings.cache_dir.as_ref()?.join("kernels");
+        match codegen::Cache::open(&dir, CACHE_BYTES) {
+            Ok(cache) => Some(Arc::new(cache)),
+            Err(e) => {
+                tracing::warn!("no compile cache: {e}");
+                None
+            }
+        }
+    }
+
+    /// The compiler for a device: what the target names, else the best one of this program.
+    fn backend(&self, info: &DeviceInfo) -> Result<Backend> {
+        let target = self.target();
+        let device = target.device.name();
+        let name = match target.renderer {
+            Some(renderer) => format!("{device}:{renderer}"),
+            None => device.into(),
+        };
+        Backend::find(&name, &info.arch, info.units as usize).map_err(|e| match e {
+            source @ codegen::Error::NoBackend { .. } => Error::NoCompiler {
+                target: target.to_string(),
+                source,
+            },
+            e => e.into(),
+        })
+    }
+
+    /// Looks whether the simulated device, if there is one, saw a rule of the hardware broken. To be
+    /// called once its engines are dropped: closing has rules as well.
+    ///
+    /// # Errors
+    /// [`Error::Rules`], which names each.
+    pub fn check_rules(&self) -> Result<()> {
+        match self.twin.as_ref().and_then(|t| Some((t, t.report()?))) {
+            Some((twin, report)) => Err(Error::Rules {
+                chip: twin.chip(),
+                report,
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One error for everything that a program does with this library.
+
+use std::fmt;
+
+use drivers::env::EnvError;
+use drivers::select::SelectError;
+use tensor::io::FileError;
+use tensor::io::npy::NpyError;
+use tensor::io::npz::NpzError;
+use tensor::io::safetensors::SafetensorsError;
+use tensor::onnx::OnnxError;
+
+/// What a program that uses this library can end with: every error of its parts becomes one by `?`.
+///
+/// Its `Debug` is its text, since that is what `fn main() -> Result<(), doorbell::Error>` prints.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A variable that does not hold what it must.
+    #[error(transparent)]
+    Variable(#[from] EnvError),
+    /// A choice of a device that is not understood, or contradicts another one.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A simulated machine that cannot be as it was asked for.
+    #[error("{asked}: {why}")]
+    Twin {
+        /// The target, and what the variable TWIN says.
+        asked: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A compiler that was asked for and is not there.
+    #[error("{target}: {source}")]
+    NoCompiler {
+        /// What asked for it.
+        target: String,
+        /// Which there are.
+        source: codegen::Error,
+    },
+    /// From the kernel compiler.
+    #[error(transparent)]
+    Compiler(#[from] codegen::Error),
+    /// From a driver or a queue.
+    #[error(transparent)]
+    Device(#[from] hcq::Error),
+    /// From building, compiling or running tensors.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+    /// From an ONNX model.
+    #[error(transparent)]
+    Model(#[from] OnnxError),
+    /// From a safetensors file.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// From a file of numpy.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// From an archive of numpy.
+    #[error(transparent)]
+    Npz(#[from] NpzError),
+    /// The system refused a file of tensors.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Whatever else the system refused: a program's own files.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A simulated device saw rules of the hardware broken.
+    #[error(
+        "{report}the simulated {chip} saw the rules above broken: real hardware may hang, or give \
+         wrong numbers. Please report it"
+    )]
+    Rules {
+        /// The chip.
+        chip: &'static str,
+        /// A line for each rule.
+        report: String,
+    },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The result of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

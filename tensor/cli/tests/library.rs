@@ -1,0 +1,105 @@
+//! The library as another crate uses it. Which device the variables choose is tested with the program.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use doorbell::nn::{Linear, Module, Optimizer, Sgd};
+use doorbell::ops::loss::Reduction;
+use doorbell::{DType, Error, Observer, Rng, Run, Setup, Tensor, open_target};
+
+#[test]
+fn a_setup_says_how_the_device_is_opened() {
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+    impl Observer for Counter {
+        fn ran(&self, _: &Run) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let counter = Arc::new(Counter::default());
+    let setup = Setup::of("CPU").unwrap().threads(2).profile(true);
+    let opened = setup.observe(counter.clone()).open().unwrap();
+    assert_eq!(opened.device.info().units, 2);
+    let x = Tensor::new(&opened.engine, [[1.0f32, 2.0], [3.0, 4.0]]).unwrap();
+    assert_eq!(
+        x.matmul(&x).unwrap().to_vec::<f32>().unwrap(),
+        [7.0, 10.0, 15.0, 22.0]
+    );
+    let runs = opened.engine.take_runs();
+    assert!(!runs.is_empty() && runs.len() == counter.0.load(Ordering::Relaxed));
+    assert!(opened.engine.take_runs().is_empty());
+}
+
+#[test]
+fn engines_share_what_is_moved_between_them() {
+    let (one, two) = (open_target("CPU").unwrap(), open_target("CPU:1").unwrap());
+    let a = Tensor::new(&one, [1.0f32, 2.0]).unwrap();
+    let b = Tensor::new(&two, [10.0f32, 20.0]).unwrap();
+    let error = (&a + &b).unwrap_err().to_string();
+    assert!(
+        error.contains("CPU:0") && error.contains("CPU:1"),
+        "{error}"
+    );
+    assert!(error.contains("move one of them with `to`"), "{error}");
+    let sum = (a.to(&two).unwrap() + &b).unwrap();
+    assert_eq!(sum.to_string(), "[11.0000, 22.0000]");
+}
+
+/// What can go wrong in a program becomes one error by `?`, whose `Debug` is what `main` prints.
+#[test]
+fn errors_become_one_and_say_what_to_do() {
+    fn program(what: &str) -> Result<(), Error> {
+        let engine = open_target("CPU")?;
+        match what {
+            "shape" => Tensor::new(&engine, [1.0f32])?.reshape(&[2])?.realize()?,
+            "model" => return Err(doorbell::onnx::Model::load("no.onnx").err().unwrap().into()),
+            "npy" => &Tensor::read_npy(&engine, "no.npy")?,
+            "file" => return Ok(std::fs::write("/no/such/folder", "")?),
+            target => return Ok(drop(open_target(target)?)),
+        };
+        Ok(())
+    }
+    for (what, text) in [
+        ("shape", "reshape: "),
+        ("model", "no.onnx: open failed"),
+        ("npy", "no.npy: open failed"),
+        ("file", "No such file or directory"),
+        ("CPV", "did you mean CPU?"),
+        ("NV", "no device for NV: "),
+        ("CPU::sparc", "expected sparc"),
+    ] {
+        let error = program(what).unwrap_err();
+        assert!(error.to_string().contains(text), "{what}: {error}");
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
+}
+
+#[test]
+fn a_layer_learns_with_what_is_at_the_top() {
+    let engine = open_target("CPU").unwrap();
+    let mut rng = Rng::new(&engine, 7);
+    let layer = Linear::new(&mut rng, 3, 1, true, DType::F32).unwrap();
+    let mut descent = Sgd::plain(layer.trainable(), 0.1).unwrap();
+    let x = rng.randn(&[16, 3], DType::F32).unwrap();
+    let y = x.sum(&[1], true).unwrap();
+    let loss = || layer.forward(&x).unwrap().mse_loss(&y, Reduction::Mean);
+    let before: f32 = loss().unwrap().item().unwrap();
+    for _ in 0..10 {
+        descent.minimize(&loss().unwrap()).unwrap();
+    }
+    let after: f32 = loss().unwrap().item().unwrap();
+    assert!(after < before / 2.0, "{before} to {after}");
+}
+
+#[cfg(feature = "twin")]
+#[test]
+fn a_simulated_device_says_that_no_rule_was_broken() {
+    let setup = Setup::of("TWINKFD+AMD::gfx1100").unwrap();
+    let engine = setup.open().unwrap().engine;
+    let x = Tensor::new(&engine, [1i32, 2, 3]).unwrap();
+    assert_eq!((&x * 2).unwrap().to_vec::<i32>().unwrap(), [2, 4, 6]);
+    drop((x, engine));
+    assert_eq!(setup.twin().unwrap().chip(), "gfx1100");
+    setup.check_rules().unwrap();
+}
