@@ -30,6 +30,11 @@
 //! tables.
 #![deny(unsafe_code)]
 
+/// The example of the front page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod addr;
 pub mod clock;
 pub mod command;

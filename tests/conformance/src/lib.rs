@@ -2,8 +2,20 @@
 //!
 //! A driver's test file names its [`Subject`] in one line, and gets a test per case:
 //!
-//! ```ignore
+//! ```
+//! # use std::sync::Arc;
+//! # struct CpuSubject;
+//! # impl conformance::Subject for CpuSubject {
+//! #     fn open(&self, index: u32, _: u32) -> hcq::Result<Arc<dyn hcq::Device>> {
+//! #         let why = "this is an example".into();
+//! #         Err(hcq::Error::NoDevice { asked: format!("CPU:{index}"), why })
+//! #     }
+//! #     fn kernel(&self, _: conformance::Kernel) -> hcq::KernelImage {
+//! #         unreachable!()
+//! #     }
+//! # }
 //! conformance::conformance!(cpu, || CpuSubject);
+//! # fn main() {}
 //! ```
 //!
 //! The cases use nothing but the traits of `hcq`, so what holds for one device holds for all, or
