@@ -13,7 +13,7 @@ pub enum Error {
     Usage(String),
     /// From the library.
     #[error(transparent)]
-    Library(doorbell::Error),
+    Library(Box<doorbell::Error>),
     /// A check of the program's own results failed.
     #[error("{0}")]
     Check(String),
@@ -48,7 +48,7 @@ where
     doorbell::Error: From<E>,
 {
     fn from(e: E) -> Error {
-        Error::Library(e.into())
+        Error::Library(Box::new(e.into()))
     }
 }
 
@@ -57,8 +57,11 @@ fn library_code(e: &doorbell::Error) -> u8 {
     match e {
         Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } => 2,
         Device(e) | Tensor(tensor::Error::Device(e)) => device_code(e),
-        Model(OnnxError::Engine { source, .. }) => match &**source {
-            tensor::Error::Device(e) => device_code(e),
+        Model(e) => match &**e {
+            OnnxError::Engine { source, .. } => match &**source {
+                tensor::Error::Device(e) => device_code(e),
+                _ => 1,
+            },
             _ => 1,
         },
         _ => 1,

@@ -269,7 +269,7 @@ impl Setup {
         Backend::find(&name, &info.arch, info.units as usize).map_err(|e| match e {
             source @ codegen::Error::NoBackend { .. } => Error::NoCompiler {
                 target: target.to_string(),
-                source,
+                source: Box::new(source),
             },
             e => e.into(),
         })

@@ -56,7 +56,7 @@ fn errors_become_one_and_say_what_to_do() {
             "model" => return Err(doorbell::onnx::Model::load("no.onnx").err().unwrap().into()),
             "npy" => &Tensor::read_npy(&engine, "no.npy")?,
             "file" => return Ok(std::fs::write("/no/such/folder", "")?),
-            target => return Ok(drop(open_target(target)?)),
+            target => return open_target(target).map(drop),
         };
         Ok(())
     }

@@ -24,11 +24,12 @@ macro_rules! operator {
             }
         }
 
-        from_the_left!($Trait $name f32 f64 i32 i64 u8 u32);
+        from_the_left!($Trait $name f64 i64);
     )*};
 }
 
-/// A number that stands first takes the tensor's type, as one that stands second does.
+/// A number that stands first takes the tensor's type, as one that stands second does. One type of each
+/// kind: among several the compiler could not choose for `2 * &x`.
 macro_rules! from_the_left {
     ($Trait:ident $name:ident $($number:ty)*) => {$(
         impl $Trait<&Tensor> for $number {

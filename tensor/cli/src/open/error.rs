@@ -21,7 +21,7 @@ pub enum Error {
     Variable(#[from] EnvError),
     /// A choice of a device that is not understood, or contradicts another one.
     #[error(transparent)]
-    Select(#[from] SelectError),
+    Select(Box<SelectError>),
     /// A simulated machine that cannot be as it was asked for.
     #[error("{asked}: {why}")]
     Twin {
@@ -36,7 +36,7 @@ pub enum Error {
         /// What asked for it.
         target: String,
         /// Which there are.
-        source: codegen::Error,
+        source: Box<codegen::Error>,
     },
     /// From the kernel compiler.
     #[error(transparent)]
@@ -49,16 +49,16 @@ pub enum Error {
     Tensor(#[from] tensor::Error),
     /// From an ONNX model.
     #[error(transparent)]
-    Model(#[from] OnnxError),
+    Model(Box<OnnxError>),
     /// From a safetensors file.
     #[error(transparent)]
-    Safetensors(#[from] SafetensorsError),
+    Safetensors(Box<SafetensorsError>),
     /// From a file of numpy.
     #[error(transparent)]
-    Npy(#[from] NpyError),
+    Npy(Box<NpyError>),
     /// From an archive of numpy.
     #[error(transparent)]
-    Npz(#[from] NpzError),
+    Npz(Box<NpzError>),
     /// The system refused a file of tensors.
     #[error(transparent)]
     File(#[from] FileError),
@@ -76,6 +76,24 @@ pub enum Error {
         /// A line for each rule.
         report: String,
     },
+}
+
+/// Those that are large lie behind a pointer: a result is moved more often than it fails.
+macro_rules! boxed {
+    ($($from:ty => $variant:ident;)*) => {$(
+        impl From<$from> for Error {
+            fn from(e: $from) -> Error {
+                Error::$variant(Box::new(e))
+            }
+        }
+    )*};
+}
+boxed! {
+    SelectError => Select;
+    OnnxError => Model;
+    SafetensorsError => Safetensors;
+    NpyError => Npy;
+    NpzError => Npz;
 }
 
 impl fmt::Debug for Error {

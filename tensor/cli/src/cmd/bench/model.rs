@@ -16,12 +16,7 @@ const RUNS: Range<usize> = 3..1000;
 
 /// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
 /// the process, everything included). Inputs that are not given are made up; their integers are 1.
-pub fn rows(
-    path: &Path,
-    args: &Args,
-    started: Instant,
-    setup: &Setup,
-) -> Result<Vec<Row>, Error> {
+pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result<Vec<Row>, Error> {
     let model = Model::load(path)?;
     let opened = setup.open()?;
     let threads = opened.device.info().units as usize;
