@@ -9,6 +9,7 @@ pub use table::{Row, TABLE};
 use crate::cache::Cache;
 use crate::compile::Compiler;
 use crate::error::{Error, Result};
+use crate::modules::Modules;
 use crate::opt::Opt;
 use crate::render::Emitter;
 use crate::target::Target;
@@ -101,6 +102,8 @@ pub struct Options {
     pub opts: Option<Vec<Opt>>,
     /// Where compiled kernels are kept.
     pub cache: Option<Arc<Cache>>,
+    /// What this process has compiled. Without it equal modules of different kernels are compiled once more.
+    pub modules: Option<Arc<Modules>>,
     /// Sums keep their order: the same bits in every run.
     pub deterministic: bool,
     /// Keeps every text of [`crate::build::Report`]. They are made by compiling, so kernels do not come from the

@@ -1,6 +1,7 @@
 //! A kernel in, machine code out.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +10,7 @@ use crate::built::Kept;
 use crate::content::stage_content;
 use crate::error::{Error, Result};
 use crate::ir::{Kernel, Op};
-use crate::lower::{Arg, Program, lower, narrow};
+use crate::lower::{Arg, Program, lower, narrow, share};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
 use crate::render::{Code, ENTRY, Object, Source};
@@ -57,6 +58,10 @@ pub struct Report {
     pub resources: Vec<Resources>,
     /// The kernel came from the cache, or all objects did.
     pub cached: bool,
+    /// Time in this crate: looking for the kernel, choosing its loops, lowering and rendering it.
+    pub own: Duration,
+    /// Time in the compiler of the back end.
+    pub compiler: Duration,
     objects: Vec<Arc<[u8]>>,
     tools: Tools,
     disassembly: Arc<OnceLock<String>>,
@@ -72,6 +77,8 @@ impl Report {
             source: Vec::new(),
             resources: Vec::new(),
             cached: true,
+            own: Duration::ZERO,
+            compiler: Duration::ZERO,
             objects: Vec::new(),
             tools: backend.tools.clone(),
             disassembly: Arc::default(),
@@ -105,6 +112,13 @@ fn stored(kernel: &Kernel) -> Vec<u16> {
 
 /// Compiles a kernel.
 pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
+    let start = Instant::now();
+    let mut built = found_or_made(kernel, backend, options)?;
+    built.report.own = start.elapsed().saturating_sub(built.report.compiler);
+    Ok(built)
+}
+
+fn found_or_made(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Built> {
     let key = content_key(kernel, backend, options);
     let mut target = backend.target.clone();
     if options.threads > 0 && target.kind == TargetKind::Cpu {
@@ -140,7 +154,9 @@ pub fn build(kernel: &Kernel, backend: &Backend, options: &Options) -> Result<Bu
             vector_regs: target.vector_regs / 2,
             ..target.clone()
         };
+        let first = built.report.compiler;
         built = compile(kernel, backend, options, &target, &planning, key)?;
+        built.report.compiler += first;
     }
     if let Some(cache) = cache.filter(|_| !options.explain) {
         let mut stages = built.stages.clone();
@@ -201,22 +217,23 @@ fn compile(
         let stored = stored(&staged);
         let caps = backend.tools.emitter.caps(target);
         let mut program = lower(&staged, &caps)?;
-        if target.kind == TargetKind::Gpu {
-            narrow(&mut program);
+        match target.kind {
+            TargetKind::Gpu => narrow(&mut program),
+            TargetKind::Cpu => share(&mut program),
         }
         fits(&program, target)?;
         if options.explain {
             report.linear.push(program.to_string());
         }
         let code = backend.tools.emitter.emit(&program, target)?;
-        let object = assembled(code, &program, target, backend, options, &mut report)?;
+        let (object, module) = assembled(code, &program, target, backend, options, &mut report)?;
         report.source.push(object.listing);
         report.resources.extend(object.resources);
         report.objects.push(object.bytes.clone());
         built.push(stage_of(
             &program,
             target,
-            object.bytes,
+            (object.bytes, module),
             kernel,
             content,
             &stored,
@@ -232,7 +249,7 @@ fn compile(
     })
 }
 
-/// What the device takes of what an emitter made; the listing is what was emitted.
+/// What the device takes of what an emitter made, and its content key; the listing is what was emitted.
 fn assembled(
     code: Code,
     program: &Program,
@@ -240,43 +257,52 @@ fn assembled(
     backend: &Backend,
     options: &Options,
     report: &mut Report,
-) -> Result<Object> {
+) -> Result<(Object, [u8; 32])> {
     let source = match code {
         Code::Text(source) => source,
         Code::Object(object) => {
             report.cached = false;
-            return Ok(object);
+            let key = Sha256::digest(&object.bytes).into();
+            return Ok((object, key));
         }
     };
+    let key = text_key(&source, target, backend);
     let Some(compiler) = &backend.tools.compiler else {
         report.cached = false;
-        return Ok(Object {
+        let object = Object {
             bytes: source.text.as_bytes().into(),
             listing: source.text,
             resources: None,
-        });
+        };
+        return Ok((object, key));
     };
     // Whole kernels are kept unless their texts are asked for; then at least the objects of the same texts are.
     let cache = options.cache.as_ref().filter(|_| options.explain);
-    let id = cache.map(|cache| (cache, text_key(&source, target, backend)));
-    let found = id.as_ref().and_then(|(cache, id)| cache.get(id));
+    let found = cache.and_then(|cache| cache.get(&key));
     let bytes = match found {
         Some(bytes) => bytes,
         None => {
             report.cached = false;
-            let bytes = compiler.compile(&source, target)?.into();
-            if let Some((cache, id)) = id {
-                cache.put(&id, &bytes);
+            let start = Instant::now();
+            let make = || compiler.compile(&source, target).map(Arc::from);
+            let bytes = match &options.modules {
+                Some(modules) => modules.get(&key, make)?,
+                None => make()?,
+            };
+            report.compiler += start.elapsed();
+            if let Some(cache) = cache {
+                cache.put(&key, &bytes);
             }
             bytes
         }
     };
     let items = u32::try_from(program.items).unwrap_or(u32::MAX);
-    Ok(Object {
+    let object = Object {
         resources: compiler.resources(&bytes, target, items),
         bytes,
         listing: source.text,
-    })
+    };
+    Ok((object, key))
 }
 
 fn text_key(source: &Source, target: &Target, backend: &Backend) -> [u8; 32] {
@@ -404,7 +430,7 @@ fn fits(program: &Program, target: &Target) -> Result<()> {
 fn stage_of(
     program: &Program,
     target: &Target,
-    object: Arc<[u8]>,
+    (object, module): (Arc<[u8]>, [u8; 32]),
     kernel: &Kernel,
     content: [u8; 32],
     stored: &[u16],
@@ -417,6 +443,7 @@ fn stage_of(
             Arg::Buffer { slot, .. } if usize::from(slot) < own => StageArg::Param(slot),
             Arg::Buffer { slot, .. } => StageArg::Scratch(slot - own as u16),
             Arg::Var { slot } => StageArg::Var(slot),
+            Arg::Number { value } => StageArg::Number(value),
         })
         .collect();
     let too_many = |what: &str, n: i64| Error::Invalid {
@@ -426,6 +453,7 @@ fn stage_of(
     Ok(Stage {
         name: program.name.clone(),
         object,
+        module,
         entry: ENTRY.into(),
         args,
         writes: program

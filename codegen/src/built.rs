@@ -98,15 +98,18 @@ impl Kept {
         for stage in &self.stages {
             w.bytes(stage.name.as_bytes());
             w.bytes(&stage.object);
+            w.bytes(&stage.module);
             w.bytes(stage.entry.as_bytes());
             w.number(stage.args.len() as u64);
             for (arg, &written) in stage.args.iter().zip(&stage.writes) {
                 let (kind, n) = match *arg {
-                    StageArg::Param(n) => (0u64, n),
-                    StageArg::Scratch(n) => (1, n),
-                    StageArg::Var(n) => (2, n),
+                    StageArg::Param(n) => (0u64, u64::from(n)),
+                    StageArg::Scratch(n) => (1, u64::from(n)),
+                    StageArg::Var(n) => (2, u64::from(n)),
+                    StageArg::Number(n) => (3, n as u64),
                 };
-                w.number(kind | u64::from(written) << 8 | u64::from(n) << 16);
+                w.number(kind | u64::from(written) << 8);
+                w.number(n);
             }
             w.bytes(&stage.content);
             for n in stage.grid.iter().chain(&stage.block) {
@@ -137,14 +140,17 @@ impl Kept {
             Some(Resources::of_words(words))
         })?;
         let stages = r.list(|r| {
-            let (name, object, entry) = (r.text()?, r.bytes()?.into(), r.text()?);
+            let (name, object) = (r.text()?, r.bytes()?.into());
+            let (module, entry) = (r.bytes()?.try_into().ok()?, r.text()?);
             let args = r.list(|r| {
                 let word = r.number()?;
-                let n = u16::try_from(word >> 16).ok()?;
+                let n = r.number()?;
+                let slot = u16::try_from(n).ok();
                 let arg = match word & 0xff {
-                    0 => StageArg::Param(n),
-                    1 => StageArg::Scratch(n),
-                    2 => StageArg::Var(n),
+                    0 => StageArg::Param(slot?),
+                    1 => StageArg::Scratch(slot?),
+                    2 => StageArg::Var(slot?),
+                    3 => StageArg::Number(n as i64),
                     _ => return None,
                 };
                 Some((arg, word >> 8 & 1 == 1))
@@ -156,6 +162,7 @@ impl Kept {
             Some(Stage {
                 name,
                 object,
+                module,
                 entry,
                 args,
                 writes,
@@ -187,9 +194,15 @@ mod tests {
             stages: vec![Stage {
                 name: "a".into(),
                 object: vec![1u8, 2, 3].into(),
+                module: [9; 32],
                 entry: "a_0".into(),
-                args: vec![StageArg::Param(1), StageArg::Scratch(2), StageArg::Var(0)],
-                writes: vec![false, true, false],
+                args: vec![
+                    StageArg::Param(1),
+                    StageArg::Scratch(2),
+                    StageArg::Var(0),
+                    StageArg::Number(-5),
+                ],
+                writes: vec![false, true, false, false],
                 content: [7; 32],
                 grid: [4, 1, 1],
                 block: [1, 1, 1],

@@ -10,6 +10,8 @@ pub struct Stage {
     /// Relocatable object code; for CPUs an ELF object that refers to nothing but, at most,
     /// `memcpy`, `memmove` and `memset`; for AMD GPUs an unlinked code object of version 5.
     pub object: Arc<[u8]>,
+    /// What the object is: equal ones are equal objects.
+    pub module: [u8; 32],
     /// Symbol of the entry point. On CPUs `extern "C" fn(args: *const u64, begin: u64, end: u64)`;
     /// on AMD GPUs a kernel with one argument of 8 bytes for each of `args`.
     pub entry: String,
@@ -37,4 +39,6 @@ pub enum StageArg {
     Scratch(u16),
     /// The value of integer `slot` of the kernel.
     Var(u16),
+    /// A number that stages of the same module differ in.
+    Number(i64),
 }

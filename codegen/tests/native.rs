@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::collections::HashSet;
+
 use codegen::ir::{Binary, ReduceOp, Unary};
 use codegen::{Backend, DType, Kernel, Options, build};
 use support::*;
@@ -58,6 +60,28 @@ fn check_all(kernel: &Kernel, tolerance: f64) {
         &Backend::find("CPU:LLVM", "", 4).unwrap(),
         &Options::default(),
     );
+}
+
+#[test]
+fn kernels_that_differ_in_sizes_share_their_code() {
+    let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
+    let layers = [
+        padded_conv(16, 32, [28, 28], 3),
+        padded_conv(24, 32, [28, 28], 3),
+        padded_conv(40, 32, [24, 28], 3),
+        elementwise(12 << 10),
+        elementwise(20 << 10),
+    ];
+    let (mut keys, mut modules, mut stages) = (HashSet::new(), HashSet::new(), 0);
+    for kernel in layers {
+        check_all(&kernel, 1e-4);
+        let built = build(&kernel, &backend, &Options::default()).unwrap();
+        keys.insert(built.key);
+        modules.extend(built.stages.iter().map(|s| s.module));
+        stages += built.stages.len();
+    }
+    assert_eq!(keys.len(), 5);
+    assert!(modules.len() < stages, "{} of {stages}", modules.len());
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use codegen::ir::{Kernel, ReduceOp};
 use codegen::lower::decomp::Caps;
-use codegen::lower::{exec, lower};
+use codegen::lower::{exec, lower, share};
 use codegen::opt::{Opt, apply};
 use codegen::{DType, Opt as Step};
 use support::*;
@@ -32,6 +32,12 @@ fn check(kernel: &Kernel, opts: &[Opt], tolerance: f64) {
         exec::run(&program, &mut got, &[], order).unwrap_or_else(|e| panic!("{e}\n{program}"));
         compare(&got, &format!("lowered\n{program}"));
     }
+    let mut shared = program;
+    share(&mut shared);
+    let mut got = buffers.clone();
+    exec::run(&shared, &mut got, &[], exec::ItemOrder::Forward)
+        .unwrap_or_else(|e| panic!("{e}\n{shared}"));
+    compare(&got, &format!("with numbers as arguments\n{shared}"));
 }
 
 #[test]

@@ -168,7 +168,8 @@ impl Machine<'_> {
                 Inst::Mma { .. } => return Ok(true),
                 Inst::Loop { var, extent } => {
                     item.regs[var.0 as usize] = vec![0];
-                    item.loops.push((here + 1, Some(*var), 0, *extent));
+                    let times = self.p.extent(*extent);
+                    item.loops.push((here + 1, Some(*var), 0, times));
                 }
                 Inst::Groups { var } => {
                     item.regs[var.0 as usize] = vec![self.group as u64];
@@ -235,16 +236,17 @@ impl Machine<'_> {
         let (dst, value) = match inst {
             Inst::Const { dst, bits } => (dst, vec![*bits; lanes(dst)]),
             Inst::Var { dst, arg } => {
-                let slot = match p.args.get(*arg as usize) {
-                    Some(Arg::Var { slot }) => *slot,
+                let value = match p.args.get(*arg as usize) {
+                    Some(Arg::Number { value }) => *value,
+                    Some(Arg::Var { slot }) => match self.vars.get(usize::from(*slot)) {
+                        Some(&value) => value,
+                        None => return Err(format!("variable {slot} is not given")),
+                    },
                     other => {
-                        return Err(format!("argument {arg} is {other:?}, expected a variable"));
+                        return Err(format!("argument {arg} is {other:?}, expected an integer"));
                     }
                 };
-                let Some(&v) = self.vars.get(usize::from(slot)) else {
-                    return Err(format!("variable {slot} is not given"));
-                };
-                (dst, vec![v as u64])
+                (dst, vec![value as u64])
             }
             Inst::Lanes { dst } => (dst, (0..lanes(dst) as u64).collect()),
             Inst::Mask { dst, count } => {

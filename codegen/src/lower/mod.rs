@@ -11,9 +11,11 @@ mod linear;
 mod narrow;
 mod nest;
 pub mod program;
+mod share;
 
 pub use narrow::narrow;
-pub use program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
+pub use program::{Acc, Access, Arg, Extent, Inst, Mem, Program, Reg, Ty};
+pub use share::share;
 
 use crate::error::{Error, Result};
 use crate::ir::Kernel;

@@ -212,7 +212,7 @@ impl Narrow<'_> {
                 let last = i64::from(self.ty(dst).lanes) - 1;
                 self.starts(inst, dst, last);
             }
-            Inst::Loop { var, extent } => self.starts(inst, var, extent - 1),
+            Inst::Loop { var, extent } => self.starts(inst, var, self.p.extent(extent) - 1),
             Inst::Groups { var } => self.starts(inst, var, self.p.groups - 1),
             Inst::Cast { dst, a } if self.is_index(dst) && !self.is_index(a) => {
                 let a = self.wide(a);

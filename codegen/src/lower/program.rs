@@ -65,6 +65,21 @@ pub enum Arg {
         /// Slot among the integers of the kernel.
         slot: u16,
     },
+    /// A number that is the same at every launch of this program, and another one in programs that share its
+    /// code.
+    Number {
+        /// It.
+        value: i64,
+    },
+}
+
+/// How often a loop runs, at least once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extent {
+    /// So often.
+    Known(i64),
+    /// As often as an [`Arg::Number`] says.
+    Arg(u32),
 }
 
 /// One instruction.
@@ -79,7 +94,7 @@ pub enum Inst {
         dst: Reg,
         bits: u64,
     },
-    /// The value of integer argument `arg` of [`Program::args`].
+    /// The value of argument `arg` of [`Program::args`], an integer.
     Var {
         dst: Reg,
         arg: u32,
@@ -178,7 +193,7 @@ pub enum Inst {
     /// Runs up to the matching [`Inst::End`] for `var` = 0 .. `extent`.
     Loop {
         var: Reg,
-        extent: i64,
+        extent: Extent,
     },
     /// Runs up to the matching [`Inst::End`] for each group this call was given; once at most. On
     /// GPUs a call is one group of [`Program::grid`].
@@ -228,6 +243,29 @@ pub struct Program {
 }
 
 impl Program {
+    /// The type of indices.
+    pub const INDEX: Ty = Ty {
+        dtype: DType::I64,
+        lanes: 1,
+    };
+
+    /// A new register for an index.
+    pub fn index_reg(&mut self) -> Reg {
+        self.regs.push(Program::INDEX);
+        Reg(self.regs.len() as u32 - 1)
+    }
+
+    /// How often a loop runs.
+    pub fn extent(&self, extent: Extent) -> i64 {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Arg(arg) => match self.args.get(arg as usize) {
+                Some(Arg::Number { value }) => *value,
+                _ => 1,
+            },
+        }
+    }
+
     /// Type of a register.
     pub fn ty(&self, reg: Reg) -> Ty {
         self.regs[reg.0 as usize]
@@ -320,6 +358,7 @@ impl fmt::Display for Program {
                     if *written { " written" } else { "" }
                 )?,
                 Arg::Var { slot } => writeln!(f, "  arg{i} = var {slot}")?,
+                Arg::Number { value } => writeln!(f, "  arg{i} = number {value}")?,
             }
         }
         for (i, (dtype, len)) in self.locals.iter().enumerate() {
@@ -444,7 +483,10 @@ impl fmt::Display for Program {
                     writeln!(f, "{acc}")?;
                 }
                 Inst::Loop { var, extent } => {
-                    writeln!(f, "loop {var} < {extent}")?;
+                    match extent {
+                        Extent::Known(n) => writeln!(f, "loop {var} < {n}")?,
+                        Extent::Arg(arg) => writeln!(f, "loop {var} < arg{arg}")?,
+                    }
                     depth += 1;
                 }
                 Inst::Groups { var } => {

@@ -177,6 +177,7 @@ pub fn run(built: &Built, target: &Target, buffers: &mut [Vec<u8>], vars: &[i64]
                 StageArg::Param(slot) => params[usize::from(slot)],
                 StageArg::Scratch(i) => scratch[usize::from(i)],
                 StageArg::Var(slot) => vars[usize::from(slot)] as u64,
+                StageArg::Number(n) => n as u64,
             };
             kernarg.extend(word.to_le_bytes());
         }

@@ -129,6 +129,7 @@ impl Loaded {
                     StageArg::Param(slot) => buffers[slot as usize].as_mut_ptr() as u64,
                     StageArg::Scratch(i) => scratch[i as usize],
                     StageArg::Var(slot) => vars[slot as usize] as u64,
+                    StageArg::Number(n) => n as u64,
                 })
                 .collect();
             // SAFETY: the symbol has the type that `Stage::entry` documents; the buffers have the
@@ -451,6 +452,30 @@ pub fn conv(batch: i64, ci: i64, co: i64, hw: i64, window: i64) -> Kernel {
     let s = m.sum(p, &[k, dy, dx]);
     m.store(o, &[(b, co * hw * hw), (c, hw * hw), (y, hw), (xx, 1)], s);
     m.kernel("conv")
+}
+
+/// A convolution of a picture with its padding in memory, with a bias, and what is not negative of it.
+pub fn padded_conv(ci: i64, co: i64, [h, w]: [i64; 2], window: i64) -> Kernel {
+    let mut m = Make::new();
+    let (wide, high) = (w + window - 1, h + window - 1);
+    let o = m.buffer(DType::F32, (co * h * w) as usize, true);
+    let x = m.buffer(DType::F32, (ci * high * wide) as usize, false);
+    let filter = m.buffer(DType::F32, (co * ci * window * window) as usize, false);
+    let bias = m.buffer(DType::F32, co as usize, false);
+    let (c, y, xx) = (m.l(co), m.l(h), m.l(w));
+    let (k, dy, dx) = (m.r(ci), m.r(window), m.r(window));
+    let at = [(k, high * wide), (y, wide), (dy, wide), (xx, 1), (dx, 1)];
+    let image = m.load(x, &at);
+    let area = window * window;
+    let filter = m.load(filter, &[(c, ci * area), (k, area), (dy, window), (dx, 1)]);
+    let p = m.mul(image, filter);
+    let s = m.sum(p, &[k, dy, dx]);
+    let bias = m.load(bias, &[(c, 1)]);
+    let s = m.g.binary(Binary::Add, s, bias);
+    let zero = m.f32(0.0);
+    let s = m.g.binary(Binary::Max, s, zero);
+    m.store(o, &[(c, h * w), (y, w), (xx, 1)], s);
+    m.kernel("padded_conv")
 }
 
 /// Prefix sums along rows.

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen::ir::Kernel;
-use codegen::{Backend, Built, StageArg};
+use codegen::{Backend, Built, Stage, StageArg};
 use hcq::{ArgKind, ArgLayout, Device, KernelImage, Program, Width};
 
+use super::preparation::Ledger;
 use super::profile::Observer;
 use crate::error::{Error, Result};
 use crate::schedule::order::Structure;
@@ -17,7 +18,7 @@ use crate::schedule::order::Structure;
 fn kind(arg: &StageArg) -> ArgKind {
     match arg {
         StageArg::Param(_) | StageArg::Scratch(_) => ArgKind::Buffer,
-        StageArg::Var(_) => ArgKind::Value(Width::W64),
+        StageArg::Var(_) | StageArg::Number(_) => ArgKind::Value(Width::W64),
     }
 }
 
@@ -62,6 +63,9 @@ pub struct Compiler {
     options: codegen::Options,
     threads: usize,
     known: Mutex<HashMap<Structure, Arc<Compiled>>>,
+    /// Code on the device, by module and arguments.
+    programs: Mutex<HashMap<([u8; 32], Vec<ArgKind>), Arc<Program>>>,
+    pub(super) ledger: Ledger,
 }
 
 impl Compiler {
@@ -69,15 +73,18 @@ impl Compiler {
     pub fn new(
         device: Arc<dyn Device>,
         backend: Backend,
-        options: codegen::Options,
+        mut options: codegen::Options,
         threads: usize,
     ) -> Compiler {
+        options.modules.get_or_insert_default();
         Compiler {
             device,
             backend,
             options,
             threads: threads.max(1),
             known: Mutex::default(),
+            programs: Mutex::default(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -91,6 +98,8 @@ impl Compiler {
 
     /// Forgets what was compiled, and returns it.
     pub(super) fn take(&mut self) -> HashMap<Structure, Arc<Compiled>> {
+        let programs = self.programs.get_mut();
+        programs.unwrap_or_else(PoisonError::into_inner).clear();
         let known = self.known.get_mut();
         std::mem::take(known.unwrap_or_else(PoisonError::into_inner))
     }
@@ -112,13 +121,16 @@ impl Compiler {
                 .collect()
         };
         if !missing.is_empty() {
-            let built = self.build_all(kernels, &missing, observer);
+            let work = || self.build_all(kernels, &missing, observer);
+            let built = self.ledger.timed(|p| &mut p.compiling, work);
             for (&i, built) in missing.iter().zip(built) {
                 let built = built.map_err(|e| Error::Kernel {
                     kernel: kernels[i].name.clone(),
                     what: e.to_string(),
                 })?;
-                let compiled = Arc::new(self.load(built)?);
+                self.ledger.built(&built);
+                let compiled = self.ledger.timed(|p| &mut p.load, || self.load(built))?;
+                let compiled = Arc::new(compiled);
                 if let Some(observer) = observer {
                     observer.compiled(&kernels[i].name, &compiled.built);
                 }
@@ -187,16 +199,8 @@ impl Compiler {
     fn load(&self, built: Built) -> Result<Compiled> {
         let mut launches = Vec::with_capacity(built.stages.len());
         for stage in &built.stages {
-            let image = KernelImage {
-                name: stage.name.clone(),
-                arch: self.device.info().arch.clone(),
-                bytes: stage.object.clone(),
-                entry: stage.entry.clone(),
-                args: ArgLayout::new(stage.args.iter().map(kind)),
-                local_bytes: stage.local_bytes,
-            };
             launches.push(Launch {
-                program: self.device.load(&image)?,
+                program: self.program(stage)?,
                 args: stage.args.clone(),
                 grid: stage.grid,
                 block: stage.block,
@@ -215,5 +219,24 @@ impl Compiler {
             scratch,
             scratch_bytes,
         })
+    }
+
+    /// The code of a stage on the device. Stages of one module share it, under the name of the first one.
+    fn program(&self, stage: &Stage) -> Result<Arc<Program>> {
+        let kinds: Vec<ArgKind> = stage.args.iter().map(kind).collect();
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = programs.get(&(stage.module, kinds.clone())) {
+            return Ok(program.clone());
+        }
+        let program = self.device.load(&KernelImage {
+            name: stage.name.clone(),
+            arch: self.device.info().arch.clone(),
+            bytes: stage.object.clone(),
+            entry: stage.entry.clone(),
+            args: ArgLayout::new(kinds.iter().copied()),
+            local_bytes: stage.local_bytes,
+        })?;
+        programs.insert((stage.module, kinds), program.clone());
+        Ok(program)
     }
 }

@@ -18,6 +18,7 @@ use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 use super::compile::{Compiled, Compiler};
 use super::packed::Packed;
 use super::packing::Once;
+use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
@@ -195,6 +196,15 @@ impl DeviceExecutor {
         self.compiler.known()
     }
 
+    /// What it took to get ready for what was run so far.
+    pub fn preparation(&self) -> Preparation {
+        self.compiler.ledger.sum()
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.compiler.ledger
+    }
+
     /// Takes the runs that were profiled since the last call.
     pub fn take_runs(&self) -> Vec<Run> {
         std::mem::take(&mut self.state().runs)
@@ -292,7 +302,8 @@ impl DeviceExecutor {
 
     /// Plans and compiles.
     pub(crate) fn plan(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
-        let mut schedule = Schedule::new(wanted, &self.limits);
+        let plan = || Schedule::new(wanted, &self.limits);
+        let mut schedule = self.ledger().timed(|p| &mut p.schedule, plan);
         if self.options.unplanned {
             schedule = schedule.unplanned();
         }

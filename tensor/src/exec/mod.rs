@@ -5,12 +5,14 @@ pub mod engine;
 pub mod interpret;
 pub(crate) mod packed;
 pub mod packing;
+pub mod preparation;
 pub mod profile;
 pub mod submit;
 pub mod trace;
 
 pub use engine::{DeviceExecutor, Options};
 pub use interpret::Interpreter;
+pub use preparation::Preparation;
 pub use profile::{Observer, Run};
 
 use std::collections::HashSet;

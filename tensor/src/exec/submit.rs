@@ -243,6 +243,7 @@ impl Emit<'_> {
                         }
                         values.push(Val::Const(at));
                     }
+                    StageArg::Number(n) => values.push(Val::Const(n as u64)),
                     StageArg::Var(slot) => {
                         return Err(Error::Kernel {
                             kernel: name.clone(),

@@ -60,7 +60,9 @@ impl Capture {
         let (schedule, compiled) = executor.plan(wanted)?;
         let schedule = &schedule;
         let frozen = match frozen {
-            true => FrozenSteps::run(executor, schedule, &compiled, placeholders)?,
+            true => executor
+                .ledger()
+                .packed(|| FrozenSteps::run(executor, schedule, &compiled, placeholders))?,
             false => FrozenSteps::default(),
         };
         let leaves = executor.leaves(schedule, &compiled, &frozen.done)?;

@@ -265,6 +265,7 @@ impl Launching<'_> {
             .iter()
             .map(|arg| match arg {
                 StageArg::Param(slot) => Val::Const(at.get(slot).copied().unwrap_or(0)),
+                StageArg::Number(n) => Val::Const(*n as u64),
                 _ => Val::Const(target.va().0),
             })
             .collect();

@@ -52,7 +52,8 @@ impl Frozen {
                 for output in &traced {
                     foreign(output, engine)?;
                 }
-                freeze::constants(executor, &inputs, &traced)?;
+                let constants = || freeze::constants(executor, &inputs, &traced);
+                executor.ledger().packed(constants)?;
                 let outputs = traced.iter().map(Output::of).collect();
                 for output in &mut traced {
                     // An input that is returned as it is would have no buffer of its own.

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, Unary};
 use crate::lower::nest::{Set, bits};
-use crate::lower::program::{Acc, Access, Arg, Inst, Reg, Ty};
+use crate::lower::program::{Acc, Access, Arg, Extent, Inst, Reg, Ty};
 
 impl Linear<'_> {
     fn new_reg(&mut self, dtype: DType, lanes: u32) -> Reg {
@@ -238,6 +238,7 @@ impl Linear<'_> {
         self.p.insts.push(if global {
             Inst::Groups { var }
         } else {
+            let extent = Extent::Known(extent);
             Inst::Loop { var, extent }
         });
         let kept = self.splats.clone();

@@ -16,7 +16,7 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::decomp::Caps;
-use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::lower::{Access, Arg, Extent, Inst, Mem, Program, Reg, Ty};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, cpu_caps};
 use crate::target::{Target, TargetKind};
 
@@ -56,7 +56,9 @@ impl Emitter for CRenderer {
                     let t = memory(*dtype);
                     writeln!(out, "  {t} *arg{i} = ({t} *)args[{i}];")
                 }
-                Arg::Var { .. } => writeln!(out, "  i64 arg{i} = (i64)args[{i}];"),
+                Arg::Var { .. } | Arg::Number { .. } => {
+                    writeln!(out, "  i64 arg{i} = (i64)args[{i}];")
+                }
             };
         }
         for (i, (dtype, len)) in p.locals.iter().enumerate() {
@@ -374,6 +376,10 @@ impl<'a> Text<'a> {
             Inst::Loop { var, extent } => {
                 let v = var.0;
                 let t = self.ty(self.p.ty(*var));
+                let extent = match extent {
+                    Extent::Known(n) => n.to_string(),
+                    Extent::Arg(arg) => format!("arg{arg}"),
+                };
                 self.line(format!("for ({t} r{v} = 0; r{v} < {extent}; r{v}++) {{"));
                 self.depth += 1;
             }

@@ -67,7 +67,7 @@ pub(super) fn module(text: &Text<'_>, p: &Program, t: &Target) -> String {
         .map(|(i, arg)| match arg {
             Arg::Buffer { written: true, .. } => format!("ptr addrspace({GLOBAL}) %arg{i}"),
             Arg::Buffer { .. } => format!("ptr addrspace({GLOBAL}) readonly %arg{i}"),
-            Arg::Var { .. } => format!("i64 %arg{i}"),
+            Arg::Var { .. } | Arg::Number { .. } => format!("i64 %arg{i}"),
         })
         .collect();
     let _ = writeln!(

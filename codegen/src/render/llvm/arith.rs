@@ -4,7 +4,7 @@ use super::{Text, mangled, scalar, spelled, vector};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::{Binary, ReduceOp, Unary};
-use crate::lower::{Reg, Ty};
+use crate::lower::{Arg, Reg, Ty};
 
 impl Text<'_> {
     pub(super) fn fma(&mut self, ty: Ty, a: &str, b: &str, c: &str) -> Result<String> {
@@ -143,6 +143,15 @@ impl Text<'_> {
         self.pick(ty, &fits, &shifted, &zero)
     }
 
+    /// An argument for a number; only positive ones divide.
+    fn is_number(&self, text: &str) -> bool {
+        let arg = text.strip_prefix("%arg").and_then(|n| n.parse().ok());
+        matches!(
+            arg.and_then(|n: usize| self.p.args.get(n)),
+            Some(Arg::Number { value: 1.. })
+        )
+    }
+
     /// Integer division that gives 0 for a zero divisor and wraps for `MIN / -1`.
     fn divide(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> String {
         let t = spelled(ty);
@@ -160,7 +169,7 @@ impl Text<'_> {
             let operand = self.constant(ty, operand as u64);
             return self.two(name, &t, a, &operand);
         }
-        let safe = known.is_some_and(|k| k > 0);
+        let safe = known.is_some_and(|k| k > 0) || self.is_number(b);
         let (mut divisor, mut is_zero, mut is_minus) = (b.to_string(), None, None);
         if !safe {
             let z = self.two("icmp eq", &t, b, &zero);

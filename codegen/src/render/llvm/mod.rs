@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
-use crate::lower::{Arg, Inst, Program, Reg, Ty};
+use crate::lower::{Arg, Extent, Inst, Program, Reg, Ty};
 use crate::render::{Code, ENTRY, Emitter, Language, Source};
 use crate::target::{Target, TargetKind};
 
@@ -315,7 +315,7 @@ impl Text<'_> {
             self.line(format!("%slot{i} = getelementptr i64, ptr %args, i64 {i}"));
             let ty = match arg {
                 Arg::Buffer { .. } => "ptr",
-                Arg::Var { .. } => "i64",
+                Arg::Var { .. } | Arg::Number { .. } => "i64",
             };
             self.line(format!("%arg{i} = load {ty}, ptr %slot{i}, align 8"));
         }
@@ -476,7 +476,13 @@ impl Text<'_> {
                 let value = self.let_(format!("load {ty}, {} %acc{}", self.private(), acc.0));
                 self.set(*dst, value);
             }
-            Inst::Loop { var, extent } => self.open_loop(*var, "0", &extent.to_string(), false),
+            Inst::Loop { var, extent } => {
+                let extent = match extent {
+                    Extent::Known(n) => n.to_string(),
+                    Extent::Arg(arg) => format!("%arg{arg}"),
+                };
+                self.open_loop(*var, "0", &extent, false);
+            }
             Inst::Groups { var } if self.amd() => self.open_group(*var),
             Inst::Groups { var } => self.open_loop(*var, "%begin", "%end", true),
             Inst::Once => {

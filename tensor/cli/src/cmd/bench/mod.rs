@@ -56,7 +56,7 @@ enum What {
     Graph,
     /// Copies between buffers of the device
     Copy,
-    /// An ONNX model: first run, later runs, memory
+    /// An ONNX model: first run and its parts, later runs, memory
     Model,
     /// All of them
     All,

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use doorbell::Setup;
+use tensor::exec::{DeviceExecutor, Preparation};
 use tensor::onnx::{Elem, Model, Value};
 use tensor::{Engine, Tensor};
 
@@ -15,7 +16,8 @@ use crate::error::Error;
 const RUNS: Range<usize> = 3..1000;
 
 /// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
-/// the process, everything included). Inputs that are not given are made up; their integers are 1.
+/// the process, everything included), and of what the first run consists. Inputs that are not given are
+/// made up; their integers are 1.
 pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result<Vec<Row>, Error> {
     let model = Model::load(path)?;
     let opened = setup.open()?;
@@ -35,6 +37,7 @@ pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result
     };
     run()?;
     let first = started.elapsed().as_secs_f64();
+    let before = DeviceExecutor::of(&opened.engine).map(DeviceExecutor::preparation);
     let mut times = Vec::new();
     let start = Instant::now();
     let enough = |count: usize| match args.repeat {
@@ -46,11 +49,32 @@ pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result
     }
     let stem = stem(path);
     let row = |what: &str, unit, values| Row::new(format!("{stem} {what}"), threads, unit, values);
-    Ok(vec![
+    let mut rows = vec![
         row("first run", "s", vec![first]),
         row("steady", "ms", times),
         row("peak memory", "MB", vec![peak_mb()?]),
-    ])
+    ];
+    for (what, unit, value) in before.map(parts).into_iter().flatten() {
+        rows.push(row(what, unit, vec![value]));
+    }
+    Ok(rows)
+}
+
+/// What the first run consists of, besides reading the model and running it. `optimise` and `LLVM` (or
+/// another compiler) are the time of all threads together, `compile` is both on the wall.
+fn parts(p: Preparation) -> [(&'static str, &'static str, f64); 9] {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    [
+        ("modules", "of code", p.modules as f64),
+        ("distinct", "of code", p.distinct as f64),
+        ("from the cache", "of code", p.cached as f64),
+        ("schedule", "ms", ms(p.schedule)),
+        ("optimise", "ms", ms(p.optimise)),
+        ("LLVM", "ms", ms(p.compiler)),
+        ("compile", "ms", ms(p.compiling)),
+        ("load", "ms", ms(p.load)),
+        ("pack", "ms", ms(p.pack)),
+    ]
 }
 
 /// The name of the file, or of its folder if every model is called so.
