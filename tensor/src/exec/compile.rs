@@ -56,6 +56,9 @@ impl fmt::Debug for Compiled {
     }
 }
 
+/// Code on a device, by module and arguments.
+type Programs = HashMap<([u8; 32], Vec<ArgKind>), Arc<Program>>;
+
 /// Compiles for one device and keeps what it made.
 pub struct Compiler {
     device: Arc<dyn Device>,
@@ -63,8 +66,7 @@ pub struct Compiler {
     options: codegen::Options,
     threads: usize,
     known: Mutex<HashMap<Structure, Arc<Compiled>>>,
-    /// Code on the device, by module and arguments.
-    programs: Mutex<HashMap<([u8; 32], Vec<ArgKind>), Arc<Program>>>,
+    programs: Mutex<Programs>,
     pub(super) ledger: Ledger,
 }
 
