@@ -89,7 +89,12 @@ pub fn interpreter() -> Result<Rig, EngineError> {
 /// # Errors
 /// From the device or the compiler.
 pub fn cpu() -> Result<Rig, EngineError> {
-    let device = drivers::open(&Target::any(DeviceKind::Cpu))?;
+    // What is expected has subnormal numbers.
+    let settings = Settings {
+        subnormals: true,
+        ..Settings::default()
+    };
+    let device = drivers::open_with(&Target::any(DeviceKind::Cpu), &settings, None)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let backend = Backend::find("CPU:LLVM", "", cores)?;
     let engine = DeviceExecutor::engine(device, backend, Options::default())?;
