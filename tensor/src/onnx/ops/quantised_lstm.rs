@@ -10,14 +10,12 @@ use super::quant::{numbers, ranged, scale};
 use super::recurrent::{Activation, activations, lengths};
 use super::shape::join;
 use crate::graph::Tensor;
+use crate::loops::{Order, recur};
 use crate::onnx::call::{Call, Table};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
 
 pub(super) const OPS: Table = &[("DynamicQuantizeLSTM", dynamic_quantize_lstm)];
-
-/// Steps after which an uncaptured run computes the state.
-const SETTLED: usize = 16;
 
 /// A matrix in codes.
 struct Codes {
@@ -108,49 +106,43 @@ impl Layer {
     }
 
     /// Goes through the rows of `inputs`; gives the hidden states, `[steps, batch, hidden]`, and the
-    /// last states. A sequence that is shorter keeps its state behind its end.
+    /// last states. A sequence that is shorter keeps its state behind its end, where its outputs are 0.
     fn run(
         &self,
-        c: &mut Call,
         inputs: &Tensor,
-        mut state: [Tensor; 2],
+        [h, cell]: &[Tensor; 2],
         lens: Option<&Tensor>,
-    ) -> Result<(Tensor, [Tensor; 2])> {
+    ) -> crate::Result<(Tensor, Vec<Tensor>)> {
         let steps = inputs.shape()[0];
-        let mut outputs = Vec::with_capacity(steps);
-        let mut before = state[0].clone();
-        for i in 0..steps {
-            c.eval.may_iterate(i as i64)?;
-            // Where the step is comes from memory, so that all steps share their kernels.
-            let index = Tensor::from_slice(inputs.engine(), &[i as i64], &[])?;
-            let x = inputs.index_select(0, &index)?;
-            let mut next = self.step(&x, &before, &state[1])?;
-            let mut output = next[0].clone();
-            if let Some(lens) = lens {
-                let inside = lens.gt(&index)?;
-                for (new, old) in next.iter_mut().zip(&state) {
-                    *new = inside.where_(&*new, old)?;
-                }
-                output = inside.where_(&output, &output.zeros_like()?)?;
-            }
-            state = next;
-            before = output.clone();
-            outputs.push(output);
-            if i % SETTLED == SETTLED - 1 {
-                let now = state.iter().chain(outputs.iter().rev().take(SETTLED));
-                let now: Vec<Value> = now.cloned().map(Value::from).collect();
-                c.eval.settle(&now)?;
-            }
-        }
-        let y = match outputs.is_empty() {
-            false => join(&outputs, 0, true)?,
-            true => Tensor::zeros(
-                inputs.engine(),
-                &[0, state[0].shape()[0], self.hidden],
-                DType::F32,
-            )?,
+        let Some(lens) = lens else {
+            let mut made = recur(
+                steps,
+                Order::Forward,
+                &[h, cell],
+                &[inputs],
+                |state, row| {
+                    let next = self.step(&row[0], &state[0], &state[1])?;
+                    Ok::<_, crate::Error>((next.to_vec(), vec![]))
+                },
+            )?;
+            return Ok((made.states.swap_remove(0), made.last));
         };
-        Ok((y, state))
+        let place = Tensor::iota(inputs.engine(), steps, DType::I64)?.reshape(&[steps, 1, 1])?;
+        let rows = [inputs, &place];
+        // The last output is what is multiplied: behind its end a sequence counts as 0.
+        let mut made = recur(steps, Order::Forward, &[h, cell, h], &rows, |state, row| {
+            let [new, cell] = self.step(&row[0], &state[2], &state[1])?;
+            let inside = lens.gt(&row[1])?;
+            let kept = |new: &Tensor, old: &Tensor| inside.where_(new, old);
+            let next = vec![
+                kept(&new, &state[0])?,
+                kept(&cell, &state[1])?,
+                kept(&new, &new.zeros_like()?)?,
+            ];
+            Ok::<_, crate::Error>((next, vec![]))
+        })?;
+        made.last.truncate(2);
+        Ok((made.states.swap_remove(2), made.last))
     }
 }
 
@@ -238,7 +230,6 @@ fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
             true => turned(&inputs, lens.as_ref())?,
             false => inputs,
         };
-        let inputs = inputs.contiguous()?;
         let state = |i: usize| match &start[i] {
             Some(state) => state.index(0, at),
             None => Tensor::zeros(x.engine(), &[batch, hidden], DType::F32),
@@ -259,7 +250,7 @@ fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
             input_forget: c.int_or("input_forget", 0)? != 0,
         };
         let start = [state(0)?, state(1)?];
-        let (y, end) = layer.run(c, &inputs, start, lens.as_ref())?;
+        let (y, end) = layer.run(&inputs, &start, lens.as_ref())?;
         all.push(match reverse {
             true => turned(&y, lens.as_ref())?,
             false => y,
