@@ -5,7 +5,7 @@ mod support;
 
 use tensor::exec::{DeviceExecutor, Interpreter};
 use tensor::loops::{Order, Recurrence, recur};
-use tensor::schedule::{Limits, Schedule, Wanted};
+use tensor::schedule::{BufferId, Limits, Place, Schedule, Wanted, Work};
 use tensor::{DType, Engine, Error, Frozen, Jit, Result, Tensor};
 
 /// Numbers without pattern, small.
@@ -369,6 +369,38 @@ fn second_derivatives_go_through_loops() {
         (ours.0 - want.0).abs() < 1e-12 && (ours.1 - want.1).abs() < 1e-12,
         "{ours:?} {want:?}"
     );
+}
+
+/// A state that nobody wants is written all the same: beside the temporaries of a step, not over them.
+#[test]
+fn states_that_nobody_wants_have_a_place() {
+    let engine = Interpreter::engine(Limits::default(), false);
+    for steps in [1, 2, 5] {
+        let lstm = Lstm::new(&engine, steps, 2, 3, 4);
+        let made = lstm.looped(Order::Forward).unwrap();
+        for wanted in [&made.states[0], &made.last[0], &made.last[1]] {
+            let schedule = plan(&[wanted]);
+            let loops = schedule.steps.iter().filter_map(|s| match &s.work {
+                Work::Loop(repeat) => Some(repeat),
+                _ => None,
+            });
+            let mut seen = 0;
+            for repeat in loops {
+                let buffers = &repeat.body.buffers;
+                for (i, info) in buffers.iter().enumerate() {
+                    let b = BufferId(i as u32);
+                    let result = matches!(info.place, Place::Result(_));
+                    for step in (0..steps).filter(|&step| result && repeat.works(b, step)) {
+                        let offset = repeat.part(b, step).offset;
+                        assert!(offset >= repeat.body.arena.bytes, "{steps} {i} {offset}");
+                        assert!(offset + info.bytes() <= repeat.workspace_bytes);
+                        seen += 1;
+                    }
+                }
+            }
+            assert!(seen > 0);
+        }
+    }
 }
 
 /// The gradient of a weight is one product over all steps, and no sum that is carried.

@@ -95,8 +95,10 @@ impl Repeat {
             let param = &traced.params[i];
             let size = (param.numel() * param.dtype().size()) as u64;
             let rows = goes(Taken::Rows(i));
+            let last = goes(Taken::Last(i));
             let mut turns = [0; 2];
-            if rows.is_none() && traced.steps > 1 {
+            // A state that nobody wants is written after the only step, too.
+            if rows.is_none() && (traced.steps > 1 || last.is_none()) {
                 for turn in &mut turns {
                     *turn = bytes.next_multiple_of(ALIGN);
                     bytes = *turn + size;
@@ -106,7 +108,7 @@ impl Repeat {
                 bytes: size,
                 first: source.unwrap_or(BufferId(0)),
                 rows,
-                last: goes(Taken::Last(i)),
+                last,
                 turns,
             });
         }
