@@ -470,7 +470,11 @@ fn stage_of(
             1,
             1,
         ],
-        local_bytes: u32::try_from(program.local_bytes())
-            .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
+        local_bytes: match target.kind {
+            TargetKind::Gpu => u32::try_from(program.local_bytes())
+                .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
+            // It is on the stack, and the code knows how much.
+            TargetKind::Cpu => 0,
+        },
     })
 }

@@ -26,7 +26,7 @@ pub struct Stage {
     pub grid: [u32; 3],
     /// Work-items of a group along each dimension.
     pub block: [u32; 3],
-    /// Local memory per group in bytes.
+    /// Local memory per group in bytes; 0 on CPUs, where it is on the stack.
     pub local_bytes: u32,
 }
 

@@ -135,9 +135,74 @@ fn products_of_packed_matrices() {
     }
 }
 
+/// A product with much after it: a sigmoid, a residual, and columns at a distance from each other.
+fn gated_product(m: i64, n: i64, k: i64, dtype: DType) -> Kernel {
+    let mut make = Make::new();
+    let o = make.buffer(dtype, (m * n) as usize, true);
+    let a = make.buffer(dtype, (m * k) as usize, false);
+    let b = make.buffer(dtype, (k * n) as usize, false);
+    let bias = make.buffer(dtype, n as usize, false);
+    let other = make.buffer(dtype, (m * n) as usize, false);
+    let (i, j, r) = (make.l(m), make.l(n), make.r(k));
+    let (x, y) = (
+        make.load(a, &[(i, k), (r, 1)]),
+        make.load(b, &[(j, 1), (r, n)]),
+    );
+    let product = make.mul(x, y);
+    let (sum, bias) = (make.sum(product, &[r]), make.load(bias, &[(j, 1)]));
+    let v = make.add(sum, bias);
+    let v = if dtype.is_float() {
+        let down = make.unary(Unary::Neg, v);
+        let power = make.unary(Unary::Exp2, down);
+        let one = make.f32(1.0);
+        let one = make.g.cast(one, dtype);
+        let below = make.add(power, one);
+        let gate = make.unary(Unary::Recip, below);
+        make.mul(v, gate)
+    } else {
+        make.mul(v, v)
+    };
+    let other = make.load(other, &[(j, m), (i, 1)]);
+    let v = make.add(v, other);
+    make.store(o, &[(j, m), (i, 1)], v);
+    make.kernel("gated_product")
+}
+
+#[test]
+fn what_follows_a_product_is_right_at_every_edge() {
+    let clang = Backend::find("CPU:CLANG", "", 4).unwrap();
+    for dtype in [DType::F32, DType::F64, DType::I32] {
+        for (m, n, k) in [
+            (64, 64, 32),
+            (37, 129, 33),
+            (225, 32, 160),
+            (9, 16, 7),
+            (16, 40, 1100),
+        ] {
+            let kernel = gated_product(m, n, k, dtype);
+            check_all(&kernel, 1e-3);
+            Case::new(&kernel, 1e-3).check(&clang, &Options::default());
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_product_is_not_written_for_every_vector_of_a_tile() {
+    let backend = Backend::find("CPU:LLVM", "", 1).unwrap();
+    let lines = |kernel: &Kernel| {
+        let built = build(kernel, &backend, &Options::default()).unwrap();
+        let longest = built.report.source.iter().map(|s| s.lines().count()).max();
+        longest.unwrap()
+    };
+    let plain = lines(&matmul(225, 32, 160, false, false, false));
+    let gated = lines(&gated_product(225, 32, 160, DType::F32));
+    assert!(gated < plain + 400, "{gated} lines, {plain} without");
+}
+
 /// Kernels of every form that the heuristics know.
 fn corpus() -> Vec<(Kernel, f64)> {
     let mut all = vec![
+        (gated_product(50, 70, 45, DType::F32), 1e-3),
         (elementwise(1000), 1e-6),
         (row_normalise(33, 130), 1e-4),
         (moments(40, 1000), 1e-3),

@@ -4,15 +4,20 @@
 
 use hashbrown::HashMap;
 
+use super::epilogue;
 use crate::ir::{Graph, Id, Op, RangeKind, Src};
 use crate::rewrite::{simplify, substitute, toposort};
 
 /// More independent accumulators than this do not hide more latency.
 const MAX_ACCUMULATORS: i64 = 8;
 
-/// Replaces every `Upcast` and `Unroll` range under `sink` by constants.
-pub(super) fn expand(g: &mut Graph, sink: Id) -> Id {
-    let sink = expand_unrolls(g, sink);
+/// Replaces every `Upcast` and `Unroll` range under `sink` by constants. With a `stack`, what follows
+/// sums may be a loop instead.
+pub(super) fn expand(g: &mut Graph, sink: Id, stack: bool) -> Id {
+    let mut sink = expand_unrolls(g, sink);
+    if stack {
+        sink = epilogue::roll(g, sink);
+    }
     let stores: Vec<Id> = g.src(sink).to_vec();
     let mut copies = Vec::new();
     for store in stores {
@@ -25,7 +30,7 @@ pub(super) fn expand(g: &mut Graph, sink: Id) -> Id {
     simplify(g, sink)
 }
 
-fn ranges_below(g: &Graph, root: Id, wanted: RangeKind) -> Vec<Id> {
+pub(super) fn ranges_below(g: &Graph, root: Id, wanted: RangeKind) -> Vec<Id> {
     let mut found: Vec<Id> = toposort(g, root)
         .into_iter()
         .filter(|&n| matches!(g.op(n), Op::Range { kind, .. } if kind == wanted))
@@ -45,7 +50,7 @@ fn axis_of(g: &Graph, range: Id) -> u32 {
     }
 }
 
-fn extent_of(g: &Graph, range: Id) -> i64 {
+pub(super) fn extent_of(g: &Graph, range: Id) -> i64 {
     match g.op(range) {
         Op::Range { extent, .. } => extent,
         _ => 1,
@@ -53,7 +58,7 @@ fn extent_of(g: &Graph, range: Id) -> i64 {
 }
 
 /// Calls `f` with each assignment of constants to the ranges, the last range fastest.
-fn for_each_combination(
+pub(super) fn for_each_combination(
     g: &mut Graph,
     ranges: &[Id],
     mut f: impl FnMut(&mut Graph, &HashMap<Id, Id>),

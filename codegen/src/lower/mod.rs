@@ -4,6 +4,7 @@
 //! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`).
 
 pub mod decomp;
+mod epilogue;
 pub mod exec;
 mod expand;
 mod lanes;
@@ -27,7 +28,7 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         kernel: kernel.name.clone(),
         what: "more than 128 loop ranges".into(),
     };
-    let sink = expand::expand(&mut g, kernel.sink);
+    let sink = expand::expand(&mut g, kernel.sink, caps.stack);
     let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::isolate(&mut g, sink).ok_or_else(too_many)?;

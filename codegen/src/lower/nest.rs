@@ -231,7 +231,7 @@ pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Se
     }
 }
 
-fn fresh_axis(g: &Graph, sink: Id) -> u32 {
+pub(super) fn fresh_axis(g: &Graph, sink: Id) -> u32 {
     toposort(g, sink)
         .into_iter()
         .filter_map(|n| match g.op(n) {

@@ -14,7 +14,7 @@ use crate::ir::{Binary, Unary};
 use crate::lower::Program;
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::resources::Resources;
-use crate::target::Target;
+use crate::target::{Target, TargetKind};
 
 /// The language of a [`Source`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,6 +94,7 @@ fn cpu_caps(t: &Target) -> Caps {
     };
     Caps {
         atomics: t.atomics,
+        stack: t.kind == TargetKind::Cpu,
         ..caps
     }
 }

@@ -70,6 +70,8 @@ pub struct Caps {
     pub cast: [TypeSet; DType::ALL.len()],
     /// `Store(Atomic)` without a loop.
     pub atomics: Atomics,
+    /// Work-items have memory of their own that is about as fast as registers: a stack.
+    pub stack: bool,
 }
 
 impl Caps {
@@ -80,6 +82,7 @@ impl Caps {
         fma: TypeSet::NONE,
         cast: [TypeSet::NONE; DType::ALL.len()],
         atomics: Atomics { sums: &[] },
+        stack: false,
     };
 
     /// A processor with `f32`, `f64` and integers, conversions between `f16` and `f32`, and fused
