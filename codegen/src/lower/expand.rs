@@ -4,20 +4,14 @@
 
 use hashbrown::HashMap;
 
-use super::epilogue;
 use crate::ir::{Graph, Id, Op, RangeKind, Src};
 use crate::rewrite::{simplify, substitute, toposort};
 
 /// More independent accumulators than this do not hide more latency.
 const MAX_ACCUMULATORS: i64 = 8;
 
-/// Replaces every `Upcast` and `Unroll` range under `sink` by constants. With a `stack`, what follows
-/// sums may be a loop instead.
-pub(super) fn expand(g: &mut Graph, sink: Id, stack: bool) -> Id {
-    let mut sink = expand_unrolls(g, sink);
-    if stack {
-        sink = epilogue::roll(g, sink);
-    }
+/// Replaces every `Upcast` range under `sink` by constants.
+pub(super) fn upcasts(g: &mut Graph, sink: Id) -> Id {
     let stores: Vec<Id> = g.src(sink).to_vec();
     let mut copies = Vec::new();
     for store in stores {
@@ -77,7 +71,8 @@ pub(super) fn for_each_combination(
     }
 }
 
-fn expand_unrolls(g: &mut Graph, sink: Id) -> Id {
+/// Replaces every `Unroll` range under `sink` by constants.
+pub(super) fn unrolls(g: &mut Graph, sink: Id) -> Id {
     let mut done: HashMap<Id, Id> = HashMap::new();
     for n in toposort(g, sink) {
         let node = g.node(n).clone();

@@ -1,7 +1,8 @@
 //! From an optimised kernel to a linear program.
 //!
 //! Ranges of kind `Upcast` and `Unroll` are replicated, the others become loops (`Global`, `Loop`,
-//! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`).
+//! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`). What follows a sum may be a
+//! loop over copies instead.
 
 pub mod decomp;
 mod epilogue;
@@ -28,7 +29,11 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         kernel: kernel.name.clone(),
         what: "more than 128 loop ranges".into(),
     };
-    let sink = expand::expand(&mut g, kernel.sink, caps.stack);
+    let mut sink = expand::unrolls(&mut g, kernel.sink);
+    if caps.stack {
+        sink = epilogue::roll(&mut g, sink);
+    }
+    let sink = expand::upcasts(&mut g, sink);
     let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::isolate(&mut g, sink).ok_or_else(too_many)?;
