@@ -135,6 +135,67 @@ fn products_of_packed_matrices() {
     }
 }
 
+/// A convolution along rows whose taps are `apart` from each other.
+fn dilated(ci: i64, co: i64, n: i64, taps: i64, apart: i64) -> Kernel {
+    let wide = n + (taps - 1) * apart;
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (co * n) as usize, true);
+    let x = m.buffer(DType::F32, (ci * wide) as usize, false);
+    let w = m.buffer(DType::F32, (co * ci * taps) as usize, false);
+    let (c, at, i, tap) = (m.l(co), m.l(n), m.r(ci), m.r(taps));
+    let x = m.load(x, &[(i, wide), (at, 1), (tap, apart)]);
+    let w = m.load(w, &[(c, ci * taps), (i, taps), (tap, 1)]);
+    let product = m.mul(x, w);
+    let sum = m.sum(product, &[i, tap]);
+    m.store(o, &[(c, n), (at, 1)], sum);
+    m.kernel("dilated")
+}
+
+#[test]
+fn kernels_whose_taps_are_further_apart_share_their_code() {
+    let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
+    let modules: Vec<HashSet<[u8; 32]>> = [2, 4, 8]
+        .map(|apart| {
+            let kernel = dilated(32, 32, 225, 5, apart);
+            check_all(&kernel, 1e-4);
+            let built = build(&kernel, &backend, &Options::default()).unwrap();
+            built.stages.iter().map(|s| s.module).collect()
+        })
+        .into();
+    assert_eq!(modules[0], modules[1]);
+    assert_eq!(modules[0], modules[2]);
+}
+
+/// The largest of a few neighbours, of which each one is a function of what is in memory.
+fn largest_power(rows: i64, n: i64, few: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (rows * n) as usize, true);
+    let x = m.buffer(DType::F32, (rows * n * few) as usize, false);
+    let bias = m.buffer(DType::F32, n as usize, false);
+    let (i, j, r) = (m.l(rows), m.l(n), m.r(few));
+    let (x, bias) = (
+        m.load(x, &[(i, n * few), (r, n), (j, 1)]),
+        m.load(bias, &[(j, 1)]),
+    );
+    let sum = m.add(x, bias);
+    let power = m.unary(Unary::Exp2, sum);
+    let most = m.g.reduce(ReduceOp::Max, power, &[r]);
+    m.store(o, &[(i, n), (j, 1)], most);
+    m.kernel("largest_power")
+}
+
+#[test]
+fn functions_inside_of_a_reduction_are_written_once() {
+    let backend = Backend::find("CPU:LLVM", "", 1).unwrap();
+    for (rows, n, few) in [(32, 64, 2), (7, 33, 5)] {
+        let kernel = largest_power(rows, n, few);
+        check_all(&kernel, 1e-4);
+        let built = build(&kernel, &backend, &Options::default()).unwrap();
+        let lines = built.report.source[0].lines().count();
+        assert!(lines < 250, "{lines} lines: {:?}", built.report.opts);
+    }
+}
+
 /// A product with much after it: a sigmoid, a residual, and columns at a distance from each other.
 fn gated_product(m: i64, n: i64, k: i64, dtype: DType) -> Kernel {
     let mut make = Make::new();

@@ -19,7 +19,7 @@ const MOST: usize = 64;
 pub fn share(p: &mut Program) {
     let constants = constants(p);
     let places = places(p);
-    let fixed = displacements(p, &constants, &places);
+    let (fixed, steps) = displacements(p, &constants, &places);
     let insts = std::mem::take(&mut p.insts);
     let mut pass = Share { p, left: MOST };
     for (at, mut inst) in insts.into_iter().enumerate() {
@@ -39,7 +39,7 @@ pub fn share(p: &mut Program) {
                     _ => None,
                 };
                 if let Some((operand, x)) = varies
-                    && open(*op, x, &places[at])
+                    && open(*op, x, &places[at], steps.contains(&at))
                     && !fixed.contains(&at)
                     && let Some(reg) = pass.number(x)
                 {
@@ -122,52 +122,70 @@ fn places(p: &Program) -> Vec<PlaceOf> {
     block_of.into_iter().map(place).collect()
 }
 
-/// Sums that are a part of the address of an access in an inner loop.
-fn displacements(p: &Program, constants: &[Option<i64>], places: &[PlaceOf]) -> HashSet<usize> {
+/// Sums that are a part of the address of an access in an inner loop, and products that are a part of
+/// that of a vector: how far it goes with each iteration.
+fn displacements(
+    p: &Program,
+    constants: &[Option<i64>],
+    places: &[PlaceOf],
+) -> (HashSet<usize>, HashSet<usize>) {
     let mut made = vec![None; p.regs.len()];
     for (at, inst) in p.insts.iter().enumerate() {
         if let Inst::Binary { dst, .. } = inst {
             made[dst.0 as usize] = Some(at);
         }
     }
-    let mut pending: Vec<Reg> = Vec::new();
-    for (inst, place) in p.insts.iter().zip(places) {
-        if let Inst::Load { index, .. } | Inst::Store { index, .. } = inst
-            && place.inner
-        {
-            pending.push(*index);
-        }
-    }
-    let mut seen = HashSet::new();
-    let mut found = HashSet::new();
-    while let Some(reg) = pending.pop() {
-        let Some(at) = made[reg.0 as usize].filter(|&at| seen.insert(at)) else {
-            continue;
+    let (mut singles, mut vectors) = (Vec::new(), Vec::new());
+    for (inst, _) in p.insts.iter().zip(places).filter(|(_, place)| place.inner) {
+        let (index, value) = match *inst {
+            Inst::Load { index, dst, .. } => (index, dst),
+            Inst::Store { index, value, .. } => (index, value),
+            _ => continue,
         };
-        if let Inst::Binary {
-            op: Binary::Add | Binary::Sub,
-            a,
-            b,
-            ..
-        } = p.insts[at]
-        {
-            if constants[a.0 as usize].is_some() || constants[b.0 as usize].is_some() {
-                found.insert(at);
-            }
-            pending.extend([a, b]);
+        match p.ty(value).lanes {
+            1 => singles.push(index),
+            _ => vectors.push(index),
         }
     }
-    found
+    let (mut sums, mut steps) = (HashSet::new(), HashSet::new());
+    for (mut pending, vector) in [(vectors, true), (singles, false)] {
+        let mut seen = HashSet::new();
+        while let Some(reg) = pending.pop() {
+            let Some(at) = made[reg.0 as usize].filter(|&at| seen.insert(at)) else {
+                continue;
+            };
+            match p.insts[at] {
+                Inst::Binary {
+                    op: Binary::Add | Binary::Sub,
+                    a,
+                    b,
+                    ..
+                } => {
+                    if constants[a.0 as usize].is_some() || constants[b.0 as usize].is_some() {
+                        sums.insert(at);
+                    }
+                    pending.extend([a, b]);
+                }
+                Inst::Binary {
+                    op: Binary::Mul, ..
+                } if vector => {
+                    steps.insert(at);
+                }
+                _ => {}
+            }
+        }
+    }
+    (sums, steps)
 }
 
 /// Whether an operation at a place may have an argument for a constant. The smallest numbers, and those of
 /// lanes, are what the kernel is like, not how large.
-fn open(op: Binary, x: i64, place: &PlaceOf) -> bool {
+fn open(op: Binary, x: i64, place: &PlaceOf, step: bool) -> bool {
     if (-1..=1).contains(&x) {
         return false;
     }
     match op {
-        Binary::Mul => !(place.inner && x > 0 && x <= 64 && x.count_ones() == 1),
+        Binary::Mul => !(step && place.inner && x > 0 && x <= 64 && x.count_ones() == 1),
         Binary::Add
         | Binary::Sub
         | Binary::Lt

@@ -341,15 +341,20 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
                 axis: r.axis,
                 lanes: fit,
                 reduction: true,
-                heavy: toposort(g, g.src(n)[0]).into_iter().any(|m| {
-                    sets.depends(g, m, r.id) && matches!(g.op(m), Op::Unary(u) if u.is_function())
-                }),
+                heavy: functions(g, &mut sets, g.src(n)[0], r.id),
                 masked: false,
                 tile: Vec::new(),
             });
         }
     }
     plans
+}
+
+/// Whether functions that are made of many operations are computed for each element along a range.
+fn functions(g: &Graph, sets: &mut RangeSets, value: Id, range: Id) -> bool {
+    toposort(g, value)
+        .into_iter()
+        .any(|n| sets.depends(g, n, range) && matches!(g.op(n), Op::Unary(op) if op.is_function()))
 }
 
 /// Whether a mask over a range costs next to nothing: the target has masks, and every access goes
@@ -393,6 +398,11 @@ fn tile_for(
         g.op(sum),
         Op::Reduce(ReduceOp::Add | ReduceOp::Max | ReduceOp::Min)
     ) {
+        return tile;
+    }
+    // A long body hides its latency by itself, and what its copies would share is little beside it.
+    let value = g.src(sum)[0];
+    if functions(g, sets, value, lane.id) {
         return tile;
     }
     let mut budget = (target.vector_regs / 2) as i64;
