@@ -9,5 +9,6 @@
 #![deny(unsafe_code)]
 
 pub mod amd;
+pub mod nv;
 pub mod pci;
 pub mod usb;
