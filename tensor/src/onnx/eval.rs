@@ -7,10 +7,11 @@
 //! node whose inputs are all known runs there; any other runs on the device, and known inputs move
 //! to it as constants.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::error::{Fault, OnnxError, Result, Why, wrong};
 use super::graph::{Graph, Node};
+use super::plans::is_guardable;
 use super::subnormal;
 use super::value::{HOST_ELEMENTS, Value, is_small};
 use crate::graph::{Engine, Op, Tensor};
@@ -423,6 +424,36 @@ impl<'m> Eval<'m> {
         tensor.engine() == &self.host
     }
 
+    /// The inputs of unknown value that a tensor is made of; `None` if iterations have it anew.
+    fn made_of(&self, tensor: &Tensor) -> Option<Vec<(usize, Tensor)>> {
+        let all = below(std::slice::from_ref(tensor), |_| false);
+        if all.iter().any(|t| matches!(t.node().op, Op::Param)) {
+            return None;
+        }
+        let open = |t: Tensor| Some((*self.capturing.as_ref()?.get(&t.id())?, t));
+        Some(all.into_iter().filter_map(open).collect())
+    }
+
+    /// Whether a number is another one at nearly every run or iteration. What is made of a few
+    /// integers or truths alone is not: a graph for their value will be used again.
+    pub(super) fn hangs_on_data(&self, tensor: &Tensor) -> bool {
+        let choice = |t: &Tensor| !t.dtype().is_float() && is_guardable(t);
+        !self.is_known(tensor)
+            && self.blind()
+            && match self.made_of(tensor) {
+                Some(inputs) => inputs.iter().any(|(_, t)| !choice(t)),
+                None => true,
+            }
+    }
+
+    /// Identities of the tensors of all values so far.
+    pub(super) fn identities(&self) -> HashSet<u64> {
+        let mut tensors = Vec::new();
+        let values = self.values.iter().flatten();
+        values.for_each(|v| v.tensors(&mut tensors));
+        tensors.into_iter().map(Tensor::id).collect()
+    }
+
     /// A tensor whose elements may be read: they are known, or may be waited for.
     fn read(&mut self, tensor: &Tensor) -> Result<Tensor> {
         let bytes = tensor.numel() as u64 * tensor.dtype().size() as u64;
@@ -436,17 +467,13 @@ impl<'m> Eval<'m> {
         if tensor.engine() == &self.host || !self.blind() {
             return Ok(tensor.clone());
         }
-        let made_of = below(std::slice::from_ref(tensor), |_| false);
-        if made_of.iter().any(|t| matches!(t.node().op, Op::Param)) {
+        let Some(inputs) = self.made_of(tensor) else {
             return Err(Why::Always("it needs a value that each iteration has anew".into()).into());
-        }
-        let Some(open) = &self.capturing else {
-            return Ok(tensor.clone());
         };
-        let mut inputs: Vec<usize> = made_of
-            .iter()
-            .filter_map(|t| open.get(&t.id()).copied())
-            .collect();
+        if self.capturing.is_none() {
+            return Ok(tensor.clone());
+        }
+        let mut inputs: Vec<usize> = inputs.into_iter().map(|(i, _)| i).collect();
         inputs.sort_unstable();
         if !inputs.is_empty() {
             let kind = Value::from(tensor.clone()).kind();

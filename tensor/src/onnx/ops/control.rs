@@ -1,8 +1,7 @@
-//! Control flow: subgraphs that run once, several times, or not at all.
+//! Loops: subgraphs that run several times.
 //!
 //! A condition or a number of iterations that is known while the graph is built leaves no trace in
-//! it: one branch is taken, a loop is traced once, or unrolled where its iterations differ in more than
-//! numbers. What hangs on an input is read: the graph is then for the values of the input, or the model
+//! it: a loop is traced once, or unrolled where its iterations differ in more than numbers. What hangs on an input is read: the graph is then for the values of the input, or the model
 //! runs uncaptured.
 
 use super::shape::{joined, moved};
@@ -16,16 +15,7 @@ use crate::onnx::graph::Graph;
 use crate::onnx::types::{Dim, Type};
 use crate::onnx::value::{Array, Strings, Value};
 
-pub(super) const OPS: Table = &[("If", branch), ("Loop", repeat), ("Scan", scan)];
-
-fn branch(c: &mut Call) -> Result<Vec<Value>> {
-    let cond = c.value(0)?.clone();
-    let taken = match c.truth(&cond)? {
-        true => c.graph("then_branch")?,
-        false => c.graph("else_branch")?,
-    };
-    c.run(&taken, &[])
-}
+pub(super) const OPS: Table = &[("Loop", repeat), ("Scan", scan)];
 
 /// How many outputs of a body are not among the first `n`.
 fn others(body: &Graph, n: usize) -> Result<usize> {

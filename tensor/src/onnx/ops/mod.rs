@@ -7,6 +7,7 @@
 
 mod attention;
 mod blocks;
+mod branch;
 mod classic;
 mod container;
 mod control;
@@ -53,6 +54,7 @@ use crate::graph::Engine;
 
 const TABLES: &[(&str, Table)] = &[
     ("", attention::OPS),
+    ("", branch::OPS),
     ("", container::OPS),
     ("", control::OPS),
     ("", convert::OPS),
