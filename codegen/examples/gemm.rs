@@ -1,6 +1,7 @@
 //! Times matrix products against the multiply-add peak of one core.
 //!
-//! `cargo run --release -p codegen --features llvm --example gemm -- 512 1024`
+//! `cargo run --release -p codegen --features llvm --example gemm -- 512 1024 46x3072x1024`: squares,
+//! and rows by columns by summed elements. `CORES` says how many the code is for.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/support/mod.rs"]
@@ -23,19 +24,18 @@ fn seconds(loaded: &Loaded, buffers: &mut [Vec<u8>], scratch: &[u64], repeat: us
 }
 
 fn main() {
-    let sizes: Vec<i64> = std::env::args()
-        .skip(1)
-        .filter_map(|a| a.parse().ok())
-        .collect();
+    let sizes: Vec<[i64; 3]> = std::env::args().skip(1).map(|a| size(&a)).collect();
     let sizes = if sizes.is_empty() {
-        vec![256, 512, 1024]
+        vec![[256; 3], [512; 3], [1024; 3]]
     } else {
         sizes
     };
-    let backend = Backend::find("CPU:LLVM", "", 1).unwrap();
+    let cores = std::env::var("CORES").map_or(1, |n| n.parse().unwrap());
+    let backend = Backend::find("CPU:LLVM", "", cores).unwrap();
     println!("peak: {:.1} GFLOP/s (f32 multiply-add, one core)", peak());
-    for n in sizes {
-        let kernel = matmul(n, n, n, false, false, false);
+    let transposed = std::env::var_os("TRANSPOSED").is_some();
+    for [m, n, k] in sizes {
+        let kernel = matmul(m, n, k, false, transposed, false);
         let start = Instant::now();
         let built = build(&kernel, &backend, &options(&kernel)).unwrap();
         let compile = start.elapsed().as_secs_f64();
@@ -58,7 +58,7 @@ fn main() {
             .map(|m| (m.as_ptr() as u64).next_multiple_of(64))
             .collect();
         let s = seconds(&loaded, &mut buffers, &scratch, 10);
-        let flops = 2.0 * (n as f64).powi(3);
+        let flops = 2.0 * (m * n * k) as f64;
         // Time on the processor does not see other programs; it is counted in scheduler ticks.
         let repeat = (2e9 / flops).ceil() as usize * 20;
         let before = processor_seconds();
@@ -67,16 +67,26 @@ fn main() {
         }
         let on_cpu = (processor_seconds() - before) / repeat as f64;
         println!(
-            "{n}^3: {:.1} GFLOP/s by processor time",
+            "{m}x{n}x{k}: {:.1} GFLOP/s by processor time",
             flops / on_cpu / 1e9
         );
         println!(
-            "{n}^3: {:.1} GFLOP/s, {:.3} ms, compiled in {:.1} ms, {opts}",
+            "{m}x{n}x{k}: {:.1} GFLOP/s, {:.3} ms, compiled in {:.1} ms, {opts}",
             flops / s / 1e9,
             s * 1e3,
             compile * 1e3
         );
         loaded.time_stages(&mut buffers, &scratch);
+    }
+}
+
+/// Rows, columns and summed elements: three numbers with an x between them, or one for all.
+fn size(text: &str) -> [i64; 3] {
+    let numbers: Vec<i64> = text.split('x').map(|n| n.parse().unwrap()).collect();
+    match numbers[..] {
+        [n] => [n; 3],
+        [m, n, k] => [m, n, k],
+        _ => panic!("{text}: expected N or MxNxK"),
     }
 }
 
@@ -90,7 +100,8 @@ fn processor_seconds() -> f64 {
         / 1e9
 }
 
-/// `TILE=rows,cols,depth,row_block,col_block` instead of the sizes that the optimiser chooses.
+/// `TILE=rows,cols,depth,row_block,col_block` instead of the sizes that the optimiser chooses; behind
+/// them `swap`, `direct_rows` and `direct_cols`, where they hold.
 fn options(kernel: &codegen::Kernel) -> Options {
     let mut options = Options {
         explain: true,
@@ -113,9 +124,9 @@ fn options(kernel: &codegen::Kernel) -> Options {
         row_block,
         col_block,
         acc: codegen::DType::F32,
-        swap: false,
-        direct_rows: false,
-        direct_cols: false,
+        swap: text.contains("swap"),
+        direct_rows: text.contains("direct_rows"),
+        direct_cols: text.contains("direct_cols"),
     })]);
     options
 }
