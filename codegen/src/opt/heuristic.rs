@@ -37,9 +37,13 @@ pub(crate) fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
         let extent = extent_of(kernel, axis);
         if !reduction && extent % i64::from(lanes.max(1)) > 1 {
             // A vector for the rest, instead of one element after the other: one that overlaps the
-            // last, or one with lanes that do nothing.
+            // last, or one with lanes that do nothing, which a tile of sums takes in.
             let cover = Opt::Cover { axis, lanes };
-            if tile.is_empty() && extent > i64::from(lanes) && take(kernel, cover) {
+            let beside = !masked || tile.is_empty();
+            if beside && extent > i64::from(lanes) && take(kernel, cover) {
+                for (axis, n) in tile.into_iter().filter(|t| t.0 != axis) {
+                    take(kernel, Opt::Upcast { axis, n });
+                }
                 continue;
             }
             let padded = masked.then_some(Opt::PadTo {
@@ -250,6 +254,9 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
             while i64::from(fit) > r.extent && fit > 1 && r.extent < least {
                 fit /= 2;
             }
+            while i64::from(fit / 2) >= r.extent && fit > 1 {
+                fit /= 2;
+            }
             let contiguous = stride(g, &mut sets, g.src(s)[1], r.id) == Some(1);
             if fit < 2 || scanned(g, s, r.id) || (combine && !contiguous) {
                 continue;
@@ -314,13 +321,18 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
         if let Some((_, r, fit)) = output {
             along.retain(|(n, ..)| !sets.depends(g, *n, r.id));
             lanes_of.insert(r.id, fit);
-            let tile = tile_for(g, &mut sets, &info, s, &inner, r, fit, target);
+            let masked = maskable(g, &mut sets, s, r.id, target);
+            let vectors = match masked {
+                true => (r.extent + i64::from(fit) - 1) / i64::from(fit),
+                false => r.extent / i64::from(fit),
+            };
+            let tile = tile_for(g, &mut sets, &info, s, &inner, r, vectors, target);
             plans.push(VectorPlan {
                 axis: r.axis,
                 lanes: fit,
                 reduction: false,
                 heavy: false,
-                masked: tile.is_empty() && maskable(g, &mut sets, s, r.id, target),
+                masked,
                 tile,
             });
         }
@@ -384,7 +396,7 @@ fn tile_for(
     store: Id,
     reduces: &[Id],
     lane: RangeInfo,
-    lanes: u32,
+    vectors: i64,
     target: &Target,
 ) -> Vec<(u32, u32)> {
     let mut tile = Vec::new();
@@ -406,9 +418,8 @@ fn tile_for(
         return tile;
     }
     let mut budget = (target.vector_regs / 2) as i64;
-    let outer = lane.extent / i64::from(lanes);
     for n in [4, 2] {
-        if outer >= n && outer % n == 0 && budget > n {
+        if vectors >= n && vectors % n == 0 && budget > n {
             tile.push((lane.axis, n as u32));
             budget /= n;
             break;
