@@ -13,6 +13,7 @@ fn product(n: i64, operand: DType) -> Kernel {
         dtype,
         len,
         written,
+        constant: false,
     };
     let params = vec![
         param(DType::F32, true),

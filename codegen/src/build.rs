@@ -394,7 +394,7 @@ fn plan(
         return Ok((staged.stages, staged.scratch, opts));
     }
     if let Some(c) = Contraction::find(start)
-        && let Some(tile) = c.choose(&start.graph, target)
+        && let Some(tile) = c.choose(start, target)
         && let Some(staged) = contract::stages(start, &c.oriented(tile.swap), tile)
     {
         return Ok((staged.stages, staged.scratch, vec![Opt::Pack(tile)]));

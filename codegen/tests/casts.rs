@@ -78,6 +78,7 @@ fn check(mut g: Graph, r: Id, from: DType, value: Id, rng: &mut Rng) -> bool {
         dtype,
         len: LEN as usize,
         written,
+        constant: false,
     };
     let kernel = Kernel {
         name: "casts".into(),

@@ -66,6 +66,7 @@ fn map(
             dtype,
             len: n,
             written: false,
+            constant: false,
         });
     }
     buffers.push(vec![0; n * dtype.size()]);
@@ -73,6 +74,7 @@ fn map(
         dtype,
         len: n,
         written: true,
+        constant: false,
     });
     let kernel = Kernel {
         name: "map".into(),

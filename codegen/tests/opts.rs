@@ -7,7 +7,9 @@ mod support;
 use codegen::ir::{Kernel, ReduceOp};
 use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower, share};
+use codegen::opt::contract::Contraction;
 use codegen::opt::{Opt, apply};
+use codegen::target::Target;
 use codegen::{DType, Opt as Step};
 use support::*;
 
@@ -220,5 +222,41 @@ fn the_tail_of_a_loop_is_beside_it() {
             _ => {}
         }
         assert!(depth <= 1, "{program}");
+    }
+}
+
+#[test]
+fn weights_that_outgrow_the_caches_are_packed_ahead() {
+    let mut target = Target::host(2);
+    target.l2_bytes = 2 << 20;
+    if target.mma.is_empty() {
+        return;
+    }
+    // Whether the weights, which are the second operand, are packed.
+    let packed = |m: i64, n: i64, k: i64, turned: bool, constant: bool| {
+        let mut kernel = matmul(m, n, k, false, turned, false);
+        kernel.params[2].constant = constant;
+        let found = Contraction::find(&kernel).unwrap();
+        let tile = found.choose(&kernel, &target).unwrap();
+        !if tile.swap {
+            tile.direct_rows
+        } else {
+            tile.direct_cols
+        }
+    };
+    for turned in [false, true] {
+        for (m, n, k) in [
+            (8, 3072, 1024),
+            (46, 3072, 1024),
+            (46, 1024, 3072),
+            (64, 1500, 900),
+        ] {
+            assert!(packed(m, n, k, turned, true), "{m}, {n}, {k}, {turned}");
+        }
+        // To pack them at every run costs more than it gains.
+        assert!(!packed(46, 3072, 1024, turned, false), "{turned}");
+        // Small ones are as fast where they are.
+        let small = |constant| packed(20, 96, 64, turned, constant);
+        assert_eq!(small(true), small(false), "{turned}");
     }
 }

@@ -196,6 +196,7 @@ fn store_rules(hits: &mut HashMap<&str, u64>) {
                 dtype: DType::I32,
                 len: 8,
                 written: true,
+                constant: false,
             }],
             vars: 0,
         };

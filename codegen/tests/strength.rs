@@ -211,6 +211,7 @@ fn simplified_kernels_verify() {
         dtype: DType::F32,
         len,
         written,
+        constant: false,
     };
     let mut kernel = Kernel {
         name: "row_max".into(),

@@ -151,6 +151,22 @@ fn products() {
     }
 }
 
+/// Weights of several megabytes are packed when a function is frozen.
+#[test]
+fn few_rows_and_large_weights() {
+    let e = device();
+    for (m, n, k) in [(5, 2050, 700), (9, 515, 2100)] {
+        for turned in [false, true] {
+            let b = if turned { vec![n, k] } else { vec![k, n] };
+            let shapes = vec![vec![m, k], b, vec![n]];
+            same(&format!("{shapes:?}"), &e, &shapes, |x| {
+                let w = if turned { x[1].t()? } else { x[1].clone() };
+                x[0].matmul(&w)?.add(&x[2])
+            });
+        }
+    }
+}
+
 #[test]
 fn integer_products_and_convolutions() {
     let e = device();

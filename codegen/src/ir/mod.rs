@@ -51,4 +51,7 @@ pub struct ParamInfo {
     pub len: usize,
     /// The kernel stores to it.
     pub written: bool,
+    /// Its elements are the same at every run: what is packed of them alone is packed ahead of the
+    /// first one, if [`crate::opt::contract::kept`] says so.
+    pub constant: bool,
 }

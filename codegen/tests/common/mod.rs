@@ -552,12 +552,14 @@ pub fn evaluate(g: &Graph, id: Id, ranges: &[Id], inputs: &[Vec<u8>]) -> Result<
             dtype,
             len: LEN as usize,
             written: false,
+            constant: false,
         })
         .collect();
     params.push(ParamInfo {
         dtype,
         len: len as usize,
         written: true,
+        constant: false,
     });
     let kernel = Kernel {
         name: "test".into(),

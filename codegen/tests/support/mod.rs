@@ -198,6 +198,7 @@ impl Make {
             dtype,
             len,
             written,
+            constant: false,
         });
         self.g.param(self.params.len() as u16 - 1, dtype)
     }

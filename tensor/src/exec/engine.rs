@@ -300,10 +300,17 @@ impl DeviceExecutor {
         Ok(self.device.alloc(AllocSpec::device(bytes))?)
     }
 
-    /// Plans and compiles.
-    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
+    /// Plans and compiles. `inputs` change from run to run where all other leaves never do.
+    pub(crate) fn plan(
+        &self,
+        wanted: &[Wanted],
+        inputs: Option<&[Tensor]>,
+    ) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         let plan = || Schedule::new(wanted, &self.limits);
         let mut schedule = self.ledger().timed(|p| &mut p.schedule, plan);
+        if let Some(inputs) = inputs {
+            schedule.freeze(inputs);
+        }
         if self.options.unplanned {
             schedule = schedule.unplanned();
         }
@@ -448,7 +455,7 @@ impl DeviceExecutor {
             return Ok(());
         }
         let _turn = self.turn();
-        let (schedule, compiled) = self.plan(&some)?;
+        let (schedule, compiled) = self.plan(&some, None)?;
         let done = Done::new();
         let leaves = self.leaves(&schedule, &compiled, &done)?;
         let (schedule, compiled) = (&schedule, &compiled);

@@ -57,7 +57,7 @@ impl Capture {
         frozen: bool,
     ) -> Result<Capture> {
         let _turn = executor.turn();
-        let (schedule, compiled) = executor.plan(wanted)?;
+        let (schedule, compiled) = executor.plan(wanted, frozen.then_some(placeholders))?;
         let schedule = &schedule;
         let frozen = match frozen {
             true => executor

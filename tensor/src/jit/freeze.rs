@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;
+use codegen::opt::contract::kept;
 use hcq::{Buffer, Command, Scope, Val};
 
 use crate::error::Result;
@@ -13,7 +14,7 @@ use crate::exec::packed::{PackedKey, PackedOperand};
 use crate::exec::packing::packs;
 use crate::exec::submit::Done;
 use crate::graph::{Op, Storage, Tensor};
-use crate::schedule::{BufferId, Place, Schedule, Work};
+use crate::schedule::Schedule;
 use crate::walk::below;
 
 /// Whether nothing changes the bytes of a storage, which are the host's.
@@ -137,13 +138,7 @@ impl FrozenSteps {
     ) -> Result<FrozenSteps> {
         let mut staging: Vec<Buffer> = Vec::new();
         let mut out = FrozenSteps::default();
-        let leaf = |b: BufferId| match &schedule.buffers[b.0 as usize].place {
-            Place::Leaf(tensor) => Some(tensor),
-            _ => None,
-        };
-        let mut found = Vec::new();
-        constant_kernels(schedule, &leaf, &mut found);
-        for (site, kernel, args) in found {
+        for (site, kernel, args) in schedule.kernel_leaves() {
             let code = &compiled[kernel];
             for i in 0..code.launches.len() {
                 if let Some((slots, block)) = packs_constants(code, &args, i, inputs) {
@@ -161,28 +156,6 @@ impl FrozenSteps {
     }
 }
 
-/// Every kernel step, with the leaf behind each argument that is one at all steps of the loops around
-/// it.
-fn constant_kernels<'a>(
-    plan: &'a Schedule,
-    leaf: &dyn Fn(BufferId) -> Option<&'a Tensor>,
-    found: &mut Vec<(usize, usize, Vec<Option<&'a Tensor>>)>,
-) {
-    for step in &plan.steps {
-        match &step.work {
-            Work::Kernel { kernel, args } => {
-                let args = args.iter().map(|&b| leaf(b)).collect();
-                found.push((step.site, *kernel, args));
-            }
-            Work::Copy { .. } => {}
-            Work::Loop(repeat) => {
-                let inner = |b: BufferId| repeat.whole(b).and_then(leaf);
-                constant_kernels(&repeat.body, &inner, found);
-            }
-        }
-    }
-}
-
 /// If a launch only reads constant leaves and only writes one scratch block that is its own: the
 /// parameters that it reads, and the block.
 fn packs_constants(
@@ -195,9 +168,7 @@ fn packs_constants(
         |slot: u16| args[slot as usize].filter(|t| inputs.iter().all(|i| i.id() != t.id()));
     let (slots, block) = packs(code, i, |slot| constant(slot).is_some())?;
     let read: usize = slots.iter().filter_map(|&s| constant(s)).map(bytes).sum();
-    // The windows of a constant picture would be many times its size.
-    let small = code.built.scratch[block as usize].bytes <= 2 * read + (1 << 16);
-    small.then_some((slots, block))
+    kept(code.built.scratch[block as usize].bytes, read).then_some((slots, block))
 }
 
 /// A launch to be run ahead of time.

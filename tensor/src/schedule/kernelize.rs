@@ -139,6 +139,7 @@ impl Maker<'_> {
                 dtype: info.dtype,
                 len: info.numel(),
                 written,
+                constant: false,
             });
             self.params.len() as u16 - 1
         });

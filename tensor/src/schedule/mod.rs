@@ -8,6 +8,7 @@
 
 pub mod canon;
 pub mod domains;
+pub mod frozen;
 pub mod fuse;
 pub mod kernelize;
 pub mod memory;

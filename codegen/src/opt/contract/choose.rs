@@ -3,9 +3,9 @@
 
 use hashbrown::HashMap;
 
-use super::{Contraction, Tile, unit, up};
+use super::{Contraction, Tile, kept, unit, up};
 use crate::DType;
-use crate::ir::{Graph, Id, Op};
+use crate::ir::{Graph, Id, Kernel, Op};
 use crate::opt::RangeInfo;
 use crate::rewrite::toposort;
 use crate::symbolic::sum::gcd;
@@ -63,6 +63,8 @@ struct Operands {
     rows: Option<Place>,
     cols: Option<Place>,
     pack: [f64; 2],
+    /// Bytes of the constants that it is made of alone.
+    constant: [Option<usize>; 2],
 }
 
 /// Cycles per packed element: a copy of vectors, a gather along the summed ranges, or anything.
@@ -87,8 +89,24 @@ fn pack_cost(g: &Graph, operand: Id, side: &[RangeInfo], summed: &[RangeInfo]) -
     worst
 }
 
+/// Bytes of the parameters below an operand that reads constants, and nothing else.
+fn constants(kernel: &Kernel, operand: Id) -> Option<usize> {
+    let g = &kernel.graph;
+    let mut slots = Vec::new();
+    for n in toposort(g, operand) {
+        if let Op::Param { slot, .. } = g.op(n) {
+            slots.push(usize::from(slot));
+        }
+    }
+    let params = slots.iter().map(|&slot| kernel.params.get(slot));
+    let bytes = params.map(|p| p.filter(|p| p.constant).map(|p| p.len * p.dtype.size()));
+    let bytes: Option<usize> = bytes.sum();
+    bytes.filter(|_| !slots.is_empty())
+}
+
 impl Operands {
-    fn of(c: &Contraction, g: &Graph) -> Operands {
+    fn of(c: &Contraction, kernel: &Kernel) -> Operands {
+        let g = &kernel.graph;
         let ranges = [&c.batch[..], &c.rows, &c.cols, &c.summed];
         let rows = Place::of(g, c.a, c.acc, &ranges);
         let cols = Place::of(g, c.b, c.acc, &ranges).filter(|_| {
@@ -103,6 +121,7 @@ impl Operands {
                 pack_cost(g, c.a, &c.rows, &c.summed),
                 pack_cost(g, c.b, &c.cols, &c.summed),
             ],
+            constant: [c.a, c.b].map(|operand| constants(kernel, operand)),
         }
     }
 
@@ -151,7 +170,7 @@ struct Candidate {
 
 impl Contraction {
     /// The tile that is expected to be the fastest, or `None` if a plain loop nest is.
-    pub fn choose(&self, g: &Graph, target: &Target) -> Option<Tile> {
+    pub fn choose(&self, kernel: &Kernel, target: &Target) -> Option<Tile> {
         let (batch, m, n, k) = self.sizes();
         let work = m.checked_mul(n)?.checked_mul(k)?.checked_mul(batch)?;
         if work < MIN_WORK || m.min(n) < 4 || m.max(n) < 8 || k < 4 {
@@ -164,9 +183,9 @@ impl Contraction {
         let mut best: Option<Candidate> = None;
         for swap in [self.swap, !self.swap] {
             let c = self.clone().oriented(swap);
-            let operands = Operands::of(&c, g);
+            let operands = Operands::of(&c, kernel);
             for direct in [[true, true], [true, false], [false, true], [false, false]] {
-                c.candidates(g, target, desc, &operands, direct, &mut best);
+                c.candidates(&kernel.graph, target, desc, &operands, direct, &mut best);
             }
         }
         let best = best?;
@@ -225,15 +244,16 @@ impl Contraction {
                     cycles *= 1.03;
                 }
                 let elements = [padded.0, padded.1].map(|side| (batch * k * side) as f64);
-                for (a, elements) in access.iter().zip(elements) {
-                    if !a.direct {
-                        cycles += elements * a.pack;
+                for (i, (a, elements)) in access.iter().zip(elements).enumerate() {
+                    let bytes = elements * self.acc.size() as f64;
+                    // Weights that the caches hold are as fast where they are.
+                    let ahead = operands.constant[i].filter(|&read| read > target.l2_bytes / 2);
+                    if !a.direct && !ahead.is_some_and(|read| kept(bytes as usize, read)) {
+                        cycles += elements * a.pack + STAGE;
                     }
                 }
                 let results = (batch * m * n) as f64;
                 cycles += results * if contiguous { 0.1 } else { 1.6 };
-                let packs = access.iter().filter(|a| !a.direct).count();
-                cycles += packs as f64 * STAGE;
                 if !any && panel > target.l2_bytes as i64 / 4 {
                     // In passes, with the sums in memory between them.
                     cycles += 2.0 * STAGE + results * 3.0;

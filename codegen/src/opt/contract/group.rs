@@ -343,6 +343,7 @@ pub fn blocks(kernel: &Kernel, c: &Contraction, t: Blocking) -> Option<Staged> {
             dtype: c.acc,
             len,
             written: true,
+            constant: false,
         });
     }
     let mut stages = vec![multiply(&base, c, t, first)?];

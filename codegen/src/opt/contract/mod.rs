@@ -75,6 +75,12 @@ pub struct Staged {
     pub scratch: Vec<ScratchSpec>,
 }
 
+/// Whether a packed operand of so many bytes, made of constants of so many bytes, is made once and
+/// kept. The windows of a constant picture would be many times its size.
+pub fn kept(packed: usize, read: usize) -> bool {
+    packed <= read.saturating_mul(2).saturating_add(1 << 16)
+}
+
 /// A sum of products, seen as a matrix product.
 #[derive(Clone, Debug)]
 pub struct Contraction {

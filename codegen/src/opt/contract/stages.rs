@@ -106,6 +106,7 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
             dtype: t.acc,
             len: s.bytes / t.acc.size(),
             written: true,
+            constant: false,
         });
     }
     let first = u16::try_from(kernel.params.len()).ok()?;

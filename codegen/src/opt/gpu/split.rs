@@ -71,6 +71,7 @@ pub(crate) fn stages(kernel: &Kernel, target: &Target) -> Option<Staged> {
         dtype,
         len,
         written: true,
+        constant: false,
     });
     let scratch = vec![ScratchSpec {
         bytes: len.checked_mul(dtype.size())?,

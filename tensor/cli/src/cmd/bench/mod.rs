@@ -346,6 +346,7 @@ fn smallest_kernel() -> codegen::Kernel {
         dtype: DType::F32,
         len: 1,
         written,
+        constant: false,
     };
     codegen::Kernel {
         name: "smallest".into(),
