@@ -2,13 +2,20 @@
 //!
 //! A driver talks to the resource manager (RM) by [`escape`]s, which make objects of a [`class`] and ask
 //! [`control`]s of them, and to [`uvm`], which maps memory. What both take differs from branch to branch
-//! of the driver: [`abi`].
+//! of the driver: [`abi`]. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
+//! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table.
 
 pub mod abi;
+pub mod chip;
 pub mod class;
+pub mod compute;
 pub mod control;
+pub mod copy;
 pub mod escape;
+pub mod host;
 pub mod memory;
+pub mod push;
+pub mod qmd;
 pub mod status;
 pub mod uvm;
 mod words;

@@ -11,6 +11,10 @@ pub struct Headers {
     pub includes: Vec<String>,
     /// Their text, without comments.
     pub text: String,
+    /// A line before all of them.
+    pub define: Option<&'static str>,
+    /// The macros of the text are compiled instead of the files.
+    pub inline: bool,
 }
 
 impl Headers {
@@ -27,6 +31,8 @@ impl Headers {
             folders,
             includes,
             text,
+            define: None,
+            inline: false,
         }
     }
 
@@ -63,7 +69,13 @@ impl Headers {
     /// The values of expressions, each an integer.
     pub fn values(&self, expressions: &[String]) -> Vec<u64> {
         let mut program = "#include <stddef.h>\n#include <stdio.h>\n".to_owned();
-        for include in &self.includes {
+        program += self.define.unwrap_or_default();
+        program.push('\n');
+        let macros = |line: &&str| line.trim_start().starts_with("#define");
+        for line in self.text.lines().filter(macros).filter(|_| self.inline) {
+            program += &format!("{line}\n");
+        }
+        for include in self.includes.iter().filter(|_| !self.inline) {
             program += &format!("#include <{include}>\n");
         }
         program += "int main(void) {\n";
@@ -151,6 +163,8 @@ fn headers_are_read_as_they_are() {
         folders: Vec::new(),
         includes: Vec::new(),
         text,
+        define: None,
+        inline: false,
     };
     assert_eq!(headers.fields("A").unwrap(), ["x", "y", "z", "w"]);
     assert_eq!(headers.fields("B"), None);

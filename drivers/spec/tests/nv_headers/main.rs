@@ -9,6 +9,7 @@
 
 mod abi;
 mod c;
+mod classes;
 
 use std::path::{Path, PathBuf};
 
