@@ -29,11 +29,13 @@ impl Branch {
     /// Every branch, oldest first.
     pub const ALL: [Branch; 4] = [Branch::R535, Branch::R550, Branch::R570, Branch::R580];
 
-    /// The number that versions begin with, and the first of its releases that its tables describe: those
-    /// before are betas, and had other structs (535.54 a shorter one for channels).
+    /// The number that versions begin with, and the first of its releases that the tables describe: some
+    /// before had other structs (535.54 a shorter one for channels). Compared with the headers were
+    /// 535.86.05, .104.05, .183.01, .261.03, .288.01; 550.54.14, .90.07, .163.01; 570.86.15, .124.04,
+    /// .211.01; 580.65.06, .105.08, .142.
     const fn first(self) -> (u32, u32) {
         match self {
-            Branch::R535 => (535, 104),
+            Branch::R535 => (535, 86),
             Branch::R550 => (550, 54),
             Branch::R570 => (570, 86),
             Branch::R580 => (580, 65),

@@ -1,7 +1,7 @@
 //! Which generations there are, what each has, and the chips by name.
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/common/sdk/nvidia/inc/ctrl/ctrl2080/ctrl2080mc.h,
-//! ctrl0080/ctrl0080gr.h, class/*.h; open-gpu-doc (c8607fe), classes/compute/cl*qmd.h. Which classes a
+//! ctrl0080/ctrl0080gr.h, src/nvidia/generated/g_gpu_class_list.c; open-gpu-doc (c8607fe), classes/compute/cl*qmd.h. Which classes a
 //! chip has is RM's to say: a driver asks for the class list. `sm` of GB202 as compilers count: the driver
 //! reports version 0xa04 for it, beside 0xc00.
 
@@ -90,6 +90,8 @@ pub struct Method {
     pub register: Register<Archs>,
     /// How many there are, one dword after the other.
     pub count: u32,
+    /// Values of its fields by name; the name begins with that of the field.
+    pub values: &'static [(&'static str, u32)],
 }
 
 impl Method {
@@ -130,8 +132,10 @@ pub struct Facts {
     pub compute: Call,
     /// The class of its copy engines.
     pub copy: Call,
-    /// The newest class of the page with the doorbell that it takes; it takes the older ones, too.
+    /// The class of its page with the doorbell.
     pub usermode: Call,
+    /// Older classes of channels and of that page, which it takes, too.
+    pub older: &'static [Call],
     /// The versions of QMDs that the header of its compute class has, as far as they are described here;
     /// the last one is its own.
     pub qmds: &'static [Version],
@@ -141,12 +145,26 @@ pub struct Facts {
     pub parameters: u32,
 }
 
+/// What generations after these take: the first four all, six Hopper, seven the chips of B200.
+const OLDER: &[Call] = &[
+    class::VOLTA_CHANNEL_GPFIFO_A,
+    class::VOLTA_USERMODE_A,
+    class::TURING_CHANNEL_GPFIFO_A,
+    class::TURING_USERMODE_A,
+    class::AMPERE_CHANNEL_GPFIFO_A,
+    class::AMPERE_USERMODE_A,
+    class::HOPPER_CHANNEL_GPFIFO_A,
+    class::BLACKWELL_CHANNEL_GPFIFO_A,
+    class::HOPPER_USERMODE_A,
+];
+
 const FACTS: [Facts; 6] = [
     Facts {
         channel: class::AMPERE_CHANNEL_GPFIFO_A,
         compute: class::AMPERE_COMPUTE_A,
         copy: class::AMPERE_DMA_COPY_A,
         usermode: class::AMPERE_USERMODE_A,
+        older: OLDER.split_at(4).0,
         qmds: &[Version::V02_04, Version::V03_00],
         va_bits: 40,
         parameters: 0x160,
@@ -156,6 +174,7 @@ const FACTS: [Facts; 6] = [
         compute: class::AMPERE_COMPUTE_B,
         copy: class::AMPERE_DMA_COPY_B,
         usermode: class::AMPERE_USERMODE_A,
+        older: OLDER.split_at(4).0,
         qmds: &[Version::V02_04, Version::V03_00],
         va_bits: 40,
         parameters: 0x160,
@@ -165,6 +184,7 @@ const FACTS: [Facts; 6] = [
         compute: class::ADA_COMPUTE_A,
         copy: class::AMPERE_DMA_COPY_B,
         usermode: class::AMPERE_USERMODE_A,
+        older: OLDER.split_at(4).0,
         qmds: &[Version::V02_04, Version::V03_00],
         va_bits: 40,
         parameters: 0x160,
@@ -174,6 +194,7 @@ const FACTS: [Facts; 6] = [
         compute: class::HOPPER_COMPUTE_A,
         copy: class::HOPPER_DMA_COPY_A,
         usermode: class::HOPPER_USERMODE_A,
+        older: OLDER.split_at(6).0,
         qmds: &[Version::V03_00, Version::V04_00],
         va_bits: 57,
         parameters: 0x210,
@@ -182,7 +203,8 @@ const FACTS: [Facts; 6] = [
         channel: class::BLACKWELL_CHANNEL_GPFIFO_A,
         compute: class::BLACKWELL_COMPUTE_A,
         copy: class::BLACKWELL_DMA_COPY_A,
-        usermode: class::BLACKWELL_USERMODE_A,
+        usermode: class::HOPPER_USERMODE_A,
+        older: OLDER.split_at(7).0,
         qmds: &[Version::V05_00],
         va_bits: 57,
         parameters: 0x380,
@@ -192,6 +214,7 @@ const FACTS: [Facts; 6] = [
         compute: class::BLACKWELL_COMPUTE_B,
         copy: class::BLACKWELL_DMA_COPY_B,
         usermode: class::BLACKWELL_USERMODE_A,
+        older: OLDER,
         qmds: &[Version::V05_00],
         va_bits: 57,
         parameters: 0x380,
@@ -309,6 +332,8 @@ mod tests {
             found(Arch::Ad10x, 0x320 / 4 + 63),
             Some("LOAD_INLINE_QMD_DATA")
         );
+        assert_eq!(found(Arch::Ad10x, 0x320 / 4 + 64), None);
+        assert!(found(Arch::Gh100, 0x320 / 4 + 95).is_some());
         let upper = host::SEM_ADDR_HI;
         assert_eq!(
             (upper.mask(Arch::Ad10x), upper.mask(Arch::Gh100)),

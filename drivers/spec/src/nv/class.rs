@@ -51,6 +51,8 @@ calls! {
     /// A group of channels that are scheduled together.
     KEPLER_CHANNEL_GROUP_A = 0xa06c: ChannelGroupAlloc;
     /// Channels.
+    VOLTA_CHANNEL_GPFIFO_A = 0xc36f: ChannelAlloc;
+    TURING_CHANNEL_GPFIFO_A = 0xc46f: ChannelAlloc;
     AMPERE_CHANNEL_GPFIFO_A = 0xc56f: ChannelAlloc;
     HOPPER_CHANNEL_GPFIFO_A = 0xc86f: ChannelAlloc;
     BLACKWELL_CHANNEL_GPFIFO_A = 0xc96f: ChannelAlloc where FROM_570;

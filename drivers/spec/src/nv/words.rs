@@ -56,7 +56,7 @@ macro_rules! fields {
 /// Declares methods, in the order of their addresses: address in bytes, `[n]` for n in a row, behind `@` the
 /// generations that have it; without fields it takes 32 bits of one meaning.
 macro_rules! methods {
-    ($(#[$tdoc:meta])* $table:ident; $($(#[$doc:meta])* $method:ident $address:literal
+    ($(#[$tdoc:meta])* $table:ident; $($(#[$doc:meta])* $method:ident $(as $mname:literal)? $address:literal
         $([$count:literal])? $(@$on:ident)? $($module:ident {
             $($field:ident $(as $cname:literal)? $high:literal $low:literal $(on $fon:ident)?
                 $({$($value:ident = $number:literal),* $(,)?})?;)*
@@ -68,13 +68,14 @@ macro_rules! methods {
             pub const $method: $crate::nv::chip::Method = $crate::nv::chip::Method {
                 register: hcq::reg::Register {
                     word: hcq::reg::Word {
-                        name: stringify!($method),
+                        name: $crate::nv::words::fields!(@name $method $($mname)?),
                         fields: &[$($($module::$field),*)?],
                         on: $crate::nv::words::fields!(@on $crate::nv::chip::Archs, $($on)?),
                     },
                     at: hcq::reg::At::Fixed($address / 4),
                 },
                 count: $crate::nv::words::methods!(@count $($count)?),
+                values: &[$($($($((stringify!($value), $number),)*)?)*)?],
             };
 
             $($crate::nv::words::fields! { $crate::nv::chip::Archs, $module, stringify!($method);

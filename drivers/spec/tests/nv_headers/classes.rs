@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use drivers_spec::nv::chip::{Arch, Archs, Method};
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::chip::{Arch, Archs, CHIPS, Method};
 use drivers_spec::nv::qmd::{self, Version};
 use drivers_spec::nv::{compute, copy, host, push};
 use hcq::reg::Word;
 
-use super::c::Headers;
+use super::c::{Headers, read};
 use super::trees;
 
 /// `8b5` of a class 0xc8b5: how headers name it in files and macros.
@@ -61,6 +62,12 @@ impl Facts {
                 }
             }
             self.word(headers, prefix, word, arch);
+            for (name, value) in method.values {
+                let c = format!("{prefix}_{}_{name}", word.name);
+                if headers.defines(&c) {
+                    self.fact(c, (*value).into());
+                }
+            }
         }
     }
 
@@ -205,3 +212,45 @@ const AGAIN: &[&str] = &[
 
 /// A field of the hardware's own that is shorter in the first header of the version.
 const OTHERWISE: &[&str] = &["NVC6C0_QMDV03_00_HW_ONLY_DEPENDENCE_COUNTER"];
+
+/// The classes of a chip in the lists of RM, of the kinds that a generation's facts name.
+fn listed(text: &str, chip: &str) -> BTreeSet<String> {
+    let start = format!("hal{}ClassDescriptorList[] =", chip.to_uppercase());
+    let lists = text.match_indices(&start).map(|(at, _)| &text[at..]);
+    let lists = lists.filter_map(|rest| rest.split("};").next());
+    let words = lists.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    let kind = |word: &&str| {
+        let kinds = ["_USERMODE_", "_COMPUTE_", "_CHANNEL_GPFIFO_", "_DMA_COPY_"];
+        kinds.iter().any(|kind| word.contains(kind)) && word.ends_with(['A', 'B'])
+    };
+    words.filter(kind).map(str::to_owned).collect()
+}
+
+#[test]
+fn chips_have_the_classes_that_rm_lists() {
+    for (version, tree) in trees("kernel-") {
+        let path = tree.join("src/nvidia/generated/g_gpu_class_list.c");
+        let (Some(branch), true) = (Branch::of(&version), path.exists()) else {
+            eprintln!("{version}: no list of classes here");
+            continue;
+        };
+        let text = read(&path);
+        let mut compared = 0;
+        for chip in CHIPS {
+            let facts = chip.arch.facts();
+            let theirs = listed(&text, chip.name);
+            let new = [facts.channel, facts.compute, facts.copy, facts.usermode];
+            let ours = new
+                .iter()
+                .chain(facts.older)
+                .map(|class| class.name.to_owned());
+            let is_known = facts.compute.on.has(branch);
+            assert_eq!(is_known, !theirs.is_empty(), "{version} {}", chip.name);
+            if is_known {
+                assert_eq!(theirs, ours.collect(), "{version} {}", chip.name);
+                compared += 1;
+            }
+        }
+        assert!(compared >= 12, "{version}: {compared}");
+    }
+}
