@@ -314,7 +314,7 @@ pub struct Call {
     pub number: u32,
     /// The branches that have it.
     pub on: Branches,
-    /// Its struct; none where it takes none.
+    /// Its struct; none where it takes none, or a bare handle, as the classes of clients may.
     pub layout: Option<&'static Layout>,
 }
 

@@ -1,7 +1,7 @@
 //! The classes of RM's objects, and what making one takes.
 //!
-//! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/{class,alloc,ctrl}/*.h and nvos.h;
-//! 535.288.01, 550.163.01, 570.211.01, 580.142. RM copies as many bytes of parameters as its own struct
+//! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/{class,alloc,ctrl}/*.h and nvos.h,
+//! src/nvidia/src/kernel/rmapi/resource_list.h; 535.288.01, 550.163.01, 570.211.01, 580.142. RM copies as many bytes of parameters as its own struct
 //! has, whatever size it is told: a shorter struct is read past its end.
 
 use super::abi::{calls, structs};
@@ -21,7 +21,7 @@ pub mod engine {
 calls! {
     /// Every class that is described here. A GPU has some of them; the class list tells which.
     CLASSES, "";
-    /// A client; RM makes the next but one of it.
+    /// A client; RM makes `NV01_ROOT_CLIENT` of it.
     NV01_ROOT = 0x0;
     /// The same.
     NV01_ROOT_NON_PRIV = 0x1;
@@ -34,8 +34,8 @@ calls! {
     NV01_MEMORY_LOCAL_USER = 0x40: MemoryAlloc;
     /// Addresses of a GPU.
     NV01_MEMORY_VIRTUAL = 0x70: MemoryVirtualAlloc;
-    /// Memory of the process, for RM_ALLOC_MEMORY.
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x71;
+    /// Memory of the process.
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x71: OsDescAlloc;
     /// A GPU, for a client.
     NV01_DEVICE_0 = 0x80: Nv0080Alloc;
     /// One of the GPUs of a device.
@@ -77,10 +77,27 @@ calls! {
     HOPPER_USERMODE_A = 0xc661: UsermodeAlloc;
     BLACKWELL_USERMODE_A = 0xc761: UsermodeAlloc where FROM_570;
     /// Whether computing is confidential.
-    NV_CONFIDENTIAL_COMPUTE = 0xcb33;
+    NV_CONFIDENTIAL_COMPUTE = 0xcb33: ConfidentialComputeAlloc;
 }
 
 structs! { LAYOUTS;
+    /// Of `NV01_MEMORY_SYSTEM_OS_DESCRIPTOR`, by RM_ALLOC.
+    OsDescAlloc "NV_OS_DESC_MEMORY_ALLOCATION_PARAMS" {
+        kind "type": u32,
+        flags "flags": u32,
+        attr "attr": u32,
+        attr2 "attr2": u32,
+        /// For memory of the process, its address: one that the device will use.
+        descriptor "descriptor": u64,
+        /// Bytes less one.
+        limit "limit": u64,
+        descriptor_type "descriptorType": u32,
+        tag "tag": u32,
+    }
+    /// Of `NV_CONFIDENTIAL_COMPUTE`.
+    ConfidentialComputeAlloc "NV_CONFIDENTIAL_COMPUTE_ALLOC_PARAMS" {
+        h_client "hClient": u32,
+    }
     /// Of `NV01_DEVICE_0`.
     Nv0080Alloc "NV0080_ALLOC_PARAMETERS" {
         /// The device instance that GPU_GET_ID_INFO_V2 tells.

@@ -16,7 +16,7 @@ const KERNEL: [&str; 4] = [
     "uvm_linux_ioctl.h",
 ];
 const READ_ONLY: [&str; 2] = ["uvm_ioctl.h", "uvm_types.h"];
-const RM: [&str; 36] = [
+const RM: [&str; 37] = [
     "nvtypes.h",
     "nvmisc.h",
     "nvos.h",
@@ -34,6 +34,7 @@ const RM: [&str; 36] = [
     "class/cl83de.h",
     "class/clb0b5sw.h",
     "class/clc661.h",
+    "class/clcb33.h",
     "ctrl/ctrlxxxx.h",
     "ctrl/ctrl0000/ctrl0000gpu.h",
     "ctrl/ctrl0000/ctrl0000system.h",
@@ -301,5 +302,33 @@ fn statuses_and_xids_as_in_the_headers() {
             );
         }
         assert!(renamed < 12, "{version}: {renamed} names are not ours");
+    }
+}
+
+#[test]
+fn classes_take_the_structs_that_rm_lists() {
+    for (version, tree) in trees("kernel-") {
+        let path = tree.join("src/nvidia/src/kernel/rmapi/resource_list.h");
+        let (Some(branch), true) = (Branch::of(&version), path.exists()) else {
+            eprintln!("{version}: no list of resources here");
+            continue;
+        };
+        let text = read(&path);
+        let mut compared = 0;
+        for class in class::CLASSES.iter().filter(|class| class.on.has(branch)) {
+            let start = format!("/* External Class         */ {},", class.name);
+            let entry = text.split(&start).nth(1);
+            let entry = entry.unwrap_or_else(|| panic!("{version}: {} is not listed", class.name));
+            let info = entry.split("/* Alloc Param Info       */").nth(1).unwrap();
+            let info = info.lines().next().unwrap().trim().trim_end_matches(',');
+            let theirs = info
+                .split_once('(')
+                .map(|(_, name)| name.trim_end_matches(')'));
+            let theirs = theirs.filter(|name| *name != "NvHandle");
+            let ours = class.layout.map(|layout| layout.name);
+            assert_eq!(ours, theirs, "{version} {}: {info}", class.name);
+            compared += 1;
+        }
+        assert!(compared > 25, "{version}: {compared}");
     }
 }
