@@ -260,6 +260,22 @@ fn what_follows_a_product_is_not_written_for_every_vector_of_a_tile() {
     assert!(gated < plain + 400, "{gated} lines, {plain} without");
 }
 
+#[test]
+fn only_loops_of_sums_show_the_compiler_that_they_count() {
+    let backend = Backend::find("CPU:LLVM", "", 1).unwrap();
+    let counters = |kernel: &Kernel| -> (usize, usize) {
+        let built = build(kernel, &backend, &Options::default()).unwrap();
+        let text = built.report.source.last().unwrap().clone();
+        let steps = text.lines().filter(|l| l.contains(".next = "));
+        let (shown, hidden): (Vec<&str>, Vec<&str>) = steps.partition(|l| l.contains("= add "));
+        (shown.len(), hidden.len())
+    };
+    let (shown, hidden) = counters(&gated_product(225, 32, 160, DType::F32));
+    assert!(shown == 1 && hidden > 1, "{shown} shown, {hidden} hidden");
+    let (shown, hidden) = counters(&elementwise(100_003));
+    assert!(shown == 0 && hidden > 0, "{shown} shown, {hidden} hidden");
+}
+
 /// Kernels of every form that the heuristics know.
 fn corpus() -> Vec<(Kernel, f64)> {
     let mut all = vec![

@@ -107,6 +107,10 @@ enum Open {
         next: String,
         extent: String,
         ty: &'static str,
+        /// There is a loop in it.
+        outer: bool,
+        /// It adds to accumulators.
+        sums: bool,
     },
     Once {
         id: usize,
@@ -470,6 +474,9 @@ impl Text<'_> {
                 let ty = spelled(self.p.accs[acc.0 as usize]);
                 let ptr = self.private();
                 self.line(format!("store {ty} {}, {ptr} %acc{}", self.v(*a), acc.0));
+                if let Some(Open::Loop { sums, .. }) = self.opened.last_mut() {
+                    *sums = true;
+                }
             }
             Inst::GetAcc { dst, acc } => {
                 let ty = spelled(self.p.ty(*dst));
@@ -496,13 +503,19 @@ impl Text<'_> {
                     next,
                     extent,
                     ty,
+                    outer,
+                    sums,
                 }) => {
                     self.known.truncate(self.marks.pop().unwrap_or(0));
                     let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
                     let var = var.to_string();
                     self.line(format!("br label %B{id}.latch"));
                     self.start(&format!("B{id}.latch"));
-                    self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
+                    if self.amd() || (sums && !outer) {
+                        self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
+                    } else {
+                        self.plain_step(&var, &next, ty);
+                    }
                     let more = self.let_(format!("icmp ult {ty} {next}, {extent}"));
                     self.line(format!("br i1 {more}, label %B{id}, label %B{id}.exit"));
                     self.start(&format!("B{id}.exit"));
@@ -535,6 +548,16 @@ impl Text<'_> {
         }
     }
 
+    /// The next value of a counter of which the compiler is not to see that it counts. Otherwise it
+    /// tries all ways to write the addresses of the loop as pointers that move along: a quarter of
+    /// its time, which only loops that do little else than add up products are worth.
+    fn plain_step(&mut self, var: &str, next: &str, ty: &str) {
+        let more = self.let_(format!("add nuw nsw {ty} {var}, 1"));
+        let name = format!("llvm.expect.{ty}");
+        self.declared.insert(format!("{ty} @{name}({ty}, {ty})"));
+        self.line(format!("{next} = call {ty} @{name}({ty} {more}, {ty} 0)"));
+    }
+
     fn open_loop(&mut self, var: Reg, first: &str, extent: &str, maybe_empty: bool) {
         let ty = scalar(self.p.ty(var).dtype);
         let id = self.loops;
@@ -543,6 +566,11 @@ impl Text<'_> {
             let some = self.let_(format!("icmp ult i64 {first}, {extent}"));
             self.line(format!("br i1 {some}, label %B{id}.pre, label %B{id}.exit"));
             self.start(&format!("B{id}.pre"));
+        }
+        for open in &mut self.opened {
+            if let Open::Loop { outer, .. } = open {
+                *outer = true;
+            }
         }
         let from = self.label.clone();
         self.line(format!("br label %B{id}"));
@@ -559,6 +587,8 @@ impl Text<'_> {
             next,
             extent: extent.to_string(),
             ty,
+            outer: false,
+            sums: false,
         });
     }
 }
