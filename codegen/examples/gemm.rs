@@ -124,6 +124,7 @@ fn options(kernel: &codegen::Kernel) -> Options {
         row_block,
         col_block,
         acc: codegen::DType::F32,
+        bytes: false,
         swap: text.contains("swap"),
         direct_rows: text.contains("direct_rows"),
         direct_cols: text.contains("direct_cols"),

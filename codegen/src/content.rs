@@ -93,7 +93,7 @@ pub fn estimate(kernel: &Kernel) -> (f64, f64) {
             Op::Binary(op) => {
                 !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
             }
-            Op::Fma | Op::Reduce(_) | Op::Scan(_) => true,
+            Op::Fma | Op::Dot | Op::Reduce(_) | Op::Scan(_) => true,
             _ => false,
         };
         if !counts {

@@ -291,7 +291,7 @@ fn host_features(target: &mut Target) {
         "bmi1" => "bmi", "bmi2" => "bmi2", "lzcnt" => "lzcnt", "avx512f" => "avx512f",
         "avx512bw" => "avx512bw", "avx512cd" => "avx512cd", "avx512dq" => "avx512dq",
         "avx512vl" => "avx512vl", "avx512vnni" => "avx512vnni", "avx512vbmi" => "avx512vbmi",
-        "avx512vbmi2" => "avx512vbmi2",
+        "avx512vbmi2" => "avx512vbmi2", "avxvnni" => "avxvnni",
     };
     let has = |name: &str| found.iter().any(|&(n, on)| n == name && on);
     let list: Vec<String> = found
@@ -318,6 +318,18 @@ fn host_features(target: &mut Target) {
     if target.arch == "aarch64" {
         target.vector_regs = 32;
         target.f16_convert = true;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let found = [
+            (
+                "+dotprod",
+                std::arch::is_aarch64_feature_detected!("dotprod"),
+            ),
+            ("+i8mm", std::arch::is_aarch64_feature_detected!("i8mm")),
+        ];
+        let list: Vec<&str> = found.iter().filter(|f| f.1).map(|f| f.0).collect();
+        target.features = list.join(",");
     }
 }
 

@@ -22,6 +22,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use codegen::ir::Binary;
+
 use crate::error::{Error, Result};
 use crate::graph::{Loop, Op, Shape, Taken, Tensor};
 use crate::ops::{check_size, same_engine, shape_error};
@@ -261,7 +263,8 @@ fn lifted(
 }
 
 /// What a body uses from outside: the last nodes that do not depend on its parameters. Constants are a
-/// part of its code, and movements too: they cost nothing there, and a copy outside.
+/// part of its code, and movements too: they cost nothing there, and a copy outside. So are integers that
+/// are wider than what they are made of: steps would read more.
 fn captured(own: &[Tensor], results: &[Tensor]) -> Vec<Tensor> {
     let mut varies: HashSet<u64> = own.iter().map(Tensor::id).collect();
     let mut fixed: HashSet<u64> = HashSet::new();
@@ -286,6 +289,24 @@ fn captured(own: &[Tensor], results: &[Tensor]) -> Vec<Tensor> {
         ends.extend(tensor.node().src.iter().cloned());
     }
     ends.extend(results.iter().cloned());
+    let mut made_of: HashMap<u64, usize> = HashMap::new();
+    for tensor in &all {
+        let src = tensor.node().src.iter();
+        let light = matches!(
+            tensor.node().op,
+            Op::Cast | Op::Binary(Binary::Add | Binary::Sub)
+        ) && tensor.dtype().is_int();
+        let through = tensor.storage().is_none() && (light || tensor.node().op.is_movement());
+        let bytes = match through {
+            true => src.fold(0usize, |n, s| {
+                n.saturating_add(made_of.get(&s.id()).copied().unwrap_or(0))
+            }),
+            false => tensor.numel() * tensor.dtype().size(),
+        };
+        made_of.insert(tensor.id(), bytes);
+    }
+    let widened =
+        |t: &Tensor| made_of[&t.id()] < t.numel() * t.dtype().size() && t.dtype().is_int();
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     while let Some(tensor) = ends.pop() {
@@ -293,7 +314,7 @@ fn captured(own: &[Tensor], results: &[Tensor]) -> Vec<Tensor> {
         if varies.contains(&id) || fixed.contains(&id) || !seen.insert(id) {
             continue;
         }
-        if tensor.storage().is_none() && tensor.node().op.is_movement() {
+        if tensor.storage().is_none() && (tensor.node().op.is_movement() || widened(&tensor)) {
             ends.extend(tensor.node().src.iter().cloned());
         } else {
             found.push(tensor);

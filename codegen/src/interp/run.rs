@@ -478,6 +478,7 @@ impl Machine<'_> {
                 }
             }
             Op::Fma => scalar::fma(from, of(0), of(1), of(2)).ok_or_else(undefined)?,
+            Op::Dot => scalar::dot(of(0), of(1), of(2)),
             Op::Cast => scalar::cast(from, node.dtype, of(0)),
             Op::Bitcast => scalar::bitcast(from, node.dtype, of(0)),
             Op::Load if node.src.len() == 4 && of(2) == 0 => of(3),

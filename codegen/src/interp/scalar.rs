@@ -273,6 +273,14 @@ pub fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
     })
 }
 
+/// `Dot`: products of the bytes of `a`, unsigned, and of `b`, signed, on top of `c`.
+pub fn dot(a: u64, b: u64, c: u64) -> u64 {
+    let bytes = |x: u64| (x as u32).to_le_bytes();
+    let pairs = bytes(a).into_iter().zip(bytes(b));
+    let sum: i32 = pairs.map(|(a, b)| i32::from(a) * i32::from(b as i8)).sum();
+    from_int(DType::I32, i128::from((c as i32).wrapping_add(sum)))
+}
+
 /// `Fma`: one rounding for floats, wrapping for integers.
 pub fn fma(dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
     match dtype {

@@ -114,6 +114,9 @@ pub enum Op {
     Where,
     /// a * b + c with one rounding if the target has it. `src: [a, b, c]`.
     Fma,
+    /// `c` plus the products of the bytes of `a`, which are unsigned, with those of `b` at the same places, which
+    /// are signed; wraps. All are `I32`. `src: [a, b, c]`.
+    Dot,
     /// Conversion by value to the node's type. `src: [a]`.
     Cast,
     /// Same bits, other type of the same width. `src: [a]`.

@@ -62,6 +62,7 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
         Op::Binary(op) => format!("{}.{dtype} {list}", lower(&op)),
         Op::Where => format!("where.{dtype} {list}"),
         Op::Fma => format!("fma.{dtype} {list}"),
+        Op::Dot => format!("dot.{dtype} {list}"),
         Op::Cast => format!("cast.{dtype} {list}"),
         Op::Bitcast => format!("bitcast.{dtype} {list}"),
         Op::Load => match src.as_slice() {

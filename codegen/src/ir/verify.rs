@@ -233,6 +233,11 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let ok = same(src) && dtype != DType::Bool;
             require(ok, "three operands of the result type", types)
         }
+        Op::Dot => {
+            count(&[3])?;
+            let ok = same(src) && dtype == DType::I32;
+            require(ok, "three operands of four bytes, as the result", types)
+        }
         Op::Cast => count(&[1]),
         Op::Bitcast => {
             count(&[1])?;

@@ -286,6 +286,12 @@ impl Machine<'_> {
                     .collect();
                 (dst, out.ok_or_else(|| format!("multiply-add of {t}"))?)
             }
+            Inst::Dot { dst, a, b, c } => {
+                let (a, b, c) = (get(item, a), get(item, b), get(item, c));
+                let all = a.iter().zip(b.iter().zip(&c));
+                let out = all.map(|(&a, (&b, &c))| scalar::dot(a, b, c)).collect();
+                (dst, out)
+            }
             Inst::Cast { dst, a } => {
                 let (from, to) = (dtype(a), dtype(dst));
                 (

@@ -141,6 +141,13 @@ pub enum Inst {
         b: Reg,
         c: Reg,
     },
+    /// `c` plus the products of the bytes of `a`, unsigned, and of `b`, signed.
+    Dot {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+    },
     /// `a * b + c` of matrices by the lanes of a wave together; each lane gives and gets the
     /// elements that the description says. The work-items of a wave are neighbours, the first one
     /// has a number that is a multiple of the wave. All of them execute it.
@@ -422,6 +429,10 @@ impl fmt::Display for Program {
                 Inst::Fma { dst, a, b, c } => {
                     def(f, dst)?;
                     writeln!(f, "fma {a} {b} {c}")?;
+                }
+                Inst::Dot { dst, a, b, c } => {
+                    def(f, dst)?;
+                    writeln!(f, "dot {a} {b} {c}")?;
                 }
                 Inst::Mma { dst, desc, a, b, c } => {
                     def(f, dst)?;

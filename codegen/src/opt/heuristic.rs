@@ -207,7 +207,7 @@ fn lanes_for(g: &Graph, root: Id, target: &Target) -> u32 {
         let value = match g.op(n) {
             Op::Load | Op::Store(_) | Op::Cast | Op::Bitcast | Op::Unary(_) => true,
             // Indices are I64 but stay scalar.
-            Op::Binary(_) | Op::Where | Op::Fma => g.dtype(n) != crate::DType::I64,
+            Op::Binary(_) | Op::Where | Op::Fma | Op::Dot => g.dtype(n) != crate::DType::I64,
             _ => false,
         };
         if value {

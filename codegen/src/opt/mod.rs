@@ -119,6 +119,9 @@ impl fmt::Display for Opt {
             Opt::Block(t) => t.fmt(f),
             Opt::Pack(t) => {
                 write!(f, "pack({}x{}, k {}", t.rows, t.cols, t.depth)?;
+                if t.bytes {
+                    f.write_str(" words of bytes")?;
+                }
                 let direct = [
                     (t.direct_rows, ", rows as they are"),
                     (t.direct_cols, ", columns as they are"),

@@ -66,8 +66,9 @@ const fn kind(op: Op) -> usize {
         Op::Sink => 12,
         // No rule is about these.
         Op::Local { .. } | Op::Fence { .. } | Op::Mma(_) => 13,
-        Op::Unary(op) => 14 + op as usize,
-        Op::Binary(op) => 14 + Unary::ALL.len() + op as usize,
+        Op::Dot => 14,
+        Op::Unary(op) => 15 + op as usize,
+        Op::Binary(op) => 15 + Unary::ALL.len() + op as usize,
     }
 }
 
@@ -88,6 +89,7 @@ fn representatives() -> impl Iterator<Item = Op> {
         },
         Op::Where,
         Op::Fma,
+        Op::Dot,
         Op::Cast,
         Op::Bitcast,
         Op::Load,
@@ -105,7 +107,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 14 + Unary::ALL.len() + Binary::ALL.len()];
+        let mut by_kind = vec![Vec::new(); 15 + Unary::ALL.len() + Binary::ALL.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

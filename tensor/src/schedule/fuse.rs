@@ -12,7 +12,7 @@ use codegen::ir::RangeKind;
 use codegen::ir::arith::Cost;
 
 use super::canon::Dag;
-use super::region::{Body, Limits, Region, Root, discover, domain_of};
+use super::region::{Body, Limits, Region, Root, bytes_of, discover, domain_of};
 use crate::graph::Op;
 
 /// A kernel to be.
@@ -189,6 +189,7 @@ fn shared_work(dag: &Dag, realized: &[bool], groups: &[Group]) -> HashSet<u32> {
             .any(|user| kernels.get(user).is_some_and(|k| k != at))
             || realized[n as usize];
         let base = dag.base[n as usize];
+        let base = bytes_of(dag, realized, base).unwrap_or(base);
         if parts && dag.node(base).leaf.is_none() && cost(dag, realized, base) > CHEAP {
             out.insert(base);
         }

@@ -7,7 +7,7 @@ mod store;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{Item, Level, Linear, Link};
+use super::{Item, Level, Linear, Link, Product};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
@@ -270,14 +270,16 @@ impl Linear<'_> {
             return Ok(());
         };
         let mut new = old;
-        for Link { matrix, a, b } in links {
-            new = match matrix {
-                Some(desc) => self.multiply(desc, a, b, new)?,
-                None => {
-                    let (a, b) = (self.reg(a, lanes)?, self.reg(b, lanes)?);
-                    self.emit(dtype, lanes, |dst| Inst::Fma { dst, a, b, c: new })
-                }
-            };
+        for Link { product, a, b } in links {
+            if let Product::Matrices(desc) = product {
+                new = self.multiply(desc, a, b, new)?;
+                continue;
+            }
+            let (a, b, c) = (self.reg(a, lanes)?, self.reg(b, lanes)?, new);
+            new = self.emit(dtype, lanes, |dst| match product {
+                Product::Bytes => Inst::Dot { dst, a, b, c },
+                _ => Inst::Fma { dst, a, b, c },
+            });
         }
         self.p.insts.push(Inst::SetAcc { acc, a: new });
         Ok(())
@@ -418,6 +420,7 @@ impl Linear<'_> {
             (Op::Binary(op), &[a, b]) => Inst::Binary { dst, op, a, b },
             (Op::Where, &[cond, a, b]) => Inst::Select { dst, cond, a, b },
             (Op::Fma, &[a, b, c]) => Inst::Fma { dst, a, b, c },
+            (Op::Dot, &[a, b, c]) => Inst::Dot { dst, a, b, c },
             (Op::Cast, &[a]) => Inst::Cast { dst, a },
             (Op::Bitcast, &[a]) => Inst::Bitcast { dst, a },
             _ => return self.invalid(format!("{op:?} of {} operands", args.len())),

@@ -43,10 +43,17 @@ enum Item {
 /// One step of the sum of a reduction: the accumulator plus a product.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// A product of matrices, otherwise of numbers.
-    matrix: Option<MmaDesc>,
+    product: Product,
     a: Id,
     b: Id,
+}
+
+/// What a link multiplies.
+#[derive(Clone, Copy, Debug)]
+enum Product {
+    Numbers,
+    Bytes,
+    Matrices(MmaDesc),
 }
 
 /// A loop, by the index of its range, or the outermost level.
@@ -207,14 +214,15 @@ impl Linear<'_> {
         let mut value = self.src(reduce)[0];
         loop {
             let src = self.src(value);
-            let matrix = match self.op(value) {
-                Op::Mma(desc) => Some(desc),
-                Op::Fma | Op::Binary(Binary::Mul) if float => None,
+            let product = match self.op(value) {
+                Op::Mma(desc) => Product::Matrices(desc),
+                Op::Dot => Product::Bytes,
+                Op::Fma | Op::Binary(Binary::Mul) if float => Product::Numbers,
                 Op::Const(0) if !links.is_empty() => break,
                 _ => return None,
             };
             links.push(Link {
-                matrix,
+                product,
                 a: src[0],
                 b: src[1],
             });

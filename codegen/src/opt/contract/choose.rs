@@ -3,6 +3,7 @@
 
 use hashbrown::HashMap;
 
+use super::bytes::WORD;
 use super::{Contraction, Tile, kept, unit, up};
 use crate::DType;
 use crate::ir::{Graph, Id, Kernel, Op};
@@ -14,10 +15,15 @@ use crate::target::{MmaDesc, Target};
 
 /// Multiplications below which a register tile costs more than it gains.
 const MIN_WORK: i64 = 50_000;
+/// The same of bytes, whose weights are packed once.
+const MIN_BYTES: i64 = 16_000;
 /// Bytes of a cache line.
 const LINE: i64 = 64;
 /// Lines of one set of a cache that are safe to use at a time.
 const WAYS: i64 = 6;
+
+/// Cycles below which one core is done before another one has come.
+const ALONE: f64 = 8000.0;
 
 /// Cycles to hand a stage to the cores and to wait for the last of them.
 const STAGE: f64 = 5000.0;
@@ -173,6 +179,9 @@ impl Contraction {
     pub fn choose(&self, kernel: &Kernel, target: &Target) -> Option<Tile> {
         let (batch, m, n, k) = self.sizes();
         let work = m.checked_mul(n)?.checked_mul(k)?.checked_mul(batch)?;
+        if let Some(tile) = self.choose_words(&kernel.graph, target, work) {
+            return Some(tile);
+        }
         if work < MIN_WORK || m.min(n) < 4 || m.max(n) < 8 || k < 4 {
             return None;
         }
@@ -189,7 +198,9 @@ impl Contraction {
             }
         }
         let best = best?;
-        self.clone().oriented(best.swap).tile(target, &best)
+        self.clone()
+            .oriented(best.swap)
+            .tile(target, &best, k, false)
     }
 
     fn candidates(
@@ -271,23 +282,84 @@ impl Contraction {
         }
     }
 
+    /// The tile for operands of 8 bits. Fewer than four rows are worth it where the other operand is a weight, which
+    /// is packed once.
+    fn choose_words(&self, g: &Graph, target: &Target, work: i64) -> Option<Tile> {
+        let bytes = self.bytes?;
+        let (.., elements) = self.sizes();
+        if work < MIN_BYTES || elements < 2 * WORD {
+            return None;
+        }
+        let k = up(elements, WORD);
+        let lanes = target.lanes(self.acc) as i64;
+        let mut best: Option<Candidate> = None;
+        for swap in [self.swap, !self.swap] {
+            let c = self.clone().oriented(swap);
+            let whole = [0, 1].map(|side| bytes.whole(side ^ usize::from(swap != self.swap)));
+            let (batch, m, n, _) = c.sizes();
+            if n < lanes.min(8) || m < 4 && !whole[1] || m.min(n) < 4 && k < lanes {
+                continue;
+            }
+            let costs = [
+                pack_cost(g, c.a, &c.rows, &c.summed),
+                pack_cost(g, c.b, &c.cols, &c.summed),
+            ];
+            let contiguous = c.unit_columns(g);
+            // What the products of other instructions than the best ones need for themselves.
+            let budget = target.vector_regs as i64 * 3 / 4;
+            for vectors in 1..=4i64 {
+                let cols = vectors * lanes;
+                for rows in 1..=((budget - vectors) / vectors).min(m) {
+                    let products = (rows * vectors) as f64;
+                    let steps = (batch * up(m, rows) * up(n, cols) * k) as f64;
+                    let latency = (products / 8.0).min(1.0);
+                    let mut cycles = steps * (products + 0.25 * (rows + vectors) as f64) / latency;
+                    let padded = [up(m, rows) * rows, up(n, cols) * cols];
+                    for side in [0, 1] {
+                        if !whole[side] {
+                            let each = costs[side] * WORD as f64;
+                            cycles += STAGE + (batch * k * padded[side]) as f64 * each;
+                        }
+                    }
+                    cycles += (batch * m * n) as f64 * if contiguous { 0.1 } else { 1.6 };
+                    if best.as_ref().is_none_or(|b| cycles < b.cycles * 0.9999) {
+                        best = Some(Candidate {
+                            cycles,
+                            rows,
+                            vectors,
+                            direct: [false; 2],
+                            swap,
+                        });
+                    }
+                }
+            }
+        }
+        let best = best?;
+        self.clone()
+            .oriented(best.swap)
+            .tile(target, &best, k, true)
+    }
+
     /// The blocks around a register tile.
-    fn tile(&self, target: &Target, best: &Candidate) -> Option<Tile> {
-        let (batch, m, n, k) = self.sizes();
+    fn tile(&self, target: &Target, best: &Candidate, k: i64, bytes: bool) -> Option<Tile> {
+        let (batch, m, n, _) = self.sizes();
         let lanes = target.lanes(self.acc) as i64;
         let (rows, cols) = (best.rows, best.vectors * lanes);
-        let bytes = self.acc.size() as i64;
+        let each = self.acc.size() as i64;
         let any = best.direct[0] || best.direct[1];
         // A sliver of columns stays in the second level; above that the sum is done in passes.
-        let most = (target.l2_bytes as i64 / 4 / (cols * bytes)).clamp(64, 1024);
+        let most = (target.l2_bytes as i64 / 4 / (cols * each)).clamp(64, 1024);
         let passes = if any { 1 } else { up(k, most) };
         let depth = up(k, passes);
         let row_tiles = up(m, rows);
         let col_tiles = up(n, cols);
         // A block of rows stays in the second level while the columns go by.
-        let fit = (target.l2_bytes as i64 / 2 / (rows * depth * bytes)).clamp(1, row_tiles);
-        let (row_block, col_block) =
-            blocks(batch, [row_tiles, col_tiles], fit, target.cores as i64);
+        let fit = (target.l2_bytes as i64 / 2 / (rows * depth * each)).clamp(1, row_tiles);
+        let cores = match bytes && best.cycles < ALONE {
+            true => 1,
+            false => target.cores as i64,
+        };
+        let (row_block, col_block) = blocks(batch, [row_tiles, col_tiles], fit, cores);
         Some(Tile {
             rows: u32::try_from(rows).ok()?,
             cols: u32::try_from(cols).ok()?,
@@ -296,6 +368,7 @@ impl Contraction {
             row_block: u32::try_from(row_block).ok()?,
             col_block: u32::try_from(col_block).ok()?,
             acc: self.acc,
+            bytes,
             swap: self.swap,
             direct_rows: best.direct[0],
             direct_cols: best.direct[1],

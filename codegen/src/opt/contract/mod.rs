@@ -7,6 +7,7 @@
 //! other element-wise work on the operands are part of it.
 
 mod blocking;
+mod bytes;
 mod choose;
 mod choose_group;
 mod group;
@@ -20,6 +21,7 @@ use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
 use crate::symbolic::{Lin, RangeSets};
 pub use blocking::Blocking;
+use bytes::Bytes;
 pub use group::blocks;
 pub use stages::stages;
 
@@ -40,6 +42,8 @@ pub struct Tile {
     pub col_block: u32,
     /// The element type of the accumulator.
     pub acc: DType,
+    /// Four summed elements are a word of bytes; the depth counts words.
+    pub bytes: bool,
     /// Rows and columns change places.
     pub swap: bool,
     /// The operand of the rows is read where it is, one element for all lanes.
@@ -92,6 +96,8 @@ pub struct Contraction {
     rows: Vec<RangeInfo>,
     cols: Vec<RangeInfo>,
     summed: Vec<RangeInfo>,
+    /// The operands, if they are of 8 bits.
+    bytes: Option<Bytes>,
     /// Type of the accumulator.
     pub acc: DType,
     /// Rows and columns have changed places.
@@ -157,6 +163,7 @@ impl Contraction {
             rows: Vec::new(),
             cols: Vec::new(),
             summed: Vec::new(),
+            bytes: None,
             acc,
             swap: false,
         };
@@ -177,13 +184,16 @@ impl Contraction {
             list.iter()
                 .all(|id| out.contains(id) || g.src(reduce)[1..].contains(id))
         };
-        if !known(&in_a) || !known(&in_b) || c.rows.is_empty() || c.cols.is_empty() {
+        if !known(&in_a) || !known(&in_b) {
             return None;
         }
         for list in [&mut c.batch, &mut c.rows, &mut c.cols, &mut c.summed] {
             list.sort_by_key(|r| r.axis);
         }
-        Some(c)
+        c.bytes = Bytes::of(kernel, &c);
+        // One row or one column is a product of matrices for bytes only.
+        let matrices = !c.rows.is_empty() && !c.cols.is_empty();
+        (matrices || c.bytes.is_some()).then_some(c)
     }
 
     /// The same with rows and columns in their own places or in each other's.
@@ -191,6 +201,7 @@ impl Contraction {
         if self.swap != swap {
             std::mem::swap(&mut self.rows, &mut self.cols);
             std::mem::swap(&mut self.a, &mut self.b);
+            self.bytes = self.bytes.map(Bytes::swapped);
             self.swap = swap;
         }
         self

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::bytes::WORD;
 use super::{Contraction, ScratchSpec, StageKernel, Staged, Tile, size, up};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::opt::RangeInfo;
@@ -46,10 +47,54 @@ struct PackPlan {
     depth: i64,
 }
 
+/// Where the scratch blocks are among the buffers.
+struct Slots {
+    a: u16,
+    b: u16,
+    /// The sums over the operands.
+    sums: [Option<u16>; 2],
+    /// The sums of products between the passes.
+    partial: Option<u16>,
+}
+
+impl Slots {
+    /// The result, given the sum of the products of what was packed.
+    fn result(
+        &self,
+        g: &mut Graph,
+        c: &Contraction,
+        plan: &PackPlan,
+        (sum, places): (Id, [Id; 3]),
+        map: &HashMap<Id, Id>,
+    ) -> Id {
+        let Some(bytes) = c.bytes.filter(|_| plan.t.bytes) else {
+            return sum;
+        };
+        let (_, m, n, k) = c.sizes();
+        let [b, row, col] = places;
+        let mut load = |slot: Option<u16>, len: i64, at: Id| {
+            let index = affine(g, b, len, at);
+            slot.map(|slot| {
+                let ptr = g.param(slot, c.acc);
+                g.load(ptr, index)
+            })
+        };
+        let sums = [load(self.sums[0], m, row), load(self.sums[1], n, col)];
+        bytes.corrected(g, (sum, sums), k, map)
+    }
+}
+
 /// Makes the stages, or `None` where a size does not fit.
 pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
-    let (batch, m, n, k) = c.sizes();
+    let (batch, m, n, mut k) = c.sizes();
     let t = tile;
+    let bytes = c.bytes.filter(|_| t.bytes);
+    if t.bytes {
+        if bytes.is_none() || t.direct_rows || t.direct_cols {
+            return None;
+        }
+        k = up(k, WORD);
+    }
     if t.rows == 0 || t.cols == 0 || t.lanes == 0 || t.depth == 0 || !t.cols.is_multiple_of(t.lanes)
     {
         return None;
@@ -66,7 +111,7 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     };
     let row_tiles = plan.row_blocks * row_block;
     let col_tiles = plan.col_blocks * col_block;
-    let bytes = |tiles: i64, width: i64| -> Option<usize> {
+    let room = |tiles: i64, width: i64| -> Option<usize> {
         let elements = batch
             .checked_mul(tiles)?
             .checked_mul(width)?
@@ -83,22 +128,37 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
             align: 64,
         })
     };
+    let words = |list: &[i64]| {
+        let elements = list.iter().try_fold(1i64, |n, &x| n.checked_mul(x))?;
+        usize::try_from(elements).ok()?.checked_mul(t.acc.size())
+    };
     let mut scratch = vec![
-        block(t.direct_rows, bytes(row_tiles, rows))?,
-        block(t.direct_cols, bytes(col_tiles, cols))?,
+        block(t.direct_rows, room(row_tiles, rows))?,
+        block(t.direct_cols, room(col_tiles, cols))?,
     ];
+    let first = u16::try_from(kernel.params.len()).ok()?;
+    let mut slots = Slots {
+        a: first,
+        b: first + 1,
+        sums: [None; 2],
+        partial: None,
+    };
+    for (side, len) in [m, n].into_iter().enumerate() {
+        if bytes.is_some_and(|bytes| bytes.summed(side)) {
+            slots.sums[side] = Some(first + scratch.len() as u16);
+            scratch.push(block(false, words(&[batch, len]))?);
+        }
+    }
     // The sum in passes needs memory of the type of the accumulator: the result itself if it is
     // stored as it is, with the columns one after the other.
     let store = kernel.graph.src(c.store);
-    let plain = store[2] == c.reduce && store.len() == 3 && c.unit_columns(&kernel.graph);
-    let partial = passes > 1 && !plain;
-    if partial {
-        let elements = batch.checked_mul(m)?.checked_mul(n)?;
-        let size = usize::try_from(elements).ok()?.checked_mul(t.acc.size())?;
-        scratch.push(ScratchSpec {
-            bytes: size,
-            align: 64,
-        });
+    let plain = store[2] == c.reduce
+        && store.len() == 3
+        && slots.sums == [None; 2]
+        && c.unit_columns(&kernel.graph);
+    if passes > 1 && !plain {
+        slots.partial = Some(first + scratch.len() as u16);
+        scratch.push(block(false, words(&[batch, m, n]))?);
     }
     let mut base = kernel.clone();
     for s in &scratch {
@@ -109,36 +169,43 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
             constant: false,
         });
     }
-    let first = u16::try_from(kernel.params.len()).ok()?;
     let mut stages = Vec::new();
     if !t.direct_rows {
-        let side = (&c.rows[..], rows, row_tiles);
-        stages.push(pack(&base, c, &plan, first, c.a, side, "a"));
+        stages.push(pack(&base, c, &plan, slots.a, 0, row_tiles));
     }
     if !t.direct_cols {
-        let side = (&c.cols[..], cols, col_tiles);
-        stages.push(pack(&base, c, &plan, first + 1, c.b, side, "b"));
+        stages.push(pack(&base, c, &plan, slots.b, 1, col_tiles));
+    }
+    for (side, name) in ["a", "b"].into_iter().enumerate() {
+        if let (Some(bytes), Some(slot)) = (bytes, slots.sums[side]) {
+            stages.push(bytes.sums(&base, c, slot, (side, name)));
+        }
     }
     if passes > 1 {
-        stages.push(clear(&base, c, partial.then_some(first + 2)));
+        stages.push(clear(&base, c, slots.partial));
     }
-    stages.push(multiply(&base, c, &plan, first, partial));
-    if partial {
-        stages.push(finish(&base, c, first + 2));
+    stages.push(multiply(&base, c, &plan, &slots));
+    if let Some(slot) = slots.partial {
+        stages.push(finish(&base, c, &plan, &slots, slot));
     }
     Some(Staged { stages, scratch })
 }
 
-/// Writes one operand as `[batch][tile][pass][depth][width]`, zero outside of the operand.
+/// Writes one operand as `[batch][tile][pass][depth][width]`, zero outside of the operand; of bytes four summed
+/// elements together.
 fn pack(
     base: &Kernel,
     c: &Contraction,
     plan: &PackPlan,
     slot: u16,
-    operand: Id,
-    (side, width, tiles): (&[RangeInfo], i64, i64),
-    name: &str,
+    side: usize,
+    tiles: i64,
 ) -> StageKernel {
+    let (list, width, operand, name) = match side {
+        0 => (&c.rows, plan.t.rows, c.a, "a"),
+        _ => (&c.cols, plan.t.cols, c.b, "b"),
+    };
+    let width = i64::from(width);
     let mut kernel = base.clone();
     kernel.name = format!("{}_pack_{name}", base.name);
     let g = &mut kernel.graph;
@@ -152,22 +219,37 @@ fn pack(
     let at = affine(g, rt, width, ri);
     let mut map = HashMap::new();
     decode(g, &c.batch, rb, &mut map);
-    decode(g, side, at, &mut map);
-    decode(g, &c.summed, rk, &mut map);
-    let mut gates = Vec::new();
-    if tiles * width > size(side) {
-        gates.push(below(g, at, size(side)));
-    }
-    if total > summed {
-        gates.push(below(g, rk, summed));
-    }
-    let gate = gates.into_iter().reduce(|a, b| g.binary(Binary::And, a, b));
-    let mut value = substitute(g, operand, &map);
-    if let Some(gate) = gate {
-        value = gated(g, value, gate, None);
-        let zero = g.bits(plan.t.acc, 0);
-        value = g.select(gate, value, zero);
-    }
+    decode(g, list, at, &mut map);
+    let inside = (tiles * width > size(list)).then(|| below(g, at, size(list)));
+    // The element at a place of the sum, as it is packed.
+    let mut element = |g: &mut Graph, value: Id, k: Id, most: i64| {
+        decode(g, &c.summed, k, &mut map);
+        let within = (most > summed).then(|| below(g, k, summed));
+        let gates = [inside, within].into_iter().flatten();
+        let gate = gates.reduce(|a, b| g.binary(Binary::And, a, b));
+        let mut value = substitute(g, value, &map);
+        if let Some(gate) = gate {
+            value = gated(g, value, gate, None);
+            let zero = g.bits(plan.t.acc, 0);
+            value = g.select(gate, value, zero);
+        }
+        value
+    };
+    let value = match c.bytes.filter(|_| plan.t.bytes) {
+        None => element(g, operand, rk, total),
+        Some(bytes) => {
+            let byte = bytes.byte(g, side);
+            let mut word = g.bits(plan.t.acc, 0);
+            for i in 0..WORD {
+                let (i_, n) = (g.index(i), g.bits(plan.t.acc, 8 * i as u64));
+                let k = affine(g, rk, WORD, i_);
+                let value = element(g, byte, k, WORD * total);
+                let value = g.binary(Binary::Shl, value, n);
+                word = g.binary(Binary::Or, word, value);
+            }
+            word
+        }
+    };
     let b = affine(g, rb, tiles, rt);
     let k = affine(g, b, total, rk);
     let index = affine(g, k, width, ri);
@@ -233,13 +315,7 @@ fn clear(base: &Kernel, c: &Contraction, partial: Option<u16>) -> StageKernel {
 }
 
 /// The tiles.
-fn multiply(
-    base: &Kernel,
-    c: &Contraction,
-    plan: &PackPlan,
-    first: u16,
-    partial: bool,
-) -> StageKernel {
+fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> StageKernel {
     let t = plan.t;
     let mut kernel = base.clone();
     kernel.name = format!("{}_tile", base.name);
@@ -305,14 +381,17 @@ fn multiply(
         decode(g, &c.rows, at, &mut map);
         substitute(g, c.a, &map)
     } else {
-        packed(g, first, row_tiles, row_tile, rows, ri)
+        packed(g, slots.a, row_tiles, row_tile, rows, ri)
     };
     let bb = if t.direct_cols {
         column_load(g, c, &places, col, col_tiles * cols > n)
     } else {
-        packed(g, first + 1, col_tiles, col_tile, cols, col_in)
+        packed(g, slots.b, col_tiles, col_tile, cols, col_in)
     };
-    let product = g.binary(Binary::Mul, a, bb);
+    let product = match c.bytes.filter(|_| t.bytes) {
+        Some(bytes) => bytes.product(g, a, bb),
+        None => g.binary(Binary::Mul, a, bb),
+    };
     let sum = g.reduce(ReduceOp::Add, product, &summed);
 
     let mut gates = Vec::new();
@@ -328,16 +407,18 @@ fn multiply(
     } else {
         StoreMode::Set
     };
-    let store = if partial {
-        let ptr = g.param(first + 2, t.acc);
+    let store = if let Some(slot) = slots.partial {
+        let ptr = g.param(slot, t.acc);
         let x = affine(g, b, m, row);
         let index = affine(g, x, n, col);
         g.store(mode, ptr, index, sum, gate)
     } else {
-        let mut map = HashMap::from_iter([(c.reduce, sum)]);
+        let mut map = HashMap::new();
         decode(g, &c.batch, b, &mut map);
         decode(g, &c.rows, row, &mut map);
         decode(g, &c.cols, col, &mut map);
+        let result = slots.result(g, c, plan, (sum, [b, row, col]), &map);
+        map.insert(c.reduce, result);
         let src = g.src(c.store).to_vec();
         let index = at_column(g, c, src[1], &map, col);
         let mut value = substitute(g, src[2], &map);
@@ -404,17 +485,28 @@ fn column_load(
 }
 
 /// The element-wise rest after the passes.
-fn finish(base: &Kernel, c: &Contraction, slot: u16) -> StageKernel {
+fn finish(
+    base: &Kernel,
+    c: &Contraction,
+    plan: &PackPlan,
+    slots: &Slots,
+    partial: u16,
+) -> StageKernel {
     let mut kernel = base.clone();
     kernel.name = format!("{}_finish", base.name);
     let g = &mut kernel.graph;
-    let mut index = g.index(0);
-    for r in c.batch.iter().chain(&c.rows).chain(&c.cols) {
-        index = affine(g, index, r.extent, r.id);
-    }
-    let ptr = g.param(slot, c.acc);
+    let places = [&c.batch, &c.rows, &c.cols].map(|list| {
+        let start = g.index(0);
+        list.iter()
+            .fold(start, |at, r| affine(g, at, r.extent, r.id))
+    });
+    let (_, m, n, _) = c.sizes();
+    let row = affine(g, places[0], m, places[1]);
+    let index = affine(g, row, n, places[2]);
+    let ptr = g.param(partial, c.acc);
     let sum = g.load(ptr, index);
-    let store = substitute(g, c.store, &HashMap::from_iter([(c.reduce, sum)]));
+    let result = slots.result(g, c, plan, (sum, places), &HashMap::new());
+    let store = substitute(g, c.store, &HashMap::from_iter([(c.reduce, result)]));
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
     StageKernel {

@@ -320,6 +320,19 @@ impl<'a> Text<'a> {
                 );
                 self.define(*dst, value);
             }
+            Inst::Dot { dst, a, b, c } => {
+                let part = |byte: u32| {
+                    let (a, b) = (
+                        format!("(u32)r{}[{{i}}]", a.0),
+                        format!("(u32)r{}[{{i}}]", b.0),
+                    );
+                    let (down, up) = (8 * byte, 24 - 8 * byte);
+                    format!("({a} >> {down} & 255u) * (u32)((i32)({b} << {up}) >> 24)")
+                };
+                let sum: Vec<String> = (0..4).map(part).collect();
+                let each = format!("(i32)((u32)r{}[{{i}}] + {})", c.0, sum.join(" + "));
+                self.lanewise(*dst, &each);
+            }
             Inst::Fma { dst, a, b, c } => {
                 let ty = self.p.ty(*dst);
                 if !matches!(ty.dtype, DType::F32 | DType::F64) {

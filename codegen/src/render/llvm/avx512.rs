@@ -13,7 +13,7 @@ use crate::lower::decomp::{Caps, EXP2_F32, TypeSet};
 use crate::lower::program::Ty;
 use crate::target::Target;
 
-fn has(t: &Target, names: &[&str]) -> bool {
+pub(super) fn has(t: &Target, names: &[&str]) -> bool {
     names.iter().all(|name| {
         t.features
             .split(',')

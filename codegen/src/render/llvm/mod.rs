@@ -9,6 +9,7 @@ mod amdgpu;
 mod arith;
 mod atomic;
 mod avx512;
+mod dot;
 mod memory;
 mod transpose;
 
@@ -431,6 +432,12 @@ impl Text<'_> {
                 let ty = self.p.ty(*dst);
                 let (a, b, c) = (self.v(*a), self.v(*b), self.v(*c));
                 let value = self.fma(ty, &a, &b, &c)?;
+                self.set(*dst, value);
+            }
+            Inst::Dot { dst, a, b, c } => {
+                let ty = self.p.ty(*dst);
+                let (a, b, c) = (self.v(*a), self.v(*b), self.v(*c));
+                let value = self.dot(ty.lanes, &a, &b, &c);
                 self.set(*dst, value);
             }
             Inst::Cast { dst, a } => {

@@ -13,7 +13,13 @@ pub const RULES: &[Rule] = &[
         on: |op| {
             matches!(
                 op,
-                Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Fma | Op::Cast | Op::Bitcast
+                Op::Unary(_)
+                    | Op::Binary(_)
+                    | Op::Where
+                    | Op::Fma
+                    | Op::Dot
+                    | Op::Cast
+                    | Op::Bitcast
             )
         },
         run: fold_constants,
@@ -89,6 +95,7 @@ fn fold_constants(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
         Op::Where if bits[0] != 0 => bits[1],
         Op::Where => bits[2],
         Op::Fma => scalar::fma(from, bits[0], bits[1], bits[2])?,
+        Op::Dot => scalar::dot(bits[0], bits[1], bits[2]),
         Op::Cast => scalar::cast(from, node.dtype, bits[0]),
         Op::Bitcast => scalar::bitcast(from, node.dtype, bits[0]),
         _ => return None,

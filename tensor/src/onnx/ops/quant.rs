@@ -12,6 +12,7 @@ use crate::onnx::call::{Call, Table, axis, one};
 use crate::onnx::elem::Elem;
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::{Array, Value};
+use crate::ops::movement::PadMode;
 
 pub(super) const OPS: Table = &[
     ("ConvInteger", conv_integer),
@@ -228,10 +229,22 @@ pub(super) fn numbers(
     zero: usize,
     line: impl Fn(&Tensor, usize) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    let (codes, zero) = codes(c, i, zero, line)?;
+    centered(&codes, zero.as_ref())
+}
+
+/// The same apart.
+fn codes(
+    c: &mut Call,
+    i: usize,
+    zero: usize,
+    line: impl Fn(&Tensor, usize) -> Result<Tensor>,
+) -> Result<(Tensor, Option<Tensor>)> {
     let x = c.array(i)?;
     if !is_quantized(x.elem) {
         return unsupported(format!("{} on {}", c.node.op, x.elem));
     }
+    let alike = uniform(c, zero)?;
     let zero = match optional(c, zero)? {
         Some(zero) if zero.elem != x.elem => {
             return wrong(format!(
@@ -239,10 +252,30 @@ pub(super) fn numbers(
                 x.elem, zero.elem
             ));
         }
-        Some(zero) => Some(line(&decode(&zero)?, x.tensor.rank())?),
+        Some(zero) => {
+            let zero = line(&decode(&zero)?, x.tensor.rank())?;
+            Some(match alike {
+                Some(number) => zero.full_like(number as f64)?,
+                None => zero,
+            })
+        }
         None => None,
     };
-    centered(&decode(&x)?, zero.as_ref())
+    Ok((decode(&x)?, zero))
+}
+
+/// The number that all zero points of an input are, if that is known: a part of the code, which is nothing for 0.
+fn uniform(c: &mut Call, i: usize) -> Result<Option<i64>> {
+    let known = match c.has(i).then(|| c.value(i)).transpose()? {
+        Some(Value::Tensor(Array {
+            tensor,
+            elem: Elem::Plain(dtype),
+        })) if dtype.is_int() && c.is_known(tensor) => tensor.clone(),
+        _ => return Ok(None),
+    };
+    let numbers = c.read_ints(&known)?;
+    let first = numbers.first().copied();
+    Ok(first.filter(|first| numbers.iter().all(|n| n == first)))
 }
 
 /// One number for all elements.
@@ -298,15 +331,38 @@ fn matmul_integer(c: &mut Call) -> Result<Vec<Value>> {
     one(product(&a, &b)?)
 }
 
-fn convolution(c: &Call, x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+/// The convolution of codes, less their zero point, with numbers.
+fn convolution(
+    c: &Call,
+    (x, zero): (Tensor, Option<Tensor>),
+    w: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let kernel = nn::weight_kernel(c, w)?;
-    let windows = nn::windows(c, &nn::space(x)?, kernel)?;
+    let mut windows = nn::windows(c, &nn::space(&x)?, kernel)?;
+    // What is added around the image is 0, and its code the zero point: so all that windows see is bytes.
+    let padding = std::mem::take(&mut windows.sliding.padding);
+    let amounts: Vec<(isize, isize)> = [(0, 0); 2]
+        .into_iter()
+        .chain(padding)
+        .map(|(before, after)| (before as isize, after as isize))
+        .collect();
+    let around = |x: &Tensor| x.pad(&amounts, PadMode::Constant(0.into()));
+    let x = match &zero {
+        _ if amounts.iter().all(|&both| both == (0, 0)) => x,
+        None => around(&x)?,
+        Some(zero) => {
+            let inside = Tensor::full(x.engine(), x.shape(), true, DType::Bool)?;
+            around(&inside)?.where_(&around(&x)?, zero)?
+        }
+    };
+    let x = centered(&x, zero.as_ref())?;
     Ok(x.conv(w, bias, &windows.sliding, nn::groups(c)?)?)
 }
 
 fn conv_integer(c: &mut Call) -> Result<Vec<Value>> {
-    let (x, w) = (numbers(c, 0, 2, single)?, numbers(c, 1, 3, filters)?);
-    one(convolution(c, &x, &w, None)?)
+    let (x, w) = (codes(c, 0, 2, single)?, numbers(c, 1, 3, filters)?);
+    one(convolution(c, x, &w, None)?)
 }
 
 /// Numbers in units of `unit` (of 1 without one) as the output's type says: its scale is input
@@ -364,13 +420,10 @@ fn qlinear_matmul(c: &mut Call) -> Result<Vec<Value>> {
 }
 
 pub(super) fn qlinear_conv(c: &mut Call) -> Result<Vec<Value>> {
-    let (x, w) = (numbers(c, 0, 2, single)?, numbers(c, 3, 5, filters)?);
-    let bias = c.optional(8)?;
-    let sums = convolution(c, &x, &w, bias.as_ref())?.cast(DType::F32)?;
-    let (of_x, of_w) = (
-        single(&scale(c, 1)?, 0)?,
-        channels(&scale(c, 4)?, x.rank(), 1)?,
-    );
+    let (x, w) = (codes(c, 0, 2, single)?, numbers(c, 3, 5, filters)?);
+    let (bias, rank) = (c.optional(8)?, x.0.rank());
+    let sums = convolution(c, x, &w, bias.as_ref())?.cast(DType::F32)?;
+    let (of_x, of_w) = (single(&scale(c, 1)?, 0)?, channels(&scale(c, 4)?, rank, 1)?);
     requantized(c, &sums, Some(&both(&of_x, &of_w)?), 6, 0)
 }
 

@@ -14,6 +14,7 @@ use super::canon::Dag;
 use super::domains::{Atom, Indices, Ix, RangeSet};
 use crate::graph::Op;
 use walk::Walk;
+pub(super) use walk::bytes_of;
 
 /// Bounds of the decisions.
 #[derive(Clone, Copy, Debug)]

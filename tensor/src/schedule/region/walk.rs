@@ -37,6 +37,33 @@ fn serial_axis(dag: &Dag, root: Root) -> Option<usize> {
     }
 }
 
+/// The bytes that integers are made of by nothing but a number for all of them, or one for each of a few axes:
+/// memory holds the bytes, and the kernels that multiply them are made for that.
+pub(in crate::schedule) fn bytes_of(dag: &Dag, realized: &[bool], n: u32) -> Option<u32> {
+    let mut at = dag.base[n as usize];
+    while !realized[at as usize] && dag.node(at).leaf.is_none() {
+        let node = dag.node(at);
+        if !node.dtype.is_int() || node.dtype.size() == 1 {
+            return None;
+        }
+        let next = dag.base[*node.src.first()? as usize];
+        match node.op {
+            Op::Cast if dag.node(next).dtype.is_int() && dag.node(next).dtype.size() == 1 => {
+                return Some(next);
+            }
+            Op::Binary(Binary::Add | Binary::Sub) => {
+                let other = dag.node(dag.base[node.src[1] as usize]);
+                if !other.constant && other.numel().saturating_mul(8) > node.numel() {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        at = next;
+    }
+    None
+}
+
 impl Walk<'_> {
     pub(super) fn run(&mut self, may_split: bool) -> Result<(), Stop> {
         let domain = self.domain();
@@ -251,7 +278,7 @@ impl Walk<'_> {
 
     /// Windows over a padded or computed value read each element several times: once in memory it
     /// is read at plain strides, without a condition per element and without computing it again.
-    fn repeated(&self, n: u32, requests: &[u32]) -> bool {
+    fn repeated(&mut self, n: u32, requests: &[u32]) -> bool {
         let &[request] = requests else {
             return false;
         };
@@ -262,10 +289,22 @@ impl Walk<'_> {
             node.op,
             Op::Pad(..) | Op::Binary(_) | Op::Unary(_) | Op::Where | Op::Cast
         );
-        computes
+        let repeated = computes
             && node.numel() > SMALL_WINDOWS
             && self.dag.users[n as usize].iter().any(windows)
-            && reads.saturating_mul(2) >= 3 * node.numel() as u64
+            && reads.saturating_mul(2) >= 3 * node.numel() as u64;
+        match bytes_of(self.dag, self.realized, n).filter(|_| repeated) {
+            None => repeated,
+            Some(bytes) => {
+                self.keep(bytes);
+                false
+            }
+        }
+    }
+
+    fn keep(&mut self, n: u32) {
+        let node = self.dag.node(n);
+        self.realized[n as usize] |= node.leaf.is_none() && !node.constant;
     }
 
     fn decide_reduce(
@@ -470,8 +509,9 @@ impl Walk<'_> {
         }
         for &factor in &self.dag.node(product).src {
             let factor = self.dag.base[factor as usize];
-            if self.expensive(factor) {
-                self.realized[factor as usize] = true;
+            let kept = bytes_of(self.dag, self.realized, factor).unwrap_or(factor);
+            if self.expensive(kept) {
+                self.realized[kept as usize] = true;
             }
         }
     }
