@@ -6,7 +6,12 @@ use std::collections::BTreeSet;
 use structure::root;
 
 /// The twins' crates.
-const TWINS: [&str; 3] = ["tests/twin", "tests/twin/shader", "tests/twin/amd"];
+const TWINS: [&str; 4] = [
+    "tests/twin",
+    "tests/twin/shader",
+    "tests/twin/sass",
+    "tests/twin/amd",
+];
 
 /// What they may use of this repository: themselves, what vendors' headers say, and the traits.
 const ALLOWED: [&str; 4] = ["hcq", "drivers-spec", "twin", "twin-shader"];
@@ -65,6 +70,6 @@ fn twins_use_no_driver() {
                 );
             }
         }
-        assert!(seen > 1, "{twin}");
+        assert!(seen > 0, "{twin}");
     }
 }

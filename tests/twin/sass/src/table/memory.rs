@@ -1,0 +1,140 @@
+//! Loads, stores, atomics.
+
+use super::{NEW, OLD, Row, UNIFORM, on, one, with};
+
+/// What the first-level cache shall do with the line.
+macro_rules! evict {
+    () => {
+        "{84+3 .EF||.EL|.LU|.EU|.NA}"
+    };
+}
+/// How much is moved, and in how many registers.
+macro_rules! size {
+    () => {
+        "{73+3 .U8|.S8|.U16|.S16||.64|.128}"
+    };
+}
+macro_rules! registers {
+    () => {
+        ":{73+3 1|1|1|1|1|2|4}"
+    };
+}
+/// How much the second-level cache shall fetch beside.
+macro_rules! ahead {
+    () => {
+        "{68+2 |.LTC64B|.LTC128B|.LTC256B}"
+    };
+}
+/// Who sees it, and when.
+macro_rules! order {
+    ($fourth:literal) => {
+        concat!(
+            "{77+4 |.CONSTANT.PRIVATE|.CONSTANT.CTA|.CONSTANT.CTA.PRIVATE|",
+            $fourth,
+            "|.STRONG.SM|.STRONG.GPU.PRIVATE|.STRONG.GPU|.MMIO.GPU|.CONSTANT.SM|.STRONG.SYS",
+            "|.CONSTANT.SM.PRIVATE|.MMIO.SYS|.CONSTANT.VC|.CONSTANT.VC.PRIVATE|.CONSTANT.GPU}"
+        )
+    };
+}
+/// What an atomic does to integers.
+macro_rules! integers {
+    () => {
+        "{87+4 .ADD|.MIN|.MAX|.INC|.DEC|.AND|.OR|.XOR|.EXCH}"
+    };
+}
+macro_rules! floats {
+    () => {
+        concat!(
+            "{73+4 .F16x2.RN|.F16x4.RN|.F16x8.RN|.BF16x2.RN|.BF16x4.RN|.BF16x8.RN|?|?|?|.F32.FTZ.RN",
+            "|.F32x2.FTZ.RN|.F32x4.FTZ.RN|.F32.RN|.F32x2.RN|.F32x4.RN|.F64.RN}"
+        )
+    };
+}
+macro_rules! float_registers {
+    () => {
+        ":{73+4 1|2|4|1|2|4|1|1|1|1|2|4|1|2|4|2}"
+    };
+}
+macro_rules! integer_size {
+    () => {
+        "{73+3 |.S32|.64|.S64|.128}"
+    };
+}
+macro_rules! integer_registers {
+    () => {
+        ":{73+3 1|1|2|2|4}"
+    };
+}
+/// What Ampere's atomics work on.
+macro_rules! old_size {
+    () => {
+        "{73+3 |.S32|.64|.F32.FTZ.RN|.F16x2.RN|.S64|.F64.RN}"
+    };
+}
+macro_rules! old_registers {
+    () => {
+        ":{73+3 1|1|2|1|1|2|2}"
+    };
+}
+/// An address with a uniform register, and the same of atomics.
+macro_rules! at {
+    ($uniform:literal) => {
+        concat!("[R24 U", $uniform, " @91 D76 W90 O40+24]")
+    };
+}
+macro_rules! reduced {
+    () => {
+        "[R24 U64 @91 D71 W90 O40+24]"
+    };
+}
+macro_rules! atomic {
+    () => {
+        "[R24 U64 @91 D71 W70 O40+24]"
+    };
+}
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    one(0x381, concat!("LDG{72 |.E}", evict!(), ahead!(), size!(), order!(".CONSTANT"), " ?P81=, R16", registers!(), "=, [R24 O40+24], ?!67p64")),
+    with(one(0x981, concat!("LDG{72 ?|.E}{76&90 |?||}", evict!(), ahead!(), size!(), order!(".CONSTANT"), " ?P81=, R16", registers!(), "=, ", at!("32"), ", ?!67p64")), UNIFORM),
+    with(one(0x980, concat!("LD{72 ?|.E}{76&90 |?||}{81+3 *}", evict!(), ahead!(), size!(), order!(".CONSTANT"), " R16", registers!(), "=, ", at!("32"), ", ?!67p64")), UNIFORM),
+    with(one(0x980, concat!("LD{72 |.E}{81+3 *}", evict!(), ahead!(), size!(), order!(".CONSTANT"), " R16", registers!(), "=, ", "[R24 O32+32]", ", ?!67p64")), &[(90, 2, 0)]),
+    one(0x386, concat!("STG{72 |.E}", evict!(), size!(), order!(".STRONG.SM.PRIVATE"), " [R24 O40+24], R32", registers!())),
+    with(one(0x986, concat!("STG{72 ?|.E}{76&90 |?||}", evict!(), size!(), order!(".STRONG.SM.PRIVATE"), " ", at!("64"), ", R32", registers!())), UNIFORM),
+    one(0x385, concat!("ST{72 |.E}", evict!(), size!(), order!(".STRONG.SM.PRIVATE"), " [R24 O32+32], R64", registers!())),
+    with(one(0x985, concat!("ST{72 ?|.E}{76&90 |?||}", evict!(), size!(), order!(".STRONG.SM.PRIVATE"), " ", at!("64"), ", R32", registers!())), UNIFORM),
+    one(0x984, concat!("LDS", size!(), " R16", registers!(), "=, [R24 U32 @91 X78 O40+24]")),
+    one(0x388, concat!("STS", size!(), " [R24 X78 O40+24], R32", registers!())),
+    with(one(0x988, concat!("STS", size!(), " [R24 U64 @91 X78 O40+24], R32", registers!())), UNIFORM),
+    one(0x983, concat!("LDL", evict!(), size!(), " R16", registers!(), "=, [R24 U32 @91 O40+24]")),
+    one(0x387, concat!("STL", evict!(), size!(), " [R24 O40+24], R32", registers!())),
+    one(0x987, concat!("STL", evict!(), size!(), " [R24 U64 @91 O40+24], R32", registers!())),
+    one(0xb82, concat!("LDC", "{73+3 .U8|.S8|.U16|.S16||.64}", "{78+2 |.IL|.IS|.ISL} R16", registers!(), "=, c24")),
+    on(with(one(0x98a, concat!("ATOM{72 ?|.E}{71&70 |?||}", integers!(), evict!(), old_size!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", old_registers!(), "=, ", atomic!(), ", R32", old_registers!())), UNIFORM), OLD),
+    on(with(one(0x98a, concat!("ATOM{72 ?|.E}{71&70 |?||}", integers!(), evict!(), integer_size!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, ", atomic!(), ", R32", integer_registers!())), UNIFORM), NEW),
+    on(with(one(0x9a8, concat!("ATOMG{72 ?|.E}{71&70 |?||}", integers!(), evict!(), old_size!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", old_registers!(), "=, ", atomic!(), ", R32", old_registers!())), UNIFORM), OLD),
+    on(with(one(0x9a8, concat!("ATOMG{72 ?|.E}{71&70 |?||}", "{87+4 .ADD|.MIN|.MAX|.INC|.DEC|.AND|.OR|.XOR|.EXCH|.SAFEADD}", evict!(), integer_size!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, ", atomic!(), ", R32", integer_registers!())), UNIFORM), NEW),
+    on(one(0x98e, concat!("RED{72 ?|.E}{70 *}<91>{71&90 |?||}{87+3 .ADD|.MIN|.MAX|.INC|.DEC|.AND|.OR|.XOR}", evict!(), old_size!(), order!(".STRONG.SM.PRIVATE"), " ", reduced!(), ", R32", old_registers!())), OLD),
+    on(one(0x98e, concat!("REDG{72 ?|.E}{70 *}<91>{71&90 |?||}{87+3 .ADD|.MIN|.MAX|.INC|.DEC|.AND|.OR|.XOR}", evict!(), "{73+3 |.S32|.64|.S64}", order!(".STRONG.SM.PRIVATE"), " ", reduced!(), ", R32", integer_registers!())), NEW),
+    on(with(one(0x9a2, concat!("ATOM{72 ?|.E}{71&70 |?||}{88+2 .ADD|.MIN|.MAX}{87 |?}", evict!(), floats!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", float_registers!(), "=, ", atomic!(), ", R32", float_registers!())), UNIFORM), NEW),
+    on(with(one(0x9a3, concat!("ATOMG{72 ?|.E}{71&70 |?||}{88+2 .ADD|.MIN|.MAX}{87 |?}", evict!(), floats!(), order!(".STRONG.SM.PRIVATE"), " P81=, R16", float_registers!(), "=, ", atomic!(), ", R32", float_registers!())), UNIFORM), NEW),
+    on(one(0x9a6, concat!("REDG{72 ?|.E}{70 *}<91>{71&90 |?||}{88+2 .ADD|.MIN|.MAX}{87 |?}", evict!(), floats!(), order!(".STRONG.SM.PRIVATE"), " ", reduced!(), ", R32", float_registers!())), NEW),
+    on(one(0x38b, concat!("ATOM{72 |.E}{87+2 .CAS|.CAST|.CAS|.CAST.SPIN}", evict!(), "{73+3 |.S32|.64}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), OLD),
+    on(one(0x38b, concat!("ATOM{72 |.E}{87+2 .CAS|.CAST|.CAS|.CAST.SPIN}", evict!(), "{73+3 |.S32|.64|?|.128}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), NEW),
+    on(one(0x3a9, concat!("ATOMG{72 |.E}.CAS{87+2 *}", evict!(), "{73+3 |.S32|.64}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), OLD),
+    on(one(0x3a9, concat!("ATOMG{72 |.E}.CAS{87+2 *}", evict!(), "{73+3 |.S32|.64|?|.128}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), NEW),
+    on(one(0x38c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!())), OLD),
+    on(one(0x38c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64|?|.128}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!())), NEW),
+    on(with(one(0x98c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64}", " R16", integer_registers!(), "=, [R24 U64 @91 X78 O40+24], R32", integer_registers!())), UNIFORM), OLD),
+    on(with(one(0x98c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64|?|.128}", " R16", integer_registers!(), "=, [R24 U64 @91 X78 O40+24], R32", integer_registers!())), UNIFORM), NEW),
+    on(one(0x38d, concat!("ATOMS{87+2 .CAS|.CAST|.CAS|.CAST.SPIN}", "{73+3 |.S32|.64}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), OLD),
+    on(one(0x38d, concat!("ATOMS{87+2 .CAS|.CAST|.CAS|.CAST.SPIN}", "{73+3 |.S32|.64|?|.128}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), NEW),
+    one(0x98f, concat!(
+        "CCTL<87+4!4><87+4!6><87+4!7><87+4!8>{72 |.E}{78+3 |.U|.C|.I}{87+4 .PF1|.PF2|.WB|.IV|.IVALL|.RS|.IVALLP|.WBALL|.WBALLP|.PML2|.DML2|.RML2} ",
+        "<87+4!4><87+4!6><87+4!7><87+4!8>[R24 O32+32]"
+    )),
+    one(0x9af, "LDGDEPBAR"),
+    one(0x83b, "LDSM.16{75+3 |?}{78+2 .M88|.MT88|.M816|.M832}{72+2 |.2|.4} R16:{72+2 1|2|4}=, [R24 U32 @91 O40+24]"),
+    one(0x844, "STSM.16{75 |?}{78 .M88|.MT88}{72+2 |.2|.4} [R24 U64 @91 O40+24], R32:{72+2 1|2|4}"),
+    one(0x23a, "MOVM.16{75+3 |?}{78+2 .MT88|.M832|.M864} R16=, R24"),
+];
