@@ -50,5 +50,6 @@ pub(super) const ROWS: &[Row] = &[
     one(0x82f, "ELECT{85 |.IGNOREKILL} P81=, U16=, !90P87"),
     on(alu(0x15d, SECOND, "NANOSLEEP{86 |.RAND}{85 |.WARP}{84 |.SYNCS} ?!90P87, Bx"), NEW),
     on(alu(0x15d, SECOND, "NANOSLEEP{86 |.RAND}{85 |.WARP}{84 *} ?!90P87, Bx"), OLD),
+    on(one(0x3c2, "R2UR ?P81=, U16=, R24"), OLD),
     one(0x2ca, "R2UR{84 |.OR} <84=0>?P81=, <84>P81=, U16=, R24"),
 ];

@@ -1,7 +1,7 @@
 //! From one type of number to another.
 
 use super::float::round;
-use super::{BOTH, LAST, NEW, Row, SECOND, alu, on, with};
+use super::{BOTH, LAST, NEW, OLD, Row, SECOND, alu, on, with};
 use crate::Chip;
 
 /// An integer's type, by its sign in one bit and its size in two.
@@ -25,5 +25,6 @@ pub(super) const ROWS: &[Row] = &[
     alu(0x043, SECOND, "F2IP{76+2 .U8|.S8|?|?}.F32{78+2 |?|?|.TRUNC}{74 |.NTZ}{75 |.RELU} R16=, A, B, R64{72 |.H1}"),
     alu(0x045, SECOND, "I2FP{75+3 ?|?|.F32}{74&84+2 ?|?|?|?|.U32|.S32}{78+2 |?|?|.RZ} R16=, Bx"),
     alu(0x038, SECOND, "I2I{76+2 .U8|.S8|.U16|.S16}.S32.SAT R16=, Bx"),
+    on(alu(0x039, SECOND, "I2IP{76+2 .U8|.S8|.U16|.S16}.S32.SAT R16=, A, Bx, R64"), OLD),
     on(alu(0x039, BOTH, "I2IP{76+3 .U8|.S8|.U16|.S16}.S32{74+2 |.SAT|.SATRELU} R16=, A, Bx, R64{72+2 |.H1}"), NEW),
 ];

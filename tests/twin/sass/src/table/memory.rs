@@ -134,6 +134,12 @@ pub(super) const ROWS: &[Row] = &[
         "<87+4!4><87+4!6><87+4!7><87+4!8>[R24 O32+32]"
     )),
     one(0x9af, "LDGDEPBAR"),
+    with(one(0xfae, concat!(
+        "LDGSTS{72 ?|.E}{81 .BYPASS|}", evict!(), "{71+2 |.LTC64B|.LTC128B|.LTC256B}{73+3 ?|?|?|?||.64|.128}{82 |.ZFILL}",
+        "{77+4 |.CONSTANT.PRIVATE|.CONSTANT.CTA|.CONSTANT.CTA.PRIVATE|.CONSTANT|.MMIO.CTA|.GPU.PRIVATE|.MMIO.CTA.PRIVATE",
+        "|.MMIO.SM|.CONSTANT.SM|.MMIO.VC|.CONSTANT.SM.PRIVATE|.MMIO.GPU|.CONSTANT.VC|.CONSTANT.VC.PRIVATE|.CONSTANT.GPU}",
+        "{76&70 |?||} [R16 O44+20], [R24 U64 @91 D76 W70 O32+12], ?!90P87"
+    )), UNIFORM),
     one(0x83b, "LDSM.16{75+3 |?}{78+2 .M88|.MT88|.M816|.M832}{72+2 |.2|.4} R16:{72+2 1|2|4}=, [R24 U32 @91 O40+24]"),
     one(0x844, "STSM.16{75 |?}{78 .M88|.MT88}{72+2 |.2|.4} [R24 U64 @91 O40+24], R32:{72+2 1|2|4}"),
     one(0x23a, "MOVM.16{75+3 |?}{78+2 .MT88|.M832|.M864} R16=, R24"),

@@ -11,6 +11,7 @@ mod half;
 mod integer;
 mod matrix;
 mod memory;
+mod tensor;
 mod uniform;
 
 use std::collections::HashMap;
@@ -122,7 +123,7 @@ type Table = HashMap<u16, Vec<Form>>;
 
 /// All lines that a chip has.
 fn rows(chip: Chip) -> impl Iterator<Item = &'static Row> {
-    let parts: [&[Row]; 9] = [
+    let parts: [&[Row]; 10] = [
         control::ROWS,
         convert::ROWS,
         double::ROWS,
@@ -131,6 +132,7 @@ fn rows(chip: Chip) -> impl Iterator<Item = &'static Row> {
         integer::ROWS,
         matrix::ROWS,
         memory::ROWS,
+        tensor::ROWS,
         uniform::ROWS,
     ];
     parts
