@@ -15,9 +15,6 @@ use crate::ir::{Binary, Graph, Id, Kernel, Op, ReduceOp, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
 use crate::symbolic::RangeSets;
 
-/// Numbers of a word.
-pub(super) const WORD: i64 = 4;
-
 /// What is taken off all elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Zero {

@@ -3,8 +3,7 @@
 
 use hashbrown::HashMap;
 
-use super::bytes::WORD;
-use super::{Contraction, Tile, kept, unit, up};
+use super::{Contraction, Tile, WORD, kept, unit, up};
 use crate::DType;
 use crate::ir::{Graph, Id, Kernel, Op};
 use crate::opt::RangeInfo;

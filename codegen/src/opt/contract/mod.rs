@@ -25,6 +25,9 @@ use bytes::Bytes;
 pub use group::blocks;
 pub use stages::stages;
 
+/// Bytes that are multiplied and added up at once.
+const WORD: i64 = 4;
+
 /// The sizes of a packed contraction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {

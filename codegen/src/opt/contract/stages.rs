@@ -2,8 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::bytes::WORD;
-use super::{Contraction, ScratchSpec, StageKernel, Staged, Tile, size, up};
+use super::{Contraction, ScratchSpec, StageKernel, Staged, Tile, WORD, size, up};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::opt::RangeInfo;
 use crate::rewrite::{simplify, substitute, toposort};
