@@ -55,14 +55,6 @@ impl Place {
     }
 }
 
-/// How an operand is got.
-#[derive(Clone, Copy)]
-struct Access {
-    direct: bool,
-    /// Cycles per element of packing it.
-    pack: f64,
-}
-
 /// What is known of the two operands in one orientation.
 struct Operands {
     rows: Option<Place>,
@@ -216,10 +208,6 @@ impl Contraction {
         if n < lanes.min(8) {
             return;
         }
-        let access = [0, 1].map(|i| Access {
-            direct: direct[i],
-            pack: operands.pack[i],
-        });
         let contiguous = self.unit_columns(g);
         let any = direct[0] || direct[1];
         let inner = self.rows.last().map_or(1, |r| r.extent);
@@ -239,7 +227,7 @@ impl Contraction {
                 if direct[0] && !operands.rows_fit(self, rows) {
                     continue;
                 }
-                let padded = (up(m, rows) * rows, up(n, cols) * cols);
+                let padded = [up(m, rows) * rows, up(n, cols) * cols];
                 let steps = batch as f64 * up(m, rows) as f64 * up(n, cols) as f64 * k as f64;
                 let products = (rows * vectors) as f64;
                 // Four cycles of latency on two units need eight independent sums.
@@ -253,14 +241,19 @@ impl Contraction {
                     // Vectors across two lines, and masks at the end.
                     cycles *= 1.03;
                 }
-                let elements = [padded.0, padded.1].map(|side| (batch * k * side) as f64);
-                for (i, (a, elements)) in access.iter().zip(elements).enumerate() {
-                    let bytes = elements * self.acc.size() as f64;
+                let elements = |i: usize| (batch * k * padded[i]) as f64;
+                let ahead = [0, 1].map(|i| {
                     // Weights that the caches hold are as fast where they are.
-                    let ahead = operands.constant[i].filter(|&read| read > target.l2_bytes / 2);
-                    if !a.direct && !ahead.is_some_and(|read| kept(bytes as usize, read)) {
-                        cycles += elements * a.pack + STAGE;
-                    }
+                    let read = operands.constant[i].filter(|&read| read > target.l2_bytes / 2);
+                    let bytes = elements(i) * self.acc.size() as f64;
+                    read.is_some_and(|read| kept(bytes as usize, read))
+                });
+                // Others are read once per tile of the other side, from far away and by short pieces.
+                if (0..2).any(|i| ahead[i] && direct[i]) {
+                    continue;
+                }
+                for i in (0..2).filter(|&i| !ahead[i] && !direct[i]) {
+                    cycles += elements(i) * operands.pack[i] + STAGE;
                 }
                 let results = (batch * m * n) as f64;
                 cycles += results * if contiguous { 0.1 } else { 1.6 };
