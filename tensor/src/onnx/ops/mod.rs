@@ -13,6 +13,7 @@ mod container;
 mod control;
 mod convert;
 mod exported;
+mod forest;
 mod fused;
 mod group_query;
 mod heads;
