@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tensor::exec::Interpreter;
+use tensor::loops::{Order, recur};
 use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
 use tensor::schedule::{Limits, Schedule, Wanted, Work};
@@ -337,4 +338,59 @@ fn shared_work_is_done_once() {
     });
     // The shared value and the sum in one kernel, then the product.
     assert_eq!(n, 2);
+}
+
+/// Types of the operands that the kernels of a plan read, those of loops included.
+fn read(plan: &Schedule, found: &mut Vec<DType>) {
+    for kernel in &plan.kernels {
+        let read = kernel
+            .params
+            .iter()
+            .filter(|p| !p.written && p.len > 20 * 48);
+        found.extend(read.map(|p| p.dtype));
+    }
+    for step in &plan.steps {
+        if let Work::Loop(repeat) = &step.work {
+            read(&repeat.body, found);
+        }
+    }
+}
+
+#[test]
+fn what_is_multiplied_as_bytes_is_bytes_in_memory() {
+    let engine = engine();
+    let weight = |seed: u32| {
+        let bytes = (0..64 * 48).map(|i: u32| (i.wrapping_mul(seed) >> 7) as u8);
+        Tensor::from_bytes(&engine, bytes.collect(), &[64, 48], DType::U8).unwrap()
+    };
+    let zero = Tensor::from_bytes(&engine, vec![77], &[1], DType::U8).unwrap();
+    let numbers = |codes: &Tensor| {
+        let zero = zero.cast(DType::I32).unwrap();
+        codes.cast(DType::I32).unwrap().sub(&zero).unwrap()
+    };
+    let codes = |x: &Tensor| {
+        let scale = x.max(&[], false).unwrap().div(255.0).unwrap();
+        let x = x.div(&scale).unwrap().round().unwrap();
+        x.clip(0.0, 255.0).unwrap().cast(DType::U8).unwrap()
+    };
+    let product = |x: &Tensor, w: &Tensor| {
+        let sums = x.matmul_in(&numbers(w), DType::I32).unwrap();
+        sums.cast(DType::F32).unwrap()
+    };
+    // Two products of what is computed once.
+    let x = numbers(&codes(&data(&engine, &[20, 64], 3)));
+    let both = [product(&x, &weight(40_503)), product(&x, &weight(30_011))];
+    // The weight of a loop, each step of which quantises the state.
+    let weight = weight(50_021);
+    let start = data(&engine, &[1, 64], 5);
+    let made = recur(6, Order::Forward, &[&start], &[], |h, _| {
+        let sums = product(&numbers(&codes(&h[0])), &weight);
+        let next = Tensor::cat(&[&sums, &sums.narrow(1, 0, 16)?], 1)?;
+        Ok::<_, tensor::Error>((vec![next], vec![]))
+    });
+    let last = made.unwrap().last.swap_remove(0);
+    let mut found = Vec::new();
+    read(&plan(&[&both[0], &both[1], &last]), &mut found);
+    assert!(found.contains(&DType::U8), "{found:?}");
+    assert!(!found.contains(&DType::I32), "{found:?}");
 }
