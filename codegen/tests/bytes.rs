@@ -120,7 +120,7 @@ fn make(case: &Case) -> Made {
                 let b = read(case.types[1], buffers[2][at as usize]);
                 (a - zero_of[0][i as usize]) * (b - zero_of[1][j as usize])
             });
-            want.push(each.sum::<i64>() as i32);
+            want.push(each.fold(0i64, i64::wrapping_add) as i32);
         }
     }
     Made {
@@ -221,6 +221,7 @@ fn whatever_is_taken_off() {
                 [Zero::None, number(1)],
                 [number(0), number(1)],
                 [number(0), Zero::Each],
+                [Zero::Number(i32::MAX.into()), Zero::Number(i32::MIN.into())],
             ] {
                 let case = Case {
                     size: [9, 33, 90],

@@ -45,6 +45,11 @@ pub(super) struct Bytes {
     unsigned: usize,
 }
 
+/// A constant, of which the low bits count.
+fn wrapped(g: &mut Graph, n: i64) -> Id {
+    g.bits(DType::I32, i64::from(n as i32) as u64)
+}
+
 impl Codes {
     fn of(g: &Graph, n: Id, summed: &dyn Fn(Id) -> bool) -> Option<Codes> {
         let codes = match (g.op(n), g.src(n)) {
@@ -95,7 +100,7 @@ impl Codes {
     fn zero(&self, g: &mut Graph, map: &HashMap<Id, Id>) -> Option<Id> {
         match self.zero {
             Zero::Number(n) if n + self.shift == 0 => None,
-            Zero::Number(n) => Some(g.bits(DType::I32, (n + self.shift) as u64)),
+            Zero::Number(n) => Some(wrapped(g, n + self.shift)),
             Zero::Node(z) => {
                 let z = substitute(g, z, map);
                 let shift = g.bits(DType::I32, self.shift as u64);
@@ -113,7 +118,7 @@ impl Codes {
         let mut x = g.cast(self.value, DType::I32);
         if let Some(gate) = self.gate {
             let zero = match self.zero {
-                Zero::Number(n) => g.bits(DType::I32, n as u64),
+                Zero::Number(n) => wrapped(g, n),
                 Zero::Node(z) => z,
             };
             x = g.select(gate, x, zero);
@@ -241,7 +246,7 @@ impl Bytes {
             }
         }
         if let [Some(a), Some(b)] = zeros {
-            let n = g.bits(DType::I32, i64::from(count as i32) as u64);
+            let n = wrapped(g, count);
             let product = g.binary(Binary::Mul, a, b);
             let part = g.binary(Binary::Mul, product, n);
             out = g.binary(Binary::Add, out, part);
