@@ -58,8 +58,8 @@ impl Default for Config {
     }
 }
 
-/// How often an idle thread looks before it sleeps: about 20 µs at the 20 to 50 ns of a pause.
-const SPINS: u32 = 600;
+/// How long an idle thread looks before it sleeps: about what it takes to wake it.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// Words that a ring may have: room for the largest packet of fixed size, up to 256 MiB.
 const RING_WORDS: RangeInclusive<u32> = 16..=64 << 20;
@@ -86,7 +86,7 @@ pub struct CpuDevice {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
     queues: Vec<Arc<CpuQueue>>,
-    spins: u32,
+    spin: Duration,
 }
 
 impl CpuDevice {
@@ -108,7 +108,7 @@ impl CpuDevice {
             false => Floats::Flushed,
         };
         // Helpers that spin on a single processor only keep the work from being done.
-        let spins = if cpu.cores > 1 { SPINS } else { 1 };
+        let spin = if cpu.cores > 1 { SPIN } else { Duration::ZERO };
         let total = match config.memory {
             0 => system_memory(),
             n => n,
@@ -143,7 +143,7 @@ impl CpuDevice {
                 command: "open".into(),
                 why: e.to_string(),
             })?;
-            let timeline = new_signal(&shared, &format!("{unit} timeline"), spins)?;
+            let timeline = new_signal(&shared, &format!("{unit} timeline"), spin)?;
             let threads = |what: &str, source: std::io::Error| Error::Os {
                 device: id.clone(),
                 call: format!("starting {what}"),
@@ -152,7 +152,7 @@ impl CpuDevice {
             };
             let workers = match kind {
                 QueueKind::Compute => Some(
-                    Workers::new("hcq worker", cores, spins, KERNEL_STACK, floats)
+                    Workers::new("hcq worker", cores, spin, KERNEL_STACK, floats)
                         .map_err(|e| threads("a worker thread", e))?,
                 ),
                 QueueKind::Copy => None,
@@ -162,7 +162,7 @@ impl CpuDevice {
                 unit,
                 reader,
                 workers,
-                spins,
+                spin,
                 floats,
             };
             shared.lock_holds().running += 1;
@@ -206,7 +206,7 @@ impl CpuDevice {
             shared,
             engine,
             queues,
-            spins,
+            spin,
         }))
     }
 
@@ -300,7 +300,7 @@ impl Device for CpuDevice {
 
     fn signal(&self, name: &str) -> Result<Signal> {
         self.status()?;
-        new_signal(&self.shared, name, self.spins)
+        new_signal(&self.shared, name, self.spin)
     }
 
     fn clock(&self) -> Result<ClockInfo> {

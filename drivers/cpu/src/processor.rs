@@ -36,7 +36,7 @@ pub(crate) struct Processor {
     /// Who runs kernels; `None` on a copy queue.
     pub(crate) workers: Option<Workers>,
     /// How often to look before sleeping.
-    pub(crate) spins: u32,
+    pub(crate) spin: Duration,
     /// What kernels take subnormal numbers for.
     pub(crate) floats: Floats,
 }
@@ -113,7 +113,7 @@ impl Processor {
     /// What waits in the ring; nothing once the device closes.
     fn next(&self) -> Result<(u64, usize), Stop> {
         loop {
-            let come = spin(self.spins, || self.reader.waiting().1 > 0);
+            let come = spin(self.spin, || self.reader.waiting().1 > 0);
             if self.shared.lost.is_lost() {
                 return Err(Stop::Lost);
             }
@@ -258,7 +258,7 @@ impl Processor {
     /// nobody is left in it who could end the wait.
     fn hold(&self, bus: &Bus<'_>, hold: Hold) -> Result<(), Stop> {
         let met = || hold.met(bus);
-        if spin(self.spins, || met().is_ok_and(|met| met)) {
+        if spin(self.spin, || met().is_ok_and(|met| met)) {
             return Ok(());
         }
         let shared = &*self.shared;

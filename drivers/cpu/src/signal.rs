@@ -18,14 +18,14 @@ struct CpuSignal {
     name: Arc<str>,
     shared: Arc<Shared>,
     view: View,
-    spins: u32,
+    spin: Duration,
 }
 
 /// A new signal with value 0.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub(crate) fn new_signal(shared: &Arc<Shared>, name: &str, spins: u32) -> Result<Signal> {
+pub(crate) fn new_signal(shared: &Arc<Shared>, name: &str, spin: Duration) -> Result<Signal> {
     let buffer = shared.pool.alloc(AllocSpec {
         bytes: 16,
         align: 16,
@@ -37,7 +37,7 @@ pub(crate) fn new_signal(shared: &Arc<Shared>, name: &str, spins: u32) -> Result
         shared: shared.clone(),
         // Keeps the memory.
         view: buffer.view()?,
-        spins,
+        spin,
     };
     Ok(Signal::new(name, buffer.va(), Arc::new(memory)))
 }
@@ -79,7 +79,7 @@ impl SignalMemory for CpuSignal {
         let lost = &self.shared.lost;
         // An unreadable signal is reported below.
         let reached = || lost.is_lost() || self.load().is_ok_and(|now| now >= value);
-        spin(self.spins, reached);
+        spin(self.spin, reached);
         loop {
             lost.check()?;
             // Before the look: what happens at the deadline still counts.

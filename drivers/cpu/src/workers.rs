@@ -43,7 +43,7 @@ struct Fork {
     /// The last helper has left a closed launch.
     left: Event,
     stop: AtomicU32,
-    spins: u32,
+    spin: Duration,
 }
 
 /// A processor's pool; the processor itself is worker 0.
@@ -53,7 +53,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// `threads - 1` helpers with stacks of `stack` bytes. `spins` is how often an idle one looks
+    /// `threads - 1` helpers with stacks of `stack` bytes. `spin` is how long an idle one looks
     /// before it sleeps.
     ///
     /// # Errors
@@ -61,12 +61,12 @@ impl Workers {
     pub(crate) fn new(
         name: &str,
         threads: usize,
-        spins: u32,
+        spin: Duration,
         stack: usize,
         floats: Floats,
     ) -> std::io::Result<Workers> {
         let fork = Arc::new(Fork {
-            spins,
+            spin,
             ..Fork::default()
         });
         let mut workers = Workers {
@@ -124,7 +124,7 @@ impl Workers {
         // From here on nobody comes in.
         fork.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let empty = || fork.gate.load(Ordering::Acquire) & INSIDE == 0;
-        if !spin(fork.spins, empty) {
+        if !spin(fork.spin, empty) {
             while !empty() {
                 fork.left.wait(LONGEST_SLEEP, empty);
             }
@@ -203,7 +203,7 @@ fn help(fork: &Fork, floats: Floats) {
     let stopped = || fork.stop.load(Ordering::Acquire) != 0;
     loop {
         let mut entered = None;
-        let come = spin(fork.spins, || {
+        let come = spin(fork.spin, || {
             entered = fork.enter(last);
             entered.is_some() || stopped()
         });
@@ -265,7 +265,14 @@ mod tests {
     fn every_group_runs_exactly_once() {
         for threads in [1, 2, 5] {
             let guard = Guard::new(Floats::Ieee).unwrap();
-            let workers = Workers::new("test", threads, 100, 1 << 20, Floats::Ieee).unwrap();
+            let workers = Workers::new(
+                "test",
+                threads,
+                Duration::from_micros(1),
+                1 << 20,
+                Floats::Ieee,
+            )
+            .unwrap();
             for round in 0..2000usize {
                 let groups = [1, 2, 3, 64, 1000][round % 5];
                 let counters = vec![0u64; groups];
@@ -280,7 +287,8 @@ mod tests {
     #[test]
     fn a_fault_in_any_group_ends_the_launch_and_the_pool_goes_on() {
         let guard = Guard::new(Floats::Ieee).unwrap();
-        let workers = Workers::new("test", 3, 100, 1 << 20, Floats::Ieee).unwrap();
+        let workers =
+            Workers::new("test", 3, Duration::from_micros(1), 1 << 20, Floats::Ieee).unwrap();
         for group in [0u64, 1, 500, 999] {
             let args = [0x30, group];
             // SAFETY: `fault_at` with its arguments.
