@@ -1,4 +1,4 @@
-//! Convolutions and products of many shapes on a device, against the reference: every way in which
+//! Convolutions, products and sums of many shapes on a device, against the reference: every way in which
 //! a contraction reads its operands, with tiles that do not divide the result.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -200,6 +200,25 @@ fn half_precision_weights() {
             // Rounded on both engines in the same way before the sum.
             let (a, b) = (x[0].cast(dtype)?, x[1].cast(dtype)?);
             a.cast(DType::F32)?.matmul(&b.cast(DType::F32)?)?.add(&x[2])
+        });
+    }
+}
+
+/// A sum over elements that are repeated: some of its loops change nothing in the address.
+#[test]
+fn sums_of_what_is_repeated() {
+    let engine = device();
+    let sizes = [1, 2, 3, 5, 16, 17, 33];
+    let mut random = Random(19);
+    for _ in 0..40 {
+        let mut size = || sizes[random.below(sizes.len())];
+        let full = [size(), size(), size()];
+        let repeated = random.below(3);
+        let mut small = full;
+        small[repeated] = 1;
+        let name = format!("{small:?} to {full:?}");
+        same(&name, &engine, &[small.to_vec()], |x| {
+            x[0].expand(&full)?.sum(&[], false)
         });
     }
 }

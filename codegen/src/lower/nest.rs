@@ -255,20 +255,22 @@ fn renamed(g: &mut Graph, ranges: &[Id], next: &mut u32) -> HashMap<Id, Id> {
 }
 
 /// Gives reductions loops of their own where they share a range but not the loops around it (the
-/// main part and the tail of a split loop hold copies of the same reduction).
+/// main part and the tail of a split loop hold copies of the same reduction, or reduce over the
+/// loops inside of the split one).
 pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     // Each round separates at least one range; there are at most as many rounds as reductions.
     loop {
         let ranges = Ranges::collect(g, sink)?;
         let free = ranges.free(g, sink);
-        let mut groups: HashMap<Id, Vec<(Set, Id)>> = HashMap::new();
+        let mut groups: HashMap<Id, Vec<([Set; 2], Id)>> = HashMap::new();
         for n in toposort(g, sink) {
             if matches!(g.op(n), Op::Reduce(_)) {
                 let around = free[&n] & ranges.loops;
-                for &r in &g.src(n)[1..] {
-                    if ranges.bit(r) & ranges.loops != 0 {
-                        groups.entry(r).or_default().push((around, n));
-                    }
+                let bound = ranges.bits(&g.src(n)[1..]) & ranges.loops;
+                for i in bits(bound) {
+                    let own = bound & ((1 << i) - 1);
+                    let uses = groups.entry(ranges.ids[i]).or_default();
+                    uses.push(([around, own], n));
                 }
             }
         }
@@ -279,7 +281,7 @@ pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
             let first = uses[0].0;
             let others: Vec<Id> = uses.iter().filter(|u| u.0 != first).map(|u| u.1).collect();
             if let Some(&one) = others.first() {
-                let set = uses.iter().find(|u| u.1 == one).map_or(0, |u| u.0);
+                let set = uses.iter().find(|u| u.1 == one).map_or([0; 2], |u| u.0);
                 let same = uses.iter().filter(|u| u.0 == set).map(|u| u.1).collect();
                 shared = Some((0, vec![r], same));
                 break;
