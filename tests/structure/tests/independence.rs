@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use structure::root;
 
 /// The twins' crates.
-const TWINS: [&str; 4] = [
+const TWINS: [&str; 5] = [
     "tests/twin",
     "tests/twin/shader",
     "tests/twin/sass",
     "tests/twin/amd",
+    "tests/twin/nv",
 ];
 
 /// What they may use of this repository: themselves, what vendors' headers say, and the traits.

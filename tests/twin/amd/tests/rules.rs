@@ -13,6 +13,17 @@ use regex::Regex;
 const START: &str = "<!-- rules: written by the test `rules` with UPDATE=1 -->\n";
 const END: &str = "<!-- end of rules -->\n";
 
+/// Where the tests of twins are.
+const TESTS: [&str; 7] = [
+    "src",
+    "shader/src",
+    "shader/tests",
+    "amd/src",
+    "amd/tests",
+    "nv/src",
+    "nv/tests",
+];
+
 /// The files of these folders of the twin, in order.
 fn sources(folders: &[&str]) -> Vec<String> {
     let twin = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -38,7 +49,7 @@ fn fired() -> BTreeMap<String, String> {
     let says = Regex::new(r#"fires\("([A-Z0-9-]+)"\)"#).unwrap();
     let test = Regex::new(r"^\s*fn (\w+)\(\)").unwrap();
     let mut found = BTreeMap::new();
-    for text in sources(&["src", "shader/src", "shader/tests", "amd/src", "amd/tests"]) {
+    for text in sources(&TESTS) {
         let (mut marked, mut inside) = (false, None);
         for line in text.lines() {
             if line.trim_start().starts_with("//") {
@@ -70,7 +81,7 @@ fn literal(text: &str) -> String {
 
 #[test]
 fn the_readme_lists_every_rule() {
-    let text = sources(&["src", "shader/src", "amd/src"]).concat();
+    let text = sources(&["src", "shader/src", "amd/src", "nv/src"]).concat();
     let mut fired = fired();
     let string = r#""((?:[^"\\]|\\(?:.|\n))*)""#;
     let rule = Regex::new(&format!(

@@ -1,0 +1,273 @@
+//! The chips that a machine can have: what RM tells of them.
+//!
+//! Source: open-gpu-kernel-modules 580.142, src/nvidia/generated/g_gpu_class_list.c,
+//! src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080mc,ctrl2080gpu}.h, class/*.h; numbers of
+//! units: NVIDIA's architecture papers of GA102, AD102, H100 and Blackwell, for whole products.
+
+use drivers_spec::nv::abi::{Branch, Call};
+use drivers_spec::nv::class;
+
+/// A chip, in one product that has it.
+#[derive(Debug)]
+pub struct Chip {
+    /// The name in configs.
+    pub name: &'static str,
+    /// What `nvidia-smi` calls the product.
+    pub product: &'static str,
+    /// The PCI device.
+    pub device_id: u16,
+    /// `NV2080_CTRL_GR_INFO_INDEX_SM_VERSION`.
+    pub sm_version: u32,
+    /// `NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_*` and `IMPLEMENTATION_*`.
+    pub architecture: u32,
+    /// See `architecture`.
+    pub implementation: u32,
+    /// TPCs that are on, for each graphics cluster.
+    pub tpcs: &'static [u32],
+    /// TPCs of a whole cluster.
+    pub tpcs_per_gpc: u32,
+    /// Warps that an SM holds.
+    pub warps_per_sm: u32,
+    /// Memory, in MiB.
+    pub vram_mib: u64,
+    /// Copy engines.
+    pub copy_engines: u32,
+    /// The class of compute.
+    pub compute: Call,
+    /// The class of copy engines.
+    pub copy: Call,
+    /// Classes of channels.
+    pub channels: &'static [Call],
+    /// Classes of the page with the doorbell.
+    pub usermodes: &'static [Call],
+    /// USERD in system memory goes with rings in system memory only.
+    pub userd_with_ring: bool,
+    /// Bits of the addresses at which UVM maps what belongs to a channel.
+    pub channel_va_bits: u32,
+    /// A bit of every token beside those of channel and runlist.
+    pub token_bits: u32,
+    /// The first branch that knows it.
+    pub since: Branch,
+}
+
+/// SMs of a TPC, on all of them.
+pub const SMS_PER_TPC: u32 = 2;
+
+const TO_ADA: &[Call] = &[
+    class::VOLTA_USERMODE_A,
+    class::TURING_USERMODE_A,
+    class::AMPERE_USERMODE_A,
+];
+
+const HOPPER: &[Call] = &[
+    class::VOLTA_USERMODE_A,
+    class::TURING_USERMODE_A,
+    class::AMPERE_USERMODE_A,
+    class::HOPPER_USERMODE_A,
+];
+
+const BLACKWELL: &[Call] = &[
+    class::VOLTA_USERMODE_A,
+    class::TURING_USERMODE_A,
+    class::AMPERE_USERMODE_A,
+    class::HOPPER_USERMODE_A,
+    class::BLACKWELL_USERMODE_A,
+];
+
+/// Every chip.
+pub static CHIPS: [Chip; 5] = [
+    Chip {
+        name: "ga102",
+        product: "NVIDIA GeForce RTX 3090",
+        device_id: 0x2204,
+        sm_version: 0x806,
+        architecture: 0x170,
+        implementation: 2,
+        tpcs: &[6, 6, 6, 6, 6, 6, 5],
+        tpcs_per_gpc: 6,
+        warps_per_sm: 48,
+        vram_mib: 24 << 10,
+        copy_engines: 5,
+        compute: class::AMPERE_COMPUTE_B,
+        copy: class::AMPERE_DMA_COPY_B,
+        channels: &[class::AMPERE_CHANNEL_GPFIFO_A],
+        usermodes: TO_ADA,
+        userd_with_ring: false,
+        channel_va_bits: 40,
+        token_bits: 0,
+        since: Branch::R535,
+    },
+    Chip {
+        name: "ad102",
+        product: "NVIDIA GeForce RTX 4090",
+        device_id: 0x2684,
+        sm_version: 0x809,
+        architecture: 0x190,
+        implementation: 2,
+        tpcs: &[6, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5],
+        tpcs_per_gpc: 6,
+        warps_per_sm: 48,
+        vram_mib: 24 << 10,
+        copy_engines: 5,
+        compute: class::ADA_COMPUTE_A,
+        copy: class::AMPERE_DMA_COPY_B,
+        channels: &[class::AMPERE_CHANNEL_GPFIFO_A],
+        usermodes: TO_ADA,
+        userd_with_ring: false,
+        channel_va_bits: 40,
+        token_bits: 0,
+        since: Branch::R535,
+    },
+    Chip {
+        name: "h100",
+        product: "NVIDIA H100 80GB HBM3",
+        device_id: 0x2330,
+        sm_version: 0x900,
+        architecture: 0x180,
+        implementation: 0,
+        tpcs: &[8, 8, 8, 8, 8, 8, 9, 9],
+        tpcs_per_gpc: 9,
+        warps_per_sm: 64,
+        vram_mib: 80 << 10,
+        copy_engines: 10,
+        compute: class::HOPPER_COMPUTE_A,
+        copy: class::HOPPER_DMA_COPY_A,
+        channels: &[
+            class::AMPERE_CHANNEL_GPFIFO_A,
+            class::HOPPER_CHANNEL_GPFIFO_A,
+        ],
+        usermodes: HOPPER,
+        userd_with_ring: true,
+        channel_va_bits: 57,
+        token_bits: 0,
+        since: Branch::R535,
+    },
+    Chip {
+        name: "h200",
+        product: "NVIDIA H200",
+        device_id: 0x2335,
+        sm_version: 0x900,
+        architecture: 0x180,
+        implementation: 0,
+        tpcs: &[8, 8, 8, 8, 8, 8, 9, 9],
+        tpcs_per_gpc: 9,
+        warps_per_sm: 64,
+        vram_mib: 141 << 10,
+        copy_engines: 10,
+        compute: class::HOPPER_COMPUTE_A,
+        copy: class::HOPPER_DMA_COPY_A,
+        channels: &[
+            class::AMPERE_CHANNEL_GPFIFO_A,
+            class::HOPPER_CHANNEL_GPFIFO_A,
+        ],
+        usermodes: HOPPER,
+        userd_with_ring: true,
+        channel_va_bits: 57,
+        token_bits: 0,
+        since: Branch::R535,
+    },
+    Chip {
+        name: "gb202",
+        product: "NVIDIA GeForce RTX 5090",
+        device_id: 0x2b85,
+        sm_version: 0xa04,
+        architecture: 0x1b0,
+        implementation: 2,
+        tpcs: &[8, 8, 7, 7, 7, 8, 8, 8, 8, 8, 8],
+        tpcs_per_gpc: 8,
+        warps_per_sm: 48,
+        vram_mib: 32 << 10,
+        copy_engines: 4,
+        compute: class::BLACKWELL_COMPUTE_B,
+        copy: class::BLACKWELL_DMA_COPY_B,
+        channels: &[
+            class::AMPERE_CHANNEL_GPFIFO_A,
+            class::HOPPER_CHANNEL_GPFIFO_A,
+            class::BLACKWELL_CHANNEL_GPFIFO_A,
+            class::BLACKWELL_CHANNEL_GPFIFO_B,
+        ],
+        usermodes: BLACKWELL,
+        userd_with_ring: true,
+        channel_va_bits: 57,
+        token_bits: 1 << 30,
+        since: Branch::R570,
+    },
+];
+
+/// Classes that every chip has.
+const SHARED: &[Call] = &[
+    class::NV01_EVENT,
+    class::NV01_MEMORY_SYSTEM,
+    class::NV01_MEMORY_LOCAL_USER,
+    class::NV01_MEMORY_VIRTUAL,
+    class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+    class::NV01_DEVICE_0,
+    class::NV20_SUBDEVICE_0,
+    class::NV50_MEMORY_VIRTUAL,
+    class::GT200_DEBUGGER,
+    class::FERMI_CONTEXT_SHARE_A,
+    class::FERMI_VASPACE_A,
+    class::KEPLER_CHANNEL_GROUP_A,
+];
+
+impl Chip {
+    /// The chip of that name.
+    pub fn by_name(name: &str) -> Option<&'static Chip> {
+        CHIPS.iter().find(|chip| chip.name == name)
+    }
+
+    /// Bytes of memory.
+    pub fn vram(&self) -> u64 {
+        self.vram_mib << 20
+    }
+
+    /// Every class that the chip has, of those that are modelled.
+    pub fn classes(&self) -> impl Iterator<Item = Call> + '_ {
+        let own = [self.compute, self.copy].into_iter();
+        let lists = self.channels.iter().chain(self.usermodes).chain(SHARED);
+        own.chain(lists.copied())
+    }
+
+    /// Whether it has a class.
+    pub fn has_class(&self, number: u32) -> bool {
+        self.classes().any(|call| call.number == number)
+    }
+
+    /// The engines that channels can be made for: graphics, then copies.
+    pub fn engines(&self) -> impl Iterator<Item = u32> {
+        let copies = self.copy_engines;
+        std::iter::once(class::engine::GRAPHICS)
+            .chain((0..copies).map(|engine| class::engine::COPY0 + engine))
+    }
+
+    /// The runlist of an engine. A number of this model's choice: cards differ. Graphics shares its
+    /// runlist with the first two copy engines.
+    pub fn runlist(&self, engine: u32) -> u32 {
+        match engine.checked_sub(class::engine::COPY0) {
+            Some(copy) if copy >= 2 => copy - 1,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_have_what_products_have() {
+        let sms = |name: &str| {
+            let chip = Chip::by_name(name).unwrap();
+            chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC
+        };
+        let all = ["ga102", "ad102", "h100", "h200", "gb202"].map(sms);
+        assert_eq!(all, [82, 128, 132, 132, 170]);
+        for chip in &CHIPS {
+            assert!(chip.tpcs.iter().all(|&on| on <= chip.tpcs_per_gpc));
+            assert!(chip.has_class(chip.compute.number) && !chip.has_class(0x1234));
+            let mut engines: Vec<u32> = chip.engines().collect();
+            engines.dedup();
+            assert_eq!(engines.len() as u32, 1 + chip.copy_engines);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The config string: `chip=ad102,gpus=2,driver=580.142,fault=call:RM_ALLOC:NV_ERR_NO_MEMORY`.
+
+use drivers_spec::nv::abi::Branch;
+
+use crate::chip::Chip;
+use crate::errno::Failure;
+
+/// A machine that was asked for.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The chip of each GPU.
+    pub chips: Vec<&'static Chip>,
+    /// The version of the driver, as it says it.
+    pub driver: String,
+    /// Its branch.
+    pub branch: Branch,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// A call that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The name of an escape, a command of UVM, a class that is made, a control, `open` or `mmap`.
+    pub call: String,
+    /// How.
+    pub failure: Failure,
+    /// Which of the calls, from 1.
+    pub nth: u32,
+}
+
+/// What is wrong with a config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong(pub String);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// The newest release of each branch that is described.
+fn release(branch: Branch) -> &'static str {
+    match branch {
+        Branch::R535 => "535.288.01",
+        Branch::R550 => "550.163.01",
+        Branch::R570 => "570.211.01",
+        Branch::R580 => "580.142",
+    }
+}
+
+impl Config {
+    /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
+    /// are of a single chip; `driver` a version, or a branch alone; `fault` calls that fail, several
+    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`.
+    ///
+    /// # Errors
+    /// What was expected, and what was there.
+    pub fn parse(text: &str) -> Result<Config, Wrong> {
+        let (mut chips, mut gpus) = (String::from("ad102"), None);
+        let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
+            };
+            match key {
+                "chip" => chips = value.into(),
+                "gpus" => gpus = Some(count(value)?),
+                "driver" => driver = value.into(),
+                "fault" => {
+                    for one in value.split(';') {
+                        faults.push(Fault::parse(one)?);
+                    }
+                }
+                _ => {
+                    return Err(Wrong(format!(
+                        "expected chip, gpus, driver or fault, found '{key}'"
+                    )));
+                }
+            }
+        }
+        if let Some(branch) = Branch::ALL
+            .iter()
+            .find(|b| b.number().to_string() == driver)
+        {
+            driver = release(*branch).into();
+        }
+        let Some(branch) = Branch::of(&driver) else {
+            return Err(Wrong(format!(
+                "driver={driver}: expected a release of branch 535, 550, 570 or 580"
+            )));
+        };
+        let mut all = Vec::new();
+        for name in chips.split('+') {
+            let Some(chip) = Chip::by_name(name) else {
+                return Err(Wrong(format!(
+                    "chip={name}: expected ga102, ad102, h100, h200 or gb202"
+                )));
+            };
+            if branch < chip.since {
+                return Err(Wrong(format!(
+                    "chip={name}: expected a driver of branch {} or newer, found {driver}",
+                    chip.since
+                )));
+            }
+            all.push(chip);
+        }
+        match gpus {
+            Some(gpus) if all.len() == 1 => all = vec![all[0]; gpus],
+            Some(_) => return Err(Wrong("gpus goes with one chip".into())),
+            None => {}
+        }
+        Ok(Config {
+            chips: all,
+            driver,
+            branch,
+            faults,
+        })
+    }
+}
+
+fn count(text: &str) -> Result<usize, Wrong> {
+    let number = text.parse().ok().filter(|&n| n <= 16);
+    number.ok_or_else(|| Wrong(format!("gpus={text}: expected 0 to 16")))
+}
+
+impl Fault {
+    fn parse(text: &str) -> Result<Fault, Wrong> {
+        let wrong = || {
+            Wrong(format!(
+                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2"
+            ))
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        let (name, failure, nth) = match parts[..] {
+            ["call", name, failure] => (name, failure, 1),
+            ["call", name, failure, nth] => (name, failure, nth.parse().map_err(|_| wrong())?),
+            _ => return Err(wrong()),
+        };
+        Ok(Fault {
+            call: name.into(),
+            failure: Failure::from_name(failure).ok_or_else(wrong)?,
+            nth,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drivers_spec::nv::status;
+
+    #[test]
+    fn configs_say_what_is_there() {
+        let one = Config::parse("").unwrap();
+        assert_eq!((one.chips.len(), one.branch), (1, Branch::R580));
+        let two = Config::parse("chip=h100,gpus=2,driver=535").unwrap();
+        assert_eq!((two.chips.len(), &*two.driver), (2, "535.288.01"));
+        let mixed = Config::parse("chip=ga102+gb202,driver=570.211.01").unwrap();
+        assert_eq!(mixed.chips[1].name, "gb202");
+        let fault =
+            Config::parse("fault=call:mmap:EAGAIN;call:RM_ALLOC:NV_ERR_NO_MEMORY:3").unwrap();
+        assert_eq!(fault.faults[1].nth, 3);
+        let no_memory = Failure::Status(status::NV_ERR_NO_MEMORY);
+        assert_eq!(fault.faults[1].failure, no_memory);
+        for wrong in [
+            "chip=x",
+            "gpus=17",
+            "gpus=a",
+            "driver=600",
+            "driver=580.10",
+            "what",
+            "x=1",
+            "chip=gb202,driver=550",
+            "fault=call:x",
+            "fault=call:x:NO",
+            "chip=h100+h200,gpus=2",
+        ] {
+            assert!(Config::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

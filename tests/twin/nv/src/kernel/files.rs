@@ -1,0 +1,270 @@
+//! Descriptors: open, dup, close, read, mmap.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use twin::rule::{Proof, Rule};
+
+use crate::errno::{Errno, Failure, Result};
+use crate::space::Memory;
+
+use super::tree::Node;
+use super::{Process, lock};
+
+static MMAP_FIRST: Rule = Rule {
+    name: "NV-MMAP-CONTEXT",
+    text: "a file of the driver is mapped after RM_MAP_MEMORY or RM_ALLOC_MEMORY has named it",
+    source: "open-gpu-kernel-modules, kernel-open/nvidia/nv-mmap.c, nvidia_mmap_helper: mmap_context->valid",
+    proof: Proof::Sourced,
+};
+
+static MMAP_RANGE: Rule = Rule {
+    name: "NV-MMAP-RANGE",
+    text: "a file is mapped from offset 0, as long as what was named for it",
+    source: "open-gpu-kernel-modules, kernel-open/nvidia/nv-mmap.c, nvidia_mmap_helper: vm_pgoff, NV_VMA_SIZE",
+    proof: Proof::Sourced,
+};
+
+/// The first descriptor: far from those of the system.
+const FIRST_FD: i32 = 1 << 30;
+
+/// An open file.
+pub struct File {
+    /// Tells files apart.
+    pub id: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The control file that a file is registered with: held until it is closed.
+    pub(super) registered: Mutex<Option<Arc<File>>>,
+    /// What the next mmap maps.
+    context: Mutex<Option<(Mapped, u64)>>,
+    /// What a file of UVM has become.
+    uvm: Mutex<Uvm>,
+}
+
+/// What is open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `/dev/nvidiactl`.
+    Ctl,
+    /// `/dev/nvidiaN`.
+    Gpu(usize),
+    /// `/dev/nvidia-uvm`.
+    Uvm,
+    /// Text.
+    Text(String),
+    /// The names in a folder.
+    Folder(Vec<String>),
+}
+
+/// What a file of UVM is, once it is initialized.
+#[derive(Clone, Default)]
+pub enum Uvm {
+    /// Not yet.
+    #[default]
+    New,
+    /// It holds that address space.
+    Space(u64),
+    /// It holds the memory of the process for one, by the file of that.
+    Memory(u64, Arc<File>),
+}
+
+/// What is mapped into a process.
+#[derive(Clone, Debug)]
+pub enum Mapped {
+    /// Memory, from that byte on.
+    Memory(Arc<Memory>, u64),
+    /// The page with the doorbell of a GPU.
+    Doorbell(usize),
+}
+
+/// A mapping in a process; it keeps the file.
+pub(super) struct Map {
+    bytes: u64,
+    what: Mapped,
+    file: Arc<File>,
+}
+
+impl File {
+    /// What the next mmap maps, and how long it is.
+    pub(crate) fn context(&self) -> MutexGuard<'_, Option<(Mapped, u64)>> {
+        lock(&self.context)
+    }
+
+    /// What a file of UVM has become.
+    pub(crate) fn uvm(&self) -> MutexGuard<'_, Uvm> {
+        lock(&self.uvm)
+    }
+}
+
+impl Process {
+    pub(crate) fn file(&self, fd: i32) -> Result<Arc<File>> {
+        let found = lock(&self.files).get(&fd).cloned();
+        found.ok_or(Failure::Errno(Errno(libc::EBADF)))
+    }
+
+    /// Whether the process has a file of that GPU open.
+    pub(crate) fn has_open(&self, gpu: usize) -> bool {
+        let files = lock(&self.files);
+        files.values().any(|file| file.kind == Kind::Gpu(gpu))
+    }
+
+    fn install(&self, file: Arc<File>) -> Result<i32> {
+        let mut files = lock(&self.files);
+        let free = (FIRST_FD..).find(|fd| !files.contains_key(fd));
+        let fd = free.ok_or(Failure::Errno(Errno(libc::EMFILE)))?;
+        files.insert(fd, file);
+        Ok(fd)
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `ENOENT`, or what the config asks for.
+    pub fn open(&self, path: &str) -> Result<i32> {
+        self.machine.inject("open")?;
+        let node = self.machine.tree.find(path);
+        let kind = match node.ok_or(Failure::Errno(Errno(libc::ENOENT)))? {
+            Node::Ctl => Kind::Ctl,
+            Node::Uvm => Kind::Uvm,
+            &Node::Gpu(gpu) => Kind::Gpu(gpu),
+            Node::Text(text) => Kind::Text(text.clone()),
+            Node::Folder => Kind::Folder(self.machine.tree.list(path)),
+        };
+        let fd = self.install(Arc::new(File {
+            id: self.machine.next_file.fetch_add(1, Ordering::Relaxed),
+            kind,
+            registered: Mutex::default(),
+            context: Mutex::default(),
+            uvm: Mutex::default(),
+        }))?;
+        let note = format!("process {}: open {path} = {fd}", self.id);
+        self.machine.journal.event(note);
+        Ok(fd)
+    }
+
+    /// Another descriptor of the same file.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn dup(&self, fd: i32) -> Result<i32> {
+        let file = self.file(fd)?;
+        self.install(file)
+    }
+
+    /// Closes a descriptor. The file lives on while another one, a mapping or another file has it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&self, fd: i32) -> Result {
+        let file = lock(&self.files).remove(&fd);
+        self.let_go(file.ok_or(Failure::Errno(Errno(libc::EBADF)))?);
+        Ok(())
+    }
+
+    /// Gives up a file; the last one frees what hangs on it.
+    pub(super) fn let_go(&self, file: Arc<File>) {
+        let Some(file) = Arc::into_inner(file) else {
+            return;
+        };
+        let mut state = self.machine.state();
+        let held = match lock(&file.uvm).clone() {
+            Uvm::New => None,
+            Uvm::Space(space) => {
+                state.end_uvm(space);
+                None
+            }
+            Uvm::Memory(space, of) => {
+                state.end_uvm_memory(space);
+                Some(of)
+            }
+        };
+        state.free_clients_of(file.id);
+        drop(state);
+        let File {
+            registered, uvm, ..
+        } = file;
+        drop(uvm);
+        let registered = lock(&registered).take();
+        for file in held.into_iter().chain(registered) {
+            self.let_go(file);
+        }
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// `EBADF`, `EISDIR`, `EINVAL` for a device.
+    pub fn read(&self, fd: i32) -> Result<String> {
+        match &self.file(fd)?.kind {
+            Kind::Text(text) => Ok(text.clone()),
+            Kind::Folder(_) => Err(Errno(libc::EISDIR).into()),
+            _ => Err(Errno(libc::EINVAL).into()),
+        }
+    }
+
+    /// The names in a folder.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR`.
+    pub fn list(&self, fd: i32) -> Result<Vec<String>> {
+        match &self.file(fd)?.kind {
+            Kind::Folder(names) => Ok(names.clone()),
+            _ => Err(Errno(libc::ENOTDIR).into()),
+        }
+    }
+
+    /// Maps a file, at an address if there is one; returns where.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENODEV` for a text, `EINVAL`, `ENXIO`.
+    pub fn mmap(&self, fd: i32, at: Option<u64>, bytes: u64, offset: u64) -> Result<u64> {
+        self.machine.inject("mmap")?;
+        let file = self.file(fd)?;
+        let machine = &self.machine;
+        if !matches!(file.kind, Kind::Ctl | Kind::Gpu(_)) {
+            return Err(Errno(libc::ENODEV).into());
+        }
+        let context = lock(&file.context).clone();
+        let Some((what, expected)) = context else {
+            let what = format!("mmap of descriptor {fd}");
+            return machine.reject(&MMAP_FIRST, libc::EINVAL, what);
+        };
+        if offset != 0 {
+            let what = format!("mmap of descriptor {fd} from {offset:#x}");
+            return machine.reject(&MMAP_RANGE, libc::EINVAL, what);
+        }
+        // A file of a GPU takes just that; of the control file, less may be mapped.
+        if bytes > expected || (bytes < expected && file.kind != Kind::Ctl) {
+            let what = format!("mmap of {bytes:#x} bytes, {expected:#x} were named");
+            return machine.reject(&MMAP_RANGE, libc::ENXIO, what);
+        }
+        let at = self.memory.map(at, bytes)?;
+        let map = Map { bytes, what, file };
+        let before = lock(&self.maps).insert(at, map);
+        if let Some(map) = before {
+            self.let_go(map.file);
+        }
+        Ok(at)
+    }
+
+    /// Takes the mapping away that begins at an address.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is none.
+    pub fn munmap(&self, at: u64) -> Result {
+        let map = lock(&self.maps).remove(&at);
+        let map = map.ok_or(Failure::Errno(Errno(libc::EINVAL)))?;
+        self.memory.unmap(at, map.bytes);
+        self.let_go(map.file);
+        Ok(())
+    }
+
+    /// What is mapped into the process: first address, bytes, what.
+    pub fn mapped(&self) -> Vec<(u64, u64, Mapped)> {
+        let maps = lock(&self.maps);
+        let all = maps.iter();
+        all.map(|(&at, map)| (at, map.bytes, map.what.clone()))
+            .collect()
+    }
+}

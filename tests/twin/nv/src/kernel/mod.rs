@@ -1,0 +1,177 @@
+//! The files of the driver, and how ioctls get to what they ask for.
+//!
+//! - [`Machine`]: a machine with GPUs; [`Process`]: a process on it, with system calls as methods;
+//! - `files`: descriptors, mmap; `tree`: which files there are;
+//! - `escape`: ioctls of `/dev/nvidiactl` and `/dev/nvidiaN`.
+
+mod escape;
+mod files;
+mod inject;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drivers_spec::nv::abi::{Branch, Struct};
+use twin::rule::{Journal, Rule};
+
+use crate::client::Memory;
+use crate::config::Config;
+use crate::errno::{Errno, Failure, Result};
+use crate::rm::State;
+
+pub use files::{File, Kind, Mapped, Uvm};
+
+use files::Map;
+use inject::Injector;
+use tree::Tree;
+
+/// A machine with GPUs.
+pub struct Machine {
+    /// What was asked for.
+    pub config: Config,
+    /// What happened, and every broken rule.
+    pub journal: Journal,
+    state: Mutex<State>,
+    tree: Tree,
+    injector: Injector,
+    next_process: AtomicU32,
+    next_file: AtomicU64,
+}
+
+/// A process on a machine.
+pub struct Process {
+    machine: Arc<Machine>,
+    id: u32,
+    memory: Arc<dyn Memory>,
+    files: Mutex<BTreeMap<i32, Arc<File>>>,
+    maps: Mutex<BTreeMap<u64, Map>>,
+}
+
+/// Locks, also after a panic of another thread of a test: entries are changed whole.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Machine {
+    /// A machine.
+    pub fn new(config: Config) -> Arc<Machine> {
+        Arc::new(Machine {
+            journal: Journal::new(),
+            state: Mutex::new(State::new(&config)),
+            tree: Tree::new(&config),
+            injector: Injector::new(config.faults.clone()),
+            next_process: AtomicU32::new(1),
+            next_file: AtomicU64::new(1),
+            config,
+        })
+    }
+
+    /// A process with that memory.
+    pub fn attach(self: &Arc<Self>, memory: Arc<dyn Memory>) -> Arc<Process> {
+        Arc::new(Process {
+            machine: self.clone(),
+            id: self.next_process.fetch_add(1, Ordering::Relaxed),
+            memory,
+            files: Mutex::default(),
+            maps: Mutex::default(),
+        })
+    }
+
+    /// The branch of the driver.
+    pub fn branch(&self) -> Branch {
+        self.config.branch
+    }
+
+    /// What RM and UVM hold.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The names of the broken rules so far.
+    pub fn broken_rules(&self) -> Vec<&'static str> {
+        let violations = self.journal.violations();
+        violations.iter().map(|one| one.rule.name).collect()
+    }
+
+    /// How many calls have failed because the config asked for it.
+    pub fn faults_fired(&self) -> u32 {
+        self.injector.fired()
+    }
+
+    /// Notes a broken rule.
+    pub fn broken(&self, rule: &'static Rule, what: String) {
+        self.journal.broken(rule, what);
+    }
+
+    /// Fails with a status, for a reason that has a name.
+    pub(crate) fn refuse<T>(&self, rule: &'static Rule, status: u32, what: String) -> Result<T> {
+        self.fail(rule, Failure::Status(status), what)
+    }
+
+    /// Fails with an errno, for a reason that has a name.
+    pub(crate) fn reject<T>(&self, rule: &'static Rule, errno: i32, what: String) -> Result<T> {
+        self.fail(rule, Failure::Errno(Errno(errno)), what)
+    }
+
+    fn fail<T>(&self, rule: &'static Rule, failure: Failure, what: String) -> Result<T> {
+        self.broken(rule, format!("{what}; {failure}"));
+        Err(failure)
+    }
+
+    /// Fails if the config says so.
+    pub(crate) fn inject(&self, call: &str) -> Result {
+        self.injector.call(call)
+    }
+}
+
+impl Process {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its machine.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&self) -> &dyn Memory {
+        &*self.memory
+    }
+
+    /// Reads a struct of the branch.
+    pub(crate) fn get<T: Struct>(&self, address: u64) -> Result<T> {
+        let branch = self.machine.branch();
+        let mut bytes = vec![0; T::LAYOUT.size(branch)];
+        self.memory.read(address, &mut bytes)?;
+        T::decode(branch, &bytes).map_err(|_| Failure::Errno(Errno(libc::EINVAL)))
+    }
+
+    /// Writes a struct of the branch.
+    pub(crate) fn put<T: Struct>(&self, address: u64, value: &T) -> Result {
+        let bytes = value.encode(self.machine.branch());
+        Ok(self.memory.write(address, &bytes)?)
+    }
+
+    /// Ends the process: what it has mapped and opened is gone.
+    pub fn exit(&self) {
+        let maps: Vec<u64> = lock(&self.maps).keys().copied().collect();
+        for at in maps {
+            // It was there a moment ago; another thread may have taken it away.
+            let _ = self.munmap(at);
+        }
+        let files: Vec<i32> = lock(&self.files).keys().copied().collect();
+        for fd in files {
+            let _ = self.close(fd);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.exit();
+    }
+}

@@ -1,0 +1,97 @@
+//! The files that the machine has: devices, and the texts beside them.
+//!
+//! Source: open-gpu-kernel-modules 580.142, kernel-open/nvidia/nv-procfs.c, kernel-open/common/inc/nv.h
+//! (numbers of devices); Linux, Documentation/ABI/testing/sysfs-bus-pci.
+
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+
+/// What a path is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    Folder,
+    Text(String),
+    /// `/dev/nvidiactl`.
+    Ctl,
+    /// `/dev/nvidiaN`.
+    Gpu(usize),
+    /// `/dev/nvidia-uvm`.
+    Uvm,
+}
+
+/// All files, by path.
+pub(super) struct Tree(BTreeMap<String, Node>);
+
+/// The bus that a GPU has to itself.
+pub(crate) fn bus(gpu: usize) -> u8 {
+    gpu as u8 + 1
+}
+
+impl Tree {
+    pub(super) fn new(config: &Config) -> Tree {
+        let mut tree = Tree(BTreeMap::new());
+        tree.add("/dev/nvidiactl", Node::Ctl);
+        tree.add("/dev/nvidia-uvm", Node::Uvm);
+        let driver = &config.driver;
+        tree.text(
+            "/proc/driver/nvidia/version",
+            format!(
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {driver}  Release Build\n"
+            ),
+        );
+        tree.text("/sys/module/nvidia/version", format!("{driver}\n"));
+        tree.text(
+            "/proc/devices",
+            "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-uvm\n".into(),
+        );
+        for (gpu, chip) in config.chips.iter().enumerate() {
+            tree.add(&format!("/dev/nvidia{gpu}"), Node::Gpu(gpu));
+            let place = format!("0000:{:02x}:00.0", bus(gpu));
+            let information = format!(
+                "Model: \t\t {}\nBus Type: \t PCIe\nBus Location: \t {place}\nDevice Minor: \t {gpu}\n",
+                chip.product
+            );
+            tree.text(
+                &format!("/proc/driver/nvidia/gpus/{place}/information"),
+                information,
+            );
+            let pci = format!("/sys/bus/pci/devices/{place}");
+            tree.text(&format!("{pci}/vendor"), "0x10de\n".into());
+            let device = format!("{:#06x}\n", chip.device_id);
+            tree.text(&format!("{pci}/device"), device);
+            tree.text(&format!("{pci}/class"), "0x030200\n".into());
+            tree.text(&format!("{pci}/numa_node"), "-1\n".into());
+        }
+        tree
+    }
+
+    fn text(&mut self, path: &str, text: String) {
+        self.add(path, Node::Text(text));
+    }
+
+    fn add(&mut self, path: &str, node: Node) {
+        let mut end = path.len();
+        while let Some(slash) = path[..end].rfind('/').filter(|&slash| slash > 0) {
+            end = slash;
+            self.0.entry(path[..end].into()).or_insert(Node::Folder);
+        }
+        self.0.insert(path.into(), node);
+    }
+
+    pub(super) fn find(&self, path: &str) -> Option<&Node> {
+        self.0.get(path.trim_end_matches('/'))
+    }
+
+    /// The names in a folder.
+    pub(super) fn list(&self, folder: &str) -> Vec<String> {
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let below = self.0.range(prefix.clone()..);
+        let inside = below.take_while(|(path, _)| path.starts_with(&prefix));
+        let names = inside.map(|(path, _)| &path[prefix.len()..]);
+        names
+            .filter(|name| !name.contains('/'))
+            .map(str::to_owned)
+            .collect()
+    }
+}

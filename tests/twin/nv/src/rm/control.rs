@@ -1,0 +1,395 @@
+//! What objects are asked: RM_CONTROL.
+//!
+//! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv/src/rs_resource.c,
+//! resControlLookup; src/common/sdk/nvidia/inc/ctrl.
+
+use drivers_spec::nv::abi::{self, Struct};
+use drivers_spec::nv::control::{self, gr_info};
+use drivers_spec::nv::{class, escape, status};
+use twin::rule::{Proof, Rule};
+
+use crate::chip::{Chip, SMS_PER_TPC};
+use crate::errno::Result;
+use crate::kernel::Machine;
+
+use super::alloc::is_channel;
+use super::{Call, Kind, Object, State};
+
+static UNKNOWN: Rule = Rule {
+    name: "RM-CONTROL-NOT-MODELLED",
+    text: "a control is one that the twin answers",
+    source: "this twin: src/rm/control.rs",
+    proof: Proof::Twin,
+};
+
+static CLASS: Rule = Rule {
+    name: "RM-CONTROL-CLASS",
+    text: "an object is asked controls of its own class",
+    source: "open-gpu-kernel-modules, rs_resource.c, resControlLookup: NV_ERR_NOT_SUPPORTED",
+    proof: Proof::Sourced,
+};
+
+static SIZE: Rule = Rule {
+    name: "RM-CONTROL-SIZE",
+    text: "paramsSize is the size of the branch's struct",
+    source: "open-gpu-kernel-modules, rs_resource.c, resControlLookup: NV_ERR_INVALID_PARAM_STRUCT",
+    proof: Proof::Sourced,
+};
+
+static VALUE: Rule = Rule {
+    name: "RM-CONTROL-VALUE",
+    text: "a control gets values that it knows: a GPU's ID, lists of 1 or more, formats and indices that there are",
+    source: "open-gpu-kernel-modules, gpu_mgr.c, gpumgrGetGpuIdInfoV2; subdevice_ctrl_gpu_kernel.c, subdeviceCtrlCmdGpuGetGidInfo; kernel_graphics.c",
+    proof: Proof::Sourced,
+};
+
+/// The ID of a GPU: its place on the bus.
+pub(crate) fn gpu_id(gpu: usize) -> u32 {
+    (gpu as u32 + 1) << 8
+}
+
+/// The UUID of a GPU. Of this model's choice: cards have numbers of their own.
+pub(crate) fn uuid(machine: &Machine, gpu: usize) -> [u8; 16] {
+    let mut uuid = *b"doorbell twin 00";
+    uuid[13] = gpu as u8;
+    uuid[14..].copy_from_slice(&machine.config.chips[gpu].device_id.to_le_bytes());
+    uuid
+}
+
+/// Whether a control, by the class in its number, is for objects of a class.
+fn is_for(control: u32, class: u32) -> bool {
+    match control >> 16 {
+        0 => class == class::NV01_ROOT_CLIENT.number,
+        0x80 => class == class::NV01_DEVICE_0.number,
+        0x906f | 0xa06f | 0xc36f => is_channel(class),
+        other => other == class,
+    }
+}
+
+impl Call<'_> {
+    /// RM_CONTROL.
+    pub(crate) fn control(&self, args: &escape::Control) -> Result {
+        let mut state = self.machine.state();
+        self.client(&state, args.h_client)?;
+        let object = self.object(&state, args.h_client, args.h_object)?;
+        let (class, gpu) = (object.class, object.gpu);
+        let branch = self.machine.branch();
+        let Some(known) = abi::find(control::CONTROLS, branch, args.cmd) else {
+            let what = format!("control {:#x} of class {class:#x}", args.cmd);
+            let unsupported = status::NV_ERR_NOT_SUPPORTED;
+            return self.machine.refuse(&UNKNOWN, unsupported, what);
+        };
+        let named = |what: String| format!("{}: {what}", known.name);
+        if !is_for(args.cmd, class) {
+            let what = named(format!("of class {class:#x}"));
+            let unsupported = status::NV_ERR_NOT_SUPPORTED;
+            return self.machine.refuse(&CLASS, unsupported, what);
+        }
+        let expected = known.layout.map_or(0, |layout| layout.size(branch)) as u32;
+        if args.params_size != expected {
+            let what = named(format!("{} bytes, expected {expected}", args.params_size));
+            let invalid = status::NV_ERR_INVALID_PARAM_STRUCT;
+            return self.machine.refuse(&SIZE, invalid, what);
+        }
+        self.machine.inject(known.name)?;
+        let at = args.params;
+        let is = |one: abi::Call| one.number == args.cmd;
+        let Some(gpu) = gpu else {
+            return self.of_client(args.cmd, at);
+        };
+        if is(control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE)
+            || is(control::NVA06F_CTRL_CMD_GPFIFO_SCHEDULE)
+        {
+            let params = self.process.get(at)?;
+            return self.schedule(&mut state, args.h_client, args.h_object, &params);
+        }
+        if is(control::NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN) {
+            return self.token(&state, args, at);
+        }
+        if is(control::NVA06C_CTRL_CMD_BIND) || is(control::NVA06F_CTRL_CMD_BIND) {
+            return self.bind(object_of(&state, args), at);
+        }
+        if is(control::NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS) {
+            return self.disable(&mut state, at);
+        }
+        drop(state);
+        self.of_gpu(gpu, args.cmd, at)
+    }
+
+    /// Reads parameters, answers, and writes them back.
+    fn answer<T: Struct>(&self, at: u64, fill: impl FnOnce(&mut T) -> Result) -> Result {
+        let mut params = self.process.get::<T>(at)?;
+        fill(&mut params)?;
+        self.process.put(at, &params)
+    }
+
+    fn value<T>(&self, what: String) -> Result<T> {
+        let invalid = status::NV_ERR_INVALID_ARGUMENT;
+        self.machine.refuse(&VALUE, invalid, what)
+    }
+
+    /// Controls of a client.
+    fn of_client(&self, cmd: u32, at: u64) -> Result {
+        let gpus = self.machine.config.chips.len();
+        let is = |one: abi::Call| one.number == cmd;
+        let ids = || {
+            let mut ids = [u32::MAX; 32];
+            for (gpu, id) in ids.iter_mut().enumerate().take(gpus) {
+                *id = gpu_id(gpu);
+            }
+            ids
+        };
+        match cmd {
+            _ if is(control::NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2) => {
+                self.answer::<control::BuildVersion>(at, |params| {
+                    let driver = self.machine.config.driver.as_bytes();
+                    params.driver_version_buffer = [0; 256];
+                    params.driver_version_buffer[..driver.len()].copy_from_slice(driver);
+                    Ok(())
+                })
+            }
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS) => self
+                .answer::<control::AttachedIds>(at, |params| {
+                    params.gpu_ids = ids();
+                    Ok(())
+                }),
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_PROBED_IDS) => self
+                .answer::<control::ProbedIds>(at, |params| {
+                    params.gpu_ids = ids();
+                    params.excluded_gpu_ids = [u32::MAX; 32];
+                    Ok(())
+                }),
+            _ if is(control::NV0000_CTRL_CMD_GPU_ATTACH_IDS) => {
+                self.answer::<control::AttachIds>(at, |params| {
+                    let all = ids();
+                    // The list ends at the first that is invalid; 0xffffffff first means all.
+                    let asked = params.gpu_ids.iter().take_while(|&&id| id != u32::MAX);
+                    match asked.copied().find(|id| !all.contains(id)) {
+                        None => Ok(()),
+                        Some(id) => self.value(format!("GPU {id:#x}")),
+                    }
+                })
+            }
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2) => {
+                self.answer::<control::IdInfo>(at, |params| {
+                    let mut all = 0..gpus;
+                    let Some(gpu) = all.find(|&gpu| gpu_id(gpu) == params.gpu_id) else {
+                        return self.value(format!("GPU {:#x}", params.gpu_id));
+                    };
+                    params.device_instance = gpu as u32;
+                    params.sub_device_instance = 0;
+                    params.gpu_instance = gpu as u32;
+                    params.board_id = gpu_id(gpu);
+                    params.numa_id = -1;
+                    Ok(())
+                })
+            }
+            _ => self.not_modelled(cmd),
+        }
+    }
+
+    fn not_modelled(&self, cmd: u32) -> Result {
+        let what = format!("control {cmd:#x}");
+        let unsupported = status::NV_ERR_NOT_SUPPORTED;
+        self.machine.refuse(&UNKNOWN, unsupported, what)
+    }
+
+    /// Controls that tell about a GPU.
+    fn of_gpu(&self, gpu: usize, cmd: u32, at: u64) -> Result {
+        let chip = self.machine.config.chips[gpu];
+        let is = |one: abi::Call| one.number == cmd;
+        match cmd {
+            _ if is(control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST) => self.class_list(chip, at),
+            _ if is(control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2) => self
+                .answer::<control::ClassListV2>(at, |params| {
+                    params.num_classes = 0;
+                    for (to, class) in params.class_list.iter_mut().zip(self.classes(chip)) {
+                        *to = class;
+                        params.num_classes += 1;
+                    }
+                    Ok(())
+                }),
+            _ if is(control::NV0080_CTRL_CMD_FIFO_IDLE_CHANNELS) => {
+                self.answer::<control::FifoIdleChannels>(at, |_| Ok(()))
+            }
+            _ if is(control::NV2080_CTRL_CMD_GPU_GET_GID_INFO) => {
+                self.answer::<control::GidInfo>(at, |params| {
+                    // Bit 1: binary; the kinds of SHA are in the bits above.
+                    if params.index != 0 || params.flags & 3 != 2 {
+                        let what = format!("index {}, flags {}", params.index, params.flags);
+                        return self.value(what);
+                    }
+                    params.length = 16;
+                    params.data[..16].copy_from_slice(&uuid(self.machine, gpu));
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_GPU_GET_ENGINES_V2) => self
+                .answer::<control::Engines>(at, |params| {
+                    params.engine_count = 0;
+                    for (to, engine) in params.engine_list.iter_mut().zip(chip.engines()) {
+                        *to = engine;
+                        params.engine_count += 1;
+                    }
+                    Ok(())
+                }),
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO) => self.gr_info(chip, at),
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO_V2) => self
+                .answer::<control::GrGetInfoV2>(at, |params| {
+                    let count = params.gr_info_list_size as usize;
+                    let Some(list) = params.gr_info_list.get_mut(..count) else {
+                        return self.value(format!("a list of {count}"));
+                    };
+                    list.iter_mut()
+                        .try_for_each(|info| self.one_info(chip, info))
+                }),
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_GPC_MASK) => {
+                self.answer::<control::GrGpcMask>(at, |params| {
+                    params.gpc_mask = (1 << chip.tpcs.len()) - 1;
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_TPC_MASK) => {
+                self.answer::<control::GrTpcMask>(at, |params| {
+                    match chip.tpcs.get(params.gpc_id as usize) {
+                        Some(tpcs) => params.tpc_mask = (1 << tpcs) - 1,
+                        None => return self.value(format!("GPC {}", params.gpc_id)),
+                    }
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_MC_GET_ARCH_INFO) => {
+                self.answer::<control::ArchInfo>(at, |params| {
+                    params.architecture = chip.architecture;
+                    params.implementation = chip.implementation;
+                    params.revision = 0xa1;
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_CE_GET_ALL_CAPS) => {
+                self.answer::<control::CeAllCaps>(at, |params| {
+                    let present = (1_u64 << chip.copy_engines) - 1;
+                    params.present = present;
+                    params.present32 = present as u32;
+                    for (copy, caps) in params.caps_tbl.iter_mut().enumerate() {
+                        let engine = class::engine::COPY0 + copy as u32;
+                        let there = (copy as u32) < chip.copy_engines;
+                        *caps = [u8::from(there && chip.runlist(engine) == 0), 0];
+                    }
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_PERF_BOOST) => {
+                self.answer::<control::PerfBoost>(at, |params| match params.flags & 3 {
+                    0..=2 => Ok(()),
+                    command => self.value(format!("command {command}")),
+                })
+            }
+            _ => self.not_modelled(cmd),
+        }
+    }
+
+    /// The classes of a chip that the branch has.
+    fn classes(&self, chip: &'static Chip) -> impl Iterator<Item = u32> + use<> {
+        let branch = self.machine.branch();
+        let has = move |class: &abi::Call| class.on.has(branch);
+        chip.classes().filter(has).map(|class| class.number)
+    }
+
+    /// How many classes there are, or which.
+    fn class_list(&self, chip: &'static Chip, at: u64) -> Result {
+        self.answer::<control::ClassList>(at, |params| {
+            let all: Vec<u32> = self.classes(chip).collect();
+            if params.class_list != 0 {
+                if (params.num_classes as usize) < all.len() {
+                    return self.value(format!(
+                        "room for {} of {} classes",
+                        params.num_classes,
+                        all.len()
+                    ));
+                }
+                let bytes: Vec<u8> = all.iter().flat_map(|class| class.to_le_bytes()).collect();
+                self.process.memory().write(params.class_list, &bytes)?;
+            }
+            params.num_classes = all.len() as u32;
+            Ok(())
+        })
+    }
+
+    /// A list of questions, elsewhere in memory.
+    fn gr_info(&self, chip: &Chip, at: u64) -> Result {
+        let params = self.process.get::<control::GrGetInfo>(at)?;
+        let count = u64::from(params.gr_info_list_size);
+        if count == 0 || count > 64 {
+            return self.value(format!("a list of {count}"));
+        }
+        for i in 0..count {
+            let at = params.gr_info_list + i * size_of::<control::Info>() as u64;
+            self.answer(at, |info| self.one_info(chip, info))?;
+        }
+        Ok(())
+    }
+
+    fn one_info(&self, chip: &Chip, info: &mut control::Info) -> Result {
+        info.data = match info.index {
+            gr_info::SM_VERSION => chip.sm_version,
+            gr_info::MAX_WARPS_PER_SM => chip.warps_per_sm,
+            gr_info::LITTER_NUM_GPCS => chip.tpcs.len() as u32,
+            gr_info::LITTER_NUM_TPC_PER_GPC => chip.tpcs_per_gpc,
+            gr_info::LITTER_NUM_SM_PER_TPC => SMS_PER_TPC,
+            index => {
+                let what = format!("index {index} of GR_GET_INFO");
+                let unsupported = status::NV_ERR_NOT_SUPPORTED;
+                return self.machine.refuse(&UNKNOWN, unsupported, what);
+            }
+        };
+        Ok(())
+    }
+
+    /// What the doorbell takes.
+    fn token(&self, state: &State, args: &escape::Control, at: u64) -> Result {
+        match &object_of(state, args).map(|object| &object.kind) {
+            Some(Kind::Channel(channel)) => self.answer::<control::WorkSubmitToken>(at, |params| {
+                params.work_submit_token = channel.token;
+                Ok(())
+            }),
+            _ => self.no_object(args.h_client, args.h_object),
+        }
+    }
+
+    /// BIND says again which engine a channel or a group is for.
+    fn bind(&self, object: Option<&Object>, at: u64) -> Result {
+        let params = self.process.get::<control::Bind>(at)?;
+        let engine = match object.map(|object| &object.kind) {
+            Some(Kind::Channel(channel)) => channel.engine,
+            Some(Kind::Group(group)) => group.engine,
+            _ => class::engine::NULL,
+        };
+        match params.engine_type == engine {
+            true => Ok(()),
+            false => self.value(format!("engine {:#x} of {engine:#x}", params.engine_type)),
+        }
+    }
+
+    /// FIFO_DISABLE_CHANNELS.
+    fn disable(&self, state: &mut State, at: u64) -> Result {
+        let params = self.process.get::<control::DisableChannels>(at)?;
+        let count = params.num_channels as usize;
+        let all = params.h_client_list.iter().zip(&params.h_channel_list);
+        if count > params.h_client_list.len() {
+            return self.value(format!("{count} channels"));
+        }
+        for (&client, &handle) in all.take(count) {
+            self.client(state, client)?;
+            match state.channel_mut(client, handle) {
+                Some(channel) => channel.scheduled = params.disable == 0,
+                None => return self.no_object(client, handle),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn object_of<'s>(state: &'s State, args: &escape::Control) -> Option<&'s Object> {
+    state.object(args.h_client, args.h_object)
+}

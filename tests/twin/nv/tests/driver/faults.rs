@@ -1,0 +1,77 @@
+//! Calls that fail because the config says so: the status or errno comes, and nothing is left behind.
+
+use drivers_spec::nv::{class, control, status, uvm};
+use twin_nv::errno::Failure;
+
+use super::bench::Bench;
+
+#[test]
+fn any_call_fails_as_it_is_told() {
+    let bench = Bench::with_device("fault=call:FERMI_VASPACE_A:NV_ERR_NO_MEMORY");
+    let before = bench.machine.state().handles();
+    let mut params = class::VaspaceAlloc::default();
+    let class = class::FERMI_VASPACE_A.number;
+    let alloc = |params: &mut _| bench.alloc(bench.device, class, 0, Some(params)).0;
+    assert_eq!(alloc(&mut params), status::NV_ERR_NO_MEMORY);
+    assert_eq!(bench.machine.state().handles(), before);
+    assert_eq!(alloc(&mut params), 0);
+    assert_eq!(bench.machine.faults_fired(), 1);
+
+    let bench = Bench::with_device("fault=call:RM_CONTROL:NV_ERR_GPU_IS_LOST:2");
+    let mut boost = control::PerfBoost::default();
+    let call = control::NV2080_CTRL_CMD_PERF_BOOST;
+    assert_eq!(bench.control(bench.subdevice, call, &mut boost), 0);
+    let lost = status::NV_ERR_GPU_IS_LOST;
+    assert_eq!(bench.control(bench.subdevice, call, &mut boost), lost);
+
+    let bench = Bench::with_device("fault=call:NV2080_CTRL_CMD_PERF_BOOST:NV_ERR_BUSY_RETRY");
+    let busy = status::NV_ERR_BUSY_RETRY;
+    assert_eq!(bench.control(bench.subdevice, call, &mut boost), busy);
+
+    let bench = Bench::with_space(
+        "fault=call:UVM_CREATE_EXTERNAL_RANGE:NV_ERR_NO_MEMORY;call:UVM_FREE:EIO",
+    );
+    assert_eq!(bench.range(0x1000, 0x1000), status::NV_ERR_NO_MEMORY);
+    assert_eq!(bench.range(0x1000, 0x1000), 0);
+    let failed = bench.command(bench.uvm, uvm::FREE, &mut uvm::Free::default());
+    assert_eq!(failed.unwrap_err().0, libc::EIO);
+    assert_eq!(bench.free_range(0x1000, 0x1000), 0);
+    assert!(bench.broken().is_empty());
+
+    let bench = Bench::with_device("fault=call:mmap:EAGAIN;call:open:EMFILE:5");
+    let local = bench.local(0x1000);
+    assert_eq!(bench.map_cpu(bench.gpu, local, 0, 0x1000), 0);
+    let mmap = || bench.process.mmap(bench.gpu, None, 0x1000, 0);
+    assert!(matches!(mmap(), Err(Failure::Errno(errno)) if errno.0 == libc::EAGAIN));
+    assert!(mmap().is_ok());
+    assert!(bench.process.open("/dev/nvidiactl").is_err());
+    assert!(bench.process.open("/dev/nvidiactl").is_ok());
+}
+
+#[test]
+fn the_files_around_say_the_same() {
+    let bench = Bench::new("chip=h100+gb202,driver=570");
+    let read = |path: &str| {
+        let fd = bench.process.open(path).unwrap();
+        bench.process.read(fd).unwrap()
+    };
+    assert!(read("/proc/driver/nvidia/version").contains("570.211.01"));
+    assert_eq!(read("/sys/bus/pci/devices/0000:02:00.0/device"), "0x2b85\n");
+    assert!(read("/proc/driver/nvidia/gpus/0000:01:00.0/information").contains("H100"));
+    let fd = bench.process.open("/dev").unwrap();
+    let names = bench.process.list(fd).unwrap();
+    assert_eq!(names, ["nvidia-uvm", "nvidia0", "nvidia1", "nvidiactl"]);
+    assert!(bench.process.open("/dev/nvidia2").is_err());
+    let mut cards = [0; 0x48 * 3];
+    let request = 3 << 30 | (cards.len() as u32) << 16 | 0x46 << 8 | 0xc8;
+    bench
+        .process
+        .ioctl(bench.ctl, request, super::bench::ARG)
+        .unwrap();
+    twin_nv::client::Memory::read(&*bench.memory, super::bench::ARG, &mut cards).unwrap();
+    assert_eq!([cards[0], cards[0x48], cards[0x90]], [1, 1, 0]);
+    assert_eq!(
+        bench.process.ioctl(fd, request, 0).unwrap_err().0,
+        libc::ENOTTY
+    );
+}

@@ -1,0 +1,12 @@
+//! Clients on the twin: recorded ones, mistakes that have to be named, random ones.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod bench;
+mod channels;
+mod faults;
+mod mistakes;
+mod recorded;
+mod replay;
+mod trees;
+mod uvm;
