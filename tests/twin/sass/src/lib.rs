@@ -9,6 +9,8 @@
 //! reads and writes. NVIDIA documents none of this; the lines were found by flipping bits and
 //! reading what `nvdisasm` makes of them.
 //!
+//! [`warp`] runs programs: blocks of warps over a memory.
+//!
 //! Strict where hardware is silent: a bit that no line names, a value of a field without a name,
 //! an operation that the chip does not have, each is an error that says which.
 
@@ -20,6 +22,7 @@ mod operand;
 mod special;
 mod table;
 mod template;
+pub mod warp;
 mod word;
 
 pub use control::Control;

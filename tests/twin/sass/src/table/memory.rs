@@ -123,6 +123,8 @@ pub(super) const ROWS: &[Row] = &[
     on(one(0x38b, concat!("ATOM{72 |.E}{87+2 .CAS|.CAST|.CAS|.CAST.SPIN}", evict!(), "{73+3 |.S32|.64|?|.128}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), NEW),
     on(one(0x3a9, concat!("ATOMG{72 |.E}.CAS{87+2 *}", evict!(), "{73+3 |.S32|.64}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), OLD),
     on(one(0x3a9, concat!("ATOMG{72 |.E}.CAS{87+2 *}", evict!(), "{73+3 |.S32|.64|?|.128}", order!(".STRONG.SM.PRIVATE"), " P81=, R16", integer_registers!(), "=, [R24 O40+24], R32", integer_registers!(), ", R64", integer_registers!())), NEW),
+    on(with(one(0xf8c, "ATOMS.POPC.INC.32 R16=, [R24 U64 @91 X78 O40+24]"), &[(87, 4, 10), (91, 1, 1)]), OLD),
+    on(with(one(0xf8c, "ATOMS.POPC.INC.32 R16=, [R24 U64 @91 X78 O40+24]"), &[(87, 4, 11), (91, 1, 1)]), NEW),
     on(one(0x38c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!())), OLD),
     on(one(0x38c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64|?|.128}", " R16", integer_registers!(), "=, [R24 X78 O40+24], R32", integer_registers!())), NEW),
     on(with(one(0x98c, concat!("ATOMS", integers!(), "{73+3 |.S32|.64}", " R16", integer_registers!(), "=, [R24 U64 @91 X78 O40+24], R32", integer_registers!())), UNIFORM), OLD),

@@ -1,0 +1,55 @@
+//! How many instructions of warps run a second on one core: a product of matrices, and a loop of
+//! divergent branches, from the recorded code.
+//!
+//! `cargo run --release -p twin-sass --example speed`
+
+#![allow(clippy::unwrap_used)] // As in the tests whose device this is.
+
+#[path = "../tests/whole/device.rs"]
+mod device;
+
+use std::time::Instant;
+
+use device::{Device, Grid};
+use twin_sass::Chip;
+
+fn main() {
+    for chip in Chip::ALL {
+        let n: u32 = 128;
+        let mut device = Device::new(chip, "matmul");
+        let numbers: Vec<f32> = (0..n * n).map(|i| i as f32 / 1000.0).collect();
+        let (a, b) = (device.singles(&numbers), device.singles(&numbers));
+        let grid = Grid {
+            blocks: [n / 16, n / 16, 1],
+            threads: [16, 16, 1],
+            shared: 2048,
+        };
+        report(chip, "matmul", || {
+            device.run(&grid, &[a, b, a, u64::from(n)])
+        });
+
+        let mut device = Device::new(chip, "diverge");
+        let input = device.words(&(0..4096).collect::<Vec<_>>());
+        let out = device.words(&[0; 4096]);
+        let grid = Grid {
+            blocks: [32, 1, 1],
+            threads: [128, 1, 1],
+            shared: 0,
+        };
+        report(chip, "diverge", || device.run(&grid, &[input, out]));
+    }
+}
+
+fn report(chip: Chip, name: &str, mut run: impl FnMut() -> u64) {
+    run();
+    let start = Instant::now();
+    let mut ran = 0;
+    while start.elapsed().as_millis() < 500 {
+        ran += run();
+    }
+    let million = ran as f64 / start.elapsed().as_secs_f64() / 1e6;
+    println!(
+        "{} {name}: {million:.1} million instructions of warps a second",
+        chip.name()
+    );
+}

@@ -1,0 +1,69 @@
+//! Why a block of warps could not go on.
+
+use super::memory::{Denied, Space};
+use super::program::Refusal;
+
+/// What a warp did that it must not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The address is nobody's, or may not be written.
+    #[error("lane {lane} {verb} {bytes} bytes at {address:#x} of {space} memory: {why}", verb = if *write { "writes" } else { "reads" })]
+    Memory {
+        /// The lane.
+        lane: u8,
+        /// The memory.
+        space: Space,
+        /// The address in it.
+        address: u64,
+        /// How much.
+        bytes: usize,
+        /// Whether it writes.
+        write: bool,
+        /// What is wrong with it.
+        why: Denied,
+    },
+    /// Constant memory ends before.
+    #[error(
+        "lane {lane} reads {bytes} bytes at {address:#x} of bank {bank} of constant memory, which ends before"
+    )]
+    Constant {
+        /// The lane.
+        lane: u8,
+        /// The bank.
+        bank: u8,
+        /// The byte.
+        address: u64,
+        /// How much.
+        bytes: usize,
+    },
+    /// An instruction that is not modelled, or is none.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A lane left the program.
+    #[error("a lane goes on at {0:#x}, where the program has no instruction")]
+    Outside(u64),
+    /// A breakpoint or a trap.
+    #[error("a trap")]
+    Trap,
+    /// All lanes that are left wait for one another.
+    #[error("no lane of the block can go on: {0}")]
+    Stuck(String),
+    /// More was run than was allowed.
+    #[error("the block did not end within {0} instructions")]
+    Limit(u64),
+}
+
+/// Where it happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("block {block:?}, warp {warp}, at {address:#x}: {cause}")]
+pub struct Fault {
+    /// The block in its grid.
+    pub block: [u32; 3],
+    /// The warp in its block.
+    pub warp: usize,
+    /// The byte of the instruction in its program.
+    pub address: u64,
+    /// What happened.
+    pub cause: Cause,
+}

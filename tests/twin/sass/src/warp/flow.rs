@@ -1,0 +1,206 @@
+//! Branches, and what waits: joins of lanes, barriers of warps.
+
+use super::program::Refusal;
+use super::source::{Condition, Flag, Place, Reading, Source, Style};
+use crate::operand::{Kind, Number};
+
+/// How warps of a block meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// They wait for each other.
+    Wait,
+    /// They go on.
+    Arrive,
+    /// They wait, and count who says so.
+    Count,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    /// Nothing that a model of values sees.
+    Nothing,
+    /// To an instruction, if all hold.
+    Branch {
+        when: [Condition; 2],
+        to: u32,
+    },
+    /// To an address in a pair of registers, and some bytes on.
+    Jump {
+        when: Condition,
+        base: u8,
+        offset: i64,
+    },
+    /// The lanes that are here will join.
+    Join {
+        when: Condition,
+        barrier: u8,
+    },
+    Await {
+        when: Condition,
+        barrier: u8,
+    },
+    /// These lanes will not join.
+    Leave {
+        when: Condition,
+        barrier: u8,
+    },
+    /// All lanes of a mask, or all that there are, wait for each other.
+    Together {
+        when: Condition,
+        mask: Option<Source>,
+    },
+    Exit {
+        when: Condition,
+    },
+    /// Others may go first.
+    Yield,
+    Trap,
+    Meet {
+        how: Meeting,
+        barrier: Source,
+        count: Option<Source>,
+        vote: Option<Condition>,
+        and: bool,
+        or: bool,
+    },
+    /// What was counted.
+    Counted {
+        to: Place,
+        flag: Option<Flag>,
+    },
+}
+
+const TRUE: Condition = Condition {
+    uniform: false,
+    number: 7,
+    inverted: false,
+};
+
+pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>, Refusal> {
+    Ok(Some(match name {
+        "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "DEPBAR" | "FENCE" | "NANOSLEEP" | "CCTL"
+        | "PMTRIG" | "PREEXIT" | "ACQBULK" | "LDGDEPBAR" => Op::Nothing,
+        "YIELD" => Op::Yield,
+        "BRA" | "CALL" => {
+            if r.has(".DIV") || r.has(".CONV") || r.has(".ANY") {
+                return Err(r.refuse("branches that ask about other lanes are not modelled"));
+            }
+            let mut when = [TRUE; 2];
+            let mut count = 0;
+            while r.left() > 1 {
+                let condition = r.condition()?;
+                if let Some(when) = when.get_mut(count) {
+                    *when = condition;
+                }
+                count += 1;
+            }
+            Op::Branch {
+                when,
+                to: target(r, at)?,
+            }
+        }
+        "RET" => {
+            let when = r.condition()?;
+            let operand = r.next()?;
+            let Kind::Register(base) = operand.kind else {
+                return Err(r.refuse(format!("a register was expected, not '{operand}'")));
+            };
+            let next = if r.has(".REL") {
+                16 * (at as i64 + 1)
+            } else {
+                0
+            };
+            Op::Jump {
+                when,
+                base,
+                offset: next + r.number()?.cast_signed(),
+            }
+        }
+        "BSSY" => Op::Join {
+            when: r.condition()?,
+            barrier: join(r)?,
+        },
+        "BSYNC" => Op::Await {
+            when: r.condition()?,
+            barrier: join(r)?,
+        },
+        "BREAK" => Op::Leave {
+            when: r.condition()?,
+            barrier: join(r)?,
+        },
+        "WARPSYNC" => {
+            if r.has(".EXCLUSIVE") {
+                return Err(r.refuse("lanes one by one are not modelled"));
+            }
+            let when = r.condition()?;
+            let mask = if r.left() > 0 {
+                Some(r.source(Style::Integer)?)
+            } else {
+                None
+            };
+            Op::Together { when, mask }
+        }
+        "EXIT" => Op::Exit {
+            when: r.condition()?,
+        },
+        "BPT" => Op::Trap,
+        "BAR" => {
+            let how = r.choice(&[
+                (".SYNC", Meeting::Wait),
+                (".ARV", Meeting::Arrive),
+                (".RED", Meeting::Count),
+            ]);
+            let how = how.ok_or_else(|| r.refuse("it is not modelled"))?;
+            let barrier = r.source(Style::Integer)?;
+            let mut count = None;
+            if r.peek()
+                .is_some_and(|operand| !matches!(operand.kind, Kind::Predicate(_)))
+            {
+                let absent = r.peek().is_some_and(|operand| {
+                    matches!(operand.kind, Kind::Immediate(0, _) | Kind::Register(255))
+                });
+                count = Some(r.source(Style::Integer)?).filter(|_| !absent);
+            }
+            let vote = if r.left() > 0 {
+                Some(r.condition()?)
+            } else {
+                None
+            };
+            Op::Meet {
+                how,
+                barrier,
+                count,
+                vote,
+                and: r.has(".AND"),
+                or: r.has(".OR"),
+            }
+        }
+        "B2R" if r.has(".RESULT") => {
+            let to = r.place()?;
+            let flag = if r.left() > 0 { Some(r.flag()?) } else { None };
+            Op::Counted { to, flag }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn join(r: &mut Reading) -> Result<u8, Refusal> {
+    let operand = r.next()?;
+    match operand.kind {
+        Kind::Join(n) => Ok(n & 15),
+        _ => Err(r.refuse(format!("a barrier was expected, not '{operand}'"))),
+    }
+}
+
+/// The instruction that a branch goes to.
+fn target(r: &mut Reading, at: usize) -> Result<u32, Refusal> {
+    let operand = r.next()?;
+    let Kind::Immediate(offset, Number::Target) = operand.kind else {
+        return Err(r.refuse(format!("a target was expected, not '{operand}'")));
+    };
+    let to = (at as i64 + 1) * 16 + offset.cast_signed();
+    match u32::try_from(to / 16) {
+        Ok(index) if to % 16 == 0 => Ok(index),
+        _ => Err(r.refuse(format!("it goes to {to:#x}, where no instruction begins"))),
+    }
+}

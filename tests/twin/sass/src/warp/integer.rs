@@ -1,0 +1,465 @@
+//! Integers, logic, selection: what they mean.
+
+use super::lane::{self, Word};
+use super::program::Refusal;
+use super::source::{Condition, Flag, From, Lanes, Place, Reading, Source, Style};
+use super::state::{Constants, State, mask};
+
+/// How two numbers compare.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    Never,
+    Less,
+    Equal,
+    LessEqual,
+    Greater,
+    NotEqual,
+    GreaterEqual,
+    Always,
+}
+
+impl Order {
+    pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Less => a < b,
+            Self::Equal => a == b,
+            Self::LessEqual => a <= b,
+            Self::Greater => a > b,
+            Self::NotEqual => a != b,
+            Self::GreaterEqual => a >= b,
+            Self::Always => true,
+        }
+    }
+}
+
+/// How a comparison combines with a predicate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Combine {
+    And,
+    Or,
+    Xor,
+}
+
+impl Combine {
+    pub fn read(reading: &Reading) -> Self {
+        reading
+            .choice(&[(".OR", Self::Or), (".XOR", Self::Xor)])
+            .unwrap_or(Self::And)
+    }
+
+    pub fn of(self, a: u32, b: u32) -> u32 {
+        match self {
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+        }
+    }
+}
+
+/// Which half of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Low,
+    High,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    /// Carries go in and out.
+    Add3 {
+        to: Place,
+        carry: [Flag; 2],
+        of: [Source; 3],
+        with: Option<[Condition; 2]>,
+    },
+    Multiply {
+        to: Place,
+        carry: Option<Flag>,
+        of: [Source; 3],
+        with: Option<Condition>,
+        signed: bool,
+        half: Half,
+    },
+    Compare {
+        to: [Flag; 2],
+        of: [Source; 2],
+        order: Order,
+        signed: bool,
+        combine: Combine,
+        with: Condition,
+        low: Option<Condition>,
+    },
+    Logic {
+        to: Place,
+        any: Flag,
+        of: [Source; 3],
+        table: u8,
+        with: Condition,
+        and: bool,
+    },
+    /// The first source, shifted, and the second; the third is the upper half of the first.
+    Scale {
+        to: Place,
+        carry: Flag,
+        of: [Source; 3],
+        shift: u32,
+        with: Option<Condition>,
+        high: bool,
+        sign: bool,
+    },
+    Word {
+        to: Place,
+        flag: Option<Flag>,
+        of: [Source; 3],
+        with: Option<Condition>,
+        word: Word,
+    },
+    /// Two tables over three predicates.
+    Predicates {
+        to: [Flag; 2],
+        of: [Condition; 3],
+        tables: [u8; 2],
+    },
+}
+
+const ZERO: Source = Source {
+    from: From::Register(255),
+    and: u32::MAX,
+    xor: 0,
+    plus: 0,
+};
+
+/// An operation by its name.
+pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> {
+    let signed = !r.has(".U32");
+    let int = Style::Integer;
+    let order = |r: &Reading| {
+        use Order::{Always, Equal, Greater, GreaterEqual, Less, LessEqual, Never, NotEqual};
+        r.choice(&[
+            (".LT", Less),
+            (".EQ", Equal),
+            (".LE", LessEqual),
+            (".GT", Greater),
+            (".NE", NotEqual),
+            (".GE", GreaterEqual),
+            (".F", Never),
+            (".T", Always),
+        ])
+        .ok_or_else(|| r.refuse("no comparison"))
+    };
+    let op = match name {
+        "IADD3" => Op::Add3 {
+            to: r.place()?,
+            carry: [r.flag()?, r.flag()?],
+            of: [r.source(int)?, r.source(int)?, r.source(int)?],
+            with: if r.has(".X") {
+                Some([r.condition()?, r.condition()?])
+            } else {
+                None
+            },
+        },
+        "IMAD" => {
+            let half = r
+                .choice(&[(".WIDE", Half::Both), (".HI", Half::High)])
+                .unwrap_or(Half::Low);
+            Op::Multiply {
+                to: r.place()?,
+                carry: if half == Half::Low {
+                    None
+                } else {
+                    Some(r.flag()?)
+                },
+                of: [r.source(int)?, r.source(int)?, r.source(int)?],
+                with: if r.has(".X") {
+                    Some(r.condition()?)
+                } else {
+                    None
+                },
+                signed,
+                half,
+            }
+        }
+        "ISETP" => Op::Compare {
+            to: [r.flag()?, r.flag()?],
+            of: [r.source(int)?, r.source(int)?],
+            order: order(r)?,
+            signed,
+            combine: Combine::read(r),
+            with: r.condition()?,
+            low: if r.has(".EX") {
+                Some(r.condition()?)
+            } else {
+                None
+            },
+        },
+        "LOP3" => Op::Logic {
+            any: r.flag()?,
+            to: r.place()?,
+            of: [r.source(int)?, r.source(int)?, r.source(int)?],
+            table: r.number()? as u8,
+            with: r.condition()?,
+            and: r.has(".PAND"),
+        },
+        "LEA" => {
+            let has = |part| {
+                r.inst
+                    .modifiers
+                    .iter()
+                    .any(|text| text.split('.').any(|p| p == part))
+            };
+            let (high, sign, extended) = (has("HI"), has("SX32"), has("X"));
+            let (to, carry) = (r.place()?, r.flag()?);
+            let (a, b) = (r.source(int)?, r.source(int)?);
+            let upper = if high && !sign { r.source(int)? } else { ZERO };
+            Op::Scale {
+                to,
+                carry,
+                of: [a, b, upper],
+                shift: r.number()? as u32,
+                with: if extended { Some(r.condition()?) } else { None },
+                high,
+                sign,
+            }
+        }
+        "PLOP3" => return predicates(r).map(Some),
+        _ => return word(name, r, signed),
+    };
+    Ok(Some(op))
+}
+
+fn predicates(r: &mut Reading) -> Result<Op, Refusal> {
+    Ok(Op::Predicates {
+        to: [r.flag()?, r.flag()?],
+        of: [r.condition()?, r.condition()?, r.condition()?],
+        tables: [r.number()? as u8, r.number()? as u8],
+    })
+}
+
+fn word(name: &str, r: &mut Reading, signed: bool) -> Result<Option<Op>, Refusal> {
+    let Some((word, sources, last)) = lane::lower(name, r, signed)? else {
+        return Ok(None);
+    };
+    let to = r.place()?;
+    let flag = match name {
+        "FLO" | "VABSDIFF" => Some(r.flag()?),
+        _ => None,
+    };
+    let mut of = [ZERO; 3];
+    for source in &mut of[..sources] {
+        *source = r.source(Style::Integer)?;
+    }
+    if name == "MOV" && r.left() > 0 && r.number()? != 15 {
+        return Err(r.refuse("a move of some bytes only is not modelled"));
+    }
+    let with = if last { Some(r.condition()?) } else { None };
+    Ok(Some(Op::Word {
+        to,
+        flag,
+        of,
+        with,
+        word,
+    }))
+}
+
+/// A sum of some words, each with the carry that its negation makes.
+fn total(values: &[(u32, bool)]) -> u64 {
+    values
+        .iter()
+        .map(|&(x, negated)| u64::from(x) + u64::from(negated))
+        .sum()
+}
+
+pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
+    match *op {
+        Op::Add3 {
+            to,
+            carry,
+            ref of,
+            with,
+        } => {
+            let inputs = with.map(|with| with.map(|with| state.test(with)));
+            // A negative number is its inverse and one more, which may carry.
+            let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
+            let negated = of.map(|source| source.negative());
+            let sums: [u64; 32] = std::array::from_fn(|i| {
+                let carried =
+                    inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
+                total(&[
+                    (v[0][i], negated[0]),
+                    (v[1][i], negated[1]),
+                    (v[2][i], negated[2]),
+                ]) + carried
+            });
+            state.put(to, active, &sums.map(|sum| sum as u32));
+            if carry[0].number != 7 || carry[1].number != 7 {
+                state.set(carry[0], active, mask(|i| sums[i] >> 32 >= 1));
+                state.set(carry[1], active, mask(|i| sums[i] >> 32 >= 2));
+            }
+        }
+        Op::Multiply {
+            to,
+            of: [ref a, ref b, ref third],
+            with: None,
+            half: Half::Low,
+            ..
+        } => {
+            let (a, b, third) = (state.get(a, c), state.get(b, c), state.get(third, c));
+            let value = std::array::from_fn(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
+            state.put(to, active, &value);
+        }
+        Op::Multiply {
+            to,
+            carry,
+            of: [ref a, ref b, ref third],
+            with,
+            signed,
+            half,
+        } => {
+            let (a, b) = (state.get(a, c), state.get(b, c));
+            let carried = with.map_or(0, |with| state.test(with));
+            let (third, one) = match third.from {
+                _ if half == Half::Low => (state.get(third, c).map(u64::from), 0),
+                From::Immediate(low, _) if signed => {
+                    ([i64::from(low.cast_signed()).cast_unsigned(); 32], 0)
+                }
+                _ => state.wide(third, c),
+            };
+            let sums: [u128; 32] = std::array::from_fn(|i| {
+                let product = if signed {
+                    (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed())).cast_unsigned()
+                } else {
+                    u64::from(a[i]) * u64::from(b[i])
+                };
+                u128::from(product)
+                    + u128::from(third[i])
+                    + u128::from(one)
+                    + u128::from(carried >> i & 1)
+            });
+            match half {
+                Half::Low => state.put(to, active, &sums.map(|sum| sum as u32)),
+                Half::High => state.put(to, active, &sums.map(|sum| (sum >> 32) as u32)),
+                Half::Both => state.put_pair(to, active, &sums.map(|sum| sum as u64)),
+            }
+            if let Some(carry) = carry {
+                state.set(carry, active, mask(|i| sums[i] >> 64 != 0));
+            }
+        }
+        Op::Compare {
+            to,
+            of: [ref a, ref b],
+            order,
+            signed,
+            combine,
+            with,
+            low,
+        } => {
+            let (a, b) = (state.get(a, c), state.get(b, c));
+            let mut holds = if signed {
+                mask(|i| order.holds(&a[i].cast_signed(), &b[i].cast_signed()))
+            } else {
+                mask(|i| order.holds(&a[i], &b[i]))
+            };
+            if let Some(low) = low {
+                // Where the upper halves are the same, the lower ones decide.
+                let same = mask(|i| a[i] == b[i]);
+                holds = holds & !same | state.test(low) & same;
+            }
+            let with = state.test(with);
+            state.set(to[0], active, combine.of(holds, with));
+            state.set(to[1], active, combine.of(!holds, with));
+        }
+        Op::Logic {
+            to,
+            any,
+            of: [ref x, ref y, ref z],
+            table,
+            with,
+            and,
+        } => {
+            let (x, y, z) = (state.get(x, c), state.get(y, c), state.get(z, c));
+            let value: Lanes = match table {
+                0xc0 => std::array::from_fn(|i| x[i] & y[i]),
+                0xfc => std::array::from_fn(|i| x[i] | y[i]),
+                0x3c => std::array::from_fn(|i| x[i] ^ y[i]),
+                _ => std::array::from_fn(|i| logic(table, x[i], y[i], z[i])),
+            };
+            state.put(to, active, &value);
+            if any.number != 7 {
+                let (some, with) = (mask(|i| value[i] != 0), state.test(with));
+                state.set(any, active, if and { some & with } else { some | with });
+            }
+        }
+        Op::Scale {
+            to,
+            carry,
+            of,
+            shift,
+            with,
+            high,
+            sign,
+        } => {
+            // Of the first source what was shifted is negated.
+            let (a, b) = (of[0], of[1]);
+            let x = state.raw(a.from, c);
+            let upper = state.raw(of[2].from, c);
+            let y = state.get(&Source { plus: 0, ..b }, c);
+            let carried = with.map_or(0, |with| state.test(with));
+            let sums: [u64; 32] = std::array::from_fn(|i| {
+                let top = if sign {
+                    (x[i].cast_signed() >> 31).cast_unsigned()
+                } else {
+                    upper[i]
+                };
+                let wide = u64::from(top) << 32 | u64::from(x[i]);
+                let shifted = if high {
+                    (wide >> (32 - shift)) as u32
+                } else {
+                    x[i] << shift
+                };
+                total(&[(shifted ^ a.xor, a.negative()), (y[i], b.negative())])
+                    + u64::from(carried >> i & 1)
+            });
+            state.put(to, active, &sums.map(|sum| sum as u32));
+            state.set(carry, active, mask(|i| sums[i] >> 32 != 0));
+        }
+        Op::Word {
+            to,
+            flag,
+            ref of,
+            with,
+            ref word,
+        } => {
+            let [x, y, z] = [0, 1, 2].map(|k| state.get(&of[k], c));
+            let with = with.map_or(0, |with| state.test(with));
+            let value: Lanes = match *word {
+                Word::Move => x,
+                Word::Select => {
+                    std::array::from_fn(|i| if with >> i & 1 != 0 { x[i] } else { y[i] })
+                }
+                Word::Add => std::array::from_fn(|i| x[i].wrapping_add(y[i])),
+                word => std::array::from_fn(|i| word.of(x[i], y[i], z[i], with >> i & 1 != 0)),
+            };
+            state.put(to, active, &value);
+            if let Some(flag) = flag {
+                let found = matches!(word, Word::Find(..));
+                state.set(flag, active, mask(|i| found && value[i] != u32::MAX));
+            }
+        }
+        Op::Predicates { to, of, tables } => {
+            let [x, y, z] = of.map(|condition| state.test(condition));
+            for (to, table) in to.into_iter().zip(tables) {
+                state.set(to, active, logic(table, x, y, z));
+            }
+        }
+    }
+}
+
+/// Bit by bit what a table says: bit `4x + 2y + z` of it.
+pub(crate) fn logic(table: u8, x: u32, y: u32, z: u32) -> u32 {
+    let pick = |k: u32| if table >> k & 1 != 0 { u32::MAX } else { 0 };
+    let low = |k: u32| (!z & pick(k)) | (z & pick(k + 1));
+    let middle = |k: u32| (!y & low(k)) | (y & low(k + 2));
+    (!x & middle(0)) | (x & middle(4))
+}

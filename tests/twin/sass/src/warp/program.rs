@@ -1,0 +1,147 @@
+//! A program, lowered.
+
+use super::source::{Condition, Reading, condition};
+use super::{access, convert, double, exchange, flow, half, integer, single};
+use crate::operand::Kind;
+use crate::{Chip, Inst, decode};
+
+/// Why an instruction cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}: {why}")]
+pub struct Refusal {
+    /// The instruction.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(inst: &Inst, why: impl Into<String>) -> Self {
+        Self {
+            text: inst.to_string(),
+            why: why.into(),
+        }
+    }
+}
+
+/// What an instruction does.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Integer(integer::Op),
+    Single(single::Op),
+    Double(double::Op),
+    Half(half::Op),
+    Convert(convert::Op),
+    Access(access::Op),
+    Exchange(exchange::Op),
+    Flow(flow::Op),
+    Refused(Box<Refusal>),
+}
+
+/// An instruction, lowered.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub guard: Condition,
+    /// Whether it runs once for the warp.
+    pub uniform: bool,
+    pub what: What,
+}
+
+/// A program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) steps: Vec<Step>,
+    /// The end of what it reads of each bank of constant memory at places that it names.
+    pub(crate) constants: [usize; 32],
+}
+
+impl Program {
+    /// Lowers the instructions of a program, each 16 bytes. What cannot be run is no error before it
+    /// is reached.
+    pub fn new(chip: Chip, words: &[u128]) -> Self {
+        let mut constants = [0; 32];
+        let steps = words
+            .iter()
+            .enumerate()
+            .map(|(at, &word)| match decode(chip, word) {
+                Ok(inst) => {
+                    for operand in &inst.operands {
+                        if let Kind::Constant(bank, at, None) = operand.kind {
+                            let end =
+                                usize::from(at.cast_unsigned()) + 4 * usize::from(operand.width);
+                            let bank = &mut constants[usize::from(bank)];
+                            *bank = end.max(*bank);
+                        }
+                    }
+                    step(&inst, at)
+                }
+                Err(error) => Step {
+                    guard: Condition {
+                        uniform: false,
+                        number: 7,
+                        inverted: false,
+                    },
+                    uniform: false,
+                    what: What::Refused(Box::new(Refusal {
+                        text: format!("{word:#034x}"),
+                        why: error.to_string(),
+                    })),
+                },
+            })
+            .collect();
+        Self { steps, constants }
+    }
+
+    /// What cannot be run, with the byte at which it lies.
+    pub fn refusals(&self) -> impl Iterator<Item = (u64, &Refusal)> {
+        self.steps
+            .iter()
+            .zip(0..)
+            .filter_map(|(step, at)| match &step.what {
+                What::Refused(refusal) => Some((16 * at, &**refusal)),
+                _ => None,
+            })
+    }
+}
+
+fn step(inst: &Inst, at: usize) -> Step {
+    let uniform = matches!(inst.guard.kind, Kind::UniformPredicate(_));
+    let guard = condition(&inst.guard);
+    Step {
+        guard: guard.unwrap_or(Condition {
+            uniform,
+            number: 7,
+            inverted: false,
+        }),
+        uniform,
+        what: lower(inst, uniform, at).unwrap_or_else(|refusal| What::Refused(Box::new(refusal))),
+    }
+}
+
+fn lower(inst: &Inst, uniform: bool, at: usize) -> Result<What, Refusal> {
+    // Arithmetic for the warp is that of lanes which all do the same.
+    let name = inst
+        .name
+        .strip_prefix('U')
+        .filter(|_| uniform)
+        .unwrap_or(inst.name);
+    let r = &mut Reading::new(inst);
+    macro_rules! one_of {
+        ($($what:ident: $lowered:expr),*) => {
+            $(if let Some(op) = $lowered? {
+                return Ok(What::$what(op));
+            })*
+        };
+    }
+    one_of!(
+        Integer: integer::lower(name, r),
+        Single: single::lower(name, r),
+        Double: double::lower(name, r),
+        Half: half::lower(name, r),
+        Convert: convert::lower(name, r),
+        Access: access::lower(name, r),
+        Exchange: exchange::lower(name, r),
+        Flow: flow::lower(name, r, at)
+    );
+    Err(r.refuse("it is not modelled"))
+}

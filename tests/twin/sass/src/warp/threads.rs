@@ -1,0 +1,413 @@
+//! A warp: which of its lanes run, where, and which wait.
+//!
+//! Lanes that are at the same place run together. At a branch that they do not all take they part: one
+//! part goes on, the others stay behind until it ends or waits, or has run long enough, so that lanes
+//! that wait for others by looking at memory do not wait forever.
+
+use super::access::{self, Memories};
+use super::block::Barriers;
+use super::fault::Cause;
+use super::flow::{Meeting, Op};
+use super::memory::Memory;
+use super::program::{Program, What};
+use super::source::{Condition, Lanes};
+use super::state::{Constants, State, mask};
+use super::{convert, double, exchange, half, integer, single};
+
+/// What lanes that do not run wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nothing but their turn.
+    Turn,
+    /// Others of their warp, which come to the same place.
+    Lanes(u32),
+    /// The lanes with which each joins at a barrier of the warp.
+    Join(u8),
+    /// A barrier of the block.
+    Barrier(u8),
+}
+
+/// Lanes that are at the same place.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    at: u32,
+    lanes: u32,
+    wait: Wait,
+}
+
+/// How a warp's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It could go on.
+    Over,
+    /// It waits at a barrier.
+    Waits,
+    /// All lanes ended.
+    Done,
+}
+
+/// What lanes are told of themselves.
+pub(crate) struct Identity {
+    /// The place of each thread in its block.
+    pub place: [Lanes; 3],
+    /// The block in its grid.
+    pub block: [u32; 3],
+    /// Instructions so far.
+    pub clock: u64,
+}
+
+/// A warp.
+pub(crate) struct Threads {
+    pub state: State,
+    pub local: Vec<u8>,
+    pub identity: Identity,
+    /// Lanes that have not ended.
+    pub live: u32,
+    /// What the last barrier that counts counted.
+    pub counted: (u32, bool),
+    /// Where the lanes that run are: the byte of it is 16 times as much.
+    pub at: u32,
+    active: u32,
+    others: Vec<Group>,
+    /// The lanes that a lane joins with at each barrier.
+    joins: Box<[Lanes; 16]>,
+}
+
+/// What a warp has around it.
+pub(crate) struct Around<'a, M: ?Sized> {
+    pub program: &'a Program,
+    pub constants: &'a Constants<'a>,
+    pub global: &'a mut M,
+    pub shared: &'a mut [u8],
+    pub windows: super::Windows,
+    pub barriers: &'a mut Barriers,
+    /// Its number in the block.
+    pub warp: usize,
+}
+
+impl Threads {
+    pub fn new(first: u32, size: [u32; 3], block: [u32; 3], local: usize) -> Self {
+        let threads = size.iter().product::<u32>();
+        let live = mask(|i| first + (i as u32) < threads);
+        let [x, y, _] = size;
+        let thread: Lanes = std::array::from_fn(|i| first + i as u32);
+        Self {
+            state: State::new(),
+            local: vec![0; 32 * local],
+            identity: Identity {
+                place: [
+                    thread.map(|t| t % x),
+                    thread.map(|t| t / x % y),
+                    thread.map(|t| t / x / y),
+                ],
+                block,
+                clock: 0,
+            },
+            live,
+            counted: (0, false),
+            at: 0,
+            active: live,
+            others: Vec::new(),
+            joins: Box::new([[0; 32]; 16]),
+        }
+    }
+
+    /// Runs until it waits or ends, or for so many instructions.
+    pub fn run<M: Memory + ?Sized>(
+        &mut self,
+        around: &mut Around<M>,
+        budget: u64,
+    ) -> Result<Turn, Cause> {
+        let end = self.identity.clock + budget;
+        while self.identity.clock < end {
+            if self.active == 0 && !self.next_group() {
+                return Ok(if self.live == 0 {
+                    Turn::Done
+                } else {
+                    Turn::Waits
+                });
+            }
+            self.step(around)?;
+        }
+        // Others of this warp have a turn, too.
+        self.park(self.active, self.at, Wait::Turn);
+        self.active = 0;
+        Ok(Turn::Over)
+    }
+
+    /// What waits, in words.
+    pub fn waiting(&self) -> String {
+        let group = |group: &Group| {
+            let what = match group.wait {
+                Wait::Turn => "could run".to_owned(),
+                Wait::Lanes(mask) => format!("wait for lanes {mask:#010x}"),
+                Wait::Join(n) => format!("wait at B{n} for lanes {:#010x}", self.wanted(*group, n)),
+                Wait::Barrier(n) => format!("wait at barrier {n}"),
+            };
+            format!(
+                "lanes {:#010x} at {:#x} {what}",
+                group.lanes,
+                16 * u64::from(group.at)
+            )
+        };
+        self.others.iter().map(group).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Lets the lanes go on that wait at a barrier.
+    pub fn release(&mut self, barrier: u8) {
+        for group in &mut self.others {
+            if group.wait == Wait::Barrier(barrier) {
+                group.wait = Wait::Turn;
+            }
+        }
+    }
+
+    fn park(&mut self, lanes: u32, at: u32, wait: Wait) {
+        if lanes == 0 {
+            return;
+        }
+        match self
+            .others
+            .iter_mut()
+            .find(|group| (group.at, group.wait) == (at, wait))
+        {
+            Some(group) => group.lanes |= lanes,
+            None => self.others.push(Group { at, lanes, wait }),
+        }
+    }
+
+    /// The group that has waited longest for its turn.
+    fn next_group(&mut self) -> bool {
+        let Some(next) = self
+            .others
+            .iter()
+            .position(|group| group.wait == Wait::Turn)
+        else {
+            return false;
+        };
+        let group = self.others.remove(next);
+        (self.active, self.at) = (group.lanes, group.at);
+        true
+    }
+
+    /// The lanes that lanes at a join wait for, together.
+    fn wanted(&self, group: Group, barrier: u8) -> u32 {
+        let joins = self.joins[usize::from(barrier)];
+        lanes_of(group.lanes).fold(0, |wanted, i| wanted | joins[i]) & self.live
+    }
+
+    /// Which lanes of those that are at a join wait for nobody who is not there.
+    fn complete(&self, lanes: u32, barrier: u8) -> u32 {
+        let joins = &self.joins[usize::from(barrier)];
+        lanes_of(lanes).fold(0, |done, i| {
+            done | u32::from(joins[i] & self.live & !lanes == 0) << i
+        })
+    }
+
+    /// Lets lanes go on for which all others have come, or will not come any more.
+    fn meet(&mut self) {
+        let mut k = 0;
+        while let Some(&group) = self.others.get(k) {
+            let lanes = match group.wait {
+                Wait::Lanes(wanted) if wanted & self.live & !group.lanes == 0 => group.lanes,
+                Wait::Join(barrier) => self.complete(group.lanes, barrier),
+                _ => 0,
+            };
+            if lanes == 0 {
+                k += 1;
+                continue;
+            }
+            self.others[k].lanes &= !lanes;
+            if self.others[k].lanes == 0 {
+                self.others.remove(k);
+            }
+            self.park(lanes, group.at, Wait::Turn);
+            k = 0;
+        }
+    }
+
+    fn step<M: Memory + ?Sized>(&mut self, around: &mut Around<M>) -> Result<(), Cause> {
+        let program = around.program;
+        let step = program
+            .steps
+            .get(self.at as usize)
+            .ok_or(Cause::Outside(16 * u64::from(self.at)))?;
+        self.identity.clock += 1;
+        let guard = step.guard;
+        let mut lanes = self.active;
+        if guard.number != 7 || guard.inverted {
+            lanes &= self.state.test(guard);
+        }
+        let next = self.at + 1;
+        if lanes == 0 {
+            self.at = next;
+            return Ok(());
+        }
+        // What runs once for the warp is computed in all lanes.
+        let mask = if step.uniform { u32::MAX } else { lanes };
+        let (state, c) = (&mut self.state, around.constants);
+        match &step.what {
+            What::Integer(op) => integer::run(state, c, op, mask),
+            What::Single(op) => single::run(state, c, op, mask),
+            What::Double(op) => double::run(state, c, op, mask),
+            What::Half(op) => half::run(state, c, op, mask),
+            What::Convert(op) => convert::run(state, c, op, mask),
+            What::Access(op) => {
+                let memories = &mut Memories {
+                    global: &mut *around.global,
+                    shared: &mut *around.shared,
+                    local: &mut self.local,
+                    windows: around.windows,
+                };
+                access::run(state, c, memories, op, if step.uniform { 1 } else { lanes })?;
+            }
+            What::Exchange(op) => exchange::run(state, c, &self.identity, op, lanes),
+            What::Flow(op) => return self.flow(op, lanes, around),
+            What::Refused(refusal) => return Err((**refusal).clone().into()),
+        }
+        self.at = next;
+        Ok(())
+    }
+
+    fn when(&self, lanes: u32, condition: Condition) -> u32 {
+        lanes & self.state.test(condition)
+    }
+
+    /// Some lanes go elsewhere, the others on.
+    fn part(&mut self, lanes: u32, to: u32) {
+        let rest = self.active & !lanes;
+        if rest == 0 {
+            self.at = to;
+        } else {
+            self.at += 1;
+            self.park(lanes, to, Wait::Turn);
+            self.active = rest;
+        }
+    }
+
+    /// Some lanes wait, the others go on.
+    fn wait(&mut self, lanes: u32, wait: Wait) {
+        self.at += 1;
+        self.active &= !lanes;
+        self.park(lanes, self.at, wait);
+        self.meet();
+    }
+
+    fn flow<M: Memory + ?Sized>(
+        &mut self,
+        op: &Op,
+        lanes: u32,
+        around: &mut Around<M>,
+    ) -> Result<(), Cause> {
+        match *op {
+            Op::Nothing => self.at += 1,
+            Op::Branch { when: [a, b], to } => {
+                let lanes = self.when(self.when(lanes, a), b);
+                self.part(lanes, to);
+            }
+            Op::Jump { when, base, offset } => {
+                let lanes = self.when(lanes, when);
+                let (low, high) = (
+                    self.state.registers[usize::from(base)],
+                    self.state.registers[usize::from(base) + 1],
+                );
+                let (rest, next) = (self.active & !lanes, self.at + 1);
+                for i in (0..32).filter(|i| lanes >> i & 1 != 0) {
+                    let address =
+                        (u64::from(high[i]) << 32 | u64::from(low[i])).wrapping_add_signed(offset);
+                    let to = u32::try_from(address / 16)
+                        .ok()
+                        .filter(|_| address % 16 == 0);
+                    self.park(1 << i, to.ok_or(Cause::Outside(address))?, Wait::Turn);
+                }
+                self.park(rest, next, Wait::Turn);
+                self.active = 0;
+            }
+            Op::Join { when, barrier } => {
+                let lanes = self.when(lanes, when);
+                let joins = &mut self.joins[usize::from(barrier)];
+                for (i, join) in joins.iter_mut().enumerate() {
+                    if lanes >> i & 1 != 0 {
+                        *join = lanes;
+                    }
+                }
+                self.at += 1;
+            }
+            Op::Await { when, barrier } => {
+                let lanes = self.when(lanes, when);
+                if lanes == self.active && self.complete(lanes, barrier) == lanes {
+                    self.at += 1;
+                } else {
+                    self.wait(lanes, Wait::Join(barrier));
+                }
+            }
+            Op::Leave { when, barrier } => {
+                let lanes = self.when(lanes, when);
+                for join in &mut self.joins[usize::from(barrier)] {
+                    *join &= !lanes;
+                }
+                self.at += 1;
+                self.meet();
+            }
+            Op::Together { when, ref mask } => {
+                let lanes = self.when(lanes, when);
+                let masks = mask.map_or([u32::MAX; 32], |mask| {
+                    self.state.get(&mask, around.constants)
+                });
+                let wanted = masks[lanes.trailing_zeros() as usize & 31];
+                if lanes == 0 || (wanted & self.live & !lanes == 0 && self.active == lanes) {
+                    self.at += 1;
+                } else {
+                    self.wait(lanes, Wait::Lanes(wanted));
+                }
+            }
+            Op::Exit { when } => {
+                let lanes = self.when(lanes, when);
+                self.live &= !lanes;
+                self.active &= !lanes;
+                self.at += 1;
+                self.meet();
+            }
+            Op::Yield => {
+                self.at += 1;
+                self.park(self.active, self.at, Wait::Turn);
+                self.active = 0;
+            }
+            Op::Trap => return Err(Cause::Trap),
+            Op::Meet {
+                how,
+                ref barrier,
+                ref count,
+                vote,
+                and,
+                or,
+            } => {
+                let first = lanes.trailing_zeros() as usize & 31;
+                let number = self.state.get(barrier, around.constants)[first] & 15;
+                let count = count.map(|count| self.state.get(&count, around.constants)[first]);
+                let vote = vote.map_or(0, |vote| self.when(lanes, vote));
+                around
+                    .barriers
+                    .arrive(number as u8, around.warp, lanes, count, vote, (and, or));
+                if how == Meeting::Arrive {
+                    self.at += 1;
+                } else {
+                    self.wait(lanes, Wait::Barrier(number as u8));
+                }
+            }
+            Op::Counted { to, flag } => {
+                self.state.put(to, lanes, &[self.counted.0; 32]);
+                if let Some(flag) = flag {
+                    self.state
+                        .set(flag, lanes, if self.counted.1 { u32::MAX } else { 0 });
+                }
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |i| mask >> i & 1 != 0)
+}

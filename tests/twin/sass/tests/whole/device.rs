@@ -1,0 +1,140 @@
+//! Memory, parameters and blocks, as a driver would set them up.
+
+use std::path::Path;
+
+use twin_sass::Chip;
+use twin_sass::warp::{Block, Constants, Denied, Launch, Memory, Program, Windows};
+
+const BASE: u64 = 0x7f00_0000_0000;
+const WINDOWS: Windows = Windows {
+    shared: 0x7e00_0000_0000,
+    local: 0x7e00_0100_0000,
+};
+const LOCAL: u32 = 1024;
+
+/// Memory at one place.
+struct Global(Vec<u8>);
+
+impl Global {
+    fn part(&mut self, address: u64, len: usize) -> Result<&mut [u8], Denied> {
+        let at = address.checked_sub(BASE).ok_or(Denied::Unmapped)? as usize;
+        self.0.get_mut(at..at + len).ok_or(Denied::Unmapped)
+    }
+}
+
+impl Memory for Global {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Denied> {
+        bytes.copy_from_slice(self.part(address, bytes.len())?);
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Denied> {
+        self.part(address, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// What is run.
+pub struct Grid {
+    pub blocks: [u32; 3],
+    pub threads: [u32; 3],
+    pub shared: usize,
+}
+
+/// A program with its memory.
+pub struct Device {
+    chip: Chip,
+    program: Program,
+    global: Global,
+}
+
+impl Device {
+    pub fn new(chip: Chip, kernel: &str) -> Self {
+        let name = format!("../../golden/sass/whole/{}/{kernel}.txt", chip.name());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let words: Vec<u128> = text
+            .lines()
+            .map(|line| u128::from_str_radix(&line[..32], 16).unwrap())
+            .collect();
+        let program = Program::new(chip, &words);
+        let refusals: Vec<_> = program
+            .refusals()
+            .map(|(at, refusal)| format!("{at:#x}: {refusal}"))
+            .collect();
+        assert!(refusals.is_empty(), "{chip:?} {kernel}: {refusals:#?}");
+        Self {
+            chip,
+            program,
+            global: Global(Vec::new()),
+        }
+    }
+
+    fn place(&mut self, bytes: impl Iterator<Item = u8>) -> u64 {
+        let at = self.global.0.len().next_multiple_of(256);
+        self.global.0.resize(at, 0);
+        self.global.0.extend(bytes);
+        BASE + at as u64
+    }
+
+    pub fn words(&mut self, words: &[u32]) -> u64 {
+        self.place(words.iter().flat_map(|word| word.to_le_bytes()))
+    }
+
+    pub fn singles(&mut self, numbers: &[f32]) -> u64 {
+        self.place(numbers.iter().flat_map(|x| x.to_le_bytes()))
+    }
+
+    #[allow(dead_code)] // Not of every test that has this module.
+    pub fn doubles(&mut self, numbers: &[f64]) -> u64 {
+        self.place(numbers.iter().flat_map(|x| x.to_le_bytes()))
+    }
+
+    #[allow(dead_code)] // Not of every test that has this module.
+    pub fn read(&mut self, address: u64, count: usize) -> Vec<u32> {
+        let bytes = self.global.part(address, 4 * count).unwrap();
+        bytes
+            .chunks(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect()
+    }
+
+    /// Runs all blocks; parameters are 64 bits each. Returns how many instructions warps ran.
+    pub fn run(&mut self, grid: &Grid, parameters: &[u64]) -> u64 {
+        let first = if self.chip == Chip::Sm90 {
+            0x210
+        } else {
+            0x160
+        };
+        let mut bank = vec![0; 0x400];
+        let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
+        for (k, (threads, blocks)) in grid.threads.iter().zip(grid.blocks).enumerate() {
+            put(4 * k, &threads.to_le_bytes());
+            put(12 + 4 * k, &blocks.to_le_bytes());
+        }
+        put(0x20, &WINDOWS.local.to_le_bytes());
+        put(0x28, &LOCAL.to_le_bytes());
+        for (k, parameter) in parameters.iter().enumerate() {
+            put(first + 8 * k, &parameter.to_le_bytes());
+        }
+        let launch = Launch {
+            program: &self.program,
+            constants: Constants::new().with(0, &bank),
+            threads: grid.threads,
+            // Hopper keeps the first part for itself.
+            shared: grid.shared + if self.chip == Chip::Sm90 { 1024 } else { 0 },
+            local: LOCAL as usize,
+            windows: WINDOWS,
+        };
+        let [x, y, z] = grid.blocks;
+        let places = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
+        let mut ran = 0;
+        for place in places {
+            let mut block = Block::new(launch, place).unwrap_or_else(|fault| panic!("{fault}"));
+            ran += block
+                .run(&mut self.global, 10_000_000)
+                .unwrap_or_else(|fault| panic!("{:?}: {fault}", self.chip));
+        }
+        ran
+    }
+}
