@@ -1,10 +1,12 @@
 //! The chips that a machine can have: what RM tells of them.
 //!
-//! Source: open-gpu-kernel-modules 580.142, src/nvidia/generated/g_gpu_class_list.c,
-//! src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080mc,ctrl2080gpu}.h, class/*.h; numbers of
+//! Which classes a generation has is of `drivers_spec::nv::chip`.
+//!
+//! Source: open-gpu-kernel-modules 580.142, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080mc,ctrl2080gpu}.h, class/*.h; numbers of
 //! units: NVIDIA's architecture papers of GA102, AD102, H100 and Blackwell, for whole products.
 
 use drivers_spec::nv::abi::{Branch, Call};
+use drivers_spec::nv::chip::{Arch, Facts};
 use drivers_spec::nv::class;
 
 /// A chip, in one product that has it.
@@ -16,12 +18,14 @@ pub struct Chip {
     pub product: &'static str,
     /// The PCI device.
     pub device_id: u16,
+    /// The PCI class: a display controller, for screens (0x030000) or not.
+    pub pci_class: u32,
     /// `NV2080_CTRL_GR_INFO_INDEX_SM_VERSION`.
     pub sm_version: u32,
+    /// The generation.
+    pub arch: Arch,
     /// `NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_*` and `IMPLEMENTATION_*`.
-    pub architecture: u32,
-    /// See `architecture`.
-    pub implementation: u32,
+    pub id: (u32, u32),
     /// TPCs that are on, for each graphics cluster.
     pub tpcs: &'static [u32],
     /// TPCs of a whole cluster.
@@ -30,22 +34,12 @@ pub struct Chip {
     pub warps_per_sm: u32,
     /// Memory, in MiB.
     pub vram_mib: u64,
+    /// The second level of caches, in KiB.
+    pub l2_kib: u32,
+    /// Bits of the bus of memory.
+    pub bus_bits: u32,
     /// Copy engines.
     pub copy_engines: u32,
-    /// The class of compute.
-    pub compute: Call,
-    /// The class of copy engines.
-    pub copy: Call,
-    /// Classes of channels.
-    pub channels: &'static [Call],
-    /// Classes of the page with the doorbell.
-    pub usermodes: &'static [Call],
-    /// USERD in system memory goes with rings in system memory only.
-    pub userd_with_ring: bool,
-    /// Bits of the addresses at which UVM maps what belongs to a channel.
-    pub channel_va_bits: u32,
-    /// A bit of every token beside those of channel and runlist.
-    pub token_bits: u32,
     /// The first branch that knows it.
     pub since: Branch,
 }
@@ -53,143 +47,91 @@ pub struct Chip {
 /// SMs of a TPC, on all of them.
 pub const SMS_PER_TPC: u32 = 2;
 
-const TO_ADA: &[Call] = &[
-    class::VOLTA_USERMODE_A,
-    class::TURING_USERMODE_A,
-    class::AMPERE_USERMODE_A,
-];
-
-const HOPPER: &[Call] = &[
-    class::VOLTA_USERMODE_A,
-    class::TURING_USERMODE_A,
-    class::AMPERE_USERMODE_A,
-    class::HOPPER_USERMODE_A,
-];
-
-const BLACKWELL: &[Call] = &[
-    class::VOLTA_USERMODE_A,
-    class::TURING_USERMODE_A,
-    class::AMPERE_USERMODE_A,
-    class::HOPPER_USERMODE_A,
-    class::BLACKWELL_USERMODE_A,
-];
-
 /// Every chip.
 pub static CHIPS: [Chip; 5] = [
     Chip {
         name: "ga102",
         product: "NVIDIA GeForce RTX 3090",
         device_id: 0x2204,
+        pci_class: 0x03_0000,
         sm_version: 0x806,
-        architecture: 0x170,
-        implementation: 2,
+        arch: Arch::Ga10x,
+        id: (0x170, 2),
         tpcs: &[6, 6, 6, 6, 6, 6, 5],
         tpcs_per_gpc: 6,
         warps_per_sm: 48,
         vram_mib: 24 << 10,
+        l2_kib: 6 << 10,
+        bus_bits: 384,
         copy_engines: 5,
-        compute: class::AMPERE_COMPUTE_B,
-        copy: class::AMPERE_DMA_COPY_B,
-        channels: &[class::AMPERE_CHANNEL_GPFIFO_A],
-        usermodes: TO_ADA,
-        userd_with_ring: false,
-        channel_va_bits: 40,
-        token_bits: 0,
         since: Branch::R535,
     },
     Chip {
         name: "ad102",
         product: "NVIDIA GeForce RTX 4090",
         device_id: 0x2684,
+        pci_class: 0x03_0000,
         sm_version: 0x809,
-        architecture: 0x190,
-        implementation: 2,
+        arch: Arch::Ad10x,
+        id: (0x190, 2),
         tpcs: &[6, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5],
         tpcs_per_gpc: 6,
         warps_per_sm: 48,
         vram_mib: 24 << 10,
+        l2_kib: 72 << 10,
+        bus_bits: 384,
         copy_engines: 5,
-        compute: class::ADA_COMPUTE_A,
-        copy: class::AMPERE_DMA_COPY_B,
-        channels: &[class::AMPERE_CHANNEL_GPFIFO_A],
-        usermodes: TO_ADA,
-        userd_with_ring: false,
-        channel_va_bits: 40,
-        token_bits: 0,
         since: Branch::R535,
     },
     Chip {
         name: "h100",
         product: "NVIDIA H100 80GB HBM3",
         device_id: 0x2330,
+        pci_class: 0x03_0200,
         sm_version: 0x900,
-        architecture: 0x180,
-        implementation: 0,
+        arch: Arch::Gh100,
+        id: (0x180, 0),
         tpcs: &[8, 8, 8, 8, 8, 8, 9, 9],
         tpcs_per_gpc: 9,
         warps_per_sm: 64,
         vram_mib: 80 << 10,
+        l2_kib: 50 << 10,
+        bus_bits: 5120,
         copy_engines: 10,
-        compute: class::HOPPER_COMPUTE_A,
-        copy: class::HOPPER_DMA_COPY_A,
-        channels: &[
-            class::AMPERE_CHANNEL_GPFIFO_A,
-            class::HOPPER_CHANNEL_GPFIFO_A,
-        ],
-        usermodes: HOPPER,
-        userd_with_ring: true,
-        channel_va_bits: 57,
-        token_bits: 0,
         since: Branch::R535,
     },
     Chip {
         name: "h200",
         product: "NVIDIA H200",
         device_id: 0x2335,
+        pci_class: 0x03_0200,
         sm_version: 0x900,
-        architecture: 0x180,
-        implementation: 0,
+        arch: Arch::Gh100,
+        id: (0x180, 0),
         tpcs: &[8, 8, 8, 8, 8, 8, 9, 9],
         tpcs_per_gpc: 9,
         warps_per_sm: 64,
         vram_mib: 141 << 10,
+        l2_kib: 50 << 10,
+        bus_bits: 6144,
         copy_engines: 10,
-        compute: class::HOPPER_COMPUTE_A,
-        copy: class::HOPPER_DMA_COPY_A,
-        channels: &[
-            class::AMPERE_CHANNEL_GPFIFO_A,
-            class::HOPPER_CHANNEL_GPFIFO_A,
-        ],
-        usermodes: HOPPER,
-        userd_with_ring: true,
-        channel_va_bits: 57,
-        token_bits: 0,
         since: Branch::R535,
     },
     Chip {
         name: "gb202",
         product: "NVIDIA GeForce RTX 5090",
         device_id: 0x2b85,
+        pci_class: 0x03_0000,
         sm_version: 0xa04,
-        architecture: 0x1b0,
-        implementation: 2,
+        arch: Arch::Gb20x,
+        id: (0x1b0, 2),
         tpcs: &[8, 8, 7, 7, 7, 8, 8, 8, 8, 8, 8],
         tpcs_per_gpc: 8,
         warps_per_sm: 48,
         vram_mib: 32 << 10,
+        l2_kib: 96 << 10,
+        bus_bits: 512,
         copy_engines: 4,
-        compute: class::BLACKWELL_COMPUTE_B,
-        copy: class::BLACKWELL_DMA_COPY_B,
-        channels: &[
-            class::AMPERE_CHANNEL_GPFIFO_A,
-            class::HOPPER_CHANNEL_GPFIFO_A,
-            class::BLACKWELL_CHANNEL_GPFIFO_A,
-            class::BLACKWELL_CHANNEL_GPFIFO_B,
-        ],
-        usermodes: BLACKWELL,
-        userd_with_ring: true,
-        channel_va_bits: 57,
-        token_bits: 1 << 30,
         since: Branch::R570,
     },
 ];
@@ -216,6 +158,24 @@ impl Chip {
         CHIPS.iter().find(|chip| chip.name == name)
     }
 
+    /// What its generation has.
+    pub fn facts(&self) -> &'static Facts {
+        self.arch.facts()
+    }
+
+    /// From Hopper on, USERD in system memory goes with rings in system memory only.
+    pub fn userd_with_ring(&self) -> bool {
+        self.arch >= Arch::Gh100
+    }
+
+    /// A bit that tokens have beside those of channel and runlist.
+    pub fn token_bits(&self) -> u32 {
+        match self.arch {
+            Arch::Gb20x => 1 << 30,
+            _ => 0,
+        }
+    }
+
     /// Bytes of memory.
     pub fn vram(&self) -> u64 {
         self.vram_mib << 20
@@ -223,9 +183,10 @@ impl Chip {
 
     /// Every class that the chip has, of those that are modelled.
     pub fn classes(&self) -> impl Iterator<Item = Call> + '_ {
-        let own = [self.compute, self.copy].into_iter();
-        let lists = self.channels.iter().chain(self.usermodes).chain(SHARED);
-        own.chain(lists.copied())
+        let facts = self.facts();
+        let own = [facts.channel, facts.compute, facts.copy, facts.usermode];
+        let lists = facts.older.iter().chain(SHARED);
+        own.into_iter().chain(lists.copied())
     }
 
     /// Whether it has a class.
@@ -252,6 +213,8 @@ impl Chip {
 
 #[cfg(test)]
 mod tests {
+    use drivers_spec::nv::chip as spec;
+
     use super::*;
 
     #[test]
@@ -264,7 +227,12 @@ mod tests {
         assert_eq!(all, [82, 128, 132, 132, 170]);
         for chip in &CHIPS {
             assert!(chip.tpcs.iter().all(|&on| on <= chip.tpcs_per_gpc));
-            assert!(chip.has_class(chip.compute.number) && !chip.has_class(0x1234));
+            assert!(chip.has_class(chip.facts().compute.number) && !chip.has_class(0x1234));
+            assert!(
+                spec::CHIPS
+                    .iter()
+                    .any(|one| one.id == chip.id && one.arch == chip.arch)
+            );
             let mut engines: Vec<u32> = chip.engines().collect();
             engines.dedup();
             assert_eq!(engines.len() as u32, 1 + chip.copy_engines);

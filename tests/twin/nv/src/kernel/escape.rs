@@ -11,7 +11,7 @@ use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
 
 use crate::errno::{Errno, Failure, Result};
-use crate::rm::{Call, New, gpu_id};
+use crate::rm::{Call, New, bars, gpu_id};
 
 use super::files::{File, Kind};
 use super::{Process, lock, tree};
@@ -79,6 +79,9 @@ answered! {
     AllocRights;
     AllocMemoryWithFd params;
     Control;
+    DupObject;
+    AllocOsEvent;
+    FreeOsEvent;
     MapMemoryWithFd params;
     UnmapMemory;
     MapMemoryDma;
@@ -139,6 +142,7 @@ impl Process {
         let call_on = Call {
             machine,
             process: self,
+            file: file.id,
             control: lock(&file.registered)
                 .as_ref()
                 .map_or(file.id, |file| file.id),
@@ -150,6 +154,8 @@ impl Process {
         let wanted = match call.number {
             n if n == escape::RM_ALLOC_MEMORY.number => Some(false),
             n if n == escape::REGISTER_FD.number => None,
+            n if n == escape::ALLOC_OS_EVENT.number => None,
+            n if n == escape::FREE_OS_EVENT.number => None,
             n if n == escape::WAIT_OPEN_COMPLETE.number => None,
             n if n == escape::RM_ALLOC.number && self.is_event(at)? => None,
             _ => Some(true),
@@ -184,6 +190,19 @@ impl Process {
                 })
             }
             n if n == escape::RM_ALLOC.number => self.rm_alloc(&call_on, name, at, size),
+            n if n == escape::RM_DUP_OBJECT.number => {
+                self.answered(name, at, |args| call_on.dup(args))
+            }
+            n if n == escape::ALLOC_OS_EVENT.number => {
+                self.answered(name, at, |args: &mut escape::AllocOsEvent| {
+                    call_on.alloc_os_event(args)
+                })
+            }
+            n if n == escape::FREE_OS_EVENT.number => {
+                self.answered(name, at, |args: &mut escape::FreeOsEvent| {
+                    call_on.free_os_event(args)
+                })
+            }
             n if n == escape::RM_CONTROL.number => {
                 self.answered(name, at, |args: &mut escape::Control| call_on.control(args))
             }
@@ -286,7 +305,7 @@ impl Process {
         }
         self.memory.write(at, &vec![0; size])?;
         for (gpu, chip) in chips.iter().enumerate() {
-            let bar = 0x10_0000_0000 * (gpu as u64 + 1);
+            let [(reg_address, reg_size), (fb_address, fb_size)] = bars(gpu);
             let info = escape::CardInfo {
                 valid: 1,
                 pci_info: escape::PciInfo {
@@ -296,10 +315,10 @@ impl Process {
                     ..Default::default()
                 },
                 gpu_id: gpu_id(gpu),
-                reg_address: 0xa000_0000 + 0x200_0000 * gpu as u64,
-                reg_size: 16 << 20,
-                fb_address: bar,
-                fb_size: 256 << 20,
+                reg_address,
+                reg_size,
+                fb_address,
+                fb_size,
                 minor_number: gpu as u32,
                 ..Default::default()
             };

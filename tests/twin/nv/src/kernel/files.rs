@@ -221,6 +221,25 @@ impl Process {
     pub fn mmap(&self, fd: i32, at: Option<u64>, bytes: u64, offset: u64) -> Result<u64> {
         self.machine.inject("mmap")?;
         let file = self.file(fd)?;
+        match self.mappable(fd, &file, bytes, offset) {
+            Ok(what) => {
+                let at = self.memory.map(at, bytes)?;
+                let map = Map { bytes, what, file };
+                let before = lock(&self.maps).insert(at, map);
+                if let Some(map) = before {
+                    self.let_go(map.file);
+                }
+                Ok(at)
+            }
+            Err(failure) => {
+                self.let_go(file);
+                Err(failure)
+            }
+        }
+    }
+
+    /// What a file is to map.
+    fn mappable(&self, fd: i32, file: &File, bytes: u64, offset: u64) -> Result<Mapped> {
         let machine = &self.machine;
         if !matches!(file.kind, Kind::Ctl | Kind::Gpu(_)) {
             return Err(Errno(libc::ENODEV).into());
@@ -239,13 +258,7 @@ impl Process {
             let what = format!("mmap of {bytes:#x} bytes, {expected:#x} were named");
             return machine.reject(&MMAP_RANGE, libc::ENXIO, what);
         }
-        let at = self.memory.map(at, bytes)?;
-        let map = Map { bytes, what, file };
-        let before = lock(&self.maps).insert(at, map);
-        if let Some(map) = before {
-            self.let_go(map.file);
-        }
-        Ok(at)
+        Ok(what)
     }
 
     /// Takes the mapping away that begins at an address.

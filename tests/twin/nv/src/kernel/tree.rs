@@ -60,7 +60,8 @@ impl Tree {
             tree.text(&format!("{pci}/vendor"), "0x10de\n".into());
             let device = format!("{:#06x}\n", chip.device_id);
             tree.text(&format!("{pci}/device"), device);
-            tree.text(&format!("{pci}/class"), "0x030200\n".into());
+            let class = format!("{:#08x}\n", chip.pci_class);
+            tree.text(&format!("{pci}/class"), class);
             tree.text(&format!("{pci}/numa_node"), "-1\n".into());
         }
         tree

@@ -19,6 +19,13 @@ static CLASS: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static NOT_MODELLED: Rule = Rule {
+    name: "RM-CLASS-NOT-MODELLED",
+    text: "memory of the process is pinned by RM_ALLOC_MEMORY; by RM_ALLOC the twin does not",
+    source: "this twin: src/rm/alloc.rs",
+    proof: Proof::Twin,
+};
+
 static PARENT: Rule = Rule {
     name: "RM-PARENT",
     text: "an object is made below one of a class that resource_list.h has for it",
@@ -161,14 +168,16 @@ impl Call<'_> {
         self.client(&state, new.client)?;
         let branch = self.machine.branch();
         let known = abi::find(class::CLASSES, branch, new.class);
-        let Some(known) = known.filter(|_| {
-            // This one is made by RM_ALLOC_MEMORY here: its parameters are other ones.
-            new.class != class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number
-        }) else {
+        let Some(known) = known else {
             let what = format!("class {:#x}", new.class);
             let invalid = status::NV_ERR_INVALID_CLASS;
             return self.machine.refuse(&CLASS, invalid, what);
         };
+        if new.class == class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number {
+            let what = format!("{} by RM_ALLOC", known.name);
+            let unsupported = status::NV_ERR_NOT_SUPPORTED;
+            return self.machine.refuse(&NOT_MODELLED, unsupported, what);
+        }
         self.machine.inject(known.name)?;
         self.placed(&mut state, &mut new)?;
         let gpu = self.gpu_of(&state, &new)?;
@@ -338,13 +347,8 @@ impl Call<'_> {
                 needs.push(self.new_debugger(state, new)?);
                 Kind::Plain
             }
-            (Some(_), number) if is_usermode(number) => {
-                self.optional::<class::UsermodeAlloc>(new)?;
-                Kind::Plain
-            }
             (_, number) if number == class::NV01_EVENT.number => {
-                self.required::<class::EventAlloc>(new)?;
-                Kind::Plain
+                Kind::Event(self.new_event(state, new)?)
             }
             _ => Kind::Plain,
         };

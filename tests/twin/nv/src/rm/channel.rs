@@ -205,7 +205,7 @@ impl Call<'_> {
         let chip = self.machine.config.chips[gpu];
         let system = |place| place != Place::Local;
         if let (Some((userd, _)), Some(ring)) = (&userd, ring)
-            && chip.userd_with_ring
+            && chip.userd_with_ring()
             && system(userd.place)
             && !system(ring)
         {
@@ -234,7 +234,7 @@ impl Call<'_> {
             class: new.class,
             engine,
             id,
-            token: id | runlist << 16 | chip.token_bits,
+            token: id | runlist << 16 | chip.token_bits(),
             ring: params.gp_fifo_offset,
             entries: params.gp_fifo_entries,
             userd,
@@ -332,7 +332,7 @@ impl Call<'_> {
         let graphics = channel.engine == class::engine::GRAPHICS;
         let chip = self.machine.config.chips[gpu];
         let mut fits = true;
-        if new.class == chip.compute.number {
+        if new.class == chip.facts().compute.number {
             self.optional::<class::GrAlloc>(new)?;
             fits = graphics;
         } else if let Some(params) = self.optional::<class::DmaCopyAlloc>(new)? {

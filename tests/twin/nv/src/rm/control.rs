@@ -56,6 +56,28 @@ pub(crate) fn uuid(machine: &Machine, gpu: usize) -> [u8; 16] {
     uuid
 }
 
+/// `NV2080_CTRL_FB_INFO_INDEX_*`, ctrl2080fb.h: the same in every branch.
+mod fb_info {
+    pub(super) const BAR1_SIZE: u32 = 0x5;
+    pub(super) const RAM_SIZE: u32 = 0x7;
+    pub(super) const TOTAL_RAM_SIZE: u32 = 0x8;
+    pub(super) const HEAP_SIZE: u32 = 0x9;
+    pub(super) const BUS_WIDTH: u32 = 0xb;
+    pub(super) const HEAP_FREE: u32 = 0x16;
+    pub(super) const L2CACHE_SIZE: u32 = 0x1b;
+    pub(super) const BAR1_AVAIL_SIZE: u32 = 0x1d;
+    pub(super) const USABLE_RAM_SIZE: u32 = 0x20;
+}
+
+/// Where the registers and the window to memory of a GPU are, and how long. Of this model's choice.
+pub(crate) fn bars(gpu: usize) -> [(u64, u64); 2] {
+    let gpu = gpu as u64;
+    [
+        (0xa000_0000 + (gpu << 25), 16 << 20),
+        ((gpu + 1) << 40, 256 << 20),
+    ]
+}
+
 /// Whether a control, by the class in its number, is for objects of a class.
 fn is_for(control: u32, class: u32) -> bool {
     match control >> 16 {
@@ -111,6 +133,13 @@ impl Call<'_> {
         }
         if is(control::NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS) {
             return self.disable(&mut state, at);
+        }
+        if is(control::NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION) {
+            let params = self.process.get(at)?;
+            return self.notify(&mut state, args.h_client, args.h_object, &params);
+        }
+        if is(control::NV2080_CTRL_CMD_FB_GET_INFO_V2) {
+            return self.fb_info(&mut state, gpu, at);
         }
         drop(state);
         self.of_gpu(gpu, args.cmd, at)
@@ -184,8 +213,48 @@ impl Call<'_> {
                     Ok(())
                 })
             }
+            _ if is(control::NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES) => {
+                // Nothing is confidential.
+                self.answer::<control::ConfComputeCapabilities>(at, |params| {
+                    *params = control::ConfComputeCapabilities::default();
+                    Ok(())
+                })
+            }
             _ => self.not_modelled(cmd),
         }
+    }
+
+    /// A list of questions about memory: sizes in KiB, that of the cache in bytes.
+    fn fb_info(&self, state: &mut State, gpu: usize, at: u64) -> Result {
+        super::memory::count(state);
+        let chip = self.machine.config.chips[gpu];
+        let all = (chip.vram() >> 10) as u32;
+        let free = ((chip.vram() - state.used[gpu]) >> 10) as u32;
+        let bar = (bars(gpu)[1].1 >> 10) as u32;
+        self.answer::<control::FbGetInfoV2>(at, |params| {
+            let count = params.fb_info_list_size as usize;
+            let Some(list) = params.fb_info_list.get_mut(..count) else {
+                return self.value(format!("a list of {count}"));
+            };
+            for info in list {
+                info.data = match info.index {
+                    fb_info::BAR1_SIZE | fb_info::BAR1_AVAIL_SIZE => bar,
+                    fb_info::RAM_SIZE
+                    | fb_info::TOTAL_RAM_SIZE
+                    | fb_info::HEAP_SIZE
+                    | fb_info::USABLE_RAM_SIZE => all,
+                    fb_info::HEAP_FREE => free,
+                    fb_info::BUS_WIDTH => chip.bus_bits,
+                    fb_info::L2CACHE_SIZE => chip.l2_kib << 10,
+                    index => {
+                        let what = format!("index {index} of FB_GET_INFO_V2");
+                        let unsupported = status::NV_ERR_NOT_SUPPORTED;
+                        return self.machine.refuse(&UNKNOWN, unsupported, what);
+                    }
+                };
+            }
+            Ok(())
+        })
     }
 
     fn not_modelled(&self, cmd: u32) -> Result {
@@ -260,8 +329,7 @@ impl Call<'_> {
             }
             _ if is(control::NV2080_CTRL_CMD_MC_GET_ARCH_INFO) => {
                 self.answer::<control::ArchInfo>(at, |params| {
-                    params.architecture = chip.architecture;
-                    params.implementation = chip.implementation;
+                    (params.architecture, params.implementation) = chip.id;
                     params.revision = 0xa1;
                     Ok(())
                 })
@@ -276,6 +344,48 @@ impl Call<'_> {
                         let there = (copy as u32) < chip.copy_engines;
                         *caps = [u8::from(there && chip.runlist(engine) == 0), 0];
                     }
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO) => self
+                .answer::<control::PciBarInfo>(at, |params| {
+                    params.pci_bar_count = 2;
+                    for (bar, (offset, bytes)) in bars(gpu).into_iter().enumerate() {
+                        let to = &mut params.pci_bar_info[bar];
+                        (to.bar_offset, to.bar_size_bytes) = (offset, bytes);
+                        to.bar_size = (bytes >> 20) as u32;
+                    }
+                    Ok(())
+                }),
+            _ if is(control::NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO) => {
+                self.answer::<control::TimeCorrelation>(at, |params| {
+                    let count = usize::from(params.sample_count);
+                    let Some(samples) = params.samples.get_mut(..count) else {
+                        return self.value(format!("{count} samples"));
+                    };
+                    for sample in samples {
+                        sample.gpu_time = self.machine.clock();
+                        sample.cpu_time = sample.gpu_time;
+                    }
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_FB_FLUSH_GPU_CACHE) => self
+                .answer::<control::FbFlushGpuCache>(at, |params| {
+                    match params.address_array_size as usize <= params.address_array.len() {
+                        true => Ok(()),
+                        false => self.value(format!("{} addresses", params.address_array_size)),
+                    }
+                }),
+            // No engine runs, so there is no fault to tell of.
+            _ if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) => self
+                .answer::<control::MmuFaultInfo>(at, |params| {
+                    *params = control::MmuFaultInfo::default();
+                    Ok(())
+                }),
+            _ if is(control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO) => {
+                self.answer::<control::DebugMmuFaultInfo>(at, |params| {
+                    params.count = 0;
                     Ok(())
                 })
             }

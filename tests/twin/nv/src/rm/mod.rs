@@ -2,20 +2,21 @@
 //!
 //! - `alloc`: how an object comes to be: what is checked for every class;
 //! - `memory`: memory and its mappings; `vaspace`: address spaces; [`channel`]: groups and channels;
-//! - `control`: what objects are asked.
+//! - `control`: what objects are asked; `event`: what they tell.
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv, src/nvidia/src/kernel/rmapi.
 
 mod alloc;
 pub mod channel;
 mod control;
+mod event;
 pub(crate) mod memory;
 mod vaspace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drivers_spec::nv::status;
+use drivers_spec::nv::{escape, status};
 use twin::rule::{Proof, Rule};
 
 use crate::config::Config;
@@ -27,7 +28,7 @@ use crate::uvm;
 use channel::{Channel, Group, Share};
 
 pub(crate) use alloc::New;
-pub(crate) use control::{gpu_id, uuid};
+pub(crate) use control::{bars, gpu_id, uuid};
 
 static CLIENT: Rule = Rule {
     name: "RM-CLIENT",
@@ -58,6 +59,7 @@ pub struct State {
     pub(crate) uvm: BTreeMap<u64, uvm::Va>,
     /// Bytes of local memory in use, by GPU.
     pub(crate) used: Vec<u64>,
+    events: event::Events,
     next: u64,
 }
 
@@ -92,12 +94,16 @@ pub(crate) enum Kind {
     Memory(Arc<Memory>),
     /// Addresses, which RM_MAP_MEMORY_DMA fills.
     Range(memory::Range),
+    /// An event, with client and handle of what tells of it.
+    Event((u32, u32)),
 }
 
 /// A call of a process on a file.
 pub(crate) struct Call<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) process: &'a Process,
+    /// The file.
+    pub(crate) file: u64,
     /// The control file that the file stands for: itself, or the one it is registered with.
     pub(crate) control: u64,
 }
@@ -109,6 +115,7 @@ impl State {
             spaces: BTreeMap::new(),
             uvm: BTreeMap::new(),
             used: vec![0; config.chips.len()],
+            events: event::Events::default(),
             next: 1,
         }
     }
@@ -187,6 +194,7 @@ impl State {
 
     /// What the end of one object means for others.
     fn end(&mut self, client: u32, handle: u32, object: Object) {
+        self.events.forget(client, handle);
         match object.kind {
             Kind::Device(_) | Kind::Space(_) => self.sweep(),
             Kind::Range(range) => {
@@ -208,7 +216,7 @@ impl State {
                 memory::count(self);
             }
             Kind::Channel(_) => uvm::forget_channel(self, client, handle),
-            Kind::Plain | Kind::Group(_) | Kind::Share(_) => {}
+            Kind::Plain | Kind::Group(_) | Kind::Share(_) | Kind::Event(_) => {}
         }
     }
 
@@ -230,8 +238,9 @@ impl State {
         memory::count(self);
     }
 
-    /// Frees the clients that were made on a file.
+    /// Frees the clients and events that were made on a file.
     pub(crate) fn free_clients_of(&mut self, file: u64) {
+        self.events.forget_file(file);
         let all = self.clients.iter();
         let found: Vec<u32> = all
             .filter(|(_, client)| client.file == file)
@@ -288,6 +297,34 @@ impl Call<'_> {
         let state = self.machine.state();
         self.client(&state, client)?;
         self.object(&state, client, handle).map(drop)
+    }
+
+    /// RM_DUP_OBJECT, of memory: the same memory with another handle, in this client or another one of the
+    /// process.
+    pub(crate) fn dup(&self, args: &mut escape::DupObject) -> Result {
+        let mut state = self.machine.state();
+        self.client(&state, args.h_client)?;
+        let memory = self.memory(&state, args.h_client_src, args.h_object_src)?;
+        let source = self.object(&state, args.h_client_src, args.h_object_src)?;
+        let mut new = New {
+            client: args.h_client,
+            parent: args.h_parent,
+            handle: args.h_object,
+            class: source.class,
+            params: 0,
+            size: 0,
+        };
+        self.placed(&mut state, &mut new)?;
+        let object = Object {
+            parent: new.parent,
+            class: new.class,
+            gpu: self.object(&state, new.client, new.parent)?.gpu,
+            kind: Kind::Memory(memory),
+            needs: Vec::new(),
+        };
+        self.insert(&mut state, new.client, new.handle, object);
+        args.h_object = new.handle;
+        Ok(())
     }
 
     /// RM_FREE.

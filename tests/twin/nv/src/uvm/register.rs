@@ -119,7 +119,7 @@ impl On<'_> {
         }
         if buffers {
             self.check_range(base, length)?;
-            let bits = self.machine.config.chips[gpu].channel_va_bits;
+            let bits = self.machine.config.chips[gpu].facts().va_bits;
             let what = format!("{length:#x} bytes at {base:#x}");
             if base + (length - 1) >= 1 << bits {
                 return self.refuse(&WINDOW, status::NV_ERR_OUT_OF_RANGE, what);

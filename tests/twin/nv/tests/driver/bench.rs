@@ -141,7 +141,7 @@ impl Bench {
         let (status, channel) = bench.channel(&mut bench.channel_params());
         assert_eq!(status, 0);
         bench.channel = channel;
-        let compute = bench.machine.config.chips[0].compute;
+        let compute = bench.machine.config.chips[0].facts().compute;
         bench.must::<class::GrAlloc>(channel, compute, None);
         assert_eq!(bench.register_channel(channel, 0x20_0000_0000), 0);
         bench
@@ -163,7 +163,7 @@ impl Bench {
 
     /// Makes a channel in the group.
     pub fn channel(&self, params: &mut class::ChannelAlloc) -> (u32, u32) {
-        let class = self.machine.config.chips[0].channels[0];
+        let class = self.machine.config.chips[0].facts().channel;
         self.alloc(self.group, class.number, 0, Some(params))
     }
 

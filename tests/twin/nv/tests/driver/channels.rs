@@ -26,7 +26,7 @@ fn channels_are_in_groups_of_their_engine_with_a_ring() {
     fires("RM-CHANNEL-SPACE").only(&bench.broken());
     let bench = Bench::with_group("");
     let mut params = bench.channel_params();
-    let class = bench.machine.config.chips[0].channels[0].number;
+    let class = bench.machine.config.chips[0].facts().channel.number;
     let (status, _) = bench.alloc(bench.device, class, 0, Some(&mut params));
     assert_eq!(status, invalid);
     fires("RM-CHANNEL-SPACE").only(&bench.broken());

@@ -4,6 +4,7 @@
 
 mod bench;
 mod channels;
+mod events;
 mod faults;
 mod mistakes;
 mod recorded;

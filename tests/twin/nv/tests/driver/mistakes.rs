@@ -166,6 +166,12 @@ fn objects_have_classes_parents_and_handles() {
         fires("RM-CLASS").only(&bench.broken());
     }
     let bench = Bench::with_device("");
+    let pinned = class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number;
+    let mut params = class::OsDescAlloc::default();
+    let (status, _) = bench.alloc(bench.device, pinned, 0, Some(&mut params));
+    assert_eq!(status, status::NV_ERR_NOT_SUPPORTED);
+    fires("RM-CLASS-NOT-MODELLED").only(&bench.broken());
+    let bench = Bench::with_device("");
     let usermode = class::TURING_USERMODE_A;
     let (status, _) = bench.alloc(bench.device, usermode.number, 0, none);
     assert_eq!(status, status::NV_ERR_INVALID_OBJECT_PARENT);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use drivers_spec::nv::{class, memory, status};
+use drivers_spec::nv::{class, escape, memory, status};
 
 use super::bench::Bench;
 
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    fn make(self, bench: &Bench, parent: u32, handle: u32) -> (u32, u32) {
+    fn make(self, bench: &Bench, parent: u32, handle: u32, source: u32) -> (u32, u32) {
         let none = None::<&mut class::GrAlloc>;
         let alloc = |call: drivers_spec::nv::abi::Call| call.number;
         match self {
@@ -91,7 +91,12 @@ impl Kind {
                 bench.alloc(parent, class, handle, Some(&mut params))
             }
             Kind::Event => {
-                let mut params = class::EventAlloc::default();
+                let mut params = class::EventAlloc {
+                    h_src_resource: source,
+                    h_class: 0x79,
+                    data: bench.ctl as u64,
+                    ..Default::default()
+                };
                 bench.alloc(parent, alloc(class::NV01_EVENT), handle, Some(&mut params))
             }
             Kind::Usermode => bench.alloc(parent, alloc(class::TURING_USERMODE_A), handle, none),
@@ -120,6 +125,14 @@ fn random_trees_are_as_a_simple_model_has_them() {
         let mut bench = Bench::new("");
         bench.client = bench.root();
         let client = bench.client;
+        let mut event = escape::AllocOsEvent {
+            h_client: client,
+            fd: bench.ctl as u32,
+            ..Default::default()
+        };
+        bench
+            .escape(bench.ctl, &escape::ALLOC_OS_EVENT, &mut event)
+            .unwrap();
         let mut model: BTreeMap<u32, (u32, Kind)> = [(client, (0, Kind::Client))].into();
         for _ in 0..300 {
             // Few handles, so that they are taken, freed and taken again.
@@ -158,13 +171,17 @@ fn random_trees_are_as_a_simple_model_has_them() {
                     0 => handle | 0x8000,
                     _ => some,
                 };
+                // What an event is of.
+                let subdevice = model.iter().find(|(_, (_, kind))| *kind == Kind::Subdevice);
+                let source = subdevice.map_or(0, |(&handle, _)| handle);
                 let expected = match model.get(&parent) {
                     None => status::NV_ERR_OBJECT_NOT_FOUND,
                     Some((_, above)) if !kind.fits(*above) => status::NV_ERR_INVALID_OBJECT_PARENT,
                     _ if model.contains_key(&handle) => status::NV_ERR_INSERT_DUPLICATE_NAME,
+                    _ if kind == Kind::Event && source == 0 => status::NV_ERR_INVALID_OBJECT,
                     _ => status::NV_OK,
                 };
-                let (status, made) = kind.make(&bench, parent, handle);
+                let (status, made) = kind.make(&bench, parent, handle, source);
                 assert_eq!(status, expected, "seed {seed}: {kind:?} below {parent:#x}");
                 if status == status::NV_OK {
                     assert!(model.insert(made, (parent, kind)).is_none());
