@@ -344,7 +344,7 @@ impl Call<'_> {
                 Kind::Plain
             }
             (Some(_), number) if number == class::GT200_DEBUGGER.number => {
-                needs.push(self.new_debugger(state, new)?);
+                needs.extend(self.new_debugger(state, new)?);
                 Kind::Plain
             }
             (_, number) if number == class::NV01_EVENT.number => {
@@ -361,14 +361,14 @@ impl Call<'_> {
         })
     }
 
-    /// A debugger watches an object of compute.
-    fn new_debugger(&self, state: &State, new: &New) -> Result<u32> {
+    /// A debugger watches an object of compute; returns it, if it is one of this client.
+    fn new_debugger(&self, state: &State, new: &New) -> Result<Option<u32>> {
         let params = self.required::<class::DebuggerAlloc>(new)?;
         let compute = params.h_class3d_object;
         let object = self.object(state, params.h_app_client, compute)?;
         match is_engine(object.class) {
-            true => Ok(compute),
-            false => self.no_object(new.client, compute),
+            true => Ok(Some(compute).filter(|_| params.h_app_client == new.client)),
+            false => self.no_object(params.h_app_client, compute),
         }
     }
 }

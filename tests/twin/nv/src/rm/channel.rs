@@ -45,8 +45,8 @@ static ENGINE: Rule = Rule {
 
 static USERD: Rule = Rule {
     name: "RM-CHANNEL-USERD",
-    text: "USERD is 512 bytes of memory, at a multiple of 512",
-    source: "open-gpu-kernel-modules, kernel_channel_gv100.c, kchannelCreateUserdMemDesc; dev_ram.h, NV_RAMUSERD",
+    text: "USERD is 512 bytes of memory, at a multiple of 512: RM cuts other offsets off, and does not look how long the memory is",
+    source: "open-gpu-kernel-modules, kernel_channel_gv100.c, kchannelCreateUserdMemDesc: userdShift; mem_desc.c, memdescCreateSubMem; dev_ram.h, NV_RAMUSERD",
     proof: Proof::Sourced,
 };
 
@@ -66,8 +66,8 @@ static RING: Rule = Rule {
 
 static OBJECT: Rule = Rule {
     name: "RM-ENGINE-OBJECT",
-    text: "an object of compute is made in a channel of graphics; one of copies in a channel of graphics or of a copy engine, which its parameters name, if they do",
-    source: "open-gpu-kernel-modules, kernel_graphics_object.c; kernel_ce_context.c, kcectxConstruct",
+    text: "an object of compute is made in a channel of graphics, one of copies in a channel of graphics or of a copy engine; its parameters, if there are any, name an engine that this can be: RM does not look at them",
+    source: "open-gpu-kernel-modules, channel_descendant.c, chandesConstruct: gpuGetClassByEngineAndClassId; kernel_ce_context.c",
     proof: Proof::Sourced,
 };
 
@@ -292,10 +292,9 @@ impl Call<'_> {
         let end = offset.checked_add(USERD_BYTES);
         if !offset.is_multiple_of(USERD_BYTES) || end.is_none_or(|end| end > memory.bytes) {
             let what = format!("USERD at {offset:#x} of {:#x} bytes", memory.bytes);
-            let invalid = status::NV_ERR_INVALID_ADDRESS;
-            return self.machine.refuse(&USERD, invalid, what);
+            self.machine.broken(&USERD, what);
         }
-        Ok(Some((memory, offset)))
+        Ok(Some((memory, offset / USERD_BYTES * USERD_BYTES)))
     }
 
     /// Checks the ring, and says where it is.
@@ -331,27 +330,28 @@ impl Call<'_> {
         };
         let graphics = channel.engine == class::engine::GRAPHICS;
         let chip = self.machine.config.chips[gpu];
-        let mut fits = true;
+        let what = format!(
+            "class {:#x} in a channel of engine {:#x}",
+            new.class, channel.engine
+        );
         if new.class == chip.facts().compute.number {
             self.optional::<class::GrAlloc>(new)?;
-            fits = graphics;
+            if !graphics {
+                let invalid = status::NV_ERR_INVALID_CLASS;
+                return self.machine.refuse(&OBJECT, invalid, what);
+            }
         } else if let Some(params) = self.optional::<class::DmaCopyAlloc>(new)? {
             let asked = match params.version {
                 0 => class::engine::COPY0 + params.engine_type,
                 _ => params.engine_type,
             };
-            fits = chip.engines().any(|engine| engine == asked)
-                && (graphics || asked == channel.engine);
+            let there = chip.engines().any(|engine| engine == asked);
+            if !there || !(graphics || asked == channel.engine) {
+                let what = format!("{what}, by its parameters {asked:#x}");
+                self.machine.broken(&OBJECT, what);
+            }
         }
-        if fits {
-            return Ok(());
-        }
-        let what = format!(
-            "class {:#x} in a channel of engine {:#x}",
-            new.class, channel.engine
-        );
-        let invalid = status::NV_ERR_INVALID_ARGUMENT;
-        self.machine.refuse(&OBJECT, invalid, what)
+        Ok(())
     }
 
     /// GPFIFO_SCHEDULE of a channel, or of every channel of a group.

@@ -62,8 +62,8 @@ static DMA: Rule = Rule {
 static DMA_EXTERNAL: Rule = Rule {
     name: "RM-MAP-DMA-EXTERNAL",
     text: "RM does not map in an address space that is owned from outside",
-    source: "open-gpu-kernel-modules, gpu_vaspace.c, gvaspaceAlloc: bIsExternallyOwned; the status is ours",
-    proof: Proof::Guess,
+    source: "open-gpu-kernel-modules, gpu_vaspace.c, gvaspaceAlloc: bIsExternallyOwned",
+    proof: Proof::Sourced,
 };
 
 /// Addresses that RM maps in.
@@ -381,13 +381,13 @@ impl Call<'_> {
         };
         if space.external {
             let what = format!("range {:#x}", args.h_dma);
-            let state = status::NV_ERR_INVALID_STATE;
-            return self.machine.refuse(&DMA_EXTERNAL, state, what);
+            let unsupported = status::NV_ERR_NOT_SUPPORTED;
+            return self.machine.refuse(&DMA_EXTERNAL, unsupported, what);
         }
         let end = args.offset.checked_add(args.length);
         if args.length == 0 || end.is_none_or(|end| end > memory.bytes) {
             let what = format!("{:#x} bytes from {:#x}", args.length, args.offset);
-            let invalid = status::NV_ERR_INVALID_LIMIT;
+            let invalid = status::NV_ERR_INVALID_BASE;
             return self.machine.refuse(&MAP, invalid, what);
         }
         let bytes = args.length.next_multiple_of(PAGE);
@@ -442,7 +442,7 @@ impl Call<'_> {
             }
             None => {
                 let what = format!("nothing begins at {:#x}", args.dma_offset);
-                let missing = status::NV_ERR_OBJECT_NOT_FOUND;
+                let missing = status::NV_ERR_INVALID_OBJECT_HANDLE;
                 self.machine.refuse(&DMA, missing, what)
             }
         }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::{abi, status, uvm};
 use twin::rule::{Proof, Rule};
 
@@ -31,16 +32,16 @@ static FREE: Rule = Rule {
 
 static MAP: Rule = Rule {
     name: "UVM-MAP",
-    text: "what is mapped lies in one external range, for 1 or more GPUs, with types that there are",
-    source: "open-gpu-kernel-modules, uvm_map_external.c, uvm_map_external_allocation",
+    text: "what is mapped lies in one external range, for 1 or more GPUs that have such addresses (below 2^47 up to Ada, below 2^56 from Hopper on, as an x86 program has them), with types that there are",
+    source: "open-gpu-kernel-modules, uvm_map_external.c, uvm_map_external_allocation; uvm_gpu.c, uvm_gpu_can_address",
     proof: Proof::Sourced,
 };
 
 static MAP_LENGTH: Rule = Rule {
     name: "UVM-MAP-LENGTH",
-    text: "offset and length lie in the memory that is mapped",
-    source: "open-gpu-kernel-modules, nv_gpu_ops.c, nvGpuOpsGetExternalAllocPtes; the status is ours",
-    proof: Proof::Guess,
+    text: "offset and length lie in the memory that is mapped, and begin at a page",
+    source: "open-gpu-kernel-modules, nv_gpu_ops.c, nvGpuOpsBuildExternalAllocPtes; uvm_map_external.c, uvm_map_external_allocation_on_gpu: smallest_alignment",
+    proof: Proof::Sourced,
 };
 
 static IDENTITY: Rule = Rule {
@@ -104,6 +105,14 @@ impl On<'_> {
                 return self.refuse(&MAP, invalid, what);
             }
             let (gpu, space) = self.gpu_with_space(va, one.gpu_uuid)?;
+            let bits = match self.machine.config.chips[gpu].arch {
+                arch if arch < Arch::Gh100 => 47,
+                _ => 56,
+            };
+            if base + (length - 1) >= 1 << bits {
+                let what = format!("{length:#x} bytes at {base:#x} on GPU {gpu}");
+                return self.refuse(&MAP, status::NV_ERR_OUT_OF_RANGE, what);
+            }
             wanted.push((gpu, space, rights));
         }
         let (gpus, peers) = (va.gpus.clone(), va.peers.clone());
@@ -117,13 +126,18 @@ impl On<'_> {
             self.reach(&gpus, &peers, gpu, &memory)?;
         }
         let end = args.offset.checked_add(length);
-        let whole = args.offset.is_multiple_of(PAGE);
-        if !whole || end.is_none_or(|end| end > memory.bytes) {
+        let wrong = match () {
+            _ if !args.offset.is_multiple_of(PAGE) => Some(status::NV_ERR_INVALID_ADDRESS),
+            _ if args.offset >= memory.bytes => Some(status::NV_ERR_INVALID_BASE),
+            _ if end.is_none_or(|end| end > memory.bytes) => Some(status::NV_ERR_INVALID_LIMIT),
+            _ => None,
+        };
+        if let Some(status) = wrong {
             let what = format!(
                 "{length:#x} bytes from {:#x} of {:#x}",
                 args.offset, memory.bytes
             );
-            return self.refuse(&MAP_LENGTH, status::NV_ERR_INVALID_OFFSET, what);
+            return self.refuse(&MAP_LENGTH, status, what);
         }
         self.identity(&memory, args.offset, base);
         let all = memory.page | base | length | args.offset;

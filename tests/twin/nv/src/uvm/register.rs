@@ -7,21 +7,21 @@ use twin::rule::{Proof, Rule};
 
 use crate::errno::Result;
 use crate::rm::{self, State};
-use crate::space::{Owner, Space};
+use crate::space::Owner;
 
 use super::{GPU, Holder, MM, MULTI_PROCESS, On, PEER, Registered};
 
 static EXTERNAL: Rule = Rule {
     name: "UVM-VASPACE-EXTERNAL",
-    text: "an address space that UVM gets is one that is owned from outside (IS_EXTERNALLY_OWNED), of that GPU",
-    source: "open-gpu-kernel-modules, gpu_vaspace.c, gvaspaceExternalRootDirCommit: NV_ERR_INVALID_FLAGS; uvm_va_space.c",
+    text: "an address space that UVM gets is one that is owned from outside (IS_EXTERNALLY_OWNED), of that GPU, and no other file's",
+    source: "open-gpu-kernel-modules, nv_gpu_ops.c, nvGpuOpsDupAddressSpace; what follows for one that another file has is ours",
     proof: Proof::Sourced,
 };
 
 static CHANNEL: Rule = Rule {
     name: "UVM-CHANNEL",
     text: "a channel is registered once, in the address space of its GPU that UVM has",
-    source: "open-gpu-kernel-modules, uvm_user_channel.c, uvm_register_channel: NV_ERR_INVALID_CHANNEL; nvUvmInterfaceRetainChannel",
+    source: "open-gpu-kernel-modules, uvm_user_channel.c, uvm_register_channel: NV_ERR_INVALID_CHANNEL; nv_gpu_ops.c, nvGpuOpsVerifyChannel",
     proof: Proof::Sourced,
 };
 
@@ -72,16 +72,26 @@ impl On<'_> {
             let what = format!("GPU {gpu} has an address space registered");
             return self.refuse(&GPU, status::NV_ERR_INVALID_DEVICE, what);
         }
-        let found = state.object(args.h_client, args.h_va_space);
-        let Some(rm::Kind::Space(number)) = found.map(|object| &object.kind) else {
-            let what = format!("{:#x} is no address space", args.h_va_space);
-            return self.refuse(&EXTERNAL, status::NV_ERR_OBJECT_NOT_FOUND, what);
+        let wrong = |status: u32| {
+            let what = format!("address space {:#x}", args.h_va_space);
+            self.refuse(&EXTERNAL, status, what)
+        };
+        let Some(found) = state.object(args.h_client, args.h_va_space) else {
+            return wrong(status::NV_ERR_OBJECT_NOT_FOUND);
+        };
+        let (of, rm::Kind::Space(number)) = (found.gpu, &found.kind) else {
+            return wrong(status::NV_ERR_INVALID_OBJECT);
         };
         let number = *number;
-        let fits = |space: &Space| space.external && space.gpu == gpu;
-        if !state.spaces.get(&number).is_some_and(fits) || state.held_by_uvm(number) {
-            let what = format!("address space {:#x}", args.h_va_space);
-            return self.refuse(&EXTERNAL, status::NV_ERR_INVALID_FLAGS, what);
+        if of != Some(gpu) {
+            return wrong(status::NV_ERR_OTHER_DEVICE_FOUND);
+        }
+        let external = state
+            .spaces
+            .get(&number)
+            .is_some_and(|space| space.external);
+        if !external || state.held_by_uvm(number) {
+            return wrong(status::NV_ERR_INVALID_FLAGS);
         }
         self.va(&mut state)?.gpus.insert(gpu, Some(number));
         Ok(())
@@ -105,11 +115,15 @@ impl On<'_> {
         let found = state.object(args.h_client, args.h_channel);
         let Some(rm::Kind::Channel(channel)) = found.map(|object| &object.kind) else {
             let what = format!("{:#x} is no channel", args.h_channel);
-            return self.refuse(&CHANNEL, status::NV_ERR_OBJECT_NOT_FOUND, what);
+            return self.refuse(&CHANNEL, status::NV_ERR_INVALID_OBJECT_HANDLE, what);
         };
         if channel.gpu != gpu || channel.space != space {
             let what = format!("channel {:#x} runs in another one", args.h_channel);
-            return self.refuse(&CHANNEL, status::NV_ERR_INVALID_ARGUMENT, what);
+            let status = match channel.gpu == gpu {
+                true => status::NV_ERR_INVALID_CHANNEL,
+                false => status::NV_ERR_OTHER_DEVICE_FOUND,
+            };
+            return self.refuse(&CHANNEL, status, what);
         }
         // Channels of copy engines have no buffers.
         let buffers = channel.engine == class::engine::GRAPHICS;

@@ -48,7 +48,7 @@ fn channels_are_in_groups_of_their_engine_with_a_ring() {
         let bench = Bench::with_group("");
         let mut params = bench.channel_params();
         params.userd_offset[0] = offset;
-        assert_eq!(bench.channel(&mut params).0, status::NV_ERR_INVALID_ADDRESS);
+        assert_eq!(bench.channel(&mut params).0, 0);
         fires("RM-CHANNEL-USERD").only(&bench.broken());
     }
 
@@ -112,8 +112,11 @@ fn engines_have_objects_in_their_channels() {
     assert!(bench.broken().is_empty(), "{:?}", bench.broken());
     let compute = class::ADA_COMPUTE_A.number;
     let (status, _) = bench.alloc(channel, compute, 0, None::<&mut class::GrAlloc>);
-    assert_eq!(status, status::NV_ERR_INVALID_ARGUMENT);
+    assert_eq!(status, status::NV_ERR_INVALID_CLASS);
     fires("RM-ENGINE-OBJECT").only(&bench.broken());
+    copy.engine_type = class::engine::COPY0;
+    bench.must(channel, class::AMPERE_DMA_COPY_B, Some(&mut copy));
+    assert_eq!(bench.broken(), ["RM-ENGINE-OBJECT"; 2]);
 }
 
 #[test]

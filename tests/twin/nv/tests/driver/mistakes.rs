@@ -410,7 +410,7 @@ fn rm_maps_in_ranges_of_its_own() {
     bench
         .escape(bench.ctl, &escape::RM_UNMAP_MEMORY_DMA, &mut unmap)
         .unwrap();
-    assert_eq!(unmap.status, status::NV_ERR_OBJECT_NOT_FOUND);
+    assert_eq!(unmap.status, status::NV_ERR_INVALID_OBJECT_HANDLE);
     fires("RM-MAP-DMA").only(&bench.broken());
     // What is freed is mapped no more.
     assert_eq!(
@@ -437,7 +437,7 @@ fn rm_maps_in_ranges_of_its_own() {
     );
     let local = bench.local(0x1000);
     let (status, _) = map_dma(&bench, range, local, 0x1000, 0);
-    assert_eq!(status, status::NV_ERR_INVALID_STATE);
+    assert_eq!(status, status::NV_ERR_NOT_SUPPORTED);
     fires("RM-MAP-DMA-EXTERNAL").only(&bench.broken());
 }
 

@@ -53,6 +53,12 @@ fn uvm_knows_gpus_and_their_address_spaces() {
     let own = bench.must(device, class::FERMI_VASPACE_A, Some(&mut own));
     assert_eq!(bench.register_space(1, own), status::NV_ERR_INVALID_FLAGS);
     fires("UVM-VASPACE-EXTERNAL").only(&bench.broken());
+    let refused = bench.register_space(1, bench.space);
+    assert_eq!(refused, status::NV_ERR_OTHER_DEVICE_FOUND);
+    assert_eq!(
+        bench.register_space(1, device),
+        status::NV_ERR_INVALID_OBJECT
+    );
 }
 
 #[test]
@@ -102,14 +108,36 @@ fn memory_is_mapped_in_ranges() {
         assert_eq!(refused, status::NV_ERR_INVALID_ARGUMENT);
         fires("UVM-MAP").only(&bench.broken());
     }
+    for (config, expected) in [
+        ("chip=ad102", status::NV_ERR_OUT_OF_RANGE),
+        ("chip=h200", status::NV_OK),
+    ] {
+        let bench = Bench::with_space(config);
+        let local = bench.local(0x1000);
+        assert_eq!(bench.range(1 << 47, 0x1000), 0);
+        assert_eq!(bench.map(1 << 47, 0x1000, local), expected);
+        match expected {
+            status::NV_OK => assert!(bench.broken().is_empty()),
+            _ => fires("UVM-MAP").only(&bench.broken()),
+        }
+    }
+    for (offset, expected) in [
+        (0x1000, status::NV_ERR_INVALID_LIMIT),
+        (0x1_0000, status::NV_ERR_INVALID_BASE),
+        (0x800, status::NV_ERR_INVALID_ADDRESS),
+    ] {
+        let bench = Bench::with_space("");
+        let local = bench.local(0x1_0000);
+        assert_eq!(bench.range(RING, 0x2_0000), 0);
+        let mut args = bench.map_params(RING, 0x1_0000, local);
+        args.offset = offset;
+        let refused = bench.uvm(uvm::MAP_EXTERNAL_ALLOCATION, &mut args);
+        assert_eq!(refused, expected);
+        fires("UVM-MAP-LENGTH").only(&bench.broken());
+    }
     let bench = Bench::with_space("");
     let local = bench.local(0x1_0000);
     assert_eq!(bench.range(RING, 0x2_0000), 0);
-    assert_eq!(
-        bench.map(RING, 0x2_0000, local),
-        status::NV_ERR_INVALID_OFFSET
-    );
-    fires("UVM-MAP-LENGTH").only(&bench.broken());
     // What RM frees stays mapped: UVM has a duplicate.
     assert_eq!(bench.map(RING, 0x1_0000, local), 0);
     assert_eq!(bench.free(local), 0);
