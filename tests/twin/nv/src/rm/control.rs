@@ -434,7 +434,8 @@ impl Call<'_> {
             return self.value(format!("a list of {count}"));
         }
         for i in 0..count {
-            let at = params.gr_info_list + i * size_of::<control::Info>() as u64;
+            let offset = i * size_of::<control::Info>() as u64;
+            let at = params.gr_info_list.wrapping_add(offset);
             self.answer(at, |info| self.one_info(chip, info))?;
         }
         Ok(())

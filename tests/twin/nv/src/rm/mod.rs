@@ -147,6 +147,11 @@ impl State {
             .collect()
     }
 
+    /// Whether nothing is held: no client, no address space, nothing of UVM.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.spaces.is_empty() && self.uvm.is_empty()
+    }
+
     /// Bytes of local memory in use on a GPU.
     pub fn local_in_use(&self, gpu: usize) -> u64 {
         self.used[gpu]

@@ -1,9 +1,13 @@
 //! Calls that fail because the config says so: the status or errno comes, and nothing is left behind.
 
+use std::collections::BTreeMap;
+
 use drivers_spec::nv::{class, control, status, uvm};
 use twin_nv::errno::Failure;
 
 use super::bench::Bench;
+use super::replay::{Player, number, recording};
+use super::trees::Random;
 
 #[test]
 fn any_call_fails_as_it_is_told() {
@@ -74,4 +78,56 @@ fn the_files_around_say_the_same() {
         bench.process.ioctl(fd, request, 0).unwrap_err().0,
         libc::ENOTTY
     );
+}
+
+#[test]
+fn every_call_of_a_recording_fails_once_and_leaves_nothing() {
+    let events = recording("nak89_580");
+    let mut counts = BTreeMap::new();
+    for event in &events {
+        if let Some(name) = event["ioctl"].as_str() {
+            *counts.entry(name).or_insert(0) += 1;
+        }
+    }
+    for (name, count) in counts {
+        // Enough of those that come in dozens.
+        for nth in (1..=count).step_by(if count > 30 { 7 } else { 1 }) {
+            let fault = format!("fault=call:{name}:NV_ERR_INSUFFICIENT_RESOURCES:{nth}");
+            let mut player = Player::new(&fault);
+            let failed = player.play(&events);
+            assert!(
+                failed.iter().any(|(_, why)| why.starts_with(name)),
+                "{fault}"
+            );
+            assert_eq!(player.machine.faults_fired(), 1, "{fault}");
+            assert!(player.leaves_nothing(), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_changed_do_no_harm() {
+    let events = recording("nak120");
+    let calls: Vec<usize> = (0..events.len())
+        .filter(|&i| !events[i]["ioctl"].is_null())
+        .collect();
+    let mut random = Random(7);
+    for round in 0..120 {
+        let mut changed = events.clone();
+        for _ in 0..3 {
+            let i = calls[random.below(calls.len() as u64) as usize];
+            let (what, size) = match changed[i]["params_size"].as_u64() {
+                Some(size) if random.below(2) == 0 => ("params", size),
+                _ => ("arg", number(&changed[i]["size"])),
+            };
+            // Mostly where something is.
+            let at = random.below(size.min(64));
+            let byte = [0, 1, 0x80, 0xff, random.below(256)][random.below(5) as usize];
+            let text = format!("{} {at:x}:{byte:02x}", changed[i][what].as_str().unwrap());
+            changed[i][what] = text.into();
+        }
+        let mut player = Player::new("chip=gb202,driver=570");
+        player.play(&changed);
+        assert!(player.leaves_nothing(), "round {round}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Recordings run without a broken rule, and what is changed in them is named.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::replay::{Player, number, recording};
@@ -117,11 +119,12 @@ fn calls_that_are_made_twice_are_named() {
 fn sizes_that_are_changed_are_named() {
     for (name, config) in ALL {
         let events = recording(name);
+        let mut seen = BTreeSet::new();
         for (i, event) in events.iter().enumerate() {
             let Some(call) = event["ioctl"].as_str() else {
                 continue;
             };
-            if !call.starts_with("NV_ESC_") || call == "NV_ESC_CARD_INFO" {
+            if !seen.insert(call) || !call.starts_with("NV_ESC_") || call == "NV_ESC_CARD_INFO" {
                 continue;
             }
             let mut changed = events[..=i].to_vec();

@@ -84,6 +84,13 @@ impl Player {
         }
     }
 
+    /// Ends the process; whether the machine then holds nothing of it.
+    pub fn leaves_nothing(&self) -> bool {
+        self.process.exit();
+        let state = self.machine.state();
+        state.is_empty() && state.local_in_use(0) == 0
+    }
+
     /// Plays all, whatever fails; returns statuses and errnos that are not 0, with the event's number.
     pub fn play(&mut self, events: &[Value]) -> Vec<(usize, String)> {
         let mut failed = Vec::new();

@@ -8,10 +8,10 @@ use drivers_spec::nv::{class, escape, memory, status};
 use super::bench::Bench;
 
 /// A sequence that looks random.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
