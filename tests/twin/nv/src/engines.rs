@@ -39,7 +39,7 @@ pub struct Work<'a> {
     pub put: u32,
 }
 
-/// What runs rings. `None` of its matters are the kernel's.
+/// What runs rings: the hardware, of which the kernel driver sees nothing.
 pub trait Engines {
     /// A channel has work.
     fn work(&self, work: Work<'_>);

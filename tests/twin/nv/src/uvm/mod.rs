@@ -1,7 +1,9 @@
 //! UVM: one address space across GPUs, into which memory of RM is mapped.
 //!
-//! Source: open-gpu-kernel-modules 580.142, kernel-open/nvidia-uvm/{uvm,uvm_api,uvm_va_space,
-//! uvm_map_external,uvm_user_channel}.[ch].
+//! - `register`: GPUs, their address spaces and channels; `map`: ranges, and memory in them.
+//!
+//! Source: open-gpu-kernel-modules 580.142, kernel-open/nvidia-uvm/{uvm,uvm_va_space,uvm_map_external,
+//! uvm_user_channel}.c, uvm_api.h.
 
 mod map;
 mod register;
