@@ -18,6 +18,11 @@ fn texts() {
         let lines = std::fs::read_to_string(&path).unwrap();
         assert!(lines.lines().count() > 200, "{}", path.display());
         compare::compare(chip, &lines, "");
+        let whole = path.with_file_name("whole").join(chip.name());
+        for kernel in std::fs::read_dir(&whole).unwrap() {
+            let lines = std::fs::read_to_string(kernel.unwrap().path()).unwrap();
+            compare::compare(chip, &lines, "");
+        }
     }
 }
 

@@ -310,7 +310,7 @@ fn shuffle() {
 
 /// Division and root of doubles begin with an approximation, but end with the nearest number.
 #[test]
-fn double() {
+fn root() {
     for chip in Chip::ALL {
         let mut numbers = Numbers(10);
         let special = [
@@ -334,7 +334,7 @@ fn double() {
             all
         };
         let (a, b) = (list(0), list(1));
-        let mut device = Device::new(chip, "double");
+        let mut device = Device::new(chip, "root");
         let (pa, pb, out) = (
             device.doubles(&a),
             device.doubles(&b),

@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
     alu(0x020, SECOND, concat!("FMUL{76&80 |.FMZ|.FTZ|?}{84+3 ?|.D8|.D4|.D2||.M2|.M4|.M8}", round!(), "{77 |.SAT} R16=, A-|, Bf-|")),
     alu(0x023, BOTH, concat!("FFMA{76&80 |.FMZ|.FTZ|?}", round!(), "{77 |.SAT} R16=, A-|, Bf-|, Cf-|")),
     alu(0x00b, SECOND, concat!("FSETP", compare!(".F", ".T"), "{80 |.FTZ}{74+2 .AND|.OR|.XOR} P81=, P84=, A-|, Bf-|, !90P87")),
-    alu(0x00a, SECOND, concat!("FSET{71 |.BF}", compare!(".F", ".T"), "{80 |.FTZ}{74+2 .AND|.OR|.XOR} R16=, A-|, Bf-|, !90P87")),
+    alu(0x00a, SECOND, concat!("FSET.BF", compare!(".F", ".T"), "{80 |.FTZ}{74+2 .AND|.OR|.XOR} R16=, A-|, Bf-|, !90P87")),
     alu(0x008, SECOND, "FSEL{80 |.FTZ} R16=, A-|, Bf-|, !90P87"),
     alu(0x009, SECOND, "FMNMX{80 |.FTZ}{81 |.NAN}{82 |.XORSIGN} R16=, A-|, Bf-|, !90P87"),
     alu(0x102, SECOND, "FCHK P81=, A-|, Bf-|"),

@@ -27,6 +27,8 @@ pub(super) const ROWS: &[Row] = &[
     alu(0x048, SECOND, "VIMNMX{72+2 .U32||.U16x2|.S16x2}{76 |.RELU}{81+3 ?|?|?|?|?|?|?|}{84+3 *} R16=, A, Bs, !90P87"),
     alu(0x046, BOTH, "VIADDMNMX{72+2 .U32||.U16x2|.S16x2}{76 |.RELU} R16=, A, Bx-, Cx, !90P87"),
     alu(0x014, BOTH, "VABSDIFF{73 .U32|} R16=, ?P81=, A, Bx, Cx"),
+    alu(0x003, SECOND, "P2R{76+2 |.B1|.B2|.B3} R16=, \"PR\", A, Bx"),
+    alu(0x004, SECOND, "R2P \"PR\", A{76+2 |.B1|.B2|.B3}, Bx"),
     one(0x81c, "PLOP3.LUT P81=, P84=, !90P87, !80P77, <67=0>!71P68, <67>!71Q68, x64+3&72+5, x16+8"),
     alu(0x01f, SECOND, "PLOP3.LUT P81=, P84=, A{127 .SIGN}, Bx{127 .SIGN}, R64{127 .SIGN}, x72+8, x16+8"),
 ];

@@ -176,7 +176,8 @@ fn build(chip: Chip) -> Result<Table, String> {
                 let template = template::read(
                     row.text,
                     form.max(1),
-                    row.forms == LAST,
+                    // Where the third place has a register of its own, the second is the second.
+                    row.forms == LAST && !row.text.contains("R64"),
                     row.uniform,
                     handle,
                 )?;

@@ -7,7 +7,7 @@ use super::program::Refusal;
 use super::rounding::{Rounding, odd_sum};
 use super::single::{canonical, flush};
 use super::source::{Lanes, Pairs, Place, Reading};
-use super::state::{Constants, State};
+use super::state::{Constants, State, each};
 use crate::operand::{Kind, Role};
 
 /// An address, of each lane.
@@ -47,7 +47,7 @@ impl Address {
             } else {
                 [0; 32]
             };
-            std::array::from_fn(|i| u64::from(high[i]) << 32 | u64::from(low[i]))
+            each(|i| u64::from(high[i]) << 32 | u64::from(low[i]))
         });
         let long = matches!(self.space, Space::Global | Space::Generic);
         let uniform = self.uniform.filter(|&n| n != 63).map_or(0, |n| {
@@ -167,6 +167,7 @@ impl<M: Memory + ?Sized> Memories<'_, M> {
     }
 
     /// Does something with the bytes at an address; global memory is asked for more than a slice.
+    #[inline(always)]
     fn access(
         &mut self,
         space: Space,
@@ -178,7 +179,7 @@ impl<M: Memory + ?Sized> Memories<'_, M> {
         let (space, address) = self.windows.resolve(space, address);
         let write = !matches!(how, How::Read);
         let len = bytes.len();
-        let done = if !address.is_multiple_of(len as u64) {
+        let done = if address & (len as u64 - 1) != 0 {
             Err(Denied::Misaligned)
         } else if space == Space::Global {
             match how {
@@ -363,12 +364,59 @@ fn gather(state: &State, from: Place, lane: usize, bytes: &mut [u8]) {
     }
 }
 
+/// The first four bytes, or zeros where there are fewer.
 fn word(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .take(4)
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u32::from(byte))
+    match bytes.first_chunk() {
+        Some(bytes) => u32::from_le_bytes(*bytes),
+        None => bytes
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u32::from(byte)),
+    }
+}
+
+/// Loads some bytes for each lane; a loop for each size, which compilers unroll.
+fn load<const BYTES: usize, M: Memory + ?Sized>(
+    state: &mut State,
+    memories: &mut Memories<M>,
+    to: Place,
+    at: &Address,
+    size: Size,
+    active: u32,
+) -> Result<(), Cause> {
+    let address = at.of(state);
+    let mut values: [Lanes; 4] = [[0; 32]; 4];
+    let values = &mut values[..BYTES.div_ceil(4)];
+    for i in lanes(active) {
+        let mut bytes = [0; BYTES];
+        memories.access(at.space, i, address[i], &mut bytes, How::Read)?;
+        for (value, bytes) in values.iter_mut().zip(bytes.chunks(4)) {
+            value[i] = word(bytes);
+        }
+    }
+    if BYTES < 4 {
+        values[0] = values[0].map(|x| size.first(x));
+    }
+    for (k, value) in (0..).zip(values) {
+        state.put(to.after(k), active, value);
+    }
+    Ok(())
+}
+
+fn store<const BYTES: usize, M: Memory + ?Sized>(
+    state: &State,
+    memories: &mut Memories<M>,
+    at: &Address,
+    from: Place,
+    active: u32,
+) -> Result<(), Cause> {
+    let address = at.of(state);
+    for i in lanes(active) {
+        let mut bytes = [0; BYTES];
+        gather(state, from, i, &mut bytes);
+        memories.access(at.space, i, address[i], &mut bytes, How::Write)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn run<M: Memory + ?Sized>(
@@ -379,30 +427,20 @@ pub(crate) fn run<M: Memory + ?Sized>(
     active: u32,
 ) -> Result<(), Cause> {
     match *op {
-        Op::Load(to, ref at, size) => {
-            let address = at.of(state);
-            let mut value: [Lanes; 4] = [[0; 32]; 4];
-            for i in lanes(active) {
-                let mut bytes = [0; 16];
-                memories.access(at.space, i, address[i], &mut bytes[..size.bytes], How::Read)?;
-                for k in 0..usize::from(size.registers()) {
-                    value[k][i] = word(&bytes[4 * k..]);
-                }
-            }
-            value[0] = value[0].map(|x| size.first(x));
-            for k in 0..size.registers() {
-                state.put(to.after(k), active, &value[usize::from(k)]);
-            }
-        }
-        Op::Store(ref at, from, size) => {
-            let address = at.of(state);
-            for i in lanes(active) {
-                let mut bytes = [0; 16];
-                let bytes = &mut bytes[..size.bytes];
-                gather(state, from, i, bytes);
-                memories.access(at.space, i, address[i], bytes, How::Write)?;
-            }
-        }
+        Op::Load(to, ref at, size) => match size.bytes {
+            1 => load::<1, M>(state, memories, to, at, size, active)?,
+            2 => load::<2, M>(state, memories, to, at, size, active)?,
+            4 => load::<4, M>(state, memories, to, at, size, active)?,
+            8 => load::<8, M>(state, memories, to, at, size, active)?,
+            _ => load::<16, M>(state, memories, to, at, size, active)?,
+        },
+        Op::Store(ref at, from, size) => match size.bytes {
+            1 => store::<1, M>(state, memories, at, from, active)?,
+            2 => store::<2, M>(state, memories, at, from, active)?,
+            4 => store::<4, M>(state, memories, at, from, active)?,
+            8 => store::<8, M>(state, memories, at, from, active)?,
+            _ => store::<16, M>(state, memories, at, from, active)?,
+        },
         Op::Atomic {
             old,
             ref at,

@@ -5,7 +5,7 @@ use super::program::Refusal;
 use super::rounding::{Rounding, single};
 use super::single::{canonical, flush};
 use super::source::{Place, Reading, Source, Style};
-use super::state::{Constants, State};
+use super::state::{Constants, State, each};
 
 /// A type of floating-point numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,7 +382,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
                 let x = if floor && x < 0.0 { 0.0 } else { x };
                 into.narrow(f64::from(x), rounding)
             };
-            let value = std::array::from_fn(|i| one(high[i]) << 16 | one(low[i]));
+            let value = each(|i| one(high[i]) << 16 | one(low[i]));
             state.put(to, active, &value);
         }
         Op::Clamp { to, ref of, into } => {

@@ -1,11 +1,13 @@
 //! Doubles.
 
+use std::cmp::Ordering;
+
 use super::integer::Combine;
 use super::program::Refusal;
 use super::rounding::{Rounding, fused};
 use super::single::Compare;
 use super::source::{Condition, Flag, Place, Reading, Source, Style};
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
@@ -13,6 +15,9 @@ pub(crate) enum Op {
     Multiply(Place, [Source; 2], Rounding),
     Fused(Place, [Source; 3], Rounding),
     Compare([Flag; 2], [Source; 2], Compare, Combine, Condition),
+    /// Whether the first is the smaller one, or the greater, and whether neither is a number: what
+    /// compiled code does with the two says so.
+    Pick([Flag; 2], [Source; 2], bool, Combine, Condition),
 }
 
 pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> {
@@ -28,7 +33,11 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         ),
         "DSETP" => {
             let (to, of) = ([r.flag()?, r.flag()?], [r.source(float)?, r.source(float)?]);
-            Op::Compare(to, of, Compare::read(r)?, Combine::read(r), r.condition()?)
+            let (combine, with) = (Combine::read(r), r.condition()?);
+            match r.choice(&[(".MIN", true), (".MAX", false)]) {
+                Some(least) => Op::Pick(to, of, least, combine, with),
+                None => Op::Compare(to, of, Compare::read(r)?, combine, with),
+            }
         }
         _ => return Ok(None),
     }))
@@ -38,7 +47,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
     let three =
         |state: &mut State, to: Place, of: [Source; 3], how: &dyn Fn(f64, f64, f64) -> f64| {
             let [a, b, d] = of.map(|source| state.pair(&source, c).map(f64::from_bits));
-            let value = std::array::from_fn(|i| {
+            let value = each(|i| {
                 let value = how(a[i], b[i], d[i]);
                 // Which bits a result has that is no number is UNKNOWN; this is what compilers fold to.
                 if value.is_nan() {
@@ -69,6 +78,20 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             let with = state.test(with);
             state.set(to[0], active, combine.of(holds, with));
             state.set(to[1], active, combine.of(!holds, with));
+        }
+        Op::Pick(to, ref of, least, combine, with) => {
+            let [a, b] = of.map(|source| state.pair(&source, c).map(f64::from_bits));
+            // Zeros are told apart, too.
+            let first = |x: f64, y: f64| match x.partial_cmp(&y) {
+                Some(Ordering::Less) => least,
+                Some(Ordering::Greater) => !least,
+                Some(Ordering::Equal) => x.is_sign_negative() == least,
+                None => y.is_nan() && !x.is_nan(),
+            };
+            let with = state.test(with);
+            let none = mask(|i| a[i].is_nan() && b[i].is_nan());
+            state.set(to[0], active, combine.of(mask(|i| first(a[i], b[i])), with));
+            state.set(to[1], active, combine.of(none, with));
         }
     }
 }

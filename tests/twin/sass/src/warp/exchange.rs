@@ -2,7 +2,7 @@
 
 use super::program::Refusal;
 use super::source::{Condition, Flag, Lanes, Place, Reading, Source, Style};
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 use super::threads::Identity;
 use crate::operand::Kind;
 
@@ -185,9 +185,8 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
             how,
         } => {
             let [value, lane, bounds] = [of, lane, bounds].map(|source| state.get(source, c));
-            let from: [(usize, bool); 32] =
-                std::array::from_fn(|i| shuffled(how, i as u32, lane[i], bounds[i]));
-            let value = std::array::from_fn(|i| value[from[i].0]);
+            let from: [(usize, bool); 32] = each(|i| shuffled(how, i as u32, lane[i], bounds[i]));
+            let value = each(|i| value[from[i].0]);
             state.put(to, active, &value);
             state.set(valid, active, mask(|i| from[i].1));
         }
@@ -213,8 +212,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
             } else {
                 [0; 32]
             };
-            let alike: Lanes =
-                std::array::from_fn(|i| active & mask(|k| (low[k], high[k]) == (low[i], high[i])));
+            let alike: Lanes = each(|i| active & mask(|k| (low[k], high[k]) == (low[i], high[i])));
             let Some(flag) = flag else {
                 state.put(to, active, &alike);
                 return;
@@ -246,12 +244,12 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
             let lane = |i: usize| i as u32;
             let value: Lanes = match what {
                 Special::Zero => [0; 32],
-                Special::Lane => std::array::from_fn(lane),
-                Special::Itself => std::array::from_fn(|i| 1 << i),
-                Special::Before => std::array::from_fn(|i| (1 << i) - 1),
-                Special::UpTo => std::array::from_fn(|i| u32::MAX >> (31 - i)),
-                Special::After => std::array::from_fn(|i| !(u32::MAX >> (31 - i))),
-                Special::From => std::array::from_fn(|i| u32::MAX << i),
+                Special::Lane => each(lane),
+                Special::Itself => each(|i| 1 << i),
+                Special::Before => each(|i| (1 << i) - 1),
+                Special::UpTo => each(|i| u32::MAX >> (31 - i)),
+                Special::After => each(|i| !(u32::MAX >> (31 - i))),
+                Special::From => each(|i| u32::MAX << i),
                 Special::Thread(axis) => identity.place[axis],
                 Special::Block(axis) => [identity.block[axis]; 32],
                 Special::Clock(false) => [identity.clock as u32; 32],

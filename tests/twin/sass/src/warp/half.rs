@@ -5,7 +5,7 @@ use super::program::Refusal;
 use super::rounding::{Rounding, narrow, odd_sum};
 use super::single::{Compare, canonical, extreme};
 use super::source::{Condition, Flag, Lanes, Place, Reading, Source, Style};
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 
 /// Which 16 bits a number has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl Mode {
 
     /// Writes what is computed of each lane's numbers, the lower ones and the upper ones.
     fn put(self, state: &mut State, to: Place, active: u32, of: impl Fn(usize, usize) -> f64) {
-        let value = std::array::from_fn(|i| {
+        let value = each(|i| {
             if self.single {
                 canonical(of(0, i) as f32)
             } else {
@@ -274,8 +274,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             let with = state.test(with);
             let one = if number { mode.of.one() } else { 0xffff };
             let [low, high] = holds.map(|holds| combine.of(holds, with));
-            let value =
-                std::array::from_fn(|i| ((low >> i & 1) * one) | ((high >> i & 1) * (one << 16)));
+            let value = each(|i| ((low >> i & 1) * one) | ((high >> i & 1) * (one << 16)));
             state.put(to, active, &value);
         }
         Op::Compare(to, ref of, compare, combine, with, mode, both) => {

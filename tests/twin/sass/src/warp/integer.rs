@@ -3,7 +3,7 @@
 use super::lane::{self, Word};
 use super::program::Refusal;
 use super::source::{Condition, Flag, From, Lanes, Place, Reading, Source, Style};
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 
 /// How two numbers compare.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    #[inline]
     pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match self {
             Self::Never => false,
@@ -63,6 +64,32 @@ pub(crate) enum Half {
     Low,
     High,
     Both,
+}
+
+/// A predicate, or the sign of a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bit {
+    Predicate(Condition),
+    Sign(Source),
+}
+
+impl Bit {
+    fn read(r: &mut Reading) -> Result<Self, Refusal> {
+        match r.peek() {
+            Some(operand) if operand.part == ".SIGN" => r.source(Style::Integer).map(Self::Sign),
+            _ => r.condition().map(Self::Predicate),
+        }
+    }
+
+    fn of(self, state: &State, c: &Constants) -> u32 {
+        match self {
+            Self::Predicate(condition) => state.test(condition),
+            Self::Sign(source) => {
+                let value = state.get(&source, c);
+                mask(|i| value[i] >> 31 != 0)
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,11 +143,21 @@ pub(crate) enum Op {
         with: Option<Condition>,
         word: Word,
     },
-    /// Two tables over three predicates.
+    /// Two tables over three bits.
     Predicates {
         to: [Flag; 2],
-        of: [Condition; 3],
+        of: [Bit; 3],
         tables: [u8; 2],
+    },
+    /// All predicates into a byte of a word, or out of one: those of a mask, and how far up.
+    Gather {
+        to: Place,
+        of: [Source; 2],
+        shift: u32,
+    },
+    Scatter {
+        of: [Source; 2],
+        shift: u32,
     },
 }
 
@@ -224,15 +261,45 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             }
         }
         "PLOP3" => return predicates(r).map(Some),
+        "P2R" => {
+            let to = r.place()?;
+            r.next()?;
+            Op::Gather {
+                to,
+                of: [r.source(int)?, r.source(int)?],
+                shift: byte(
+                    r.choice(&[(".B1", ".B1"), (".B2", ".B2"), (".B3", ".B3")])
+                        .unwrap_or_default(),
+                ),
+            }
+        }
+        "R2P" => {
+            r.next()?;
+            let (of, part) = r.part(int)?;
+            Op::Scatter {
+                of: [of, r.source(int)?],
+                shift: byte(part),
+            }
+        }
         _ => return word(name, r, signed),
     };
     Ok(Some(op))
 }
 
+/// How far up a byte of a word lies.
+fn byte(part: &str) -> u32 {
+    match part {
+        ".B1" => 8,
+        ".B2" => 16,
+        ".B3" => 24,
+        _ => 0,
+    }
+}
+
 fn predicates(r: &mut Reading) -> Result<Op, Refusal> {
     Ok(Op::Predicates {
         to: [r.flag()?, r.flag()?],
-        of: [r.condition()?, r.condition()?, r.condition()?],
+        of: [Bit::read(r)?, Bit::read(r)?, Bit::read(r)?],
         tables: [r.number()? as u8, r.number()? as u8],
     })
 }
@@ -283,7 +350,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             // A negative number is its inverse and one more, which may carry.
             let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
             let negated = of.map(|source| source.negative());
-            let sums: [u64; 32] = std::array::from_fn(|i| {
+            let sums: [u64; 32] = each(|i| {
                 let carried =
                     inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
                 total(&[
@@ -306,7 +373,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             ..
         } => {
             let (a, b, third) = (state.get(a, c), state.get(b, c), state.get(third, c));
-            let value = std::array::from_fn(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
+            let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
             state.put(to, active, &value);
         }
         Op::Multiply {
@@ -326,7 +393,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
                 }
                 _ => state.wide(third, c),
             };
-            let sums: [u128; 32] = std::array::from_fn(|i| {
+            let sums: [u128; 32] = each(|i| {
                 let product = if signed {
                     (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed())).cast_unsigned()
                 } else {
@@ -380,10 +447,10 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         } => {
             let (x, y, z) = (state.get(x, c), state.get(y, c), state.get(z, c));
             let value: Lanes = match table {
-                0xc0 => std::array::from_fn(|i| x[i] & y[i]),
-                0xfc => std::array::from_fn(|i| x[i] | y[i]),
-                0x3c => std::array::from_fn(|i| x[i] ^ y[i]),
-                _ => std::array::from_fn(|i| logic(table, x[i], y[i], z[i])),
+                0xc0 => each(|i| x[i] & y[i]),
+                0xfc => each(|i| x[i] | y[i]),
+                0x3c => each(|i| x[i] ^ y[i]),
+                _ => each(|i| logic(table, x[i], y[i], z[i])),
             };
             state.put(to, active, &value);
             if any.number != 7 {
@@ -406,7 +473,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             let upper = state.raw(of[2].from, c);
             let y = state.get(&Source { plus: 0, ..b }, c);
             let carried = with.map_or(0, |with| state.test(with));
-            let sums: [u64; 32] = std::array::from_fn(|i| {
+            let sums: [u64; 32] = each(|i| {
                 let top = if sign {
                     (x[i].cast_signed() >> 31).cast_unsigned()
                 } else {
@@ -435,11 +502,9 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             let with = with.map_or(0, |with| state.test(with));
             let value: Lanes = match *word {
                 Word::Move => x,
-                Word::Select => {
-                    std::array::from_fn(|i| if with >> i & 1 != 0 { x[i] } else { y[i] })
-                }
-                Word::Add => std::array::from_fn(|i| x[i].wrapping_add(y[i])),
-                word => std::array::from_fn(|i| word.of(x[i], y[i], z[i], with >> i & 1 != 0)),
+                Word::Select => each(|i| if with >> i & 1 != 0 { x[i] } else { y[i] }),
+                Word::Add => each(|i| x[i].wrapping_add(y[i])),
+                word => each(|i| word.of(x[i], y[i], z[i], with >> i & 1 != 0)),
             };
             state.put(to, active, &value);
             if let Some(flag) = flag {
@@ -447,8 +512,28 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
                 state.set(flag, active, mask(|i| found && value[i] != u32::MAX));
             }
         }
+        Op::Gather { to, ref of, shift } => {
+            let [rest, chosen] = of.map(|source| state.get(&source, c));
+            let predicates = state.predicates;
+            let value = each(|i| {
+                let all = (0..7).fold(0, |all, k| all | (predicates[k] >> i & 1) << k);
+                rest[i] & !(chosen[i] << shift) | (all & chosen[i]) << shift
+            });
+            state.put(to, active, &value);
+        }
+        Op::Scatter { ref of, shift } => {
+            let [value, chosen] = of.map(|source| state.get(&source, c));
+            for number in 0..7 {
+                let lanes = active & mask(|i| chosen[i] >> number & 1 != 0);
+                let flag = Flag {
+                    uniform: false,
+                    number,
+                };
+                state.set(flag, lanes, mask(|i| value[i] >> shift >> number & 1 != 0));
+            }
+        }
         Op::Predicates { to, of, tables } => {
-            let [x, y, z] = of.map(|condition| state.test(condition));
+            let [x, y, z] = of.map(|bit| bit.of(state, c));
             for (to, table) in to.into_iter().zip(tables) {
                 state.set(to, active, logic(table, x, y, z));
             }

@@ -5,7 +5,7 @@ use super::program::Refusal;
 use super::rounding::{Rounding, odd_sum, single};
 use super::source::{Condition, Flag, Lanes, Place, Reading, Source, Style};
 use super::special::Function;
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 
 /// How two floating-point numbers compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub fn read(r: &Reading) -> Result<Self, Refusal> {
-        let rows: [(&str, u8); 18] = [
+        let rows: [(&str, u8); 16] = [
             (".F", 0),
             (".LT", 1),
             (".EQ", 2),
@@ -36,8 +36,6 @@ impl Compare {
             (".NEU", 13),
             (".GEU", 14),
             (".T", 15),
-            (".MIN", 0),
-            (".MAX", 15),
         ];
         let set = r.choice(&rows).ok_or_else(|| r.refuse("no comparison"))?;
         Ok(Self {
@@ -124,8 +122,8 @@ pub(crate) enum Op {
     Multiply(Place, [Source; 2], Mode, f64),
     Fused(Place, [Source; 3], Mode),
     Compare([Flag; 2], [Source; 2], Compare, Combine, Condition, bool),
-    /// As all bits, or as the number 1.
-    Set(Place, [Source; 2], Compare, Combine, Condition, bool, u32),
+    /// As the number 1.
+    Set(Place, [Source; 2], Compare, Combine, Condition, bool),
     Select(Place, [Source; 2], Condition, bool),
     /// The smaller one or the greater; whether one that is no number wins.
     Extreme {
@@ -180,11 +178,6 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         }
         "FSET" => {
             let (to, of) = (r.place()?, [r.source(float)?, r.source(float)?]);
-            let one = if r.has(".BF") {
-                1_f32.to_bits()
-            } else {
-                u32::MAX
-            };
             Op::Set(
                 to,
                 of,
@@ -192,7 +185,6 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
                 Combine::read(r),
                 r.condition()?,
                 mode.flush,
-                one,
             )
         }
         "FSEL" => Op::Select(
@@ -226,20 +218,18 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         Op::Add(to, ref of, mode) => {
             let [a, b] = of.map(|source| state.get(&source, c));
             let value: Lanes = if mode.plain() {
-                std::array::from_fn(|i| canonical(f32::from_bits(a[i]) + f32::from_bits(b[i])))
+                each(|i| canonical(f32::from_bits(a[i]) + f32::from_bits(b[i])))
             } else {
-                std::array::from_fn(|i| {
-                    mode.output(add(mode.input(a[i]), mode.input(b[i]), mode.rounding))
-                })
+                each(|i| mode.output(add(mode.input(a[i]), mode.input(b[i]), mode.rounding)))
             };
             state.put(to, active, &value);
         }
         Op::Multiply(to, ref of, mode, by) => {
             let [a, b] = of.map(|source| state.get(&source, c));
             let value: Lanes = if mode.plain() && by == 1.0 {
-                std::array::from_fn(|i| canonical(f32::from_bits(a[i]) * f32::from_bits(b[i])))
+                each(|i| canonical(f32::from_bits(a[i]) * f32::from_bits(b[i])))
             } else {
-                std::array::from_fn(|i| {
+                each(|i| {
                     let (x, y) = (mode.input(a[i]), mode.input(b[i]));
                     let product = if mode.zero && (x == 0.0 || y == 0.0) {
                         0.0
@@ -254,13 +244,13 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         Op::Fused(to, ref of, mode) => {
             let [a, b, d] = of.map(|source| state.get(&source, c));
             let value: Lanes = if mode.plain() {
-                std::array::from_fn(|i| {
+                each(|i| {
                     canonical(
                         f32::from_bits(a[i]).mul_add(f32::from_bits(b[i]), f32::from_bits(d[i])),
                     )
                 })
             } else {
-                std::array::from_fn(|i| {
+                each(|i| {
                     let (x, y, z) = (mode.input(a[i]), mode.input(b[i]), mode.input(d[i]));
                     let product = if mode.zero && (x == 0.0 || y == 0.0) {
                         0.0
@@ -278,15 +268,15 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
             state.set(to[0], active, combine.of(holds, with));
             state.set(to[1], active, combine.of(!holds, with));
         }
-        Op::Set(to, ref of, compare, combine, with, flushes, one) => {
+        Op::Set(to, ref of, compare, combine, with, flushes) => {
             let holds = combine.of(compared(state, c, of, compare, flushes), state.test(with));
-            let value = std::array::from_fn(|i| if holds >> i & 1 != 0 { one } else { 0 });
+            let value = each(|i| (holds >> i & 1) * 1_f32.to_bits());
             state.put(to, active, &value);
         }
         Op::Select(to, ref of, with, flushes) => {
             let [a, b] = of.map(|source| state.get(&source, c));
             let with = state.test(with);
-            let value = std::array::from_fn(|i| {
+            let value = each(|i| {
                 let x = if with >> i & 1 != 0 { a[i] } else { b[i] };
                 if flushes { flush(x) } else { x }
             });
@@ -302,7 +292,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         } => {
             let [a, b] = of.map(|source| state.get(&source, c));
             let with = state.test(with);
-            let value = std::array::from_fn(|i| {
+            let value = each(|i| {
                 let f = |x: u32| if flushes { flush(x) } else { x };
                 extreme(f(a[i]), f(b[i]), with >> i & 1 != 0, nan, sign)
             });
@@ -314,7 +304,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         }
         Op::Function(to, ref of, function) => {
             let x = state.get(of, c);
-            let value = std::array::from_fn(|i| {
+            let value = each(|i| {
                 if active >> i & 1 != 0 {
                     function.of(x[i])
                 } else {

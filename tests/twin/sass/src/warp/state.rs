@@ -33,11 +33,10 @@ impl<'a> Constants<'a> {
 
     /// A word that is known to be there: a program says at its start what it reads.
     fn word(&self, bank: u8, at: u16) -> u32 {
-        let bytes = self.bytes(bank, usize::from(at), 4).unwrap_or(&[0; 4]);
+        let bytes = self.bytes(bank, usize::from(at), 4);
         bytes
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u32::from(byte))
+            .and_then(<[u8]>::first_chunk)
+            .map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 }
 
@@ -102,18 +101,15 @@ impl State {
     pub fn pair(&self, source: &Source, constants: &Constants) -> Pairs {
         let low = self.raw(source.from, constants);
         let high = self.raw_high(source.from, constants);
-        std::array::from_fn(|i| {
-            u64::from((high[i] & source.and) ^ source.xor) << 32 | u64::from(low[i])
-        })
+        each(|i| u64::from((high[i] & source.and) ^ source.xor) << 32 | u64::from(low[i]))
     }
 
     /// An integer of 64 bits, all of it inverted if it is to be, and 1 more to add if it is to be negative.
     pub fn wide(&self, source: &Source, constants: &Constants) -> (Pairs, u64) {
         let low = self.raw(source.from, constants);
         let high = self.raw_high(source.from, constants);
-        let value = std::array::from_fn(|i| {
-            u64::from(high[i] ^ source.xor) << 32 | u64::from(low[i] ^ source.xor)
-        });
+        let value =
+            each(|i| u64::from(high[i] ^ source.xor) << 32 | u64::from(low[i] ^ source.xor));
         (value, u64::from(source.plus))
     }
 
@@ -181,8 +177,18 @@ impl Place {
     }
 }
 
+/// A value for each lane. An array that is filled in a loop, which compilers make vectors of.
+#[inline(always)]
+pub(crate) fn each<T: Copy + Default>(of: impl Fn(usize) -> T) -> [T; 32] {
+    let mut values = [T::default(); 32];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = of(i);
+    }
+    values
+}
+
 /// A mask of the lanes for which something holds.
-#[inline]
+#[inline(always)]
 pub(crate) fn mask(holds: impl Fn(usize) -> bool) -> u32 {
     (0..32).fold(0, |mask, i| mask | u32::from(holds(i)) << i)
 }

@@ -11,7 +11,7 @@ use super::flow::{Meeting, Op};
 use super::memory::Memory;
 use super::program::{Program, What};
 use super::source::{Condition, Lanes};
-use super::state::{Constants, State, mask};
+use super::state::{Constants, State, each, mask};
 use super::{convert, double, exchange, half, integer, single};
 
 /// What lanes that do not run wait for.
@@ -90,7 +90,7 @@ impl Threads {
         let threads = size.iter().product::<u32>();
         let live = mask(|i| first + (i as u32) < threads);
         let [x, y, _] = size;
-        let thread: Lanes = std::array::from_fn(|i| first + i as u32);
+        let thread: Lanes = each(|i| first + i as u32);
         Self {
             state: State::new(),
             local: vec![0; 32 * local],

@@ -81,6 +81,7 @@ impl Device {
         self.place(words.iter().flat_map(|word| word.to_le_bytes()))
     }
 
+    #[allow(dead_code)] // Not of every test that has this module.
     pub fn singles(&mut self, numbers: &[f32]) -> u64 {
         self.place(numbers.iter().flat_map(|x| x.to_le_bytes()))
     }
