@@ -166,6 +166,20 @@ fn kernels_whose_taps_are_further_apart_share_their_code() {
     assert_eq!(modules[0], modules[2]);
 }
 
+#[test]
+fn places_of_packed_windows_are_found_once_for_all_summed_elements() {
+    let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
+    // Rows of 40 and 14 elements: vectors begin anywhere in them.
+    for (ci, co, [h, w]) in [(48, 192, [16, 40]), (64, 128, [14, 14])] {
+        let kernel = padded_conv(ci, co, [h, w], 3);
+        check_all(&kernel, 1e-4);
+        let built = build(&kernel, &backend, &Options::default()).unwrap();
+        let pack = &built.report.source[0];
+        let loops = pack.lines().filter(|l| l.contains(".next = ")).count();
+        assert_eq!(loops, 2, "blocks, and summed elements in them:\n{pack}");
+    }
+}
+
 /// The largest of a few neighbours, of which each one is a function of what is in memory.
 fn largest_power(rows: i64, n: i64, few: i64) -> Kernel {
     let mut m = Make::new();

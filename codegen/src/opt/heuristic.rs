@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 
 use super::{Opt, RangeInfo, apply, merge, ranges};
-use crate::ir::{Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
 use crate::symbolic::{Lin, RangeSets};
 use crate::target::{Target, TargetKind};
@@ -326,7 +326,15 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
                 true => (r.extent + i64::from(fit) - 1) / i64::from(fit),
                 false => r.extent / i64::from(fit),
             };
-            let tile = tile_for(g, &mut sets, &info, s, &inner, r, vectors, target);
+            let mut tile = tile_for(g, &mut sets, &info, s, &inner, r, vectors, target);
+            let whole = r.extent == vectors * i64::from(fit);
+            if inner.is_empty()
+                && whole
+                && (2..=4).contains(&vectors)
+                && divided(g, &mut sets, s, r.id)
+            {
+                tile.push((r.axis, vectors as u32));
+            }
             plans.push(VectorPlan {
                 axis: r.axis,
                 lanes: fit,
@@ -360,6 +368,15 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
         }
     }
     plans
+}
+
+/// Whether the lanes of a range find their places by division, as those of packed windows do. Next to
+/// each other in the body their divisions leave the loops that they do not depend on.
+fn divided(g: &Graph, sets: &mut RangeSets, store: Id, range: Id) -> bool {
+    let divides = |n: &Id| matches!(g.op(*n), Op::Binary(Binary::FloorDiv | Binary::FloorMod));
+    toposort(g, store)
+        .iter()
+        .any(|n| divides(n) && sets.depends(g, *n, range))
 }
 
 /// Whether functions that are made of many operations are computed for each element along a range.
