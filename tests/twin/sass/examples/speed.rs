@@ -17,6 +17,7 @@ fn main() {
     for chip in Chip::ALL {
         let n: u32 = 128;
         let mut device = Device::new(chip, "matmul");
+        device.watch = false;
         let numbers: Vec<f32> = (0..n * n).map(|i| i as f32 / 1000.0).collect();
         let (a, b) = (device.singles(&numbers), device.singles(&numbers));
         let grid = Grid {
@@ -29,6 +30,7 @@ fn main() {
         });
 
         let mut device = Device::new(chip, "diverge");
+        device.watch = false;
         let input = device.words(&(0..4096).collect::<Vec<_>>());
         let out = device.words(&[0; 4096]);
         let grid = Grid {

@@ -21,6 +21,8 @@ pub struct Launch<'a> {
     pub local: usize,
     /// Where these lie among generic addresses.
     pub windows: Windows,
+    /// Whether what control words promise is watched: a result that is used too early is a fault.
+    pub watch: bool,
 }
 
 /// How many instructions a warp runs at a time.
@@ -97,7 +99,7 @@ impl<'a> Block<'a> {
         let threads = launch.threads.iter().product::<u32>();
         let warps: Vec<_> = (0..threads)
             .step_by(32)
-            .map(|first| Threads::new(first, launch.threads, place, launch.local))
+            .map(|first| Threads::new(first, launch.threads, place, launch.local, launch.watch))
             .collect();
         let barriers = Barriers {
             each: Default::default(),

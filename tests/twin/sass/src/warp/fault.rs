@@ -1,5 +1,6 @@
 //! Why a block of warps could not go on.
 
+use super::hazard::Hazard;
 use super::memory::{Denied, Space};
 use super::program::Refusal;
 
@@ -40,6 +41,9 @@ pub enum Cause {
     /// An instruction that is not modelled, or is none.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A rule of the control word is broken.
+    #[error(transparent)]
+    Hazard(#[from] Hazard),
     /// A lane left the program.
     #[error("a lane goes on at {0:#x}, where the program has no instruction")]
     Outside(u64),

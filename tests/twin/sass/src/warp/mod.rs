@@ -15,6 +15,7 @@ mod exchange;
 mod fault;
 mod flow;
 mod half;
+mod hazard;
 mod integer;
 mod lane;
 mod memory;
@@ -28,6 +29,7 @@ mod threads;
 
 pub use block::{Block, Launch};
 pub use fault::{Cause, Fault};
+pub use hazard::Hazard;
 pub use memory::{Denied, Memory, Space, Windows};
 pub use program::{Program, Refusal};
 pub use state::Constants;

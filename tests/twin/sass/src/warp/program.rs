@@ -1,5 +1,6 @@
 //! A program, lowered.
 
+use super::hazard::Uses;
 use super::source::{Condition, Reading, condition};
 use super::{access, convert, double, exchange, flow, half, integer, single};
 use crate::operand::Kind;
@@ -45,6 +46,8 @@ pub(crate) struct Step {
     /// Whether it runs once for the warp.
     pub uniform: bool,
     pub what: What,
+    /// What its control word is about.
+    pub uses: Option<Box<Uses>>,
 }
 
 /// A program.
@@ -73,7 +76,7 @@ impl Program {
                             *bank = end.max(*bank);
                         }
                     }
-                    step(&inst, at)
+                    step(chip, &inst, at)
                 }
                 Err(error) => Step {
                     guard: Condition {
@@ -86,6 +89,7 @@ impl Program {
                         text: format!("{word:#034x}"),
                         why: error.to_string(),
                     })),
+                    uses: None,
                 },
             })
             .collect();
@@ -104,7 +108,7 @@ impl Program {
     }
 }
 
-fn step(inst: &Inst, at: usize) -> Step {
+fn step(chip: Chip, inst: &Inst, at: usize) -> Step {
     let uniform = matches!(inst.guard.kind, Kind::UniformPredicate(_));
     let guard = condition(&inst.guard);
     Step {
@@ -115,6 +119,7 @@ fn step(inst: &Inst, at: usize) -> Step {
         }),
         uniform,
         what: lower(inst, uniform, at).unwrap_or_else(|refusal| What::Refused(Box::new(refusal))),
+        uses: Some(Box::new(Uses::of(chip, inst))),
     }
 }
 

@@ -8,6 +8,7 @@ use super::access::{self, Memories};
 use super::block::Barriers;
 use super::fault::Cause;
 use super::flow::{Meeting, Op};
+use super::hazard::Watch;
 use super::memory::Memory;
 use super::program::{Program, What};
 use super::source::{Condition, Lanes};
@@ -61,6 +62,8 @@ pub(crate) struct Threads {
     pub state: State,
     pub local: Vec<u8>,
     pub identity: Identity,
+    /// What control words promised, if that is watched.
+    watch: Option<Box<Watch>>,
     /// Lanes that have not ended.
     pub live: u32,
     /// What the last barrier that counts counted.
@@ -86,7 +89,7 @@ pub(crate) struct Around<'a, M: ?Sized> {
 }
 
 impl Threads {
-    pub fn new(first: u32, size: [u32; 3], block: [u32; 3], local: usize) -> Self {
+    pub fn new(first: u32, size: [u32; 3], block: [u32; 3], local: usize, watch: bool) -> Self {
         let threads = size.iter().product::<u32>();
         let live = mask(|i| first + (i as u32) < threads);
         let [x, y, _] = size;
@@ -103,6 +106,7 @@ impl Threads {
                 block,
                 clock: 0,
             },
+            watch: watch.then(|| Box::new(Watch::new())),
             live,
             counted: (0, false),
             at: 0,
@@ -237,6 +241,9 @@ impl Threads {
         let mut lanes = self.active;
         if guard.number != 7 || guard.inverted {
             lanes &= self.state.test(guard);
+        }
+        if let (Some(watch), Some(uses)) = (&mut self.watch, &step.uses) {
+            watch.issue(uses, lanes, self.active)?;
         }
         let next = self.at + 1;
         if lanes == 0 {

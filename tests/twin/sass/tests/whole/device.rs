@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use twin_sass::Chip;
-use twin_sass::warp::{Block, Constants, Denied, Launch, Memory, Program, Windows};
+use twin_sass::warp::{Block, Constants, Denied, Fault, Launch, Memory, Program, Windows};
 
 const BASE: u64 = 0x7f00_0000_0000;
 const WINDOWS: Windows = Windows {
@@ -46,27 +46,38 @@ pub struct Device {
     chip: Chip,
     program: Program,
     global: Global,
+    /// Whether control words are watched.
+    pub watch: bool,
 }
 
 impl Device {
-    pub fn new(chip: Chip, kernel: &str) -> Self {
+    /// The recorded code of a kernel.
+    pub fn words_of(chip: Chip, kernel: &str) -> Vec<u128> {
         let name = format!("../../golden/sass/whole/{}/{kernel}.txt", chip.name());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
         let text = std::fs::read_to_string(&path).unwrap();
-        let words: Vec<u128> = text
-            .lines()
+        text.lines()
             .map(|line| u128::from_str_radix(&line[..32], 16).unwrap())
-            .collect();
-        let program = Program::new(chip, &words);
+            .collect()
+    }
+
+    #[allow(dead_code)] // Not of every test that has this module.
+    pub fn new(chip: Chip, kernel: &str) -> Self {
+        Self::of(chip, &Self::words_of(chip, kernel))
+    }
+
+    pub fn of(chip: Chip, words: &[u128]) -> Self {
+        let program = Program::new(chip, words);
         let refusals: Vec<_> = program
             .refusals()
             .map(|(at, refusal)| format!("{at:#x}: {refusal}"))
             .collect();
-        assert!(refusals.is_empty(), "{chip:?} {kernel}: {refusals:#?}");
+        assert!(refusals.is_empty(), "{chip:?}: {refusals:#?}");
         Self {
             chip,
             program,
             global: Global(Vec::new()),
+            watch: true,
         }
     }
 
@@ -101,7 +112,15 @@ impl Device {
     }
 
     /// Runs all blocks; parameters are 64 bits each. Returns how many instructions warps ran.
+    #[allow(dead_code)] // Not of every test that has this module.
     pub fn run(&mut self, grid: &Grid, parameters: &[u64]) -> u64 {
+        let chip = self.chip;
+        self.try_run(grid, parameters)
+            .unwrap_or_else(|fault| panic!("{chip:?}: {fault}"))
+    }
+
+    /// The same, with the fault that ends it.
+    pub fn try_run(&mut self, grid: &Grid, parameters: &[u64]) -> Result<u64, Fault> {
         let first = if self.chip == Chip::Sm90 {
             0x210
         } else {
@@ -126,16 +145,14 @@ impl Device {
             shared: grid.shared + if self.chip == Chip::Sm90 { 1024 } else { 0 },
             local: LOCAL as usize,
             windows: WINDOWS,
+            watch: self.watch,
         };
         let [x, y, z] = grid.blocks;
         let places = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
         let mut ran = 0;
         for place in places {
-            let mut block = Block::new(launch, place).unwrap_or_else(|fault| panic!("{fault}"));
-            ran += block
-                .run(&mut self.global, 10_000_000)
-                .unwrap_or_else(|fault| panic!("{:?}: {fault}", self.chip));
+            ran += Block::new(launch, place)?.run(&mut self.global, 10_000_000)?;
         }
-        ran
+        Ok(ran)
     }
 }

@@ -1,0 +1,335 @@
+//! What control words promise, watched while a program runs.
+//!
+//! The hardware waits for no result by itself: the compiler says after how many cycles the next
+//! instruction may issue, and on which of six scoreboards an instruction of variable latency reports.
+//! Here such a result is ready when its scoreboard is waited for, not before.
+//!
+//! How long results of fixed latency take is a guess: the shortest distances that ptxas 13.5 leaves in
+//! the recorded kernels, which the hardware takes no longer than.
+
+use std::collections::VecDeque;
+
+use crate::operand::{Kind, Role};
+use crate::{Chip, Control, Inst};
+
+/// A rule that a program broke.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Hazard {
+    /// A result is used before its scoreboard was waited for.
+    #[error("SCOREBOARD-RESULT: {register} is {verb} before SB{scoreboard} was waited for, on which it was promised", verb = verb(*.write))]
+    Result {
+        /// The register or predicate.
+        register: String,
+        /// On which it was promised.
+        scoreboard: u8,
+        /// Whether it is written again, not read.
+        write: bool,
+    },
+    /// A source is overwritten before it was read.
+    #[error(
+        "SCOREBOARD-SOURCE: {register} is written before SB{scoreboard} was waited for, until which it is still read"
+    )]
+    Source {
+        /// The register.
+        register: String,
+        /// On which it is free.
+        scoreboard: u8,
+    },
+    /// A result of variable latency was promised on no scoreboard.
+    #[error("SCOREBOARD-NONE: {register} is {verb}, of which no scoreboard says when it is there", verb = verb(*.write))]
+    None {
+        /// The register or predicate.
+        register: String,
+        /// Whether it is written again, not read.
+        write: bool,
+    },
+    /// A result of fixed latency is used too early.
+    #[error(
+        "STALL: {register} is read {cycles} cycles after its instruction issued, but is there after {need}"
+    )]
+    Stall {
+        /// The register or predicate.
+        register: String,
+        /// Cycles that passed.
+        cycles: u64,
+        /// Cycles that must.
+        need: u64,
+    },
+}
+
+fn verb(write: bool) -> &'static str {
+    if write { "written again" } else { "read" }
+}
+
+/// A register or a predicate, of lanes or of the warp: its kind times 256, and its number.
+type Item = u16;
+
+const ITEMS: usize = 4 * 256;
+
+fn name(item: Item) -> String {
+    let number = item as u8;
+    let kind = match item >> 8 {
+        0 => Kind::Register(number),
+        1 => Kind::Uniform(number),
+        2 => Kind::Predicate(number),
+        _ => Kind::UniformPredicate(number),
+    };
+    kind.to_string()
+}
+
+/// Of what an instruction waits, and what it reads and writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Uses {
+    reads: Vec<Item>,
+    writes: Vec<Item>,
+    guard: Option<Item>,
+    control: Control,
+    /// Waits until no more than some are outstanding on a scoreboard.
+    until: Option<(u8, usize)>,
+    /// Cycles until its results are there: as a source, and as a guard. Nothing if that varies.
+    latency: Option<[u64; 2]>,
+    branches: bool,
+    /// A unit that does one thing after the other.
+    unit: Option<usize>,
+}
+
+/// Of two units compilers rely on it that they keep the order: what is promised for one result holds for
+/// those before. Shared memory, and the unit for special functions.
+const UNITS: [&[&str]; 2] = [
+    &["LDS", "LDSM", "ATOMS"],
+    &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
+];
+
+/// Those whose results never come at a fixed time.
+const VARIABLE: [&str; 22] = [
+    "LDG", "LD", "LDS", "LDL", "LDC", "ATOM", "ATOMG", "ATOMS", "S2R", "S2UR", "MUFU", "SHFL",
+    "F2I", "F2F", "I2F", "FRND", "BREV", "POPC", "FLO", "LDSM", "MATCH", "B2R",
+];
+
+impl Uses {
+    pub fn of(chip: Chip, inst: &Inst) -> Self {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut until = None;
+        let mut control = inst.control;
+        for operand in &inst.operands {
+            let list = if operand.role == Role::Write {
+                &mut writes
+            } else {
+                &mut reads
+            };
+            let mut add = |kind: u16, first: u8, count: u8, none: u8| {
+                if first != none {
+                    list.extend((0..count).map(|k| kind << 8 | u16::from(first.saturating_add(k))));
+                }
+            };
+            match operand.kind {
+                Kind::Register(n) => add(0, n, operand.width, 255),
+                Kind::Uniform(n) => add(1, n, operand.width, 63),
+                Kind::Predicate(n) => add(2, n, 1, 7),
+                Kind::UniformPredicate(n) => add(3, n, 1, 7),
+                Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
+                Kind::ConstantOf(handle, _) => add(1, handle, 2, 63),
+                Kind::Memory(memory) => {
+                    let wide = inst.has(".E") && memory.width != 1;
+                    if let Some(base) = memory.base {
+                        add(0, base, if wide { 2 } else { 1 }, 255);
+                    }
+                    for uniform in [memory.uniform, memory.descriptor].into_iter().flatten() {
+                        add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 63);
+                    }
+                }
+                Kind::Scoreboard(n) => until = Some((n, 0)),
+                Kind::Immediate(count, _) if until.is_some() => {
+                    until = until.map(|(n, _)| (n, count as usize))
+                }
+                Kind::Immediate(set, _) if inst.name == "DEPBAR" => control.waits |= set as u8,
+                _ => {}
+            }
+        }
+        let guard = match inst.guard.kind {
+            Kind::Predicate(n) if n != 7 => Some(2 << 8 | u16::from(n)),
+            Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
+            _ => None,
+        };
+        let source = match inst.name {
+            "IMAD" if chip >= Chip::Sm90 => 2,
+            name if name.starts_with('U') || name == "VOTEU" => 2,
+            _ => 4,
+        };
+        let latency = if VARIABLE.contains(&inst.name) {
+            None
+        } else {
+            Some([source, 13])
+        };
+        let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
+        let unit = UNITS.iter().position(|unit| unit.contains(&inst.name));
+        Self {
+            unit,
+            reads,
+            writes,
+            guard,
+            control,
+            until,
+            latency,
+            branches,
+        }
+    }
+}
+
+/// When a result of fixed latency was begun, and in which lanes.
+#[derive(Clone, Copy, Default)]
+struct Begun {
+    at: u64,
+    lanes: u32,
+    latency: [u64; 2],
+}
+
+/// What is outstanding on a scoreboard, of which lanes, and whether it is a result.
+struct Outstanding {
+    items: Vec<(Item, u32)>,
+    result: bool,
+}
+
+/// What a warp has been promised.
+pub(crate) struct Watch {
+    now: u64,
+    begun: Vec<Begun>,
+    /// Lanes of results without a scoreboard.
+    unpromised: Vec<u32>,
+    /// These results by the unit that makes them, in order.
+    loose: [Vec<(Item, u32)>; 2],
+    scoreboards: [VecDeque<Outstanding>; 6],
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        Self {
+            now: 0,
+            begun: vec![Begun::default(); ITEMS],
+            unpromised: vec![0; ITEMS],
+            loose: Default::default(),
+            scoreboards: Default::default(),
+        }
+    }
+
+    /// An instruction issues for some lanes; its guard is read for those of `asked`.
+    pub fn issue(&mut self, uses: &Uses, lanes: u32, asked: u32) -> Result<(), Hazard> {
+        for (n, scoreboard) in self.scoreboards.iter_mut().enumerate() {
+            if uses.control.waits >> n & 1 != 0 {
+                scoreboard.clear();
+            }
+            if let Some((which, left)) = uses.until
+                && usize::from(which) == n
+            {
+                while scoreboard.len() > left {
+                    scoreboard.pop_front();
+                }
+            }
+        }
+        if let Some(guard) = uses.guard {
+            self.used(guard, asked, false)?;
+            self.passed(guard, asked, 1)?;
+        }
+        for &item in &uses.reads {
+            self.used(item, lanes, false)?;
+            let how = usize::from(uses.branches && item >> 8 >= 2);
+            self.passed(item, lanes, how)?;
+        }
+        for &item in &uses.writes {
+            self.used(item, lanes, true)?;
+        }
+        if lanes != 0 {
+            self.begin(uses, lanes);
+        }
+        self.now += u64::from(uses.control.stall.max(1));
+        Ok(())
+    }
+
+    fn used(&self, item: Item, lanes: u32, write: bool) -> Result<(), Hazard> {
+        for (n, scoreboard) in (0..).zip(&self.scoreboards) {
+            for outstanding in scoreboard {
+                let meant = outstanding
+                    .items
+                    .iter()
+                    .any(|&(other, of)| other == item && (of & lanes != 0 || item >> 8 & 1 != 0));
+                if meant && (write || outstanding.result) {
+                    let register = name(item);
+                    return Err(if outstanding.result {
+                        Hazard::Result {
+                            register,
+                            scoreboard: n,
+                            write,
+                        }
+                    } else {
+                        Hazard::Source {
+                            register,
+                            scoreboard: n,
+                        }
+                    });
+                }
+            }
+        }
+        if self.unpromised[usize::from(item)] & lanes != 0 {
+            return Err(Hazard::None {
+                register: name(item),
+                write,
+            });
+        }
+        Ok(())
+    }
+
+    fn passed(&self, item: Item, lanes: u32, how: usize) -> Result<(), Hazard> {
+        let begun = &self.begun[usize::from(item)];
+        let (cycles, need) = (self.now - begun.at, begun.latency[how]);
+        if begun.lanes & lanes != 0 && cycles < need {
+            return Err(Hazard::Stall {
+                register: name(item),
+                cycles,
+                need,
+            });
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, uses: &Uses, lanes: u32) {
+        let Control { writes, reads, .. } = uses.control;
+        for &item in &uses.writes {
+            let latency = uses
+                .latency
+                .filter(|_| writes.is_none())
+                .unwrap_or_default();
+            self.begun[usize::from(item)] = Begun {
+                at: self.now,
+                lanes,
+                latency,
+            };
+            let unpromised = uses.latency.is_none() && writes.is_none();
+            self.unpromised[usize::from(item)] = if unpromised { lanes } else { 0 };
+        }
+        let promises = [(writes, &uses.writes, true), (reads, &uses.reads, false)];
+        // What a unit did before without a promise is done when this is.
+        let unit = uses.unit.map(|unit| &mut self.loose[unit]);
+        let mut before = Vec::new();
+        if let Some(loose) = unit {
+            if writes.is_some() {
+                before.append(loose);
+            } else {
+                loose.extend(uses.writes.iter().map(|&item| (item, lanes)));
+            }
+        }
+        for &(item, _) in &before {
+            self.unpromised[usize::from(item)] = 0;
+        }
+        for (scoreboard, items, result) in promises {
+            let scoreboard = scoreboard.and_then(|n| self.scoreboards.get_mut(usize::from(n)));
+            if let Some(scoreboard) = scoreboard {
+                let mut items: Vec<_> = items.iter().map(|&item| (item, lanes)).collect();
+                if result {
+                    items.append(&mut before);
+                }
+                scoreboard.push_back(Outstanding { items, result });
+            }
+        }
+    }
+}
