@@ -39,6 +39,7 @@ impl Address {
         })
     }
 
+    #[inline]
     fn of(&self, state: &State) -> Pairs {
         let base = self.base.map_or([0; 32], |n| {
             let low = &state.registers[usize::from(n)];
@@ -158,6 +159,7 @@ pub(crate) struct Memories<'a, M: ?Sized> {
 }
 
 impl<M: Memory + ?Sized> Memories<'_, M> {
+    #[inline]
     fn own(&mut self, space: Space, lane: usize) -> &mut [u8] {
         if space == Space::Shared {
             return self.shared;
@@ -354,6 +356,7 @@ fn lanes(active: u32) -> impl Iterator<Item = usize> {
 }
 
 /// The bytes of some registers of a lane.
+#[inline]
 fn gather(state: &State, from: Place, lane: usize, bytes: &mut [u8]) {
     for (k, chunk) in bytes.chunks_mut(4).enumerate() {
         let word = match from.after(k as u8) {
@@ -365,6 +368,7 @@ fn gather(state: &State, from: Place, lane: usize, bytes: &mut [u8]) {
 }
 
 /// The first four bytes, or zeros where there are fewer.
+#[inline]
 fn word(bytes: &[u8]) -> u32 {
     match bytes.first_chunk() {
         Some(bytes) => u32::from_le_bytes(*bytes),

@@ -90,6 +90,7 @@ const WINDOW: u64 = 1 << 24;
 
 impl Windows {
     /// The memory of a generic address, and the address in it.
+    #[inline]
     pub(crate) fn resolve(&self, space: Space, address: u64) -> (Space, u64) {
         if space != Space::Generic {
             return (space, address);
@@ -104,6 +105,7 @@ impl Windows {
 }
 
 /// A part of memory that is a vector here.
+#[inline]
 pub(crate) fn part(bytes: &mut [u8], address: u64, len: usize) -> Result<&mut [u8], Denied> {
     let end = bytes.len() as u64;
     usize::try_from(address)

@@ -122,6 +122,11 @@ pub(crate) fn fused(a: f64, b: f64, c: f64, rounding: Rounding) -> f64 {
     if rounding == Rounding::Nearest || special {
         return a.mul_add(b, c);
     }
+    exact(a, b, c, rounding)
+}
+
+/// The same of finite numbers, from the exact sum.
+fn exact(a: f64, b: f64, c: f64, rounding: Rounding) -> f64 {
     let product_negative = a.is_sign_negative() != b.is_sign_negative();
     let (mut product, product_exponent) = multiply(a, b);
     let (mut addend, addend_exponent) = split(c);
@@ -235,5 +240,52 @@ fn lost(value: u128, count: u32) -> bool {
         value != 0
     } else {
         value & ((1 << count) - 1) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To the nearest it is what the processor computes; in the directions it is the neighbours of that,
+    /// on both sides of it.
+    #[test]
+    fn sums_of_products() {
+        let mut seed = 1_u64;
+        let mut next = || {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            seed ^ seed >> 29
+        };
+        let mut number = || {
+            let bits = next();
+            let near = 0x3fe0_0000_0000_0000 + (bits & 0x003f_0000_0000_00ff);
+            let tiny = bits & 0x801f_ffff_ffff_ffff;
+            let x = f64::from_bits([bits, near, near | 1 << 63, tiny][(next() >> 60) as usize % 4]);
+            if x.is_finite() { x } else { 1.5 }
+        };
+        for _ in 0..200_000 {
+            let (a, b, c) = (number(), number(), number());
+            let nearest = a.mul_add(b, c);
+            let of = |rounding| exact(a, b, c, rounding);
+            let ours = of(Rounding::Nearest);
+            assert_eq!(
+                ours.to_bits(),
+                nearest.to_bits(),
+                "{a:e} * {b:e} + {c:e} is {nearest:e}, not {ours:e}"
+            );
+            let (down, up) = (of(Rounding::Down), of(Rounding::Up));
+            assert!(
+                down <= nearest && nearest <= up,
+                "{a:e} * {b:e} + {c:e}: {down:e} {nearest:e} {up:e}"
+            );
+            assert!(
+                down == up || down.next_up() == up,
+                "{a:e} * {b:e} + {c:e}: {down:e} {up:e}"
+            );
+            let zero = if nearest > 0.0 { down } else { up };
+            assert_eq!(of(Rounding::Zero), zero, "{a:e} * {b:e} + {c:e}");
+        }
     }
 }
