@@ -19,17 +19,17 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    #[inline]
-    pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+    /// For which lanes it holds; the loop is one for each order.
+    fn lanes<T: PartialOrd>(self, a: &[T; 32], b: &[T; 32]) -> u32 {
         match self {
-            Self::Never => false,
-            Self::Less => a < b,
-            Self::Equal => a == b,
-            Self::LessEqual => a <= b,
-            Self::Greater => a > b,
-            Self::NotEqual => a != b,
-            Self::GreaterEqual => a >= b,
-            Self::Always => true,
+            Self::Never => 0,
+            Self::Less => mask(|i| a[i] < b[i]),
+            Self::Equal => mask(|i| a[i] == b[i]),
+            Self::LessEqual => mask(|i| a[i] <= b[i]),
+            Self::Greater => mask(|i| a[i] > b[i]),
+            Self::NotEqual => mask(|i| a[i] != b[i]),
+            Self::GreaterEqual => mask(|i| a[i] >= b[i]),
+            Self::Always => u32::MAX,
         }
     }
 }
@@ -187,6 +187,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         .ok_or_else(|| r.refuse("no comparison"))
     };
     let op = match name {
+        "IADD3" if r.has(".64") => return Err(r.refuse("sums of 64 bits are not modelled")),
         "IADD3" => Op::Add3 {
             to: r.place()?,
             carry: [r.flag()?, r.flag()?],
@@ -424,9 +425,9 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
         } => {
             let (a, b) = (state.get(a, c), state.get(b, c));
             let mut holds = if signed {
-                mask(|i| order.holds(&a[i].cast_signed(), &b[i].cast_signed()))
+                order.lanes(&a.map(u32::cast_signed), &b.map(u32::cast_signed))
             } else {
-                mask(|i| order.holds(&a[i], &b[i]))
+                order.lanes(&a, &b)
             };
             if let Some(low) = low {
                 // Where the upper halves are the same, the lower ones decide.
