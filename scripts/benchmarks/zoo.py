@@ -53,9 +53,12 @@ class Results:
         seen = {name for _, name, *_ in [*self.values, *self.missing]}
         return [name for name in cases.ZOO if name in seen]
 
+    def steady(self):
+        """How many times the better peer takes, by model."""
+        return {n: self.ratio(n, cases.STEADY, PEERS) for n in self.names()}
+
     def table(self):
-        names = self.names()
-        steady = {n: self.ratio(n, cases.STEADY, PEERS) for n in names}
+        names, steady = self.names(), self.steady()
         lines = ["| " + " | ".join(HEAD) + " |", "|---|---|" + "---:|" * (len(HEAD) - 2)]
         for n in names:
             def of(row, *who):
