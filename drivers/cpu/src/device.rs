@@ -165,7 +165,7 @@ impl CpuDevice {
                 spin,
                 floats,
             };
-            shared.lock_holds().running += 1;
+            shared.lock_holds().start();
             let thread = std::thread::Builder::new()
                 .name(format!("hcq {kind}"))
                 .stack_size(KERNEL_STACK)

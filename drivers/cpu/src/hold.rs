@@ -77,6 +77,12 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
+    /// A processor starts. Room is made for it to block later, when nothing may be allocated.
+    pub(crate) fn start(&mut self) {
+        self.running += 1;
+        self.holds.reserve(self.running);
+    }
+
     /// A running processor blocks.
     pub(crate) fn begin(&mut self, hold: Hold) {
         self.running -= 1;
