@@ -5,10 +5,13 @@
 //! [`rule::Rule`]: the access fails, and the report names the rule, its source, what was done, and
 //! the last events before it. No rule is loosened to let a driver pass.
 //!
-//! Today: [`rule`], what every model needs, [`fires`], what its tests need, and [`pci`], a PCI function to put register models
-//! behind.
-#![forbid(unsafe_code)]
+//! - [`rule`]: what every model needs; [`fires`]: what its tests need;
+//! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
+//! - [`pci`]: a PCI function to put register models behind.
+#![deny(unsafe_code)]
 
+pub mod errno;
 pub mod fires;
+pub mod host;
 pub mod pci;
 pub mod rule;

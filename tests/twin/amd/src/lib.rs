@@ -7,7 +7,6 @@
 //! - [`scheduler`]: what runs the queues, in which order, and what time it is;
 //! - [`cp`]: the packets of PM4, AQL and SDMA;
 //! - [`kernel`]: the files, ioctls and events of the kernel driver;
-//! - [`client`]: the memory of a client that is a driver of this repository;
 //! - [`machine`]: the twin as a machine of `hcq`, for drivers of this repository;
 //! - [`capi`]: the C interface, `libdoorbell_twin.so`.
 //!
@@ -16,7 +15,6 @@
 
 pub mod capi;
 pub mod chip;
-pub mod client;
 pub mod config;
 pub mod cp;
 pub mod gpu;

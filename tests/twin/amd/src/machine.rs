@@ -1,7 +1,7 @@
 //! The twin as a [`Machine`]: what drivers of this repository open in place of the real one.
 //!
 //! Each [`TwinMachine`] is a process of its own on the twin. Its memory is that of this process, see
-//! [`crate::client`]; files and what is mapped from them are the twin's.
+//! [`twin::host::client`]; files and what is mapped from them are the twin's.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use hcq::transport::{
     ANYWHERE, DevFile, Fault, Kept, Machine, Map, Prot, Request, Reserved, TransportError,
 };
 
-use crate::client::{self, Reservations};
+use twin::host::client::{self, Reservations};
+
 use crate::config::Config;
 use crate::kernel;
 use crate::kernel::Process;

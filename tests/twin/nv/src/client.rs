@@ -1,16 +1,32 @@
 //! The memory of a process that calls the driver.
 //!
 //! The driver reads and writes arguments there, pins pages of it for devices, and maps memory of devices
-//! into it. [`Pages`] is a process of its own in software: a client whose addresses mean nothing here,
-//! such as one that was recorded, runs on it.
+//! into it. [`Here`] is this process itself: its addresses are those of the GPU, as with the real driver.
+//! [`Pages`] is a process of its own in software: a client whose addresses mean nothing here, such as one
+//! that was recorded, runs on it.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use twin::host::{Mapping, user};
+
+use crate::contents::{Contents, Piece};
 use crate::errno::Errno;
+use crate::ranges::Ranges;
 
-/// Bytes of a page of a process.
-pub const PAGE: u64 = 4096;
+pub use twin::host::PAGE;
+
+/// What `mmap` is to make, with what the system has by these names.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Where, or where best: see `flags`.
+    pub address: u64,
+    /// How much, in whole pages.
+    pub bytes: u64,
+    /// `PROT_*`.
+    pub protection: i32,
+    /// `MAP_*`.
+    pub flags: i32,
+}
 
 /// See the front page.
 pub trait Memory: Send + Sync {
@@ -26,17 +42,58 @@ pub trait Memory: Send + Sync {
     /// `EFAULT`.
     fn write(&self, address: u64, data: &[u8]) -> Result<(), Errno>;
 
-    /// Whether the whole range is memory of the process that a device may be given.
-    fn pins(&self, address: u64, bytes: u64) -> bool;
-
-    /// Maps memory of a device: at an address that is given, whatever is there, or where there is room.
+    /// Memory of the process, whole pages, for a device: to be read, or written, too.
     ///
     /// # Errors
-    /// `ENOMEM`.
-    fn map(&self, at: Option<u64>, bytes: u64) -> Result<u64, Errno>;
+    /// `EFAULT`: not all of it is mapped with those rights.
+    fn pin(&self, address: u64, bytes: u64, write: bool) -> Result<Contents, Errno>;
 
-    /// Takes such a mapping away.
-    fn unmap(&self, at: u64, bytes: u64);
+    /// Maps memory of a device; returns where.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EEXIST`, or what else the system says.
+    fn map(&self, wanted: Wanted, piece: &Piece) -> Result<u64, Errno>;
+
+    /// Takes away what the process has mapped in a range, of a device or its own.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn unmap(&self, at: u64, bytes: u64) -> Result<(), Errno>;
+}
+
+/// This process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Here;
+
+impl Memory for Here {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Errno> {
+        user::read(address, out)
+    }
+
+    fn write(&self, address: u64, data: &[u8]) -> Result<(), Errno> {
+        user::write(address, data)
+    }
+
+    fn pin(&self, address: u64, bytes: u64, write: bool) -> Result<Contents, Errno> {
+        let pages = Mapping::of_client(address, bytes, write)?;
+        Ok(Contents::whole(Arc::new(pages)))
+    }
+
+    fn map(&self, wanted: Wanted, piece: &Piece) -> Result<u64, Errno> {
+        let Wanted {
+            address,
+            bytes,
+            protection,
+            flags,
+        } = wanted;
+        let Piece { of, offset } = piece;
+        Ok(of.map_client(address, bytes, protection, flags, *offset)?)
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> Result<(), Errno> {
+        let bytes = usize::try_from(bytes).map_err(|_| Errno::EINVAL)?;
+        user::munmap(at, bytes)
+    }
 }
 
 /// A process in software.
@@ -45,10 +102,24 @@ pub struct Pages(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Pages of the process itself.
-    pages: BTreeMap<u64, Box<[u8]>>,
-    /// Mappings of devices: first address and bytes.
-    devices: BTreeMap<u64, u64>,
+    /// All that is mapped: what is the process's own, and what devices have.
+    all: Ranges<Owned>,
+}
+
+/// Pages, and whether they are those of a device.
+#[derive(Clone)]
+struct Owned {
+    piece: Piece,
+    device: bool,
+}
+
+impl crate::ranges::Part for Owned {
+    fn from(&self, bytes: u64) -> Self {
+        Owned {
+            piece: self.piece.from(bytes),
+            device: self.device,
+        }
+    }
 }
 
 /// Where addresses are given from.
@@ -60,79 +131,90 @@ impl Pages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the process zeroed memory at an address, in whole pages.
-    pub fn provide(&self, address: u64, bytes: u64) {
+    /// Gives the process zeroed memory at an address, in whole pages. What it has of its own there stays.
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    pub fn provide(&self, address: u64, bytes: u64) -> Result<(), Errno> {
+        let first = address / PAGE * PAGE;
+        let end = (address + bytes).next_multiple_of(PAGE);
         let mut state = self.lock();
-        let first = address / PAGE;
-        for page in first..(address + bytes).div_ceil(PAGE) {
-            let zeros = || vec![0; PAGE as usize].into_boxed_slice();
-            state.pages.entry(page).or_insert_with(zeros);
-        }
-    }
-
-    /// Calls `each` with every piece of a range and where it begins in it.
-    fn walk(
-        &self,
-        address: u64,
-        bytes: usize,
-        mut each: impl FnMut(&mut [u8], usize),
-    ) -> Result<(), Errno> {
-        let fault = Errno(libc::EFAULT);
-        let mut state = self.lock();
-        let end = address.checked_add(bytes as u64).ok_or(fault)?;
-        let pages = address / PAGE..end.div_ceil(PAGE);
-        if !pages.clone().all(|page| state.pages.contains_key(&page)) {
-            return Err(fault);
-        }
-        for page in pages {
-            let from = (page * PAGE).max(address);
-            let to = ((page + 1) * PAGE).min(end);
-            let content = state.pages.get_mut(&page).ok_or(fault)?;
-            let inside = (from % PAGE) as usize..(from % PAGE + to - from) as usize;
-            each(&mut content[inside], (from - address) as usize);
+        let there: Vec<(u64, u64, Owned)> = state
+            .all
+            .inside(first, end - first)
+            .filter(|(.., owned)| !owned.device)
+            .map(|(at, bytes, owned)| (at, bytes, owned.clone()))
+            .collect();
+        let of = Arc::new(Mapping::new(end - first)?);
+        let piece = Piece { of, offset: 0 };
+        let zeros = Owned {
+            piece,
+            device: false,
+        };
+        state.all.insert(first, end - first, zeros);
+        for (at, bytes, owned) in there {
+            state.all.insert(at, bytes, owned);
         }
         Ok(())
+    }
+
+    /// What is mapped in a range.
+    fn contents(&self, address: u64, bytes: u64, own: bool) -> Result<Contents, Errno> {
+        let mut contents = Contents::default();
+        let state = self.lock();
+        let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
+        let mut at = address;
+        while at < end {
+            let (owned, rest) = state.all.at(at).ok_or(Errno::EFAULT)?;
+            if own && owned.device {
+                return Err(Errno::EFAULT);
+            }
+            let rest = rest.min(end - at);
+            contents.push(at - address, rest, owned.piece);
+            at += rest;
+        }
+        Ok(contents)
     }
 }
 
 impl Memory for Pages {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Errno> {
-        self.walk(address, out.len(), |piece, at| {
-            out[at..][..piece.len()].copy_from_slice(piece);
-        })
+        let contents = self.contents(address, out.len() as u64, false)?;
+        let done = contents.read(0, out);
+        done.then_some(()).ok_or(Errno::EFAULT)
     }
 
     fn write(&self, address: u64, data: &[u8]) -> Result<(), Errno> {
-        self.walk(address, data.len(), |piece, at| {
-            piece.copy_from_slice(&data[at..][..piece.len()]);
-        })
+        let contents = self.contents(address, data.len() as u64, false)?;
+        let done = contents.write(0, data);
+        done.then_some(()).ok_or(Errno::EFAULT)
     }
 
-    fn pins(&self, address: u64, bytes: u64) -> bool {
-        let state = self.lock();
-        let Some(end) = address.checked_add(bytes) else {
-            return false;
-        };
-        (address / PAGE..end.div_ceil(PAGE)).all(|page| state.pages.contains_key(&page))
+    fn pin(&self, address: u64, bytes: u64, _: bool) -> Result<Contents, Errno> {
+        self.contents(address, bytes, true)
     }
 
-    fn map(&self, at: Option<u64>, bytes: u64) -> Result<u64, Errno> {
+    fn map(&self, wanted: Wanted, piece: &Piece) -> Result<u64, Errno> {
         let mut state = self.lock();
-        let after = |(at, bytes): (&u64, &u64)| at + bytes;
-        let at = at.unwrap_or_else(|| {
-            let last = state.devices.last_key_value().map_or(FIRST, after);
-            last.max(FIRST)
-        });
-        let end = at.checked_add(bytes).ok_or(Errno(libc::ENOMEM))?;
-        for page in at / PAGE..end.div_ceil(PAGE) {
-            state.pages.remove(&page);
-        }
-        state.devices.insert(at, bytes);
+        let bytes = wanted.bytes;
+        let at = match wanted.flags & libc::MAP_FIXED {
+            0 => {
+                let last = state.all.iter().last();
+                let behind = last.map_or(FIRST, |(at, bytes, _)| at + bytes);
+                behind.max(FIRST)
+            }
+            _ => wanted.address,
+        };
+        at.checked_add(bytes).ok_or(Errno::ENOMEM)?;
+        let piece = piece.clone();
+        let device = true;
+        state.all.insert(at, bytes, Owned { piece, device });
         Ok(at)
     }
 
-    fn unmap(&self, at: u64, _: u64) {
-        self.lock().devices.remove(&at);
+    fn unmap(&self, at: u64, bytes: u64) -> Result<(), Errno> {
+        self.lock().all.cut(at, bytes);
+        Ok(())
     }
 }
 
@@ -140,26 +222,76 @@ impl Memory for Pages {
 mod tests {
     use super::*;
 
+    fn device() -> Piece {
+        let of = Arc::new(Mapping::new(2 * PAGE).unwrap());
+        Piece { of, offset: 0 }
+    }
+
     #[test]
     fn memory_is_read_and_written_across_pages() {
         let pages = Pages::default();
-        pages.provide(0x1000, 0x2000);
+        pages.provide(0x1000, 0x1000).unwrap();
+        pages.provide(0x1000, 0x2000).unwrap();
         let data: Vec<u8> = (0..100).collect();
         pages.write(0x1fd0, &data).unwrap();
+        pages.provide(0x1800, 0x1000).unwrap();
         let mut out = vec![0; 100];
         pages.read(0x1fd0, &mut out).unwrap();
         assert_eq!(out, data);
         for (at, bytes) in [(0x2ff0, 17), (0, 1), (u64::MAX, 2)] {
-            assert_eq!(
-                pages.read(at, &mut vec![0; bytes]),
-                Err(Errno(libc::EFAULT))
-            );
+            assert_eq!(pages.read(at, &mut vec![0; bytes]), Err(Errno::EFAULT));
         }
-        assert!(pages.pins(0x1000, 0x2000) && !pages.pins(0x1000, 0x2001));
-        let at = pages.map(None, 0x1000).unwrap();
-        let next = pages.map(None, 0x1000).unwrap();
-        assert_eq!(next, at + 0x1000);
-        assert_eq!(pages.map(Some(0x1000), 0x1000), Ok(0x1000));
-        assert!(!pages.pins(0x1000, 0x1000));
+        assert!(pages.pin(0x1000, 0x2000, true).is_ok());
+        assert!(pages.pin(0x1000, 0x3000, true).is_err());
+    }
+
+    fn wanted(address: u64, flags: i32) -> Wanted {
+        Wanted {
+            address,
+            bytes: PAGE,
+            protection: libc::PROT_READ | libc::PROT_WRITE,
+            flags: libc::MAP_SHARED | flags,
+        }
+    }
+
+    #[test]
+    fn a_device_and_the_cpu_see_the_same_bytes() {
+        let software = Pages::default();
+        software.provide(0x1000, 0x1000).unwrap();
+        let place = twin::host::client::Reservations::default();
+        let place = place.reserve(PAGE, 1, u64::MAX).unwrap();
+        for (memory, fixed) in [(&software as &dyn Memory, 0x1000), (&Here, place.base())] {
+            let piece = device();
+            let at = memory.map(wanted(0, 0), &piece).unwrap();
+            memory.write(at + 8, b"client").unwrap();
+            let mut seen = [0; 6];
+            assert!(piece.of.read(8, &mut seen) && seen == *b"client");
+            assert!(piece.of.write(8, b"device"));
+            memory.read(at + 8, &mut seen).unwrap();
+            assert_eq!(&seen, b"device");
+            let behind = Piece {
+                offset: PAGE,
+                ..piece.clone()
+            };
+            let at = memory.map(wanted(fixed, libc::MAP_FIXED), &behind).unwrap();
+            assert_eq!(at, fixed);
+            memory.write(at, &[7]).unwrap();
+            assert!(piece.of.read(PAGE, &mut seen) && seen[0] == 7);
+            memory.unmap(at, PAGE).unwrap();
+            assert_eq!(memory.read(at, &mut seen), Err(Errno::EFAULT));
+        }
+    }
+
+    #[test]
+    fn pinned_pages_are_the_client_s_own() {
+        let view = twin::host::client::memory(2 * PAGE, PAGE).unwrap();
+        let at = view.as_ptr() as u64;
+        let contents = Here.pin(at, 2 * PAGE, true).unwrap();
+        view.write(4096, 0x1234_u32).unwrap();
+        let mut seen = [0; 4];
+        assert!(contents.read(4096, &mut seen) && seen == [0x34, 0x12, 0, 0]);
+        assert!(contents.write(4096, &[1]));
+        assert_eq!(view.read::<u32>(4096), Ok(0x1201));
+        assert!(Here.pin(0x1000, PAGE, true).is_err());
     }
 }

@@ -4,37 +4,7 @@ use std::fmt;
 
 use drivers_spec::nv::status::{STATUS, status_name};
 
-/// An errno.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Errno(pub i32);
-
-/// Names and numbers, for configs and reports.
-const NAMES: &[(&str, i32)] = &[
-    ("ENOENT", libc::ENOENT),
-    ("EIO", libc::EIO),
-    ("ENXIO", libc::ENXIO),
-    ("EBADF", libc::EBADF),
-    ("EAGAIN", libc::EAGAIN),
-    ("ENOMEM", libc::ENOMEM),
-    ("EACCES", libc::EACCES),
-    ("EFAULT", libc::EFAULT),
-    ("EBUSY", libc::EBUSY),
-    ("ENODEV", libc::ENODEV),
-    ("ENOTDIR", libc::ENOTDIR),
-    ("EISDIR", libc::EISDIR),
-    ("EINVAL", libc::EINVAL),
-    ("EMFILE", libc::EMFILE),
-    ("EPERM", libc::EPERM),
-];
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NAMES.iter().find(|row| row.1 == self.0) {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "errno {}", self.0),
-        }
-    }
-}
+pub use twin::errno::Errno;
 
 /// How a call fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,10 +18,9 @@ pub enum Failure {
 impl Failure {
     /// The failure of that name: `EINVAL`, `NV_ERR_NO_MEMORY`.
     pub fn from_name(name: &str) -> Option<Failure> {
-        let errno = NAMES.iter().find(|row| row.0 == name);
         let status = STATUS.iter().find(|row| row.1 == name);
-        errno
-            .map(|row| Failure::Errno(Errno(row.1)))
+        Errno::from_name(name)
+            .map(Failure::Errno)
             .or(status.map(|row| Failure::Status(row.0)))
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! - [`chip`]: the chips that can be chosen, each a table of facts;
 //! - [`config`]: the config string: chip, number of GPUs, branch of the driver, faults;
-//! - [`client`]: memory of the process that calls;
+//! - [`client`]: memory of the process that calls; [`contents`]: the bytes of memory, which it and engines
+//!   share;
 //! - [`kernel`]: files, and how ioctls get to what they ask for;
 //! - [`rm`]: RM's objects and what they answer;
 //! - [`uvm`]: address spaces across GPUs;
@@ -18,9 +19,11 @@
 pub mod chip;
 pub mod client;
 pub mod config;
+pub mod contents;
 pub mod engines;
 pub mod errno;
 pub mod kernel;
+pub mod ranges;
 pub mod rm;
 pub mod space;
 pub mod uvm;

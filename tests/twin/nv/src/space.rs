@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::contents::Contents;
+
 /// Where memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -33,6 +35,8 @@ pub struct Memory {
     pub page: u64,
     /// Whether a GPU may write.
     pub writable: bool,
+    /// Its bytes.
+    pub contents: Contents,
 }
 
 /// What a mapping allows.
@@ -252,6 +256,7 @@ mod tests {
             bytes,
             page: 4096,
             writable: true,
+            contents: Contents::default(),
         };
         Mapping {
             bytes,

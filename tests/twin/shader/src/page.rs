@@ -9,8 +9,7 @@ mod gather;
 pub use bus::Bus;
 pub(crate) use gather::{blend, lanes};
 
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
+pub use twin::host::PAGE;
 
 /// The path by which an access goes; each has caches of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

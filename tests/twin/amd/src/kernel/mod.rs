@@ -12,7 +12,6 @@
 
 mod dmabuf;
 mod drm;
-pub mod errno;
 mod events;
 mod files;
 mod inject;
@@ -26,13 +25,14 @@ mod space;
 mod svm;
 pub mod topology;
 pub mod tree;
-pub mod user;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+pub use twin::errno;
+pub use twin::host::user;
 use twin::rule::{Journal, Rule};
 
 use crate::config::Config;

@@ -10,9 +10,9 @@ use twin::rule::{Journal, Rule};
 use twin_shader::isa::Gen;
 
 use super::Caches;
+use super::Mapping;
 use super::cache::{At, State};
 use super::frame::{Copy, Frame};
-use super::mapping::Mapping;
 use super::object::Object;
 use super::rules;
 use super::table::Mtype;

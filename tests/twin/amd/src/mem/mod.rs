@@ -22,7 +22,6 @@ mod cache;
 mod frame;
 mod gmc;
 mod hdp;
-mod mapping;
 mod object;
 pub mod rules;
 mod stale;
@@ -33,9 +32,9 @@ mod vm;
 mod tests;
 
 pub use gmc::{Budget, Drain, Gmc};
-pub use mapping::Mapping;
 pub use object::{Kind, Object};
 pub use table::{Mtype, Rights};
+pub use twin::host::Mapping;
 pub use vm::{Launch, Vm};
 
 /// Caches that a packet acts on: what to invalidate, what to write back.

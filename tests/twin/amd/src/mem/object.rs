@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Mapping;
 use super::cache::State;
 use super::frame::Frame;
 use super::gmc::{Budget, Gmc};
-use super::mapping::Mapping;
 
 /// Where an object lives.
 #[derive(Clone)]

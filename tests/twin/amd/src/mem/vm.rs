@@ -11,7 +11,7 @@ use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
 
 use super::Caches;
 use super::cache::{At, State};
-use super::frame::Frame;
+use super::frame::{Frame, hand_out};
 use super::gmc::{Cache, Gmc};
 use super::object::Object;
 use super::table::{self, Mtype, Rights, Table};
@@ -346,7 +346,7 @@ impl Memory for Launch<'_> {
         // SAFETY: the object lives while it is mapped, and then in `leaving` until no launch of the
         // GPU runs; this one does. Copies and masks live as long as the object, but for the one of
         // memory below GL2, which stays while a launch of the GPU runs.
-        let hand_out = |frame: Frame, mask| unsafe { frame.hand_out(mask) };
+        let hand_out = |frame: Frame, mask| unsafe { hand_out(frame, mask) };
         if !(at.held_by(port) || several && at.cached()) {
             return Ok(hand_out(frame, None));
         }

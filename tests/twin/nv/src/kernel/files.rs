@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use twin::rule::{Proof, Rule};
 
+use crate::client::{PAGE, Wanted};
+use crate::contents::Piece;
 use crate::errno::{Errno, Failure, Result};
+use crate::ranges::Part;
 use crate::space::Memory;
 
 use super::tree::Node;
@@ -79,10 +82,21 @@ pub enum Mapped {
 }
 
 /// A mapping in a process; it keeps the file.
+#[derive(Clone)]
 pub(super) struct Map {
-    bytes: u64,
     what: Mapped,
     file: Arc<File>,
+}
+
+impl Part for Map {
+    fn from(&self, bytes: u64) -> Self {
+        let what = match &self.what {
+            Mapped::Memory(memory, at) => Mapped::Memory(memory.clone(), at + bytes),
+            Mapped::Doorbell(gpu) => Mapped::Doorbell(*gpu),
+        };
+        let file = self.file.clone();
+        Map { what, file }
+    }
 }
 
 impl File {
@@ -214,21 +228,31 @@ impl Process {
         }
     }
 
-    /// Maps a file, at an address if there is one; returns where.
+    /// mmap of a file; returns where.
     ///
     /// # Errors
     /// `EBADF`, `ENODEV` for a text, `EINVAL`, `ENXIO`.
-    pub fn mmap(&self, fd: i32, at: Option<u64>, bytes: u64, offset: u64) -> Result<u64> {
+    pub fn mmap(&self, wanted: Wanted, fd: i32, offset: u64) -> Result<u64> {
         self.machine.inject("mmap")?;
+        let bytes = wanted.bytes.checked_next_multiple_of(PAGE);
+        let bytes = bytes.filter(|&bytes| bytes > 0).ok_or(Errno::EINVAL)?;
+        let wanted = Wanted { bytes, ..wanted };
         let file = self.file(fd)?;
         match self.mappable(fd, &file, bytes, offset) {
-            Ok(what) => {
-                let at = self.memory.map(at, bytes)?;
-                let map = Map { bytes, what, file };
-                let before = lock(&self.maps).insert(at, map);
-                if let Some(map) = before {
-                    self.let_go(map.file);
-                }
+            Ok((what, piece)) => {
+                // Locked: whoever unmaps a range has this mapping in the books, too.
+                let mut maps = lock(&self.maps);
+                let at = match self.memory.map(wanted, &piece) {
+                    Ok(at) => at,
+                    Err(errno) => {
+                        drop(maps);
+                        self.let_go(file);
+                        return Err(errno.into());
+                    }
+                };
+                let before = maps.insert(at, bytes, Map { what, file });
+                drop(maps);
+                self.let_go_all(before);
                 Ok(at)
             }
             Err(failure) => {
@@ -238,8 +262,14 @@ impl Process {
         }
     }
 
-    /// What a file is to map.
-    fn mappable(&self, fd: i32, file: &File, bytes: u64, offset: u64) -> Result<Mapped> {
+    fn let_go_all(&self, maps: Vec<Map>) {
+        for map in maps {
+            self.let_go(map.file);
+        }
+    }
+
+    /// What a file is to map, and its pages.
+    fn mappable(&self, fd: i32, file: &File, bytes: u64, offset: u64) -> Result<(Mapped, Piece)> {
         let machine = &self.machine;
         if !matches!(file.kind, Kind::Ctl | Kind::Gpu(_)) {
             return Err(Errno(libc::ENODEV).into());
@@ -253,23 +283,39 @@ impl Process {
             let what = format!("mmap of descriptor {fd} from {offset:#x}");
             return machine.reject(&MMAP_RANGE, libc::EINVAL, what);
         }
+        let expected = expected.next_multiple_of(PAGE);
         // A file of a GPU takes just that; of the control file, less may be mapped.
         if bytes > expected || (bytes < expected && file.kind != Kind::Ctl) {
             let what = format!("mmap of {bytes:#x} bytes, {expected:#x} were named");
             return machine.reject(&MMAP_RANGE, libc::ENXIO, what);
         }
-        Ok(what)
+        let piece = match &what {
+            Mapped::Memory(memory, from) => memory.contents.piece(*from),
+            Mapped::Doorbell(gpu) => {
+                let of = machine.doorbells[*gpu].clone();
+                Some((Piece { of, offset: 0 }, expected))
+            }
+        };
+        let piece = piece.filter(|(_, rest)| *rest >= bytes);
+        match piece {
+            Some((piece, _)) => Ok((what, piece)),
+            None => Err(Errno::ENXIO.into()),
+        }
     }
 
-    /// Takes the mapping away that begins at an address.
+    /// munmap, of anything that the process has.
     ///
     /// # Errors
-    /// `EINVAL`: there is none.
-    pub fn munmap(&self, at: u64) -> Result {
-        let map = lock(&self.maps).remove(&at);
-        let map = map.ok_or(Failure::Errno(Errno(libc::EINVAL)))?;
-        self.memory.unmap(at, map.bytes);
-        self.let_go(map.file);
+    /// As the system's.
+    pub fn munmap(&self, at: u64, bytes: u64) -> Result {
+        let bytes = bytes.checked_next_multiple_of(PAGE);
+        let bytes = bytes.filter(|&bytes| bytes > 0 && at.is_multiple_of(PAGE));
+        let bytes = bytes.ok_or(Errno::EINVAL)?;
+        let mut maps = lock(&self.maps);
+        self.memory.unmap(at, bytes)?;
+        let gone = maps.cut(at, bytes);
+        drop(maps);
+        self.let_go_all(gone);
         Ok(())
     }
 
@@ -277,7 +323,7 @@ impl Process {
     pub fn mapped(&self) -> Vec<(u64, u64, Mapped)> {
         let maps = lock(&self.maps);
         let all = maps.iter();
-        all.map(|(&at, map)| (at, map.bytes, map.what.clone()))
+        all.map(|(at, bytes, map)| (at, bytes, map.what.clone()))
             .collect()
     }
 }

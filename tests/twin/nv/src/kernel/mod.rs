@@ -1,9 +1,10 @@
 //! The files of the driver, and how ioctls get to what they ask for.
 //!
 //! - [`Machine`]: a machine with GPUs; [`Process`]: a process on it, with system calls as methods;
-//! - `files`: descriptors, mmap; `tree`: which files there are;
+//! - `files`: descriptors, mmap; `tree`: which files there are; `doorbell`: the page that starts work;
 //! - `escape`: ioctls of `/dev/nvidiactl` and `/dev/nvidiaN`.
 
+mod doorbell;
 mod escape;
 mod files;
 mod inject;
@@ -14,13 +15,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::nv::abi::{Branch, Struct};
+use twin::host::Mapping;
 use twin::rule::{Journal, Rule};
 
 use crate::client::Memory;
 use crate::config::Config;
 use crate::errno::{Errno, Failure, Result};
+use crate::ranges::Ranges;
 use crate::rm::State;
 
+pub(crate) use doorbell::BYTES as DOORBELL_BYTES;
 pub use files::{File, Kind, Mapped, Uvm};
 
 use files::Map;
@@ -39,6 +43,8 @@ pub struct Machine {
     next_process: AtomicU32,
     next_file: AtomicU64,
     clock: AtomicU64,
+    /// The registers that programs map, of each GPU.
+    doorbells: Vec<Arc<Mapping>>,
 }
 
 /// A process on a machine.
@@ -47,7 +53,7 @@ pub struct Process {
     id: u32,
     memory: Arc<dyn Memory>,
     files: Mutex<BTreeMap<i32, Arc<File>>>,
-    maps: Mutex<BTreeMap<u64, Map>>,
+    maps: Mutex<Ranges<Map>>,
 }
 
 /// Locks, also after a panic of another thread of a test: entries are changed whole.
@@ -57,8 +63,14 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Machine {
     /// A machine.
-    pub fn new(config: Config) -> Arc<Machine> {
-        Arc::new(Machine {
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    pub fn new(config: Config) -> std::io::Result<Arc<Machine>> {
+        let doorbells = config.chips.iter().map(|_| doorbell::page());
+        let doorbells = doorbells.collect::<std::result::Result<_, i32>>();
+        Ok(Arc::new(Machine {
+            doorbells: doorbells.map_err(std::io::Error::from_raw_os_error)?,
             journal: Journal::new(),
             state: Mutex::new(State::new(&config)),
             tree: Tree::new(&config),
@@ -67,7 +79,7 @@ impl Machine {
             next_file: AtomicU64::new(1),
             clock: AtomicU64::new(0),
             config,
-        })
+        }))
     }
 
     /// A process with that memory.
@@ -165,10 +177,12 @@ impl Process {
 
     /// Ends the process: what it has mapped and opened is gone.
     pub fn exit(&self) {
-        let maps: Vec<u64> = lock(&self.maps).keys().copied().collect();
-        for at in maps {
+        let all = lock(&self.maps);
+        let maps: Vec<(u64, u64)> = all.iter().map(|(at, bytes, _)| (at, bytes)).collect();
+        drop(all);
+        for (at, bytes) in maps {
             // It was there a moment ago; another thread may have taken it away.
-            let _ = self.munmap(at);
+            let _ = self.munmap(at, bytes);
         }
         let files: Vec<i32> = lock(&self.files).keys().copied().collect();
         for fd in files {

@@ -10,8 +10,9 @@ use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, map
 use drivers_spec::nv::{class, escape, status};
 use twin::rule::{Proof, Rule};
 
-use crate::errno::Result;
-use crate::kernel::{Kind as FileKind, Mapped};
+use crate::contents::Contents;
+use crate::errno::{Failure, Result};
+use crate::kernel::{DOORBELL_BYTES, Kind as FileKind, Mapped};
 use crate::space::{Mapping, Memory, Owner, Place, Rights};
 
 use super::alloc::{New, is_usermode};
@@ -101,6 +102,12 @@ pub(crate) fn count(state: &mut State) {
     }
 }
 
+/// New memory. What a GPU gives is cleared before.
+fn zeros(bytes: u64) -> Result<Contents> {
+    // The host has none left.
+    Contents::zeros(bytes).map_err(|_| Failure::Status(status::NV_ERR_NO_MEMORY))
+}
+
 /// The size of pages that attributes ask for.
 fn page_size(attr: u32, attr2: u32, bytes: u64, place: Place) -> u64 {
     let huge = match attr2::PAGE_SIZE_HUGE.get(attr2) {
@@ -179,6 +186,7 @@ impl Call<'_> {
         params.alignment = params.alignment.max(page);
         self.process.put(new.params, &params)?;
         let read_only = attr2::PROTECTION_USER.get(params.attr2);
+        let contents = zeros(bytes)?;
         Ok(Arc::new(Memory {
             id: state.number(),
             gpu,
@@ -186,6 +194,7 @@ impl Call<'_> {
             bytes,
             page,
             writable: read_only != attr2::PROTECTION_USER_READ_ONLY,
+            contents,
         }))
     }
 
@@ -264,10 +273,19 @@ impl Call<'_> {
             let invalid = status::NV_ERR_INVALID_LIMIT;
             return self.machine.refuse(&MEMORY, invalid, what);
         };
-        if os && !self.process.memory().pins(params.p_memory, bytes) {
-            let what = format!("{bytes:#x} bytes at {:#x}", params.p_memory);
-            return wrong(status::NV_ERR_INVALID_ADDRESS, what);
-        }
+        let writable = alloc_memory_flags::ALLOC_DEVICE_READ_ONLY.get(flags) == 0;
+        let contents = if os {
+            let memory = self.process.memory();
+            match memory.pin(params.p_memory, bytes, writable) {
+                Ok(pages) => pages,
+                Err(_) => {
+                    let what = format!("{bytes:#x} bytes at {:#x}", params.p_memory);
+                    return wrong(status::NV_ERR_INVALID_ADDRESS, what);
+                }
+            }
+        } else {
+            zeros(bytes)?
+        };
         let mut state = self.machine.state();
         self.client(&state, params.h_root)?;
         let mut new = New {
@@ -289,7 +307,8 @@ impl Call<'_> {
             },
             bytes,
             page: PAGE,
-            writable: alloc_memory_flags::ALLOC_DEVICE_READ_ONLY.get(flags) == 0,
+            writable,
+            contents,
         });
         let mapped = alloc_memory_flags::MAPPING.get(flags) != alloc_memory_flags::MAPPING_NO_MAP;
         if !os && mapped {
@@ -326,7 +345,7 @@ impl Call<'_> {
                 (what, memory.bytes, kind)
             }
             Kind::Plain if is_usermode(object.class) => {
-                (Mapped::Doorbell(gpu), 0x1_0000, FileKind::Gpu(gpu))
+                (Mapped::Doorbell(gpu), DOORBELL_BYTES, FileKind::Gpu(gpu))
             }
             _ => return self.no_object(params.h_client, params.h_memory),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers_spec::nv::abi::{self, Struct};
 use drivers_spec::nv::{class, control, escape, memory, uvm};
-use twin_nv::client::{Memory, Pages};
+use twin_nv::client::{Memory, Pages, Wanted};
 use twin_nv::config::Config;
 use twin_nv::errno::{Errno, Failure};
 use twin_nv::kernel::{Machine, Process};
@@ -35,6 +35,17 @@ pub struct Bench {
     pub channel: u32,
 }
 
+/// A shared mapping, at an address if there is one.
+pub fn shared(at: Option<u64>, bytes: u64) -> Wanted {
+    let fixed = if at.is_some() { libc::MAP_FIXED } else { 0 };
+    Wanted {
+        address: at.unwrap_or(0),
+        bytes,
+        protection: libc::PROT_READ | libc::PROT_WRITE,
+        flags: libc::MAP_SHARED | fixed,
+    }
+}
+
 /// Where the ring is.
 pub const RING: u64 = 0x10_0000_0000;
 /// Bytes of the memory with the ring and USERD.
@@ -43,10 +54,10 @@ pub const RING_BYTES: u64 = 0x20_0000;
 impl Bench {
     /// A process with files.
     pub fn new(config: &str) -> Bench {
-        let machine = Machine::new(Config::parse(config).unwrap());
+        let machine = Machine::new(Config::parse(config).unwrap()).unwrap();
         let memory = Arc::new(Pages::default());
         for at in [ARG, PARAMS, LIST] {
-            memory.provide(at, 0x1_0000);
+            memory.provide(at, 0x1_0000).unwrap();
         }
         let process = machine.attach(memory.clone());
         let open = |path| process.open(path).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use drivers_spec::nv::{class, control, status, uvm};
 use twin_nv::errno::Failure;
 
-use super::bench::Bench;
+use super::bench::{Bench, shared};
 use super::replay::{Player, number, recording};
 use super::trees::Random;
 
@@ -45,7 +45,7 @@ fn any_call_fails_as_it_is_told() {
     let bench = Bench::with_device("fault=call:mmap:EAGAIN;call:open:EMFILE:5");
     let local = bench.local(0x1000);
     assert_eq!(bench.map_cpu(bench.gpu, local, 0, 0x1000), 0);
-    let mmap = || bench.process.mmap(bench.gpu, None, 0x1000, 0);
+    let mmap = || bench.process.mmap(shared(None, 0x1000), bench.gpu, 0);
     assert!(matches!(mmap(), Err(Failure::Errno(errno)) if errno.0 == libc::EAGAIN));
     assert!(mmap().is_ok());
     assert!(bench.process.open("/dev/nvidiactl").is_err());

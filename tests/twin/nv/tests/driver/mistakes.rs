@@ -3,7 +3,7 @@
 use drivers_spec::nv::{class, control, escape, memory, status};
 use twin::fires::fires;
 
-use super::bench::{ARG, Bench, LIST, PARAMS, PIN, RING_BYTES, errno};
+use super::bench::{ARG, Bench, LIST, PARAMS, PIN, RING_BYTES, errno, shared};
 
 const CHIPS: [&str; 5] = [
     "chip=ga102,driver=535",
@@ -325,11 +325,16 @@ fn memory_is_mapped_for_the_cpu_by_files_of_its_own() {
     let open = |path: &str| bench.process.open(path).unwrap();
     let fresh = open("/dev/nvidia0");
     assert_eq!(bench.map_cpu(fresh, local, 0, 0x1_0000), 0);
-    let mmap = |fd, bytes, offset| bench.process.mmap(fd, None, bytes, offset).map_err(errno);
+    let mmap = |fd, bytes, offset| {
+        bench
+            .process
+            .mmap(shared(None, bytes), fd, offset)
+            .map_err(errno)
+    };
     let at = mmap(fresh, 0x1_0000, 0).unwrap();
     bench.process.close(fresh).unwrap();
     assert_eq!(bench.process.mapped()[0].0, at);
-    bench.process.munmap(at).unwrap();
+    bench.process.munmap(at, 0x1_0000).unwrap();
     let control = open("/dev/nvidiactl");
     assert_eq!(bench.map_cpu(control, system, 0, 0x1000), 0);
     assert!(bench.broken().is_empty());
@@ -352,11 +357,21 @@ fn memory_is_mapped_for_the_cpu_by_files_of_its_own() {
     }
 
     let bench = Bench::with_device("");
-    let mmap = |fd, bytes, offset| bench.process.mmap(fd, None, bytes, offset).map_err(errno);
+    let mmap = |fd, bytes, offset| {
+        bench
+            .process
+            .mmap(shared(None, bytes), fd, offset)
+            .map_err(errno)
+    };
     assert_eq!(mmap(bench.gpu, 0x1000, 0), Err(libc::EINVAL));
     fires("NV-MMAP-CONTEXT").only(&bench.broken());
     let bench = Bench::with_device("");
-    let mmap = |fd, bytes, offset| bench.process.mmap(fd, None, bytes, offset).map_err(errno);
+    let mmap = |fd, bytes, offset| {
+        bench
+            .process
+            .mmap(shared(None, bytes), fd, offset)
+            .map_err(errno)
+    };
     let local = bench.local(0x1_0000);
     assert_eq!(bench.map_cpu(bench.gpu, local, 0, 0x2000), 0);
     assert_eq!(mmap(bench.gpu, 0x2000, 0x1000), Err(libc::EINVAL));

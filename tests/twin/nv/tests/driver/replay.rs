@@ -15,7 +15,7 @@ use twin_nv::client::{Memory, Pages};
 use twin_nv::config::Config;
 use twin_nv::kernel::{Machine, Process};
 
-use super::bench::{ARG, LIST, PARAMS};
+use super::bench::{ARG, LIST, PARAMS, shared};
 
 /// What was recorded, in order.
 pub fn recording(name: &str) -> Vec<Value> {
@@ -68,10 +68,10 @@ pub struct Player {
 
 impl Player {
     pub fn new(config: &str) -> Player {
-        let machine = Machine::new(Config::parse(config).unwrap());
+        let machine = Machine::new(Config::parse(config).unwrap()).unwrap();
         let memory = Arc::new(Pages::default());
         for at in [ARG, PARAMS, LIST] {
-            memory.provide(at, 0x1_0000);
+            memory.provide(at, 0x1_0000).unwrap();
         }
         Player {
             process: machine.attach(memory.clone()),
@@ -115,10 +115,11 @@ impl Player {
             let fd = self.files[&(number(&event["mmap"]) as i32)].0;
             let at = (!event["at"].is_null()).then(|| number(&event["at"]));
             let length = number(&event["bytes"]);
-            self.process.mmap(fd, at, length, 0).map_err(said)?;
+            let wanted = shared(at, length);
+            self.process.mmap(wanted, fd, 0).map_err(said)?;
         } else if !event["memory"].is_null() {
             let (at, length) = (number(&event["memory"]), number(&event["bytes"]));
-            self.memory.provide(at, length);
+            self.memory.provide(at, length).unwrap();
         } else {
             self.ioctl(event)?;
         }

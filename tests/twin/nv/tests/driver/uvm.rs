@@ -3,7 +3,7 @@
 use drivers_spec::nv::{class, status, uvm};
 use twin::fires::fires;
 
-use super::bench::{ARG, Bench, RING};
+use super::bench::{ARG, Bench, RING, shared};
 
 #[test]
 fn uvm_is_initialized_and_has_the_process() {
@@ -155,7 +155,7 @@ fn addresses_are_those_of_the_cpu() {
     assert_eq!(bench.map_cpu(bench.gpu, local, 0, 0x1_0000), 0);
     bench
         .process
-        .mmap(bench.gpu, Some(RING), 0x1_0000, 0)
+        .mmap(shared(Some(RING), 0x1_0000), bench.gpu, 0)
         .unwrap();
     assert_eq!(bench.range(RING, 0x2_0000), 0);
     assert_eq!(bench.map(RING, 0x1_0000, local), 0);

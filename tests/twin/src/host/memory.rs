@@ -1,14 +1,12 @@
 //! Host memory: files in memory that the twin and its client both map, and the client's own memory.
-//!
-//! Here and in [`super::frame`] is all the `unsafe` of the memory model.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use twin_shader::page::PAGE;
-
+use super::PAGE;
 use super::frame::Frame;
 
 /// A range of host memory that the twin can follow pointers into.
@@ -110,7 +108,7 @@ impl Mapping {
     }
 
     /// The page of that number, if there is one.
-    pub(crate) fn frame(&self, page: u64) -> Option<Frame<'_>> {
+    pub fn frame(&self, page: u64) -> Option<Frame<'_>> {
         let offset = usize::try_from(page.checked_mul(PAGE)?).ok()?;
         if offset >= self.bytes {
             return None;
@@ -122,7 +120,7 @@ impl Mapping {
     }
 
     /// Whether the page is still there: a client may have unmapped memory of its own.
-    pub(crate) fn alive(&self, page: u64) -> bool {
+    pub fn alive(&self, page: u64) -> bool {
         if self.file.is_some() {
             return true;
         }
@@ -155,10 +153,51 @@ impl Mapping {
     }
 
     /// Takes the 4 bytes at `offset` and leaves zero; 0 where that is not aligned or not inside.
-    pub(crate) fn take32(&self, offset: usize) -> u32 {
+    pub fn take32(&self, offset: usize) -> u32 {
         self.word(offset).map_or(0, |at| {
             // SAFETY: as for `load64`.
             unsafe { AtomicU32::from_ptr(at) }.swap(0, Ordering::AcqRel)
+        })
+    }
+
+    /// Calls `each` for the pieces of a range, page by page: the page, the place in it, and the bytes of the
+    /// range. Whether all of it lies inside; else nothing is called.
+    fn walk(
+        &self,
+        at: u64,
+        bytes: usize,
+        mut each: impl FnMut(Frame<'_>, usize, Range<usize>),
+    ) -> bool {
+        let end = at.checked_add(bytes as u64);
+        if end.is_none_or(|end| end > self.bytes()) {
+            return false;
+        }
+        let mut done = 0;
+        while done < bytes {
+            let (page, inside) = ((at + done as u64) / PAGE, (at + done as u64) % PAGE);
+            let piece = (bytes - done).min((PAGE - inside) as usize);
+            let Some(frame) = self.frame(page) else {
+                return false;
+            };
+            each(frame, inside as usize, done..done + piece);
+            done += piece;
+        }
+        true
+    }
+
+    /// Reads from byte `at` on, aligned words of 8 bytes at once. Whether all of it lies inside; else
+    /// nothing is read.
+    pub fn read(&self, at: u64, out: &mut [u8]) -> bool {
+        self.walk(at, out.len(), |frame, inside, piece| {
+            frame.read(inside, &mut out[piece]);
+        })
+    }
+
+    /// Writes from byte `at` on, aligned words of 8 bytes at once. Whether all of it lies inside; else
+    /// nothing is written.
+    pub fn write(&self, at: u64, data: &[u8]) -> bool {
+        self.walk(at, data.len(), |frame, inside, piece| {
+            frame.write(inside, &data[piece]);
         })
     }
 
@@ -201,7 +240,7 @@ impl Mapping {
     }
 
     /// The ranges of pages that somebody has touched, as first page and end.
-    pub(crate) fn touched(&self) -> Vec<(u64, u64)> {
+    pub fn touched(&self) -> Vec<(u64, u64)> {
         let Some(file) = &self.file else {
             return Vec::new();
         };

@@ -2,7 +2,7 @@
 //! there, and what becomes of that when it forks.
 //!
 //! The twin does not stand on the driver's way to the host, so that a mistake of one is not one of both.
-//! All `unsafe` of this is here. What it relies on: a range is unmapped by its one owner, which every view
+//! What it relies on: a range is unmapped by its one owner, which every view
 //! of it keeps, and only in the process that mapped it; a view is made of what was just mapped inside.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use hcq::mem::view::View;
 use hcq::transport::{ANYWHERE, Fault, Prot, Reserved};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
-use twin_shader::page::PAGE;
+
+use super::PAGE;
 
 /// A range of addresses, given back on drop; children of a fork do not get it, as of memory that a
 /// device has mapped.

@@ -16,7 +16,7 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EPERM = libc::EPERM, ENOENT = libc::ENOENT, ESRCH = libc::ESRCH, EINTR = libc::EINTR,
+    EPERM = libc::EPERM, ENXIO = libc::ENXIO, ENOENT = libc::ENOENT, ESRCH = libc::ESRCH, EINTR = libc::EINTR,
     EIO = libc::EIO, EBADF = libc::EBADF, EAGAIN = libc::EAGAIN, ENOMEM = libc::ENOMEM,
     EACCES = libc::EACCES, EFAULT = libc::EFAULT, EBUSY = libc::EBUSY, EEXIST = libc::EEXIST,
     ENODEV = libc::ENODEV, ENOTDIR = libc::ENOTDIR, EISDIR = libc::EISDIR, EINVAL = libc::EINVAL,

@@ -1,12 +1,11 @@
 //! Memory of the client, as the kernel reads and writes it: a bad pointer is `EFAULT`, not a crash.
 //!
 //! The client lives in this process, but its pointers are not trusted: the system copies through
-//! `process_vm_readv` and `process_vm_writev`, which fail where nothing is mapped. All `unsafe` of the
-//! kernel driver's model is here and in [`crate::capi`].
+//! `process_vm_readv` and `process_vm_writev`, which fail where nothing is mapped.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::errno::{Errno, Result};
+use crate::errno::{Errno, Result};
 
 /// The end of the addresses of a process (x86-64 and arm64 with 47 bits or more).
 const LIMIT: u64 = 0x7fff_ffff_f000;
