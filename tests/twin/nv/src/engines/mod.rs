@@ -1,4 +1,8 @@
 //! Where a doorbell goes: what RM knows of the channel that was rung, for whatever runs its ring.
+//!
+//! - [`bus`]: what an engine sees of memory.
+
+pub mod bus;
 
 use twin::rule::{Proof, Rule};
 
