@@ -1,9 +1,8 @@
 //! Where a doorbell goes: what RM knows of the channel that was rung, for whatever runs its ring.
 //!
-//! - [`bus`]: what an engine sees of memory; [`view`]: where that is.
+//! - [`bus`]: what an engine sees of memory.
 
 pub mod bus;
-pub mod view;
 
 use twin::rule::{Proof, Rule};
 

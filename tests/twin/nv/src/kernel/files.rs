@@ -54,8 +54,8 @@ pub enum Kind {
     Gpu(usize),
     /// `/dev/nvidia-uvm`.
     Uvm,
-    /// Text.
-    Text(String),
+    /// Bytes that are read.
+    Text(Vec<u8>),
     /// The names in a folder.
     Folder(Vec<String>),
 }
@@ -123,11 +123,18 @@ impl Process {
         files.values().any(|file| file.kind == Kind::Gpu(gpu))
     }
 
-    fn install(&self, file: Arc<File>) -> Result<i32> {
+    /// Gives a file a descriptor: that one, or one of the twin's choice.
+    fn install(&self, file: Arc<File>, wanted: Option<i32>) -> Result<i32> {
         let mut files = lock(&self.files);
-        let free = (FIRST_FD..).find(|fd| !files.contains_key(fd));
-        let fd = free.ok_or(Failure::Errno(Errno(libc::EMFILE)))?;
-        files.insert(fd, file);
+        let free = || (FIRST_FD..).find(|fd| !files.contains_key(fd));
+        let fd = wanted
+            .or_else(free)
+            .ok_or(Failure::Errno(Errno(libc::EMFILE)))?;
+        let before = files.insert(fd, file);
+        drop(files);
+        if let Some(before) = before {
+            self.let_go(before);
+        }
         Ok(fd)
     }
 
@@ -136,6 +143,14 @@ impl Process {
     /// # Errors
     /// `ENOENT`, or what the config asks for.
     pub fn open(&self, path: &str) -> Result<i32> {
+        self.open_as(path, None)
+    }
+
+    /// Opens a file as a descriptor that the process has chosen: one of the host's, which stands for it.
+    ///
+    /// # Errors
+    /// `ENOENT`, or what the config asks for.
+    pub fn open_as(&self, path: &str, wanted: Option<i32>) -> Result<i32> {
         self.machine.inject("open")?;
         let node = self.machine.tree.find(path);
         let kind = match node.ok_or(Failure::Errno(Errno(libc::ENOENT)))? {
@@ -145,13 +160,14 @@ impl Process {
             Node::Text(text) => Kind::Text(text.clone()),
             Node::Folder => Kind::Folder(self.machine.tree.list(path)),
         };
-        let fd = self.install(Arc::new(File {
+        let file = Arc::new(File {
             id: self.machine.next_file.fetch_add(1, Ordering::Relaxed),
             kind,
             registered: Mutex::default(),
             context: Mutex::default(),
             uvm: Mutex::default(),
-        }))?;
+        });
+        let fd = self.install(file, wanted)?;
         let note = format!("process {}: open {path} = {fd}", self.id);
         self.machine.journal.event(note);
         Ok(fd)
@@ -162,8 +178,16 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn dup(&self, fd: i32) -> Result<i32> {
+        self.dup_as(fd, None)
+    }
+
+    /// The same, as a descriptor that the process has chosen.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn dup_as(&self, fd: i32, wanted: Option<i32>) -> Result<i32> {
         let file = self.file(fd)?;
-        self.install(file)
+        self.install(file, wanted)
     }
 
     /// Closes a descriptor. The file lives on while another one, a mapping or another file has it.
@@ -211,7 +235,7 @@ impl Process {
     /// `EBADF`, `EISDIR`, `EINVAL` for a device.
     pub fn read(&self, fd: i32) -> Result<String> {
         match &self.file(fd)?.kind {
-            Kind::Text(text) => Ok(text.clone()),
+            Kind::Text(text) => Ok(String::from_utf8_lossy(text).into_owned()),
             Kind::Folder(_) => Err(Errno(libc::EISDIR).into()),
             _ => Err(Errno(libc::EINVAL).into()),
         }

@@ -26,6 +26,7 @@ use crate::rm::State;
 
 pub(crate) use doorbell::BYTES as DOORBELL_BYTES;
 pub use files::{File, Kind, Mapped, Uvm};
+pub use tree::Node;
 
 use files::Map;
 use inject::Injector;
@@ -96,6 +97,16 @@ impl Machine {
     /// The branch of the driver.
     pub fn branch(&self) -> Branch {
         self.config.branch
+    }
+
+    /// Every file of the machine, by path, and the folders that they lie in.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.tree.all()
+    }
+
+    /// What a path is.
+    pub fn node(&self, path: &str) -> Option<&Node> {
+        self.tree.find(path)
     }
 
     /// What RM and UVM hold.

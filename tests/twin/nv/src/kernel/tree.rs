@@ -9,9 +9,11 @@ use crate::config::Config;
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub enum Node {
+    /// A folder.
     Folder,
-    Text(String),
+    /// What is read.
+    Text(Vec<u8>),
     /// `/dev/nvidiactl`.
     Ctl,
     /// `/dev/nvidiaN`.
@@ -19,6 +21,23 @@ pub(super) enum Node {
     /// `/dev/nvidia-uvm`.
     Uvm,
 }
+
+impl Node {
+    /// The numbers of a device.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        match *self {
+            Node::Folder | Node::Text(_) => None,
+            Node::Ctl => Some((MAJOR, 255)),
+            Node::Gpu(gpu) => Some((MAJOR, gpu as u32)),
+            Node::Uvm => Some((UVM_MAJOR, 0)),
+        }
+    }
+}
+
+/// `NV_MAJOR_DEVICE_NUMBER`.
+const MAJOR: u32 = 195;
+/// The kernel chooses it; `/proc/devices` tells.
+const UVM_MAJOR: u32 = 235;
 
 /// All files, by path.
 pub(super) struct Tree(BTreeMap<String, Node>);
@@ -68,7 +87,7 @@ impl Tree {
     }
 
     fn text(&mut self, path: &str, text: String) {
-        self.add(path, Node::Text(text));
+        self.add(path, Node::Text(text.into_bytes()));
     }
 
     fn add(&mut self, path: &str, node: Node) {
@@ -78,6 +97,11 @@ impl Tree {
             self.0.entry(path[..end].into()).or_insert(Node::Folder);
         }
         self.0.insert(path.into(), node);
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.0.iter().map(|(path, node)| (path.as_str(), node))
     }
 
     pub(super) fn find(&self, path: &str) -> Option<&Node> {

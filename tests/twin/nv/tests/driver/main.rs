@@ -4,7 +4,6 @@
 
 mod bench;
 mod channels;
-mod contents;
 mod events;
 mod faults;
 mod mistakes;

@@ -1,6 +1,6 @@
 //! How fast waves run: kernels compiled by clang, on one thread and on all.
 //!
-//! `cargo run --release -p twin-shader --example waves [threads]`
+//! `cargo run --release -p twin-shader --example speed [threads]`
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,0 +1,87 @@
+//! What serves the files of devices.
+
+/// An errno, or what a call returns.
+pub type Result<T = ()> = std::result::Result<T, i32>;
+
+/// What a file of a simulated machine is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Node {
+    /// A folder.
+    Folder,
+    /// Bytes that are read.
+    Text(Vec<u8>),
+    /// A device: what `open` and `ioctl` are for.
+    Device {
+        /// Its numbers.
+        major: u32,
+        /// See `major`.
+        minor: u32,
+    },
+}
+
+/// A mapping that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    /// Where, and whether just there (`MAP_FIXED`).
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// `PROT_*`.
+    pub protection: i32,
+    /// `MAP_*`.
+    pub flags: i32,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+/// See the front page. Descriptors are those of the process; errors are errnos.
+pub trait Driver: Send + Sync {
+    /// Whether a path belongs to the machine, whether or not anything is there: the host's own is not
+    /// looked at.
+    fn owns(&self, path: &str) -> bool;
+
+    /// Every file there is, by path; folders above them follow. Empty where files are the host's.
+    fn nodes(&self) -> Vec<(String, Node)>;
+
+    /// Whether a path is that of a device.
+    fn is_device(&self, path: &str) -> bool;
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// An errno.
+    fn open(&self, path: &str, flags: i32) -> Result<i32>;
+
+    /// `to` has become another descriptor of an open file.
+    fn duplicated(&self, from: i32, to: i32);
+
+    /// A descriptor is about to be closed.
+    fn closing(&self, fd: i32);
+
+    /// An ioctl.
+    ///
+    /// # Errors
+    /// An errno.
+    fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result<i32>;
+
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// An errno.
+    fn mmap(&self, fd: i32, map: Map) -> Result<u64>;
+
+    /// Takes what devices have mapped in a range away; false where nothing is, which is then the host's.
+    ///
+    /// # Errors
+    /// An errno.
+    fn munmap(&self, at: u64, bytes: u64) -> Result<bool>;
+
+    /// The version of the driver, as it says it, if there is one.
+    fn version(&self) -> Option<String>;
+
+    /// Rules that were broken, each once as text. The process ends with 1 if there are any.
+    fn broken(&self) -> Vec<String>;
+
+    /// The process ends.
+    fn finish(&self);
+}

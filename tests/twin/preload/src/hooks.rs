@@ -1,0 +1,513 @@
+//! The functions of libc that stand in for the real ones.
+//!
+//! Each looks whether what it is about belongs to devices ([`Session`]), and passes it on where it does
+//! not. Variadic ones are declared with the arguments that they may have: where one is missing, what
+//! stands in its register is not looked at.
+//!
+//! What the `unsafe` here relies on: callers keep what libc asks of them (strings end, buffers have room).
+#![allow(unsafe_code)]
+#![allow(missing_docs, clippy::missing_safety_doc)] // Those of libc, which its manual describes.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+use crate::driver::{Map, Result};
+use crate::session::{Session, begun, session};
+use crate::system::{self, Inside, Next};
+
+/// A result as libc returns it.
+trait Returned {
+    fn lost() -> Self;
+}
+
+macro_rules! lost {
+    ($($ty:ty: $lost:expr;)*) => {$(
+        impl Returned for $ty {
+            fn lost() -> Self {
+                $lost
+            }
+        }
+    )*};
+}
+
+lost! {
+    c_int: -1;
+    isize: -1;
+    *mut c_void: libc::MAP_FAILED;
+}
+
+fn returned<T: Returned>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(errno) => {
+            system::set_errno(errno);
+            T::lost()
+        }
+    }
+}
+
+/// Runs `ours` inside, if a session has begun and the thread is not inside.
+fn inside<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
+    match begun() {
+        true => begin(ours),
+        false => None,
+    }
+}
+
+/// The same, and begins a session if the environment asks for one: a path may be the machine's.
+fn begin<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
+    let _inside = Inside::enter()?;
+    let errno = system::errno();
+    let done = ours(session()?);
+    // What was asked on the way is not the caller's business.
+    system::set_errno(errno);
+    done
+}
+
+/// The path that the host is asked for instead; the same where that is the host's own business.
+///
+/// # Safety
+/// `path` is null or a string.
+unsafe fn placed(path: *const c_char) -> Option<CString> {
+    // What most paths are: no file of devices begins like this. Nothing is set up for them.
+    const FIRST: [&[u8]; 3] = [b"/dev/", b"/proc/", b"/sys/"];
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a string, by the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    let bytes = path.to_bytes();
+    if !FIRST.iter().any(|first| bytes.starts_with(first)) && !bytes.starts_with(b"//") {
+        return None;
+    }
+    let path = path.to_str().ok()?;
+    begin(|session| session.on_host(path))
+}
+
+fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<c_int> {
+    // SAFETY: a string, by the caller's promise; not null there, or the system says so.
+    let name = unsafe { path.as_ref() }.map(|path| unsafe { CStr::from_ptr(path) });
+    let Some(name) = name else {
+        return Err(libc::EFAULT);
+    };
+    if let Ok(text) = name.to_str()
+        && text.starts_with("/dev/")
+        && let Some(opened) = begin(|session| session.open(text, flags))
+    {
+        return opened;
+    }
+    // SAFETY: as above.
+    match unsafe { placed(path) } {
+        Some(path) => system::open_at(libc::AT_FDCWD, &path, flags, mode),
+        None => system::open_at(folder, name, flags, mode),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    returned(open_at(libc::AT_FDCWD, path, flags, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    returned(open_at(libc::AT_FDCWD, path, flags, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    returned(open_at(libc::AT_FDCWD, path, flags, 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    returned(open_at(libc::AT_FDCWD, path, flags, 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    returned(open_at(at, path, flags, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    returned(open_at(at, path, flags, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    inside(|session| {
+        session.closing(fd);
+        Some(())
+    });
+    returned(system::close(fd))
+}
+
+/// Notes what a new descriptor is another one of.
+fn duplicate(from: c_int, made: Result<c_int>) -> c_int {
+    if let Ok(to) = made
+        && to != from
+    {
+        inside(|session| {
+            session.duplicated(from, to);
+            Some(())
+        });
+    }
+    returned(made)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    duplicate(fd, system::dup(fd, None))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    duplicate(fd, system::dup(fd, Some((to, 0))))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    duplicate(fd, system::dup(fd, Some((to, flags))))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    let done = system::fcntl(fd, command, argument);
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicate(fd, done),
+        _ => returned(done),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+    // SAFETY: the same function.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let (request, argument) = (request as u32, argument as u64);
+    let ours = inside(|session| session.ioctl(fd, request, argument));
+    returned(ours.unwrap_or_else(|| system::ioctl(fd, request, argument)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: usize) -> isize {
+    let device = inside(|session| session.is_open(fd).then_some(()));
+    returned(match device {
+        // These files have no `read`.
+        Some(()) => Err(libc::EINVAL),
+        None => system::read(fd, to, bytes),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: usize) -> isize {
+    let device = inside(|session| session.is_open(fd).then_some(()));
+    returned(match device {
+        Some(()) => Err(libc::EINVAL),
+        None => system::write(fd, from, bytes),
+    })
+}
+
+fn map(map: Map, fd: c_int) -> *mut c_void {
+    let ours = inside(|session| session.mmap(fd, map));
+    let at = ours.unwrap_or_else(|| {
+        // Whatever was there is gone.
+        if map.flags & libc::MAP_FIXED != 0 {
+            inside(|session| session.munmap(map.at, map.bytes));
+        }
+        system::mmap(fd, map)
+    });
+    returned(at.map(|at| at as *mut c_void))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    let wanted = Map {
+        at: at as u64,
+        bytes: bytes as u64,
+        protection,
+        flags,
+        offset: offset as u64,
+    };
+    map(wanted, fd)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: libc::off64_t,
+) -> *mut c_void {
+    // SAFETY: the same function.
+    unsafe { mmap(at, bytes, protection, flags, fd, offset) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(at: *mut c_void, bytes: usize) -> c_int {
+    let (at, bytes) = (at as u64, bytes as u64);
+    let ours = inside(|session| session.munmap(at, bytes));
+    returned(match ours {
+        Some(Ok(true)) => Ok(0),
+        Some(Err(errno)) => Err(errno),
+        Some(Ok(false)) | None => system::munmap(at, bytes),
+    })
+}
+
+fn stat_at(folder: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
+    // SAFETY: null or a string, by the caller's promise.
+    let placed = unsafe { placed(path) };
+    let done = match &placed {
+        Some(path) => system::stat_at(libc::AT_FDCWD, path.as_ptr(), to, flags),
+        None => system::stat_at(folder, path, to, flags),
+    };
+    if done.is_ok() && !path.is_null() {
+        // SAFETY: a string, or the system had refused it.
+        let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or_default();
+        let device = inside(|session| match (&placed, name) {
+            (Some(_), name) => session.device(name),
+            (None, "") => session.device_of(folder),
+            (None, _) => None,
+        });
+        if let Some(numbers) = device {
+            // SAFETY: just filled.
+            unsafe { system::make_device(to, numbers) };
+        }
+    }
+    returned(done)
+}
+
+/// The family of `stat`, with and without a version of the struct: there is one on 64-bit systems.
+macro_rules! stat {
+    ($($name:ident $(, $version:ident)?: $flags:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($version: c_int,)?
+            path: *const c_char,
+            to: *mut libc::stat,
+        ) -> c_int {
+            stat_at(libc::AT_FDCWD, path, to, $flags)
+        }
+    )*};
+}
+
+stat! {
+    stat: 0;
+    stat64: 0;
+    lstat: libc::AT_SYMLINK_NOFOLLOW;
+    lstat64: libc::AT_SYMLINK_NOFOLLOW;
+    __xstat, _version: 0;
+    __xstat64, _version: 0;
+    __lxstat, _version: libc::AT_SYMLINK_NOFOLLOW;
+    __lxstat64, _version: libc::AT_SYMLINK_NOFOLLOW;
+}
+
+macro_rules! fstat {
+    ($($name:ident $(, $version:ident)?;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($version: c_int,)?
+            fd: c_int,
+            to: *mut libc::stat,
+        ) -> c_int {
+            stat_at(fd, c"".as_ptr(), to, libc::AT_EMPTY_PATH)
+        }
+    )*};
+}
+
+fstat! {
+    fstat;
+    fstat64;
+    __fxstat, _version;
+    __fxstat64, _version;
+}
+
+macro_rules! fstatat {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            folder: c_int,
+            path: *const c_char,
+            to: *mut libc::stat,
+            flags: c_int,
+        ) -> c_int {
+            stat_at(folder, path, to, flags)
+        }
+    )*};
+}
+
+fstatat! { fstatat fstatat64 }
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: by the caller's promise.
+    let placed = unsafe { placed(path) };
+    returned(match placed {
+        Some(path) => system::access(libc::AT_FDCWD, &path, mode),
+        None if path.is_null() => Err(libc::EFAULT),
+        // SAFETY: not null, so a string.
+        None => system::access(libc::AT_FDCWD, unsafe { CStr::from_ptr(path) }, mode),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlink(path: *const c_char, to: *mut c_char, bytes: usize) -> isize {
+    // SAFETY: by the caller's promise.
+    let placed = unsafe { placed(path) };
+    returned(match placed {
+        Some(path) => system::readlink(libc::AT_FDCWD, &path, to, bytes),
+        None if path.is_null() => Err(libc::EFAULT),
+        // SAFETY: not null, so a string.
+        None => system::readlink(libc::AT_FDCWD, unsafe { CStr::from_ptr(path) }, to, bytes),
+    })
+}
+
+/// Functions of libc that get another path, and nothing else: name, what comes behind the path, what they
+/// return.
+macro_rules! elsewhere {
+    ($($name:ident($($argument:ident: $ty:ty),*) -> $out:ty;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char $(, $argument: $ty)*) -> $out {
+            type Real = unsafe extern "C" fn(*const c_char $(, $ty)*) -> $out;
+            static NEXT: Next = Next::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!(),
+                },
+            );
+            // SAFETY: libc's function of that name has this type.
+            let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
+            // SAFETY: what the caller handed over, by the caller's promise.
+            unsafe {
+                match placed(path) {
+                    Some(path) => real(path.as_ptr() $(, $argument)*),
+                    None => real(path $(, $argument)*),
+                }
+            }
+        }
+    )*};
+}
+
+elsewhere! {
+    fopen(mode: *const c_char) -> *mut c_void;
+    fopen64(mode: *const c_char) -> *mut c_void;
+    opendir() -> *mut c_void;
+    scandir(list: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int;
+    scandir64(list: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int;
+    nftw(call: *const c_void, open: c_int, flags: c_int) -> c_int;
+    realpath(to: *mut c_char) -> *mut c_char;
+    chmod(mode: libc::mode_t) -> c_int;
+    chown(user: libc::uid_t, group: libc::gid_t) -> c_int;
+    unlink() -> c_int;
+    mkdir(mode: libc::mode_t) -> c_int;
+    mknod(mode: libc::mode_t, device: libc::dev_t) -> c_int;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __xmknod(
+    version: c_int,
+    path: *const c_char,
+    mode: libc::mode_t,
+    device: *mut libc::dev_t,
+) -> c_int {
+    type Real = unsafe extern "C" fn(c_int, *const c_char, libc::mode_t, *mut libc::dev_t) -> c_int;
+    static NEXT: Next = Next::new(c"__xmknod");
+    // SAFETY: libc's function of that name has this type.
+    let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
+    // SAFETY: what the caller handed over, by the caller's promise.
+    unsafe {
+        match placed(path) {
+            Some(path) => real(version, path.as_ptr(), mode, device),
+            None => real(version, path, mode, device),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn symlink(to: *const c_char, path: *const c_char) -> c_int {
+    type Real = unsafe extern "C" fn(*const c_char, *const c_char) -> c_int;
+    static NEXT: Next = Next::new(c"symlink");
+    // SAFETY: libc's function of that name has this type.
+    let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
+    // SAFETY: what the caller handed over, by the caller's promise.
+    unsafe {
+        match placed(path) {
+            Some(path) => real(to, path.as_ptr()),
+            None => real(to, path),
+        }
+    }
+}
+
+/// What a thread of the twin's own begins with.
+struct Start {
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+}
+
+extern "C" fn start_inside(start: *mut c_void) -> *mut c_void {
+    // SAFETY: made by `pthread_create` below, for this call.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    Inside::stay();
+    (start.run)(start.argument)
+}
+
+/// Threads that are started inside are inside.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    type Real = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        extern "C" fn(*mut c_void) -> *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    static NEXT: Next = Next::new(c"pthread_create");
+    // SAFETY: libc's function of that name has this type.
+    let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
+    if !Inside::is() {
+        // SAFETY: what the caller handed over, by the caller's promise.
+        return unsafe { real(thread, attributes, run, argument) };
+    }
+    let start = Box::into_raw(Box::new(Start { run, argument }));
+    // SAFETY: as above; the thread takes `start`.
+    let started = unsafe { real(thread, attributes, start_inside, start.cast()) };
+    if started != 0 {
+        // SAFETY: no thread has taken it.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    started
+}
+
+/// The last that runs of this library: after what others of the process do at its end.
+extern "C" fn at_the_end() {
+    crate::end::end();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_THE_END: extern "C" fn() = at_the_end;

@@ -1,0 +1,138 @@
+//! A simulated NVIDIA machine.
+
+use std::sync::Arc;
+
+use twin_nv::client::{Here, Wanted};
+use twin_nv::config::Config;
+use twin_nv::errno::Failure;
+use twin_nv::kernel::{self, Machine, Process};
+
+use crate::driver::{Driver, Map, Node, Result};
+use crate::system;
+
+/// A machine, and this process on it.
+pub struct Nv {
+    machine: Arc<Machine>,
+    process: Arc<Process>,
+}
+
+/// What belongs to the machine, whether or not it is there: paths that begin so.
+const OWNED: [&str; 6] = [
+    "/dev/nvidia",
+    "/dev/char/195:",
+    "/proc/driver/nvidia",
+    "/proc/devices",
+    "/sys/module/nvidia",
+    "/sys/bus/pci/devices",
+];
+
+fn errno(failure: Failure) -> i32 {
+    match failure {
+        Failure::Errno(errno) => errno.0,
+        // No system call returns one.
+        Failure::Status(_) => libc::EIO,
+    }
+}
+
+impl Nv {
+    /// A machine of a config string.
+    ///
+    /// # Errors
+    /// What is wrong with the string, or what the host lacks.
+    pub fn new(config: &str) -> std::result::Result<Nv, String> {
+        let config = Config::parse(config).map_err(|wrong| wrong.to_string())?;
+        let machine = Machine::new(config).map_err(|error| error.to_string())?;
+        let process = machine.attach(Arc::new(Here));
+        Ok(Nv { machine, process })
+    }
+}
+
+impl Driver for Nv {
+    fn owns(&self, path: &str) -> bool {
+        OWNED.iter().any(|owned| path.starts_with(owned))
+    }
+
+    fn nodes(&self) -> Vec<(String, Node)> {
+        let nodes = self.machine.nodes().map(|(path, node)| {
+            let node = match node {
+                kernel::Node::Folder => Node::Folder,
+                kernel::Node::Text(bytes) => Node::Text(bytes.clone()),
+                _ => {
+                    let (major, minor) = node.device().unwrap_or_default();
+                    Node::Device { major, minor }
+                }
+            };
+            (path.to_owned(), node)
+        });
+        nodes.collect()
+    }
+
+    fn is_device(&self, path: &str) -> bool {
+        self.machine
+            .node(path)
+            .is_some_and(|node| node.device().is_some())
+    }
+
+    fn open(&self, path: &str, flags: i32) -> Result<i32> {
+        let fd = system::placeholder(flags)?;
+        match self.process.open_as(path, Some(fd)) {
+            Ok(_) => Ok(fd),
+            Err(failure) => {
+                system::close(fd)?;
+                Err(errno(failure))
+            }
+        }
+    }
+
+    fn duplicated(&self, from: i32, to: i32) {
+        // It is open, and `to` is nobody's.
+        let _ = self.process.dup_as(from, Some(to));
+    }
+
+    fn closing(&self, fd: i32) {
+        // It is open.
+        let _ = self.process.close(fd);
+    }
+
+    fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result<i32> {
+        let done = self.process.ioctl(fd, request, argument);
+        done.map(|()| 0).map_err(|errno| errno.0)
+    }
+
+    fn mmap(&self, fd: i32, map: Map) -> Result<u64> {
+        let wanted = Wanted {
+            address: map.at,
+            bytes: map.bytes,
+            protection: map.protection,
+            flags: map.flags,
+        };
+        self.process.mmap(wanted, fd, map.offset).map_err(errno)
+    }
+
+    fn munmap(&self, at: u64, bytes: u64) -> Result<bool> {
+        // What devices have not mapped there is taken away with it.
+        self.process.munmap(at, bytes).map_err(errno)?;
+        Ok(true)
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.machine.config.driver.clone())
+    }
+
+    fn broken(&self) -> Vec<String> {
+        let mut seen: Vec<(&str, usize, String)> = Vec::new();
+        for violation in self.machine.journal.violations() {
+            match seen.iter_mut().find(|one| one.0 == violation.rule.name) {
+                Some(one) => one.1 += 1,
+                None => seen.push((violation.rule.name, 1, violation.to_string())),
+            }
+        }
+        let times = |(_, count, text): (&str, usize, String)| match count {
+            1 => text,
+            count => format!("{text}\n  and {} times more", count - 1),
+        };
+        seen.into_iter().map(times).collect()
+    }
+
+    fn finish(&self) {}
+}
