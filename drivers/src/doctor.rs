@@ -278,7 +278,7 @@ fn leaf(path: &Path) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use doorbell_twin::machine::TwinMachine;
+    use twin_amd::machine::TwinMachine;
 
     use super::*;
 

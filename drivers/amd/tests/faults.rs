@@ -10,9 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use conformance::part::Part;
-use doorbell_twin::kernel::errno::Errno;
-use doorbell_twin::kernel::ioctl;
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::transport::access::{Access, Answer, Verb};
@@ -22,6 +19,9 @@ use hcq::{
     Buffer, Command, Device, Error, KernelImage, MemoryKind, QueueKind, Result, Span, Stream, Val,
 };
 use stand::{at, memory, soon};
+use twin_amd::kernel::errno::Errno;
+use twin_amd::kernel::ioctl;
+use twin_amd::machine::TwinMachine;
 
 /// What is left where nothing is leaked: files that the process keeps, and the event page, which the
 /// kernel never gives back.

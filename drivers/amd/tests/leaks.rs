@@ -5,9 +5,9 @@
 
 mod stand;
 
-use doorbell_twin::machine::TwinMachine;
 use hcq::{Device, MemoryKind, QueueKind, Stream};
 use stand::{machine, memory, options, soon, twin};
+use twin_amd::machine::TwinMachine;
 
 /// What the kernel keeps for the process, but for files and the event page, which it never gives back.
 fn leaks(twin: &TwinMachine) -> Vec<String> {

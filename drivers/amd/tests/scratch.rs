@@ -6,11 +6,11 @@ mod stand;
 
 use std::sync::Arc;
 
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{Buffer, Command, Device, MemoryKind, Packets, Program, QueueKind, Span, Stream, Val};
 use stand::{at, memory, soon};
+use twin_amd::machine::TwinMachine;
 
 const GROUPS: u32 = 8;
 

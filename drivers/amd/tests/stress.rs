@@ -10,7 +10,6 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::AmdDevice;
 use hcq::transport::Machine;
 use hcq::{
@@ -18,6 +17,7 @@ use hcq::{
     Stream, Val,
 };
 use stand::{at, machine, memory, options, soon, twin};
+use twin_amd::machine::TwinMachine;
 
 /// What the kernel keeps for the process, but for files and the event page, which it never gives back.
 fn leaks(twin: &TwinMachine) -> Vec<String> {

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use conformance::part::Part;
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Survey, Unusable, survey};
 use hcq::Device;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
+use twin_amd::machine::TwinMachine;
 
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;

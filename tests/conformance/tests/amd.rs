@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conformance::{Kernel, Subject};
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::interface::remote::Remote;
 use drivers_amd::{AmdDevice, Language, Options};
 use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
 use hcq::{Device, KernelImage};
+use twin_amd::machine::TwinMachine;
 
 conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Language::Pm4));
 conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Language::Pm4));

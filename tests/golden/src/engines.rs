@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use codegen::Backend;
-use doorbell_twin::machine::TwinMachine;
 use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
 use drivers_amd::AmdDevice;
@@ -12,6 +11,7 @@ use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
+use twin_amd::machine::TwinMachine;
 
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -7,11 +7,15 @@
 //!
 //! - [`rule`]: what every model needs; [`fires`]: what its tests need;
 //! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
+//! - [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
+//!   repository;
 //! - [`pci`]: a PCI function to put register models behind.
 #![deny(unsafe_code)]
 
 pub mod errno;
 pub mod fires;
 pub mod host;
+pub mod machine;
 pub mod pci;
+pub mod process;
 pub mod rule;

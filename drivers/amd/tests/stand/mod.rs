@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::{Language, Options};
 use hcq::transport::Machine;
 use hcq::{
     AllocSpec, ArgKind, ArgLayout, Command, Deadline, Device, KernelImage, MemoryKind, QueueKind,
     Result, Scope, Stream, Val, Width,
 };
+use twin_amd::machine::TwinMachine;
 
 /// A machine from a config string of the twin.
 pub fn twin(config: &str) -> Arc<TwinMachine> {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use doorbell_twin::machine::TwinMachine;
 use drivers_amd::encode::pm4::length;
 use drivers_spec::amd::kfd::{self, CreateQueueArgs, mmap, queue_type};
 use drivers_spec::amd::pm4;
@@ -17,6 +16,7 @@ use hcq::mem::view::View;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
+use twin_amd::machine::TwinMachine;
 use zerocopy::FromBytes;
 
 /// A deliberate bug.

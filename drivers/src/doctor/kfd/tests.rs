@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use doorbell_twin::machine::TwinMachine;
+use twin_amd::machine::TwinMachine;
 
 use super::*;
 use crate::env::Settings;

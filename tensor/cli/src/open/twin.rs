@@ -12,8 +12,8 @@ mod simulated {
     use std::collections::HashMap;
     use std::sync::Arc;
 
-    use doorbell_twin::machine::TwinMachine;
     use drivers::select::{DeviceKind, Transport};
+    use twin_amd::machine::TwinMachine;
 
     use super::{Error, Target};
 
@@ -73,7 +73,7 @@ mod simulated {
                 }
                 *count += 1;
             }
-            let one = |v: &&doorbell_twin::Violation| {
+            let one = |v: &&twin_amd::Violation| {
                 let times = times.get(v.rule.name).unwrap_or(&0);
                 format!("rule {}, broken {times} times, first: {v}\n", v.rule.name)
             };
@@ -82,7 +82,7 @@ mod simulated {
 
         /// What happened to it.
         #[cfg(test)]
-        pub fn journal(&self) -> &doorbell_twin::Journal {
+        pub fn journal(&self) -> &twin_amd::Journal {
             &self.0.machine().journal
         }
 
@@ -124,8 +124,8 @@ impl Twin {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use doorbell_twin::{Proof, Rule};
     use drivers::select::parse_targets;
+    use twin_amd::{Proof, Rule};
 
     use super::*;
 

@@ -7,13 +7,11 @@
 //! - [`scheduler`]: what runs the queues, in which order, and what time it is;
 //! - [`cp`]: the packets of PM4, AQL and SDMA;
 //! - [`kernel`]: the files, ioctls and events of the kernel driver;
-//! - [`machine`]: the twin as a machine of `hcq`, for drivers of this repository;
-//! - [`capi`]: the C interface, `libdoorbell_twin.so`.
+//! - [`machine`]: a process on the twin, as C and drivers of this repository hold it.
 //!
 //! The client runs in the same process: an address of its own is an address of the GPU, as with the
 //! real driver.
 
-pub mod capi;
 pub mod chip;
 pub mod config;
 pub mod cp;

@@ -3,13 +3,13 @@
 
 mod stand;
 
-use doorbell_twin::chip::GFX1100;
-use doorbell_twin::gpu::QueueKind;
-use doorbell_twin::mem::{Kind, Mtype};
 use drivers_spec::amd::pm4::{self, header, release};
 use drivers_spec::amd::sdma;
 use stand::Stand;
 use twin::fires::fires;
+use twin_amd::chip::GFX1100;
+use twin_amd::gpu::QueueKind;
+use twin_amd::mem::{Kind, Mtype};
 use twin_shader::page::Port;
 
 const RING: u64 = 0x7e00_0000_0000;

@@ -6,11 +6,11 @@ mod stand;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use doorbell_twin::chip::{Chip, GFX942, GFX1100, GFX1201};
-use doorbell_twin::gpu::QueueKind;
 use serde_json::Value;
 use stand::{Queue, Stand};
 use twin::fires::fires;
+use twin_amd::chip::{Chip, GFX942, GFX1100, GFX1201};
+use twin_amd::gpu::QueueKind;
 
 /// Rules that fire, and are right to.
 const RIGHT: &[(&str, &str, &str)] = &[

@@ -6,12 +6,12 @@ mod stand;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use doorbell_twin::chip::GFX1100;
-use doorbell_twin::gpu::QueueKind;
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::pm4::{self, header, op, release, wait};
 use drivers_spec::amd::{regs, sdma};
 use stand::{PROCESS, Stand};
+use twin_amd::chip::GFX1100;
+use twin_amd::gpu::QueueKind;
 
 const RING: u64 = 0x7e00_0000_0000;
 const RING_BYTES: u64 = 0x4000;

@@ -7,13 +7,13 @@ mod waves;
 #[path = "queues/xccs.rs"]
 mod xccs;
 
-use doorbell_twin::chip::{Chip, GFX942, GFX1030, GFX1100, GFX1201};
-use doorbell_twin::gpu::{Injection, Interrupt, QueueDesc, QueueKind};
-use doorbell_twin::mem::{Kind, Mtype};
 use drivers_spec::amd::pm4::{self, acquire, header, ib, op, release, wait};
 use drivers_spec::amd::{aql, regs, sdma};
 use stand::{PROCESS, Queue, Stand};
 use twin::fires::{Fires, fires};
+use twin_amd::chip::{Chip, GFX942, GFX1030, GFX1100, GFX1201};
+use twin_amd::gpu::{Injection, Interrupt, QueueDesc, QueueKind};
+use twin_amd::mem::{Kind, Mtype};
 use twin_shader::page::FaultKind;
 
 const RING: u64 = 0x7e00_0000_0000;

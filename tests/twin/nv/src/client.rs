@@ -14,19 +14,7 @@ use crate::errno::Errno;
 use crate::ranges::Ranges;
 
 pub use twin::host::PAGE;
-
-/// What `mmap` is to make, with what the system has by these names.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Where, or where best: see `flags`.
-    pub address: u64,
-    /// How much, in whole pages.
-    pub bytes: u64,
-    /// `PROT_*`.
-    pub protection: i32,
-    /// `MAP_*`.
-    pub flags: i32,
-}
+pub use twin::process::Wanted;
 
 /// See the front page.
 pub trait Memory: Send + Sync {

@@ -9,7 +9,8 @@
 //! - [`rm`]: RM's objects and what they answer;
 //! - [`uvm`]: address spaces across GPUs;
 //! - [`space`]: the page tables of a GPU: what is mapped where, with which rights;
-//! - [`engines`]: where a doorbell goes.
+//! - [`engines`]: where a doorbell goes;
+//! - [`machine`]: a process on the twin, as C and drivers of this repository hold it.
 //!
 //! Where the kernel has a check, the call fails with the kernel's status; where it lets a mistake pass
 //! in silence, it does here, too. Both break a rule that has a name: RM has few statuses, and prints
@@ -23,6 +24,7 @@ pub mod contents;
 pub mod engines;
 pub mod errno;
 pub mod kernel;
+pub mod machine;
 pub mod ranges;
 pub mod rm;
 pub mod space;

@@ -85,11 +85,14 @@ impl Process {
 
     /// A new descriptor, the smallest that is free.
     pub(super) fn install(&self, path: &str, kind: Kind) -> Result<i32> {
-        let file = Arc::new(File {
+        self.give(Arc::new(File {
             id: self.machine.next_file.fetch_add(1, Ordering::Relaxed),
             path: path.into(),
             kind,
-        });
+        }))
+    }
+
+    fn give(&self, file: Arc<File>) -> Result<i32> {
         let mut files = lock(&self.files);
         let fd = (FIRST_FD..)
             .find(|fd| !files.0.contains_key(fd))
@@ -161,6 +164,15 @@ impl Process {
         Ok(fd)
     }
 
+    /// Another descriptor of the same file.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn dup(&self, fd: i32) -> Result<i32> {
+        let file = self.file(fd)?;
+        self.give(file)
+    }
+
     /// Closes a descriptor. What it stands for lives on while something uses it.
     ///
     /// # Errors
@@ -205,6 +217,14 @@ impl Process {
         let bytes = out.len().min(text.len() - start);
         out[..bytes].copy_from_slice(&text.as_bytes()[start..start + bytes]);
         Ok(bytes)
+    }
+
+    /// Whether poll finds a file ready: files without a poll of their own always are.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn ready(&self, fd: i32) -> Result<bool> {
+        Ok(!matches!(self.file(fd)?.kind, Kind::Smi))
     }
 
     /// The names in a folder.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use doorbell_twin::config::Config;
-use doorbell_twin::kernel::errno::Errno;
-use doorbell_twin::kernel::{Machine, Process};
 use drivers_spec::amd::kfd::{self, Alloc, queue_type};
 use hcq::transport::IoctlOf;
+use twin_amd::config::Config;
+use twin_amd::kernel::errno::Errno;
+use twin_amd::kernel::{Machine, Process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const PAGE: u64 = 4096;

@@ -1,11 +1,11 @@
 //! The render node.
 
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::drm::{
     self, Domains, GemCreateIn, Info, InfoDevice, InfoHwIp, InfoVramGtt, Pages, gem_va, info,
 };
 use hcq::transport::IoctlOf;
 use twin::fires::fires;
+use twin_amd::kernel::errno::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::client::{Client, PAGE, load, reserve, store};

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use doorbell_twin::gpu::Interrupt;
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{
     self, EventData, HsaHwExceptionData, event_type, exception, wait_result,
 };
 use twin::fires::fires;
+use twin_amd::gpu::Interrupt;
+use twin_amd::kernel::errno::Errno;
 use twin_shader::page::{Access, FaultKind, MemFault, Port};
 use zerocopy::{FromBytes, IntoBytes};
 

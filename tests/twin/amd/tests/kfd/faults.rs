@@ -1,9 +1,9 @@
 //! Faults that the config asks for.
 
-use doorbell_twin::config::Config;
-use doorbell_twin::kernel::errno::Errno;
-use doorbell_twin::kernel::ioctl::TABLE;
 use drivers_spec::amd::kfd::{self, HsaHwExceptionData, event_type, wait_result};
+use twin_amd::config::Config;
+use twin_amd::kernel::errno::Errno;
+use twin_amd::kernel::ioctl::TABLE;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::client::{Client, GTT, PAGE, machine, reserve, wanted};
@@ -117,7 +117,7 @@ fn a_queue_that_hangs_ends_in_a_reset() {
 
 #[test]
 fn an_event_is_lost() {
-    use doorbell_twin::gpu::Interrupt;
+    use twin_amd::gpu::Interrupt;
     let client = Client::new("fault=event:lost:2");
     let (page, event) = client.event_page();
     for expected in [

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
-mod capi;
 mod client;
 mod drm;
 mod events;
 mod faults;
+mod machine;
 mod memory;
 mod misc;
 mod processes;

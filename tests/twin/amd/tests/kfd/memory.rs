@@ -1,8 +1,8 @@
 //! ALLOC, FREE, MAP, UNMAP, mmap, dmabufs.
 
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, Alloc};
 use twin::fires::fires;
+use twin_amd::kernel::errno::Errno;
 
 use crate::client::{Client, GTT, Memory, PAGE, VRAM, anonymous, load, reserve, store};
 

@@ -1,8 +1,8 @@
 //! Versions, clocks, apertures, policies, modes; how arguments are copied.
 
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, RuntimeMode, cache_policy};
 use twin::fires::fires;
+use twin_amd::kernel::errno::Errno;
 
 use crate::client::Client;
 

@@ -1,8 +1,8 @@
 //! Two processes share nothing but the GPUs.
 
-use doorbell_twin::gpu::Interrupt;
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{event_type, wait_result};
+use twin_amd::gpu::Interrupt;
+use twin_amd::kernel::errno::Errno;
 
 use crate::client::{Client, GTT, PAGE, VRAM, machine, reserve, store, wanted};
 

@@ -1,8 +1,8 @@
 //! Queues: what CREATE_QUEUE checks, what a queue keeps, and one that runs.
 
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, CreateQueueArgs, queue_type};
 use twin::fires::fires;
+use twin_amd::kernel::errno::Errno;
 
 use crate::client::{Client, GTT, Memory, PAGE, VRAM, load, reserve, store, wanted};
 

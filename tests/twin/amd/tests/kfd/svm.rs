@@ -1,7 +1,7 @@
 //! Shared virtual memory.
 
-use doorbell_twin::kernel::errno::Errno;
 use drivers_spec::amd::kfd::{self, Alloc, CreateQueueArgs, SvmArgs, SvmAttribute, SvmFlags, svm};
+use twin_amd::kernel::errno::Errno;
 use zerocopy::IntoBytes;
 
 use crate::client::{Client, GTT, PAGE, anonymous, reserve};

@@ -2,7 +2,7 @@
 //!
 //! Queues are rung one behind the other, so that what overlaps does so in every run.
 
-use doorbell_twin::chip::GFX942_QPX;
+use twin_amd::chip::GFX942_QPX;
 
 use super::*;
 

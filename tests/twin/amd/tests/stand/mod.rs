@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use doorbell_twin::chip::Chip;
-use doorbell_twin::gpu::{Doorbell, Gpu, Interrupt, Kernel, QueueDesc, QueueId, QueueKind, Setup};
-use doorbell_twin::mem::{Budget, Drain, Gmc, Kind, Mapping, Mtype, Object, Rights, Vm};
-use doorbell_twin::scheduler::Scheduler;
 use twin::rule::Journal;
+use twin_amd::chip::Chip;
+use twin_amd::gpu::{Doorbell, Gpu, Interrupt, Kernel, QueueDesc, QueueId, QueueKind, Setup};
+use twin_amd::mem::{Budget, Drain, Gmc, Kind, Mapping, Mtype, Object, Rights, Vm};
+use twin_amd::scheduler::Scheduler;
 use twin_shader::page::Port;
 
 /// Interrupts, as they came.

@@ -1,6 +1,6 @@
 //! Descriptors: open, dup, close, read, mmap.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use twin::rule::{Proof, Rule};
@@ -43,6 +43,8 @@ pub struct File {
     context: Mutex<Option<(Mapped, u64)>>,
     /// What a file of UVM has become.
     uvm: Mutex<Uvm>,
+    /// Whether an event has come since `poll` looked.
+    pending: AtomicBool,
 }
 
 /// What is open.
@@ -166,11 +168,17 @@ impl Process {
             registered: Mutex::default(),
             context: Mutex::default(),
             uvm: Mutex::default(),
+            pending: AtomicBool::new(false),
         });
         let fd = self.install(file, wanted)?;
         let note = format!("process {}: open {path} = {fd}", self.id);
         self.machine.journal.event(note);
         Ok(fd)
+    }
+
+    /// Whether the machine has a file of that name.
+    pub fn exists(&self, path: &str) -> bool {
+        self.machine.tree.find(path).is_some()
     }
 
     /// Another descriptor of the same file.
@@ -239,6 +247,21 @@ impl Process {
             Kind::Folder(_) => Err(Errno(libc::EISDIR).into()),
             _ => Err(Errno(libc::EINVAL).into()),
         }
+    }
+
+    /// Whether poll finds a file ready: one of RM is by an event, which is then taken.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn ready(&self, fd: i32) -> Result<bool> {
+        let file = self.file(fd)?;
+        let ready = match file.kind {
+            Kind::Ctl | Kind::Gpu(_) => file.pending.swap(false, Ordering::AcqRel),
+            Kind::Uvm => false,
+            Kind::Text(_) | Kind::Folder(_) => true,
+        };
+        self.let_go(file);
+        Ok(ready)
     }
 
     /// The names in a folder.

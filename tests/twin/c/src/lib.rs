@@ -1,4 +1,4 @@
-//! The C interface, as `include/doorbell_twin.h` documents it.
+//! The C interface of twins, as `include/doorbell_twin.h` documents it: `libdoorbell_twin.so`.
 //!
 //! All `unsafe` of it is here. A C caller promises what the header says: pointers of this library, that
 //! live; strings with a terminating zero; buffers of the given size. No panic crosses the boundary: one
@@ -8,17 +8,48 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use twin::rule::Violation;
-
-use crate::config::Config;
-use crate::kernel::errno::{Errno, Result};
-use crate::kernel::{Machine, Process};
+use twin::errno::{Errno, Result};
+use twin::process::{Calls, Process, Wanted};
+use twin::rule::{Journal, Violation};
 
 /// A machine, as C holds it.
-pub struct Twin(Arc<Machine>);
+pub enum Twin {
+    /// With GPUs of AMD.
+    Amd(Arc<twin_amd::kernel::Machine>),
+    /// With GPUs of NVIDIA.
+    Nv(Arc<twin_nv::kernel::Machine>),
+}
 
 /// A process, as C holds it.
-pub struct TwinProcess(Arc<Process>);
+pub struct TwinProcess(Arc<dyn Calls>);
+
+impl Twin {
+    /// A machine of a config string: the chip says whose.
+    fn new(config: &str) -> std::result::Result<Twin, String> {
+        let mut keys = config.split(',').filter_map(|part| part.split_once('='));
+        let chip = keys.find(|(key, _)| *key == "chip");
+        let first = chip.and_then(|(_, chips)| chips.split('+').next());
+        let nv = first.is_some_and(|chip| twin_nv::chip::Chip::by_name(chip).is_some());
+        if nv {
+            return twin_nv::kernel::Process::start(config).map(Twin::Nv);
+        }
+        twin_amd::kernel::Process::start(config).map(Twin::Amd)
+    }
+
+    fn attach(&self) -> TwinProcess {
+        match self {
+            Twin::Amd(machine) => TwinProcess(twin_amd::kernel::Process::on(machine)),
+            Twin::Nv(machine) => TwinProcess(twin_nv::kernel::Process::on(machine)),
+        }
+    }
+
+    fn journal(&self) -> &Journal {
+        match self {
+            Twin::Amd(machine) => twin_amd::kernel::Process::journal(machine),
+            Twin::Nv(machine) => twin_nv::kernel::Process::journal(machine),
+        }
+    }
+}
 
 /// Runs `call`; what it panics with is printed, and `lost` is returned.
 fn guard<T>(lost: T, call: impl FnOnce() -> T) -> T {
@@ -55,7 +86,7 @@ unsafe fn string<'a>(text: *const c_char) -> Result<&'a str> {
 
 /// # Safety
 /// `process` is null or comes from `doorbell_twin_attach` and has not been detached.
-unsafe fn process<'a>(process: *const TwinProcess) -> Result<&'a Process> {
+unsafe fn process<'a>(process: *const TwinProcess) -> Result<&'a dyn Calls> {
     // SAFETY: by the caller's promise.
     unsafe { process.as_ref() }
         .map(|process| &*process.0)
@@ -98,12 +129,11 @@ pub unsafe extern "C" fn doorbell_twin_new(
                 unsafe { string(config) }
             };
             let text = text.map_err(|_| "the config string is not UTF-8")?;
-            let config = Config::parse(text).map_err(|e| e.to_string())?;
-            Machine::new(config).map_err(|e| e.to_string())
+            Twin::new(text)
         },
     );
     match made {
-        Ok(machine) => Box::into_raw(Box::new(Twin(machine))),
+        Ok(twin) => Box::into_raw(Box::new(twin)),
         Err(text) => {
             // SAFETY: room, by the caller's promise.
             unsafe { copy_text(&text, error, error_bytes) };
@@ -136,7 +166,7 @@ pub unsafe extern "C" fn doorbell_twin_attach(twin: *const Twin) -> *mut TwinPro
         return std::ptr::null_mut();
     };
     guard(std::ptr::null_mut(), || {
-        Box::into_raw(Box::new(TwinProcess(twin.0.attach())))
+        Box::into_raw(Box::new(twin.attach()))
     })
 }
 
@@ -198,6 +228,30 @@ pub unsafe extern "C" fn doorbell_twin_close(on: *const TwinProcess, fd: c_int) 
     })
 }
 
+/// dup.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doorbell_twin_dup(on: *const TwinProcess, fd: c_int) -> c_int {
+    system_call(|| {
+        // SAFETY: by the caller's promise.
+        unsafe { process(on)? }.dup(fd)
+    })
+}
+
+/// Whether poll finds a file ready: 1 or 0.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doorbell_twin_ready(on: *const TwinProcess, fd: c_int) -> c_int {
+    system_call(|| {
+        // SAFETY: by the caller's promise.
+        unsafe { process(on)? }.ready(fd).map(c_int::from)
+    })
+}
+
 /// pread.
 ///
 /// # Safety
@@ -217,7 +271,7 @@ pub unsafe extern "C" fn doorbell_twin_read(
             let mut text = vec![0; bytes.min(1 << 20)];
             // SAFETY: by the caller's promise.
             let length = unsafe { process(on)? }.read(fd, offset, &mut text)?;
-            crate::kernel::user::write(data as u64, &text[..length])?;
+            twin::host::user::write(data as u64, &text[..length])?;
             Ok(length as isize)
         };
         read().unwrap_or_else(|errno| -(errno.0 as isize))
@@ -239,11 +293,11 @@ pub unsafe extern "C" fn doorbell_twin_readdir(
         let read = || -> Result<isize> {
             // SAFETY: by the caller's promise.
             let all: String = unsafe { process(on)? }
-                .readdir(fd)?
+                .list(fd)?
                 .iter()
                 .map(|name| format!("{name}\n"))
                 .collect();
-            crate::kernel::user::write(names as u64, &all.as_bytes()[..bytes.min(all.len())])?;
+            twin::host::user::write(names as u64, &all.as_bytes()[..bytes.min(all.len())])?;
             Ok(all.len() as isize)
         };
         read().unwrap_or_else(|errno| -(errno.0 as isize))
@@ -286,14 +340,13 @@ pub unsafe extern "C" fn doorbell_twin_mmap(
     let result = guard(Err(Errno::EFAULT), || {
         // SAFETY: by the caller's promise.
         let process = unsafe { process(on)? };
-        process.mmap(
-            address as u64,
-            bytes as u64,
+        let wanted = Wanted {
+            address: address as u64,
+            bytes: bytes as u64,
             protection,
             flags,
-            fd,
-            offset as u64,
-        )
+        };
+        process.mmap(wanted, fd, offset as u64)
     });
     match result {
         Ok(at) => at as *mut c_void,
@@ -327,7 +380,7 @@ pub unsafe extern "C" fn doorbell_twin_munmap(
 pub unsafe extern "C" fn doorbell_twin_broken(twin: *const Twin) -> usize {
     // SAFETY: by the caller's promise.
     let twin = unsafe { twin.as_ref() };
-    twin.map_or(0, |twin| guard(0, || twin.0.journal.violations().len()))
+    twin.map_or(0, |twin| guard(0, || twin.journal().violations().len()))
 }
 
 /// The reports, from number `first` on.
@@ -346,7 +399,7 @@ pub unsafe extern "C" fn doorbell_twin_report(
         return 0;
     };
     let reports = guard(String::new(), || {
-        let all = twin.0.journal.violations();
+        let all = twin.journal().violations();
         let block = |violation: &Violation| format!("{violation}\n\n");
         all.iter().skip(first).map(block).collect()
     });

@@ -1,9 +1,11 @@
-//! The C interface, called as C does.
+//! The C interface, called as C does, on GPUs of AMD.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
-use doorbell_twin::capi::*;
+use doorbell_twin::*;
 use drivers_spec::amd::kfd;
 
 fn c(text: &str) -> CString {

@@ -17,7 +17,7 @@ typedef struct doorbell_twin doorbell_twin;
 typedef struct doorbell_twin_process doorbell_twin_process;
 
 /* Makes a machine. `config` is a list of `key=value` with commas between, "" for the defaults:
- * see README.md. NULL where it is wrong; then `error` (of `error_bytes`) says why. */
+ * see README.md. Its chip says whether the GPUs are AMD's or NVIDIA's. NULL where it is wrong; then `error` (of `error_bytes`) says why. */
 doorbell_twin *doorbell_twin_new(const char *config, char *error, size_t error_bytes);
 /* Ends the machine. Its processes must have been freed. */
 void doorbell_twin_free(doorbell_twin *twin);
@@ -26,11 +26,14 @@ doorbell_twin_process *doorbell_twin_attach(doorbell_twin *twin);
 /* Ends a process as the kernel does: queues are destroyed, memory is freed. */
 void doorbell_twin_detach(doorbell_twin_process *process);
 
-/* Files. `path` is a path that the twin has (`/dev/kfd`, `/dev/dri/renderD128`, sysfs); others are
- * -ENOENT, and `doorbell_twin_exists` tells. Descriptors are numbers of the twin's own, from 2^30. */
+/* Files. `path` is a path that the twin has (`/dev/kfd`, `/dev/dri/renderD128`, or `/dev/nvidiactl`,
+ * `/dev/nvidia0`, `/dev/nvidia-uvm`; sysfs and procfs beside them); others are -ENOENT, and `doorbell_twin_exists` tells. Descriptors are numbers of the twin's own, from 2^30. */
 int doorbell_twin_exists(doorbell_twin_process *process, const char *path);
 int doorbell_twin_open(doorbell_twin_process *process, const char *path, int flags);
+int doorbell_twin_dup(doorbell_twin_process *process, int fd);
 int doorbell_twin_close(doorbell_twin_process *process, int fd);
+/* Whether `poll` for POLLIN finds the file ready: 1 or 0. */
+int doorbell_twin_ready(doorbell_twin_process *process, int fd);
 /* Reads at `offset`. */
 ssize_t doorbell_twin_read(doorbell_twin_process *process, int fd, void *data, size_t bytes, off_t offset);
 /* The names in a folder, each ended by '\n'. Returns how many bytes they take, of which at most

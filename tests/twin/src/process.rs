@@ -1,0 +1,70 @@
+//! A process on a machine with devices, for who holds one without knowing whose devices these are: C, and
+//! drivers of this repository.
+
+use std::sync::Arc;
+
+use crate::errno::Result;
+use crate::rule::Journal;
+
+/// What `mmap` is to make, with what the system has by these names.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Where, or where best: see `flags`.
+    pub address: u64,
+    /// How much, in whole pages.
+    pub bytes: u64,
+    /// `PROT_*`.
+    pub protection: i32,
+    /// `MAP_*`.
+    pub flags: i32,
+}
+
+/// System calls of a process, on files that the machine has. Addresses are those of this process.
+///
+/// Errors are those of the system.
+#[allow(clippy::missing_errors_doc)] // As above.
+pub trait Calls: Send + Sync {
+    /// Whether the machine has a file of that name.
+    fn exists(&self, path: &str) -> bool;
+    /// open.
+    fn open(&self, path: &str, flags: i32) -> Result<i32>;
+    /// dup.
+    fn dup(&self, fd: i32) -> Result<i32>;
+    /// close.
+    fn close(&self, fd: i32) -> Result;
+    /// pread; returns how much.
+    fn read(&self, fd: i32, offset: u64, out: &mut [u8]) -> Result<usize>;
+    /// The names in a folder.
+    fn list(&self, fd: i32) -> Result<Vec<String>>;
+    /// ioctl.
+    fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result;
+    /// mmap; returns the address.
+    fn mmap(&self, wanted: Wanted, fd: i32, offset: u64) -> Result<u64>;
+    /// munmap, of anything that the process has.
+    fn munmap(&self, address: u64, bytes: u64) -> Result;
+    /// Whether a file has something that poll waits for.
+    fn ready(&self, fd: i32) -> Result<bool>;
+    /// The end of the process: what it has opened and mapped is gone.
+    fn exit(&self);
+}
+
+/// A process, and the machine that it runs on.
+pub trait Process: Calls + Sized + 'static {
+    /// The machine.
+    type Machine: Send + Sync + 'static;
+
+    /// A machine of a config string.
+    ///
+    /// # Errors
+    /// What is wrong with the string, or what the host lacks.
+    fn start(config: &str) -> std::result::Result<Arc<Self::Machine>, String>;
+
+    /// Another process on a machine, in this process of the host.
+    fn on(machine: &Arc<Self::Machine>) -> Arc<Self>;
+
+    /// Its machine.
+    fn machine(&self) -> &Arc<Self::Machine>;
+
+    /// What happened to a machine.
+    fn journal(machine: &Self::Machine) -> &Journal;
+}
