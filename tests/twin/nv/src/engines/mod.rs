@@ -1,13 +1,34 @@
-//! Where a doorbell goes: what RM knows of the channel that was rung, for whatever runs its ring.
+//! What runs rings: the host with its channels, copy engines, compute; and where a doorbell goes.
 //!
-//! - [`bus`]: what an engine sees of memory.
+//! - [`bus`]: what an engine sees of memory;
+//! - [`host`]: a channel: ring, push buffer, the host's own methods, and the work that it hands on;
+//! - [`mod@copy`]: copies; [`error`]: why a channel stops;
+//! - `port`: a channel's way to memory and to the journal; `reduce`: operations of semaphores;
+//!   `registers`: what methods have set.
+//!
+//! Whoever schedules calls [`host::Channel::step`] again and again; nothing here blocks. What engines
+//! have been told waits in the channel until something demands that it is done: a packet that waits for
+//! idle, another engine, or that there is nothing else to do. A client that does not wait for its work
+//! finds that it is not done.
 
 pub mod bus;
+pub mod copy;
+pub mod error;
+pub mod host;
+mod port;
+mod reduce;
+mod registers;
 
 use twin::rule::{Proof, Rule};
 
+use crate::chip::Chip;
 use crate::kernel::Machine;
 use crate::rm::channel::Channel;
+
+use bus::Bus;
+
+pub use error::{Error, Wait};
+pub use host::Turn;
 
 static TOKEN: Rule = Rule {
     name: "HOST-DOORBELL-TOKEN",
@@ -29,6 +50,48 @@ static PUT: Rule = Rule {
     source: "open-gpu-doc, classes/host/clc56f.h, Nvc56fControl; manuals/volta/gv100/dev_ram.ref.txt",
     proof: Proof::Sourced,
 };
+
+static DEADLOCK: Rule = Rule {
+    name: "HOST-DEADLOCK",
+    text: "what a semaphore's acquire waits for comes: where every channel waits or has nothing to do, and the client stores nothing, it never does",
+    source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, SEM_EXECUTE: the acquire times out (INTR_0_ACQUIRE)",
+    proof: Proof::Sourced,
+};
+
+/// What the channels of a GPU share.
+#[derive(Debug)]
+pub struct Gpu {
+    /// Its number in the machine.
+    pub number: usize,
+    /// Its chip.
+    pub chip: &'static Chip,
+}
+
+impl Gpu {
+    /// A GPU that has done nothing.
+    pub fn new(number: usize, chip: &'static Chip) -> Self {
+        Self { number, chip }
+    }
+}
+
+/// What is around a channel that takes a step.
+pub struct Around<'a> {
+    /// The machine: its journal and its clock.
+    pub machine: &'a Machine,
+    /// The GPU.
+    pub gpu: &'a mut Gpu,
+    /// The address space of the channel.
+    pub bus: &'a dyn Bus,
+    /// USERD, from its first byte on, unless the kernel has it.
+    pub userd: Option<&'a dyn Bus>,
+}
+
+/// What a channel tells the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A method raised an interrupt that does not stall: who waits for an event of the channel wakes up.
+    Interrupt,
+}
 
 /// What there is to do: entries of a ring up to `put`.
 #[derive(Debug)]
@@ -72,4 +135,13 @@ pub fn ring(machine: &Machine, gpu: usize, token: u32, put: u32, engines: &dyn E
         token,
         put,
     });
+}
+
+/// Every channel waits or has nothing to do, and nothing else can change that: names who waits for what.
+pub fn stuck<'a>(machine: &Machine, channels: impl IntoIterator<Item = &'a host::Channel>) {
+    for channel in channels {
+        if let Some(wait) = channel.waits_for() {
+            machine.broken(&DEADLOCK, format!("{}: {wait}", channel.who()));
+        }
+    }
 }

@@ -1,0 +1,8 @@
+//! Engines over memory in software: what they do, and mistakes that have to be named.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod copies;
+mod host;
+mod ram;
+mod rig;
