@@ -108,10 +108,10 @@ pub enum Fault {
 }
 
 /// Where an access goes: memory, the place in it, and bytes up to the end of the mapping.
-pub type Target = (Arc<Memory>, u64, u64);
+pub type Target<'a> = (&'a Arc<Memory>, u64, u64);
 
 /// An address space of a GPU.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Space {
     /// Whose.
     pub gpu: usize,
@@ -229,18 +229,14 @@ impl Space {
     ///
     /// # Errors
     /// Nothing is mapped, or not for that.
-    pub fn translate(&self, at: u64, access: Access) -> Result<Target, Fault> {
+    pub fn translate(&self, at: u64, access: Access) -> Result<Target<'_>, Fault> {
         let found = self.inside(at, 1).next();
         let (first, mapping) = found.ok_or(Fault::Unmapped)?;
         if !mapping.rights.allow(access) || (access != Access::Read && !mapping.memory.writable) {
             return Err(Fault::Denied(mapping.rights));
         }
         let into = at - first;
-        Ok((
-            mapping.memory.clone(),
-            mapping.offset + into,
-            mapping.bytes - into,
-        ))
+        Ok((&mapping.memory, mapping.offset + into, mapping.bytes - into))
     }
 }
 

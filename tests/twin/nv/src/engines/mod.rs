@@ -1,6 +1,6 @@
 //! What runs rings: the host with its channels, copy engines, compute; and where a doorbell goes.
 //!
-//! - [`bus`]: what an engine sees of memory;
+//! - [`bus`]: what an engine sees of memory; [`view`]: where that is;
 //! - [`host`]: a channel: ring, push buffer, the host's own methods, and the work that it hands on;
 //! - [`mod@copy`]: copies; [`error`]: why a channel stops;
 //! - `port`: a channel's way to memory and to the journal; `reduce`: operations of semaphores;
@@ -18,6 +18,7 @@ pub mod host;
 mod port;
 mod reduce;
 mod registers;
+pub mod view;
 
 use twin::rule::{Proof, Rule};
 

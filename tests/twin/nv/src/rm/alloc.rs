@@ -3,6 +3,8 @@
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/kernel/rmapi/alloc_free.c,
 //! serverAllocResourceUnderLock; resource_list.h (parents, parameters); rs_client.c.
 
+use std::sync::Arc;
+
 use drivers_spec::nv::abi::{self, Struct};
 use drivers_spec::nv::{class, status};
 use twin::rule::{Proof, Rule};
@@ -292,7 +294,7 @@ impl Call<'_> {
             (Some(gpu), number) if number == class::NV01_DEVICE_0.number => {
                 let space = state.number();
                 let own = Space::new(gpu, 0x1000, (1 << 49) - 1, false);
-                state.spaces.insert(space, own);
+                state.spaces.insert(space, Arc::new(own));
                 Kind::Device(space)
             }
             (Some(_), number) if number == class::NV20_SUBDEVICE_0.number => {

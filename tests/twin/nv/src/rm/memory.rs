@@ -395,7 +395,7 @@ impl Call<'_> {
         };
         let (number, first, last) = (range.number, range.first, range.last);
         let space = range.space;
-        let Some(space) = state.spaces.get_mut(&space) else {
+        let Some(space) = state.space_mut(space) else {
             return self.no_object(args.h_client, args.h_dma);
         };
         if space.external {
@@ -449,7 +449,7 @@ impl Call<'_> {
             return self.no_object(args.h_client, args.h_dma);
         };
         let (owner, space) = (Owner::Rm(range.number), range.space);
-        let space = state.spaces.get_mut(&space);
+        let space = state.space_mut(space);
         let found = space.filter(|space| {
             let mapping = space.at(args.dma_offset);
             mapping.is_some_and(|mapping| mapping.owner == owner)

@@ -54,7 +54,7 @@ const FIRST_CHOSEN: u32 = 0xcaf0_0000;
 pub struct State {
     pub(crate) clients: BTreeMap<u32, Client>,
     /// Address spaces by number.
-    pub(crate) spaces: BTreeMap<u64, Space>,
+    pub(crate) spaces: BTreeMap<u64, Arc<Space>>,
     /// Address spaces of UVM by number.
     pub(crate) uvm: BTreeMap<u64, uvm::Va>,
     /// Bytes of local memory in use, by GPU.
@@ -136,8 +136,13 @@ impl State {
     }
 
     /// The address space of a channel.
-    pub fn space_of(&self, channel: &Channel) -> Option<&Space> {
+    pub fn space_of(&self, channel: &Channel) -> Option<&Arc<Space>> {
         self.spaces.get(&channel.space)
+    }
+
+    /// An address space that is about to change. Who has looked at it keeps what he saw.
+    pub(crate) fn space_mut(&mut self, number: u64) -> Option<&mut Space> {
+        self.spaces.get_mut(&number).map(Arc::make_mut)
     }
 
     /// The handles of every object of every client, with those of their clients.
@@ -203,12 +208,12 @@ impl State {
         match object.kind {
             Kind::Device(_) | Kind::Space(_) => self.sweep(),
             Kind::Range(range) => {
-                if let Some(space) = self.spaces.get_mut(&range.space) {
+                if let Some(space) = self.space_mut(range.space) {
                     space.unmap_all(0, u64::MAX, Owner::Rm(range.number));
                 }
             }
             Kind::Memory(memory) => {
-                for space in self.spaces.values_mut() {
+                for space in self.spaces.values_mut().map(Arc::make_mut) {
                     let of_it = |owner| matches!(owner, Owner::Rm(_));
                     let found = space.mappings().filter(|(_, mapping)| {
                         mapping.memory.id == memory.id && of_it(mapping.owner)

@@ -2,6 +2,8 @@
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/kernel/gpu/mem_mgr/vaspace_api.c.
 
+use std::sync::Arc;
+
 use drivers_spec::nv::memory::{VASPACE_FLAGS, vaspace_flags};
 use drivers_spec::nv::{class, status};
 use twin::rule::{Proof, Rule};
@@ -54,7 +56,7 @@ impl Call<'_> {
         let external = vaspace_flags::IS_EXTERNALLY_OWNED.get(params.flags) != 0;
         let number = state.number();
         let space = Space::new(gpu, base, last, external);
-        state.spaces.insert(number, space);
+        state.spaces.insert(number, Arc::new(space));
         Ok(number)
     }
 

@@ -143,7 +143,7 @@ impl On<'_> {
         let all = memory.page | base | length | args.offset;
         let page = 1 << all.trailing_zeros().min(29);
         for (_, space, rights) in wanted {
-            let Some(space) = state.spaces.get_mut(&space) else {
+            let Some(space) = state.space_mut(space) else {
                 continue;
             };
             space.cut(base, length);
@@ -209,7 +209,7 @@ impl On<'_> {
         self.within(va, args.base, args.length)?;
         let gpu = self.gpu(va, args.gpu_uuid)?;
         let space = va.gpus.get(&gpu).copied().flatten();
-        if let Some(space) = space.and_then(|space| state.spaces.get_mut(&space)) {
+        if let Some(space) = space.and_then(|space| state.space_mut(space)) {
             space.cut(args.base, args.length);
         }
         Ok(())
@@ -226,7 +226,7 @@ impl On<'_> {
         va.ranges.remove(&args.base);
         let spaces: Vec<u64> = va.gpus.values().flatten().copied().collect();
         for space in spaces {
-            if let Some(space) = state.spaces.get_mut(&space) {
+            if let Some(space) = state.space_mut(space) {
                 space.cut(args.base, args.length);
             }
         }

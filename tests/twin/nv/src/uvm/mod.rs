@@ -127,7 +127,7 @@ impl State {
             return;
         };
         for &space in va.gpus.values().flatten() {
-            if let Some(space) = self.spaces.get_mut(&space) {
+            if let Some(space) = self.space_mut(space) {
                 space.unmap_all(0, u64::MAX, Owner::Uvm);
             }
         }

@@ -192,7 +192,7 @@ impl On<'_> {
 
 /// UVM lets an address space go.
 fn drop_space(state: &mut State, space: Option<u64>) {
-    if let Some(space) = space.and_then(|space| state.spaces.get_mut(&space)) {
+    if let Some(space) = space.and_then(|space| state.space_mut(space)) {
         space.unmap_all(0, u64::MAX, Owner::Uvm);
     }
     state.sweep();

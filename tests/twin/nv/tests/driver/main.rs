@@ -4,6 +4,7 @@
 
 mod bench;
 mod channels;
+mod contents;
 mod events;
 mod faults;
 mod mistakes;
