@@ -300,8 +300,8 @@ impl Reading {
             self.chip >= Chip::Sm90 || (address.descriptor.is_some() && self.bit(Some(101)));
         let base = address.base.map(|at| self.field(at, 8));
         let width = match (address.wide, wide) {
-            // Ampere prints no width of a base that is zero.
-            _ if base == Some(255) && self.chip < Chip::Sm90 => 0,
+            // Ampere prints no width of a base that is zero, unless it stands alone.
+            _ if base == Some(255) && self.chip < Chip::Sm90 && !described => 0,
             (Some(_), true) if present => 2,
             (Some(_), false) if present => 1,
             _ => 0,

@@ -66,3 +66,32 @@ fn a_stall_that_is_too_short() {
         assert!(early.count() >= 2, "{chip:?}: {found:?}");
     }
 }
+
+/// A store reads its registers late: what takes their place waits for that, or for a load after it.
+#[test]
+fn a_source_that_is_still_read() {
+    for chip in Chip::ALL {
+        let words = Device::words_of(chip, "atomic");
+        let mut found = 0;
+        for at in 0..words.len() {
+            let mut changed = words.clone();
+            changed[at] &= !(0x3f << 116);
+            let mut device = Device::of(chip, &changed);
+            let (input, out) = (device.words(&[3; 10 * 32]), device.words(&[0; 64 * 64]));
+            let grid = Grid {
+                blocks: [1, 1, 1],
+                threads: [32, 1, 1],
+                shared: 1024,
+            };
+            match device.try_run(&grid, &[input, out]) {
+                Ok(_) => {}
+                Err(fault) => match fault.cause {
+                    Cause::Hazard(Hazard::Source { .. }) => found += 1,
+                    Cause::Hazard(_) => {}
+                    other => panic!("{chip:?}: {other}"),
+                },
+            }
+        }
+        assert!(found >= 3, "{chip:?}: {found}");
+    }
+}

@@ -3,12 +3,20 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+#[path = "operations/atomic.rs"]
+mod atomic;
+#[path = "operations/brain.rs"]
+mod brain;
 #[path = "whole/device.rs"]
 mod device;
 #[path = "operations/float.rs"]
 mod float;
 #[path = "operations/integer.rs"]
 mod integer;
+#[path = "operations/rounding.rs"]
+mod rounding;
+#[path = "operations/short.rs"]
+mod short;
 #[path = "operations/small.rs"]
 mod small;
 
@@ -174,12 +182,11 @@ impl Numbers {
 
 /// Each statement of a part has its meaning here, and each meaning its statement.
 fn check(part: &str, rows: &[Row]) {
-    let statements: Vec<&str> = LIST
+    let mut lines = LIST
         .lines()
-        .skip_while(|line| *line != format!("[{part}]"))
-        .skip(1)
-        .take_while(|line| !line.starts_with('['))
-        .collect();
+        .skip_while(|line| !line.starts_with(&format!("[{part}]")));
+    let first = lines.next().unwrap().split_once(" from ");
+    let statements: Vec<&str> = lines.take_while(|line| !line.starts_with('[')).collect();
     assert_eq!(statements, rows.iter().map(|row| row.0).collect::<Vec<_>>());
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let inputs: Vec<In> = (0..THREADS)
@@ -204,14 +211,18 @@ fn check(part: &str, rows: &[Row]) {
             [[i.a, i.b], [i.c, 0], wide[0], wide[1], wide[2]].concat()
         })
         .collect();
-    for chip in Chip::ALL {
+    let chips = Chip::ALL
+        .into_iter()
+        .skip_while(|chip| first.is_some_and(|(_, first)| first != chip.name()));
+    for chip in chips {
         let mut device = Device::new(chip, part);
         let input = device.words(&words);
         let out = device.words(&vec![0; 2 * THREADS * rows.len()]);
         let grid = Grid {
             blocks: [THREADS as u32 / 128, 1, 1],
             threads: [128, 1, 1],
-            shared: 0,
+            // Where a kernel has cells: one for each thread.
+            shared: 1024,
         };
         device.run(&grid, &[input, out]);
         let result = device.read(out, 2 * THREADS * rows.len());
@@ -272,4 +283,29 @@ fn half() {
 #[test]
 fn convert() {
     check("convert", small::CONVERT);
+}
+
+#[test]
+fn brain() {
+    check("brain", brain::ROWS);
+}
+
+#[test]
+fn hopper() {
+    check("hopper", brain::HOPPER);
+}
+
+#[test]
+fn short() {
+    check("short", short::SHORT);
+}
+
+#[test]
+fn rounding() {
+    check("rounding", rounding::ROUNDING);
+}
+
+#[test]
+fn atomic() {
+    check("atomic", atomic::ATOMIC);
 }

@@ -10,10 +10,24 @@ macro_rules! int {
         concat!("{", $bits, " .U8|.S8|.U16|.S16|.U32||.U64|.S64}")
     };
 }
+/// Which types become which where neither has 64 bits: the result's in three bits, the source's in three more.
+macro_rules! short {
+    ($legal:literal) => {
+        concat!(
+            "F2F{80 |.FTZ}{75+3&84+3 ",
+            $legal,
+            "}{75+3 ?|.F16|.F32|?|.BF16}{84+3 ?|.F16|.F32|?|.BF16}",
+            round!(),
+            " R16=, <85>Bf-|, <85=0>Bf-|{60 |.H1}"
+        )
+    };
+}
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     alu(0x110, SECOND, concat!("F2F<75+3=3>{84+3 |||?|}<75+3!3>{84+3 ?|?|?|}{80 |.FTZ}{75+3 ?|.F16|.F32|.F64|.BF16}{84+3 ?|.F16|.F32|.F64|.BF16}", round!(), " R16:{75+3 1|1|1|2|1}=, <85>Bf:{84+3 1|1|1|2|1}-|, <85=0>Bf-|{60 |.H1}")),
+    on(alu(0x104, SECOND, short!("?|?|?|?|?|?|?|?|?|?||?|?|?|?|?|?||?|?|")), OLD),
+    on(alu(0x104, SECOND, short!("?|?|?|?|?|?|?|?|?|?||?||?|?|?|?||?|?||?|?|?|?|?|?|?|?|?|?|?|?||")), NEW),
     alu(0x105, SECOND, "F2I{80 |.FTZ}{72&75+2 .U8|.S8|.U16|.S16|.U32|}{84+3 ?|.F16||?|.BF16}{78+2 |.FLOOR|.CEIL|.TRUNC}{77 |.NTZ} R16=, <85>Bf-|, <85=0>Bf-|{60 |.H1}"),
     alu(0x111, SECOND, concat!("F2I{80 |.FTZ}<84+3!3>{75+2 ?|?|?|}", int!("72&75+2"), "{84+3 ?|.F16||.F64|.BF16}{78+2 |.FLOOR|.CEIL|.TRUNC}{77 |.NTZ}", " R16:{76&75 1|1|1|2}=, <85>Bf:{84+3 1|1|1|2|1}-|, <85=0>Bf-|{60 |.H1}")),
     alu(0x106, SECOND, concat!("I2F{75+3 ?|.F16||?|.BF16}", "{74&84+2 .U8|.S8|.U16|.S16|.U32|}", round!(), " R16=, <85>Bx, <84+2=1>Bx{60+2 |.H1}, <84+2=0>Bx{60+2 |.B1|.B2|.B3}")),

@@ -116,7 +116,8 @@ pub(crate) enum Change {
     Or,
     Xor,
     Exchange,
-    /// What is to be there comes first, the new value second. Whether the result is that it was there.
+    /// What is to be there comes first, the new value second. Whether the result is that it was there: 1, of
+    /// as many registers as the value has.
     Compare(bool),
     /// One more for each lane that names it.
     Count,
@@ -480,12 +481,7 @@ pub(crate) fn run<M: Memory + ?Sized>(
                 }
             }
             if let Some(old) = old {
-                let count = if change == Change::Compare(true) {
-                    1
-                } else {
-                    len / 4
-                };
-                for (k, value) in olds[..count].iter().enumerate() {
+                for (k, value) in olds[..len / 4].iter().enumerate() {
                     state.put(old.after(k as u8), active, value);
                 }
             }

@@ -4,7 +4,7 @@ use super::half::Type;
 use super::program::Refusal;
 use super::rounding::{Rounding, single};
 use super::single::{canonical, flush};
-use super::source::{Place, Reading, Source, Style};
+use super::source::{From, Place, Reading, Source, Style};
 use super::state::{Constants, State, each};
 
 /// A type of floating-point numbers.
@@ -228,7 +228,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         }
         "F2FP" => {
             // The type of the sources comes after that of the result, which Ampere leaves out.
-            let odd = [".MERGE_C", ".TF32", ".E5M2", ".E4M3", ".SATFINITE"];
+            let odd = [".TF32", ".E5M2", ".E4M3", ".SATFINITE"];
             if odd.iter().any(|modifier| r.has(modifier)) {
                 return Err(r.refuse("only two singles into halves are modelled"));
             }
@@ -237,10 +237,18 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             } else {
                 Type::Half
             };
-            let (to, of) = (
-                r.place()?,
-                [r.source(Style::Float)?, r.source(Style::Float)?],
-            );
+            let to = r.place()?;
+            let first = r.source(Style::Float)?;
+            let of = if r.has(".MERGE_C") {
+                // One number, below a half of another register.
+                let zero = r.source(Style::Float)?;
+                if zero.from != From::Register(255) {
+                    return Err(r.refuse("what it is merged with is not modelled"));
+                }
+                [zero, first]
+            } else {
+                [first, r.source(Style::Float)?]
+            };
             Op::Pack {
                 to,
                 of,

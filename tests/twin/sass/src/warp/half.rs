@@ -184,14 +184,24 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
                 r.has(".H_AND"),
             )
         }
-        "HMNMX2" => Op::Extreme {
-            to: r.place()?,
-            of: [Pair::read(r)?, Pair::read(r)?],
-            with: r.condition()?,
-            mode,
-            nan: r.has(".NAN"),
-            sign: r.has(".XORSIGN"),
-        },
+        "HMNMX2" => {
+            let (to, mut of) = (r.place()?, [Pair::read(r)?, Pair::read(r)?]);
+            let sign = r.has(".XORSIGN");
+            if sign {
+                of = [
+                    Pair(r.signed(of[0].0)?, of[0].1),
+                    Pair(r.signed(of[1].0)?, of[1].1),
+                ];
+            }
+            Op::Extreme {
+                to,
+                of,
+                with: r.condition()?,
+                mode,
+                nan: r.has(".NAN"),
+                sign,
+            }
+        }
         _ => return Ok(None),
     }))
 }

@@ -92,10 +92,22 @@ pub(crate) struct Uses {
     branches: bool,
     /// A unit that does one thing after the other.
     unit: Option<usize>,
+    /// Whether it goes the way of loads and stores beyond the core, or of those to shared memory.
+    memory: bool,
+    shared: bool,
 }
 
+/// Loads and stores that leave the core read their registers in order: compilers rely on it that a store has
+/// read its own when a later load has come back.
+const MEMORY: [&str; 10] = [
+    "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG",
+];
+
+/// Those to shared memory do so as well: a load's result may take the place of what a store before it reads.
+const SHARED: [&str; 5] = ["LDS", "STS", "ATOMS", "LDSM", "STSM"];
+
 /// Of two units compilers rely on it that they keep the order: what is promised for one result holds for
-/// those before. Shared memory, and the unit for special functions.
+/// those before, whichever of the later ones is waited for. Shared memory, and the unit for special functions.
 const UNITS: [&[&str]; 2] = [
     &["LDS", "LDSM", "ATOMS"],
     &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
@@ -166,6 +178,8 @@ impl Uses {
         let unit = UNITS.iter().position(|unit| unit.contains(&inst.name));
         Self {
             unit,
+            memory: MEMORY.contains(&inst.name),
+            shared: SHARED.contains(&inst.name),
             reads,
             writes,
             guard,
@@ -189,6 +203,20 @@ struct Begun {
 struct Outstanding {
     items: Vec<(Item, u32)>,
     result: bool,
+    /// Of which instruction it is: its number, its unit, the way that it goes.
+    number: u64,
+    unit: Option<usize>,
+    memory: bool,
+    shared: bool,
+}
+
+/// A result that its unit promises by a later one: the number of its instruction, and the scoreboard of
+/// the first that came after.
+struct Loose {
+    item: Item,
+    lanes: u32,
+    number: u64,
+    scoreboard: Option<u8>,
 }
 
 /// What a warp has been promised.
@@ -198,7 +226,9 @@ pub(crate) struct Watch {
     /// Lanes of results without a scoreboard.
     unpromised: Vec<u32>,
     /// These results by the unit that makes them, in order.
-    loose: [Vec<(Item, u32)>; 2],
+    loose: [Vec<Loose>; 2],
+    /// How many instructions have issued.
+    number: u64,
     scoreboards: [VecDeque<Outstanding>; 6],
 }
 
@@ -209,35 +239,53 @@ impl Watch {
             begun: vec![Begun::default(); ITEMS],
             unpromised: vec![0; ITEMS],
             loose: Default::default(),
+            number: 0,
             scoreboards: Default::default(),
         }
     }
 
     /// An instruction issues for some lanes; its guard is read for those of `asked`.
     pub fn issue(&mut self, uses: &Uses, lanes: u32, asked: u32) -> Result<(), Hazard> {
+        // Which instructions are over with what came before them: the last of each unit, and of memory.
+        let (mut units, mut memory) = ([0; 2], 0);
         for (n, scoreboard) in self.scoreboards.iter_mut().enumerate() {
-            if uses.control.waits >> n & 1 != 0 {
-                scoreboard.clear();
-            }
-            if let Some((which, left)) = uses.until
-                && usize::from(which) == n
-            {
-                while scoreboard.len() > left {
-                    scoreboard.pop_front();
+            let until = uses.until.filter(|until| usize::from(until.0) == n);
+            let left = match until {
+                _ if uses.control.waits >> n & 1 != 0 => 0,
+                Some((_, left)) => left,
+                None => continue,
+            };
+            let over = scoreboard.len().saturating_sub(left);
+            for done in scoreboard.drain(..over) {
+                if let Some(unit) = done.unit.filter(|_| done.result) {
+                    units[unit] = done.number.max(units[unit]);
+                }
+                if done.memory {
+                    memory = done.number.max(memory);
                 }
             }
         }
+        if memory != 0 {
+            for scoreboard in &mut self.scoreboards {
+                scoreboard.retain(|one| one.result || !one.memory || one.number > memory);
+            }
+        }
+        for (loose, over) in self.loose.iter_mut().zip(units) {
+            if over != 0 {
+                loose.retain(|one| one.number > over);
+            }
+        }
         if let Some(guard) = uses.guard {
-            self.used(guard, asked, false)?;
+            self.used(guard, asked, None)?;
             self.passed(guard, asked, 1)?;
         }
         for &item in &uses.reads {
-            self.used(item, lanes, false)?;
+            self.used(item, lanes, None)?;
             let how = usize::from(uses.branches && item >> 8 >= 2);
             self.passed(item, lanes, how)?;
         }
         for &item in &uses.writes {
-            self.used(item, lanes, true)?;
+            self.used(item, lanes, Some(uses))?;
         }
         if lanes != 0 {
             self.begin(uses, lanes);
@@ -246,14 +294,18 @@ impl Watch {
         Ok(())
     }
 
-    fn used(&self, item: Item, lanes: u32, write: bool) -> Result<(), Hazard> {
+    /// An item is read, or written by an instruction.
+    fn used(&self, item: Item, lanes: u32, writer: Option<&Uses>) -> Result<(), Hazard> {
+        let write = writer.is_some();
+        let shared = writer.is_some_and(|uses| uses.shared);
         for (n, scoreboard) in (0..).zip(&self.scoreboards) {
             for outstanding in scoreboard {
                 let meant = outstanding
                     .items
                     .iter()
                     .any(|&(other, of)| other == item && (of & lanes != 0 || item >> 8 & 1 != 0));
-                if meant && (write || outstanding.result) {
+                let source = write && !(shared && outstanding.shared);
+                if meant && (source || outstanding.result) {
                     let register = name(item);
                     return Err(if outstanding.result {
                         Hazard::Result {
@@ -268,6 +320,18 @@ impl Watch {
                         }
                     });
                 }
+            }
+        }
+        for loose in self.loose.iter().flatten() {
+            if let Some(scoreboard) = loose.scoreboard
+                && loose.item == item
+                && loose.lanes & lanes != 0
+            {
+                return Err(Hazard::Result {
+                    register: name(item),
+                    scoreboard,
+                    write,
+                });
             }
         }
         if self.unpromised[usize::from(item)] & lanes != 0 {
@@ -307,28 +371,36 @@ impl Watch {
             let unpromised = uses.latency.is_none() && writes.is_none();
             self.unpromised[usize::from(item)] = if unpromised { lanes } else { 0 };
         }
-        let promises = [(writes, &uses.writes, true), (reads, &uses.reads, false)];
+        self.number += 1;
         // What a unit did before without a promise is done when this is.
-        let unit = uses.unit.map(|unit| &mut self.loose[unit]);
-        let mut before = Vec::new();
-        if let Some(loose) = unit {
+        if let Some(unit) = uses.unit {
+            let loose = &mut self.loose[unit];
             if writes.is_some() {
-                before.append(loose);
+                for one in loose.iter_mut().filter(|one| one.scoreboard.is_none()) {
+                    one.scoreboard = writes;
+                    self.unpromised[usize::from(one.item)] = 0;
+                }
             } else {
-                loose.extend(uses.writes.iter().map(|&item| (item, lanes)));
+                loose.extend(uses.writes.iter().map(|&item| Loose {
+                    item,
+                    lanes,
+                    number: self.number,
+                    scoreboard: None,
+                }));
             }
         }
-        for &(item, _) in &before {
-            self.unpromised[usize::from(item)] = 0;
-        }
+        let promises = [(writes, &uses.writes, true), (reads, &uses.reads, false)];
         for (scoreboard, items, result) in promises {
             let scoreboard = scoreboard.and_then(|n| self.scoreboards.get_mut(usize::from(n)));
             if let Some(scoreboard) = scoreboard {
-                let mut items: Vec<_> = items.iter().map(|&item| (item, lanes)).collect();
-                if result {
-                    items.append(&mut before);
-                }
-                scoreboard.push_back(Outstanding { items, result });
+                scoreboard.push_back(Outstanding {
+                    items: items.iter().map(|&item| (item, lanes)).collect(),
+                    result,
+                    number: self.number,
+                    unit: uses.unit,
+                    memory: uses.memory,
+                    shared: uses.shared,
+                });
             }
         }
     }

@@ -193,14 +193,21 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             r.condition()?,
             mode.flush,
         ),
-        "FMNMX" => Op::Extreme {
-            to: r.place()?,
-            of: [r.source(float)?, r.source(float)?],
-            with: r.condition()?,
-            flush: mode.flush,
-            nan: r.has(".NAN"),
-            sign: r.has(".XORSIGN"),
-        },
+        "FMNMX" => {
+            let (to, mut of) = (r.place()?, [r.source(float)?, r.source(float)?]);
+            let sign = r.has(".XORSIGN");
+            if sign {
+                of = [r.signed(of[0])?, r.signed(of[1])?];
+            }
+            Op::Extreme {
+                to,
+                of,
+                with: r.condition()?,
+                flush: mode.flush,
+                nan: r.has(".NAN"),
+                sign,
+            }
+        }
         "FCHK" => Op::Check(r.flag()?, [r.source(float)?, r.source(float)?]),
         "MUFU" => {
             if r.has(".F16") || r.has(".BF16") {

@@ -208,6 +208,20 @@ impl<'a> Reading<'a> {
     }
 }
 
+impl Reading<'_> {
+    /// A source that is printed as an absolute value, but is read with its sign, of which `.XORSIGN` makes
+    /// that of the result.
+    pub fn signed(&self, source: Source) -> Result<Source, Refusal> {
+        if source.and == u32::MAX || source.xor != 0 {
+            return Err(self.refuse("what .XORSIGN does with such a source is not known"));
+        }
+        Ok(Source {
+            and: u32::MAX,
+            ..source
+        })
+    }
+}
+
 /// An operand as a predicate that is read.
 pub(crate) fn condition(operand: &Operand) -> Option<Condition> {
     let inverted = operand.sign.inverted;

@@ -3,12 +3,12 @@
 use super::Out::{Any, Double, Near, Single, Word};
 use super::{In, Out, Row};
 
-fn f(x: u32) -> f32 {
+pub fn f(x: u32) -> f32 {
     f32::from_bits(x)
 }
 
 /// Subnormal numbers are zeros of their sign.
-fn z(x: f32) -> f32 {
+pub fn z(x: f32) -> f32 {
     if x.is_subnormal() {
         0_f32.copysign(x)
     } else {
@@ -16,11 +16,11 @@ fn z(x: f32) -> f32 {
     }
 }
 
-fn zf(x: u32) -> f32 {
+pub fn zf(x: u32) -> f32 {
     z(f(x))
 }
 
-fn saturated(x: f32) -> Out {
+pub fn saturated(x: f32) -> Out {
     Single(if x.is_nan() || x <= 0.0 {
         0.0
     } else {
@@ -67,7 +67,7 @@ pub fn directed(exact: f64, to: To) -> f32 {
 }
 
 /// A sum, if doubles hold it exactly.
-fn sum(a: f64, b: f64, to: To) -> Out {
+pub fn sum(a: f64, b: f64, to: To) -> Out {
     let sum = a + b;
     if sum.is_finite() && (sum - a != b || sum - b != a) {
         return Any;
@@ -82,7 +82,7 @@ fn product(i: &In) -> f64 {
     f64::from(f(i.a)) * f64::from(f(i.b))
 }
 
-fn least(a: f32, b: f32) -> f32 {
+pub fn least(a: f32, b: f32) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
@@ -103,12 +103,12 @@ fn least(a: f32, b: f32) -> f32 {
     }
 }
 
-fn most(a: f32, b: f32) -> f32 {
+pub fn most(a: f32, b: f32) -> f32 {
     -least(-a, -b)
 }
 
 /// An approximation, where its argument and its result are normal numbers.
-fn near(x: f32, value: f64, part: f64) -> Out {
+pub fn near(x: f32, value: f64, part: f64) -> Out {
     if x.is_normal() && (value as f32).is_normal() {
         Near(value, part)
     } else {
@@ -116,12 +116,12 @@ fn near(x: f32, value: f64, part: f64) -> Out {
     }
 }
 
-fn flag(x: bool) -> Out {
+pub fn flag(x: bool) -> Out {
     Word(u32::from(x))
 }
 
 /// Two of the last place.
-const ULP: f64 = 1.0 / (1_u64 << 22) as f64;
+pub const ULP: f64 = 1.0 / (1_u64 << 22) as f64;
 
 pub const SINGLE: &[Row] = &[
     ("add.f32 r, a, b;", |i| Single(f(i.a) + f(i.b))),
@@ -239,7 +239,7 @@ fn d(x: u64) -> f64 {
 }
 
 /// A value of which the nearest double and what it is off by are known, in a direction.
-fn stepped(near: f64, off: f64, to: To) -> Out {
+pub fn stepped(near: f64, off: f64, to: To) -> Out {
     if !near.is_finite() || near == 0.0 || near.abs() < 1e-280 || off.is_nan() {
         return Any;
     }
@@ -253,7 +253,7 @@ fn stepped(near: f64, off: f64, to: To) -> Out {
     })
 }
 
-fn lost(a: f64, b: f64) -> f64 {
+pub fn lost(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let part = sum - a;
     (a - (sum - part)) + (b - part)

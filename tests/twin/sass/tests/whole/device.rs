@@ -45,25 +45,42 @@ pub struct Grid {
 pub struct Device {
     chip: Chip,
     program: Program,
+    /// What the compiler keeps in constant memory, in bank 2.
+    literals: Vec<u8>,
     global: Global,
     /// Whether control words are watched.
     pub watch: bool,
 }
 
 impl Device {
-    /// The recorded code of a kernel.
-    pub fn words_of(chip: Chip, kernel: &str) -> Vec<u128> {
+    fn recording(chip: Chip, kernel: &str) -> String {
         let name = format!("../../golden/sass/whole/{}/{kernel}.txt", chip.name());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let text = std::fs::read_to_string(&path).unwrap();
-        text.lines()
+        std::fs::read_to_string(&path).unwrap()
+    }
+
+    /// The recorded code of a kernel.
+    pub fn words_of(chip: Chip, kernel: &str) -> Vec<u128> {
+        Self::recording(chip, kernel)
+            .lines()
+            .filter(|line| !line.starts_with('#'))
             .map(|line| u128::from_str_radix(&line[..32], 16).unwrap())
             .collect()
     }
 
     #[allow(dead_code)] // Not of every test that has this module.
     pub fn new(chip: Chip, kernel: &str) -> Self {
-        Self::of(chip, &Self::words_of(chip, kernel))
+        let recording = Self::recording(chip, kernel);
+        let bank = recording
+            .lines()
+            .find_map(|line| line.strip_prefix("# bank 2: "));
+        let hex = bank.unwrap_or_default();
+        let pairs = (0..hex.len()).step_by(2).map(|i| &hex[i..i + 2]);
+        let literals = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap());
+        Self {
+            literals: literals.collect(),
+            ..Self::of(chip, &Self::words_of(chip, kernel))
+        }
     }
 
     pub fn of(chip: Chip, words: &[u128]) -> Self {
@@ -76,6 +93,7 @@ impl Device {
         Self {
             chip,
             program,
+            literals: Vec::new(),
             global: Global(Vec::new()),
             watch: true,
         }
@@ -139,7 +157,7 @@ impl Device {
         }
         let launch = Launch {
             program: &self.program,
-            constants: Constants::new().with(0, &bank),
+            constants: Constants::new().with(0, &bank).with(2, &self.literals),
             threads: grid.threads,
             // Hopper keeps the first part for itself.
             shared: grid.shared + if self.chip == Chip::Sm90 { 1024 } else { 0 },
