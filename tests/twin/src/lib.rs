@@ -5,7 +5,7 @@
 //! [`rule::Rule`]: the access fails, and the report names the rule, its source, what was done, and
 //! the last events before it. No rule is loosened to let a driver pass.
 //!
-//! - [`rule`]: what every model needs; [`fires`]: what its tests need;
+//! - [`rule`]: what every model needs; [`rng`]: choices from a seed; [`fires`]: what its tests need;
 //! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
 //! - [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
 //!   repository;
@@ -18,4 +18,5 @@ pub mod host;
 pub mod machine;
 pub mod pci;
 pub mod process;
+pub mod rng;
 pub mod rule;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use twin::rng::Rng;
 use twin::rule::Journal;
 use twin_shader::page::{MemFault, Port};
 
 use crate::chip::Chip;
+use crate::cp::Core;
 use crate::cp::fiber::Fibers;
 use crate::cp::queue::{Queue, Turn};
-use crate::cp::{Core, rng::Rng};
 use crate::mem::Vm;
 use crate::scheduler::Scheduler;
 

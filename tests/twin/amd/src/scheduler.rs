@@ -14,9 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use twin::rng::Rng;
+
 use crate::cp::clock::Clock;
 use crate::cp::fiber::Fibers;
-use crate::cp::rng::Rng;
 use crate::gpu::{Interrupt, Side};
 
 /// The scheduler of a machine.

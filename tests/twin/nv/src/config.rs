@@ -16,6 +16,8 @@ pub struct Config {
     pub branch: Branch,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// Where random choices start.
+    pub seed: u64,
 }
 
 /// A call that fails.
@@ -53,13 +55,14 @@ fn release(branch: Branch) -> &'static str {
 
 impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
-    /// are of a single chip; `driver` a version, or a branch alone; `fault` calls that fail, several
+    /// are of a single chip; `driver` a version, or a branch alone; `seed` where random choices start; `fault` calls that fail, several
     /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`.
     ///
     /// # Errors
     /// What was expected, and what was there.
     pub fn parse(text: &str) -> Result<Config, Wrong> {
         let (mut chips, mut gpus) = (String::from("ad102"), None);
+        let mut seed = 1;
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
@@ -69,6 +72,10 @@ impl Config {
                 "chip" => chips = value.into(),
                 "gpus" => gpus = Some(count(value)?),
                 "driver" => driver = value.into(),
+                "seed" => {
+                    let wrong = || Wrong(format!("seed={value}: expected a number"));
+                    seed = value.parse().map_err(|_| wrong())?;
+                }
                 "fault" => {
                     for one in value.split(';') {
                         faults.push(Fault::parse(one)?);
@@ -76,7 +83,7 @@ impl Config {
                 }
                 _ => {
                     return Err(Wrong(format!(
-                        "expected chip, gpus, driver or fault, found '{key}'"
+                        "expected chip, gpus, driver, seed or fault, found '{key}'"
                     )));
                 }
             }
@@ -117,6 +124,7 @@ impl Config {
             driver,
             branch,
             faults,
+            seed,
         })
     }
 }
@@ -169,6 +177,7 @@ mod tests {
             "chip=x",
             "gpus=17",
             "gpus=a",
+            "seed=a",
             "driver=600",
             "driver=580.10",
             "what",

@@ -9,7 +9,7 @@
 //! - [`rm`]: RM's objects and what they answer;
 //! - [`uvm`]: address spaces across GPUs;
 //! - [`space`]: the page tables of a GPU: what is mapped where, with which rights;
-//! - [`engines`]: where a doorbell goes;
+//! - [`engines`]: what runs rings; `scheduler`: when;
 //! - [`machine`]: a process on the twin, as C and drivers of this repository hold it.
 //!
 //! Where the kernel has a check, the call fails with the kernel's status; where it lets a mistake pass
@@ -27,6 +27,7 @@ pub mod kernel;
 pub mod machine;
 pub mod ranges;
 pub mod rm;
+mod scheduler;
 pub mod space;
 pub mod uvm;
 

@@ -152,11 +152,11 @@ impl Mapping {
         }
     }
 
-    /// Takes the 4 bytes at `offset` and leaves zero; 0 where that is not aligned or not inside.
-    pub fn take32(&self, offset: usize) -> u32 {
+    /// Takes the 4 bytes at `offset` and leaves others; 0 where that is not aligned or not inside.
+    pub fn swap32(&self, offset: usize, value: u32) -> u32 {
         self.word(offset).map_or(0, |at| {
             // SAFETY: as for `load64`.
-            unsafe { AtomicU32::from_ptr(at) }.swap(0, Ordering::AcqRel)
+            unsafe { AtomicU32::from_ptr(at) }.swap(value, Ordering::AcqRel)
         })
     }
 

@@ -154,7 +154,7 @@ pub(crate) fn launch(
     for (addr, user) in (regs::COMPUTE_USER_DATA_0..).zip(&mut user) {
         *user = match registers.get(xcc, addr) {
             Some(value) => value,
-            None => cx.rng.next() as u32,
+            None => cx.rng.number() as u32,
         };
     }
     if groups.contains(&0) {
@@ -179,7 +179,7 @@ pub(crate) fn launch(
         private_aperture: PRIVATE_APERTURE,
         xcc: (xcc, of),
         waves: waves(cx.core.chip),
-        seed: cx.rng.next(),
+        seed: cx.rng.number(),
     }))
 }
 

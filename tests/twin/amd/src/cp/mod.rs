@@ -7,7 +7,7 @@
 //! - `aql`: AQL packets; `object` makes a launch of a kernel descriptor;
 //! - `work`: dispatches that are under way, and what happens at the end of the pipe; `fiber`: how they
 //!   run in pieces; `race`: those that touch the same bytes;
-//! - `clock`: the time; `rng`: random numbers;
+//! - `clock`: the time;
 //! - `xcc`: PM4 queues that share a ring, each on an XCC;
 //! - `sdma`: SDMA packets; `copy` moves the bytes;
 //! - `text`: packets as text.
@@ -33,7 +33,6 @@ pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod regs;
 pub(crate) mod ring;
-pub(crate) mod rng;
 pub(crate) mod sdma;
 pub(crate) mod text;
 pub(crate) mod work;
@@ -54,7 +53,7 @@ use crate::gpu::{Interrupt, Logger, QueueDesc, QueueId, Setup};
 use crate::mem::{Caches, Vm};
 use clock::Clock;
 use fiber::Fibers;
-use rng::Rng;
+use twin::rng::Rng;
 
 /// Exception codes of a queue. Source: Linux, include/uapi/linux/kfd_ioctl.h,
 /// `enum kfd_dbg_trap_exception_code`.

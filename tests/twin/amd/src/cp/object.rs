@@ -141,7 +141,7 @@ pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<OnXcc>, Stop> {
             private_aperture: PRIVATE_APERTURE,
             xcc: (xcc, of),
             waves: waves(cx.core.chip),
-            seed: cx.rng.next(),
+            seed: cx.rng.number(),
         };
         launches.push((xcc, launch));
     }
@@ -276,7 +276,7 @@ impl Kernel<'_> {
         for (i, word) in all.iter_mut().enumerate() {
             *word = match user.get(i) {
                 Some(value) => *value,
-                None => cx.rng.next() as u32,
+                None => cx.rng.number() as u32,
             };
         }
         Ok(all)

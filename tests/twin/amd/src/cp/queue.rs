@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin_shader::launch::Broken;
 use twin_shader::page::MemFault;
@@ -13,7 +14,6 @@ use super::clock;
 use super::fiber::Fibers;
 use super::pm4::Pm4;
 use super::ring::Ring;
-use super::rng::Rng;
 use super::sdma::Sdma;
 use super::xcc::Place;
 use super::{Core, Cx, Step, Stop, Word, exception};

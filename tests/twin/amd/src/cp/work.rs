@@ -15,7 +15,9 @@ use super::clock::Clock;
 use super::fiber::Pause;
 use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
-use super::{Core, Cx, Stop, cache, rng::Rng};
+use twin::rng::Rng;
+
+use super::{Core, Cx, Stop, cache};
 use crate::gpu::{Interrupt, ProcessId};
 use crate::mem::{Caches, Vm};
 

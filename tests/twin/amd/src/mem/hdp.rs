@@ -37,7 +37,7 @@ impl Gmc {
         // own, which is done when the host has read the register back.
         flushes.fetch_add(1, Ordering::SeqCst);
         let held = flush.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.remap.take32(0) != 0 {
+        if self.remap.swap32(0, 0) != 0 {
             self.hdp_flush("the MMIO_REMAP page");
         }
         drop(held);

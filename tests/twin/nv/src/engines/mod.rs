@@ -20,10 +20,12 @@ mod reduce;
 mod registers;
 pub mod view;
 
+use drivers_spec::nv::push::userd;
 use twin::rule::{Proof, Rule};
 
 use crate::chip::Chip;
 use crate::kernel::Machine;
+use crate::rm::State;
 use crate::rm::channel::Channel;
 
 use bus::Bus;
@@ -94,48 +96,34 @@ pub enum Notice {
     Interrupt,
 }
 
-/// What there is to do: entries of a ring up to `put`.
-#[derive(Debug)]
-pub struct Work<'a> {
-    /// The GPU.
-    pub gpu: usize,
-    /// The channel: its ring, its address space, its notifier.
-    pub channel: &'a Channel,
-    /// What the doorbell was rung with.
-    pub token: u32,
-    /// GPPut, as it is in USERD.
-    pub put: u32,
-}
-
-/// What runs rings: the hardware, of which the kernel driver sees nothing.
-pub trait Engines {
-    /// A channel has work.
-    fn work(&self, work: Work<'_>);
-}
-
-/// The page with the doorbell is written: looks the channel up, and hands its work over.
-pub fn ring(machine: &Machine, gpu: usize, token: u32, put: u32, engines: &dyn Engines) {
-    let state = machine.state();
+/// The doorbell of a GPU was rung: the channel that is meant, if it runs.
+pub fn ring<'a>(
+    machine: &Machine,
+    state: &'a State,
+    gpu: usize,
+    token: u32,
+) -> Option<&'a Channel> {
     let mut channels = state.channels().filter(|channel| channel.gpu == gpu);
     let Some(channel) = channels.find(|channel| channel.token == token) else {
         machine.broken(&TOKEN, format!("token {token:#x} on GPU {gpu}"));
-        return;
+        return None;
     };
     if !channel.scheduled {
         machine.broken(&SCHEDULED, format!("channel {:#x}", channel.handle));
-        return;
+        return None;
     }
-    if put >= channel.entries {
-        let entries = channel.entries;
-        machine.broken(&PUT, format!("GPPut {put} of {entries} entries"));
-        return;
+    Some(channel)
+}
+
+/// GPPut of a channel, as the host takes it from USERD when the doorbell was rung.
+pub fn put(machine: &Machine, channel: &Channel, userd: &dyn Bus) -> Option<u32> {
+    let put = userd.word(userd::GP_PUT).ok()?;
+    if put < channel.entries {
+        return Some(put);
     }
-    engines.work(Work {
-        gpu,
-        channel,
-        token,
-        put,
-    });
+    let entries = channel.entries;
+    machine.broken(&PUT, format!("GPPut {put} of {entries} entries"));
+    None
 }
 
 /// Every channel waits or has nothing to do, and nothing else can change that: names who waits for what.

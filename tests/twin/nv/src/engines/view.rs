@@ -79,12 +79,20 @@ impl Bus for View {
 
 /// Memory by the place in it, which no page table rules: USERD, notifiers.
 #[derive(Clone, Debug)]
-pub struct Physical(Arc<Memory>);
+pub struct Physical {
+    memory: Arc<Memory>,
+    /// Where it begins.
+    from: u64,
+}
 
 impl Physical {
-    /// Of memory.
-    pub fn new(memory: Arc<Memory>) -> Physical {
-        Physical(memory)
+    /// Of memory, from a byte on.
+    pub fn new(memory: Arc<Memory>, from: u64) -> Physical {
+        Physical { memory, from }
+    }
+
+    fn at(&self, at: u64) -> u64 {
+        self.from.saturating_add(at)
     }
 }
 
@@ -95,11 +103,19 @@ fn inside(done: bool, va: u64, access: Access) -> Result<(), Fault> {
 
 impl Bus for Physical {
     fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Fault> {
-        inside(self.0.contents.read(at, out), at, Access::Read)
+        inside(
+            self.memory.contents.read(self.at(at), out),
+            at,
+            Access::Read,
+        )
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<(), Fault> {
-        inside(self.0.contents.write(at, data), at, Access::Write)
+        inside(
+            self.memory.contents.write(self.at(at), data),
+            at,
+            Access::Write,
+        )
     }
 
     fn update(
@@ -108,7 +124,7 @@ impl Bus for Physical {
         held: &mut [u8],
         change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Fault> {
-        let done = self.0.contents.update(at, held, change);
+        let done = self.memory.contents.update(self.at(at), held, change);
         inside(done, at, Access::Atomic)
     }
 }
@@ -156,7 +172,7 @@ mod tests {
         let mut seen = [0; 6];
         view.read(0x4ffc, &mut seen).unwrap();
         assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
-        Physical::new(first.clone())
+        Physical::new(first.clone(), 0)
             .read(0x1ffc, &mut seen[..4])
             .unwrap();
         assert_eq!(seen[..4], [1, 2, 3, 4]);
@@ -187,7 +203,7 @@ mod tests {
             (unmapped.va, unmapped.why),
             (0x7000, space::Fault::Unmapped)
         );
-        assert!(Physical::new(first).write(0x1fff, &[1, 2]).is_err());
+        assert!(Physical::new(first, 0x1000).write(0xfff, &[1, 2]).is_err());
         // What is taken away stays for who looks.
         Arc::make_mut(&mut space).cut(0x4000, 0x1000);
         assert!(view.read(0x4000, &mut held).is_ok());

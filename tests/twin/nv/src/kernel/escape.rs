@@ -94,6 +94,7 @@ impl Process {
     /// # Errors
     /// `EBADF`, `ENOTTY`, `EFAULT`, `EINVAL`. What RM and UVM have against a call is in the argument.
     pub fn ioctl(&self, fd: i32, request: u32, argument: u64) -> std::result::Result<(), Errno> {
+        let _between = self.machine.between();
         let done = self.file(fd).and_then(|file| {
             let done = match file.kind {
                 Kind::Uvm => self.uvm(&file, request, argument),

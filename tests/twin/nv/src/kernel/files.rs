@@ -203,6 +203,7 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn close(&self, fd: i32) -> Result {
+        let _between = self.machine.between();
         let file = lock(&self.files).remove(&fd);
         self.let_go(file.ok_or(Failure::Errno(Errno(libc::EBADF)))?);
         Ok(())
@@ -339,7 +340,7 @@ impl Process {
         let piece = match &what {
             Mapped::Memory(memory, from) => memory.contents.piece(*from),
             Mapped::Doorbell(gpu) => {
-                let of = machine.doorbells[*gpu].clone();
+                let of = machine.doorbells[*gpu].page().clone();
                 Some((Piece { of, offset: 0 }, expected))
             }
         };
@@ -355,6 +356,12 @@ impl Process {
     /// # Errors
     /// As the system's.
     pub fn munmap(&self, at: u64, bytes: u64) -> Result {
+        let _between = self.machine.between();
+        self.unmap(at, bytes)
+    }
+
+    /// The same, between rounds of engines.
+    pub(super) fn unmap(&self, at: u64, bytes: u64) -> Result {
         let bytes = bytes.checked_next_multiple_of(PAGE);
         let bytes = bytes.filter(|&bytes| bytes > 0 && at.is_multiple_of(PAGE));
         let bytes = bytes.ok_or(Errno::EINVAL)?;

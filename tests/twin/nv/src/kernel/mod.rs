@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::nv::abi::{Branch, Struct};
-use twin::host::Mapping;
 use twin::rule::{Journal, Rule};
 
 use crate::client::Memory;
@@ -23,11 +22,13 @@ use crate::config::Config;
 use crate::errno::{Errno, Failure, Result};
 use crate::ranges::Ranges;
 use crate::rm::State;
+use crate::scheduler::{Between, Scheduler};
 
 pub(crate) use doorbell::BYTES as DOORBELL_BYTES;
 pub use files::{File, Kind, Mapped, Uvm};
 pub use tree::Node;
 
+use doorbell::Doorbell;
 use files::Map;
 use inject::Injector;
 use tree::Tree;
@@ -45,7 +46,8 @@ pub struct Machine {
     next_file: AtomicU64,
     clock: AtomicU64,
     /// The registers that programs map, of each GPU.
-    doorbells: Vec<Arc<Mapping>>,
+    doorbells: Vec<Doorbell>,
+    pub(crate) scheduler: Scheduler,
 }
 
 /// A process on a machine.
@@ -66,12 +68,13 @@ impl Machine {
     /// A machine.
     ///
     /// # Errors
-    /// The host has no memory left.
+    /// The host has no memory or no thread left.
     pub fn new(config: Config) -> std::io::Result<Arc<Machine>> {
-        let doorbells = config.chips.iter().map(|_| doorbell::page());
+        let doorbells = config.chips.iter().map(|_| Doorbell::new());
         let doorbells = doorbells.collect::<std::result::Result<_, i32>>();
-        Ok(Arc::new(Machine {
+        let machine = Arc::new(Machine {
             doorbells: doorbells.map_err(std::io::Error::from_raw_os_error)?,
+            scheduler: Scheduler::new(&config),
             journal: Journal::new(),
             state: Mutex::new(State::new(&config)),
             tree: Tree::new(&config),
@@ -80,7 +83,9 @@ impl Machine {
             next_file: AtomicU64::new(1),
             clock: AtomicU64::new(0),
             config,
-        }))
+        });
+        machine.scheduler.start(&machine)?;
+        Ok(machine)
     }
 
     /// A process with that memory.
@@ -107,6 +112,16 @@ impl Machine {
     /// What a path is.
     pub fn node(&self, path: &str) -> Option<&Node> {
         self.tree.find(path)
+    }
+
+    /// Holds engines back while a system call is done.
+    pub(crate) fn between(&self) -> Between<'_> {
+        self.scheduler.between(self)
+    }
+
+    /// The token that the doorbell of a GPU was rung with last, since the last look.
+    pub(crate) fn rung(&self, gpu: usize) -> Option<u32> {
+        self.doorbells[gpu].take()
     }
 
     /// What RM and UVM hold.
@@ -188,16 +203,18 @@ impl Process {
 
     /// Ends the process: what it has mapped and opened is gone.
     pub fn exit(&self) {
+        let _between = self.machine.between();
         let all = lock(&self.maps);
         let maps: Vec<(u64, u64)> = all.iter().map(|(at, bytes, _)| (at, bytes)).collect();
         drop(all);
         for (at, bytes) in maps {
             // It was there a moment ago; another thread may have taken it away.
-            let _ = self.munmap(at, bytes);
+            let _ = self.unmap(at, bytes);
         }
         let files: Vec<i32> = lock(&self.files).keys().copied().collect();
         for fd in files {
-            let _ = self.close(fd);
+            let file = lock(&self.files).remove(&fd);
+            file.into_iter().for_each(|file| self.let_go(file));
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct State {
     /// Bytes of local memory in use, by GPU.
     pub(crate) used: Vec<u64>,
     events: event::Events,
+    /// Channels that are gone since somebody asked.
+    ended: Vec<(u32, u32)>,
     next: u64,
 }
 
@@ -116,6 +118,7 @@ impl State {
             uvm: BTreeMap::new(),
             used: vec![0; config.chips.len()],
             events: event::Events::default(),
+            ended: Vec::new(),
             next: 1,
         }
     }
@@ -133,6 +136,11 @@ impl State {
             Kind::Channel(channel) => Some(&**channel),
             _ => None,
         })
+    }
+
+    /// Client and handle of the channels that are gone since the last time.
+    pub(crate) fn take_ended(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.ended)
     }
 
     /// The address space of a channel.
@@ -225,7 +233,10 @@ impl State {
                 }
                 memory::count(self);
             }
-            Kind::Channel(_) => uvm::forget_channel(self, client, handle),
+            Kind::Channel(_) => {
+                self.ended.push((client, handle));
+                uvm::forget_channel(self, client, handle);
+            }
             Kind::Plain | Kind::Group(_) | Kind::Share(_) | Kind::Event(_) => {}
         }
     }

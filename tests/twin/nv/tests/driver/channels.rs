@@ -2,7 +2,6 @@
 
 use drivers_spec::nv::{class, status};
 use twin::fires::fires;
-use twin_nv::engines::{Engines, Work, ring};
 
 use super::bench::{Bench, RING, RING_BYTES};
 
@@ -127,36 +126,4 @@ fn channels_are_registered_before_they_are_scheduled() {
     fires("RM-SCHEDULE-REGISTERED").only(&bench.broken());
     assert_eq!(bench.register_channel(channel, 0x20_0000_0000), 0);
     assert_eq!(bench.schedule(bench.group), 0);
-}
-
-/// Counts what it is given.
-#[derive(Default)]
-struct Counter(std::cell::RefCell<Vec<(u32, u32, u64)>>);
-
-impl Engines for Counter {
-    fn work(&self, work: Work<'_>) {
-        let seen = (work.token, work.put, work.channel.ring);
-        self.0.borrow_mut().push(seen);
-    }
-}
-
-#[test]
-fn doorbells_are_of_channels_that_run() {
-    let bench = Bench::with_channel("chip=gb202");
-    let token = bench.machine.state().channels().next().unwrap().token;
-    assert_eq!(token >> 30, 1);
-    let counter = Counter::default();
-    ring(&bench.machine, 0, token, 1, &counter);
-    fires("HOST-DOORBELL-SCHEDULED").only(&bench.broken());
-    let bench = Bench::with_channel("chip=gb202");
-    assert_eq!(bench.schedule(bench.group), 0);
-    ring(&bench.machine, 0, token, 7, &counter);
-    assert_eq!(*counter.0.borrow(), [(token, 7, RING)]);
-    ring(&bench.machine, 0, token ^ 1, 1, &counter);
-    fires("HOST-DOORBELL-TOKEN").only(&bench.broken());
-    let bench = Bench::with_channel("chip=gb202");
-    assert_eq!(bench.schedule(bench.group), 0);
-    ring(&bench.machine, 0, token, 1024, &counter);
-    fires("HOST-GP-PUT").only(&bench.broken());
-    assert_eq!(counter.0.borrow().len(), 1);
 }

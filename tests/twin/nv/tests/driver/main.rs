@@ -5,6 +5,7 @@
 mod bench;
 mod channels;
 mod contents;
+mod doorbells;
 mod events;
 mod faults;
 mod mistakes;

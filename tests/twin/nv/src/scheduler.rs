@@ -1,0 +1,320 @@
+//! The scheduler: what the channels of a machine do, one step after the other, in an order that follows
+//! from the seed.
+//!
+//! One thread runs every channel of every GPU in turns. A round gives each channel a turn, in random order
+//! and of random length. System calls come between rounds. Doorbells are looked at when no channel can go
+//! on, and at times counted in rounds; a channel that waits looks at its semaphore in every round. So what a
+//! client does counts from the same step on, however busy the host is, as long as it waits for what it has
+//! started. Where nothing can move, no random number is used up.
+//!
+//! Of two rings between two looks only the last leaves its token: then each channel of the GPU whose GPPut
+//! has moved counts as rung. One that nobody has rung by its end is named.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use twin::rng::Rng;
+use twin::rule::{Proof, Rule};
+
+use crate::config::Config;
+use crate::engines::bus::Bus;
+use crate::engines::host::Channel;
+use crate::engines::view::{Physical, View};
+use crate::engines::{self, Around, Gpu, Turn, Wait};
+use crate::kernel::Machine;
+use crate::rm::State;
+use crate::rm::channel::Channel as Made;
+
+static SILENT: Rule = Rule {
+    name: "HOST-DOORBELL-MISSING",
+    text: "after GPPut is moved the doorbell is rung: the host does not look at GPPut before",
+    source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING; from Volta on the host does not poll USERD",
+    proof: Proof::Sourced,
+};
+
+/// See the front page.
+pub(crate) struct Scheduler {
+    side: Mutex<Side>,
+    /// System calls that want the lock: they go first.
+    callers: AtomicU32,
+    quit: AtomicBool,
+    thread: OnceLock<JoinHandle<()>>,
+}
+
+/// The hardware.
+struct Side {
+    gpus: Vec<Gpu>,
+    /// By client and handle.
+    channels: BTreeMap<(u32, u32), Live>,
+    order: Rng,
+}
+
+/// A channel that the hardware knows.
+struct Live {
+    made: Made,
+    channel: Channel,
+    view: View,
+    userd: Option<Physical>,
+    /// GPPut at the last ring.
+    put: u32,
+    /// Whether it may have something to do.
+    active: bool,
+    /// What it waited for in its last turn.
+    waited: Option<Wait>,
+    dead: bool,
+}
+
+impl Live {
+    fn new(made: &Made, view: View, machine: &Machine) -> Live {
+        let userd = made.userd.clone();
+        Live {
+            channel: Channel::new(made, machine.config.chips[made.gpu]),
+            view,
+            userd: userd.map(|(memory, at)| Physical::new(memory, at)),
+            put: 0,
+            active: false,
+            waited: None,
+            dead: false,
+            made: made.clone(),
+        }
+    }
+
+    /// Its doorbell was rung, or may have been.
+    fn ring(&mut self, machine: &Machine) -> bool {
+        let userd = self.userd.as_ref();
+        let put = userd.and_then(|userd| engines::put(machine, &self.made, userd));
+        let Some(put) = put.filter(|put| *put != self.put) else {
+            return false;
+        };
+        self.channel.ring(put);
+        (self.put, self.active) = (put, true);
+        true
+    }
+
+    /// Lets it run. Whether anything moved.
+    fn turn(&mut self, machine: &Machine, gpu: &mut Gpu, methods: usize) -> bool {
+        let userd = self.userd.as_ref().map(|userd| userd as &dyn Bus);
+        let mut around = Around {
+            machine,
+            gpu,
+            bus: &self.view,
+            userd,
+        };
+        let before = self.active;
+        let turn = self.channel.step(&mut around, methods);
+        self.active = matches!(turn, Turn::Ran | Turn::Waits);
+        let waited = self.channel.waits_for().cloned();
+        let same = turn == Turn::Waits && waited == self.waited;
+        self.waited = waited;
+        before && !same
+    }
+
+    /// The end of a channel: what it still waited for, and what nobody has rung for.
+    fn end(&self, machine: &Machine) {
+        if self.dead {
+            return;
+        }
+        engines::stuck(machine, [&self.channel]);
+        let userd = self.userd.as_ref();
+        let put = userd.and_then(|userd| engines::put(machine, &self.made, userd));
+        if let Some(put) = put.filter(|put| self.made.scheduled && *put != self.put) {
+            let what = format!(
+                "{}: GPPut {put}, {} at the last ring",
+                self.channel.who(),
+                self.put
+            );
+            machine.broken(&SILENT, what);
+        }
+    }
+}
+
+impl Side {
+    /// Takes over what system calls have changed.
+    fn sync(&mut self, machine: &Machine, state: &mut State) {
+        for gone in state.take_ended() {
+            if let Some(live) = self.channels.remove(&gone) {
+                live.end(machine);
+            }
+        }
+        for made in state.channels() {
+            let Some(space) = state.space_of(made) else {
+                continue;
+            };
+            let view = View::new(space.clone());
+            let known = self.channels.get_mut(&(made.client, made.handle));
+            match known {
+                Some(live) => {
+                    live.view = view;
+                    live.made.scheduled = made.scheduled;
+                }
+                None => {
+                    let live = Live::new(made, view, machine);
+                    self.channels.insert((made.client, made.handle), live);
+                }
+            }
+        }
+    }
+
+    /// Looks at the doorbells. Whether one has given somebody something to do.
+    fn look(&mut self, machine: &Machine) -> bool {
+        let mut moved = false;
+        for gpu in 0..self.gpus.len() {
+            let Some(token) = machine.rung(gpu) else {
+                continue;
+            };
+            let state = machine.state();
+            if engines::ring(machine, &state, gpu, token).is_none() {
+                continue;
+            }
+            drop(state);
+            let all = self.channels.values_mut();
+            for live in all.filter(|live| live.made.gpu == gpu && live.made.scheduled) {
+                moved |= live.ring(machine);
+            }
+        }
+        moved
+    }
+
+    /// A turn for every channel, in random order. Whether anything moved.
+    fn round(&mut self, machine: &Machine) -> bool {
+        let runs = |live: &&mut Live| live.active && live.made.scheduled;
+        let mut turns: Vec<&mut Live> = self.channels.values_mut().filter(runs).collect();
+        let before = self.order.clone();
+        self.order.shuffle(&mut turns);
+        let mut moved = false;
+        for live in turns {
+            let methods = 1 + self.order.below(64);
+            moved |= live.turn(machine, &mut self.gpus[live.made.gpu], methods);
+        }
+        if !moved {
+            self.order = before;
+        }
+        moved
+    }
+}
+
+/// Engines stand still for as long as this lives.
+pub(crate) struct Between<'a> {
+    machine: &'a Machine,
+    side: MutexGuard<'a, Side>,
+}
+
+impl Drop for Between<'_> {
+    fn drop(&mut self) {
+        let machine = self.machine;
+        self.side.sync(machine, &mut machine.state());
+        machine.scheduler.wake();
+    }
+}
+
+impl Scheduler {
+    /// One whose thread has not started.
+    pub(crate) fn new(config: &Config) -> Scheduler {
+        let gpus = config.chips.iter().enumerate();
+        Scheduler {
+            side: Mutex::new(Side {
+                gpus: gpus.map(|(gpu, chip)| Gpu::new(gpu, chip)).collect(),
+                channels: BTreeMap::new(),
+                order: Rng::new(config.seed),
+            }),
+            callers: AtomicU32::new(0),
+            quit: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// Starts the thread, which ends with the machine.
+    pub(crate) fn start(&self, machine: &Arc<Machine>) -> io::Result<()> {
+        let weak = Arc::downgrade(machine);
+        let thread = thread::Builder::new().name("twin".into());
+        let thread = thread.spawn(move || run(&weak))?;
+        // The only one.
+        let _ = self.thread.set(thread);
+        Ok(())
+    }
+
+    /// Waits for the end of a round, and holds the next one back.
+    pub(crate) fn between<'a>(&'a self, machine: &'a Machine) -> Between<'a> {
+        self.callers.fetch_add(1, Ordering::AcqRel);
+        let side = self.lock();
+        self.callers.fetch_sub(1, Ordering::AcqRel);
+        Between { machine, side }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Side> {
+        // Every change is whole before it can panic.
+        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.quit.store(true, Ordering::Release);
+        self.wake();
+        // The thread itself may be the last that knew of it.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // A panic of the thread has been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Rounds after which doorbells are looked at even though channels still move.
+const ROUNDS: u32 = 64;
+/// How often an idle machine looks before it sleeps, giving up its time slice in between.
+const LOOKS: u32 = 30;
+/// How long it sleeps first, and at most.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(200));
+
+fn run(machine: &Weak<Machine>) {
+    let (mut quiet, mut sleep) = (0, SLEEP.0);
+    // Rounds since doorbells were looked at.
+    let mut rounds = ROUNDS;
+    loop {
+        let Some(machine) = machine.upgrade() else {
+            return;
+        };
+        let scheduler = &machine.scheduler;
+        if scheduler.quit.load(Ordering::Acquire) {
+            return;
+        }
+        while scheduler.callers.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
+        let (moved, none) = {
+            let mut side = scheduler.lock();
+            let rung = rounds >= ROUNDS && side.look(&machine);
+            rounds = if rounds >= ROUNDS { 0 } else { rounds + 1 };
+            let moved = side.round(&machine) || rung;
+            if !moved {
+                rounds = ROUNDS;
+            }
+            (moved, side.channels.is_empty())
+        };
+        drop(machine);
+        if moved {
+            (quiet, sleep) = (0, SLEEP.0);
+        } else if none {
+            // No doorbell can ring: a system call that makes a channel wakes the thread.
+            thread::park();
+        } else if quiet < LOOKS {
+            quiet += 1;
+            thread::yield_now();
+        } else {
+            thread::park_timeout(sleep);
+            sleep = SLEEP.1.min(sleep * 2);
+        }
+    }
+}
