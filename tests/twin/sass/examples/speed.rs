@@ -14,10 +14,13 @@ use device::{Device, Grid};
 use twin_sass::Chip;
 
 fn main() {
-    for chip in Chip::ALL {
+    for (chip, watch) in Chip::ALL
+        .into_iter()
+        .flat_map(|chip| [(chip, false), (chip, true)])
+    {
         let n: u32 = 128;
         let mut device = Device::new(chip, "matmul");
-        device.watch = false;
+        device.watch = watch;
         let numbers: Vec<f32> = (0..n * n).map(|i| i as f32 / 1000.0).collect();
         let (a, b) = (device.singles(&numbers), device.singles(&numbers));
         let grid = Grid {
@@ -25,12 +28,12 @@ fn main() {
             threads: [16, 16, 1],
             shared: 2048,
         };
-        report(chip, "matmul", || {
+        report(chip, "matmul", watch, || {
             device.run(&grid, &[a, b, a, u64::from(n)])
         });
 
         let mut device = Device::new(chip, "diverge");
-        device.watch = false;
+        device.watch = watch;
         let input = device.words(&(0..4096).collect::<Vec<_>>());
         let out = device.words(&[0; 4096]);
         let grid = Grid {
@@ -38,11 +41,11 @@ fn main() {
             threads: [128, 1, 1],
             shared: 0,
         };
-        report(chip, "diverge", || device.run(&grid, &[input, out]));
+        report(chip, "diverge", watch, || device.run(&grid, &[input, out]));
     }
 }
 
-fn report(chip: Chip, name: &str, mut run: impl FnMut() -> u64) {
+fn report(chip: Chip, name: &str, watch: bool, mut run: impl FnMut() -> u64) {
     run();
     let start = Instant::now();
     let mut ran = 0;
@@ -51,7 +54,8 @@ fn report(chip: Chip, name: &str, mut run: impl FnMut() -> u64) {
     }
     let million = ran as f64 / start.elapsed().as_secs_f64() / 1e6;
     println!(
-        "{} {name}: {million:.1} million instructions of warps a second",
-        chip.name()
+        "{} {name}, control words {}: {million:.1} million instructions of warps a second",
+        chip.name(),
+        if watch { "watched" } else { "not watched" }
     );
 }

@@ -15,6 +15,10 @@ pub struct Launch<'a> {
     pub constants: Constants<'a>,
     /// The threads of a block in each direction.
     pub threads: [u32; 3],
+    /// Registers of a thread: an instruction that uses more is a fault.
+    pub registers: u16,
+    /// Barriers of a block: one beyond them is a fault.
+    pub barriers: u8,
     /// Bytes of shared memory of a block.
     pub shared: usize,
     /// Bytes of local memory of a lane.
@@ -44,6 +48,8 @@ struct Barrier {
 pub(crate) struct Barriers {
     each: [Barrier; 16],
     warps: usize,
+    /// How many the launch has.
+    pub declared: u8,
 }
 
 impl Barriers {
@@ -99,11 +105,12 @@ impl<'a> Block<'a> {
         let threads = launch.threads.iter().product::<u32>();
         let warps: Vec<_> = (0..threads)
             .step_by(32)
-            .map(|first| Threads::new(first, launch.threads, place, launch.local, launch.watch))
+            .map(|first| Threads::new(first, place, &launch))
             .collect();
         let barriers = Barriers {
             each: Default::default(),
             warps: warps.len(),
+            declared: launch.barriers,
         };
         Ok(Self {
             launch,
@@ -119,7 +126,7 @@ impl<'a> Block<'a> {
     /// # Errors
     /// When a warp does what it must not, when none can go on, or when more than a number of
     /// instructions would be run.
-    pub fn run<M: Memory + ?Sized>(&mut self, global: &mut M, limit: u64) -> Result<u64, Fault> {
+    pub fn run(&mut self, global: &mut dyn Memory, limit: u64) -> Result<u64, Fault> {
         loop {
             let mut went = false;
             for number in 0..self.warps.len() {
@@ -136,6 +143,7 @@ impl<'a> Block<'a> {
                     windows: self.launch.windows,
                     barriers: &mut self.barriers,
                     warp: number,
+                    registers: self.launch.registers,
                 };
                 let turn = warp.run(&mut around, TURN);
                 went |= warp.identity.clock != before;

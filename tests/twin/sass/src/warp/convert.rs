@@ -3,6 +3,7 @@
 use super::half::Type;
 use super::program::Refusal;
 use super::rounding::{Rounding, single};
+use super::simd::Lanewise;
 use super::single::{canonical, flush};
 use super::source::{From, Place, Reading, Source, Style};
 use super::state::{Constants, State, each};
@@ -319,86 +320,89 @@ fn write(
     }
 }
 
-pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
-    match *op {
-        Op::Floats {
-            to,
-            ref of,
-            shift,
-            types: [into, from],
-            rounding,
-            flush,
-        } => {
-            let value = read(state, c, of, shift, from, flush);
-            write(state, to, active, into, rounding, flush, &value);
-        }
-        Op::Whole {
-            to,
-            ref of,
-            shift,
-            types: [into, from],
-            how,
-            flush,
-        } => {
-            let value = read(state, c, of, shift, from, flush).map(|x| how.of(x));
-            write(state, to, active, into, Rounding::Nearest, flush, &value);
-        }
-        Op::FromFloat {
-            to,
-            ref of,
-            shift,
-            from,
-            into,
-            how,
-            flush,
-            nan_is_zero,
-        } => {
-            let value =
-                read(state, c, of, shift, from, flush).map(|x| whole(how.of(x), into, nan_is_zero));
-            if into.bits == 64 {
-                state.put_pair(to, active, &value);
-            } else {
-                state.put(to, active, &value.map(|x| x as u32));
+impl Lanewise for Op {
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        match *self {
+            Op::Floats {
+                to,
+                ref of,
+                shift,
+                types: [into, from],
+                rounding,
+                flush,
+            } => {
+                let value = read(state, c, of, shift, from, flush);
+                write(state, to, active, into, rounding, flush, &value);
             }
-        }
-        Op::FromInt {
-            to,
-            ref of,
-            shift,
-            from,
-            into,
-            rounding,
-        } => {
-            let value = if from.bits == 64 {
-                state.wide(of, c).0
-            } else {
-                state.get(of, c).map(|x| u64::from(x >> shift))
-            };
-            let value = value.map(|x| extended(x, from));
-            let odd = value.map(|x| odd_double(x, into, rounding));
-            write(state, to, active, into, rounding, false, &odd);
-        }
-        Op::Pack {
-            to,
-            ref of,
-            into,
-            rounding,
-            floor,
-        } => {
-            let [high, low] = of.map(|source| state.get(&source, c).map(f32::from_bits));
-            let one = |x: f32| {
-                let x = if floor && x < 0.0 { 0.0 } else { x };
-                into.narrow(f64::from(x), rounding)
-            };
-            let value = each(|i| one(high[i]) << 16 | one(low[i]));
-            state.put(to, active, &value);
-        }
-        Op::Clamp { to, ref of, into } => {
-            let (least, most) = bounds(into);
-            let value = state
-                .get(of, c)
-                .map(|x| i128::from(x.cast_signed()).clamp(least, most) as u32);
-            state.put(to, active, &value);
+            Op::Whole {
+                to,
+                ref of,
+                shift,
+                types: [into, from],
+                how,
+                flush,
+            } => {
+                let value = read(state, c, of, shift, from, flush).map(|x| how.of(x));
+                write(state, to, active, into, Rounding::Nearest, flush, &value);
+            }
+            Op::FromFloat {
+                to,
+                ref of,
+                shift,
+                from,
+                into,
+                how,
+                flush,
+                nan_is_zero,
+            } => {
+                let value = read(state, c, of, shift, from, flush)
+                    .map(|x| whole(how.of(x), into, nan_is_zero));
+                if into.bits == 64 {
+                    state.put_pair(to, active, &value);
+                } else {
+                    state.put(to, active, &value.map(|x| x as u32));
+                }
+            }
+            Op::FromInt {
+                to,
+                ref of,
+                shift,
+                from,
+                into,
+                rounding,
+            } => {
+                let value = if from.bits == 64 {
+                    state.wide(of, c).0
+                } else {
+                    state.get(of, c).map(|x| u64::from(x >> shift))
+                };
+                let value = value.map(|x| extended(x, from));
+                let odd = value.map(|x| odd_double(x, into, rounding));
+                write(state, to, active, into, rounding, false, &odd);
+            }
+            Op::Pack {
+                to,
+                ref of,
+                into,
+                rounding,
+                floor,
+            } => {
+                let [high, low] = of.map(|source| state.get(&source, c).map(f32::from_bits));
+                let one = |x: f32| {
+                    let x = if floor && x < 0.0 { 0.0 } else { x };
+                    into.narrow(f64::from(x), rounding)
+                };
+                let value = each(|i| one(high[i]) << 16 | one(low[i]));
+                state.put(to, active, &value);
+            }
+            Op::Clamp { to, ref of, into } => {
+                let (least, most) = bounds(into);
+                let value = state
+                    .get(of, c)
+                    .map(|x| i128::from(x.cast_signed()).clamp(least, most) as u32);
+                state.put(to, active, &value);
+            }
         }
     }
 }

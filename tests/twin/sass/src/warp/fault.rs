@@ -47,6 +47,25 @@ pub enum Cause {
     /// A lane left the program.
     #[error("a lane goes on at {0:#x}, where the program has no instruction")]
     Outside(u64),
+    /// An instruction of the whole warp that only some lanes run.
+    #[error("lanes {0:#010x} are not here, and it takes all of them")]
+    Lanes(u32),
+    /// The launch has fewer registers.
+    #[error("it uses R{register}, and the launch has {count} registers for a thread")]
+    Registers {
+        /// The register.
+        register: u8,
+        /// How many there are.
+        count: u16,
+    },
+    /// The launch has fewer barriers.
+    #[error("it uses barrier {barrier}, and the launch has {count} of them")]
+    Barriers {
+        /// The barrier.
+        barrier: u8,
+        /// How many there are.
+        count: u8,
+    },
     /// A breakpoint or a trap.
     #[error("a trap")]
     Trap,

@@ -1,5 +1,6 @@
 //! Branches, and what waits: joins of lanes, barriers of warps.
 
+use super::access::value;
 use super::program::Refusal;
 use super::source::{Condition, Flag, Place, Reading, Source, Style};
 use crate::operand::{Kind, Number};
@@ -24,6 +25,13 @@ pub(crate) enum Op {
         when: [Condition; 2],
         to: u32,
     },
+    /// To an instruction, if of the lanes of a mask all are here that have not ended, or not all are.
+    Gathered {
+        mask: Source,
+        all: bool,
+        when: Condition,
+        to: u32,
+    },
     /// To an address in a pair of registers, and some bytes on.
     Jump {
         when: Condition,
@@ -39,6 +47,16 @@ pub(crate) enum Op {
         when: Condition,
         barrier: u8,
     },
+    /// With which lanes a lane joins, out of a register or into one, which may end that.
+    Joined {
+        from: Place,
+        barrier: u8,
+    },
+    Joining {
+        to: Place,
+        barrier: u8,
+        clear: bool,
+    },
     /// These lanes will not join.
     Leave {
         when: Condition,
@@ -52,6 +70,8 @@ pub(crate) enum Op {
     Exit {
         when: Condition,
     },
+    /// The copies that have begun are a group, on a scoreboard.
+    Close(Option<u8>),
     /// Others may go first.
     Yield,
     Trap,
@@ -79,11 +99,15 @@ const TRUE: Condition = Condition {
 pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>, Refusal> {
     Ok(Some(match name {
         "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "DEPBAR" | "FENCE" | "NANOSLEEP" | "CCTL"
-        | "PMTRIG" | "PREEXIT" | "ACQBULK" | "LDGDEPBAR" => Op::Nothing,
+        | "PMTRIG" | "PREEXIT" | "ACQBULK" | "ENDCOLLECTIVE" => Op::Nothing,
         "YIELD" => Op::Yield,
+        "LDGDEPBAR" => Op::Close(r.inst.control.writes),
         "BRA" | "CALL" => {
-            if r.has(".DIV") || r.has(".CONV") || r.has(".ANY") {
+            if r.has(".ANY") {
                 return Err(r.refuse("branches that ask about other lanes are not modelled"));
+            }
+            if r.has(".DIV") || r.has(".CONV") {
+                return gathered(r, at).map(Some);
             }
             let mut when = [TRUE; 2];
             let mut count = 0;
@@ -99,13 +123,13 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
                 to: target(r, at)?,
             }
         }
-        "RET" => {
+        "RET" | "BRX" | "JMX" => {
             let when = r.condition()?;
             let operand = r.next()?;
             let Kind::Register(base) = operand.kind else {
                 return Err(r.refuse(format!("a register was expected, not '{operand}'")));
             };
-            let next = if r.has(".REL") {
+            let next = if name == "BRX" || r.has(".REL") {
                 16 * (at as i64 + 1)
             } else {
                 0
@@ -119,6 +143,18 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
         "BSSY" => Op::Join {
             when: r.condition()?,
             barrier: join(r)?,
+        },
+        "BMOV" if r.has(".PQUAD") => return Err(r.refuse("it is not modelled")),
+        "BMOV" => match r.peek().map(|operand| operand.kind) {
+            Some(Kind::Join(_)) => Op::Joined {
+                barrier: join(r)?,
+                from: value(r)?,
+            },
+            _ => Op::Joining {
+                to: r.place()?,
+                barrier: join(r)?,
+                clear: r.has(".CLEAR"),
+            },
         },
         "BSYNC" => Op::Await {
             when: r.condition()?,
@@ -182,6 +218,21 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
         }
         _ => return Ok(None),
     }))
+}
+
+/// A branch that asks whether all lanes of a mask are here.
+fn gathered(r: &mut Reading, at: usize) -> Result<Op, Refusal> {
+    let all = r.has(".CONV");
+    let when = r.condition()?;
+    if r.left() < 2 {
+        return Err(r.refuse("no lanes are named"));
+    }
+    Ok(Op::Gathered {
+        mask: r.source(Style::Integer)?,
+        all,
+        when,
+        to: target(r, at)?,
+    })
 }
 
 fn join(r: &mut Reading) -> Result<u8, Refusal> {

@@ -3,6 +3,7 @@
 use super::integer::Combine;
 use super::program::Refusal;
 use super::rounding::{Rounding, narrow, odd_sum};
+use super::simd::Lanewise;
 use super::single::{Compare, canonical, extreme};
 use super::source::{Condition, Flag, Lanes, Place, Reading, Source, Style};
 use super::state::{Constants, State, each, mask};
@@ -256,63 +257,66 @@ impl Mode {
     }
 }
 
-pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
-    match *op {
-        Op::Add(to, ref of, mode) => {
-            let [a, b] = of.map(|pair| pair.get(state, c));
-            mode.put(state, to, active, |k, i| {
-                odd_sum(mode.input(a[k][i]), mode.input(b[k][i]))
-            });
-        }
-        Op::Multiply(to, ref of, mode) => {
-            let [a, b] = of.map(|pair| pair.get(state, c));
-            mode.put(state, to, active, |k, i| {
-                mode.product(mode.input(a[k][i]), mode.input(b[k][i]))
-            });
-        }
-        Op::Fused(to, ref of, mode) => {
-            let [a, b, d] = of.map(|pair| pair.get(state, c));
-            mode.put(state, to, active, |k, i| {
-                odd_sum(
-                    mode.product(mode.input(a[k][i]), mode.input(b[k][i])),
-                    mode.input(d[k][i]),
-                )
-            });
-        }
-        Op::Set(to, ref of, compare, combine, with, mode, number) => {
-            let holds = compared(state, c, of, compare, mode);
-            let with = state.test(with);
-            let one = if number { mode.of.one() } else { 0xffff };
-            let [low, high] = holds.map(|holds| combine.of(holds, with));
-            let value = each(|i| ((low >> i & 1) * one) | ((high >> i & 1) * (one << 16)));
-            state.put(to, active, &value);
-        }
-        Op::Compare(to, ref of, compare, combine, with, mode, both) => {
-            let [low, high] = compared(state, c, of, compare, mode);
-            let with = state.test(with);
-            let (first, second) = if both {
-                (low & high, !(low & high))
-            } else {
-                (low, high)
-            };
-            state.set(to[0], active, combine.of(first, with));
-            state.set(to[1], active, combine.of(second, with));
-        }
-        Op::Extreme {
-            to,
-            ref of,
-            with,
-            mode,
-            nan,
-            sign,
-        } => {
-            let [a, b] = of.map(|pair| pair.get(state, c));
-            let with = state.test(with);
-            mode.put(state, to, active, |k, i| {
-                let bits = |x: u32| (mode.input(x) as f32).to_bits();
-                let x = extreme(bits(a[k][i]), bits(b[k][i]), with >> i & 1 != 0, nan, sign);
-                f64::from(f32::from_bits(x))
-            });
+impl Lanewise for Op {
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        match *self {
+            Op::Add(to, ref of, mode) => {
+                let [a, b] = of.map(|pair| pair.get(state, c));
+                mode.put(state, to, active, |k, i| {
+                    odd_sum(mode.input(a[k][i]), mode.input(b[k][i]))
+                });
+            }
+            Op::Multiply(to, ref of, mode) => {
+                let [a, b] = of.map(|pair| pair.get(state, c));
+                mode.put(state, to, active, |k, i| {
+                    mode.product(mode.input(a[k][i]), mode.input(b[k][i]))
+                });
+            }
+            Op::Fused(to, ref of, mode) => {
+                let [a, b, d] = of.map(|pair| pair.get(state, c));
+                mode.put(state, to, active, |k, i| {
+                    odd_sum(
+                        mode.product(mode.input(a[k][i]), mode.input(b[k][i])),
+                        mode.input(d[k][i]),
+                    )
+                });
+            }
+            Op::Set(to, ref of, compare, combine, with, mode, number) => {
+                let holds = compared(state, c, of, compare, mode);
+                let with = state.test(with);
+                let one = if number { mode.of.one() } else { 0xffff };
+                let [low, high] = holds.map(|holds| combine.of(holds, with));
+                let value = each(|i| ((low >> i & 1) * one) | ((high >> i & 1) * (one << 16)));
+                state.put(to, active, &value);
+            }
+            Op::Compare(to, ref of, compare, combine, with, mode, both) => {
+                let [low, high] = compared(state, c, of, compare, mode);
+                let with = state.test(with);
+                let (first, second) = if both {
+                    (low & high, !(low & high))
+                } else {
+                    (low, high)
+                };
+                state.set(to[0], active, combine.of(first, with));
+                state.set(to[1], active, combine.of(second, with));
+            }
+            Op::Extreme {
+                to,
+                ref of,
+                with,
+                mode,
+                nan,
+                sign,
+            } => {
+                let [a, b] = of.map(|pair| pair.get(state, c));
+                let with = state.test(with);
+                mode.put(state, to, active, |k, i| {
+                    let bits = |x: u32| (mode.input(x) as f32).to_bits();
+                    let x = extreme(bits(a[k][i]), bits(b[k][i]), with >> i & 1 != 0, nan, sign);
+                    f64::from(f32::from_bits(x))
+                });
+            }
         }
     }
 }

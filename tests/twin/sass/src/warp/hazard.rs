@@ -99,8 +99,8 @@ pub(crate) struct Uses {
 
 /// Loads and stores that leave the core read their registers in order: compilers rely on it that a store has
 /// read its own when a later load has come back.
-const MEMORY: [&str; 10] = [
-    "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG",
+const MEMORY: [&str; 11] = [
+    "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS",
 ];
 
 /// Those to shared memory do so as well: a load's result may take the place of what a store before it reads.
@@ -114,9 +114,10 @@ const UNITS: [&[&str]; 2] = [
 ];
 
 /// Those whose results never come at a fixed time.
-const VARIABLE: [&str; 22] = [
+const VARIABLE: &[&str] = &[
     "LDG", "LD", "LDS", "LDL", "LDC", "ATOM", "ATOMG", "ATOMS", "S2R", "S2UR", "MUFU", "SHFL",
-    "F2I", "F2F", "I2F", "FRND", "BREV", "POPC", "FLO", "LDSM", "MATCH", "B2R",
+    "F2I", "F2F", "I2F", "FRND", "BREV", "POPC", "FLO", "LDSM", "MATCH", "B2R", "BMOV", "QSPC",
+    "MOVM",
 ];
 
 impl Uses {
@@ -125,6 +126,8 @@ impl Uses {
         let mut until = None;
         let mut control = inst.control;
         for operand in &inst.operands {
+            // A copy names its place in shared memory first.
+            let shared = inst.name == "LDGSTS" && reads.is_empty();
             let list = if operand.role == Role::Write {
                 &mut writes
             } else {
@@ -143,7 +146,7 @@ impl Uses {
                 Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
                 Kind::ConstantOf(handle, _) => add(1, handle, 2, 63),
                 Kind::Memory(memory) => {
-                    let wide = inst.has(".E") && memory.width != 1;
+                    let wide = inst.has(".E") && memory.width != 1 && !shared;
                     if let Some(base) = memory.base {
                         add(0, base, if wide { 2 } else { 1 }, 255);
                     }
@@ -188,6 +191,15 @@ impl Uses {
             latency,
             branches,
         }
+    }
+}
+
+impl Uses {
+    /// The scoreboards that are waited for, and how much may be outstanding then.
+    pub fn waits(&self) -> impl Iterator<Item = (u8, usize)> {
+        let waits = self.control.waits;
+        let all = (0..6).filter(move |n| waits >> n & 1 != 0);
+        all.map(|n| (n, 0)).chain(self.until)
     }
 }
 

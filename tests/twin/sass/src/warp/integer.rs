@@ -2,6 +2,7 @@
 
 use super::lane::{self, Word};
 use super::program::Refusal;
+use super::simd::Lanewise;
 use super::source::{Condition, Flag, From, Lanes, Place, Reading, Source, Style};
 use super::state::{Constants, State, each, mask};
 
@@ -20,6 +21,7 @@ pub(crate) enum Order {
 
 impl Order {
     /// For which lanes it holds; the loop is one for each order.
+    #[inline(always)]
     fn lanes<T: PartialOrd>(self, a: &[T; 32], b: &[T; 32]) -> u32 {
         match self {
             Self::Never => 0,
@@ -331,7 +333,24 @@ fn word(name: &str, r: &mut Reading, signed: bool) -> Result<Option<Op>, Refusal
     }))
 }
 
+/// Three sources.
+#[inline(always)]
+pub(crate) fn looks<'a>(
+    state: &'a State,
+    c: &Constants,
+    of: &[Source; 3],
+    room: &'a mut [Lanes; 3],
+) -> [&'a Lanes; 3] {
+    let [p, q, r] = room;
+    [
+        state.look(&of[0], c, p),
+        state.look(&of[1], c, q),
+        state.look(&of[2], c, r),
+    ]
+}
+
 /// A sum of some words, each with the carry that its negation makes.
+#[inline(always)]
 fn total(values: &[(u32, bool)]) -> u64 {
     values
         .iter()
@@ -339,210 +358,226 @@ fn total(values: &[(u32, bool)]) -> u64 {
         .sum()
 }
 
-pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
-    match *op {
-        Op::Add3 {
-            to,
-            carry,
-            ref of,
-            with,
-        } => {
-            let inputs = with.map(|with| with.map(|with| state.test(with)));
-            // A negative number is its inverse and one more, which may carry.
-            let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
-            let negated = of.map(|source| source.negative());
-            let sums: [u64; 32] = each(|i| {
-                let carried =
-                    inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
-                total(&[
-                    (v[0][i], negated[0]),
-                    (v[1][i], negated[1]),
-                    (v[2][i], negated[2]),
-                ]) + carried
-            });
-            state.put(to, active, &sums.map(|sum| sum as u32));
-            if carry[0].number != 7 || carry[1].number != 7 {
-                state.set(carry[0], active, mask(|i| sums[i] >> 32 >= 1));
-                state.set(carry[1], active, mask(|i| sums[i] >> 32 >= 2));
-            }
-        }
-        Op::Multiply {
-            to,
-            of: [ref a, ref b, ref third],
-            with: None,
-            half: Half::Low,
-            ..
-        } => {
-            let (a, b, third) = (state.get(a, c), state.get(b, c), state.get(third, c));
-            let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
-            state.put(to, active, &value);
-        }
-        Op::Multiply {
-            to,
-            carry,
-            of: [ref a, ref b, ref third],
-            with,
-            signed,
-            half,
-        } => {
-            let (a, b) = (state.get(a, c), state.get(b, c));
-            let carried = with.map_or(0, |with| state.test(with));
-            let (third, one) = match third.from {
-                _ if half == Half::Low => (state.get(third, c).map(u64::from), 0),
-                From::Immediate(low, _) if signed => {
-                    ([i64::from(low.cast_signed()).cast_unsigned(); 32], 0)
+impl Lanewise for Op {
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        match *self {
+            Op::Add3 {
+                to,
+                carry,
+                ref of,
+                with,
+            } => {
+                let inputs = with.map(|with| with.map(|with| state.test(with)));
+                if with.is_none() && carry.iter().all(|flag| flag.number == 7) {
+                    let room = &mut [[0; 32]; 3];
+                    let [a, b, d] = looks(state, c, of, room);
+                    let value = each(|i| a[i].wrapping_add(b[i]).wrapping_add(d[i]));
+                    state.put(to, active, &value);
+                    return;
                 }
-                _ => state.wide(third, c),
-            };
-            let sums: [u128; 32] = each(|i| {
-                let product = if signed {
-                    (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed())).cast_unsigned()
+                // A negative number is its inverse and one more, which may carry.
+                let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
+                let negated = of.map(|source| source.negative());
+                let sums: [u64; 32] = each(|i| {
+                    let carried =
+                        inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
+                    total(&[
+                        (v[0][i], negated[0]),
+                        (v[1][i], negated[1]),
+                        (v[2][i], negated[2]),
+                    ]) + carried
+                });
+                state.put(to, active, &sums.map(|sum| sum as u32));
+                if carry[0].number != 7 || carry[1].number != 7 {
+                    state.set(carry[0], active, mask(|i| sums[i] >> 32 >= 1));
+                    state.set(carry[1], active, mask(|i| sums[i] >> 32 >= 2));
+                }
+            }
+            Op::Multiply {
+                to,
+                ref of,
+                with: None,
+                half: Half::Low,
+                ..
+            } => {
+                let room = &mut [[0; 32]; 3];
+                let [a, b, third] = looks(state, c, of, room);
+                let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
+                state.put(to, active, &value);
+            }
+            Op::Multiply {
+                to,
+                carry,
+                of: [ref a, ref b, ref third],
+                with,
+                signed,
+                half,
+            } => {
+                let (a, b) = (state.get(a, c), state.get(b, c));
+                let carried = with.map_or(0, |with| state.test(with));
+                let (third, one) = match third.from {
+                    _ if half == Half::Low => (state.get(third, c).map(u64::from), 0),
+                    From::Immediate(low, _) if signed => {
+                        ([i64::from(low.cast_signed()).cast_unsigned(); 32], 0)
+                    }
+                    _ => state.wide(third, c),
+                };
+                let sums: [u128; 32] = each(|i| {
+                    let product = if signed {
+                        (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed()))
+                            .cast_unsigned()
+                    } else {
+                        u64::from(a[i]) * u64::from(b[i])
+                    };
+                    u128::from(product)
+                        + u128::from(third[i])
+                        + u128::from(one)
+                        + u128::from(carried >> i & 1)
+                });
+                match half {
+                    Half::Low => state.put(to, active, &sums.map(|sum| sum as u32)),
+                    Half::High => state.put(to, active, &sums.map(|sum| (sum >> 32) as u32)),
+                    Half::Both => state.put_pair(to, active, &sums.map(|sum| sum as u64)),
+                }
+                if let Some(carry) = carry {
+                    state.set(carry, active, mask(|i| sums[i] >> 64 != 0));
+                }
+            }
+            Op::Compare {
+                to,
+                of: [ref a, ref b],
+                order,
+                signed,
+                combine,
+                with,
+                low,
+            } => {
+                let (room, other) = (&mut [0; 32], &mut [0; 32]);
+                let (a, b) = (state.look(a, c, room), state.look(b, c, other));
+                let mut holds = if signed {
+                    order.lanes(&a.map(u32::cast_signed), &b.map(u32::cast_signed))
                 } else {
-                    u64::from(a[i]) * u64::from(b[i])
+                    order.lanes(a, b)
                 };
-                u128::from(product)
-                    + u128::from(third[i])
-                    + u128::from(one)
-                    + u128::from(carried >> i & 1)
-            });
-            match half {
-                Half::Low => state.put(to, active, &sums.map(|sum| sum as u32)),
-                Half::High => state.put(to, active, &sums.map(|sum| (sum >> 32) as u32)),
-                Half::Both => state.put_pair(to, active, &sums.map(|sum| sum as u64)),
+                if let Some(low) = low {
+                    // Where the upper halves are the same, the lower ones decide.
+                    let same = mask(|i| a[i] == b[i]);
+                    holds = holds & !same | state.test(low) & same;
+                }
+                let with = state.test(with);
+                state.set(to[0], active, combine.of(holds, with));
+                state.set(to[1], active, combine.of(!holds, with));
             }
-            if let Some(carry) = carry {
-                state.set(carry, active, mask(|i| sums[i] >> 64 != 0));
-            }
-        }
-        Op::Compare {
-            to,
-            of: [ref a, ref b],
-            order,
-            signed,
-            combine,
-            with,
-            low,
-        } => {
-            let (a, b) = (state.get(a, c), state.get(b, c));
-            let mut holds = if signed {
-                order.lanes(&a.map(u32::cast_signed), &b.map(u32::cast_signed))
-            } else {
-                order.lanes(&a, &b)
-            };
-            if let Some(low) = low {
-                // Where the upper halves are the same, the lower ones decide.
-                let same = mask(|i| a[i] == b[i]);
-                holds = holds & !same | state.test(low) & same;
-            }
-            let with = state.test(with);
-            state.set(to[0], active, combine.of(holds, with));
-            state.set(to[1], active, combine.of(!holds, with));
-        }
-        Op::Logic {
-            to,
-            any,
-            of: [ref x, ref y, ref z],
-            table,
-            with,
-            and,
-        } => {
-            let (x, y, z) = (state.get(x, c), state.get(y, c), state.get(z, c));
-            let value: Lanes = match table {
-                0xc0 => each(|i| x[i] & y[i]),
-                0xfc => each(|i| x[i] | y[i]),
-                0x3c => each(|i| x[i] ^ y[i]),
-                _ => each(|i| logic(table, x[i], y[i], z[i])),
-            };
-            state.put(to, active, &value);
-            if any.number != 7 {
-                let (some, with) = (mask(|i| value[i] != 0), state.test(with));
-                state.set(any, active, if and { some & with } else { some | with });
-            }
-        }
-        Op::Scale {
-            to,
-            carry,
-            of,
-            shift,
-            with,
-            high,
-            sign,
-        } => {
-            // Of the first source what was shifted is negated.
-            let (a, b) = (of[0], of[1]);
-            let x = state.raw(a.from, c);
-            let upper = state.raw(of[2].from, c);
-            let y = state.get(&Source { plus: 0, ..b }, c);
-            let carried = with.map_or(0, |with| state.test(with));
-            let sums: [u64; 32] = each(|i| {
-                let top = if sign {
-                    (x[i].cast_signed() >> 31).cast_unsigned()
-                } else {
-                    upper[i]
+            Op::Logic {
+                to,
+                any,
+                ref of,
+                table,
+                with,
+                and,
+            } => {
+                let room = &mut [[0; 32]; 3];
+                let [x, y, z] = looks(state, c, of, room);
+                let value: Lanes = match table {
+                    0xc0 => each(|i| x[i] & y[i]),
+                    0xfc => each(|i| x[i] | y[i]),
+                    0x3c => each(|i| x[i] ^ y[i]),
+                    _ => each(|i| logic(table, x[i], y[i], z[i])),
                 };
-                let wide = u64::from(top) << 32 | u64::from(x[i]);
-                let shifted = if high {
-                    (wide >> (32 - shift)) as u32
-                } else {
-                    x[i] << shift
-                };
-                total(&[(shifted ^ a.xor, a.negative()), (y[i], b.negative())])
-                    + u64::from(carried >> i & 1)
-            });
-            state.put(to, active, &sums.map(|sum| sum as u32));
-            state.set(carry, active, mask(|i| sums[i] >> 32 != 0));
-        }
-        Op::Word {
-            to,
-            flag,
-            ref of,
-            with,
-            ref word,
-        } => {
-            let [x, y, z] = [0, 1, 2].map(|k| state.get(&of[k], c));
-            let with = with.map_or(0, |with| state.test(with));
-            let value: Lanes = match *word {
-                Word::Move => x,
-                Word::Select => each(|i| if with >> i & 1 != 0 { x[i] } else { y[i] }),
-                Word::Add => each(|i| x[i].wrapping_add(y[i])),
-                word => each(|i| word.of(x[i], y[i], z[i], with >> i & 1 != 0)),
-            };
-            state.put(to, active, &value);
-            if let Some(flag) = flag {
-                let found = matches!(word, Word::Find(..));
-                state.set(flag, active, mask(|i| found && value[i] != u32::MAX));
+                state.put(to, active, &value);
+                if any.number != 7 {
+                    let (some, with) = (mask(|i| value[i] != 0), state.test(with));
+                    state.set(any, active, if and { some & with } else { some | with });
+                }
             }
-        }
-        Op::Gather { to, ref of, shift } => {
-            let [rest, chosen] = of.map(|source| state.get(&source, c));
-            let predicates = state.predicates;
-            let value = each(|i| {
-                let all = (0..7).fold(0, |all, k| all | (predicates[k] >> i & 1) << k);
-                rest[i] & !(chosen[i] << shift) | (all & chosen[i]) << shift
-            });
-            state.put(to, active, &value);
-        }
-        Op::Scatter { ref of, shift } => {
-            let [value, chosen] = of.map(|source| state.get(&source, c));
-            for number in 0..7 {
-                let lanes = active & mask(|i| chosen[i] >> number & 1 != 0);
-                let flag = Flag {
-                    uniform: false,
-                    number,
-                };
-                state.set(flag, lanes, mask(|i| value[i] >> shift >> number & 1 != 0));
+            Op::Scale {
+                to,
+                carry,
+                of,
+                shift,
+                with,
+                high,
+                sign,
+            } => {
+                // Of the first source what was shifted is negated.
+                let (a, b) = (of[0], of[1]);
+                let x = state.raw(a.from, c);
+                let upper = state.raw(of[2].from, c);
+                let y = state.get(&Source { plus: 0, ..b }, c);
+                let carried = with.map_or(0, |with| state.test(with));
+                let sums: [u64; 32] = each(|i| {
+                    let top = if sign {
+                        (x[i].cast_signed() >> 31).cast_unsigned()
+                    } else {
+                        upper[i]
+                    };
+                    let wide = u64::from(top) << 32 | u64::from(x[i]);
+                    let shifted = if high {
+                        (wide >> (32 - shift)) as u32
+                    } else {
+                        x[i] << shift
+                    };
+                    total(&[(shifted ^ a.xor, a.negative()), (y[i], b.negative())])
+                        + u64::from(carried >> i & 1)
+                });
+                state.put(to, active, &sums.map(|sum| sum as u32));
+                state.set(carry, active, mask(|i| sums[i] >> 32 != 0));
             }
-        }
-        Op::Predicates { to, of, tables } => {
-            let [x, y, z] = of.map(|bit| bit.of(state, c));
-            for (to, table) in to.into_iter().zip(tables) {
-                state.set(to, active, logic(table, x, y, z));
+            Op::Word {
+                to,
+                flag,
+                ref of,
+                with,
+                ref word,
+            } => {
+                let room = &mut [[0; 32]; 3];
+                let [x, y, z] = looks(state, c, of, room);
+                let with = with.map_or(0, |with| state.test(with));
+                let value: Lanes = match *word {
+                    Word::Move => *x,
+                    Word::Select => each(|i| if with >> i & 1 != 0 { x[i] } else { y[i] }),
+                    Word::Add => each(|i| x[i].wrapping_add(y[i])),
+                    word => each(|i| word.of(x[i], y[i], z[i], with >> i & 1 != 0)),
+                };
+                state.put(to, active, &value);
+                if let Some(flag) = flag {
+                    let found = matches!(word, Word::Find(..));
+                    state.set(flag, active, mask(|i| found && value[i] != u32::MAX));
+                }
+            }
+            Op::Gather { to, ref of, shift } => {
+                let [rest, chosen] = of.map(|source| state.get(&source, c));
+                let predicates = state.predicates;
+                let value = each(|i| {
+                    let all = (0..7).fold(0, |all, k| all | (predicates[k] >> i & 1) << k);
+                    rest[i] & !(chosen[i] << shift) | (all & chosen[i]) << shift
+                });
+                state.put(to, active, &value);
+            }
+            Op::Scatter { ref of, shift } => {
+                let [value, chosen] = of.map(|source| state.get(&source, c));
+                for number in 0..7 {
+                    let lanes = active & mask(|i| chosen[i] >> number & 1 != 0);
+                    let flag = Flag {
+                        uniform: false,
+                        number,
+                    };
+                    state.set(flag, lanes, mask(|i| value[i] >> shift >> number & 1 != 0));
+                }
+            }
+            Op::Predicates { to, of, tables } => {
+                let [x, y, z] = of.map(|bit| bit.of(state, c));
+                for (to, table) in to.into_iter().zip(tables) {
+                    state.set(to, active, logic(table, x, y, z));
+                }
             }
         }
     }
 }
 
 /// Bit by bit what a table says: bit `4x + 2y + z` of it.
+#[inline(always)]
 pub(crate) fn logic(table: u8, x: u32, y: u32, z: u32) -> u32 {
     let pick = |k: u32| if table >> k & 1 != 0 { u32::MAX } else { 0 };
     let low = |k: u32| (!z & pick(k)) | (z & pick(k + 1));

@@ -142,6 +142,7 @@ pub(crate) fn lower(
 
 impl Word {
     /// An operation on one lane.
+    #[inline(always)]
     pub fn of(self, x: u32, y: u32, z: u32, with: bool) -> u32 {
         let extreme = |a: u32, b: u32, signed: bool| match (signed, with) {
             (true, true) => a.cast_signed().min(b.cast_signed()).cast_unsigned(),

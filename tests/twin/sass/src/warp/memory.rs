@@ -19,7 +19,9 @@ pub enum Denied {
     End(u64),
 }
 
-/// Global memory, by the addresses that a program uses.
+/// Global memory, by the addresses that a program uses. What neighbouring lanes access comes as one
+/// access to all of it; bytes of an aligned word of up to 8 bytes should be read and written together, as
+/// one lane asks for them.
 pub trait Memory {
     /// Reads.
     ///
@@ -89,15 +91,31 @@ pub struct Windows {
 const WINDOW: u64 = 1 << 24;
 
 impl Windows {
+    /// Where the window of a memory begins.
+    pub(crate) fn base(&self, space: Space) -> u64 {
+        if space == Space::Shared {
+            self.shared
+        } else {
+            self.local
+        }
+    }
+
+    /// Whether an address lies in the window that begins at `base`.
+    #[inline]
+    pub(crate) fn holds(base: u64, address: u64) -> bool {
+        address.wrapping_sub(base) < WINDOW
+    }
+
     /// The memory of a generic address, and the address in it.
     #[inline]
     pub(crate) fn resolve(&self, space: Space, address: u64) -> (Space, u64) {
         if space != Space::Generic {
             return (space, address);
         }
-        for (base, space) in [(self.shared, Space::Shared), (self.local, Space::Local)] {
-            if let Some(offset) = address.checked_sub(base).filter(|&offset| offset < WINDOW) {
-                return (space, offset);
+        for space in [Space::Shared, Space::Local] {
+            let base = self.base(space);
+            if Self::holds(base, address) {
+                return (space, address - base);
             }
         }
         (Space::Global, address)

@@ -8,8 +8,10 @@
 //! and from Mesa's compiler for the same chips; what is a guess says so where it stands.
 
 mod access;
+mod atomic;
 mod block;
 mod convert;
+mod copy;
 mod double;
 mod exchange;
 mod fault;
@@ -18,14 +20,19 @@ mod half;
 mod hazard;
 mod integer;
 mod lane;
+mod matrix;
 mod memory;
+mod product;
 mod program;
+mod reach;
 mod rounding;
+mod simd;
 mod single;
 mod source;
 mod special;
 mod state;
 mod threads;
+mod tile;
 
 pub use block::{Block, Launch};
 pub use fault::{Cause, Fault};

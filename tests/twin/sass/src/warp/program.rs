@@ -2,8 +2,10 @@
 
 use super::hazard::Uses;
 use super::source::{Condition, Reading, condition};
-use super::{access, convert, double, exchange, flow, half, integer, single};
-use crate::operand::Kind;
+use super::{
+    access, atomic, convert, copy, double, exchange, flow, half, integer, matrix, single, tile,
+};
+use crate::operand::{Kind, Role};
 use crate::{Chip, Inst, decode};
 
 /// Why an instruction cannot be run.
@@ -34,6 +36,10 @@ pub(crate) enum What {
     Half(half::Op),
     Convert(convert::Op),
     Access(access::Op),
+    Atomic(atomic::Op),
+    Copy(copy::Op),
+    Tile(tile::Op),
+    Matrix(matrix::Op),
     Exchange(exchange::Op),
     Flow(flow::Op),
     Refused(Box<Refusal>),
@@ -46,6 +52,8 @@ pub(crate) struct Step {
     /// Whether it runs once for the warp.
     pub uniform: bool,
     pub what: What,
+    /// One more than the highest register that it uses.
+    pub registers: u16,
     /// What its control word is about.
     pub uses: Option<Box<Uses>>,
 }
@@ -54,6 +62,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) steps: Vec<Step>,
+    /// How many registers it uses.
+    pub(crate) registers: u16,
     /// The end of what it reads of each bank of constant memory at places that it names.
     pub(crate) constants: [usize; 32],
 }
@@ -63,7 +73,7 @@ impl Program {
     /// is reached.
     pub fn new(chip: Chip, words: &[u128]) -> Self {
         let mut constants = [0; 32];
-        let steps = words
+        let steps: Vec<_> = words
             .iter()
             .enumerate()
             .map(|(at, &word)| match decode(chip, word) {
@@ -85,6 +95,7 @@ impl Program {
                         inverted: false,
                     },
                     uniform: false,
+                    registers: 0,
                     what: What::Refused(Box::new(Refusal {
                         text: format!("{word:#034x}"),
                         why: error.to_string(),
@@ -93,7 +104,17 @@ impl Program {
                 },
             })
             .collect();
-        Self { steps, constants }
+        let registers = steps.iter().map(|step| step.registers).max();
+        Self {
+            steps,
+            registers: registers.unwrap_or(0),
+            constants,
+        }
+    }
+
+    /// How many registers of a thread it uses.
+    pub fn registers(&self) -> u16 {
+        self.registers
     }
 
     /// What cannot be run, with the byte at which it lies.
@@ -118,12 +139,19 @@ fn step(chip: Chip, inst: &Inst, at: usize) -> Step {
             inverted: false,
         }),
         uniform,
-        what: lower(inst, uniform, at).unwrap_or_else(|refusal| What::Refused(Box::new(refusal))),
+        registers: [Role::Read, Role::Write]
+            .into_iter()
+            .flat_map(|role| inst.registers(role))
+            .map(|n| u16::from(n) + 1)
+            .max()
+            .unwrap_or(0),
+        what: lower(chip, inst, uniform, at)
+            .unwrap_or_else(|refusal| What::Refused(Box::new(refusal))),
         uses: Some(Box::new(Uses::of(chip, inst))),
     }
 }
 
-fn lower(inst: &Inst, uniform: bool, at: usize) -> Result<What, Refusal> {
+fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refusal> {
     // Arithmetic for the warp is that of lanes which all do the same.
     let name = inst
         .name
@@ -145,6 +173,10 @@ fn lower(inst: &Inst, uniform: bool, at: usize) -> Result<What, Refusal> {
         Half: half::lower(name, r),
         Convert: convert::lower(name, r),
         Access: access::lower(name, r),
+        Atomic: atomic::lower(name, r),
+        Copy: copy::lower(name, r),
+        Tile: tile::lower(name, r),
+        Matrix: matrix::lower(chip, name, r),
         Exchange: exchange::lower(name, r),
         Flow: flow::lower(name, r, at)
     );

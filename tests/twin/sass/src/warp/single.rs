@@ -1,8 +1,9 @@
 //! Singles.
 
-use super::integer::Combine;
+use super::integer::{Combine, looks};
 use super::program::Refusal;
 use super::rounding::{Rounding, odd_sum, single};
+use super::simd::Lanewise;
 use super::source::{Condition, Flag, Lanes, Place, Reading, Source, Style};
 use super::special::Function;
 use super::state::{Constants, State, each, mask};
@@ -46,6 +47,7 @@ impl Compare {
         })
     }
 
+    #[inline(always)]
     pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         match a.partial_cmp(b) {
             Some(std::cmp::Ordering::Less) => self.less,
@@ -79,14 +81,17 @@ impl Mode {
         }
     }
 
+    #[inline(always)]
     fn plain(self) -> bool {
         self.rounding == Rounding::Nearest && !self.flush && !self.saturate
     }
 
+    #[inline(always)]
     fn input(self, x: u32) -> f32 {
         f32::from_bits(if self.flush { flush(x) } else { x })
     }
 
+    #[inline(always)]
     fn output(self, x: f32) -> u32 {
         let x = if self.saturate {
             if x > 0.0 { x.min(1.0) } else { 0.0 }
@@ -102,6 +107,7 @@ impl Mode {
 }
 
 /// Zero of the same sign for what has no leading one.
+#[inline(always)]
 pub(crate) fn flush(x: u32) -> u32 {
     if x & 0x7f80_0000 == 0 {
         x & 0x8000_0000
@@ -111,6 +117,7 @@ pub(crate) fn flush(x: u32) -> u32 {
 }
 
 /// The bits of a result: there is one that is no number.
+#[inline(always)]
 pub(crate) fn canonical(x: f32) -> u32 {
     if x.is_nan() { 0x7fff_ffff } else { x.to_bits() }
 }
@@ -220,109 +227,115 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     }))
 }
 
-pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
-    match *op {
-        Op::Add(to, ref of, mode) => {
-            let [a, b] = of.map(|source| state.get(&source, c));
-            let value: Lanes = if mode.plain() {
-                each(|i| canonical(f32::from_bits(a[i]) + f32::from_bits(b[i])))
-            } else {
-                each(|i| mode.output(add(mode.input(a[i]), mode.input(b[i]), mode.rounding)))
-            };
-            state.put(to, active, &value);
-        }
-        Op::Multiply(to, ref of, mode, by) => {
-            let [a, b] = of.map(|source| state.get(&source, c));
-            let value: Lanes = if mode.plain() && by == 1.0 {
-                each(|i| canonical(f32::from_bits(a[i]) * f32::from_bits(b[i])))
-            } else {
-                each(|i| {
-                    let (x, y) = (mode.input(a[i]), mode.input(b[i]));
-                    let product = if mode.zero && (x == 0.0 || y == 0.0) {
-                        0.0
-                    } else {
-                        f64::from(x) * f64::from(y)
-                    };
-                    mode.output(single(product * by, mode.rounding))
-                })
-            };
-            state.put(to, active, &value);
-        }
-        Op::Fused(to, ref of, mode) => {
-            let [a, b, d] = of.map(|source| state.get(&source, c));
-            let value: Lanes = if mode.plain() {
-                each(|i| {
-                    canonical(
-                        f32::from_bits(a[i]).mul_add(f32::from_bits(b[i]), f32::from_bits(d[i])),
-                    )
-                })
-            } else {
-                each(|i| {
-                    let (x, y, z) = (mode.input(a[i]), mode.input(b[i]), mode.input(d[i]));
-                    let product = if mode.zero && (x == 0.0 || y == 0.0) {
-                        0.0
-                    } else {
-                        f64::from(x) * f64::from(y)
-                    };
-                    mode.output(sum(product, f64::from(z), mode.rounding))
-                })
-            };
-            state.put(to, active, &value);
-        }
-        Op::Compare(to, ref of, compare, combine, with, flushes) => {
-            let holds = compared(state, c, of, compare, flushes);
-            let with = state.test(with);
-            state.set(to[0], active, combine.of(holds, with));
-            state.set(to[1], active, combine.of(!holds, with));
-        }
-        Op::Set(to, ref of, compare, combine, with, flushes) => {
-            let holds = combine.of(compared(state, c, of, compare, flushes), state.test(with));
-            let value = each(|i| (holds >> i & 1) * 1_f32.to_bits());
-            state.put(to, active, &value);
-        }
-        Op::Select(to, ref of, with, flushes) => {
-            let [a, b] = of.map(|source| state.get(&source, c));
-            let with = state.test(with);
-            let value = each(|i| {
-                let x = if with >> i & 1 != 0 { a[i] } else { b[i] };
-                if flushes { flush(x) } else { x }
-            });
-            state.put(to, active, &value);
-        }
-        Op::Extreme {
-            to,
-            ref of,
-            with,
-            flush: flushes,
-            nan,
-            sign,
-        } => {
-            let [a, b] = of.map(|source| state.get(&source, c));
-            let with = state.test(with);
-            let value = each(|i| {
-                let f = |x: u32| if flushes { flush(x) } else { x };
-                extreme(f(a[i]), f(b[i]), with >> i & 1 != 0, nan, sign)
-            });
-            state.put(to, active, &value);
-        }
-        Op::Check(to, ref of) => {
-            let [a, b] = of.map(|source| state.get(&source, c));
-            state.set(to, active, mask(|i| division_is_long(a[i], b[i])));
-        }
-        Op::Function(to, ref of, function) => {
-            let x = state.get(of, c);
-            let value = each(|i| {
-                if active >> i & 1 != 0 {
-                    function.of(x[i])
+impl Lanewise for Op {
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        match *self {
+            Op::Add(to, ref of, mode) => {
+                let [a, b] = of.map(|source| state.get(&source, c));
+                let value: Lanes = if mode.plain() {
+                    each(|i| canonical(f32::from_bits(a[i]) + f32::from_bits(b[i])))
                 } else {
-                    0
-                }
-            });
-            state.put(to, active, &value);
+                    each(|i| mode.output(add(mode.input(a[i]), mode.input(b[i]), mode.rounding)))
+                };
+                state.put(to, active, &value);
+            }
+            Op::Multiply(to, ref of, mode, by) => {
+                let [a, b] = of.map(|source| state.get(&source, c));
+                let value: Lanes = if mode.plain() && by == 1.0 {
+                    each(|i| canonical(f32::from_bits(a[i]) * f32::from_bits(b[i])))
+                } else {
+                    each(|i| {
+                        let (x, y) = (mode.input(a[i]), mode.input(b[i]));
+                        let product = if mode.zero && (x == 0.0 || y == 0.0) {
+                            0.0
+                        } else {
+                            f64::from(x) * f64::from(y)
+                        };
+                        mode.output(single(product * by, mode.rounding))
+                    })
+                };
+                state.put(to, active, &value);
+            }
+            Op::Fused(to, ref of, mode) => {
+                let room = &mut [[0; 32]; 3];
+                let [a, b, d] = looks(state, c, of, room);
+                let value: Lanes = if mode.plain() {
+                    each(|i| {
+                        canonical(
+                            f32::from_bits(a[i])
+                                .mul_add(f32::from_bits(b[i]), f32::from_bits(d[i])),
+                        )
+                    })
+                } else {
+                    each(|i| {
+                        let (x, y, z) = (mode.input(a[i]), mode.input(b[i]), mode.input(d[i]));
+                        let product = if mode.zero && (x == 0.0 || y == 0.0) {
+                            0.0
+                        } else {
+                            f64::from(x) * f64::from(y)
+                        };
+                        mode.output(sum(product, f64::from(z), mode.rounding))
+                    })
+                };
+                state.put(to, active, &value);
+            }
+            Op::Compare(to, ref of, compare, combine, with, flushes) => {
+                let holds = compared(state, c, of, compare, flushes);
+                let with = state.test(with);
+                state.set(to[0], active, combine.of(holds, with));
+                state.set(to[1], active, combine.of(!holds, with));
+            }
+            Op::Set(to, ref of, compare, combine, with, flushes) => {
+                let holds = combine.of(compared(state, c, of, compare, flushes), state.test(with));
+                let value = each(|i| (holds >> i & 1) * 1_f32.to_bits());
+                state.put(to, active, &value);
+            }
+            Op::Select(to, ref of, with, flushes) => {
+                let [a, b] = of.map(|source| state.get(&source, c));
+                let with = state.test(with);
+                let value = each(|i| {
+                    let x = if with >> i & 1 != 0 { a[i] } else { b[i] };
+                    if flushes { flush(x) } else { x }
+                });
+                state.put(to, active, &value);
+            }
+            Op::Extreme {
+                to,
+                ref of,
+                with,
+                flush: flushes,
+                nan,
+                sign,
+            } => {
+                let [a, b] = of.map(|source| state.get(&source, c));
+                let with = state.test(with);
+                let value = each(|i| {
+                    let f = |x: u32| if flushes { flush(x) } else { x };
+                    extreme(f(a[i]), f(b[i]), with >> i & 1 != 0, nan, sign)
+                });
+                state.put(to, active, &value);
+            }
+            Op::Check(to, ref of) => {
+                let [a, b] = of.map(|source| state.get(&source, c));
+                state.set(to, active, mask(|i| division_is_long(a[i], b[i])));
+            }
+            Op::Function(to, ref of, function) => {
+                let x = state.get(of, c);
+                let value = each(|i| {
+                    if active >> i & 1 != 0 {
+                        function.of(x[i])
+                    } else {
+                        0
+                    }
+                });
+                state.put(to, active, &value);
+            }
         }
     }
 }
 
+#[inline(always)]
 fn compared(
     state: &State,
     c: &Constants,
@@ -335,11 +348,13 @@ fn compared(
     mask(|i| compare.holds(&f(a[i]), &f(b[i])))
 }
 
+#[inline(always)]
 fn add(a: f32, b: f32, rounding: Rounding) -> f32 {
     sum(f64::from(a), f64::from(b), rounding)
 }
 
 /// The sum of a single and a product of two.
+#[inline(always)]
 fn sum(a: f64, b: f64, rounding: Rounding) -> f32 {
     let sum = odd_sum(a, b);
     if sum == 0.0
@@ -352,6 +367,7 @@ fn sum(a: f64, b: f64, rounding: Rounding) -> f32 {
 }
 
 /// The smaller or the greater of two; of zeros the negative one is smaller.
+#[inline(always)]
 pub(crate) fn extreme(a: u32, b: u32, least: bool, nan: bool, sign: bool) -> u32 {
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     let magnitude = if sign { 0x7fff_ffff } else { u32::MAX };

@@ -42,7 +42,8 @@ impl<'a> Constants<'a> {
 
 /// All registers and predicates of a warp.
 pub(crate) struct State {
-    pub registers: Box<[Lanes; 256]>,
+    /// That of zeros, then those that the program has.
+    registers: Vec<Lanes>,
     pub uniform: [u32; 64],
     /// A bit for each lane; the last is true.
     pub predicates: [u32; 8],
@@ -51,22 +52,39 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new() -> Self {
+    /// With so many registers.
+    pub fn new(registers: usize) -> Self {
         let mut predicates = [0; 8];
         predicates[7] = u32::MAX;
         Self {
-            registers: Box::new([[0; 32]; 256]),
+            registers: vec![[0; 32]; registers + 1],
             uniform: [0; 64],
             predicates,
             uniform_predicates: predicates,
         }
     }
 
+    /// A register.
+    #[inline(always)]
+    pub fn register(&self, n: u8) -> &Lanes {
+        // The one of zeros is 255, and the first here.
+        &self.registers[usize::from(n.wrapping_add(1))]
+    }
+
+    /// What is in a place.
+    #[inline(always)]
+    pub fn read(&self, place: Place) -> Lanes {
+        match place {
+            Place::Register(n) => *self.register(n),
+            Place::Uniform(n) => [self.uniform[usize::from(n)]; 32],
+        }
+    }
+
     /// A source, without what is done to it.
-    #[inline]
+    #[inline(always)]
     pub fn raw(&self, from: From, constants: &Constants) -> Lanes {
         match from {
-            From::Register(n) => self.registers[usize::from(n)],
+            From::Register(n) => *self.register(n),
             From::Uniform(n) => [self.uniform[usize::from(n)]; 32],
             From::Immediate(low, _) => [low; 32],
             From::Constant(bank, at) => [constants.word(bank, at); 32],
@@ -74,11 +92,11 @@ impl State {
     }
 
     /// The word after a source, of those that are two.
-    #[inline]
+    #[inline(always)]
     pub fn raw_high(&self, from: From, constants: &Constants) -> Lanes {
         match from {
             From::Register(255) => [0; 32],
-            From::Register(n) => self.registers[usize::from(n) + 1],
+            From::Register(n) => *self.register(n + 1),
             From::Uniform(63) => [0; 32],
             From::Uniform(n) => [self.uniform[usize::from(n) + 1]; 32],
             From::Immediate(_, high) => [high; 32],
@@ -86,7 +104,7 @@ impl State {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, source: &Source, constants: &Constants) -> Lanes {
         let mut value = self.raw(source.from, constants);
         if !source.plain() {
@@ -95,6 +113,16 @@ impl State {
             }
         }
         value
+    }
+
+    /// The same, without a copy where it is a register as it stands; `room` is for what is not.
+    #[inline(always)]
+    pub fn look<'a>(&'a self, source: &Source, c: &Constants, room: &'a mut Lanes) -> &'a Lanes {
+        if let (From::Register(n), true) = (source.from, source.plain()) {
+            return self.register(n);
+        }
+        *room = self.get(source, c);
+        room
     }
 
     /// A double, or what else has its sign in the upper word.
@@ -114,19 +142,17 @@ impl State {
     }
 
     /// Writes the lanes of a mask.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, place: Place, mask: u32, value: &Lanes) {
         match place {
             Place::Register(255) | Place::Uniform(63) => {}
             Place::Register(n) => {
-                let register = &mut self.registers[usize::from(n)];
+                let register = &mut self.registers[usize::from(n) + 1];
                 if mask == u32::MAX {
                     *register = *value;
                 } else {
                     for (i, x) in register.iter_mut().enumerate() {
-                        if mask >> i & 1 != 0 {
-                            *x = value[i];
-                        }
+                        *x = if mask >> i & 1 != 0 { value[i] } else { *x };
                     }
                 }
             }
@@ -141,7 +167,7 @@ impl State {
     }
 
     /// A bit for each lane.
-    #[inline]
+    #[inline(always)]
     pub fn test(&self, condition: Condition) -> u32 {
         let predicates = if condition.uniform {
             &self.uniform_predicates
@@ -152,7 +178,7 @@ impl State {
         if condition.inverted { !value } else { value }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn set(&mut self, flag: Flag, mask: u32, value: u32) {
         if flag.number == 7 {
             return;

@@ -4,16 +4,19 @@
 //! part goes on, the others stay behind until it ends or waits, or has run long enough, so that lanes
 //! that wait for others by looking at memory do not wait forever.
 
-use super::access::{self, Memories};
-use super::block::Barriers;
+use super::access;
+use super::block::{Barriers, Launch};
+use super::copy::Copies;
 use super::fault::Cause;
 use super::flow::{Meeting, Op};
 use super::hazard::Watch;
 use super::memory::Memory;
-use super::program::{Program, What};
+use super::program::{Program, Step, What};
+use super::reach::Memories;
+use super::simd::apply;
 use super::source::{Condition, Lanes};
 use super::state::{Constants, State, each, mask};
-use super::{convert, double, exchange, half, integer, single};
+use super::{atomic, double, exchange, matrix, tile};
 
 /// What lanes that do not run wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,28 +77,50 @@ pub(crate) struct Threads {
     others: Vec<Group>,
     /// The lanes that a lane joins with at each barrier.
     joins: Box<[Lanes; 16]>,
+    /// What goes on beside it.
+    copies: Copies,
 }
 
 /// What a warp has around it.
-pub(crate) struct Around<'a, M: ?Sized> {
+pub(crate) struct Around<'a> {
     pub program: &'a Program,
     pub constants: &'a Constants<'a>,
-    pub global: &'a mut M,
+    pub global: &'a mut dyn Memory,
     pub shared: &'a mut [u8],
     pub windows: super::Windows,
     pub barriers: &'a mut Barriers,
     /// Its number in the block.
     pub warp: usize,
+    /// The registers that the launch has for a thread.
+    pub registers: u16,
+}
+
+impl Around<'_> {
+    /// The memories that a warp sees, with that of its lanes.
+    fn memories<'b>(&'b mut self, local: &'b mut [u8]) -> Memories<'b> {
+        Memories {
+            global: &mut *self.global,
+            shared: &mut *self.shared,
+            local,
+            windows: self.windows,
+        }
+    }
 }
 
 impl Threads {
-    pub fn new(first: u32, size: [u32; 3], block: [u32; 3], local: usize, watch: bool) -> Self {
+    pub fn new(first: u32, block: [u32; 3], launch: &Launch) -> Self {
+        let Launch {
+            threads: size,
+            local,
+            watch,
+            ..
+        } = *launch;
         let threads = size.iter().product::<u32>();
         let live = mask(|i| first + (i as u32) < threads);
         let [x, y, _] = size;
         let thread: Lanes = each(|i| first + i as u32);
         Self {
-            state: State::new(),
+            state: State::new(usize::from(launch.program.registers)),
             local: vec![0; 32 * local],
             identity: Identity {
                 place: [
@@ -113,15 +138,12 @@ impl Threads {
             active: live,
             others: Vec::new(),
             joins: Box::new([[0; 32]; 16]),
+            copies: Copies::default(),
         }
     }
 
     /// Runs until it waits or ends, or for so many instructions.
-    pub fn run<M: Memory + ?Sized>(
-        &mut self,
-        around: &mut Around<M>,
-        budget: u64,
-    ) -> Result<Turn, Cause> {
+    pub fn run(&mut self, around: &mut Around, budget: u64) -> Result<Turn, Cause> {
         let end = self.identity.clock + budget;
         while self.identity.clock < end {
             if self.active == 0 && !self.next_group() {
@@ -230,13 +252,19 @@ impl Threads {
         }
     }
 
-    fn step<M: Memory + ?Sized>(&mut self, around: &mut Around<M>) -> Result<(), Cause> {
+    fn step(&mut self, around: &mut Around) -> Result<(), Cause> {
         let program = around.program;
         let step = program
             .steps
             .get(self.at as usize)
             .ok_or(Cause::Outside(16 * u64::from(self.at)))?;
         self.identity.clock += 1;
+        if step.registers > around.registers {
+            return Err(Cause::Registers {
+                register: (step.registers - 1) as u8,
+                count: around.registers,
+            });
+        }
         let guard = step.guard;
         let mut lanes = self.active;
         if guard.number != 7 || guard.inverted {
@@ -244,6 +272,9 @@ impl Threads {
         }
         if let (Some(watch), Some(uses)) = (&mut self.watch, &step.uses) {
             watch.issue(uses, lanes, self.active)?;
+        }
+        if !self.copies.none() {
+            self.wait_for_copies(step, around)?;
         }
         let next = self.at + 1;
         if lanes == 0 {
@@ -254,25 +285,45 @@ impl Threads {
         let mask = if step.uniform { u32::MAX } else { lanes };
         let (state, c) = (&mut self.state, around.constants);
         match &step.what {
-            What::Integer(op) => integer::run(state, c, op, mask),
-            What::Single(op) => single::run(state, c, op, mask),
+            What::Integer(op) => apply(op, state, c, mask),
+            What::Single(op) => apply(op, state, c, mask),
             What::Double(op) => double::run(state, c, op, mask),
-            What::Half(op) => half::run(state, c, op, mask),
-            What::Convert(op) => convert::run(state, c, op, mask),
+            What::Half(op) => apply(op, state, c, mask),
+            What::Convert(op) => apply(op, state, c, mask),
             What::Access(op) => {
-                let memories = &mut Memories {
-                    global: &mut *around.global,
-                    shared: &mut *around.shared,
-                    local: &mut self.local,
-                    windows: around.windows,
-                };
-                access::run(state, c, memories, op, if step.uniform { 1 } else { lanes })?;
+                let lanes = if step.uniform { 1 } else { lanes };
+                access::run(state, c, &mut around.memories(&mut self.local), op, lanes)?;
             }
+            What::Atomic(op) => {
+                atomic::run(state, &mut around.memories(&mut self.local), op, lanes)?;
+            }
+            What::Copy(op) => {
+                let memories = &mut around.memories(&mut self.local);
+                self.copies.begin(state, memories, op, lanes)?;
+            }
+            What::Tile(_) | What::Matrix(_) if lanes != u32::MAX => {
+                return Err(Cause::Lanes(!lanes));
+            }
+            What::Tile(op) => tile::run(state, &mut around.memories(&mut self.local), op)?,
+            What::Matrix(op) => matrix::run(state, c, op),
             What::Exchange(op) => exchange::run(state, c, &self.identity, op, lanes),
             What::Flow(op) => return self.flow(op, lanes, around),
             What::Refused(refusal) => return Err((**refusal).clone().into()),
         }
         self.at = next;
+        Ok(())
+    }
+
+    /// Lets the copies land that an instruction waits for, and ends a group of them.
+    #[cold]
+    fn wait_for_copies(&mut self, step: &Step, around: &mut Around) -> Result<(), Cause> {
+        let Some(uses) = &step.uses else {
+            return Ok(());
+        };
+        let memories = &mut around.memories(&mut self.local);
+        for (scoreboard, left) in uses.waits() {
+            self.copies.wait(memories, scoreboard, left)?;
+        }
         Ok(())
     }
 
@@ -300,24 +351,27 @@ impl Threads {
         self.meet();
     }
 
-    fn flow<M: Memory + ?Sized>(
-        &mut self,
-        op: &Op,
-        lanes: u32,
-        around: &mut Around<M>,
-    ) -> Result<(), Cause> {
+    fn flow(&mut self, op: &Op, lanes: u32, around: &mut Around) -> Result<(), Cause> {
         match *op {
             Op::Nothing => self.at += 1,
             Op::Branch { when: [a, b], to } => {
                 let lanes = self.when(self.when(lanes, a), b);
                 self.part(lanes, to);
             }
+            Op::Gathered {
+                ref mask,
+                all,
+                when,
+                to,
+            } => {
+                let wanted = self.state.get(mask, around.constants)[0];
+                let here = wanted & self.live & !self.active == 0;
+                let lanes = self.when(lanes, when);
+                self.part(if here == all { lanes } else { 0 }, to);
+            }
             Op::Jump { when, base, offset } => {
                 let lanes = self.when(lanes, when);
-                let (low, high) = (
-                    self.state.registers[usize::from(base)],
-                    self.state.registers[usize::from(base) + 1],
-                );
+                let (low, high) = (*self.state.register(base), *self.state.register(base + 1));
                 let (rest, next) = (self.active & !lanes, self.at + 1);
                 for i in (0..32).filter(|i| lanes >> i & 1 != 0) {
                     let address =
@@ -348,6 +402,20 @@ impl Threads {
                     self.wait(lanes, Wait::Join(barrier));
                 }
             }
+            Op::Joined { from, barrier } => {
+                let value = self.state.read(from);
+                let joins = &mut self.joins[usize::from(barrier)];
+                lanes_of(lanes).for_each(|i| joins[i] = value[i]);
+                self.at += 1;
+            }
+            Op::Joining { to, barrier, clear } => {
+                let joins = &mut self.joins[usize::from(barrier)];
+                self.state.put(to, lanes, joins);
+                if clear {
+                    lanes_of(lanes).for_each(|i| joins[i] = 0);
+                }
+                self.at += 1;
+            }
             Op::Leave { when, barrier } => {
                 let lanes = self.when(lanes, when);
                 for join in &mut self.joins[usize::from(barrier)] {
@@ -373,12 +441,19 @@ impl Threads {
                 self.live &= !lanes;
                 self.active &= !lanes;
                 self.at += 1;
+                if self.live == 0 {
+                    self.copies.end(&mut around.memories(&mut self.local))?;
+                }
                 self.meet();
             }
             Op::Yield => {
                 self.at += 1;
                 self.park(self.active, self.at, Wait::Turn);
                 self.active = 0;
+            }
+            Op::Close(scoreboard) => {
+                self.copies.close(scoreboard);
+                self.at += 1;
             }
             Op::Trap => return Err(Cause::Trap),
             Op::Meet {
@@ -391,6 +466,13 @@ impl Threads {
             } => {
                 let first = lanes.trailing_zeros() as usize & 31;
                 let number = self.state.get(barrier, around.constants)[first] & 15;
+                let declared = around.barriers.declared;
+                if number >= u32::from(declared) {
+                    return Err(Cause::Barriers {
+                        barrier: number as u8,
+                        count: declared,
+                    });
+                }
                 let count = count.map(|count| self.state.get(&count, around.constants)[first]);
                 let vote = vote.map_or(0, |vote| self.when(lanes, vote));
                 around

@@ -50,6 +50,9 @@ pub struct Device {
     global: Global,
     /// Whether control words are watched.
     pub watch: bool,
+    /// What the launch declares.
+    pub registers: u16,
+    pub barriers: u8,
 }
 
 impl Device {
@@ -92,6 +95,8 @@ impl Device {
         assert!(refusals.is_empty(), "{chip:?}: {refusals:#?}");
         Self {
             chip,
+            registers: program.registers(),
+            barriers: 16,
             program,
             literals: Vec::new(),
             global: Global(Vec::new()),
@@ -159,6 +164,8 @@ impl Device {
             program: &self.program,
             constants: Constants::new().with(0, &bank).with(2, &self.literals),
             threads: grid.threads,
+            registers: self.registers,
+            barriers: self.barriers,
             // Hopper keeps the first part for itself.
             shared: grid.shared + if self.chip == Chip::Sm90 { 1024 } else { 0 },
             local: LOCAL as usize,
