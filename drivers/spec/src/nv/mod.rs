@@ -3,7 +3,8 @@
 //! A driver talks to the resource manager (RM) by [`escape`]s, which make objects of a [`class`] and ask
 //! [`control`]s of them, and to [`uvm`], which maps memory. What both take differs from branch to branch
 //! of the driver: [`abi`]. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
-//! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table.
+//! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
+//! [`cubin`]s.
 
 pub mod abi;
 pub mod chip;
@@ -11,6 +12,7 @@ pub mod class;
 pub mod compute;
 pub mod control;
 pub mod copy;
+pub mod cubin;
 pub mod escape;
 pub mod host;
 pub mod memory;
