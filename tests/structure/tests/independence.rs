@@ -15,7 +15,7 @@ const TWINS: [&str; 5] = [
 ];
 
 /// What they may use of this repository: themselves, what vendors' headers say, and the traits.
-const ALLOWED: [&str; 4] = ["hcq", "drivers-spec", "twin", "twin-shader"];
+const ALLOWED: [&str; 5] = ["hcq", "drivers-spec", "twin", "twin-shader", "twin-sass"];
 
 /// The tables of a manifest, as names with their lines.
 fn tables(manifest: &str) -> Vec<(&str, Vec<&str>)> {

@@ -235,7 +235,7 @@ impl Wide {
         let ((lower, shift), (upper, _)) = both.ok_or_else(|| misfit(None))?;
         let bits = u32::from(upper.0 - upper.1) + 33;
         let raw = value >> shift;
-        if raw << shift != value || raw >> bits != 0 {
+        if raw << shift != value || raw.checked_shr(bits).unwrap_or(0) != 0 {
             return Err(misfit(Some((bits, shift))));
         }
         for (at, half) in [(lower, raw as u32), (upper, (raw >> 32) as u32)] {
@@ -459,6 +459,13 @@ mod tests {
         assert_eq!(
             CONSTANT_BUFFER_ADDR.get(Version::V04_00, 7, &words),
             Some(address & !63)
+        );
+        RELEASE_PAYLOAD
+            .put(Version::V04_00, 2, &mut words, u64::MAX)
+            .unwrap();
+        assert_eq!(
+            RELEASE_PAYLOAD.get(Version::V04_00, 2, &words),
+            Some(u64::MAX)
         );
         let error = CONSTANT_BUFFER_ADDR
             .put(Version::V04_00, 7, &mut words, 32)

@@ -13,6 +13,19 @@ pub struct Error {
     pub what: String,
     /// The access, where the MMU had nothing for it.
     pub fault: Option<Fault>,
+    /// What a warp did, where it was one.
+    pub exception: Option<Exception>,
+}
+
+/// An exception of a warp, as the registers of its multiprocessor have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// What it is: `HWW_WARP_ESR_ERROR`.
+    pub esr: u32,
+    /// The address of the instruction.
+    pub pc: u64,
+    /// The address that it used, if it used one.
+    pub address: u64,
 }
 
 impl fmt::Display for Error {
@@ -78,6 +91,8 @@ pub mod xid {
     pub const REMOVED: u32 = 45;
     /// ROBUST_CHANNEL_GR_CLASS_ERROR.
     pub const GR_CLASS: u32 = 69;
+    /// ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR.
+    pub const TIMEOUT: u32 = 109;
     /// ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS.
     pub const GONE: u32 = 79;
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`bus`]: what an engine sees of memory; [`view`]: where that is;
 //! - [`host`]: a channel: ring, push buffer, the host's own methods, and the work that it hands on;
-//! - [`mod@copy`]: copies; [`error`]: why a channel stops;
+//! - [`mod@copy`]: copies; `compute`: grids; [`error`]: why a channel stops;
 //! - `port`: a channel's way to memory and to the journal; `reduce`: operations of semaphores;
 //!   `registers`: what methods have set.
 //!
@@ -12,6 +12,7 @@
 //! finds that it is not done.
 
 pub mod bus;
+mod compute;
 pub mod copy;
 pub mod error;
 pub mod host;
@@ -68,12 +69,17 @@ pub struct Gpu {
     pub number: usize,
     /// Its chip.
     pub chip: &'static Chip,
+    caches: compute::Caches,
 }
 
 impl Gpu {
     /// A GPU that has done nothing.
     pub fn new(number: usize, chip: &'static Chip) -> Self {
-        Self { number, chip }
+        Self {
+            number,
+            chip,
+            caches: compute::Caches::default(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use twin::rule::{Proof, Rule};
 use crate::kernel::Machine;
 
 use super::bus::{Bus, Fault};
-use super::error::{Error, Result, Stop, xid};
+use super::error::{Error, Exception, Result, Stop, xid};
 
 static MMU: Rule = Rule {
     name: "MMU-FAULT",
@@ -39,6 +39,19 @@ impl Port<'_> {
             xid,
             what,
             fault: None,
+            exception: None,
+        })
+    }
+
+    /// A warp raised an exception, of which the channel dies.
+    pub fn exception(&self, rule: &'static Rule, exception: Exception, what: impl Display) -> Stop {
+        let what = format!("{}: {what}", self.who);
+        self.machine.broken(rule, what.clone());
+        Stop::Dead(Error {
+            xid: xid::GR_EXCEPTION,
+            what,
+            fault: None,
+            exception: Some(exception),
         })
     }
 
@@ -50,6 +63,7 @@ impl Port<'_> {
             xid: xid::MMU,
             what,
             fault: Some(fault),
+            exception: None,
         })
     }
 

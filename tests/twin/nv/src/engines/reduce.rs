@@ -25,6 +25,13 @@ impl Reduction {
             .copied()
     }
 
+    /// By the number that graphics and compute have for it.
+    pub fn of_graphics(number: u32) -> Option<Self> {
+        [Add, Min, Max, Inc, Dec, And, Or, Xor]
+            .get(number as usize)
+            .copied()
+    }
+
     /// Whether the host can do it with words of that kind.
     pub fn host_has(self, signed: bool, wide: bool) -> bool {
         match self {
@@ -116,6 +123,7 @@ mod tests {
         assert!(
             !Inc.host_has(false, true) && !Add.host_has(true, true) && Min.host_has(true, true)
         );
+        assert_eq!(Reduction::of_graphics(7), Some(Xor));
         assert_eq!(Reduction::of_host(8), None);
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+mod compute;
 mod copies;
 mod host;
+mod kernel;
 mod ram;
 mod rig;

@@ -122,6 +122,14 @@ impl Windows {
     }
 }
 
+/// The place of a byte of local memory: a lane has the first bytes of the window, the last ones, or both,
+/// and here one behind the other. Stacks grow down from the end.
+#[inline]
+pub(crate) fn local(address: u64, bytes: usize) -> u64 {
+    let last = WINDOW - (bytes as u64).min(WINDOW);
+    address.checked_sub(last).unwrap_or(address)
+}
+
 /// A part of memory that is a vector here.
 #[inline]
 pub(crate) fn part(bytes: &mut [u8], address: u64, len: usize) -> Result<&mut [u8], Denied> {

@@ -4,7 +4,7 @@
 //! memory are slices here.
 
 use super::fault::Cause;
-use super::memory::{Denied, Memory, Space, Windows, part};
+use super::memory::{Denied, Memory, Space, Windows, local, part};
 use super::source::Pairs;
 use super::state::{each, mask};
 
@@ -58,7 +58,12 @@ impl Memories<'_> {
                 How::Update(change) => self.global.update(address, bytes, change),
             }
         } else {
-            part(self.own(space, lane), address, len).map(|there| match how {
+            let own = self.own(space, lane);
+            let place = match space {
+                Space::Local => local(address, own.len()),
+                _ => address,
+            };
+            part(own, place, len).map(|there| match how {
                 How::Read => bytes.copy_from_slice(there),
                 How::Write => there.copy_from_slice(bytes),
                 How::Update(change) => {
@@ -114,9 +119,12 @@ impl Memories<'_> {
     ) -> Option<Places> {
         let size = bytes as u64;
         // Local memory is one part for each lane.
-        let (end, stride) = match space {
-            Space::Local => (len as u64 / 32, len / 32),
-            _ => (len as u64, 0),
+        let (end, stride, address) = match space {
+            Space::Local => {
+                let own = len / 32;
+                (own as u64, own, each(|i| local(address[i], own)))
+            }
+            _ => (len as u64, 0, *address),
         };
         let last = end.checked_sub(size)?;
         let wrong = active & mask(|i| address[i] > last || address[i] & (size - 1) != 0);

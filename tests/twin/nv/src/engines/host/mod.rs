@@ -24,7 +24,7 @@ use crate::rm::channel::Channel as Made;
 
 use super::error::{Error, Result, Stop, Wait, xid};
 use super::port::Port;
-use super::{Around, Notice, copy};
+use super::{Around, Gpu, Notice, compute, copy};
 
 use entry::Entry;
 use method::{Effect, Registers};
@@ -77,6 +77,7 @@ enum Target {
 #[derive(Debug)]
 enum Job {
     Copy(copy::Job),
+    Compute(compute::Job),
 }
 
 /// Words of a segment that are not done.
@@ -110,6 +111,7 @@ pub struct Channel {
     /// Who had the last method.
     target: Option<Target>,
     copy: copy::Engine,
+    compute: compute::Engine,
     jobs: VecDeque<Job>,
     wait: Option<Wait>,
     error: Option<Error>,
@@ -137,6 +139,7 @@ impl Channel {
             objects: [None; 8],
             target: None,
             copy: copy::Engine::new(made.engine),
+            compute: compute::Engine::new(chip, made.space),
             jobs: VecDeque::new(),
             wait: None,
             error: None,
@@ -194,7 +197,7 @@ impl Channel {
             let port = &self.port(around);
             let stop = match (stop, self.jobs.pop_front()) {
                 (Some(Stop::Dead(error)), _) => Stop::Dead(error),
-                (_, Some(job)) => match self.run(port, job) {
+                (_, Some(job)) => match self.run(port, around.gpu, job) {
                     Ok(()) => return Turn::Ran,
                     Err(stop) => stop,
                 },
@@ -308,7 +311,7 @@ impl Channel {
     }
 
     /// Does a method, or leaves it for later. Whether the turn is given up.
-    fn execute(&mut self, port: &Port, around: &Around, method: Method) -> Result<bool> {
+    fn execute(&mut self, port: &Port, around: &mut Around, method: Method) -> Result<bool> {
         if !self.active {
             return Ok(false);
         }
@@ -332,9 +335,16 @@ impl Channel {
                 );
                 return Err(port.dead(&FIRST, xid::PBDMA, what));
             }
-            // The host waits for an engine before another one gets methods.
-            if self.target.is_some_and(|last| last != target) && !idle {
-                return Err(Stop::Busy);
+            // The host waits for an engine before another one gets methods; compute then forgets what it
+            // has read.
+            if self.target.is_some_and(|last| last != target) {
+                if !idle {
+                    return Err(Stop::Busy);
+                }
+                if target == Target::Compute {
+                    around.gpu.caches.invalidate_code();
+                    around.gpu.caches.invalidate_constants();
+                }
             }
             self.target = Some(target);
             match target {
@@ -343,8 +353,9 @@ impl Channel {
                     self.jobs.extend(job.map(Job::Copy));
                 }
                 Target::Compute => {
-                    let what = format!("{:#x} of compute", method.dword * 4);
-                    return Err(port.dead(&SUBCHANNEL, xid::PBDMA, what));
+                    let caches = &mut around.gpu.caches;
+                    let job = self.compute.method(port, caches, method, idle)?;
+                    self.jobs.extend(job.map(Job::Compute));
                 }
             }
         }
@@ -385,12 +396,14 @@ impl Channel {
         Ok(())
     }
 
-    fn run(&mut self, port: &Port, job: Job) -> Result {
+    fn run(&mut self, port: &Port, gpu: &mut Gpu, job: Job) -> Result {
         match job {
-            Job::Copy(job) => self
-                .copy
-                .run(port, &job)
-                .map(|notices| self.notices.extend(notices)),
+            Job::Copy(job) => self.notices.extend(self.copy.run(port, &job)?),
+            Job::Compute(job) => {
+                let notices = self.compute.run(port, &mut gpu.caches, job)?;
+                self.notices.extend(notices);
+            }
         }
+        Ok(())
     }
 }
