@@ -1,6 +1,7 @@
 //! Atomics.
 
 use super::access::{Address, gather, value, word, written};
+use super::double;
 use super::fault::Cause;
 use super::half::Type;
 use super::memory::{Denied, Space};
@@ -256,14 +257,11 @@ fn changed(change: Change, element: Element, bits: u32, old: u128, x: u128, y: u
         }
         (_, Element::Double) => {
             let f = |v: u128| f64::from_bits(v as u64);
-            u128::from(
-                match change {
-                    Change::Min => f(old).min(f(x)),
-                    Change::Max => f(old).max(f(x)),
-                    _ => f(old) + f(x),
-                }
-                .to_bits(),
-            )
+            u128::from(double::canonical(match change {
+                Change::Min => f(old).min(f(x)),
+                Change::Max => f(old).max(f(x)),
+                _ => f(old) + f(x),
+            }))
         }
         (_, Element::Pair(short)) => {
             let half = |k: u32| {

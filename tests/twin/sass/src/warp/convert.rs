@@ -1,5 +1,6 @@
 //! From one type of number to another.
 
+use super::double;
 use super::half::Type;
 use super::program::Refusal;
 use super::rounding::{Rounding, single};
@@ -297,17 +298,7 @@ fn write(
     value: &[f64; 32],
 ) {
     match into {
-        Float::Double => state.put_pair(
-            to,
-            active,
-            &value.map(|x| {
-                if x.is_nan() {
-                    0xfff8_0000_0000_0000
-                } else {
-                    x.to_bits()
-                }
-            }),
-        ),
+        Float::Double => state.put_pair(to, active, &value.map(double::canonical)),
         Float::Single => state.put(
             to,
             active,

@@ -43,19 +43,20 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     }))
 }
 
+/// The bits of a result. Which it has that is no number is UNKNOWN; this is what compilers fold to.
+pub(crate) fn canonical(x: f64) -> u64 {
+    if x.is_nan() {
+        0xfff8_0000_0000_0000
+    } else {
+        x.to_bits()
+    }
+}
+
 pub(crate) fn run(state: &mut State, c: &Constants, op: &Op, active: u32) {
     let three =
         |state: &mut State, to: Place, of: [Source; 3], how: &dyn Fn(f64, f64, f64) -> f64| {
             let [a, b, d] = of.map(|source| state.pair(&source, c).map(f64::from_bits));
-            let value = each(|i| {
-                let value = how(a[i], b[i], d[i]);
-                // Which bits a result has that is no number is UNKNOWN; this is what compilers fold to.
-                if value.is_nan() {
-                    0xfff8_0000_0000_0000
-                } else {
-                    value.to_bits()
-                }
-            });
+            let value = each(|i| canonical(how(a[i], b[i], d[i])));
             state.put_pair(to, active, &value);
         };
     match *op {

@@ -1,7 +1,11 @@
 //! Memory, parameters and blocks, as a driver would set them up.
 
+#[path = "silicon.rs"]
+pub mod silicon;
+
 use std::path::Path;
 
+use silicon::{Part, Run};
 use twin_sass::Chip;
 use twin_sass::warp::{Block, Constants, Denied, Fault, Launch, Memory, Program, Windows};
 
@@ -48,6 +52,12 @@ pub struct Device {
     /// What the compiler keeps in constant memory, in bank 2.
     literals: Vec<u8>,
     global: Global,
+    /// The kernel, if it is one that was recorded.
+    kernel: Option<String>,
+    /// Places in memory that have a name, if they have one of their own.
+    parts: Vec<Part>,
+    /// Whether results are exact.
+    pub exact: bool,
     /// Whether control words are watched.
     pub watch: bool,
     /// What the launch declares.
@@ -82,6 +92,7 @@ impl Device {
         let literals = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap());
         Self {
             literals: literals.collect(),
+            kernel: Some(kernel.into()),
             ..Self::of(chip, &Self::words_of(chip, kernel))
         }
     }
@@ -100,6 +111,9 @@ impl Device {
             program,
             literals: Vec::new(),
             global: Global(Vec::new()),
+            kernel: None,
+            parts: Vec::new(),
+            exact: true,
             watch: true,
         }
     }
@@ -109,6 +123,18 @@ impl Device {
         self.global.0.resize(at, 0);
         self.global.0.extend(bytes);
         BASE + at as u64
+    }
+
+    /// Gives results a name: so many numbers of some bytes each, exact or approximations.
+    #[allow(dead_code)] // Not of every test that has this module.
+    pub fn name(&mut self, address: u64, count: usize, each: usize, name: &str, exact: bool) {
+        self.parts.push(Part {
+            at: (address - BASE) as usize,
+            len: count * each,
+            name: name.into(),
+            each,
+            exact,
+        });
     }
 
     pub fn words(&mut self, words: &[u32]) -> u64 {
@@ -138,8 +164,35 @@ impl Device {
     #[allow(dead_code)] // Not of every test that has this module.
     pub fn run(&mut self, grid: &Grid, parameters: &[u64]) -> u64 {
         let chip = self.chip;
-        self.try_run(grid, parameters)
-            .unwrap_or_else(|fault| panic!("{chip:?}: {fault}"))
+        let before = self.global.0.clone();
+        let ran = self
+            .try_run(grid, parameters)
+            .unwrap_or_else(|fault| panic!("{chip:?}: {fault}"));
+        let Some(kernel) = &self.kernel else {
+            return ran;
+        };
+        let all = [Part {
+            at: 0,
+            len: before.len() & !3,
+            name: "memory".into(),
+            each: 4,
+            exact: self.exact,
+        }];
+        let run = Run {
+            chip,
+            kernel,
+            grid,
+            base: BASE,
+            parameters,
+            before: &before,
+            parts: if self.parts.is_empty() {
+                &all
+            } else {
+                &self.parts
+            },
+        };
+        silicon::ran(&run, &mut self.global.0);
+        ran
     }
 
     /// The same, with the fault that ends it.
