@@ -135,8 +135,10 @@ pub(super) const ROWS: &[Row] = &[
         "CCTL<87+4!4><87+4!6><87+4!7><87+4!8>{72 |.E}{78+3 |.U|.C|.I}{87+4 .PF1|.PF2|.WB|.IV|.IVALL|.RS|.IVALLP|.WBALL|.WBALLP|.PML2|.DML2|.RML2} ",
         "<87+4!4><87+4!6><87+4!7><87+4!8>[R24 O32+32]"
     )),
-    on(one(0x3aa, "QSPC{72 |.E}{73+2 .G|.L|.S} P81=, R16=, [R24 O32+32]"), OLD),
-    on(one(0x3aa, "QSPC{72 |.E}{73+2 .G|.L|.S|.D} P81=, R16=, [R24 O32+32]"), NEW),
+    on(one(0x3aa, "QSPC{72 |.E}{73+2 .G|.L|.S} P81=, R16=, [R24 O40+24]"), OLD),
+    on(one(0x3aa, "QSPC{72 |.E}{73+2 .G|.L|.S|.D} P81=, R16=, [R24 O40+24]"), NEW),
+    on(with(one(0x9aa, "QSPC{72 ?|.E}{73+2 .G|.L|.S} P81=, R16=, [R24 U32 @91 W90 O40+24]"), UNIFORM), OLD),
+    on(with(one(0x9aa, "QSPC{72 ?|.E}{73+2 .G|.L|.S|.D} P81=, R16=, [R24 U32 @91 W90 O40+24]"), UNIFORM), NEW),
     one(0x9af, "LDGDEPBAR"),
     with(one(0xfae, concat!(
         "LDGSTS{72 ?|.E}{81 .BYPASS|}", evict!(), "{71+2 |.LTC64B|.LTC128B|.LTC256B}{73+3 ?|?|?|?||.64|.128}{82 |.ZFILL}",
