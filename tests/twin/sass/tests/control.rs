@@ -95,3 +95,54 @@ fn a_source_that_is_still_read() {
         assert!(found >= 3, "{chip:?}: {found}");
     }
 }
+
+/// `MOV R5, 0x4`; `MOV R2, c[0x0][0x160]`; `MOV R3, c[0x0][0x164]`; `ULDC.64 UR4, c[0x0][0x118]`;
+/// `LDG.E R2, [R2.64]`, whose sources are free on SB0 and whose result is there on SB5; `FMUL R3, R5, R2`, which
+/// waits for SB5; `EXIT`. As ptxas writes them for sm_86.
+const LOAD: [u128; 7] = [
+    0x000fca0000000f00_0000000400057802,
+    0x000fca0000000f00_0000580000027a02,
+    0x000fca0000000f00_0000590000037a02,
+    0x000fe20000000a00_0000460000047ab9,
+    0x000168000c1e1900_0000000402027981,
+    0x020fe20000400000_0000000205037220,
+    0x000fea0003800000_000000000000794d,
+];
+
+fn hazard(words: &[u128]) -> Option<Hazard> {
+    let mut device = Device::of(Chip::Sm86, words);
+    let at = device.words(&[7; 64]);
+    let grid = Grid {
+        blocks: [1, 1, 1],
+        threads: [32, 1, 1],
+        shared: 0,
+    };
+    match device.try_run(&grid, &[at]) {
+        Ok(_) => None,
+        Err(fault) => match fault.cause {
+            Cause::Hazard(hazard) => Some(hazard),
+            other => panic!("{other}"),
+        },
+    }
+}
+
+/// What has its result has read its sources: `R3` may be written.
+#[test]
+fn a_result_frees_its_sources() {
+    assert_eq!(hazard(&LOAD), None);
+    let mut early = LOAD;
+    // `MOV R3, 0x4` instead of what waits.
+    early[5] = LOAD[0] & !(0xff << 16) | 3 << 16;
+    assert!(matches!(hazard(&early), Some(Hazard::Source { .. })));
+}
+
+/// A load writes `R3` long after the load before has read it.
+#[test]
+fn loads_read_their_sources_in_order() {
+    let mut two = LOAD.to_vec();
+    two.insert(5, LOAD[4] & !(0xff << 16) | 6 << 16);
+    // The address of the second is that of the first, and its result goes to what the first reads.
+    two[4] = LOAD[4] & !(0xff << 16) | 8 << 16;
+    two[5] = LOAD[4] & !(0xff << 16) | 3 << 16;
+    assert_eq!(hazard(&two), None);
+}

@@ -1,6 +1,7 @@
 //! Integers, logic, selection.
 
-use super::{BOTH, Row, SECOND, alu, one};
+use super::{BOTH, Row, SECOND, alu, on, one};
+use crate::Chip;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
@@ -31,4 +32,5 @@ pub(super) const ROWS: &[Row] = &[
     alu(0x004, SECOND, "R2P \"PR\", A{76+2 |.B1|.B2|.B3}, Bx"),
     one(0x81c, "PLOP3.LUT P81=, P84=, !90P87, !80P77, <67=0>!71P68, <67>!71Q68, x64+3&72+5, x16+8"),
     alu(0x01f, SECOND, "PLOP3.LUT P81=, P84=, A{127 .SIGN}, Bx{127 .SIGN}, R64{127 .SIGN}, x72+8, x16+8"),
+    on(alu(0x00f, SECOND, "VIMNMX3{72+2 .U32||.U16x2|.S16x2}{76 |.RELU} R16=, A, Bs, R64, !90P87"), (Chip::Sm90, Chip::Sm90)),
 ];

@@ -92,19 +92,21 @@ pub(crate) struct Uses {
     branches: bool,
     /// A unit that does one thing after the other.
     unit: Option<usize>,
-    /// Whether it goes the way of loads and stores beyond the core, or of those to shared memory.
-    memory: bool,
-    shared: bool,
+    /// A way on which registers are read in order.
+    queue: Option<usize>,
 }
 
-/// Loads and stores that leave the core read their registers in order: compilers rely on it that a store has
-/// read its own when a later load has come back.
-const MEMORY: [&str; 11] = [
-    "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS",
+/// Ways on which registers are read in order: compilers rely on it that a store has read its own when a later
+/// load has come back, and that a result may take the place of what is read by what is before it on its way. Loads
+/// and stores that leave the core, those to shared memory, doubles, and special functions.
+const QUEUES: [&[&str]; 4] = [
+    &[
+        "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS",
+    ],
+    &["LDS", "STS", "ATOMS", "LDSM", "STSM"],
+    &["DADD", "DMUL", "DFMA", "DSETP"],
+    UNITS[1],
 ];
-
-/// Those to shared memory do so as well: a load's result may take the place of what a store before it reads.
-const SHARED: [&str; 5] = ["LDS", "STS", "ATOMS", "LDSM", "STSM"];
 
 /// Of two units compilers rely on it that they keep the order: what is promised for one result holds for
 /// those before, whichever of the later ones is waited for. Shared memory, and the unit for special functions.
@@ -181,8 +183,7 @@ impl Uses {
         let unit = UNITS.iter().position(|unit| unit.contains(&inst.name));
         Self {
             unit,
-            memory: MEMORY.contains(&inst.name),
-            shared: SHARED.contains(&inst.name),
+            queue: QUEUES.iter().position(|queue| queue.contains(&inst.name)),
             reads,
             writes,
             guard,
@@ -218,8 +219,7 @@ struct Outstanding {
     /// Of which instruction it is: its number, its unit, the way that it goes.
     number: u64,
     unit: Option<usize>,
-    memory: bool,
-    shared: bool,
+    queue: Option<usize>,
 }
 
 /// A result that its unit promises by a later one: the number of its instruction, and the scoreboard of
@@ -259,7 +259,8 @@ impl Watch {
     /// An instruction issues for some lanes; its guard is read for those of `asked`.
     pub fn issue(&mut self, uses: &Uses, lanes: u32, asked: u32) -> Result<(), Hazard> {
         // Which instructions are over with what came before them: the last of each unit, and of memory.
-        let (mut units, mut memory) = ([0; 2], 0);
+        let (mut units, mut queues) = ([0; UNITS.len()], [0; QUEUES.len()]);
+        let mut there = Vec::new();
         for (n, scoreboard) in self.scoreboards.iter_mut().enumerate() {
             let until = uses.until.filter(|until| usize::from(until.0) == n);
             let left = match until {
@@ -272,14 +273,22 @@ impl Watch {
                 if let Some(unit) = done.unit.filter(|_| done.result) {
                     units[unit] = done.number.max(units[unit]);
                 }
-                if done.memory {
-                    memory = done.number.max(memory);
+                if let Some(queue) = done.queue {
+                    queues[queue] = done.number.max(queues[queue]);
+                }
+                if done.result {
+                    there.push(done.number);
                 }
             }
         }
-        if memory != 0 {
+        // What has its result has read its sources, and so has what went before it on its way.
+        let read = |one: &Outstanding| {
+            there.contains(&one.number)
+                || one.queue.is_some_and(|queue| one.number <= queues[queue])
+        };
+        if !there.is_empty() || queues != [0; QUEUES.len()] {
             for scoreboard in &mut self.scoreboards {
-                scoreboard.retain(|one| one.result || !one.memory || one.number > memory);
+                scoreboard.retain(|one| one.result || !read(one));
             }
         }
         for (loose, over) in self.loose.iter_mut().zip(units) {
@@ -299,9 +308,7 @@ impl Watch {
         for &item in &uses.writes {
             self.used(item, lanes, Some(uses))?;
         }
-        if lanes != 0 {
-            self.begin(uses, lanes);
-        }
+        self.begin(uses, lanes);
         self.now += u64::from(uses.control.stall.max(1));
         Ok(())
     }
@@ -309,14 +316,14 @@ impl Watch {
     /// An item is read, or written by an instruction.
     fn used(&self, item: Item, lanes: u32, writer: Option<&Uses>) -> Result<(), Hazard> {
         let write = writer.is_some();
-        let shared = writer.is_some_and(|uses| uses.shared);
+        let queue = writer.and_then(|uses| uses.queue);
         for (n, scoreboard) in (0..).zip(&self.scoreboards) {
             for outstanding in scoreboard {
                 let meant = outstanding
                     .items
                     .iter()
                     .any(|&(other, of)| other == item && (of & lanes != 0 || item >> 8 & 1 != 0));
-                let source = write && !(shared && outstanding.shared);
+                let source = write && (queue.is_none() || queue != outstanding.queue);
                 if meant && (source || outstanding.result) {
                     let register = name(item);
                     return Err(if outstanding.result {
@@ -370,7 +377,8 @@ impl Watch {
 
     fn begin(&mut self, uses: &Uses, lanes: u32) {
         let Control { writes, reads, .. } = uses.control;
-        for &item in &uses.writes {
+        // What runs for no lane goes through its unit all the same: what is before it there is done when it is.
+        for &item in uses.writes.iter().filter(|_| lanes != 0) {
             let latency = uses
                 .latency
                 .filter(|_| writes.is_none())
@@ -410,8 +418,7 @@ impl Watch {
                     result,
                     number: self.number,
                     unit: uses.unit,
-                    memory: uses.memory,
-                    shared: uses.shared,
+                    queue: uses.queue,
                 });
             }
         }

@@ -20,10 +20,12 @@ pub(crate) enum Word {
     Permute(Permute),
     Add,
     AddHalves,
-    /// The smaller one, or the greater: signed, and not below zero.
-    Extreme(bool, bool),
-    /// The same of a sum.
-    ExtremeOfSum(bool, bool),
+    /// The smaller one, or the greater: signed, not below zero, of two halves each.
+    Extreme(bool, bool, bool),
+    /// The same of three.
+    ExtremeOfThree(bool, bool, bool),
+    /// The same of a sum and a number.
+    ExtremeOfSum(bool, bool, bool),
     /// To the right, by bits, signed; wraps; the upper half.
     Shift {
         right: bool,
@@ -62,13 +64,8 @@ pub(crate) fn lower(
 ) -> Result<Option<(Word, usize, bool)>, Refusal> {
     let wraps = r.has(".W");
     let halves = r.inst.modifiers.iter().any(|text| text.ends_with("x2"));
-    let refuse_halves = || {
-        if halves {
-            Err(r.refuse("pairs of 16 bits are not modelled"))
-        } else {
-            Ok(())
-        }
-    };
+    let relu = r.has(".RELU");
+    let signed_halves = if halves { r.has(".S16x2") } else { signed };
     Ok(Some(match name {
         "SEL" => (Word::Select, 2, true),
         "MOV" => (Word::Move, 1, false),
@@ -91,15 +88,10 @@ pub(crate) fn lower(
             (Word::Permute(how.unwrap_or(Each)), 3, false)
         }
         "VIADD" => (if halves { Word::AddHalves } else { Word::Add }, 2, false),
-        "IMNMX" => (Word::Extreme(signed, false), 2, true),
-        "VIMNMX" => {
-            refuse_halves()?;
-            (Word::Extreme(signed, r.has(".RELU")), 2, true)
-        }
-        "VIADDMNMX" => {
-            refuse_halves()?;
-            (Word::ExtremeOfSum(signed, r.has(".RELU")), 3, true)
-        }
+        "IMNMX" => (Word::Extreme(signed, false, false), 2, true),
+        "VIMNMX" => (Word::Extreme(signed_halves, relu, halves), 2, true),
+        "VIMNMX3" => (Word::ExtremeOfThree(signed_halves, relu, halves), 3, true),
+        "VIADDMNMX" => (Word::ExtremeOfSum(signed_halves, relu, halves), 3, true),
         "SHF" => {
             let shift = Word::Shift {
                 right: r.has(".R"),
@@ -199,8 +191,24 @@ impl Word {
                 let low = x.wrapping_add(y) & 0xffff;
                 (x & 0xffff_0000).wrapping_add(y & 0xffff_0000) | low
             }
-            Word::Extreme(signed, relu) => floor(extreme(x, y, signed), relu),
-            Word::ExtremeOfSum(signed, relu) => floor(extreme(x.wrapping_add(y), z, signed), relu),
+            Word::Extreme(signed, relu, halves) => {
+                in_parts(halves, signed, [x, y, z], |x, y, _| {
+                    floor(extreme(x, y, signed), relu)
+                })
+            }
+            Word::ExtremeOfThree(signed, relu, halves) => {
+                in_parts(halves, signed, [x, y, z], |x, y, z| {
+                    floor(extreme(extreme(x, y, signed), z, signed), relu)
+                })
+            }
+            Word::ExtremeOfSum(signed, relu, halves) => {
+                in_parts(halves, signed, [x, y, z], |x, y, z| {
+                    let sum = x.wrapping_add(y);
+                    // A sum of halves wraps as a half.
+                    let sum = if halves { widened(sum, signed) } else { sum };
+                    floor(extreme(sum, z, signed), relu)
+                })
+            }
             Word::Shift {
                 right,
                 wide,
@@ -262,6 +270,27 @@ impl Word {
                 sum.cast_unsigned().wrapping_add(z)
             }
         }
+    }
+}
+
+/// The low half as a word.
+fn widened(half: u32, signed: bool) -> u32 {
+    if signed {
+        i32::from((half as u16).cast_signed()).cast_unsigned()
+    } else {
+        half & 0xffff
+    }
+}
+
+/// An operation on words, or on both halves of them.
+fn in_parts(halves: bool, signed: bool, words: [u32; 3], f: impl Fn(u32, u32, u32) -> u32) -> u32 {
+    let part = |shift: u32| {
+        let [x, y, z] = words.map(|word| widened(word >> shift, signed));
+        f(x, y, z) & 0xffff
+    };
+    match words {
+        [x, y, z] if !halves => f(x, y, z),
+        _ => part(16) << 16 | part(0),
     }
 }
 
