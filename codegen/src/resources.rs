@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use drivers_spec::nv::cubin::{Cubin, SHARED_RESERVED};
+
 use crate::target::Target;
 
 /// Registers and memory of a kernel, and how many waves they leave room for.
@@ -73,6 +75,29 @@ impl Resources {
             local,
             private: number(object, ".private_segment_fixed_size")?,
             waves: file.occupancy(vector, local, waves_of_group),
+            most_waves: file.waves,
+        })
+    }
+}
+
+impl Resources {
+    /// Of the one kernel of a cubin with so many work-items in a group. Registers that were written to memory are
+    /// not told apart from other local memory, which kernels of ours have none of: each counts.
+    pub fn of_cubin(cubin: &[u8], target: &Target, items: u32) -> Option<Resources> {
+        let file = target.registers?;
+        let cubin = Cubin::parse(cubin).ok()?;
+        let [kernel] = cubin.kernels.as_slice() else {
+            return None;
+        };
+        let warps = items.div_ceil(target.wave.max(1) as u32);
+        let local = kernel.shared_bytes + SHARED_RESERVED;
+        Some(Resources {
+            vector: kernel.registers,
+            scalar: 0,
+            spilled: kernel.local_bytes.div_ceil(4),
+            local: kernel.shared_bytes,
+            private: kernel.local_bytes,
+            waves: file.occupancy(kernel.registers, local, warps),
             most_waves: file.waves,
         })
     }

@@ -2,6 +2,7 @@
 //! data and can be made without opening a device.
 
 pub(crate) mod amd;
+pub(crate) mod nv;
 
 use crate::DType;
 use crate::ir::ReduceOp;
@@ -98,7 +99,8 @@ impl RegisterFile {
 /// rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Atomics {
-    /// Floats that are added in one step. The sum rounds to nearest and keeps subnormal numbers.
+    /// Floats that are added in one step. The sum rounds to nearest and keeps subnormal numbers, but for those of
+    /// `F32` on NVIDIA's GPUs, which are zeros to it ("PTX ISA", `red`).
     pub sums: &'static [DType],
 }
 
@@ -239,6 +241,11 @@ impl Target {
     /// Whether it is an AMD GPU.
     pub fn is_amd(&self) -> bool {
         self.arch == amd::ARCH
+    }
+
+    /// Whether it is an NVIDIA GPU.
+    pub fn is_nv(&self) -> bool {
+        self.arch == nv::ARCH
     }
 
     /// Everything that changes the generated code, as text; part of the key of the compile cache.

@@ -7,6 +7,8 @@
 mod atomics;
 #[path = "amd/machine.rs"]
 mod machine;
+#[path = "support/suite.rs"]
+mod suite;
 mod support;
 
 use std::sync::Arc;
@@ -14,10 +16,10 @@ use std::sync::Arc;
 use codegen::compile::{ClangCompiler, Compiler, LlvmCompiler};
 use codegen::ir::mma::MmaDesc;
 use codegen::ir::{Binary, Kernel, ReduceOp, Unary};
-use codegen::opt::contract::Blocking;
 use codegen::render::{HipRenderer, Language, Source};
 use codegen::{Backend, DType, Opt, Options, Target, build};
 use conformance::part::Part;
+use suite::{matrix_blocks, product, stored};
 use support::*;
 
 /// One chip of each generation.
@@ -55,75 +57,27 @@ fn check(kernel: &Kernel, tolerance: f64) {
 
 #[test]
 fn elements() {
-    for n in [1, 2, 3, 15, 17, 64, 1000, 5003] {
-        check(&elementwise(n), 1e-6);
-    }
+    suite::elements(check);
 }
 
 #[test]
 fn rows() {
-    for (r, n) in [(1, 1), (3, 7), (33, 130), (4, 1024)] {
-        check(&row_normalise(r, n), 1e-4);
-        check(&softmax(r, n), 1e-5);
-    }
-    check(&moments(40, 300), 1e-3);
-    check(&shared_sum(40, 300), 1e-4);
+    suite::rows(check);
 }
 
 #[test]
 fn reductions_of_every_type() {
-    for axis in 0..3 {
-        for op in [ReduceOp::Add, ReduceOp::Max, ReduceOp::Min, ReduceOp::Mul] {
-            for dtype in [
-                DType::I8,
-                DType::U16,
-                DType::I32,
-                DType::I64,
-                DType::F32,
-                DType::F64,
-            ] {
-                check(&cube_sum([3, 10, 33], axis, op, dtype), 1e-4);
-            }
-        }
-        for op in [ReduceOp::Max, ReduceOp::Min] {
-            check(&cube_sum([3, 10, 33], axis, op, DType::F16), 0.0);
-        }
-        for op in [ReduceOp::And, ReduceOp::Or] {
-            check(&cube_sum([3, 10, 33], axis, op, DType::Bool), 0.0);
-        }
-    }
-    check(&cube_sum([2, 3, 3000], 2, ReduceOp::Add, DType::F32), 1e-4);
+    suite::reductions_of_every_type(check);
 }
 
 #[test]
 fn products_and_convolutions() {
-    for (m, n, k) in [
-        (1, 1, 1),
-        (3, 5, 7),
-        (17, 31, 9),
-        (64, 48, 100),
-        (1, 64, 300),
-    ] {
-        for flags in [0, 3, 5] {
-            let [ta, tb, relu] = [1, 2, 4].map(|bit| flags & bit != 0);
-            check(&matmul(m, n, k, ta, tb, relu), 1e-4);
-        }
-    }
-    check(&conv(2, 3, 5, 9, 3), 1e-4);
-    check(&conv(1, 8, 16, 14, 3), 1e-4);
-    check(&weight_gradient(2, 4, 8, 8, 3), 1e-3);
+    suite::products_and_convolutions(check);
 }
 
 #[test]
 fn scans_and_scatters() {
-    for along in [false, true] {
-        check(&prefix(20, 40, ReduceOp::Add, along), 1e-4);
-        check(&prefix(7, 100, ReduceOp::Max, along), 0.0);
-    }
-    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
-        check(&scatter(7, 40, 33, ReduceOp::Add, dtype), 0.0);
-        check(&transpose(33, 17, dtype), 0.0);
-    }
+    suite::scans_and_scatters(check);
 }
 
 fn check_edges(chip: &str, kernel: &Kernel, tolerance: f64) {
@@ -132,28 +86,8 @@ fn check_edges(chip: &str, kernel: &Kernel, tolerance: f64) {
     check_on(chip, kernel, &buffers, &want, tolerance);
 }
 
-/// Every operation and every conversion, on the values at which types end and on random ones.
 fn every_operation(chip: &str) {
-    use codegen::interp::scalar;
-    for dtype in DType::ALL {
-        let one = scalar::constant(dtype, 1);
-        // What the interpreter does not define for a type is not an operation of it.
-        let (near, exact): (Vec<Unary>, Vec<Unary>) = Unary::ALL
-            .iter()
-            .copied()
-            .filter(|&op| scalar::unary(op, dtype, one).is_some())
-            .partition(|op| op.is_function());
-        let (power, rest): (Vec<Binary>, Vec<Binary>) = Binary::ALL
-            .iter()
-            .copied()
-            .filter(|&op| scalar::binary(op, dtype, one, one).is_some())
-            .partition(|&op| op == Binary::Pow);
-        let n = 203;
-        check_edges(chip, &operations(n, dtype, &exact, &rest, &DType::ALL), 0.0);
-        if dtype.is_float() {
-            check_edges(chip, &operations(n, dtype, &near, &power, &[]), 1e-4);
-        }
-    }
+    suite::every_operation(|kernel, tolerance| check_edges(chip, kernel, tolerance));
 }
 
 #[test]
@@ -174,56 +108,6 @@ fn every_operation_of_rdna4() {
 #[test]
 fn every_operation_of_cdna3() {
     every_operation("gfx942");
-}
-
-/// `sum of a[i, r] * b[r, j]`, operands cast to the type of the sum.
-fn product(mm: i64, n: i64, k: i64, operands: [DType; 2], acc: DType) -> Kernel {
-    let mut m = Make::new();
-    let o = m.buffer(acc, (mm * n) as usize, true);
-    let a = m.buffer(operands[0], (mm * k) as usize, false);
-    let b = m.buffer(operands[1], (k * n) as usize, false);
-    let (i, j, r) = (m.l(mm), m.l(n), m.r(k));
-    let x = m.load(a, &[(i, k), (r, 1)]);
-    let y = m.load(b, &[(r, n), (j, 1)]);
-    let (x, y) = (m.g.cast(x, acc), m.g.cast(y, acc));
-    let p = m.mul(x, y);
-    let s = m.sum(p, &[r]);
-    m.store(o, &[(i, n), (j, 1)], s);
-    m.kernel("product")
-}
-
-/// A block of each kind: one wave, several waves, alternating local memory.
-fn matrix_blocks(d: MmaDesc) -> [Blocking; 2] {
-    let one = Blocking {
-        along_rows: 1,
-        along_cols: 2,
-        rows: 2,
-        cols: 1,
-        depth: u32::from(d.k.max(16)),
-        parts: 1,
-        vector: 4,
-        double: false,
-        mma: Some(d),
-        acc: d.acc,
-        swap: false,
-    };
-    let other = Blocking {
-        along_rows: 2,
-        along_cols: 1,
-        rows: 1,
-        cols: 2,
-        depth: u32::from(d.k.max(16)) * 2,
-        double: true,
-        swap: true,
-        ..one
-    };
-    [one, other]
-}
-
-/// The types of the operands in memory: a block may exchange rows and columns.
-fn stored(d: MmaDesc, block: &Blocking) -> [DType; 2] {
-    let [a, b] = d.operands;
-    if block.swap { [b, a] } else { [a, b] }
 }
 
 /// The instruction is really in the code, and gives the right product.
@@ -370,42 +254,7 @@ fn halves_are_computed_in_pairs() {
 
 /// One kernel of each form, compiled and run.
 fn check_forms(backend: &Backend) {
-    for (kernel, tolerance) in [
-        (softmax(3, 70), 1e-5),
-        (elementwise(1000), 1e-6),
-        (matmul(33, 20, 40, false, true, true), 1e-4),
-        (cube_sum([3, 10, 33], 2, ReduceOp::Max, DType::F64), 1e-4),
-        (
-            operations(
-                70,
-                DType::F32,
-                &Unary::ALL[2..5],
-                &Binary::ALL[..6],
-                &DType::ALL,
-            ),
-            1e-5,
-        ),
-        (
-            operations(
-                70,
-                DType::I32,
-                &Unary::ALL[..3],
-                &Binary::ALL[4..18],
-                &DType::ALL,
-            ),
-            0.0,
-        ),
-        (
-            operations(
-                70,
-                DType::BF16,
-                &[Unary::Sin],
-                &Binary::ALL[..3],
-                &DType::ALL,
-            ),
-            1e-2,
-        ),
-    ] {
+    for (kernel, tolerance) in suite::forms() {
         let kernel = &kernel;
         let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
         let want = expected(kernel, &buffers, &[]);

@@ -219,7 +219,12 @@ fn rows_are_ways_of_their_own() {
         let same = |other: &&Row| (other.device, other.renderer) == (row.device, row.renderer);
         assert_eq!(TABLE.iter().position(|o| same(&o)), Some(i));
         assert!(!row.fix.is_empty());
-        match row.open("gfx1100", 1) {
+        let arch = if row.device == "NV" {
+            "sm_90"
+        } else {
+            "gfx1100"
+        };
+        match row.open(arch, 1) {
             Ok(backend) => assert!(!backend.describe().is_empty()),
             Err(e) => assert!(matches!(e, Error::NoCompiler { .. }), "{e}"),
         }
@@ -229,21 +234,22 @@ fn rows_are_ways_of_their_own() {
 /// What is a GPU is not AMD's for that.
 #[test]
 fn no_emitter_spells_for_a_machine_that_it_does_not_know() {
-    use codegen::render::{CRenderer, HipRenderer, LlvmRenderer};
+    use codegen::render::{CRenderer, CudaRenderer, HipRenderer, LlvmRenderer};
     let other = Target {
-        arch: "nvptx64".into(),
+        arch: "adreno".into(),
         ..Target::amd("gfx1100").unwrap()
     };
-    let emitters: [(Arc<dyn Emitter>, &str); 3] = [
+    let emitters: [(Arc<dyn Emitter>, &str); 4] = [
         (Arc::new(LlvmRenderer), "llvm"),
         (Arc::new(CRenderer), "c"),
         (Arc::new(HipRenderer), "hip"),
+        (Arc::new(CudaRenderer), "cuda"),
     ];
     for (emitter, name) in emitters {
         let backend = Backend::new(other.clone(), emitter, None);
         let error = build(&elementwise(1000), &backend, &Options::default()).err();
         assert!(
-            matches!(&error, Some(Error::Render { target, renderer, .. }) if target == "nvptx64" && *renderer == name),
+            matches!(&error, Some(Error::Render { target, renderer, .. }) if target == "adreno" && *renderer == name),
             "{error:?}"
         );
     }

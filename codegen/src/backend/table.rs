@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Backend;
 #[cfg(feature = "llvm")]
 use crate::compile::LlvmCompiler;
-use crate::compile::{ClangCompiler, ComgrCompiler, Compiler};
+use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler};
 use crate::error::Result;
-use crate::render::{CRenderer, Emitter, HipRenderer, LlvmRenderer};
+use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer};
 use crate::target::Target;
 
 /// A compiler, if one is needed, or why it cannot be had.
@@ -86,6 +86,14 @@ pub const TABLE: &[Row] = &[
         emitter: || Arc::new(HipRenderer),
         compiler: |target| found(ComgrCompiler::find(target)?),
         fix: "optional, for DEV=AMD:HIP: GPUs are compiled for by LLVM",
+    },
+    Row {
+        device: "NV",
+        renderer: "CUDA",
+        target: Target::nv,
+        emitter: || Arc::new(CudaRenderer),
+        compiler: |target| found(NvrtcCompiler::find(target)?),
+        fix: "pip install nvidia-cuda-nvrtc, or install a CUDA toolkit and set CUDA_PATH",
     },
 ];
 

@@ -7,10 +7,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use libloading::Library;
-
 use super::Compiler;
 use super::clang::{HIP_FLAGS, machine_options, objdump};
+use super::library::{functions, load_first};
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::resources::Resources;
@@ -50,32 +49,6 @@ const VERSION_3: Numbers = Numbers {
     compile: 2,
     generate: 4,
 };
-
-/// Makes a struct of function pointers, looked up by their names.
-macro_rules! functions {
-    ($($name:ident($($arg:ty),*) -> $ret:ty;)*) => {
-        struct Functions {
-            $($name: unsafe extern "C" fn($($arg),*) -> $ret,)*
-            // The pointers are into it.
-            _library: Library,
-        }
-
-        impl Functions {
-            fn of(library: Library) -> std::result::Result<Functions, libloading::Error> {
-                // SAFETY: the types are those of `amd_comgr.h`; the pointers live as long as the
-                // library, which is kept beside them.
-                unsafe {
-                    Ok(Functions {
-                        $($name: *library.get(
-                            concat!("amd_comgr_", stringify!($name), "\0").as_bytes(),
-                        )?,)*
-                        _library: library,
-                    })
-                }
-            }
-        }
-    };
-}
 
 functions! {
     get_version(*mut usize, *mut usize) -> ();
@@ -127,54 +100,33 @@ fn missing(message: String) -> Error {
 }
 
 fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
-    let mut said = Vec::new();
-    for path in candidates {
-        // A name without a folder is looked up by the system's loader.
-        let path = match path.parent() {
-            Some(folder) if folder.as_os_str().is_empty() => path,
-            _ => match rights.vouch(&path) {
-                Ok(real) => real,
-                Err(why) => {
-                    said.push(format!("{} ({why})", path.display()));
-                    continue;
-                }
-            },
-        };
-        // SAFETY: loading runs the initialisers of the library, which is the one of that name.
-        let library = match unsafe { Library::new(&path) } {
-            Ok(library) => library,
-            Err(e) => {
-                said.push(e.to_string());
-                continue;
-            }
-        };
-        let f = Functions::of(library)
-            .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: both point to a `usize`.
-        unsafe { (f.get_version)(&mut major, &mut minor) };
-        let numbers = match major {
-            2 => VERSION_2,
-            3 => VERSION_3,
-            _ => {
-                return Err(missing(format!(
-                    "{} has version {major}.{minor}, expected 2 or 3",
-                    path.display()
-                )));
-            }
-        };
-        return Ok(Comgr {
-            f,
-            numbers,
-            version: (major, minor),
-            path,
-        });
-    }
-    Err(missing(format!(
-        "libamd_comgr is not installed (looked for it as {}). ROCm has it, and the package \
-         libamd-comgr2; AMD:LLVM needs neither",
-        said.join("; ")
-    )))
+    let (library, path) = load_first(candidates, rights).map_err(|said| {
+        missing(format!(
+            "libamd_comgr is not installed (looked for it as {said}). ROCm has it, and the package \
+             libamd-comgr2; AMD:LLVM needs neither"
+        ))
+    })?;
+    let f = Functions::of(library, |name| format!("amd_comgr_{name}"))
+        .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both point to a `usize`.
+    unsafe { (f.get_version)(&mut major, &mut minor) };
+    let numbers = match major {
+        2 => VERSION_2,
+        3 => VERSION_3,
+        _ => {
+            return Err(missing(format!(
+                "{} has version {major}.{minor}, expected 2 or 3",
+                path.display()
+            )));
+        }
+    };
+    Ok(Comgr {
+        f,
+        numbers,
+        version: (major, minor),
+        path,
+    })
 }
 
 /// Gives something back to the library when it is no longer used.

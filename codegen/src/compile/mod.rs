@@ -6,13 +6,23 @@ pub mod clang;
     reason = "calls into a library that is loaded when it is there"
 )]
 pub mod comgr;
+mod cuda;
+#[expect(unsafe_code, reason = "loads a library that is there")]
+mod library;
 #[cfg(feature = "llvm")]
 pub mod llvm;
+#[expect(
+    unsafe_code,
+    reason = "calls into a library that is loaded when it is there"
+)]
+pub mod nvrtc;
 
 pub use clang::ClangCompiler;
 pub use comgr::ComgrCompiler;
+pub use cuda::Toolkits;
 #[cfg(feature = "llvm")]
 pub use llvm::LlvmCompiler;
+pub use nvrtc::NvrtcCompiler;
 
 use crate::error::Result;
 use crate::render::Source;

@@ -8,6 +8,7 @@ pub mod decomp;
 mod epilogue;
 pub mod exec;
 mod expand;
+mod inst;
 mod lanes;
 mod linear;
 mod narrow;

@@ -1,9 +1,10 @@
 //! From linear programs to what a compiler or a device takes: text, or machine code.
 
 pub mod c;
+mod factors;
 pub mod llvm;
 
-pub use c::{CRenderer, HipRenderer};
+pub use c::{CRenderer, CudaRenderer, HipRenderer};
 pub use llvm::LlvmRenderer;
 
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub enum Language {
     C,
     /// HIP C++ for the device only, with the vector extensions of clang and without headers.
     Hip,
+    /// CUDA C++ for the device only, without headers.
+    Cuda,
 }
 
 /// The symbol of every kernel's entry point: what a kernel is called is no part of its code.
@@ -121,4 +124,27 @@ fn amd_caps(t: &Target) -> Caps {
             ],
             HALVES,
         )
+}
+
+/// `cpu_caps` and, on NVIDIA GPUs, arithmetic on halves, which gives what `f32` rounded would give, and 2^x of
+/// `f32`, whose error is two units in the last place ("PTX ISA", `ex2`). Not its logarithm, which is that far off
+/// in absolute terms only, so that it has few bits right near one.
+fn nv_caps(t: &Target) -> Caps {
+    const HALVES: TypeSet = TypeSet::WIDE.and(TypeSet::of(&[DType::F16]));
+    const SINGLE: TypeSet = TypeSet::of(&[DType::F32]);
+    cpu_caps(t)
+        .with_unary(&[Unary::Neg, Unary::Abs], HALVES)
+        .with_unary(&[Unary::Exp2], SINGLE)
+        .with_binary(
+            &[
+                Binary::Add,
+                Binary::Sub,
+                Binary::Mul,
+                Binary::Lt,
+                Binary::Eq,
+                Binary::Ne,
+            ],
+            HALVES,
+        )
+        .with_casts(SINGLE, TypeSet::of(&[DType::BF16]))
 }

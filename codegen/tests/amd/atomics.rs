@@ -2,72 +2,19 @@
 
 use codegen::Built;
 use codegen::compile::ClangCompiler;
-use codegen::interp::scalar;
 use codegen::render::HipRenderer;
 
+use super::suite::{COMBINING, combined};
 use super::*;
-
-const OPS: [ReduceOp; 6] = [
-    ReduceOp::Add,
-    ReduceOp::Mul,
-    ReduceOp::Max,
-    ReduceOp::Min,
-    ReduceOp::And,
-    ReduceOp::Or,
-];
-
-/// Values whose sums and products of a few are exact in every float type, in any order; for
-/// extrema and integers any values.
-fn values(kernel: &Kernel, op: ReduceOp, random: &mut Random) -> Vec<Vec<u8>> {
-    let mut all = edges(kernel, random);
-    let rows = kernel.params[0].len as u64 / 33 + 1;
-    for (slot, p) in kernel.params.iter().enumerate() {
-        let few: &[f64] = match op {
-            ReduceOp::Add => &[0.0, 0.0, 0.0, 1.0, -1.0],
-            ReduceOp::Mul => &[1.0, 1.0, 1.0, -1.0, 2.0, 0.5],
-            _ => &[],
-        };
-        for chunk in all[slot].chunks_mut(p.dtype.size()) {
-            let bits = match p.dtype {
-                _ if slot == 1 => random.below(rows),
-                DType::Bool => random.below(2),
-                d if d.is_float() && !few.is_empty() => {
-                    scalar::from_f64(d, few[random.below(few.len() as u64) as usize])
-                }
-                _ => continue,
-            };
-            chunk.copy_from_slice(&bits.to_le_bytes()[..p.dtype.size()]);
-        }
-    }
-    all
-}
 
 /// Rows are combined in a few rows, all at once.
 fn check(backend: &Backend, op: ReduceOp, dtype: DType) -> Option<Built> {
-    scalar::binary(op.binary(), dtype, 0, 0)?;
-    if dtype.is_float() && matches!(op, ReduceOp::And | ReduceOp::Or) {
-        return None;
-    }
-    let kernel = scatter(9, 64, 33, op, dtype);
-    let buffers = values(&kernel, op, &mut Random(0x0dd5_eed5_0dd5_eed5));
-    let want = expected(&kernel, &buffers, &[]);
-    let built = build(&kernel, backend, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    let chip = &backend.target.cpu;
-    let opts = &built.report.opts;
-    assert!(
-        opts[0].starts_with("atomic("),
-        "{chip} {op:?} {dtype}: {opts:?}"
-    );
-    let mut got = buffers.clone();
-    machine::run(&built, &backend.target, &mut got, &[]);
-    let what = format!("{op:?} of {dtype} on {chip} {opts:?}");
-    same(dtype, &got[0], &want[0], 0.0, &what);
-    Some(built)
+    combined(backend, op, dtype, machine::run)
 }
 
 fn check_all(chip: &str) {
     let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
-    for op in OPS {
+    for op in COMBINING {
         for dtype in DType::ALL {
             let Some(built) = check(&backend, op, dtype) else {
                 continue;

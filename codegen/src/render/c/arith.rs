@@ -1,6 +1,6 @@
 //! Arithmetic and conversions.
 
-use super::{Text, arithmetic_float, convertible, integer, literal, scalar};
+use super::{Dialect, Text, arithmetic_float, convertible, integer, literal, scalar};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
@@ -8,9 +8,9 @@ use crate::lower::{Reg, Ty};
 
 impl Text<'_> {
     pub(super) fn unary(&mut self, dst: Reg, op: Unary, a: Reg) -> Result<()> {
-        let ty = self.p.ty(dst);
+        let ty = self.of(dst);
         let t = self.ty(ty);
-        let a = format!("r{}", a.0);
+        let a = self.r(a);
         let float = arithmetic_float(ty.dtype);
         let unsigned = integer(ty.dtype.bits(), false);
         if !op.row().types.has(ty.dtype) || ty.dtype.is_float() && !float {
@@ -26,7 +26,7 @@ impl Text<'_> {
             }
             Unary::Not if ty.dtype == DType::Bool => format!("({t})({a} ^ ({t})(1))"),
             Unary::Not => format!("({t})(~{a})"),
-            Unary::Abs if float => format!("__builtin_elementwise_abs({a})"),
+            Unary::Abs if float => self.function("abs", ty.dtype, &a),
             Unary::Abs if ty.dtype.is_signed() => {
                 let u = self.bits(&a, &unsigned, ty.lanes);
                 let ut = self.wide(&unsigned, ty.lanes);
@@ -36,22 +36,33 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip => format!("({t})(1) / {a}"),
-            Unary::Sqrt if self.hip => {
+            Unary::Sqrt if self.dialect == Dialect::Hip => {
                 let f = if ty.dtype == DType::F32 { "f" } else { "" };
                 self.lanewise(dst, &format!("__builtin_sqrt{f}({a}[{{i}}])"));
                 return Ok(());
             }
-            Unary::Sqrt => format!("__builtin_elementwise_sqrt({a})"),
-            Unary::Trunc => format!("__builtin_elementwise_trunc({a})"),
-            Unary::Floor => format!("__builtin_elementwise_floor({a})"),
-            Unary::Ceil => format!("__builtin_elementwise_ceil({a})"),
-            Unary::RoundEven => format!("__builtin_elementwise_roundeven({a})"),
+            Unary::Sqrt => self.function("sqrt", ty.dtype, &a),
+            Unary::Trunc => self.function("trunc", ty.dtype, &a),
+            Unary::Floor => self.function("floor", ty.dtype, &a),
+            Unary::Ceil => self.function("ceil", ty.dtype, &a),
+            Unary::RoundEven => self.function("roundeven", ty.dtype, &a),
+            Unary::Exp2 if self.dialect == Dialect::Cuda && ty.dtype == DType::F32 => {
+                self.function("exp2", ty.dtype, &a)
+            }
             Unary::Exp2 | Unary::Log2 | Unary::Sin => {
                 return self.unsupported(format!("{op:?} on {}", ty.dtype));
             }
         };
         self.define(dst, value);
         Ok(())
+    }
+
+    /// A function of floats that is an instruction.
+    fn function(&self, name: &str, dtype: DType, a: &str) -> String {
+        match self.dialect {
+            Dialect::Cuda => super::cuda::function(name, dtype, a),
+            Dialect::C | Dialect::Hip => format!("__builtin_elementwise_{name}({a})"),
+        }
     }
 
     /// An operation in unsigned arithmetic.
@@ -102,8 +113,15 @@ impl Text<'_> {
             Binary::Lt => self.compare(ty.lanes, &format!("{a} < {b}")),
             Binary::Eq => self.compare(ty.lanes, &format!("{a} == {b}")),
             Binary::Ne => self.compare(ty.lanes, &format!("{a} != {b}")),
-            Binary::Max if !float => format!("__builtin_elementwise_max({a}, {b})"),
-            Binary::Min if !float => format!("__builtin_elementwise_min({a}, {b})"),
+            Binary::Max | Binary::Min
+                if !float || self.dialect == Dialect::Cuda && ty.dtype == DType::F32 =>
+            {
+                let name = if op == Binary::Max { "max" } else { "min" };
+                match self.dialect {
+                    Dialect::Cuda => super::cuda::extremum(name, ty.dtype, a, b),
+                    Dialect::C | Dialect::Hip => format!("__builtin_elementwise_{name}({a}, {b})"),
+                }
+            }
             Binary::Max | Binary::Min => {
                 // The larger one; of equal ones (zeros) the bits decide that the sign is the one
                 // that IEEE 754 wants; a NaN of either side stays.
@@ -207,9 +225,9 @@ impl Text<'_> {
     }
 
     pub(super) fn cast(&mut self, dst: Reg, a: Reg) -> Result<()> {
-        let (to, from) = (self.p.ty(dst), self.p.ty(a));
+        let (to, from) = (self.of(dst), self.of(a));
         let (f, d) = (from.dtype, to.dtype);
-        let a = format!("r{}", a.0);
+        let a = self.r(a);
         let refuse = |s: &Self| s.unsupported(format!("a cast from {f} to {d}"));
         let value = if f == d {
             a
@@ -221,6 +239,8 @@ impl Text<'_> {
         } else if f == DType::BF16 && d == DType::F32 {
             let wide = self.convert(&a, "u32", from.lanes);
             self.bits(&format!("({wide} << 16)"), "f32", from.lanes)
+        } else if f == DType::F32 && d == DType::BF16 && self.dialect == Dialect::Cuda {
+            format!("to_bf16({a})")
         } else if !convertible(f, d, self.t) {
             return refuse(self);
         } else if f.is_float() && !d.is_float() {

@@ -1,14 +1,14 @@
-//! Combinations with memory in one indivisible step, in HIP C. As in
+//! Combinations with memory in one indivisible step, in HIP and CUDA C. As in
 //! [`crate::render::llvm`], which says why.
 
-use super::{Text, scalar};
+use super::{Dialect, Text, scalar};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};
 
 /// Compilers that do not know the attribute make loops of what adds floats.
-pub(super) const PRELUDE: &str = "\
+pub(super) const HIP: &str = "\
 #if __has_extension(clang_atomic_attributes)
 #define VRAM [[clang::atomic(no_remote_memory, no_fine_grained_memory)]]
 #else
@@ -29,7 +29,7 @@ impl Text<'_> {
         gate: Option<Reg>,
         signed: bool,
     ) -> Result<&'static str> {
-        let (Mem::Arg(_), true) = (mem, self.hip) else {
+        let (Mem::Arg(_), Dialect::Hip | Dialect::Cuda) = (mem, self.dialect) else {
             return self.unsupported("a combination of several work-items");
         };
         match gate {
@@ -37,7 +37,7 @@ impl Text<'_> {
             None => self.line("{"),
         }
         self.depth += 1;
-        let place = format!("(u64)&{}[r{}]", Self::place(mem), index.0);
+        let place = format!("(u64)&{}[{}]", Self::place(mem), self.r(index));
         let (word, other) = match dtype.size() {
             8 => ("u64", "i64"),
             _ => ("u32", "i32"),
@@ -48,19 +48,49 @@ impl Text<'_> {
             _ => word,
         };
         if dtype.size() >= 4 {
-            self.line(format!("GLOBAL {ty} *at = (GLOBAL {ty} *)({place});"));
+            let global = self.global();
+            self.line(format!("{global}{ty} *at = ({global}{ty} *)({place});"));
         } else {
             self.line(format!("const u32 shift = ({place} & 3) * 8;"));
+            let global = self.global();
             self.line(format!(
-                "GLOBAL {ty} *at = (GLOBAL {ty} *)({place} & ~3ull);"
+                "{global}{ty} *at = ({global}{ty} *)({place} & ~3ull);"
             ));
         }
         Ok(word)
     }
 
+    /// The qualifier of pointers to global memory.
+    fn global(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Cuda => "",
+            _ => "GLOBAL ",
+        }
+    }
+
     fn close(&mut self) {
         self.depth -= 1;
         self.line("}");
+    }
+
+    /// One step of an operation on `at`.
+    fn fetch(&self, op: &str, value: &str) -> String {
+        match (self.dialect, op) {
+            (Dialect::Cuda, "add") => format!("atomicAdd(at, {value});"),
+            (Dialect::Cuda, "or") => format!("atomicOr(at, {value});"),
+            (Dialect::Cuda, "and") => format!("atomicAnd(at, {value});"),
+            (Dialect::Cuda, "max") => format!("atomicMax(at, {value});"),
+            (Dialect::Cuda, _) => format!("atomicMin(at, {value});"),
+            _ => format!("VRAM {{ __hip_atomic_fetch_{op}(at, {value}, RELAXED); }}"),
+        }
+    }
+
+    /// What an element of memory is now.
+    fn look(&self) -> &'static str {
+        match self.dialect {
+            Dialect::Cuda => "*(volatile decltype(at))at",
+            _ => "__hip_atomic_load(at, RELAXED)",
+        }
     }
 
     /// The bits of a value as a number as wide as a word.
@@ -78,7 +108,7 @@ impl Text<'_> {
         value: Reg,
         gate: Option<Reg>,
     ) -> Result<()> {
-        let dtype = self.p.ty(value).dtype;
+        let dtype = self.of(value).dtype;
         if !self.t.atomics.one_step(op, dtype) {
             return self.unsupported(format!("{op:?} of {dtype} in one step"));
         }
@@ -87,18 +117,17 @@ impl Text<'_> {
             let wins = matches!(op, ReduceOp::Add | ReduceOp::Max | ReduceOp::Or);
             let gate = gate.map_or(String::new(), |g| format!("r{} && ", g.0));
             let (place, bit) = (Self::place(mem), u8::from(wins));
-            self.line(format!(
-                "if ({gate}r{} == {bit}) __hip_atomic_store(&{place}[r{}], (u8){bit}, RELAXED);",
-                value.0, index.0
-            ));
+            let place = format!("&{place}[r{}]", index.0);
+            let store = match self.dialect {
+                Dialect::Cuda => format!("*(volatile u8 *){place} = {bit}"),
+                _ => format!("__hip_atomic_store({place}, (u8){bit}, RELAXED)"),
+            };
+            self.line(format!("if ({gate}r{} == {bit}) {store};", value.0));
             return Ok(());
         }
         let raw = self.raw(dtype, value);
         let own = u64::MAX >> (64 - 8 * dtype.size());
         let small = dtype.size() < 4;
-        let fetch = |op: &str, value: &str| {
-            format!("VRAM {{ __hip_atomic_fetch_{op}(at, {value}, RELAXED); }}")
-        };
         match (op, dtype) {
             (ReduceOp::Add, DType::F16 | DType::BF16) => {
                 self.word(mem, dtype, index, gate, false)?;
@@ -106,6 +135,17 @@ impl Text<'_> {
                     DType::F16 => ("f16", "_Float16"),
                     _ => ("bf16", "short"),
                 };
+                if self.dialect == Dialect::Cuda {
+                    self.line(format!(
+                        "const u32 two = {raw} << shift | 0x8000u << (16 - shift);"
+                    ));
+                    self.line(format!(
+                        "asm volatile(\"red.relaxed.gpu.global.add.noftz.{name}x2 [%0], %1;\" :: \"l\"(at), \
+                         \"r\"(two) : \"memory\");"
+                    ));
+                    self.close();
+                    return Ok(());
+                }
                 self.line(format!(
                     "typedef {element} pair __attribute__((ext_vector_type(2)));"
                 ));
@@ -133,21 +173,25 @@ impl Text<'_> {
                     (_, false) => "0xfff8000000000000ull",
                 };
                 self.line(format!(
-                    "const {float} seen = __builtin_bit_cast({float}, __hip_atomic_load(at, RELAXED));"
+                    "const {float} seen = __builtin_bit_cast({float}, {});",
+                    self.look()
                 ));
                 self.line(format!("if (r{v} != r{v} || seen {by} r{v}) {{"));
                 self.line(format!(
                     "  const {word} raw = r{v} != r{v} ? {nan} : {raw};"
                 ));
-                self.line(format!("  if (({signed})raw < 0) {}", fetch(low, "raw")));
-                let high = fetch(high, &format!("({signed})raw"));
-                let high = high.replace("(at,", &format!("((GLOBAL {signed} *)at,"));
+                self.line(format!(
+                    "  if (({signed})raw < 0) {}",
+                    self.fetch(low, "raw")
+                ));
+                let high = self.fetch(high, &format!("({signed})raw"));
+                let high = high.replace("(at,", &format!("(({}{signed} *)at,", self.global()));
                 self.line(format!("  else {high}"));
                 self.line("}");
             }
             (ReduceOp::Add, DType::F32 | DType::F64) => {
                 self.word(mem, dtype, index, gate, true)?;
-                self.line(fetch("add", &format!("r{}", value.0)));
+                self.line(self.fetch("add", &format!("r{}", value.0)));
             }
             _ => {
                 let (name, others) = match op {
@@ -157,13 +201,15 @@ impl Text<'_> {
                     ReduceOp::Min => ("min", false),
                     _ => ("add", false),
                 };
-                self.word(mem, dtype, index, gate, dtype.is_signed() && !small)?;
+                let ordered = matches!(op, ReduceOp::Max | ReduceOp::Min);
+                let signed = dtype.is_signed() && (ordered || self.dialect == Dialect::Hip);
+                self.word(mem, dtype, index, gate, signed && !small)?;
                 let value = match (small, others) {
                     (false, _) => raw,
                     (true, false) => format!("({raw} << shift)"),
                     (true, true) => format!("({raw} << shift | ~({own:#x}u << shift))"),
                 };
-                self.line(fetch(name, &value));
+                self.line(self.fetch(name, &value));
             }
         }
         self.close();
@@ -177,9 +223,9 @@ impl Text<'_> {
         index: Reg,
         gate: Option<Reg>,
     ) -> Result<()> {
-        let dtype = self.p.ty(dst).dtype;
+        let dtype = self.of(dst).dtype;
         let word = self.word(mem, dtype, index, gate, false)?;
-        self.line(format!("{word} old = __hip_atomic_load(at, RELAXED);"));
+        self.line(format!("{word} old = {};", self.look()));
         self.line("for (;;) {");
         self.depth += 1;
         let bits = dtype.size() * 8;
@@ -192,7 +238,7 @@ impl Text<'_> {
     }
 
     pub(super) fn commit(&mut self, value: Reg) {
-        let dtype = self.p.ty(value).dtype;
+        let dtype = self.of(value).dtype;
         let raw = self.raw(dtype, value);
         let word = if dtype.size() == 8 { "u64" } else { "u32" };
         let new = match dtype.size() {
@@ -203,6 +249,15 @@ impl Text<'_> {
             _ => raw,
         };
         self.line(format!("const {word} made = {new};"));
+        if self.dialect == Dialect::Cuda {
+            self.line("if (made == old) break;");
+            self.line(format!("const {word} seen = atomicCAS(at, old, made);"));
+            self.line("if (seen == old) break;");
+            self.line("old = seen;");
+            self.close();
+            self.close();
+            return;
+        }
         self.line(
             "if (made == old || __hip_atomic_compare_exchange_strong(at, &old, made, \
              __ATOMIC_RELAXED, RELAXED)) break;",

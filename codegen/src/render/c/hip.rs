@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::{PRELUDE, Text, memory, spelled};
+use super::{Dialect, PRELUDE, Text, memory, spelled};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
@@ -31,7 +31,7 @@ impl Emitter for HipRenderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
-        let mut text = Text::new(p, t, true);
+        let mut text = Text::new(p, t, Dialect::Hip);
         if !t.is_amd() {
             return text.unsupported("HIP");
         }
@@ -50,7 +50,7 @@ impl Emitter for HipRenderer {
             _ => matches!(i, Inst::Attempt { .. }),
         };
         if p.insts.iter().any(steps) {
-            out.push_str(super::atomic::PRELUDE);
+            out.push_str(super::atomic::HIP);
         }
         out.push_str(&text.vectors());
         let args: Vec<String> = p
@@ -157,15 +157,16 @@ impl Text<'_> {
 
     /// The group of this call; where a launch has more groups than the program, they do nothing.
     pub(super) fn open_group(&mut self, var: Reg) {
-        let t = self.ty(self.p.ty(var));
+        let t = self.ty(self.of(var));
         self.line(format!("if (group < {}) {{", self.p.groups));
         self.depth += 1;
         self.line(format!("const {t} r{} = ({t})group;", var.0));
     }
 
     pub(super) fn item(&mut self, dst: Reg) {
-        let value = match self.p.items {
-            1 => "0",
+        let value = match (self.p.items, self.dialect) {
+            (1, _) => "0",
+            (_, Dialect::Cuda) => "threadIdx.x",
             _ => "__builtin_amdgcn_workitem_id_x()",
         };
         self.define(dst, value);

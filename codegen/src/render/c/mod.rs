@@ -5,8 +5,10 @@
 
 mod arith;
 mod atomic;
+mod cuda;
 mod hip;
 
+pub use cuda::CudaRenderer;
 pub use hip::HipRenderer;
 
 use std::collections::BTreeSet;
@@ -16,7 +18,8 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::decomp::Caps;
-use crate::lower::{Access, Arg, Extent, Inst, Mem, Program, Reg, Ty};
+use crate::lower::{Acc, Access, Arg, Extent, Inst, Mem, Program, Reg, Ty};
+use crate::render::factors::factors;
 use crate::render::{Code, ENTRY, Emitter, Language, Source, cpu_caps};
 use crate::target::{Target, TargetKind};
 
@@ -34,7 +37,7 @@ impl Emitter for CRenderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
-        let mut text = Text::new(p, t, false);
+        let mut text = Text::new(p, t, Dialect::C);
         if p.items != 1 {
             return text.unsupported(format!("a group of {} work-items", p.items));
         }
@@ -155,11 +158,25 @@ fn convertible(f: DType, d: DType, t: &Target) -> bool {
     !bits_only(f) && !bits_only(d) && (!half || (t.f16_convert && single))
 }
 
+/// What is spelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dialect {
+    /// For CPUs.
+    C,
+    /// For AMD GPUs.
+    Hip,
+    /// For NVIDIA GPUs: without vectors, each lane is a variable of its own.
+    Cuda,
+}
+
 struct Text<'a> {
     p: &'a Program,
     t: &'a Target,
-    /// HIP for AMD GPUs, not C for CPUs.
-    hip: bool,
+    dialect: Dialect,
+    /// The lane that is spelled where lanes are variables of their own.
+    lane: u32,
+    /// By the number of a register, how often two divides it.
+    factors: Vec<u32>,
     body: String,
     types: BTreeSet<(String, u32)>,
     depth: usize,
@@ -170,14 +187,43 @@ fn arithmetic_float(dtype: DType) -> bool {
 }
 
 impl<'a> Text<'a> {
-    fn new(p: &'a Program, t: &'a Target, hip: bool) -> Self {
+    fn new(p: &'a Program, t: &'a Target, dialect: Dialect) -> Self {
         Text {
             p,
             t,
-            hip,
+            dialect,
+            lane: 0,
+            factors: factors(p),
             body: String::new(),
             types: BTreeSet::new(),
             depth: 1,
+        }
+    }
+
+    /// The type of a register as it is spelled: that of one lane where lanes are variables of their own.
+    fn of(&self, reg: Reg) -> Ty {
+        let ty = self.p.ty(reg);
+        match self.dialect {
+            Dialect::Cuda => Ty { lanes: 1, ..ty },
+            Dialect::C | Dialect::Hip => ty,
+        }
+    }
+
+    /// The name of a register, or of the lane that is spelled.
+    fn r(&self, reg: Reg) -> String {
+        match self.dialect {
+            Dialect::Cuda if self.p.ty(reg).lanes > 1 => format!("r{}_{}", reg.0, self.lane),
+            _ => format!("r{}", reg.0),
+        }
+    }
+
+    /// The name of an accumulator, likewise.
+    fn acc(&self, acc: Acc) -> String {
+        match self.dialect {
+            Dialect::Cuda if self.p.accs[acc.0 as usize].lanes > 1 => {
+                format!("acc{}_{}", acc.0, self.lane)
+            }
+            _ => format!("acc{}", acc.0),
         }
     }
 
@@ -197,7 +243,11 @@ impl<'a> Text<'a> {
 
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Error::Render {
-            renderer: if self.hip { "hip" } else { "c" },
+            renderer: match self.dialect {
+                Dialect::C => "c",
+                Dialect::Hip => "hip",
+                Dialect::Cuda => "cuda",
+            },
             kernel: self.p.name.clone(),
             what: what.into(),
             target: self.t.arch.clone(),
@@ -226,9 +276,9 @@ impl<'a> Text<'a> {
     }
 
     fn define(&mut self, dst: Reg, value: impl AsRef<str>) {
-        let ty = self.p.ty(dst);
+        let (ty, name) = (self.of(dst), self.r(dst));
         let t = self.ty(ty);
-        self.line(format!("{t} r{} = {};", dst.0, value.as_ref()));
+        self.line(format!("{t} {name} = {};", value.as_ref()));
     }
 
     /// A conversion by value between vectors or scalars of one length.
@@ -270,12 +320,13 @@ impl<'a> Text<'a> {
 
     /// Evaluates an expression lane by lane; `{i}` stands for the lane.
     fn lanewise(&mut self, dst: Reg, each: &str) {
-        let ty = self.p.ty(dst);
+        let (ty, name) = (self.of(dst), self.r(dst));
         let t = self.ty(ty);
-        self.line(format!("{t} r{};", dst.0));
+        self.line(format!("{t} {name};"));
         if ty.lanes == 1 {
-            let one = each.replace("[{i}]", "").replace("{i}", "0");
-            self.line(format!("r{} = {one};", dst.0));
+            let lane = self.lane.to_string();
+            let one = each.replace("[{i}]", "").replace("{i}", &lane);
+            self.line(format!("{name} = {one};"));
         } else {
             let body = each.replace("{i}", "i");
             self.line("#pragma clang loop unroll(full)");
@@ -290,74 +341,76 @@ impl<'a> Text<'a> {
         match inst {
             Inst::Mma { dst, desc, a, b, c } => self.mma(*dst, desc, *a, *b, *c)?,
             Inst::Const { dst, bits } => {
-                let ty = self.p.ty(*dst);
+                let ty = self.of(*dst);
                 let t = self.ty(ty);
                 let value = literal(ty.dtype, *bits);
                 self.define(*dst, format!("({t})({value})"));
             }
             Inst::Var { dst, arg } => self.define(*dst, format!("arg{arg}")),
             Inst::Lanes { dst } => self.lanewise(*dst, "{i}"),
-            Inst::Mask { dst, count } => self.lanewise(*dst, &format!("{{i}} < r{}", count.0)),
-            Inst::Item { dst } if self.hip => self.item(*dst),
+            Inst::Mask { dst, count } => {
+                self.lanewise(*dst, &format!("{{i}} < {}", self.r(*count)))
+            }
+            Inst::Item { dst } if self.t.kind == TargetKind::Gpu => self.item(*dst),
             Inst::Item { dst } => self.define(*dst, "0"),
             Inst::Splat { dst, a } => {
-                let ty = self.p.ty(*dst);
+                let ty = self.of(*dst);
                 let t = self.ty(ty);
-                self.define(*dst, format!("({t})(r{})", a.0));
+                self.define(*dst, format!("({t})({})", self.r(*a)));
             }
             Inst::Unary { dst, op, a } => self.unary(*dst, *op, *a)?,
             Inst::Binary { dst, op, a, b } => {
-                let ty = self.p.ty(*a);
-                self.binary(*dst, ty, *op, &format!("r{}", a.0), &format!("r{}", b.0))?;
+                let ty = self.of(*a);
+                let (a, b) = (self.r(*a), self.r(*b));
+                self.binary(*dst, ty, *op, &a, &b)?;
             }
             Inst::Select { dst, cond, a, b } => {
-                let ty = self.p.ty(*dst);
-                let value = self.select(
-                    &format!("r{}", cond.0),
-                    ty,
-                    &format!("r{}", a.0),
-                    &format!("r{}", b.0),
-                );
+                let ty = self.of(*dst);
+                let (cond, a, b) = (self.r(*cond), self.r(*a), self.r(*b));
+                let value = self.select(&cond, ty, &a, &b);
                 self.define(*dst, value);
             }
             Inst::Dot { dst, a, b, c } => {
                 let part = |byte: u32| {
                     let (a, b) = (
-                        format!("(u32)r{}[{{i}}]", a.0),
-                        format!("(u32)r{}[{{i}}]", b.0),
+                        format!("(u32){}[{{i}}]", self.r(*a)),
+                        format!("(u32){}[{{i}}]", self.r(*b)),
                     );
                     let (down, up) = (8 * byte, 24 - 8 * byte);
                     format!("({a} >> {down} & 255u) * (u32)((i32)({b} << {up}) >> 24)")
                 };
                 let sum: Vec<String> = (0..4).map(part).collect();
-                let each = format!("(i32)((u32)r{}[{{i}}] + {})", c.0, sum.join(" + "));
+                let each = format!("(i32)((u32){}[{{i}}] + {})", self.r(*c), sum.join(" + "));
                 self.lanewise(*dst, &each);
             }
             Inst::Fma { dst, a, b, c } => {
-                let ty = self.p.ty(*dst);
+                let ty = self.of(*dst);
                 if !matches!(ty.dtype, DType::F32 | DType::F64) {
                     return self.unsupported(format!("multiply-add of {}", ty.dtype));
                 }
-                let has = self.hip || self.t.arch == "aarch64" || self.t.features.contains("+fma");
-                let (a, b, c) = (a.0, b.0, c.0);
-                if self.hip {
+                let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
+                let [a, b, c] = [a, b, c].map(|r| self.r(*r));
+                if self.dialect == Dialect::Cuda {
+                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
+                    self.define(*dst, format!("__fma{f}_rn({a}, {b}, {c})"));
+                } else if self.dialect == Dialect::Hip {
                     // Compilers of older ROCm have no builtin for vectors.
                     let f = if ty.dtype == DType::F32 { "f" } else { "" };
-                    let each = format!("__builtin_fma{f}(r{a}[{{i}}], r{b}[{{i}}], r{c}[{{i}}])");
+                    let each = format!("__builtin_fma{f}({a}[{{i}}], {b}[{{i}}], {c}[{{i}}])");
                     self.lanewise(*dst, &each);
                 } else if has && ty.lanes > 1 {
-                    self.define(*dst, format!("__builtin_elementwise_fma(r{a}, r{b}, r{c})"));
+                    self.define(*dst, format!("__builtin_elementwise_fma({a}, {b}, {c})"));
                 } else if has {
                     let f = if ty.dtype == DType::F32 { "f" } else { "" };
-                    self.define(*dst, format!("__builtin_fma{f}(r{a}, r{b}, r{c})"));
+                    self.define(*dst, format!("__builtin_fma{f}({a}, {b}, {c})"));
                 } else {
-                    self.define(*dst, format!("r{a} * r{b} + r{c}"));
+                    self.define(*dst, format!("{a} * {b} + {c}"));
                 }
             }
             Inst::Cast { dst, a } => self.cast(*dst, *a)?,
             Inst::Bitcast { dst, a } => {
-                let ty = self.p.ty(*dst);
-                let value = self.bits(&format!("r{}", a.0), scalar(ty.dtype), ty.lanes);
+                let ty = self.of(*dst);
+                let value = self.bits(&self.r(*a), scalar(ty.dtype), ty.lanes);
                 self.define(*dst, value);
             }
             Inst::Load {
@@ -381,14 +434,14 @@ impl<'a> Text<'a> {
             }
             Inst::Horizontal { dst, op, a } => self.horizontal(*dst, *op, *a)?,
             Inst::SetAcc { acc, a } => {
-                let ty = self.p.accs[acc.0 as usize];
+                let ty = self.of(*a);
                 self.ty(ty);
-                self.line(format!("acc{} = r{};", acc.0, a.0));
+                self.line(format!("{} = {};", self.acc(*acc), self.r(*a)));
             }
-            Inst::GetAcc { dst, acc } => self.define(*dst, format!("acc{}", acc.0)),
+            Inst::GetAcc { dst, acc } => self.define(*dst, self.acc(*acc)),
             Inst::Loop { var, extent } => {
                 let v = var.0;
-                let t = self.ty(self.p.ty(*var));
+                let t = self.ty(self.of(*var));
                 let extent = match extent {
                     Extent::Known(n) => n.to_string(),
                     Extent::Arg(arg) => format!("arg{arg}"),
@@ -396,7 +449,7 @@ impl<'a> Text<'a> {
                 self.line(format!("for ({t} r{v} = 0; r{v} < {extent}; r{v}++) {{"));
                 self.depth += 1;
             }
-            Inst::Groups { var } if self.hip => self.open_group(*var),
+            Inst::Groups { var } if self.t.kind == TargetKind::Gpu => self.open_group(*var),
             Inst::Groups { var } => {
                 let v = var.0;
                 self.line(format!(
@@ -405,7 +458,10 @@ impl<'a> Text<'a> {
                 self.depth += 1;
             }
             Inst::Once => {
-                let number = if self.hip { "group" } else { "begin" };
+                let number = match self.t.kind {
+                    TargetKind::Gpu => "group",
+                    TargetKind::Cpu => "begin",
+                };
                 self.line(format!("if ({number} == 0) {{"));
                 self.depth += 1;
             }
@@ -420,7 +476,8 @@ impl<'a> Text<'a> {
                 gate,
             } => self.attempt(*dst, *mem, *index, *gate)?,
             Inst::Commit { value } => self.commit(*value),
-            Inst::Barrier if self.hip => self.barrier(),
+            Inst::Barrier if self.dialect == Dialect::Cuda => self.line("__syncthreads();"),
+            Inst::Barrier if self.dialect == Dialect::Hip => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
         }
@@ -435,15 +492,15 @@ impl<'a> Text<'a> {
     }
 
     fn load(&mut self, dst: Reg, mem: Mem, index: Reg, access: Access, gate: Option<(Reg, Reg)>) {
-        let ty = self.p.ty(dst);
+        let ty = self.of(dst);
         let at = Self::place(mem);
-        let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
-        let i = index.0;
+        let gather = access == Access::Gather && self.of(index).lanes > 1;
+        let i = self.r(index);
         let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
         let contiguous = access == Access::Contiguous;
         if gate.is_none() && contiguous && ty.lanes > 1 {
             let t = self.ty(ty);
-            let value = format!("({t})*(const {t}u *)&{at}[r{i}]");
+            let value = format!("({t})*(const {t}u *)&{at}[{i}]");
             if ty.dtype == DType::Bool {
                 let value = self.compare(ty.lanes, &format!("({value}) != 0"));
                 self.define(dst, value);
@@ -452,17 +509,22 @@ impl<'a> Text<'a> {
             }
             return;
         }
-        let element = if gather {
-            format!("{at}[r{i}[{{i}}]]{truth}")
+        let element = if self.dialect == Dialect::Cuda {
+            format!("{}{truth}", self.element(mem, index, access))
+        } else if gather {
+            format!("{at}[{i}[{{i}}]]{truth}")
         } else if let (Access::Strided(by), true) = (access, ty.lanes > 1) {
-            format!("{at}[r{i} + {{i}} * ({by})]{truth}")
+            format!("{at}[{i} + {{i}} * ({by})]{truth}")
         } else if ty.lanes > 1 {
-            format!("{at}[r{i} + {{i}}]{truth}")
+            format!("{at}[{i} + {{i}}]{truth}")
         } else {
-            format!("{at}[r{i}]{truth}")
+            format!("{at}[{i}]{truth}")
         };
         let each = match gate {
-            Some((g, alt)) => format!("r{}[{{i}}] ? {element} : r{}[{{i}}]", g.0, alt.0),
+            Some((g, alt)) => {
+                let (g, alt) = (self.r(g), self.r(alt));
+                format!("{g}[{{i}}] ? {element} : {alt}[{{i}}]")
+            }
             None => element,
         };
         self.lanewise(dst, &each);
@@ -480,19 +542,19 @@ impl<'a> Text<'a> {
         if let StoreMode::Atomic(op) = mode {
             return self.atomic(op, mem, index, value, gate);
         }
-        let ty = self.p.ty(value);
+        let ty = self.of(value);
         let at = Self::place(mem);
-        let gather = access == Access::Gather && self.p.ty(index).lanes > 1;
-        let i = index.0;
-        let v = value.0;
+        let gather = access == Access::Gather && self.of(index).lanes > 1;
+        let i = self.r(index);
+        let v = self.r(value);
         if gate.is_none() && access == Access::Contiguous && ty.lanes > 1 {
             let t = self.ty(ty);
-            let place = format!("*({t}u *)&{at}[r{i}]");
+            let place = format!("*({t}u *)&{at}[{i}]");
             let value = match mode {
-                StoreMode::Set => format!("r{v}"),
+                StoreMode::Set => v,
                 StoreMode::Combine(op) | StoreMode::Atomic(op) => {
-                    self.line(format!("{t} old{v} = {place};"));
-                    match self.expression(ty, op.binary(), &format!("old{v}"), &format!("r{v}"))? {
+                    self.line(format!("{t} old_{v} = {place};"));
+                    match self.expression(ty, op.binary(), &format!("old_{v}"), &v)? {
                         Some(e) => e,
                         None => return self.unsupported(format!("combining by {op:?}")),
                     }
@@ -502,18 +564,16 @@ impl<'a> Text<'a> {
             return Ok(());
         }
         let lanes = ty.lanes;
-        let pick = |r: u32| {
-            if lanes > 1 {
-                format!("r{r}[i]")
-            } else {
-                format!("r{r}")
-            }
+        let pick = |r: String| match lanes {
+            1 => r,
+            _ => format!("{r}[i]"),
         };
         let place = match (gather, lanes, access) {
-            (true, ..) => format!("{at}[r{i}[i]]"),
-            (false, 1, _) => format!("{at}[r{i}]"),
-            (false, _, Access::Strided(by)) => format!("{at}[r{i} + i * ({by})]"),
-            (false, ..) => format!("{at}[r{i} + i]"),
+            _ if self.dialect == Dialect::Cuda => self.element(mem, index, access),
+            (true, ..) => format!("{at}[{i}[i]]"),
+            (false, 1, _) => format!("{at}[{i}]"),
+            (false, _, Access::Strided(by)) => format!("{at}[{i} + i * ({by})]"),
+            (false, ..) => format!("{at}[{i} + i]"),
         };
         if lanes > 1 {
             self.line("#pragma clang loop unroll(full)");
@@ -522,7 +582,8 @@ impl<'a> Text<'a> {
             self.line("{");
         }
         if let Some(g) = gate {
-            self.line(format!("  if ({})", pick(g.0)));
+            let g = pick(self.r(g));
+            self.line(format!("  if ({g})"));
         }
         self.line("  {");
         let one = Ty { lanes: 1, ..ty };

@@ -186,29 +186,4 @@ impl Text<'_> {
             _ => size,
         }
     }
-
-    /// Follows which powers of two divide indices.
-    pub(super) fn factor(&mut self, inst: &Inst) {
-        let of = |r: &Reg| self.factors[r.0 as usize];
-        let (dst, factor) = match inst {
-            Inst::Const { dst, bits } => (dst, bits.trailing_zeros()),
-            Inst::Cast { dst, a } | Inst::Splat { dst, a } => (dst, of(a)),
-            Inst::Select { dst, a, b, .. } => (dst, of(a).min(of(b))),
-            Inst::Binary { dst, op, a, b } => {
-                let (a, b) = (of(a), of(b));
-                let factor = match op {
-                    Binary::Add | Binary::Sub | Binary::Or | Binary::Xor => a.min(b),
-                    Binary::FloorMod | Binary::TruncMod => a.min(b),
-                    Binary::Mul => a.saturating_add(b),
-                    Binary::And => a.max(b),
-                    _ => 0,
-                };
-                (dst, factor)
-            }
-            _ => return,
-        };
-        if self.p.ty(*dst).dtype.is_int() {
-            self.factors[dst.0 as usize] = factor.min(31);
-        }
-    }
 }

@@ -22,6 +22,7 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Extent, Inst, Program, Reg, Ty};
+use crate::render::factors::factors;
 use crate::render::{Code, ENTRY, Emitter, Language, Source};
 use crate::target::{Target, TargetKind};
 
@@ -56,7 +57,7 @@ impl Emitter for LlvmRenderer {
             temps: 0,
             opened: Vec::new(),
             loops: 0,
-            factors: vec![0; p.regs.len()],
+            factors: factors(p),
             splats: HashMap::new(),
             constants: HashMap::new(),
             sums: HashMap::new(),
@@ -347,7 +348,6 @@ impl Text<'_> {
     }
 
     fn inst(&mut self, inst: &Inst) -> Result<()> {
-        self.factor(inst);
         self.sum(inst);
         match inst {
             Inst::Mma { dst, desc, a, b, c } => {

@@ -1,0 +1,154 @@
+//! Where the tools of CUDA may be: a toolkit, or packages of Python's index, which hold parts of one.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::error::{Error, Result};
+use crate::trust::Rights;
+
+/// Folders that have the libraries and programs of a toolkit below them, the first one first.
+#[derive(Clone, Debug)]
+pub struct Toolkits(Vec<PathBuf>);
+
+impl Toolkits {
+    /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), where their installer puts them, and where Python
+    /// keeps packages: of the environment that is active, of this user, of the system.
+    pub fn of_this_system() -> Toolkits {
+        let named = ["CUDA_PATH", "CUDA_HOME"]
+            .into_iter()
+            .filter_map(std::env::var_os);
+        let mut roots: Vec<PathBuf> = named.filter(|v| !v.is_empty()).map(PathBuf::from).collect();
+        roots.extend(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
+        let mut pythons: Vec<PathBuf> = Vec::new();
+        pythons.extend(std::env::var_os("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("lib")));
+        pythons.extend(std::env::var_os("HOME").map(|v| PathBuf::from(v).join(".local/lib")));
+        pythons.extend(["/usr/local/lib", "/usr/lib"].map(PathBuf::from));
+        for lib in pythons {
+            for python in entries(&lib, "python3") {
+                for packages in ["site-packages", "dist-packages"] {
+                    // A folder for a whole CUDA 13, one for each package of CUDA 12.
+                    let nvidia = python.join(packages).join("nvidia");
+                    let mut found = entries(&nvidia, "cu");
+                    found.extend(entries(&nvidia, "nvjitlink"));
+                    found.sort_by(|a, b| b.cmp(a));
+                    roots.extend(found);
+                }
+            }
+        }
+        Toolkits(roots)
+    }
+
+    /// Below one folder only.
+    pub fn at(root: impl Into<PathBuf>) -> Toolkits {
+        Toolkits(vec![root.into()])
+    }
+
+    /// Where a library with one of these names may be; the names by themselves come last, for the system's
+    /// loader.
+    pub(super) fn libraries(&self, names: &[&str]) -> Vec<PathBuf> {
+        const FOLDERS: [&str; 3] = ["lib64", "lib", "targets/x86_64-linux/lib"];
+        let folders = self.0.iter().flat_map(|root| FOLDERS.map(|f| root.join(f)));
+        let found = folders.flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+        let found = found.filter(|path| path.exists());
+        found.chain(names.iter().map(PathBuf::from)).collect()
+    }
+
+    /// A program of a toolkit, or by that name in the search path.
+    ///
+    /// # Errors
+    /// It is not there: where it was looked for, and what has it.
+    pub(super) fn program(&self, name: &str, package: &str) -> Result<PathBuf> {
+        let mut said = Vec::new();
+        for path in self.0.iter().map(|root| root.join("bin").join(name)) {
+            if !path.exists() {
+                continue;
+            }
+            match Rights::own().vouch(&path) {
+                Ok(real) => return Ok(real),
+                Err(why) => said.push(format!("{} ({why})", path.display())),
+            }
+        }
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        let mut search = std::env::split_paths(&search).map(|folder| folder.join(name));
+        search
+            .find(|path| path.is_file())
+            .ok_or_else(|| Error::NoCompiler {
+                compiler: name.into(),
+                message: match said.as_slice() {
+                    [] => format!(
+                        "it is neither in PATH nor in {}; {package} has it",
+                        self.shown()
+                    ),
+                    said => said.join("; "),
+                },
+            })
+    }
+
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(|p| p.display().to_string()).collect();
+        format!("bin or lib of {}", all.join(", "))
+    }
+}
+
+/// The entries of a folder whose names begin so; none if it cannot be read.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    all.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// A file that is nowhere but in memory.
+fn in_memory() -> std::io::Result<File> {
+    Ok(File::from(memfd_create(
+        c"doorbell",
+        MFdFlags::MFD_CLOEXEC,
+    )?))
+}
+
+/// Runs a tool that takes files by their names, on bytes: its standard input and output are files in memory, so
+/// that nothing is left on the disk. What it wrote, or what it said.
+pub(super) fn on_files(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, String> {
+    let mut run = || -> std::io::Result<Result<Vec<u8>, String>> {
+        let (mut from, mut to) = (in_memory()?, in_memory()?);
+        from.write_all(input)?;
+        from.seek(SeekFrom::Start(0))?;
+        let done = command
+            .stdin(Stdio::from(from))
+            .stdout(Stdio::from(to.try_clone()?))
+            .stderr(Stdio::piped())
+            .spawn()?
+            .wait_with_output()?;
+        let mut written = Vec::new();
+        to.seek(SeekFrom::Start(0))?;
+        to.read_to_end(&mut written)?;
+        if done.status.success() {
+            return Ok(Ok(written));
+        }
+        let said = [&done.stderr[..], &written].concat();
+        let said = String::from_utf8_lossy(&said);
+        Ok(Err(format!("{}: {}", done.status, said.trim())))
+    };
+    run().unwrap_or_else(|e| Err(e.to_string()))
+}
+
+/// The instructions of a cubin, by NVIDIA's disassembler.
+pub(super) fn nvdisasm(toolkits: &Toolkits, cubin: &[u8]) -> Result<String> {
+    let program = toolkits.program(
+        "nvdisasm",
+        "a CUDA toolkit, and the package nvidia-cuda-nvdisasm of Python's index,",
+    )?;
+    let text = on_files(Command::new(program).args(["-c", "/dev/stdin"]), cubin);
+    match text {
+        Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Err(message) => Err(Error::NoCompiler {
+            compiler: "nvdisasm".into(),
+            message,
+        }),
+    }
+}

@@ -1,0 +1,36 @@
+//! What all instructions have in common.
+
+use super::program::{Inst, Reg};
+
+impl Inst {
+    /// The register that it makes, if it makes one.
+    pub fn dst(&self) -> Option<Reg> {
+        match *self {
+            Inst::Const { dst, .. }
+            | Inst::Var { dst, .. }
+            | Inst::Lanes { dst }
+            | Inst::Mask { dst, .. }
+            | Inst::Item { dst }
+            | Inst::Splat { dst, .. }
+            | Inst::Unary { dst, .. }
+            | Inst::Binary { dst, .. }
+            | Inst::Select { dst, .. }
+            | Inst::Fma { dst, .. }
+            | Inst::Dot { dst, .. }
+            | Inst::Mma { dst, .. }
+            | Inst::Cast { dst, .. }
+            | Inst::Bitcast { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::Horizontal { dst, .. }
+            | Inst::GetAcc { dst, .. }
+            | Inst::Attempt { dst, .. } => Some(dst),
+            Inst::Loop { var, .. } | Inst::Groups { var } => Some(var),
+            Inst::Store { .. }
+            | Inst::SetAcc { .. }
+            | Inst::Once
+            | Inst::End
+            | Inst::Commit { .. }
+            | Inst::Barrier => None,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! CUDA C: what differs from C for CPUs. There are no vectors: every lane is a variable, and an
+//! instruction is spelled once for each. What is contiguous and aligned is read and written as a structure.
+//! No header is needed: what the language lacks is a line of PTX.
+//!
+//! Buffers are aligned to 16 bytes: [`hcq::AllocSpec`] has 64.
+//!
+//! [`hcq::AllocSpec`]: https://docs.rs/hcq
+//!
+//! Source: "CUDA C++ Programming Guide"; "PTX ISA" for what lines of PTX mean.
+
+use std::fmt::Write as _;
+
+use super::{Dialect, PRELUDE, Text, memory, scalar};
+use crate::DType;
+use crate::error::Result;
+use crate::ir::mma::MmaDesc;
+use crate::ir::{ReduceOp, StoreMode};
+use crate::lower::decomp::Caps;
+use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::render::{Code, ENTRY, Emitter, Language, Source, nv_caps};
+use crate::target::Target;
+use crate::target::nv::Matrix;
+
+/// Renders CUDA C for NVIDIA GPUs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CudaRenderer;
+
+/// The widest access of one work-item, bytes, and the alignment of buffers.
+const WIDEST: usize = 16;
+
+impl Emitter for CudaRenderer {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        nv_caps(t)
+    }
+
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
+        let mut text = Text::new(p, t, Dialect::Cuda);
+        if !t.is_nv() {
+            return text.unsupported("CUDA");
+        }
+        if p.insts
+            .iter()
+            .any(|i| matches!(i, Inst::Groups { .. } | Inst::Once))
+        {
+            let Some(grid) = p.grid(t) else {
+                return text.unsupported(format!("{} groups", p.groups));
+            };
+            text.group_of(grid);
+        }
+        for inst in &p.insts {
+            text.each_lane(inst)?;
+        }
+        let types: String = PRELUDE.replace("typedef _Float16 f16; ", "");
+        let mut out = format!("{types}{FUNCTIONS}");
+        for (element, lanes) in &text.types {
+            let _ = writeln!(
+                out,
+                "struct __align__({lanes} * sizeof({element})) {element}x{lanes} {{ {element} v[{lanes}]; }};"
+            );
+        }
+        let args: Vec<String> = p
+            .args
+            .iter()
+            .enumerate()
+            .map(|(i, arg)| match arg {
+                Arg::Buffer { dtype, .. } => format!("{} *arg{i}", memory(*dtype)),
+                Arg::Var { .. } | Arg::Number { .. } => format!("i64 arg{i}"),
+            })
+            .collect();
+        let _ = writeln!(
+            out,
+            "\nextern \"C\" __global__ void __launch_bounds__({}) {ENTRY}({}) {{",
+            p.items,
+            args.join(", ")
+        );
+        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+            let _ = writeln!(
+                out,
+                "  __shared__ __align__({WIDEST}) {} local{i}[{len}];",
+                memory(*dtype)
+            );
+        }
+        for (i, acc) in p.accs.iter().enumerate() {
+            let names: Vec<String> = match acc.lanes {
+                1 => vec![format!("acc{i}")],
+                lanes => (0..lanes).map(|lane| format!("acc{i}_{lane}")).collect(),
+            };
+            let _ = writeln!(out, "  {} {};", scalar(acc.dtype), names.join(", "));
+        }
+        out.push_str(&text.body);
+        out.push_str("}\n");
+        Ok(Code::Text(Source {
+            language: Language::Cuda,
+            entry: ENTRY.into(),
+            text: out,
+        }))
+    }
+}
+
+/// Halves, which are numbers for PTX only, and what has no function that needs no header. Rounding is
+/// spelled out where products and sums may become one otherwise.
+const FUNCTIONS: &str = r#"
+#define INLINE static __device__ __forceinline__
+struct f16 {
+  u16 bits;
+  f16() = default;
+  __device__ __forceinline__ explicit f16(f32 x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+  __device__ __forceinline__ explicit operator f32() const {
+    f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x;
+  }
+};
+#define OF_HALVES(name, op) INLINE f16 name(f16 a, f16 b) { \
+  f16 c; asm(op " %0, %1, %2;" : "=h"(c.bits) : "h"(a.bits), "h"(b.bits)); return c; }
+OF_HALVES(operator+, "add.rn.f16")
+OF_HALVES(operator-, "sub.rn.f16")
+OF_HALVES(operator*, "mul.rn.f16")
+INLINE f16 operator-(f16 a) { a.bits ^= 0x8000; return a; }
+INLINE f16 absolute(f16 a) { a.bits &= 0x7fff; return a; }
+INLINE bool operator<(f16 a, f16 b) { return (f32)a < (f32)b; }
+INLINE bool operator==(f16 a, f16 b) { return (f32)a == (f32)b; }
+INLINE bool operator!=(f16 a, f16 b) { return (f32)a != (f32)b; }
+INLINE bool operator!=(f16 a, int) { return (a.bits & 0x7fff) != 0; }
+INLINE f32 max_nan(f32 a, f32 b) { f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+INLINE f32 min_nan(f32 a, f32 b) { f32 c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+INLINE f32 exp2_near(f32 a) { f32 c; asm("ex2.approx.f32 %0, %1;" : "=f"(c) : "f"(a)); return c; }
+INLINE u16 to_bf16(f32 a) { u32 c; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(0.0f), "f"(a)); return c; }
+"#;
+
+/// A function of floats.
+pub(super) fn function(name: &str, dtype: DType, a: &str) -> String {
+    let name = match (name, dtype) {
+        ("abs", DType::F16) => "absolute",
+        ("abs", DType::F32) => "fabsf",
+        ("abs", _) => "fabs",
+        ("sqrt", DType::F32) => "__fsqrt_rn",
+        ("sqrt", _) => "__dsqrt_rn",
+        ("roundeven", DType::F32) => "rintf",
+        ("roundeven", _) => "rint",
+        ("exp2", _) => "exp2_near",
+        (name, DType::F32) => return format!("{name}f({a})"),
+        (name, _) => name,
+    };
+    format!("{name}({a})")
+}
+
+/// The larger (`max`) or the smaller one of two integers, or of two floats of 32 bits.
+pub(super) fn extremum(name: &str, dtype: DType, a: &str, b: &str) -> String {
+    if dtype.is_float() {
+        return format!("{name}_nan({a}, {b})");
+    }
+    let order = if name == "max" { ">" } else { "<" };
+    format!("({a} {order} {b} ? {a} : {b})")
+}
+
+impl Text<'_> {
+    fn group_of(&mut self, grid: [u32; 3]) {
+        let mut number = String::from("(i64)blockIdx.x");
+        let mut below = u64::from(grid[0]);
+        for (axis, n) in [('y', grid[1]), ('z', grid[2])] {
+            if n > 1 {
+                let _ = write!(number, " + (i64)blockIdx.{axis} * {below}");
+            }
+            below *= u64::from(n);
+        }
+        self.line(format!("const i64 group = {number};"));
+    }
+
+    /// An instruction, once for each of its lanes.
+    fn each_lane(&mut self, inst: &Inst) -> Result<()> {
+        let lanes = |r: &Reg| self.p.ty(*r).lanes;
+        let lanes = match inst {
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access: Access::Contiguous,
+                gate,
+            } if lanes(dst) > 1 => match gate {
+                None => return self.load_wide(*dst, *mem, *index),
+                Some((gate, alt)) => match self.splat(*gate) {
+                    Some(gate) => return self.load_gated(*dst, *mem, *index, gate, *alt),
+                    None => lanes(dst),
+                },
+            },
+            Inst::Store {
+                mode: StoreMode::Set,
+                mem,
+                index,
+                access: Access::Contiguous,
+                value,
+                gate,
+            } if lanes(value) > 1 => match gate {
+                None => return self.store_wide(*mem, *index, *value),
+                Some(gate) => match self.splat(*gate) {
+                    Some(gate) => {
+                        let gate = self.r(gate);
+                        self.line(format!("if ({gate}) {{"));
+                        self.depth += 1;
+                        self.store_wide(*mem, *index, *value)?;
+                        self.depth -= 1;
+                        self.line("}");
+                        return Ok(());
+                    }
+                    None => lanes(value),
+                },
+            },
+            Inst::Horizontal { dst, op, a } => return self.fold(*dst, *op, *a),
+            Inst::Mma { dst, desc, a, b, c } => return self.mma_sync(*dst, desc, *a, *b, *c),
+            Inst::Store { value, .. } => lanes(value),
+            Inst::SetAcc { a, .. } => lanes(a),
+            other => other.dst().map_or(1, |dst| lanes(&dst)),
+        };
+        for lane in 0..lanes {
+            self.lane = lane;
+            self.inst(inst)?;
+        }
+        self.lane = 0;
+        Ok(())
+    }
+
+    /// The scalar that all lanes of a register have, if it was made of one.
+    fn splat(&self, reg: Reg) -> Option<Reg> {
+        self.p.insts.iter().find_map(|inst| match inst {
+            Inst::Splat { dst, a } if *dst == reg => Some(*a),
+            _ => None,
+        })
+    }
+
+    /// The element of the lane that is spelled.
+    pub(super) fn element(&self, mem: Mem, index: Reg, access: Access) -> String {
+        let (at, i) = (Self::place(mem), self.r(index));
+        let lane = i64::from(self.lane);
+        let further = match access {
+            Access::Contiguous => lane,
+            Access::Strided(by) => by.wrapping_mul(lane),
+            Access::Gather => 0,
+        };
+        match further {
+            0 => format!("{at}[{i}]"),
+            _ => format!("({at} + {i})[{further}]"),
+        }
+    }
+
+    /// Elements of an aligned structure of memory.
+    fn together(&self, ty: Ty, index: Reg) -> u32 {
+        let size = ty.dtype.size();
+        let aligned = (size << self.factors[index.0 as usize].min(4)).min(WIDEST) / size;
+        let mut together = (aligned as u32).min(ty.lanes.next_power_of_two());
+        while !ty.lanes.is_multiple_of(together) {
+            together /= 2;
+        }
+        together
+    }
+
+    /// Declares the lanes of a register.
+    fn declare(&mut self, reg: Reg) -> Vec<String> {
+        let Ty { dtype, lanes } = self.p.ty(reg);
+        let names: Vec<String> = (0..lanes).map(|i| format!("r{}_{i}", reg.0)).collect();
+        self.line(format!("{} {};", scalar(dtype), names.join(", ")));
+        names
+    }
+
+    fn load_wide(&mut self, dst: Reg, mem: Mem, index: Reg) -> Result<()> {
+        let names = self.declare(dst);
+        self.read(&names, self.p.ty(dst), mem, index);
+        Ok(())
+    }
+
+    fn load_gated(&mut self, dst: Reg, mem: Mem, index: Reg, gate: Reg, alt: Reg) -> Result<()> {
+        let names = self.declare(dst);
+        let gate = self.r(gate);
+        self.line(format!("if ({gate}) {{"));
+        self.depth += 1;
+        self.read(&names, self.p.ty(dst), mem, index);
+        self.depth -= 1;
+        self.line("} else {");
+        for (lane, name) in (0..).zip(&names) {
+            self.lane = lane;
+            let alt = self.r(alt);
+            self.line(format!("  {name} = {alt};"));
+        }
+        self.lane = 0;
+        self.line("}");
+        Ok(())
+    }
+
+    fn read(&mut self, names: &[String], ty: Ty, mem: Mem, index: Reg) {
+        let k = self.together(ty, index);
+        let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
+        let from = format!("({} + {})", Self::place(mem), self.r(index));
+        let t = self.wide(memory(ty.dtype), k);
+        for (first, names) in (0..).step_by(k as usize).zip(names.chunks(k as usize)) {
+            if let [name] = names {
+                self.line(format!("{name} = {from}[{first}]{truth};"));
+                continue;
+            }
+            let parts: Vec<String> = (0..k)
+                .zip(names)
+                .map(|(i, name)| format!("{name} = v.v[{i}]{truth};"))
+                .collect();
+            self.line(format!(
+                "{{ const {t} v = *(const {t} *)({from} + {first}); {} }}",
+                parts.join(" ")
+            ));
+        }
+    }
+
+    fn store_wide(&mut self, mem: Mem, index: Reg, value: Reg) -> Result<()> {
+        let ty = self.p.ty(value);
+        let k = self.together(ty, index);
+        let to = format!("({} + {})", Self::place(mem), self.r(index));
+        let t = self.wide(memory(ty.dtype), k);
+        for first in (0..ty.lanes).step_by(k as usize) {
+            if k == 1 {
+                self.line(format!("{to}[{first}] = r{}_{first};", value.0));
+                continue;
+            }
+            let parts: Vec<String> = (0..k)
+                .map(|i| format!("v.v[{i}] = r{}_{};", value.0, first + i))
+                .collect();
+            self.line(format!(
+                "{{ {t} v; {} *({t} *)({to} + {first}) = v; }}",
+                parts.join(" ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Folds halves of the lanes onto each other, as the other dialects do; an odd number one by one.
+    fn fold(&mut self, dst: Reg, op: ReduceOp, a: Reg) -> Result<()> {
+        let Ty { dtype, lanes } = self.p.ty(a);
+        let one = Ty { dtype, lanes: 1 };
+        let mut names: Vec<String> = match lanes {
+            1 => vec![format!("r{}", a.0)],
+            _ => (0..lanes).map(|i| format!("r{}_{i}", a.0)).collect(),
+        };
+        let mut made = 0;
+        while names.len() > 1 {
+            let half = match names.len() {
+                n if n % 2 == 0 => n / 2,
+                n => n - 1,
+            };
+            for i in half..names.len() {
+                let to = i - half;
+                let Some(sum) = self.expression(one, op.binary(), &names[to], &names[i])? else {
+                    return self.unsupported(format!("reduction by {op:?}"));
+                };
+                let name = format!("h{}_{made}", dst.0);
+                made += 1;
+                self.line(format!("{} {name} = {sum};", scalar(dtype)));
+                names[to] = name;
+            }
+            names.truncate(half);
+        }
+        self.define(dst, &names[0]);
+        Ok(())
+    }
+
+    /// Elements of a register that lie in one dword, packed; neighbours are in neighbouring lanes.
+    fn packed(&self, reg: Reg) -> Vec<String> {
+        let Ty { dtype, lanes } = self.p.ty(reg);
+        let (bits, each) = (dtype.bits(), 32 / dtype.bits());
+        (0..lanes / each)
+            .map(|word| {
+                let parts: Vec<String> = (0..each)
+                    .map(|i| {
+                        let name = format!("r{}_{}", reg.0, word * each + i);
+                        format!("(u32)__builtin_bit_cast(u{bits}, {name}) << {}", bits * i)
+                    })
+                    .collect();
+                format!("\"r\"({})", parts.join(" | "))
+            })
+            .collect()
+    }
+
+    /// A matrix instruction of the lanes of a wave.
+    pub(super) fn mma_sync(&mut self, dst: Reg, d: &MmaDesc, a: Reg, b: Reg, c: Reg) -> Result<()> {
+        let Some(matrix) = Matrix::of(d).filter(|_| self.t.mma.contains(d)) else {
+            return self.unsupported(format!("the matrix instruction {d:?}"));
+        };
+        let lanes = self.p.ty(dst).lanes;
+        let letter = matrix.letter;
+        let names = self.declare(dst);
+        let out: Vec<String> = names
+            .iter()
+            .map(|n| format!("\"={letter}\"({n})"))
+            .collect();
+        let numbers = match d.operands[0] {
+            DType::F64 => [a, b].map(|r| vec![format!("\"d\"(r{})", r.0)]),
+            _ => [a, b].map(|r| self.packed(r)),
+        };
+        let [a, b] = numbers;
+        let c: Vec<String> = (0..lanes)
+            .map(|i| format!("\"{letter}\"(r{}_{i})", c.0))
+            .collect();
+        let mut next = 0;
+        let mut group = |n: usize| {
+            let list: Vec<String> = (next..next + n).map(|i| format!("%{i}")).collect();
+            next += n;
+            format!("{{{}}}", list.join(", "))
+        };
+        let operands = [out.len(), a.len(), b.len(), c.len()].map(&mut group);
+        let inputs = [a, b, c].concat().join(", ");
+        self.line(format!(
+            "asm volatile(\"{} {};\" : {} : {inputs});",
+            matrix.name,
+            operands.join(", "),
+            out.join(", ")
+        ));
+        Ok(())
+    }
+}

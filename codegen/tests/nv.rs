@@ -1,0 +1,260 @@
+//! Kernels for NVIDIA GPUs: compiled by NVIDIA's compilers for every chip, and run on the software model of
+//! their shader cores against the interpreter.
+//!
+//! `scripts/cuda` fetches the compilers; without them these tests say so and pass.
+#![allow(clippy::unwrap_used)]
+
+#[path = "nv/machine.rs"]
+mod machine;
+#[path = "support/suite.rs"]
+mod suite;
+mod support;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use codegen::compile::{Compiler, NvrtcCompiler, Toolkits};
+use codegen::ir::Kernel;
+use codegen::ir::mma::MmaDesc;
+use codegen::render::{CudaRenderer, Emitter};
+use codegen::{Backend, DType, Opt, Options, Target, build};
+use conformance::part::Part;
+use suite::{COMBINING, combined, matrix_blocks, product, stored};
+use support::*;
+
+/// One chip of each generation that the model runs.
+const GENERATIONS: [&str; 3] = ["sm_86", "sm_89", "sm_90"];
+
+/// A way to machine code.
+struct Way {
+    emitter: Arc<dyn Emitter>,
+    compiler: Arc<dyn Compiler>,
+}
+
+/// The ways whose compilers are there, loaded once.
+fn ways() -> &'static [Way] {
+    static WAYS: OnceLock<Vec<Way>> = OnceLock::new();
+    WAYS.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cuda");
+        if !root.join("fetched").exists() {
+            println!(
+                "skipped: {}: not there; scripts/cuda fetches NVIDIA's compilers",
+                root.display()
+            );
+            return Vec::new();
+        }
+        let toolkits = Toolkits::at(root);
+        let target = Target::nv("sm_86", 0).unwrap();
+        vec![Way {
+            emitter: Arc::new(CudaRenderer),
+            compiler: Arc::new(NvrtcCompiler::of(&toolkits, &target).unwrap()),
+        }]
+    })
+}
+
+fn backend(way: &Way, chip: &str) -> Backend {
+    let target = Target::nv(chip, 0).unwrap();
+    Backend::new(target, way.emitter.clone(), Some(way.compiler.clone()))
+}
+
+/// Every way with every chip.
+fn all() -> impl Iterator<Item = Backend> {
+    let ways = ways().iter();
+    ways.flat_map(|way| GENERATIONS.iter().map(|chip| backend(way, chip)))
+}
+
+/// What is compared with the interpreter: a case of a kernel takes one chip and one way, the next case others.
+struct Cases {
+    part: Part,
+    next: usize,
+    /// Values at which types end, not those that sum up well.
+    edges: bool,
+}
+
+impl Cases {
+    fn new() -> Cases {
+        Cases {
+            part: Part::chosen(),
+            next: 0,
+            edges: false,
+        }
+    }
+
+    fn check(&mut self, kernel: &Kernel, tolerance: f64) {
+        let backends: Vec<Backend> = all().collect();
+        let own = self.next..self.next + backends.len();
+        self.next += 1;
+        if backends.is_empty() {
+            return;
+        }
+        let buffers = match self.edges {
+            true => edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe)),
+            false => fill(kernel, &mut Random(0x1234_5678_9abc_def1)),
+        };
+        let want = expected(kernel, &buffers, &[]);
+        for (number, backend) in own.zip(&backends) {
+            if self.part.has(number, backends.len()) {
+                check_on(backend, kernel, &buffers, &want, tolerance);
+            }
+        }
+    }
+}
+
+/// Runs a kernel, as it is and optimised.
+fn check_on(
+    backend: &Backend,
+    kernel: &Kernel,
+    buffers: &[Vec<u8>],
+    want: &[Vec<u8>],
+    tolerance: f64,
+) {
+    let (chip, way) = (&backend.target.cpu, backend.describe());
+    for noopt in [true, false] {
+        let options = Options {
+            noopt,
+            deterministic: true,
+            ..Options::default()
+        };
+        let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
+        let mut got = buffers.to_vec();
+        machine::run(&built, &backend.target, &mut got, &[]);
+        for (slot, p) in kernel.params.iter().enumerate() {
+            let what = format!(
+                "{} on {chip} by {way} buffer {slot} {:?}",
+                kernel.name, built.report.opts
+            );
+            same(p.dtype, &got[slot], &want[slot], tolerance, &what);
+        }
+    }
+}
+
+#[test]
+fn elements() {
+    let mut cases = Cases::new();
+    suite::elements(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn rows() {
+    let mut cases = Cases::new();
+    suite::rows(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn reductions_of_every_type() {
+    let mut cases = Cases::new();
+    suite::reductions_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn products_and_convolutions() {
+    let mut cases = Cases::new();
+    suite::products_and_convolutions(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn scans_and_scatters() {
+    let mut cases = Cases::new();
+    suite::scans_and_scatters(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn every_operation() {
+    let mut cases = Cases {
+        edges: true,
+        ..Cases::new()
+    };
+    suite::every_operation(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+/// Combining stores whose work-items meet in memory.
+#[test]
+fn combinations_in_memory() {
+    let part = Part::chosen();
+    let mut number = 0;
+    for backend in all() {
+        for op in COMBINING {
+            for dtype in DType::ALL {
+                number += 1;
+                if part.has(number, 5) {
+                    combined(&backend, op, dtype, machine::run);
+                }
+            }
+        }
+    }
+}
+
+/// The code of chips that no model runs is compiled.
+#[test]
+fn every_chip_is_compiled_for() {
+    for way in ways() {
+        for chip in Target::nv_chips() {
+            let backend = backend(way, chip);
+            for kernel in [softmax(3, 70), matmul(64, 48, 100, false, true, true)] {
+                let built = build(&kernel, &backend, &Options::default()).unwrap();
+                for (r, stage) in built.report.resources.iter().zip(&built.stages) {
+                    assert!(r.vector > 0 && r.waves > 0, "{chip}: {r}");
+                    assert!(r.waves <= r.most_waves, "{chip}: {r}");
+                    assert!(r.local <= stage.local_bytes, "{chip}: {r}");
+                    assert_eq!((r.spilled, r.private), (0, 0), "{chip}: {r}");
+                }
+                assert_eq!(built.report.resources.len(), built.stages.len());
+            }
+        }
+    }
+}
+
+/// The instruction, as the disassembler calls it.
+fn mnemonic(d: MmaDesc) -> String {
+    let (m, n, k) = (d.m, d.n, d.k);
+    match d.operands[0] {
+        DType::I8 | DType::U8 => format!("IMMA.{m}{n}{k}"),
+        DType::F64 => "DMMA.".into(),
+        DType::F8E4M3 | DType::F8E5M2 => format!("QMMA.{m}{n}{k}"),
+        _ => format!("HMMA.{m}{n}{k}"),
+    }
+}
+
+/// Matrix instructions are in the code.
+#[test]
+fn matrix_instructions() {
+    let part = Part::chosen();
+    for (i, backend) in all().enumerate() {
+        let chip = &backend.target.cpu;
+        for (j, &d) in backend.target.mma.iter().enumerate() {
+            for (k, block) in matrix_blocks(d).into_iter().enumerate() {
+                if !part.has(i + j + k, 3) {
+                    continue;
+                }
+                let options = Options {
+                    opts: Some(vec![Opt::Block(block)]),
+                    ..Options::default()
+                };
+                let what = format!("{chip} {d:?} {block}");
+                let kernel = product(40, 70, 100, stored(d, &block), d.acc);
+                let built =
+                    build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let text = built.report.disassembly().unwrap();
+                assert!(text.contains(&mnemonic(d)), "{what}\n{text}");
+            }
+        }
+    }
+}
+
+/// The heuristics choose them where the work fills the machine.
+#[test]
+fn large_products_use_matrix_instructions() {
+    let part = Part::chosen();
+    for (i, backend) in all().enumerate() {
+        for (j, &d) in backend.target.mma.iter().enumerate() {
+            if !part.has(i + j, 8) {
+                continue;
+            }
+            let kernel = product(1024, 1024, 1024, d.operands, d.acc);
+            let built = build(&kernel, &backend, &Options::default()).unwrap();
+            let text = built.report.disassembly().unwrap();
+            let what = format!("{} {d:?} {:?}", backend.target.cpu, built.report.opts);
+            assert!(text.contains(&mnemonic(d)), "{what}");
+        }
+    }
+}
