@@ -130,6 +130,8 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) {
         program: &program,
         constants,
         threads: stage.block,
+        registers: u16::try_from(kernel.registers).unwrap(),
+        barriers: u8::try_from(kernel.barriers).unwrap(),
         shared: (kernel.shared_bytes + reserved) as usize,
         local: local as usize,
         windows: WINDOWS,
