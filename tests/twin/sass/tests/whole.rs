@@ -398,3 +398,97 @@ fn local() {
         assert_eq!(device.read(out, 32), expected, "{chip:?}");
     }
 }
+
+#[test]
+fn calls() {
+    fn fib(n: u32) -> u32 {
+        if n < 2 { n } else { fib(n - 1) + fib(n - 2) }
+    }
+    for chip in Chip::ALL {
+        let input = words(64, 12);
+        let mut device = Device::new(chip, "calls");
+        let (p, out) = (device.words(&input), device.words(&[0; 96]));
+        device.run(
+            &Grid {
+                blocks: [1, 1, 1],
+                threads: [32, 1, 1],
+                shared: 0,
+            },
+            &[p, out],
+        );
+        let mut expected = vec![0; 96];
+        let results: Vec<u32> = (0..32)
+            .map(|i| {
+                let a = input[i];
+                match a & 7 {
+                    0 => a.wrapping_mul(a),
+                    1 => a.wrapping_add(17).wrapping_add(input[i + 32]),
+                    2 => {
+                        expected[i + 32] = a ^ 0x1234;
+                        a ^ 0x1234
+                    }
+                    3 => fib(a >> 3 & 15),
+                    4 => {
+                        expected[i + 64] = a.count_ones();
+                        a.count_ones()
+                    }
+                    5 => a.reverse_bits(),
+                    _ => 7,
+                }
+            })
+            .collect();
+        for i in 0..32 {
+            expected[i] = results[(i + 1).min(31)];
+        }
+        assert_eq!(device.read(out, 96), expected, "{chip:?}");
+    }
+}
+
+/// What lanes do together has a way for those that are all there and one for those that have to wait for
+/// others: both give the same, whichever the branch at its beginning takes.
+#[test]
+fn together() {
+    let mut f = words(32, 13);
+    let input = f.clone();
+    let mut even = vec![0; 32];
+    for _ in 0..5 {
+        f = (0..32).map(|i| f[i].wrapping_add(f[i ^ 1])).collect();
+        let ballot = (0..32).fold(0_u32, |b, i| b | (f[i] >> 2 & 1) << i);
+        f = f.iter().map(|f| f.wrapping_add(ballot)).collect();
+        let alike = |i: usize| (0..32).fold(0, |m, k| m | u32::from(f[k] & 7 == f[i] & 7) << k);
+        f = (0..32).map(|i| f[i] ^ alike(i)).collect();
+        let sum = f.iter().fold(0_u32, |sum, x| sum.wrapping_add(*x));
+        f = f.iter().map(|f| f.wrapping_add(sum)).collect();
+        for (i, f) in f.iter_mut().enumerate().filter(|(_, f)| **f & 1 == 0) {
+            *f = f.wrapping_add(input[i]);
+            even[i] = *f;
+        }
+    }
+    let expected = [f, even].concat();
+    for (chip, other) in Chip::ALL
+        .into_iter()
+        .flat_map(|chip| [(chip, false), (chip, true)])
+    {
+        let mut code = Device::words_of(chip, "together");
+        let mut branches = 0;
+        // The branch asks whether all are there, or whether they are not: bit 32 of its code.
+        for word in &mut code {
+            if *word & 0xfff == 0x947 && *word >> 33 & 1 != 0 {
+                branches += 1;
+                *word ^= u128::from(other) << 32;
+            }
+        }
+        assert!(branches > 1, "{chip:?}: {branches}");
+        let mut device = Device::of(chip, &code);
+        let (p, out) = (device.words(&input), device.words(&[0; 64]));
+        device.run(
+            &Grid {
+                blocks: [1, 1, 1],
+                threads: [32, 1, 1],
+                shared: 0,
+            },
+            &[p, out],
+        );
+        assert_eq!(device.read(out, 64), expected, "{chip:?} {other}");
+    }
+}

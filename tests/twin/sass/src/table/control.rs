@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Row] = &[
     on(one(0x348, "WARPSYNC{86 |.EXCLUSIVE} ?!90P87, R32"), OLD),
     on(with(one(0x348, "WARPSYNC{85 |.EXCLUSIVE} ?!90P87, R24"), &[(86, 1, 0)]), NEW),
     on(with(one(0x348, "WARPSYNC.COLLECTIVE ?!90P87, R24, t16+8&34+48"), &[(86, 1, 1)]), NEW),
-    on(one(0x91b, "ENDCOLLECTIVE"), NEW),
+    on(one(0x91b, "ENDCOLLECTIVE ?!90P87"), NEW),
     one(0x941, "BSYNC ?!90P87, J16"),
     on(one(0x944, "CALL.REL{86 |.NOINC} ?!90P87, t34+48"), OLD),
     on(one(0x944, "CALL.REL{86 |.NOINC} ?!90P87, t16+8&34+48"), NEW),

@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Row] = &[
     on(with(one(0x9aa, "QSPC{72 ?|.E}{73+2 .G|.L|.S|.D} P81=, R16=, [R24 U32 @91 W90 O40+24]"), UNIFORM), NEW),
     one(0x9af, "LDGDEPBAR"),
     with(one(0xfae, concat!(
-        "LDGSTS{72 ?|.E}{81 .BYPASS|}", evict!(), "{71+2 |.LTC64B|.LTC128B|.LTC256B}{73+3 ?|?|?|?||.64|.128}{82 |.ZFILL}",
+        "LDGSTS.E{81 .BYPASS|}", evict!(), "{71+2 |.LTC64B|.LTC128B|.LTC256B}{73+3 ?|?|?|?||.64|.128}{82 |.ZFILL}",
         "{77+4 |.CONSTANT.PRIVATE|.CONSTANT.CTA|.CONSTANT.CTA.PRIVATE|.CONSTANT|.MMIO.CTA|.GPU.PRIVATE|.MMIO.CTA.PRIVATE",
         "|.MMIO.SM|.CONSTANT.SM|.MMIO.VC|.CONSTANT.SM.PRIVATE|.MMIO.GPU|.CONSTANT.VC|.CONSTANT.VC.PRIVATE|.CONSTANT.GPU}",
         "{76&70 |?||} [R16 O44+20], [R24 U64 @91 D76 W70 O32+12], ?!90P87"

@@ -111,7 +111,7 @@ const QUEUES: [&[&str]; 4] = [
 /// Of two units compilers rely on it that they keep the order: what is promised for one result holds for
 /// those before, whichever of the later ones is waited for. Shared memory, and the unit for special functions.
 const UNITS: [&[&str]; 2] = [
-    &["LDS", "LDSM", "ATOMS"],
+    &["LDS", "LDSM", "ATOMS", "MOVM"],
     &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
 ];
 

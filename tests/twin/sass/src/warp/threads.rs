@@ -222,12 +222,20 @@ impl Threads {
         lanes_of(group.lanes).fold(0, |wanted, i| wanted | joins[i]) & self.live
     }
 
-    /// Which lanes of those that are at a join wait for nobody who is not there.
+    /// Which lanes of those that are at a join wait for nobody who is not there. Lanes that join others may
+    /// be at the same place: a function that calls itself.
     fn complete(&self, lanes: u32, barrier: u8) -> u32 {
         let joins = &self.joins[usize::from(barrier)];
-        lanes_of(lanes).fold(0, |done, i| {
-            done | u32::from(joins[i] & self.live & !lanes == 0) << i
-        })
+        let (mut rest, mut done) = (lanes, 0);
+        while rest != 0 {
+            let wanted = joins[rest.trailing_zeros() as usize & 31];
+            let here = rest & mask(|i| joins[i] == wanted);
+            if wanted & self.live & !here == 0 {
+                done |= here;
+            }
+            rest &= !here;
+        }
+        done
     }
 
     /// Lets lanes go on for which all others have come, or will not come any more.
