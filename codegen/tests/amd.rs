@@ -16,6 +16,7 @@ use std::sync::Arc;
 use codegen::compile::{ClangCompiler, Compiler, LlvmCompiler};
 use codegen::ir::mma::MmaDesc;
 use codegen::ir::{Binary, Kernel, ReduceOp, Unary};
+use codegen::opt::contract::Blocking;
 use codegen::render::{HipRenderer, Language, Source};
 use codegen::{Backend, DType, Opt, Options, Target, build};
 use conformance::part::Part;
