@@ -3,26 +3,19 @@
 
 usage: mutations.py [--short] [NAME...]
 
-Each mistake runs in a process of its own, on a twin of its own. It is made in the driver's commands,
-rings or ioctls; the work is the same: some kernels, copies and a captured graph. Exits with 1 where
-a mistake is not caught by the rule that it breaks.
+It is made in the driver's commands, rings or ioctls; the work is the same: some kernels, copies and a captured
+graph.
 """
-import os
+import importlib
 import re
-import subprocess
-import sys
 import time
 
-MISTAKES = {}
+import mistakes
+from mistakes import mistake as registered
 
 
 def mistake(rules, chip="gfx1100", short=False, work="work"):
-    """Registers a mistake: any of the `rules` names it; `chip` is the twin's config."""
-    def add(function):
-        name = function.__name__.replace("_", " ")
-        MISTAKES[name] = (function, rules.split(), chip, short, work)
-        return function
-    return add
+    return registered(rules, chip, short, work)
 
 
 # --- Caches ---
@@ -484,43 +477,5 @@ def use_after_free(amd, tinygrad):
     device.synchronize()
 
 
-def child(name):
-    import tinygrad
-    import tinygrad.runtime.ops_amd as amd
-    from test.mockgpu import mockgpu
-    function, _, _, _, kind = MISTAKES[name]
-    function(amd)
-    try:
-        globals()[kind](amd, tinygrad)
-        print("no error")
-    except BaseException as error:  # whatever the driver makes of it is no matter here
-        print(f"{type(error).__name__}: {error}"[:300])
-    print(mockgpu.reports())
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def main(arguments):
-    short = "--short" in arguments
-    names = [a for a in arguments if a != "--short"] or [n for n, m in MISTAKES.items() if m[3] or not short]
-    missed = 0
-    for name in names:
-        _, rules, chip, _, _ = MISTAKES[name]
-        env = {**os.environ, "DOORBELL_TWIN_CONFIG": f"chip={chip}", "HCQDEV_WAIT_TIMEOUT_MS": "1500"}
-        out = subprocess.run([sys.executable, __file__, "--child", name], env=env, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120).stdout
-        named = re.findall(r"^rule ([A-Z0-9-]+)", out, re.M)
-        caught = [r for r in named if r in rules]
-        print(f"{name}: {caught[0] if caught else 'NOT CAUGHT by ' + ' or '.join(rules)}"
-              + (f" (also {', '.join(sorted(set(named) - set(caught)))})" if set(named) - set(caught) else ""), flush=True)
-        if not caught:
-            missed += 1
-            print(out[-1500:])
-    print(f"{len(names) - missed} of {len(names)} mistakes caught")
-    return missed
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2])
-    sys.exit(1 if main(sys.argv[1:]) else 0)
+    mistakes.main(__file__, lambda: importlib.import_module("tinygrad.runtime.ops_amd"), globals())

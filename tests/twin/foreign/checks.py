@@ -18,6 +18,9 @@ from tinygrad.runtime.support import hcq  # noqa: F401: it imports the adapter, 
 
 from test.mockgpu import mockgpu  # isort: skip
 
+if Device.DEFAULT == "NV":
+    import nvk  # noqa: F401
+
 # Rules that tinygrad breaks, and why its results are right all the same. Everything else fails.
 KNOWN = {
     "AQL-KERNARG-ALIGN": "tinygrad packs arguments at 8 bytes where HSA asks for 16; the code asks for 8, and runs",
