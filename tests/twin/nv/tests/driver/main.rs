@@ -7,6 +7,7 @@ mod channels;
 mod contents;
 mod doorbells;
 mod events;
+mod executed;
 mod faults;
 mod mistakes;
 mod recorded;

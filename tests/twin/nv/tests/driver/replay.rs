@@ -5,7 +5,7 @@
 //! kernel driver: an event a line, arguments as pieces `OFFSET:BYTES` of what is not zero.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use drivers_spec::nv::abi::{self, Layout};
@@ -17,11 +17,14 @@ use twin_nv::kernel::{Machine, Process};
 
 use super::bench::{ARG, LIST, PARAMS, shared};
 
+/// Where recordings are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/nv")
+}
+
 /// What was recorded, in order.
 pub fn recording(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../golden/nv")
-        .join(format!("session_{name}.json"));
+    let path = folder().join(format!("session_{name}.json"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -46,7 +49,7 @@ fn bytes(pieces: &str, size: usize) -> Vec<u8> {
     bytes
 }
 
-fn unhex(hex: &str) -> Vec<u8> {
+pub fn unhex(hex: &str) -> Vec<u8> {
     let pairs = (0..hex.len()).step_by(2).map(|i| &hex[i..i + 2]);
     pairs
         .map(|pair| u8::from_str_radix(pair, 16).unwrap())
@@ -57,7 +60,9 @@ fn unhex(hex: &str) -> Vec<u8> {
 pub struct Player {
     pub machine: Arc<Machine>,
     process: Arc<Process>,
-    memory: Arc<Pages>,
+    pub memory: Arc<Pages>,
+    /// Where files were mapped, in order.
+    pub mapped: Vec<u64>,
     /// The twin's descriptors by the recorded ones, with their paths.
     files: BTreeMap<i32, (i32, String)>,
     /// The twin's handles by the recorded ones.
@@ -77,11 +82,17 @@ impl Player {
             process: machine.attach(memory.clone()),
             machine,
             memory,
+            mapped: Vec::new(),
             files: BTreeMap::new(),
             handles: BTreeMap::new(),
             uuid: None,
             gpu_id: 0,
         }
+    }
+
+    /// Ends the process.
+    pub fn exit(&self) {
+        self.process.exit();
     }
 
     /// Ends the process; whether the machine then holds nothing of it.
@@ -116,7 +127,8 @@ impl Player {
             let at = (!event["at"].is_null()).then(|| number(&event["at"]));
             let length = number(&event["bytes"]);
             let wanted = shared(at, length);
-            self.process.mmap(wanted, fd, 0).map_err(said)?;
+            let at = self.process.mmap(wanted, fd, 0).map_err(said)?;
+            self.mapped.push(at);
         } else if !event["memory"].is_null() {
             let (at, length) = (number(&event["memory"]), number(&event["bytes"]));
             self.memory.provide(at, length).unwrap();
