@@ -5,7 +5,7 @@
 //! [`Pages`] is a process of its own in software: a client whose addresses mean nothing here, such as one
 //! that was recorded, runs on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use twin::host::{Mapping, user};
 
@@ -49,9 +49,27 @@ pub trait Memory: Send + Sync {
     fn unmap(&self, at: u64, bytes: u64) -> Result<(), Errno>;
 }
 
-/// This process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Here;
+/// This process. What it has pinned stays mapped while a device may use it, also where it takes it away: as
+/// with the real driver, the device has the pages. Their addresses are not given out again then.
+#[derive(Default)]
+pub struct Here(Mutex<Vec<(u64, Weak<Mapping>)>>);
+
+impl Here {
+    /// What of a range is pinned, in order: first addresses and ends.
+    fn pinned(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let end = at.saturating_add(bytes);
+        // Entries are inserted and removed whole.
+        let mut pins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.retain(|(_, pages)| pages.strong_count() > 0);
+        let all = pins.iter().filter_map(|(first, pages)| {
+            let last = first + pages.upgrade()?.bytes();
+            (*first < end && last > at).then_some((*first, last))
+        });
+        let mut found: Vec<(u64, u64)> = all.collect();
+        found.sort_unstable();
+        found
+    }
+}
 
 impl Memory for Here {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Errno> {
@@ -63,8 +81,10 @@ impl Memory for Here {
     }
 
     fn pin(&self, address: u64, bytes: u64, write: bool) -> Result<Contents, Errno> {
-        let pages = Mapping::of_client(address, bytes, write)?;
-        Ok(Contents::whole(Arc::new(pages)))
+        let pages = Arc::new(Mapping::of_client(address, bytes, write)?);
+        let mut pins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.push((address, Arc::downgrade(&pages)));
+        Ok(Contents::whole(pages))
     }
 
     fn map(&self, wanted: Wanted, piece: &Piece) -> Result<u64, Errno> {
@@ -79,8 +99,16 @@ impl Memory for Here {
     }
 
     fn unmap(&self, at: u64, bytes: u64) -> Result<(), Errno> {
-        let bytes = usize::try_from(bytes).map_err(|_| Errno::EINVAL)?;
-        user::munmap(at, bytes)
+        let (mut from, end) = (at, at.saturating_add(bytes));
+        let behind = (end, u64::MAX);
+        for (first, last) in self.pinned(at, bytes).into_iter().chain([behind]) {
+            if first > from {
+                let bytes = usize::try_from(first - from).map_err(|_| Errno::EINVAL)?;
+                user::munmap(from, bytes)?;
+            }
+            from = from.max(last);
+        }
+        Ok(())
     }
 }
 
@@ -248,7 +276,10 @@ mod tests {
         software.provide(0x1000, 0x1000).unwrap();
         let place = twin::host::client::Reservations::default();
         let place = place.reserve(PAGE, 1, u64::MAX).unwrap();
-        for (memory, fixed) in [(&software as &dyn Memory, 0x1000), (&Here, place.base())] {
+        for (memory, fixed) in [
+            (&software as &dyn Memory, 0x1000),
+            (&Here::default(), place.base()),
+        ] {
             let piece = device();
             let at = memory.map(wanted(0, 0), &piece).unwrap();
             memory.write(at + 8, b"client").unwrap();
@@ -274,12 +305,18 @@ mod tests {
     fn pinned_pages_are_the_client_s_own() {
         let view = twin::host::client::memory(2 * PAGE, PAGE).unwrap();
         let at = view.as_ptr() as u64;
-        let contents = Here.pin(at, 2 * PAGE, true).unwrap();
+        let here = Here::default();
+        let contents = here.pin(at, 2 * PAGE, true).unwrap();
         view.write(4096, 0x1234_u32).unwrap();
         let mut seen = [0; 4];
         assert!(contents.read(4096, &mut seen) && seen == [0x34, 0x12, 0, 0]);
         assert!(contents.write(4096, &[1]));
         assert_eq!(view.read::<u32>(4096), Ok(0x1201));
-        assert!(Here.pin(0x1000, PAGE, true).is_err());
+        assert!(here.pin(0x1000, PAGE, true).is_err());
+        // What a device has stays until it has it no more.
+        here.unmap(at + PAGE, PAGE).unwrap();
+        assert!(contents.read(4096, &mut seen) && seen == [1, 0x12, 0, 0]);
+        drop(contents);
+        assert!(here.pinned(0, u64::MAX).is_empty());
     }
 }

@@ -85,7 +85,7 @@ impl process::Process for Process {
     }
 
     fn on(machine: &Arc<Machine>) -> Arc<Process> {
-        machine.attach(Arc::new(Here))
+        machine.attach(Arc::new(Here::default()))
     }
 
     fn machine(&self) -> &Arc<Machine> {

@@ -42,7 +42,7 @@ impl Nv {
     pub fn new(config: &str) -> std::result::Result<Nv, String> {
         let config = Config::parse(config).map_err(|wrong| wrong.to_string())?;
         let machine = Machine::new(config).map_err(|error| error.to_string())?;
-        let process = machine.attach(Arc::new(Here));
+        let process = machine.attach(Arc::new(Here::default()));
         Ok(Nv { machine, process })
     }
 }

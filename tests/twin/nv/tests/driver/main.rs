@@ -9,6 +9,7 @@ mod doorbells;
 mod events;
 mod executed;
 mod faults;
+mod machine;
 mod mistakes;
 mod recorded;
 mod replay;
