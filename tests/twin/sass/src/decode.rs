@@ -149,6 +149,17 @@ impl Reading {
         self.word.field(at, len) as u8
     }
 
+    /// A register of the warp. Blackwell has more of them, and the last is that of zeros everywhere.
+    fn uniform(&mut self, at: u8) -> u8 {
+        if self.chip >= Chip::Sm120 {
+            return self.field(at, 8);
+        }
+        match self.field(at, 6) {
+            63 => 255,
+            n => n,
+        }
+    }
+
     fn bit(&mut self, at: Option<u8>) -> bool {
         at.is_some_and(|at| self.field(at, 1) != 0)
     }
@@ -200,7 +211,7 @@ impl Reading {
     fn operand(&mut self, spec: &Spec, there: bool) -> Result<Operand, Error> {
         let kind = match spec.what {
             What::Register(at) => Kind::Register(self.field(at, 8)),
-            What::Uniform(at) => Kind::Uniform(self.field(at, 6)),
+            What::Uniform(at) => Kind::Uniform(self.uniform(at)),
             What::Predicate(at, flip) => Kind::Predicate(self.field(at, 3) ^ flip),
             What::UniformPredicate(at, flip) => Kind::UniformPredicate(self.field(at, 3) ^ flip),
             What::Join(at) => Kind::Join(self.field(at, 4)),
@@ -229,8 +240,19 @@ impl Reading {
             }
             What::ConstantSource => Kind::Constant(self.field(54, 5), self.constant(3), None),
             What::ConstantOf => {
-                Kind::ConstantOf(self.field(32, 6), self.constant(3).cast_unsigned())
+                Kind::ConstantOf(self.uniform(32), self.constant(3).cast_unsigned())
             }
+            What::ConstantBy(base, at) => {
+                let bank = self.field(54, 5);
+                let byte = Bits::one(at, 54 - at);
+                self.known |= byte.mask();
+                let byte = byte.signed(self.word) as i32;
+                match (self.uniform(base), i16::try_from(byte)) {
+                    (255, Ok(byte)) => Kind::Constant(bank, byte, None),
+                    (base, _) => Kind::ConstantBy(bank, byte, base),
+                }
+            }
+            What::Descriptor(at) => Kind::Descriptor(self.uniform(at)),
             What::Address(ref address) => Kind::Memory(self.address(address)?),
             What::Word(word) => Kind::Word(word),
         };
@@ -260,7 +282,7 @@ impl Reading {
             Kind::Predicate(7)
                 | Kind::UniformPredicate(7)
                 | Kind::Register(255)
-                | Kind::Uniform(63)
+                | Kind::Uniform(255)
                 | Kind::Immediate(0, _)
         );
         // A warp that gives way loses what the cache of operands holds.
@@ -292,10 +314,11 @@ impl Reading {
         let wide = self.bit(address.wide);
         let described = address.matrix || self.bit(address.descriptor);
         let present = address.present.is_none() || self.bit(address.present);
+        let next = u8::from(address.next);
         let uniform = address
             .uniform
-            .map(|at| self.field(at, 6))
-            .filter(|_| present);
+            .map(|at| self.uniform(at).saturating_add(next))
+            .filter(|&n| present && !(address.quiet && wide && n == 255));
         let named =
             self.chip >= Chip::Sm90 || (address.descriptor.is_some() && self.bit(Some(101)));
         let base = address.base.map(|at| self.field(at, 8));
@@ -323,13 +346,14 @@ impl Reading {
                 bits.signed(self.word)
             }
         });
+        let offset = offset * i64::from(address.unit.unwrap_or(1));
         Ok(Memory {
             descriptor: uniform.filter(|_| described && named),
             matrix: address.matrix,
             base,
             width,
             scale,
-            uniform: uniform.filter(|_| !described),
+            uniform: uniform.filter(|_| !described && !address.next),
             offset,
         })
     }

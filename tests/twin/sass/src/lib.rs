@@ -1,4 +1,5 @@
-//! The machine code of NVIDIA's shader cores, which NVIDIA calls SASS: Ampere, Ada and Hopper.
+//! The machine code of NVIDIA's shader cores, which NVIDIA calls SASS: Ampere, Ada,
+//! Hopper and Blackwell.
 //!
 //! [`decode`] turns the 16 bytes of an instruction into an [`Inst`]: its name, its modifiers, its
 //! operands with what is read and written, and the control word in which the compiler tells the
@@ -40,11 +41,13 @@ pub enum Chip {
     Sm89,
     /// Hopper.
     Sm90,
+    /// Blackwell: GB202 and its smaller ones.
+    Sm120,
 }
 
 impl Chip {
     /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::Sm86, Self::Sm89, Self::Sm90];
+    pub const ALL: [Self; 4] = [Self::Sm86, Self::Sm89, Self::Sm90, Self::Sm120];
 
     /// The name that compilers give it.
     pub fn name(self) -> &'static str {
@@ -52,6 +55,7 @@ impl Chip {
             Self::Sm86 => "sm_86",
             Self::Sm89 => "sm_89",
             Self::Sm90 => "sm_90",
+            Self::Sm120 => "sm_120",
         }
     }
 }

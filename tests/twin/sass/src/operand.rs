@@ -72,7 +72,7 @@ pub struct Memory {
 pub enum Kind {
     /// A register of each lane; 255 is zero.
     Register(u8),
-    /// A register of the warp; 63 is zero.
+    /// A register of the warp; 255 is zero, which chips before Blackwell write as 63.
     Uniform(u8),
     /// A predicate of each lane; 7 is true.
     Predicate(u8),
@@ -88,6 +88,10 @@ pub enum Kind {
     Constant(u8, i16, Option<u8>),
     /// Constant memory by the handle in a uniform register, at a byte.
     ConstantOf(u8, u16),
+    /// Constant memory: bank, byte, and the uniform register that is added.
+    ConstantBy(u8, i32, u8),
+    /// A descriptor in a uniform register, by which caches treat what is accessed.
+    Descriptor(u8),
     /// An address.
     Memory(Memory),
     /// A special register, and its name if it has one; 255 is zero.
@@ -133,7 +137,7 @@ impl Display for Operand {
         }
         let bar = if sign.absolute { "|" } else { "" };
         let reuse = if self.reuse { ".reuse" } else { "" };
-        // A part of a register of the warp stands inside of the bars.
+        // A part of a register of the warp, and one of a word for a smaller number, stand inside of the bars.
         match kind {
             // NVIDIA's disassembler has a space in it there.
             Kind::Constant(..) | Kind::ConstantOf(..) if self.parts => {
@@ -141,6 +145,9 @@ impl Display for Operand {
                 write!(f, "{bar}{text}{}{bar}", self.part)
             }
             Kind::Uniform(_) => write!(f, "{bar}{kind}{}{bar}", self.part),
+            _ if matches!(self.part, ".H1" | ".B1" | ".B2" | ".B3") => {
+                write!(f, "{bar}{kind}{reuse}{}{bar}", self.part)
+            }
             _ => write!(f, "{bar}{kind}{bar}{reuse}{}", self.part),
         }
     }
@@ -151,7 +158,7 @@ impl Display for Kind {
         match *self {
             Self::Register(255) => f.write_str("RZ"),
             Self::Register(n) => write!(f, "R{n}"),
-            Self::Uniform(63) => f.write_str("URZ"),
+            Self::Uniform(255) => f.write_str("URZ"),
             Self::Uniform(n) => write!(f, "UR{n}"),
             Self::Predicate(7) => f.write_str("PT"),
             Self::Predicate(n) => write!(f, "P{n}"),
@@ -172,6 +179,18 @@ impl Display for Kind {
                 f.write_str("]")
             }
             Self::ConstantOf(handle, at) => write!(f, "cx[{}][{at:#x}]", Self::Uniform(handle)),
+            Self::ConstantBy(bank, at, base) => {
+                write!(f, "c[{bank:#x}][")?;
+                if base != 255 {
+                    write!(f, "{}", Self::Uniform(base))?;
+                }
+                if at != 0 || base == 255 {
+                    f.write_str(if base == 255 { "" } else { "+" })?;
+                    number::write(f, i64::from(at).cast_unsigned(), Number::Signed)?;
+                }
+                f.write_str("]")
+            }
+            Self::Descriptor(n) => write!(f, "desc[{}]", Self::Uniform(n)),
             Self::Memory(ref memory) => memory.fmt(f),
             Self::Special(_, Some(name)) => write!(f, "SR_{name}"),
             Self::Special(255, None) => f.write_str("SRZ"),

@@ -107,15 +107,28 @@ const NAMES: &[(u8, &str)] = &[
     (135, "WARPGROUPID"),
     (136, "CgaCtaId"),
     (137, "GpcLocalCgaId"),
+    (138, "CgaSize"),
     (139, "CTARegPoolSz"),
+    (141, "TMemSz"),
+    (142, "CONTEXT_SAVE_ADDR_LO"),
+    (143, "CONTEXT_SAVE_ADDR_HI"),
 ];
 
 /// Those that came with Hopper.
 const HOPPER: [u8; 6] = [65, 134, 135, 136, 137, 139];
 
+/// Those that Hopper has alone, and those that came with Blackwell.
+const HOPPER_ALONE: [u8; 2] = [134, 135];
+const BLACKWELL: [u8; 4] = [138, 141, 142, 143];
+
 /// The name of one, if the chip has it.
 pub(crate) fn name(chip: Chip, number: u8) -> Option<&'static str> {
-    if chip < Chip::Sm90 && HOPPER.contains(&number) {
+    let missing = match chip {
+        Chip::Sm86 | Chip::Sm89 => HOPPER.contains(&number) || BLACKWELL.contains(&number),
+        Chip::Sm90 => BLACKWELL.contains(&number),
+        Chip::Sm120 => HOPPER_ALONE.contains(&number),
+    };
+    if missing {
         return None;
     }
     let row = NAMES.binary_search_by_key(&number, |row| row.0).ok()?;

@@ -18,6 +18,8 @@
 //! | `p` `q` and a bit | predicates again, their number inverted |
 //! | `x` `s` `f` `d` `h` `b` `t` `a` `m` and bits | immediate: hexadecimal, signed, single, double, halves, bfloat16s, target from here, target, set |
 //! | `c`, `c24`, `u` | constant memory; with the register at a bit; by a handle in a uniform register |
+//! | `v24+37` | constant memory with the uniform register at a bit, the byte from another bit on |
+//! | `D` and a bit | a descriptor in a uniform register, which says how caches treat what is accessed |
 //! | `[...]` | an address, see [`Address`] |
 //! | `"word"` | a word as it stands |
 //! | `_` before one | only a space stands before it |
@@ -53,8 +55,9 @@ pub(crate) enum Width {
 
 /// Where an address has its parts: `R24` a base register, `U64` a uniform one, `D76` the bit that
 /// says that the uniform register is a descriptor, `@91` the bit that says that there is one, `W90`
-/// the bit that makes the base 64 bits wide, `O40+24` a signed offset, `X78` the two bits of a
-/// scale, `G` a descriptor of a matrix.
+/// the bit that makes the base 64 bits wide, `O40+24` a signed offset, `*32` after it what it counts
+/// in, `X78` the two bits of a scale, `G` a descriptor of a matrix. `V64` is a uniform register that is
+/// not named beside a wide base when it is that of zeros, `E64` the one after it, a descriptor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Address {
     pub base: Option<u8>,
@@ -63,6 +66,12 @@ pub(crate) struct Address {
     pub descriptor: Option<u8>,
     pub wide: Option<u8>,
     pub offset: Option<Bits>,
+    /// What the offset counts in.
+    pub unit: Option<u8>,
+    /// Whether a uniform register of zeros goes without saying.
+    pub quiet: bool,
+    /// Whether the descriptor is in the register after the one that is named.
+    pub next: bool,
     pub scale: Option<u8>,
     pub matrix: bool,
 }
@@ -84,6 +93,9 @@ pub(crate) enum What {
     /// Constant memory as a source of arithmetic: whole words.
     ConstantSource,
     ConstantOf,
+    /// With the bit of a uniform register that is added, and the bit where its byte begins.
+    ConstantBy(u8, u8),
+    Descriptor(u8),
     Address(Address),
     Word(&'static str),
 }
@@ -362,6 +374,12 @@ impl Reader {
             }
             'c' => What::Constant(None),
             'u' => What::ConstantOf,
+            'v' => {
+                let base = self.number()?;
+                self.need('+')?;
+                What::ConstantBy(base, self.number()?)
+            }
+            'D' => What::Descriptor(self.number()?),
             '[' => What::Address(self.address()?),
             '"' => {
                 let word = self.until(&['"']);
@@ -411,11 +429,24 @@ impl Reader {
             match letter {
                 'R' => address.base = Some(self.number()?),
                 'U' => address.uniform = Some(self.number()?),
+                'V' => {
+                    address.uniform = Some(self.number()?);
+                    address.quiet = true;
+                }
+                'E' => {
+                    address.uniform = Some(self.number()?);
+                    address.next = true;
+                }
                 'D' => address.descriptor = Some(self.number()?),
                 '@' => address.present = Some(self.number()?),
                 'W' => address.wide = Some(self.number()?),
                 'X' => address.scale = Some(self.number()?),
-                'O' => address.offset = Some(self.bits()?),
+                'O' => {
+                    address.offset = Some(self.bits()?);
+                    if self.eat('*') {
+                        address.unit = Some(self.number()?);
+                    }
+                }
                 'G' => address.matrix = true,
                 other => return Err(format!("no part of an address is called '{other}'")),
             }

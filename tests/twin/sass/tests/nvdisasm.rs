@@ -37,3 +37,8 @@ fn sm_89() {
 fn sm_90() {
     check(Chip::Sm90);
 }
+
+#[test]
+fn sm_120() {
+    check(Chip::Sm120);
+}

@@ -492,3 +492,43 @@ fn together() {
         assert_eq!(device.read(out, 64), expected, "{chip:?} {other}");
     }
 }
+
+/// What came with Blackwell: 32 bytes at once, integers of 64 bits.
+#[test]
+fn blackwell() {
+    const STEP: u64 = 0x1_8000_0001;
+    let mut input = words(256 * 8, 12);
+    // Carries into the upper words, and signs.
+    for (k, special) in [0, u32::MAX, 0x8000_0000, 0x7fff_ffff]
+        .into_iter()
+        .enumerate()
+    {
+        for i in (k..256).step_by(7) {
+            input[8 * i + k] = special;
+            input[8 * i + 4 + k] = special;
+        }
+    }
+    let mut device = Device::new(Chip::Sm120, "blackwell");
+    let (from, to) = (device.words(&input), device.words(&[0; 256 * 8]));
+    let grid = Grid {
+        blocks: [4, 1, 1],
+        threads: [64, 1, 1],
+        shared: 0,
+    };
+    device.run(&grid, &[from, to, STEP]);
+    let expected: Vec<u32> = input
+        .chunks(8)
+        .flat_map(|row| {
+            let pair = |k: usize| u64::from(row[2 * k + 1]) << 32 | u64::from(row[2 * k]);
+            let sum = pair(0).wrapping_add(STEP).cast_signed();
+            let difference = pair(1).wrapping_sub(pair(2)).cast_signed();
+            let least = sum.min(difference).cast_unsigned();
+            let most = pair(2).max(pair(3));
+            let third = if sum < difference { least } else { most };
+            let fourth = if pair(2) > pair(3) { pair(3) } else { u64::MAX };
+            [least, most, third, fourth]
+        })
+        .flat_map(|x| [x as u32, (x >> 32) as u32])
+        .collect();
+    assert_eq!(device.read(to, 256 * 8), expected);
+}

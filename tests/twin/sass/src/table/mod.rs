@@ -38,11 +38,17 @@ pub(crate) struct Row {
 }
 
 /// All chips.
-const ALL: (Chip, Chip) = (Chip::Sm86, Chip::Sm90);
+const ALL: (Chip, Chip) = (Chip::Sm86, Chip::Sm120);
 /// Those of Ampere and Ada.
 const OLD: (Chip, Chip) = (Chip::Sm86, Chip::Sm89);
+/// Hopper and Blackwell.
+const NEW: (Chip, Chip) = (Chip::Sm90, Chip::Sm120);
 /// Hopper.
-const NEW: (Chip, Chip) = (Chip::Sm90, Chip::Sm90);
+const HOPPER: (Chip, Chip) = (Chip::Sm90, Chip::Sm90);
+/// Blackwell.
+const BLACKWELL: (Chip, Chip) = (Chip::Sm120, Chip::Sm120);
+/// All but Blackwell.
+const BEFORE: (Chip, Chip) = (Chip::Sm86, Chip::Sm90);
 
 /// Sources in the second place may be something other than a register.
 const SECOND: &[u8] = &[1, 4, 5, 6];
@@ -158,6 +164,10 @@ fn build(chip: Chip) -> Result<Table, String> {
             row.forms
         };
         for &form in forms {
+            // Blackwell's arithmetic reads no constant memory.
+            if chip >= Chip::Sm120 && matches!(form, 3 | 5) {
+                continue;
+            }
             let opcode = row.opcode | u16::from(form) << 9;
             for handle in [false, true] {
                 if handle && !matches!(form, 3 | 5) {

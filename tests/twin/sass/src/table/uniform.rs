@@ -1,15 +1,20 @@
 //! The uniform datapath: what is computed once for all lanes of a warp.
 
-use super::{Row, UNIFORM, once, warp, with};
+use super::float::{compare, round};
+use super::{BEFORE, BLACKWELL, Row, UNIFORM, on, once, warp, with};
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    warp(0x090, &[1, 4], "UIADD3<74>.X U16=, ?Q81=, ?Q84=, A-^74, Bs-^74, Cs-^74, <74>!90Q87, <74>!80Q77"),
-    with(once(0x297, "UIADD3.64<74>.X U16:2=, ?Q81=, ?Q84=, -72^74U24:2, -63^74U32:2, -75^74U64:2, <74>!90Q87, <74>!80Q77"), UNIFORM),
+    on(warp(0x090, &[1, 4], "UIADD3<74>.X U16=, ?Q81=, ?Q84=, A-^74, Bs-^74, Cs-^74, <74>!90Q87, <74>!80Q77"), BEFORE),
+    on(warp(0x090, &[1, 4], "UIADD3<74>.X U16=, Q81=, Q84=, A-^74, Bs-^74, Cs-^74, <74>!90Q87, <74>!80Q77"), BLACKWELL),
+    on(warp(0x097, &[1, 4], "UIADD3.64<74>.X U16:2=, ?Q81=, ?Q84=, A:2-^74, Bs:2-^74, Cs:2-^74, <74>!90Q87, <74>!80Q77"), BEFORE),
+    on(warp(0x097, &[1, 4], "UIADD3.64<74>.X U16:2=, Q81=, Q84=, A:2-^74, Bs:2-^74, Cs:2-^74, <74>!90Q87, <74>!80Q77"), BLACKWELL),
     warp(0x0a4, &[1, 4], "UIMAD{73 .U32|}<74>.X{81+3 *} U16=, A, Bs, Cs-^74, <74>!90Q87"),
     warp(0x0a5, &[1, 4], "UIMAD.WIDE{73 .U32|}<74>.X U16:2=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"),
-    warp(0x0a7, &[1, 4], "UIMAD.HI{73 .U32|}<74>.X U16=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"),
-    warp(0x08c, &[1, 4], "UISETP{76+3 .F|.LT|.EQ|.LE|.GT|.NE|.GE|.T}{73 .U32|}{74+2 .AND|.OR|.XOR}{72 |.EX} Q81=, Q84=, A, Bs, !90Q87, <72>!71Q68"),
+    on(warp(0x0a7, &[1, 4], "UIMAD.HI{73 .U32|}<74>.X U16=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"), BEFORE),
+    on(warp(0x0a6, &[1, 4], "UIMAD.HI{73 .U32|}<74>.X U16=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"), BLACKWELL),
+    on(warp(0x08c, &[1, 4], "UISETP{76+3 .F|.LT|.EQ|.LE|.GT|.NE|.GE|.T}{73&80 .U32||.U64|.S64}{74+2 .AND|.OR|.XOR}{72 |.EX} Q81=, Q84=, A:{80 1|2}, Bs:{80 1|2}, !90Q87, <72>!71Q68"), BLACKWELL),
+    on(warp(0x08c, &[1, 4], "UISETP{76+3 .F|.LT|.EQ|.LE|.GT|.NE|.GE|.T}{73 .U32|}{74+2 .AND|.OR|.XOR}{72 |.EX} Q81=, Q84=, A, Bs, !90Q87, <72>!71Q68"), BEFORE),
     warp(0x092, &[1, 4], "ULOP3.LUT{80 |.PAND} ?Q81=, U16=, A, Bx, Cx, x72+8, !90Q87"),
     warp(0x099, &[1, 4], "USHF{76 .L|.R}{75 |.W}{73+2 .S64|.U64|.S32|.U32}{80 |.HI} U16=, A, Bx, Cx"),
     warp(0x091, &[1, 4], "ULEA{80&74&73 |.HI|.X|.HI.X|?|.HI.SX32|?|.HI.X.SX32} U16=, ?Q81=, A-^74, Bx-^74, <80><73=0>U64, x75+5, <74>!90Q87"),
@@ -18,7 +23,35 @@ pub(super) const ROWS: &[Row] = &[
     warp(0x0be, &[1, 4], "UBREV U16=, Bx"),
     warp(0x0bd, &[1, 4], "UFLO{73 .U32|}{74 |.SH} U16=, ?Q81=, Bx~"),
     warp(0x0bf, &[1, 4], "UPOPC U16=, Bx~"),
+    warp(0x09b, &[1, 4], "UBMSK{75 |.W} U16=, A, Bx"),
+    warp(0x09a, &[1, 4], "USGXT{75 |.W}{73 .U32|} U16=, A, Bx"),
     once(0x882, "UMOV U16=, x32+32"),
-    with(once(0xc82, "UMOV U16=, U32"), UNIFORM),
-    once(0xab9, "ULDC{73+3 .U8|.S8|.U16|.S16||.64} U16:{73+3 1|1|1|1|1|2}=, c"),
+    on(with(once(0xc82, "UMOV U16=, U32"), UNIFORM), BEFORE),
+    on(with(once(0xc82, "UMOV{80 |.64} U16:{80 1|2}=, U32:{80 1|2}"), UNIFORM), BLACKWELL),
+    on(with(once(0x482, "UMOV.64 U16:2=, x24+64"), UNIFORM), BLACKWELL),
+    on(with(once(0x487, "USEL.64 U16:2=, U24:2, s32+33, !90Q87"), UNIFORM), BLACKWELL),
+    on(with(once(0xc87, "USEL.64 U16:2=, U24:2, U32:2, !90Q87"), UNIFORM), BLACKWELL),
+    on(once(0xab9, "ULDC{73+3 .U8|.S8|.U16|.S16||.64} U16:{73+3 1|1|1|1|1|2}=, c"), BEFORE),
+    on(with(once(0xabb, "ULDC{73+3 .U8|.S8|.U16|.S16||.64} U16:{73+3 1|1|1|1|1|2}=, v24+38"), UNIFORM), BEFORE),
+    on(with(once(0x7ac, "LDCU{73+3 .U8|.S8|.U16|.S16||.64|.128}{80+2 } U16:{73+3 1|1|1|1|1|2|4}=, v24+37"), UNIFORM), BLACKWELL),
+    with(once(0x883, "UP2UR{76+2 |.B1|.B2|.B3} U16=, \"UPR\", U24, x32+32"), UNIFORM),
+    with(once(0x884, "UR2UP \"UPR\", U24{76+2 |.B1|.B2|.B3}, <32+32!255>x32+32"), UNIFORM),
+    once(0x89c, "UPLOP3.LUT Q81=, Q84=, !90Q87, !80Q77, !71Q68, x64+3&72+5, x16+8"),
+    // What Blackwell adds: comparisons of words for the warp, and floating-point numbers.
+    on(warp(0x085, &[1, 4], "UIMNMX{73+2 .U32||.U64|.S64} Q81=, Q84=, U16:{74 1|2}=, A:{74 1|2}, Bs:{74 1|2}, !90Q87, !80Q77"), BLACKWELL),
+    on(warp(0x04a, &[1, 4], "UVIMNMX{72+3 .U32|.S32|.U16x2|.S16x2|.U8x4|.S8x4}{76 |.RELU} U16=, A, Bs, !90Q87"), BLACKWELL),
+    on(warp(0x049, &[1, 4], "UVIADD{73+3 .32|.16x2|.S32|.S16x2|.U8x4|.S8x4}{80 |.ISAT} U16=, A-, Bx-"), BLACKWELL),
+    on(warp(0x04d, &[1, 4], "UIABS U16=, Bx"), BLACKWELL),
+    on(with(warp(0x054, &[1, 2], concat!("UFADD{80 |.FTZ}", round!(), "{77 |.SAT} U16=, A-|, Cf-|")), &[(81, 1, 0)]), BLACKWELL),
+    on(with(warp(0x055, &[1, 2, 4], concat!("UFFMA{76&80 |.FMZ|.FTZ}", round!(), "{77 |.SAT} U16=, A-|, Bf-|, Cf-|")), &[(81, 1, 0)]), BLACKWELL),
+    on(warp(0x056, &[1, 4], concat!("UFMUL{76&80 |.FMZ|.FTZ}{84+3 ?|.D8|.D4|.D2||.M2|.M4|.M8}", round!(), "{77 |.SAT} U16=, A-|, Bf-|")), BLACKWELL),
+    on(with(warp(0x050, &[1, 4], "UFMNMX{80 |.FTZ}{81 |.NAN}{82 |.XORSIGN} U16=, A-|, Bf-|, !90Q87"), &[(65, 1, 0)]), BLACKWELL),
+    on(warp(0x051, &[1, 4], "UFSEL{80 |.FTZ} U16=, A-|, Bf-|, !90Q87"), BLACKWELL),
+    on(warp(0x052, &[1, 4], concat!("UFSET.BF", compare!(".F", ".T"), "{80 |.FTZ}{74+2 .AND|.OR|.XOR} U16=, A-|, Bf-|, !90Q87")), BLACKWELL),
+    on(warp(0x053, &[1, 4], concat!("UFSETP", compare!(".F", ".T"), "{80 |.FTZ}{74+2 .AND|.OR|.XOR} Q81=, Q84=, A-|, Bf-|, !90Q87")), BLACKWELL),
+    on(warp(0x05b, &[1, 4], concat!("UF2F{80 |.FTZ}{75+3 ?|?|.F32|?|.BF16}{84+3 ?|.F16|?|?|.BF16}", round!(), " U16=, Bf-|{60+2 |.H1}")), BLACKWELL),
+    on(warp(0x05c, &[1, 4], "UF2I{80 |.FTZ}{72&75+2 .U8|.S8|.U16|.S16|.U32|}{84+3 ?|.F16||?|.BF16}{78+2 |.FLOOR|.CEIL|.TRUNC}{77 |.NTZ} U16=, <85>Bf-|, <85=0>Bf-|{60 |.H1}"), BLACKWELL),
+    on(warp(0x05a, &[1, 4], concat!("UI2F{75+3 ?|.F16||?|.BF16}{74&84+2 .U8|.S8|.U16|.S16|.U32|}", round!(), " U16=, <85>Bx, <84+2=1>Bx{60+2 |.H1}, <84+2=0>Bx{60+2 |.B1|.B2|.B3}")), BLACKWELL),
+    on(warp(0x05e, &[1, 4], "UI2FP{75+3 ?|?|.F32}{74&84+2 ?|?|?|?|.U32|.S32}{78+2 |?|?|.RZ} U16=, Bx"), BLACKWELL),
+    on(warp(0x04e, &[1, 4], "UI2I{76+2 .U8|.S8|.U16|.S16}.S32.SAT U16=, Bx"), BLACKWELL),
 ];

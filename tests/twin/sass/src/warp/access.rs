@@ -50,7 +50,7 @@ impl Address {
             }
         });
         let long = matches!(self.space, Space::Global | Space::Generic);
-        let uniform = self.uniform.filter(|&n| n != 63).map_or(0, |n| {
+        let uniform = self.uniform.filter(|&n| n != 255).map_or(0, |n| {
             let n = usize::from(n);
             let high = if long { state.uniform[n + 1] } else { 0 };
             u64::from(high) << 32 | u64::from(state.uniform[n])
@@ -107,7 +107,10 @@ pub(crate) enum Op {
     Load(Place, Address, Size),
     Store(Address, Place, Size),
     /// From constant memory: bank, offset, register that is added.
-    Constant(Place, u8, i16, Option<u8>, Size),
+    Constant(Place, u8, i16, Option<Place>, Size),
+    /// 32 bytes, in two groups of registers.
+    LoadTwo([Place; 2], Address),
+    StoreTwo(Address, [Place; 2]),
     /// Whether a generic address is of a memory.
     Which(Flag, Address, Space),
 }
@@ -118,7 +121,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         "LD" | "ST" | "QSPC" => Space::Generic,
         "LDS" | "STS" => Space::Shared,
         "LDL" | "STL" => Space::Local,
-        "LDC" => return constant(r).map(Some),
+        "LDC" | "LDCU" => return constant(r).map(Some),
         _ => return Ok(None),
     };
     if name == "QSPC" {
@@ -130,6 +133,9 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             return Err(r.refuse("what its predicate says is not known"));
         }
     }
+    if r.has(".256") {
+        return two(name, r).map(Some);
+    }
     Ok(Some(if name.starts_with("LD") {
         let to = r.place()?;
         let at = Address::read(r, space)?;
@@ -138,6 +144,24 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     } else {
         Op::Store(Address::read(r, space)?, value(r)?, Size::read(r))
     }))
+}
+
+/// A load names the registers of the upper half first, a store those of the lower one.
+fn two(name: &str, r: &mut Reading) -> Result<Op, Refusal> {
+    let op = if name == "LDG" {
+        let (high, low) = (r.place()?, r.place()?);
+        Op::LoadTwo([low, high], Address::read(r, Space::Global)?)
+    } else {
+        let at = Address::read(r, Space::Global)?;
+        Op::StoreTwo(at, [value(r)?, value(r)?])
+    };
+    if r.peek()
+        .is_some_and(|operand| matches!(operand.kind, Kind::Immediate(..)))
+    {
+        return Err(r.refuse("a part of the 32 bytes is not modelled"));
+    }
+    always(r)?;
+    Ok(op)
 }
 
 /// Whether a predicate that is written comes next.
@@ -191,7 +215,12 @@ fn constant(r: &mut Reading) -> Result<Op, Refusal> {
     let operand = r.next()?;
     match operand.kind {
         Kind::Constant(bank, at, base) => {
-            Ok(Op::Constant(to, bank, at, base.filter(|&n| n != 255), size))
+            let base = base.filter(|&n| n != 255).map(Place::Register);
+            Ok(Op::Constant(to, bank, at, base, size))
+        }
+        Kind::ConstantBy(bank, at, base) => {
+            let at = i16::try_from(at).map_err(|_| r.refuse("the bank ends before"))?;
+            Ok(Op::Constant(to, bank, at, Some(Place::Uniform(base)), size))
         }
         _ => Err(r.refuse("constant memory by a handle is not modelled")),
     }
@@ -305,6 +334,23 @@ impl simd::Kernel for Run<'_, '_> {
                 8 => store::<8>(state, memories, at, from, active)?,
                 _ => store::<16>(state, memories, at, from, active)?,
             },
+            Op::LoadTwo(to, ref at) => {
+                let values = memories.read::<32>(at.space, &at.of(state), active)?;
+                for k in 0..8 {
+                    let part = each(|i| word(&values[i][4 * k..]));
+                    state.put(to[k / 4].after(k as u8 % 4), active, &part);
+                }
+            }
+            Op::StoreTwo(ref at, from) => {
+                let mut values = [[0; 32]; 32];
+                for k in 0..8 {
+                    let words: Lanes = state.read(from[k / 4].after(k as u8 % 4));
+                    for (value, word) in values.iter_mut().zip(words) {
+                        value[4 * k..4 * k + 4].copy_from_slice(&word.to_le_bytes());
+                    }
+                }
+                memories.write(at.space, &at.of(state), active, &mut values)?;
+            }
             Op::Which(flag, ref at, space) => {
                 let address: Pairs = at.of(state);
                 let windows = memories.windows;
@@ -312,8 +358,8 @@ impl simd::Kernel for Run<'_, '_> {
                 state.set(flag, active, holds);
             }
             Op::Constant(to, bank, at, base, size) => {
-                let base = base.map_or([0; 32], |n| *state.register(n));
-                let mut value: [Lanes; 2] = [[0; 32]; 2];
+                let base = base.map_or([0; 32], |base| state.read(base));
+                let mut value: [Lanes; 4] = [[0; 32]; 4];
                 for i in lanes(active) {
                     let address = base[i].wrapping_add_signed(i32::from(at));
                     // Without a base the offset has no sign.
@@ -330,8 +376,9 @@ impl simd::Kernel for Run<'_, '_> {
                                 address: u64::from(address),
                                 bytes: size.bytes,
                             })?;
-                    value[0][i] = word(bytes);
-                    value[1][i] = bytes.get(4..).map_or(0, word);
+                    for (value, bytes) in value.iter_mut().zip(bytes.chunks(4)) {
+                        value[i] = word(bytes);
+                    }
                 }
                 value[0] = value[0].map(|x| size.first(x));
                 for k in 0..size.registers() {

@@ -11,6 +11,7 @@ use super::rounding::{Rounding, odd_sum};
 use super::single::{canonical, flush};
 use super::source::{Flag, Lanes, Place, Reading};
 use super::state::{State, mask};
+use crate::operand::Kind;
 
 /// What an atomic does to what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Op {
     old: Option<Place>,
     /// Whether it was done: at a generic address only in global memory. Code does it another way then.
     done: Option<Flag>,
+    /// Whether a comparison was met, of those that say so by a predicate.
+    met: Option<Flag>,
     at: Address,
     value: Place,
     second: Place,
@@ -69,14 +72,17 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     while written(r) {
         done = Some(r.flag()?).filter(|flag| flag.number != 7);
     }
+    let silent = r
+        .peek()
+        .is_some_and(|operand| matches!(operand.kind, Kind::Memory(_)));
+    let old = if silent { None } else { Some(r.place()?) };
+    let mut met = None;
+    if name == "ATOMS" && silent {
+        std::mem::swap(&mut done, &mut met);
+    }
     if done.is_some() && space != Space::Generic {
         return Err(r.refuse("what its predicate says is not known"));
     }
-    let old = if matches!(name, "RED" | "REDG") {
-        None
-    } else {
-        Some(r.place()?)
-    };
     let at = Address::read(r, space)?;
     let change = r.choice(&[
         (".ADD", Change::Add),
@@ -129,6 +135,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     Ok(Some(Op {
         old,
         done,
+        met,
         at,
         value: source()?,
         second: source()?,
@@ -160,6 +167,7 @@ pub(crate) fn run(
         able &= mask(|i| windows.resolve(at.space, address[i]).0 == Space::Global);
         state.set(done, active, able);
     }
+    let mut met = 0;
     let mut olds: [Lanes; 4] = [[0; 32]; 4];
     for i in lanes(able) {
         let all = len * count;
@@ -190,6 +198,7 @@ pub(crate) fn run(
             let update = How::Update(&mut change_bytes);
             let place = address[i] + (part * len) as u64;
             memories.access(at.space, i, place, &mut bytes[..len], update)?;
+            met |= u32::from(swapped) << i;
             if change == Change::Compare(true) {
                 bytes = u128::from(swapped).to_le_bytes();
             }
@@ -197,6 +206,9 @@ pub(crate) fn run(
                 olds[part + k][i] = word(&bytes[4 * k..]);
             }
         }
+    }
+    if let Some(flag) = op.met {
+        state.set(flag, active, met);
     }
     if let Some(old) = op.old {
         for (k, value) in olds[..len / 4 * count].iter().enumerate() {

@@ -133,14 +133,14 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             }
         }
         "R2UR" => {
-            if r.has(".OR") || r.flag()?.number != 7 {
+            if r.has(".OR") || r.has(".FILL") || r.flag()?.number != 7 {
                 return Err(r.refuse("what its predicate says is not known"));
             }
             Op::First(r.place()?, r.source(int)?)
         }
-        "S2R" | "S2UR" | "2UR" | "CS2R" => {
+        "S2R" | "S2UR" | "2UR" | "CS2R" | "CS2UR" => {
             let to = r.place()?;
-            let wide = name == "CS2R" && !r.has(".32");
+            let wide = name.starts_with("CS2") && !r.has(".32");
             Op::Special {
                 to,
                 what: special(r)?,

@@ -108,18 +108,20 @@ const QUEUES: [&[&str]; 4] = [
     UNITS[1],
 ];
 
-/// Of two units compilers rely on it that they keep the order: what is promised for one result holds for
-/// those before, whichever of the later ones is waited for. Shared memory, and the unit for special functions.
-const UNITS: [&[&str]; 2] = [
+/// Of some units compilers rely on it that they keep the order: what is promised for one result holds for
+/// those before, whichever of the later ones is waited for. Shared memory, the unit for special functions,
+/// and that for doubles where there is one for many lanes.
+const UNITS: [&[&str]; 3] = [
     &["LDS", "LDSM", "ATOMS", "MOVM"],
     &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
+    &["DADD", "DMUL", "DFMA", "DSETP"],
 ];
+const DOUBLES: usize = 2;
 
-/// Those whose results never come at a fixed time.
+/// Those whose results never come at a fixed time, beside those of the units.
 const VARIABLE: &[&str] = &[
-    "LDG", "LD", "LDS", "LDL", "LDC", "ATOM", "ATOMG", "ATOMS", "S2R", "S2UR", "MUFU", "SHFL",
-    "F2I", "F2F", "I2F", "FRND", "BREV", "POPC", "FLO", "LDSM", "MATCH", "B2R", "BMOV", "QSPC",
-    "MOVM",
+    "LDG", "LD", "LDL", "LDC", "LDCU", "ATOM", "ATOMG", "S2R", "S2UR", "SHFL", "MATCH", "B2R",
+    "BMOV", "QSPC",
 ];
 
 impl Uses {
@@ -142,18 +144,20 @@ impl Uses {
             };
             match operand.kind {
                 Kind::Register(n) => add(0, n, operand.width, 255),
-                Kind::Uniform(n) => add(1, n, operand.width, 63),
+                Kind::Uniform(n) => add(1, n, operand.width, 255),
                 Kind::Predicate(n) => add(2, n, 1, 7),
                 Kind::UniformPredicate(n) => add(3, n, 1, 7),
                 Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
-                Kind::ConstantOf(handle, _) => add(1, handle, 2, 63),
+                Kind::ConstantOf(handle, _) => add(1, handle, 2, 255),
+                Kind::ConstantBy(.., base) => add(1, base, 1, 255),
+                Kind::Descriptor(n) => add(1, n, 2, 255),
                 Kind::Memory(memory) => {
                     let wide = inst.has(".E") && memory.width != 1 && !shared;
                     if let Some(base) = memory.base {
                         add(0, base, if wide { 2 } else { 1 }, 255);
                     }
                     for uniform in [memory.uniform, memory.descriptor].into_iter().flatten() {
-                        add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 63);
+                        add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 255);
                     }
                 }
                 Kind::Scoreboard(n) => until = Some((n, 0)),
@@ -174,13 +178,17 @@ impl Uses {
             name if name.starts_with('U') || name == "VOTEU" => 2,
             _ => 4,
         };
-        let latency = if VARIABLE.contains(&inst.name) {
+        // Hopper computes doubles at a fixed pace.
+        let unit = UNITS
+            .iter()
+            .position(|unit| unit.contains(&inst.name))
+            .filter(|&unit| unit != DOUBLES || chip != Chip::Sm90);
+        let latency = if unit.is_some() || VARIABLE.contains(&inst.name) {
             None
         } else {
             Some([source, 13])
         };
         let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
-        let unit = UNITS.iter().position(|unit| unit.contains(&inst.name));
         Self {
             unit,
             queue: QUEUES.iter().position(|queue| queue.contains(&inst.name)),
@@ -238,7 +246,7 @@ pub(crate) struct Watch {
     /// Lanes of results without a scoreboard.
     unpromised: Vec<u32>,
     /// These results by the unit that makes them, in order.
-    loose: [Vec<Loose>; 2],
+    loose: [Vec<Loose>; UNITS.len()],
     /// How many instructions have issued.
     number: u64,
     scoreboards: [VecDeque<Outstanding>; 6],

@@ -20,9 +20,24 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    pub fn read(r: &Reading) -> Result<Self, Refusal> {
+        use Order::{Always, Equal, Greater, GreaterEqual, Less, LessEqual, Never, NotEqual};
+        r.choice(&[
+            (".LT", Less),
+            (".EQ", Equal),
+            (".LE", LessEqual),
+            (".GT", Greater),
+            (".NE", NotEqual),
+            (".GE", GreaterEqual),
+            (".F", Never),
+            (".T", Always),
+        ])
+        .ok_or_else(|| r.refuse("no comparison"))
+    }
+
     /// For which lanes it holds; the loop is one for each order.
     #[inline(always)]
-    fn lanes<T: PartialOrd>(self, a: &[T; 32], b: &[T; 32]) -> u32 {
+    pub fn lanes<T: PartialOrd>(self, a: &[T; 32], b: &[T; 32]) -> u32 {
         match self {
             Self::Never => 0,
             Self::Less => mask(|i| a[i] < b[i]),
@@ -174,22 +189,28 @@ const ZERO: Source = Source {
 pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> {
     let signed = !r.has(".U32");
     let int = Style::Integer;
-    let order = |r: &Reading| {
-        use Order::{Always, Equal, Greater, GreaterEqual, Less, LessEqual, Never, NotEqual};
-        r.choice(&[
-            (".LT", Less),
-            (".EQ", Equal),
-            (".LE", LessEqual),
-            (".GT", Greater),
-            (".NE", NotEqual),
-            (".GE", GreaterEqual),
-            (".F", Never),
-            (".T", Always),
-        ])
-        .ok_or_else(|| r.refuse("no comparison"))
-    };
     let op = match name {
-        "IADD3" if r.has(".64") => return Err(r.refuse("sums of 64 bits are not modelled")),
+        "IADD" => Op::Add3 {
+            to: r.place()?,
+            carry: [
+                r.flag()?,
+                Flag {
+                    uniform: false,
+                    number: 7,
+                },
+            ],
+            of: [r.source(int)?, r.source(int)?, ZERO],
+            with: if r.has(".X") {
+                let never = Condition {
+                    uniform: false,
+                    number: 7,
+                    inverted: true,
+                };
+                Some([r.condition()?, never])
+            } else {
+                None
+            },
+        },
         "IADD3" => Op::Add3 {
             to: r.place()?,
             carry: [r.flag()?, r.flag()?],
@@ -224,7 +245,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         "ISETP" => Op::Compare {
             to: [r.flag()?, r.flag()?],
             of: [r.source(int)?, r.source(int)?],
-            order: order(r)?,
+            order: Order::read(r)?,
             signed,
             combine: Combine::read(r),
             with: r.condition()?,

@@ -20,6 +20,8 @@ pub(crate) enum Word {
     Permute(Permute),
     Add,
     AddHalves,
+    /// The signed sum, or the number nearest to it: whether the second source is taken off.
+    AddSaturated(bool),
     /// The smaller one, or the greater: signed, not below zero, of two halves each.
     Extreme(bool, bool, bool),
     /// The same of three.
@@ -87,8 +89,21 @@ pub(crate) fn lower(
             ]);
             (Word::Permute(how.unwrap_or(Each)), 3, false)
         }
+        "VIADD" if r.has(".U8x4") || r.has(".S8x4") || halves && r.has(".ISAT") => {
+            return Err(r.refuse("sums of bytes, and saturated ones of halves, are not modelled"));
+        }
+        "VIADD" if r.has(".ISAT") => {
+            let negative = |k: usize| r.inst.operands.get(k).is_some_and(|of| of.sign.negative);
+            if negative(1) || !r.has(".S32") {
+                return Err(r.refuse("what it saturates to is not known"));
+            }
+            (Word::AddSaturated(negative(2)), 2, false)
+        }
         "VIADD" => (if halves { Word::AddHalves } else { Word::Add }, 2, false),
         "IMNMX" => (Word::Extreme(signed, false, false), 2, true),
+        "VIMNMX" | "VIMNMX3" | "VIADDMNMX" if r.has(".U8x4") || r.has(".S8x4") => {
+            return Err(r.refuse("bytes are not modelled"));
+        }
         "VIMNMX" => (Word::Extreme(signed_halves, relu, halves), 2, true),
         "VIMNMX3" => (Word::ExtremeOfThree(signed_halves, relu, halves), 3, true),
         "VIADDMNMX" => (Word::ExtremeOfSum(signed_halves, relu, halves), 3, true),
@@ -169,6 +184,16 @@ impl Word {
                 }
             }
             Word::Reverse => x.reverse_bits(),
+            Word::AddSaturated(minus) => {
+                let (x, y) = (x.cast_signed(), y.cast_signed());
+                let sum = if minus {
+                    // It comes negated, which has no room for the least number.
+                    x.saturating_sub(y.wrapping_neg())
+                } else {
+                    x.saturating_add(y)
+                };
+                sum.cast_unsigned()
+            }
             Word::Extend(unsigned, wraps) => {
                 let count = if wraps { y & 31 } else { y.min(32) };
                 match 32 - count {

@@ -20,6 +20,7 @@ mod half;
 mod hazard;
 mod integer;
 mod lane;
+mod long;
 mod matrix;
 mod memory;
 mod product;

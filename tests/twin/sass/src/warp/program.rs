@@ -3,7 +3,8 @@
 use super::hazard::Uses;
 use super::source::{Condition, Reading, condition};
 use super::{
-    access, atomic, convert, copy, double, exchange, flow, half, integer, matrix, single, tile,
+    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, single,
+    tile,
 };
 use crate::operand::{Kind, Role};
 use crate::{Chip, Inst, decode};
@@ -31,6 +32,7 @@ impl Refusal {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Integer(integer::Op),
+    Long(long::Op),
     Single(single::Op),
     Double(double::Op),
     Half(half::Op),
@@ -167,6 +169,7 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         };
     }
     one_of!(
+        Long: long::lower(name, r),
         Integer: integer::lower(name, r),
         Single: single::lower(name, r),
         Double: double::lower(name, r),

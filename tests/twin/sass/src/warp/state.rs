@@ -44,7 +44,7 @@ impl<'a> Constants<'a> {
 pub(crate) struct State {
     /// That of zeros, then those that the program has.
     registers: Vec<Lanes>,
-    pub uniform: [u32; 64],
+    pub uniform: [u32; 256],
     /// A bit for each lane; the last is true.
     pub predicates: [u32; 8],
     /// All bits or none.
@@ -58,7 +58,7 @@ impl State {
         predicates[7] = u32::MAX;
         Self {
             registers: vec![[0; 32]; registers + 1],
-            uniform: [0; 64],
+            uniform: [0; 256],
             predicates,
             uniform_predicates: predicates,
         }
@@ -97,7 +97,7 @@ impl State {
         match from {
             From::Register(255) => [0; 32],
             From::Register(n) => *self.register(n + 1),
-            From::Uniform(63) => [0; 32],
+            From::Uniform(255) => [0; 32],
             From::Uniform(n) => [self.uniform[usize::from(n) + 1]; 32],
             From::Immediate(_, high) => [high; 32],
             From::Constant(bank, at) => [constants.word(bank, at + 4); 32],
@@ -145,7 +145,7 @@ impl State {
     #[inline(always)]
     pub fn put(&mut self, place: Place, mask: u32, value: &Lanes) {
         match place {
-            Place::Register(255) | Place::Uniform(63) => {}
+            Place::Register(255) | Place::Uniform(255) => {}
             Place::Register(n) => {
                 let register = &mut self.registers[usize::from(n) + 1];
                 if mask == u32::MAX {
@@ -196,9 +196,9 @@ impl Place {
     /// The register some places on; after that of zeros are none.
     pub fn after(self, count: u8) -> Self {
         match self {
-            Self::Register(255) | Self::Uniform(63) => self,
+            Self::Register(255) | Self::Uniform(255) => self,
             Self::Register(n) => Self::Register(n.saturating_add(count)),
-            Self::Uniform(n) => Self::Uniform(n.saturating_add(count).min(63)),
+            Self::Uniform(n) => Self::Uniform(n.saturating_add(count)),
         }
     }
 }

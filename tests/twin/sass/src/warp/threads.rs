@@ -294,6 +294,7 @@ impl Threads {
         let (state, c) = (&mut self.state, around.constants);
         match &step.what {
             What::Integer(op) => apply(op, state, c, mask),
+            What::Long(op) => apply(op, state, c, mask),
             What::Single(op) => apply(op, state, c, mask),
             What::Double(op) => double::run(state, c, op, mask),
             What::Half(op) => apply(op, state, c, mask),

@@ -197,19 +197,21 @@ impl Device {
 
     /// The same, with the fault that ends it.
     pub fn try_run(&mut self, grid: &Grid, parameters: &[u64]) -> Result<u64, Fault> {
-        let first = if self.chip == Chip::Sm90 {
-            0x210
-        } else {
-            0x160
+        // Where a driver puts parameters, sizes of blocks and grids, the window of local memory, and the top
+        // of the stack.
+        let (first, block, blocks, local, stack) = match self.chip {
+            Chip::Sm86 | Chip::Sm89 => (0x160, 0, 0xc, 0x20, 0x28),
+            Chip::Sm90 => (0x210, 0, 0xc, 0x20, 0x28),
+            Chip::Sm120 => (0x380, 0x360, 0x370, 0x2f8, 0x37c),
         };
-        let mut bank = vec![0; 0x400];
+        let mut bank = vec![0; 0x600];
         let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
-        for (k, (threads, blocks)) in grid.threads.iter().zip(grid.blocks).enumerate() {
-            put(4 * k, &threads.to_le_bytes());
-            put(12 + 4 * k, &blocks.to_le_bytes());
+        for (k, (threads, count)) in grid.threads.iter().zip(grid.blocks).enumerate() {
+            put(block + 4 * k, &threads.to_le_bytes());
+            put(blocks + 4 * k, &count.to_le_bytes());
         }
-        put(0x20, &WINDOWS.local.to_le_bytes());
-        put(0x28, &LOCAL.to_le_bytes());
+        put(local, &WINDOWS.local.to_le_bytes());
+        put(stack, &LOCAL.to_le_bytes());
         for (k, parameter) in parameters.iter().enumerate() {
             put(first + 8 * k, &parameter.to_le_bytes());
         }
@@ -219,8 +221,8 @@ impl Device {
             threads: grid.threads,
             registers: self.registers,
             barriers: self.barriers,
-            // Hopper keeps the first part for itself.
-            shared: grid.shared + if self.chip == Chip::Sm90 { 1024 } else { 0 },
+            // From Hopper on the first part is kept for the system.
+            shared: grid.shared + if self.chip >= Chip::Sm90 { 1024 } else { 0 },
             local: LOCAL as usize,
             windows: WINDOWS,
             watch: self.watch,
