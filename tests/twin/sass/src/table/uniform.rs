@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Row] = &[
     once(0x89c, "UPLOP3.LUT Q81=, Q84=, !90Q87, !80Q77, !71Q68, x64+3&72+5, x16+8"),
     // What Blackwell adds: comparisons of words for the warp, and floating-point numbers.
     on(warp(0x085, &[1, 4], "UIMNMX{73+2 .U32||.U64|.S64} Q81=, Q84=, U16:{74 1|2}=, A:{74 1|2}, Bs:{74 1|2}, !90Q87, !80Q77"), BLACKWELL),
-    on(warp(0x04a, &[1, 4], "UVIMNMX{72+3 .U32|.S32|.U16x2|.S16x2|.U8x4|.S8x4}{76 |.RELU} U16=, A, Bs, !90Q87"), BLACKWELL),
+    on(warp(0x04a, &[1, 4], "UVIMNMX{72+3 .U32|.S32|.U16x2|.S16x2|.U8x4|.S8x4}{76 |.RELU}{81+3 ?|?|?|?|?|?|?|}{84+3 *} U16=, A, Bs, !90Q87"), BLACKWELL),
     on(warp(0x049, &[1, 4], "UVIADD{73+3 .32|.16x2|.S32|.S16x2|.U8x4|.S8x4}{80 |.ISAT} U16=, A-, Bx-"), BLACKWELL),
     on(warp(0x04d, &[1, 4], "UIABS U16=, Bx"), BLACKWELL),
     on(with(warp(0x054, &[1, 2], concat!("UFADD{80 |.FTZ}", round!(), "{77 |.SAT} U16=, A-|, Cf-|")), &[(81, 1, 0)]), BLACKWELL),
