@@ -532,3 +532,36 @@ fn blackwell() {
         .collect();
     assert_eq!(device.read(to, 256 * 8), expected);
 }
+
+/// Barriers in shared memory, from Hopper on.
+#[test]
+fn mbarrier() {
+    let input = words(192, 21);
+    for chip in [Chip::Sm90, Chip::Sm120] {
+        let mut device = Device::new(chip, "mbarrier");
+        let (from, to) = (device.words(&input), device.words(&[0; 192]));
+        let grid = Grid {
+            blocks: [2, 1, 1],
+            threads: [96, 1, 1],
+            shared: 1048,
+        };
+        device.run(&grid, &[from, to]);
+        let expected: Vec<u32> = input
+            .chunks(96)
+            .flat_map(|block| {
+                let mut cells = block.to_vec();
+                for factor in [5, 5, 5, 5, 3, 3, 3, 3] {
+                    let old = cells.clone();
+                    for (t, cell) in cells.iter_mut().enumerate() {
+                        *cell = old[t].wrapping_mul(factor).wrapping_add(old[(t + 1) % 96]);
+                    }
+                }
+                for cell in cells.iter_mut().step_by(2) {
+                    *cell = cell.wrapping_add(1);
+                }
+                cells
+            })
+            .collect();
+        assert_eq!(device.read(to, 192), expected, "{chip:?}");
+    }
+}

@@ -66,6 +66,16 @@ pub enum Cause {
         /// How many there are.
         count: u8,
     },
+    /// What a barrier in shared memory does not count.
+    #[error("lane {lane}, the barrier at {address:#x} of shared memory: {why}")]
+    Barrier {
+        /// The lane.
+        lane: u8,
+        /// Where it is.
+        address: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A breakpoint or a trap.
     #[error("a trap")]
     Trap,

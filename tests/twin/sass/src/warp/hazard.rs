@@ -121,7 +121,7 @@ const DOUBLES: usize = 2;
 /// Those whose results never come at a fixed time, beside those of the units.
 const VARIABLE: &[&str] = &[
     "LDG", "LD", "LDL", "LDC", "LDCU", "ATOM", "ATOMG", "S2R", "S2UR", "SHFL", "MATCH", "B2R",
-    "BMOV", "QSPC",
+    "BMOV", "QSPC", "SYNCS",
 ];
 
 impl Uses {

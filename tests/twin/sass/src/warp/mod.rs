@@ -23,6 +23,7 @@ mod lane;
 mod long;
 mod matrix;
 mod memory;
+mod phase;
 mod product;
 mod program;
 mod reach;

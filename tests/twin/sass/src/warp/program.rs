@@ -3,8 +3,8 @@
 use super::hazard::Uses;
 use super::source::{Condition, Reading, condition};
 use super::{
-    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, single,
-    tile,
+    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, phase,
+    single, tile,
 };
 use crate::operand::{Kind, Role};
 use crate::{Chip, Inst, decode};
@@ -39,6 +39,7 @@ pub(crate) enum What {
     Convert(convert::Op),
     Access(access::Op),
     Atomic(atomic::Op),
+    Phase(phase::Op),
     Copy(copy::Op),
     Tile(tile::Op),
     Matrix(matrix::Op),
@@ -177,6 +178,7 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         Convert: convert::lower(name, r),
         Access: access::lower(name, r),
         Atomic: atomic::lower(name, r),
+        Phase: phase::lower(name, r),
         Copy: copy::lower(name, r),
         Tile: tile::lower(name, r),
         Matrix: matrix::lower(chip, name, r),

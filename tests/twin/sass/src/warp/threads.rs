@@ -16,7 +16,7 @@ use super::reach::Memories;
 use super::simd::apply;
 use super::source::{Condition, Lanes};
 use super::state::{Constants, State, each, mask};
-use super::{atomic, double, exchange, matrix, tile};
+use super::{atomic, double, exchange, matrix, phase, tile};
 
 /// What lanes that do not run wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,6 +305,10 @@ impl Threads {
             }
             What::Atomic(op) => {
                 atomic::run(state, &mut around.memories(&mut self.local), op, lanes)?;
+            }
+            What::Phase(op) => {
+                let lanes = if step.uniform { 1 } else { lanes };
+                phase::run(state, &mut around.memories(&mut self.local), op, lanes)?;
             }
             What::Copy(op) => {
                 let memories = &mut around.memories(&mut self.local);
