@@ -3,9 +3,9 @@
 //!
 //! One thread runs every channel of every GPU in turns. A round gives each channel a turn, in random order
 //! and of random length. System calls come between rounds. Doorbells are looked at when no channel can go
-//! on, and at times counted in rounds; a channel that waits looks at its semaphore in every round. So what a
-//! client does counts from the same step on, however busy the host is, as long as it waits for what it has
-//! started. Where nothing can move, no random number is used up.
+//! on, and at times counted in rounds; a channel that waits is tried again when its semaphore has changed. So
+//! what a client does counts from the same step on, however busy the host is, as long as it waits for what it
+//! has started. Where nothing can move, no random number is used up.
 //!
 //! Of two rings between two looks only the last leaves its token: then each channel of the GPU whose GPPut
 //! has moved counts as rung. One that nobody has rung by its end is named.
@@ -95,6 +95,20 @@ impl Live {
         true
     }
 
+    fn runs(&self) -> bool {
+        self.active && self.made.scheduled
+    }
+
+    /// Whether a turn may do something: of one that waits, whether what it waits for has changed.
+    fn can_move(&self) -> bool {
+        let Some(wait) = self.waited.as_ref().filter(|_| self.runs()) else {
+            return self.runs();
+        };
+        let mut word = [0; 8];
+        let read = self.view.read(wait.va, &mut word[..wait.bytes.min(8)]);
+        read.is_err() || u64::from_le_bytes(word) != wait.held
+    }
+
     /// Lets it run. Whether anything moved.
     fn turn(&mut self, machine: &Machine, gpu: &mut Gpu, methods: usize) -> bool {
         let userd = self.userd.as_ref().map(|userd| userd as &dyn Bus);
@@ -181,8 +195,8 @@ impl Side {
 
     /// A turn for every channel, in random order. Whether anything moved.
     fn round(&mut self, machine: &Machine) -> bool {
-        let runs = |live: &&mut Live| live.active && live.made.scheduled;
-        let mut turns: Vec<&mut Live> = self.channels.values_mut().filter(runs).collect();
+        let all = self.channels.values_mut();
+        let mut turns: Vec<&mut Live> = all.filter(|live| live.runs()).collect();
         let before = self.order.clone();
         self.order.shuffle(&mut turns);
         let mut moved = false;
@@ -297,7 +311,10 @@ fn run(machine: &Weak<Machine>) {
             let mut side = scheduler.lock();
             let rung = rounds >= ROUNDS && side.look(&machine);
             rounds = if rounds >= ROUNDS { 0 } else { rounds + 1 };
-            let moved = side.round(&machine) || rung;
+            // Asked first: so every channel sees what the client has changed in the same round, whichever
+            // would have looked just before it.
+            let can_move = side.channels.values().any(Live::can_move);
+            let moved = can_move && side.round(&machine) || rung;
             if !moved {
                 rounds = ROUNDS;
             }
