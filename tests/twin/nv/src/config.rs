@@ -16,8 +16,23 @@ pub struct Config {
     pub branch: Branch,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// What the hardware does wrong, each once.
+    pub hardware: Vec<Hardware>,
     /// Where random choices start.
     pub seed: u64,
+}
+
+/// What hardware does wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hardware {
+    /// The channel with that number on its runlist does nothing any more.
+    Hang(u32),
+    /// An access at that address is not answered, whatever is there.
+    Mmu(u64),
+    /// A kernel raises an exception.
+    Exception,
+    /// The GPU falls off the bus when it is rung for.
+    Gone,
 }
 
 /// A call that fails.
@@ -56,7 +71,8 @@ fn release(branch: Branch) -> &'static str {
 impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
     /// are of a single chip; `driver` a version, or a branch alone; `seed` where random choices start; `fault` calls that fail, several
-    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`.
+    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, and hardware that fails: `hang:channel=0`,
+    /// `mmu:va=0x1000`, `exception`, `gone`.
     ///
     /// # Errors
     /// What was expected, and what was there.
@@ -64,6 +80,7 @@ impl Config {
         let (mut chips, mut gpus) = (String::from("ad102"), None);
         let mut seed = 1;
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
+        let mut hardware = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
@@ -78,7 +95,10 @@ impl Config {
                 }
                 "fault" => {
                     for one in value.split(';') {
-                        faults.push(Fault::parse(one)?);
+                        match Hardware::parse(one) {
+                            Some(fault) => hardware.push(fault),
+                            None => faults.push(Fault::parse(one)?),
+                        }
                     }
                 }
                 _ => {
@@ -124,6 +144,7 @@ impl Config {
             driver,
             branch,
             faults,
+            hardware,
             seed,
         })
     }
@@ -134,11 +155,29 @@ fn count(text: &str) -> Result<usize, Wrong> {
     number.ok_or_else(|| Wrong(format!("gpus={text}: expected 0 to 16")))
 }
 
+impl Hardware {
+    fn parse(text: &str) -> Option<Hardware> {
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("hang", channel) => {
+                let number = channel.strip_prefix("channel=")?.parse();
+                number.ok().map(Hardware::Hang)
+            }
+            ("mmu", va) => {
+                let va = u64::from_str_radix(va.strip_prefix("va=0x")?, 16);
+                va.ok().map(Hardware::Mmu)
+            }
+            ("exception", "") => Some(Hardware::Exception),
+            ("gone", "") => Some(Hardware::Gone),
+            _ => None,
+        }
+    }
+}
+
 impl Fault {
     fn parse(text: &str) -> Result<Fault, Wrong> {
         let wrong = || {
             Wrong(format!(
-                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2"
+                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or hang:channel=0, mmu:va=0x1000, exception, gone"
             ))
         };
         let parts: Vec<&str> = text.split(':').collect();
@@ -173,7 +212,18 @@ mod tests {
         assert_eq!(fault.faults[1].nth, 3);
         let no_memory = Failure::Status(status::NV_ERR_NO_MEMORY);
         assert_eq!(fault.faults[1].failure, no_memory);
+        let broken = Config::parse("fault=hang:channel=1;mmu:va=0x20;exception;gone").unwrap();
+        let all = [
+            Hardware::Hang(1),
+            Hardware::Mmu(0x20),
+            Hardware::Exception,
+            Hardware::Gone,
+        ];
+        assert_eq!(broken.hardware, all);
         for wrong in [
+            "fault=hang",
+            "fault=mmu:va=5",
+            "fault=gone:1",
             "chip=x",
             "gpus=17",
             "gpus=a",

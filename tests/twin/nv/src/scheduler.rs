@@ -20,11 +20,11 @@ use std::time::Duration;
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 
-use crate::config::Config;
+use crate::config::{Config, Hardware};
 use crate::engines::bus::Bus;
 use crate::engines::host::Channel;
 use crate::engines::view::{Physical, View};
-use crate::engines::{self, Around, Gpu, Turn, Wait};
+use crate::engines::{self, Around, Error, Gpu, Turn, Wait};
 use crate::kernel::Machine;
 use crate::rm::State;
 use crate::rm::channel::Channel as Made;
@@ -65,6 +65,8 @@ struct Live {
     active: bool,
     /// What it waited for in its last turn.
     waited: Option<Wait>,
+    /// Whether it does nothing, because the config says so.
+    hangs: bool,
     dead: bool,
 }
 
@@ -78,6 +80,7 @@ impl Live {
             put: 0,
             active: false,
             waited: None,
+            hangs: false,
             dead: false,
             made: made.clone(),
         }
@@ -119,12 +122,31 @@ impl Live {
             userd,
         };
         let before = self.active;
+        if self.hangs
+            || machine
+                .fails(|f| *f == Hardware::Hang(self.made.id))
+                .is_some()
+        {
+            // It stays as it is, until its client frees it.
+            (self.hangs, self.active, self.dead) = (true, false, true);
+            return false;
+        }
+        if let Some(fault) = machine.fails(|f| matches!(f, Hardware::Mmu(_) | Hardware::Exception))
+        {
+            self.channel.kill(engines::injected(&fault));
+        }
         let turn = self.channel.step(&mut around, methods);
         self.active = matches!(turn, Turn::Ran | Turn::Waits);
         let waited = self.channel.waits_for().cloned();
         let same = turn == Turn::Waits && waited == self.waited;
         self.waited = waited;
         before && !same
+    }
+
+    /// It dies, whoever is to blame.
+    fn kill(&mut self, error: &Error) {
+        self.channel.kill(error.clone());
+        (self.active, self.dead) = (false, true);
     }
 
     /// The end of a channel: what it still waited for, and what nobody has rung for.
@@ -164,6 +186,9 @@ impl Side {
                 Some(live) => {
                     live.view = view;
                     live.made.scheduled = made.scheduled;
+                    if let Some(error) = &made.error {
+                        live.kill(error);
+                    }
                 }
                 None => {
                     let live = Live::new(made, view, machine);
@@ -180,6 +205,10 @@ impl Side {
             let Some(token) = machine.rung(gpu) else {
                 continue;
             };
+            if machine.fails(|f| *f == Hardware::Gone).is_some() {
+                self.lose(machine);
+                continue;
+            }
             let state = machine.state();
             if engines::ring(machine, &state, gpu, token).is_none() {
                 continue;
@@ -207,7 +236,39 @@ impl Side {
         if !moved {
             self.order = before;
         }
+        self.bury(machine);
         moved
+    }
+
+    /// Tells RM who has died, and ends those who die with them.
+    fn bury(&mut self, machine: &Machine) {
+        let died = |live: &&Live| !live.dead && live.channel.error().is_some();
+        let died: Vec<(u32, u32, Error)> = self
+            .channels
+            .values()
+            .filter(died)
+            .filter_map(|live| {
+                let error = live.channel.error()?.clone();
+                Some((live.made.client, live.made.handle, error))
+            })
+            .collect();
+        for (client, handle, error) in died {
+            let with = machine.state().recover(machine, client, handle, &error);
+            for key in with {
+                if let Some(live) = self.channels.get_mut(&key) {
+                    live.kill(&error);
+                }
+            }
+        }
+    }
+
+    /// The GPUs fall off the bus: every channel dies.
+    fn lose(&mut self, machine: &Machine) {
+        let error = engines::injected(&Hardware::Gone);
+        for (&(client, handle), live) in &mut self.channels {
+            machine.state().recover(machine, client, handle, &error);
+            live.kill(&error);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Error {
 }
 
 /// An exception of a warp, as the registers of its multiprocessor have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exception {
     /// What it is: `HWW_WARP_ESR_ERROR`.
     pub esr: u32,
@@ -87,8 +87,8 @@ pub mod xid {
     pub const PBDMA: u32 = 32;
     /// ROBUST_CHANNEL_CE0_ERROR; the next two follow.
     pub const COPY: u32 = 39;
-    /// ROBUST_CHANNEL_PREEMPTIVE_REMOVAL.
-    pub const REMOVED: u32 = 45;
+    /// ROBUST_CHANNEL_RESETCHANNEL_VERIF_ERROR.
+    pub const RESET: u32 = 43;
     /// ROBUST_CHANNEL_GR_CLASS_ERROR.
     pub const GR_CLASS: u32 = 69;
     /// ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR.

@@ -25,11 +25,16 @@ use drivers_spec::nv::push::userd;
 use twin::rule::{Proof, Rule};
 
 use crate::chip::Chip;
+use crate::config::Hardware;
 use crate::kernel::Machine;
 use crate::rm::State;
 use crate::rm::channel::Channel;
+use crate::space::{self, Access};
 
 use bus::Bus;
+
+use bus::Fault;
+use error::{Exception, xid};
 
 pub use error::{Error, Wait};
 pub use host::Turn;
@@ -114,6 +119,10 @@ pub fn ring<'a>(
         machine.broken(&TOKEN, format!("token {token:#x} on GPU {gpu}"));
         return None;
     };
+    if channel.error.is_some() {
+        // The host has nothing to do with it any more; the client need not know yet.
+        return None;
+    }
     if !channel.scheduled {
         machine.broken(&SCHEDULED, format!("channel {:#x}", channel.handle));
         return None;
@@ -139,4 +148,32 @@ pub fn stuck<'a>(machine: &Machine, channels: impl IntoIterator<Item = &'a host:
             machine.broken(&DEADLOCK, format!("{}: {wait}", channel.who()));
         }
     }
+}
+
+/// What the config says that hardware does wrong, as the kernel driver is told of it.
+pub(crate) fn injected(fault: &Hardware) -> Error {
+    let mut error = Error {
+        xid: xid::GONE,
+        what: "the GPU has fallen off the bus".into(),
+        fault: None,
+        exception: None,
+    };
+    match *fault {
+        Hardware::Mmu(va) => {
+            let fault = Fault {
+                va,
+                access: Access::Read,
+                why: space::Fault::Unmapped,
+            };
+            error.what = format!("as the config says: {fault}");
+            (error.xid, error.fault) = (xid::MMU, Some(fault));
+        }
+        Hardware::Exception => {
+            error.what = "as the config says: an exception of a kernel".into();
+            error.xid = xid::GR_EXCEPTION;
+            error.exception = Some(Exception::default());
+        }
+        Hardware::Gone | Hardware::Hang(_) => {}
+    }
+    error
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::config::Fault;
-use crate::errno::Result;
+use drivers_spec::nv::status;
+
+use crate::config::{Fault, Hardware};
+use crate::errno::{Failure, Result};
 
 use super::lock;
 
@@ -14,11 +16,20 @@ pub(super) struct Injector {
     faults: Vec<Fault>,
     counts: Mutex<BTreeMap<String, u32>>,
     fired: AtomicU32,
+    /// What the hardware has still to do wrong.
+    hardware: Mutex<Vec<Hardware>>,
+    /// Whether the GPUs are off the bus.
+    gone: AtomicBool,
 }
 
+/// Calls that need no GPU.
+const WITHOUT: [&str; 3] = ["open", "mmap", "NV01_ROOT_CLIENT"];
+
 impl Injector {
-    pub(super) fn new(faults: Vec<Fault>) -> Injector {
+    pub(super) fn new(faults: Vec<Fault>, hardware: Vec<Hardware>) -> Injector {
         Injector {
+            hardware: Mutex::new(hardware),
+            gone: AtomicBool::new(false),
             faults,
             counts: Mutex::default(),
             fired: AtomicU32::new(0),
@@ -27,6 +38,9 @@ impl Injector {
 
     /// A call of that name. `NV_ESC_` need not be said in a config.
     pub(super) fn call(&self, name: &str) -> Result {
+        if self.gone.load(Ordering::Acquire) && !WITHOUT.contains(&name) && !name.contains("FREE") {
+            return Err(Failure::Status(status::NV_ERR_GPU_IS_LOST));
+        }
         if self.faults.is_empty() {
             return Ok(());
         }
@@ -45,6 +59,17 @@ impl Injector {
             }
             None => Ok(()),
         }
+    }
+
+    /// What the hardware does wrong now, if it is one of these; it does so once.
+    pub(super) fn hardware(&self, now: impl Fn(&Hardware) -> bool) -> Option<Hardware> {
+        let mut all = lock(&self.hardware);
+        let at = all.iter().position(now)?;
+        let fault = all.remove(at);
+        if fault == Hardware::Gone {
+            self.gone.store(true, Ordering::Release);
+        }
+        Some(fault)
     }
 
     pub(super) fn fired(&self) -> u32 {

@@ -18,7 +18,7 @@ use drivers_spec::nv::abi::{Branch, Struct};
 use twin::rule::{Journal, Rule};
 
 use crate::client::Memory;
-use crate::config::Config;
+use crate::config::{Config, Hardware};
 use crate::errno::{Errno, Failure, Result};
 use crate::ranges::Ranges;
 use crate::rm::State;
@@ -78,7 +78,7 @@ impl Machine {
             journal: Journal::new(),
             state: Mutex::new(State::new(&config)),
             tree: Tree::new(&config),
-            injector: Injector::new(config.faults.clone()),
+            injector: Injector::new(config.faults.clone(), config.hardware.clone()),
             next_process: AtomicU32::new(1),
             next_file: AtomicU64::new(1),
             clock: AtomicU64::new(0),
@@ -163,6 +163,11 @@ impl Machine {
     fn fail<T>(&self, rule: &'static Rule, failure: Failure, what: String) -> Result<T> {
         self.broken(rule, format!("{what}; {failure}"));
         Err(failure)
+    }
+
+    /// What the hardware does wrong now because the config says so, once.
+    pub(crate) fn fails(&self, now: impl Fn(&Hardware) -> bool) -> Option<Hardware> {
+        self.injector.hardware(now)
     }
 
     /// Fails if the config says so.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use drivers_spec::nv::{class, control, status};
 use twin::rule::{Proof, Rule};
 
+use crate::engines::Error;
 use crate::errno::Result;
 use crate::space::{Memory, Place};
 
@@ -124,6 +125,8 @@ pub struct Channel {
     pub registered: bool,
     /// Whether the host runs it.
     pub scheduled: bool,
+    /// What it died of.
+    pub error: Option<Error>,
 }
 
 /// Bytes of USERD.
@@ -242,6 +245,7 @@ impl Call<'_> {
             space,
             registered: false,
             scheduled: false,
+            error: None,
         };
         Ok((channel, needs))
     }

@@ -141,6 +141,26 @@ impl Call<'_> {
         if is(control::NV2080_CTRL_CMD_FB_GET_INFO_V2) {
             return self.fb_info(&mut state, gpu, at);
         }
+        let (client, object) = (args.h_client, args.h_object);
+        if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) {
+            return self.answer(at, |params| {
+                self.mmu_fault(&mut state, client, object, params);
+                Ok(())
+            });
+        }
+        if is(control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO) {
+            return self.answer(at, |params| {
+                self.mmu_faults(&state, client, params);
+                Ok(())
+            });
+        }
+        if is(control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES) {
+            return self.answer(at, |params| self.sm_states(&state, client, gpu, params));
+        }
+        if is(control::NV906F_CTRL_CMD_RESET_CHANNEL) {
+            let params = self.process.get(at)?;
+            return self.reset_channel(&mut state, client, object, &params);
+        }
         drop(state);
         self.of_gpu(gpu, args.cmd, at)
     }
@@ -377,18 +397,6 @@ impl Call<'_> {
                         false => self.value(format!("{} addresses", params.address_array_size)),
                     }
                 }),
-            // No engine runs, so there is no fault to tell of.
-            _ if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) => self
-                .answer::<control::MmuFaultInfo>(at, |params| {
-                    *params = control::MmuFaultInfo::default();
-                    Ok(())
-                }),
-            _ if is(control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO) => {
-                self.answer::<control::DebugMmuFaultInfo>(at, |params| {
-                    params.count = 0;
-                    Ok(())
-                })
-            }
             _ if is(control::NV2080_CTRL_CMD_PERF_BOOST) => {
                 self.answer::<control::PerfBoost>(at, |params| match params.flags & 3 {
                     0..=2 => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! - `alloc`: how an object comes to be: what is checked for every class;
 //! - `memory`: memory and its mappings; `vaspace`: address spaces; [`channel`]: groups and channels;
-//! - `control`: what objects are asked; `event`: what they tell.
+//! - `control`: what objects are asked; `event`: what they tell; `recovery`: channels that die.
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv, src/nvidia/src/kernel/rmapi.
 
@@ -11,6 +11,7 @@ pub mod channel;
 mod control;
 mod event;
 pub(crate) mod memory;
+mod recovery;
 mod vaspace;
 
 use std::collections::BTreeMap;

@@ -33,6 +33,7 @@ pub struct Bench {
     pub share: u32,
     pub ring: u32,
     pub channel: u32,
+    pub compute: u32,
 }
 
 /// A shared mapping, at an address if there is one.
@@ -78,6 +79,7 @@ impl Bench {
             share: 0,
             ring: 0,
             channel: 0,
+            compute: 0,
             process,
         }
     }
@@ -153,7 +155,7 @@ impl Bench {
         assert_eq!(status, 0);
         bench.channel = channel;
         let compute = bench.machine.config.chips[0].facts().compute;
-        bench.must::<class::GrAlloc>(channel, compute, None);
+        bench.compute = bench.must::<class::GrAlloc>(channel, compute, None);
         assert_eq!(bench.register_channel(channel, 0x20_0000_0000), 0);
         bench
     }

@@ -14,18 +14,18 @@ const DOORBELL: u64 = 0x50_0000_0000;
 /// Where push buffers are, behind the ring and USERD.
 const PUSH: u64 = RING + 0x2_0000;
 /// Semaphores.
-const DATA: u64 = RING + 0x10_0000;
+pub const DATA: u64 = RING + 0x10_0000;
 
 /// A client that rings.
-struct Client {
-    bench: Bench,
+pub struct Client {
+    pub bench: Bench,
     /// Places of USERD and the ring of each channel, and how many entries it has put.
-    channels: Vec<(u32, u64, u64, u32)>,
+    pub channels: Vec<(u32, u64, u64, u32)>,
     push: u64,
 }
 
 impl Client {
-    fn new(config: &str) -> Client {
+    pub fn new(config: &str) -> Client {
         let bench = Bench::with_channel(config);
         assert_eq!(bench.map_cpu(bench.gpu, bench.ring, 0, RING_BYTES), 0);
         let wanted = shared(Some(RING), RING_BYTES);
@@ -45,7 +45,7 @@ impl Client {
     }
 
     /// Another channel in the group, with a ring of its own.
-    fn another(&mut self) {
+    pub fn another(&mut self) {
         let mut params = self.bench.channel_params();
         params.gp_fifo_offset = RING + 0x8000;
         params.userd_offset[0] = 0x1_1000;
@@ -64,18 +64,18 @@ impl Client {
         self.channels.push((token, userd, RING + 0x8000, 0));
     }
 
-    fn write(&self, at: u64, data: &[u8]) {
+    pub fn write(&self, at: u64, data: &[u8]) {
         self.bench.memory.write(at, data).unwrap();
     }
 
-    fn long(&self, at: u64) -> u64 {
+    pub fn long(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
         self.bench.memory.read(at, &mut bytes).unwrap();
         u64::from_le_bytes(bytes)
     }
 
     /// Puts words into a ring.
-    fn push(&mut self, channel: usize, words: &[u32]) {
+    pub fn push(&mut self, channel: usize, words: &[u32]) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.write(self.push, &bytes);
         let entry = self.push | (words.len() as u64) << 42;
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// A semaphore: SEM_ADDR_LO to SEM_EXECUTE.
-    fn semaphore(&mut self, channel: usize, at: u64, payload: u64, execute: u32) {
+    pub fn semaphore(&mut self, channel: usize, at: u64, payload: u64, execute: u32) {
         let header = 1 << 29 | 5 << 16 | (0x5c >> 2);
         let (low, high) = (payload as u32, (payload >> 32) as u32);
         let execute = execute | 1 << 24;
@@ -107,18 +107,18 @@ impl Client {
     }
 
     /// Moves GPPut, and rings.
-    fn go(&self, channel: usize) {
+    pub fn go(&self, channel: usize) {
         let (token, _, _, put) = self.channels[channel];
         self.put(channel, put);
         self.ring(token);
     }
 
-    fn schedule(&self) {
+    pub fn schedule(&self) {
         assert_eq!(self.bench.schedule(self.bench.group), status::NV_OK);
     }
 
     /// Whether a word comes to be so.
-    fn comes(&self, at: u64, value: u64) -> bool {
+    pub fn comes(&self, at: u64, value: u64) -> bool {
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             if self.long(at) == value {

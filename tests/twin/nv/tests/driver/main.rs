@@ -12,6 +12,7 @@ mod faults;
 mod machine;
 mod mistakes;
 mod recorded;
+mod recovery;
 mod replay;
 mod trees;
 mod uvm;

@@ -75,6 +75,7 @@ impl Rig {
             space: 0,
             registered: true,
             scheduled: true,
+            error: None,
         };
         Rig {
             channel: Channel::new(&made, chip),
