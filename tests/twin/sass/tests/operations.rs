@@ -13,6 +13,8 @@ mod device;
 mod float;
 #[path = "operations/integer.rs"]
 mod integer;
+#[path = "operations/pairs.rs"]
+mod pairs;
 #[path = "operations/rounding.rs"]
 mod rounding;
 #[path = "operations/short.rs"]
@@ -52,6 +54,8 @@ pub enum Out {
     Halves(u32),
     /// So near, as a part of it.
     Near(f64, f64),
+    /// Two of 16 bits, each so near: as a part of it, or as a distance.
+    Nearly([f64; 2], short::Format, f64, f64),
     /// The manual does not say, or the definition here cannot.
     Any,
 }
@@ -77,6 +81,14 @@ impl Out {
             }),
             Self::Near(expected, part) => {
                 (f64::from(single) - expected).abs() <= expected.abs() * part
+            }
+            Self::Nearly(expected, of, part, off) => {
+                [0, 16].iter().zip(expected).all(|(k, theirs)| {
+                    let ours = of.read(word >> k & 0xffff);
+                    ours == theirs
+                        || ours.is_nan() && theirs.is_nan()
+                        || (ours - theirs).abs() <= theirs.abs() * part + off
+                })
             }
             Self::Any => true,
         }
@@ -220,7 +232,7 @@ fn check(part: &str, rows: &[Row]) {
         let out = device.words(&vec![0; 2 * THREADS * rows.len()]);
         for (row, (statement, meaning)) in rows.iter().enumerate() {
             let at = out + (8 * row * THREADS) as u64;
-            let near = |input| matches!(meaning(input), Out::Near(..));
+            let near = |input| matches!(meaning(input), Out::Near(..) | Out::Nearly(..));
             device.name(at, THREADS, 8, statement, !inputs.iter().any(near));
         }
         let grid = Grid {
@@ -313,4 +325,14 @@ fn rounding() {
 #[test]
 fn atomic() {
     check("atomic", atomic::ATOMIC);
+}
+
+#[test]
+fn functions() {
+    check("functions", pairs::FUNCTIONS);
+}
+
+#[test]
+fn pairs() {
+    check("pairs", pairs::PAIRS);
 }

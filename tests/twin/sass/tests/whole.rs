@@ -565,3 +565,29 @@ fn mbarrier() {
         assert_eq!(device.read(to, 192), expected, "{chip:?}");
     }
 }
+
+/// A generic address may be of global or of shared memory, thread by thread; sums of small whole numbers
+/// are exact in any order.
+#[test]
+fn generic() {
+    for chip in Chip::ALL {
+        let input: Vec<f32> = (0..64).map(|i| i as f32).collect();
+        let mut device = Device::new(chip, "generic");
+        let (p, out) = (device.singles(&input), device.words(&[0; 4 + 4 * 64]));
+        device.run(
+            &Grid {
+                blocks: [1, 1, 1],
+                threads: [64, 1, 1],
+                shared: 16,
+            },
+            &[p, out],
+        );
+        let result = device.read(out, 4 + 4 * 64);
+        for (i, own) in result[4..].chunks(4).enumerate() {
+            let sum: f32 = (0..64).filter(|k| k % 2 == i % 2).map(|k| k as f32).sum();
+            let double = f64::from(sum).to_bits();
+            let expected = [sum.to_bits(), 0, double as u32, (double >> 32) as u32];
+            assert_eq!(own, expected, "{chip:?} thread {i}");
+        }
+    }
+}

@@ -111,8 +111,8 @@ pub(crate) enum Op {
     /// 32 bytes, in two groups of registers.
     LoadTwo([Place; 2], Address),
     StoreTwo(Address, [Place; 2]),
-    /// Whether a generic address is of a memory.
-    Which(Flag, Address, Space),
+    /// Whether a generic address is of a memory; none is of another block's.
+    Which(Flag, Address, Option<Space>),
 }
 
 pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> {
@@ -174,11 +174,11 @@ pub(crate) fn written(r: &Reading) -> bool {
 fn which(r: &mut Reading) -> Result<Op, Refusal> {
     let space = r
         .choice(&[
-            (".G", Space::Global),
-            (".L", Space::Local),
-            (".S", Space::Shared),
+            (".G", Some(Space::Global)),
+            (".L", Some(Space::Local)),
+            (".S", Some(Space::Shared)),
         ])
-        .ok_or_else(|| r.refuse("memory of other blocks is not modelled"))?;
+        .unwrap_or(None);
     let flag = r.flag()?;
     if r.place()? != Place::Register(255) {
         return Err(r.refuse("what it writes into a register is not known"));
@@ -354,7 +354,7 @@ impl simd::Kernel for Run<'_, '_> {
             Op::Which(flag, ref at, space) => {
                 let address: Pairs = at.of(state);
                 let windows = memories.windows;
-                let holds = mask(|i| windows.resolve(Space::Generic, address[i]).0 == space);
+                let holds = mask(|i| Some(windows.resolve(Space::Generic, address[i]).0) == space);
                 state.set(flag, active, holds);
             }
             Op::Constant(to, bank, at, base, size) => {

@@ -45,6 +45,8 @@ pub(crate) enum Special {
     /// The place of a thread in its block, and of a block in its grid.
     Thread(usize),
     Block(usize),
+    /// Half of where the window of shared memory begins: whether the upper one.
+    Window(bool),
     /// Half of a clock: whether the upper one.
     Clock(bool),
 }
@@ -64,6 +66,12 @@ pub(crate) enum Op {
         flag: Flag,
         of: Condition,
         how: Vote,
+    },
+    /// One lane of those that are here: its number, and whether a lane is the one. The lowest: a guess.
+    Elect {
+        to: Place,
+        flag: Flag,
+        of: Condition,
     },
     /// Lanes that have the same: whether all must.
     Match {
@@ -109,6 +117,12 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
                 .unwrap_or(Vote::Any),
             to: r.place()?,
             flag: r.flag()?,
+            of: r.condition()?,
+        },
+        "ELECT" if r.has(".IGNOREKILL") => return Err(r.refuse("it is not modelled")),
+        "ELECT" => Op::Elect {
+            flag: r.flag()?,
+            to: r.place()?,
             of: r.condition()?,
         },
         "MATCH" => Op::Match {
@@ -166,6 +180,8 @@ fn special(r: &mut Reading) -> Result<Special, Refusal> {
         Some("GEMASK") => Special::From,
         Some("TID.X" | "TID.Y" | "TID.Z") => Special::Thread(usize::from(number) - 33),
         Some("CTAID.X" | "CTAID.Y" | "CTAID.Z") => Special::Block(usize::from(number) - 37),
+        Some("SWINLO") => Special::Window(false),
+        Some("SWINHI") => Special::Window(true),
         Some("CLOCKLO" | "GLOBALTIMERLO") => Special::Clock(false),
         Some("CLOCKHI" | "GLOBALTIMERHI") => Special::Clock(true),
         // A block is a cluster of its own.
@@ -199,6 +215,12 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
             };
             state.put(to, active, &[ballot; 32]);
             state.set(flag, active, if holds { u32::MAX } else { 0 });
+        }
+        Op::Elect { to, flag, of } => {
+            let able = state.test(of) & active;
+            let first = able & able.wrapping_neg();
+            state.put(to, active, &[able.trailing_zeros() & 31; 32]);
+            state.set(flag, active, first);
         }
         Op::Match {
             to,
@@ -252,6 +274,8 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
                 Special::From => each(|i| u32::MAX << i),
                 Special::Thread(axis) => identity.place[axis],
                 Special::Block(axis) => [identity.block[axis]; 32],
+                Special::Window(false) => [identity.window as u32; 32],
+                Special::Window(true) => [(identity.window >> 32) as u32; 32],
                 Special::Clock(false) => [identity.clock as u32; 32],
                 Special::Clock(true) => [(identity.clock >> 32) as u32; 32],
             };

@@ -8,6 +8,7 @@
 //! the recorded kernels, which the hardware takes no longer than.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::operand::{Kind, Role};
 use crate::{Chip, Control, Inst};
@@ -81,8 +82,8 @@ fn name(item: Item) -> String {
 /// Of what an instruction waits, and what it reads and writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Uses {
-    reads: Vec<Item>,
-    writes: Vec<Item>,
+    reads: Arc<[Item]>,
+    writes: Arc<[Item]>,
     guard: Option<Item>,
     control: Control,
     /// Waits until no more than some are outstanding on a scoreboard.
@@ -168,6 +169,10 @@ impl Uses {
                 _ => {}
             }
         }
+        // Whether a generic atomic was done is known when its sources are read, where that is all it returns.
+        if inst.name == "ATOM" && control.writes.is_none() {
+            control.writes = control.reads;
+        }
         let guard = match inst.guard.kind {
             Kind::Predicate(n) if n != 7 => Some(2 << 8 | u16::from(n)),
             Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
@@ -192,8 +197,8 @@ impl Uses {
         Self {
             unit,
             queue: QUEUES.iter().position(|queue| queue.contains(&inst.name)),
-            reads,
-            writes,
+            reads: reads.into(),
+            writes: writes.into(),
             guard,
             control,
             until,
@@ -222,7 +227,8 @@ struct Begun {
 
 /// What is outstanding on a scoreboard, of which lanes, and whether it is a result.
 struct Outstanding {
-    items: Vec<(Item, u32)>,
+    items: Arc<[Item]>,
+    lanes: u32,
     result: bool,
     /// Of which instruction it is: its number, its unit, the way that it goes.
     number: u64,
@@ -245,6 +251,8 @@ pub(crate) struct Watch {
     begun: Vec<Begun>,
     /// Lanes of results without a scoreboard.
     unpromised: Vec<u32>,
+    /// How much of what is outstanding names an item.
+    named: Vec<u16>,
     /// These results by the unit that makes them, in order.
     loose: [Vec<Loose>; UNITS.len()],
     /// How many instructions have issued.
@@ -258,6 +266,7 @@ impl Watch {
             now: 0,
             begun: vec![Begun::default(); ITEMS],
             unpromised: vec![0; ITEMS],
+            named: vec![0; ITEMS],
             loose: Default::default(),
             number: 0,
             scoreboards: Default::default(),
@@ -266,6 +275,29 @@ impl Watch {
 
     /// An instruction issues for some lanes; its guard is read for those of `asked`.
     pub fn issue(&mut self, uses: &Uses, lanes: u32, asked: u32) -> Result<(), Hazard> {
+        if uses.control.waits != 0 || uses.until.is_some() {
+            self.wait(uses);
+        }
+        if let Some(guard) = uses.guard {
+            self.used(guard, asked, None)?;
+            self.passed(guard, asked, 1)?;
+        }
+        for &item in &*uses.reads {
+            self.used(item, lanes, None)?;
+            let how = usize::from(uses.branches && item >> 8 >= 2);
+            self.passed(item, lanes, how)?;
+        }
+        for &item in &*uses.writes {
+            self.used(item, lanes, Some(uses))?;
+        }
+        self.begin(uses, lanes);
+        self.now += u64::from(uses.control.stall.max(1));
+        Ok(())
+    }
+
+    /// What an instruction waits for is over, and what that says of others.
+    fn wait(&mut self, uses: &Uses) {
+        let named = &mut self.named;
         // Which instructions are over with what came before them: the last of each unit, and of memory.
         let (mut units, mut queues) = ([0; UNITS.len()], [0; QUEUES.len()]);
         let mut there = Vec::new();
@@ -278,6 +310,7 @@ impl Watch {
             };
             let over = scoreboard.len().saturating_sub(left);
             for done in scoreboard.drain(..over) {
+                forget(named, &done.items);
                 if let Some(unit) = done.unit.filter(|_| done.result) {
                     units[unit] = done.number.max(units[unit]);
                 }
@@ -296,41 +329,39 @@ impl Watch {
         };
         if !there.is_empty() || queues != [0; QUEUES.len()] {
             for scoreboard in &mut self.scoreboards {
-                scoreboard.retain(|one| one.result || !read(one));
+                scoreboard.retain(|one| {
+                    let stays = one.result || !read(one);
+                    if !stays {
+                        forget(named, &one.items);
+                    }
+                    stays
+                });
             }
         }
         for (loose, over) in self.loose.iter_mut().zip(units) {
             if over != 0 {
-                loose.retain(|one| one.number > over);
+                loose.retain(|one| {
+                    let stays = one.number > over;
+                    if !stays && one.scoreboard.is_some() {
+                        forget(named, &[one.item]);
+                    }
+                    stays
+                });
             }
         }
-        if let Some(guard) = uses.guard {
-            self.used(guard, asked, None)?;
-            self.passed(guard, asked, 1)?;
-        }
-        for &item in &uses.reads {
-            self.used(item, lanes, None)?;
-            let how = usize::from(uses.branches && item >> 8 >= 2);
-            self.passed(item, lanes, how)?;
-        }
-        for &item in &uses.writes {
-            self.used(item, lanes, Some(uses))?;
-        }
-        self.begin(uses, lanes);
-        self.now += u64::from(uses.control.stall.max(1));
-        Ok(())
     }
 
     /// An item is read, or written by an instruction.
     fn used(&self, item: Item, lanes: u32, writer: Option<&Uses>) -> Result<(), Hazard> {
         let write = writer.is_some();
+        if self.named[usize::from(item)] == 0 && self.unpromised[usize::from(item)] == 0 {
+            return Ok(());
+        }
         let queue = writer.and_then(|uses| uses.queue);
         for (n, scoreboard) in (0..).zip(&self.scoreboards) {
             for outstanding in scoreboard {
-                let meant = outstanding
-                    .items
-                    .iter()
-                    .any(|&(other, of)| other == item && (of & lanes != 0 || item >> 8 & 1 != 0));
+                let meant = (outstanding.lanes & lanes != 0 || item >> 8 & 1 != 0)
+                    && outstanding.items.contains(&item);
                 let source = write && (queue.is_none() || queue != outstanding.queue);
                 if meant && (source || outstanding.result) {
                     let register = name(item);
@@ -406,6 +437,7 @@ impl Watch {
             if writes.is_some() {
                 for one in loose.iter_mut().filter(|one| one.scoreboard.is_none()) {
                     one.scoreboard = writes;
+                    self.named[usize::from(one.item)] += 1;
                     self.unpromised[usize::from(one.item)] = 0;
                 }
             } else {
@@ -421,8 +453,12 @@ impl Watch {
         for (scoreboard, items, result) in promises {
             let scoreboard = scoreboard.and_then(|n| self.scoreboards.get_mut(usize::from(n)));
             if let Some(scoreboard) = scoreboard {
+                for &item in &**items {
+                    self.named[usize::from(item)] += 1;
+                }
                 scoreboard.push_back(Outstanding {
-                    items: items.iter().map(|&item| (item, lanes)).collect(),
+                    items: Arc::clone(items),
+                    lanes,
                     result,
                     number: self.number,
                     unit: uses.unit,
@@ -430,5 +466,12 @@ impl Watch {
                 });
             }
         }
+    }
+}
+
+/// What names these items is over.
+fn forget(named: &mut [u16], items: &[Item]) {
+    for &item in items {
+        named[usize::from(item)] -= 1;
     }
 }

@@ -354,22 +354,6 @@ fn word(name: &str, r: &mut Reading, signed: bool) -> Result<Option<Op>, Refusal
     }))
 }
 
-/// Three sources.
-#[inline(always)]
-pub(crate) fn looks<'a>(
-    state: &'a State,
-    c: &Constants,
-    of: &[Source; 3],
-    room: &'a mut [Lanes; 3],
-) -> [&'a Lanes; 3] {
-    let [p, q, r] = room;
-    [
-        state.look(&of[0], c, p),
-        state.look(&of[1], c, q),
-        state.look(&of[2], c, r),
-    ]
-}
-
 /// A sum of some words, each with the carry that its negation makes.
 #[inline(always)]
 fn total(values: &[(u32, bool)]) -> u64 {
@@ -392,7 +376,7 @@ impl Lanewise for Op {
                 let inputs = with.map(|with| with.map(|with| state.test(with)));
                 if with.is_none() && carry.iter().all(|flag| flag.number == 7) {
                     let room = &mut [[0; 32]; 3];
-                    let [a, b, d] = looks(state, c, of, room);
+                    let [a, b, d] = state.look_at(of, c, room);
                     let value = each(|i| a[i].wrapping_add(b[i]).wrapping_add(d[i]));
                     state.put(to, active, &value);
                     return;
@@ -423,7 +407,7 @@ impl Lanewise for Op {
                 ..
             } => {
                 let room = &mut [[0; 32]; 3];
-                let [a, b, third] = looks(state, c, of, room);
+                let [a, b, third] = state.look_at(of, c, room);
                 let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
                 state.put(to, active, &value);
             }
@@ -499,7 +483,7 @@ impl Lanewise for Op {
                 and,
             } => {
                 let room = &mut [[0; 32]; 3];
-                let [x, y, z] = looks(state, c, of, room);
+                let [x, y, z] = state.look_at(of, c, room);
                 let value: Lanes = match table {
                     0xc0 => each(|i| x[i] & y[i]),
                     0xfc => each(|i| x[i] | y[i]),
@@ -553,7 +537,7 @@ impl Lanewise for Op {
                 ref word,
             } => {
                 let room = &mut [[0; 32]; 3];
-                let [x, y, z] = looks(state, c, of, room);
+                let [x, y, z] = state.look_at(of, c, room);
                 let with = with.map_or(0, |with| state.test(with));
                 let value: Lanes = match *word {
                     Word::Move => *x,

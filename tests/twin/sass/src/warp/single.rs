@@ -1,6 +1,7 @@
 //! Singles.
 
-use super::integer::{Combine, looks};
+use super::half::Type;
+use super::integer::Combine;
 use super::program::Refusal;
 use super::rounding::{Rounding, odd_sum, single};
 use super::simd::Lanewise;
@@ -144,6 +145,8 @@ pub(crate) enum Op {
     /// Whether a division needs the long way.
     Check(Flag, [Source; 2]),
     Function(Place, Source, Function),
+    /// The same of a number of 16 bits, and how far up in its register that is.
+    Short(Place, Source, u32, Type, Function),
 }
 
 pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> {
@@ -217,10 +220,13 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
         }
         "FCHK" => Op::Check(r.flag()?, [r.source(float)?, r.source(float)?]),
         "MUFU" => {
-            if r.has(".F16") || r.has(".BF16") {
-                return Err(r.refuse("functions of halves are not modelled"));
-            }
             let function = Function::read(r)?;
+            if let Some(of) = r.choice(&[(".F16", Type::Half), (".BF16", Type::Brain)]) {
+                let to = r.place()?;
+                let (source, part) = r.part(Style::Halves)?;
+                let shift = if part == ".H1" { 16 } else { 0 };
+                return Ok(Some(Op::Short(to, source, shift, of, function)));
+            }
             Op::Function(r.place()?, r.source(float)?, function)
         }
         _ => return Ok(None),
@@ -259,7 +265,7 @@ impl Lanewise for Op {
             }
             Op::Fused(to, ref of, mode) => {
                 let room = &mut [[0; 32]; 3];
-                let [a, b, d] = looks(state, c, of, room);
+                let [a, b, d] = state.look_at(of, c, room);
                 let value: Lanes = if mode.plain() {
                     each(|i| {
                         canonical(
@@ -319,6 +325,14 @@ impl Lanewise for Op {
             Op::Check(to, ref of) => {
                 let [a, b] = of.map(|source| state.get(&source, c));
                 state.set(to, active, mask(|i| division_is_long(a[i], b[i])));
+            }
+            Op::Short(to, ref source, shift, of, function) => {
+                let x = state.get(source, c);
+                let value = each(|i| {
+                    let wide = f64::from(of.wide(x[i] >> shift & 0xffff));
+                    of.narrow(function.exact(wide), Rounding::Nearest)
+                });
+                state.put(to, active, &value);
             }
             Op::Function(to, ref of, function) => {
                 let x = state.get(of, c);

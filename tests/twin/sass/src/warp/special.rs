@@ -40,17 +40,11 @@ impl Function {
         .ok_or_else(|| r.refuse("no function"))
     }
 
-    pub fn of(self, bits: u32) -> u32 {
-        let high = f64::from_bits(u64::from(bits) << 32);
-        match self {
-            Self::ReciprocalHigh => return upper(1.0 / high),
-            Self::ReciprocalRootHigh => return upper(1.0 / high.sqrt()),
-            _ => {}
-        }
-        let x = f64::from(f32::from_bits(flush(bits)));
+    /// Of a number; the result is rounded by who asks.
+    pub fn exact(self, x: f64) -> f64 {
         // The argument of sine and cosine comes as parts of a turn.
         let turn = std::f64::consts::TAU;
-        let value = match self {
+        match self {
             Self::Cosine => (x * turn).cos(),
             Self::Sine => (x * turn).sin(),
             Self::Exponential => x.exp2(),
@@ -59,7 +53,18 @@ impl Function {
             Self::ReciprocalRoot | Self::ReciprocalRootHigh => 1.0 / x.sqrt(),
             Self::Root => x.sqrt(),
             Self::Tangent => x.tanh(),
-        };
+        }
+    }
+
+    pub fn of(self, bits: u32) -> u32 {
+        let high = f64::from_bits(u64::from(bits) << 32);
+        match self {
+            Self::ReciprocalHigh => return upper(1.0 / high),
+            Self::ReciprocalRootHigh => return upper(1.0 / high.sqrt()),
+            _ => {}
+        }
+        let x = f64::from(f32::from_bits(flush(bits)));
+        let value = self.exact(x);
         canonical(f32::from_bits(flush((value as f32).to_bits())))
     }
 }

@@ -125,6 +125,22 @@ impl State {
         room
     }
 
+    /// The same of three.
+    #[inline(always)]
+    pub fn look_at<'a>(
+        &'a self,
+        of: &[Source; 3],
+        c: &Constants,
+        room: &'a mut [Lanes; 3],
+    ) -> [&'a Lanes; 3] {
+        let [p, q, r] = room;
+        [
+            self.look(&of[0], c, p),
+            self.look(&of[1], c, q),
+            self.look(&of[2], c, r),
+        ]
+    }
+
     /// A double, or what else has its sign in the upper word.
     pub fn pair(&self, source: &Source, constants: &Constants) -> Pairs {
         let low = self.raw(source.from, constants);

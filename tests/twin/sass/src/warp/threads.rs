@@ -56,6 +56,8 @@ pub(crate) struct Identity {
     pub place: [Lanes; 3],
     /// The block in its grid.
     pub block: [u32; 3],
+    /// Where the window of shared memory begins.
+    pub window: u64,
     /// Instructions so far.
     pub clock: u64,
 }
@@ -129,6 +131,7 @@ impl Threads {
                     thread.map(|t| t / x / y),
                 ],
                 block,
+                window: launch.windows.shared,
                 clock: 0,
             },
             watch: watch.then(|| Box::new(Watch::new())),

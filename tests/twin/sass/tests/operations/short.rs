@@ -6,7 +6,7 @@ use super::float::{To, lost};
 use super::{In, Out, Row};
 
 /// Which 16 bits a number has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Bits of the fraction.
     fraction: u32,

@@ -210,6 +210,10 @@ impl Device {
             put(block + 4 * k, &threads.to_le_bytes());
             put(blocks + 4 * k, &count.to_le_bytes());
         }
+        // Before Blackwell the window of shared memory, too; code of Hopper asks for it.
+        if self.chip < Chip::Sm120 {
+            put(0x18, &WINDOWS.shared.to_le_bytes());
+        }
         put(local, &WINDOWS.local.to_le_bytes());
         put(stack, &LOCAL.to_le_bytes());
         for (k, parameter) in parameters.iter().enumerate() {
