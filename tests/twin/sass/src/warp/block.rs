@@ -128,6 +128,21 @@ impl<'a> Block<'a> {
     /// instructions would be run.
     pub fn run(&mut self, global: &mut dyn Memory, limit: u64) -> Result<u64, Fault> {
         loop {
+            if let Some(ran) = self.turn(global, u64::MAX, limit)? {
+                return Ok(ran);
+            }
+        }
+    }
+
+    /// Runs some instructions of it. Returns how many it ran in all when it has come to its end.
+    pub(crate) fn turn(
+        &mut self,
+        global: &mut dyn Memory,
+        budget: u64,
+        limit: u64,
+    ) -> Result<Option<u64>, Fault> {
+        let end = self.ran().saturating_add(budget);
+        loop {
             let mut went = false;
             for number in 0..self.warps.len() {
                 let warp = &mut self.warps[number];
@@ -160,9 +175,9 @@ impl<'a> Block<'a> {
                     }
                 }
             }
-            let ran = self.warps.iter().map(|warp| warp.identity.clock).sum();
+            let ran = self.ran();
             if self.warps.iter().all(|warp| warp.live == 0) {
-                return Ok(ran);
+                return Ok(Some(ran));
             }
             went |= self.meet();
             let first = self
@@ -182,6 +197,8 @@ impl<'a> Block<'a> {
                 Cause::Stuck(text.join("; "))
             } else if ran > limit {
                 Cause::Limit(limit)
+            } else if ran >= end {
+                return Ok(None);
             } else {
                 continue;
             };
@@ -193,6 +210,11 @@ impl<'a> Block<'a> {
                 cause,
             });
         }
+    }
+
+    /// Instructions so far.
+    fn ran(&self) -> u64 {
+        self.warps.iter().map(|warp| warp.identity.clock).sum()
     }
 
     /// Lets the warps go on that wait at a barrier at which all have arrived.

@@ -16,6 +16,7 @@ mod double;
 mod exchange;
 mod fault;
 mod flow;
+mod grid;
 mod half;
 mod hazard;
 mod integer;
@@ -38,6 +39,7 @@ mod tile;
 
 pub use block::{Block, Launch};
 pub use fault::{Cause, Fault};
+pub use grid::Grid;
 pub use hazard::Hazard;
 pub use memory::{Denied, Memory, Space, Windows};
 pub use program::{Program, Refusal};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use silicon::{Part, Run};
 use twin_sass::Chip;
-use twin_sass::warp::{Block, Constants, Denied, Fault, Launch, Memory, Program, Windows};
+use twin_sass::warp::{self, Constants, Denied, Fault, Launch, Memory, Program, Windows};
 
 const BASE: u64 = 0x7f00_0000_0000;
 const WINDOWS: Windows = Windows {
@@ -63,6 +63,9 @@ pub struct Device {
     /// What the launch declares.
     pub registers: u16,
     pub barriers: u8,
+    /// How many blocks run at once, and how many instructions each may run.
+    pub resident: usize,
+    pub limit: u64,
 }
 
 impl Device {
@@ -108,6 +111,8 @@ impl Device {
             chip,
             registers: program.registers(),
             barriers: 16,
+            resident: 4,
+            limit: 10_000_000,
             program,
             literals: Vec::new(),
             global: Global(Vec::new()),
@@ -231,12 +236,6 @@ impl Device {
             windows: WINDOWS,
             watch: self.watch,
         };
-        let [x, y, z] = grid.blocks;
-        let places = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
-        let mut ran = 0;
-        for place in places {
-            ran += Block::new(launch, place)?.run(&mut self.global, 10_000_000)?;
-        }
-        Ok(ran)
+        warp::Grid::new(launch, grid.blocks, self.resident).run(&mut self.global, self.limit)
     }
 }

@@ -1,7 +1,7 @@
 //! A grid: its blocks run, one after the other, then its semaphores are released, then what depends on it.
 
 use twin::rule::{Proof, Rule};
-use twin_sass::warp::{self, Block, Cause, Constants, Denied, Launch, Space, Windows};
+use twin_sass::warp::{self, Cause, Constants, Denied, Launch, Space, Windows};
 
 use crate::chip::{Chip, SMS_PER_TPC};
 
@@ -209,16 +209,10 @@ impl Grid {
             windows: setting.windows,
             fault: None,
         };
-        let [width, height, depth] = qmd.grid;
-        for z in 0..depth {
-            for y in 0..height {
-                for x in 0..width {
-                    let block = Block::new(launch, [x, y, z]);
-                    let done = block.and_then(|mut block| block.run(&mut memory, LIMIT));
-                    done.map_err(|fault| self.fault(port, fault, memory.fault))?;
-                }
-            }
-        }
+        // One for each SM.
+        let resident = chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC;
+        let done = warp::Grid::new(launch, qmd.grid, resident as usize).run(&mut memory, LIMIT);
+        done.map_err(|fault| self.fault(port, fault, memory.fault))?;
         Ok(())
     }
 
