@@ -14,7 +14,7 @@ use super::qmd::Qmd;
 
 static CHIP: Rule = Rule {
     name: "COMPUTE-CODE-NOT-MODELLED",
-    text: "code is that of sm_86, sm_89 or sm_90, of instructions that are modelled",
+    text: "code is that of sm_86, sm_89, sm_90 or sm_120, of instructions that are modelled",
     source: "this twin: twin-sass",
     proof: Proof::Twin,
 };
@@ -89,6 +89,7 @@ pub(super) fn sass(chip: &Chip) -> Option<twin_sass::Chip> {
         0x806 => Some(twin_sass::Chip::Sm86),
         0x809 => Some(twin_sass::Chip::Sm89),
         0x900 => Some(twin_sass::Chip::Sm90),
+        0xa04 => Some(twin_sass::Chip::Sm120),
         _ => None,
     }
 }
