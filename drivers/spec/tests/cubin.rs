@@ -123,3 +123,26 @@ fn damaged_files_do_no_harm() {
     }
     assert!(refused > 1000, "{refused}");
 }
+
+/// The stack of what calls itself has no bound: the file says so, and a usual size is taken.
+#[test]
+fn a_stack_without_a_bound_has_a_usual_size() {
+    for sm in CHIPS {
+        let mut file = bytes(sm);
+        // EIATTR_MIN_STACK_SIZE: the attribute, 8 bytes: a symbol and the size.
+        let records: Vec<usize> = (0..file.len() - 12)
+            .filter(|&at| file[at..at + 4] == [4, 0x12, 8, 0])
+            .collect();
+        assert!(records.len() >= 2);
+        for at in records {
+            file[at + 8..at + 12].fill(0xff);
+        }
+        let cubin = Cubin::parse(&file).unwrap();
+        assert!(
+            cubin
+                .kernels
+                .iter()
+                .all(|kernel| kernel.local_bytes == 1024)
+        );
+    }
+}

@@ -26,6 +26,11 @@ use info::Info;
 const MACHINE: u16 = 190;
 /// The most that an image may take: 64 MiB.
 const LARGEST: u64 = 64 << 20;
+/// The stack of a kernel that calls itself, of which the compiler knows no bound: what CUDA gives a thread that
+/// did not ask for more.
+///
+/// Source: CUDA driver API, `cuCtxSetLimit`: CU_LIMIT_STACK_SIZE; the default is what `cuCtxGetLimit` returns.
+const UNBOUNDED_STACK: u32 = 1024;
 /// Bytes behind the code that instruction fetches may touch.
 ///
 /// Source: tinygrad, `ops_nv.py`: programs are followed by a page, or fetches ahead fault.
@@ -529,7 +534,10 @@ impl Placed {
                 registers,
                 barriers: own.barriers.unwrap_or(in_flags),
                 shared_bytes: shared,
-                local_bytes: small("local memory", of_symbol.stack.into())?,
+                local_bytes: match of_symbol.stack {
+                    u32::MAX => UNBOUNDED_STACK,
+                    stack => small("local memory", stack.into())?,
+                },
                 param_base,
                 param_bytes,
                 params: own.params,

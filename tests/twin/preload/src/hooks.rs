@@ -504,6 +504,17 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 /// The last that runs of this library: after what others of the process do at its end.
+/// For programs that are recorded: they have come to a place that has a name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doorbell_mark(name: *const c_char) {
+    // SAFETY: a string, as callers promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    inside(|session| {
+        session.mark(&name);
+        Some(())
+    });
+}
+
 extern "C" fn at_the_end() {
     crate::end::end();
 }

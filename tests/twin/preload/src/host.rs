@@ -43,8 +43,14 @@ impl Driver for Host {
     }
 
     fn version(&self) -> Option<String> {
-        let text = std::fs::read_to_string("/sys/module/nvidia/version").ok()?;
-        Some(text.trim().to_owned())
+        if let Ok(text) = std::fs::read_to_string("/sys/module/nvidia/version") {
+            return Some(text.trim().to_owned());
+        }
+        // Sandboxes may have only this: "NVRM version: NVIDIA UNIX ... Kernel Module  580.65.06  ...".
+        let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+        let version =
+            |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+        text.split_whitespace().find(version).map(str::to_owned)
     }
 
     fn broken(&self) -> Vec<String> {

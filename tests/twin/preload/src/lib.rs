@@ -7,6 +7,7 @@
 //! - [`driver`]: what serves the files of devices: [`nv`] a simulated NVIDIA machine, [`host`] the kernel;
 //! - [`tree`]: texts and folders of a simulated machine, as files of the host;
 //! - [`record`]: ioctls as lines of JSON;
+//! - [`memory`]: memory that is shared with devices, for the record;
 //! - [`end`]: what is said when the process ends;
 //! - [`system`]: the system itself, past the hooks.
 //!
@@ -23,6 +24,7 @@ mod driver;
 mod end;
 mod hooks;
 mod host;
+mod memory;
 mod nv;
 mod record;
 mod session;

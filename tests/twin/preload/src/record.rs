@@ -2,7 +2,8 @@
 //!
 //! The first line says which driver it is. A line of an ioctl has its name, the struct before and after,
 //! and what addresses in it lead to, as far as the tables know: each a *part* with the field that leads
-//! there, its address, its bytes before, and after where they differ (hexadecimal).
+//! there, its address, its bytes before, and after where they differ (hexadecimal). A line of memory has
+//! what was found there when the program came to a *mark*.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,6 +18,7 @@ use serde_json::{Map as Object, Value, json};
 use twin::host::user;
 
 use crate::driver::{Map, Result};
+use crate::memory::Piece;
 
 /// A record that is being written.
 pub struct Record {
@@ -196,6 +198,29 @@ impl Record {
     /// `munmap`.
     pub fn munmap(&self, at: u64, bytes: u64) {
         self.line(json!({"call": "munmap", "at": at, "bytes": bytes}));
+    }
+
+    /// Memory that has changed, at a place of the program.
+    pub fn memory(&self, mark: &str, pieces: Vec<Piece>) {
+        for piece in pieces {
+            self.line(json!({
+                "call": "memory", "mark": mark, "file": piece.file, "at": piece.at,
+                "bytes": hex(&piece.bytes),
+            }));
+        }
+    }
+
+    /// The memory of the process that an ioctl hands to a device.
+    pub fn handed(&self, before: &Before) -> Option<(u64, u64)> {
+        let part = before.parts.first()?;
+        if before.name != Some(escape::RM_ALLOC_MEMORY.name) {
+            return None;
+        }
+        let layout = escape::AllocMemory::LAYOUT;
+        let field = |name| part.field(&layout, self.branch?, name);
+        let class = field("hClass")?;
+        (class == u64::from(class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.number))
+            .then_some((field("pMemory")?, field("limit")? + 1))
     }
 
     /// Reads what an ioctl is about to be made with.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::driver::{Driver, Map, Result};
 use crate::host::Host;
+use crate::memory::Memory;
 use crate::nv::Nv;
 use crate::record::Record;
 use crate::system;
@@ -19,6 +20,8 @@ pub struct Session {
     /// Files of the machine; none where they are the host's.
     tree: Option<Tree>,
     record: Option<Record>,
+    /// What is shared with devices, for the record.
+    memory: Mutex<Memory>,
     /// Descriptors of devices, with their paths.
     open: Mutex<BTreeMap<i32, String>>,
     /// The process that the machine is in: its children have none.
@@ -79,6 +82,7 @@ impl Session {
             driver,
             tree,
             record,
+            memory: Mutex::default(),
             open: Mutex::default(),
             process: std::process::id(),
         }))
@@ -159,6 +163,9 @@ impl Session {
         };
         let before = record.before(&path, request, argument);
         let done = self.driver.ioctl(fd, request, argument);
+        if let Some((at, bytes)) = record.handed(&before) {
+            self.shared().add(at, bytes, "", false);
+        }
         record.ioctl(&path, fd, request, before, done);
         Some(done)
     }
@@ -169,17 +176,39 @@ impl Session {
         let mapped = self.driver.mmap(fd, map);
         if let Some(record) = &self.record {
             record.mmap(&path, fd, map, mapped);
+            if let (Ok(at), true) = (mapped, map.protection & libc::PROT_READ != 0) {
+                self.shared().add(at, map.bytes, &path, true);
+            }
         }
         Some(mapped)
     }
 
     /// See [`Driver::munmap`].
     pub fn munmap(&self, at: u64, bytes: u64) -> Option<Result<bool>> {
+        let Some(record) = &self.record else {
+            return Some(self.driver.munmap(at, bytes));
+        };
+        let mut memory = self.shared();
+        let shared = memory.has(at, bytes);
+        record.memory("unmapped", memory.changed(at, bytes));
         let done = self.driver.munmap(at, bytes);
-        if let (Some(record), Ok(true)) = (&self.record, done) {
+        memory.remove(at, bytes);
+        if done == Ok(true) || done == Ok(false) && shared {
             record.munmap(at, bytes);
         }
         Some(done)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Memory> {
+        // Entries are inserted and removed whole.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program has come to a place that has a name: what it shares with devices is looked at.
+    pub fn mark(&self, name: &str) {
+        if let Some(record) = &self.record {
+            record.memory(name, self.shared().all());
+        }
     }
 
     /// The rules that were broken.
@@ -189,6 +218,7 @@ impl Session {
 
     /// The process ends.
     pub fn finish(&self) {
+        self.mark("end");
         self.driver.finish();
         if let Some(tree) = &self.tree {
             tree.remove();

@@ -17,20 +17,24 @@ fn library() -> PathBuf {
     built
 }
 
-/// The program, compiled into a folder.
-fn client(folder: &Path) -> PathBuf {
+/// A program, compiled into a folder.
+fn client(folder: &Path, source: &str) -> PathBuf {
     let program = folder.join("client");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut compiler = Command::new("cc");
     compiler.args(["-pthread", "-o"]).arg(&program).arg(source);
     assert!(compiler.status().unwrap().success());
     program
 }
 
-/// Runs a step, on a machine, with a record.
+/// Runs a step, on a machine, with a record; without a step, a whole session of a driver.
 fn run(config: Option<&str>, record: Option<&Path>, step: &[&str]) -> Output {
     let folder = TempDir::new().unwrap();
-    let mut command = Command::new(client(folder.path()));
+    let source = match step.is_empty() {
+        true => "tests/session.c",
+        false => "tests/client.c",
+    };
+    let mut command = Command::new(client(folder.path(), source));
     command.args(step).env("LD_PRELOAD", library());
     command.env_remove("DOORBELL_TWIN_CONFIG");
     if let Some(config) = config {
@@ -140,4 +144,56 @@ fn without_a_machine_and_a_record_nothing_is_changed() {
     let done = run(None, None, &["version", "1"]);
     // Whatever this host has: the library says nothing.
     assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), ""));
+}
+
+/// Rings, USERD and push buffers are in the record as they were at the mark.
+#[test]
+fn memory_that_is_shared_is_recorded() {
+    let folder = TempDir::new().unwrap();
+    let record = folder.path().join("record");
+    let done = run(Some("chip=h100,driver=580"), Some(&record), &[]);
+    assert_eq!(
+        (done.status.code(), text(&done.stdout), text(&done.stderr)),
+        (Some(0), "released\n", "")
+    );
+    let lines = std::fs::read_to_string(&record).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut memory = std::collections::BTreeMap::new();
+    for line in lines.iter().filter(|line| line["mark"] == "released") {
+        assert_eq!(line["file"], "/dev/nvidia0");
+        let (at, hex) = (
+            line["at"].as_u64().unwrap(),
+            line["bytes"].as_str().unwrap(),
+        );
+        for (i, pair) in (0..hex.len()).step_by(2).enumerate() {
+            let byte = u8::from_str_radix(&hex[pair..pair + 2], 16).unwrap();
+            memory.insert(at + i as u64, byte);
+        }
+    }
+    let word = |at: u64| {
+        (0..4).fold(0, |word, i| {
+            word | u32::from(memory.get(&(at + i)).copied().unwrap_or(0)) << (8 * i)
+        })
+    };
+    const RING: u64 = 0x10_0000_0000;
+    let entry = [word(RING), word(RING + 4)];
+    assert_eq!(entry, [0x2_0000, 0x10 | 6 << 10], "the entry of the ring");
+    let push: Vec<u32> = (0..6).map(|i| word(RING + 0x2_0000 + 4 * i)).collect();
+    assert_eq!(push, [0x2005_0017, 0x10_0000, 0x10, 0x600d, 0, 0x100_0001]);
+    assert_eq!(word(RING + 0x1_008c), 1, "GPPut");
+    assert_eq!(word(RING + 0x10_0000), 0x600d, "the semaphore");
+    // Once it is unmapped nobody looks there.
+    let unmapped = lines
+        .iter()
+        .position(|line| line["call"] == "munmap")
+        .unwrap();
+    let later = &lines[unmapped..];
+    assert!(
+        later
+            .iter()
+            .all(|line| line["at"].as_u64() < Some(RING) || line["call"] == "munmap")
+    );
 }

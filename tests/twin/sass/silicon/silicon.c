@@ -30,7 +30,8 @@ static int case_limit = 15;
 struct Case {
     char chip[16], kernel[48], name[80];
     uint32_t blocks[3], threads[3], shared, parameters;
-    uint64_t bytes, image, image_bytes, cubin, cubin_bytes;
+    // What is asked lies from `first` up to `end`.
+    uint64_t bytes, first, end, image, image_bytes, cubin, cubin_bytes;
     uint64_t values[16];
     uint32_t pointers, unused;
 };
@@ -156,10 +157,10 @@ static void head(const char *chip, const char *device, int version) {
 
 // The answer of a case, as it is written: what differs from memory before, or why it failed.
 static void record(const struct Case *c, const char *status, const unsigned char *before, const unsigned char *after) {
-    size_t bytes = after ? c->bytes : 0, pieces = 0, length = 0, room = bytes + bytes / 16 + 4096;
+    size_t bytes = after ? c->end : 0, pieces = 0, length = 0, room = bytes + bytes / 16 + 4096;
     unsigned char *data = malloc(room), *text = malloc(room + 1024);
     if (!data || !text) hopeless("malloc", "there is no memory left");
-    for (size_t at = 0; at < bytes;) {
+    for (size_t at = c->first; at < bytes;) {
         if (before[at] == after[at]) {
             at++;
             continue;

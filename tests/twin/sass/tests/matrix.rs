@@ -45,12 +45,20 @@ fn part(name: &str) -> (Vec<&'static str>, bool) {
     )
 }
 
-/// What each lane of each warp writes for each statement of a part, from what it reads.
-fn run(chip: Chip, name: &str, count: usize, input: &[u32]) -> Vec<u32> {
+/// What each lane of each warp writes for each statement of a part, from what it reads. A card is asked about
+/// one of them, or about all.
+fn run(chip: Chip, name: &str, input: &[u32], about: Option<usize>) -> Vec<u32> {
     let mut device = Device::new(chip, name);
     let at = device.words(input);
-    let words = OUTPUT * 32 * WARPS * count;
+    let (statements, _) = part(name);
+    let each = OUTPUT * 32 * WARPS;
+    let words = each * statements.len();
     let out = device.words(&vec![0; words]);
+    for (number, statement) in statements.iter().enumerate() {
+        if about.is_none_or(|about| about == number) {
+            device.name(out + (4 * each * number) as u64, each, 4, statement, true);
+        }
+    }
     let grid = Grid {
         blocks: [WARPS as u32, 1, 1],
         threads: [32, 1, 1],
@@ -140,7 +148,7 @@ fn products(name: &str) {
             .map(|warp| elements(&mma, warp, &mut numbers))
             .collect();
         for chip in chips(late) {
-            let results = run(chip, name, statements.len(), &input.concat());
+            let results = run(chip, name, &input.concat(), Some(number));
             let results = &results[number * OUTPUT * 32 * WARPS..];
             for (warp, (input, result)) in input.iter().zip(results.chunks(OUTPUT * 32)).enumerate()
             {
@@ -199,7 +207,7 @@ fn tiles_are_loaded_and_transposed() {
     let (statements, late) = part("tiles");
     let input = random(7);
     for chip in chips(late) {
-        let results = run(chip, "tiles", statements.len(), &input);
+        let results = run(chip, "tiles", &input, None);
         for (number, statement) in statements.iter().enumerate() {
             for warp in 0..WARPS {
                 let input = &input[INPUT * 32 * warp..][..INPUT * 32];
@@ -239,7 +247,7 @@ fn tiles_are_stored() {
     let (statements, late) = part("tiles_stored");
     let input = random(8);
     for chip in chips(late) {
-        let results = run(chip, "tiles_stored", statements.len(), &input);
+        let results = run(chip, "tiles_stored", &input, None);
         for warp in 0..WARPS {
             let input = &input[INPUT * 32 * warp..][..INPUT * 32];
             // What is in shared memory: four words for each lane.

@@ -1,6 +1,7 @@
 //! Recordings run without a broken rule, and what is changed in them is named.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -136,4 +137,64 @@ fn sizes_that_are_changed_are_named() {
             assert_eq!(found, Some("RM-ESCAPE-SIZE"), "{name}: {i}, {call}");
         }
     }
+}
+
+/// Recordings of `scripts/silicon-record`, and the one that `DOORBELL_SESSION` names: each call ends as it
+/// did, and no rule fires of which the recording does not say so.
+#[test]
+fn what_was_recorded_elsewhere_ends_as_it_did() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/nv/recorded");
+    let kept = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let asked = std::env::var_os("DOORBELL_SESSION").map(PathBuf::from);
+    let mut played = 0;
+    for path in kept.chain(asked) {
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let recording: Value =
+            serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let mut player = Player::new(recording["machine"].as_str().unwrap());
+        let events = recording["events"].as_array().unwrap();
+        let failed = player.play(events);
+        let shown: Vec<_> = failed
+            .iter()
+            .map(|(i, why)| format!("event {i} {}: {why}", events[*i]["of"]))
+            .collect();
+        assert!(
+            shown.is_empty(),
+            "{}:\n{}",
+            path.display(),
+            shown.join("\n")
+        );
+        let expected: BTreeSet<&str> = recording["rules"]
+            .as_array()
+            .map_or(BTreeSet::new(), |rules| {
+                rules.iter().map(|rule| rule.as_str().unwrap()).collect()
+            });
+        let broken: BTreeSet<&str> = player.machine.broken_rules().into_iter().collect();
+        assert_eq!(broken, expected, "{}", path.display());
+        played += 1;
+    }
+    assert!(played > 0);
+}
+
+/// A recorded answer that is not the twin's is told.
+#[test]
+fn an_answer_that_differs_is_told() {
+    let mut events = recording("nak86");
+    let place = at(&events, "NV_ESC_REGISTER_FD");
+    events[place]["errno"] = json!(22);
+    let place = at(&events, "UVM_REGISTER_GPU");
+    events[place]["after"] = json!("24:40");
+    let told = Player::new("chip=ga102,driver=570").play(&events);
+    let told: Vec<_> = told.iter().map(|(_, why)| why.as_str()).collect();
+    assert_eq!(
+        told[..2],
+        [
+            "NV_ESC_REGISTER_FD: it is done; recorded: errno 22",
+            "UVM_REGISTER_GPU: status 0x0; recorded: 0x40"
+        ]
+    );
 }

@@ -2,7 +2,8 @@
 //! descriptors in place of the recorded ones.
 //!
 //! The recordings (`tests/golden/nv/session_*.json`) are of tinygrad at a9069c177a9d, on a mock of the
-//! kernel driver: an event a line, arguments as pieces `OFFSET:BYTES` of what is not zero.
+//! kernel driver: an event a line, arguments as pieces `OFFSET:BYTES` of what is not zero. Those of
+//! `scripts/silicon-record` (`tests/golden/nv/recorded`) say the descriptor and the answer of each call, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,8 @@ impl Player {
         state.is_empty() && state.local_in_use(0) == 0
     }
 
-    /// Plays all, whatever fails; returns statuses and errnos that are not 0, with the event's number.
+    /// Plays all, whatever fails; returns statuses and errnos that are not 0, or not what was recorded where
+    /// answers were, with the event's number.
     pub fn play(&mut self, events: &[Value]) -> Vec<(usize, String)> {
         let mut failed = Vec::new();
         for (i, event) in events.iter().enumerate() {
@@ -122,6 +124,14 @@ impl Player {
         } else if !event["close"].is_null() {
             let closed = self.files.remove(&(number(&event["close"]) as i32));
             self.process.close(closed.unwrap().0).map_err(said)?;
+        } else if !event["dup"].is_null() {
+            let (from, to) = (number(&event["dup"]) as i32, number(&event["fd"]) as i32);
+            let (fd, path) = self.files[&from].clone();
+            let fd = self.process.dup(fd).map_err(said)?;
+            self.files.insert(to, (fd, path));
+        } else if !event["munmap"].is_null() {
+            let (at, length) = (number(&event["munmap"]), number(&event["bytes"]));
+            self.process.munmap(at, length).map_err(said)?;
         } else if !event["mmap"].is_null() {
             let fd = self.files[&(number(&event["mmap"]) as i32)].0;
             let at = (!event["at"].is_null()).then(|| number(&event["at"]));
@@ -138,9 +148,12 @@ impl Player {
         Ok(())
     }
 
-    /// The descriptor that a call was made on: the last one of its path that is open, and of the two of
-    /// UVM the first, but for MM_INITIALIZE.
+    /// The descriptor that a call was made on. Where that was not recorded: the last one of its path that is
+    /// open, and of the two of UVM the first, but for MM_INITIALIZE.
     fn fd(&self, event: &Value) -> i32 {
+        if !event["fd"].is_null() {
+            return self.files[&(number(&event["fd"]) as i32)].0;
+        }
         let path = event["file"].as_str().unwrap();
         let mut of_path = self.files.values().filter(|file| file.1 == path);
         let first = path.ends_with("uvm") && event["ioctl"] != "UVM_MM_INITIALIZE";
@@ -185,10 +198,32 @@ impl Player {
             self.gpu_id = u32::from_le_bytes(arg[16..20].try_into().unwrap());
         }
         self.learn(event, &list);
-        done.map_err(|errno| format!("{name}: {errno}"))?;
-        match read("status").or(read("rmStatus")) {
-            None | Some(0) => Ok(()),
-            Some(status) => Err(format!("{name}: status {status:#x}")),
+        match (done, event["errno"].as_i64()) {
+            (Ok(()), None) => {}
+            (Err(errno), Some(recorded)) if i64::from(errno.0) == recorded => return Ok(()),
+            (Ok(()), Some(recorded)) => {
+                return Err(format!("{name}: it is done; recorded: errno {recorded}"));
+            }
+            (Err(errno), _) => return Err(format!("{name}: {errno}")),
+        }
+        let status = |arg: &[u8]| {
+            let place = ["status", "rmStatus"].iter();
+            let place = place
+                .filter_map(|field| find(layout?, branch, field))
+                .next()?;
+            Some(u32::from_le_bytes(
+                arg[place..place + 4].try_into().unwrap(),
+            ))
+        };
+        let recorded = event["after"].as_str();
+        let recorded = recorded.map_or(Some(0), |after| status(&bytes(after, size)));
+        match (status(&arg), recorded) {
+            (ours, recorded) if ours == recorded => Ok(()),
+            (None, _) | (Some(0), None) => Ok(()),
+            (Some(ours), Some(0) | None) => Err(format!("{name}: status {ours:#x}")),
+            (Some(ours), Some(recorded)) => {
+                Err(format!("{name}: status {ours:#x}; recorded: {recorded:#x}"))
+            }
         }
     }
 
