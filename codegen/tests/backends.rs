@@ -234,16 +234,17 @@ fn rows_are_ways_of_their_own() {
 /// What is a GPU is not AMD's for that.
 #[test]
 fn no_emitter_spells_for_a_machine_that_it_does_not_know() {
-    use codegen::render::{CRenderer, CudaRenderer, HipRenderer, LlvmRenderer};
+    use codegen::render::{CRenderer, CudaRenderer, HipRenderer, LlvmRenderer, PtxRenderer};
     let other = Target {
         arch: "adreno".into(),
         ..Target::amd("gfx1100").unwrap()
     };
-    let emitters: [(Arc<dyn Emitter>, &str); 4] = [
+    let emitters: [(Arc<dyn Emitter>, &str); 5] = [
         (Arc::new(LlvmRenderer), "llvm"),
         (Arc::new(CRenderer), "c"),
         (Arc::new(HipRenderer), "hip"),
         (Arc::new(CudaRenderer), "cuda"),
+        (Arc::new(PtxRenderer), "ptx"),
     ];
     for (emitter, name) in emitters {
         let backend = Backend::new(other.clone(), emitter, None);

@@ -13,12 +13,13 @@ mod support;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use codegen::compile::{Compiler, NvrtcCompiler, Toolkits};
+use codegen::compile::{Compiler, JitLinkCompiler, NvrtcCompiler, PtxasCompiler, Toolkits};
 use codegen::ir::Kernel;
 use codegen::ir::mma::MmaDesc;
-use codegen::render::{CudaRenderer, Emitter};
+use codegen::render::{CudaRenderer, Emitter, PtxRenderer};
 use codegen::{Backend, DType, Opt, Options, Target, build};
 use conformance::part::Part;
+use drivers_spec::nv::cubin::Cubin;
 use suite::{COMBINING, combined, matrix_blocks, product, stored};
 use support::*;
 
@@ -31,24 +32,37 @@ struct Way {
     compiler: Arc<dyn Compiler>,
 }
 
+/// What `scripts/cuda` has fetched.
+fn toolkits() -> Option<Toolkits> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cuda");
+    if !root.join("fetched").exists() {
+        println!(
+            "skipped: {}: not there; scripts/cuda fetches NVIDIA's compilers",
+            root.display()
+        );
+        return None;
+    }
+    Some(Toolkits::at(root))
+}
+
 /// The ways whose compilers are there, loaded once.
 fn ways() -> &'static [Way] {
     static WAYS: OnceLock<Vec<Way>> = OnceLock::new();
     WAYS.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cuda");
-        if !root.join("fetched").exists() {
-            println!(
-                "skipped: {}: not there; scripts/cuda fetches NVIDIA's compilers",
-                root.display()
-            );
+        let Some(toolkits) = toolkits() else {
             return Vec::new();
-        }
-        let toolkits = Toolkits::at(root);
+        };
         let target = Target::nv("sm_86", 0).unwrap();
-        vec![Way {
-            emitter: Arc::new(CudaRenderer),
-            compiler: Arc::new(NvrtcCompiler::of(&toolkits, &target).unwrap()),
-        }]
+        vec![
+            Way {
+                emitter: Arc::new(CudaRenderer),
+                compiler: Arc::new(NvrtcCompiler::of(&toolkits, &target).unwrap()),
+            },
+            Way {
+                emitter: Arc::new(PtxRenderer),
+                compiler: Arc::new(PtxasCompiler::of(&toolkits).unwrap()),
+            },
+        ]
     })
 }
 
@@ -165,6 +179,30 @@ fn every_operation() {
         ..Cases::new()
     };
     suite::every_operation(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+/// PTX through the library. What calls functions is left to the program: the model has no calls of addresses.
+#[test]
+fn ptx_through_nvjitlink() {
+    let Some(toolkits) = toolkits() else { return };
+    let way = Way {
+        emitter: Arc::new(PtxRenderer),
+        compiler: Arc::new(JitLinkCompiler::of(&toolkits).unwrap()),
+    };
+    for chip in GENERATIONS {
+        for kernel in [elementwise(1000), matmul(33, 20, 40, false, true, true)] {
+            let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+            let want = expected(&kernel, &buffers, &[]);
+            check_on(&backend(&way, chip), &kernel, &buffers, &want, 1e-4);
+        }
+    }
+    for chip in Target::nv_chips() {
+        let built = build(&softmax(3, 70), &backend(&way, chip), &Options::default()).unwrap();
+        for stage in &built.stages {
+            let cubin = Cubin::parse(&stage.object).unwrap();
+            assert!(cubin.kernel(&stage.entry).is_ok(), "{chip}");
+        }
+    }
 }
 
 /// Combining stores whose work-items meet in memory.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Backend;
 #[cfg(feature = "llvm")]
 use crate::compile::LlvmCompiler;
-use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler};
+use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler, Toolkits, ptxas};
 use crate::error::Result;
-use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer};
+use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer, PtxRenderer};
 use crate::target::Target;
 
 /// A compiler, if one is needed, or why it cannot be had.
@@ -94,6 +94,14 @@ pub const TABLE: &[Row] = &[
         emitter: || Arc::new(CudaRenderer),
         compiler: |target| found(NvrtcCompiler::find(target)?),
         fix: "pip install nvidia-cuda-nvrtc, or install a CUDA toolkit and set CUDA_PATH",
+    },
+    Row {
+        device: "NV",
+        renderer: "PTX",
+        target: Target::nv,
+        emitter: || Arc::new(PtxRenderer),
+        compiler: |_| Ok(Some(ptxas::assembler(&Toolkits::of_this_system())?)),
+        fix: "pip install nvidia-nvjitlink, or install a CUDA toolkit and set CUDA_PATH",
     },
 ];
 

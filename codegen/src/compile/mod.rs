@@ -7,6 +7,11 @@ pub mod clang;
 )]
 pub mod comgr;
 mod cuda;
+#[expect(
+    unsafe_code,
+    reason = "calls into a library that is loaded when it is there"
+)]
+pub mod jitlink;
 #[expect(unsafe_code, reason = "loads a library that is there")]
 mod library;
 #[cfg(feature = "llvm")]
@@ -16,13 +21,16 @@ pub mod llvm;
     reason = "calls into a library that is loaded when it is there"
 )]
 pub mod nvrtc;
+pub mod ptxas;
 
 pub use clang::ClangCompiler;
 pub use comgr::ComgrCompiler;
 pub use cuda::Toolkits;
+pub use jitlink::JitLinkCompiler;
 #[cfg(feature = "llvm")]
 pub use llvm::LlvmCompiler;
 pub use nvrtc::NvrtcCompiler;
+pub use ptxas::PtxasCompiler;
 
 use crate::error::Result;
 use crate::render::Source;

@@ -1,13 +1,13 @@
-//! Which powers of two divide indices: what is known of the alignment of an access.
+//! What is known of the lanes of an access: whether they lie together, and which powers of two divide an index.
 
 use crate::ir::Binary;
-use crate::lower::{Inst, Program};
+use crate::lower::{Inst, Program, Reg, Ty};
 
 /// By the number of a register, how often two divides it at least; 0 for what is no integer.
 pub(super) fn factors(p: &Program) -> Vec<u32> {
     let mut factors = vec![0u32; p.regs.len()];
     for inst in &p.insts {
-        let of = |r: &crate::lower::Reg| factors[r.0 as usize];
+        let of = |r: &Reg| factors[r.0 as usize];
         let (dst, factor) = match inst {
             Inst::Const { dst, bits } => (dst, bits.trailing_zeros()),
             Inst::Cast { dst, a } | Inst::Splat { dst, a } => (dst, of(a)),
@@ -30,4 +30,27 @@ pub(super) fn factors(p: &Program) -> Vec<u32> {
         }
     }
     factors
+}
+
+/// The widest access of one work-item of NVIDIA's GPUs, bytes, and the alignment of their buffers: those of
+/// tensors are aligned to 64.
+pub(super) const WIDEST: usize = 16;
+
+/// How many neighbours of a vector can be accessed as one, from an index on.
+pub(super) fn together(factors: &[u32], ty: Ty, index: Reg) -> u32 {
+    let size = ty.dtype.size();
+    let aligned = (size << factors[index.0 as usize].min(4)).min(WIDEST) / size;
+    let mut together = (aligned as u32).min(ty.lanes.next_power_of_two());
+    while !ty.lanes.is_multiple_of(together) {
+        together /= 2;
+    }
+    together
+}
+
+/// The scalar that all lanes of a register have, if it was made of one.
+pub(super) fn splat(p: &Program, reg: Reg) -> Option<Reg> {
+    p.insts.iter().find_map(|inst| match inst {
+        Inst::Splat { dst, a } if *dst == reg => Some(*a),
+        _ => None,
+    })
 }

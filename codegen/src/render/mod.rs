@@ -3,9 +3,11 @@
 pub mod c;
 mod factors;
 pub mod llvm;
+pub mod ptx;
 
 pub use c::{CRenderer, CudaRenderer, HipRenderer};
 pub use llvm::LlvmRenderer;
+pub use ptx::PtxRenderer;
 
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ pub enum Language {
     Hip,
     /// CUDA C++ for the device only, without headers.
     Cuda,
+    /// NVIDIA's assembly language.
+    Ptx,
 }
 
 /// The symbol of every kernel's entry point: what a kernel is called is no part of its code.

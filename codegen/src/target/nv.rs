@@ -39,6 +39,8 @@ struct Family {
     products: f64,
     /// The same of matrix instructions by the bytes of an operand: 1, 2, 4, 8.
     matrix_products: [f64; 4],
+    /// The version of PTX that has what is used.
+    ptx: &'static str,
     atomics: Atomics,
     mma: &'static [MmaDesc],
 }
@@ -161,6 +163,7 @@ const GA100: Family = Family {
     shared_bytes: 164 << 10,
     products: 64.0,
     matrix_products: [2048.0, 1024.0, 64.0, 64.0],
+    ptx: "7.8",
     atomics: Atomics {
         sums: &[F32, F64, F16],
     },
@@ -178,6 +181,7 @@ const GA10X: Family = Family {
 };
 
 const ADA: Family = Family {
+    ptx: "8.4",
     mma: &[
         HALF, BRAIN, QUARTER[0], QUARTER[1], QUARTER[2], QUARTER[3], SIGNED, UNSIGNED, MIXED[0],
         MIXED[1],
@@ -197,9 +201,13 @@ const HOPPER: Family = Family {
     ..GA10X
 };
 
-const GB10X: Family = Family { ..HOPPER };
+const GB10X: Family = Family {
+    ptx: "8.6",
+    ..HOPPER
+};
 
 const GB20X: Family = Family {
+    ptx: "8.7",
     atomics: HOPPER.atomics,
     ..ADA
 };
@@ -300,6 +308,12 @@ impl Target {
     pub fn nv_chips() -> impl Iterator<Item = &'static str> {
         CHIPS.iter().map(|c| c.name)
     }
+}
+
+/// The version of PTX for a target.
+pub(crate) fn ptx(t: &Target) -> &'static str {
+    let facts = CHIPS.iter().find(|c| c.name == t.cpu);
+    facts.map_or(GA100.ptx, |c| c.family.ptx)
 }
 
 #[cfg(test)]

@@ -71,6 +71,43 @@ fn addresses_are_those_of_the_image() {
     }
 }
 
+/// A quotient that nvJitLink calls as a function: how the call holds its address depends on the generation.
+#[test]
+fn calls_have_addresses() {
+    for (file, call) in [
+        ("linked_86", 0x100),
+        ("linked_90", 0xf0),
+        ("linked_120", 0xf0),
+    ] {
+        let name = format!("../../tests/golden/nv/cubin/{file}.cubin");
+        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+        let cubin = Cubin::parse(&bytes).unwrap();
+        let [kernel] = cubin.kernels.as_slice() else {
+            panic!("{file}: {:?}", cubin.kernels);
+        };
+        assert_eq!(kernel.name, "kernel");
+        let target = |base: u64| {
+            let image = cubin.at(base);
+            let word = &image[(kernel.entry + call) as usize..][..16];
+            let word = u128::from_le_bytes(word.try_into().unwrap());
+            assert_eq!(word & 0xffff, 0x7943, "{file}: CALL.ABS");
+            let high = (word >> 34) as u64 & ((1 << 47) - 1);
+            match cubin.sm {
+                86 => high << 2,
+                _ => (high << 8 | (word >> 16) as u64 & 0xff) << 2,
+            }
+        };
+        let at = target(BASE) - BASE;
+        assert!(
+            at.is_multiple_of(128) && at < cubin.bytes(),
+            "{file}: {at:#x}"
+        );
+        let own = kernel.entry..kernel.entry + kernel.code_bytes;
+        assert!(!own.contains(&at), "{file}: {at:#x}");
+        assert_eq!(target(BASE + 0x7_0000_0000), BASE + 0x7_0000_0000 + at);
+    }
+}
+
 #[test]
 fn what_is_no_cubin_is_named() {
     let said = |bytes: &[u8]| Cubin::parse(bytes).unwrap_err().to_string();

@@ -2,10 +2,6 @@
 //! instruction is spelled once for each. What is contiguous and aligned is read and written as a structure.
 //! No header is needed: what the language lacks is a line of PTX.
 //!
-//! Buffers are aligned to 16 bytes: [`hcq::AllocSpec`] has 64.
-//!
-//! [`hcq::AllocSpec`]: https://docs.rs/hcq
-//!
 //! Source: "CUDA C++ Programming Guide"; "PTX ISA" for what lines of PTX mean.
 
 use std::fmt::Write as _;
@@ -17,6 +13,7 @@ use crate::ir::mma::MmaDesc;
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::decomp::Caps;
 use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::render::factors::{WIDEST, splat, together};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, nv_caps};
 use crate::target::Target;
 use crate::target::nv::Matrix;
@@ -24,9 +21,6 @@ use crate::target::nv::Matrix;
 /// Renders CUDA C for NVIDIA GPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct CudaRenderer;
-
-/// The widest access of one work-item, bytes, and the alignment of buffers.
-const WIDEST: usize = 16;
 
 impl Emitter for CudaRenderer {
     fn name(&self) -> &'static str {
@@ -181,7 +175,7 @@ impl Text<'_> {
                 gate,
             } if lanes(dst) > 1 => match gate {
                 None => return self.load_wide(*dst, *mem, *index),
-                Some((gate, alt)) => match self.splat(*gate) {
+                Some((gate, alt)) => match splat(self.p, *gate) {
                     Some(gate) => return self.load_gated(*dst, *mem, *index, gate, *alt),
                     None => lanes(dst),
                 },
@@ -195,7 +189,7 @@ impl Text<'_> {
                 gate,
             } if lanes(value) > 1 => match gate {
                 None => return self.store_wide(*mem, *index, *value),
-                Some(gate) => match self.splat(*gate) {
+                Some(gate) => match splat(self.p, *gate) {
                     Some(gate) => {
                         let gate = self.r(gate);
                         self.line(format!("if ({gate}) {{"));
@@ -222,14 +216,6 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// The scalar that all lanes of a register have, if it was made of one.
-    fn splat(&self, reg: Reg) -> Option<Reg> {
-        self.p.insts.iter().find_map(|inst| match inst {
-            Inst::Splat { dst, a } if *dst == reg => Some(*a),
-            _ => None,
-        })
-    }
-
     /// The element of the lane that is spelled.
     pub(super) fn element(&self, mem: Mem, index: Reg, access: Access) -> String {
         let (at, i) = (Self::place(mem), self.r(index));
@@ -243,17 +229,6 @@ impl Text<'_> {
             0 => format!("{at}[{i}]"),
             _ => format!("({at} + {i})[{further}]"),
         }
-    }
-
-    /// Elements of an aligned structure of memory.
-    fn together(&self, ty: Ty, index: Reg) -> u32 {
-        let size = ty.dtype.size();
-        let aligned = (size << self.factors[index.0 as usize].min(4)).min(WIDEST) / size;
-        let mut together = (aligned as u32).min(ty.lanes.next_power_of_two());
-        while !ty.lanes.is_multiple_of(together) {
-            together /= 2;
-        }
-        together
     }
 
     /// Declares the lanes of a register.
@@ -289,7 +264,7 @@ impl Text<'_> {
     }
 
     fn read(&mut self, names: &[String], ty: Ty, mem: Mem, index: Reg) {
-        let k = self.together(ty, index);
+        let k = together(&self.factors, ty, index);
         let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
         let from = format!("({} + {})", Self::place(mem), self.r(index));
         let t = self.wide(memory(ty.dtype), k);
@@ -311,7 +286,7 @@ impl Text<'_> {
 
     fn store_wide(&mut self, mem: Mem, index: Reg, value: Reg) -> Result<()> {
         let ty = self.p.ty(value);
-        let k = self.together(ty, index);
+        let k = together(&self.factors, ty, index);
         let to = format!("({} + {})", Self::place(mem), self.r(index));
         let t = self.wide(memory(ty.dtype), k);
         for first in (0..ty.lanes).step_by(k as usize) {

@@ -17,13 +17,15 @@ use object::elf::{SHF_ALLOC, SHT_NOBITS};
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{
     Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionIndex,
-    SymbolIndex,
+    SymbolFlags, SymbolIndex,
 };
 
 use info::Info;
 
 /// `EM_CUDA`.
 const MACHINE: u16 = 190;
+/// `STO_CUDA_ENTRY` in the other bits of a symbol: it is a kernel.
+const ENTRY: u8 = 0x10;
 /// The most that an image may take: 64 MiB.
 const LARGEST: u64 = 64 << 20;
 /// The stack of a kernel that calls itself, of which the compiler knows no bound: what CUDA gives a thread that
@@ -207,8 +209,54 @@ struct Address {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Whole,
+    /// The immediate of an instruction, its second dword.
     Low,
     High,
+    /// What an instruction jumps to, in dwords, from bit 34 of it on.
+    Jump,
+    /// The same with its lowest byte at bit 16.
+    SplitJump,
+}
+
+impl Part {
+    /// Of a type of relocation, and how many bytes it changes.
+    fn of(r_type: u32) -> Option<(Part, u64)> {
+        Some(match r_type {
+            // R_CUDA_64, and R_CUDA_G64, a generic address, which is the same for what is loaded.
+            2 | 4 => (Part::Whole, 8),
+            // R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32, R_CUDA_ABS47_34, R_CUDA_ABS55_16_34.
+            0x38 => (Part::Low, 16),
+            0x39 => (Part::High, 16),
+            0x3a => (Part::Jump, 16),
+            0x4b => (Part::SplitJump, 16),
+            _ => return None,
+        })
+    }
+
+    fn write(self, value: u64, place: &mut [u8]) {
+        let put = |place: &mut [u8], bits: u128, mask: u128| {
+            let Ok(old) = <[u8; 16]>::try_from(&*place) else {
+                return;
+            };
+            let new = u128::from_le_bytes(old) & !mask | bits & mask;
+            place.copy_from_slice(&new.to_le_bytes());
+        };
+        let (dword, high) = (
+            u128::from(u32::MAX) << 32,
+            u128::from((1u64 << 47) - 1) << 34,
+        );
+        let dwords = u128::from(value >> 2);
+        match self {
+            Part::Whole => place.copy_from_slice(&value.to_le_bytes()),
+            Part::Low => put(place, u128::from(value) << 32, dword),
+            Part::High => put(place, u128::from(value), dword),
+            Part::Jump => put(place, dwords << 34, high),
+            Part::SplitJump => {
+                put(place, dwords << 16, 0xff << 16);
+                put(place, dwords >> 8 << 34, high);
+            }
+        }
+    }
 }
 
 /// A cubin, laid out.
@@ -256,13 +304,8 @@ impl Cubin {
         }
         let mut image = self.image.clone();
         for Address { at, target, part } in &self.addresses {
-            let value = base.wrapping_add(*target).to_le_bytes();
-            let value = match part {
-                Part::Whole => &value[..],
-                Part::Low => &value[..4],
-                Part::High => &value[4..],
-            };
-            image[*at..at + value.len()].copy_from_slice(value);
+            let bytes = if *part == Part::Whole { 8 } else { 16 };
+            part.write(base.wrapping_add(*target), &mut image[*at..at + bytes]);
         }
         Cow::Owned(image)
     }
@@ -410,18 +453,15 @@ impl Placed {
                 let RelocationFlags::Elf { r_type } = relocation.flags() else {
                     return Err(wrong("it is not one of ELF".into()));
                 };
-                // Instructions have their immediate in the second dword.
-                let (part, inside, bytes) = match r_type.0 {
-                    0 => continue,
-                    // An address, and a generic one, which is the same for what is loaded.
-                    2 | 4 => (Part::Whole, 0, 8),
-                    0x38 => (Part::Low, 4, 4),
-                    0x39 => (Part::High, 4, 4),
-                    other => {
-                        return Err(wrong(format!(
-                            "type {other:#x} is not known, expected R_CUDA_64, G64 or ABS32_{{LO,HI}}_32"
-                        )));
-                    }
+                if r_type.0 == 0 {
+                    continue;
+                }
+                let Some((part, bytes)) = Part::of(r_type.0) else {
+                    return Err(wrong(format!(
+                        "type {:#x} is not known, expected R_CUDA_64, G64, ABS32_LO_32, ABS32_HI_32, ABS47_34 or \
+                         ABS55_16_34",
+                        r_type.0
+                    )));
                 };
                 let of = symbol.as_ref().and_then(|s| s.section_index());
                 let Some(target) = of.and_then(|of| self.at.get(&of)) else {
@@ -431,7 +471,7 @@ impl Placed {
                             .into(),
                     ));
                 };
-                let at = start.saturating_add(offset).saturating_add(inside);
+                let at = start.saturating_add(offset);
                 let end = at.saturating_add(bytes);
                 if end > (start + section.size()).min(self.image.len() as u64) {
                     return Err(wrong("it is behind the end of the section".into()));
@@ -483,6 +523,13 @@ impl Placed {
             let Some(symbol) = symbol else {
                 return Err(wrong("its code has no symbol of that name".into()));
             };
+            // Others are functions that kernels call.
+            let SymbolFlags::Elf { st_other, .. } = symbol.flags() else {
+                continue;
+            };
+            if st_other.0 & ENTRY == 0 {
+                continue;
+            }
             let SymbolIndex(number) = symbol.index();
             let of_symbol = global.get(&(number as u32)).copied().unwrap_or_default();
             let Some(registers) = of_symbol.registers.filter(|n| (1..=255).contains(n)) else {

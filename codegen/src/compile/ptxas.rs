@@ -1,0 +1,133 @@
+//! PTX through the program ptxas.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use super::Compiler;
+use super::cuda::{Toolkits, nvdisasm, on_files};
+use super::jitlink::JitLinkCompiler;
+use crate::error::{Error, Result};
+use crate::render::{Language, Source};
+use crate::resources::Resources;
+use crate::target::Target;
+
+/// Runs ptxas once per kernel.
+#[derive(Clone, Debug)]
+pub struct PtxasCompiler {
+    path: PathBuf,
+    version: String,
+    toolkits: Toolkits,
+}
+
+impl PtxasCompiler {
+    /// That of a toolkit, or the one in the search path.
+    ///
+    /// # Errors
+    /// It is not there, or does not run.
+    pub fn of(toolkits: &Toolkits) -> Result<Self> {
+        let package = "a CUDA toolkit, and the package nvidia-cuda-nvcc of Python's index,";
+        let path = toolkits.program("ptxas", package)?;
+        let no = |message: String| Error::NoCompiler {
+            compiler: path.display().to_string(),
+            message,
+        };
+        let out = Command::new(&path)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| no(format!("--version: {e}")))?;
+        let text = String::from_utf8_lossy(&out.stdout);
+        let version = text.lines().find(|line| line.contains("release"));
+        match version.filter(|_| out.status.success()) {
+            Some(version) => Ok(PtxasCompiler {
+                version: version.trim().to_string(),
+                path,
+                toolkits: toolkits.clone(),
+            }),
+            None => Err(no(format!(
+                "--version said {:?}, expected a release of ptxas",
+                text.trim()
+            ))),
+        }
+    }
+}
+
+impl Compiler for PtxasCompiler {
+    fn name(&self) -> &'static str {
+        "ptxas"
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
+        let failed = |stage, message| Error::Compile {
+            compiler: "ptxas",
+            entry: s.entry.clone(),
+            stage,
+            message,
+        };
+        if s.language != Language::Ptx {
+            let found = format!("{:?} source, expected PTX", s.language);
+            return Err(failed("input", found));
+        }
+        let mut command = Command::new(&self.path);
+        command.args(["-arch", &t.cpu, "-o", "/dev/stdout", "/dev/stdin"]);
+        on_files(&mut command, s.text.as_bytes()).map_err(|message| failed("compile", message))
+    }
+
+    fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources> {
+        Resources::of_cubin(obj, t, items)
+    }
+
+    fn disassemble(&self, obj: &[u8]) -> Result<String> {
+        nvdisasm(&self.toolkits, obj)
+    }
+}
+
+/// What assembles PTX: the program, whose code is one piece, or else the library, which calls what takes more than
+/// a few instructions (quotients of odd numbers) as a function and takes registers for that.
+///
+/// # Errors
+/// Neither is there.
+pub fn assembler(toolkits: &Toolkits) -> Result<Arc<dyn Compiler>> {
+    let program = match PtxasCompiler::of(toolkits) {
+        Ok(program) => return Ok(Arc::new(program)),
+        Err(e) => e,
+    };
+    match JitLinkCompiler::of(toolkits) {
+        Ok(library) => Ok(Arc::new(library)),
+        Err(library) => Err(Error::NoCompiler {
+            compiler: "NV:PTX".into(),
+            message: format!("{program}; {library}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let Err(error) = assembler(&Toolkits::at(dir.path())) else {
+            return println!(
+                "not tried: ptxas is in the search path, or nvJitLink where loaders look"
+            );
+        };
+        let text = error.to_string();
+        for part in [
+            "NV:PTX",
+            "libnvJitLink.so.12",
+            "nvidia-nvjitlink",
+            "ptxas",
+            "nvidia-cuda-nvcc",
+            "CUDA_PATH",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
