@@ -24,7 +24,7 @@ use suite::{COMBINING, combined, matrix_blocks, product, stored};
 use support::*;
 
 /// One chip of each generation that the model runs.
-const GENERATIONS: [&str; 3] = ["sm_86", "sm_89", "sm_90"];
+const GENERATIONS: [&str; 4] = ["sm_86", "sm_89", "sm_90", "sm_120"];
 
 /// A way to machine code.
 struct Way {

@@ -82,7 +82,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Cpu => &["LLVM", "CLANG"],
             DeviceKind::Amd => &["LLVM", "CLANG", "HIP"],
-            DeviceKind::Nv => &["PTX", "NAK"],
+            DeviceKind::Nv => &["CUDA", "PTX", "NAK"],
             DeviceKind::Cuda => &["PTX"],
             DeviceKind::Qcom => &["IR3"],
             _ => &[],

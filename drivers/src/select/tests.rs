@@ -98,7 +98,7 @@ fn what_is_not_understood_is_named_with_the_nearest() {
         ),
         (
             "NV:PTZ",
-            "DEV=NV:PTZ: expected a renderer of NV (PTX, NAK), found \"PTZ\"; did you mean PTX?",
+            "DEV=NV:PTZ: expected a renderer of NV (CUDA, PTX, NAK), found \"PTZ\"; did you mean PTX?",
         ),
         (
             "METAL:X",

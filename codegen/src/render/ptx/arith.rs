@@ -233,7 +233,7 @@ impl Text<'_> {
             self.name(dst, a);
             return Ok(());
         }
-        let name = self.new(dst);
+        let name = self.define(dst);
         let wide = |t: DType| matches!(t, DType::F32 | DType::F64);
         match (from, to) {
             (DType::Bool, t) if t.is_int() || wide(t) => {
@@ -262,7 +262,7 @@ impl Text<'_> {
             (f, t) if f.is_int() && wide(t) => {
                 self.line(format!("cvt.rn.{t}.{} {name}, {a}", number(f)));
             }
-            (f, t) if wide(f) && t.is_int() => self.to_integer(&name, f, t, &a),
+            (f, t) if wide(f) && t.is_int() => self.integer_of(&name, f, t, &a),
             (DType::F32, DType::F64) => self.line(format!("cvt.f64.f32 {name}, {a}")),
             (DType::F64, DType::F32) => self.line(format!("cvt.rn.f32.f64 {name}, {a}")),
             (DType::F16, DType::F32) => self.line(format!("cvt.f32.f16 {name}, {a}")),
@@ -281,7 +281,7 @@ impl Text<'_> {
     }
 
     /// The instruction has the nearest integer of 32 or 64 bits; what it makes of a NaN differs.
-    fn to_integer(&mut self, name: &str, from: DType, to: DType, a: &str) {
+    fn integer_of(&mut self, name: &str, from: DType, to: DType, a: &str) {
         let (class, ty) = (class(to), number(to));
         let mut value = self.let_(class, &format!("cvt.rzi.{ty}.{from} {{}}, {a}"));
         if to.size() < 4 {
@@ -296,7 +296,7 @@ impl Text<'_> {
     pub(super) fn bitcast(&mut self, dst: Reg, a: Reg) -> Result<()> {
         let (from, to) = (self.p.ty(a).dtype, self.p.ty(dst).dtype);
         let a = self.r(a);
-        let name = self.new(dst);
+        let name = self.define(dst);
         match (class(from), class(to)) {
             (_, "pred") | ("pred", _) => {
                 return self.unsupported(format!("the bits of {from} as {to}"));

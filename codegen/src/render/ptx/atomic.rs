@@ -203,7 +203,7 @@ impl Text<'_> {
             Some(shift) => self.let_("b32", &format!("shr.u32 {{}}, {old}, {shift}")),
             None => old.clone(),
         };
-        let name = self.new(dst);
+        let name = self.define(dst);
         match class(dtype) {
             "b16" => self.line(format!("cvt.u16.u32 {name}, {own}")),
             _ if word.shift.is_some() => self.narrowed(&name, dtype, &own),

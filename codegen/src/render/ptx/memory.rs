@@ -70,7 +70,7 @@ impl Text<'_> {
         let dtype = self.p.ty(dst).dtype;
         let at = self.address(mem, dtype, index);
         let gate = gate.map(|(gate, alt)| (self.r(gate), self.r(alt)));
-        let name = self.new(dst);
+        let name = self.define(dst);
         self.read(&name, dtype, &at, further, gate);
     }
 
@@ -143,7 +143,7 @@ impl Text<'_> {
         let mut gates = Vec::new();
         for lane in 0..lanes {
             self.lane = lane;
-            names.push(self.new(dst));
+            names.push(self.define(dst));
             gates.push(match common {
                 Some((Some(gate), alt)) => Some((self.lane_of(gate, 0), self.r(alt))),
                 _ => None,

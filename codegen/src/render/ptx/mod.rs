@@ -198,7 +198,7 @@ impl Text<'_> {
     }
 
     /// Declares the lane that is spelled of a register.
-    fn new(&mut self, reg: Reg) -> String {
+    fn define(&mut self, reg: Reg) -> String {
         let Ty { dtype, lanes } = self.p.ty(reg);
         let lane = if lanes == 1 { 0 } else { self.lane };
         let name = format!("%v{}_{lane}", reg.0);
@@ -287,7 +287,7 @@ impl Text<'_> {
         match *inst {
             Inst::Const { dst, bits } => {
                 let dtype = self.p.ty(dst).dtype;
-                let name = self.new(dst);
+                let name = self.define(dst);
                 match dtype {
                     DType::Bool => self.line(format!("setp.ne.u32 {name}, {}, 0", bits & 1)),
                     _ => {
@@ -298,18 +298,18 @@ impl Text<'_> {
             }
             Inst::Var { dst, arg } => self.name(dst, format!("%arg{arg}")),
             Inst::Lanes { dst } => {
-                let name = self.new(dst);
+                let name = self.define(dst);
                 let (class, lane) = (class(self.p.ty(dst).dtype), self.lane);
                 self.line(format!("mov.{class} {name}, {lane}"));
             }
             Inst::Mask { dst, count } => {
                 let ty = number(self.p.ty(count).dtype);
-                let (count, name) = (self.r(count), self.new(dst));
+                let (count, name) = (self.r(count), self.define(dst));
                 let lane = self.lane;
                 self.line(format!("setp.gt.{ty} {name}, {count}, {lane}"));
             }
             Inst::Item { dst } => {
-                let name = self.new(dst);
+                let name = self.define(dst);
                 let dtype = self.p.ty(dst).dtype;
                 let item = match self.p.items {
                     1 => "0",
@@ -328,13 +328,13 @@ impl Text<'_> {
             Inst::Binary { dst, op, a, b } => {
                 let dtype = self.p.ty(a).dtype;
                 let (a, b) = (self.r(a), self.r(b));
-                let name = self.new(dst);
+                let name = self.define(dst);
                 self.binary(&name, dtype, op, &a, &b)?;
             }
             Inst::Select { dst, cond, a, b } => {
                 let dtype = self.p.ty(dst).dtype;
                 let [cond, a, b] = [cond, a, b].map(|r| self.r(r));
-                let name = self.new(dst);
+                let name = self.define(dst);
                 self.select(&name, dtype, &cond, &a, &b);
             }
             Inst::Fma { dst, a, b, c } => {
@@ -343,12 +343,12 @@ impl Text<'_> {
                     return self.unsupported(format!("multiply-add of {dtype}"));
                 }
                 let [a, b, c] = [a, b, c].map(|r| self.r(r));
-                let name = self.new(dst);
+                let name = self.define(dst);
                 self.line(format!("fma.rn.{dtype} {name}, {a}, {b}, {c}"));
             }
             Inst::Dot { dst, a, b, c } => {
                 let [a, b, c] = [a, b, c].map(|r| self.r(r));
-                let name = self.new(dst);
+                let name = self.define(dst);
                 self.line(format!("dp4a.u32.s32 {name}, {a}, {b}, {c}"));
             }
             Inst::Cast { dst, a } => self.cast(dst, a)?,
@@ -373,12 +373,12 @@ impl Text<'_> {
                 self.line(format!("mov.{class} {}, {}", self.acc(acc), self.r(a)));
             }
             Inst::GetAcc { dst, acc } => {
-                let name = self.new(dst);
+                let name = self.define(dst);
                 let class = class(self.p.ty(dst).dtype);
                 self.line(format!("mov.{class} {name}, {}", self.acc(acc)));
             }
             Inst::Loop { var, extent } => {
-                let name = self.new(var);
+                let name = self.define(var);
                 let dtype = self.p.ty(var).dtype;
                 let extent = match extent {
                     Extent::Known(n) => n.to_string(),
@@ -401,7 +401,7 @@ impl Text<'_> {
                     &format!("setp.ge.u64 {{}}, %group, {}", self.p.groups),
                 );
                 self.open_unless(&wrong);
-                let name = self.new(var);
+                let name = self.define(var);
                 match class(self.p.ty(var).dtype) {
                     "b64" => self.line(format!("mov.b64 {name}, %group")),
                     _ => self.line(format!("cvt.u32.u64 {name}, %group")),
@@ -515,7 +515,7 @@ impl Text<'_> {
         let mut sums = Vec::new();
         for lane in lanes {
             self.lane = lane;
-            out.push(self.new(dst));
+            out.push(self.define(dst));
             sums.push(self.r(c));
         }
         self.lane = 0;
@@ -532,7 +532,7 @@ impl Text<'_> {
     fn unary(&mut self, dst: Reg, op: Unary, a: Reg) -> Result<()> {
         let dtype = self.p.ty(dst).dtype;
         let a = self.r(a);
-        let name = self.new(dst);
+        let name = self.define(dst);
         self.unary_of(&name, dtype, op, &a)
     }
 }

@@ -9,7 +9,7 @@ pub(super) const ROWS: &[Row] = &[
     on(warp(0x090, &[1, 4], "UIADD3<74>.X U16=, Q81=, Q84=, A-^74, Bs-^74, Cs-^74, <74>!90Q87, <74>!80Q77"), BLACKWELL),
     on(warp(0x097, &[1, 4], "UIADD3.64<74>.X U16:2=, ?Q81=, ?Q84=, A:2-^74, Bs:2-^74, Cs:2-^74, <74>!90Q87, <74>!80Q77"), BEFORE),
     on(warp(0x097, &[1, 4], "UIADD3.64<74>.X U16:2=, Q81=, Q84=, A:2-^74, Bs:2-^74, Cs:2-^74, <74>!90Q87, <74>!80Q77"), BLACKWELL),
-    warp(0x0a4, &[1, 4], "UIMAD{73 .U32|}<74>.X{81+3 *} U16=, A, Bs, Cs-^74, <74>!90Q87"),
+    warp(0x0a4, &[1, 2, 4], "UIMAD{73 .U32|}<74>.X{81+3 *} U16=, A, Bs, Cs-^74, <74>!90Q87"),
     warp(0x0a5, &[1, 4], "UIMAD.WIDE{73 .U32|}<74>.X U16:2=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"),
     on(warp(0x0a7, &[1, 4], "UIMAD.HI{73 .U32|}<74>.X U16=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"), BEFORE),
     on(warp(0x0a6, &[1, 4], "UIMAD.HI{73 .U32|}<74>.X U16=, ?Q81=, A, Bs, Cs:2-^74, <74>!90Q87"), BLACKWELL),

@@ -178,10 +178,11 @@ impl Uses {
             Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
             _ => None,
         };
-        let source = match inst.name {
-            "IMAD" if chip >= Chip::Sm90 => 2,
-            name if name.starts_with('U') || name == "VOTEU" => 2,
-            _ => 4,
+        // As a source, and as a guard or what a branch goes by.
+        let latency = match inst.name {
+            "IMAD" if chip >= Chip::Sm90 => [2, 13],
+            name if name.starts_with('U') || name == "VOTEU" => [2, 11],
+            _ => [4, 13],
         };
         // Hopper computes doubles at a fixed pace.
         let unit = UNITS
@@ -191,7 +192,7 @@ impl Uses {
         let latency = if unit.is_some() || VARIABLE.contains(&inst.name) {
             None
         } else {
-            Some([source, 13])
+            Some(latency)
         };
         let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
         Self {
