@@ -109,6 +109,9 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) {
         put(layout.block + 4 * k, &stage.block[k as usize].to_le_bytes());
         put(layout.grid + 4 * k, &stage.grid[k as usize].to_le_bytes());
     }
+    if let Some(at) = layout.shared_window {
+        put(at, &WINDOWS.shared.to_le_bytes());
+    }
     put(layout.local_window, &WINDOWS.local.to_le_bytes());
     put(layout.stack, &local.to_le_bytes());
     put(layout.descriptor, &0u64.to_le_bytes());
@@ -135,7 +138,8 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) {
         shared: (kernel.shared_bytes + reserved) as usize,
         local: local as usize,
         windows: WINDOWS,
-        watch: true,
+        // How long Blackwell takes is not known yet.
+        watch: chip != Chip::Sm120,
     };
     let [x, y, z] = stage.grid;
     for at in 0..x * y * z {
