@@ -13,10 +13,11 @@ use twin_nv::client::Memory;
 use super::replay::{Player, folder, number, recording, unhex};
 
 /// Recordings with a program that the twin runs, and the machine of each.
-const ALL: [(&str, &str); 3] = [
+const ALL: [(&str, &str); 4] = [
     ("nak86", "chip=ga102,driver=570"),
     ("cuda89", "chip=ad102,driver=570"),
     ("nak89_580", "chip=ad102,driver=580"),
+    ("nak120", "chip=gb202,driver=570"),
 ];
 
 /// Where the client stages what is copied, its program and what comes back.
@@ -47,6 +48,8 @@ struct Run {
     steps: Vec<Step>,
     /// What the signal comes to.
     signals: u32,
+    /// Of its QMD.
+    version: Version,
 }
 
 impl Run {
@@ -81,6 +84,10 @@ impl Run {
             program: store(&run["program"]),
             signals: steps.len() as u32,
             steps,
+            version: match name {
+                "nak120" => Version::V05_00,
+                _ => Version::V03_00,
+            },
         }
     }
 
@@ -110,10 +117,11 @@ impl Run {
     }
 
     fn set(&mut self, field: Field, value: u64) {
+        let version = self.version;
         let bytes = &mut self.kernel().writes[0].1;
         let (words, _) = bytes.as_chunks();
         let mut words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        field.put(Version::V03_00, 0, &mut words, value).unwrap();
+        field.put(version, 0, &mut words, value).unwrap();
         *bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     }
 
@@ -218,17 +226,15 @@ type Mistake = (&'static str, fn(&mut Run));
 fn mistakes_in_recordings_are_named() {
     let mistakes: &[Mistake] = &[
         ("QMD-VERSION", |r| r.set(qmd::QMD_MAJOR_VERSION, 4)),
-        ("QMD-RESERVED", |r| {
-            r.kernel().writes[0].1[4 * 11 + 3] |= 0x20
-        }),
-        ("QMD-NOT-MODELLED", |r| r.set(qmd::IS_QUEUE, 1)),
+        ("QMD-RESERVED", |r| r.set(qmd::HW_ONLY_INNER_GET, 1)),
+        ("QMD-NOT-MODELLED", |r| r.set(qmd::CIRCULAR_QUEUE_SIZE, 1)),
         ("QMD-GRID", |r| r.set(qmd::GRID_DEPTH, 0)),
         ("QMD-GRID", |r| r.set(qmd::CTA_THREAD_DIMENSION0, 1025)),
         ("COMPUTE-EXCEPTION", |r| r.set(qmd::REGISTER_COUNT, 3)),
         ("QMD-SHARED", |r| {
             r.set(qmd::MAX_SM_CONFIG_SHARED_MEM_SIZE, 0x3a)
         }),
-        ("QMD-SHARED", |r| r.set(qmd::SHARED_MEMORY_SIZE, 0x440)),
+        ("QMD-SHARED", |r| r.set(qmd::SHARED_MEMORY_SIZE, 0x1_0000)),
         ("QMD-SASS-VERSION", |r| r.set(qmd::SASS_VERSION, 0x90)),
         ("QMD-CONSTANT", |r| r.set(qmd::CONSTANT_BUFFER_SIZE, 0)),
         ("QMD-PROGRAM", |r| {

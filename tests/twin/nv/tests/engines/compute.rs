@@ -10,7 +10,7 @@ use super::kernel::{
 };
 use super::rig::{DATA, Rig, inc, non_inc, semaphore};
 
-const CHIPS: [&str; 3] = ["ga102", "ad102", "h100"];
+const CHIPS: [&str; 4] = ["ga102", "ad102", "h100", "gb202"];
 const COUNT: u64 = 1000;
 const A: u64 = DATA;
 const B: u64 = DATA + 0x1_0000;
@@ -269,6 +269,10 @@ fn wrong_qmds_are_named() {
             (256, 4, 9, 26),
             (256, 3, 9, 63),
         ] {
+            if chip == "gb202" && size == 192 {
+                // Its field counts 128 bytes.
+                continue;
+            }
             case(fires("QMD-SHARED"), dies, chip, |k| {
                 k.qmd.set(qmd::SHARED_MEMORY_SIZE, size);
                 k.qmd.set(qmd::MIN_SM_CONFIG_SHARED_MEM_SIZE, min);

@@ -85,6 +85,7 @@ impl Kernel {
         let (sass, number) = match found.arch {
             Arch::Ga10x => ("sm_86", 0x86),
             Arch::Ad10x => ("sm_89", 0x89),
+            Arch::Gb20x => ("sm_120", 0xa4),
             _ => ("sm_90", 0x90),
         };
         for at in [CODE, QMD, BANK] {
@@ -129,10 +130,14 @@ impl Kernel {
         kernel.code(name);
         let ram = &kernel.rig.ram;
         let small = |xs: [u64; 3]| xs.map(low);
-        ram.put_words(BANK, &small(threads));
-        ram.put_words(BANK + 12, &small(grid));
-        ram.put(BANK + 0x20, &LOCAL_WINDOW.to_le_bytes());
-        ram.put_words(BANK + 0x28, &[0xff_fdc0]);
+        let [block, blocks, window, stack] = match found.arch {
+            Arch::Gb20x => [0x360, 0x370, 0x2f8, 0x37c],
+            _ => [0, 0xc, 0x20, 0x28],
+        };
+        ram.put_words(BANK + block, &small(threads));
+        ram.put_words(BANK + blocks, &small(grid));
+        ram.put(BANK + window, &LOCAL_WINDOW.to_le_bytes());
+        ram.put_words(BANK + stack, &[0xff_fdc0]);
         for (i, param) in params.iter().enumerate() {
             kernel.parameter(i as u64, *param);
         }

@@ -14,7 +14,7 @@ use super::qmd::Qmd;
 
 static CHIP: Rule = Rule {
     name: "COMPUTE-CODE-NOT-MODELLED",
-    text: "code is that of sm_86, sm_89, sm_90 or sm_120, of instructions that are modelled",
+    text: "code is of instructions that are modelled",
     source: "this twin: twin-sass",
     proof: Proof::Twin,
 };
@@ -83,7 +83,7 @@ pub(crate) struct Grid {
     pub setting: Setting,
 }
 
-/// Where QMDs are known by the code that they have.
+/// Whose code a chip runs.
 pub(super) fn sass(chip: &Chip) -> Option<twin_sass::Chip> {
     match chip.sm_version {
         0x806 => Some(twin_sass::Chip::Sm86),
