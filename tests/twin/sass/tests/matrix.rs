@@ -33,16 +33,19 @@ impl Numbers {
     }
 }
 
-/// The statements of a part, and since which chip there is one.
-fn part(name: &str) -> (Vec<&'static str>, bool) {
+/// The statements of a part, and the chips that have it.
+fn part(name: &str) -> (Vec<&'static str>, Vec<Chip>) {
     let mut lines = LIST
         .lines()
         .skip_while(|line| !line.starts_with(&format!("[{name}]")));
-    let late = lines.next().unwrap().ends_with("from sm_90");
-    (
-        lines.take_while(|line| !line.starts_with('[')).collect(),
-        late,
-    )
+    let (_, which) = lines.next().unwrap().split_once(']').unwrap();
+    let chips = Chip::ALL.into_iter().filter(|&chip| match which {
+        " from sm_90" => chip >= Chip::Sm90,
+        " to sm_90" => chip <= Chip::Sm90,
+        _ => which.is_empty(),
+    });
+    let statements = lines.take_while(|line| !line.starts_with(['[', '#']));
+    (statements.collect(), chips.collect())
 }
 
 /// What each lane of each warp writes for each statement of a part, from what it reads. A card is asked about
@@ -66,12 +69,6 @@ fn run(chip: Chip, name: &str, input: &[u32], about: Option<usize>) -> Vec<u32> 
     };
     device.run(&grid, &[at, out]);
     device.read(out, words)
-}
-
-fn chips(late: bool) -> impl Iterator<Item = Chip> {
-    Chip::ALL
-        .into_iter()
-        .filter(move |&chip| !late || chip >= Chip::Sm90)
 }
 
 /// The input of a warp: of every eight, two are small whole numbers, one has numbers of all kinds, the
@@ -140,14 +137,14 @@ fn check(mma: &Mma, input: &[u32], result: &[u32]) -> Result<(), String> {
 }
 
 fn products(name: &str) {
-    let (statements, late) = part(name);
+    let (statements, chips) = part(name);
     for (number, statement) in statements.iter().enumerate() {
         let mma = parse(statement);
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 + number as u64);
         let input: Vec<Vec<u32>> = (0..WARPS)
             .map(|warp| elements(&mma, warp, &mut numbers))
             .collect();
-        for chip in chips(late) {
+        for &chip in &chips {
             let results = run(chip, name, &input.concat(), Some(number));
             let results = &results[number * OUTPUT * 32 * WARPS..];
             for (warp, (input, result)) in input.iter().zip(results.chunks(OUTPUT * 32)).enumerate()
@@ -163,6 +160,7 @@ fn products(name: &str) {
 #[test]
 fn products_of_matrices() {
     products("mma");
+    products("mma_parts");
 }
 
 #[test]
@@ -204,9 +202,9 @@ fn register(words: &[u32], count: usize, k: usize) -> Vec<u32> {
 
 #[test]
 fn tiles_are_loaded_and_transposed() {
-    let (statements, late) = part("tiles");
+    let (statements, chips) = part("tiles");
     let input = random(7);
-    for chip in chips(late) {
+    for &chip in &chips {
         let results = run(chip, "tiles", &input, None);
         for (number, statement) in statements.iter().enumerate() {
             for warp in 0..WARPS {
@@ -244,9 +242,9 @@ fn tiles_are_loaded_and_transposed() {
 
 #[test]
 fn tiles_are_stored() {
-    let (statements, late) = part("tiles_stored");
+    let (statements, chips) = part("tiles_stored");
     let input = random(8);
-    for chip in chips(late) {
+    for &chip in &chips {
         let results = run(chip, "tiles_stored", &input, None);
         for warp in 0..WARPS {
             let input = &input[INPUT * 32 * warp..][..INPUT * 32];

@@ -281,7 +281,9 @@ impl Watch {
         }
         if let Some(guard) = uses.guard {
             self.used(guard, asked, None)?;
-            self.passed(guard, asked, 1)?;
+            // What runs for the warp has its predicates at once.
+            let lanes = guard >> 8 == 2 || uses.branches;
+            self.passed(guard, asked, usize::from(lanes))?;
         }
         for &item in &*uses.reads {
             self.used(item, lanes, None)?;
