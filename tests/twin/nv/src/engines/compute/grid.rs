@@ -1,4 +1,4 @@
-//! A grid: its blocks run, one after the other, then its semaphores are released, then what depends on it.
+//! A grid: its blocks run, then its semaphores are released, then what depends on it.
 
 use twin::rule::{Proof, Rule};
 use twin_sass::warp::{self, Cause, Constants, Denied, Launch, Space, Windows};
