@@ -425,7 +425,7 @@ mod tests {
     use super::super::class::ChannelAlloc;
     use super::super::control::{CeAllCaps, ClassListV2, GpfifoSchedule};
     use super::super::escape::{self, MapMemoryDma, UnmapMemoryDma, WaitOpenComplete};
-    use super::super::{class, control, uvm};
+    use super::super::{class, control, query, uvm};
     use super::*;
 
     /// Every struct.
@@ -434,6 +434,7 @@ mod tests {
             escape::LAYOUTS,
             class::LAYOUTS,
             control::LAYOUTS,
+            query::LAYOUTS,
             uvm::LAYOUTS,
         ];
         all.into_iter().flatten().copied()

@@ -40,6 +40,10 @@ calls! {
     NV01_DEVICE_0 = 0x80: Nv0080Alloc;
     /// One of the GPUs of a device.
     NV20_SUBDEVICE_0 = 0x2080: Nv2080Alloc;
+    /// What NVIDIA's own programs ask a GPU and its headers do not name.
+    NV2081_BINAPI = 0x2081: BinapiAlloc;
+    /// The same as `NV01_EVENT`, for a file.
+    NV01_EVENT_OS_EVENT = 0x79: EventAlloc;
     /// Addresses of a GPU, for RM_MAP_MEMORY_DMA.
     NV50_MEMORY_VIRTUAL = 0x50a0: MemoryAlloc;
     /// Exceptions of an engine.
@@ -119,6 +123,10 @@ structs! { LAYOUTS;
     /// Of `NV20_SUBDEVICE_0`.
     Nv2080Alloc "NV2080_ALLOC_PARAMETERS" {
         sub_device_id "subDeviceId": u32,
+    }
+    /// Of `NV2081_BINAPI`.
+    BinapiAlloc "NV2081_ALLOC_PARAMETERS" {
+        reserved "reserved": u32,
     }
     /// Of the classes of memory.
     MemoryAlloc "NV_MEMORY_ALLOCATION_PARAMS" {

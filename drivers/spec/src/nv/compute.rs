@@ -47,6 +47,11 @@ methods! {
         SYSMEMBAR_DISABLE 6 6;
     };
     LOAD_INLINE_DATA 0x01b4;
+    SET_VALID_SPAN_OVERFLOW_AREA_A 0x0200 set_valid_span_overflow_area_a {
+        ADDRESS_UPPER 7 0;
+    };
+    SET_VALID_SPAN_OVERFLOW_AREA_B 0x0204;
+    SET_VALID_SPAN_OVERFLOW_AREA_C 0x0208;
     INVALIDATE_SHADER_CACHES 0x021c invalidate_shader_caches {
         INSTRUCTION 0 0;
         DATA 4 4;
@@ -54,6 +59,8 @@ methods! {
         LOCKS 1 1;
         FLUSH_DATA 2 2;
     };
+    /// For software: no hardware looks at it.
+    SET_RESERVED_SW_METHOD07 0x023c;
     INVALIDATE_TEXTURE_HEADER_CACHE_NO_WFI 0x0244 invalidate_texture_header_cache_no_wfi {
         LINES 0 0 {LINES_ALL = 0, LINES_ONE = 1};
         TAG 25 4;
@@ -114,6 +121,7 @@ methods! {
     LOAD_INLINE_QMD_DATA_TO_AD10X as "LOAD_INLINE_QMD_DATA" 0x0320 [64] @TO_AD10X;
     /// As many dwords as the longer QMD has.
     LOAD_INLINE_QMD_DATA 0x0320 [96] @FROM_GH100;
+    SET_FALCON04 0x0510;
     SET_SHADER_LOCAL_MEMORY_A 0x0790 set_shader_local_memory_a {
         ADDRESS_UPPER_TO_AD10X as "ADDRESS_UPPER" 16 0 on TO_AD10X;
         ADDRESS_UPPER 24 0 on FROM_GH100;
@@ -191,4 +199,11 @@ methods! {
         REDUCTION_FORMAT 18 17 {REDUCTION_FORMAT_UNSIGNED_32 = 0, REDUCTION_FORMAT_SIGNED_32 = 1};
         CONDITIONAL_TRAP 19 19;
     };
+    SET_TRAP_HANDLER_A 0x25f8 set_trap_handler_a {
+        ADDRESS_UPPER_TO_AD10X as "ADDRESS_UPPER" 16 0 on TO_AD10X;
+        ADDRESS_UPPER 24 0 on FROM_GH100;
+    };
+    SET_TRAP_HANDLER_B 0x25fc;
+    /// Words of the program that expands methods, which is not modelled.
+    SET_MME_SHADOW_SCRATCH 0x3400 [256];
 }

@@ -5,38 +5,89 @@
 //! class that is asked. `<-` marks what the kernel returns.
 
 use super::abi::{calls, structs};
+use super::query;
 
-/// What GR_GET_INFO answers, `NV2080_CTRL_GR_INFO_INDEX_*`.
+/// What GR_GET_INFO answers, `NV0080_CTRL_GR_INFO_INDEX_*`.
 pub mod gr_info {
+    /// Graphics clusters that are on.
+    pub const SHADER_PIPE_COUNT: u32 = 7;
+    /// TPCs that are on.
+    pub const SHADER_PIPE_SUB_COUNT: u32 = 9;
+    /// Banks of registers of an SM.
+    pub const SM_REG_BANK_COUNT: u32 = 10;
+    /// Registers of one.
+    pub const SM_REG_BANK_REG_COUNT: u32 = 11;
     /// The version of the SMs: 0x806 for sm_86.
     pub const SM_VERSION: u32 = 12;
     /// Warps that an SM holds.
     pub const MAX_WARPS_PER_SM: u32 = 13;
+    /// Threads of a warp.
+    pub const MAX_THREADS_PER_WARP: u32 = 14;
+    /// Cores of an SM.
+    pub const MAX_SP_PER_SM: u32 = 19;
     /// Graphics clusters, with those that are switched off.
     pub const LITTER_NUM_GPCS: u32 = 20;
     /// TPCs in one, likewise.
     pub const LITTER_NUM_TPC_PER_GPC: u32 = 23;
-    /// SMs in one of these.
+    /// Cores of the GPU.
+    pub const GPU_CORE_COUNT: u32 = 29;
+    /// SMs in a TPC.
     pub const LITTER_NUM_SM_PER_TPC: u32 = 32;
+    /// Cores that trace rays.
+    pub const RT_CORE_COUNT: u32 = 34;
+    /// Cores that multiply matrices.
+    pub const TENSOR_CORE_COUNT: u32 = 35;
+    /// Engines of graphics.
+    pub const LITTER_NUM_GRS: u32 = 36;
+    /// Subcontexts of a group of channels.
+    pub const MAX_SUBCONTEXT_COUNT: u32 = 44;
+    /// The last index of branch 535; 550 has 55, 570 and 580 57.
+    pub const LAST_535: u32 = 52;
 }
 
 calls! {
     /// Every control that has a struct here.
     CONTROLS, "";
+    NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION = 0x101: query::BuildVersionOld;
+    NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS = 0x136: query::FabricStatus;
     NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2 = 0x13e: BuildVersion;
+    NV0000_CTRL_CMD_SYSTEM_GET_FEATURES = 0x1f0: query::Features;
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS = 0x201: AttachedIds;
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO = 0x202: query::IdInfoOld;
     NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2 = 0x205: IdInfo;
     NV0000_CTRL_CMD_GPU_GET_PROBED_IDS = 0x214: ProbedIds;
     NV0000_CTRL_CMD_GPU_ATTACH_IDS = 0x215: AttachIds;
+    NV0000_CTRL_CMD_GPU_DETACH_IDS = 0x216: query::DetachIds;
+    NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE = 0x27b: query::MemopEnable;
+    NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO = 0xa04: query::BoostGroups;
+    NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE = 0xd01: query::AddrSpaceType;
+    NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY = 0xd04: query::SetInheritedSharePolicy;
     NV0080_CTRL_CMD_GPU_GET_CLASSLIST = 0x800201: ClassList;
     NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2 = 0x800292: ClassListV2;
+    NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES = 0x800280: query::NumSubdevices;
+    NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE = 0x800289: query::VirtualizationMode;
+    NV0080_CTRL_CMD_FB_GET_CAPS_V2 = 0x801307: query::FbCaps;
+    NV0080_CTRL_CMD_HOST_GET_CAPS_V2 = 0x801402: query::HostCaps;
+    NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST = 0x80170d: query::ChannelList;
     NV0080_CTRL_CMD_FIFO_IDLE_CHANNELS = 0x801714: FifoIdleChannels;
+    NV0080_CTRL_CMD_PERF_CUDA_LIMIT_SET_CONTROL = 0x801909: query::CudaLimit where FROM_550;
+    NV2080_CTRL_CMD_GPU_GET_INFO_V2 = 0x20800102: query::GpuGetInfoV2;
+    NV2080_CTRL_CMD_GPU_GET_NAME_STRING = 0x20800110: query::NameString;
+    NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING = 0x20800111: query::ShortNameString;
+    NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO = 0x20800119: query::SimulationInfo;
+    NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS = 0x2080012f: query::EccStatus;
+    NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES = 0x20800131: query::ComputeModeRules;
     NV2080_CTRL_CMD_GPU_GET_GID_INFO = 0x2080014a: GidInfo;
     NV2080_CTRL_CMD_GPU_GET_ENGINES_V2 = 0x20800170: Engines;
+    NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS = 0x2080018b: query::ActivePartitionIds;
     NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION = 0x20800301: EventSetNotification;
     NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO = 0x20800406: TimeCorrelation;
     NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS = 0x2080110b: DisableChannels;
     NV2080_CTRL_CMD_GR_GET_INFO = 0x20801201: GrGetInfo;
+    NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE = 0x20801210: query::PreemptionMode;
+    NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE = 0x20801218: query::CtxBufferSize;
+    NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER = 0x2080121b: query::GlobalSmOrder;
+    NV2080_CTRL_CMD_GR_GET_CAPS_V2 = 0x20801227: query::GrCaps;
     NV2080_CTRL_CMD_GR_GET_INFO_V2 = 0x20801228: GrGetInfoV2;
     NV2080_CTRL_CMD_GR_GET_GPC_MASK = 0x2080122a: GrGpcMask;
     NV2080_CTRL_CMD_GR_GET_TPC_MASK = 0x2080122b: GrTpcMask;
@@ -44,17 +95,32 @@ calls! {
     NV2080_CTRL_CMD_FB_GET_INFO_V2 = 0x20801303: FbGetInfoV2;
     NV2080_CTRL_CMD_FB_FLUSH_GPU_CACHE = 0x2080130e: FbFlushGpuCache;
     NV2080_CTRL_CMD_MC_GET_ARCH_INFO = 0x20801701: ArchInfo;
+    NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS = 0x20801702: query::ServiceInterrupts;
+    NV2080_CTRL_CMD_BUS_GET_PCI_INFO = 0x20801801: query::BusPciInfo;
     NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO = 0x20801803: PciBarInfo;
+    NV2080_CTRL_CMD_BUS_GET_INFO_V2 = 0x20801823: query::BusGetInfoV2;
+    NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS = 0x2080182a: query::GpuAtomics;
+    NV2080_CTRL_CMD_BUS_GET_C2C_INFO = 0x2080182b: query::C2cInfo;
     NV2080_CTRL_CMD_PERF_BOOST = 0x2080200a: PerfBoost;
+    /// Takes no parameters.
+    NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS = 0x2080220c;
+    /// Takes no parameters.
+    NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG = 0x20802210;
     NV2080_CTRL_CMD_CE_GET_ALL_CAPS = 0x20802a0a: CeAllCaps;
+    NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS = 0x20803002: query::NvlinkStatus;
+    NV2080_CTRL_CMD_GSP_GET_FEATURES = 0x20803601: query::GspFeatures;
+    NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK = 0x83de0309: query::ExceptionMask;
     NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES = 0x83de030c: DebugSmErrorStates;
     NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO = 0x83de0328: DebugMmuFaultInfo;
     NV906F_CTRL_CMD_RESET_CHANNEL = 0x906f0102: ResetChannel;
     NV906F_CTRL_CMD_GET_MMU_FAULT_INFO = 0x906f0106: MmuFaultInfo;
     NVA06C_CTRL_CMD_GPFIFO_SCHEDULE = 0xa06c0101: GpfifoSchedule;
     NVA06C_CTRL_CMD_BIND = 0xa06c0102: Bind;
+    NVA06C_CTRL_CMD_SET_TIMESLICE = 0xa06c0103: query::Timeslice;
+    NVA06C_CTRL_CMD_PREEMPT = 0xa06c0105: query::Preempt;
     NVA06F_CTRL_CMD_GPFIFO_SCHEDULE = 0xa06f0103: GpfifoSchedule;
     NVA06F_CTRL_CMD_BIND = 0xa06f0104: Bind;
+    NVC36F_CTRL_GET_CLASS_ENGINEID = 0xc36f0101: query::ClassEngineId where TO_550;
     NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN = 0xc36f0108: WorkSubmitToken;
     NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES = 0xcb330101: ConfComputeCapabilities;
 }

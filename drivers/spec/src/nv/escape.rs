@@ -57,6 +57,8 @@ calls! {
     IOCTL_XFER_CMD = 0xd3: Xfer;
     QUERY_DEVICE_INTR = 0xd5: QueryDeviceIntr;
     SYS_PARAMS = 0xd6: SysParams;
+    /// On a file of a GPU.
+    NUMA_INFO = 0xd7: NumaInfo;
     EXPORT_TO_DMABUF_FD = 0xd9: ExportToDmaBufFd;
     WAIT_OPEN_COMPLETE = 0xda: WaitOpenComplete where FROM_550;
 }
@@ -167,6 +169,26 @@ structs! { LAYOUTS;
     /// SYS_PARAMS.
     SysParams "nv_ioctl_sys_params_t" {
         memblock_size "memblock_size": u64,
+    }
+    /// Memory that is not to be used.
+    OfflineAddresses "nv_offline_addresses_t" {
+        addresses "addresses": [u64; 64],
+        num_entries "numEntries": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+    }
+    /// NUMA_INFO: the memory of a GPU as memory of the machine.
+    NumaInfo "nv_ioctl_numa_info_t" {
+        nid "nid": i32,
+        /// <- 0: it is none.
+        status "status": i32,
+        memblock_size "memblock_size": u64,
+        numa_mem_addr "numa_mem_addr": u64,
+        numa_mem_size "numa_mem_size": u64,
+        use_auto_online "use_auto_online": u8,
+        /// Padding of the compiler.
+        gap "": [u8; 7],
+        offline_addresses "offline_addresses": OfflineAddresses,
     }
     /// EXPORT_TO_DMABUF_FD.
     ExportToDmaBufFd "nv_ioctl_export_to_dma_buf_fd_t" {

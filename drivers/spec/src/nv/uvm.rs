@@ -24,6 +24,8 @@ calls! {
     COMMANDS, "UVM_";
     INITIALIZE = 0x30000001: Initialize;
     DEINITIALIZE = 0x30000002;
+    CREATE_RANGE_GROUP = 23: CreateRangeGroup;
+    DESTROY_RANGE_GROUP = 24: DestroyRangeGroup;
     REGISTER_GPU_VASPACE = 25: RegisterGpuVaspace;
     UNREGISTER_GPU_VASPACE = 26: UnregisterGpuVaspace;
     REGISTER_CHANNEL = 27: RegisterChannel;
@@ -75,6 +77,21 @@ structs! { LAYOUTS;
     UnregisterGpu "UVM_UNREGISTER_GPU_PARAMS" {
         gpu_uuid "gpu_uuid": [u8; 16],
         rm_status "rmStatus": u32,
+    }
+    /// CREATE_RANGE_GROUP: ranges of managed memory that move together.
+    CreateRangeGroup "UVM_CREATE_RANGE_GROUP_PARAMS" {
+        /// <- its number, never 0.
+        range_group_id "rangeGroupId": u64,
+        rm_status "rmStatus": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+    }
+    /// DESTROY_RANGE_GROUP.
+    DestroyRangeGroup "UVM_DESTROY_RANGE_GROUP_PARAMS" {
+        range_group_id "rangeGroupId": u64,
+        rm_status "rmStatus": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
     }
     /// REGISTER_GPU_VASPACE: an address space that is owned from outside of RM.
     RegisterGpuVaspace "UVM_REGISTER_GPU_VASPACE_PARAMS" {

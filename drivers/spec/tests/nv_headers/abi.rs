@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use drivers_spec::nv::abi::{Branch, Call, Layout};
-use drivers_spec::nv::{class, control, escape, memory, status, uvm};
+use drivers_spec::nv::{class, control, escape, memory, query, status, uvm};
 
 use super::c::{Headers, read};
 use super::trees;
@@ -16,12 +16,13 @@ const KERNEL: [&str; 4] = [
     "uvm_linux_ioctl.h",
 ];
 const READ_ONLY: [&str; 2] = ["uvm_ioctl.h", "uvm_types.h"];
-const RM: [&str; 37] = [
+const RM: [&str; 47] = [
     "nvtypes.h",
     "nvmisc.h",
     "nvos.h",
     "nv-ioctl.h",
     "nv-ioctl-numbers.h",
+    "nv-ioctl-numa.h",
     "nv_escape.h",
     "nv-unix-nvos-params-wrappers.h",
     "rs_access.h",
@@ -31,16 +32,22 @@ const RM: [&str; 37] = [
     "class/cl0070.h",
     "class/cl0080.h",
     "class/cl2080.h",
+    "class/cl2081.h",
     "class/cl83de.h",
     "class/clb0b5sw.h",
     "class/clc661.h",
     "class/clcb33.h",
     "ctrl/ctrlxxxx.h",
+    "ctrl/ctrl0000/ctrl0000client.h",
     "ctrl/ctrl0000/ctrl0000gpu.h",
+    "ctrl/ctrl0000/ctrl0000syncgpuboost.h",
     "ctrl/ctrl0000/ctrl0000system.h",
+    "ctrl/ctrl0080/ctrl0080fb.h",
     "ctrl/ctrl0080/ctrl0080fifo.h",
     "ctrl/ctrl0080/ctrl0080gpu.h",
     "ctrl/ctrl0080/ctrl0080gr.h",
+    "ctrl/ctrl0080/ctrl0080host.h",
+    "ctrl/ctrl0080/ctrl0080perf.h",
     "ctrl/ctrl2080/ctrl2080bus.h",
     "ctrl/ctrl2080/ctrl2080ce.h",
     "ctrl/ctrl2080/ctrl2080event.h",
@@ -48,8 +55,11 @@ const RM: [&str; 37] = [
     "ctrl/ctrl2080/ctrl2080fifo.h",
     "ctrl/ctrl2080/ctrl2080gpu.h",
     "ctrl/ctrl2080/ctrl2080gr.h",
+    "ctrl/ctrl2080/ctrl2080gsp.h",
     "ctrl/ctrl2080/ctrl2080mc.h",
+    "ctrl/ctrl2080/ctrl2080nvlink.h",
     "ctrl/ctrl2080/ctrl2080perf.h",
+    "ctrl/ctrl2080/ctrl2080rc.h",
     "ctrl/ctrl2080/ctrl2080tmr.h",
     "ctrl/ctrl83de/ctrl83dedebug.h",
     "ctrl/ctrl906f.h",
@@ -228,6 +238,7 @@ fn structs_numbers_and_flags_as_in_the_headers() {
             facts.layouts(escape::LAYOUTS);
             facts.layouts(class::LAYOUTS);
             facts.layouts(control::LAYOUTS);
+            facts.layouts(query::LAYOUTS);
             facts.calls(escape::ESCAPES);
             facts.calls(class::CLASSES);
             facts.calls(control::CONTROLS);

@@ -145,7 +145,10 @@ fn names(body: &str) -> Vec<String> {
             let aligned = declaration.strip_prefix("NV_DECLARE_ALIGNED(");
             let declaration = match aligned {
                 Some(inner) => inner.rsplit_once(',').unwrap().0,
-                None => declaration.split("NV_ALIGN_BYTES").next().unwrap(),
+                None => {
+                    let declaration = declaration.split("NV_ALIGN_BYTES").next().unwrap();
+                    declaration.split("__aligned").next().unwrap()
+                }
             };
             let name = declaration.split('[').next().unwrap();
             name.split_whitespace().last().unwrap().to_owned()
@@ -157,7 +160,7 @@ fn names(body: &str) -> Vec<String> {
 fn headers_are_read_as_they_are() {
     let text = without_comments(
         "/* } A; */ typedef struct { int x; // } A;\n NvU64 y[4][2] NV_ALIGN_BYTES(8);\n\
-         NV_DECLARE_ALIGNED(NvU64 z[N], 8); struct { int inside; } w; } A, *PA;\n#define B  2\n#define BC 3",
+         NV_DECLARE_ALIGNED(NvU64 z[N], 8); struct { int inside; } w __aligned(8); } A, *PA;\n#define B  2\n#define BC 3",
     );
     let headers = Headers {
         folders: Vec::new(),

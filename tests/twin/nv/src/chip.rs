@@ -38,6 +38,8 @@ pub struct Chip {
     pub l2_kib: u32,
     /// Bits of the bus of memory.
     pub bus_bits: u32,
+    /// `NV2080_CTRL_FB_INFO_RAM_TYPE_*`.
+    pub ram_type: u32,
     /// Copy engines.
     pub copy_engines: u32,
     /// The first branch that knows it.
@@ -63,6 +65,7 @@ pub static CHIPS: [Chip; 5] = [
         vram_mib: 24 << 10,
         l2_kib: 6 << 10,
         bus_bits: 384,
+        ram_type: 0x12,
         copy_engines: 5,
         since: Branch::R535,
     },
@@ -80,6 +83,7 @@ pub static CHIPS: [Chip; 5] = [
         vram_mib: 24 << 10,
         l2_kib: 72 << 10,
         bus_bits: 384,
+        ram_type: 0x12,
         copy_engines: 5,
         since: Branch::R535,
     },
@@ -97,6 +101,7 @@ pub static CHIPS: [Chip; 5] = [
         vram_mib: 80 << 10,
         l2_kib: 50 << 10,
         bus_bits: 5120,
+        ram_type: 0x14,
         copy_engines: 10,
         since: Branch::R535,
     },
@@ -114,6 +119,7 @@ pub static CHIPS: [Chip; 5] = [
         vram_mib: 141 << 10,
         l2_kib: 50 << 10,
         bus_bits: 6144,
+        ram_type: 0x14,
         copy_engines: 10,
         since: Branch::R535,
     },
@@ -131,6 +137,7 @@ pub static CHIPS: [Chip; 5] = [
         vram_mib: 32 << 10,
         l2_kib: 96 << 10,
         bus_bits: 512,
+        ram_type: 0x15,
         copy_engines: 4,
         since: Branch::R570,
     },
@@ -139,6 +146,7 @@ pub static CHIPS: [Chip; 5] = [
 /// Classes that every chip has.
 const SHARED: &[Call] = &[
     class::NV01_EVENT,
+    class::NV01_EVENT_OS_EVENT,
     class::NV01_MEMORY_SYSTEM,
     class::NV01_MEMORY_LOCAL_USER,
     class::NV01_MEMORY_VIRTUAL,
@@ -146,6 +154,7 @@ const SHARED: &[Call] = &[
     class::NV01_DEVICE_0,
     class::NV20_SUBDEVICE_0,
     class::NV50_MEMORY_VIRTUAL,
+    class::NV2081_BINAPI,
     class::GT200_DEBUGGER,
     class::FERMI_CONTEXT_SHARE_A,
     class::FERMI_VASPACE_A,

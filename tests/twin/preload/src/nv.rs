@@ -26,6 +26,9 @@ const OWNED: [&str; 6] = [
     "/sys/bus/pci/devices",
 ];
 
+/// How many more cases of a broken rule a report shows.
+const MORE: usize = 40;
+
 fn errno(failure: Failure) -> i32 {
     match failure {
         Failure::Errno(errno) => errno.0,
@@ -120,16 +123,21 @@ impl Driver for Nv {
     }
 
     fn broken(&self) -> Vec<String> {
-        let mut seen: Vec<(&str, usize, String)> = Vec::new();
+        let mut seen: Vec<(&str, String, Vec<String>)> = Vec::new();
         for violation in self.machine.journal.violations() {
             match seen.iter_mut().find(|one| one.0 == violation.rule.name) {
-                Some(one) => one.1 += 1,
-                None => seen.push((violation.rule.name, 1, violation.to_string())),
+                Some(one) => one.2.push(violation.what),
+                None => seen.push((violation.rule.name, violation.to_string(), Vec::new())),
             }
         }
-        let times = |(_, count, text): (&str, usize, String)| match count {
-            1 => text,
-            count => format!("{text}\n  and {} times more", count - 1),
+        let times = |(_, mut text, more): (&str, String, Vec<String>)| {
+            if !more.is_empty() {
+                text += &format!("\n  and {} times more", more.len());
+            }
+            for what in more.iter().take(MORE) {
+                text += &format!("\n  too: {what}");
+            }
+            text
         };
         seen.into_iter().map(times).collect()
     }

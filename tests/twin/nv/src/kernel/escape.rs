@@ -84,6 +84,7 @@ answered! {
     FreeOsEvent;
     MapMemoryWithFd params;
     UnmapMemory;
+    UpdateDeviceMappingInfo;
     MapMemoryDma;
     UnmapMemoryDma;
 }
@@ -154,6 +155,7 @@ impl Process {
         ));
         let wanted = match call.number {
             n if n == escape::RM_ALLOC_MEMORY.number => Some(false),
+            n if n == escape::NUMA_INFO.number => Some(false),
             n if n == escape::REGISTER_FD.number => None,
             n if n == escape::ALLOC_OS_EVENT.number => None,
             n if n == escape::FREE_OS_EVENT.number => None,
@@ -183,6 +185,10 @@ impl Process {
             n if n == escape::WAIT_OPEN_COMPLETE.number => {
                 machine.inject(name)?;
                 self.put(at, &escape::WaitOpenComplete::default())
+            }
+            n if n == escape::NUMA_INFO.number => {
+                machine.inject(name)?;
+                self.numa_info(at)
             }
             n if n == escape::SYS_PARAMS.number => machine.inject(name),
             n if n == escape::RM_FREE.number => {
@@ -220,6 +226,9 @@ impl Process {
                     call_on.memory_is_there(args.h_client, args.h_memory)
                 })
             }
+            n if n == escape::RM_UPDATE_DEVICE_MAPPING_INFO.number => {
+                self.answered(name, at, |args| call_on.moved(args))
+            }
             n if n == escape::RM_MAP_MEMORY_DMA.number => {
                 self.answered(name, at, |args| call_on.map_dma(args))
             }
@@ -242,7 +251,9 @@ impl Process {
         // Both forms begin with the same fields.
         let mut class = [0; 4];
         self.memory.read(at + 12, &mut class)?;
-        Ok(u32::from_le_bytes(class) == class::NV01_EVENT.number)
+        let class = u32::from_le_bytes(class);
+        let events = [class::NV01_EVENT, class::NV01_EVENT_OS_EVENT];
+        Ok(events.iter().any(|event| event.number == class))
     }
 
     /// A call that answers with a status.
@@ -326,6 +337,21 @@ impl Process {
             self.put(at + (gpu * one) as u64, &info)?;
         }
         Ok(())
+    }
+
+    /// NUMA_INFO: no memory of a GPU is memory of the machine here.
+    fn numa_info(&self, at: u64) -> Result {
+        let asked = self.get::<escape::NumaInfo>(at)?;
+        let count = asked.offline_addresses.num_entries;
+        if count as usize > asked.offline_addresses.addresses.len() {
+            let what = format!("NUMA_INFO: {count} addresses");
+            return self.machine.reject(&SIZE, libc::EBUSY, what);
+        }
+        let none = escape::NumaInfo {
+            nid: -1,
+            ..Default::default()
+        };
+        self.put(at, &none)
     }
 
     /// REGISTER_FD.

@@ -286,7 +286,7 @@ impl Process {
         let bytes = bytes.filter(|&bytes| bytes > 0).ok_or(Errno::EINVAL)?;
         let wanted = Wanted { bytes, ..wanted };
         let file = self.file(fd)?;
-        match self.mappable(fd, &file, bytes, offset) {
+        match self.mappable(fd, &file, &wanted, offset) {
             Ok((what, piece)) => {
                 // Locked: whoever unmaps a range has this mapping in the books, too.
                 let mut maps = lock(&self.maps);
@@ -317,8 +317,20 @@ impl Process {
     }
 
     /// What a file is to map, and its pages.
-    fn mappable(&self, fd: i32, file: &File, bytes: u64, offset: u64) -> Result<(Mapped, Piece)> {
-        let machine = &self.machine;
+    fn mappable(
+        &self,
+        fd: i32,
+        file: &File,
+        wanted: &Wanted,
+        offset: u64,
+    ) -> Result<(Mapped, Piece)> {
+        let (machine, bytes) = (&self.machine, wanted.bytes);
+        if file.kind == Kind::Uvm {
+            let memory = self.pool(file, wanted, offset)?;
+            let piece = memory.contents.piece(0);
+            let (piece, _) = piece.ok_or(Errno::ENXIO)?;
+            return Ok((Mapped::Memory(memory, 0), piece));
+        }
         if !matches!(file.kind, Kind::Ctl | Kind::Gpu(_)) {
             return Err(Errno(libc::ENODEV).into());
         }

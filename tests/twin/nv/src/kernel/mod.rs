@@ -27,6 +27,7 @@ use crate::scheduler::{Between, Scheduler};
 pub(crate) use doorbell::BYTES as DOORBELL_BYTES;
 pub use files::{File, Kind, Mapped, Uvm};
 pub use tree::Node;
+pub(crate) use tree::bus;
 
 use doorbell::Doorbell;
 use files::Map;

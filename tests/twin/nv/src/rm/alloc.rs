@@ -91,14 +91,14 @@ fn parents(class: u32) -> Parents {
         _ if is(&[class::NV01_DEVICE_0, class::NV_CONFIDENTIAL_COMPUTE]) => {
             Parents::Of(&[class::NV01_ROOT_CLIENT.number])
         }
-        _ if is(&[class::NV01_EVENT]) => Parents::Any,
+        _ if is(&[class::NV01_EVENT, class::NV01_EVENT_OS_EVENT]) => Parents::Any,
         _ if is(&[class::NV01_MEMORY_LOCAL_USER, class::FERMI_VASPACE_A]) => {
             Parents::Of(&[DEVICE, SUBDEVICE])
         }
         _ if is(&[class::FERMI_CONTEXT_SHARE_A]) => Parents::Of(&[GROUP]),
         _ if is_channel(class) => Parents::Of(&[DEVICE, GROUP]),
         _ if is_engine(class) => Parents::Channel,
-        _ if is_usermode(class) => Parents::Of(&[SUBDEVICE]),
+        _ if is_usermode(class) || is(&[class::NV2081_BINAPI]) => Parents::Of(&[SUBDEVICE]),
         _ => Parents::Of(&[DEVICE]),
     }
 }
@@ -349,7 +349,11 @@ impl Call<'_> {
                 needs.extend(self.new_debugger(state, new)?);
                 Kind::Plain
             }
-            (_, number) if number == class::NV01_EVENT.number => {
+            (_, number)
+                if [class::NV01_EVENT, class::NV01_EVENT_OS_EVENT]
+                    .iter()
+                    .any(|class| class.number == number) =>
+            {
                 Kind::Event(self.new_event(state, new)?)
             }
             _ => Kind::Plain,

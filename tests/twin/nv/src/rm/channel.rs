@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use drivers_spec::nv::{class, control, status};
+use drivers_spec::nv::{class, control, escape, query, status};
 use twin::rule::{Proof, Rule};
 
 use crate::engines::Error;
@@ -128,6 +128,9 @@ pub struct Channel {
     /// What it died of.
     pub error: Option<Error>,
 }
+
+/// Bytes of the buffers that graphics needs for a channel. A number of this model's choice.
+const BUFFERS: u64 = 32 << 20;
 
 /// Bytes of USERD.
 const USERD_BYTES: u64 = 512;
@@ -355,6 +358,78 @@ impl Call<'_> {
                 self.machine.broken(&OBJECT, what);
             }
         }
+        Ok(())
+    }
+
+    /// FIFO_GET_CHANNELLIST; what is no channel has the number of none.
+    pub(super) fn channel_list(
+        &self,
+        state: &State,
+        client: u32,
+        params: &query::ChannelList,
+    ) -> Result {
+        if params.num_channels == 0 {
+            return self.value("a list of 0 channels".into());
+        }
+        for i in 0..u64::from(params.num_channels) {
+            let place = |list: u64| list.wrapping_add(i * 4);
+            let mut handle = [0; 4];
+            let memory = self.process.memory();
+            memory.read(place(params.channel_handle_list), &mut handle)?;
+            let handle = u32::from_le_bytes(handle);
+            let id = match state.object(client, handle).map(|object| &object.kind) {
+                Some(Kind::Channel(channel)) => channel.id,
+                _ => u32::MAX,
+            };
+            memory.write(place(params.channel_list), &id.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// GR_SET_CTXSW_PREEMPTION_MODE, of a channel or a group; the twin interrupts between instructions
+    /// anyway.
+    pub(super) fn preemption(
+        &self,
+        state: &State,
+        client: u32,
+        params: &query::PreemptionMode,
+    ) -> Result {
+        match self.object(state, client, params.h_channel)?.kind {
+            Kind::Channel(_) | Kind::Group(_) => Ok(()),
+            _ => self.no_object(client, params.h_channel),
+        }
+    }
+
+    /// GR_GET_CTX_BUFFER_SIZE.
+    pub(super) fn buffers(
+        &self,
+        state: &State,
+        client: u32,
+        params: &mut query::CtxBufferSize,
+    ) -> Result {
+        let object = self.object(state, client, params.h_channel)?;
+        params.total_buffer_size = match &object.kind {
+            Kind::Channel(channel) if channel.engine == class::engine::GRAPHICS => BUFFERS,
+            Kind::Channel(_) => 0,
+            _ => return self.no_object(client, params.h_channel),
+        };
+        Ok(())
+    }
+
+    /// GET_CLASS_ENGINEID, of an object in the channel that is asked.
+    pub(super) fn class_engine(
+        &self,
+        state: &State,
+        args: &escape::Control,
+        params: &mut query::ClassEngineId,
+    ) -> Result {
+        let object = self.object(state, args.h_client, params.h_object)?;
+        let channel = self.object(state, args.h_client, args.h_object)?;
+        let (Kind::Channel(channel), true) = (&channel.kind, object.parent == args.h_object) else {
+            return self.no_object(args.h_client, params.h_object);
+        };
+        (params.class_engine_id, params.class_id) = (object.class, object.class);
+        params.engine_id = channel.engine;
         Ok(())
     }
 

@@ -35,7 +35,7 @@ static NOTIFY: Rule = Rule {
 };
 
 /// `NV01_EVENT_OS_EVENT`, cl0005.h: what the parameters of an event say. The number is no class of a table.
-const OS_EVENT: u32 = 0x79;
+const OS_EVENT: u32 = class::NV01_EVENT_OS_EVENT.number;
 
 /// `NV2080_NOTIFIERS_MAXCOUNT` of every branch is above this.
 const NOTIFIERS: u32 = 128;
@@ -89,11 +89,16 @@ impl Call<'_> {
         }
     }
 
-    /// NV01_EVENT.
+    /// NV01_EVENT and NV01_EVENT_OS_EVENT: RM takes the parent for the source, whatever hSrcResource says,
+    /// and looks at hClass where the class does not say it (rmapi_specific.c, rmapiFixupAllocParams).
     pub(super) fn new_event(&self, state: &State, new: &New) -> Result<(u32, u32)> {
         let params = self.required::<class::EventAlloc>(new)?;
-        if params.h_class != OS_EVENT {
-            let what = format!("hClass {:#x}", params.h_class);
+        let class = match new.class == class::NV01_EVENT.number {
+            true => params.h_class,
+            false => new.class,
+        };
+        if class != OS_EVENT {
+            let what = format!("class {class:#x}");
             let invalid = status::NV_ERR_INVALID_CLASS;
             return self.machine.refuse(&SOURCE, invalid, what);
         }
@@ -101,7 +106,7 @@ impl Call<'_> {
             0 => new.client,
             client => client,
         };
-        let source = state.object(client, params.h_src_resource);
+        let source = state.object(client, new.parent);
         let notifies = source.is_some_and(|source| {
             let class = source.class;
             let debugger = class == class::GT200_DEBUGGER.number;
@@ -109,7 +114,7 @@ impl Call<'_> {
             subdevice || debugger || is_channel(class) || is_engine(class)
         });
         if !notifies {
-            let what = format!("hSrcResource {:#x}", params.h_src_resource);
+            let what = format!("below {:#x} of client {client:#x}", new.parent);
             let invalid = status::NV_ERR_INVALID_OBJECT;
             return self.machine.refuse(&SOURCE, invalid, what);
         }
@@ -118,7 +123,7 @@ impl Call<'_> {
             .files
             .contains_key(&(new.client, params.data as u32))
         {
-            return Ok((client, params.h_src_resource));
+            return Ok((client, new.parent));
         }
         let what = format!("descriptor {} is no event", params.data);
         let missing = status::NV_ERR_OBJECT_NOT_FOUND;

@@ -2,7 +2,8 @@
 //!
 //! - `alloc`: how an object comes to be: what is checked for every class;
 //! - `memory`: memory and its mappings; `vaspace`: address spaces; [`channel`]: groups and channels;
-//! - `control`: what objects are asked; `event`: what they tell; `recovery`: channels that die.
+//! - `control`, `system`, `facts`: what objects are asked; `event`: what they tell; `recovery`: channels that
+//!   die.
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv, src/nvidia/src/kernel/rmapi.
 
@@ -10,8 +11,10 @@ mod alloc;
 pub mod channel;
 mod control;
 mod event;
+mod facts;
 pub(crate) mod memory;
 mod recovery;
+mod system;
 mod vaspace;
 
 use std::collections::BTreeMap;
@@ -319,6 +322,14 @@ impl Call<'_> {
         let state = self.machine.state();
         self.client(&state, client)?;
         self.object(&state, client, handle).map(drop)
+    }
+
+    /// RM_UPDATE_DEVICE_MAPPING_INFO: a mapping is at another address now; RM has it by the old one.
+    pub(crate) fn moved(&self, args: &escape::UpdateDeviceMappingInfo) -> Result {
+        let state = self.machine.state();
+        self.client(&state, args.h_client)?;
+        self.object(&state, args.h_client, args.h_device)?;
+        self.object(&state, args.h_client, args.h_memory).map(drop)
     }
 
     /// RM_DUP_OBJECT, of memory: the same memory with another handle, in this client or another one of the

@@ -10,13 +10,12 @@ use twin::rule::{Proof, Rule};
 
 use crate::client::PAGE;
 use crate::errno::Result;
-use crate::kernel::Mapped;
 use crate::rm;
 use crate::space::{Mapping, Memory, Owner, Place, Rights};
 
 use super::{GPU, On, PEER, Va};
 
-static OVERLAP: Rule = Rule {
+pub(super) static OVERLAP: Rule = Rule {
     name: "UVM-RANGE-OVERLAP",
     text: "ranges do not overlap",
     source: "open-gpu-kernel-modules, uvm.h, UvmCreateExternalRange: NV_ERR_UVM_ADDRESS_IN_USE",
@@ -30,7 +29,7 @@ static FREE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static MAP: Rule = Rule {
+pub(super) static MAP: Rule = Rule {
     name: "UVM-MAP",
     text: "what is mapped lies in one external range, for 1 or more GPUs that have such addresses (below 2^47 up to Ada, below 2^56 from Hopper on, as an x86 program has them), with types that there are",
     source: "open-gpu-kernel-modules, uvm_map_external.c, uvm_map_external_allocation; uvm_gpu.c, uvm_gpu_can_address",
@@ -44,12 +43,15 @@ static MAP_LENGTH: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static IDENTITY: Rule = Rule {
-    name: "UVM-IDENTITY",
-    text: "memory that the CPU has mapped has the same address for GPUs",
-    source: "reported of drivers that run on Hopper: other addresses gave wrong results now and then; why is not known",
-    proof: Proof::Guess,
-};
+/// What a type of mapping allows.
+pub(super) fn rights(kind: u32) -> Option<Rights> {
+    match kind {
+        uvm::mapping::DEFAULT | uvm::mapping::READ_WRITE_ATOMIC => Some(Rights::ReadWriteAtomic),
+        uvm::mapping::READ_WRITE => Some(Rights::ReadWrite),
+        uvm::mapping::READ_ONLY => Some(Rights::ReadOnly),
+        _ => None,
+    }
+}
 
 impl On<'_> {
     pub(super) fn create_range(&self, args: &uvm::CreateExternalRange) -> Result {
@@ -94,11 +96,9 @@ impl On<'_> {
         let count = args.gpu_attributes_count as usize;
         let mut wanted = Vec::new();
         for one in &args.per_gpu_attributes[..count] {
-            let rights = match one.gpu_mapping_type {
-                uvm::mapping::DEFAULT | uvm::mapping::READ_WRITE_ATOMIC => Rights::ReadWriteAtomic,
-                uvm::mapping::READ_WRITE => Rights::ReadWrite,
-                uvm::mapping::READ_ONLY => Rights::ReadOnly,
-                kind => return self.refuse(&MAP, invalid, format!("mapping type {kind}")),
+            let Some(rights) = rights(one.gpu_mapping_type) else {
+                let what = format!("mapping type {}", one.gpu_mapping_type);
+                return self.refuse(&MAP, invalid, what);
             };
             if one.gpu_caching_type > 2 {
                 let what = format!("caching type {}", one.gpu_caching_type);
@@ -139,7 +139,6 @@ impl On<'_> {
             );
             return self.refuse(&MAP_LENGTH, status, what);
         }
-        self.identity(&memory, args.offset, base);
         let all = memory.page | base | length | args.offset;
         let page = 1 << all.trailing_zeros().min(29);
         for (_, space, rights) in wanted {
@@ -183,26 +182,6 @@ impl On<'_> {
         Ok(())
     }
 
-    /// Looks whether the CPU has a memory at another address.
-    fn identity(&self, memory: &Memory, offset: u64, base: u64) {
-        let mut seen = Vec::new();
-        if let Place::Process(at) = memory.place {
-            seen.push(at);
-        }
-        for (at, _, what) in self.process.mapped() {
-            if let Mapped::Memory(mapped, from) = what
-                && mapped.id == memory.id
-            {
-                seen.push(at.wrapping_sub(from));
-            }
-        }
-        let wanted = base.wrapping_sub(offset);
-        if !seen.is_empty() && !seen.contains(&wanted) {
-            let what = format!("{base:#x} for GPUs, {seen:#x?} for the CPU");
-            self.machine.broken(&IDENTITY, what);
-        }
-    }
-
     pub(super) fn unmap(&self, args: &uvm::UnmapExternal) -> Result {
         let mut state = self.machine.state();
         let va = self.va(&mut state)?;
@@ -219,11 +198,13 @@ impl On<'_> {
         let mut state = self.machine.state();
         let va = self.va(&mut state)?;
         self.check_range(args.base, args.length)?;
-        if va.ranges.get(&args.base) != Some(&args.length) {
+        if !va.ranges().any(|range| range == (args.base, args.length)) {
             let what = format!("{:#x} bytes at {:#x}", args.length, args.base);
             return self.refuse(&FREE, status::NV_ERR_INVALID_ADDRESS, what);
         }
         va.ranges.remove(&args.base);
+        va.pools.remove(&args.base);
+        va.reflected.remove(&args.base);
         let spaces: Vec<u64> = va.gpus.values().flatten().copied().collect();
         for space in spaces {
             if let Some(space) = state.space_mut(space) {

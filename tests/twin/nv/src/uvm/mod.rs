@@ -5,7 +5,9 @@
 //! Source: open-gpu-kernel-modules 580.142, kernel-open/nvidia-uvm/{uvm,uvm_va_space,uvm_map_external,
 //! uvm_user_channel}.c, uvm_api.h.
 
+mod group;
 mod map;
+mod pool;
 mod register;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +82,12 @@ pub(crate) struct Va {
     ranges: BTreeMap<u64, u64>,
     peers: BTreeSet<(usize, usize)>,
     channels: Vec<Registered>,
+    /// Groups of ranges of managed memory, of which there is none.
+    groups: BTreeSet<u64>,
+    /// Pools of semaphores, by address.
+    pools: BTreeMap<u64, pool::Pool>,
+    /// Addresses of the scheduler of grids: first address and length.
+    reflected: BTreeMap<u64, u64>,
 }
 
 /// Who holds the memory of the process.
@@ -95,6 +103,8 @@ enum Holder {
 struct Registered {
     client: u32,
     handle: u32,
+    /// Client and handle of its group.
+    group: Option<(u32, u32)>,
     gpu: usize,
     base: u64,
     length: u64,
@@ -104,10 +114,33 @@ struct Registered {
 const MULTI_PROCESS: u64 = 2;
 
 impl Va {
+    /// Every range and pool: first address and length.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = self.ranges.iter().chain(&self.reflected);
+        let external = all.map(|(&at, &bytes)| (at, bytes));
+        external.chain(self.pools.iter().map(|(&at, pool)| (at, pool.memory.bytes)))
+    }
+
+    /// GPUs that have an address space here, with that.
+    fn spaces(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let all = self.gpus.iter();
+        all.filter_map(|(&gpu, space)| Some((gpu, (*space)?)))
+    }
+
     fn overlaps(&self, base: u64, length: u64) -> bool {
         let hits = |at: u64, bytes: u64| at < base + length && base < at + bytes;
         let mut windows = self.channels.iter();
-        self.ranges.iter().any(|(&at, &bytes)| hits(at, bytes))
+        self.ranges().any(|(at, bytes)| hits(at, bytes))
+            || windows.any(|one| hits(one.base, one.length))
+    }
+
+    /// The same for buffers of a channel, which the channels of a group share
+    /// (uvm_user_channel.c, find_existing_shared_user_range).
+    fn overlaps_window(&self, base: u64, length: u64, group: Option<(u32, u32)>) -> bool {
+        let hits = |at: u64, bytes: u64| at < base + length && base < at + bytes;
+        let shared = |one: &Registered| group.is_some() && one.group == group;
+        let mut windows = self.channels.iter().filter(|one| !shared(one));
+        self.ranges().any(|(at, bytes)| hits(at, bytes))
             || windows.any(|one| hits(one.base, one.length))
     }
 }
@@ -172,7 +205,8 @@ macro_rules! answered {
 answered! {
     Initialize MmInitialize RegisterGpu UnregisterGpu RegisterGpuVaspace UnregisterGpuVaspace
     RegisterChannel UnregisterChannel EnablePeerAccess DisablePeerAccess CreateExternalRange
-    MapExternalAllocation UnmapExternal Free ValidateVaRange PageableMemAccess
+    MapExternalAllocation UnmapExternal Free ValidateVaRange PageableMemAccess CreateRangeGroup
+    DestroyRangeGroup AllocSemaphorePool MapDynamicParallelismRegion
 }
 
 impl Process {
@@ -200,11 +234,7 @@ impl Process {
             Uvm::Space(number) => Some(*number),
             _ => None,
         };
-        let on = On {
-            process: self,
-            machine,
-            number,
-        };
+        let on = On { machine, number };
         match call.number {
             _ if is(uvm::REGISTER_GPU) => self.respond(name, at, |a| on.register_gpu(a)),
             _ if is(uvm::UNREGISTER_GPU) => self.respond(name, at, |a| on.unregister_gpu(a)),
@@ -233,6 +263,12 @@ impl Process {
             _ if is(uvm::CREATE_EXTERNAL_RANGE) => {
                 self.respond(name, at, |args| on.create_range(args))
             }
+            _ if is(uvm::CREATE_RANGE_GROUP) => self.respond(name, at, |args| on.new_group(args)),
+            _ if is(uvm::DESTROY_RANGE_GROUP) => self.respond(name, at, |args| on.end_group(args)),
+            _ if is(uvm::MAP_DYNAMIC_PARALLELISM_REGION) => {
+                self.respond(name, at, |args| on.reflect(args))
+            }
+            _ if is(uvm::ALLOC_SEMAPHORE_POOL) => self.respond(name, at, |args| on.new_pool(args)),
             _ if is(uvm::MAP_EXTERNAL_ALLOCATION) => self.respond(name, at, |a| on.map(a)),
             _ if is(uvm::UNMAP_EXTERNAL) => self.respond(name, at, |args| on.unmap(args)),
             _ if is(uvm::FREE) => self.respond(name, at, |args| on.free(args)),
@@ -286,6 +322,9 @@ impl Process {
                     ranges: BTreeMap::new(),
                     peers: BTreeSet::new(),
                     channels: Vec::new(),
+                    groups: BTreeSet::new(),
+                    pools: BTreeMap::new(),
+                    reflected: BTreeMap::new(),
                 };
                 state.uvm.insert(number, va);
                 *now = Uvm::Space(number);
@@ -343,7 +382,6 @@ impl Process {
 
 /// A command on an address space, if the file has one.
 struct On<'a> {
-    process: &'a Process,
     machine: &'a Machine,
     number: Option<u64>,
 }

@@ -27,7 +27,7 @@ static CHANNEL: Rule = Rule {
 
 static WINDOW: Rule = Rule {
     name: "UVM-CHANNEL-WINDOW",
-    text: "a channel of graphics is registered with free addresses for its buffers, below 2^40 up to Ada",
+    text: "a channel of graphics is registered with addresses for its buffers that are free, or those of its group, below 2^40 up to Ada",
     source: "open-gpu-kernel-modules, uvm_user_channel.c: max_channel_va; uvm_ada.c, uvm_hopper.c",
     proof: Proof::Sourced,
 };
@@ -93,7 +93,11 @@ impl On<'_> {
         if !external || state.held_by_uvm(number) {
             return wrong(status::NV_ERR_INVALID_FLAGS);
         }
-        self.va(&mut state)?.gpus.insert(gpu, Some(number));
+        let va = self.va(&mut state)?;
+        va.gpus.insert(gpu, Some(number));
+        for (base, pool) in va.pools.clone() {
+            pool.map(&mut state, base, gpu, number);
+        }
         Ok(())
     }
 
@@ -127,6 +131,7 @@ impl On<'_> {
         }
         // Channels of copy engines have no buffers.
         let buffers = channel.engine == class::engine::GRAPHICS;
+        let group = channel.group.map(|group| (args.h_client, group));
         if channel.registered {
             let what = format!("channel {:#x} is registered", args.h_channel);
             return self.refuse(&CHANNEL, status::NV_ERR_INVALID_CHANNEL, what);
@@ -138,7 +143,7 @@ impl On<'_> {
             if base + (length - 1) >= 1 << bits {
                 return self.refuse(&WINDOW, status::NV_ERR_OUT_OF_RANGE, what);
             }
-            if self.va(&mut state)?.overlaps(base, length) {
+            if self.va(&mut state)?.overlaps_window(base, length, group) {
                 let in_use = status::NV_ERR_UVM_ADDRESS_IN_USE;
                 return self.refuse(&WINDOW, in_use, what);
             }
@@ -146,6 +151,7 @@ impl On<'_> {
         self.va(&mut state)?.channels.push(Registered {
             client: args.h_client,
             handle: args.h_channel,
+            group,
             gpu,
             base,
             length: if buffers { length } else { 0 },

@@ -8,6 +8,7 @@ mod contents;
 mod doorbells;
 mod events;
 mod executed;
+mod facts;
 mod faults;
 mod machine;
 mod mistakes;

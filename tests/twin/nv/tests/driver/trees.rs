@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    fn make(self, bench: &Bench, parent: u32, handle: u32, source: u32) -> (u32, u32) {
+    fn make(self, bench: &Bench, parent: u32, handle: u32) -> (u32, u32) {
         let none = None::<&mut class::GrAlloc>;
         let alloc = |call: drivers_spec::nv::abi::Call| call.number;
         match self {
@@ -92,7 +92,6 @@ impl Kind {
             }
             Kind::Event => {
                 let mut params = class::EventAlloc {
-                    h_src_resource: source,
                     h_class: 0x79,
                     data: bench.ctl as u64,
                     ..Default::default()
@@ -171,17 +170,17 @@ fn random_trees_are_as_a_simple_model_has_them() {
                     0 => handle | 0x8000,
                     _ => some,
                 };
-                // What an event is of.
-                let subdevice = model.iter().find(|(_, (_, kind))| *kind == Kind::Subdevice);
-                let source = subdevice.map_or(0, |(&handle, _)| handle);
                 let expected = match model.get(&parent) {
                     None => status::NV_ERR_OBJECT_NOT_FOUND,
                     Some((_, above)) if !kind.fits(*above) => status::NV_ERR_INVALID_OBJECT_PARENT,
                     _ if model.contains_key(&handle) => status::NV_ERR_INSERT_DUPLICATE_NAME,
-                    _ if kind == Kind::Event && source == 0 => status::NV_ERR_INVALID_OBJECT,
+                    // It is of what it is below, and that has to notify.
+                    Some((_, above)) if kind == Kind::Event && *above != Kind::Subdevice => {
+                        status::NV_ERR_INVALID_OBJECT
+                    }
                     _ => status::NV_OK,
                 };
-                let (status, made) = kind.make(&bench, parent, handle, source);
+                let (status, made) = kind.make(&bench, parent, handle);
                 assert_eq!(status, expected, "seed {seed}: {kind:?} below {parent:#x}");
                 if status == status::NV_OK {
                     assert!(model.insert(made, (parent, kind)).is_none());

@@ -3,7 +3,7 @@
 use drivers_spec::nv::{class, status, uvm};
 use twin::fires::fires;
 
-use super::bench::{ARG, Bench, RING, shared};
+use super::bench::{ARG, Bench, RING};
 
 #[test]
 fn uvm_is_initialized_and_has_the_process() {
@@ -146,22 +146,6 @@ fn memory_is_mapped_in_ranges() {
     let other = bench.local(0x1_0000);
     assert_eq!(bench.free(other), 0);
     assert_eq!(bench.machine.state().local_in_use(0), 0);
-}
-
-#[test]
-fn addresses_are_those_of_the_cpu() {
-    let bench = Bench::with_space("");
-    let local = bench.local(0x1_0000);
-    assert_eq!(bench.map_cpu(bench.gpu, local, 0, 0x1_0000), 0);
-    bench
-        .process
-        .mmap(shared(Some(RING), 0x1_0000), bench.gpu, 0)
-        .unwrap();
-    assert_eq!(bench.range(RING, 0x2_0000), 0);
-    assert_eq!(bench.map(RING, 0x1_0000, local), 0);
-    assert!(bench.broken().is_empty());
-    assert_eq!(bench.map(RING + 0x1_0000, 0x1_0000, local), 0);
-    fires("UVM-IDENTITY").only(&bench.broken());
 }
 
 #[test]
