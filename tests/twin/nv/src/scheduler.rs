@@ -136,6 +136,8 @@ impl Live {
             self.channel.kill(engines::injected(&fault));
         }
         let turn = self.channel.step(&mut around, methods);
+        // Interrupts that do not stall: nobody is told of them yet.
+        self.channel.take_notices();
         self.active = matches!(turn, Turn::Ran | Turn::Waits);
         let waited = self.channel.waits_for().cloned();
         let same = turn == Turn::Waits && waited == self.waited;
