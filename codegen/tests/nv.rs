@@ -214,7 +214,7 @@ fn combinations_in_memory() {
         for op in COMBINING {
             for dtype in DType::ALL {
                 number += 1;
-                if part.has(number, 5) {
+                if part.has(number, 9) {
                     combined(&backend, op, dtype, machine::run);
                 }
             }
@@ -261,7 +261,7 @@ fn matrix_instructions() {
         let chip = &backend.target.cpu;
         for (j, &d) in backend.target.mma.iter().enumerate() {
             for (k, block) in matrix_blocks(d).into_iter().enumerate() {
-                if !part.has(i + j + k, 3) {
+                if !part.has(i + j + k, 9) {
                     continue;
                 }
                 let options = Options {
@@ -294,7 +294,7 @@ fn large_products_use_matrix_instructions() {
     let part = Part::chosen();
     for (i, backend) in all().enumerate() {
         for (j, &d) in backend.target.mma.iter().enumerate() {
-            if !part.has(i + j, 8) {
+            if !part.has(i + j, 16) {
                 continue;
             }
             let kernel = product(1024, 1024, 1024, d.operands, d.acc);

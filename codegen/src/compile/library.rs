@@ -13,8 +13,9 @@ macro_rules! functions {
         #[allow(non_snake_case, reason = "names are the vendor's")]
         struct Functions {
             $($name: unsafe extern "C" fn($($arg),*) -> $ret,)*
-            // The pointers are into it.
-            _library: libloading::Library,
+            // The pointers are into it. It stays to the end of the process: threads that it has started, and what
+            // it has registered for that end, are code of it.
+            _library: std::mem::ManuallyDrop<libloading::Library>,
         }
 
         impl Functions {
@@ -28,7 +29,7 @@ macro_rules! functions {
                 unsafe {
                     Ok(Functions {
                         $($name: *library.get(symbol(stringify!($name)).as_bytes())?,)*
-                        _library: library,
+                        _library: std::mem::ManuallyDrop::new(library),
                     })
                 }
             }
