@@ -2,14 +2,14 @@
 //! them, find a simulated machine behind the files of drivers, or have what they ask of a real one written
 //! down.
 //!
-//! - [`hooks`]: the functions of libc that stand in for the real ones;
-//! - [`session`]: what this process has open, and whose it is;
-//! - [`driver`]: what serves the files of devices: [`nv`] a simulated NVIDIA machine, [`host`] the kernel;
-//! - [`tree`]: texts and folders of a simulated machine, as files of the host;
-//! - [`record`]: ioctls as lines of JSON;
-//! - [`memory`]: memory that is shared with devices, for the record;
-//! - [`end`]: what is said when the process ends;
-//! - [`system`]: the system itself, past the hooks.
+//! - `hooks`: the functions of libc that stand in for the real ones;
+//! - `session`: what this process has open, and whose it is;
+//! - `driver`: what serves the files of devices: `nv` a simulated NVIDIA machine, `host` the kernel;
+//! - `tree`: texts and folders of a simulated machine, as files of the host;
+//! - `record`: ioctls as lines of JSON;
+//! - `memory`: memory that is shared with devices, for the record;
+//! - `end`: what is said when the process ends;
+//! - `system`: the system itself, past the hooks.
 //!
 //! `DOORBELL_TWIN_CONFIG` is the config string of a machine; without it, files of devices are the real
 //! ones. `DOORBELL_RECORD` names a file for the record. With neither, nothing is changed.
@@ -17,7 +17,7 @@
 //! What the twin itself asks of the system, on the calling thread or on one of its own, passes through: a
 //! thread that is inside has a mark, and so have the threads that it starts.
 //!
-//! `unsafe` is in [`hooks`] and [`system`] alone.
+//! `unsafe` is in `hooks` and `system` alone.
 #![deny(unsafe_code)]
 
 mod driver;

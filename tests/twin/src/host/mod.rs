@@ -1,6 +1,6 @@
 //! What the system that this runs on gives: memory that a twin and its client share, and the client's own.
 //!
-//! - [`memory`]: files in memory, and memory of the client, by pages ([`Frame`]);
+//! - `memory`: files in memory, and memory of the client, by pages ([`Frame`]);
 //! - [`user`]: what a system call copies from and to its caller;
 //! - [`client`]: the address space of a driver of this repository.
 //!
