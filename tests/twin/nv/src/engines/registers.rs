@@ -23,8 +23,11 @@ impl Registers {
     }
 
     pub fn get(&self, method: &Method) -> u32 {
-        let word = self.0.get(method.dword() as usize);
-        word.copied().unwrap_or_default()
+        self.word(method.dword())
+    }
+
+    pub fn word(&self, dword: u32) -> u32 {
+        self.0.get(dword as usize).copied().unwrap_or_default()
     }
 
     pub fn field(&self, method: &Method, field: Field<Archs>) -> u32 {

@@ -55,6 +55,31 @@ fn grids_run() {
 }
 
 #[test]
+fn qmds_come_in_the_push_buffer() {
+    for chip in CHIPS {
+        let mut kernel = sum(chip);
+        kernel.qmd.release(DONE, 7);
+        let mut words = kernel.setup();
+        words.extend(kernel.inline());
+        // Once more: the words of the first are gone.
+        words.extend(kernel.inline());
+        assert_eq!(kernel.rig.go(&words), Turn::Idle, "{chip}");
+        assert_eq!(kernel.rig.broken(), [""; 0], "{chip}");
+        assert!(is_summed(&kernel.rig, OUT), "{chip}");
+        assert_eq!(kernel.rig.ram.long(DONE), 7);
+        assert_eq!(kernel.rig.ram.word(QMD + 4), kernel.qmd.words[1]);
+
+        let mut kernel = sum(chip);
+        let mut words = kernel.setup();
+        words.extend(inc(1, 0x318, &[0, (QMD >> 8) as u32]));
+        words.extend(inc(1, 0x328, &kernel.qmd.words[2..]));
+        kernel.rig.go(&words);
+        fires("COMPUTE-INLINE-QMD").only(&kernel.rig.broken());
+        assert_eq!(kernel.rig.xid(), Some(69), "{chip}");
+    }
+}
+
+#[test]
 fn blocks_have_shared_and_local_memory() {
     for chip in CHIPS {
         let mut kernel = Kernel::new(chip, "reduce", [4, 1, 1], [256, 1, 1], &[A, OUT]);

@@ -184,6 +184,15 @@ impl Kernel {
         start(QMD, 9)
     }
 
+    /// The same, by a QMD in the push buffer.
+    pub fn inline(&self) -> Vec<u32> {
+        let long = self.qmd.words.len() > 64;
+        let upper = high(QMD >> 8) | u32::from(long) << 30;
+        let mut words = inc(COMPUTE, 0x318, &[upper, low(QMD >> 8)]);
+        words.extend(inc(COMPUTE, 0x320, &self.qmd.words));
+        words
+    }
+
     /// Starts it, and runs all.
     pub fn go(&mut self) -> twin_nv::engines::Turn {
         let mut words = self.setup();

@@ -114,9 +114,20 @@ pub(super) fn read(port: &Port, chip: &Chip, va: u64, setting: Setting) -> Resul
     }
     let (words, _) = bytes.as_chunks();
     let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    make(port, chip, va, &words, setting)
+}
+
+/// Checks a QMD.
+pub(super) fn make(
+    port: &Port,
+    chip: &Chip,
+    va: u64,
+    words: &[u32],
+    setting: Setting,
+) -> Result<Grid> {
     let text = format!("QMD at {va:#x}");
     let code = u64::from(chip.sm_version >> 4 & 0xf0 | chip.sm_version & 0xf);
-    let qmd = super::qmd::read(port, &words, &text, code)?;
+    let qmd = super::qmd::read(port, words, &text, code)?;
     let grid = Grid { va, qmd, setting };
     grid.check_local(port, chip, &text)?;
     if let Some((at, bytes)) = grid.qmd.prefetch {

@@ -2,7 +2,7 @@
 //!
 //! - `qmd`: the structure that describes a grid; `limits`: what there is room for;
 //! - `grid`: a grid that runs; `caches`: what multiprocessors remember; `release`: semaphores;
-//! - `inline`: bytes of the push buffer.
+//! - `inline`: bytes of the push buffer; `load`: a QMD that comes in it.
 //!
 //! Source: open-gpu-doc, classes/compute/{clc6c0,clc7c0,clc9c0,clcbc0,clcdc0,clcec0}.h; Mesa,
 //! src/nouveau/vulkan/nvk_cmd_dispatch.c; tinygrad, runtime/ops_nv.py.
@@ -11,6 +11,7 @@ mod caches;
 mod grid;
 mod inline;
 mod limits;
+mod load;
 mod qmd;
 mod release;
 
@@ -32,6 +33,7 @@ use super::registers::Registers;
 
 use grid::{Grid, Setting};
 use inline::Inline;
+use load::Load;
 use release::Release;
 
 pub(super) use caches::Caches;
@@ -79,6 +81,7 @@ pub(crate) struct Engine {
     /// The number of the address space.
     space: u64,
     inline: Option<Inline>,
+    load: Load,
 }
 
 /// What was started.
@@ -96,6 +99,7 @@ impl Engine {
             chip,
             space,
             inline: None,
+            load: Load::default(),
         }
     }
 
@@ -157,6 +161,12 @@ impl Engine {
         } else if is(&spec::LOAD_INLINE_DATA) {
             let inline = Inline::load(port, &mut self.inline, value)?;
             return Ok(inline.map(Job::Inline));
+        } else if let Some(index) = load::index(named, method.dword) {
+            if let Some((va, words)) = self.load.word(port, &self.registers, index)? {
+                let setting = self.setting(port)?;
+                let grid = grid::make(port, self.chip, va, &words, setting)?;
+                return Ok(Some(Job::Grid(Box::new(grid))));
+            }
         } else if is(&spec::SET_RENDER_ENABLE_C) && value > set_render_enable_c::MODE_TRUE {
             let what = format!("SET_RENDER_ENABLE_C {value:#x}");
             return Err(port.dead(&RENDER, xid::GR_CLASS, what));
@@ -166,9 +176,14 @@ impl Engine {
 
     /// A QMD is scheduled: it is read now.
     fn schedule(&self, port: &Port) -> Result<Job> {
+        let va = u64::from(self.registers.get(&spec::SEND_PCAS_A)) << 8;
+        let grid = grid::read(port, self.chip, va, self.setting(port)?)?;
+        Ok(Job::Grid(Box::new(grid)))
+    }
+
+    fn setting(&self, port: &Port) -> Result<Setting> {
         let r = &self.registers;
-        let va = u64::from(r.get(&spec::SEND_PCAS_A)) << 8;
-        let setting = Setting {
+        Ok(Setting {
             space: self.space,
             windows: self.windows(port)?,
             local: (
@@ -183,9 +198,7 @@ impl Engine {
                     u32::MAX,
                 ),
             ),
-        };
-        let grid = grid::read(port, self.chip, va, setting)?;
-        Ok(Job::Grid(Box::new(grid)))
+        })
     }
 
     fn windows(&self, port: &Port) -> Result<Windows> {
