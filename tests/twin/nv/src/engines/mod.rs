@@ -75,6 +75,7 @@ pub struct Gpu {
     /// Its chip.
     pub chip: &'static Chip,
     caches: compute::Caches,
+    contexts: compute::Contexts,
 }
 
 impl Gpu {
@@ -84,6 +85,7 @@ impl Gpu {
             number,
             chip,
             caches: compute::Caches::default(),
+            contexts: compute::Contexts::default(),
         }
     }
 }

@@ -437,6 +437,29 @@ fn wrong_methods_are_named() {
 }
 
 #[test]
+fn a_group_has_one_place_for_local_memory() {
+    for chip in CHIPS {
+        for grouped in [true, false] {
+            let mut kernel = local(chip);
+            let setup = kernel.setup();
+            kernel.rig.go(&setup);
+            kernel.rig.another(grouped);
+            // The object, and the window of shared memory: up to the window of local memory.
+            let own = setup.iter().position(|word| word & 0x1fff == 0x7b0 / 4);
+            let mut words = setup[..own.unwrap()].to_vec();
+            words.extend(kernel.launch());
+            kernel.rig.go(&words);
+            if grouped {
+                assert_eq!(kernel.rig.broken(), [""; 0], "{chip}");
+                assert!((0..32).all(|i| kernel.rig.ram.word(OUT + 4 * i) != 0));
+            } else {
+                fires("COMPUTE-WINDOW").only(&kernel.rig.broken());
+            }
+        }
+    }
+}
+
+#[test]
 fn local_memory_is_there() {
     let case = |chip: &str, words: &[u32]| {
         let mut kernel = local(chip);

@@ -35,6 +35,7 @@ pub struct Rig {
     pub ram: Arc<Ram>,
     pub userd: Ram,
     pub channel: Channel,
+    made: Made,
     gpu: Gpu,
     push: u64,
     put: u32,
@@ -62,7 +63,7 @@ impl Rig {
         let made = Made {
             client: 0xc1d0_0000,
             handle: 0xcaf0_0001,
-            group: None,
+            group: Some(0xcaf0_0000),
             gpu: 0,
             class: chip.facts().channel.number,
             engine,
@@ -79,6 +80,7 @@ impl Rig {
         };
         Rig {
             channel: Channel::new(&made, chip),
+            made,
             gpu: Gpu::new(0, chip),
             machine,
             ram: Arc::new(ram),
@@ -86,6 +88,14 @@ impl Rig {
             push: PUSH,
             put: 0,
         }
+    }
+
+    /// Another channel in the place of the first, of its group or alone.
+    pub fn another(&mut self, grouped: bool) {
+        self.made.handle += 1;
+        self.made.group = self.made.group.filter(|_| grouped);
+        self.channel = Channel::new(&self.made, self.machine.config.chips[0]);
+        self.put = 0;
     }
 
     /// An entry of the ring, as it is.

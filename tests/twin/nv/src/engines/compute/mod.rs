@@ -15,6 +15,8 @@ mod load;
 mod qmd;
 mod release;
 
+use std::collections::BTreeMap;
+
 use drivers_spec::nv::chip::{self as chips, Arch, Method as Named};
 use drivers_spec::nv::compute::{
     self as spec, invalidate_shader_caches, invalidate_shader_caches_no_wfi, send_signaling_pcas_b,
@@ -24,12 +26,13 @@ use twin::rule::{Proof, Rule};
 use twin_sass::warp::Windows;
 
 use crate::chip::Chip;
+use crate::rm::channel::Channel as Made;
 
-use super::Notice;
 use super::error::{Result, Stop, xid};
 use super::host::Method;
 use super::port::Port;
 use super::registers::Registers;
+use super::{Gpu, Notice};
 
 use grid::{Grid, Setting};
 use inline::Inline;
@@ -73,16 +76,32 @@ static RENDER: Rule = Rule {
     proof: Proof::Twin,
 };
 
+/// What the channels of a group have in common, by client and handle of the group: where local memory
+/// is. (NVIDIA's libcuda 550 says so in the first of its channels only, and starts grids in all of them.
+/// Whether they share more is a guess: here, they do not.)
+pub(crate) type Contexts = BTreeMap<(u32, u32), Registers>;
+
 /// Compute, as a channel has it.
 #[derive(Debug)]
 pub(crate) struct Engine {
     registers: Registers,
     chip: &'static Chip,
+    context: (u32, u32),
     /// The number of the address space.
     space: u64,
     inline: Option<Inline>,
     load: Load,
 }
+
+/// Methods that set what a group has in common.
+const OF_GROUP: [Named; 6] = [
+    spec::SET_SHADER_LOCAL_MEMORY_A,
+    spec::SET_SHADER_LOCAL_MEMORY_B,
+    spec::SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A,
+    spec::SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_B,
+    spec::SET_SHADER_LOCAL_MEMORY_WINDOW_A,
+    spec::SET_SHADER_LOCAL_MEMORY_WINDOW_B,
+];
 
 /// What was started.
 #[derive(Debug)]
@@ -93,11 +112,12 @@ pub(crate) enum Job {
 }
 
 impl Engine {
-    pub fn new(chip: &'static Chip, space: u64) -> Self {
+    pub fn new(chip: &'static Chip, made: &Made) -> Self {
         Self {
             registers: Registers::new(spec::METHODS),
             chip,
-            space,
+            context: (made.client, made.group.unwrap_or(made.handle)),
+            space: made.space,
             inline: None,
             load: Load::default(),
         }
@@ -107,11 +127,16 @@ impl Engine {
     pub fn method(
         &mut self,
         port: &Port,
-        caches: &mut Caches,
+        gpu: &mut Gpu,
         method: Method,
         idle: bool,
     ) -> Result<Option<Job>> {
         let value = method.value;
+        let Gpu {
+            caches, contexts, ..
+        } = gpu;
+        let context = contexts.entry(self.context);
+        let context = context.or_insert_with(|| Registers::new(spec::METHODS));
         let Some(named) = chips::method(spec::METHODS, port.arch, method.dword) else {
             let what = format!("{:#x} with {value:#x}", method.dword * 4);
             port.broken(&METHOD, what);
@@ -122,7 +147,13 @@ impl Engine {
             return Err(Stop::Busy);
         }
         port.reserved(&BITS, named, value);
-        self.registers.set(method.dword, value);
+        let of_group = OF_GROUP.iter().any(is);
+        let registers = if of_group {
+            &mut *context
+        } else {
+            &mut self.registers
+        };
+        registers.set(method.dword, value);
         let r = &self.registers;
         if is(&spec::INVALIDATE_SHADER_CACHES) {
             use invalidate_shader_caches::{CONSTANT, INSTRUCTION};
@@ -132,7 +163,7 @@ impl Engine {
             invalidate(caches, INSTRUCTION.get(value), CONSTANT.get(value));
         } else if is(&spec::SEND_SIGNALING_PCAS_B) {
             if send_signaling_pcas_b::SCHEDULE.get(value) != 0 {
-                return self.schedule(port).map(Some);
+                return self.schedule(port, context).map(Some);
             }
         } else if is(&spec::SEND_SIGNALING_PCAS2_B) {
             use send_signaling_pcas2_b as bits;
@@ -142,7 +173,7 @@ impl Engine {
                 | bits::PCAS_ACTION_PREFETCH_SCHEDULE
                 | bits::PCAS_ACTION_INVALIDATE_PREFETCH_COPY_SCHEDULE
                 | bits::PCAS_ACTION_INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING => {
-                    self.schedule(port).map(Some)
+                    self.schedule(port, context).map(Some)
                 }
                 bits::PCAS_ACTION_NOP
                 | bits::PCAS_ACTION_INVALIDATE
@@ -163,7 +194,7 @@ impl Engine {
             return Ok(inline.map(Job::Inline));
         } else if let Some(index) = load::index(named, method.dword) {
             if let Some((va, words)) = self.load.word(port, &self.registers, index)? {
-                let setting = self.setting(port)?;
+                let setting = self.setting(port, context)?;
                 let grid = grid::make(port, self.chip, va, &words, setting)?;
                 return Ok(Some(Job::Grid(Box::new(grid))));
             }
@@ -175,17 +206,16 @@ impl Engine {
     }
 
     /// A QMD is scheduled: it is read now.
-    fn schedule(&self, port: &Port) -> Result<Job> {
+    fn schedule(&self, port: &Port, context: &Registers) -> Result<Job> {
         let va = u64::from(self.registers.get(&spec::SEND_PCAS_A)) << 8;
-        let grid = grid::read(port, self.chip, va, self.setting(port)?)?;
+        let grid = grid::read(port, self.chip, va, self.setting(port, context)?)?;
         Ok(Job::Grid(Box::new(grid)))
     }
 
-    fn setting(&self, port: &Port) -> Result<Setting> {
-        let r = &self.registers;
+    fn setting(&self, port: &Port, r: &Registers) -> Result<Setting> {
         Ok(Setting {
             space: self.space,
-            windows: self.windows(port)?,
+            windows: self.windows(port, r)?,
             local: (
                 r.long(
                     &spec::SET_SHADER_LOCAL_MEMORY_A,
@@ -201,14 +231,13 @@ impl Engine {
         })
     }
 
-    fn windows(&self, port: &Port) -> Result<Windows> {
-        let r = &self.registers;
-        let shared = r.long(
+    fn windows(&self, port: &Port, context: &Registers) -> Result<Windows> {
+        let shared = self.registers.long(
             &spec::SET_SHADER_SHARED_MEMORY_WINDOW_A,
             &spec::SET_SHADER_SHARED_MEMORY_WINDOW_B,
             u32::MAX,
         );
-        let local = r.long(
+        let local = context.long(
             &spec::SET_SHADER_LOCAL_MEMORY_WINDOW_A,
             &spec::SET_SHADER_LOCAL_MEMORY_WINDOW_B,
             u32::MAX,

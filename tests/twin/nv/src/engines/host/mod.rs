@@ -139,7 +139,7 @@ impl Channel {
             objects: [None; 8],
             target: None,
             copy: copy::Engine::new(made.engine),
-            compute: compute::Engine::new(chip, made.space),
+            compute: compute::Engine::new(chip, made),
             jobs: VecDeque::new(),
             wait: None,
             error: None,
@@ -353,8 +353,7 @@ impl Channel {
                     self.jobs.extend(job.map(Job::Copy));
                 }
                 Target::Compute => {
-                    let caches = &mut around.gpu.caches;
-                    let job = self.compute.method(port, caches, method, idle)?;
+                    let job = self.compute.method(port, around.gpu, method, idle)?;
                     self.jobs.extend(job.map(Job::Compute));
                 }
             }
