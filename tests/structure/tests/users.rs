@@ -12,10 +12,6 @@ const COMING: &[(&str, &str)] = &[
     ("mem/pages.rs", "AMD over PCI: page tables are ours there"),
     ("mem/tlsf.rs", "AMD over PCI: VRAM, and how broken up it is"),
     ("mem/view.rs", "AMD over USB: copies between pinned pages"),
-    (
-        "mem/window.rs",
-        "AMD over USB: memory that needs care around each access",
-    ),
     ("reg/block.rs", "AMD over PCI: the registers of each block"),
     (
         "reg/bus.rs",

@@ -5,7 +5,7 @@
 //! class that is asked. `<-` marks what the kernel returns.
 
 use super::abi::{calls, structs};
-use super::query;
+use super::query::{self, GrRouteInfo, Info};
 
 /// What GR_GET_INFO answers, `NV0080_CTRL_GR_INFO_INDEX_*`.
 pub mod gr_info {
@@ -188,18 +188,6 @@ structs! { LAYOUTS;
         flags "flags": u32,
         length "length": u32,
         data "data": [u8; 256],
-    }
-    /// One question of the controls that answer a list of them.
-    Info "NVXXXX_CTRL_XXX_INFO" {
-        index "index": u32,
-        data "data": u32,
-    }
-    /// Which graphics engine.
-    GrRouteInfo "NV0080_CTRL_GR_ROUTE_INFO" {
-        flags "flags": u32,
-        /// Padding of the compiler.
-        gap "": [u8; 4],
-        route "route": u64,
     }
     /// GR_GET_INFO: answers a list of [`Info`]; see [`gr_info`].
     GrGetInfo "NV2080_CTRL_GR_GET_INFO_PARAMS" {

@@ -4,10 +4,21 @@
 //! 570.211.01, 580.142. The numbers are in [`super::control::CONTROLS`]; `<-` marks what the kernel returns.
 
 use super::abi::structs;
-use super::control::{GrRouteInfo, Info};
 use super::escape::SharePolicy;
 
 structs! { LAYOUTS;
+    /// One question of the controls that answer a list of them.
+    Info "NVXXXX_CTRL_XXX_INFO" {
+        index "index": u32,
+        data "data": u32,
+    }
+    /// Which graphics engine.
+    GrRouteInfo "NV0080_CTRL_GR_ROUTE_INFO" {
+        flags "flags": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+        route "route": u64,
+    }
     /// SYSTEM_GET_BUILD_VERSION: which driver this is, as texts elsewhere in memory; without addresses,
     /// how long they may be.
     BuildVersionOld "NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS" {

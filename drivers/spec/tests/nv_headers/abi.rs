@@ -9,10 +9,11 @@ use super::c::{Headers, read};
 use super::trees;
 
 const SDK: &str = "src/common/sdk/nvidia/inc";
-const KERNEL: [&str; 4] = [
+const KERNEL: [&str; 5] = [
     "nvtypes.h",
     "nv-ioctl.h",
     "nv-ioctl-numbers.h",
+    "nv-ioctl-numa.h",
     "uvm_linux_ioctl.h",
 ];
 const READ_ONLY: [&str; 2] = ["uvm_ioctl.h", "uvm_types.h"];

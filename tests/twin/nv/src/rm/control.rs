@@ -4,8 +4,7 @@
 //! resControlLookup; src/common/sdk/nvidia/inc/ctrl.
 
 use drivers_spec::nv::abi::{self, Struct};
-use drivers_spec::nv::control;
-use drivers_spec::nv::{class, escape, status};
+use drivers_spec::nv::{class, control, escape, query, status};
 use twin::rule::{Proof, Rule};
 
 use crate::chip::Chip;
@@ -410,14 +409,14 @@ impl Call<'_> {
             return self.value(format!("a list of {count}"));
         }
         for i in 0..count {
-            let offset = i * size_of::<control::Info>() as u64;
+            let offset = i * size_of::<query::Info>() as u64;
             let at = params.gr_info_list.wrapping_add(offset);
             self.answer(at, |info| self.one_info(chip, info))?;
         }
         Ok(())
     }
 
-    fn one_info(&self, chip: &Chip, info: &mut control::Info) -> Result {
+    fn one_info(&self, chip: &Chip, info: &mut query::Info) -> Result {
         info.data = self.gr_fact(chip, info.index)?;
         Ok(())
     }
