@@ -147,7 +147,8 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             }
         }
         "R2UR" => {
-            if r.has(".OR") || r.has(".FILL") || r.flag()?.number != 7 {
+            // .FILL brings back what MOV.SPILL put aside, as compilers use them: the same otherwise.
+            if r.has(".OR") || r.flag()?.number != 7 {
                 return Err(r.refuse("what its predicate says is not known"));
             }
             Op::First(r.place()?, r.source(int)?)
