@@ -10,14 +10,14 @@ use hcq::{
 };
 
 use crate::chip::Language;
-use crate::core::Core;
 use crate::engine::Engine;
-use crate::interface::Interface;
-use crate::memory::buffer;
-use crate::memory::pool::Pool;
-use crate::memory::signal::new_signal;
+use crate::interface::AmdInterface;
 use crate::options::Options;
 use crate::queue::AmdQueue;
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::buffer;
+use drivers_gpu::memory::pool::Pool;
+use drivers_gpu::memory::signal::new_signal;
 
 /// A GPU.
 ///
@@ -37,8 +37,8 @@ impl AmdDevice {
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
     /// the GPU cannot have.
-    pub fn open(interface: &Arc<dyn Interface>, options: &Options) -> Result<Arc<AmdDevice>> {
-        let core = Arc::new(Core::new(interface));
+    pub fn open(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<AmdDevice>> {
+        let core = Arc::new(Core::new(interface.clone()));
         let gpu = interface.gpu();
         let pool = Pool::new(&core);
         let compute = match options.compute {
@@ -54,17 +54,17 @@ impl AmdDevice {
         // One is left for the driver's own copies.
         let most = gpu.copy_queues.saturating_sub(1).max(1);
         let copies = options.copy_queues.clamp(1, most);
-        let engine = Engine::open(&core, &pool, compute, options, copies)?;
+        let engine = Engine::open(&core, interface, &pool, compute, options, copies)?;
         let units = &gpu.units;
         let info = DeviceInfo {
             id: core.id.clone(),
             interface: interface.name(),
             arch: gpu.chip.name.into(),
-            name: format!("AMD {} at {}", gpu.chip.name, gpu.place),
+            name: format!("AMD {} at {}", gpu.chip.name, gpu.facts.place),
             units: units.simds / units.simds_per_cu.max(1),
-            memory: gpu.vram,
+            memory: gpu.facts.vram,
             queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
-            costs: gpu.costs,
+            costs: gpu.facts.costs,
             can: Abilities {
                 poll: true,
                 write: true,
@@ -97,7 +97,8 @@ impl Device for AmdDevice {
 
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
         self.core.lost.check()?;
-        let (program, lane_bytes) = crate::program::load(&self.core, &self.pool, image)?;
+        let (program, lane_bytes) =
+            crate::program::load(&self.core, &self.pool, self.engine.chip, image)?;
         self.engine.need_scratch(lane_bytes, &program.name)?;
         Ok(Arc::new(program))
     }
@@ -133,7 +134,7 @@ impl Device for AmdDevice {
         let device_ticks = self.core.interface.ticks()?;
         let after = MonotonicClock.now_ns();
         Ok(ClockInfo {
-            hz: self.core.gpu().clock_hz,
+            hz: self.core.facts().clock_hz,
             host_ns: before + (after - before) / 2,
             device_ticks,
         })

@@ -9,28 +9,23 @@
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
-//! | `core` | what every part of an open device knows, and whether it is lost |
-//! | `memory` | its buffers and signals, and how the host reaches them |
 //! | `submit` | one queue: its ring, the arguments beside it, fences that say what is done |
 //! | `engine` | all queues: their end, copies for the host, what they were doing when something went wrong |
 //! | `queue`, `program`, `device` | what the user holds |
 //!
-//! A buffer needs a queue where the host does not map it, and a fault is explained by what queues were
-//! doing: `core` has a trait for that, which `engine` implements.
+//! What knows nothing of AMD is in [`drivers_gpu`]: the state of an open device, its memory and signals.
 //!
 //! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
-//! program or signal only `core` and its memory. The queues end with the last handle of the device, of a
+//! program or signal only the state of the device and its memory. The queues end with the last handle of the device, of a
 //! queue or of bound packets.
 #![forbid(unsafe_code)]
 
 pub mod chip;
-mod core;
 mod device;
 pub mod encode;
 mod engine;
 pub mod interface;
 pub mod kfd;
-mod memory;
 pub mod object;
 mod options;
 mod program;

@@ -6,10 +6,11 @@ use hcq::kernels::Kernel;
 use hcq::memory::RemoteMemory;
 use hcq::{Error, GpuVa, KernelImage, MemoryKind, Program, Result};
 
-use crate::core::Core;
-use crate::memory::pool::Pool;
-use crate::memory::vram::Vram;
+use crate::chip::Chip;
 use crate::object::CodeObject;
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::pool::Pool;
+use drivers_gpu::memory::vram::Vram;
 
 /// Puts a compiled kernel into device memory. Returns it with the bytes of scratch that it needs for
 /// each lane.
@@ -19,6 +20,7 @@ use crate::object::CodeObject;
 pub(crate) fn load(
     core: &Arc<Core>,
     pool: &Arc<Pool>,
+    chip: &'static Chip,
     image: &KernelImage,
 ) -> Result<(Program, u32)> {
     let refused = |why: String| Error::Program {
@@ -26,7 +28,6 @@ pub(crate) fn load(
         program: image.name.clone(),
         why,
     };
-    let chip = core.chip;
     if image.arch != chip.name {
         return Err(refused(format!(
             "compiled for {}, this device runs {}; compile it for this device",

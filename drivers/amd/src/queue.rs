@@ -13,8 +13,8 @@ use hcq::{
 
 use crate::encode::{DATA_ALIGN, pm4};
 use crate::engine::Engine;
-use crate::memory::pool::Piece;
 use crate::submit::Channel;
+use drivers_gpu::memory::pool::Piece;
 
 /// A handle of one queue.
 pub(crate) struct AmdQueue {

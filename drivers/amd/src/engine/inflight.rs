@@ -2,15 +2,14 @@
 //! back from its ring. Only looked at when something is wrong.
 
 use crate::submit::Channel;
-use crate::submit::decode::{Doing, Packet, decode, peek, peek_bytes};
+use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
 
 /// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
 /// reached.
 pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
     let range = channel.in_flight();
     let words = channel.ring().words(range.clone());
-    let language = channel.encoder().language();
-    let mut found = decode(channel.core(), language, &words, range.start);
+    let mut found = channel.decode(&words, range.start);
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);

@@ -21,14 +21,15 @@ use hcq::{Deadline, Error, QueueKind, Result};
 
 use self::scratch::Held;
 use self::staging::StagingQueue;
-use crate::chip::Language;
-use crate::core::Core;
-use crate::core::queues::{Queues, Suspects};
-use crate::interface::Age;
-use crate::interface::space::Moves;
-use crate::memory::pool::Pool;
+use crate::chip::{Chip, Language};
+use crate::interface::AmdInterface;
 use crate::options::Options;
 use crate::submit::{Channel, QueueSpec};
+use drivers_gpu::core::Core;
+use drivers_gpu::core::queues::{Queues, Suspects};
+use drivers_gpu::interface::Age;
+use drivers_gpu::interface::space::Moves;
+use drivers_gpu::memory::pool::Pool;
 
 /// How long queues must stand at the same waits before they are taken to be stuck there.
 const STUCK: Duration = Duration::from_millis(50);
@@ -39,6 +40,8 @@ const SLICE: Duration = Duration::from_millis(1);
 /// The queues of a device.
 pub(crate) struct Engine {
     pub(crate) core: Arc<Core>,
+    pub(crate) chip: &'static Chip,
+    interface: Arc<dyn AmdInterface>,
     pub(crate) pool: Arc<Pool>,
     options: Options,
     channels: Vec<Arc<Channel>>,
@@ -54,6 +57,7 @@ impl Engine {
     /// [`Error::OutOfMemory`], [`Error::Os`].
     pub(crate) fn open(
         core: &Arc<Core>,
+        interface: &Arc<dyn AmdInterface>,
         pool: &Arc<Pool>,
         compute: Language,
         options: &Options,
@@ -71,10 +75,14 @@ impl Engine {
             language: Language::Sdma,
         });
         for spec in std::iter::once(compute).chain(copies) {
-            channels.push(Arc::new(Channel::open(core, pool, &spec, options)?));
+            channels.push(Arc::new(Channel::open(
+                core, interface, pool, &spec, options,
+            )?));
         }
         let engine = Arc::new(Engine {
             core: core.clone(),
+            chip: interface.gpu().chip,
+            interface: interface.clone(),
             pool: pool.clone(),
             options: options.clone(),
             channels,
@@ -101,7 +109,9 @@ impl Engine {
         match self.channel(QueueKind::Compute, 0) {
             Some(channel) => {
                 let (core, pool) = (&self.core, &self.pool);
-                self.scratch.grow(core, pool, channel, lane_bytes, program)
+                let gpu = self.interface.gpu();
+                self.scratch
+                    .grow(core, gpu, pool, channel, lane_bytes, program)
             }
             None => Ok(()),
         }
@@ -125,7 +135,7 @@ impl Engine {
             copy_ring: 0,
             ..self.options.clone()
         };
-        let channel = Channel::open(&self.core, &self.pool, &spec, &options)?;
+        let channel = Channel::open(&self.core, &self.interface, &self.pool, &spec, &options)?;
         let made = Arc::new(StagingQueue::new(
             &self.core,
             &self.pool,

@@ -1,10 +1,10 @@
 //! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
 
 use super::inflight::{blocked, packets};
-use crate::core::Core;
-use crate::core::queues::Suspects;
 use crate::submit::Channel;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
+use drivers_gpu::core::Core;
+use drivers_gpu::core::queues::Suspects;
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hcq::{Error, MemoryKind, Result};
 
-use crate::core::Core;
 use crate::encode::{Encoder, Scratch};
-use crate::memory::pool::{Piece, Pool};
+use crate::interface::Gpu;
 use crate::submit::Channel;
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::pool::{Piece, Pool};
 
 /// Scratch memory; none before the first kernel that uses some.
 #[derive(Default)]
@@ -26,6 +27,7 @@ impl Held {
     pub(super) fn grow(
         &self,
         core: &Core,
+        gpu: &Gpu,
         pool: &Arc<Pool>,
         channel: &Channel,
         lane_bytes: u32,
@@ -37,15 +39,15 @@ impl Held {
         if lane_bytes <= has {
             return Ok(());
         }
-        let units = core.gpu().units;
-        let plan = |bytes| Scratch::plan(core.chip, &units, bytes);
+        let units = gpu.units;
+        let plan = |bytes| Scratch::plan(gpu.chip, &units, bytes);
         let least = plan(lane_bytes).ok_or_else(|| Error::Program {
             device: core.id.clone(),
             program: program.into(),
             why: format!(
                 "it needs {lane_bytes} bytes of scratch for a lane, which {} cannot have; use fewer \
                  registers and local arrays",
-                core.chip.name
+                gpu.chip.name
             ),
         })?;
         let take = |wanted: Scratch| {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use hcq::transport::TransportError;
 use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Staging, Val};
 
-use crate::core::Core;
-use crate::memory::pool::{Piece, Pool};
 use crate::submit::Channel;
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::pool::{Piece, Pool};
 
 /// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
@@ -86,7 +86,7 @@ impl StagingQueue {
         done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
-    /// Fills device memory, see [`crate::core::queues::Queues::fill`].
+    /// Fills device memory, see [`drivers_gpu::core::queues::Queues::fill`].
     ///
     /// # Errors
     /// As [`StagingQueue::read`].

@@ -1,212 +1,44 @@
-//! [`Interface`]: a way to a GPU. It gives memory, queues, something to sleep on, and says what went
-//! wrong; what is done with them is the same for every way.
+//! [`AmdInterface`]: a way to an AMD GPU: that of all GPUs ([`Interface`]), with its queues.
 //!
 //! | file | idea |
 //! |---|---|
-//! | here | the trait, memory, events, exceptions |
+//! | here | the trait, the GPU |
 //! | [`queue`] | a queue of the hardware: ring, pointers, doorbell |
-//! | [`space`] | what devices of one address space know of each other; `ranges`: which addresses are whose |
 //! | [`remote`] | an interface whose memory the host reaches by transfers only, which are counted |
 //!
-//! Memory and queues are plain structs, so that one interface may stand in front of another. What they
+//! Queues are plain structs, as memory is, so that one interface may stand in front of another. What they
 //! hold of the interface is freed with them.
 
 pub mod queue;
-mod ranges;
 pub mod remote;
-pub mod space;
 
-use std::any::Any;
-use std::sync::Arc;
-use std::time::Duration;
-
-use hcq::mem::window::Window;
-use hcq::{Costs, DeviceId, GpuVa, MemoryKind, Result};
+use drivers_gpu::interface::{Facts, Interface};
+use hcq::Result;
 
 use crate::chip::{Chip, Units};
 pub use queue::{HardwareQueue, QueueHandle, QueueRequest};
-pub use ranges::Ranges;
-pub use space::Space;
 
 /// A way to one GPU, which is opened for this process.
-pub trait Interface: Send + Sync {
-    /// The device, for messages.
-    fn id(&self) -> &DeviceId;
-
-    /// The short name of the way: `KFD`, `PCI`, `USB`.
-    fn name(&self) -> &'static str;
-
+pub trait AmdInterface: Interface {
     /// The GPU.
     fn gpu(&self) -> &Gpu;
-
-    /// The addresses that it shares with other devices of the process.
-    fn space(&self) -> &Arc<Space>;
-
-    /// Memory that the GPU reaches, and every other GPU of the process that can. All of them reach
-    /// memory of the host.
-    ///
-    /// # Errors
-    /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
-    fn memory(&self, request: &Request<'_>) -> Result<Memory>;
 
     /// A queue, with a ring in which there is nothing.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue>;
-
-    /// Something to sleep on.
-    ///
-    /// # Errors
-    /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
-    fn event(&self) -> Result<Event>;
-
-    /// Signals an event from the host: who sleeps on it looks again.
-    fn wake(&self, event: &Event);
-
-    /// Sleeps until `event` is signalled, the GPU has stopped, or `limit` is over. What woke it is told
-    /// only where it is an exception. Returns early as well: whoever waits looks again.
-    ///
-    /// # Errors
-    /// What keeps the thread from waiting, or the GPU from being looked at: it is lost.
-    fn sleep(
-        &self,
-        event: Option<&Event>,
-        age: &mut Age,
-        limit: Duration,
-    ) -> Result<Option<Exception>>;
-
-    /// Makes what this thread has written to VRAM, through its windows, arrive there.
-    ///
-    /// # Errors
-    /// The transport's.
-    fn flush_vram(&self) -> Result<()>;
-
-    /// The counter of the GPU's clock, now.
-    ///
-    /// # Errors
-    /// [`hcq::Error::Os`].
-    fn ticks(&self) -> Result<u64>;
-
-    /// The host's way to an address that any GPU of the process has, and where in it the address is.
-    /// Slow: for messages.
-    fn window_at(&self, va: u64) -> Option<(Window, u64)>;
 }
 
 /// What an interface knows of its GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
+    /// What is the same for all vendors.
+    pub facts: Facts,
     /// The chip.
     pub chip: &'static Chip,
-    /// Where it is: `0000:03:00.0`.
-    pub place: String,
     /// Its units.
     pub units: Units,
-    /// Bytes of VRAM.
-    pub vram: u64,
-    /// Whether the host has windows to VRAM.
-    pub vram_windows: bool,
     /// Queues that the copy engines have.
     pub copy_queues: u32,
-    /// Ticks of its clock in a second.
-    pub clock_hz: u64,
-    /// What the host's accesses to it cost this way.
-    pub costs: Costs,
-}
-
-/// A request for memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// How much.
-    pub bytes: u64,
-    /// A power of two.
-    pub align: u64,
-    /// What it is for: the interface chooses the heap, and how it is cached.
-    pub kind: MemoryKind,
-    /// What it is, for messages; empty if its parts are named one by one.
-    pub what: &'a str,
-}
-
-/// Memory that a GPU reaches.
-pub struct Memory {
-    /// Its address.
-    pub va: GpuVa,
-    /// Its size, whole pages.
-    pub bytes: u64,
-    /// The host's way to it; none if that is by copies of the GPU alone.
-    pub window: Option<Window>,
-    /// Filled with zeros.
-    pub zeroed: bool,
-    /// Frees it; after the window.
-    pub owner: Box<dyn Any + Send + Sync>,
-}
-
-/// What a thread sleeps on.
-pub struct Event {
-    /// The number that packets write and send.
-    pub id: u32,
-    /// Where packets write it; none if no interrupt comes of it, and whoever sleeps looks by himself.
-    pub mailbox: Option<GpuVa>,
-    /// Destroys it.
-    pub owner: Box<dyn Any + Send + Sync>,
-}
-
-/// How often a thread has seen its event signalled.
-#[derive(Clone, Copy, Debug)]
-pub struct Age(pub u64);
-
-impl Age {
-    /// Of a thread that has not waited yet. A new event starts at 1; where it has been signalled
-    /// since, the first wait returns at once.
-    pub const NEW: Age = Age(1);
-}
-
-/// Why a GPU has stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exception {
-    /// An address could not be used.
-    Memory(MemoryFault),
-    /// The hardware was reset.
-    Reset(Reset),
-}
-
-/// An address that could not be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryFault {
-    /// The address; its low bits may be missing.
-    pub va: u64,
-    /// What is wrong with the memory.
-    pub cause: Cause,
-    /// Nothing is mapped there.
-    pub not_present: bool,
-    /// It was written, and may only be read.
-    pub read_only: bool,
-    /// It was executed, and may not be.
-    pub no_execute: bool,
-    /// The address is not exact.
-    pub imprecise: bool,
-}
-
-/// A reset of the hardware.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reset {
-    /// One engine only, not the GPU.
-    pub engine: bool,
-    /// Memory could not be corrected (ECC). Else it hung.
-    pub uncorrectable: bool,
-    /// What was in its memory is lost.
-    pub memory_lost: bool,
-}
-
-/// What is wrong with memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// The access was not allowed.
-    PageFault,
-    /// An error that ECC could not correct.
-    Ecc,
-    /// Use of what had been lost before.
-    Poison,
-    /// None that is known: the GPU hangs.
-    Hang,
 }

@@ -8,17 +8,16 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use hcq::mem::window::Window;
 use hcq::transport::cable::Cable;
 use hcq::{DeviceId, MemoryKind, Result};
 
-use super::{
-    Age, Event, Exception, Gpu, HardwareQueue, Interface, Memory, QueueRequest, Request, Space,
-};
+use super::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 
 /// An interface with its memory at the other end of a cable.
 pub struct Remote {
-    near: Arc<dyn Interface>,
+    near: Arc<dyn AmdInterface>,
     cable: Arc<Cable>,
     gpu: Gpu,
 }
@@ -39,11 +38,9 @@ impl Drop for Owner {
 
 impl Remote {
     /// Puts an interface behind a cable. GPUs that share an address space share the cable.
-    pub fn over(cable: &Arc<Cable>, near: Arc<dyn Interface>) -> Arc<dyn Interface> {
-        let gpu = Gpu {
-            vram_windows: false,
-            ..near.gpu().clone()
-        };
+    pub fn over(cable: &Arc<Cable>, near: Arc<dyn AmdInterface>) -> Arc<dyn AmdInterface> {
+        let mut gpu = near.gpu().clone();
+        gpu.facts.vram_windows = false;
         let cable = cable.clone();
         Arc::new(Remote { near, cable, gpu })
     }
@@ -65,8 +62,8 @@ impl Interface for Remote {
         self.near.name()
     }
 
-    fn gpu(&self) -> &Gpu {
-        &self.gpu
+    fn facts(&self) -> &Facts {
+        &self.gpu.facts
     }
 
     fn space(&self) -> &Arc<Space> {
@@ -81,20 +78,6 @@ impl Interface for Remote {
             bytes: near.bytes,
             window: window.map(|window| self.cable.window(&window)),
             zeroed: near.zeroed,
-            owner: self.owner(near.owner),
-        })
-    }
-
-    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
-        let near = self.near.queue(request)?;
-        let far = |window: &Window| self.cable.window(window);
-        Ok(HardwareQueue {
-            handle: near.handle,
-            language: near.language,
-            ring: far(&near.ring),
-            control: far(&near.control),
-            control_va: near.control_va,
-            doorbells: near.doorbells.iter().map(far).collect(),
             owner: self.owner(near.owner),
         })
     }
@@ -127,5 +110,25 @@ impl Interface for Remote {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (window, offset) = self.near.window_at(va)?;
         Some((self.cable.window(&window), offset))
+    }
+}
+
+impl AmdInterface for Remote {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
+        let near = self.near.queue(request)?;
+        let far = |window: &Window| self.cable.window(window);
+        Ok(HardwareQueue {
+            handle: near.handle,
+            language: near.language,
+            ring: far(&near.ring),
+            control: far(&near.control),
+            control_va: near.control_va,
+            doorbells: near.doorbells.iter().map(far).collect(),
+            owner: self.owner(near.owner),
+        })
     }
 }

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::call::Call;
 use super::memory::{Memory, MemoryError, Request, Use, again, map_handle};
 use super::process::{Gpu, Process};
-use crate::interface::{Age, Cause, Exception, MemoryFault, Reset};
+use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
 
 /// The version of the interface that tells how often an event was signalled, so that none is missed
 /// between a look and a wait.

@@ -11,7 +11,7 @@
 //! | `memory` | memory objects, `shared`: those that several GPUs reach |
 //! | `event` | what a thread sleeps on, and how it learns of faults |
 //! | `queue` | queues and what the kernel wants of their buffers |
-//! | [`open`] | all of them as an [`Interface`] |
+//! | [`open`] | all of them as an [`AmdInterface`] |
 
 mod call;
 mod error;
@@ -28,4 +28,4 @@ pub use open::open;
 pub use survey::{Found, Survey, Unusable, survey};
 
 #[cfg(doc)]
-use crate::interface::Interface;
+use crate::interface::AmdInterface;

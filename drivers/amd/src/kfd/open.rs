@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
@@ -19,9 +20,7 @@ use super::shared::{Reach, Shared};
 use super::survey::{Found, Unusable, survey_for};
 use crate::VENDOR;
 use crate::chip::{Chip, Language, QueueSizes};
-use crate::interface::{
-    Age, Event, Exception, Gpu, HardwareQueue, Interface, Memory, QueueRequest, Request, Space,
-};
+use crate::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 use crate::options::Options;
 
 /// A ring of the usual size holds several batches.
@@ -39,7 +38,7 @@ pub fn open(
     machine: &Arc<dyn Machine>,
     index: u32,
     options: &Options,
-) -> Result<Arc<dyn Interface>> {
+) -> Result<Arc<dyn AmdInterface>> {
     let id = DeviceId::new(VENDOR, index);
     let (found, chip) = find(&**machine, &id, index)?;
     let Some(node) = found.gpu else {
@@ -51,18 +50,21 @@ pub fn open(
         .map_err(|e| none(&id, Unusable::from_error(e, &node.render()).to_string()))?;
     let shared = Shared::on(&**machine);
     shared.join(&gpu).map_err(|e| os(&id, e))?;
-    let facts = Gpu {
+    let known = Gpu {
+        facts: Facts {
+            place: node.pci(),
+            vram: node.vram,
+            vram_windows: options.host_visible && node.large_bar,
+            clock_hz: u64::from(gpu.info.gpu_counter_freq) * 1000,
+            costs: COSTS,
+            log: "amdgpu",
+        },
         chip,
-        place: node.pci(),
         units: node.units(),
-        vram: node.vram,
-        vram_windows: options.host_visible && node.large_bar,
         copy_queues: node.copy_queues(),
-        clock_hz: u64::from(gpu.info.gpu_counter_freq) * 1000,
-        costs: COSTS,
     };
     let failed = |e| memory_error(&id, &**machine, &gpu, e);
-    let hdp = match facts.vram_windows {
+    let hdp = match known.facts.vram_windows {
         true => Some(HdpFlush::new(&**machine, &process, &gpu).map_err(failed)?),
         false => None,
     };
@@ -73,7 +75,7 @@ pub fn open(
         process,
         shared,
         gpu,
-        facts,
+        known,
         userptr: options.userptr,
         hdp,
         watch,
@@ -132,7 +134,7 @@ struct Kfd {
     process: Arc<Process>,
     shared: Arc<Shared>,
     gpu: Arc<process::Gpu>,
-    facts: Gpu,
+    known: Gpu,
     /// Host memory is that of the process.
     userptr: bool,
     /// Makes the host's writes through the BAR arrive; none where the host does not map VRAM.
@@ -148,7 +150,7 @@ impl Kfd {
 
     fn purpose(&self, kind: MemoryKind) -> Use {
         match kind {
-            MemoryKind::Device if self.facts.vram_windows => Use::VisibleVram,
+            MemoryKind::Device if self.known.facts.vram_windows => Use::VisibleVram,
             MemoryKind::Device => Use::Vram,
             MemoryKind::Host if self.userptr => Use::User,
             MemoryKind::Host | MemoryKind::Control => Use::Gtt,
@@ -163,8 +165,8 @@ impl Kfd {
         if let Some(sizes) = self.sizes.get() {
             return Ok(sizes);
         }
-        let units = &self.facts.units;
-        let sizes = QueueSizes::new(self.facts.chip, units).ok_or_else(|| Error::Os {
+        let units = &self.known.units;
+        let sizes = QueueSizes::new(self.known.chip, units).ok_or_else(|| Error::Os {
             device: self.id.clone(),
             call: format!("node {} of the topology", self.gpu.node.number),
             source_text: format!("expected the units of a GPU, found {units:?}"),
@@ -183,8 +185,8 @@ impl Interface for Kfd {
         "KFD"
     }
 
-    fn gpu(&self) -> &Gpu {
-        &self.facts
+    fn facts(&self) -> &Facts {
+        &self.known.facts
     }
 
     fn space(&self) -> &Arc<Space> {
@@ -219,15 +221,6 @@ impl Interface for Kfd {
             zeroed: !purpose.is_vram(),
             owner: Box::new(memory),
         })
-    }
-
-    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
-        let sizes = match request.language {
-            Language::Sdma => None,
-            Language::Pm4 | Language::Aql => Some(self.queue_sizes()?),
-        };
-        let of = (&self.id, &self.gpu, &self.facts);
-        queue::create(&*self.machine, &self.process, of, request, sizes).map_err(|e| self.failed(e))
     }
 
     fn event(&self) -> Result<Event> {
@@ -275,6 +268,21 @@ impl Interface for Kfd {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (view, offset) = self.shared.view_at(va)?;
         Some((Window::mapped("memory", view), offset))
+    }
+}
+
+impl AmdInterface for Kfd {
+    fn gpu(&self) -> &Gpu {
+        &self.known
+    }
+
+    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
+        let sizes = match request.language {
+            Language::Sdma => None,
+            Language::Pm4 | Language::Aql => Some(self.queue_sizes()?),
+        };
+        let of = (&self.id, &self.gpu, &self.known);
+        queue::create(&*self.machine, &self.process, of, request, sizes).map_err(|e| self.failed(e))
     }
 }
 

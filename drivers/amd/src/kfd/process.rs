@@ -19,7 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::call::Call;
 use super::survey::{self, KFD, Unusable};
 use super::topology::Node;
-use crate::interface::Space;
+use drivers_gpu::interface::Space;
 
 /// KFD's side of this process.
 pub(super) struct Process {

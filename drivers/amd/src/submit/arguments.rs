@@ -9,7 +9,7 @@ use hcq::transport::TransportError;
 use hcq::{MemoryKind, Result};
 
 use crate::encode::DATA_ALIGN;
-use crate::memory::pool::{Piece, Pool};
+use drivers_gpu::memory::pool::{Piece, Pool};
 
 /// The block. Used under the queue's lock.
 pub(crate) struct Arguments {

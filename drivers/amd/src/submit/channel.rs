@@ -13,16 +13,18 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, place_data};
-use super::decode::{decode, sentence};
+use super::decode::{Packet, decode, sentence};
 use super::fences::{Fences, Progress};
 use super::parts::{QueueSpec, make};
 use super::ring::Ring;
 use super::wait::{SLICE, Wait};
-use crate::core::Core;
+use crate::chip::Chip;
 use crate::encode::{Encoder, MEET_BYTES, Scratch};
-use crate::interface::{Age, Event};
-use crate::memory::pool::{Piece, Pool};
+use crate::interface::AmdInterface;
 use crate::options::Options;
+use drivers_gpu::core::Core;
+use drivers_gpu::interface::{Age, Event};
+use drivers_gpu::memory::pool::{Piece, Pool};
 
 /// A fence is due when this part of the ring, or of the arguments, was used since the last one.
 const FENCE_EVERY: u64 = 8;
@@ -32,6 +34,7 @@ pub(crate) struct Channel {
     // Destroyed first: nothing below is used by the hardware then.
     ring: Ring,
     core: Arc<Core>,
+    chip: &'static Chip,
     pool: Arc<Pool>,
     encoder: Encoder,
     kind: QueueKind,
@@ -72,14 +75,16 @@ impl Channel {
     /// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
     pub(crate) fn open(
         core: &Arc<Core>,
+        interface: &Arc<dyn AmdInterface>,
         pool: &Arc<Pool>,
         spec: &QueueSpec,
         options: &Options,
     ) -> Result<Channel> {
-        let made = make(core, pool, spec, options)?;
+        let made = make(core, interface, pool, spec, options)?;
         Ok(Channel {
             ring: made.ring,
             core: core.clone(),
+            chip: interface.gpu().chip,
             pool: pool.clone(),
             encoder: made.encoder,
             kind: spec.kind,
@@ -304,11 +309,16 @@ impl Channel {
             "submitted"
         );
         if tracing::enabled!(Level::TRACE) {
-            for packet in decode(&self.core, self.encoder.language(), words, 0) {
+            for packet in self.decode(words, 0) {
                 let what = sentence(&self.core, &packet.doing);
                 tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
             }
         }
+    }
+
+    /// What words of the ring do, which start at a position.
+    pub(crate) fn decode(&self, words: &[u32], start: u64) -> Vec<Packet> {
+        decode(&self.core, self.chip, self.encoder.language(), words, start)
     }
 
     /// Frees what is kept for packets that are done.
@@ -543,7 +553,7 @@ impl Channel {
             SCRATCH_WAVE64_LANE_BYTE_SIZE,
         };
         let base = scratch.base;
-        let resource = scratch.resource(self.core.chip, false).unwrap_or_default();
+        let resource = scratch.resource(self.chip, false).unwrap_or_default();
         let fields: [(usize, &[u32]); 4] = [
             (COMPUTE_TMPRING_SIZE, &[scratch.tmpring]),
             (SCRATCH_RESOURCE_DESCRIPTOR, &resource),

@@ -3,8 +3,8 @@
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql, pm4, regs, sdma};
 
-use crate::chip::Language;
-use crate::core::Core;
+use crate::chip::{Chip, Language};
+use drivers_gpu::core::Core;
 
 /// A packet that says what a queue does, or what it waits for.
 #[derive(Clone, Debug)]
@@ -46,12 +46,18 @@ const MOST: usize = 4096;
 
 /// What packets of a language do, in order. Their positions are counted from `start` on. PM4 in indirect
 /// buffers is read from memory.
-pub(crate) fn decode(core: &Core, language: Language, words: &[u32], start: u64) -> Vec<Packet> {
+pub(crate) fn decode(
+    core: &Core,
+    chip: &Chip,
+    language: Language,
+    words: &[u32],
+    start: u64,
+) -> Vec<Packet> {
     let mut found = Vec::new();
     match language {
         Language::Pm4 => walk_pm4(core, words, start, 0, &mut found),
         Language::Aql => walk_aql(core, words, start, &mut found),
-        Language::Sdma => walk_sdma(core.chip.generation.gfx, words, start, &mut found),
+        Language::Sdma => walk_sdma(chip.generation.gfx, words, start, &mut found),
     }
     found
 }

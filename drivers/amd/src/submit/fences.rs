@@ -10,11 +10,11 @@ use hcq::mem::window::Window;
 use hcq::transport::TransportError;
 use hcq::{Command, MemoryKind, Packets, Result, Signal};
 
-use crate::core::Core;
 use crate::encode::Encoder;
 use crate::interface::HardwareQueue;
-use crate::memory::pool::{Piece, Pool};
-use crate::memory::signal;
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::pool::{Piece, Pool};
+use drivers_gpu::memory::signal;
 
 /// Fences under way at most. Each has a block of its own for what it points to.
 const MOST: u64 = 16;

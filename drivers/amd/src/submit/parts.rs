@@ -8,12 +8,13 @@ use super::arguments::Arguments;
 use super::fences::Fences;
 use super::ring::Ring;
 use crate::chip::Language;
-use crate::core::Core;
 use crate::encode::{Aql, DATA_ALIGN, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
-use crate::interface::{Event, QueueRequest};
-use crate::memory::pool::{Piece, Pool};
-use crate::memory::signal::new_signal;
+use crate::interface::{AmdInterface, Gpu, QueueRequest};
 use crate::options::Options;
+use drivers_gpu::core::Core;
+use drivers_gpu::interface::Event;
+use drivers_gpu::memory::pool::{Piece, Pool};
+use drivers_gpu::memory::signal::new_signal;
 
 /// Which queue to open.
 pub(crate) struct QueueSpec {
@@ -48,6 +49,7 @@ pub(super) struct Parts {
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
 pub(super) fn make(
     core: &Arc<Core>,
+    interface: &Arc<dyn AmdInterface>,
     pool: &Arc<Pool>,
     spec: &QueueSpec,
     options: &Options,
@@ -58,6 +60,7 @@ pub(super) fn make(
         language,
     } = *spec;
     let name = format!("{kind} queue {index}");
+    let gpu = interface.gpu();
     let bytes = match language {
         Language::Sdma => options.copy_ring,
         Language::Pm4 | Language::Aql => options.compute_ring,
@@ -68,20 +71,20 @@ pub(super) fn make(
         name: &name,
     };
     let event = Arc::new(pool.make(|| core.interface.event())?);
-    let queue = pool.make(|| core.interface.queue(&request))?;
+    let queue = pool.make(|| interface.queue(&request))?;
     let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
     let fences = Fences::new(core, pool, &queue, &name)?;
     let meet = match language {
-        Language::Pm4 => meet(core, pool, &name)?,
+        Language::Pm4 => meet(core, gpu, pool, &name)?,
         Language::Aql | Language::Sdma => None,
     };
     let setup = Setup {
         device: core.id.clone(),
         kind,
         index,
-        chip: core.chip,
+        chip: gpu.chip,
         xccs: match language {
-            Language::Aql | Language::Pm4 => core.gpu().units.xccs,
+            Language::Aql | Language::Pm4 => gpu.units.xccs,
             Language::Sdma => 1,
         },
         meet: meet.as_ref().map_or(GpuVa(0), Piece::va),
@@ -105,7 +108,7 @@ pub(super) fn make(
     };
     let arguments = Arguments::new(pool, bytes, &name)?;
     Ok(Parts {
-        ring: Ring::new(queue, core.chip.generation.gfx),
+        ring: Ring::new(queue, gpu.chip.generation.gfx),
         encoder,
         event,
         timeline,
@@ -144,8 +147,8 @@ fn prologue(
 }
 
 /// Memory at which the XCCs of a PM4 queue meet, all zero; none where there is one XCC.
-fn meet(core: &Core, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
-    let xccs = core.gpu().units.xccs;
+fn meet(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
+    let xccs = gpu.units.xccs;
     if xccs == 1 {
         return Ok(None);
     }

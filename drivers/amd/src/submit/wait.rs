@@ -5,8 +5,8 @@ use std::time::Duration;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
-use crate::core::Core;
-use crate::interface::{Age, Event};
+use drivers_gpu::core::Core;
+use drivers_gpu::interface::{Age, Event};
 
 /// Looks without sleeping.
 const LOOKS: u32 = 50;

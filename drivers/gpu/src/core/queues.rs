@@ -3,8 +3,8 @@
 use hcq::Result;
 
 /// The queues of an open device, as memory, signals and faults see them. Who has them implements it
-/// ([`crate::engine`]); who is below finds them by [`super::Core::queues`] while they are there.
-pub(crate) trait Queues: Send + Sync {
+/// (the engine); who is below finds them by [`super::Core::queues`] while they are there.
+pub trait Queues: Send + Sync {
     /// Wakes every thread that waits for a timeline.
     fn wake(&self);
 
@@ -38,9 +38,9 @@ pub(crate) trait Queues: Send + Sync {
 
 /// Packets in flight, as parts of sentences, each with its queue.
 #[derive(Default)]
-pub(crate) struct Suspects {
+pub struct Suspects {
     /// The first that names an address of the page.
-    pub(crate) guilty: Option<(String, String)>,
+    pub guilty: Option<(String, String)>,
     /// Launches that do not; none are looked for behind a guilty one.
-    pub(crate) others: Vec<(String, String)>,
+    pub others: Vec<(String, String)>,
 }

@@ -32,7 +32,7 @@ const GRANULE: u64 = 128;
 const MAX_ALIGN: u64 = 1 << 30;
 
 /// The memory of one device.
-pub(crate) struct Pool {
+pub struct Pool {
     core: Arc<Core>,
     state: Mutex<State>,
 }
@@ -57,7 +57,7 @@ struct Arena {
 }
 
 /// The memory of one buffer.
-pub(crate) struct Piece {
+pub struct Piece {
     pool: Arc<Pool>,
     memory: Arc<Memory>,
     va: u64,
@@ -69,12 +69,12 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// The address.
-    pub(crate) fn va(&self) -> GpuVa {
+    pub fn va(&self) -> GpuVa {
         GpuVa(self.va)
     }
 
     /// The host's way to it, if there is one but copies.
-    pub(crate) fn window(&self) -> Option<Window> {
+    pub fn window(&self) -> Option<Window> {
         let offset = self.va - self.memory.va.0;
         self.memory.window.as_ref()?.sub(offset, self.size).ok()
     }
@@ -83,7 +83,7 @@ impl Piece {
     ///
     /// # Errors
     /// [`Error::NoHostAccess`], which cannot be.
-    pub(crate) fn shared(&self) -> Result<Window> {
+    pub fn shared(&self) -> Result<Window> {
         self.window()
             .ok_or_else(|| self.pool.core.no_window(self.va()))
     }
@@ -91,11 +91,11 @@ impl Piece {
 
 impl Pool {
     /// The pool of a device; a quarter of its VRAM may be kept after a free.
-    pub(crate) fn new(core: &Arc<Core>) -> Arc<Pool> {
+    pub fn new(core: &Arc<Core>) -> Arc<Pool> {
         let state = State {
             used: 0,
             peak: 0,
-            cache: BufferCache::new(core.gpu().vram / 4),
+            cache: BufferCache::new(core.facts().vram / 4),
             arenas: BTreeMap::new(),
             graves: Vec::new(),
             ended: false,
@@ -110,12 +110,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::take`].
-    pub(crate) fn piece(
-        self: &Arc<Self>,
-        kind: MemoryKind,
-        bytes: u64,
-        what: &str,
-    ) -> Result<Piece> {
+    pub fn piece(self: &Arc<Self>, kind: MemoryKind, bytes: u64, what: &str) -> Result<Piece> {
         self.aligned(kind, bytes, 256, what)
     }
 
@@ -123,7 +118,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::take`].
-    pub(crate) fn aligned(
+    pub fn aligned(
         self: &Arc<Self>,
         kind: MemoryKind,
         bytes: u64,
@@ -143,7 +138,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn take(self: &Arc<Self>, spec: AllocSpec, what: &str) -> Result<(Piece, bool)> {
+    pub fn take(self: &Arc<Self>, spec: AllocSpec, what: &str) -> Result<(Piece, bool)> {
         let AllocSpec {
             bytes, align, kind, ..
         } = spec;
@@ -242,7 +237,7 @@ impl Pool {
     ///
     /// # Errors
     /// What `make` returns.
-    pub(crate) fn make<T>(&self, make: impl Fn() -> Result<T>) -> Result<T> {
+    pub fn make<T>(&self, make: impl Fn() -> Result<T>) -> Result<T> {
         match make() {
             Err(Error::OutOfMemory { .. }) => {
                 if let Some(queues) = self.core.queues() {
@@ -267,7 +262,7 @@ impl Pool {
     }
 
     /// Says that no queue runs any more: nothing is kept for them, nor for reuse.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let freed = {
             let mut state = self.lock();
             state.ended = true;
@@ -279,20 +274,20 @@ impl Pool {
     }
 
     /// Bytes in use and free.
-    pub(crate) fn stats(&self) -> MemoryStats {
+    pub fn stats(&self) -> MemoryStats {
         let state = self.lock();
         MemoryStats {
             used: state.used,
             cached: state.cache.bytes(),
             peak: state.peak,
-            total: self.core.gpu().vram,
+            total: self.core.facts().vram,
         }
     }
 
     /// The most that a kind of memory can have.
     fn limit(&self, kind: MemoryKind) -> u64 {
         match kind {
-            MemoryKind::Device => self.core.gpu().vram,
+            MemoryKind::Device => self.core.facts().vram,
             // What the kernel lets GPUs have of the host's memory is its business.
             MemoryKind::Host | MemoryKind::Control => 1 << 46,
         }

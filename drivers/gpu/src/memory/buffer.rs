@@ -12,7 +12,7 @@ use crate::core::Core;
 ///
 /// # Errors
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`], the loss of the device where it has to be zeroed.
-pub(crate) fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buffer> {
+pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buffer> {
     let (piece, is_zero) = pool.take(spec, "")?;
     let piece = Arc::new(piece);
     let va = piece.va();

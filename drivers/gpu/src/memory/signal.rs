@@ -49,7 +49,7 @@ struct SharedSignal {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub(crate) fn new_signal(
+pub fn new_signal(
     core: &Arc<Core>,
     pool: &Arc<Pool>,
     name: &str,
@@ -76,7 +76,7 @@ pub(crate) fn new_signal(
 }
 
 /// A signal over memory that someone else keeps, zeroed.
-pub(crate) fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
+pub fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
     let memory = SharedSignal {
         name: name.into(),
         core: core.clone(),

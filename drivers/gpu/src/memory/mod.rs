@@ -7,7 +7,7 @@
 //! | [`buffer`] | a piece with that way: what [`hcq::Device::alloc`] gives |
 //! | [`signal`] | a piece that host and GPUs share, and wait for |
 
-pub(crate) mod buffer;
-pub(crate) mod pool;
-pub(crate) mod signal;
-pub(crate) mod vram;
+pub mod buffer;
+pub mod pool;
+pub mod signal;
+pub mod vram;

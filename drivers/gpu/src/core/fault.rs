@@ -2,8 +2,8 @@
 
 use hcq::{DeviceId, Error};
 
-use super::queues::Queues;
-use crate::interface::{Cause, Exception, MemoryFault, Ranges, Reset};
+use super::queues::{Queues, Suspects};
+use crate::interface::{Cause, Exception, MemoryFault, Ranges, Refused, Reset};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
@@ -12,15 +12,17 @@ const PAGE_BITS: u64 = 0xfff;
 const NAMED: usize = 8;
 
 /// An exception as the cause of a loss.
-pub(crate) fn describe(
+pub fn describe(
     device: &DeviceId,
     exception: &Exception,
     ranges: &Ranges,
     queues: Option<&dyn Queues>,
+    log: &str,
 ) -> Error {
     let (unit, what) = match exception {
         Exception::Memory(fault) => memory(fault, ranges, queues),
-        Exception::Reset(reset) => ("GPU".into(), of_reset(reset)),
+        Exception::Refused(refused) => of_refused(refused, ranges, queues),
+        Exception::Reset(reset) => ("GPU".into(), of_reset(reset, log)),
     };
     Error::Fault {
         device: device.clone(),
@@ -57,11 +59,26 @@ fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> 
     }
     text += &format!("; the page is {}", ranges.describe(page));
     let suspects = queues.map(|q| q.suspects(page)).unwrap_or_default();
+    in_flight("memory".into(), text, suspects)
+}
+
+fn of_refused(refused: &Refused, ranges: &Ranges, queues: Option<&dyn Queues>) -> (String, String) {
+    let mut text = refused.what.clone();
+    if let Some(at) = refused.at {
+        text += &format!(" at {at:#x}, {}", ranges.describe(at));
+    }
+    // Without an address nobody is guilty, and all that runs is named.
+    let page = refused.at.map_or(u64::MAX, |at| at & !PAGE_BITS);
+    let suspects = queues.map(|q| q.suspects(page)).unwrap_or_default();
+    in_flight(refused.unit.clone(), text, suspects)
+}
+
+/// What happened, with what was in flight then: on that unit if there is one, else on `unit`.
+fn in_flight(mut unit: String, mut text: String, suspects: Suspects) -> (String, String) {
     if let Some((unit, what)) = suspects.guilty {
         text += &format!(". In flight on {unit}: {what}");
         return (unit, text);
     }
-    let mut unit = "memory".to_string();
     let mut running = suspects.others;
     if let Some((first, _)) = running.first() {
         let all_one = running.iter().all(|(of, _)| of == first);
@@ -78,7 +95,7 @@ fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> 
     (unit, text)
 }
 
-fn of_reset(reset: &Reset) -> String {
+fn of_reset(reset: &Reset, log: &str) -> String {
     let what = match reset.engine {
         true => "an engine was reset",
         false => "the GPU was reset",
@@ -91,5 +108,32 @@ fn of_reset(reset: &Reset) -> String {
         false => "its memory is said to be whole",
         true => "what was in its memory is lost",
     };
-    format!("{what} {why}; {memory}. See `dmesg | grep amdgpu`")
+    format!("{what} {why}; {memory}. See `dmesg | grep {log}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hardware_refuses_is_told_with_its_unit_and_place() {
+        let ranges = Ranges::default();
+        ranges.insert(0x20_0000, 0x1000, "the code of kernel add");
+        let refused = |at| Refused {
+            unit: "SM 3".into(),
+            what: "illegal instruction".into(),
+            at,
+        };
+        let told = |at| of_refused(&refused(at), &ranges, None);
+        assert_eq!(
+            told(Some(0x20_0010)),
+            (
+                "SM 3".into(),
+                "illegal instruction at 0x200010, at offset 0x10 of the code of kernel add (0x1000 \
+                 bytes at 0x200000)"
+                    .into()
+            )
+        );
+        assert_eq!(told(None).1, "illegal instruction");
+    }
 }

@@ -5,7 +5,7 @@
 //! [`Queues`], which is filled in from above.
 
 mod fault;
-pub(crate) mod queues;
+pub mod queues;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -15,51 +15,51 @@ use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
 use self::queues::Queues;
-use crate::chip::Chip;
-use crate::interface::{Age, Event, Gpu, Interface, Memory, Ranges, Request};
+use crate::interface::{Age, Event, Facts, Interface, Memory, Ranges, Request};
 
 /// State of one open device.
-pub(crate) struct Core {
-    pub(crate) id: DeviceId,
-    pub(crate) interface: Arc<dyn Interface>,
-    pub(crate) chip: &'static Chip,
-    pub(crate) lost: LostState,
+pub struct Core {
+    /// The device, for messages.
+    pub id: DeviceId,
+    /// The way to it.
+    pub interface: Arc<dyn Interface>,
+    /// Whether it is lost.
+    pub lost: LostState,
     /// The loaded kernels, for messages.
-    pub(crate) kernels: Arc<Kernels>,
+    pub kernels: Arc<Kernels>,
     queues: Mutex<Option<Weak<dyn Queues>>>,
 }
 
 impl Core {
     /// The state of a GPU whose interface is open.
-    pub(crate) fn new(interface: &Arc<dyn Interface>) -> Core {
+    pub fn new(interface: Arc<dyn Interface>) -> Core {
         let id = interface.id().clone();
         Core {
             lost: LostState::new(id.clone()),
-            interface: interface.clone(),
-            chip: interface.gpu().chip,
+            interface,
             kernels: Arc::default(),
             queues: Mutex::default(),
             id,
         }
     }
 
-    /// The GPU.
-    pub(crate) fn gpu(&self) -> &Gpu {
-        self.interface.gpu()
+    /// What the interface knows of its GPU.
+    pub fn facts(&self) -> &Facts {
+        self.interface.facts()
     }
 
     /// Which addresses belong to what.
-    pub(crate) fn ranges(&self) -> &Ranges {
+    pub fn ranges(&self) -> &Ranges {
         &self.interface.space().ranges
     }
 
     /// Names the queues, once they are there.
-    pub(crate) fn set_queues(&self, queues: Weak<dyn Queues>) {
+    pub fn set_queues(&self, queues: Weak<dyn Queues>) {
         *self.queues_slot() = Some(queues);
     }
 
     /// The queues, while somebody has them.
-    pub(crate) fn queues(&self) -> Option<Arc<dyn Queues>> {
+    pub fn queues(&self) -> Option<Arc<dyn Queues>> {
         self.queues_slot().as_ref()?.upgrade()
     }
 
@@ -71,7 +71,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+    pub fn memory(&self, request: &Request<'_>) -> Result<Memory> {
         self.interface.memory(request).map_err(|e| match e {
             gone @ Error::Fault { .. } => self.lose(gone),
             other => other,
@@ -81,7 +81,7 @@ impl Core {
     /// Loses the device because the way to its memory is broken: nobody knows what has arrived.
     /// Cannot be where memory is mapped: offsets are inside of it.
     #[cold]
-    pub(crate) fn broken(&self, unit: impl Into<String>, error: TransportError) -> Error {
+    pub fn broken(&self, unit: impl Into<String>, error: TransportError) -> Error {
         self.lose(Error::Fault {
             device: self.id.clone(),
             unit: unit.into(),
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Cannot be: memory of this kind has a window for the host.
-    pub(crate) fn no_window(&self, va: GpuVa) -> Error {
+    pub fn no_window(&self, va: GpuVa) -> Error {
         Error::NoHostAccess {
             device: self.id.clone(),
             va: va.0,
@@ -100,7 +100,7 @@ impl Core {
     }
 
     /// Loses the device and wakes whoever waits for it. Returns what every later call gives.
-    pub(crate) fn lose(&self, cause: Error) -> Error {
+    pub fn lose(&self, cause: Error) -> Error {
         let error = self.lost.lose(cause);
         if let Some(queues) = self.queues() {
             queues.wake();
@@ -112,7 +112,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub(crate) fn look(&self) -> Result<()> {
+    pub fn look(&self) -> Result<()> {
         self.sleep(None, &mut Age::NEW.clone(), Duration::ZERO)
     }
 
@@ -120,18 +120,14 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::DeviceLost`] if the GPU has stopped, or cannot be looked at.
-    pub(crate) fn sleep(
-        &self,
-        event: Option<&Event>,
-        age: &mut Age,
-        limit: Duration,
-    ) -> Result<()> {
+    pub fn sleep(&self, event: Option<&Event>, age: &mut Age, limit: Duration) -> Result<()> {
         self.lost.check()?;
         match self.interface.sleep(event, age, limit) {
             Ok(None) => self.lost.check(),
             Ok(Some(exception)) => {
                 let queues = self.queues();
-                let cause = fault::describe(&self.id, &exception, self.ranges(), queues.as_deref());
+                let (ranges, log) = (self.ranges(), self.facts().log);
+                let cause = fault::describe(&self.id, &exception, ranges, queues.as_deref(), log);
                 Err(self.lose(cause))
             }
             Err(error) => Err(self.lose(error)),
@@ -139,7 +135,7 @@ impl Core {
     }
 
     /// The error of who uses what needs queues after they are gone.
-    pub(crate) fn closed(&self) -> Error {
+    pub fn closed(&self) -> Error {
         Error::Fault {
             device: self.id.clone(),
             unit: "device".into(),

@@ -20,13 +20,14 @@ const READ_THROUGH_BAR: usize = 4 << 10;
 const WRITE_THROUGH_BAR: usize = 1 << 20;
 
 /// VRAM of a buffer, for the host.
-pub(crate) struct Vram {
+pub struct Vram {
     core: Arc<Core>,
     piece: Arc<Piece>,
 }
 
 impl Vram {
-    pub(crate) fn new(core: Arc<Core>, piece: Arc<Piece>) -> Vram {
+    /// The host's way to a piece.
+    pub fn new(core: Arc<Core>, piece: Arc<Piece>) -> Vram {
         Vram { core, piece }
     }
 
@@ -34,7 +35,7 @@ impl Vram {
     ///
     /// # Errors
     /// [`hcq::Error::Timeout`], [`hcq::Error::OutOfMemory`] for the queue, the loss of the device.
-    pub(crate) fn zero(&self, bytes: u64) -> Result<()> {
+    pub fn zero(&self, bytes: u64) -> Result<()> {
         if let Some(window) = self.piece.window()
             && bytes <= WRITE_THROUGH_BAR as u64
         {
