@@ -6,7 +6,7 @@
 use crate::word::Word;
 
 /// Bits 105 to 125 of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Cycles before the next instruction of the warp may issue.
     pub stall: u8,

@@ -36,6 +36,7 @@ mod special;
 mod state;
 mod threads;
 mod tile;
+mod uses;
 
 pub use block::{Block, Launch};
 pub use fault::{Cause, Fault};

@@ -1,7 +1,7 @@
 //! A program, lowered.
 
-use super::hazard::Uses;
 use super::source::{Condition, Reading, condition};
+use super::uses::Uses;
 use super::{
     access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, phase,
     single, tile,
@@ -57,14 +57,14 @@ pub(crate) struct Step {
     pub what: What,
     /// One more than the highest register that it uses.
     pub registers: u16,
-    /// What its control word is about.
-    pub uses: Option<Box<Uses>>,
 }
 
 /// A program.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) steps: Vec<Step>,
+    /// What control words are about, of each step.
+    pub(crate) uses: Vec<Uses>,
     /// How many registers it uses.
     pub(crate) registers: u16,
     /// The end of what it reads of each bank of constant memory at places that it names.
@@ -76,7 +76,7 @@ impl Program {
     /// is reached.
     pub fn new(chip: Chip, words: &[u128]) -> Self {
         let mut constants = [0; 32];
-        let steps: Vec<_> = words
+        let (steps, uses): (Vec<_>, Vec<_>) = words
             .iter()
             .enumerate()
             .map(|(at, &word)| match decode(chip, word) {
@@ -89,27 +89,15 @@ impl Program {
                             *bank = end.max(*bank);
                         }
                     }
-                    step(chip, &inst, at)
+                    (step(chip, &inst, at), Uses::of(chip, &inst))
                 }
-                Err(error) => Step {
-                    guard: Condition {
-                        uniform: false,
-                        number: 7,
-                        inverted: false,
-                    },
-                    uniform: false,
-                    registers: 0,
-                    what: What::Refused(Box::new(Refusal {
-                        text: format!("{word:#034x}"),
-                        why: error.to_string(),
-                    })),
-                    uses: None,
-                },
+                Err(error) => (refused(word, error.to_string()), Uses::default()),
             })
-            .collect();
+            .unzip();
         let registers = steps.iter().map(|step| step.registers).max();
         Self {
             steps,
+            uses,
             registers: registers.unwrap_or(0),
             constants,
         }
@@ -132,6 +120,23 @@ impl Program {
     }
 }
 
+/// A word that is no instruction.
+fn refused(word: u128, why: String) -> Step {
+    Step {
+        guard: Condition {
+            uniform: false,
+            number: 7,
+            inverted: false,
+        },
+        uniform: false,
+        registers: 0,
+        what: What::Refused(Box::new(Refusal {
+            text: format!("{word:#034x}"),
+            why,
+        })),
+    }
+}
+
 fn step(chip: Chip, inst: &Inst, at: usize) -> Step {
     let uniform = matches!(inst.guard.kind, Kind::UniformPredicate(_));
     let guard = condition(&inst.guard);
@@ -150,7 +155,6 @@ fn step(chip: Chip, inst: &Inst, at: usize) -> Step {
             .unwrap_or(0),
         what: lower(chip, inst, uniform, at)
             .unwrap_or_else(|refusal| What::Refused(Box::new(refusal))),
-        uses: Some(Box::new(Uses::of(chip, inst))),
     }
 }
 

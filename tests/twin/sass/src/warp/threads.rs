@@ -11,7 +11,7 @@ use super::fault::Cause;
 use super::flow::{Meeting, Op};
 use super::hazard::Watch;
 use super::memory::Memory;
-use super::program::{Program, Step, What};
+use super::program::{Program, What};
 use super::reach::Memories;
 use super::simd::apply;
 use super::source::{Condition, Lanes};
@@ -281,11 +281,11 @@ impl Threads {
         if guard.number != 7 || guard.inverted {
             lanes &= self.state.test(guard);
         }
-        if let (Some(watch), Some(uses)) = (&mut self.watch, &step.uses) {
-            watch.issue(uses, lanes, self.active)?;
+        if let Some(watch) = &mut self.watch {
+            watch.issue(&program.uses, self.at as usize, lanes, self.active)?;
         }
         if !self.copies.none() {
-            self.wait_for_copies(step, around)?;
+            self.wait_for_copies(around)?;
         }
         let next = self.at + 1;
         if lanes == 0 {
@@ -332,10 +332,8 @@ impl Threads {
 
     /// Lets the copies land that an instruction waits for, and ends a group of them.
     #[cold]
-    fn wait_for_copies(&mut self, step: &Step, around: &mut Around) -> Result<(), Cause> {
-        let Some(uses) = &step.uses else {
-            return Ok(());
-        };
+    fn wait_for_copies(&mut self, around: &mut Around) -> Result<(), Cause> {
+        let uses = &around.program.uses[self.at as usize];
         let memories = &mut around.memories(&mut self.local);
         for (scoreboard, left) in uses.waits() {
             self.copies.wait(memories, scoreboard, left)?;

@@ -1,0 +1,170 @@
+//! What an instruction uses, and what its control word promises of that.
+
+use crate::operand::{Kind, Role};
+use crate::{Chip, Control, Inst};
+
+/// A register or a predicate, of lanes or of the warp: its kind times 256, and its number.
+pub(crate) type Item = u16;
+
+pub(crate) const ITEMS: usize = 4 * 256;
+
+pub(crate) fn name(item: Item) -> String {
+    let number = item as u8;
+    let kind = match item >> 8 {
+        0 => Kind::Register(number),
+        1 => Kind::Uniform(number),
+        2 => Kind::Predicate(number),
+        _ => Kind::UniformPredicate(number),
+    };
+    kind.to_string()
+}
+
+/// Of what an instruction waits, and what it reads and writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uses {
+    /// What it reads, then what it writes.
+    items: Box<[Item]>,
+    reads: usize,
+    pub guard: Option<Item>,
+    pub control: Control,
+    /// Waits until no more than some are outstanding on a scoreboard.
+    pub until: Option<(u8, usize)>,
+    /// Cycles until its results are there: as a source, and as a guard. None if a scoreboard says when.
+    pub latency: [u8; 2],
+    /// Whether its results come at no fixed time, and no scoreboard says when.
+    pub unpromised: bool,
+    pub branches: bool,
+    /// A unit that does one thing after the other.
+    pub unit: Option<usize>,
+    /// A way on which registers are read in order.
+    pub queue: Option<usize>,
+}
+
+/// Ways on which registers are read in order: compilers rely on it that a store has read its own when a later
+/// load has come back, and that a result may take the place of what is read by what is before it on its way. Loads
+/// and stores that leave the core, those to shared memory, doubles, and special functions.
+pub(crate) const QUEUES: [&[&str]; 4] = [
+    &[
+        "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS",
+    ],
+    &["LDS", "STS", "ATOMS", "LDSM", "STSM"],
+    &["DADD", "DMUL", "DFMA", "DSETP"],
+    UNITS[1],
+];
+
+/// Of some units compilers rely on it that they keep the order: what is promised for one result holds for
+/// those before, whichever of the later ones is waited for. Shared memory, the unit for special functions,
+/// and that for doubles where there is one for many lanes.
+pub(crate) const UNITS: [&[&str]; 3] = [
+    &["LDS", "LDSM", "ATOMS", "MOVM"],
+    &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
+    &["DADD", "DMUL", "DFMA", "DSETP"],
+];
+const DOUBLES: usize = 2;
+
+/// Those whose results never come at a fixed time, beside those of the units.
+const VARIABLE: &[&str] = &[
+    "LDG", "LD", "LDL", "LDC", "LDCU", "ATOM", "ATOMG", "S2R", "S2UR", "SHFL", "MATCH", "B2R",
+    "BMOV", "QSPC", "SYNCS",
+];
+
+impl Uses {
+    pub fn of(chip: Chip, inst: &Inst) -> Self {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut until = None;
+        let mut control = inst.control;
+        for operand in &inst.operands {
+            // A copy names its place in shared memory first.
+            let shared = inst.name == "LDGSTS" && reads.is_empty();
+            let list = if operand.role == Role::Write {
+                &mut writes
+            } else {
+                &mut reads
+            };
+            let mut add = |kind: u16, first: u8, count: u8, none: u8| {
+                if first != none {
+                    list.extend((0..count).map(|k| kind << 8 | u16::from(first.saturating_add(k))));
+                }
+            };
+            match operand.kind {
+                Kind::Register(n) => add(0, n, operand.width, 255),
+                Kind::Uniform(n) => add(1, n, operand.width, 255),
+                Kind::Predicate(n) => add(2, n, 1, 7),
+                Kind::UniformPredicate(n) => add(3, n, 1, 7),
+                Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
+                Kind::ConstantOf(handle, _) => add(1, handle, 2, 255),
+                Kind::ConstantBy(.., base) => add(1, base, 1, 255),
+                Kind::Descriptor(n) => add(1, n, 2, 255),
+                Kind::Memory(memory) => {
+                    let wide = inst.has(".E") && memory.width != 1 && !shared;
+                    if let Some(base) = memory.base {
+                        add(0, base, if wide { 2 } else { 1 }, 255);
+                    }
+                    for uniform in [memory.uniform, memory.descriptor].into_iter().flatten() {
+                        add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 255);
+                    }
+                }
+                Kind::Scoreboard(n) => until = Some((n, 0)),
+                Kind::Immediate(count, _) if until.is_some() => {
+                    until = until.map(|(n, _)| (n, count as usize))
+                }
+                Kind::Immediate(set, _) if inst.name == "DEPBAR" => control.waits |= set as u8,
+                _ => {}
+            }
+        }
+        // Whether a generic atomic was done is known when its sources are read, where that is all it returns.
+        if inst.name == "ATOM" && control.writes.is_none() {
+            control.writes = control.reads;
+        }
+        let guard = match inst.guard.kind {
+            Kind::Predicate(n) if n != 7 => Some(2 << 8 | u16::from(n)),
+            Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
+            _ => None,
+        };
+        // As a source, and as a guard or what a branch goes by.
+        let latency = match inst.name {
+            "IMAD" if chip >= Chip::Sm90 => [2, 13],
+            name if name.starts_with('U') || name == "VOTEU" => [2, 11],
+            _ => [4, 13],
+        };
+        // Hopper computes doubles at a fixed pace.
+        let unit = UNITS
+            .iter()
+            .position(|unit| unit.contains(&inst.name))
+            .filter(|&unit| unit != DOUBLES || chip != Chip::Sm90);
+        let varies = unit.is_some() || VARIABLE.contains(&inst.name);
+        let fixed = !varies && control.writes.is_none();
+        let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
+        let count = reads.len();
+        reads.extend(writes);
+        Self {
+            items: reads.into(),
+            reads: count,
+            guard,
+            control,
+            until,
+            latency: if fixed { latency } else { [0; 2] },
+            unpromised: varies && control.writes.is_none(),
+            branches,
+            unit,
+            queue: QUEUES.iter().position(|queue| queue.contains(&inst.name)),
+        }
+    }
+
+    /// What it reads.
+    pub fn reads(&self) -> &[Item] {
+        &self.items[..self.reads]
+    }
+
+    /// What it writes.
+    pub fn writes(&self) -> &[Item] {
+        &self.items[self.reads..]
+    }
+
+    /// The scoreboards that are waited for, and how much may be outstanding then.
+    pub fn waits(&self) -> impl Iterator<Item = (u8, usize)> {
+        let waits = self.control.waits;
+        let all = (0..6).filter(move |n| waits >> n & 1 != 0);
+        all.map(|n| (n, 0)).chain(self.until)
+    }
+}
