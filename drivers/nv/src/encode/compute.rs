@@ -1,0 +1,246 @@
+//! What only channels with an engine of compute do: grids, and the state that these need.
+
+use std::sync::atomic::Ordering;
+
+use drivers_spec::nv::chip::Arch;
+use drivers_spec::nv::compute::{
+    self,
+    invalidate_shader_caches_no_wfi::{CONSTANT, GLOBAL_DATA, INSTRUCTION},
+    send_signaling_pcas2_b::{
+        PCAS_ACTION, PCAS_ACTION_INVALIDATE_COPY_SCHEDULE,
+        PCAS_ACTION_INVALIDATE_PREFETCH_COPY_SCHEDULE,
+    },
+    set_shader_local_memory_non_throttled_c::MAX_SM_COUNT,
+};
+use drivers_spec::nv::host;
+use drivers_spec::nv::push::subchannel::{COMPUTE, COPY};
+use hcq::packets::{Packets, Part, Patch, Reloc, Section, place};
+use hcq::{GpuVa, Program, Result, Val};
+
+use super::launch::Launch;
+use super::limits::{MAX_GRID, MAX_THREADS, WARP};
+use super::local::LocalMemory;
+use super::push::{immediate, methods};
+use super::{DATA_ALIGN, Encoder, Setup};
+
+/// Dwords of a data block at most: their offsets in bytes fit 32 bits.
+const MOST_DATA: usize = 1 << 29;
+/// Threads of a block along z at most.
+const MAX_DEPTH: u32 = 64;
+
+/// What a channel begins with: its engines, and where shared and local memory lie among generic addresses.
+pub(crate) fn open(setup: &Setup, out: &mut Packets) {
+    let facts = setup.arch.facts();
+    let [shared, local] = [setup.windows.shared, setup.windows.local].map(|GpuVa(base)| base);
+    out.words.extend_from_slice(&[
+        const { methods(COMPUTE, host::SET_OBJECT, 1) },
+        facts.compute.number,
+        const { methods(COMPUTE, compute::SET_SHADER_SHARED_MEMORY_WINDOW_A, 2) },
+        (shared >> 32) as u32,
+        shared as u32,
+        const { methods(COMPUTE, compute::SET_SHADER_LOCAL_MEMORY_WINDOW_A, 2) },
+        (local >> 32) as u32,
+        local as u32,
+        const { immediate(COMPUTE, compute::INVALIDATE_SKED_CACHES, 0) },
+        const { methods(COPY, host::SET_OBJECT, 1) },
+        facts.copy.number,
+    ]);
+}
+
+/// Caches of instructions and constants know nothing of what was written since.
+pub(crate) fn begin(out: &mut Packets) {
+    const ALL: u32 = INSTRUCTION.put(1) | GLOBAL_DATA.put(1) | CONSTANT.put(1);
+    out.words
+        .push(const { immediate(COMPUTE, compute::INVALIDATE_SHADER_CACHES_NO_WFI, ALL) });
+}
+
+/// What comes before is done, and its stores are visible to the system: grids end so
+/// ([`super::qmd::template`]), and the change of the engine waits for copies.
+///
+/// Source: open-gpu-doc, manuals/ampere/ga100/dev_ram.ref.txt: from subchannel 4 to others the host waits for idle,
+/// has a barrier of the system, and invalidates caches.
+#[inline]
+pub(crate) fn barrier(out: &mut Packets) {
+    out.words
+        .push(const { immediate(COMPUTE, compute::WAIT_FOR_IDLE, 0) });
+}
+
+/// From now on grids have this local memory. What was started before is waited for.
+pub(crate) fn local_memory(local: &LocalMemory, out: &mut Packets) {
+    // More than any GPU has: hardware takes its own number where this is larger.
+    const ALL: u32 = 0xff;
+    let base = local.base.0;
+    barrier(out);
+    out.words.extend_from_slice(&[
+        const { methods(COMPUTE, compute::SET_SHADER_LOCAL_MEMORY_A, 2) },
+        (base >> 32) as u32,
+        base as u32,
+        const { methods(COMPUTE, compute::SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A, 3) },
+        (local.tpc_bytes >> 32) as u32,
+        local.tpc_bytes as u32,
+        MAX_SM_COUNT.put(ALL),
+    ]);
+}
+
+/// How the scheduler of grids is told of a QMD: it forgets what it has read at this address.
+///
+/// Source: Mesa, nvk_cmd_dispatch.c, for Ampere, Ada and Blackwell; maxime-peim/libcuda-research, on an H100.
+const fn schedule(arch: Arch) -> u32 {
+    let action = match arch {
+        Arch::Gh100 => PCAS_ACTION_INVALIDATE_PREFETCH_COPY_SCHEDULE,
+        _ => PCAS_ACTION_INVALIDATE_COPY_SCHEDULE,
+    };
+    immediate(
+        COMPUTE,
+        compute::SEND_SIGNALING_PCAS2_B,
+        PCAS_ACTION.put(action),
+    )
+}
+
+impl Encoder {
+    /// Starts a grid: a copy of the program's template in the data block, completed, of whose address the
+    /// scheduler is told.
+    pub(super) fn exec(
+        &self,
+        program: &Program,
+        args: &[Val],
+        grid: [u32; 3],
+        block: [u32; 3],
+        out: &mut Packets,
+    ) -> Result<()> {
+        let launch = self.check(program, args, grid, block)?;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let start = out.data.len().next_multiple_of(DATA_ALIGN as usize / 4);
+        if start + launch.template.len() > MOST_DATA {
+            let why = format!("more than {MOST_DATA} dwords of launches in one submission");
+            return Err(self.setup.refused_exec(program, why));
+        }
+        out.data.resize(start, 0);
+        out.data.extend_from_slice(launch.template);
+
+        let qmd = &mut out.data[start..];
+        let places = launch.places();
+        let [threads, blocks] = [launch.block as usize, launch.grid as usize];
+        for i in 0..3 {
+            places.grid[i].put(qmd, grid[i]);
+            places.block[i].put(qmd, block[i]);
+            qmd[blocks + i] = grid[i];
+            qmd[threads + i] = block[i];
+        }
+        let limits = self.setup.limits;
+        let warps = (block[0] * block[1] * block[2]).div_ceil(WARP);
+        let resident = limits.resident(warps, launch.granules);
+        let target = limits.carve_out(resident * launch.shared_bytes);
+        places.target.put(qmd, target);
+
+        let at = start as u32 * 4;
+        for (field, &value) in program.args.fields.iter().zip(args) {
+            let part = match field.kind.bytes() {
+                8 => Part::Whole,
+                _ => Part::Low,
+            };
+            let inside = field.end().is_some_and(|end| end <= launch.param_bytes);
+            if !inside || field.offset % 4 != 0 {
+                return Err(self.setup.refused_exec(
+                    program,
+                    format!(
+                        "the argument at {} of {} bytes does not lie in its {} bytes of parameters, at a \
+                         multiple of 4",
+                        field.offset,
+                        field.kind.bytes(),
+                        launch.param_bytes
+                    ),
+                ));
+            }
+            let offset = at + launch.params + field.offset;
+            match value {
+                Val::Const(value) => place(&mut out.data, offset, part, value),
+                Val::Slot(slot, add) => out.patches.push(Patch {
+                    section: Section::Data,
+                    offset,
+                    part,
+                    slot,
+                    add,
+                }),
+            }
+        }
+
+        let bank = at + launch.version.dwords() as u32 * 4;
+        let field = |section, offset, shift, mask, low, add| Reloc {
+            section,
+            offset,
+            part: Part::Field {
+                shift,
+                mask,
+                at: low,
+            },
+            add,
+        };
+        let [lower, upper] = places.bank.map(|place| at + place.dword as u32 * 4);
+        let shift = places.bank_shift;
+        let low = places.bank[1].low as u8;
+        let pcas = (out.words.len() as u32 + 1) * 4;
+        out.relocs.extend_from_slice(&[
+            field(Section::Data, lower, shift, u32::MAX, 0, bank),
+            field(
+                Section::Data,
+                upper,
+                shift + 32,
+                places.bank_upper,
+                low,
+                bank,
+            ),
+            field(Section::Words, pcas, 8, u32::MAX, 0, at),
+        ]);
+        out.words.extend_from_slice(&[
+            const { methods(COMPUTE, compute::SEND_PCAS_A, 1) },
+            0,
+            schedule(self.setup.arch),
+        ]);
+        Ok(())
+    }
+
+    /// Checks a launch against its kernel and the chip.
+    fn check<'a>(
+        &self,
+        program: &'a Program,
+        args: &[Val],
+        grid: [u32; 3],
+        block: [u32; 3],
+    ) -> Result<Launch<'a>> {
+        let refused = |why: String| Err(self.setup.refused_exec(program, why));
+        let launch = Launch::from_words(&program.launch_words);
+        let Some(launch) = launch.filter(|l| l.version == super::qmd::version(self.setup.arch))
+        else {
+            return refused("it was loaded by another driver; load it on this device".into());
+        };
+        let takes = program.args.fields.len();
+        if args.len() != takes {
+            let given = args.len();
+            return refused(format!("{given} arguments given, the kernel takes {takes}"));
+        }
+        let [x, y, z] = block.map(u64::from);
+        let threads = (x * y).saturating_mul(z);
+        let most = launch.max_threads.min(MAX_THREADS);
+        if threads == 0 || threads > most.into() || block[2] > MAX_DEPTH {
+            return refused(format!(
+                "block {block:?}: a block of this kernel has 1 to {most} threads, {MAX_DEPTH} along z"
+            ));
+        }
+        if grid.iter().zip(MAX_GRID).any(|(&n, most)| n > most) {
+            return refused(format!(
+                "grid {grid:?}: this GPU starts at most {MAX_GRID:?} blocks"
+            ));
+        }
+        let has = self.local_bytes.load(Ordering::Acquire);
+        if launch.local_bytes > has {
+            let needs = launch.local_bytes;
+            return refused(format!(
+                "it needs {needs} bytes of local memory for a thread, the queue has {has}"
+            ));
+        }
+        Ok(launch)
+    }
+}
