@@ -4,7 +4,7 @@
 //! src/nvidia/src/kernel/rmapi/resource_list.h; 535.288.01, 550.163.01, 570.211.01, 580.142. RM copies as many bytes of parameters as its own struct
 //! has, whatever size it is told: a shorter struct is read past its end.
 
-use super::abi::{calls, structs};
+use super::abi::{Branch, calls, structs};
 
 /// Engines by number, `NV2080_ENGINE_TYPE_*`.
 pub mod engine {
@@ -16,6 +16,50 @@ pub mod engine {
     pub const COPY0: u32 = 9;
     /// The last one of that row.
     pub const COPY9: u32 = 0x12;
+}
+
+/// What an event is of: `notifyIndex` of its parameters.
+///
+/// Source: nvos.h, `NV01_EVENT_*`; class/cl0005.h, `NV0005_NOTIFY_INDEX_*`; class/cl2080_notification.h,
+/// `NV2080_NOTIFIERS_*`; src/nvidia/src/kernel/rmapi/event_notification.c.
+pub mod notify {
+    use super::Branch;
+
+    /// The bits of the index itself.
+    pub const INDEX: u32 = 0xffff;
+    /// Of engines' interrupts that do not stall.
+    pub const NONSTALL_INTR: u32 = 1 << 27;
+    /// `poll` forgets it; else GET_EVENT_DATA takes it.
+    pub const WITHOUT_EVENT_DATA: u32 = 1 << 28;
+    /// A timer.
+    pub const TIMER: u32 = 11;
+    /// The first engine of graphics and compute.
+    pub const GRAPHICS: u32 = 12;
+    /// The first copy engine; the next nine follow.
+    pub const CE0: u32 = 23;
+    /// The host; all engines that it drives raise this one, too.
+    pub const FIFO_EVENT_MTHD: u32 = 35;
+    /// A channel has died.
+    pub const RC_ERROR: u32 = 37;
+
+    /// How many indices a subdevice has.
+    pub fn count(branch: Branch) -> u32 {
+        match branch {
+            Branch::R535 => 181,
+            Branch::R550 => 187,
+            Branch::R570 => 197,
+            Branch::R580 => 198,
+        }
+    }
+
+    /// Whether an index is one of an engine that has interrupts which do not stall.
+    pub fn of_engine(branch: Branch, index: u32) -> bool {
+        match index {
+            GRAPHICS..=32 | FIFO_EVENT_MTHD | 38..=40 | 115 | 126..=133 | 146..=153 => true,
+            166..=175 | 180 | 183 => branch >= Branch::R570,
+            _ => false,
+        }
+    }
 }
 
 calls! {

@@ -41,6 +41,8 @@ calls! {
     RM_IDLE_CHANNELS = 0x41: IdleChannels;
     RM_MAP_MEMORY = 0x4e: MapMemoryWithFd;
     RM_UNMAP_MEMORY = 0x4f: UnmapMemory;
+    /// On any file: what [`ALLOC_OS_EVENT`] has made of it.
+    RM_GET_EVENT_DATA = 0x52: GetEventData;
     RM_MAP_MEMORY_DMA = 0x57: MapMemoryDma;
     RM_UNMAP_MEMORY_DMA = 0x58: UnmapMemoryDma;
     RM_UPDATE_DEVICE_MAPPING_INFO = 0x5e: UpdateDeviceMappingInfo;
@@ -143,6 +145,25 @@ structs! { LAYOUTS;
         h_device "hDevice": u32,
         fd "fd": u32,
         status "Status": u32,
+    }
+    /// GET_EVENT_DATA: takes the oldest event of a file.
+    GetEventData "NVOS41_PARAMETERS" {
+        /// Where a [`UnixEvent`] goes.
+        p_event "pEvent": u64,
+        /// <- whether there are more.
+        more_events "MoreEvents": u32,
+        status "status": u32,
+    }
+    /// What happened.
+    UnixEvent "NvUnixEvent" {
+        /// The handle of the event.
+        h_object "hObject": u32,
+        /// What it is of.
+        notify_index "NotifyIndex": u32,
+        info32 "info32": u32,
+        info16 "info16": u16,
+        /// Padding of the compiler.
+        gap "": [u8; 2],
     }
     /// STATUS_CODE.
     StatusCode "nv_ioctl_status_code_t" {

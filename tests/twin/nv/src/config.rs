@@ -33,6 +33,8 @@ pub enum Hardware {
     Exception,
     /// The GPU falls off the bus when it is rung for.
     Gone,
+    /// An event wakes up nobody: the one of that number, from 1.
+    EventLost(u32),
 }
 
 /// A call that fails.
@@ -72,7 +74,7 @@ impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
     /// are of a single chip; `driver` a version, or a branch alone; `seed` where random choices start; `fault` calls that fail, several
     /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, and hardware that fails: `hang:channel=0`,
-    /// `mmu:va=0x1000`, `exception`, `gone`.
+    /// `mmu:va=0x1000`, `exception`, `event:lost` or `event:lost:NTH`, `gone`.
     ///
     /// # Errors
     /// What was expected, and what was there.
@@ -168,6 +170,11 @@ impl Hardware {
             }
             ("exception", "") => Some(Hardware::Exception),
             ("gone", "") => Some(Hardware::Gone),
+            ("event", "lost") => Some(Hardware::EventLost(1)),
+            ("event", rest) => {
+                let nth = rest.strip_prefix("lost:")?.parse().ok();
+                nth.filter(|&nth| nth > 0).map(Hardware::EventLost)
+            }
             _ => None,
         }
     }
@@ -177,7 +184,7 @@ impl Fault {
     fn parse(text: &str) -> Result<Fault, Wrong> {
         let wrong = || {
             Wrong(format!(
-                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or hang:channel=0, mmu:va=0x1000, exception, gone"
+                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or hang:channel=0, mmu:va=0x1000, exception, event:lost[:NTH], gone"
             ))
         };
         let parts: Vec<&str> = text.split(':').collect();
@@ -212,11 +219,13 @@ mod tests {
         assert_eq!(fault.faults[1].nth, 3);
         let no_memory = Failure::Status(status::NV_ERR_NO_MEMORY);
         assert_eq!(fault.faults[1].failure, no_memory);
-        let broken = Config::parse("fault=hang:channel=1;mmu:va=0x20;exception;gone").unwrap();
+        let broken =
+            Config::parse("fault=hang:channel=1;mmu:va=0x20;exception;event:lost:3;gone").unwrap();
         let all = [
             Hardware::Hang(1),
             Hardware::Mmu(0x20),
             Hardware::Exception,
+            Hardware::EventLost(3),
             Hardware::Gone,
         ];
         assert_eq!(broken.hardware, all);
@@ -224,6 +233,7 @@ mod tests {
             "fault=hang",
             "fault=mmu:va=5",
             "fault=gone:1",
+            "fault=event:lost:0",
             "chip=x",
             "gpus=17",
             "gpus=a",

@@ -136,8 +136,11 @@ impl Live {
             self.channel.kill(engines::injected(&fault));
         }
         let turn = self.channel.step(&mut around, methods);
-        // Interrupts that do not stall: nobody is told of them yet.
-        self.channel.take_notices();
+        for notice in self.channel.take_notices() {
+            machine
+                .state()
+                .interrupt(machine, gpu.number, self.made.engine, notice);
+        }
         self.active = matches!(turn, Turn::Ran | Turn::Waits);
         let waited = self.channel.waits_for().cloned();
         let same = turn == Turn::Waits && waited == self.waited;

@@ -58,6 +58,9 @@ pub trait Driver: Send + Sync {
     /// A descriptor is about to be closed.
     fn closing(&self, fd: i32);
 
+    /// Whether `poll` finds a device ready; one that it saw may be forgotten then.
+    fn ready(&self, fd: i32) -> bool;
+
     /// An ioctl.
     ///
     /// # Errors

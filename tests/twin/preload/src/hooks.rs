@@ -15,7 +15,7 @@ use crate::session::{Session, begun, session};
 use crate::system::{self, Inside, Next};
 
 /// A result as libc returns it.
-trait Returned {
+pub trait Returned {
     fn lost() -> Self;
 }
 
@@ -35,7 +35,7 @@ lost! {
     *mut c_void: libc::MAP_FAILED;
 }
 
-fn returned<T: Returned>(result: Result<T>) -> T {
+pub fn returned<T: Returned>(result: Result<T>) -> T {
     match result {
         Ok(value) => value,
         Err(errno) => {
@@ -46,7 +46,7 @@ fn returned<T: Returned>(result: Result<T>) -> T {
 }
 
 /// Runs `ours` inside, if a session has begun and the thread is not inside.
-fn inside<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
+pub fn inside<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
     match begun() {
         true => begin(ours),
         false => None,

@@ -30,6 +30,10 @@ impl Driver for Host {
 
     fn closing(&self, _: i32) {}
 
+    fn ready(&self, _: i32) -> bool {
+        true
+    }
+
     fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result<i32> {
         system::ioctl(fd, request, argument)
     }

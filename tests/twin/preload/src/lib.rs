@@ -2,7 +2,7 @@
 //! them, find a simulated machine behind the files of drivers, or have what they ask of a real one written
 //! down.
 //!
-//! - `hooks`: the functions of libc that stand in for the real ones;
+//! - `hooks`: the functions of libc that stand in for the real ones; `poll`: those that wait;
 //! - `session`: what this process has open, and whose it is;
 //! - `driver`: what serves the files of devices: `nv` a simulated NVIDIA machine, `host` the kernel;
 //! - `tree`: texts and folders of a simulated machine, as files of the host;
@@ -17,7 +17,7 @@
 //! What the twin itself asks of the system, on the calling thread or on one of its own, passes through: a
 //! thread that is inside has a mark, and so have the threads that it starts.
 //!
-//! `unsafe` is in `hooks` and `system` alone.
+//! `unsafe` is in `hooks`, `poll` and `system` alone.
 #![deny(unsafe_code)]
 
 mod driver;
@@ -26,6 +26,7 @@ mod hooks;
 mod host;
 mod memory;
 mod nv;
+mod poll;
 mod record;
 mod session;
 mod system;

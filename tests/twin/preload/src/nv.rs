@@ -37,6 +37,22 @@ fn errno(failure: Failure) -> i32 {
     }
 }
 
+/// A descriptor that is closed with this.
+struct Own(i32);
+
+impl Own {
+    fn signal(&self, ready: bool) {
+        system::signal(self.0, ready);
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // It is open.
+        let _ = system::close(self.0);
+    }
+}
+
 impl Nv {
     /// A machine of a config string.
     ///
@@ -79,7 +95,13 @@ impl Driver for Nv {
     fn open(&self, path: &str, flags: i32) -> Result<i32> {
         let fd = system::placeholder(flags)?;
         match self.process.open_as(path, Some(fd)) {
-            Ok(_) => Ok(fd),
+            Ok(_) => {
+                // The descriptor may be closed while the file lives on with another one.
+                let own = Own(system::dup(fd, None)?);
+                let watcher = move |ready| own.signal(ready);
+                self.process.watch(fd, Box::new(watcher)).map_err(errno)?;
+                Ok(fd)
+            }
             Err(failure) => {
                 system::close(fd)?;
                 Err(errno(failure))
@@ -95,6 +117,10 @@ impl Driver for Nv {
     fn closing(&self, fd: i32) {
         // It is open.
         let _ = self.process.close(fd);
+    }
+
+    fn ready(&self, fd: i32) -> bool {
+        self.process.ready(fd).unwrap_or_default()
     }
 
     fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result<i32> {

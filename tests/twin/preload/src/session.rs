@@ -116,6 +116,11 @@ impl Session {
         self.tree.is_some() && self.open_files().contains_key(&fd)
     }
 
+    /// See [`Driver::ready`].
+    pub fn ready(&self, fd: i32) -> bool {
+        self.driver.ready(fd)
+    }
+
     /// Opens a device; none where the path is no device's.
     pub fn open(&self, path: &str, flags: i32) -> Option<Result<i32>> {
         let path = plain(path);

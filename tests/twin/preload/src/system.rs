@@ -115,6 +115,24 @@ pub fn signal(placeholder: i32, ready: bool) {
     };
 }
 
+/// `ppoll`: how many are ready; `timeout` becomes what is left of it.
+///
+/// # Errors
+/// An errno.
+pub fn poll(
+    all: &mut [libc::pollfd],
+    timeout: &mut Option<libc::timespec>,
+    mask: *const libc::sigset_t,
+) -> Result<i32> {
+    let timeout = timeout
+        .as_mut()
+        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let count = all.len();
+    // The system's masks have 64 signals.
+    let ready = call!(SYS_ppoll, all.as_mut_ptr(), count, timeout, mask, 8_usize)?;
+    Ok(ready as i32)
+}
+
 /// Closes.
 ///
 /// # Errors

@@ -180,7 +180,7 @@ fn memory_that_is_shared_is_recorded() {
     };
     const RING: u64 = 0x10_0000_0000;
     let entry = [word(RING), word(RING + 4)];
-    assert_eq!(entry, [0x2_0000, 0x10 | 6 << 10], "the entry of the ring");
+    assert_eq!(entry, [0x2_0000, 0x10 | 8 << 10], "the entry of the ring");
     let push: Vec<u32> = (0..6).map(|i| word(RING + 0x2_0000 + 4 * i)).collect();
     assert_eq!(push, [0x2005_0017, 0x10_0000, 0x10, 0x600d, 0, 0x100_0001]);
     assert_eq!(word(RING + 0x1_008c), 1, "GPPut");

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -176,15 +177,30 @@ int main(void) {
     CLEAR;
     arg[0] = 1;
     control(group, 0xa06c0101, arg, 3, "GPFIFO_SCHEDULE");
-    /* SEM_ADDR_LO to SEM_EXECUTE: a release of 64 bits. */
-    const uint32_t push[6] = {1u << 29 | 5 << 16 | 0x5c >> 2, (uint32_t)(RING + DATA), (RING + DATA) >> 32, 0x600d, 0, 1 | 1 << 24};
-    for (int i = 0; i < 6; i++) memory[PUSH / 4 + i] = push[i];
+    /* An event of the host's interrupts, without data. */
+    int woken = open("/dev/nvidia0", O_RDWR);
+    CLEAR;
+    word(arg, 0, client);
+    word(arg, 8, woken);
+    escape(woken, 0xce, arg, 0x10, 0xc, "ALLOC_OS_EVENT");
+    CLEAR;
+    word(arg, 0xc, 35 | 1 << 27 | 1 << 28);
+    wide(arg, 0x10, woken);
+    alloc(subdevice, 0x79, arg, 0x18, "an event");
+    struct pollfd waits[2] = {{woken, POLLIN, 0}, {file, POLLIN | POLLPRI, 0}};
+    must(poll(waits, 2, 0) == 0, "nothing has happened", waits[0].revents);
+    /* SEM_ADDR_LO to SEM_EXECUTE: a release of 64 bits; an interrupt. */
+    const uint32_t push[8] = {1u << 29 | 5 << 16 | 0x5c >> 2, (uint32_t)(RING + DATA), (RING + DATA) >> 32, 0x600d, 0, 1 | 1 << 24, 1u << 29 | 1 << 16 | 0x20 >> 2, 0};
+    for (int i = 0; i < 8; i++) memory[PUSH / 4 + i] = push[i];
     memory[0] = (uint32_t)(RING + PUSH);
-    memory[1] = (uint32_t)((RING + PUSH) >> 32) | 6 << 10;
+    memory[1] = (uint32_t)((RING + PUSH) >> 32) | 8 << 10;
     memory[(USERD + 0x8c) / 4] = 1;
     page[0x90 / 4] = token;
     for (int i = 0; i < 20000 && memory[DATA / 4] != 0x600d; i++) usleep(500);
     must(memory[DATA / 4] == 0x600d, "the semaphore was not released", memory[DATA / 4]);
+    must(poll(waits, 2, 10000) == 1, "nobody was woken up", 0);
+    must(waits[0].revents == POLLIN && waits[1].revents == 0, "what poll says", waits[0].revents);
+    must(poll(waits, 2, 10) == 0, "it was forgotten", waits[0].revents);
     void *symbol = dlsym(RTLD_DEFAULT, "doorbell_mark");
     void (*mark)(const char *);
     memcpy(&mark, &symbol, sizeof mark);

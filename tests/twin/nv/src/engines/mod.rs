@@ -102,11 +102,15 @@ pub struct Around<'a> {
     pub userd: Option<&'a dyn Bus>,
 }
 
-/// What a channel tells the kernel.
+/// What a channel tells the kernel: an interrupt that does not stall, by the engine that raised it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A method raised an interrupt that does not stall: who waits for an event of the channel wakes up.
-    Interrupt,
+    /// The host, by a method.
+    Host,
+    /// Compute, by a semaphore or the end of a grid.
+    Compute,
+    /// A copy engine.
+    Copy,
 }
 
 /// The doorbell of a GPU was rung: the channel that is meant, if it runs.
@@ -175,7 +179,7 @@ pub(crate) fn injected(fault: &Hardware) -> Error {
             error.xid = xid::GR_EXCEPTION;
             error.exception = Some(Exception::default());
         }
-        Hardware::Gone | Hardware::Hang(_) => {}
+        Hardware::Gone | Hardware::Hang(_) | Hardware::EventLost(_) => {}
     }
     error
 }

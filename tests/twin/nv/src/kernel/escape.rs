@@ -84,6 +84,7 @@ answered! {
     FreeOsEvent;
     MapMemoryWithFd params;
     UnmapMemory;
+    GetEventData;
     UpdateDeviceMappingInfo;
     MapMemoryDma;
     UnmapMemoryDma;
@@ -145,6 +146,7 @@ impl Process {
             machine,
             process: self,
             file: file.id,
+            wake: &file.wake,
             control: lock(&file.registered)
                 .as_ref()
                 .map_or(file.id, |file| file.id),
@@ -159,6 +161,7 @@ impl Process {
             n if n == escape::REGISTER_FD.number => None,
             n if n == escape::ALLOC_OS_EVENT.number => None,
             n if n == escape::FREE_OS_EVENT.number => None,
+            n if n == escape::RM_GET_EVENT_DATA.number => None,
             n if n == escape::WAIT_OPEN_COMPLETE.number => None,
             n if n == escape::RM_ALLOC.number && self.is_event(at)? => None,
             _ => Some(true),
@@ -209,6 +212,9 @@ impl Process {
                 self.answered(name, at, |args: &mut escape::FreeOsEvent| {
                     call_on.free_os_event(args)
                 })
+            }
+            n if n == escape::RM_GET_EVENT_DATA.number => {
+                self.answered(name, at, |args| call_on.event_data(args))
             }
             n if n == escape::RM_CONTROL.number => {
                 self.answered(name, at, |args: &mut escape::Control| call_on.control(args))

@@ -1,6 +1,6 @@
 //! Descriptors: open, dup, close, read, mmap.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use twin::rule::{Proof, Rule};
@@ -12,7 +12,7 @@ use crate::ranges::Part;
 use crate::space::Memory;
 
 use super::tree::Node;
-use super::{Process, lock};
+use super::{Process, Wake, Watcher, lock};
 
 static MMAP_FIRST: Rule = Rule {
     name: "NV-MMAP-CONTEXT",
@@ -43,8 +43,8 @@ pub struct File {
     context: Mutex<Option<(Mapped, u64)>>,
     /// What a file of UVM has become.
     uvm: Mutex<Uvm>,
-    /// Whether an event has come since `poll` looked.
-    pending: AtomicBool,
+    /// What `poll` waits for.
+    pub(super) wake: Arc<Wake>,
 }
 
 /// What is open.
@@ -168,7 +168,7 @@ impl Process {
             registered: Mutex::default(),
             context: Mutex::default(),
             uvm: Mutex::default(),
-            pending: AtomicBool::new(false),
+            wake: Arc::default(),
         });
         let fd = self.install(file, wanted)?;
         let note = format!("process {}: open {path} = {fd}", self.id);
@@ -250,19 +250,32 @@ impl Process {
         }
     }
 
-    /// Whether poll finds a file ready: one of RM is by an event, which is then taken.
+    /// Whether poll finds a file ready: one of RM is by an event, which is forgotten if it has no data; one
+    /// of a GPU that is off the bus always is.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn ready(&self, fd: i32) -> Result<bool> {
         let file = self.file(fd)?;
         let ready = match file.kind {
-            Kind::Ctl | Kind::Gpu(_) => file.pending.swap(false, Ordering::AcqRel),
+            Kind::Gpu(_) if self.machine.injector.gone() => true,
+            Kind::Ctl | Kind::Gpu(_) => file.wake.poll(),
             Kind::Uvm => false,
             Kind::Text(_) | Kind::Folder(_) => true,
         };
         self.let_go(file);
         Ok(ready)
+    }
+
+    /// Has somebody told whether poll would find a file of RM ready: now, and whenever that changes.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn watch(&self, fd: i32, watcher: Watcher) -> Result {
+        let file = self.file(fd)?;
+        file.wake.watch(watcher);
+        self.let_go(file);
+        Ok(())
     }
 
     /// The names in a folder.

@@ -38,7 +38,7 @@ impl Injector {
 
     /// A call of that name. `NV_ESC_` need not be said in a config.
     pub(super) fn call(&self, name: &str) -> Result {
-        if self.gone.load(Ordering::Acquire) && !WITHOUT.contains(&name) && !name.contains("FREE") {
+        if self.gone() && !WITHOUT.contains(&name) && !name.contains("FREE") {
             return Err(Failure::Status(status::NV_ERR_GPU_IS_LOST));
         }
         if self.faults.is_empty() {
@@ -70,6 +70,25 @@ impl Injector {
             self.gone.store(true, Ordering::Release);
         }
         Some(fault)
+    }
+
+    /// Whether an event that happens now is lost.
+    pub(super) fn loses(&self) -> bool {
+        let mut all = lock(&self.hardware);
+        let mut lost = false;
+        for fault in all.iter_mut() {
+            if let Hardware::EventLost(nth) = fault {
+                *nth -= 1;
+                lost |= *nth == 0;
+            }
+        }
+        all.retain(|fault| *fault != Hardware::EventLost(0));
+        lost
+    }
+
+    /// Whether the GPUs are off the bus.
+    pub(super) fn gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     pub(super) fn fired(&self) -> u32 {

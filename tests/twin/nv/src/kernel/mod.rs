@@ -9,6 +9,7 @@ mod escape;
 mod files;
 mod inject;
 mod tree;
+mod wake;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,6 +29,8 @@ pub(crate) use doorbell::BYTES as DOORBELL_BYTES;
 pub use files::{File, Kind, Mapped, Uvm};
 pub use tree::Node;
 pub(crate) use tree::bus;
+pub use wake::Watcher;
+pub(crate) use wake::{Happened, Wake};
 
 use doorbell::Doorbell;
 use files::Map;
@@ -169,6 +172,11 @@ impl Machine {
     /// What the hardware does wrong now because the config says so, once.
     pub(crate) fn fails(&self, now: impl Fn(&Hardware) -> bool) -> Option<Hardware> {
         self.injector.hardware(now)
+    }
+
+    /// Whether an event that happens now is lost, because the config says so.
+    pub(crate) fn loses_event(&self) -> bool {
+        self.injector.loses()
     }
 
     /// Fails if the config says so.

@@ -25,7 +25,7 @@ use twin::rule::{Proof, Rule};
 
 use crate::config::Config;
 use crate::errno::Result;
-use crate::kernel::{Machine, Process};
+use crate::kernel::{Machine, Process, Wake};
 use crate::space::{Memory, Owner, Space};
 use crate::uvm;
 
@@ -100,8 +100,7 @@ pub(crate) enum Kind {
     Memory(Arc<Memory>),
     /// Addresses, which RM_MAP_MEMORY_DMA fills.
     Range(memory::Range),
-    /// An event, with client and handle of what tells of it.
-    Event((u32, u32)),
+    Event(event::Event),
 }
 
 /// A call of a process on a file.
@@ -110,6 +109,8 @@ pub(crate) struct Call<'a> {
     pub(crate) process: &'a Process,
     /// The file.
     pub(crate) file: u64,
+    /// What `poll` on the file waits for.
+    pub(crate) wake: &'a Arc<Wake>,
     /// The control file that the file stands for: itself, or the one it is registered with.
     pub(crate) control: u64,
 }

@@ -7,6 +7,7 @@
 //! krcErrorSetNotifier; ctrl/ctrl906f.h, GET_MMU_FAULT_INFO, RESET_CHANNEL; ctrl/ctrl83de/ctrl83dedebug.h;
 //! published/hopper/gh100/dev_fault.h, NV_PFAULT_FAULT_TYPE, NV_PFAULT_ACCESS_TYPE.
 
+use drivers_spec::nv::class::notify;
 use drivers_spec::nv::{control, push, status};
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
@@ -68,7 +69,7 @@ impl State {
         let Some(dead) = self.channel_mut(client, handle) else {
             return Vec::new();
         };
-        let group = dead.group;
+        let (group, gpu) = (dead.group, dead.gpu);
         let with = self.find(client, |object| match &object.kind {
             Kind::Channel(channel) => {
                 channel.handle == handle || group.is_some() && channel.group == group
@@ -77,6 +78,7 @@ impl State {
         });
         machine.journal.event(error.to_string());
         let time = machine.clock();
+        let mut died = false;
         for &handle in &with {
             let Some(channel) = self.channel_mut(client, handle) else {
                 continue;
@@ -85,6 +87,7 @@ impl State {
                 continue;
             }
             channel.error = Some(error.clone());
+            died = true;
             let Some(memory) = &channel.notifier else {
                 continue;
             };
@@ -98,6 +101,9 @@ impl State {
             let (rest, status) = notification.as_bytes().split_at(14);
             let written = memory.contents.write(0, rest);
             let _ = written && memory.contents.write(14, status);
+        }
+        if died {
+            self.notify_subdevices(machine, gpu, notify::RC_ERROR, (error.xid, 0));
         }
         with.into_iter().map(|handle| (client, handle)).collect()
     }

@@ -213,7 +213,8 @@ impl Bench {
         u32::from_le_bytes(args.encode(branch)[at..at + 4].try_into().unwrap())
     }
 
-    fn take<T: Struct>(&self, at: u64) -> T {
+    /// A struct of the client's memory.
+    pub fn take<T: Struct>(&self, at: u64) -> T {
         let branch = self.machine.branch();
         let mut bytes = vec![0; T::LAYOUT.size(branch)];
         self.memory.read(at, &mut bytes).unwrap();

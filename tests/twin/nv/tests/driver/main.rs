@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+mod awaken;
 mod bench;
 mod channels;
 mod contents;

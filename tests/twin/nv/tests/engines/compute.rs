@@ -195,7 +195,7 @@ fn methods_write_semaphores_and_data() {
     assert!(kernel.rig.ram.long(DONE + 24) > 0);
     let expected: Vec<u8> = (1..=10).chain([0, 0]).collect();
     assert_eq!(kernel.rig.ram.bytes(OUT, 12), expected);
-    assert_eq!(kernel.rig.notices(), [Notice::Interrupt]);
+    assert_eq!(kernel.rig.notices(), [Notice::Compute]);
     assert_eq!(kernel.rig.broken(), [""; 0]);
 }
 

@@ -131,7 +131,7 @@ fn semaphores_have_sizes_and_reductions() {
     assert_eq!(rig.ram.long(DATA), 0xffff_ffff_0000_0005);
     assert_eq!(rig.ram.long(DATA + 8), 8 << 32 | 6);
     assert_eq!(rig.ram.word(DATA + 16), 1);
-    assert_eq!(rig.notices(), [Notice::Interrupt]);
+    assert_eq!(rig.notices(), [Notice::Copy]);
     assert_eq!(rig.broken(), [""; 0]);
 }
 

@@ -162,7 +162,7 @@ fn others_are_told() {
     words.extend(inc(0, 0x28, &[0, 0, 0, 16 << 27]));
     rig.push(&words);
     assert_eq!(rig.run(), Turn::Idle);
-    assert_eq!(rig.notices(), [Notice::Interrupt]);
+    assert_eq!(rig.notices(), [Notice::Host]);
     assert_eq!(rig.userd.word(0x48), 0x77);
     assert_eq!(rig.broken(), [""; 0]);
 }

@@ -125,6 +125,6 @@ impl Release {
                 port.write(doing, self.va, &self.payload.to_le_bytes()[..bytes])?;
             }
         }
-        Ok(self.interrupt.then_some(Notice::Interrupt))
+        Ok(self.interrupt.then_some(Notice::Compute))
     }
 }

@@ -251,7 +251,7 @@ impl Engine {
             }
             release.run(port)?;
         }
-        Ok(job.interrupt.then_some(Notice::Interrupt))
+        Ok(job.interrupt.then_some(Notice::Copy))
     }
 }
 

@@ -98,7 +98,7 @@ impl Registers {
             }
             return Ok(Effect::Userd(userd::REFERENCE, value));
         } else if is(&host::NON_STALL_INTERRUPT) {
-            return Ok(Effect::Notice(Notice::Interrupt));
+            return Ok(Effect::Notice(Notice::Host));
         } else if is(&host::YIELD) {
             port.reserved(&BITS, named, value);
             return Ok(match value & 3 {
