@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Map, Prot, Request, TransportError};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::mman::ProtFlags;
 
 use crate::range::{Range, Unforked, page_size};
@@ -98,6 +100,25 @@ impl DevFile for HostFile {
         Ok(unsafe { view(ptr, map.len, map.prot, owner) })
     }
 
+    fn poll(&self, limit: Duration) -> Result<bool, TransportError> {
+        // Drivers tell by normal data, by priority data, or by both.
+        let wanted = PollFlags::POLLIN | PollFlags::POLLPRI;
+        let mut files = [PollFd::new(self.file.as_fd(), wanted)];
+        // Rounded up: what is left of a limit is no busy loop.
+        let ms = limit.as_nanos().div_ceil(1_000_000);
+        let ms = i32::try_from(ms).unwrap_or(i32::MAX);
+        let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
+        match nix::poll::poll(&mut files, timeout) {
+            Ok(ready) => Ok(ready > 0),
+            // Whoever waits looks at the time.
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => {
+                let fault = Fault::Errno(errno as i32);
+                Err(TransportError::new(&*self.name, "poll", fault))
+            }
+        }
+    }
+
     fn number(&self) -> Result<u32, TransportError> {
         Ok(self.file.as_raw_fd() as u32)
     }
@@ -155,6 +176,17 @@ mod tests {
         let null = HostFile::open("/dev/null").unwrap();
         let error = null.mmap(map(0, page_size())).unwrap_err();
         assert_eq!(error.fault, Fault::Errno(libc::ENODEV), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_waited_for() {
+        // A terminal has nothing to read until somebody writes; a null device always has its end.
+        let pty = HostFile::open("/dev/ptmx").unwrap();
+        let start = std::time::Instant::now();
+        assert_eq!(pty.poll(Duration::from_millis(20)), Ok(false));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        let null = HostFile::open("/dev/null").unwrap();
+        assert_eq!(null.poll(Duration::from_secs(60)), Ok(true));
     }
 
     #[test]

@@ -86,6 +86,8 @@ verbs! {
     Mmap = "mmap" ["offset" "len" "prot" "at"];
     /// Asks for the number of a file; answers it.
     Number = "number" [];
+    /// Waits for what a file tells; answers whether it did.
+    Poll = "poll" ["ns"];
     /// USB control transfer to the host; answers data.
     ControlIn = "control-in" ["type" "request" "value" "index" "bytes"];
     /// USB control transfer of data to the device; answers the number of bytes moved.

@@ -81,7 +81,7 @@ pub struct Pointer {
     pub at: usize,
     /// Where the number is.
     pub count_at: usize,
-    /// Bytes of the number: 4 or 8.
+    /// Bytes of the number: 4 or 8; 0 where the kernel knows it by itself.
     pub count_bytes: usize,
     /// Bytes of an element.
     pub element: usize,
@@ -179,6 +179,7 @@ impl<T: IntoBytes + FromBytes> IoctlOf<T> {
     ) -> Request<'a, 'm> {
         Request {
             ioctl: self.ioctl,
+            bytes: self.ioctl.size(),
             pointers: self.pointers,
             argument: argument.as_mut_bytes(),
             memory,
@@ -189,6 +190,8 @@ impl<T: IntoBytes + FromBytes> IoctlOf<T> {
 /// A call of an ioctl.
 pub struct Request<'a, 'm> {
     ioctl: Ioctl,
+    /// Bytes of the argument as the kernel takes it.
+    bytes: usize,
     pointers: Option<&'static [Pointer]>,
     argument: &'a mut [u8],
     memory: &'a mut [&'m mut [u8]],
@@ -203,9 +206,32 @@ impl<'a, 'm> Request<'a, 'm> {
     pub unsafe fn raw(ioctl: Ioctl, argument: &'a mut [u8]) -> Request<'a, 'm> {
         Request {
             ioctl,
+            bytes: ioctl.size(),
             pointers: Some(&[]),
             argument,
             memory: &mut [],
+        }
+    }
+
+    /// A call whose argument is laid out when it runs, for tables that know several layouts of it. The
+    /// request need not say its size: there are drivers whose requests are bare numbers.
+    ///
+    /// # Safety
+    /// The kernel takes no more of the argument than there is, and every address in it that the kernel
+    /// itself uses is one of `pointers`, with the length that the kernel takes it to have.
+    #[allow(unsafe_code)]
+    pub unsafe fn described(
+        ioctl: Ioctl,
+        pointers: &'static [Pointer],
+        argument: &'a mut [u8],
+        memory: &'a mut [&'m mut [u8]],
+    ) -> Request<'a, 'm> {
+        Request {
+            ioctl,
+            bytes: argument.len(),
+            pointers: Some(pointers),
+            argument,
+            memory,
         }
     }
 
@@ -254,7 +280,7 @@ impl<'a, 'm> Request<'a, 'm> {
     /// [`Fault::Short`] for an argument that is not as long as the request says, or memory that is no
     /// whole number of elements; [`Fault::Unsupported`] for addresses that nobody has described.
     pub fn perform<R>(&mut self, call: impl FnOnce(u32, &mut [u8]) -> R) -> Result<R, Fault> {
-        let (wanted, moved) = (self.ioctl.size(), self.argument.len());
+        let (wanted, moved) = (self.bytes, self.argument.len());
         if moved != wanted {
             return Err(Fault::Short { wanted, moved });
         }
@@ -352,6 +378,31 @@ mod tests {
         let mut request = TEST.with(&mut args, &mut []);
         let seen = request.perform(|_, argument| argument.to_vec()).unwrap();
         assert_eq!(seen, [0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_bare_number_takes_an_argument_of_any_length() {
+        const ONE: &[Pointer] = &[Pointer {
+            at: 0,
+            count_at: 0,
+            count_bytes: 0,
+            element: 1,
+        }];
+        let bare = Ioctl {
+            name: "BARE",
+            request: 73,
+        };
+        let (mut argument, mut memory) = ([9; 24], [1, 2, 3]);
+        let base = memory.as_ptr().addr() as u64;
+        let mut parts = [&mut memory[..]];
+        // SAFETY: no kernel is asked here.
+        #[allow(unsafe_code)]
+        let mut request = unsafe { Request::described(bare, ONE, &mut argument, &mut parts) };
+        let seen = request.perform(|code, argument| (code, argument.to_vec()));
+        let (code, bytes) = seen.unwrap();
+        assert_eq!((code, &bytes[..8]), (73, &base.to_ne_bytes()[..]));
+        assert!(bytes[8..].iter().all(|&byte| byte == 9), "no length is written");
+        assert_eq!(argument[..8], [0; 8]);
     }
 
     #[test]

@@ -191,6 +191,17 @@ pub trait DevFile: Send + Sync {
     /// [`Fault::Errno`]; [`Fault::Unsupported`] for an address outside of what was reserved.
     fn mmap(&self, map: Map) -> Result<View, TransportError>;
 
+    /// Waits until the file has something to tell, or `limit` is over; says which. What the file has told
+    /// is taken: another wait is for something new. May end early.
+    ///
+    /// # Errors
+    /// [`Fault::Errno`]; [`Fault::Unsupported`] where files tell nothing.
+    fn poll(&self, limit: Duration) -> Result<bool, TransportError> {
+        let why = format!("this file tells nothing, not within {limit:?} either");
+        let fault = Fault::Unsupported(why);
+        Err(TransportError::new(self.name(), "poll", fault))
+    }
+
     /// The number by which a request to another file names this one: its descriptor.
     ///
     /// # Errors

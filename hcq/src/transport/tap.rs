@@ -360,6 +360,15 @@ impl DevFile for Tapped<dyn DevFile> {
         self.run(Access::new(Verb::Mmap, args), make, take)
     }
 
+    fn poll(&self, limit: Duration) -> Result<bool, TransportError> {
+        let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let wait = |file: &(dyn DevFile + 'static), _: &Access| {
+            Ok(Answer::value(file.poll(limit)?.into()))
+        };
+        let take = |answer: Answer| Ok(answer.first()? != 0);
+        self.run(Access::new(Verb::Poll, [ns]), wait, take)
+    }
+
     fn number(&self) -> Result<u32, TransportError> {
         let number =
             |file: &(dyn DevFile + 'static), _: &Access| Ok(Answer::value(file.number()?.into()));

@@ -4,6 +4,7 @@
 //! [`crate::host::client`]; files and what is mapped from them are the twin's.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hcq::mem::view::View;
 use hcq::transport::{
@@ -146,6 +147,9 @@ impl<P: Process> Machine for TwinMachine<P> {
     }
 }
 
+/// How often a file that is waited for is looked at.
+const LOOK: Duration = Duration::from_micros(50);
+
 /// An open file of the twin.
 struct TwinFile<P: Process> {
     name: String,
@@ -208,6 +212,21 @@ impl<P: Process> DevFile for TwinFile<P> {
         });
         drop(own);
         view.map_err(failed)
+    }
+
+    fn poll(&self, limit: Duration) -> Result<bool, TransportError> {
+        let failed = |e: Errno| TransportError::new(&*self.name, "poll", Fault::Errno(e.0));
+        let process = self.process.here().map_err(failed)?;
+        let start = Instant::now();
+        loop {
+            if process.ready(self.fd).map_err(failed)? {
+                return Ok(true);
+            }
+            let Some(left) = limit.checked_sub(start.elapsed()) else {
+                return Ok(false);
+            };
+            std::thread::sleep(left.min(LOOK));
+        }
     }
 
     fn number(&self) -> Result<u32, TransportError> {
