@@ -5,7 +5,7 @@
 //! Dwords of packets and registers are described as [`hcq::reg`] has it.
 //!
 //! The one claim that types take on trust is which fields of an ioctl's argument are addresses: see
-//! [`hcq::transport::IoctlOf::new`].
+//! [`hcq::transport::IoctlOf::new`] and [`nv::ioctl`].
 #![deny(unsafe_code)]
 
 pub mod amd;

@@ -56,6 +56,14 @@ impl Branch {
         let branch = Branch::ALL.into_iter().find(known);
         branch.filter(|_| parts.all(|part| part.is_some()))
     }
+
+    /// The branch to try for a version that is not described: the newest one that is not newer. None for
+    /// one that is older than all of them, or is no version.
+    pub fn nearest(version: &str) -> Option<Branch> {
+        let number: u32 = version.split('.').next()?.parse().ok()?;
+        let older = |one: &&Branch| one.number() <= number;
+        Branch::ALL.iter().rev().find(older).copied()
+    }
 }
 
 impl fmt::Display for Branch {
@@ -438,6 +446,16 @@ mod tests {
             uvm::LAYOUTS,
         ];
         all.into_iter().flatten().copied()
+    }
+
+    #[test]
+    fn an_unknown_version_has_a_branch_that_is_near() {
+        let near = ["610.43.02", "590.44.01", "580.1", "560.1", "545.29", "530.41", "x", ""];
+        let found = near.map(Branch::nearest);
+        let newest = Some(Branch::R580);
+        let rest = [Some(Branch::R550), Some(Branch::R535), None, None, None];
+        assert_eq!(found[..3], [newest; 3]);
+        assert_eq!(found[3..], rest);
     }
 
     #[test]

@@ -45,6 +45,19 @@ pub mod gr_info {
     pub const LAST_535: u32 = 52;
 }
 
+/// What FB_GET_INFO_V2 answers, `NV2080_CTRL_FB_INFO_INDEX_*`: the same in every branch. Sizes are in
+/// KiB.
+pub mod fb_info {
+    /// The window to memory.
+    pub const BAR1_SIZE: u32 = 0x5;
+    /// Memory that there is.
+    pub const TOTAL_RAM_SIZE: u32 = 0x8;
+    /// Memory that can be made.
+    pub const HEAP_SIZE: u32 = 0x9;
+    /// What of that is free.
+    pub const HEAP_FREE: u32 = 0x16;
+}
+
 calls! {
     /// Every control that has a struct here.
     CONTROLS, "";

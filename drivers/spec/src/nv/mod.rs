@@ -2,7 +2,7 @@
 //!
 //! A driver talks to the resource manager (RM) by [`escape`]s, which make objects of a [`class`] and ask
 //! [`control`]s of them ([`query`]: those that only tell), and to [`uvm`], which maps memory. What both take differs from branch to branch
-//! of the driver: [`abi`]. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
+//! of the driver: [`abi`]; [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
 //! [`cubin`]s.
 
@@ -15,6 +15,7 @@ pub mod copy;
 pub mod cubin;
 pub mod escape;
 pub mod host;
+pub mod ioctl;
 pub mod memory;
 pub mod push;
 pub mod qmd;
