@@ -401,7 +401,10 @@ mod tests {
         let seen = request.perform(|code, argument| (code, argument.to_vec()));
         let (code, bytes) = seen.unwrap();
         assert_eq!((code, &bytes[..8]), (73, &base.to_ne_bytes()[..]));
-        assert!(bytes[8..].iter().all(|&byte| byte == 9), "no length is written");
+        assert!(
+            bytes[8..].iter().all(|&byte| byte == 9),
+            "no length is written"
+        );
         assert_eq!(argument[..8], [0; 8]);
     }
 

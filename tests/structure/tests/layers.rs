@@ -8,8 +8,12 @@ use std::path::PathBuf;
 use structure::root;
 
 /// Modules of drivers, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 2] = [
+const LAYERS: [(&str, &[&str]); 3] = [
     ("drivers/gpu", &["interface", "core", "memory"]),
+    (
+        "drivers/nv",
+        &["chip", "options", "encode", "interface", "nvk"],
+    ),
     (
         "drivers/amd",
         &[

@@ -450,7 +450,16 @@ mod tests {
 
     #[test]
     fn an_unknown_version_has_a_branch_that_is_near() {
-        let near = ["610.43.02", "590.44.01", "580.1", "560.1", "545.29", "530.41", "x", ""];
+        let near = [
+            "610.43.02",
+            "590.44.01",
+            "580.1",
+            "560.1",
+            "545.29",
+            "530.41",
+            "x",
+            "",
+        ];
         let found = near.map(Branch::nearest);
         let newest = Some(Branch::R580);
         let rest = [Some(Branch::R550), Some(Branch::R535), None, None, None];

@@ -61,10 +61,7 @@ const fn same(layout: &Layout, bytes: usize) -> bool {
 }
 
 const _: () = {
-    assert!(same(
-        &escape::Control::LAYOUT,
-        size_of::<escape::Control>()
-    ));
+    assert!(same(&escape::Control::LAYOUT, size_of::<escape::Control>()));
     assert!(same(
         &escape::AllocRights::LAYOUT,
         size_of::<escape::AllocRights>()
@@ -251,7 +248,11 @@ mod tests {
 
     /// The request, and the argument and memory that a kernel sees.
     fn seen(argument: &mut Argument) -> (u32, Vec<u8>) {
-        argument.send(|request| request.perform(|code, bytes| (code, bytes.to_vec())).unwrap())
+        argument.send(|request| {
+            request
+                .perform(|code, bytes| (code, bytes.to_vec()))
+                .unwrap()
+        })
     }
 
     #[test]

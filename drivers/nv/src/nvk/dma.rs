@@ -1,0 +1,100 @@
+//! [`Mapping`]: memory that RM maps for a GPU, in an address space that RM manages: what is done where UVM
+//! is missing.
+//!
+//! Addresses are an object of their own, made at the address that is wanted; memory is mapped there then.
+//!
+//! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/mem_mgr/virtual_mem.c; gpu/mem_mgr/dma.c,
+//! `dmaAllocMap`: a fixed offset is an absolute address.
+
+use std::sync::Arc;
+
+use drivers_spec::nv::ioctl::Argument;
+use drivers_spec::nv::memory::{alloc_flags, attr, map_dma_flags};
+use drivers_spec::nv::{class, escape};
+
+use super::call::{Result, again, call};
+use super::gpu::{Gpu, Place};
+use super::rm::{Object, Rm};
+
+/// A mapping for one GPU; taken away on drop.
+pub(super) struct Mapping {
+    rm: Arc<Rm>,
+    args: escape::UnmapMemoryDma,
+    /// The addresses; none once they are left to the driver.
+    range: Option<Object>,
+}
+
+impl Mapping {
+    /// Maps memory for a GPU.
+    ///
+    /// # Errors
+    /// [`super::CallError`].
+    pub(super) fn new(gpu: &Gpu, memory: u32, place: Place) -> Result<Mapping> {
+        let rm = &gpu.session.rm;
+        let device = gpu.device.handle();
+        let at = place.at.unwrap_or(0);
+        let params = class::MemoryAlloc {
+            owner: rm.client,
+            flags: alloc_flags::VIRTUAL.put(1)
+                | alloc_flags::FIXED_ADDRESS_ALLOCATE.put(1)
+                | alloc_flags::IGNORE_BANK_PLACEMENT.put(1),
+            attr: attr::LOCATION.put(attr::LOCATION_PCI)
+                | attr::PHYSICALITY.put(attr::PHYSICALITY_NONCONTIGUOUS),
+            size: place.bytes,
+            offset: at,
+            h_va_space: gpu.space.handle(),
+            ..Default::default()
+        };
+        let range = rm.alloc(&class::NV50_MEMORY_VIRTUAL, device, &params)?;
+        let args = escape::MapMemoryDma {
+            h_client: rm.client,
+            h_device: device,
+            h_dma: range.handle(),
+            h_memory: memory,
+            length: place.bytes,
+            flags: map_dma_flags::DMA_OFFSET_FIXED.put(map_dma_flags::DMA_OFFSET_FIXED_TRUE),
+            dma_offset: at,
+            ..Default::default()
+        };
+        let map = escape::RM_MAP_MEMORY_DMA;
+        call::<escape::MapMemoryDma>(&*rm.control, rm.branch, map.name, || {
+            Argument::escape(&map, rm.branch, &args)
+        })?;
+        Ok(Mapping {
+            rm: rm.clone(),
+            args: escape::UnmapMemoryDma {
+                h_client: rm.client,
+                h_device: device,
+                h_dma: range.handle(),
+                h_memory: memory,
+                dma_offset: at,
+                ..Default::default()
+            },
+            range: Some(range),
+        })
+    }
+
+    /// Leaves it alone: the driver has freed it, with the GPU.
+    pub(super) fn forget(mut self) {
+        if let Some(range) = self.range.take() {
+            range.forget();
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.range.is_none() {
+            return;
+        }
+        let unmap = escape::RM_UNMAP_MEMORY_DMA;
+        again("a mapping of RM", || {
+            let branch = self.rm.branch;
+            let done =
+                call::<escape::UnmapMemoryDma>(&*self.rm.control, branch, unmap.name, || {
+                    Argument::escape(&unmap, branch, &self.args)
+                });
+            done.map(drop)
+        });
+    }
+}

@@ -1,0 +1,140 @@
+//! What the kernel driver refuses, as errors of the device.
+
+use drivers_spec::nv::status;
+use hcq::transport::{Fault, TransportError};
+use hcq::{DeviceId, Error};
+
+use super::CallError;
+use super::gpu::Gpu;
+use super::memory::MemoryError;
+use super::survey::Unusable;
+
+/// Where the driver says more.
+const LOG: &str = "See `dmesg | grep -e NVRM -e Xid`";
+
+/// What was refused, as an error of the device.
+pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
+    match error {
+        CallError::System(error) => of_system(device, error),
+        CallError::Status { file, call, status } => of_status(device, (file, call), status),
+        absent @ CallError::Absent { .. } => Error::Os {
+            device: device.clone(),
+            call: "NVIDIA's kernel driver".into(),
+            source_text: absent.to_string(),
+            hint: "Update the driver".into(),
+        },
+    }
+}
+
+fn gone(device: &DeviceId, what: String) -> Error {
+    Error::Fault {
+        device: device.clone(),
+        unit: "GPU".into(),
+        what: format!("it is gone ({what}): see `dmesg | grep -e NVRM -e Xid`"),
+    }
+}
+
+fn of_system(device: &DeviceId, error: TransportError) -> Error {
+    // ENXIO, ENODEV.
+    if let Fault::Errno(6 | 19) = error.fault {
+        return gone(device, error.to_string());
+    }
+    let hint = match error.fault {
+        Fault::Errno(12) => {
+            "Free memory of the host or raise its limits (`ulimit -v`, `ulimit -l`)"
+        }
+        // EINVAL: of an escape whose size the driver does not know.
+        Fault::Errno(22) => {
+            "The driver may want other structs than this version knows: compare its version \
+             (`cat /proc/driver/nvidia/version`)"
+        }
+        _ => LOG,
+    };
+    Error::Os {
+        device: device.clone(),
+        call: format!("{}: {}", error.device, error.operation),
+        source_text: error.fault.to_string(),
+        hint: hint.into(),
+    }
+}
+
+fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> Error {
+    let name = status::status_name(number).unwrap_or("of no name");
+    let told = format!("expected NV_OK, found status {number:#x} ({name})");
+    if matches!(
+        number,
+        status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
+    ) {
+        return gone(device, format!("{file}: {call}: {told}"));
+    }
+    Error::Os {
+        device: device.clone(),
+        call: format!("{file}: {call}"),
+        source_text: told,
+        hint: hint(number).into(),
+    }
+}
+
+/// What to do about a status.
+fn hint(number: u32) -> &'static str {
+    match number {
+        status::NV_ERR_INVALID_PARAM_STRUCT => {
+            "The driver has other structs than this version knows: compare its version (`cat \
+             /proc/driver/nvidia/version`)"
+        }
+        status::NV_ERR_INSUFFICIENT_PERMISSIONS => {
+            "Another user or container may hold the GPU, or it is for one process alone (`nvidia-smi \
+             -q -d COMPUTE`)"
+        }
+        status::NV_ERR_NO_MEMORY | status::NV_ERR_INSUFFICIENT_RESOURCES => {
+            "The driver has none left of it: close other programs on the GPU (`nvidia-smi`)"
+        }
+        status::NV_ERR_NOT_READY | status::NV_ERR_INVALID_STATE => {
+            "The GPU may still start, or be busy with a reset; with NVSwitch, the fabric manager has to \
+             run (`systemctl status nvidia-fabricmanager`)"
+        }
+        status::NV_ERR_TIMEOUT | status::NV_ERR_RESET_REQUIRED => {
+            "The GPU does not answer: see `dmesg | grep -e NVRM -e Xid`, it may need a reset \
+             (`sudo nvidia-smi -r`)"
+        }
+        _ => LOG,
+    }
+}
+
+/// Why there is no memory or no channel, as an error of the device.
+pub(super) fn of_memory(device: &DeviceId, gpu: &Gpu, error: MemoryError) -> Error {
+    let full = |asked, free, total, hint| Error::OutOfMemory {
+        device: device.clone(),
+        asked,
+        free,
+        total,
+        hint,
+    };
+    match error {
+        MemoryError::Local(asked, error) => {
+            let free = gpu.free_memory().unwrap_or(0);
+            full(asked, free, gpu.facts.vram, format!("; {error}"))
+        }
+        MemoryError::System(asked, error) => full(
+            asked,
+            0,
+            0,
+            format!(" as far as the driver tells, of the system memory that GPUs may use; {error}"),
+        ),
+        MemoryError::Refused(error) => of_call(device, error),
+    }
+}
+
+/// Why a GPU cannot be opened, as an error of who asked for it.
+pub(super) fn of_open(asked: &DeviceId, why: &Unusable) -> Error {
+    let (asked, text) = (asked.to_string(), why.to_string());
+    match why {
+        Unusable::NoPermission { .. } | Unusable::Cgroup { .. } => {
+            Error::NoPermission { asked, why: text }
+        }
+        Unusable::Unsupported { .. } | Unusable::Divided { .. } | Unusable::Confidential { .. } => {
+            Error::Unsupported { asked, why: text }
+        }
+        _ => Error::NoDevice { asked, why: text },
+    }
+}

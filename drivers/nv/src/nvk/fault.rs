@@ -1,0 +1,157 @@
+//! Why a channel has died, as the driver tells it: an Xid in its notifier; of an access that the MMU refused
+//! the address; of an exception what a multiprocessor says.
+//!
+//! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/{nverror.h,ctrl/ctrl906f.h,
+//! ctrl/ctrl83de/ctrl83dedebug.h}; src/common/inc/swref/published/hopper/gh100/dev_fault.h
+//! (`NV_PFAULT_FAULT_TYPE`); names of errors of warps: Mesa and Linux, nouveau, gr/gf100.c
+//! (`gf100_mp_warp_error`).
+
+use drivers_gpu::interface::{Cause, Exception, MemoryFault, Refused};
+use drivers_spec::nv::{control, status};
+
+use super::channel::Channel;
+use super::survey::text;
+
+/// An access that the MMU refused (`FIFO_ERROR_MMU_ERR_FLT`), an exception of graphics
+/// (`GR_EXCEPTION`, `GR_ERROR_SW_NOTIFY`).
+const XID_MMU: u32 = 31;
+const XID_EXCEPTION: u32 = 13;
+
+/// `NV_PFAULT_FAULT_TYPE_*`.
+mod fault_type {
+    pub(super) const PTE: u32 = 2;
+    pub(super) const UNBOUND_INST_BLOCK: u32 = 4;
+    pub(super) const RO_VIOLATION: u32 = 6;
+    pub(super) const REGION_VIOLATION: u32 = 13;
+    pub(super) const POISONED: u32 = 14;
+}
+
+/// Multiprocessors that are asked at a time, `NV83DE_CTRL_DEBUG_MAX_SMS_PER_CALL`.
+const SMS: u32 = 100;
+
+/// The bits of a warp's error.
+const WARP_ERROR: u32 = 0xffff;
+
+/// Why a channel has died of an Xid.
+pub(super) fn explain(channel: &Channel, xid: u32) -> Exception {
+    match xid {
+        XID_MMU => mmu(channel).unwrap_or_else(|| other(channel, xid)),
+        XID_EXCEPTION => exception(channel).unwrap_or_else(|| other(channel, xid)),
+        _ => other(channel, xid),
+    }
+}
+
+fn other(channel: &Channel, xid: u32) -> Exception {
+    let name = status::xid_name(xid).unwrap_or("of no name");
+    Exception::Refused(Refused {
+        unit: channel.name.clone(),
+        what: format!("the channel has died: Xid {xid} ({name})"),
+        at: None,
+    })
+}
+
+/// The access that was refused; none where the driver does not tell.
+fn mmu(channel: &Channel) -> Option<Exception> {
+    let mut params = control::MmuFaultInfo::default();
+    let ask = control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
+    let rm = &channel.gpu.session.rm;
+    if let Err(error) = rm.control(&ask, channel.channel.handle(), &mut params) {
+        tracing::debug!(%error, "the address of a fault is not told");
+        return None;
+    }
+    let va = u64::from(params.addr_hi) << 32 | u64::from(params.addr_lo);
+    let kind = params.fault_type;
+    let told = text(&params.fault_string);
+    tracing::debug!(va, kind, told, "a fault of the MMU");
+    if va == 0 && kind == 0 && told.is_empty() {
+        return None;
+    }
+    let not_present = kind <= fault_type::PTE || kind == fault_type::UNBOUND_INST_BLOCK;
+    Some(Exception::Memory(MemoryFault {
+        va,
+        cause: match kind {
+            fault_type::POISONED => Cause::Poison,
+            _ => Cause::PageFault,
+        },
+        not_present: not_present || kind == fault_type::REGION_VIOLATION,
+        read_only: kind == fault_type::RO_VIOLATION,
+        no_execute: false,
+        imprecise: false,
+    }))
+}
+
+/// The first exception that a multiprocessor has; none where the driver does not tell.
+fn exception(channel: &Channel) -> Option<Exception> {
+    let debugger = channel.debugger.as_ref()?;
+    let ask = control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
+    let all = channel.gpu.facts.units.sms;
+    let rm = &channel.gpu.session.rm;
+    for first in (0..all).step_by(SMS as usize) {
+        let mut params = control::DebugSmErrorStates {
+            h_target_channel: channel.channel.handle(),
+            num_s_ms_to_read: SMS.min(all - first),
+            starting_sm: first,
+            ..Default::default()
+        };
+        if let Err(error) = rm.control(&ask, debugger.handle(), &mut params) {
+            tracing::debug!(%error, "the exceptions of multiprocessors are not told");
+            return None;
+        }
+        let states = (first..).zip(&params.sm_error_state_array);
+        for (sm, state) in states.take(params.num_s_ms_to_read as usize) {
+            if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
+                return Some(of_state(channel, sm, state));
+            }
+        }
+    }
+    None
+}
+
+fn of_state(channel: &Channel, sm: u32, state: &control::SmErrorState) -> Exception {
+    let error = state.hww_warp_esr & WARP_ERROR;
+    let pc = match state.hww_warp_esr_pc64 {
+        0 => u64::from(state.hww_warp_esr_pc),
+        pc => pc,
+    };
+    let mut what = match warp_error(error) {
+        Some(name) => format!("a warp stopped: {name}"),
+        None => format!(
+            "an exception, registers {:#x} (warp) and {:#x} (multiprocessor)",
+            state.hww_warp_esr, state.hww_global_esr
+        ),
+    };
+    if state.hww_esr_addr != 0 {
+        what += &format!(", address {:#x}", state.hww_esr_addr);
+    }
+    what += ", instruction";
+    Exception::Refused(Refused {
+        unit: format!("{}, multiprocessor {sm}", channel.name),
+        what,
+        at: Some(pc),
+    })
+}
+
+/// The name of a warp's error.
+fn warp_error(number: u32) -> Option<&'static str> {
+    Some(match number {
+        0x01 | 0x02 => "stack error",
+        0x03 => "return from an empty stack",
+        0x04 => "the instruction pointer wrapped",
+        0x05 => "misaligned instruction pointer",
+        0x06 => "the instruction pointer overflowed",
+        0x07 => "misaligned immediate constant",
+        0x08 => "misaligned register",
+        0x09 => "illegal instruction",
+        0x0a => "illegal combination of instruction and shader header",
+        0x0b | 0x11 => "illegal operand of an instruction",
+        0x0c | 0x12 => "address outside of a constant buffer",
+        0x0d => "register out of range",
+        0x0e => "address out of range",
+        0x0f => "misaligned address",
+        0x10 => "address in a wrong address space",
+        0x13 => "geometry error",
+        0x14 => "divergent warp",
+        0x15 => "exit of a warp",
+        _ => return None,
+    })
+}

@@ -1,0 +1,354 @@
+//! Memory objects of RM: made, mapped for the host, mapped for GPUs at the same address, and taken apart in
+//! the other order.
+//!
+//! The host reserves an address of its own for each, whether it maps the memory or not: so an address means
+//! the same to the host and to every GPU of the process.
+//!
+//! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/mem_mgr/{video_mem,system_mem}.c; arch/nvalloc/unix/
+//! src/escape.c, RmAllocOsDescriptor; kernel-open/nvidia-uvm/uvm_map_external.c.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
+use drivers_spec::nv::{class, escape, status};
+use hcq::mem::view::View;
+use hcq::transport::{Fault, Machine, Reserved, TransportError};
+
+use super::CallError;
+use super::call::Result as Called;
+use super::dma::Mapping as Dma;
+use super::gpu::{Gpu, Place, map_file};
+use super::rm::{Object, number};
+use super::uvm::Range;
+
+/// The smallest page of a GPU.
+pub(super) const PAGE: u64 = 4096;
+
+/// Pages that a GPU's page table holds memory of it in, and from which size on.
+const BIG_PAGE: u64 = 64 << 10;
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// Addresses are below this: push buffers, QMDs and semaphores have 40 bits of them up to Ada, and QMDs
+/// later, too. The windows of shared and local memory are above it.
+pub(super) const BELOW: u64 = 1 << 40;
+
+const ENOMEM: i32 = 12;
+
+/// What memory is for; decides the heap and how it is cached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// Memory of the GPU, which the host maps.
+    VisibleLocal,
+    /// Memory of the GPU, which the host does not map.
+    Local,
+    /// System memory of the driver, which the host maps.
+    System,
+    /// Memory of the process.
+    User,
+}
+
+impl Use {
+    /// Whether the memory is the GPU's own.
+    fn is_local(self) -> bool {
+        matches!(self, Use::VisibleLocal | Use::Local)
+    }
+}
+
+/// A request for memory.
+pub(super) struct Request<'a> {
+    pub(super) bytes: u64,
+    /// A power of two.
+    pub(super) align: u64,
+    pub(super) purpose: Use,
+    /// What it is, for messages; empty if its parts are named one by one.
+    pub(super) what: &'a str,
+}
+
+/// Why there is no memory.
+#[derive(Debug)]
+pub(super) enum MemoryError {
+    /// The GPU has no memory left for so many bytes.
+    Local(u64, CallError),
+    /// The host has no memory left for so many bytes, or none that GPUs may use.
+    System(u64, CallError),
+    /// Anything else.
+    Refused(CallError),
+}
+
+impl<E: Into<CallError>> From<E> for MemoryError {
+    fn from(error: E) -> Self {
+        MemoryError::Refused(error.into())
+    }
+}
+
+impl MemoryError {
+    /// The error of a request for so many bytes.
+    fn of(error: CallError, purpose: Use, bytes: u64) -> MemoryError {
+        let full = match &error {
+            CallError::System(error) => error.fault == Fault::Errno(ENOMEM),
+            error => matches!(
+                error.status(),
+                Some(status::NV_ERR_NO_MEMORY | status::NV_ERR_INSUFFICIENT_RESOURCES)
+            ),
+        };
+        match full {
+            false => MemoryError::Refused(error),
+            true if purpose.is_local() => MemoryError::Local(bytes, error),
+            true => MemoryError::System(bytes, error),
+        }
+    }
+}
+
+/// A memory object.
+pub(super) struct Memory {
+    gpu: Arc<Gpu>,
+    /// Where GPUs have it; taken away first.
+    mapped: Mapped,
+    /// The host's access.
+    view: Option<View>,
+    object: Object,
+    /// The addresses; none for memory of the process, which brings its own.
+    _reserved: Option<Reserved>,
+    purpose: Use,
+    va: u64,
+    bytes: u64,
+    /// What it is, in messages; empty if its parts have names of their own.
+    what: Box<str>,
+}
+
+/// How GPUs have memory.
+enum Mapped {
+    /// By UVM, all of them.
+    Uvm(Range),
+    /// By RM, each in an address space of its own.
+    Rm(Mutex<Vec<(Weak<Gpu>, Dma)>>),
+}
+
+impl Memory {
+    /// Makes memory and maps it for its own GPU.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing is left behind then.
+    pub(super) fn new(
+        machine: &dyn Machine,
+        gpu: &Arc<Gpu>,
+        request: &Request<'_>,
+    ) -> Result<Memory, MemoryError> {
+        let purpose = request.purpose;
+        let page = match request.bytes {
+            HUGE_PAGE.. if purpose.is_local() => HUGE_PAGE,
+            BIG_PAGE.. if purpose.is_local() => BIG_PAGE,
+            _ => PAGE,
+        };
+        let bytes = request.bytes.max(1).checked_next_multiple_of(page);
+        let bytes = bytes.unwrap_or(u64::MAX - (PAGE - 1));
+        // The page tables of large memory in the host have large pages, too, if both are aligned.
+        let align = match request.bytes {
+            HUGE_PAGE.. => HUGE_PAGE,
+            _ => page,
+        };
+        let align = request.align.max(align);
+        let failed = |error: CallError| MemoryError::of(error, purpose, bytes);
+        // Addresses are the host's, whatever lies there.
+        let host = |error: TransportError| MemoryError::of(error.into(), Use::User, bytes);
+        let (reserved, own) = match purpose {
+            Use::User => (None, Some(machine.memory(bytes, align).map_err(host)?)),
+            _ => (
+                Some(machine.reserve(bytes, align, BELOW).map_err(host)?),
+                None,
+            ),
+        };
+        let va = match (&reserved, &own) {
+            (Some(reserved), _) => reserved.base(),
+            (None, Some(view)) => view.as_ptr().addr() as u64,
+            (None, None) => 0,
+        };
+        let place = Place {
+            bytes,
+            at: Some(va),
+        };
+        let (object, view) = match purpose {
+            Use::Local => (local(gpu, bytes, page, false).map_err(failed)?, None),
+            Use::VisibleLocal => {
+                let object = local(gpu, bytes, page, true).map_err(failed)?;
+                let view = gpu.map(machine, &object, place).map_err(failed)?;
+                (object, Some(view))
+            }
+            Use::System => {
+                let (object, view) = system(machine, gpu, place).map_err(failed)?;
+                (object, Some(view))
+            }
+            Use::User => (pinned(gpu, place).map_err(failed)?, own),
+        };
+        let mapped = match &gpu.session.uvm {
+            Some(uvm) => Mapped::Uvm(uvm.range(va, bytes).map_err(failed)?),
+            None => Mapped::Rm(Mutex::default()),
+        };
+        let memory = Memory {
+            gpu: gpu.clone(),
+            mapped,
+            view,
+            object,
+            _reserved: reserved,
+            purpose,
+            va,
+            bytes,
+            what: request.what.into(),
+        };
+        memory.map(gpu).map_err(failed)?;
+        if !memory.what.is_empty() {
+            gpu.session.space.ranges.insert(va, bytes, &memory.what);
+        }
+        Ok(memory)
+    }
+
+    /// The address, for host and GPUs.
+    pub(super) fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// Its size in bytes, whole pages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The handle of the object.
+    pub(super) fn handle(&self) -> u32 {
+        self.object.handle()
+    }
+
+    /// The host's mapping; none for memory that the host does not see.
+    pub(super) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// The GPU that it was made for.
+    pub(super) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Whether it is the GPU's own.
+    pub(super) fn is_local(&self) -> bool {
+        self.purpose.is_local()
+    }
+
+    /// Maps it for a GPU.
+    ///
+    /// # Errors
+    /// [`CallError`]: the GPU has no way to it, or no memory for page tables.
+    pub(super) fn map(&self, gpu: &Arc<Gpu>) -> Called {
+        match &self.mapped {
+            Mapped::Uvm(range) => range.map(gpu.uuid, self.object.handle()),
+            Mapped::Rm(_) if self.is_local() && gpu.id != self.gpu.id => Ok(()),
+            Mapped::Rm(all) => {
+                let place = Place {
+                    bytes: self.bytes,
+                    at: Some(self.va),
+                };
+                let mapping = Dma::new(gpu, self.object.handle(), place)?;
+                lock(all).push((Arc::downgrade(gpu), mapping));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Entries are pushed whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if !self.what.is_empty() {
+            self.gpu.session.space.ranges.remove(self.va);
+        }
+        if let Mapped::Rm(all) = &self.mapped {
+            for (gpu, mapping) in lock(all).drain(..) {
+                // What a GPU had has gone with it.
+                match gpu.upgrade() {
+                    Some(_) => drop(mapping),
+                    None => mapping.forget(),
+                }
+            }
+        }
+    }
+}
+
+/// Memory of a GPU.
+fn local(gpu: &Gpu, bytes: u64, page: u64, visible: bool) -> Called<Object> {
+    let rm = &gpu.session.rm;
+    let unmapped = alloc_flags::MAP_NOT_REQUIRED.put(u32::from(!visible));
+    let page_size = match page {
+        HUGE_PAGE => attr::PAGE_SIZE_HUGE,
+        BIG_PAGE => attr::PAGE_SIZE_BIG,
+        _ => attr::PAGE_SIZE_4KB,
+    };
+    let params = class::MemoryAlloc {
+        owner: rm.client,
+        kind: kind::IMAGE,
+        flags: alloc_flags::ALIGNMENT_FORCE.put(1)
+            | alloc_flags::PERSISTENT_VIDMEM.put(1)
+            | alloc_flags::IGNORE_BANK_PLACEMENT.put(1)
+            | unmapped,
+        attr: attr::PAGE_SIZE.put(page_size)
+            | attr::LOCATION.put(attr::LOCATION_VIDMEM)
+            | attr::PHYSICALITY.put(attr::PHYSICALITY_ALLOW_NONCONTIGUOUS),
+        attr2: attr2::ZBC.put(attr2::ZBC_PREFER_NO_ZBC)
+            | attr2::GPU_CACHEABLE.put(attr2::GPU_CACHEABLE_YES)
+            | attr2::PAGE_SIZE_HUGE.put(match page {
+                HUGE_PAGE => attr2::PAGE_SIZE_HUGE_2MB,
+                _ => attr2::PAGE_SIZE_HUGE_DEFAULT,
+            }),
+        size: bytes,
+        alignment: page,
+        ..Default::default()
+    };
+    rm.alloc(&class::NV01_MEMORY_LOCAL_USER, gpu.device.handle(), &params)
+}
+
+/// System memory of the driver, and the host's mapping of it: cached by the host, which the GPU's accesses
+/// respect.
+fn system(machine: &dyn Machine, gpu: &Gpu, place: Place) -> Called<(Object, View)> {
+    let file = machine.open(super::survey::CONTROL)?;
+    let flags = alloc_memory_flags::PHYSICALITY.put(alloc_memory_flags::PHYSICALITY_NONCONTIGUOUS)
+        | alloc_memory_flags::LOCATION.put(alloc_memory_flags::LOCATION_PCI)
+        | alloc_memory_flags::COHERENCY.put(alloc_memory_flags::COHERENCY_CACHED)
+        | alloc_memory_flags::MAPPING.put(alloc_memory_flags::MAPPING_DEFAULT);
+    let args = escape::AllocMemoryWithFd {
+        params: escape::AllocMemory {
+            flags,
+            limit: place.bytes - 1,
+            ..Default::default()
+        },
+        fd: number(&*file)?,
+        ..Default::default()
+    };
+    let class = (&class::NV01_MEMORY_SYSTEM, gpu.device.handle());
+    let object = gpu.session.rm.alloc_memory(&*gpu.file, class, args)?;
+    let view = map_file(&*file, place)?;
+    Ok((object, view))
+}
+
+/// Memory of the process, which stays where it is.
+fn pinned(gpu: &Gpu, place: Place) -> Called<Object> {
+    let flags = alloc_memory_flags::PHYSICALITY.put(alloc_memory_flags::PHYSICALITY_NONCONTIGUOUS)
+        | alloc_memory_flags::LOCATION.put(alloc_memory_flags::LOCATION_PCI)
+        | alloc_memory_flags::COHERENCY.put(alloc_memory_flags::COHERENCY_CACHED)
+        | alloc_memory_flags::MAPPING.put(alloc_memory_flags::MAPPING_NO_MAP);
+    let args = escape::AllocMemoryWithFd {
+        params: escape::AllocMemory {
+            flags,
+            p_memory: place.at.unwrap_or(0),
+            limit: place.bytes - 1,
+            ..Default::default()
+        },
+        fd: -1,
+        ..Default::default()
+    };
+    let class = (
+        &class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+        gpu.device.handle(),
+    );
+    gpu.session.rm.alloc_memory(&*gpu.file, class, args)
+}

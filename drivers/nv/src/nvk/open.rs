@@ -1,0 +1,298 @@
+//! [`open`]: a GPU through NVIDIA's kernel driver.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use hcq::mem::window::Window;
+use hcq::transport::Machine;
+use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+
+use super::channel::Channel;
+use super::error::{of_call, of_memory, of_open};
+use super::gpu;
+use super::memory::{self, Use};
+use super::process::Process;
+use super::survey::{self, Found, Unusable};
+use super::{event, fault};
+use crate::VENDOR;
+use crate::interface::{ChannelHandle, ChannelRequest, Gpu, HardwareChannel, NvInterface};
+use crate::options::Options;
+
+/// A ring of the usual size holds several batches.
+const COSTS: Costs = Costs {
+    batch: 64,
+    in_flight: 64,
+};
+
+/// The clock of a GPU counts nanoseconds.
+const CLOCK_HZ: u64 = 1_000_000_000;
+
+/// How often a GPU is asked whether it is there while threads sleep: one that has left the bus tells
+/// nothing by itself.
+const ASK: Duration = Duration::from_millis(100);
+
+/// Opens GPU number `index` of a machine ([`Found::index`]).
+///
+/// # Errors
+/// [`Error::NoDevice`], [`Error::NoPermission`] or [`Error::Unsupported`] with the reason if it cannot be
+/// used, see [`Unusable`].
+pub fn open(
+    machine: &Arc<dyn Machine>,
+    index: u32,
+    options: &Options,
+) -> Result<Arc<dyn NvInterface>> {
+    let id = DeviceId::new(VENDOR, index);
+    let failed = |why: Unusable| of_open(&id, &why);
+    let process = Process::on(&**machine, options.uvm).map_err(failed)?;
+    let rm = &process.session.rm;
+    let all = survey::gpus(&*rm.control, rm.branch).map_err(failed)?;
+    let found = find(&id, all, index)?;
+    let gpu = process.gpu(machine, &found).map_err(failed)?;
+    let told = &gpu.facts;
+    let facts = Gpu {
+        facts: Facts {
+            place: found.place,
+            vram: told.vram,
+            vram_windows: options.host_visible && told.bar >= told.vram,
+            clock_hz: CLOCK_HZ,
+            costs: COSTS,
+            log: "-e NVRM -e Xid",
+        },
+        product: told.product.clone(),
+        chip: told.chip,
+        units: told.units,
+        copy_engines: told.copy_engines.len() as u32,
+    };
+    Ok(Arc::new(Nvk {
+        id,
+        machine: machine.clone(),
+        gpu,
+        process,
+        facts,
+        pinned: options.pinned,
+        channels: Mutex::default(),
+        asked: Mutex::new(Instant::now()),
+    }))
+}
+
+/// The GPU of that number.
+fn find(id: &DeviceId, all: Vec<Found>, index: u32) -> Result<Found> {
+    let count = all.len();
+    let found = all.into_iter().find(|found| found.index == index);
+    found.ok_or_else(|| Error::NoDevice {
+        asked: id.to_string(),
+        why: match count {
+            0 => "NVIDIA's kernel driver has no GPU: see `dmesg | grep -e NVRM -e Xid`; in a container, \
+                  pass one (`--gpus all`)"
+                .into(),
+            1 => "NVIDIA's kernel driver has one GPU, number 0".into(),
+            n => format!("NVIDIA's kernel driver has {n} GPUs, numbers 0 to {}", n - 1),
+        },
+    })
+}
+
+/// A GPU of this process.
+struct Nvk {
+    id: DeviceId,
+    machine: Arc<dyn Machine>,
+    gpu: Arc<gpu::Gpu>,
+    process: Arc<Process>,
+    facts: Gpu,
+    /// Host memory is that of the process.
+    pinned: bool,
+    /// Those that may die.
+    channels: Mutex<Vec<Weak<Channel>>>,
+    /// When it was there the last time.
+    asked: Mutex<Instant>,
+}
+
+/// Locks: what is in there is changed in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Nvk {
+    fn failed(&self, error: memory::MemoryError) -> Error {
+        of_memory(&self.id, &self.gpu, error)
+    }
+
+    fn purpose(&self, kind: MemoryKind) -> Use {
+        match kind {
+            MemoryKind::Device if self.facts.facts.vram_windows => Use::VisibleLocal,
+            MemoryKind::Device => Use::Local,
+            MemoryKind::Host if self.pinned => Use::User,
+            MemoryKind::Host | MemoryKind::Control => Use::System,
+        }
+    }
+
+    /// Why one of the channels has died, if one has.
+    fn exception(&self) -> Result<Option<Exception>> {
+        let channels: Vec<_> = lock(&self.channels)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for channel in channels {
+            let died = channel.died();
+            if let Some(xid) = died.map_err(|e| of_call(&self.id, e.into()))? {
+                return Ok(Some(fault::explain(&channel, xid)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks whether the GPU is there, unless that was a moment ago.
+    fn ask(&self, at_once: bool) -> Result<()> {
+        {
+            let mut asked = lock(&self.asked);
+            if !at_once && asked.elapsed() < ASK {
+                return Ok(());
+            }
+            *asked = Instant::now();
+        }
+        self.ticks().map(drop)
+    }
+}
+
+impl Interface for Nvk {
+    fn id(&self) -> &DeviceId {
+        &self.id
+    }
+
+    fn name(&self) -> &'static str {
+        "NVK"
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts.facts
+    }
+
+    fn space(&self) -> &Arc<Space> {
+        &self.gpu.session.space
+    }
+
+    fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        let purpose = self.purpose(request.kind);
+        let wanted = memory::Request {
+            bytes: request.bytes,
+            align: request.align,
+            purpose,
+            what: request.what,
+        };
+        let made = memory::Memory::new(&*self.machine, &self.gpu, &wanted);
+        let memory = Arc::new(made.map_err(|e| self.failed(e))?);
+        let shared = self.process.share(&memory);
+        shared.map_err(|e| of_call(&self.id, e))?;
+        let name = match request.what {
+            "" => "memory",
+            what => what,
+        };
+        Ok(Memory {
+            va: GpuVa(memory.va()),
+            bytes: memory.bytes(),
+            window: memory.view().map(|view| Window::mapped(name, view.clone())),
+            // The driver gives system memory as zeros; memory of the GPU is cleared before it is given
+            // to another process, not to this one.
+            zeroed: !memory.is_local(),
+            owner: Box::new(memory),
+        })
+    }
+
+    fn event(&self) -> Result<Event> {
+        let event = event::Event::new(&*self.machine, &self.gpu);
+        let event = event.map_err(|why| match why {
+            Unusable::Refused(error) => of_call(&self.id, error),
+            other => of_open(&self.id, &other),
+        })?;
+        Ok(Event {
+            id: 0,
+            mailbox: None,
+            owner: Box::new(event),
+        })
+    }
+
+    fn wake(&self, _event: &Event) {
+        // The driver lets nobody but the GPU signal one: who sleeps looks again at the end of his slice.
+    }
+
+    fn sleep(
+        &self,
+        event: Option<&Event>,
+        _age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        if let Some(exception) = self.exception()? {
+            return Ok(Some(exception));
+        }
+        self.ask(limit.is_zero())?;
+        if limit.is_zero() {
+            return Ok(None);
+        }
+        match event.and_then(|event| event.owner.downcast_ref::<event::Event>()) {
+            Some(event) => {
+                let waited = event.wait(limit);
+                waited.map_err(|e| of_call(&self.id, e.into()))?;
+            }
+            None => std::thread::sleep(limit),
+        }
+        self.exception()
+    }
+
+    fn flush_vram(&self) -> Result<()> {
+        // Writes through the BAR are ordered before the doorbell, which goes the same way.
+        Ok(())
+    }
+
+    fn ticks(&self) -> Result<u64> {
+        self.gpu.ticks().map_err(|e| of_call(&self.id, e))
+    }
+
+    fn window_at(&self, va: u64) -> Option<(Window, u64)> {
+        let (memory, offset) = self.process.memory_at(va)?;
+        let view = memory.view()?.clone();
+        Some((Window::mapped("memory", view), offset))
+    }
+}
+
+impl NvInterface for Nvk {
+    fn gpu(&self) -> &Gpu {
+        &self.facts
+    }
+
+    fn channel(&self, request: &ChannelRequest<'_>) -> Result<HardwareChannel> {
+        let made = Channel::new(&*self.machine, &self.gpu, request);
+        let (channel, parts) = made.map_err(|e| self.failed(e))?;
+        let channel = Arc::new(channel);
+        {
+            let mut channels = lock(&self.channels);
+            channels.retain(|channel| channel.strong_count() > 0);
+            channels.push(Arc::downgrade(&channel));
+        }
+        let owner = channel.memory();
+        Ok(HardwareChannel {
+            handle: Box::new(Handle {
+                id: self.id.clone(),
+                channel,
+            }),
+            kind: request.kind,
+            classes: parts.classes,
+            ring: parts.ring,
+            userd: parts.userd,
+            doorbell: parts.doorbell,
+            token: parts.token,
+            owner,
+        })
+    }
+}
+
+/// A channel, for whoever has it.
+struct Handle {
+    id: DeviceId,
+    channel: Arc<Channel>,
+}
+
+impl ChannelHandle for Handle {
+    fn died(&self) -> Result<Option<u32>> {
+        self.channel.died().map_err(|e| of_call(&self.id, e.into()))
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Session`]: the driver's side of this process: a client of RM, an address space of UVM. It ends with the
+//! last that uses it.
+
+use std::sync::Arc;
+
+use drivers_gpu::interface::Space;
+use hcq::transport::{Fault, Machine};
+
+use super::CallError;
+use super::rm::Rm;
+use super::survey::{self, Unusable};
+use super::uvm::{UVM, Uvm};
+
+/// The driver's side of this process.
+pub(super) struct Session {
+    /// UVM, where it maps memory. Ends before the client.
+    pub(super) uvm: Option<Arc<Uvm>>,
+    /// The client.
+    pub(super) rm: Arc<Rm>,
+    /// The addresses of its GPUs.
+    pub(super) space: Arc<Space>,
+}
+
+impl Session {
+    /// A session of a machine's driver.
+    ///
+    /// # Errors
+    /// [`Unusable`].
+    pub(super) fn new(machine: &dyn Machine, uvm: bool) -> Result<Arc<Session>, Unusable> {
+        let control = survey::control(machine)?;
+        let driver = survey::driver(machine, &*control)?;
+        if !driver.known {
+            tracing::warn!(
+                version = driver.version,
+                branch = %driver.branch,
+                "the structs of this driver are not described: those of another branch are tried"
+            );
+        }
+        let rm = Rm::new(control, driver.branch)?;
+        let uvm = match uvm {
+            true => with_uvm(machine, &rm)?,
+            false => None,
+        };
+        Ok(Arc::new(Session {
+            uvm,
+            rm,
+            space: Arc::default(),
+        }))
+    }
+}
+
+/// UVM; none where its file is missing: RM maps memory then.
+fn with_uvm(machine: &dyn Machine, rm: &Arc<Rm>) -> Result<Option<Arc<Uvm>>, Unusable> {
+    match Uvm::new(machine, rm) {
+        Ok(uvm) => Ok(Some(uvm)),
+        // ENOENT; ENXIO, ENODEV: a file without its module.
+        Err(CallError::System(error))
+            if error.device == UVM && matches!(error.fault, Fault::Errno(2 | 6 | 19)) =>
+        {
+            tracing::warn!(
+                %error,
+                "no UVM (`sudo nvidia-modprobe -c 0 -u`): RM maps memory, and GPUs do not reach each other's"
+            );
+            Ok(None)
+        }
+        Err(CallError::System(error)) if error.device == UVM && error.operation == "open" => {
+            Err(Unusable::of_open(machine, error, UVM))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

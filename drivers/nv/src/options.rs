@@ -1,0 +1,38 @@
+//! How to open a device.
+
+use std::time::Duration;
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Entries of the ring of a channel, each of which names a push buffer; rounded up to a power of two.
+    pub entries: u32,
+    /// Copy channels to offer, at least 1; at most what the GPU has copy engines for.
+    pub copy_queues: u32,
+    /// How long a submission waits for room in a full ring.
+    pub ring_timeout: Duration,
+    /// How long the end of a device waits for work that still runs.
+    pub drain_timeout: Duration,
+    /// Whether memory is mapped by UVM. Without it, or where its file is missing, RM maps it: GPUs then do
+    /// not reach each other's memory.
+    pub uvm: bool,
+    /// Whether host buffers are memory of this process that GPUs use in place, not the kernel driver's.
+    pub pinned: bool,
+    /// Whether device memory is mapped for the host where the BAR is large enough. Without, the host
+    /// reaches it by copies.
+    pub host_visible: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            entries: 16 << 10,
+            copy_queues: 1,
+            ring_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+            uvm: true,
+            pinned: false,
+            host_visible: true,
+        }
+    }
+}
