@@ -6,7 +6,7 @@
 //! | module | idea |
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips |
-//! | [`encode`] | commands to methods and QMDs: pure |
+//! | [`encode`], [`object`] | commands to methods and QMDs, cubins to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives beside memory and events: channels |
 //! | [`nvk`] | the kernel driver as an interface: escapes, objects, UVM |
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod chip;
 pub mod encode;
 pub mod interface;
 pub mod nvk;
+pub mod object;
 mod options;
 
 pub use options::Options;
