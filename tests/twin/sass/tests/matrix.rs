@@ -40,6 +40,7 @@ fn part(name: &str) -> (Vec<&'static str>, Vec<Chip>) {
         .skip_while(|line| !line.starts_with(&format!("[{name}]")));
     let (_, which) = lines.next().unwrap().split_once(']').unwrap();
     let chips = Chip::ALL.into_iter().filter(|&chip| match which {
+        " from sm_89" => chip >= Chip::Sm89,
         " from sm_90" => chip >= Chip::Sm90,
         " to sm_90" => chip <= Chip::Sm90,
         _ => which.is_empty(),
@@ -161,6 +162,11 @@ fn products(name: &str) {
 fn products_of_matrices() {
     products("mma");
     products("mma_parts");
+}
+
+#[test]
+fn products_of_numbers_of_eight_bits() {
+    products("mma_eighths");
 }
 
 #[test]

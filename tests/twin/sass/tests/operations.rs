@@ -9,6 +9,8 @@ mod atomic;
 mod brain;
 #[path = "whole/device.rs"]
 mod device;
+#[path = "operations/eighths.rs"]
+mod eighths;
 #[path = "operations/float.rs"]
 mod float;
 #[path = "operations/integer.rs"]
@@ -335,4 +337,19 @@ fn functions() {
 #[test]
 fn pairs() {
     check("pairs", pairs::PAIRS);
+}
+
+#[test]
+fn eighths() {
+    check("eighths", eighths::EIGHTHS);
+}
+
+#[test]
+fn tf32() {
+    check("tf32", eighths::TF32);
+}
+
+#[test]
+fn smaller() {
+    check("smaller", eighths::SMALLER);
 }

@@ -6,8 +6,8 @@ use super::program::Refusal;
 use super::rounding::{Rounding, single};
 use super::simd::Lanewise;
 use super::single::{canonical, flush};
-use super::source::{From, Place, Reading, Source, Style};
-use super::state::{Constants, State, each};
+use super::source::{Place, Reading, Source, Style};
+use super::state::{Constants, State};
 
 /// A type of floating-point numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,14 +89,6 @@ pub(crate) enum Op {
         from: Int,
         into: Float,
         rounding: Rounding,
-    },
-    /// Two singles, the first into the upper half.
-    Pack {
-        to: Place,
-        of: [Source; 2],
-        into: Type,
-        rounding: Rounding,
-        floor: bool,
     },
     Clamp {
         to: Place,
@@ -228,37 +220,6 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
                 rounding,
             }
         }
-        "F2FP" => {
-            // The type of the sources comes after that of the result, which Ampere leaves out.
-            let odd = [".TF32", ".E5M2", ".E4M3", ".SATFINITE"];
-            if odd.iter().any(|modifier| r.has(modifier)) {
-                return Err(r.refuse("only two singles into halves are modelled"));
-            }
-            let into = if r.has(".BF16") {
-                Type::Brain
-            } else {
-                Type::Half
-            };
-            let to = r.place()?;
-            let first = r.source(Style::Float)?;
-            let of = if r.has(".MERGE_C") {
-                // One number, below a half of another register.
-                let zero = r.source(Style::Float)?;
-                if zero.from != From::Register(255) {
-                    return Err(r.refuse("what it is merged with is not modelled"));
-                }
-                [zero, first]
-            } else {
-                [first, r.source(Style::Float)?]
-            };
-            Op::Pack {
-                to,
-                of,
-                into,
-                rounding,
-                floor: r.has(".RELU"),
-            }
-        }
         "I2I" => Op::Clamp {
             into: int(r),
             to: r.place()?,
@@ -371,21 +332,6 @@ impl Lanewise for Op {
                 let value = value.map(|x| extended(x, from));
                 let odd = value.map(|x| odd_double(x, into, rounding));
                 write(state, to, active, into, rounding, false, &odd);
-            }
-            Op::Pack {
-                to,
-                ref of,
-                into,
-                rounding,
-                floor,
-            } => {
-                let [high, low] = of.map(|source| state.get(&source, c).map(f32::from_bits));
-                let one = |x: f32| {
-                    let x = if floor && x < 0.0 { 0.0 } else { x };
-                    into.narrow(f64::from(x), rounding)
-                };
-                let value = each(|i| one(high[i]) << 16 | one(low[i]));
-                state.put(to, active, &value);
             }
             Op::Clamp { to, ref of, into } => {
                 let (least, most) = bounds(into);

@@ -4,6 +4,7 @@
 //! apart in every second register of A. A lane holds two neighbours of a row of the sums. The layouts are
 //! those of `mma.sync` in the manual of PTX. All lanes take part.
 
+use super::eighth::Eighth;
 use super::half::Type;
 use super::product::{Factor, Product, Unit};
 use super::program::Refusal;
@@ -55,6 +56,16 @@ pub(crate) fn lower(chip: Chip, name: &str, r: &mut Reading) -> Result<Option<Op
             let element = Element::Float(factor, Unit::of(chip), r.has(".F16"));
             (element, style)
         }
+        "QMMA" => {
+            let [a, b] = Eighth::read(r)[..] else {
+                return Err(r.refuse("two types were expected"));
+            };
+            if a.bits() != 8 || b.bits() != 8 {
+                return Err(r.refuse("which bits of a byte its numbers fill is not known"));
+            }
+            let element = Element::Float(Factor::Eighths([a, b]), Unit::of(chip), r.has(".F16"));
+            (element, Style::Integer)
+        }
         "IMMA" => (integer(r)?, Style::Integer),
         "BMMA" => (Element::Bits(r.has(".AND")), Style::Integer),
         "DMMA" => (Element::Double(Rounding::read(r)), Style::Float),
@@ -64,7 +75,7 @@ pub(crate) fn lower(chip: Chip, name: &str, r: &mut Reading) -> Result<Option<Op
         .choice(&[
             (".1684", (16, 4)),
             (".1688", if r.has(".TF32") { (16, 8) } else { (16, 4) }),
-            (".16816", if name == "IMMA" { (16, 4) } else { (16, 8) }),
+            (".16816", if name == "HMMA" { (16, 8) } else { (16, 4) }),
             (".8816", (8, 4)),
             (
                 ".16832",
@@ -93,6 +104,9 @@ pub(crate) fn lower(chip: Chip, name: &str, r: &mut Reading) -> Result<Option<Op
         rows,
         words,
     };
+    if name == "QMMA" && !op.of.iter().all(Source::plain) {
+        return Err(r.refuse("numbers of eight bits are not negated"));
+    }
     if r.left() > 0 {
         let condition = r.condition()?;
         if condition.number != 7 || condition.inverted {

@@ -8,9 +8,10 @@
 //! that of a product is the sum of its factors'; what is shifted out below some bits more than a single
 //! has is cut off; the sum is exact, and is cut off to a single, or rounded to the nearest half. The next
 //! block begins with that. A block is of 8 halves on Ampere and Ada with one bit more, of 16 on Hopper
-//! with two; of half as many TF32. That a sum of zero is positive, that one beyond the singles is
+//! with two; of half as many TF32, of twice as many numbers of eight bits (those are on no chip that was measured). That a sum of zero is positive, that one beyond the singles is
 //! infinite, and that a half is rounded after each block, has no source.
 
+use super::eighth::Eighth;
 use super::half::Type;
 use super::rounding::{Rounding, single};
 use super::simd;
@@ -21,6 +22,8 @@ use crate::Chip;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Factor {
     Short(Type),
+    /// Of A and of B, which may differ.
+    Eighths([Eighth; 2]),
     /// The upper 19 bits of a single.
     Tf32,
 }
@@ -47,8 +50,8 @@ impl Unit {
 /// The exponent of zero: below all others, and of products with it, too.
 const ZERO: i32 = -10_000;
 
-/// The greatest number of factors in a row: 8 words of 2.
-const MOST: usize = 16;
+/// The greatest number of words of factors in a row.
+const WORDS: usize = 8;
 
 /// A number and its exponent; without a leading one it has the least exponent of its type.
 #[derive(Clone, Copy)]
@@ -73,16 +76,24 @@ impl Term {
 }
 
 impl Factor {
-    /// The factors in a word.
-    fn terms(self, word: u32) -> ([Term; 2], usize) {
+    /// How many factors are in a word.
+    fn each(self) -> usize {
         match self {
-            Self::Tf32 => {
-                let term = Term::new(f32::from_bits(word & !0x1fff), -126);
-                ([term; 2], 1)
-            }
-            Self::Short(short) => {
-                let term = |bits| Term::new(short.wide(bits), least(short));
-                ([term(word & 0xffff), term(word >> 16)], 2)
+            Self::Tf32 => 1,
+            Self::Short(_) => 2,
+            Self::Eighths(_) => 4,
+        }
+    }
+
+    /// A factor of a word of one of both operands.
+    #[inline(always)]
+    fn term(self, operand: usize, word: u32, k: usize) -> Term {
+        match self {
+            Self::Tf32 => Term::new(f32::from_bits(word & !0x1fff), -126),
+            Self::Short(short) => Term::new(short.wide(word >> (16 * k) & 0xffff), least(short)),
+            Self::Eighths(types) => {
+                let of = types[operand];
+                Term::new(of.wide(word >> (8 * k)), of.least())
             }
         }
     }
@@ -97,23 +108,25 @@ fn least(short: Type) -> i32 {
 }
 
 /// A matrix of factors, by rows; its exponents.
-struct Factors<const ROWS: usize> {
+struct Factors<const ROWS: usize, const MOST: usize> {
     values: [[f64; MOST]; ROWS],
     exponents: [[i32; MOST]; ROWS],
     finite: bool,
 }
 
-impl<const ROWS: usize> Factors<ROWS> {
-    fn read(factor: Factor, words: &[[u32; 8]; ROWS], count: usize) -> Self {
+impl<const ROWS: usize, const MOST: usize> Factors<ROWS, MOST> {
+    #[inline(always)]
+    fn read(factor: Factor, operand: usize, words: &[[u32; WORDS]; ROWS], count: usize) -> Self {
         let mut factors = Self {
             values: [[0.0; MOST]; ROWS],
             exponents: [[ZERO; MOST]; ROWS],
             finite: true,
         };
+        let each = factor.each();
         for (row, words) in words.iter().enumerate() {
             for (at, &word) in words[..count].iter().enumerate() {
-                let (terms, each) = factor.terms(word);
-                for (k, term) in terms[..each].iter().enumerate() {
+                for k in 0..each {
+                    let term = factor.term(operand, word, k);
                     factors.values[row][at * each + k] = term.value;
                     factors.exponents[row][at * each + k] = term.exponent;
                     factors.finite &= term.value.is_finite();
@@ -140,7 +153,10 @@ pub(crate) struct Product<'a> {
 
 impl Product<'_> {
     pub fn run(self) {
-        simd::run(self);
+        match self.factor {
+            Factor::Eighths(_) => simd::run(OfAtMost::<{ 4 * WORDS }>(self)),
+            _ => simd::run(OfAtMost::<{ 2 * WORDS }>(self)),
+        }
     }
 
     /// Sums as numbers.
@@ -165,16 +181,26 @@ impl Product<'_> {
     }
 }
 
-impl simd::Kernel for Product<'_> {
+/// One whose rows of A have at most so many factors.
+struct OfAtMost<'a, const MOST: usize>(Product<'a>);
+
+impl<const MOST: usize> simd::Kernel for OfAtMost<'_, MOST> {
     type Out = ();
 
     #[inline(always)]
     fn run(self) {
-        let each = if self.factor == Factor::Tf32 { 1 } else { 2 };
+        self.0.sum::<MOST>();
+    }
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn sum<const MOST: usize>(self) {
+        let each = self.factor.each();
         let count = self.words * each;
         let block = self.unit.block * each;
-        let a = Factors::read(self.factor, self.a, self.words);
-        let b = Factors::read(self.factor, self.b, self.words);
+        let a = Factors::<16, MOST>::read(self.factor, 0, self.a, self.words);
+        let b = Factors::<8, MOST>::read(self.factor, 1, self.b, self.words);
         // By columns, so that a loop over them is over neighbours.
         let mut values = [[0.0; 8]; MOST];
         let mut exponents = [[ZERO; 8]; MOST];

@@ -3,8 +3,8 @@
 use super::source::{Condition, Reading, condition};
 use super::uses::Uses;
 use super::{
-    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, phase,
-    single, tile,
+    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, pack,
+    phase, single, tile,
 };
 use crate::operand::{Kind, Role};
 use crate::{Chip, Inst, decode};
@@ -37,6 +37,7 @@ pub(crate) enum What {
     Double(double::Op),
     Half(half::Op),
     Convert(convert::Op),
+    Pack(pack::Op),
     Access(access::Op),
     Atomic(atomic::Op),
     Phase(phase::Op),
@@ -180,6 +181,7 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         Double: double::lower(name, r),
         Half: half::lower(name, r),
         Convert: convert::lower(name, r),
+        Pack: pack::lower(name, r),
         Access: access::lower(name, r),
         Atomic: atomic::lower(name, r),
         Phase: phase::lower(name, r),

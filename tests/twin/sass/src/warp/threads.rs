@@ -302,6 +302,7 @@ impl Threads {
             What::Double(op) => double::run(state, c, op, mask),
             What::Half(op) => apply(op, state, c, mask),
             What::Convert(op) => apply(op, state, c, mask),
+            What::Pack(op) => apply(op, state, c, mask),
             What::Access(op) => {
                 let lanes = if step.uniform { 1 } else { lanes };
                 access::run(state, c, &mut around.memories(&mut self.local), op, lanes)?;

@@ -6,6 +6,8 @@
 pub enum Type {
     Half,
     Brain,
+    E4m3,
+    E5m2,
     Tf32,
     Single,
     Double,
@@ -33,6 +35,8 @@ pub fn parse(statement: &str) -> Mma {
         .filter_map(|&part| match part {
             "f16" => Some(Type::Half),
             "bf16" => Some(Type::Brain),
+            "e4m3" => Some(Type::E4m3),
+            "e5m2" => Some(Type::E5m2),
             "tf32" => Some(Type::Tf32),
             "f32" => Some(Type::Single),
             "f64" => Some(Type::Double),
@@ -60,6 +64,7 @@ pub fn parse(statement: &str) -> Mma {
 impl Type {
     fn bits(self) -> usize {
         match self {
+            Self::E4m3 | Self::E5m2 => 8,
             Self::Half | Self::Brain => 16,
             Self::Tf32 | Self::Single => 32,
             Self::Double => 64,
@@ -71,6 +76,8 @@ impl Type {
     /// The bits of exponent and fraction.
     fn format(self) -> (i32, i32) {
         match self {
+            Self::E4m3 => (4, 3),
+            Self::E5m2 => (5, 2),
             Self::Half => (5, 10),
             Self::Brain => (8, 7),
             Self::Tf32 => (8, 10),
@@ -82,6 +89,20 @@ impl Type {
     /// An element as a number.
     pub fn number(self, bits: u64) -> f64 {
         match self {
+            // The upper byte of a half, which has as many bits of exponent.
+            Self::E5m2 => Self::Half.number(bits << 8),
+            Self::E4m3 => {
+                let magnitude = match (bits >> 3 & 15, (bits & 7) as f64) {
+                    (15, 7.0) => f64::NAN,
+                    (0, fraction) => fraction * 2_f64.powi(-9),
+                    (exponent, fraction) => (8.0 + fraction) * 2_f64.powi(exponent as i32 - 10),
+                };
+                if bits >> 7 & 1 != 0 {
+                    -magnitude
+                } else {
+                    magnitude
+                }
+            }
             Self::Half => {
                 let magnitude = match (bits >> 10 & 31, (bits & 0x3ff) as f64) {
                     (0, fraction) => fraction * 2_f64.powi(-24),
@@ -105,9 +126,16 @@ impl Type {
         }
     }
 
-    /// A number as an element, cut off.
+    /// A number as an element, cut off; one of eight bits is at most the greatest.
     pub fn float(self, x: f64) -> u64 {
         match self {
+            Self::E5m2 => Self::Half.float(x.clamp(-57344.0, 57344.0)) >> 8,
+            Self::E4m3 => {
+                // The greatest magnitude that is not above it.
+                let fits = |bits: &u64| self.number(*bits) <= x.abs();
+                let magnitude = (0..0x7f).rev().find(fits).unwrap_or(0);
+                u64::from(x.is_sign_negative()) << 7 | magnitude
+            }
             Self::Half => {
                 let (bits, magnitude) = (x.to_bits(), x.abs());
                 let sign = bits >> 63 << 15;
@@ -254,12 +282,18 @@ impl Mma {
             _ => (52, f64::MAX, f64::from_bits(1)),
         };
         let magnitudes: f64 = terms.iter().map(|x| x.abs()).sum();
-        // Some may pass by infinity on their way to a number.
+        // Some may pass by infinity on their way to a number, or to the other infinity.
         let beyond = factors.iter().any(|&(x, y)| {
             let (x, y) = (a.number(x), b.number(y));
             x.is_finite() && y.is_finite() && !(x * y).is_finite()
         });
-        let beyond = beyond || most.is_finite() && magnitudes * 1.01 >= greatest;
+        let summed: f64 = terms
+            .iter()
+            .map(|x| x.abs())
+            .filter(|x| x.is_finite())
+            .sum();
+        let numbers = !terms.iter().any(|x| x.is_nan());
+        let beyond = beyond || numbers && summed * 1.01 >= greatest;
         if beyond && (sum == Type::Double || !ours.is_finite()) {
             return true;
         }
