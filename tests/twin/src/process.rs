@@ -44,6 +44,9 @@ pub trait Calls: Send + Sync {
     fn munmap(&self, address: u64, bytes: u64) -> Result;
     /// Whether a file has something that poll waits for.
     fn ready(&self, fd: i32) -> Result<bool>;
+    /// Everything that the process has of the machine, as text: nothing is left where a driver has given all
+    /// of it back.
+    fn objects(&self) -> Vec<String>;
     /// The end of the process: what it has opened and mapped is gone.
     fn exit(&self);
 }

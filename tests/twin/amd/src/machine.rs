@@ -59,6 +59,10 @@ impl Calls for Process {
         Process::ready(self, fd)
     }
 
+    fn objects(&self) -> Vec<String> {
+        Process::objects(self)
+    }
+
     fn exit(&self) {
         Process::exit(self);
     }

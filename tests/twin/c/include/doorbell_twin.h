@@ -45,6 +45,10 @@ void *doorbell_twin_mmap(doorbell_twin_process *process, void *address, size_t b
                          int flags, int fd, off_t offset);
 int doorbell_twin_munmap(doorbell_twin_process *process, void *address, size_t bytes);
 
+/* What the process has of the machine (descriptors, mappings, handles ...): a line each. Returns their bytes, of
+ * which at most `bytes` are written, with a terminating zero; 0 where a driver has given all back. */
+size_t doorbell_twin_objects(doorbell_twin_process *process, char *text, size_t bytes);
+
 /* How many rules have been broken so far, and the reports of those from number `first` on, each
  * ended by an empty line. Returns the bytes of the reports, of which at most `bytes` are written,
  * with a terminating zero. */

@@ -240,6 +240,27 @@ pub unsafe extern "C" fn doorbell_twin_dup(on: *const TwinProcess, fd: c_int) ->
     })
 }
 
+/// What the process has of the machine, a line each.
+///
+/// # Safety
+/// As the header says: `text` has room for `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doorbell_twin_objects(
+    on: *const TwinProcess,
+    text: *mut c_char,
+    bytes: usize,
+) -> usize {
+    let lines = guard(String::new(), || {
+        // SAFETY: by the caller's promise.
+        let objects = unsafe { process(on) }.map(|process| process.objects());
+        let line = |one: &String| format!("{one}\n");
+        objects.iter().flatten().map(line).collect()
+    });
+    // SAFETY: room, by the caller's promise.
+    unsafe { copy_text(&lines, text, bytes) };
+    lines.len()
+}
+
 /// Whether poll finds a file ready: 1 or 0.
 ///
 /// # Safety

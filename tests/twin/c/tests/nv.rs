@@ -61,6 +61,14 @@ fn a_session_in_c() {
         assert_eq!(call(process, again, escape::RM_FREE.number, &mut free), 0);
         assert_eq!(free.status, status::NV_OK);
         assert_eq!(doorbell_twin_ready(process, gpu), 0);
+        let mut left = [0_u8; 128];
+        let bytes = doorbell_twin_objects(process, left.as_mut_ptr().cast(), left.len());
+        let left = std::str::from_utf8(&left[..bytes]).unwrap();
+        let files: Vec<&str> = left
+            .lines()
+            .filter_map(|line| line.split(',').next())
+            .collect();
+        assert_eq!(files, ["file /dev/nvidia0", "file /dev/nvidiactl"]);
         let mut text = [0_u8; 64];
         let version = open("/sys/module/nvidia/version");
         let bytes = doorbell_twin_read(process, version, text.as_mut_ptr().cast(), 64, 4);

@@ -40,7 +40,8 @@ pub enum Hardware {
 /// A call that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The name of an escape, a command of UVM, a class that is made, a control, `open` or `mmap`.
+    /// The name of an escape, a command of UVM, a class that is made, a control, `open`, `mmap` or `munmap`;
+    /// `any`: whichever comes.
     pub call: String,
     /// How.
     pub failure: Failure,
@@ -245,6 +246,8 @@ mod tests {
             "chip=gb202,driver=550",
             "fault=call:x",
             "fault=call:x:NO",
+            "fault=call:x:0x0",
+            "fault=call:x:0xg",
             "chip=h100+h200,gpus=2",
         ] {
             assert!(Config::parse(wrong).is_err(), "{wrong}");

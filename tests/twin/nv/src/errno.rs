@@ -16,8 +16,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The failure of that name: `EINVAL`, `NV_ERR_NO_MEMORY`.
+    /// The failure of that name: `EINVAL`, `NV_ERR_NO_MEMORY`, or a status by its number, `0x51`.
     pub fn from_name(name: &str) -> Option<Failure> {
+        if let Some(number) = name.strip_prefix("0x") {
+            let status = u32::from_str_radix(number, 16).ok();
+            return status.filter(|&status| status != 0).map(Failure::Status);
+        }
         let status = STATUS.iter().find(|row| row.1 == name);
         Errno::from_name(name)
             .map(Failure::Errno)

@@ -71,6 +71,10 @@ impl Calls for Process {
         Process::ready(self, fd).map_err(errno)
     }
 
+    fn objects(&self) -> Vec<String> {
+        Process::objects(self)
+    }
+
     fn exit(&self) {
         Process::exit(self);
     }

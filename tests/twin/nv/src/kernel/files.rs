@@ -86,8 +86,8 @@ pub enum Mapped {
 /// A mapping in a process; it keeps the file.
 #[derive(Clone)]
 pub(super) struct Map {
-    what: Mapped,
-    file: Arc<File>,
+    pub(super) what: Mapped,
+    pub(super) file: Arc<File>,
 }
 
 impl Part for Map {
@@ -256,6 +256,7 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn ready(&self, fd: i32) -> Result<bool> {
+        let _between = self.machine.between();
         let file = self.file(fd)?;
         let ready = match file.kind {
             Kind::Gpu(_) if self.machine.injector.gone() => true,
@@ -381,6 +382,7 @@ impl Process {
     /// # Errors
     /// As the system's.
     pub fn munmap(&self, at: u64, bytes: u64) -> Result {
+        self.machine.inject("munmap")?;
         let _between = self.machine.between();
         self.unmap(at, bytes)
     }

@@ -22,8 +22,14 @@ pub(super) struct Injector {
     gone: AtomicBool,
 }
 
+/// What stands for every call in a config.
+const ANY: &str = "any";
+
+/// Calls that are no ioctls.
+const PLAIN: [&str; 3] = ["open", "mmap", "munmap"];
+
 /// Calls that need no GPU.
-const WITHOUT: [&str; 3] = ["open", "mmap", "NV01_ROOT_CLIENT"];
+const WITHOUT: [&str; 4] = ["open", "mmap", "munmap", "NV01_ROOT_CLIENT"];
 
 impl Injector {
     pub(super) fn new(faults: Vec<Fault>, hardware: Vec<Hardware>) -> Injector {
@@ -45,14 +51,23 @@ impl Injector {
             return Ok(());
         }
         let short = name.strip_prefix("NV_ESC_").unwrap_or(name);
-        let count = {
+        let (count, any) = {
             let mut counts = lock(&self.counts);
-            let count = counts.entry(short.into()).or_insert(0);
-            *count += 1;
-            *count
+            let mut count = |name: &str| {
+                let count = counts.entry(name.into()).or_insert(0);
+                *count += 1;
+                *count
+            };
+            // Classes and controls are part of a call.
+            let whole = name != short || name.starts_with("UVM_") || PLAIN.contains(&name);
+            (count(short), whole.then(|| count(ANY)))
         };
-        let mut same = self.faults.iter().filter(|one| one.nth == count);
-        match same.find(|one| one.call == short || one.call == name) {
+        let mut all = self.faults.iter();
+        let fails = |one: &&Fault| match &*one.call {
+            ANY => any == Some(one.nth),
+            call => one.nth == count && (call == short || call == name),
+        };
+        match all.find(fails) {
             Some(fault) => {
                 self.fired.fetch_add(1, Ordering::Relaxed);
                 Err(fault.failure)

@@ -2,12 +2,14 @@
 //!
 //! - [`Machine`]: a machine with GPUs; [`Process`]: a process on it, with system calls as methods;
 //! - `files`: descriptors, mmap; `tree`: which files there are; `doorbell`: the page that starts work;
+//! - `wake`: what `poll` waits for; `objects`: what a process has; `inject`: what fails because a config says so;
 //! - `escape`: ioctls of `/dev/nvidiactl` and `/dev/nvidiaN`.
 
 mod doorbell;
 mod escape;
 mod files;
 mod inject;
+mod objects;
 mod tree;
 mod wake;
 

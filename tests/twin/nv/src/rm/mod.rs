@@ -17,7 +17,7 @@ mod recovery;
 mod system;
 mod vaspace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drivers_spec::nv::{escape, status};
@@ -163,6 +163,19 @@ impl State {
         let all = self.clients.iter();
         all.flat_map(|(&client, c)| c.objects.keys().map(move |&object| (client, object)))
             .collect()
+    }
+
+    /// Client, handle and class of what belongs to clients that were made on some files.
+    pub(crate) fn objects_of(&self, files: &BTreeSet<u64>) -> Vec<(u32, u32, u32)> {
+        let clients = self
+            .clients
+            .iter()
+            .filter(|(_, client)| files.contains(&client.file));
+        let all = clients.flat_map(|(&client, one)| {
+            let objects = one.objects.iter();
+            objects.map(move |(&handle, object)| (client, handle, object.class))
+        });
+        all.collect()
     }
 
     /// Whether nothing is held: no client, no address space, nothing of UVM.

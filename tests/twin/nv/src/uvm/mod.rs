@@ -121,6 +121,36 @@ impl Va {
         external.chain(self.pools.iter().map(|(&at, pool)| (at, pool.memory.bytes)))
     }
 
+    /// What it holds, as text.
+    pub(crate) fn objects(&self) -> Vec<String> {
+        let gpus = self.gpus.iter().map(|(gpu, space)| {
+            let with = if space.is_some() {
+                ", with an address space"
+            } else {
+                ""
+            };
+            format!("UVM: GPU {gpu}{with}")
+        });
+        let ranges = self.ranges();
+        let ranges = ranges.map(|(at, bytes)| format!("UVM: range of {bytes:#x} bytes at {at:#x}"));
+        let channels = self.channels.iter();
+        let channels = channels
+            .map(|one| format!("UVM: channel {:#x} of client {:#x}", one.handle, one.client));
+        let peers = self
+            .peers
+            .iter()
+            .map(|(a, b)| format!("UVM: GPUs {a} and {b} are peers"));
+        let groups = self
+            .groups
+            .iter()
+            .map(|group| format!("UVM: group {group} of ranges"));
+        gpus.chain(ranges)
+            .chain(channels)
+            .chain(peers)
+            .chain(groups)
+            .collect()
+    }
+
     /// GPUs that have an address space here, with that.
     fn spaces(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let all = self.gpus.iter();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drivers_spec::nv::{class, control, status, uvm};
+use drivers_spec::nv::{class, control, escape, status, uvm};
 use twin_nv::errno::Failure;
 
 use super::bench::{Bench, shared};
@@ -130,4 +130,65 @@ fn bytes_that_are_changed_do_no_harm() {
         player.play(&changed);
         assert!(player.leaves_nothing(), "round {round}");
     }
+}
+
+/// Brings a client up as far as it goes: false where a call fails.
+fn brings_up(bench: &Bench) -> bool {
+    let fds = ["/dev/nvidiactl", "/dev/nvidia0"].map(|path| bench.process.open(path));
+    let [Ok(ctl), Ok(gpu)] = fds else {
+        return false;
+    };
+    let mut root = escape::Alloc {
+        h_class: class::NV01_ROOT_CLIENT.number,
+        ..Default::default()
+    };
+    let made = bench.escape(ctl, &escape::RM_ALLOC, &mut root).is_ok();
+    let mut register = escape::RegisterFd { ctl_fd: ctl };
+    made && root.status == 0
+        && bench
+            .escape(gpu, &escape::REGISTER_FD, &mut register)
+            .is_ok()
+}
+
+#[test]
+fn any_call_is_counted_whatever_it_is() {
+    // Five are those of the bench: four files, of which two are of UVM, then these.
+    for (failure, calls) in [("0x51", 4), ("EIO", 4)] {
+        for nth in 1..=calls + 1 {
+            let bench = Bench::new(&format!("fault=call:any:{failure}:{}", nth + 4));
+            assert_eq!(brings_up(&bench), nth > calls, "{failure}, {nth}");
+            assert_eq!(bench.machine.faults_fired(), u32::from(nth <= calls));
+            bench.process.exit();
+            assert_eq!(bench.process.objects(), [""; 0]);
+            assert!(bench.machine.state().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_a_process_has_is_told() {
+    let bench = Bench::with_channel("fault=call:munmap:EINVAL");
+    assert_eq!(bench.map_cpu(bench.gpu, bench.ring, 0, 0x1000), 0);
+    let at = bench.process.mmap(shared(None, 0x1000), bench.gpu, 0);
+    let at = at.unwrap();
+    let all = bench.process.objects();
+    let has = |what: &str| all.iter().filter(|one| one.starts_with(what)).count();
+    let counts = [
+        "file /dev",
+        "mapping of memory",
+        "NV20_SUBDEVICE_0",
+        "UVM: range",
+        "UVM: channel",
+        "UVM: GPU 0, with",
+    ];
+    assert_eq!(counts.map(has), [4, 1, 1, 1, 1, 1], "{all:?}");
+    assert!(bench.process.munmap(at, 0x1000).is_err());
+    bench.process.munmap(at, 0x1000).unwrap();
+    assert_eq!(bench.free(bench.client), 0);
+    for fd in [bench.ctl, bench.gpu, bench.uvm, bench.mm] {
+        assert!(!bench.process.objects().is_empty());
+        bench.process.close(fd).unwrap();
+    }
+    assert_eq!(bench.process.objects(), [""; 0]);
+    assert!(bench.broken().is_empty());
 }
