@@ -85,6 +85,29 @@ structs! { LAYOUTS;
     SetInheritedSharePolicy "NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS" {
         share_policy "sharePolicy": SharePolicy,
     }
+    /// GET_GPU_FABRIC_PROBE_INFO: whether a manager of switches between GPUs knows this one.
+    FabricProbeInfo "NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS" {
+        /// <- 0: there is none.
+        state "state": u8,
+        /// Padding of the compiler.
+        gap "": [u8; 3],
+        status "status": u32,
+        cluster_uuid "clusterUuid": [u8; 16],
+        fabric_partition_id "fabricPartitionId": u16,
+        /// Padding of the compiler.
+        gap2 "": [u8; 6],
+        fabric_caps "fabricCaps": u64,
+        fabric_clique_id "fabricCliqueId": u32 where FROM_550,
+        fabric_health_mask "fabricHealthMask": u32 where FROM_550,
+        fabric_health_summary "fabricHealthSummary": u8 where FROM_580,
+        /// Padding of the compiler.
+        gap3 "": [u8; 7],
+    }
+    /// DEBUG_CLEAR_ALL_SM_ERROR_STATES.
+    ClearSmErrorStates "NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS" {
+        h_target_channel "hTargetChannel": u32,
+        num_s_ms_to_clear "numSMsToClear": u32,
+    }
     /// GPU_GET_NUM_SUBDEVICES.
     NumSubdevices "NV0080_CTRL_GPU_GET_NUM_SUBDEVICES_PARAMS" {
         num_sub_devices "numSubDevices": u32,

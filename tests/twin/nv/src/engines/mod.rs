@@ -76,6 +76,7 @@ pub struct Gpu {
     pub chip: &'static Chip,
     caches: compute::Caches,
     contexts: compute::Contexts,
+    waiting: compute::Waiting,
 }
 
 impl Gpu {
@@ -86,6 +87,7 @@ impl Gpu {
             chip,
             caches: compute::Caches::default(),
             contexts: compute::Contexts::default(),
+            waiting: compute::Waiting::default(),
         }
     }
 }

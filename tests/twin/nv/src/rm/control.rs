@@ -183,6 +183,11 @@ impl Call<'_> {
         if is(control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES) {
             return self.answer(at, |params| self.sm_states(&state, client, gpu, params));
         }
+        if is(control::NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES) {
+            let params = self.process.get(at)?;
+            self.clear_sm_states(&mut state, client, &params);
+            return Ok(());
+        }
         if is(control::NV906F_CTRL_CMD_RESET_CHANNEL) {
             let params = self.process.get(at)?;
             return self.reset_channel(&mut state, client, object, &params);

@@ -11,7 +11,7 @@ use drivers_spec::nv::{query, status};
 use twin::rule::{Proof, Rule};
 
 use crate::chip::{Chip, SMS_PER_TPC};
-use crate::errno::Result;
+use crate::errno::{Failure, Result};
 use crate::kernel::bus;
 
 use super::Call;
@@ -26,12 +26,17 @@ static UNPUBLISHED: Rule = Rule {
 /// Controls that libcuda needs to succeed and that no header names, with their sizes. The first two get
 /// and give back what counts in modes that are not on (subdeviceCtrlCmdGpuAcquireComputeModeReservation).
 /// What the others answer nobody outside knows: parameters stay as they are, and zeros are what libcuda goes on with.
-const WITHOUT_NAME: [(u32, u32); 4] = [
+const WITHOUT_NAME: [(u32, u32); 5] = [
     (0x2080_0145, 0),
     (0x2080_0146, 0),
     (0x2081_0108, 992),
     (0x2080_8159, 332),
+    (0x2080_9038, 4),
 ];
+
+/// What libcuda asks of Hopper and the kernel does not have (g_device_nvoc.c of 550.163.01): it is told so, and
+/// goes on.
+const ABSENT: [u32; 1] = [0x0080_028b];
 
 /// `NV2080_CTRL_GPU_INFO_INDEX_*` that are not 0.
 mod gpu_info {
@@ -65,6 +70,9 @@ fn text(to: &mut [u8], text: &str) {
 impl Call<'_> {
     /// A control that is in no table; none where it is not one of those without a name.
     pub(super) fn without_name(&self, cmd: u32, size: u32) -> Option<Result> {
+        if ABSENT.contains(&cmd) {
+            return Some(Err(Failure::Status(status::NV_ERR_NOT_SUPPORTED)));
+        }
         let (_, expected) = WITHOUT_NAME.iter().find(|row| row.0 == cmd)?;
         if *expected == size {
             return Some(Ok(()));
@@ -97,6 +105,13 @@ impl Call<'_> {
                     params.caps_populated = 1;
                     Ok(())
                 })
+            }
+            // No switches, and all units at full speed.
+            _ if is(control::NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO) => {
+                self.zeros::<query::FabricProbeInfo>(at)
+            }
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER) => {
+                self.zeros::<control::SmIssueRateModifier>(at)
             }
             _ if is(control::NV2080_CTRL_CMD_GPU_GET_INFO_V2) => self.gpu_info(at),
             _ if is(control::NV2080_CTRL_CMD_BUS_GET_INFO_V2) => self.bus_info(gpu, at),

@@ -8,7 +8,7 @@
 //! published/hopper/gh100/dev_fault.h, NV_PFAULT_FAULT_TYPE, NV_PFAULT_ACCESS_TYPE.
 
 use drivers_spec::nv::class::notify;
-use drivers_spec::nv::{control, push, status};
+use drivers_spec::nv::{control, push, query, status};
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
 
@@ -195,6 +195,23 @@ impl Call<'_> {
             state.hww_esr_addr = exception.address;
         }
         Ok(())
+    }
+
+    /// DEBUG_CLEAR_ALL_SM_ERROR_STATES.
+    pub(super) fn clear_sm_states(
+        &self,
+        state: &mut State,
+        client: u32,
+        params: &query::ClearSmErrorStates,
+    ) {
+        let target = params.h_target_channel;
+        for (handle, _) in state.errors(client) {
+            let channel = state.channel_mut(client, handle);
+            let error = channel.and_then(|channel| channel.error.as_mut());
+            if let Some(error) = error.filter(|_| target == 0 || handle == target) {
+                error.exception = None;
+            }
+        }
     }
 
     /// RESET_CHANNEL: the channel dies as if of an error.

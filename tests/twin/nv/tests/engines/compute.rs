@@ -79,6 +79,83 @@ fn qmds_come_in_the_push_buffer() {
     }
 }
 
+/// A grid runs; then data in the push buffer, which do not wait for it, become the QMD of another one.
+#[test]
+fn qmds_are_written_by_the_push_buffer() {
+    for chip in CHIPS {
+        let mut kernel = sum(chip);
+        let mut words = kernel.setup();
+        words.extend(kernel.launch());
+        let second = QMD + 0x400;
+        kernel.qmd.release(DONE, 7);
+        let bytes = kernel.qmd.words.len() as u32 * 4;
+        words.extend(inc(
+            1,
+            0x180,
+            &[bytes, 1, (second >> 32) as u32, second as u32],
+        ));
+        words.extend(inc(1, 0x1b0, &[0x41]));
+        words.extend(non_inc(1, 0x1b4, &kernel.qmd.words));
+        words.extend(start(second, 10));
+        assert_eq!(kernel.rig.go(&words), Turn::Idle, "{chip}");
+        assert_eq!(kernel.rig.broken(), [""; 0], "{chip}");
+        assert_eq!(kernel.rig.ram.long(DONE), 7, "{chip}");
+    }
+}
+
+/// As libcuda does it on Hopper: a grid without blocks waits for two, of which the kernel before is one.
+#[test]
+fn a_grid_begins_when_it_was_counted_down() {
+    for chip in ["h100", "gb202"] {
+        for counter in [1, 2] {
+            let mut kernel = sum(chip);
+            let (null, last) = (QMD + 0x400, QMD + 0x800);
+            let mut third = kernel.qmd.clone();
+            third.release(DONE, 7);
+            kernel.rig.ram.put_words(last, &third.words);
+            let mut waits = third.clone();
+            waits.words.fill(0);
+            let (major, minor) = third.version.number();
+            waits
+                .set(qmd::QMD_MAJOR_VERSION, major)
+                .set(qmd::QMD_MINOR_VERSION, minor);
+            waits
+                .set(qmd::QMD_TYPE, 1)
+                .set(qmd::DEPENDENCE_COUNTER, counter)
+                .set(qmd::SELF_COPY_ON_COMPLETION, 1);
+            waits
+                .set(qmd::DEPENDENT_QMD_ENABLE, 1)
+                .set(qmd::DEPENDENT_QMD_ACTION, 1);
+            waits.set(qmd::DEPENDENT_QMD_POINTER, last);
+            kernel.rig.ram.put_words(null, &waits.words);
+            let first = &mut kernel.qmd;
+            first
+                .set(qmd::DEPENDENT_QMD_ENABLE, 1)
+                .set(qmd::DEPENDENT_QMD_ACTION, 4);
+            first.set(qmd::DEPENDENT_QMD_POINTER, null);
+            first
+                .set(qmd::ARRIVE_AT_LATCH_VALID, 1)
+                .set(qmd::ARRIVE_AT_LATCH_ID, 8);
+            let mut words = kernel.setup();
+            words.extend(start(null, 10));
+            words.extend(kernel.launch());
+            assert_eq!(kernel.rig.go(&words), Turn::Idle, "{chip}");
+            assert_eq!(kernel.rig.ram.long(DONE), [7, 0][counter as usize - 1]);
+            assert!(is_summed(&kernel.rig, OUT));
+            let again = start(null, 7);
+            let ended = kernel.rig.go(&again);
+            if counter == 2 {
+                assert_eq!(ended, Turn::Idle, "{chip}: {:?}", kernel.rig.broken());
+                assert_eq!(kernel.rig.ram.long(DONE), 7, "{chip}");
+                assert_eq!(kernel.rig.broken(), [""; 0], "{chip}");
+                kernel.rig.go(&again);
+            }
+            fires("QMD-DEPENDENCE").only(&kernel.rig.broken());
+            assert_eq!(kernel.rig.xid(), Some(13), "{chip}");
+        }
+    }
+}
+
 #[test]
 fn blocks_have_shared_and_local_memory() {
     for chip in CHIPS {
@@ -323,7 +400,7 @@ fn wrong_qmds_are_named() {
         });
         case(fires("QMD-DEPENDENT"), dies, chip, |k| {
             k.qmd.set(qmd::DEPENDENT_QMD_ENABLE, 1);
-            k.qmd.set(qmd::DEPENDENT_QMD_ACTION, 4);
+            k.qmd.set(qmd::DEPENDENT_QMD_ACTION, 0);
         });
         case(fires("QMD-PREFETCH"), None, chip, |k| {
             k.qmd.wide(qmd::PROGRAM_PREFETCH_ADDR, 0, CODE + 0x3f00);

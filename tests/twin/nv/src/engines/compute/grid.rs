@@ -10,7 +10,8 @@ use super::super::bus::{Bus, Fault};
 use super::super::error::{Exception, Result, Stop, xid};
 use super::super::port::Port;
 use super::caches::Caches;
-use super::qmd::Qmd;
+use super::qmd::{Next, Qmd};
+use super::waiting::Waiting;
 
 static CHIP: Rule = Rule {
     name: "COMPUTE-CODE-NOT-MODELLED",
@@ -162,22 +163,39 @@ impl Grid {
         Err(port.dead(&LOCAL, xid::GR_EXCEPTION, format!("{text}: {why}")))
     }
 
-    /// Runs it and all that depends on it.
-    pub fn run(self, port: &Port, chip: &Chip, caches: &mut Caches) -> Result<Vec<Notice>> {
+    /// Runs it, or has it wait until it is counted down, and all that depends on it.
+    pub fn run(
+        self,
+        port: &Port,
+        chip: &Chip,
+        caches: &mut Caches,
+        waiting: &mut Waiting,
+    ) -> Result<Vec<Notice>> {
         let (mut notices, mut seen) = (Vec::new(), Vec::new());
         let mut left = vec![self];
         while let Some(grid) = left.pop() {
+            if grid.qmd.counter > 0 {
+                waiting.add(grid);
+                continue;
+            }
             if seen.contains(&grid.va) {
                 let what = format!("QMD at {:#x} comes again after {seen:#x?}", grid.va);
                 return Err(port.dead(&CYCLE, xid::GR_EXCEPTION, what));
             }
             seen.push(grid.va);
-            grid.blocks(port, chip, caches)?;
+            if !grid.qmd.null {
+                grid.blocks(port, chip, caches)?;
+            }
             for release in &grid.qmd.releases {
                 notices.extend(release.run(port)?);
             }
             for &next in grid.qmd.next.iter().rev() {
-                left.push(read(port, chip, next, grid.setting)?);
+                match next {
+                    Next::Schedule(va) => left.push(read(port, chip, va, grid.setting)?),
+                    Next::CountDown(va) => {
+                        left.extend(waiting.less(port, grid.setting.space, va)?)
+                    }
+                }
             }
         }
         Ok(notices)

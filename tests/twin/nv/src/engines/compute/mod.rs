@@ -2,6 +2,7 @@
 //!
 //! - `qmd`: the structure that describes a grid; `limits`: what there is room for;
 //! - `grid`: a grid that runs; `caches`: what multiprocessors remember; `release`: semaphores;
+//! - `waiting`: grids that are to be counted down;
 //! - `inline`: bytes of the push buffer; `load`: a QMD that comes in it.
 //!
 //! Source: open-gpu-doc, classes/compute/{clc6c0,clc7c0,clc9c0,clcbc0,clcdc0,clcec0}.h; Mesa,
@@ -14,6 +15,7 @@ mod limits;
 mod load;
 mod qmd;
 mod release;
+mod waiting;
 
 use std::collections::BTreeMap;
 
@@ -40,6 +42,7 @@ use load::Load;
 use release::Release;
 
 pub(super) use caches::Caches;
+pub(super) use waiting::Waiting;
 
 static METHOD: Rule = Rule {
     name: "COMPUTE-METHOD",
@@ -57,7 +60,7 @@ static BITS: Rule = Rule {
 
 static ACTION: Rule = Rule {
     name: "COMPUTE-PCAS",
-    text: "SEND_SIGNALING_PCAS invalidates or schedules a QMD; other actions are not modelled",
+    text: "SEND_SIGNALING_PCAS invalidates, schedules or counts down a QMD; other actions are not modelled",
     source: "this twin: src/engines/compute/mod.rs",
     proof: Proof::Twin,
 };
@@ -107,8 +110,17 @@ const OF_GROUP: [Named; 6] = [
 #[derive(Debug)]
 pub(crate) enum Job {
     Grid(Box<Grid>),
+    /// The QMD there is counted down.
+    CountDown(u64),
     Release(Release),
     Inline(Inline),
+}
+
+/// Whether a method has the scheduler of grids read a QMD. What the push buffer has written before is there
+/// by then: NVIDIA's libcuda 550 writes QMDs of Hopper so, and waits for nothing.
+pub(crate) fn reads_qmd(method: Method) -> bool {
+    let reads = [spec::SEND_SIGNALING_PCAS_B, spec::SEND_SIGNALING_PCAS2_B];
+    reads.iter().any(|one| one.dword() == method.dword)
 }
 
 impl Engine {
@@ -178,6 +190,7 @@ impl Engine {
                 bits::PCAS_ACTION_NOP
                 | bits::PCAS_ACTION_INVALIDATE
                 | bits::PCAS_ACTION_PREFETCH => Ok(None),
+                bits::PCAS_ACTION_DECREMENT_DEPENDENCE => Ok(Some(Job::CountDown(self.qmd()))),
                 action => {
                     let what = format!("PCAS_ACTION {action}");
                     Err(port.dead(&ACTION, xid::GR_CLASS, what))
@@ -207,9 +220,14 @@ impl Engine {
 
     /// A QMD is scheduled: it is read now.
     fn schedule(&self, port: &Port, context: &Registers) -> Result<Job> {
-        let va = u64::from(self.registers.get(&spec::SEND_PCAS_A)) << 8;
-        let grid = grid::read(port, self.chip, va, self.setting(port, context)?)?;
+        let setting = self.setting(port, context)?;
+        let grid = grid::read(port, self.chip, self.qmd(), setting)?;
         Ok(Job::Grid(Box::new(grid)))
+    }
+
+    /// Where the QMD is that is meant.
+    fn qmd(&self) -> u64 {
+        u64::from(self.registers.get(&spec::SEND_PCAS_A)) << 8
     }
 
     fn setting(&self, port: &Port, r: &Registers) -> Result<Setting> {
@@ -259,9 +277,16 @@ impl Engine {
     }
 
     /// Does work; what it tells the kernel.
-    pub fn run(&self, port: &Port, caches: &mut Caches, job: Job) -> Result<Vec<Notice>> {
+    pub fn run(&self, port: &Port, gpu: &mut Gpu, job: Job) -> Result<Vec<Notice>> {
+        let Gpu {
+            caches, waiting, ..
+        } = gpu;
         match job {
-            Job::Grid(grid) => grid.run(port, self.chip, caches),
+            Job::Grid(grid) => grid.run(port, self.chip, caches, waiting),
+            Job::CountDown(va) => match waiting.less(port, self.space, va)? {
+                Some(grid) => grid.run(port, self.chip, caches, waiting),
+                None => Ok(Vec::new()),
+            },
             Job::Release(release) => Ok(release.run(port)?.into_iter().collect()),
             Job::Inline(inline) => inline.run(port).map(|()| Vec::new()),
         }

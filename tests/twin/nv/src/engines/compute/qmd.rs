@@ -29,7 +29,7 @@ static RESERVED: Rule = Rule {
 
 static NOT_MODELLED: Rule = Rule {
     name: "QMD-NOT-MODELLED",
-    text: "queues, clusters, latches and masks of processors are not modelled",
+    text: "queues, clusters, latches that are waited for and masks of processors are not modelled",
     source: "this twin: src/engines/compute/qmd.rs",
     proof: Proof::Twin,
 };
@@ -106,7 +106,7 @@ static MEMBAR: Rule = Rule {
 
 static DEPENDENT: Rule = Rule {
     name: "QMD-DEPENDENT",
-    text: "a QMD that depends on another is scheduled by it (SCHEDULE, or INVALIDATE_COPY_SCHEDULE); other actions are not modelled",
+    text: "a QMD that depends on another is scheduled by it (SCHEDULE, or INVALIDATE_COPY_SCHEDULE) or counted down (DECREMENT_DEPENDENCE); other actions are not modelled",
     source: "this twin: src/engines/compute/qmd.rs",
     proof: Proof::Twin,
 };
@@ -120,9 +120,20 @@ pub(super) struct Bank {
     pub invalidate: bool,
 }
 
+/// What the end of a grid does with another QMD.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    Schedule(u64),
+    CountDown(u64),
+}
+
 /// What a QMD says.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Qmd {
+    /// Whether it has no blocks: it ends when it begins.
+    pub null: bool,
+    /// How often it is counted down before it begins.
+    pub counter: u64,
     pub program: u64,
     pub grid: [u32; 3],
     pub threads: [u32; 3],
@@ -132,8 +143,7 @@ pub(super) struct Qmd {
     pub local: u64,
     pub banks: Vec<Bank>,
     pub releases: Vec<Release>,
-    /// QMDs that follow.
-    pub next: Vec<u64>,
+    pub next: Vec<Next>,
     /// Instructions that are fetched before: where, how many bytes.
     pub prefetch: Option<(u64, u64)>,
     pub invalidate_code: bool,
@@ -220,9 +230,19 @@ const KNOWN: &[Field] = &[
     qmd::DEBUG_ID_LOWER,
     qmd::DEBUG_ID_UPPER,
     qmd::SYNC_DOMAIN_ID,
+    qmd::DEPENDENCE_COUNTER,
+    // Nobody waits at a latch here; blocks may say early that what depends on them can begin, which it does
+    // at their end.
+    qmd::ARRIVE_AT_LATCH_VALID,
+    qmd::ARRIVE_AT_LATCH_ID,
+    qmd::ENABLE_PROGRAM_PRE_EXIT,
+    // What it holds at its end is not kept: each time it is scheduled it is read again.
+    qmd::SELF_COPY_ON_COMPLETION,
 ];
 
-/// Grids of blocks, the only kind that is modelled; a Hopper takes 0 for it, too.
+/// `QMD_TYPE_GRID_NULL`: what only depends, and is depended on.
+const GRID_NULL: u64 = 1;
+/// Grids of blocks; a Hopper takes 0 for it, too.
 const GRID_OF_BLOCKS: u64 = 2;
 
 /// A QMD under a check.
@@ -247,7 +267,20 @@ pub(super) fn read(port: &Port, words: &[u32], text: &str, sass: u64) -> Result<
         text,
     };
     reader.reserved()?;
-    reader.shape(sass)
+    let typed = qmd::QMD_TYPE.place(version).is_some();
+    let qmd = match typed && reader.one(qmd::QMD_TYPE) == GRID_NULL {
+        true => Qmd {
+            null: true,
+            ..Qmd::default()
+        },
+        false => reader.shape(sass)?,
+    };
+    Ok(Qmd {
+        counter: reader.one(qmd::DEPENDENCE_COUNTER),
+        releases: reader.releases()?,
+        next: reader.next()?,
+        ..qmd
+    })
 }
 
 impl Reader<'_> {
@@ -288,7 +321,7 @@ impl Reader<'_> {
         let kind = self.one(qmd::QMD_TYPE);
         let typed = qmd::QMD_TYPE.place(self.version).is_some();
         let untyped = kind == 0 && self.port.arch == Arch::Gh100;
-        if typed && kind != GRID_OF_BLOCKS && !untyped {
+        if typed && ![GRID_NULL, GRID_OF_BLOCKS].contains(&kind) && !untyped {
             return Err(self.dead(&NOT_MODELLED, format!("QMD_TYPE {kind}")));
         }
         Ok(())
@@ -346,11 +379,10 @@ impl Reader<'_> {
             shared: self.shared()?,
             local,
             banks: self.banks()?,
-            releases: self.releases()?,
-            next: self.next()?,
             prefetch: (prefetch != 0).then(|| (self.wide(qmd::PROGRAM_PREFETCH_ADDR, 0), prefetch)),
             invalidate_code: self.one(qmd::INVALIDATE_INSTRUCTION_CACHE) != 0,
             invalidate_constants: self.one(qmd::INVALIDATE_SHADER_CONSTANT_CACHE) != 0,
+            ..Qmd::default()
         })
     }
 
@@ -442,7 +474,7 @@ impl Reader<'_> {
         Ok(releases)
     }
 
-    fn next(&self) -> Result<Vec<u64>> {
+    fn next(&self) -> Result<Vec<Next>> {
         let mut next = Vec::new();
         for i in 0..qmd::DEPENDENT_QMD_ENABLE.count(self.version) {
             if self.get(qmd::DEPENDENT_QMD_ENABLE, i) == 0 {
@@ -451,7 +483,8 @@ impl Reader<'_> {
             let action = self.get(qmd::DEPENDENT_QMD_ACTION, i);
             let pointer = qmd::DEPENDENT_QMD_POINTER.get(self.version, i, self.words);
             match (action, pointer) {
-                (1 | 3, Some(pointer)) => next.push(pointer),
+                (1 | 3, Some(pointer)) => next.push(Next::Schedule(pointer)),
+                (4, Some(pointer)) => next.push(Next::CountDown(pointer)),
                 _ => {
                     let what = format!("dependent {i}: action {action}, at {pointer:x?}");
                     return Err(self.dead(&DEPENDENT, what));

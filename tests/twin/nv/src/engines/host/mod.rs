@@ -353,12 +353,25 @@ impl Channel {
                     self.jobs.extend(job.map(Job::Copy));
                 }
                 Target::Compute => {
+                    if compute::reads_qmd(method) {
+                        self.run_inline(port, around.gpu)?;
+                    }
                     let job = self.compute.method(port, around.gpu, method, idle)?;
                     self.jobs.extend(job.map(Job::Compute));
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Inline data are there before a QMD of the same channel is read: they do not wait for grids.
+    fn run_inline(&mut self, port: &Port, gpu: &mut Gpu) -> Result {
+        let is_inline = |job: &Job| matches!(job, Job::Compute(compute::Job::Inline(_)));
+        let (ready, others): (VecDeque<Job>, _) = self.jobs.drain(..).partition(is_inline);
+        self.jobs = others;
+        ready
+            .into_iter()
+            .try_for_each(|job| self.run(port, gpu, job))
     }
 
     /// Whose a subchannel is.
@@ -399,7 +412,7 @@ impl Channel {
         match job {
             Job::Copy(job) => self.notices.extend(self.copy.run(port, &job)?),
             Job::Compute(job) => {
-                let notices = self.compute.run(port, &mut gpu.caches, job)?;
+                let notices = self.compute.run(port, gpu, job)?;
                 self.notices.extend(notices);
             }
         }
