@@ -1,160 +1,90 @@
-//! [`AmdDevice`]: a GPU, over an interface that is open.
+//! [`open`]: a GPU, over an interface that is open.
 
-use std::fmt;
 use std::sync::Arc;
 
-use hcq::transport::{Clock, MonotonicClock};
-use hcq::{
-    Abilities, AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage,
-    MemoryStats, Program, Queue, QueueKind, Result, Signal,
-};
+use drivers_gpu::core::Core;
+use drivers_gpu::device::Gpu;
+use drivers_gpu::engine::Engine;
+use drivers_gpu::memory::pool::Pool;
+use hcq::{Abilities, DeviceInfo, Error, QueueKind, Result};
 
 use crate::chip::Language;
-use crate::engine::Engine;
+use crate::hardware::AmdHardware;
+use crate::hardware::parts::{self, QueueSpec};
+use crate::hardware::scratch::Scratches;
 use crate::interface::AmdInterface;
 use crate::options::Options;
-use crate::queue::AmdQueue;
-use drivers_gpu::core::Core;
-use drivers_gpu::memory::buffer;
-use drivers_gpu::memory::pool::Pool;
-use drivers_gpu::memory::signal::new_signal;
 
-/// A GPU.
+/// An AMD GPU.
+pub type AmdDevice = Gpu<AmdHardware>;
+
+/// The GPU behind an interface.
 ///
-/// Dropping the last handle (this one, those of its queues and what was bound to them) finishes what
-/// was submitted and destroys the queues. Work that stands at a wait which nothing submitted here can
-/// end is given up. Buffers, programs and signals keep their memory.
-pub struct AmdDevice {
-    info: DeviceInfo,
-    core: Arc<Core>,
-    pool: Arc<Pool>,
-    engine: Arc<Engine>,
-}
-
-impl AmdDevice {
-    /// The GPU behind an interface.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
-    /// the GPU cannot have.
-    pub fn open(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<AmdDevice>> {
-        let core = Arc::new(Core::new(interface.clone()));
-        let gpu = interface.gpu();
-        let pool = Pool::new(&core);
-        let compute = match options.compute {
-            None => gpu.chip.compute,
-            Some(Language::Sdma) => {
-                return Err(Error::NoDevice {
-                    asked: core.id.to_string(),
-                    why: "compute queues take PM4 or AQL, not SDMA".into(),
-                });
-            }
-            Some(language) => language,
-        };
-        // One is left for the driver's own copies.
-        let most = gpu.copy_queues.saturating_sub(1).max(1);
-        let copies = options.copy_queues.clamp(1, most);
-        let engine = Engine::open(&core, interface, &pool, compute, options, copies)?;
-        let units = &gpu.units;
-        let info = DeviceInfo {
-            id: core.id.clone(),
-            interface: interface.name(),
-            arch: gpu.chip.name.into(),
-            name: format!("AMD {} at {}", gpu.chip.name, gpu.facts.place),
-            units: units.simds / units.simds_per_cu.max(1),
-            memory: gpu.facts.vram,
-            queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
-            costs: gpu.facts.costs,
-            can: Abilities {
-                poll: true,
-                write: true,
-                subnormals: true,
-            },
-        };
-        tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");
-        Ok(Arc::new(AmdDevice {
-            info,
-            core,
-            pool,
-            engine,
-        }))
-    }
-}
-
-impl Device for AmdDevice {
-    fn info(&self) -> &DeviceInfo {
-        &self.info
-    }
-
-    fn alloc(&self, spec: AllocSpec) -> Result<Buffer> {
-        self.core.lost.check()?;
-        buffer::alloc(&self.core, &self.pool, spec)
-    }
-
-    fn memory(&self) -> MemoryStats {
-        self.pool.stats()
-    }
-
-    fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
-        self.core.lost.check()?;
-        let (program, lane_bytes) =
-            crate::program::load(&self.core, &self.pool, self.engine.chip, image)?;
-        self.engine.need_scratch(lane_bytes, &program.name)?;
-        Ok(Arc::new(program))
-    }
-
-    fn queue(&self, kind: QueueKind, index: u32) -> Result<Arc<dyn Queue>> {
-        self.core.lost.check()?;
-        match self.engine.channel(kind, index) {
-            Some(channel) => Ok(Arc::new(AmdQueue::new(
-                self.engine.clone(),
-                channel.clone(),
-            ))),
-            None => Err(Error::Command {
-                device: self.info.id.clone(),
-                queue: format!("{kind} {index}"),
-                command: "open".into(),
-                why: format!(
-                    "the device was opened with {:?}, numbered from 0",
-                    self.info.queues
-                ),
-            }),
+/// # Errors
+/// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
+/// the GPU cannot have.
+pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<AmdDevice>> {
+    let core = Arc::new(Core::new(interface.clone()));
+    let gpu = interface.gpu();
+    let pool = Pool::new(&core);
+    let compute = match options.compute {
+        None => gpu.chip.compute,
+        Some(Language::Sdma) => {
+            return Err(Error::NoDevice {
+                asked: core.id.to_string(),
+                why: "compute queues take PM4 or AQL, not SDMA".into(),
+            });
         }
-    }
-
-    fn signal(&self, name: &str) -> Result<Signal> {
-        self.core.lost.check()?;
-        new_signal(&self.core, &self.pool, name, None)
-    }
-
-    fn clock(&self) -> Result<ClockInfo> {
-        self.core.lost.check()?;
-        // An interface may read other clocks of the host than we use: ours is read around it.
-        let before = MonotonicClock.now_ns();
-        let device_ticks = self.core.interface.ticks()?;
-        let after = MonotonicClock.now_ns();
-        Ok(ClockInfo {
-            hz: self.core.facts().clock_hz,
-            host_ns: before + (after - before) / 2,
-            device_ticks,
-        })
-    }
-
-    fn status(&self) -> Result<()> {
-        self.core.look()
-    }
-
-    fn lose(&self, cause: Error) -> Error {
-        self.core.lose(cause)
-    }
-
-    fn synchronize(&self, deadline: Deadline) -> Result<()> {
-        self.engine.synchronize(deadline)
-    }
-}
-
-impl fmt::Debug for AmdDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AmdDevice({}, {})", self.info.id, self.info.name)
-    }
+        Some(language) => language,
+    };
+    // One is left for the driver's own copies.
+    let most = gpu.copy_queues.saturating_sub(1).max(1);
+    let copies = options.copy_queues.clamp(1, most);
+    let compute = QueueSpec {
+        kind: QueueKind::Compute,
+        index: 0,
+        language: compute,
+    };
+    let copy = |index| QueueSpec {
+        kind: QueueKind::Copy,
+        index,
+        language: Language::Sdma,
+    };
+    let channels = std::iter::once(compute)
+        .chain((0..copies).map(copy))
+        .map(|spec| parts::open(&core, interface, &pool, &spec, options))
+        .collect::<Result<Vec<_>>>()?;
+    let own = {
+        let (core, pool, interface) = (core.clone(), pool.clone(), interface.clone());
+        let options = Options {
+            copy_ring: 0,
+            ..options.clone()
+        };
+        move || parts::open(&core, &interface, &pool, &copy(copies), &options)
+    };
+    let units = &gpu.units;
+    let engine = Engine::new(
+        &core,
+        &pool,
+        channels,
+        Box::new(own),
+        Scratches::new(*units),
+        options.drain_timeout,
+    );
+    let info = DeviceInfo {
+        id: core.id.clone(),
+        interface: interface.name(),
+        arch: gpu.chip.name.into(),
+        name: format!("AMD {} at {}", gpu.chip.name, gpu.facts.place),
+        units: units.simds / units.simds_per_cu.max(1),
+        memory: gpu.facts.vram,
+        queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
+        costs: gpu.facts.costs,
+        can: Abilities {
+            poll: true,
+            write: true,
+            subnormals: true,
+        },
+    };
+    Ok(Gpu::new(info, engine))
 }

@@ -9,28 +9,23 @@
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
-//! | `submit` | one queue: its ring, the arguments beside it, fences that say what is done |
-//! | `engine` | all queues: their end, copies for the host, what they were doing when something went wrong |
-//! | `queue`, `program`, `device` | what the user holds |
+//! | `program` | kernels on the device |
+//! | `hardware` | a queue: encoder and ring, scratch memory, packets read back |
+//! | `device` | all of it as a device |
 //!
-//! What knows nothing of AMD is in [`drivers_gpu`]: the state of an open device, its memory and signals.
-//!
-//! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
-//! program or signal only the state of the device and its memory. The queues end with the last handle of the device, of a
-//! queue or of bound packets.
+//! What knows nothing of AMD is in [`drivers_gpu`]: memory and signals, submissions, the end of queues, what
+//! they were doing when something went wrong.
 #![forbid(unsafe_code)]
 
 pub mod chip;
 mod device;
 pub mod encode;
-mod engine;
+mod hardware;
 pub mod interface;
 pub mod kfd;
 pub mod object;
 mod options;
 mod program;
-mod queue;
-mod submit;
 
 use std::sync::Arc;
 
@@ -38,7 +33,7 @@ use hcq::Result;
 use hcq::transport::Machine;
 
 pub use chip::Language;
-pub use device::AmdDevice;
+pub use device::{AmdDevice, over};
 pub use options::Options;
 
 /// The short name of the vendor.
@@ -47,7 +42,7 @@ const VENDOR: &str = "AMD";
 /// Opens GPU number `index` of a machine ([`kfd::Found::index`]) through KFD.
 ///
 /// # Errors
-/// Those of [`kfd::open`] and [`AmdDevice::open`].
+/// Those of [`kfd::open`] and [`over`].
 pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<AmdDevice>> {
-    AmdDevice::open(&kfd::open(machine, index, options)?, options)
+    over(&kfd::open(machine, index, options)?, options)
 }

@@ -32,7 +32,7 @@ impl Far {
         let options = Options::default();
         let near = kfd::open(&stand::machine(&twin), 0, &options).unwrap();
         let cable = Cable::new();
-        let device = AmdDevice::open(&Remote::over(&cable, near), &options).unwrap();
+        let device = drivers_amd::over(&Remote::over(&cable, near), &options).unwrap();
         let step = device.load(&stand::kernel("gfx1100", "step", 2)).unwrap();
         let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
         data.write(0, &[0; 4096]).unwrap();

@@ -8,11 +8,25 @@
 //! | [`interface`] | what a way to a GPU gives: memory, events, faults, a clock |
 //! | [`core`] | what every part of an open device knows, and whether it is lost |
 //! | [`memory`] | its buffers and signals, and how the host reaches them |
+//! | [`submit`] | one queue: what a vendor gives for it, the arguments beside it, fences that say what is done |
+//! | [`engine`] | all queues: their end, copies for the host, what they were doing when something went wrong |
+//! | [`queue`], [`device`] | what the user holds |
 //!
 //! A buffer needs a queue where the host does not map it, and a fault is explained by what queues were
-//! doing: `core` has a trait for that, which whoever has the queues implements.
+//! doing: `core` has a trait for that, which `engine` implements.
+//!
+//! A vendor's driver gives an [`interface::Interface`], and for each queue a [`submit::Hardware`]: its encoder,
+//! its ring, and how its packets are read back.
+//!
+//! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
+//! program or signal only `core` and its memory. The queues end with the last handle of the device, of a
+//! queue or of bound packets.
 #![forbid(unsafe_code)]
 
 pub mod core;
+pub mod device;
+pub mod engine;
 pub mod interface;
 pub mod memory;
+pub mod queue;
+pub mod submit;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use conformance::{Kernel, Subject};
 use drivers_amd::interface::remote::Remote;
-use drivers_amd::{AmdDevice, Language, Options};
+use drivers_amd::{Language, Options};
 use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
 use hcq::{Device, KernelImage};
@@ -113,7 +113,7 @@ impl Subject for TwinSubject {
         if let Some(cable) = &self.cable {
             interface = Remote::over(cable, interface);
         }
-        Ok(AmdDevice::open(&interface, &options)?)
+        Ok(drivers_amd::over(&interface, &options)?)
     }
 
     fn kernel(&self, kernel: Kernel) -> KernelImage {

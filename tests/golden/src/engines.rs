@@ -5,7 +5,6 @@ use std::sync::Arc;
 use codegen::Backend;
 use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
-use drivers_amd::AmdDevice;
 use drivers_amd::interface::remote::Remote;
 use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
@@ -147,7 +146,7 @@ pub fn gfx1100_remote() -> Result<Rig, EngineError> {
     let options = drivers_amd::Options::default();
     let interface = drivers_amd::kfd::open(&machine, 0, &options)?;
     let interface = Remote::over(&Cable::new(), interface);
-    let device = AmdDevice::open(&interface, &options)?;
+    let device = drivers_amd::over(&interface, &options)?;
     let backend = Backend::find("AMD:LLVM", "gfx1100", 0)?;
     let engine = DeviceExecutor::engine(device, backend, Options::default())?;
     Ok(Rig {

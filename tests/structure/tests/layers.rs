@@ -9,10 +9,21 @@ use structure::root;
 
 /// Modules of drivers, each of which uses those before it, and none behind it.
 const LAYERS: [(&str, &[&str]); 3] = [
-    ("drivers/gpu", &["interface", "core", "memory"]),
+    (
+        "drivers/gpu",
+        &[
+            "interface",
+            "core",
+            "memory",
+            "submit",
+            "engine",
+            "queue",
+            "device",
+        ],
+    ),
     (
         "drivers/nv",
-        &["chip", "options", "encode", "interface", "nvk"],
+        &["chip", "options", "encode", "object", "interface", "nvk"],
     ),
     (
         "drivers/amd",
@@ -23,10 +34,8 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "object",
             "interface",
             "kfd",
-            "submit",
-            "engine",
             "program",
-            "queue",
+            "hardware",
             "device",
         ],
     ),
@@ -106,7 +115,7 @@ fn nothing_but_its_folder_names_the_kernel_driver() {
         entries,
         [
             "lib.rs: pub mod kfd;",
-            "lib.rs: AmdDevice::open(&kfd::open(machine, index, options)?, options)",
+            "lib.rs: over(&kfd::open(machine, index, options)?, options)",
         ]
     );
 }

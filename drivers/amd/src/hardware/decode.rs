@@ -1,45 +1,12 @@
-//! Packets read back: what a queue was told, for messages and traces. Never on the way of a submission.
+//! Packets of AMD's queues read back: what a queue was told, for messages and traces. Never on the way of a
+//! submission.
 
+use drivers_gpu::core::Core;
+use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words, wide};
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql, pm4, regs, sdma};
 
 use crate::chip::{Chip, Language};
-use drivers_gpu::core::Core;
-
-/// A packet that says what a queue does, or what it waits for.
-#[derive(Clone, Debug)]
-pub(crate) enum Doing {
-    /// Holds the queue until memory compares true.
-    Wait {
-        at: u64,
-        bytes: usize,
-        mask: u64,
-        value: u64,
-        /// As WAIT_REG_MEM counts them.
-        function: u32,
-    },
-    /// Runs a kernel.
-    Launch {
-        /// An address in its image: the first instruction, or the descriptor.
-        code: u64,
-        /// Where its arguments may be.
-        arguments: Vec<u64>,
-    },
-    /// Copies.
-    Copy { dst: u64, src: u64, bytes: u64 },
-    /// Fills.
-    Fill { at: u64, value: u32, bytes: u64 },
-    /// Writes a value once everything before is done.
-    Signal { at: u64, value: u64 },
-}
-
-/// A packet in flight.
-#[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    /// Where it is in the ring, in dwords since the queue was made.
-    pub(crate) position: u64,
-    pub(crate) doing: Doing,
-}
 
 /// How many packets are looked at.
 const MOST: usize = 4096;
@@ -62,65 +29,18 @@ pub(crate) fn decode(
     found
 }
 
-/// A packet as part of a sentence.
-pub(crate) fn sentence(core: &Core, doing: &Doing) -> String {
-    match doing {
-        Doing::Wait {
-            at,
-            bytes,
-            mask,
-            value,
-            function,
-        } => {
-            let sign = ["always", "<", "<=", "==", "!=", ">=", ">"];
-            let sign = sign.get(*function as usize).unwrap_or(&"?");
-            let now = match peek_bytes(core, *at, *bytes) {
-                Some(now) => format!("which is {:#x}", now & mask),
-                None => "which the host does not see".into(),
-            };
-            let whose = core.ranges().describe(*at);
-            format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
-        }
-        Doing::Launch { code, .. } => match core.kernels.at(*code) {
-            Some((kernel, _)) => format!("the launch of kernel {}", kernel.name),
-            None => format!("the launch of code at {code:#x}, which no loaded program has"),
-        },
-        Doing::Copy { dst, src, bytes } => {
-            format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
-        }
-        Doing::Fill { at, value, bytes } => {
-            format!("a fill of {bytes:#x} bytes at {at:#x} with {value:#x}")
-        }
-        Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
+/// How a wait compares, by the number that WAIT_REG_MEM and POLL_REGMEM have for it; those without a
+/// meaning always hold.
+fn test(function: u32) -> Test {
+    match function {
+        1 => Test::Less,
+        2 => Test::LessEqual,
+        3 => Test::Equal,
+        4 => Test::NotEqual,
+        5 => Test::GreaterEqual,
+        6 => Test::Greater,
+        _ => Test::Always,
     }
-}
-
-/// 64 bits of memory that the host sees.
-pub(crate) fn peek(core: &Core, va: u64) -> Option<u64> {
-    peek_bytes(core, va, 8)
-}
-
-/// The same with 4 bytes or 8.
-pub(crate) fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
-    let (window, offset) = core.interface.window_at(va)?;
-    match bytes {
-        4 => window.read::<u32>(offset).ok().map(u64::from),
-        _ => window.read(offset).ok(),
-    }
-}
-
-/// Dwords of memory that the host sees.
-pub(crate) fn peek_words(core: &Core, va: u64, dwords: usize) -> Option<Vec<u32>> {
-    let (window, offset) = core.interface.window_at(va)?;
-    let there = (window.len() - offset) / 4;
-    let mut words = vec![0u32; dwords.min(there as usize)];
-    window.read_words(offset, &mut words).ok()?;
-    Some(words)
-}
-
-pub(crate) fn wide(words: &[u32], at: usize) -> u64 {
-    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
-    word(at) | word(at + 1) << 32
 }
 
 fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
@@ -168,14 +88,14 @@ fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<
                 bytes: 4,
                 mask: word(5).into(),
                 value: word(4).into(),
-                function: pm4::wait::FUNCTION.get(word(1)),
+                test: test(pm4::wait::FUNCTION.get(word(1))),
             }),
             pm4::WAIT_REG_MEM64 => push(Doing::Wait {
                 at: wide(packet, 2),
                 bytes: 8,
                 mask: wide(packet, 6),
                 value: wide(packet, 4),
-                function: pm4::wait::FUNCTION.get(word(1)),
+                test: test(pm4::wait::FUNCTION.get(word(1))),
             }),
             pm4::RELEASE_MEM => push(Doing::Signal {
                 at: wide(packet, 3),
@@ -264,7 +184,7 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
                 bytes: 4,
                 mask: word(4).into(),
                 value: word(3).into(),
-                function: sdma::FUNC.get(packet[0]),
+                test: test(sdma::FUNC.get(packet[0])),
             }),
             _ => None,
         };

@@ -1,15 +1,16 @@
 //! What a queue may be doing: the packets behind the last point that it is known to have reached, read
 //! back from its ring. Only looked at when something is wrong.
 
-use crate::submit::Channel;
 use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
+use crate::submit::{Channel, Hardware};
 
 /// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
 /// reached.
-pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
+pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
     let range = channel.in_flight();
-    let words = channel.ring().words(range.clone());
-    let mut found = channel.decode(&words, range.start);
+    let hardware = channel.hardware();
+    let words = hardware.words(range.clone());
+    let mut found = hardware.decode(channel.core(), &words, range.start);
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
@@ -19,13 +20,13 @@ pub(crate) fn packets(channel: &Channel) -> Vec<Packet> {
 
 /// The first wait that is not satisfied; `true` with it if nothing stands before it that may still
 /// run, or that someone may wait for, and it is not for other XCCs of the queue, which only may be slow.
-pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
+pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
     let timeline = channel.timeline().signal().va().0;
     let mut works = false;
     for packet in packets(channel) {
         match packet.doing {
             Doing::Wait { at, .. } if !holds(channel, &packet.doing) => {
-                return Some((packet, !works && !channel.meets_at(at)));
+                return Some((packet, !works && !channel.hardware().is_own(at)));
             }
             Doing::Launch { .. } | Doing::Copy { .. } | Doing::Fill { .. } => works = true,
             // Not reached yet, or it would not be in flight.
@@ -37,13 +38,13 @@ pub(crate) fn blocked(channel: &Channel) -> Option<(Packet, bool)> {
 }
 
 /// Whether a wait is over, as far as the host sees the memory.
-fn holds(channel: &Channel, wait: &Doing) -> bool {
+fn holds<H: Hardware>(channel: &Channel<H>, wait: &Doing) -> bool {
     let Doing::Wait {
         at,
         bytes,
         mask,
         value,
-        function,
+        test,
     } = *wait
     else {
         return true;
@@ -51,14 +52,5 @@ fn holds(channel: &Channel, wait: &Doing) -> bool {
     let Some(memory) = peek_bytes(channel.core(), at, bytes) else {
         return true;
     };
-    let memory = memory & mask;
-    match function {
-        1 => memory < value,
-        2 => memory <= value,
-        3 => memory == value,
-        4 => memory != value,
-        5 => memory >= value,
-        6 => memory > value,
-        _ => true,
-    }
+    test.holds(memory & mask, value)
 }

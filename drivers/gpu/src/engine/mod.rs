@@ -3,33 +3,29 @@
 //! | file | idea |
 //! |---|---|
 //! | [`staging`] | the queue of the driver's own, which copies for the host |
-//! | [`scratch`] | the scratch memory of kernels |
+//! | [`load`] | what a vendor does to load a kernel |
 //! | [`inflight`] | what a queue may be doing, read back from its ring |
 //! | [`report`] | the same in words |
 
 mod inflight;
-
+pub mod load;
 mod report;
-mod scratch;
 mod staging;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hcq::transport::MonotonicClock;
-use hcq::{Deadline, Error, QueueKind, Result};
+use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 
-use self::scratch::Held;
+use self::load::{Load, Loader};
 use self::staging::StagingQueue;
-use crate::chip::{Chip, Language};
-use crate::interface::AmdInterface;
-use crate::options::Options;
-use crate::submit::{Channel, QueueSpec};
-use drivers_gpu::core::Core;
-use drivers_gpu::core::queues::{Queues, Suspects};
-use drivers_gpu::interface::Age;
-use drivers_gpu::interface::space::Moves;
-use drivers_gpu::memory::pool::Pool;
+use crate::core::Core;
+use crate::core::queues::{Queues, Suspects};
+use crate::interface::Age;
+use crate::interface::space::Moves;
+use crate::memory::pool::Pool;
+use crate::submit::Channel;
 
 /// How long queues must stand at the same waits before they are taken to be stuck there.
 const STUCK: Duration = Duration::from_millis(50);
@@ -37,115 +33,88 @@ const STUCK: Duration = Duration::from_millis(50);
 /// How long a look at queues that drain lasts.
 const SLICE: Duration = Duration::from_millis(1);
 
+/// Opens the queue of the driver's own.
+type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;
+
 /// The queues of a device.
-pub(crate) struct Engine {
-    pub(crate) core: Arc<Core>,
-    pub(crate) chip: &'static Chip,
-    interface: Arc<dyn AmdInterface>,
-    pub(crate) pool: Arc<Pool>,
-    options: Options,
-    channels: Vec<Arc<Channel>>,
+pub struct Engine<H: Load> {
+    /// The device.
+    pub core: Arc<Core>,
+    /// Its memory.
+    pub pool: Arc<Pool>,
+    drain_timeout: Duration,
+    channels: Vec<Arc<Channel<H>>>,
     /// Made when the host first needs it.
-    staging: Mutex<Option<Arc<StagingQueue>>>,
-    scratch: Held,
+    staging: Mutex<Option<Arc<StagingQueue<H>>>>,
+    open: Open<H>,
+    shared: H::Shared,
 }
 
-impl Engine {
-    /// Opens one compute queue and the copy queues.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Os`].
-    pub(crate) fn open(
+impl<H: Load> Engine<H> {
+    /// The engine of these queues. `open` makes a copy queue of the driver's own, once the host needs
+    /// one; the end of the device waits for work that still runs for `drain_timeout` at most.
+    pub fn new(
         core: &Arc<Core>,
-        interface: &Arc<dyn AmdInterface>,
         pool: &Arc<Pool>,
-        compute: Language,
-        options: &Options,
-        copies: u32,
-    ) -> Result<Arc<Engine>> {
-        let mut channels = Vec::new();
-        let compute = QueueSpec {
-            kind: QueueKind::Compute,
-            index: 0,
-            language: compute,
-        };
-        let copies = (0..copies).map(|index| QueueSpec {
-            kind: QueueKind::Copy,
-            index,
-            language: Language::Sdma,
-        });
-        for spec in std::iter::once(compute).chain(copies) {
-            channels.push(Arc::new(Channel::open(
-                core, interface, pool, &spec, options,
-            )?));
-        }
+        channels: Vec<Channel<H>>,
+        open: Open<H>,
+        shared: H::Shared,
+        drain_timeout: Duration,
+    ) -> Arc<Engine<H>> {
         let engine = Arc::new(Engine {
             core: core.clone(),
-            chip: interface.gpu().chip,
-            interface: interface.clone(),
             pool: pool.clone(),
-            options: options.clone(),
-            channels,
+            drain_timeout,
+            channels: channels.into_iter().map(Arc::new).collect(),
             staging: Mutex::default(),
-            scratch: Held::default(),
+            open,
+            shared,
         });
         core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
         let moves: Arc<dyn Moves> = engine.clone();
         core.interface.space().watch_moves(Arc::downgrade(&moves));
-        Ok(engine)
+        engine
     }
 
     /// A queue.
-    pub(crate) fn channel(&self, kind: QueueKind, index: u32) -> Option<&Arc<Channel>> {
-        let is = |c: &&Arc<Channel>| c.kind() == kind && c.index() == index;
+    pub fn channel(&self, kind: QueueKind, index: u32) -> Option<&Arc<Channel<H>>> {
+        let is = |c: &&Arc<Channel<H>>| c.kind() == kind && c.index() == index;
         self.channels.iter().find(is)
     }
 
-    /// Makes kernels have `lane_bytes` of scratch for each lane at least. `program` is who wants them.
+    /// Puts a compiled kernel into device memory.
     ///
     /// # Errors
-    /// See [`Held::grow`].
-    pub(crate) fn need_scratch(&self, lane_bytes: u32, program: &str) -> Result<()> {
-        match self.channel(QueueKind::Compute, 0) {
-            Some(channel) => {
-                let (core, pool) = (&self.core, &self.pool);
-                let gpu = self.interface.gpu();
-                self.scratch
-                    .grow(core, gpu, pool, channel, lane_bytes, program)
-            }
-            None => Ok(()),
-        }
+    /// See [`Load::load`].
+    pub fn load(&self, image: &KernelImage) -> Result<Program> {
+        let Some(channel) = self.channel(QueueKind::Compute, 0) else {
+            return Err(self.core.closed());
+        };
+        let on = Loader {
+            core: &self.core,
+            pool: &self.pool,
+            channel,
+            shared: &self.shared,
+        };
+        H::load(&on, image)
     }
 
     /// What copies between host memory and VRAM.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
-    fn staging(&self) -> Result<Arc<StagingQueue>> {
+    fn staging(&self) -> Result<Arc<StagingQueue<H>>> {
         let mut staging = self.staging_slot();
         if let Some(staging) = &*staging {
             return Ok(staging.clone());
         }
-        let spec = QueueSpec {
-            kind: QueueKind::Copy,
-            index: self.channels.len() as u32 - 1,
-            language: Language::Sdma,
-        };
-        let options = Options {
-            copy_ring: 0,
-            ..self.options.clone()
-        };
-        let channel = Channel::open(&self.core, &self.interface, &self.pool, &spec, &options)?;
-        let made = Arc::new(StagingQueue::new(
-            &self.core,
-            &self.pool,
-            Arc::new(channel),
-        )?);
+        let channel = Arc::new((self.open)()?);
+        let made = Arc::new(StagingQueue::new(&self.core, &self.pool, channel)?);
         *staging = Some(made.clone());
         Ok(made)
     }
 
-    fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<StagingQueue>>> {
+    fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<StagingQueue<H>>>> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
-    pub(crate) fn synchronize(&self, deadline: Deadline) -> Result<()> {
+    pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
         self.channels.iter().try_for_each(|channel| {
             let done = channel.synchronize(deadline);
             done.map_err(|mut error| {
@@ -167,7 +136,7 @@ impl Engine {
 
     /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
     fn drain(&self) -> bool {
-        let deadline = Deadline::after(self.options.drain_timeout);
+        let deadline = Deadline::after(self.drain_timeout);
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
         let space = self.core.interface.space();
@@ -214,9 +183,9 @@ impl Engine {
     }
 }
 
-impl Moves for Engine {
+impl<H: Load> Moves for Engine<H> {
     fn moves(&self) -> bool {
-        let moves = |c: &Arc<Channel>| {
+        let moves = |c: &Arc<Channel<H>>| {
             let waits = inflight::blocked(c).is_some_and(|b| b.1);
             matches!(c.is_idle(), Ok(false)) && !waits
         };
@@ -224,7 +193,7 @@ impl Moves for Engine {
     }
 }
 
-impl Queues for Engine {
+impl<H: Load> Queues for Engine<H> {
     fn wake(&self) {
         for channel in &self.channels {
             channel.wake();
@@ -263,7 +232,7 @@ impl Queues for Engine {
     }
 }
 
-impl Drop for Engine {
+impl<H: Load> Drop for Engine<H> {
     fn drop(&mut self) {
         if !self.drain() {
             let report = self.report();

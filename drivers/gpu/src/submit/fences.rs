@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use hcq::mem::window::Window;
 use hcq::transport::TransportError;
-use hcq::{Command, MemoryKind, Packets, Result, Signal};
+use hcq::{Command, GpuVa, MemoryKind, Packets, Result, Signal};
 
-use crate::encode::Encoder;
-use crate::interface::HardwareQueue;
-use drivers_gpu::core::Core;
-use drivers_gpu::memory::pool::{Piece, Pool};
-use drivers_gpu::memory::signal;
+use super::hardware::Hardware;
+use crate::core::Core;
+use crate::memory::pool::{Piece, Pool};
+use crate::memory::signal;
 
 /// Fences under way at most. Each has a block of its own for what it points to.
 const MOST: u64 = 16;
@@ -23,7 +22,7 @@ const MOST: u64 = 16;
 const BLOCK: u64 = 256;
 
 /// What fences are made of.
-pub(crate) struct Fences {
+pub struct Fences {
     /// Counts them, and the host's way to its value.
     signal: Signal,
     reached: Window,
@@ -32,17 +31,16 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    /// The fences of the queue called `name`.
+    /// The fences of the queue called `name`, which are counted in 16 bytes of zeros.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
-    pub(crate) fn new(
+    pub fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
-        queue: &HardwareQueue,
+        (reached, va): (Window, GpuVa),
         name: &str,
     ) -> Result<Fences> {
-        let (reached, va) = queue.progress().map_err(|e| core.broken(name, e))?;
         let what = format!("the fences of {name}");
         let blocks = pool.piece(MemoryKind::Control, MOST * BLOCK, &what)?;
         Ok(Fences {
@@ -57,38 +55,53 @@ impl Fences {
     ///
     /// # Errors
     /// None: every queue can signal.
-    pub(crate) fn encode(&self, fence: u64, encoder: &Encoder, out: &mut Packets) -> Result<()> {
+    pub fn encode<H: Hardware>(&self, fence: u64, hardware: &H, out: &mut Packets) -> Result<()> {
         out.clear();
         let signal = &self.signal;
         let value = fence.into();
-        encoder.encode(&[Command::Signal { signal, value }], out)
+        hardware.encode(&[Command::Signal { signal, value }], out)
     }
 
-    /// Puts what they point to into the fence's block.
-    pub(crate) fn place(
+    /// Puts what they point to into the fence's block; and them, if the ring names words in memory:
+    /// what it takes is in their place then.
+    pub fn place<H: Hardware>(
         &self,
         fence: u64,
+        hardware: &H,
         packets: &mut Packets,
     ) -> std::result::Result<(), TransportError> {
         let at = fence % MOST * BLOCK;
-        packets.relocate(self.blocks.va().0 + at);
-        match packets.data.is_empty() {
-            true => Ok(()),
-            false => self.window.write_words(at, &packets.data),
+        let va = self.blocks.va().0 + at;
+        let data_at = match H::ENTRIES {
+            true => (packets.words.len() as u64 * 4).next_multiple_of(16),
+            false => 0,
+        };
+        packets.relocate(va + data_at);
+        if !packets.data.is_empty() {
+            self.window.write_words(at + data_at, &packets.data)?;
         }
+        if H::ENTRIES {
+            self.window.write_words(at, &packets.words)?;
+            packets.data.clear();
+            hardware.run(va, &packets.words, &mut packets.data);
+            std::mem::swap(&mut packets.words, &mut packets.data);
+        }
+        Ok(())
     }
 
     /// The last fence that the device has reached.
-    pub(crate) fn reached(&self) -> std::result::Result<u64, TransportError> {
+    #[inline]
+    pub fn reached(&self) -> std::result::Result<u64, TransportError> {
         self.reached.load(0)
     }
 }
 
 /// Where a queue stands between its fences. Used under the queue's lock.
-pub(crate) struct Progress {
+pub struct Progress {
     /// The last fence, and the last one that is known to be reached.
-    pub(crate) issued: u64,
-    pub(crate) reached: u64,
+    pub issued: u64,
+    /// See above.
+    pub reached: u64,
     /// Positions in the ring behind them.
     fenced: u64,
     done: u64,
@@ -98,7 +111,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Of a queue in which nothing is.
-    pub(crate) fn new() -> Progress {
+    pub fn new() -> Progress {
         Progress {
             issued: 0,
             reached: 0,
@@ -109,29 +122,34 @@ impl Progress {
     }
 
     /// Whether there is no block for another fence.
-    pub(crate) fn is_full(&self) -> bool {
+    #[inline]
+    pub fn is_full(&self) -> bool {
         self.under_way.len() as u64 >= MOST
     }
 
     /// Whether no fence is under way.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
     /// Dwords of the ring, written up to a position, that no fence stands behind.
-    pub(crate) fn unfenced(&self, wptr: u64) -> u64 {
+    #[inline]
+    pub fn unfenced(&self, wptr: u64) -> u64 {
         wptr - self.fenced
     }
 
     /// The next fence is in the ring, before a position.
-    pub(crate) fn issue(&mut self, wptr: u64) {
+    #[inline]
+    pub fn issue(&mut self, wptr: u64) {
         self.issued += 1;
         self.fenced = wptr;
         self.under_way.push_back((self.issued, wptr));
     }
 
     /// Notes the fence that the device has reached. Returns the position behind what is done.
-    pub(crate) fn advance(&mut self, seen: u64) -> u64 {
+    #[inline]
+    pub fn advance(&mut self, seen: u64) -> u64 {
         // What the device has written is worth no more than what it was told.
         let seen = seen.min(self.issued);
         while let Some(&(fence, end)) = self.under_way.front()
@@ -145,7 +163,7 @@ impl Progress {
     }
 
     /// The position behind what is done, by the fence that the device has reached; notes nothing.
-    pub(crate) fn done_by(&self, seen: u64) -> u64 {
+    pub fn done_by(&self, seen: u64) -> u64 {
         let last = self
             .under_way
             .iter()
@@ -155,7 +173,8 @@ impl Progress {
     }
 
     /// Whether everything in the ring, written up to a position, is known to be done.
-    pub(crate) fn is_idle(&self, wptr: u64) -> bool {
+    #[inline]
+    pub fn is_idle(&self, wptr: u64) -> bool {
         self.fenced == wptr && self.reached == self.issued
     }
 }

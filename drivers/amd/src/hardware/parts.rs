@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use hcq::{Command, Error, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
-
-use super::arguments::Arguments;
-use super::fences::Fences;
-use super::ring::Ring;
-use crate::chip::Language;
-use crate::encode::{Aql, DATA_ALIGN, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
-use crate::interface::{AmdInterface, Gpu, QueueRequest};
-use crate::options::Options;
 use drivers_gpu::core::Core;
-use drivers_gpu::interface::Event;
 use drivers_gpu::memory::pool::{Piece, Pool};
 use drivers_gpu::memory::signal::new_signal;
+use drivers_gpu::submit::{Channel, Parts};
+use hcq::{Error, GpuVa, MemoryKind, QueueKind, Result};
+
+use super::AmdHardware;
+use super::ring::Ring;
+use crate::chip::Language;
+use crate::encode::{Aql, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
+use crate::interface::{AmdInterface, Gpu, QueueRequest};
+use crate::options::Options;
 
 /// Which queue to open.
 pub(crate) struct QueueSpec {
@@ -26,34 +25,17 @@ pub(crate) struct QueueSpec {
     pub(crate) language: Language,
 }
 
-/// The parts of a queue.
-pub(super) struct Parts {
-    // Dropped first: nothing below is used by the hardware then.
-    pub(super) ring: Ring,
-    pub(super) encoder: Encoder,
-    /// Wakes who waits for the timeline.
-    pub(super) event: Arc<Event>,
-    pub(super) timeline: Signal,
-    pub(super) fences: Fences,
-    /// What every submission starts with, and what that points to.
-    pub(super) begin: Vec<u32>,
-    pub(super) begin_data: Piece,
-    /// What the XCCs of a PM4 queue meet at.
-    pub(super) meet: Option<Piece>,
-    pub(super) arguments: Arguments,
-}
-
-/// Makes a queue.
+/// Opens a queue.
 ///
 /// # Errors
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
-pub(super) fn make(
+pub(crate) fn open(
     core: &Arc<Core>,
     interface: &Arc<dyn AmdInterface>,
     pool: &Arc<Pool>,
     spec: &QueueSpec,
     options: &Options,
-) -> Result<Parts> {
+) -> Result<Channel<AmdHardware>> {
     let QueueSpec {
         kind,
         index,
@@ -61,19 +43,19 @@ pub(super) fn make(
     } = *spec;
     let name = format!("{kind} queue {index}");
     let gpu = interface.gpu();
-    let bytes = match language {
-        Language::Sdma => options.copy_ring,
-        Language::Pm4 | Language::Aql => options.compute_ring,
+    let (ring, arguments) = match language {
+        Language::Sdma => (options.copy_ring, 0),
+        Language::Pm4 | Language::Aql => (options.compute_ring, options.kernargs.max(4096)),
     };
     let request = QueueRequest {
         language,
-        ring_bytes: bytes.clamp(4096, 1 << 30).next_power_of_two(),
+        ring_bytes: ring.clamp(4096, 1 << 30).next_power_of_two(),
         name: &name,
     };
     let event = Arc::new(pool.make(|| core.interface.event())?);
     let queue = pool.make(|| interface.queue(&request))?;
     let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
-    let fences = Fences::new(core, pool, &queue, &name)?;
+    let progress = queue.progress().map_err(|e| core.broken(&*name, e))?;
     let meet = match language {
         Language::Pm4 => meet(core, gpu, pool, &name)?,
         Language::Aql | Language::Sdma => None,
@@ -101,49 +83,23 @@ pub(super) fn make(
         Language::Aql => Encoder::Aql(Aql::new(setup)),
         Language::Sdma => Encoder::Sdma(Sdma::new(setup)),
     };
-    let (begin, begin_data) = prologue(core, pool, &encoder, &name)?;
-    let bytes = match language {
-        Language::Sdma => DATA_ALIGN,
-        Language::Pm4 | Language::Aql => options.kernargs.max(4096),
-    };
-    let arguments = Arguments::new(pool, bytes, &name)?;
-    Ok(Parts {
+    let hardware = AmdHardware {
         ring: Ring::new(queue, gpu.chip.generation.gfx),
         encoder,
+        chip: gpu.chip,
+        meet,
+    };
+    let parts = Parts {
+        hardware,
+        kind,
+        index,
         event,
         timeline,
-        fences,
-        begin,
-        begin_data,
-        meet,
+        progress,
         arguments,
-    })
-}
-
-/// What every submission to a queue starts with, and the memory that it points to.
-fn prologue(
-    core: &Core,
-    pool: &Arc<Pool>,
-    encoder: &Encoder,
-    name: &str,
-) -> Result<(Vec<u32>, Piece)> {
-    let mut begin = Packets::new();
-    // What an earlier submission has left is done before: submissions are in order.
-    let order = Command::Barrier {
-        scope: Scope::Queue,
+        full_limit: options.ring_timeout,
     };
-    encoder.encode(&[order], &mut begin)?;
-    encoder.begin(&mut begin);
-    let bytes = (begin.data.len() as u64 * 4).max(DATA_ALIGN);
-    let data = pool.piece(
-        MemoryKind::Control,
-        bytes,
-        &format!("the prologue of {name}"),
-    )?;
-    begin.relocate(data.va().0);
-    let written = data.shared()?.write_words(0, &begin.data);
-    written.map_err(|e| core.broken(name, e))?;
-    Ok((begin.words, data))
+    Channel::new(core, pool, parts)
 }
 
 /// Memory at which the XCCs of a PM4 queue meet, all zero; none where there is one XCC.

@@ -2,24 +2,26 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`ring`] | words to where the hardware takes them, and the doorbell |
-//! | [`arguments`] | the block beside it that words point to |
+//! | [`hardware`] | what differs between vendors: commands to words, the ring, packets read back |
+//! | [`arguments`] | the block beside the ring that words point to |
 //! | [`fences`] | how far the device is |
 //! | [`wait`] | how a thread passes the time until there is room |
 //! | [`parts`] | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
-//! | [`decode`] | packets read back, for messages and traces |
+//! | [`decode`] | what packets do, for messages and traces |
 //!
 //! A submission copies its arguments, writes its words, and rings; nothing is allocated on the way. What
 //! it used is taken back when another one finds no room.
 
-mod arguments;
-mod channel;
-pub(crate) mod decode;
+pub mod arguments;
+pub mod channel;
+pub mod decode;
 mod fences;
-mod parts;
-mod ring;
+pub mod hardware;
+pub mod parts;
 mod wait;
 
-pub(crate) use channel::Channel;
-pub(crate) use parts::QueueSpec;
+pub use arguments::DATA_ALIGN;
+pub use channel::Channel;
+pub use hardware::Hardware;
+pub use parts::Parts;

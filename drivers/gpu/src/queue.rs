@@ -1,4 +1,4 @@
-//! [`AmdQueue`]: a handle of one queue; [`AmdBound`]: packets that stay in device memory.
+//! [`Handle`]: a handle of one queue; [`BoundPackets`]: packets that stay in device memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,25 +11,26 @@ use hcq::{
     Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Timeline,
 };
 
-use crate::encode::{DATA_ALIGN, pm4};
 use crate::engine::Engine;
-use crate::submit::Channel;
-use drivers_gpu::memory::pool::Piece;
+use crate::engine::load::Load;
+use crate::memory::pool::Piece;
+use crate::submit::{Channel, DATA_ALIGN};
 
 /// A handle of one queue.
-pub(crate) struct AmdQueue {
+pub struct Handle<H: Load> {
     // Before the engine, which ends what queues have used.
-    channel: Arc<Channel>,
-    engine: Arc<Engine>,
+    channel: Arc<Channel<H>>,
+    engine: Arc<Engine<H>>,
 }
 
-impl AmdQueue {
-    pub(crate) fn new(engine: Arc<Engine>, channel: Arc<Channel>) -> AmdQueue {
-        AmdQueue { channel, engine }
+impl<H: Load> Handle<H> {
+    /// A handle of a queue of an engine.
+    pub fn new(engine: Arc<Engine<H>>, channel: Arc<Channel<H>>) -> Handle<H> {
+        Handle { channel, engine }
     }
 }
 
-impl Queue for AmdQueue {
+impl<H: Load> Queue for Handle<H> {
     fn device(&self) -> &DeviceId {
         &self.engine.core.id
     }
@@ -43,7 +44,7 @@ impl Queue for AmdQueue {
     }
 
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
-        self.channel.encoder().encode(commands, out)
+        self.channel.hardware().encode(commands, out)
     }
 
     fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
@@ -52,7 +53,7 @@ impl Queue for AmdQueue {
 
     fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
         self.engine.core.lost.check()?;
-        let bound = AmdBound::new(self.engine.clone(), self.channel.clone(), packets)?;
+        let bound = BoundPackets::new(self.engine.clone(), self.channel.clone(), packets)?;
         Ok(Box::new(bound))
     }
 
@@ -63,12 +64,13 @@ impl Queue for AmdQueue {
 
 /// Packets in memory that the device reads.
 ///
-/// A PM4 queue runs them from an indirect buffer, which one packet in the ring names. The other
-/// queues get their words in the ring at each launch; what the words point to stays where it is.
-struct AmdBound {
+/// Where the queue can ([`binds_words`](crate::submit::Hardware::binds_words)), it runs them from there, and gets only what names
+/// them. Other queues get their words in the ring at each launch; what the words point to stays where it
+/// is.
+struct BoundPackets<H: Load> {
     // Before the engine, which ends what queues have used.
-    channel: Arc<Channel>,
-    engine: Arc<Engine>,
+    channel: Arc<Channel<H>>,
+    engine: Arc<Engine<H>>,
     /// What every submission starts with, and the words.
     words: Vec<u32>,
     data: Vec<u32>,
@@ -87,14 +89,18 @@ struct AmdBound {
     slots: usize,
 }
 
-impl AmdBound {
-    fn new(engine: Arc<Engine>, channel: Arc<Channel>, packets: Packets) -> Result<AmdBound> {
+impl<H: Load> BoundPackets<H> {
+    fn new(
+        engine: Arc<Engine<H>>,
+        channel: Arc<Channel<H>>,
+        packets: Packets,
+    ) -> Result<BoundPackets<H>> {
         let begin = channel.begin();
         let mut words = Vec::with_capacity(begin.len() + packets.words.len());
         words.extend_from_slice(begin);
         words.extend_from_slice(&packets.words);
         let shift = begin.len() as u32 * 4;
-        let indirect = channel.encoder().binds_words();
+        let indirect = channel.hardware().binds_words();
         let data_at = match indirect {
             true => (words.len() * 4).next_multiple_of(DATA_ALIGN as usize),
             false => 0,
@@ -126,16 +132,10 @@ impl AmdBound {
         }
         let mut launch = Vec::new();
         if indirect {
-            let mut at = 0;
-            while at < words.len() {
-                let piece = pm4::whole(&words[at..], pm4::INDIRECT_MAX).max(1);
-                let address = base + at as u64 * 4;
-                launch.extend_from_slice(&pm4::indirect(address, piece as u32));
-                at += piece;
-            }
+            channel.hardware().run(base, &words, &mut launch);
         }
         let slots = patches.iter().map(|p| usize::from(p.slot.0) + 1).max();
-        let bound = AmdBound {
+        let bound = BoundPackets {
             engine,
             channel,
             words,
@@ -215,7 +215,7 @@ impl AmdBound {
 /// than a piece of a transfer more.
 const NEAR: usize = 64;
 
-impl Bound for AmdBound {
+impl<H: Load> Bound for BoundPackets<H> {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
         self.engine.core.lost.check()?;
         if values.len() < self.slots {
@@ -275,7 +275,7 @@ impl Bound for AmdBound {
     }
 }
 
-impl Drop for AmdBound {
+impl<H: Load> Drop for BoundPackets<H> {
     fn drop(&mut self) {
         // The device may still read it.
         let (memory, keep) = (self.memory.take(), std::mem::take(&mut self.keep));

@@ -12,41 +12,33 @@ use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::arguments::{Arguments, place_data};
-use super::decode::{Packet, decode, sentence};
+use super::arguments::{Arguments, DATA_ALIGN, Room, place_data};
+use super::decode::sentence;
 use super::fences::{Fences, Progress};
-use super::parts::{QueueSpec, make};
-use super::ring::Ring;
+use super::hardware::Hardware;
+use super::parts::{Parts, prologue};
 use super::wait::{SLICE, Wait};
-use crate::chip::Chip;
-use crate::encode::{Encoder, MEET_BYTES, Scratch};
-use crate::interface::AmdInterface;
-use crate::options::Options;
-use drivers_gpu::core::Core;
-use drivers_gpu::interface::{Age, Event};
-use drivers_gpu::memory::pool::{Piece, Pool};
+use crate::core::Core;
+use crate::interface::{Age, Event};
+use crate::memory::pool::{Piece, Pool};
 
 /// A fence is due when this part of the ring, or of the arguments, was used since the last one.
 const FENCE_EVERY: u64 = 8;
 
 /// One queue.
-pub(crate) struct Channel {
+pub struct Channel<H: Hardware> {
     // Destroyed first: nothing below is used by the hardware then.
-    ring: Ring,
+    hardware: H,
     core: Arc<Core>,
-    chip: &'static Chip,
     pool: Arc<Pool>,
-    encoder: Encoder,
     kind: QueueKind,
     index: u32,
     timeline: Timeline,
     event: Arc<Event>,
     fences: Fences,
-    /// What every submission starts with.
+    /// What every submission starts with, and what that points to.
     begin: Vec<u32>,
     _begin_data: Piece,
-    /// What the XCCs of a PM4 queue meet at.
-    meet: Option<Piece>,
     full_limit: Duration,
     /// The position behind what is known to be done, for who does not hold the lock.
     done: AtomicU64,
@@ -65,98 +57,86 @@ struct Host {
     retired: VecDeque<(u64, Keep)>,
     // Kept, so that nothing is allocated.
     words: Vec<u32>,
+    entries: Vec<u32>,
+    data: Vec<u32>,
     fence: Packets,
 }
 
-impl Channel {
-    /// Opens a queue.
+impl<H: Hardware> Channel<H> {
+    /// A queue of these parts.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
-    pub(crate) fn open(
-        core: &Arc<Core>,
-        interface: &Arc<dyn AmdInterface>,
-        pool: &Arc<Pool>,
-        spec: &QueueSpec,
-        options: &Options,
-    ) -> Result<Channel> {
-        let made = make(core, interface, pool, spec, options)?;
+    pub fn new(core: &Arc<Core>, pool: &Arc<Pool>, parts: Parts<H>) -> Result<Channel<H>> {
+        let (kind, index) = (parts.kind, parts.index);
+        let name = format!("{kind} queue {index}");
+        let fences = Fences::new(core, pool, parts.progress, &name)?;
+        let (begin, begin_data) = prologue(core, pool, &parts.hardware, &name)?;
+        let arguments = Arguments::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
         Ok(Channel {
-            ring: made.ring,
+            hardware: parts.hardware,
             core: core.clone(),
-            chip: interface.gpu().chip,
             pool: pool.clone(),
-            encoder: made.encoder,
-            kind: spec.kind,
-            index: spec.index,
-            timeline: Timeline::new(&core.id, spec.kind, spec.index, made.timeline),
-            event: made.event,
-            fences: made.fences,
-            begin: made.begin,
-            _begin_data: made.begin_data,
-            meet: made.meet,
-            full_limit: options.ring_timeout,
+            kind,
+            index,
+            timeline: Timeline::new(&core.id, kind, index, parts.timeline),
+            event: parts.event,
+            fences,
+            begin,
+            _begin_data: begin_data,
+            full_limit: parts.full_limit,
             done: AtomicU64::new(0),
             host: Mutex::new(Host {
                 wptr: 0,
                 free: 0,
                 progress: Progress::new(),
-                arguments: made.arguments,
+                arguments,
                 retired: VecDeque::new(),
                 words: Vec::new(),
+                entries: Vec::new(),
+                data: Vec::new(),
                 fence: Packets::new(),
             }),
         })
     }
 
-    /// Whether the XCCs of the queue meet at an address: a wait there is for nobody else.
-    pub(crate) fn meets_at(&self, address: u64) -> bool {
-        let meet = self.meet.as_ref().map(|meet| meet.va().0);
-        meet.is_some_and(|meet| (meet..meet + MEET_BYTES).contains(&address))
-    }
-
     /// Its device.
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Its encoder.
-    pub(crate) fn encoder(&self) -> &Encoder {
-        &self.encoder
-    }
-
-    /// Its ring.
-    pub(crate) fn ring(&self) -> &Ring {
-        &self.ring
+    /// The queue of the hardware.
+    pub fn hardware(&self) -> &H {
+        &self.hardware
     }
 
     /// Its kind.
-    pub(crate) fn kind(&self) -> QueueKind {
+    pub fn kind(&self) -> QueueKind {
         self.kind
     }
 
     /// Its number among those of its kind.
-    pub(crate) fn index(&self) -> u32 {
+    pub fn index(&self) -> u32 {
         self.index
     }
 
     /// Its name in messages.
-    pub(crate) fn unit(&self) -> String {
+    pub fn unit(&self) -> String {
         format!("{} {}", self.kind, self.index)
     }
 
     /// What counts its submissions.
-    pub(crate) fn timeline(&self) -> &Timeline {
+    pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
     /// What every submission starts with.
-    pub(crate) fn begin(&self) -> &[u32] {
+    pub fn begin(&self) -> &[u32] {
         &self.begin
     }
 
     /// Wakes the threads that wait for its timeline.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.core.interface.wake(&self.event);
     }
 
@@ -166,7 +146,7 @@ impl Channel {
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
     /// [`Error::Command`] for a packet that is larger than the ring.
-    pub(crate) fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+    pub fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
         self.submit_with(packets, &[], makes)
     }
 
@@ -174,7 +154,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub(crate) fn launch(&self, before: &Packets, words: &[u32], makes: u64) -> Result<()> {
+    pub fn launch(&self, before: &Packets, words: &[u32], makes: u64) -> Result<()> {
         match before.words.is_empty() {
             true => self.push(words, makes),
             false => self.submit_with(before, words, makes),
@@ -185,14 +165,21 @@ impl Channel {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
-        let base = match packets.data.is_empty() {
-            true => 0,
-            false => self.place_data(host, packets)?,
+        let begin = self.begin.len();
+        // Words that the ring names lie before what they point to.
+        let data_at = match H::ENTRIES {
+            true => ((begin + packets.words.len()) as u64 * 4).next_multiple_of(DATA_ALIGN),
+            false => 0,
         };
+        let room = match data_at + packets.data.len() as u64 * 4 {
+            0 => None,
+            bytes => Some(self.room(host, bytes)?),
+        };
+        let base = room.as_ref().map_or(0, Room::va) + data_at;
         host.words.clear();
         host.words.extend_from_slice(&self.begin);
         host.words.extend_from_slice(&packets.words);
-        let words = &mut host.words[self.begin.len()..];
+        let words = &mut host.words[begin..];
         for reloc in packets
             .relocs
             .iter()
@@ -200,9 +187,23 @@ impl Channel {
         {
             place(words, reloc.offset, reloc.part, base + u64::from(reloc.add));
         }
+        if let Some(room) = room {
+            if !packets.data.is_empty() {
+                let data = place_data(packets, base, &mut host.data);
+                let written = host.arguments.write(&room, data_at, data);
+                written.map_err(|e| self.broken(e))?;
+            }
+            if H::ENTRIES {
+                let written = host.arguments.write(&room, 0, &host.words);
+                written.map_err(|e| self.broken(e))?;
+                host.entries.clear();
+                self.hardware.run(room.va(), &host.words, &mut host.entries);
+                std::mem::swap(&mut host.words, &mut host.entries);
+            }
+        }
         host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
-        let outgrown = packets.keep.iter().filter(|kept| !self.encoder.uses(kept));
+        let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
         let fence = host.progress.issued + 1;
         host.retired
             .extend(outgrown.map(|kept| (fence, kept.clone())));
@@ -223,7 +224,7 @@ impl Channel {
     }
 
     /// Keeps something until everything that is in the ring now is done.
-    pub(crate) fn retire(&self, what: Keep) {
+    pub fn retire(&self, what: Keep) {
         let mut host = self.lock();
         let idle = host.progress.unfenced(host.wptr) == 0 && host.progress.is_empty();
         if idle || self.core.lost.is_lost() {
@@ -237,17 +238,16 @@ impl Channel {
         }
     }
 
-    /// Copies the data block to where the device reads it. Returns its address.
-    fn place_data(&self, host: &mut Host, packets: &Packets) -> Result<u64> {
-        let bytes = packets.data.len() as u64 * 4;
+    /// Room for what a submission points to.
+    fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
         let size = host.arguments.size();
         if bytes > size / 2 {
-            return self.place_large(host, packets);
+            return self.large_room(host, bytes);
         }
         let mut wait = None;
-        let offset = loop {
+        loop {
             match host.arguments.take(bytes) {
-                Ok(offset) => break offset,
+                Ok(room) => return Ok(room),
                 Err(full) => {
                     let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
                     self.pause(host, wait, |_| {
@@ -256,24 +256,17 @@ impl Channel {
                     })?;
                 }
             }
-        };
-        let written = host.arguments.write(packets, offset);
-        written.map_err(|e| self.broken(e))
+        }
     }
 
-    /// A data block of its own, for a submission that is larger than all others.
-    fn place_large(&self, host: &mut Host, packets: &Packets) -> Result<u64> {
-        let bytes = packets.data.len() as u64 * 4;
+    /// Room of its own, for a submission that is larger than all others.
+    fn large_room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
         let what = format!("the arguments of a large submission to {}", self.unit());
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
-        let base = piece.va().0;
-        let mut room = Vec::new();
-        let words = place_data(packets, base, &mut room);
-        let written = piece.shared()?.write_words(0, words);
-        written.map_err(|e| self.broken(e))?;
+        let room = Room::of(&piece)?;
         let fence = host.progress.issued + 1;
         host.retired.push_back((fence, Arc::new(piece)));
-        Ok(base)
+        Ok(room)
     }
 
     /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
@@ -289,7 +282,7 @@ impl Channel {
         done?;
         self.fence_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing, or no fence is left.
-        match host.retired.is_empty() || self.ring.is_remote() {
+        match host.retired.is_empty() || self.hardware.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
         }
@@ -309,20 +302,15 @@ impl Channel {
             "submitted"
         );
         if tracing::enabled!(Level::TRACE) {
-            for packet in self.decode(words, 0) {
+            for packet in self.hardware.decode(&self.core, words, 0) {
                 let what = sentence(&self.core, &packet.doing);
                 tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
             }
         }
     }
 
-    /// What words of the ring do, which start at a position.
-    pub(crate) fn decode(&self, words: &[u32], start: u64) -> Vec<Packet> {
-        decode(&self.core, self.chip, self.encoder.language(), words, start)
-    }
-
     /// Frees what is kept for packets that are done.
-    pub(crate) fn reclaim_retired(&self) {
+    pub fn reclaim_retired(&self) {
         // Who holds the lock does so by himself.
         if let Ok(mut host) = self.host.try_lock()
             && let Err(error) = self.reclaim(&mut host)
@@ -333,7 +321,7 @@ impl Channel {
 
     /// Returns what the doorbell was given last.
     fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let most = self.ring.most();
+        let most = self.hardware.most();
         if words.len() <= most {
             self.make_room(host, words.len() as u64)?;
             return self.write(host, words);
@@ -341,12 +329,12 @@ impl Channel {
         // Checked before anything is written, so that nothing is submitted by half.
         let mut rest = words;
         while !rest.is_empty() {
-            let piece = self.ring.whole(rest, most);
+            let piece = self.hardware.whole(rest, most);
             if piece == 0 {
                 return Err(self.refused(format!(
                     "a packet of more than {most} dwords does not fit into the ring of {}: open the \
                      device with a larger ring",
-                    self.ring.dwords()
+                    self.hardware.dwords()
                 )));
             }
             rest = &rest[piece..];
@@ -354,7 +342,7 @@ impl Channel {
         rest = words;
         let mut doorbell = 0;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(self.ring.whole(rest, most));
+            let (now, later) = rest.split_at(self.hardware.whole(rest, most));
             match self.make_room(host, now.len() as u64) {
                 // Some pieces are on their way and cannot be taken back.
                 Err(error @ Error::Timeout { .. }) if rest.len() < words.len() => {
@@ -372,17 +360,17 @@ impl Channel {
     fn make_room(&self, host: &mut Host, dwords: u64) -> Result<()> {
         let mut wait = None;
         loop {
-            if self.ring.missing(host.wptr - host.free, dwords) == 0 {
+            if self.hardware.missing(host.wptr - host.free, dwords) == 0 {
                 return Ok(());
             }
             self.reclaim(host)?;
-            let missing = self.ring.missing(host.wptr - host.free, dwords);
+            let missing = self.hardware.missing(host.wptr - host.free, dwords);
             if missing == 0 {
                 return Ok(());
             }
             let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
             self.pause(host, wait, |host| {
-                let free = self.ring.dwords() - (host.wptr - host.free);
+                let free = self.hardware.dwords() - (host.wptr - host.free);
                 let what = format!("free dwords in the ring of {}", self.unit());
                 (what, free + missing, free)
             })?;
@@ -405,14 +393,14 @@ impl Channel {
 
     /// Writes words for which there is room, and rings the doorbell. Returns what it was given.
     fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let written = self.ring.write(host.wptr, words);
+        let written = self.hardware.write(host.wptr, words);
         let (end, doorbell) = written.map_err(|e| self.broken(e))?;
         host.wptr = end;
         Ok(doorbell)
     }
 
     fn fence_if_due(&self, host: &mut Host) {
-        let ring = host.progress.unfenced(host.wptr) >= self.ring.dwords() / FENCE_EVERY;
+        let ring = host.progress.unfenced(host.wptr) >= self.hardware.dwords() / FENCE_EVERY;
         let arguments = host.arguments.wants_fence(FENCE_EVERY);
         let retired = host
             .retired
@@ -438,9 +426,9 @@ impl Channel {
         let mut packets = std::mem::take(&mut host.fence);
         let done = self
             .fences
-            .encode(fence, &self.encoder, &mut packets)
+            .encode(fence, &self.hardware, &mut packets)
             .and_then(|()| {
-                let placed = self.fences.place(fence, &mut packets);
+                let placed = self.fences.place(fence, &self.hardware, &mut packets);
                 placed.map_err(|e| self.broken(e))?;
                 self.write(host, &packets.words)
             });
@@ -466,7 +454,7 @@ impl Channel {
         {
             host.retired.pop_front();
         }
-        if let Some(taken) = self.ring.taken().map_err(|e| self.broken(e))?
+        if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
             && taken <= host.wptr
         {
             host.free = host.free.max(taken);
@@ -478,7 +466,7 @@ impl Channel {
     ///
     /// # Errors
     /// The loss of the device.
-    pub(crate) fn is_idle(&self) -> Result<bool> {
+    pub fn is_idle(&self) -> Result<bool> {
         let mut host = self.lock();
         self.settle(&mut host)
     }
@@ -496,7 +484,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
-    pub(crate) fn synchronize(&self, deadline: Deadline) -> Result<()> {
+    pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
         let mut age = Age::NEW;
         loop {
             // Before the look: what happens at the deadline still counts.
@@ -522,13 +510,11 @@ impl Channel {
         }
     }
 
-    /// Tells the command processor of an AQL queue where scratch is. It has a copy of what it is told,
-    /// which it reads when the queue is mapped; so the queue is idle meanwhile, and mapped anew.
+    /// Does something while the queue is at rest, and nothing is submitted to it.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if the queue does not come to rest; [`Error::Os`], and it goes on with what it
-    /// had `before`; the loss of the device.
-    pub(crate) fn set_queue_scratch(&self, scratch: &Scratch, before: &Scratch) -> Result<()> {
+    /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
+    pub fn at_rest<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
         // Locked: nothing is submitted meanwhile.
         let mut host = self.lock();
         let mut wait = Wait::new(self.full_limit);
@@ -538,45 +524,17 @@ impl Channel {
                 (what, host.progress.issued, host.progress.reached)
             })?;
         }
-        let set = self.write_scratch(scratch);
-        set.inspect_err(|_| {
-            // The kernel may map the queue again at any time, and it reads what is there then.
-            if let Err(error) = self.write_scratch(before) {
-                self.core.lose(error);
-            }
-        })
-    }
-
-    fn write_scratch(&self, scratch: &Scratch) -> Result<()> {
-        use drivers_spec::amd::aql::queue::{
-            COMPUTE_TMPRING_SIZE, SCRATCH_BACKING_MEMORY_LOCATION, SCRATCH_RESOURCE_DESCRIPTOR,
-            SCRATCH_WAVE64_LANE_BYTE_SIZE,
-        };
-        let base = scratch.base;
-        let resource = scratch.resource(self.chip, false).unwrap_or_default();
-        let fields: [(usize, &[u32]); 4] = [
-            (COMPUTE_TMPRING_SIZE, &[scratch.tmpring]),
-            (SCRATCH_RESOURCE_DESCRIPTOR, &resource),
-            (SCRATCH_BACKING_MEMORY_LOCATION, &[base.lo(), base.hi()]),
-            (SCRATCH_WAVE64_LANE_BYTE_SIZE, &[scratch.lane_bytes]),
-        ];
-        let queue = self.ring.queue();
-        for (at, words) in fields {
-            let written = queue.control.write_words(at as u64, words);
-            written.map_err(|e| self.broken(e))?;
-        }
-        queue.control.flush().map_err(|e| self.broken(e))?;
-        queue.handle.remap()
+        work(&self.hardware)
     }
 
     /// Positions between which there may be packets that are not done, in dwords.
-    pub(crate) fn in_flight(&self) -> Range<u64> {
+    pub fn in_flight(&self) -> Range<u64> {
         let host = match self.host.try_lock() {
             Ok(host) => host,
             Err(TryLockError::Poisoned(host)) => host.into_inner(),
             // A thread waits for room meanwhile.
             Err(TryLockError::WouldBlock) => {
-                return self.held(self.done.load(Ordering::Relaxed)..self.ring.published());
+                return self.held(self.done.load(Ordering::Relaxed)..self.hardware.published());
             }
         };
         let done = host.progress.done_by(self.fences.reached().unwrap_or(0));
@@ -588,7 +546,7 @@ impl Channel {
     fn held(&self, range: Range<u64>) -> Range<u64> {
         range
             .start
-            .max(range.end.saturating_sub(self.ring.dwords()))..range.end
+            .max(range.end.saturating_sub(self.hardware.dwords()))..range.end
     }
 
     fn refused(&self, why: String) -> Error {

@@ -1,4 +1,4 @@
-//! [`StagingQueue`]: copies between host memory and VRAM, and fills it, by an SDMA engine.
+//! [`StagingQueue`]: copies between host memory and VRAM, and fills it, by a copy engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use hcq::transport::TransportError;
 use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Staging, Val};
 
-use crate::submit::Channel;
-use drivers_gpu::core::Core;
-use drivers_gpu::memory::pool::{Piece, Pool};
+use crate::core::Core;
+use crate::memory::pool::{Piece, Pool};
+use crate::submit::{Channel, Hardware};
 
 /// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
@@ -18,23 +18,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Copies between host memory and VRAM on a queue of its own: what the host wants to read must not
 /// wait behind work that waits for the host.
-pub(crate) struct StagingQueue {
+pub struct StagingQueue<H: Hardware> {
     core: Arc<Core>,
-    channel: Arc<Channel>,
+    channel: Arc<Channel<H>>,
     /// Two chunks of host memory.
     staging: Mutex<Staging<Piece>>,
 }
 
-impl StagingQueue {
+impl<H: Hardware> StagingQueue<H> {
     /// Over a copy queue that nobody else uses.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn new(
+    pub fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
-        channel: Arc<Channel>,
-    ) -> Result<StagingQueue> {
+        channel: Arc<Channel<H>>,
+    ) -> Result<StagingQueue<H>> {
         let chunk = || pool.piece(MemoryKind::Host, CHUNK as u64, "the staging memory");
         let chunks = [chunk()?, chunk()?];
         Ok(StagingQueue {
@@ -45,7 +45,7 @@ impl StagingQueue {
     }
 
     /// The queue.
-    pub(crate) fn channel(&self) -> &Arc<Channel> {
+    pub fn channel(&self) -> &Arc<Channel<H>> {
         &self.channel
     }
 
@@ -53,7 +53,7 @@ impl StagingQueue {
     ///
     /// # Errors
     /// [`hcq::Error::Timeout`], the loss of the device.
-    pub(crate) fn read(&self, from: u64, into: &mut [u8]) -> Result<()> {
+    pub fn read(&self, from: u64, into: &mut [u8]) -> Result<()> {
         self.staging().read(
             into.len(),
             |chunk, range| {
@@ -71,7 +71,7 @@ impl StagingQueue {
     ///
     /// # Errors
     /// As [`StagingQueue::read`].
-    pub(crate) fn write(&self, to: u64, from: &[u8]) -> Result<()> {
+    pub fn write(&self, to: u64, from: &[u8]) -> Result<()> {
         let done = self.staging().write(
             from.len(),
             |chunk, range| {
@@ -86,11 +86,11 @@ impl StagingQueue {
         done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
-    /// Fills device memory, see [`drivers_gpu::core::queues::Queues::fill`].
+    /// Fills device memory, see [`crate::core::queues::Queues::fill`].
     ///
     /// # Errors
     /// As [`StagingQueue::read`].
-    pub(crate) fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<()> {
+    pub fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<()> {
         let at = Val::Const(at);
         let done = self.submit(Command::Fill { at, value, bytes })?;
         done.wait(Deadline::after(LIMIT))
@@ -111,7 +111,7 @@ impl StagingQueue {
                 signal: timeline.signal(),
                 value: Val::Const(makes),
             };
-            self.channel.encoder().encode(&[command, done], packets)?;
+            self.channel.hardware().encode(&[command, done], packets)?;
             self.channel.submit(packets, makes)
         })
     }

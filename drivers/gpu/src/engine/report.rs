@@ -1,18 +1,18 @@
 //! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
 
 use super::inflight::{blocked, packets};
-use crate::submit::Channel;
+use crate::core::Core;
+use crate::core::queues::Suspects;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
-use drivers_gpu::core::Core;
-use drivers_gpu::core::queues::Suspects;
+use crate::submit::{Channel, Hardware};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
 
 /// Where a queue stands: pointers, and the packet that it waits at or runs.
-pub(super) fn report(channel: &Channel) -> String {
-    let ring = channel.ring();
-    let (wptr, rptr) = ring.queue().raw_pointers();
+pub(super) fn report<H: Hardware>(channel: &Channel<H>) -> String {
+    let hardware = channel.hardware();
+    let (wptr, rptr) = hardware.pointers();
     let mut text = format!("wptr {wptr:#x}, rptr {rptr:#x}");
     let at = match blocked(channel) {
         Some((packet, true)) => Some(packet),
@@ -21,7 +21,7 @@ pub(super) fn report(channel: &Channel) -> String {
     if let Some(packet) = at {
         text += &format!(
             ", at dword {:#x} of the ring: {}",
-            packet.position % ring.dwords(),
+            packet.position % hardware.dwords(),
             sentence(channel.core(), &packet.doing)
         );
     }
@@ -41,7 +41,10 @@ fn arguments_of(core: &Core, code: u64, arguments: &[u64]) -> Vec<u64> {
 }
 
 /// What is in flight on queues and names an address of the page; and the launches that do not.
-pub(super) fn suspects<'a>(channels: impl IntoIterator<Item = &'a Channel>, page: u64) -> Suspects {
+pub(super) fn suspects<'a, H: Hardware>(
+    channels: impl IntoIterator<Item = &'a Channel<H>>,
+    page: u64,
+) -> Suspects {
     let in_page = |va: u64| va & !PAGE_BITS == page;
     let mut found = Suspects::default();
     for channel in channels {

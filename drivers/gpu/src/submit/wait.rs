@@ -5,17 +5,17 @@ use std::time::Duration;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
-use drivers_gpu::core::Core;
-use drivers_gpu::interface::{Age, Event};
+use crate::core::Core;
+use crate::interface::{Age, Event};
 
 /// Looks without sleeping.
 const LOOKS: u32 = 50;
 
 /// How long a thread sleeps at most before it looks again.
-pub(crate) const SLICE: Duration = Duration::from_millis(1);
+pub const SLICE: Duration = Duration::from_millis(1);
 
 /// A wait with an end.
-pub(crate) struct Wait {
+pub struct Wait {
     deadline: Deadline,
     age: Age,
     looks: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// A wait that takes so long at most.
-    pub(crate) fn new(limit: Duration) -> Wait {
+    pub fn new(limit: Duration) -> Wait {
         Wait {
             deadline: Deadline::after(limit),
             age: Age::NEW,
@@ -35,7 +35,7 @@ impl Wait {
     ///
     /// # Errors
     /// [`Error::Timeout`] at the end, the loss of the device.
-    pub(crate) fn pause(
+    pub fn pause(
         &mut self,
         core: &Core,
         event: &Event,

@@ -1,0 +1,115 @@
+//! [`Gpu`]: a device whose queues run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hcq::transport::{Clock, MonotonicClock};
+use hcq::{
+    AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage, MemoryStats,
+    Program, Queue, QueueKind, Result, Signal,
+};
+
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::engine::load::Load;
+use crate::memory::buffer;
+use crate::memory::pool::Pool;
+use crate::memory::signal::new_signal;
+use crate::queue::Handle;
+
+/// A GPU.
+///
+/// Dropping the last handle (this one, those of its queues and what was bound to them) finishes what
+/// was submitted and destroys the queues. Work that stands at a wait which nothing submitted here can
+/// end is given up. Buffers, programs and signals keep their memory.
+pub struct Gpu<H: Load> {
+    info: DeviceInfo,
+    core: Arc<Core>,
+    pool: Arc<Pool>,
+    engine: Arc<Engine<H>>,
+}
+
+impl<H: Load> Gpu<H> {
+    /// The device of an engine.
+    pub fn new(info: DeviceInfo, engine: Arc<Engine<H>>) -> Arc<Gpu<H>> {
+        tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");
+        Arc::new(Gpu {
+            info,
+            core: engine.core.clone(),
+            pool: engine.pool.clone(),
+            engine,
+        })
+    }
+}
+
+impl<H: Load> Device for Gpu<H> {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, spec: AllocSpec) -> Result<Buffer> {
+        self.core.lost.check()?;
+        buffer::alloc(&self.core, &self.pool, spec)
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
+        self.core.lost.check()?;
+        Ok(Arc::new(self.engine.load(image)?))
+    }
+
+    fn queue(&self, kind: QueueKind, index: u32) -> Result<Arc<dyn Queue>> {
+        self.core.lost.check()?;
+        match self.engine.channel(kind, index) {
+            Some(channel) => Ok(Arc::new(Handle::new(self.engine.clone(), channel.clone()))),
+            None => Err(Error::Command {
+                device: self.info.id.clone(),
+                queue: format!("{kind} {index}"),
+                command: "open".into(),
+                why: format!(
+                    "the device was opened with {:?}, numbered from 0",
+                    self.info.queues
+                ),
+            }),
+        }
+    }
+
+    fn signal(&self, name: &str) -> Result<Signal> {
+        self.core.lost.check()?;
+        new_signal(&self.core, &self.pool, name, None)
+    }
+
+    fn clock(&self) -> Result<ClockInfo> {
+        self.core.lost.check()?;
+        // An interface may read other clocks of the host than we use: ours is read around it.
+        let before = MonotonicClock.now_ns();
+        let device_ticks = self.core.interface.ticks()?;
+        let after = MonotonicClock.now_ns();
+        Ok(ClockInfo {
+            hz: self.core.facts().clock_hz,
+            host_ns: before + (after - before) / 2,
+            device_ticks,
+        })
+    }
+
+    fn status(&self) -> Result<()> {
+        self.core.look()
+    }
+
+    fn lose(&self, cause: Error) -> Error {
+        self.core.lose(cause)
+    }
+
+    fn synchronize(&self, deadline: Deadline) -> Result<()> {
+        self.engine.synchronize(deadline)
+    }
+}
+
+impl<H: Load> fmt::Debug for Gpu<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.info.id, self.info.name)
+    }
+}

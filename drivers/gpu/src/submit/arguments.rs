@@ -1,0 +1,155 @@
+//! [`Arguments`]: the block of memory beside a ring, from which submissions get their data blocks; and their
+//! words, where the ring names words in memory.
+
+use std::sync::Arc;
+
+use hcq::mem::bump::{Bump, BumpError};
+use hcq::mem::window::Window;
+use hcq::packets::{Packets, Reloc, Section, place};
+use hcq::transport::TransportError;
+use hcq::{MemoryKind, Result};
+
+use crate::memory::pool::{Piece, Pool};
+
+/// The alignment of a data block in bytes: that of everything in it.
+pub const DATA_ALIGN: u64 = 256;
+
+/// The block. Used under the queue's lock.
+pub struct Arguments {
+    _memory: Piece,
+    va: u64,
+    window: Window,
+    bump: Bump,
+    /// Bytes handed out since the last fence.
+    unsealed: u64,
+}
+
+/// Room for what a submission needs beside its ring.
+pub struct Room {
+    /// Where it is in the block; or, for a submission that is larger than all others, all of a piece.
+    place: Place,
+    va: u64,
+}
+
+enum Place {
+    At(u64),
+    Own(Window),
+}
+
+impl Room {
+    /// All of a piece of memory.
+    ///
+    /// # Errors
+    /// [`hcq::Error::NoHostAccess`], which cannot be.
+    pub fn of(piece: &Piece) -> Result<Room> {
+        Ok(Room {
+            place: Place::Own(piece.shared()?),
+            va: piece.va().0,
+        })
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn va(&self) -> u64 {
+        self.va
+    }
+}
+
+/// Why a data block has no place now.
+pub struct Full {
+    /// Bytes that are free.
+    pub free: u64,
+}
+
+impl Arguments {
+    /// A block of so many bytes for the queue called `name`.
+    ///
+    /// # Errors
+    /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
+    pub fn new(pool: &Arc<Pool>, bytes: u64, name: &str) -> Result<Arguments> {
+        let what = format!("the arguments of {name}");
+        let memory = pool.piece(MemoryKind::Control, bytes, &what)?;
+        Ok(Arguments {
+            window: memory.shared()?,
+            va: memory.va().0,
+            _memory: memory,
+            bump: Bump::new(bytes),
+            unsealed: 0,
+        })
+    }
+
+    /// Bytes of the block.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.bump.size()
+    }
+
+    /// Room of at most half of the size.
+    #[inline]
+    pub fn take(&mut self, bytes: u64) -> std::result::Result<Room, Full> {
+        match self.bump.alloc(bytes, DATA_ALIGN) {
+            Ok(offset) => {
+                self.unsealed += bytes;
+                Ok(Room {
+                    place: Place::At(offset),
+                    va: self.va + offset,
+                })
+            }
+            Err(BumpError::Full { free, .. }) => Err(Full { free }),
+            // Cannot be: half of the size always fits an empty block.
+            Err(_) => Err(Full { free: 0 }),
+        }
+    }
+
+    /// Writes words to an offset of some room.
+    ///
+    /// # Errors
+    /// The window's.
+    #[inline]
+    pub fn write(
+        &self,
+        room: &Room,
+        offset: u64,
+        words: &[u32],
+    ) -> std::result::Result<(), TransportError> {
+        match &room.place {
+            Place::At(start) => self.window.write_words(start + offset, words),
+            Place::Own(window) => window.write_words(offset, words),
+        }
+    }
+
+    /// Whether a part of it was handed out since the last fence that is worth one.
+    #[inline]
+    pub fn wants_fence(&self, part: u64) -> bool {
+        self.unsealed >= self.bump.size() / part
+    }
+
+    /// Everything handed out so far is free once a fence is reached.
+    #[inline]
+    pub fn seal(&mut self, fence: u64) {
+        self.bump.seal(fence);
+        self.unsealed = 0;
+    }
+
+    /// Takes back what is behind no fence after this one.
+    #[inline]
+    pub fn reclaim(&mut self, reached: u64) {
+        self.bump.reclaim(reached);
+    }
+}
+
+/// A data block at an address, with its own addresses filled in, in `room` if there are any.
+#[inline]
+pub fn place_data<'a>(packets: &'a Packets, base: u64, room: &'a mut Vec<u32>) -> &'a [u32] {
+    let of_data = |r: &&Reloc| r.section == Section::Data;
+    if !packets.relocs.iter().any(|r| of_data(&r)) {
+        return &packets.data;
+    }
+    room.clear();
+    room.extend_from_slice(&packets.data);
+    for reloc in packets.relocs.iter().filter(of_data) {
+        let value = base + u64::from(reloc.add);
+        place(room, reloc.offset, reloc.part, value);
+    }
+    room
+}
