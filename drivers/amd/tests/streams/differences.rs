@@ -1,4 +1,4 @@
-//! What differs between two streams, and the file that explains it.
+//! What differs between two streams, and the file that explains it. The test of NVIDIA's streams uses it, too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -103,17 +103,16 @@ struct Entry {
 pub struct Explained {
     entries: Vec<Entry>,
     unlisted: BTreeMap<String, Vec<String>>,
-}
-
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/amd/differences.txt")
+    file: PathBuf,
 }
 
 impl Explained {
-    /// Reads the file. A line that begins with a blank is an entry, `CASES | DIFFERENCE`; the others
+    /// Reads the file of a folder of `tests/golden`. A line that begins with a blank is an entry, `CASES | DIFFERENCE`; the others
     /// say why. Cases are separated by blanks and end in `*` where any ending will do.
-    pub fn read() -> Explained {
-        let text = std::fs::read_to_string(path()).unwrap();
+    pub fn read(folder: &str) -> Explained {
+        let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+        let file = golden.join(folder).join("differences.txt");
+        let text = std::fs::read_to_string(&file).unwrap();
         let mut entries = Vec::new();
         for (i, line) in text.lines().enumerate() {
             if !line.starts_with(' ') {
@@ -133,6 +132,7 @@ impl Explained {
         Explained {
             entries,
             unlisted: BTreeMap::new(),
+            file,
         }
     }
 
@@ -177,11 +177,10 @@ impl Explained {
                 writeln!(wrong, "stale, line {line}, {case}: {text}").unwrap();
             }
         }
-        let file = path();
         assert!(
             wrong.is_empty(),
             "to be explained in {}:\n{wrong}",
-            file.display()
+            self.file.display()
         );
     }
 }

@@ -343,10 +343,10 @@ fn a_channel_begins_with_its_engines_and_windows() {
         let facts = arch.facts();
         let expected = [
             ("SET_OBJECT", facts.compute.number),
-            ("SET_SHADER_SHARED_MEMORY_WINDOW_A", 0x7294),
-            ("SET_SHADER_SHARED_MEMORY_WINDOW_B", 0),
             ("SET_SHADER_LOCAL_MEMORY_WINDOW_A", 0x7293),
             ("SET_SHADER_LOCAL_MEMORY_WINDOW_B", 0),
+            ("SET_SHADER_SHARED_MEMORY_WINDOW_A", 0x7294),
+            ("SET_SHADER_SHARED_MEMORY_WINDOW_B", 0),
             ("INVALIDATE_SKED_CACHES", 0),
             ("SET_OBJECT", facts.copy.number),
         ];
