@@ -260,6 +260,7 @@ fn of_memory(data: &HsaMemoryExceptionData) -> Exception {
             exception::MEM_GPU_HANG => Cause::Hang,
             _ => Cause::PageFault,
         },
+        access: None,
         not_present: failure.not_present != 0,
         read_only: failure.read_only != 0,
         no_execute: failure.no_execute != 0,

@@ -3,7 +3,7 @@
 use hcq::{DeviceId, Error};
 
 use super::queues::{Queues, Suspects};
-use crate::interface::{Cause, Exception, MemoryFault, Ranges, Refused, Reset};
+use crate::interface::{Access, Cause, Exception, MemoryFault, Ranges, Refused, Reset};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
@@ -38,6 +38,12 @@ fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> 
         Cause::Poison => "use of memory that had lost its content (poison)".into(),
         Cause::Hang => "hang of the GPU".into(),
         Cause::PageFault => "page fault".into(),
+    };
+    text += match fault.access {
+        None => "",
+        Some(Access::Read) => " of a read",
+        Some(Access::Write) => " of a write",
+        Some(Access::Atomic) => " of an atomic operation",
     };
     let access: Vec<_> = [
         (fault.not_present, "access to memory that is not mapped"),
@@ -114,6 +120,29 @@ fn of_reset(reset: &Reset, log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_says_what_was_done() {
+        let ranges = Ranges::default();
+        ranges.insert(0x20_0000, 0x1000, "tensor memory");
+        let mut fault = MemoryFault {
+            va: 0x20_1010,
+            cause: Cause::PageFault,
+            access: Some(Access::Atomic),
+            not_present: true,
+            read_only: false,
+            no_execute: false,
+            imprecise: false,
+        };
+        assert_eq!(
+            memory(&fault, &ranges, None).1,
+            "page fault of an atomic operation at page 0x201000: access to memory that is not mapped; \
+             the page is 0x0 bytes behind tensor memory (0x1000 bytes at 0x200000)"
+        );
+        fault.access = None;
+        let told = memory(&fault, &ranges, None).1;
+        assert!(told.starts_with("page fault at page 0x201000: "), "{told}");
+    }
 
     #[test]
     fn what_hardware_refuses_is_told_with_its_unit_and_place() {

@@ -164,6 +164,8 @@ pub struct MemoryFault {
     pub va: u64,
     /// What is wrong with the memory.
     pub cause: Cause,
+    /// What was done there, if it is told.
+    pub access: Option<Access>,
     /// Nothing is mapped there.
     pub not_present: bool,
     /// It was written, and may only be read.
@@ -172,6 +174,17 @@ pub struct MemoryFault {
     pub no_execute: bool,
     /// The address is not exact.
     pub imprecise: bool,
+}
+
+/// What was done with an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// It was read.
+    Read,
+    /// It was written.
+    Write,
+    /// It was read and written at once.
+    Atomic,
 }
 
 /// What a kernel or a packet did that hardware refuses.

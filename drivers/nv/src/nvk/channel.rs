@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use drivers_spec::nv::class::{self, engine};
 use drivers_spec::nv::push::{Notification, userd};
-use drivers_spec::nv::{control, query};
+use drivers_spec::nv::{control, query, status};
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
 
@@ -225,12 +225,20 @@ fn objects(
     match kind {
         ChannelKind::Compute => {
             let compute = rm.alloc_plain(&gpu.facts.compute, parent)?;
-            // The copy engine that goes with graphics; some GPUs may have none.
-            let copy = rm.alloc_plain(&gpu.facts.copy, parent);
-            let copy = copy.map_err(|error| tracing::debug!(%error, "no copies beside kernels"));
+            // The copy engine that goes with graphics, where there is one.
+            let copy = match rm.alloc_plain(&gpu.facts.copy, parent) {
+                Err(error)
+                    if error.is(status::NV_ERR_NOT_SUPPORTED)
+                        || error.is(status::NV_ERR_INVALID_CLASS) =>
+                {
+                    tracing::debug!(%error, "no copies beside kernels");
+                    None
+                }
+                copy => Some(copy?),
+            };
             Ok(Made {
                 compute: Some(compute),
-                copy: copy.ok(),
+                copy,
             })
         }
         ChannelKind::Copy(_) => {

@@ -26,7 +26,8 @@ pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
     }
 }
 
-fn gone(device: &DeviceId, what: String) -> Error {
+/// A GPU that has left.
+pub(super) fn gone(device: &DeviceId, what: &str) -> Error {
     Error::Fault {
         device: device.clone(),
         unit: "GPU".into(),
@@ -37,7 +38,7 @@ fn gone(device: &DeviceId, what: String) -> Error {
 fn of_system(device: &DeviceId, error: TransportError) -> Error {
     // ENXIO, ENODEV.
     if let Fault::Errno(6 | 19) = error.fault {
-        return gone(device, error.to_string());
+        return gone(device, &error.to_string());
     }
     let hint = match error.fault {
         Fault::Errno(12) => {
@@ -65,7 +66,7 @@ fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> 
         number,
         status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
     ) {
-        return gone(device, format!("{file}: {call}: {told}"));
+        return gone(device, &format!("{file}: {call}: {told}"));
     }
     Error::Os {
         device: device.clone(),

@@ -23,9 +23,9 @@ use super::survey::{Found, Unusable, text};
 use super::uvm::{Registered, Uuid};
 use crate::chip::{Chip, Units};
 
-/// Where the addresses of a GPU begin, and how many it has: what of them a process can have, too.
+/// Where the addresses of a GPU begin, and how many it has: all that a process may have, too.
 const VA_BASE: u64 = 0x1000;
-const VA_SIZE: u64 = 0x1fff_fb00_0000;
+const VA_SIZE: u64 = 0x1_ffff_fb00_0000;
 
 /// `NV2080_CTRL_PERF_BOOST_FLAGS`: to the most, for computing. Source: ctrl2080perf.h.
 const BOOST_TO_MAX: u32 = 2;

@@ -99,9 +99,8 @@ impl MemoryError {
     }
 }
 
-/// A memory object.
+/// A memory object. Its parts are freed from the top.
 pub(super) struct Memory {
-    gpu: Arc<Gpu>,
     /// Where GPUs have it; taken away first.
     mapped: Mapped,
     /// The host's access.
@@ -114,6 +113,8 @@ pub(super) struct Memory {
     bytes: u64,
     /// What it is, in messages; empty if its parts have names of their own.
     what: Box<str>,
+    /// What it was made of; outlives it.
+    gpu: Arc<Gpu>,
 }
 
 /// How GPUs have memory.

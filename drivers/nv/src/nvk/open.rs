@@ -9,7 +9,7 @@ use hcq::transport::Machine;
 use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::channel::Channel;
-use super::error::{of_call, of_memory, of_open};
+use super::error::{gone, of_call, of_memory, of_open};
 use super::gpu;
 use super::memory::{self, Use};
 use super::process::Process;
@@ -127,6 +127,9 @@ impl Nvk {
     }
 
     /// Why one of the channels has died, if one has.
+    ///
+    /// # Errors
+    /// The GPU is gone.
     fn exception(&self) -> Result<Option<Exception>> {
         let channels: Vec<_> = lock(&self.channels)
             .iter()
@@ -135,6 +138,9 @@ impl Nvk {
         for channel in channels {
             let died = channel.died();
             if let Some(xid) = died.map_err(|e| of_call(&self.id, e.into()))? {
+                if xid == fault::XID_GONE {
+                    return Err(gone(&self.id, &format!("Xid {xid}")));
+                }
                 return Ok(Some(fault::explain(&channel, xid)));
             }
         }

@@ -3,13 +3,19 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use drivers_spec::nv::status;
 use hcq::transport::Machine;
 
 use super::gpu::Gpu;
 use super::memory::Memory;
 use super::session::Session;
 use super::survey::{Found, Unusable};
+
+/// How often a GPU is tried that still ends, with a pause before each next time: a tenth of a second.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The GPUs of this process.
 pub(super) struct Process {
@@ -69,7 +75,7 @@ impl Process {
         if let Some(gpu) = open.find(|gpu| gpu.id == found.gpu_id) {
             return Ok(gpu);
         }
-        let gpu = Arc::new(Gpu::new(machine, &self.session, found)?);
+        let gpu = Arc::new(self.make(machine, found)?);
         shared
             .peers
             .retain(|pair| pair.0 != gpu.id && pair.1 != gpu.id);
@@ -89,6 +95,22 @@ impl Process {
         }
         shared.gpus.push(Arc::downgrade(&gpu));
         Ok(gpu)
+    }
+
+    /// Makes a GPU. One that was used until now may still be ending, in another thread: UVM has a GPU once.
+    fn make(&self, machine: &Arc<dyn Machine>, found: &Found) -> Result<Gpu, Unusable> {
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            match Gpu::new(machine, &self.session, found) {
+                Err(Unusable::Refused(error))
+                    if error.is(status::NV_ERR_INVALID_DEVICE) && left > 0 =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                made => return made,
+            }
+        }
     }
 
     /// Maps new memory for the other GPUs that can reach it, and remembers it for those that are opened

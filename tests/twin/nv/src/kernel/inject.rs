@@ -106,6 +106,11 @@ impl Injector {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// The calls that were counted, which is done where some fail.
+    pub(super) fn calls(&self) -> Vec<String> {
+        lock(&self.counts).keys().cloned().collect()
+    }
+
     pub(super) fn fired(&self) -> u32 {
         self.fired.load(Ordering::Relaxed)
     }

@@ -141,6 +141,11 @@ impl Machine {
         violations.iter().map(|one| one.rule.name).collect()
     }
 
+    /// The names of calls that were made so far, as a config has them; none where no call shall fail.
+    pub fn calls(&self) -> Vec<String> {
+        self.injector.calls()
+    }
+
     /// How many calls have failed because the config asked for it.
     pub fn faults_fired(&self) -> u32 {
         self.injector.fired()

@@ -1,0 +1,118 @@
+//! NVIDIA's kernel driver as an interface, on its twin: what is made is there and works, what is refused
+//! leaves nothing behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod bench;
+mod failures;
+mod faults;
+mod several;
+
+use std::time::{Duration, Instant};
+
+use bench::{Worker, clean, machines, open, request, twin, use_all, wait};
+use drivers_gpu::interface::Age;
+use drivers_nv::Options;
+use drivers_nv::interface::ChannelKind;
+use hcq::{Error, MemoryKind};
+
+#[test]
+fn everything_is_made_on_every_chip_by_every_driver() {
+    for config in machines() {
+        let twin = twin(&config);
+        use_all(&twin, &Options::default()).unwrap_or_else(|e| panic!("{config}: {e}"));
+        clean(&twin);
+        // It is opened again, by the same process.
+        use_all(&twin, &Options::default()).unwrap();
+        clean(&twin);
+    }
+}
+
+#[test]
+fn a_gpu_tells_what_it_is() {
+    let expected = [
+        ("ga102", "sm_86", 82, 24 << 30, "NVIDIA GeForce RTX 3090"),
+        ("ad102", "sm_89", 128, 24 << 30, "NVIDIA GeForce RTX 4090"),
+        ("h100", "sm_90", 132, 80 << 30, "NVIDIA H100 80GB HBM3"),
+        (
+            "gb202",
+            "sm_120",
+            170,
+            32_u64 << 30,
+            "NVIDIA GeForce RTX 5090",
+        ),
+    ];
+    for (chip, target, sms, vram, product) in expected {
+        let twin = twin(&format!("chip={chip}"));
+        let nvk = open(&twin, 0).unwrap();
+        let gpu = nvk.gpu();
+        assert_eq!((gpu.chip.target, &*gpu.product), (target, product));
+        assert_eq!((gpu.units.sms, gpu.facts.vram), (sms, vram));
+        assert_eq!(gpu.facts.place, "0000:01:00.0");
+        assert!(gpu.copy_engines > 0 && gpu.units.warps_per_sm >= 48);
+        assert_eq!((nvk.name(), nvk.facts().clock_hz), ("NVK", 1_000_000_000));
+    }
+}
+
+#[test]
+fn host_memory_may_be_that_of_the_process() {
+    let twin = twin("chip=h100");
+    let options = Options {
+        pinned: true,
+        ..Options::default()
+    };
+    use_all(&twin, &options).unwrap();
+    clean(&twin);
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_named() {
+    let error = |config: &str, index| {
+        let twin = twin(config);
+        let error = open(&twin, index).err().unwrap();
+        assert!(twin.machine().state().is_empty());
+        error
+    };
+    let missing = error("gpus=2", 2);
+    assert!(matches!(missing, Error::NoDevice { .. }));
+    assert_eq!(
+        missing.to_string(),
+        "no device for NV:2: NVIDIA's kernel driver has 2 GPUs, numbers 0 to 1"
+    );
+    let none = error("gpus=0", 0).to_string();
+    assert!(none.contains("has no GPU"), "{none}");
+}
+
+#[test]
+fn channels_run_what_they_are_given() {
+    for config in machines() {
+        let twin = twin(&config);
+        let nvk = open(&twin, 0).unwrap();
+        let word = nvk.memory(&request(MemoryKind::Control, 4096)).unwrap();
+        for (kind, value) in [(ChannelKind::Compute, 7), (ChannelKind::Copy(0), 1 << 40)] {
+            let mut worker = Worker::new(&nvk, kind).unwrap();
+            assert!(worker.channel.classes.copy.is_some());
+            worker.release(word.va.0, value);
+            assert_eq!(wait(&nvk, &word, value), None, "{config}");
+            assert_eq!(worker.channel.get(), Ok(1));
+        }
+        drop((nvk, word));
+        clean(&twin);
+    }
+}
+
+#[test]
+fn a_channel_wakes_who_sleeps() {
+    let twin = twin("chip=h100");
+    let nvk = open(&twin, 0).unwrap();
+    let word = nvk.memory(&request(MemoryKind::Host, 4096)).unwrap();
+    let mut worker = Worker::new(&nvk, ChannelKind::Copy(0)).unwrap();
+    let event = nvk.event().unwrap();
+    worker.release(word.va.0, 1);
+    let (start, long) = (Instant::now(), Duration::from_secs(60));
+    let slept = nvk.sleep(Some(&event), &mut Age::NEW.clone(), long);
+    assert_eq!(slept.unwrap(), None);
+    assert!(start.elapsed() < long / 2);
+    let window = word.window.as_ref().unwrap();
+    assert_eq!(window.load::<u64>(0), Ok(1));
+}
