@@ -6,7 +6,7 @@
 //! (`NV_PFAULT_FAULT_TYPE`); names of errors of warps: Mesa and Linux, nouveau, gr/gf100.c
 //! (`gf100_mp_warp_error`).
 
-use drivers_gpu::interface::{Cause, Exception, MemoryFault, Refused};
+use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Refused};
 use drivers_spec::nv::{control, status};
 
 use super::channel::Channel;
@@ -17,6 +17,9 @@ use super::survey::text;
 const XID_MMU: u32 = 31;
 const XID_EXCEPTION: u32 = 13;
 
+/// The GPU has left the bus (`ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS`).
+pub(super) const XID_GONE: u32 = 79;
+
 /// `NV_PFAULT_FAULT_TYPE_*`.
 mod fault_type {
     pub(super) const PTE: u32 = 2;
@@ -25,6 +28,16 @@ mod fault_type {
     pub(super) const REGION_VIOLATION: u32 = 13;
     pub(super) const POISONED: u32 = 14;
 }
+
+/// `NV_PFAULT_ACCESS_TYPE_*`, and the bit of addresses that are no virtual ones.
+mod access_type {
+    pub(super) const READ: u32 = 0;
+    pub(super) const WRITE: u32 = 1;
+    pub(super) const ATOMIC: u32 = 2;
+    pub(super) const PREFETCH: u32 = 3;
+    pub(super) const WEAK_ATOMIC: u32 = 4;
+}
+const PHYSICAL: u32 = 8;
 
 /// Multiprocessors that are asked at a time, `NV83DE_CTRL_DEBUG_MAX_SMS_PER_CALL`.
 const SMS: u32 = 100;
@@ -52,6 +65,8 @@ fn other(channel: &Channel, xid: u32) -> Exception {
 
 /// The access that was refused; none where the driver does not tell.
 fn mmu(channel: &Channel) -> Option<Exception> {
+    // Before the channel is asked, which forgets what it tells.
+    let accesses = accesses(channel);
     let mut params = control::MmuFaultInfo::default();
     let ask = control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
     let rm = &channel.gpu.session.rm;
@@ -73,11 +88,44 @@ fn mmu(channel: &Channel) -> Option<Exception> {
             fault_type::POISONED => Cause::Poison,
             _ => Cause::PageFault,
         },
+        access: accesses.and_then(|all| access(&all, va)),
         not_present: not_present || kind == fault_type::REGION_VIOLATION,
         read_only: kind == fault_type::RO_VIOLATION,
         no_execute: false,
         imprecise: false,
     }))
+}
+
+/// The last faults that a debugger has seen; none where there is no debugger, or it does not tell.
+fn accesses(channel: &Channel) -> Option<control::DebugMmuFaultInfo> {
+    let debugger = channel.debugger.as_ref()?;
+    let mut params = control::DebugMmuFaultInfo::default();
+    let ask = control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO;
+    let asked = channel
+        .gpu
+        .session
+        .rm
+        .control(&ask, debugger.handle(), &mut params);
+    match asked {
+        Ok(()) => Some(params),
+        Err(error) => {
+            tracing::debug!(%error, "the access of a fault is not told");
+            None
+        }
+    }
+}
+
+/// What was done with an address.
+fn access(all: &control::DebugMmuFaultInfo, va: u64) -> Option<Access> {
+    let count = all.mmu_fault_info_list.len().min(all.count as usize);
+    let mut faults = all.mmu_fault_info_list[..count].iter();
+    let fault = faults.find(|fault| fault.fault_address == va)?;
+    match fault.access_type & !PHYSICAL {
+        access_type::READ | access_type::PREFETCH => Some(Access::Read),
+        access_type::WRITE => Some(Access::Write),
+        access_type::ATOMIC | access_type::WEAK_ATOMIC => Some(Access::Atomic),
+        _ => None,
+    }
 }
 
 /// The first exception that a multiprocessor has; none where the driver does not tell.
