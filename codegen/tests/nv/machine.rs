@@ -138,8 +138,7 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) {
         shared: (kernel.shared_bytes + reserved) as usize,
         local: local as usize,
         windows: WINDOWS,
-        // How long Blackwell takes is not known yet.
-        watch: chip != Chip::Sm120,
+        watch: true,
     };
     let [x, y, z] = stage.grid;
     for at in 0..x * y * z {

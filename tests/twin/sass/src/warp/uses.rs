@@ -121,10 +121,13 @@ impl Uses {
             Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
             _ => None,
         };
-        // As a source, and as a guard or what a branch goes by.
+        // As a source, and as a guard or what a branch goes by. Blackwell's 9 is from kernels of Doorbell's
+        // own, compiled by ptxas and nvrtc for sm_120.
         let latency = match inst.name {
             "IMAD" if chip >= Chip::Sm90 => [2, 13],
-            name if name.starts_with('U') || name == "VOTEU" => [2, 11],
+            name if name.starts_with('U') || name == "VOTEU" => {
+                [2, if chip >= Chip::Sm120 { 9 } else { 11 }]
+            }
             _ => [4, 13],
         };
         // Hopper computes doubles at a fixed pace.
