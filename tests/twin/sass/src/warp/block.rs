@@ -5,6 +5,7 @@ use super::memory::{Memory, Windows};
 use super::program::Program;
 use super::state::Constants;
 use super::threads::{Around, Threads, Turn};
+use super::warpgroup;
 
 /// How blocks of a grid are run.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +181,9 @@ impl<'a> Block<'a> {
                 return Ok(Some(ran));
             }
             went |= self.meet();
+            if self.launch.program.products {
+                went |= self.multiply()?;
+            }
             let first = self
                 .warps
                 .iter()
@@ -210,6 +214,21 @@ impl<'a> Block<'a> {
                 cause,
             });
         }
+    }
+
+    /// Computes what groups of warps wait for.
+    fn multiply(&mut self) -> Result<bool, Fault> {
+        let mut any = false;
+        for (group, warps) in self.warps.chunks_mut(warpgroup::WARPS).enumerate() {
+            let done = warpgroup::compute(warps, &self.shared, &self.launch.constants);
+            any |= done.map_err(|(warp, at, cause)| Fault {
+                block: self.place,
+                warp: group * warpgroup::WARPS + warp,
+                address: 16 * u64::from(at),
+                cause,
+            })?;
+        }
+        Ok(any)
     }
 
     /// Instructions so far.

@@ -50,6 +50,11 @@ pub enum Cause {
     /// An instruction of the whole warp that only some lanes run.
     #[error("lanes {0:#010x} are not here, and it takes all of them")]
     Lanes(u32),
+    /// Warps of a group do not compute the same together.
+    #[error(
+        "another product, or none, than the first of the four warps has begun at the same place of their order"
+    )]
+    Warpgroup,
     /// The launch has fewer registers.
     #[error("it uses R{register}, and the launch has {count} registers for a thread")]
     Registers {

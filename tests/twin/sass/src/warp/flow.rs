@@ -72,6 +72,8 @@ pub(crate) enum Op {
     },
     /// The copies that have begun are a group, on a scoreboard.
     Close(Option<u8>),
+    /// Waits for products of four warps, until so many groups of them are left.
+    Products(usize),
     /// Others may go first.
     Yield,
     Trap,
@@ -101,6 +103,11 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
         "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "DEPBAR" | "FENCE" | "NANOSLEEP" | "CCTL"
         | "PMTRIG" | "PREEXIT" | "ACQBULK" | "ENDCOLLECTIVE" => Op::Nothing,
         "YIELD" => Op::Yield,
+        "WARPGROUP" if r.has(".ARRIVE") => Op::Nothing,
+        "WARPGROUP" => {
+            r.next()?;
+            Op::Products(r.number()? as usize)
+        }
         "LDGDEPBAR" => Op::Close(r.inst.control.writes),
         "BRA" | "CALL" => {
             if r.has(".ANY") {

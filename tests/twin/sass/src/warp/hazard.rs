@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::uses::{ITEMS, Item, QUEUES, UNITS, Uses, name};
+use super::uses::{Group, ITEMS, Item, PRODUCTS, QUEUES, UNITS, Uses, name};
 
 /// A rule that a program broke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,14 @@ pub enum Hazard {
         register: String,
         /// Whether it is written again, not read.
         write: bool,
+    },
+    /// A register of a product of four warps is written too late.
+    #[error(
+        "WARPGROUP-ARRIVE: {register} was written after the last WARPGROUP.ARRIVE, and a product of four warps reads it"
+    )]
+    Arrive {
+        /// The register.
+        register: String,
     },
     /// A result of fixed latency is used too early.
     #[error(
@@ -86,7 +94,15 @@ impl Outstanding {
         if self.result {
             uses.writes()
         } else {
-            uses.reads()
+            uses.held()
+        }
+    }
+
+    /// Whether it is one of those that an instruction counts which waits until some are left.
+    fn counts(&self, program: &[Uses]) -> bool {
+        match program[self.of].group {
+            Group::Product(closes) => closes && !self.result,
+            _ => true,
         }
     }
 }
@@ -110,7 +126,9 @@ pub(crate) struct Watch {
     loose: [Vec<Loose>; UNITS.len()],
     /// How many instructions have issued.
     number: u64,
-    scoreboards: [VecDeque<Outstanding>; 6],
+    scoreboards: [VecDeque<Outstanding>; PRODUCTS as usize + 1],
+    /// When the warp last said that a product may read what was written.
+    arrived: u64,
     /// How many sources are outstanding on them.
     sources: usize,
     /// Numbers of instructions, while some are waited for.
@@ -126,6 +144,7 @@ impl Watch {
             loose: Default::default(),
             number: 0,
             scoreboards: Default::default(),
+            arrived: 0,
             sources: 0,
             there: Vec::new(),
         }
@@ -146,15 +165,18 @@ impl Watch {
         if let Some(guard) = uses.guard {
             // What runs for the warp has its predicates at once.
             let late = guard >> 8 == 2 || uses.branches;
-            self.read(program, guard, asked, usize::from(late))?;
+            self.read(program, uses, guard, asked, usize::from(late))?;
+        }
+        if let Group::Product(_) = uses.group {
+            self.arrived(uses)?;
         }
         for &item in uses.reads() {
             let late = uses.branches && item >> 8 >= 2;
-            self.read(program, item, lanes, usize::from(late))?;
+            self.read(program, uses, item, lanes, usize::from(late))?;
         }
         for &item in uses.writes() {
             if self.known(item).named != 0 {
-                self.used(program, item, lanes, Some(uses))?;
+                self.used(program, uses, item, lanes, true)?;
             }
         }
         self.begin(program, at, lanes);
@@ -179,7 +201,9 @@ impl Watch {
                 Some((_, left)) => left,
                 None => continue,
             };
-            let over = scoreboard.len().saturating_sub(left);
+            let counted = scoreboard.iter().enumerate().rev();
+            let mut counted = counted.filter(|(_, one)| one.counts(program));
+            let over = counted.nth(left).map_or(0, |(last, _)| last + 1);
             for done in scoreboard.drain(..over) {
                 forget(&mut self.known, done.items(program));
                 let of = &program[done.of];
@@ -231,10 +255,17 @@ impl Watch {
 
     /// An item is read.
     #[inline(always)]
-    fn read(&mut self, program: &[Uses], item: Item, lanes: u32, how: usize) -> Result<(), Hazard> {
+    fn read(
+        &mut self,
+        program: &[Uses],
+        by: &Uses,
+        item: Item,
+        lanes: u32,
+        how: usize,
+    ) -> Result<(), Hazard> {
         let known = *self.known(item);
         if known.named != 0 {
-            self.used(program, item, lanes, None)?;
+            self.used(program, by, item, lanes, false)?;
         }
         let (cycles, need) = (self.now - known.at, u64::from(known.latency[how]));
         if cycles < need && known.lanes & lanes != 0 {
@@ -247,19 +278,38 @@ impl Watch {
         Ok(())
     }
 
+    /// What a product reads was written before the warp arrived.
+    fn arrived(&self, uses: &Uses) -> Result<(), Hazard> {
+        let late = |item: &&Item| {
+            let known = &self.known[usize::from(**item) % ITEMS];
+            **item >> 8 == 0 && known.lanes != 0 && known.at >= self.arrived
+        };
+        match uses.reads().iter().find(late) {
+            Some(&item) => Err(Hazard::Arrive {
+                register: name(item),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// An item that something outstanding names is read, or written by an instruction.
     #[inline(never)]
     fn used(
         &self,
         program: &[Uses],
+        by: &Uses,
         item: Item,
         lanes: u32,
-        writer: Option<&Uses>,
+        write: bool,
     ) -> Result<(), Hazard> {
-        let write = writer.is_some();
-        let queue = writer.and_then(|uses| uses.queue);
+        let queue = by.queue.filter(|_| write);
+        // A product may go on with sums that are not there yet.
+        let sums = matches!(by.group, Group::Product(_)) && by.writes().contains(&item);
         for (n, scoreboard) in (0..).zip(&self.scoreboards) {
             for outstanding in scoreboard {
+                if sums && n == PRODUCTS && outstanding.result {
+                    continue;
+                }
                 let meant = (outstanding.lanes & lanes != 0 || item >> 8 & 1 != 0)
                     && outstanding.items(program).contains(&item);
                 let way = program[outstanding.of].queue;
@@ -313,8 +363,13 @@ impl Watch {
     fn begin(&mut self, program: &[Uses], at: usize, lanes: u32) {
         let uses = &program[at];
         let now = self.now;
+        if uses.group == Group::Arrives {
+            self.arrived = now;
+        }
+        // Sums that a product goes on with are no news to the next one.
+        let product = matches!(uses.group, Group::Product(_));
         // What runs for no lane goes through its unit all the same: what is before it there is done when it is.
-        for &item in uses.writes().iter().filter(|_| lanes != 0) {
+        for &item in uses.writes().iter().filter(|_| lanes != 0 && !product) {
             let known = self.known(item);
             (known.at, known.lanes, known.latency) = (now, lanes, uses.latency);
             if known.named != 0 || uses.unpromised {
@@ -327,7 +382,8 @@ impl Watch {
         }
         let promises = [(uses.control.writes, true), (uses.control.reads, false)];
         for (scoreboard, result) in promises {
-            let Some(n) = scoreboard.map(usize::from).filter(|&n| n < 6) else {
+            let kept = |n: &u8| *n < PRODUCTS || product;
+            let Some(n) = scoreboard.filter(kept).map(usize::from) else {
                 continue;
             };
             let outstanding = Outstanding {

@@ -140,7 +140,7 @@ fn integer(r: &Reading) -> Result<Element, Refusal> {
 }
 
 /// One of the registers of a source.
-fn register(source: &Source, k: usize) -> Source {
+pub(super) fn register(source: &Source, k: usize) -> Source {
     let from = match source.from {
         From::Register(n) if n != 255 => From::Register(n.saturating_add(k as u8)),
         other => other,
@@ -149,7 +149,7 @@ fn register(source: &Source, k: usize) -> Source {
 }
 
 /// The row of A or of the sums, or the column of B, that a lane has a part of, and its place in it.
-fn place(lane: usize) -> (usize, usize) {
+pub(super) fn place(lane: usize) -> (usize, usize) {
     (lane / 4, lane % 4)
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, op: &Op) {
 }
 
 /// Sums of a row of A and a column of B each; words that the shape does not have are zero.
-fn every(
+pub(super) fn every(
     sums: &mut [[u32; 8]; 16],
     a: &[[u32; 8]; 16],
     b: &[[u32; 8]; 8],
@@ -267,7 +267,7 @@ fn every(
 }
 
 /// The products of the integers in two words.
-fn dot(x: u32, y: u32, bits: u32, signed: [bool; 2]) -> i64 {
+pub(super) fn dot(x: u32, y: u32, bits: u32, signed: [bool; 2]) -> i64 {
     let part = |word: u32, at: u32, signed: bool| {
         let top = word << (32 - bits - at);
         if signed {

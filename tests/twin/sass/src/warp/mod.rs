@@ -10,6 +10,7 @@
 mod access;
 mod atomic;
 mod block;
+mod canonical;
 mod convert;
 mod copy;
 mod double;
@@ -39,6 +40,7 @@ mod state;
 mod threads;
 mod tile;
 mod uses;
+mod warpgroup;
 
 pub use block::{Block, Launch};
 pub use fault::{Cause, Fault};

@@ -8,7 +8,9 @@
 //! that of a product is the sum of its factors'; what is shifted out below some bits more than a single
 //! has is cut off; the sum is exact, and is cut off to a single, or rounded to the nearest half. The next
 //! block begins with that. A block is of 8 halves on Ampere and Ada with one bit more, of 16 on Hopper
-//! with two; of half as many TF32, of twice as many numbers of eight bits (those are on no chip that was measured). That a sum of zero is positive, that one beyond the singles is
+//! with two; of half as many TF32, of twice as many numbers of eight bits (those are on no chip that was measured). Of
+//! these Hopper keeps 13 bits below the greatest exponent where four warps multiply: DeepSeek-AI, "DeepSeek-V3
+//! technical report" (2024), 3.5.2. That a sum of zero is positive, that one beyond the singles is
 //! infinite, and that a half is rounded after each block, has no source.
 
 use super::eighth::Eighth;
@@ -43,6 +45,14 @@ impl Unit {
             Self { block: 8, extra: 2 }
         } else {
             Self { block: 4, extra: 1 }
+        }
+    }
+
+    /// Of products of four warps of Hopper, of numbers of eight bits.
+    pub fn of_eighths() -> Self {
+        Self {
+            block: 8,
+            extra: -10,
         }
     }
 }

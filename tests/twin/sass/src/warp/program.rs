@@ -4,7 +4,7 @@ use super::source::{Condition, Reading, condition};
 use super::uses::Uses;
 use super::{
     access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, pack,
-    phase, single, tile,
+    phase, single, tile, warpgroup,
 };
 use crate::operand::{Kind, Role};
 use crate::{Chip, Inst, decode};
@@ -44,6 +44,7 @@ pub(crate) enum What {
     Copy(copy::Op),
     Tile(tile::Op),
     Matrix(matrix::Op),
+    Product(warpgroup::Op),
     Exchange(exchange::Op),
     Flow(flow::Op),
     Refused(Box<Refusal>),
@@ -70,6 +71,8 @@ pub struct Program {
     pub(crate) registers: u16,
     /// The end of what it reads of each bank of constant memory at places that it names.
     pub(crate) constants: [usize; 32],
+    /// Whether four warps compute products together.
+    pub(crate) products: bool,
 }
 
 impl Program {
@@ -96,7 +99,9 @@ impl Program {
             })
             .unzip();
         let registers = steps.iter().map(|step| step.registers).max();
+        let product = |step: &Step| matches!(step.what, What::Product(_));
         Self {
+            products: steps.iter().any(product),
             steps,
             uses,
             registers: registers.unwrap_or(0),
@@ -188,6 +193,7 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         Copy: copy::lower(name, r),
         Tile: tile::lower(name, r),
         Matrix: matrix::lower(chip, name, r),
+        Product: warpgroup::lower(name, r),
         Exchange: exchange::lower(name, r),
         Flow: flow::lower(name, r, at)
     );

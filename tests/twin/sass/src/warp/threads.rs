@@ -16,6 +16,7 @@ use super::reach::Memories;
 use super::simd::apply;
 use super::source::{Condition, Lanes};
 use super::state::{Constants, State, each, mask};
+use super::warpgroup::Products;
 use super::{atomic, double, exchange, matrix, phase, tile};
 
 /// What lanes that do not run wait for.
@@ -29,6 +30,8 @@ enum Wait {
     Join(u8),
     /// A barrier of the block.
     Barrier(u8),
+    /// Until so many products of four warps are over.
+    Products(u64),
 }
 
 /// Lanes that are at the same place.
@@ -81,6 +84,7 @@ pub(crate) struct Threads {
     joins: Box<[Lanes; 16]>,
     /// What goes on beside it.
     copies: Copies,
+    pub products: Products,
 }
 
 /// What a warp has around it.
@@ -142,6 +146,7 @@ impl Threads {
             others: Vec::new(),
             joins: Box::new([[0; 32]; 16]),
             copies: Copies::default(),
+            products: Products::default(),
         }
     }
 
@@ -172,6 +177,9 @@ impl Threads {
                 Wait::Lanes(mask) => format!("wait for lanes {mask:#010x}"),
                 Wait::Join(n) => format!("wait at B{n} for lanes {:#010x}", self.wanted(*group, n)),
                 Wait::Barrier(n) => format!("wait at barrier {n}"),
+                Wait::Products(_) => {
+                    "wait for products that not all four warps have begun".to_owned()
+                }
             };
             format!(
                 "lanes {:#010x} at {:#x} {what}",
@@ -189,6 +197,28 @@ impl Threads {
                 group.wait = Wait::Turn;
             }
         }
+    }
+
+    /// How many products have to be over before its lanes go on, if they wait for that.
+    pub fn wants_products(&self) -> Option<u64> {
+        self.others.iter().find_map(|group| match group.wait {
+            Wait::Products(until) => Some(until),
+            _ => None,
+        })
+    }
+
+    /// So many products are computed: lanes go on that wait for no more. Returns whether there are any.
+    pub fn land_products(&mut self, computed: u64) -> bool {
+        let Some(until) = self.wants_products().filter(|&until| until <= computed) else {
+            return false;
+        };
+        self.products.land(&mut self.state, until);
+        for group in &mut self.others {
+            if group.wait == Wait::Products(until) {
+                group.wait = Wait::Turn;
+            }
+        }
+        true
     }
 
     fn park(&mut self, lanes: u32, at: u32, wait: Wait) {
@@ -318,11 +348,12 @@ impl Threads {
                 let memories = &mut around.memories(&mut self.local);
                 self.copies.begin(state, memories, op, lanes)?;
             }
-            What::Tile(_) | What::Matrix(_) if lanes != u32::MAX => {
+            What::Tile(_) | What::Matrix(_) | What::Product(_) if lanes != u32::MAX => {
                 return Err(Cause::Lanes(!lanes));
             }
             What::Tile(op) => tile::run(state, &mut around.memories(&mut self.local), op)?,
             What::Matrix(op) => matrix::run(state, c, op),
+            What::Product(op) => self.products.begin(state, c, op, self.at),
             What::Exchange(op) => exchange::run(state, c, &self.identity, op, lanes),
             What::Flow(op) => return self.flow(op, lanes, around),
             What::Refused(refusal) => return Err((**refusal).clone().into()),
@@ -469,6 +500,15 @@ impl Threads {
             Op::Close(scoreboard) => {
                 self.copies.close(scoreboard);
                 self.at += 1;
+            }
+            Op::Products(left) => {
+                if lanes != u32::MAX {
+                    return Err(Cause::Lanes(!lanes));
+                }
+                match self.products.until(left) {
+                    Some(until) => self.wait(lanes, Wait::Products(until)),
+                    None => self.at += 1,
+                }
             }
             Op::Trap => return Err(Cause::Trap),
             Op::Meet {

@@ -1,6 +1,6 @@
 //! What an instruction uses, and what its control word promises of that.
 
-use crate::operand::{Kind, Role};
+use crate::operand::{Kind, Operand, Role};
 use crate::{Chip, Control, Inst};
 
 /// A register or a predicate, of lanes or of the warp: its kind times 256, and its number.
@@ -25,6 +25,8 @@ pub(crate) struct Uses {
     /// What it reads, then what it writes.
     items: Box<[Item]>,
     reads: usize,
+    /// How many of the first ones its scoreboard says of when they were read.
+    held: usize,
     pub guard: Option<Item>,
     pub control: Control,
     /// Waits until no more than some are outstanding on a scoreboard.
@@ -38,7 +40,22 @@ pub(crate) struct Uses {
     pub unit: Option<usize>,
     /// A way on which registers are read in order.
     pub queue: Option<usize>,
+    pub group: Group,
 }
+
+/// What an instruction is to products of four warps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Group {
+    #[default]
+    None,
+    /// What was written before may be read by a product.
+    Arrives,
+    /// A product; whether it is the last of its group.
+    Product(bool),
+}
+
+/// The scoreboard of products of four warps, behind those of the control word.
+pub(crate) const PRODUCTS: u8 = 6;
 
 /// Ways on which registers are read in order: compilers rely on it that a store has read its own when a later
 /// load has come back, and that a result may take the place of what is read by what is before it on its way. Loads
@@ -105,6 +122,7 @@ impl Uses {
                     }
                 }
                 Kind::Scoreboard(n) => until = Some((n, 0)),
+                Kind::Word(_) if inst.name == "WARPGROUP" => until = Some((PRODUCTS, 0)),
                 Kind::Immediate(count, _) if until.is_some() => {
                     until = until.map(|(n, _)| (n, count as usize))
                 }
@@ -116,6 +134,15 @@ impl Uses {
         if inst.name == "ATOM" && control.writes.is_none() {
             control.writes = control.reads;
         }
+        let group = match inst.name {
+            "WARPGROUP" if inst.has(".ARRIVE") => Group::Arrives,
+            "HGMMA" | "IGMMA" | "QGMMA" => {
+                (control.writes, control.reads) = (Some(PRODUCTS), Some(PRODUCTS));
+                let word = |operand: &Operand| matches!(operand.kind, Kind::Word(_));
+                Group::Product(inst.operands.iter().any(word))
+            }
+            _ => Group::None,
+        };
         let guard = match inst.guard.kind {
             Kind::Predicate(n) if n != 7 => Some(2 << 8 | u16::from(n)),
             Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
@@ -139,10 +166,18 @@ impl Uses {
         let fixed = !varies && control.writes.is_none();
         let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
         let count = reads.len();
+        let mut held = count;
+        if let Group::Product(_) = group {
+            // Registers of lanes, but for those of the sums, which are results as well.
+            let read_later = |item: &Item| item >> 8 == 0 && !writes.contains(item);
+            reads.sort_by_key(|item| !read_later(item));
+            held = reads.iter().filter(|item| read_later(item)).count();
+        }
         reads.extend(writes);
         Self {
             items: reads.into(),
             reads: count,
+            held,
             guard,
             control,
             until,
@@ -151,12 +186,18 @@ impl Uses {
             branches,
             unit,
             queue: QUEUES.iter().position(|queue| queue.contains(&inst.name)),
+            group,
         }
     }
 
     /// What it reads.
     pub fn reads(&self) -> &[Item] {
         &self.items[..self.reads]
+    }
+
+    /// What of that its scoreboard says when it was read.
+    pub fn held(&self) -> &[Item] {
+        &self.items[..self.held]
     }
 
     /// What it writes.

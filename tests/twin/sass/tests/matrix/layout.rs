@@ -1,4 +1,4 @@
-//! `mma.sync` in the words of the manual of PTX: where the elements of matrices are, what they are, and what
+//! `mma.sync`, and `wgmma` where it is like it, in the words of the manual of PTX: where the elements of matrices are, what they are, and what
 //! is computed of them.
 
 /// Of what type an element is.
@@ -20,6 +20,7 @@ pub enum Type {
 #[derive(Debug)]
 pub struct Mma {
     m: usize,
+    pub n: usize,
     pub k: usize,
     pub types: [Type; 3],
     saturates: bool,
@@ -28,8 +29,12 @@ pub struct Mma {
 
 pub fn parse(statement: &str) -> Mma {
     let parts: Vec<&str> = statement.split([' ', '.']).collect();
-    let shape = parts.iter().find(|part| part.contains("n8k")).unwrap();
-    let (m, k) = shape[1..].split_once("n8k").unwrap();
+    let numbers = |part: &str| {
+        let numbers = part.strip_prefix('m')?.split(['n', 'k']);
+        let numbers: Vec<usize> = numbers.map_while(|number| number.parse().ok()).collect();
+        <[usize; 3]>::try_from(numbers).ok()
+    };
+    let [m, n, k] = parts.iter().find_map(|part| numbers(part)).unwrap();
     let types: Vec<Type> = parts
         .iter()
         .filter_map(|&part| match part {
@@ -49,12 +54,13 @@ pub fn parse(statement: &str) -> Mma {
             _ => None,
         })
         .collect();
-    let [_, a, b, c] = types[..] else {
-        panic!("four types were expected: {statement}");
+    let [c, a, b, ..] = types[..] else {
+        panic!("types were expected: {statement}");
     };
     Mma {
-        m: m.parse().unwrap(),
-        k: k.parse().unwrap(),
+        m,
+        n,
+        k,
         types: [a, b, c],
         saturates: parts.contains(&"satfinite"),
         and: parts.contains(&"and"),
@@ -62,7 +68,7 @@ pub fn parse(statement: &str) -> Mma {
 }
 
 impl Type {
-    fn bits(self) -> usize {
+    pub fn bits(self) -> usize {
         match self {
             Self::E4m3 | Self::E5m2 => 8,
             Self::Half | Self::Brain => 16,
@@ -84,6 +90,12 @@ impl Type {
             Self::Single => (8, 23),
             _ => (11, 52),
         }
+    }
+
+    /// The least number that has a leading one.
+    fn least(self) -> f64 {
+        let (exponents, _) = self.format();
+        2_f64.powi(2 - (1 << (exponents - 1)))
     }
 
     /// An element as a number.
@@ -200,6 +212,7 @@ pub fn put(words: &mut [u32], operand: usize, of: Type, i: usize, bits: u64) {
     words[word] |= ((bits & mask) << shift) as u32;
 }
 
+#[allow(dead_code)] // Not of every test that has this module.
 pub fn get(words: &[u32], operand: usize, of: Type, i: usize) -> u64 {
     get_result(&words[first(operand, of)..], of, i)
 }
@@ -217,8 +230,8 @@ impl Mma {
     pub fn count(&self, operand: usize) -> usize {
         match operand {
             0 => self.m * self.k / 32,
-            1 => self.k * 8 / 32,
-            _ => self.m * 8 / 32,
+            1 => self.k * self.n / 32,
+            _ => self.m * self.n / 32,
         }
     }
 
@@ -272,7 +285,16 @@ impl Mma {
             .chain([c])
             .collect();
         let exact: f64 = terms.iter().sum();
-        let most = terms.iter().fold(0_f64, |most, x| most.max(x.abs()));
+        // A number without a leading one is as far up as the least that has one.
+        let reach = |of: Type, x: f64| {
+            if x == 0.0 {
+                0.0
+            } else {
+                x.abs().max(of.least())
+            }
+        };
+        let product = |&(x, y): &(u64, u64)| reach(a, a.number(x)) * reach(b, b.number(y));
+        let most = factors.iter().map(product).fold(c.abs(), f64::max);
         if exact == ours || exact.is_nan() && ours.is_nan() {
             return true;
         }
@@ -299,7 +321,12 @@ impl Mma {
         }
         // As much as a single has is kept, if not more; the result is cut off or rounded, halves after
         // each block.
-        let kept = if sum == Type::Double { 52 } else { 23 };
+        let kept = match (a, sum) {
+            (_, Type::Double) => 52,
+            // Of numbers of 8 bits four warps keep less: as DeepSeek's report on its third version has it.
+            (Type::E4m3 | Type::E5m2, _) if self.m == 64 => 13,
+            _ => 23,
+        };
         let lost = most * 2_f64.powi(-kept) * 2.0 * terms.len() as f64;
         let rounded = most.max(exact.abs()) * 2_f64.powi(1 - bits) + 2.0 * least;
         let whole = terms.iter().all(|x| x.fract() == 0.0) && magnitudes < 2048.0;
