@@ -6,7 +6,7 @@
 //! units: NVIDIA's architecture papers of GA102, AD102, H100 and Blackwell, for whole products.
 
 use drivers_spec::nv::abi::{Branch, Call};
-use drivers_spec::nv::chip::{Arch, Facts};
+use drivers_spec::nv::chip::{self as spec, Arch, Facts};
 use drivers_spec::nv::class;
 
 /// A chip, in one product that has it.
@@ -162,9 +162,20 @@ const SHARED: &[Call] = &[
 ];
 
 impl Chip {
-    /// The chip of that name.
+    /// The chip of that name: as here, as the vendor calls it (`gh100`), or as compilers do (`sm_90`), where the
+    /// first one counts.
     pub fn by_name(name: &str) -> Option<&'static Chip> {
-        CHIPS.iter().find(|chip| chip.name == name)
+        let named = |chip: &&Chip| {
+            let mut spec = spec::CHIPS.iter().filter(|one| one.id == chip.id);
+            chip.name == name
+                || spec.any(|one| one.name == name || format!("sm_{}", one.sm) == name)
+        };
+        CHIPS.iter().find(named)
+    }
+
+    /// What compilers call its instruction set: `sm_90`.
+    pub fn target(&self) -> String {
+        spec::sm_of(self.sm_version).map_or(String::new(), |sm| format!("sm_{sm}"))
     }
 
     /// What its generation has.
@@ -222,8 +233,6 @@ impl Chip {
 
 #[cfg(test)]
 mod tests {
-    use drivers_spec::nv::chip as spec;
-
     use super::*;
 
     #[test]
@@ -234,7 +243,14 @@ mod tests {
         };
         let all = ["ga102", "ad102", "h100", "h200", "gb202"].map(sms);
         assert_eq!(all, [82, 128, 132, 132, 170]);
+        let names =
+            ["gh100", "sm_90", "sm_86", "sm_120"].map(|name| Chip::by_name(name).unwrap().name);
+        assert_eq!(names, ["h100", "h100", "ga102", "gb202"]);
         for chip in &CHIPS {
+            assert_eq!(
+                Chip::by_name(&chip.target()).unwrap().target(),
+                chip.target()
+            );
             assert!(chip.tpcs.iter().all(|&on| on <= chip.tpcs_per_gpc));
             assert!(chip.has_class(chip.facts().compute.number) && !chip.has_class(0x1234));
             assert!(

@@ -3,7 +3,7 @@
 use drivers_spec::nv::abi::Branch;
 
 use crate::chip::Chip;
-use crate::errno::Failure;
+use crate::errno::{Errno, Failure};
 
 /// A machine that was asked for.
 #[derive(Clone, Debug)]
@@ -12,14 +12,65 @@ pub struct Config {
     pub chips: Vec<&'static Chip>,
     /// The version of the driver, as it says it.
     pub driver: String,
+    /// Which kernel module has the GPUs.
+    pub module: Module,
     /// Its branch.
     pub branch: Branch,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// Files that are refused, or are not there (`ENOENT`), with all below them.
+    pub paths: Vec<(String, Errno)>,
     /// What the hardware does wrong, each once.
     pub hardware: Vec<Hardware>,
     /// Where random choices start.
     pub seed: u64,
+}
+
+/// Which kernel module has the GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Module {
+    /// NVIDIA's, of the sources that are open.
+    Open,
+    /// NVIDIA's, of those that are not. It answers here as the open one does.
+    Closed,
+    /// Another one, such as `nouveau`: NVIDIA's is not loaded.
+    Other(String),
+    /// None.
+    None,
+}
+
+impl Module {
+    fn parse(text: &str) -> Result<Module, Wrong> {
+        let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        match text {
+            "open" => Ok(Module::Open),
+            "closed" => Ok(Module::Closed),
+            "none" => Ok(Module::None),
+            other if !other.is_empty() && other.chars().all(name) => {
+                Ok(Module::Other(other.into()))
+            }
+            _ => Err(Wrong(format!(
+                "module={text}: expected open, closed, none or the name of another module"
+            ))),
+        }
+    }
+
+    /// The name of the module that is bound to the GPUs.
+    pub fn bound(&self) -> Option<&str> {
+        match self {
+            Module::Open | Module::Closed => Some("nvidia"),
+            Module::Other(name) => Some(name),
+            Module::None => None,
+        }
+    }
+
+    /// What the driver calls itself in front of its version.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Module::Closed => "NVIDIA UNIX x86_64 Kernel Module",
+            _ => "NVIDIA UNIX Open Kernel Module for x86_64",
+        }
+    }
 }
 
 /// What hardware does wrong.
@@ -73,9 +124,12 @@ fn release(branch: Branch) -> &'static str {
 
 impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
-    /// are of a single chip; `driver` a version, or a branch alone; `seed` where random choices start; `fault` calls that fail, several
-    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, and hardware that fails: `hang:channel=0`,
-    /// `mmu:va=0x1000`, `exception`, `event:lost` or `event:lost:NTH`, `gone`.
+    /// are of a single chip; `driver` a version, or a branch alone; `says` another version, as which that driver
+    /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `seed` where
+    /// random choices start; `fault` calls that fail, several
+    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, files that are refused, `path:PATH:ERRNO` (with
+    /// `ENOENT` they are not there), and hardware that fails: `hang:channel=0`, `mmu:va=0x1000`,
+    /// `exception`, `event:lost` or `event:lost:NTH`, `gone`.
     ///
     /// # Errors
     /// What was expected, and what was there.
@@ -83,7 +137,8 @@ impl Config {
         let (mut chips, mut gpus) = (String::from("ad102"), None);
         let mut seed = 1;
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
-        let mut hardware = Vec::new();
+        let (mut hardware, mut paths) = (Vec::new(), Vec::new());
+        let (mut says, mut module) = (None, Module::Open);
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
@@ -92,21 +147,24 @@ impl Config {
                 "chip" => chips = value.into(),
                 "gpus" => gpus = Some(count(value)?),
                 "driver" => driver = value.into(),
+                "says" if !value.is_empty() && value.len() < 64 => says = Some(value.into()),
+                "module" => module = Module::parse(value)?,
                 "seed" => {
                     let wrong = || Wrong(format!("seed={value}: expected a number"));
                     seed = value.parse().map_err(|_| wrong())?;
                 }
                 "fault" => {
                     for one in value.split(';') {
-                        match Hardware::parse(one) {
-                            Some(fault) => hardware.push(fault),
-                            None => faults.push(Fault::parse(one)?),
+                        match (Hardware::parse(one), path(one)) {
+                            (Some(fault), _) => hardware.push(fault),
+                            (None, Some(path)) => paths.push(path),
+                            (None, None) => faults.push(Fault::parse(one)?),
                         }
                     }
                 }
                 _ => {
                     return Err(Wrong(format!(
-                        "expected chip, gpus, driver, seed or fault, found '{key}'"
+                        "expected chip, gpus, driver, says, module, seed or fault, found '{key}'"
                     )));
                 }
             }
@@ -144,11 +202,23 @@ impl Config {
         }
         Ok(Config {
             chips: all,
-            driver,
+            driver: says.unwrap_or(driver),
             branch,
+            module,
             faults,
+            paths,
             hardware,
             seed,
+        })
+    }
+}
+
+impl Config {
+    /// What is wrong with a path.
+    pub fn refused(&self, path: &str) -> Option<Errno> {
+        self.paths.iter().find_map(|(refused, errno)| {
+            let rest = path.strip_prefix(refused.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then_some(*errno)
         })
     }
 }
@@ -156,6 +226,13 @@ impl Config {
 fn count(text: &str) -> Result<usize, Wrong> {
     let number = text.parse().ok().filter(|&n| n <= 16);
     number.ok_or_else(|| Wrong(format!("gpus={text}: expected 0 to 16")))
+}
+
+/// A file that is refused. Addresses of PCI functions have colons in them.
+fn path(text: &str) -> Option<(String, Errno)> {
+    let (path, errno) = text.strip_prefix("path:")?.rsplit_once(':')?;
+    let errno = Errno::from_name(errno)?;
+    path.starts_with('/').then(|| (path.into(), errno))
 }
 
 impl Hardware {
@@ -185,7 +262,7 @@ impl Fault {
     fn parse(text: &str) -> Result<Fault, Wrong> {
         let wrong = || {
             Wrong(format!(
-                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or hang:channel=0, mmu:va=0x1000, exception, event:lost[:NTH], gone"
+                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or path:PATH:ERRNO, hang:channel=0, mmu:va=0x1000, exception, event:lost[:NTH], gone"
             ))
         };
         let parts: Vec<&str> = text.split(':').collect();
@@ -230,7 +307,19 @@ mod tests {
             Hardware::Gone,
         ];
         assert_eq!(broken.hardware, all);
+        let odd = Config::parse("module=closed,driver=570,says=999.1,fault=path:/dev/a:b:EACCES");
+        let odd = odd.unwrap();
+        assert_eq!((&odd.module, odd.branch), (&Module::Closed, Branch::R570));
+        assert_eq!(odd.driver, "999.1");
+        assert_eq!(odd.paths, [("/dev/a:b".into(), Errno(libc::EACCES))]);
+        let other = Config::parse("module=vfio-pci").unwrap().module;
+        assert_eq!(other.bound(), Some("vfio-pci"));
         for wrong in [
+            "module=",
+            "module=A",
+            "says=",
+            "fault=path:dev/a:ENOENT",
+            "fault=path:/dev/a:NO",
             "fault=hang",
             "fault=mmu:va=5",
             "fault=gone:1",

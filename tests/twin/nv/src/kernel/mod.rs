@@ -186,6 +186,12 @@ impl Machine {
         self.injector.loses()
     }
 
+    /// Fails if the config refuses that file.
+    pub(crate) fn refused(&self, path: &str) -> Result {
+        let refused = self.config.refused(path);
+        refused.map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
     /// Fails if the config says so.
     pub(crate) fn inject(&self, call: &str) -> Result {
         self.injector.call(call)

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use crate::config::Config;
+use crate::errno::Errno;
+use crate::rm::bars;
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,9 @@ const MAJOR: u32 = 195;
 /// The kernel chooses it; `/proc/devices` tells.
 const UVM_MAJOR: u32 = 235;
 
+/// NVIDIA's module.
+const NVIDIA: &str = "nvidia";
+
 /// All files, by path.
 pub(super) struct Tree(BTreeMap<String, Node>);
 
@@ -47,34 +52,34 @@ pub(crate) fn bus(gpu: usize) -> u8 {
     gpu as u8 + 1
 }
 
+/// Where a GPU is on PCI.
+fn place(gpu: usize) -> String {
+    format!("0000:{:02x}:00.0", bus(gpu))
+}
+
+/// The BARs of a GPU: registers, memory.
+fn resource(gpu: usize) -> String {
+    let mut lines = String::new();
+    let flags = [RESOURCE_MEM, RESOURCE_MEM | RESOURCE_PREFETCH];
+    for ((start, bytes), flags) in bars(gpu).into_iter().zip(flags) {
+        let end = start + bytes - 1;
+        lines += &format!("{start:#018x} {end:#018x} {flags:#018x}\n");
+    }
+    lines
+}
+
+/// `IORESOURCE_MEM`, `IORESOURCE_PREFETCH` of Linux.
+const RESOURCE_MEM: u64 = 0x200;
+const RESOURCE_PREFETCH: u64 = 0x2000;
+
 impl Tree {
     pub(super) fn new(config: &Config) -> Tree {
         let mut tree = Tree(BTreeMap::new());
-        tree.add("/dev/nvidiactl", Node::Ctl);
-        tree.add("/dev/nvidia-uvm", Node::Uvm);
-        let driver = &config.driver;
-        tree.text(
-            "/proc/driver/nvidia/version",
-            format!(
-                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {driver}  Release Build\n"
-            ),
-        );
-        tree.text("/sys/module/nvidia/version", format!("{driver}\n"));
-        tree.text(
-            "/proc/devices",
-            "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-uvm\n".into(),
-        );
+        if config.module.bound() == Some(NVIDIA) {
+            tree.driver(config);
+        }
         for (gpu, chip) in config.chips.iter().enumerate() {
-            tree.add(&format!("/dev/nvidia{gpu}"), Node::Gpu(gpu));
-            let place = format!("0000:{:02x}:00.0", bus(gpu));
-            let information = format!(
-                "Model: \t\t {}\nBus Type: \t PCIe\nBus Location: \t {place}\nDevice Minor: \t {gpu}\n",
-                chip.product
-            );
-            tree.text(
-                &format!("/proc/driver/nvidia/gpus/{place}/information"),
-                information,
-            );
+            let place = place(gpu);
             let pci = format!("/sys/bus/pci/devices/{place}");
             tree.text(&format!("{pci}/vendor"), "0x10de\n".into());
             let device = format!("{:#06x}\n", chip.device_id);
@@ -82,8 +87,48 @@ impl Tree {
             let class = format!("{:#08x}\n", chip.pci_class);
             tree.text(&format!("{pci}/class"), class);
             tree.text(&format!("{pci}/numa_node"), "-1\n".into());
+            tree.text(&format!("{pci}/resource"), resource(gpu));
+            let bound = config.module.bound();
+            let driver = bound.map_or(String::new(), |name| format!("DRIVER={name}\n"));
+            let uevent = format!("{driver}PCI_SLOT_NAME={place}\n");
+            tree.text(&format!("{pci}/uevent"), uevent);
         }
+        if let Some(name) = config.module.bound() {
+            tree.text(&format!("/sys/module/{name}/initstate"), "live\n".into());
+        }
+        let gone = |path: &str| config.refused(path) == Some(Errno(libc::ENOENT));
+        tree.0.retain(|path, _| !gone(path));
         tree
+    }
+
+    /// What the driver adds to the machine.
+    fn driver(&mut self, config: &Config) {
+        self.add("/dev/nvidiactl", Node::Ctl);
+        self.add("/dev/nvidia-uvm", Node::Uvm);
+        let (title, version) = (config.module.title(), &config.driver);
+        self.text(
+            "/proc/driver/nvidia/version",
+            format!("NVRM version: {title}  {version}  Release Build\n"),
+        );
+        self.text("/sys/module/nvidia/version", format!("{version}\n"));
+        // The daemon that keeps GPUs awake.
+        self.add("/run/nvidia-persistenced", Node::Folder);
+        self.text(
+            "/proc/devices",
+            "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-uvm\n".into(),
+        );
+        for (gpu, chip) in config.chips.iter().enumerate() {
+            self.add(&format!("/dev/nvidia{gpu}"), Node::Gpu(gpu));
+            let place = place(gpu);
+            let information = format!(
+                "Model: \t\t {}\nBus Type: \t PCIe\nBus Location: \t {place}\nDevice Minor: \t {gpu}\n",
+                chip.product
+            );
+            self.text(
+                &format!("/proc/driver/nvidia/gpus/{place}/information"),
+                information,
+            );
+        }
     }
 
     fn text(&mut self, path: &str, text: String) {

@@ -27,7 +27,8 @@ impl Call<'_> {
             config.driver.clone(),
             format!("rel/gpu_drv/r{0}/r{0}_00", config.branch),
             format!(
-                "NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build",
+                "{}  {}  Release Build",
+                config.module.title(),
                 config.driver
             ),
         ]
