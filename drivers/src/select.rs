@@ -16,6 +16,7 @@
 //! Pure: the environment is an argument.
 
 mod legacy;
+mod restrictions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -82,7 +83,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Cpu => &["LLVM", "CLANG"],
             DeviceKind::Amd => &["LLVM", "CLANG", "HIP"],
-            DeviceKind::Nv => &["CUDA", "PTX", "NAK"],
+            DeviceKind::Nv => &["CUDA", "PTX", "LLVM", "NAK"],
             DeviceKind::Cuda => &["PTX"],
             DeviceKind::Qcom => &["IR3"],
             _ => &[],
@@ -95,7 +96,7 @@ impl DeviceKind {
 pub enum Transport {
     /// AMD's compute driver, `/dev/kfd`.
     Kfd,
-    /// NVIDIA's open kernel module.
+    /// NVIDIA's kernel driver, `/dev/nvidiactl`.
     Nvk,
     /// Qualcomm's `/dev/kgsl-3d0`.
     Kgsl,
@@ -381,40 +382,13 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
         notes.push(format!("{old}: an old name; write {new}"));
     }
     notes.extend(unknown_names(env.keys().map(String::as_str)));
-    let warnings = match targets.iter().any(not_restricted) {
-        true => foreign_restrictions(given),
-        false => Vec::new(),
-    };
+    let warnings = restrictions::not_followed(&targets, given);
     Ok(Selection {
         targets,
         source,
         notes,
         warnings,
     })
-}
-
-/// Variables of ROCm that restrict a process to some GPUs. They count GPUs otherwise than KFD's nodes
-/// of supported chips are counted here, or name them by a UUID.
-const RESTRICTIONS: [&str; 3] = [
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",
-];
-
-/// Whether a target means GPUs of AMD of this machine, and does not say which.
-fn not_restricted(target: &Target) -> bool {
-    let twin = target.interface.is_some_and(|way| way.twin);
-    target.device == DeviceKind::Amd && target.indices.is_none() && !twin
-}
-
-fn foreign_restrictions<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Vec<String> {
-    let set = RESTRICTIONS.iter().filter_map(|name| {
-        let value = given(name)?;
-        Some(format!(
-            "{name}={value} is not followed: write DEV=KFD:N+AMD, with a number of `doorbell devices`"
-        ))
-    });
-    set.collect()
 }
 
 /// Parses the value of `DEV`; `origin` names it in errors.

@@ -4,19 +4,31 @@ use std::collections::BTreeMap;
 
 use super::{
     DeviceKind, Interface, SelectError, Source, Target, Transport, parse_indices, parse_interface,
+    parse_renderer,
 };
 
 /// The older variables for a compiler, with what they ask for.
-const RENDERERS: [(&str, DeviceKind, &str); 9] = [
+const RENDERERS: [(&str, DeviceKind, &str); 13] = [
     ("AMD_HIP", DeviceKind::Amd, "HIP"),
     ("AMD_LLVM", DeviceKind::Amd, "LLVM"),
     ("CPU_CLANG", DeviceKind::Cpu, "CLANG"),
     ("CPU_CLANGJIT", DeviceKind::Cpu, "CLANG"),
     ("CPU_LLVM", DeviceKind::Cpu, "LLVM"),
     ("CUDA_PTX", DeviceKind::Cuda, "PTX"),
+    ("NV_CUDA", DeviceKind::Nv, "CUDA"),
+    ("NV_LLVM", DeviceKind::Nv, "LLVM"),
     ("NV_NAK", DeviceKind::Nv, "NAK"),
+    ("NV_NVCC", DeviceKind::Nv, "CUDA"),
+    ("NV_NVRTC", DeviceKind::Nv, "CUDA"),
     ("NV_PTX", DeviceKind::Nv, "PTX"),
     ("QCOM_IR3", DeviceKind::Qcom, "IR3"),
+];
+
+/// Those that name one: `NV_CC=PTX`.
+const NAMED: [(&str, DeviceKind); 3] = [
+    ("AMD_CC", DeviceKind::Amd),
+    ("CPU_CC", DeviceKind::Cpu),
+    ("NV_CC", DeviceKind::Nv),
 ];
 
 /// The older variables for a simulated device; `MOCKGPU` takes any device's first transport.
@@ -73,12 +85,21 @@ impl Legacy {
                 legacy.interfaces.push((device, interface, origin));
             }
         }
+        let mut renderers = Vec::new();
         for (name, device, renderer) in RENDERERS {
-            let Some(origin) = on(name)? else { continue };
-            let other = legacy
-                .renderers
-                .iter()
-                .find(|(d, r, _)| *d == device && *r != renderer);
+            renderers.extend(on(name)?.map(|origin| (device, renderer, origin)));
+        }
+        for (name, device) in NAMED {
+            let Some((origin, value)) = given(name) else {
+                continue;
+            };
+            let renderer = parse_renderer(&origin, device, value)?;
+            renderers.push((device, renderer, origin));
+        }
+        for (device, renderer, origin) in renderers {
+            let of_device =
+                |(d, r, _): &&(DeviceKind, &str, String)| *d == device && *r != renderer;
+            let other = legacy.renderers.iter().find(of_device);
             if let Some((_, _, first)) = other {
                 let first = first.clone();
                 return Err(SelectError::Conflict {

@@ -98,7 +98,7 @@ fn what_is_not_understood_is_named_with_the_nearest() {
         ),
         (
             "NV:PTZ",
-            "DEV=NV:PTZ: expected a renderer of NV (CUDA, PTX, NAK), found \"PTZ\"; did you mean PTX?",
+            "DEV=NV:PTZ: expected a renderer of NV (CUDA, PTX, LLVM, NAK), found \"PTZ\"; did you mean PTX?",
         ),
         (
             "METAL:X",
@@ -218,6 +218,15 @@ fn old_names_and_their_new_form() {
             "NVK+NV:NAK",
         ),
         (&[("NV", "1"), ("NV_PTX", "1")], "NV:PTX"),
+        (&[("NV", "1"), ("NV_NVRTC", "1")], "NV:CUDA"),
+        (
+            &[("NV", "1"), ("NV_NVCC", "1"), ("NV_CUDA", "1")],
+            "NV:CUDA",
+        ),
+        (&[("NV", "1"), ("NV_LLVM", "1")], "NV:LLVM"),
+        (&[("NV", "1"), ("NV_CC", "ptx")], "NV:PTX"),
+        (&[("CPU", "1"), ("CPU_CC", "CLANGJIT")], "CPU:CLANG"),
+        (&[("MOCKNVK", "1"), ("NV_CC", "NAK")], "TWINNVK+NV:NAK"),
         (&[("CUDA", "1"), ("CUDA_PTX", "1")], "CUDA:PTX"),
         (&[("CPU", "1"), ("CPU_LLVM", "1")], "CPU:LLVM"),
         (
@@ -321,6 +330,10 @@ fn contradictions_name_both_sources() {
             text("NV_NAK=1", "NV_PTX=1", "renderer"),
         ),
         (
+            &[("NV_PTX", "1"), ("NV_CC", "CUDA")],
+            text("NV_PTX=1", "NV_CC=CUDA", "renderer"),
+        ),
+        (
             &[("DEV", "NV:NAK"), ("NV_PTX", "1")],
             text("DEV=NV:NAK", "NV_PTX=1", "renderer"),
         ),
@@ -387,10 +400,15 @@ fn strict_mode_refuses_old_names_and_shows_the_new() {
     assert!(run("", "", &[("HCQ_STRICT_ENV", "1"), ("DEV", "AMD")]).is_ok());
 }
 
-/// A scheduler that restricts a job by a variable of ROCm must not be overlooked in silence.
+/// A scheduler that restricts a job by a variable of a vendor must not be overlooked in silence.
 #[test]
-fn restrictions_of_rocm_are_not_overlooked() {
-    let env = [("ROCR_VISIBLE_DEVICES", "3"), ("HIP_VISIBLE_DEVICES", "")];
+fn restrictions_of_vendors_are_not_overlooked() {
+    let env = [
+        ("ROCR_VISIBLE_DEVICES", "3"),
+        ("HIP_VISIBLE_DEVICES", ""),
+        ("CUDA_VISIBLE_DEVICES", "1"),
+        ("NVIDIA_VISIBLE_DEVICES", "1"),
+    ];
     let warnings = |dev: &str| {
         let all = env.iter().copied().chain([("DEV", dev)]);
         select(None, None, all).unwrap().warnings
@@ -402,7 +420,21 @@ fn restrictions_of_rocm_are_not_overlooked() {
           devices`"
         ]
     );
-    for dev in ["CPU", "KFD:1+AMD", "TWINKFD+AMD", "AMD:0"] {
+    assert_eq!(
+        warnings("NV"),
+        [
+            "CUDA_VISIBLE_DEVICES=1 is not followed: write DEV=NVK:N+NV, with a number of `doorbell \
+          devices`"
+        ]
+    );
+    for dev in [
+        "CPU",
+        "KFD:1+AMD",
+        "TWINKFD+AMD",
+        "AMD:0",
+        "NV:1",
+        "TWINNVK+NV",
+    ] {
         assert!(warnings(dev).is_empty(), "{dev}");
     }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use doorbell::Setup;
 use drivers::doctor::{Row, Status, examine, examine_twin};
-use drivers::select::DeviceKind;
 use drivers_host::machine::Host;
 use serde::Serialize;
 
@@ -32,7 +31,7 @@ struct Line<'a> {
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
     let mut rows = examine(Path::new("/"), &*Host::get(), &cpu);
-    rows.splice(1..1, compilers(&chip(setup)));
+    rows.splice(1..1, compilers(setup));
     if let Some(twin) = setup.twin() {
         rows.extend(examine_twin(&*twin.machine()));
     }
@@ -61,19 +60,26 @@ fn line(row: &Row) -> Line<'_> {
     }
 }
 
-/// The chip that GPU compilers are looked at for: that of the simulated machine or of the selection,
-/// else the first that we would like to know about.
-fn chip(setup: &Setup) -> String {
+/// The instruction set that compilers of a device are looked at for: that of the simulated machine or of the
+/// selection, else of the first chip that we would like to know about.
+fn arch(setup: &Setup, device: &str) -> String {
     let target = setup.target();
-    let asked = target.arch.filter(|_| target.device == DeviceKind::Amd);
-    let simulated = setup.twin().map(|twin| twin.chip().to_owned());
-    simulated.or(asked).unwrap_or_else(|| "gfx1100".into())
+    if target.device.name() == device {
+        let simulated = setup.twin().map(|twin| twin.arch());
+        if let Some(asked) = simulated.or(target.arch) {
+            return asked;
+        }
+    }
+    match device {
+        "NV" => "sm_90".into(),
+        _ => "gfx1100".into(),
+    }
 }
 
-/// The rows about compilers; those of GPUs for a chip.
-fn compilers(chip: &str) -> Vec<Row> {
+/// The rows about compilers.
+fn compilers(setup: &Setup) -> Vec<Row> {
     let row = |row: &codegen::Row| {
-        let found = row.open(chip, 1);
+        let found = row.open(&arch(setup, row.device), 1);
         Row {
             check: format!("{}.{}", row.device, row.renderer).to_lowercase(),
             status: match found {
@@ -92,6 +98,8 @@ fn compilers(chip: &str) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
+    use drivers::select::DeviceKind;
+
     use super::*;
 
     #[test]

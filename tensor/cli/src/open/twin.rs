@@ -1,4 +1,4 @@
-//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100` opens. One is made only when asked for.
+//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100` and `DEV=TWINNVK+NV::sm_90` open. One is made only when asked for.
 
 use drivers::select::Target;
 
@@ -13,26 +13,33 @@ mod simulated {
     use std::sync::Arc;
 
     use drivers::select::{DeviceKind, Transport};
-    use twin_amd::machine::TwinMachine;
+    use twin_amd::{Journal, Violation};
 
     use super::{Error, Target};
 
     /// A simulated machine, and the one process of it that this program is.
     #[derive(Clone)]
-    pub struct Twin(Arc<TwinMachine>);
+    pub enum Twin {
+        /// With AMD's GPUs.
+        Amd(Arc<twin_amd::machine::TwinMachine>),
+        /// With NVIDIA's.
+        Nv(Arc<twin_nv::machine::TwinMachine>),
+    }
+
+    /// Makes a machine from its config.
+    type Make = fn(&str) -> Result<Twin, String>;
 
     impl Twin {
         /// The machine of a target, if it asks for one that there is. `config` is the variable
         /// TWIN; what the target says about the chip and the number of GPUs comes before it.
         pub(crate) fn of(target: &Target, config: Option<&str>) -> Result<Option<Twin>, Error> {
-            let asked = target.interface.filter(|way| way.twin);
-            if asked.map(|way| way.transport) != Some(Transport::Kfd)
-                || target.device != DeviceKind::Amd
-            {
-                return Ok(None);
-            }
-            // Its DEBUG is its own: packets and instructions are not what DEBUG shows here.
-            let mut text = "debug=0".to_owned();
+            let way = target.interface.filter(|way| way.twin);
+            // AMD's has a DEBUG of its own: packets and instructions are not what DEBUG shows here.
+            let (make, mut text): (Make, _) = match (target.device, way.map(|way| way.transport)) {
+                (DeviceKind::Amd, Some(Transport::Kfd)) => (Twin::amd, "debug=0".to_owned()),
+                (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
+                _ => return Ok(None),
+            };
             if let Some(chip) = target
                 .arch
                 .as_deref()
@@ -46,24 +53,33 @@ mod simulated {
             if let Some(config) = config {
                 text += &format!(",{config}");
             }
-            let machine = TwinMachine::new(&text).map_err(|e| {
+            let twin = make(text.trim_start_matches(',')).map_err(|why| {
                 let with = config.map_or(String::new(), |config| format!(" with TWIN={config}"));
-                Error::Twin {
-                    asked: format!("{target}{with}"),
-                    why: e.to_string(),
-                }
+                let asked = format!("{target}{with}");
+                Error::Twin { asked, why }
             })?;
-            Ok(Some(Twin(machine)))
+            Ok(Some(twin))
+        }
+
+        fn amd(config: &str) -> Result<Twin, String> {
+            twin_amd::machine::TwinMachine::new(config).map(Twin::Amd)
+        }
+
+        fn nv(config: &str) -> Result<Twin, String> {
+            twin_nv::machine::TwinMachine::new(config).map(Twin::Nv)
         }
 
         /// Where devices are opened.
         pub fn machine(&self) -> drivers::Twin {
-            self.0.clone()
+            match self {
+                Twin::Amd(machine) => machine.clone(),
+                Twin::Nv(machine) => machine.clone(),
+            }
         }
 
         /// The rules that were broken so far, each with what was seen first; none if all is well.
         pub fn report(&self) -> Option<String> {
-            let violations = self.0.machine().journal.violations();
+            let violations = self.journal().violations();
             let mut first = Vec::new();
             let mut times: HashMap<&str, usize> = HashMap::new();
             for violation in &violations {
@@ -73,7 +89,7 @@ mod simulated {
                 }
                 *count += 1;
             }
-            let one = |v: &&twin_amd::Violation| {
+            let one = |v: &&Violation| {
                 let times = times.get(v.rule.name).unwrap_or(&0);
                 format!("rule {}, broken {times} times, first: {v}\n", v.rule.name)
             };
@@ -81,14 +97,35 @@ mod simulated {
         }
 
         /// What happened to it.
-        #[cfg(test)]
-        pub fn journal(&self) -> &twin_amd::Journal {
-            &self.0.machine().journal
+        pub(super) fn journal(&self) -> &Journal {
+            match self {
+                Twin::Amd(machine) => machine.journal(),
+                Twin::Nv(machine) => machine.journal(),
+            }
         }
 
-        /// The chip, for messages.
+        /// The chip (the first one), for messages.
         pub fn chip(&self) -> &'static str {
-            self.0.machine().config.chip.name
+            match self {
+                Twin::Amd(machine) => machine.machine().config.chip.name,
+                Twin::Nv(machine) => machine
+                    .machine()
+                    .config
+                    .chips
+                    .first()
+                    .map_or("GPU", |chip| chip.name),
+            }
+        }
+
+        /// What its code is compiled for: that of the first GPU.
+        pub fn arch(&self) -> String {
+            match self {
+                Twin::Amd(machine) => machine.machine().config.chip.name.into(),
+                Twin::Nv(machine) => {
+                    let chip = machine.machine().config.chips.first();
+                    chip.map_or(String::new(), |chip| chip.target())
+                }
+            }
         }
     }
 }
@@ -116,6 +153,11 @@ impl Twin {
 
     /// The chip, for messages.
     pub fn chip(&self) -> &'static str {
+        match *self {}
+    }
+
+    /// What its code is compiled for.
+    pub fn arch(&self) -> String {
         match *self {}
     }
 }
@@ -147,7 +189,7 @@ mod tests {
             "AMD",
             "KFD+AMD::gfx1100",
             "TWINPCI+AMD",
-            "TWINNVK+NV",
+            "TWINPCI+NV",
         ] {
             assert!(twin(target, Some("gpus=2")).unwrap().is_none(), "{target}");
         }
@@ -160,6 +202,15 @@ mod tests {
             twin("TWINKFD+AMD::gfx942", Some("xcc=1")).unwrap().chip(),
             "gfx942"
         );
+        for (target, config, chip, arch) in [
+            ("TWINNVK+NV", None, "ad102", "sm_89"),
+            ("TWINNVK+NV::gh100", Some("driver=570"), "h100", "sm_90"),
+            ("TWINNVK:1+NV:PTX:sm_86", None, "ga102", "sm_86"),
+            ("TWINNVK+NV::sm_120", None, "gb202", "sm_120"),
+        ] {
+            let twin = twin(target, config).unwrap();
+            assert_eq!((twin.chip(), &*twin.arch()), (chip, arch), "{target}");
+        }
         for (target, config, text) in [
             (
                 "TWINKFD+AMD::gfx900",
@@ -167,6 +218,7 @@ mod tests {
                 "no chip 'gfx900'; known: gfx1030",
             ),
             ("TWINKFD+AMD", Some("gpu=2"), "'gpu' is no key; keys: chip"),
+            ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
         ] {
             let error = twin(target, config).err().unwrap();
             assert!(matches!(error, Error::Twin { .. }), "{error}");
