@@ -1,10 +1,12 @@
 //! What a system offers. No file is written and nothing is asked of hardware: sysfs is read, and
-//! the files of KFD are opened, to see whether they may be, and closed again.
+//! the device files of kernel drivers are opened, to see whether they may be, and closed again.
 //!
-//! Every path is looked up under a root, so that tests describe a machine as a folder of files; KFD
-//! is looked up on a [`Machine`], so that tests describe its states by a twin.
+//! Every path is looked up under a root, so that tests describe a machine as a folder of files; kernel
+//! drivers are looked up on a [`Machine`], so that tests describe their states by a twin.
 
 mod kfd;
+mod nvk;
+mod owner;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use drivers_host::cpuinfo::CpuInfo;
 use drivers_spec::pci::{CLASS_ACCELERATOR, CLASS_DISPLAY, VENDOR_AMD, VENDOR_NVIDIA};
 use drivers_spec::usb::GPU_BRIDGES;
 use hcq::transport::Machine;
+
+use owner::Owner;
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,17 +87,13 @@ struct PciGpu {
 pub fn examine(root: &Path, machine: &dyn Machine, cpu: &CpuInfo) -> Vec<Row> {
     let gpus = pci_gpus(root);
     let mut rows = vec![cpu_row(cpu), huge_pages(root)];
-    let amd = gpus.iter().any(|gpu| gpu.vendor == VENDOR_AMD);
-    rows.extend(kfd::rows(machine, &|path| kfd::Owner::of(root, path), amd));
-    rows.push(amd_pci(&gpus));
+    let owner = |path: &str| Owner::of(root, path);
+    let has = |vendor| gpus.iter().any(|gpu| gpu.vendor == vendor);
+    rows.extend(kfd::rows(machine, &owner, has(VENDOR_AMD)));
+    rows.push(pci(&gpus, &AMD));
     rows.push(usb(root));
-    rows.push(node(
-        root,
-        "nv.nvk",
-        "dev/nvidiactl",
-        "NVIDIA GPUs through the nvidia kernel driver",
-    ));
-    rows.push(pci(&gpus, "nv.pci", VENDOR_NVIDIA, "NVIDIA"));
+    rows.extend(nvk::rows(machine, &owner, has(VENDOR_NVIDIA)));
+    rows.push(pci(&gpus, &NVIDIA));
     rows.push(node(
         root,
         "qcom.kgsl",
@@ -103,9 +103,11 @@ pub fn examine(root: &Path, machine: &dyn Machine, cpu: &CpuInfo) -> Vec<Row> {
     rows
 }
 
-/// Looks at a simulated machine: the rows of KFD, named `twin.amd.kfd`.
+/// Looks at a simulated machine: the rows of the kernel driver that it has, named `twin.amd.kfd` and the like.
 pub fn examine_twin(machine: &dyn Machine) -> Vec<Row> {
-    let mut rows = kfd::rows(machine, &|_| None, true);
+    let mut rows = kfd::rows(machine, &|_| None, false);
+    rows.extend(nvk::rows(machine, &|_| None, false));
+    rows.retain(|row| row.status != Status::Absent);
     for row in &mut rows {
         row.check.insert_str(0, "twin.");
     }
@@ -164,46 +166,56 @@ fn functions(gpus: &[PciGpu], vendor: u16) -> Vec<String> {
         .collect()
 }
 
-/// GPUs of AMD are used through their kernel driver; without it there is no way in yet.
-fn amd_pci(gpus: &[PciGpu]) -> Row {
-    let without = |g: &&PciGpu| g.vendor == VENDOR_AMD && g.driver.as_deref() != Some("amdgpu");
-    match gpus.iter().find(without) {
-        None if gpus.iter().any(|g| g.vendor == VENDOR_AMD) => Row::new(
-            "amd.pci",
-            Status::Ok,
-            functions(gpus, VENDOR_AMD).join("; "),
-        ),
-        None => pci(gpus, "amd.pci", VENDOR_AMD, "AMD"),
-        Some(gpu) => Row::new(
-            "amd.pci",
-            Status::Fail,
-            functions(gpus, VENDOR_AMD).join("; "),
-        )
-        .fix(match gpu.driver.as_deref() {
-            None => "load its kernel driver (`sudo modprobe amdgpu`); this version has no driver \
-                     for the bare PCI device"
-                .to_owned(),
-            Some(other) => format!(
-                "{} belongs to {other}: only what amdgpu drives can be used (`echo {0} | sudo tee \
-                 /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe amdgpu`)",
-                gpu.address
-            ),
-        }),
-    }
+/// A vendor whose GPUs are used through a kernel driver.
+struct Vendor {
+    check: &'static str,
+    name: &'static str,
+    id: u16,
+    module: &'static str,
 }
 
-fn pci(gpus: &[PciGpu], check: &'static str, vendor: u16, name: &str) -> Row {
-    let found = functions(gpus, vendor);
+const AMD: Vendor = Vendor {
+    check: "amd.pci",
+    name: "AMD",
+    id: VENDOR_AMD,
+    module: "amdgpu",
+};
+
+const NVIDIA: Vendor = Vendor {
+    check: "nv.pci",
+    name: "NVIDIA",
+    id: VENDOR_NVIDIA,
+    module: "nvidia",
+};
+
+/// The GPUs of a vendor on the bus; without the kernel driver there is no way in yet.
+fn pci(gpus: &[PciGpu], vendor: &Vendor) -> Row {
+    let Vendor {
+        check,
+        name,
+        id,
+        module,
+    } = *vendor;
+    let found = functions(gpus, id);
     if found.is_empty() {
-        Row::new(
-            check,
-            Status::Absent,
-            format!("no {name} function under /sys/bus/pci/devices"),
-        )
-    } else {
-        Row::new(check, Status::Fail, found.join("; "))
-            .fix("this version has no driver for it; see the device matrix in README.md")
+        let text = format!("no {name} function under /sys/bus/pci/devices");
+        return Row::new(check, Status::Absent, text);
     }
+    let without = |g: &&PciGpu| g.vendor == id && g.driver.as_deref() != Some(module);
+    let Some(gpu) = gpus.iter().find(without) else {
+        return Row::new(check, Status::Ok, found.join("; "));
+    };
+    Row::new(check, Status::Fail, found.join("; ")).fix(match gpu.driver.as_deref() {
+        None => format!(
+            "load its kernel driver (`sudo modprobe {module}`); this version has no driver for the bare PCI \
+             device"
+        ),
+        Some(other) => format!(
+            "{} belongs to {other}: only what {module} drives can be used (`echo {0} | sudo tee \
+             /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe {module}`)",
+            gpu.address
+        ),
+    })
 }
 
 fn usb(root: &Path) -> Row {
@@ -342,6 +354,15 @@ mod tests {
         assert_eq!((found.status, found.fix.as_str()), (Status::Ok, ""));
         assert_eq!(found.detail, "0000:03:00.0 1002:744c, driver amdgpu");
         assert_eq!(row(root.path(), "nv.pci").status, Status::Absent);
+        write(root.path(), &format!("{dir}/vendor"), "0x10de\n");
+        let found = drive("nouveau");
+        assert_eq!(found.status, Status::Absent);
+        let found = row(root.path(), "nv.pci");
+        assert!(found.fix.contains("belongs to nouveau"), "{found:?}");
+        assert_eq!(row(root.path(), "nv.nvk").status, Status::Fail);
+        drive("nvidia");
+        assert_eq!(row(root.path(), "nv.pci").status, Status::Ok);
+        write(root.path(), &format!("{dir}/vendor"), "0x1002\n");
         // With a card and without the kernel driver there is something to do.
         assert_eq!(row(root.path(), "amd.kfd").status, Status::Fail);
     }

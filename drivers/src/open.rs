@@ -1,5 +1,7 @@
 //! Opening what was selected.
 
+mod nv;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -33,9 +35,9 @@ fn support(kind: DeviceKind) -> Support {
     match kind {
         DeviceKind::Cpu => Support::Here(open_cpu),
         DeviceKind::Amd => Support::Here(open_amd),
-        DeviceKind::Nv => Support::NotYet("NVIDIA GPUs by their kernel module, PCI and USB"),
+        DeviceKind::Nv => Support::Here(nv::open),
         DeviceKind::Qcom => Support::NotYet("Adreno GPUs by KGSL"),
-        DeviceKind::Cuda => Support::NotYet("NVIDIA GPUs by the CUDA driver"),
+        DeviceKind::Cuda => Support::NotYet("NVIDIA GPUs by the CUDA driver (DEV=NV needs none)"),
         DeviceKind::Hip => Support::NotYet("AMD GPUs by the HIP runtime"),
         DeviceKind::Cl => Support::NotYet("OpenCL devices"),
         DeviceKind::Metal => Support::NotYet("Apple GPUs by Metal"),
@@ -102,12 +104,13 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
         place: String::new(),
         target,
     }];
-    all.extend(present_amd(&Host::get(), false, settings));
-    all.extend(
-        twin.map(|twin| present_amd(twin, true, settings))
-            .into_iter()
-            .flatten(),
-    );
+    let host: Twin = Host::get();
+    let machines = [(Some(&host), false), (twin, true)];
+    for (machine, simulated) in machines {
+        let Some(machine) = machine else { continue };
+        all.extend(present_amd(machine, simulated, settings));
+        all.extend(nv::present(machine, simulated, settings));
+    }
     all
 }
 
@@ -141,26 +144,35 @@ fn open_amd(
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
-    let machine = match target.interface {
-        Some(way) if way.transport != Transport::Kfd => {
-            return Err(none(
-                target,
-                "this version reaches AMD GPUs by KFD only; use DEV=KFD+AMD, or DEV=CPU".into(),
-            ));
-        }
-        Some(way) if way.twin => twin.cloned().ok_or_else(|| {
-            none(
-                target,
-                "this program was built without twins. Build it with them (cargo build --release \
-                 -p doorbell --features twin), or use DEV=CPU"
-                    .into(),
-            )
-        })?,
-        _ => Host::get(),
-    };
+    let machine = machine(target, Transport::Kfd, "AMD", twin)?;
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
     amd(&machine, index, settings)
+}
+
+/// The machine of a target whose GPUs are reached in one way: this one, or a simulated one.
+fn machine(target: &Target, way: Transport, vendor: &str, twin: Option<&Twin>) -> Result<Twin> {
+    let asked = target.interface.unwrap_or(way.interface(false));
+    if asked.transport != way {
+        let (name, device) = (way.name(), target.device.name());
+        return Err(none(
+            target,
+            format!(
+                "this version reaches {vendor} GPUs by {name} only; use DEV={name}+{device}, or DEV=CPU"
+            ),
+        ));
+    }
+    if !asked.twin {
+        return Ok(Host::get());
+    }
+    twin.cloned().ok_or_else(|| {
+        none(
+            target,
+            "this program was built without twins. Build it with them (cargo build --release \
+             -p doorbell --features twin), or use DEV=CPU"
+                .into(),
+        )
+    })
 }
 
 /// The number of the GPU that a target means, of those of a machine.
@@ -327,7 +339,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         for kind in DeviceKind::ALL {
-            if [DeviceKind::Cpu, DeviceKind::Amd].contains(&kind) {
+            if [DeviceKind::Cpu, DeviceKind::Amd, DeviceKind::Nv].contains(&kind) {
                 continue;
             }
             let error = open(&Target::any(kind)).unwrap_err();
@@ -343,8 +355,14 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(text.contains("--features twin"), "{text}");
-        let text = open(&target("PCI+AMD")).unwrap_err().to_string();
-        assert!(text.contains("by KFD only"), "{text}");
+        for (way, only) in [("PCI+AMD", "by KFD only"), ("USB+NV", "by NVK only")] {
+            let text = open(&target(way)).unwrap_err().to_string();
+            assert!(text.contains(only), "{text}");
+        }
+        let text = open(&target("TWINNVK+NV::gh100")).unwrap_err().to_string();
+        assert!(text.contains("--features twin"), "{text}");
+        let text = open(&target("CUDA")).unwrap_err().to_string();
+        assert!(text.contains("DEV=NV"), "{text}");
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();

@@ -1,43 +1,11 @@
 //! AMD GPUs through KFD: the driver, then each GPU that it shows.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
 use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Found, Unusable, survey};
 use hcq::transport::Machine;
 
+use super::owner::Owner;
 use super::{Row, Status};
-
-/// Who may open a device file.
-pub(super) struct Owner {
-    /// Permission bits.
-    mode: u32,
-    /// The group, by number.
-    gid: u32,
-    /// The group, by name; none in a container that does not know it.
-    group: Option<String>,
-}
-
-impl Owner {
-    /// The owner of a file under a root.
-    pub(super) fn of(root: &Path, path: &str) -> Option<Owner> {
-        let metadata = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
-        let gid = metadata.gid();
-        let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
-        let group = groups.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
-        });
-        Some(Owner {
-            mode: metadata.mode() & 0o777,
-            gid,
-            group,
-        })
-    }
-}
 
 const DRIVER: &str = "amd.kfd";
 const WHAT: &str = "AMD GPUs through the amdgpu kernel driver";
@@ -178,12 +146,8 @@ fn refused(
                 );
             };
             let (gid, group) = (owner.gid, owner.group.as_deref());
-            let shown = group.map_or(gid.to_string(), |name| format!("{name}, {gid}"));
             fail(
-                format!(
-                    "{path}: permission denied; its mode is {:04o}, its group {shown}",
-                    owner.mode
-                ),
+                format!("{path}: permission denied; {}", owner.shown()),
                 match group {
                     // The owner of a file that nobody has given to a group.
                     Some("root") => format!(

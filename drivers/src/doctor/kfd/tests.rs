@@ -209,20 +209,3 @@ fn every_state_has_its_text() {
     }
     assert_eq!(found.len(), wanted.len());
 }
-
-#[test]
-fn the_owner_of_a_node_is_read_with_its_name() {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(root.path().join("dev")).unwrap();
-    std::fs::create_dir_all(root.path().join("etc")).unwrap();
-    std::fs::write(root.path().join("dev/kfd"), "").unwrap();
-    let gid = std::fs::metadata(root.path().join("dev/kfd"))
-        .unwrap()
-        .gid();
-    let owner = || Owner::of(root.path(), "/dev/kfd").unwrap();
-    assert_eq!((owner().gid, owner().group), (gid, None));
-    let groups = format!("other:x:{}:\nrender:x:{gid}:me\n", gid + 1);
-    std::fs::write(root.path().join("etc/group"), groups).unwrap();
-    assert_eq!(owner().group.as_deref(), Some("render"));
-    assert!(Owner::of(root.path(), "/dev/none").is_none());
-}

@@ -1,0 +1,64 @@
+//! Who may open a device file.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Who may open a device file.
+pub(super) struct Owner {
+    /// Permission bits.
+    pub(super) mode: u32,
+    /// The group, by number.
+    pub(super) gid: u32,
+    /// The group, by name; none in a container that does not know it.
+    pub(super) group: Option<String>,
+}
+
+impl Owner {
+    /// The owner of a file under a root.
+    pub(super) fn of(root: &Path, path: &str) -> Option<Owner> {
+        let metadata = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
+        let gid = metadata.gid();
+        let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
+        let group = groups.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
+        });
+        Some(Owner {
+            mode: metadata.mode() & 0o777,
+            gid,
+            group,
+        })
+    }
+
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        let gid = self.gid;
+        let group = self.group.as_deref();
+        let group = group.map_or(gid.to_string(), |name| format!("{name}, {gid}"));
+        format!("its mode is {:04o}, its group {group}", self.mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_node_is_read_with_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("dev")).unwrap();
+        std::fs::create_dir_all(root.path().join("etc")).unwrap();
+        std::fs::write(root.path().join("dev/kfd"), "").unwrap();
+        let gid = std::fs::metadata(root.path().join("dev/kfd"))
+            .unwrap()
+            .gid();
+        let owner = || Owner::of(root.path(), "/dev/kfd").unwrap();
+        assert_eq!((owner().gid, owner().group), (gid, None));
+        let groups = format!("other:x:{}:\nrender:x:{gid}:me\n", gid + 1);
+        std::fs::write(root.path().join("etc/group"), groups).unwrap();
+        assert_eq!(owner().group.as_deref(), Some("render"));
+        assert!(Owner::of(root.path(), "/dev/none").is_none());
+    }
+}
