@@ -100,8 +100,6 @@ fn compilers(setup: &Setup) -> Vec<Row> {
 mod tests {
     use drivers::select::DeviceKind;
 
-    use super::*;
-
     #[test]
     fn every_back_end_can_be_asked_for() {
         for row in codegen::TABLE {
