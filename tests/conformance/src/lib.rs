@@ -86,51 +86,60 @@ macro_rules! conformance {
             #[allow(unused_imports)]
             use super::*;
 
-            $crate::cases! { $subject;
-                order: waits_hold_the_queue_until_the_signal;
-                order: commands_of_a_queue_see_what_came_before;
-                order: queues_wait_for_each_other_back_and_forth;
-                order: signals_count_beyond_32_and_63_bits;
-                order: writes_polls_barriers_and_timestamps;
-                order: timestamps_of_a_queue_never_step_back;
-                order: a_refused_command_submits_nothing;
-                order: one_group_and_many_groups_and_none;
-                border: timelines_pass_multiples_of_2_to_the_32;
-                border: values_never_step_back;
-                copies: copies_of_every_size_touch_nothing_else;
-                copies: large_copies_at_odd_offsets;
-                copies: fills_of_every_size_touch_nothing_else;
-                copies: memory_that_was_used_is_zero_when_asked_for;
-                copies: memory_is_accounted_for_and_runs_out_with_an_error;
-                many: thousands_of_submissions_wrap_the_ring;
-                many: a_submission_larger_than_the_ring_is_done_in_order;
-                many: a_full_ring_holds_the_host_until_its_deadline;
-                many: four_threads_share_a_queue;
-                many: streams_of_one_queue_share_its_timeline;
-                many: dropping_with_work_in_flight_ends;
-                many: dropping_a_queue_that_waits_forever_ends;
-                graphs: bound_packets_run_again_with_other_values;
-                graphs: graphs_replay_with_other_buffers_and_values;
-                graphs: graphs_order_two_queues;
-                graphs: profiled_graphs_tell_the_time_of_each_node;
-                graphs: a_replay_rings_one_doorbell_per_lane;
-                graphs: a_lane_that_fails_leaves_no_other_waiting;
-                graphs: a_graph_that_ends_while_it_runs_keeps_what_it_names;
-                graphs: graphs_over_the_same_queues_never_stand_crosswise;
-                loss: a_deadline_names_the_signal_and_the_values;
-                loss: the_first_cause_of_a_loss_is_kept;
-                loss: a_fault_of_a_kernel_names_it_and_the_place;
-                loss: a_loss_ends_waits_and_leaves_other_devices_alone;
-                loss: two_devices_wait_for_each_other;
-            }
+            $crate::every_case! { tests $subject }
         }
     };
 }
 
-/// The list behind [`conformance!`].
+/// Hands every case to another macro.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! cases {
+macro_rules! every_case {
+    ($then:ident $($given:tt)*) => {
+        $crate::$then! { $($given)*;
+            order: waits_hold_the_queue_until_the_signal;
+            order: commands_of_a_queue_see_what_came_before;
+            order: queues_wait_for_each_other_back_and_forth;
+            order: signals_count_beyond_32_and_63_bits;
+            order: writes_polls_barriers_and_timestamps;
+            order: timestamps_of_a_queue_never_step_back;
+            order: a_refused_command_submits_nothing;
+            order: one_group_and_many_groups_and_none;
+            border: timelines_pass_multiples_of_2_to_the_32;
+            border: values_never_step_back;
+            copies: copies_of_every_size_touch_nothing_else;
+            copies: large_copies_at_odd_offsets;
+            copies: fills_of_every_size_touch_nothing_else;
+            copies: memory_that_was_used_is_zero_when_asked_for;
+            copies: memory_is_accounted_for_and_runs_out_with_an_error;
+            many: thousands_of_submissions_wrap_the_ring;
+            many: a_submission_larger_than_the_ring_is_done_in_order;
+            many: a_full_ring_holds_the_host_until_its_deadline;
+            many: four_threads_share_a_queue;
+            many: streams_of_one_queue_share_its_timeline;
+            many: dropping_with_work_in_flight_ends;
+            many: dropping_a_queue_that_waits_forever_ends;
+            graphs: bound_packets_run_again_with_other_values;
+            graphs: graphs_replay_with_other_buffers_and_values;
+            graphs: graphs_order_two_queues;
+            graphs: profiled_graphs_tell_the_time_of_each_node;
+            graphs: a_replay_rings_one_doorbell_per_lane;
+            graphs: a_lane_that_fails_leaves_no_other_waiting;
+            graphs: a_graph_that_ends_while_it_runs_keeps_what_it_names;
+            graphs: graphs_over_the_same_queues_never_stand_crosswise;
+            loss: a_deadline_names_the_signal_and_the_values;
+            loss: the_first_cause_of_a_loss_is_kept;
+            loss: a_fault_of_a_kernel_names_it_and_the_place;
+            loss: a_loss_ends_waits_and_leaves_other_devices_alone;
+            loss: two_devices_wait_for_each_other;
+        }
+    };
+}
+
+/// A test for each case.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests {
     ($subject:expr; $($module:ident : $case:ident;)*) => {
         $(
             #[test]
@@ -141,3 +150,16 @@ macro_rules! cases {
         )*
     };
 }
+
+/// A table of the cases.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! table {
+    (; $($module:ident : $case:ident;)*) => {
+        /// Every case with its name, for programs that are no tests; one that fails panics.
+        pub const CASES: &[(&str, fn(&dyn Subject))] =
+            &[$((concat!(stringify!($module), "::", stringify!($case)), $module::$case)),*];
+    };
+}
+
+every_case! { table }

@@ -6,6 +6,8 @@
 
 pub mod array;
 pub mod call;
+#[cfg(feature = "engines")]
 pub mod engines;
 pub mod manifest;
+pub mod random;
 pub mod suite;

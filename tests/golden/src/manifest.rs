@@ -283,9 +283,11 @@ pub struct References {
 }
 
 impl References {
-    /// The folder in the source tree.
+    /// The folder: what `DOORBELL_REFERENCES` says, for a program that was carried elsewhere; else that of the
+    /// source tree.
     pub fn folder() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("ops")
+        let said = std::env::var_os("DOORBELL_REFERENCES").map(PathBuf::from);
+        said.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("ops"))
     }
 
     /// Reads a folder.
