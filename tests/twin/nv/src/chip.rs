@@ -34,6 +34,9 @@ pub struct Chip {
     pub warps_per_sm: u32,
     /// Memory, in MiB.
     pub vram_mib: u64,
+    /// The window of the host to it, in MiB: all of it on cards for servers; on the others what it is
+    /// where the firmware does not make it larger.
+    pub bar1_mib: u64,
     /// The second level of caches, in KiB.
     pub l2_kib: u32,
     /// Bits of the bus of memory.
@@ -63,6 +66,7 @@ pub static CHIPS: [Chip; 5] = [
         tpcs_per_gpc: 6,
         warps_per_sm: 48,
         vram_mib: 24 << 10,
+        bar1_mib: 256,
         l2_kib: 6 << 10,
         bus_bits: 384,
         ram_type: 0x12,
@@ -81,6 +85,7 @@ pub static CHIPS: [Chip; 5] = [
         tpcs_per_gpc: 6,
         warps_per_sm: 48,
         vram_mib: 24 << 10,
+        bar1_mib: 256,
         l2_kib: 72 << 10,
         bus_bits: 384,
         ram_type: 0x12,
@@ -99,6 +104,7 @@ pub static CHIPS: [Chip; 5] = [
         tpcs_per_gpc: 9,
         warps_per_sm: 64,
         vram_mib: 80 << 10,
+        bar1_mib: 128 << 10,
         l2_kib: 50 << 10,
         bus_bits: 5120,
         ram_type: 0x14,
@@ -117,6 +123,7 @@ pub static CHIPS: [Chip; 5] = [
         tpcs_per_gpc: 9,
         warps_per_sm: 64,
         vram_mib: 141 << 10,
+        bar1_mib: 256 << 10,
         l2_kib: 50 << 10,
         bus_bits: 6144,
         ram_type: 0x14,
@@ -135,6 +142,7 @@ pub static CHIPS: [Chip; 5] = [
         tpcs_per_gpc: 8,
         warps_per_sm: 48,
         vram_mib: 32 << 10,
+        bar1_mib: 256,
         l2_kib: 96 << 10,
         bus_bits: 512,
         ram_type: 0x15,

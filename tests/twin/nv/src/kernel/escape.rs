@@ -323,7 +323,7 @@ impl Process {
         }
         self.memory.write(at, &vec![0; size])?;
         for (gpu, chip) in chips.iter().enumerate() {
-            let [(reg_address, reg_size), (fb_address, fb_size)] = bars(gpu);
+            let [(reg_address, reg_size), (fb_address, fb_size)] = bars(chip, gpu);
             let info = escape::CardInfo {
                 valid: 1,
                 pci_info: escape::PciInfo {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::chip::Chip;
 use crate::config::Config;
 use crate::errno::Errno;
 use crate::rm::bars;
@@ -58,10 +59,10 @@ fn place(gpu: usize) -> String {
 }
 
 /// The BARs of a GPU: registers, memory.
-fn resource(gpu: usize) -> String {
+fn resource(chip: &Chip, gpu: usize) -> String {
     let mut lines = String::new();
     let flags = [RESOURCE_MEM, RESOURCE_MEM | RESOURCE_PREFETCH];
-    for ((start, bytes), flags) in bars(gpu).into_iter().zip(flags) {
+    for ((start, bytes), flags) in bars(chip, gpu).into_iter().zip(flags) {
         let end = start + bytes - 1;
         lines += &format!("{start:#018x} {end:#018x} {flags:#018x}\n");
     }
@@ -87,7 +88,7 @@ impl Tree {
             let class = format!("{:#08x}\n", chip.pci_class);
             tree.text(&format!("{pci}/class"), class);
             tree.text(&format!("{pci}/numa_node"), "-1\n".into());
-            tree.text(&format!("{pci}/resource"), resource(gpu));
+            tree.text(&format!("{pci}/resource"), resource(chip, gpu));
             let bound = config.module.bound();
             let driver = bound.map_or(String::new(), |name| format!("DRIVER={name}\n"));
             let uevent = format!("{driver}PCI_SLOT_NAME={place}\n");

@@ -76,12 +76,13 @@ mod fb_info {
     pub(super) const LTS_COUNT: u32 = 0x23;
 }
 
-/// Where the registers and the window to memory of a GPU are, and how long. Of this model's choice.
-pub(crate) fn bars(gpu: usize) -> [(u64, u64); 2] {
+/// Where the registers and the window to memory of a GPU are, and how long. The places are of this model's
+/// choice.
+pub(crate) fn bars(chip: &Chip, gpu: usize) -> [(u64, u64); 2] {
     let gpu = gpu as u64;
     [
         (0xa000_0000 + (gpu << 25), 16 << 20),
-        ((gpu + 1) << 40, 256 << 20),
+        ((gpu + 1) << 40, chip.bar1_mib << 20),
     ]
 }
 
@@ -217,7 +218,7 @@ impl Call<'_> {
         let chip = self.machine.config.chips[gpu];
         let all = (chip.vram() >> 10) as u32;
         let free = ((chip.vram() - state.used[gpu]) >> 10) as u32;
-        let bar = (bars(gpu)[1].1 >> 10) as u32;
+        let bar = (bars(chip, gpu)[1].1 >> 10) as u32;
         // Of this model's choice: 64 bits of the bus for each, at most 12.
         let partitions = (chip.bus_bits / 64).min(12);
         self.answer::<control::FbGetInfoV2>(at, |params| {
@@ -342,7 +343,7 @@ impl Call<'_> {
             _ if is(control::NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO) => self
                 .answer::<control::PciBarInfo>(at, |params| {
                     params.pci_bar_count = 2;
-                    for (bar, (offset, bytes)) in bars(gpu).into_iter().enumerate() {
+                    for (bar, (offset, bytes)) in bars(chip, gpu).into_iter().enumerate() {
                         let to = &mut params.pci_bar_info[bar];
                         (to.bar_offset, to.bar_size_bytes) = (offset, bytes);
                         to.bar_size = (bytes >> 20) as u32;
