@@ -57,6 +57,15 @@ pub fn clean(twin: &TwinMachine) {
 pub fn clean_but_for(twin: &TwinMachine, rules: &[&str]) {
     assert_eq!(twin.machine().broken_rules(), rules);
     assert!(twin.machine().state().is_empty());
+    let left = left(twin);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+/// What the process still has. Mappings are not looked at: the host gives them back with the addresses,
+/// which the twin is not told.
+pub fn left(twin: &TwinMachine) -> Vec<String> {
+    let all = twin.process().objects().into_iter();
+    all.filter(|one| !one.starts_with("mapping of ")).collect()
 }
 
 /// Every chip, with every driver that has it.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use drivers_nv::Options;
 use hcq::Error;
 
-use super::bench::{twin, use_all};
+use super::bench::{left, twin, use_all};
 
 /// What the driver answers, and the system.
 const STATUSES: [&str; 9] = [
@@ -48,11 +48,8 @@ fn refused(options: &Options, call: &str, how: &str, most: u32) {
     for nth in 1..=most {
         let twin = twin(&format!("chip=h100,fault=call:{call}:{how}:{nth}"));
         let used = use_all(&twin, options);
-        let left = twin.machine().state().handles();
-        assert!(
-            left.is_empty(),
-            "{call}, {how}, call {nth}: left are {left:x?}"
-        );
+        let left = left(&twin);
+        assert!(left.is_empty(), "{call}, {how}, call {nth}: {left:#?}");
         let broken = twin.machine().broken_rules();
         assert!(broken.is_empty(), "{call}, {how}, call {nth}: {broken:#?}");
         if let Err(error) = used {

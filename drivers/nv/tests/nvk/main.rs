@@ -10,10 +10,12 @@ mod several;
 
 use std::time::{Duration, Instant};
 
-use bench::{Worker, clean, machines, open, request, twin, use_all, wait};
+use bench::{Worker, clean, machines, open, open_with, request, twin, use_all, wait};
 use drivers_gpu::interface::Age;
 use drivers_nv::Options;
 use drivers_nv::interface::ChannelKind;
+use drivers_nv::nvk::survey;
+use drivers_spec::nv::abi::Branch;
 use hcq::{Error, MemoryKind};
 
 #[test]
@@ -51,6 +53,101 @@ fn a_gpu_tells_what_it_is() {
         assert_eq!(gpu.facts.place, "0000:01:00.0");
         assert!(gpu.copy_engines > 0 && gpu.units.warps_per_sm >= 48);
         assert_eq!((nvk.name(), nvk.facts().clock_hz), ("NVK", 1_000_000_000));
+    }
+}
+
+#[test]
+fn the_host_sees_memory_of_a_gpu_whose_window_is_large() {
+    let windows = |config: &str, options: &Options| {
+        let twin = twin(config);
+        let nvk = open_with(&twin, 0, options).unwrap();
+        let memory = nvk.memory(&request(MemoryKind::Device, 3 << 20)).unwrap();
+        assert_eq!(nvk.facts().vram_windows, memory.window.is_some());
+        memory.window.is_some()
+    };
+    let hidden = Options {
+        host_visible: false,
+        ..Options::default()
+    };
+    assert!(windows("chip=h100", &Options::default()));
+    assert!(!windows("chip=h100", &hidden));
+    assert!(!windows("chip=ad102", &Options::default()));
+}
+
+#[test]
+fn a_driver_that_is_not_described_is_tried() {
+    let newer = twin("chip=h100,driver=580,says=610.43.02");
+    use_all(&newer, &Options::default()).unwrap();
+    clean(&newer);
+    let survey = survey(&*newer);
+    let driver = survey.driver.unwrap();
+    assert_eq!((&*driver.version, driver.known), ("610.43.02", false));
+    assert_eq!(driver.branch, Branch::R580);
+    // One whose structs are others is refused, and says so.
+    let other = twin("chip=h100,driver=550,says=610.43.02");
+    let error = open(&other, 0).err().unwrap().to_string();
+    assert!(
+        error.contains("errno 22") || error.contains("NV_ERR_"),
+        "{error}"
+    );
+    let old = open(&twin("driver=535,says=470.256.02"), 0);
+    let old = old.err().unwrap().to_string();
+    assert!(
+        old.contains("version 470.256.02, expected 535 or newer"),
+        "{old}"
+    );
+}
+
+#[test]
+fn what_keeps_a_gpu_from_being_opened_is_said() {
+    let cases = [
+        ("module=none", "the module nvidia is not loaded: install"),
+        (
+            "module=nouveau",
+            "0000:01:00.0 belongs to the kernel driver nouveau",
+        ),
+        ("module=vfio-pci", "unbind it from vfio-pci"),
+        (
+            "fault=path:/dev/nvidiactl:ENOENT",
+            "/dev/nvidiactl does not exist, though the module nvidia is loaded (version 580.142)",
+        ),
+        (
+            "fault=path:/dev/nvidia0:ENOENT",
+            "/dev/nvidia0 does not exist, though",
+        ),
+        (
+            "fault=path:/dev/nvidia0:EACCES",
+            "/dev/nvidia0: permission denied",
+        ),
+        ("fault=path:/dev/nvidiactl:EPERM", "by a device cgroup"),
+        (
+            "fault=path:/dev/nvidia-uvm:EACCES",
+            "/dev/nvidia-uvm: permission denied",
+        ),
+        (
+            "fault=path:/dev/nvidia0:EIO",
+            "the driver cannot start the GPU",
+        ),
+    ];
+    for (config, expected) in cases {
+        let twin = twin(config);
+        let error = open(&twin, 0).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains(expected), "{config}: {text}");
+        let denied = config.contains("EACCES") || config.contains("EPERM");
+        assert_eq!(
+            matches!(error, Error::NoPermission { .. }),
+            denied,
+            "{text}"
+        );
+        clean(&twin);
+        // A look at the machine finds the same, without opening a GPU.
+        let survey = survey(&*twin);
+        let gpu = survey.gpus.into_iter().find_map(|gpu| gpu.unusable);
+        let found = survey.driver.err().or(gpu);
+        let uvm = config.contains("uvm");
+        assert!(uvm || found.is_some_and(|why| why.to_string().contains(expected)));
+        clean(&twin);
     }
 }
 

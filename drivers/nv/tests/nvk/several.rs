@@ -109,6 +109,13 @@ fn rm_maps_where_uvm_is_not_used() {
 }
 
 #[test]
+fn rm_maps_where_uvm_is_missing() {
+    let twin = twin("chip=h100,fault=path:/dev/nvidia-uvm:ENOENT");
+    use_all(&twin, &Options::default()).unwrap();
+    clean(&twin);
+}
+
+#[test]
 fn gpus_share_memory_of_the_host_without_uvm() {
     let twin = twin("chip=ad102,gpus=2");
     let first = open_with(&twin, 0, &without_uvm()).unwrap();
