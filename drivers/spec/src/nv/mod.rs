@@ -4,7 +4,7 @@
 //! [`control`]s of them ([`query`]: those that only tell), and to [`uvm`], which maps memory. What both take differs from branch to branch
 //! of the driver: [`abi`]; [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
-//! [`cubin`]s.
+//! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`].
 
 pub mod abi;
 pub mod chip;
@@ -21,5 +21,6 @@ pub mod push;
 pub mod qmd;
 pub mod query;
 pub mod status;
+pub mod tensor_map;
 pub mod uvm;
 mod words;

@@ -1,5 +1,6 @@
 //! A block: warps that share memory and meet at barriers.
 
+use super::bulk::Flights;
 use super::fault::{Cause, Fault};
 use super::memory::{Memory, Windows};
 use super::program::Program;
@@ -78,6 +79,7 @@ pub struct Block<'a> {
     place: [u32; 3],
     warps: Vec<Threads>,
     shared: Vec<u8>,
+    flights: Flights,
     barriers: Barriers,
 }
 
@@ -118,6 +120,11 @@ impl<'a> Block<'a> {
             place,
             warps,
             shared: vec![0; launch.shared],
+            flights: Flights::new(if launch.program.fences {
+                launch.shared
+            } else {
+                0
+            }),
             barriers,
         })
     }
@@ -157,6 +164,7 @@ impl<'a> Block<'a> {
                     global: &mut *global,
                     shared: &mut self.shared,
                     windows: self.launch.windows,
+                    flights: &mut self.flights,
                     barriers: &mut self.barriers,
                     warp: number,
                     registers: self.launch.registers,
@@ -220,7 +228,8 @@ impl<'a> Block<'a> {
     fn multiply(&mut self) -> Result<bool, Fault> {
         let mut any = false;
         for (group, warps) in self.warps.chunks_mut(warpgroup::WARPS).enumerate() {
-            let done = warpgroup::compute(warps, &self.shared, &self.launch.constants);
+            let done =
+                warpgroup::compute(warps, &self.shared, &self.flights, &self.launch.constants);
             any |= done.map_err(|(warp, at, cause)| Fault {
                 block: self.place,
                 warp: group * warpgroup::WARPS + warp,

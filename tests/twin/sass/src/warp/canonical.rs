@@ -56,7 +56,8 @@ impl Descriptor {
     }
 }
 
-/// Reads rows of 32 bytes each. `turned`: halves lie column by column.
+/// Reads rows of 32 bytes each. `turned`: halves lie column by column. `see`
+/// is told the place of each piece.
 ///
 /// # Errors
 /// The place of a piece that is not there.
@@ -65,10 +66,12 @@ pub(crate) fn rows(
     descriptor: u64,
     count: usize,
     turned: bool,
+    mut see: impl FnMut(u64),
 ) -> Result<Vec<[u32; 8]>, u64> {
     let descriptor = Descriptor::read(descriptor);
     let mut rows = vec![[0_u8; ROW]; count];
-    let piece = |at: u64| {
+    let mut piece = |at: u64| {
+        see(at);
         let bytes = shared.get(at as usize..).and_then(<[u8]>::first_chunk);
         bytes.copied().ok_or(at)
     };

@@ -39,26 +39,67 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
 }
 
 /// Bytes on their way.
-struct Landing {
+pub(crate) struct Landing {
     lane: u8,
     at: u64,
     bytes: [u8; 16],
     len: usize,
 }
 
-/// Copies of a warp that have begun: those of no group yet, then groups and what counts them.
-#[derive(Default)]
-pub(crate) struct Copies {
-    open: Vec<Landing>,
-    groups: VecDeque<(Option<u8>, Vec<Landing>)>,
+/// What has begun: that of no group yet, then groups and what counts them.
+pub(crate) struct Groups<T> {
+    pub open: Vec<T>,
+    groups: VecDeque<(Option<u8>, Vec<T>)>,
 }
 
-impl Copies {
+impl<T> Default for Groups<T> {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            groups: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Groups<T> {
     /// Whether there are none that wait could be for.
     pub fn none(&self) -> bool {
         self.groups.is_empty()
     }
 
+    /// What has begun since is a group, on a scoreboard.
+    pub fn close(&mut self, scoreboard: Option<u8>) {
+        let group = std::mem::take(&mut self.open);
+        self.groups.push_back((scoreboard, group));
+    }
+
+    /// The first groups on a scoreboard, until so many are left.
+    pub fn over(&mut self, scoreboard: u8, left: usize) -> Vec<T> {
+        let on = |group: &(Option<u8>, Vec<T>)| group.0 == Some(scoreboard);
+        let mut over = self.groups.iter().filter(|group| on(group)).count();
+        let (mut k, mut all) = (0, Vec::new());
+        while over > left && k < self.groups.len() {
+            if on(&self.groups[k]) {
+                over -= 1;
+                all.extend(self.groups.remove(k).into_iter().flat_map(|group| group.1));
+            } else {
+                k += 1;
+            }
+        }
+        all
+    }
+
+    /// All that is left.
+    pub fn all(&mut self) -> Vec<T> {
+        self.close(None);
+        self.groups.drain(..).flat_map(|group| group.1).collect()
+    }
+}
+
+/// Copies of a warp.
+pub(crate) type Copies = Groups<Landing>;
+
+impl Copies {
     pub fn begin(
         &mut self,
         state: &State,
@@ -106,12 +147,6 @@ impl Copies {
         Ok(())
     }
 
-    /// Those that have begun since are a group, on a scoreboard.
-    pub fn close(&mut self, scoreboard: Option<u8>) {
-        let group = std::mem::take(&mut self.open);
-        self.groups.push_back((scoreboard, group));
-    }
-
     /// Lets the first groups on a scoreboard land until so many are left.
     pub fn wait(
         &mut self,
@@ -119,29 +154,12 @@ impl Copies {
         scoreboard: u8,
         left: usize,
     ) -> Result<(), Cause> {
-        let on = |group: &(Option<u8>, Vec<Landing>)| group.0 == Some(scoreboard);
-        let mut over = self.groups.iter().filter(|group| on(group)).count();
-        let mut k = 0;
-        while over > left && k < self.groups.len() {
-            if on(&self.groups[k]) {
-                over -= 1;
-                if let Some((_, group)) = self.groups.remove(k) {
-                    land(memories, &group)?;
-                }
-            } else {
-                k += 1;
-            }
-        }
-        Ok(())
+        land(memories, &self.over(scoreboard, left))
     }
 
     /// The warp has ended: nobody waits any more.
     pub fn end(&mut self, memories: &mut Memories) -> Result<(), Cause> {
-        self.close(None);
-        for (_, group) in self.groups.drain(..) {
-            land(memories, &group)?;
-        }
-        Ok(())
+        land(memories, &self.all())
     }
 }
 

@@ -50,6 +50,14 @@ pub enum Cause {
     /// An instruction of the whole warp that only some lanes run.
     #[error("lanes {0:#010x} are not here, and it takes all of them")]
     Lanes(u32),
+    /// Something beside the warps reads what one of them wrote.
+    #[error(
+        "a copy or a product beside the warps reads the byte at {0:#x} of shared memory, which a warp has written without a fence behind it (fence.proxy.async)"
+    )]
+    Unfenced(u64),
+    /// A tensor map that is none.
+    #[error("a tensor map: {0}")]
+    TensorMap(&'static str),
     /// Warps of a group do not compute the same together.
     #[error(
         "another product, or none, than the first of the four warps has begun at the same place of their order"

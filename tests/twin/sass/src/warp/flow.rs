@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Nothing,
     /// To an instruction, if all hold.
     Branch {
+        /// All lanes that are here go, if all hold for one of them.
+        any: bool,
         when: [Condition; 2],
         to: u32,
     },
@@ -74,6 +76,8 @@ pub(crate) enum Op {
     Close(Option<u8>),
     /// Waits for products of four warps, until so many groups of them are left.
     Products(usize),
+    /// What was written is seen by copies and products beside the warps.
+    Fence,
     /// Others may go first.
     Yield,
     Trap,
@@ -100,8 +104,9 @@ const TRUE: Condition = Condition {
 
 pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>, Refusal> {
     Ok(Some(match name {
-        "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "DEPBAR" | "FENCE" | "NANOSLEEP" | "CCTL"
-        | "PMTRIG" | "PREEXIT" | "ACQBULK" | "ENDCOLLECTIVE" => Op::Nothing,
+        "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "DEPBAR" | "NANOSLEEP" | "CCTL" | "PMTRIG"
+        | "PREEXIT" | "ACQBULK" | "ENDCOLLECTIVE" => Op::Nothing,
+        "FENCE" => Op::Fence,
         "YIELD" => Op::Yield,
         "WARPGROUP" if r.has(".ARRIVE") => Op::Nothing,
         "WARPGROUP" => {
@@ -110,9 +115,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
         }
         "LDGDEPBAR" => Op::Close(r.inst.control.writes),
         "BRA" | "CALL" => {
-            if r.has(".ANY") {
-                return Err(r.refuse("branches that ask about other lanes are not modelled"));
-            }
+            let any = r.has(".ANY");
             if r.has(".DIV") || r.has(".CONV") {
                 return gathered(r, at).map(Some);
             }
@@ -126,6 +129,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
                 count += 1;
             }
             Op::Branch {
+                any,
                 when,
                 to: target(r, at)?,
             }

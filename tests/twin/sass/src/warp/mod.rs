@@ -10,6 +10,7 @@
 mod access;
 mod atomic;
 mod block;
+mod bulk;
 mod canonical;
 mod convert;
 mod copy;
@@ -37,6 +38,7 @@ mod single;
 mod source;
 mod special;
 mod state;
+mod tensor_map;
 mod threads;
 mod tile;
 mod uses;

@@ -6,6 +6,7 @@
 //! program can tell.
 
 use super::access::{Address, value};
+use super::bulk;
 use super::fault::Cause;
 use super::memory::Space;
 use super::program::Refusal;
@@ -220,6 +221,9 @@ pub(crate) fn run(
             for i in lanes(active) {
                 let word = update(memories, address[i], i, &mut |_| Ok(()))?;
                 now |= ((word >> 63) as u32) << i;
+                if (word ^ u64::from(phase[i]) << 32) >> 63 == 0 {
+                    bulk::arrive(memories, address[i])?;
+                }
             }
             let asked: [u32; 32] = each(|i| phase[i] >> 31);
             let asked = (0..32).fold(0, |mask, i| mask | asked[i] << i);
@@ -232,6 +236,17 @@ pub(crate) fn run(
             }
         }
     }
+    Ok(())
+}
+
+/// Bytes have come to a barrier.
+pub(crate) fn come(memories: &mut Memories, address: u64, bytes: u64) -> Result<(), Cause> {
+    update(memories, address, 0, &mut |there| {
+        let mut barrier = Barrier::read(*there);
+        barrier.arrive(0, -bytes.cast_signed(), 0)?;
+        *there = barrier.write();
+        Ok(())
+    })?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::source::{Condition, Reading, condition};
 use super::uses::Uses;
 use super::{
-    access, atomic, convert, copy, double, exchange, flow, half, integer, long, matrix, pack,
+    access, atomic, bulk, convert, copy, double, exchange, flow, half, integer, long, matrix, pack,
     phase, single, tile, warpgroup,
 };
 use crate::operand::{Kind, Role};
@@ -42,6 +42,7 @@ pub(crate) enum What {
     Atomic(atomic::Op),
     Phase(phase::Op),
     Copy(copy::Op),
+    Bulk(bulk::Op),
     Tile(tile::Op),
     Matrix(matrix::Op),
     Product(warpgroup::Op),
@@ -73,6 +74,8 @@ pub struct Program {
     pub(crate) constants: [usize; 32],
     /// Whether four warps compute products together.
     pub(crate) products: bool,
+    /// Whether something beside its warps reads shared memory.
+    pub(crate) fences: bool,
 }
 
 impl Program {
@@ -100,8 +103,10 @@ impl Program {
             .unzip();
         let registers = steps.iter().map(|step| step.registers).max();
         let product = |step: &Step| matches!(step.what, What::Product(_));
+        let bulk = |step: &Step| matches!(step.what, What::Bulk(_));
         Self {
             products: steps.iter().any(product),
+            fences: steps.iter().any(|step| product(step) || bulk(step)),
             steps,
             uses,
             registers: registers.unwrap_or(0),
@@ -191,6 +196,7 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         Atomic: atomic::lower(name, r),
         Phase: phase::lower(name, r),
         Copy: copy::lower(name, r),
+        Bulk: bulk::lower(name, r),
         Tile: tile::lower(name, r),
         Matrix: matrix::lower(chip, name, r),
         Product: warpgroup::lower(name, r),

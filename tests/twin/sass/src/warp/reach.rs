@@ -3,6 +3,7 @@
 //! Lanes that ask for neighbours, or for the same, are one access to global memory; shared and local
 //! memory are slices here.
 
+use super::bulk::Flights;
 use super::fault::Cause;
 use super::memory::{Denied, Memory, Space, Windows, local, part};
 use super::source::Pairs;
@@ -15,6 +16,7 @@ pub(crate) struct Memories<'a> {
     /// That of the warp's lanes, one after the other.
     pub local: &'a mut [u8],
     pub windows: Windows,
+    pub flights: &'a mut Flights,
 }
 
 /// What is done with bytes of memory.
@@ -58,6 +60,9 @@ impl Memories<'_> {
                 How::Update(change) => self.global.update(address, bytes, change),
             }
         } else {
+            if write && space == Space::Shared && self.flights.watches() {
+                self.flights.written(address, len);
+            }
             let own = self.own(space, lane);
             let place = match space {
                 Space::Local => local(address, own.len()),
@@ -218,10 +223,14 @@ impl Memories<'_> {
                 };
                 let places = Self::places(space, slice.len(), BYTES, &address, active);
                 if let Some(places) = places {
+                    let watched = space == Space::Shared && self.flights.watches();
                     for lane in lanes(active) {
                         let there = slice.get_mut(places[lane]..);
                         if let Some(bytes) = there.and_then(<[u8]>::first_chunk_mut) {
                             *bytes = values[lane];
+                        }
+                        if watched {
+                            self.flights.written(places[lane] as u64, BYTES);
                         }
                     }
                     return Ok(());

@@ -6,7 +6,8 @@
 
 use super::access;
 use super::block::{Barriers, Launch};
-use super::copy::Copies;
+use super::bulk::{self, Flights, Leaving};
+use super::copy::{Copies, Groups};
 use super::fault::Cause;
 use super::flow::{Meeting, Op};
 use super::hazard::Watch;
@@ -84,6 +85,7 @@ pub(crate) struct Threads {
     joins: Box<[Lanes; 16]>,
     /// What goes on beside it.
     copies: Copies,
+    leaving: Groups<Leaving>,
     pub products: Products,
 }
 
@@ -94,6 +96,7 @@ pub(crate) struct Around<'a> {
     pub global: &'a mut dyn Memory,
     pub shared: &'a mut [u8],
     pub windows: super::Windows,
+    pub flights: &'a mut Flights,
     pub barriers: &'a mut Barriers,
     /// Its number in the block.
     pub warp: usize,
@@ -109,6 +112,7 @@ impl Around<'_> {
             shared: &mut *self.shared,
             local,
             windows: self.windows,
+            flights: &mut *self.flights,
         }
     }
 }
@@ -146,6 +150,7 @@ impl Threads {
             others: Vec::new(),
             joins: Box::new([[0; 32]; 16]),
             copies: Copies::default(),
+            leaving: Groups::default(),
             products: Products::default(),
         }
     }
@@ -314,7 +319,7 @@ impl Threads {
         if let Some(watch) = &mut self.watch {
             watch.issue(&program.uses, self.at as usize, lanes, self.active)?;
         }
-        if !self.copies.none() {
+        if !self.copies.none() || !self.leaving.none() {
             self.wait_for_copies(around)?;
         }
         let next = self.at + 1;
@@ -348,6 +353,10 @@ impl Threads {
                 let memories = &mut around.memories(&mut self.local);
                 self.copies.begin(state, memories, op, lanes)?;
             }
+            What::Bulk(op) => {
+                let memories = &mut around.memories(&mut self.local);
+                bulk::run(state, memories, op, &mut self.leaving)?;
+            }
             What::Tile(_) | What::Matrix(_) | What::Product(_) if lanes != u32::MAX => {
                 return Err(Cause::Lanes(!lanes));
             }
@@ -370,7 +379,7 @@ impl Threads {
         for (scoreboard, left) in uses.waits() {
             self.copies.wait(memories, scoreboard, left)?;
         }
-        Ok(())
+        bulk::leave(memories, &mut self.leaving, Some(uses))
     }
 
     fn when(&self, lanes: u32, condition: Condition) -> u32 {
@@ -400,8 +409,17 @@ impl Threads {
     fn flow(&mut self, op: &Op, lanes: u32, around: &mut Around) -> Result<(), Cause> {
         match *op {
             Op::Nothing => self.at += 1,
-            Op::Branch { when: [a, b], to } => {
+            Op::Branch {
+                any,
+                when: [a, b],
+                to,
+            } => {
                 let lanes = self.when(self.when(lanes, a), b);
+                let lanes = if any && lanes != 0 {
+                    self.active
+                } else {
+                    lanes
+                };
                 self.part(lanes, to);
             }
             Op::Gathered {
@@ -488,7 +506,9 @@ impl Threads {
                 self.active &= !lanes;
                 self.at += 1;
                 if self.live == 0 {
-                    self.copies.end(&mut around.memories(&mut self.local))?;
+                    let memories = &mut around.memories(&mut self.local);
+                    self.copies.end(memories)?;
+                    bulk::leave(memories, &mut self.leaving, None)?;
                 }
                 self.meet();
             }
@@ -496,6 +516,10 @@ impl Threads {
                 self.at += 1;
                 self.park(self.active, self.at, Wait::Turn);
                 self.active = 0;
+            }
+            Op::Fence => {
+                around.flights.fence();
+                self.at += 1;
             }
             Op::Close(scoreboard) => {
                 self.copies.close(scoreboard);

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use super::bulk::Flights;
 use super::canonical;
 use super::eighth::Eighth;
 use super::fault::Cause;
@@ -341,6 +342,7 @@ fn together(warps: &[Threads]) -> u64 {
 pub(crate) fn compute(
     warps: &mut [Threads],
     shared: &[u8],
+    flights: &Flights,
     c: &Constants,
 ) -> Result<bool, (usize, u32, Cause)> {
     let wanted = warps.iter().filter_map(Threads::wants_products).max();
@@ -355,7 +357,7 @@ pub(crate) fn compute(
     };
     let first = warps.iter().map(computed).min().unwrap_or(0);
     for number in first..until {
-        product(warps, shared, c, number)?;
+        product(warps, shared, flights, c, number)?;
     }
     let mut any = false;
     for warp in warps {
@@ -368,6 +370,7 @@ pub(crate) fn compute(
 fn product(
     warps: &mut [Threads],
     shared: &[u8],
+    flights: &Flights,
     c: &Constants,
     number: u64,
 ) -> Result<(), (usize, u32, Cause)> {
@@ -383,7 +386,10 @@ fn product(
         }
     }
     let read = |which: usize, descriptor: u64, rows: usize| {
-        let words = canonical::rows(shared, descriptor, rows, op.turned[which]);
+        let mut unseen = Ok(());
+        let see =
+            |address| unseen = std::mem::replace(&mut unseen, Ok(())).and(flights.see(address, 16));
+        let words = canonical::rows(shared, descriptor, rows, op.turned[which], see);
         let mut words = words.map_err(|address| {
             let cause = Cause::Memory {
                 lane: 0,
@@ -395,6 +401,7 @@ fn product(
             };
             (0, at, cause)
         })?;
+        unseen.map_err(|cause| (0, at, cause))?;
         op.sign(which, &mut words);
         Ok(words)
     };
