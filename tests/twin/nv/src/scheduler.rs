@@ -8,7 +8,8 @@
 //! has started. Where nothing can move, no random number is used up.
 //!
 //! Of two rings between two looks only the last leaves its token: then each channel of the GPU whose GPPut
-//! has moved counts as rung. One that nobody has rung by its end is named.
+//! has moved counts as rung. One that nobody has rung by its end is named, and so is one that has begun by
+//! tokens of others alone, while these had nothing new.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,6 +34,13 @@ static SILENT: Rule = Rule {
     name: "HOST-DOORBELL-MISSING",
     text: "after GPPut is moved the doorbell is rung: the host does not look at GPPut before",
     source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING; from Volta on the host does not poll USERD",
+    proof: Proof::Sourced,
+};
+
+static OTHER: Rule = Rule {
+    name: "HOST-DOORBELL-OTHER",
+    text: "a channel is rung for with its own token: with those of others alone it does not begin",
+    source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING_ID; open-gpu-kernel-modules, ctrl/ctrlc36f.h, GPFIFO_GET_WORK_SUBMIT_TOKEN",
     proof: Proof::Sourced,
 };
 
@@ -63,6 +71,10 @@ struct Live {
     put: u32,
     /// Whether it may have something to do.
     active: bool,
+    /// Whether it has begun by the token of another channel.
+    begun: bool,
+    /// Whether its own token was seen, or may have been one that was not.
+    called: bool,
     /// What it waited for in its last turn.
     waited: Option<Wait>,
     /// Whether it does nothing, because the config says so.
@@ -79,6 +91,8 @@ impl Live {
             userd: userd.map(|(memory, at)| Physical::new(memory, at)),
             put: 0,
             active: false,
+            begun: false,
+            called: false,
             waited: None,
             hangs: false,
             dead: false,
@@ -160,6 +174,10 @@ impl Live {
             return;
         }
         engines::stuck(machine, [&self.channel]);
+        if self.begun && !self.called {
+            let what = format!("{}: GPPut {}", self.channel.who(), self.put);
+            machine.broken(&OTHER, what);
+        }
         let userd = self.userd.as_ref();
         let put = userd.and_then(|userd| engines::put(machine, &self.made, userd));
         if let Some(put) = put.filter(|put| self.made.scheduled && *put != self.put) {
@@ -215,13 +233,23 @@ impl Side {
                 continue;
             }
             let state = machine.state();
-            if engines::ring(machine, &state, gpu, token).is_none() {
+            let rung = engines::ring(machine, &state, gpu, token);
+            let Some(meant) = rung.map(|channel| (channel.client, channel.handle)) else {
                 continue;
-            }
+            };
             drop(state);
-            let all = self.channels.values_mut();
-            for live in all.filter(|live| live.made.gpu == gpu && live.made.scheduled) {
-                moved |= live.ring(machine);
+            // Only where the one that is meant has something new, more than one ring may have come.
+            let own = self.channels.get_mut(&meant).is_some_and(|live| {
+                live.called = true;
+                live.ring(machine)
+            });
+            moved |= own;
+            for (key, live) in &mut self.channels {
+                let other = live.made.gpu == gpu && live.made.scheduled && *key != meant;
+                if other && live.ring(machine) {
+                    (moved, live.begun) = (true, true);
+                    live.called |= own;
+                }
             }
         }
         moved

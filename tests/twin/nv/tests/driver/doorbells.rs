@@ -264,6 +264,19 @@ fn what_nobody_has_rung_for_is_missed() {
 }
 
 #[test]
+fn a_channel_that_only_others_are_rung_for_is_named() {
+    let mut client = Client::new("");
+    client.another();
+    client.schedule();
+    client.semaphore(0, DATA, 1, RELEASE);
+    client.put(0, 1);
+    client.ring(client.channels[1].0);
+    assert!(client.comes(DATA, 1));
+    assert_eq!(client.bench.free(client.bench.channel), status::NV_OK);
+    fires("HOST-DOORBELL-OTHER").only(&client.breaks());
+}
+
+#[test]
 fn a_channel_that_waits_for_ever_is_named_at_its_end() {
     let mut client = Client::new("");
     client.schedule();
