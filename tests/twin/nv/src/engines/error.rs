@@ -91,7 +91,7 @@ pub mod xid {
     pub const RESET: u32 = 43;
     /// ROBUST_CHANNEL_GR_CLASS_ERROR.
     pub const GR_CLASS: u32 = 69;
-    /// ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR.
+    /// "Context Switch Timeout Error" of NVIDIA's list of Xid errors; nverror.h has no name for it.
     pub const TIMEOUT: u32 = 109;
     /// ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS.
     pub const GONE: u32 = 79;

@@ -37,7 +37,7 @@ static HAZARD: Rule = Rule {
 static HANGS: Rule = Rule {
     name: "COMPUTE-HANG",
     text: "every block of a grid ends: a barrier at which not all arrive, or a loop without an end, hangs the GPU",
-    source: "NVIDIA, PTX ISA, barrier; open-gpu-kernel-modules, nverror.h, ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR",
+    source: "NVIDIA, PTX ISA, barrier; NVIDIA, Xid Errors: 109, Context Switch Timeout Error",
     proof: Proof::Sourced,
 };
 
