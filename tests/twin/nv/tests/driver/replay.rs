@@ -137,7 +137,8 @@ impl Player {
             let at = (!event["at"].is_null()).then(|| number(&event["at"]));
             let length = number(&event["bytes"]);
             let wanted = shared(at, length);
-            let at = self.process.mmap(wanted, fd, 0).map_err(said)?;
+            let offset = event["offset"].as_u64().unwrap_or(0);
+            let at = self.process.mmap(wanted, fd, offset).map_err(said)?;
             self.mapped.push(at);
         } else if !event["memory"].is_null() {
             let (at, length) = (number(&event["memory"]), number(&event["bytes"]));
@@ -241,10 +242,20 @@ impl Player {
         arg[pointer..pointer + 8].copy_from_slice(&PARAMS.to_le_bytes());
         if let Some(inner) = abi::find(table, branch, which).and_then(|call| call.layout) {
             self.rewrite(inner, &mut params);
-            if let (Some(nested), [behind, ..]) = (event["nested"].as_str(), inner.pointers) {
-                self.memory.write(LIST, &unhex(nested)).unwrap();
+            let mut free = LIST;
+            for (i, behind) in inner.pointers.iter().enumerate() {
+                // By the names of fields; of tinygrad's, what the first one leads to.
+                let nested = match &event["nested"] {
+                    Value::String(first) => Some(&**first).filter(|_| i == 0),
+                    all => all[behind.at].as_str(),
+                };
+                let Some(nested) = nested.map(unhex) else {
+                    continue;
+                };
+                self.memory.write(free, &nested).unwrap();
                 let at = find(inner, branch, behind.at).unwrap();
-                params[at..at + 8].copy_from_slice(&LIST.to_le_bytes());
+                params[at..at + 8].copy_from_slice(&free.to_le_bytes());
+                free += (nested.len() as u64).next_multiple_of(8);
             }
         }
         self.memory.write(PARAMS, &params).unwrap();
@@ -273,10 +284,12 @@ impl Player {
                     let ours = self.handles.get(&handle).copied().unwrap_or(handle);
                     one.copy_from_slice(&ours.to_le_bytes());
                 }
-            } else if matches!(name, "fd" | "rmCtrlFd" | "uvmFd" | "ctl_fd") {
+            } else if matches!(name, "fd" | "rmCtrlFd" | "uvmFd" | "ctl_fd")
+                || name == "data" && layout.name == "NV0005_ALLOC_PARAMETERS"
+            {
                 let fd = i32::from_le_bytes(place[..4].try_into().unwrap());
                 let ours = self.files.get(&fd).map_or(fd, |file| file.0);
-                place.copy_from_slice(&ours.to_le_bytes());
+                place[..4].copy_from_slice(&ours.to_le_bytes());
             } else if name == "gpuId" {
                 place.copy_from_slice(&self.gpu_id.to_le_bytes());
             } else if name.to_lowercase().contains("uuid") {

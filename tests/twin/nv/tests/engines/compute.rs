@@ -156,6 +156,23 @@ fn a_grid_begins_when_it_was_counted_down() {
     }
 }
 
+/// As libcuda does it in graphs.
+#[test]
+fn a_grid_of_no_blocks_ends_when_it_begins() {
+    for chip in CHIPS {
+        let mut kernel = sum(chip);
+        let qmd = &mut kernel.qmd;
+        for size in [qmd::GRID_WIDTH, qmd::GRID_HEIGHT, qmd::GRID_DEPTH] {
+            qmd.set(size, 0);
+        }
+        qmd.set(qmd::REQUIRE_SCHEDULING_PCAS, 1).release(DONE, 7);
+        assert_eq!(kernel.go(), Turn::Idle, "{chip}");
+        assert_eq!(kernel.rig.ram.long(DONE), 7);
+        assert!(!is_summed(&kernel.rig, OUT));
+        assert_eq!(kernel.rig.broken(), [""; 0], "{chip}");
+    }
+}
+
 #[test]
 fn blocks_have_shared_and_local_memory() {
     for chip in CHIPS {

@@ -36,8 +36,8 @@ static NOT_MODELLED: Rule = Rule {
 
 static GRID: Rule = Rule {
     name: "QMD-GRID",
-    text: "a grid has 1 to 2^31 - 1 blocks in x, at least one in y and z, of 1 to 1024 threads, 64 in z",
-    source: "NVIDIA, CUDA C++ Programming Guide, \"Technical Specifications per Compute Capability\"",
+    text: "a grid has 1 to 2^31 - 1 blocks in x, at least one in y and z, of 1 to 1024 threads, 64 in z; or 0 in each direction: it has none, and ends when it begins",
+    source: "NVIDIA, CUDA C++ Programming Guide, \"Technical Specifications per Compute Capability\"; what libcuda 550.163.01 makes of graphs: grids of 0 by 0 by 0 blocks, which others depend on",
     proof: Proof::Sourced,
 };
 
@@ -238,6 +238,8 @@ const KNOWN: &[Field] = &[
     qmd::ENABLE_PROGRAM_PRE_EXIT,
     // What it holds at its end is not kept: each time it is scheduled it is read again.
     qmd::SELF_COPY_ON_COMPLETION,
+    // Nothing begins here that was not scheduled.
+    qmd::REQUIRE_SCHEDULING_PCAS,
 ];
 
 /// `QMD_TYPE_GRID_NULL`: what only depends, and is depended on.
@@ -268,7 +270,9 @@ pub(super) fn read(port: &Port, words: &[u32], text: &str, sass: u64) -> Result<
     };
     reader.reserved()?;
     let typed = qmd::QMD_TYPE.place(version).is_some();
-    let qmd = match typed && reader.one(qmd::QMD_TYPE) == GRID_NULL {
+    let null = typed && reader.one(qmd::QMD_TYPE) == GRID_NULL;
+    let sizes = [qmd::GRID_WIDTH, qmd::GRID_HEIGHT, qmd::GRID_DEPTH];
+    let qmd = match null || sizes.map(|size| reader.one(size)) == [0; 3] {
         true => Qmd {
             null: true,
             ..Qmd::default()
