@@ -58,6 +58,17 @@ static UNKNOWN: Rule = Rule {
     proof: Proof::Twin,
 };
 
+/// Escapes of RM whose structs are not described here, which graphics and old clients use (nv_escape.h).
+const OTHERS: [(u32, &str); 7] = [
+    (0x28, "RM_ALLOC_OBJECT"),
+    (0x39, "RM_I2C_ACCESS"),
+    (0x4a, "RM_VID_HEAP_CONTROL"),
+    (0x4d, "RM_ACCESS_REGISTRY"),
+    (0x54, "RM_ALLOC_CONTEXT_DMA2"),
+    (0x56, "RM_ADD_VBLANK_CALLBACK"),
+    (0x59, "RM_BIND_CONTEXT_DMA"),
+];
+
 /// Where a struct of the interface has its status.
 trait Answered: Struct {
     fn status(&mut self) -> &mut u32;
@@ -137,6 +148,9 @@ impl Process {
         let call = plain.and_then(|size| escape::of_request(branch, size << 16 | nr));
         self.pull(at, size)?;
         let Some(call) = call else {
+            if let Some((_, name)) = OTHERS.iter().find(|(number, _)| *number == nr) {
+                return machine.reject(&UNKNOWN, libc::EINVAL, format!("{name}, of {size} bytes"));
+            }
             let same = escape::ESCAPES.iter().find(|call| call.number == nr);
             let name = same.map_or("an unknown escape", |call| call.name);
             let what = format!("{name} ({nr:#x}) of {size} bytes on branch {branch}");

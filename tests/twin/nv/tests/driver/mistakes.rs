@@ -82,6 +82,12 @@ fn escapes_have_numbers_sizes_and_files() {
     let refused = bench.escape(bench.ctl, &escape::RM_SHARE, &mut share);
     assert_eq!(refused.unwrap_err().0, libc::EINVAL);
     fires("RM-ESCAPE-NOT-MODELLED").only(&bench.broken());
+    let bench = Bench::with_device("");
+    // VID_HEAP_CONTROL: the kernel has it.
+    let request = 3 << 30 | 0xb8 << 16 | 0x46 << 8 | 0x4a;
+    let refused = bench.process.ioctl(bench.ctl, request, ARG);
+    assert_eq!(refused.unwrap_err().0, libc::EINVAL);
+    fires("RM-ESCAPE-NOT-MODELLED").only(&bench.broken());
 }
 
 #[test]
