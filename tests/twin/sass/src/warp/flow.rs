@@ -96,7 +96,7 @@ pub(crate) enum Op {
     },
 }
 
-const TRUE: Condition = Condition {
+pub(crate) const TRUE: Condition = Condition {
     uniform: false,
     number: 7,
     inverted: false,

@@ -1,5 +1,6 @@
 //! A program, lowered.
 
+use super::flow::TRUE;
 use super::source::{Condition, Reading, condition};
 use super::uses::Uses;
 use super::{
@@ -82,25 +83,15 @@ impl Program {
     /// Lowers the instructions of a program, each 16 bytes. What cannot be run is no error before it
     /// is reached.
     pub fn new(chip: Chip, words: &[u128]) -> Self {
-        let mut constants = [0; 32];
         let (steps, uses): (Vec<_>, Vec<_>) = words
             .iter()
             .enumerate()
             .map(|(at, &word)| match decode(chip, word) {
-                Ok(inst) => {
-                    for operand in &inst.operands {
-                        if let Kind::Constant(bank, at, None) = operand.kind {
-                            let end =
-                                usize::from(at.cast_unsigned()) + 4 * usize::from(operand.width);
-                            let bank = &mut constants[usize::from(bank)];
-                            *bank = end.max(*bank);
-                        }
-                    }
-                    (step(chip, &inst, at), Uses::of(chip, &inst))
-                }
+                Ok(inst) => (step(chip, &inst, at), Uses::of(chip, &inst)),
                 Err(error) => (refused(word, error.to_string()), Uses::default()),
             })
             .unzip();
+        let constants = constants(chip, words, &steps);
         let registers = steps.iter().map(|step| step.registers).max();
         let product = |step: &Step| matches!(step.what, What::Product(_));
         let bulk = |step: &Step| matches!(step.what, What::Bulk(_));
@@ -129,6 +120,57 @@ impl Program {
                 _ => None,
             })
     }
+}
+
+/// The end of what instructions that may run read of each bank of constant memory at places that they
+/// name. Behind a program others may lie, which have constants of their own.
+fn constants(chip: Chip, words: &[u128], steps: &[Step]) -> [usize; 32] {
+    let mut ends = [0; 32];
+    let reached = reached(steps);
+    let words = words.iter().zip(reached).filter(|(_, reached)| *reached);
+    for inst in words.filter_map(|(&word, _)| decode(chip, word).ok()) {
+        for operand in &inst.operands {
+            if let Kind::Constant(bank, at, None) = operand.kind {
+                let end = usize::from(at.cast_unsigned()) + 4 * usize::from(operand.width);
+                let bank = &mut ends[usize::from(bank)];
+                *bank = end.max(*bank);
+            }
+        }
+    }
+    ends
+}
+
+/// Which instructions may run: all of them, where an address in registers says where it goes on.
+fn reached(steps: &[Step]) -> Vec<bool> {
+    let mut reached = vec![false; steps.len()];
+    let mut open = vec![0];
+    while let Some(at) = open.pop() {
+        let Some(seen) = reached.get_mut(at) else {
+            continue;
+        };
+        if std::mem::replace(seen, true) {
+            continue;
+        }
+        let step = &steps[at];
+        let always = |when: &Condition| *when == TRUE && step.guard == TRUE;
+        let ends = match &step.what {
+            What::Flow(flow::Op::Jump { .. }) => return vec![true; steps.len()],
+            What::Flow(flow::Op::Branch { when, to }) => {
+                open.push(*to as usize);
+                when.iter().all(always)
+            }
+            What::Flow(flow::Op::Gathered { to, .. }) => {
+                open.push(*to as usize);
+                false
+            }
+            What::Flow(flow::Op::Exit { when }) => always(when),
+            _ => false,
+        };
+        if !ends {
+            open.push(at + 1);
+        }
+    }
+    reached
 }
 
 /// A word that is no instruction.
@@ -204,4 +246,50 @@ fn lower(chip: Chip, inst: &Inst, uniform: bool, at: usize) -> Result<What, Refu
         Flow: flow::lower(name, r, at)
     );
     Err(r.refuse("it is not modelled"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(guard: Condition, op: flow::Op) -> Step {
+        Step {
+            guard,
+            uniform: false,
+            what: What::Flow(op),
+            registers: 0,
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_a_program_is_not_part_of_it() {
+        let maybe = Condition { number: 0, ..TRUE };
+        let exit = |guard| flow(guard, flow::Op::Exit { when: TRUE });
+        let nothing = || flow(TRUE, flow::Op::Nothing);
+        let branch = |guard, to| {
+            let when = [TRUE; 2];
+            flow(guard, flow::Op::Branch { when, to })
+        };
+        let of = |steps: &[Step]| reached(steps);
+        assert_eq!(of(&[nothing(), exit(TRUE), nothing()]), [true, true, false]);
+        assert_eq!(
+            of(&[exit(maybe), exit(TRUE), nothing()]),
+            [true, true, false]
+        );
+        assert_eq!(
+            of(&[branch(TRUE, 2), nothing(), exit(TRUE), nothing()]),
+            [true, false, true, false]
+        );
+        assert_eq!(
+            of(&[branch(maybe, 3), exit(TRUE), nothing(), branch(TRUE, 0)]),
+            [true, true, false, true]
+        );
+        // Who knows where it goes.
+        let jump = flow::Op::Jump {
+            when: TRUE,
+            base: 2,
+            offset: 0,
+        };
+        assert_eq!(of(&[flow(TRUE, jump), nothing()]), [true, true]);
+    }
 }

@@ -71,11 +71,13 @@ pub(crate) const QUEUES: [&[&str]; 4] = [
 
 /// Of some units compilers rely on it that they keep the order: what is promised for one result holds for
 /// those before, whichever of the later ones is waited for. Shared memory, the unit for special functions,
-/// and that for doubles where there is one for many lanes.
-pub(crate) const UNITS: [&[&str]; 3] = [
+/// that for doubles where there is one for many lanes, and what reads special registers for the warp (ptxas 13.5
+/// for sm_90: of three S2UR in a row the first has no scoreboard, and is used behind the wait for the second).
+pub(crate) const UNITS: [&[&str]; 4] = [
     &["LDS", "LDSM", "ATOMS", "MOVM"],
     &["MUFU", "F2I", "F2F", "I2F", "FRND", "POPC", "FLO", "BREV"],
     &["DADD", "DMUL", "DFMA", "DSETP"],
+    &["S2UR"],
 ];
 const DOUBLES: usize = 2;
 
