@@ -345,11 +345,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Waits for the end of a round, and holds the next one back.
+    /// Waits for the end of a round, and holds the next one back. Doorbells that were rung before the call have
+    /// been heard: the way to the GPU keeps the order of stores.
     pub(crate) fn between<'a>(&'a self, machine: &'a Machine) -> Between<'a> {
         self.callers.fetch_add(1, Ordering::AcqRel);
-        let side = self.lock();
+        let mut side = self.lock();
         self.callers.fetch_sub(1, Ordering::AcqRel);
+        side.look(machine);
         Between { machine, side }
     }
 
