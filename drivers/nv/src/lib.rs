@@ -9,16 +9,39 @@
 //! | [`encode`], [`object`] | commands to methods and QMDs, cubins to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives beside memory and events: channels |
 //! | [`nvk`] | the kernel driver as an interface: escapes, objects, UVM |
+//! | `program` | kernels on the device |
+//! | `hardware` | a queue: encoder and ring, local memory, push buffers read back |
+//! | `device` | all of it as a device |
+//!
+//! What knows nothing of NVIDIA is in [`drivers_gpu`]: memory and signals, submissions, the end of queues, what
+//! they were doing when something went wrong.
 #![forbid(unsafe_code)]
 
 pub mod chip;
+mod device;
 pub mod encode;
+mod hardware;
 pub mod interface;
 pub mod nvk;
 pub mod object;
 mod options;
+mod program;
 
+use std::sync::Arc;
+
+use hcq::Result;
+use hcq::transport::Machine;
+
+pub use device::{NvDevice, over};
 pub use options::Options;
 
 /// The short name of the vendor.
 const VENDOR: &str = "NV";
+
+/// Opens GPU number `index` of a machine ([`nvk::Found::index`]) through NVIDIA's kernel driver.
+///
+/// # Errors
+/// Those of [`nvk::open`] and [`over`].
+pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<NvDevice>> {
+    over(&nvk::open(machine, index, options)?, options)
+}

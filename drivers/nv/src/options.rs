@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Options {
     /// Entries of the ring of a channel, each of which names a push buffer; rounded up to a power of two.
     pub entries: u32,
+    /// Bytes of the block from which the push buffers of a compute channel come, with what they point to:
+    /// QMDs and constant banks.
+    pub push_buffer: u64,
     /// Copy channels to offer, at least 1; at most what the GPU has copy engines for.
     pub copy_queues: u32,
     /// How long a submission waits for room in a full ring.
@@ -27,6 +30,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             entries: 16 << 10,
+            push_buffer: 16 << 20,
             copy_queues: 1,
             ring_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),

@@ -23,7 +23,17 @@ const LAYERS: [(&str, &[&str]); 3] = [
     ),
     (
         "drivers/nv",
-        &["chip", "options", "encode", "object", "interface", "nvk"],
+        &[
+            "chip",
+            "options",
+            "encode",
+            "object",
+            "interface",
+            "nvk",
+            "program",
+            "hardware",
+            "device",
+        ],
     ),
     (
         "drivers/amd",

@@ -1,0 +1,127 @@
+//! What a queue is made of, in the order of making.
+
+use std::sync::Arc;
+
+use drivers_gpu::core::Core;
+use drivers_gpu::memory::pool::Pool;
+use drivers_gpu::memory::signal::new_signal;
+use drivers_gpu::submit::{Channel, Hardware, Parts};
+use hcq::{Error, MemoryKind, Packets, QueueKind, Result};
+
+use super::NvHardware;
+use super::ring::{LEAST, Ring};
+use crate::encode::limits::Limits;
+use crate::encode::{Encoder, Setup, Windows};
+use crate::interface::{ChannelKind, ChannelRequest, NvInterface};
+use crate::options::Options;
+
+/// Bytes that a copy queue has beside its ring: its push buffers are short.
+const COPIES: u64 = 256 << 10;
+
+/// Entries of a ring at most: 1 GiB of push buffers, if each has but 16 KiB.
+const MOST: u32 = 1 << 16;
+
+/// Which queue to open.
+pub(crate) struct QueueSpec {
+    /// Kernels or copies.
+    pub(crate) kind: QueueKind,
+    /// The number among those of the kind.
+    pub(crate) index: u32,
+    /// Which copy engine, of a copy queue.
+    pub(crate) engine: u32,
+}
+
+/// Opens a queue.
+///
+/// # Errors
+/// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
+pub(crate) fn open(
+    core: &Arc<Core>,
+    interface: &Arc<dyn NvInterface>,
+    pool: &Arc<Pool>,
+    spec: &QueueSpec,
+    options: &Options,
+) -> Result<Channel<NvHardware>> {
+    let QueueSpec {
+        kind,
+        index,
+        engine,
+    } = *spec;
+    let name = format!("{kind} queue {index}");
+    let chip = interface.gpu().chip;
+    let limits = Limits::of(chip.sm).ok_or_else(|| Error::NoDevice {
+        asked: core.id.to_string(),
+        why: format!("no limits of sm_{} are known", chip.sm),
+    })?;
+    let (of, arguments) = match kind {
+        QueueKind::Compute => (ChannelKind::Compute, options.push_buffer.max(4096)),
+        QueueKind::Copy => (ChannelKind::Copy(engine), COPIES),
+    };
+    let request = ChannelRequest {
+        kind: of,
+        entries: options.entries.clamp(LEAST, MOST).next_power_of_two(),
+        name: &name,
+    };
+    let event = Arc::new(pool.make(|| core.interface.event())?);
+    let channel = pool.make(|| interface.channel(&request))?;
+    let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
+    let progress = pool.piece(MemoryKind::Control, 16, &format!("the progress of {name}"))?;
+    let counted = (progress.shared()?, progress.va());
+    let zeroed = counted.0.fill(0, 16, 0);
+    zeroed.map_err(|e| core.broken(&*name, e))?;
+    let setup = Setup {
+        device: core.id.clone(),
+        kind,
+        index,
+        arch: chip.arch,
+        limits,
+        windows: Windows::DEFAULT,
+        interrupt: Some(timeline.va()),
+    };
+    let hardware = NvHardware {
+        ring: Ring::new(channel),
+        encoder: Encoder::new(setup),
+        _progress: progress,
+    };
+    let mut opening = Packets::new();
+    hardware.encoder.open(&mut opening);
+    let channel = Channel::new(
+        core,
+        pool,
+        Parts {
+            hardware,
+            kind,
+            index,
+            event,
+            timeline,
+            progress: counted,
+            arguments,
+            full_limit: options.ring_timeout,
+        },
+    )?;
+    start(core, pool, &channel, &opening.words, &name)?;
+    Ok(channel)
+}
+
+/// Runs what a channel begins with, before what every submission starts with.
+fn start(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    channel: &Channel<NvHardware>,
+    words: &[u32],
+    name: &str,
+) -> Result<()> {
+    let bytes = words.len() as u64 * 4;
+    let piece = pool.piece(
+        MemoryKind::Control,
+        bytes,
+        &format!("the first words of {name}"),
+    )?;
+    let written = piece.shared()?.write_words(0, words);
+    written.map_err(|e| core.broken(name, e))?;
+    let mut entries = Vec::new();
+    channel.hardware().run(piece.va().0, words, &mut entries);
+    channel.launch(&Packets::new(), &entries, 0)?;
+    channel.retire(Arc::new(piece));
+    Ok(())
+}
