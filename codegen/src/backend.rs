@@ -53,7 +53,7 @@ impl Backend {
     }
 
     /// The back end of this program with a name as in `DEV`, `DEVICE[:RENDERER]` (`AMD:HIP`; without a renderer
-    /// the best one of the device), for a machine with an instruction set and so many units. The CPU is always
+    /// the best one of the device whose compiler is there), for a machine with an instruction set and so many units. The CPU is always
     /// the one that runs this program; GPUs have the units of their chip.
     ///
     /// # Errors
@@ -72,15 +72,22 @@ impl Backend {
             None => (name, None),
         };
         let of_device = || rows.iter().filter(|row| row.device == device);
-        let row = of_device().find(|row| renderer.is_none_or(|r| row.renderer == r));
-        row.ok_or_else(|| Error::NoBackend {
+        let asked = || of_device().filter(|row| renderer.is_none_or(|r| row.renderer == r));
+        let mut missing = None;
+        for row in asked() {
+            match row.open(arch, units) {
+                // Whoever names one gets that one.
+                Err(e @ Error::NoCompiler { .. }) => missing = missing.or(Some(e)),
+                done => return done,
+            }
+        }
+        Err(missing.unwrap_or_else(|| Error::NoBackend {
             name: name.into(),
             known: match of_device().map(|row| row.renderer).collect::<Vec<_>>() {
                 names if names.is_empty() => "none".into(),
                 names => names.join(", "),
             },
-        })?
-        .open(arch, units)
+        }))
     }
 
     /// Emitter, and compiler with its version.

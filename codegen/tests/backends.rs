@@ -212,6 +212,35 @@ fn what_is_not_there_is_named() {
     assert!(matches!(error, Error::NoTarget { .. }), "{error}");
 }
 
+/// Without a name the next way is taken where a compiler is missing; of a name that one, or nothing.
+#[test]
+fn a_compiler_that_is_missing_costs_one_way_only() {
+    const MISSING: Row = Row {
+        device: "TOY",
+        renderer: "MISSING",
+        target: |_, units| Ok(Target::host(units)),
+        emitter: || Arc::new(Words),
+        compiler: |_| {
+            Err(Error::NoCompiler {
+                compiler: "toys".into(),
+                message: "sold out".into(),
+            })
+        },
+        fix: "",
+    };
+    const PLAIN: Row = Row {
+        renderer: "PLAIN",
+        compiler: |_| Ok(None),
+        ..MISSING
+    };
+    let find = |rows: &[Row], name| Backend::find_in(rows, name, "", 1);
+    assert_eq!(find(&[MISSING, PLAIN], "TOY").unwrap().describe(), "words");
+    for (rows, name) in [(&[MISSING, PLAIN][..], "TOY:MISSING"), (&[MISSING], "TOY")] {
+        let error = find(rows, name).err().unwrap();
+        assert!(error.to_string().contains("sold out"), "{error}");
+    }
+}
+
 /// One way of a name; what has no compiler here says so, and what to do.
 #[test]
 fn rows_are_ways_of_their_own() {

@@ -15,14 +15,16 @@ use crate::trust::Rights;
 pub struct Toolkits(Vec<PathBuf>);
 
 impl Toolkits {
-    /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), where their installer puts them, and where Python
+    /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), in the environment of conda that is active, where their
+    /// installer puts them (the one that `/usr/local/cuda` stands for, then the newest), and where Python
     /// keeps packages: of the environment that is active, of this user, of the system.
     pub fn of_this_system() -> Toolkits {
-        let named = ["CUDA_PATH", "CUDA_HOME"]
+        let named = ["CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX"]
             .into_iter()
             .filter_map(std::env::var_os);
         let mut roots: Vec<PathBuf> = named.filter(|v| !v.is_empty()).map(PathBuf::from).collect();
         roots.extend(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
+        roots.extend(newest_first(entries(Path::new("/usr/local"), "cuda-")));
         let mut pythons: Vec<PathBuf> = Vec::new();
         pythons.extend(std::env::var_os("VIRTUAL_ENV").map(|v| PathBuf::from(v).join("lib")));
         pythons.extend(std::env::var_os("HOME").map(|v| PathBuf::from(v).join(".local/lib")));
@@ -34,8 +36,7 @@ impl Toolkits {
                     let nvidia = python.join(packages).join("nvidia");
                     let mut found = entries(&nvidia, "cu");
                     found.extend(entries(&nvidia, "nvjitlink"));
-                    found.sort_by(|a, b| b.cmp(a));
-                    roots.extend(found);
+                    roots.extend(newest_first(found));
                 }
             }
         }
@@ -95,6 +96,17 @@ impl Toolkits {
     }
 }
 
+/// By the numbers in their names, the largest ones first.
+fn newest_first(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let numbers = |path: &PathBuf| -> Vec<u32> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let parts = name.split(|c: char| !c.is_ascii_digit());
+        parts.filter_map(|part| part.parse().ok()).collect()
+    };
+    folders.sort_by(|a, b| (numbers(b), b).cmp(&(numbers(a), a)));
+    folders
+}
+
 /// The entries of a folder whose names begin so; none if it cannot be read.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -150,5 +162,30 @@ pub(super) fn nvdisasm(toolkits: &Toolkits, cubin: &[u8]) -> Result<String> {
             compiler: "nvdisasm".into(),
             message,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_toolkits_come_first() {
+        let names = [
+            "cuda-9.2",
+            "cuda-12.4",
+            "cuda-12.10",
+            "cuda-13",
+            "cuda_nvrtc",
+        ];
+        let sorted = newest_first(names.map(PathBuf::from).into());
+        let expected = [
+            "cuda-13",
+            "cuda-12.10",
+            "cuda-12.4",
+            "cuda-9.2",
+            "cuda_nvrtc",
+        ];
+        assert_eq!(sorted, expected.map(PathBuf::from));
     }
 }

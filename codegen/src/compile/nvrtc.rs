@@ -118,7 +118,9 @@ impl Nvrtc {
         self.check("nvrtcGetSupportedArchs", unsafe {
             (self.f.nvrtcGetSupportedArchs)(all.as_mut_ptr())
         })?;
-        if all.iter().any(|n| t.cpu == format!("sm_{n}")) {
+        // `sm_90a` is sm_90 with instructions of that chip alone.
+        let plain = t.cpu.trim_end_matches(['a', 'f']);
+        if all.iter().any(|n| plain == format!("sm_{n}")) {
             return Ok(());
         }
         let newest = all.last().map_or("none".into(), |n| format!("sm_{n}"));
