@@ -155,7 +155,7 @@ fn reached(steps: &[Step]) -> Vec<bool> {
         let always = |when: &Condition| *when == TRUE && step.guard == TRUE;
         let ends = match &step.what {
             What::Flow(flow::Op::Jump { .. }) => return vec![true; steps.len()],
-            What::Flow(flow::Op::Branch { when, to }) => {
+            What::Flow(flow::Op::Branch { when, to, .. }) => {
                 open.push(*to as usize);
                 when.iter().all(always)
             }
@@ -268,7 +268,14 @@ mod tests {
         let nothing = || flow(TRUE, flow::Op::Nothing);
         let branch = |guard, to| {
             let when = [TRUE; 2];
-            flow(guard, flow::Op::Branch { when, to })
+            flow(
+                guard,
+                flow::Op::Branch {
+                    when,
+                    to,
+                    any: false,
+                },
+            )
         };
         let of = |steps: &[Step]| reached(steps);
         assert_eq!(of(&[nothing(), exit(TRUE), nothing()]), [true, true, false]);
