@@ -148,14 +148,15 @@ fn exception(channel: &Channel) -> Option<Exception> {
         let states = (first..).zip(&params.sm_error_state_array);
         for (sm, state) in states.take(params.num_s_ms_to_read as usize) {
             if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
-                return Some(of_state(channel, sm, state));
+                return Some(of_state(&channel.name, sm, state));
             }
         }
     }
     None
 }
 
-fn of_state(channel: &Channel, sm: u32, state: &control::SmErrorState) -> Exception {
+/// What a multiprocessor says of a channel's kernel.
+fn of_state(channel: &str, sm: u32, state: &control::SmErrorState) -> Exception {
     let error = state.hww_warp_esr & WARP_ERROR;
     let pc = match state.hww_warp_esr_pc64 {
         0 => u64::from(state.hww_warp_esr_pc),
@@ -173,7 +174,7 @@ fn of_state(channel: &Channel, sm: u32, state: &control::SmErrorState) -> Except
     }
     what += ", instruction";
     Exception::Refused(Refused {
-        unit: format!("{}, multiprocessor {sm}", channel.name),
+        unit: format!("{channel}, multiprocessor {sm}"),
         what,
         at: Some(pc),
     })
@@ -202,4 +203,59 @@ fn warp_error(number: u32) -> Option<&'static str> {
         0x15 => "exit of a warp",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_of_warps_are_told_with_their_instruction() {
+        let told = |state| match of_state("compute 0", 7, &state) {
+            Exception::Refused(refused) => refused,
+            other => panic!("{other:?}"),
+        };
+        let misaligned = told(control::SmErrorState {
+            hww_warp_esr: 0x2_000f,
+            hww_warp_esr_pc: 0x1010,
+            hww_warp_esr_pc64: 0x12_0000_1010,
+            hww_esr_addr: 0x7f00_0001,
+            ..Default::default()
+        });
+        assert_eq!(misaligned.unit, "compute 0, multiprocessor 7");
+        let what = "a warp stopped: misaligned address, address 0x7f000001, instruction";
+        assert_eq!(
+            (&*misaligned.what, misaligned.at),
+            (what, Some(0x12_0000_1010))
+        );
+        let other = told(control::SmErrorState {
+            hww_global_esr: 0x4,
+            hww_warp_esr_pc: 0x40,
+            ..Default::default()
+        });
+        let what = "an exception, registers 0x0 (warp) and 0x4 (multiprocessor), instruction";
+        assert_eq!((&*other.what, other.at), (what, Some(0x40)));
+    }
+
+    #[test]
+    fn the_access_of_a_fault_is_found_by_its_address() {
+        let mut all = control::DebugMmuFaultInfo {
+            count: 3,
+            ..Default::default()
+        };
+        for (entry, (va, kind)) in all.mmu_fault_info_list.iter_mut().zip([
+            (0x1000, 0),
+            (0x2000, 4 | PHYSICAL),
+            (0x3000, 7),
+            (0x4000, 1),
+        ]) {
+            (entry.fault_address, entry.access_type) = (va, kind);
+        }
+        let found = [0x1000, 0x2000, 0x3000, 0x4000].map(|va| access(&all, va));
+        // The third is of no kind that is known, the fourth is not counted.
+        assert_eq!(
+            found,
+            [Some(Access::Read), Some(Access::Atomic), None, None]
+        );
+    }
 }
