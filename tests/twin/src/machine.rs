@@ -41,7 +41,7 @@ impl<P: Process> Attached<P> {
 impl<P: Process> Drop for Attached<P> {
     fn drop(&mut self) {
         match self.here() {
-            Ok(process) => process.exit(),
+            Ok(process) => process.leave(),
             // Ending it would wait for the thread.
             Err(_) => std::mem::forget(self.process.clone()),
         }

@@ -65,6 +65,12 @@ pub trait Process: Calls + Sized + 'static {
     /// Another process on a machine, in this process of the host.
     fn on(machine: &Arc<Self::Machine>) -> Arc<Self>;
 
+    /// The end of a process whose mappings are those of [`crate::host::client`]: whoever holds a view of one
+    /// gives its addresses back, now or later, and the twin leaves them alone.
+    fn leave(&self) {
+        self.exit();
+    }
+
     /// Its machine.
     fn machine(&self) -> &Arc<Self::Machine>;
 

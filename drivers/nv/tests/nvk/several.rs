@@ -81,6 +81,22 @@ fn threads_open_and_close_a_gpu() {
     assert!(twin.machine().state().is_empty());
 }
 
+#[test]
+fn memory_outlives_the_process_that_made_it() {
+    let twin = twin("chip=ad102");
+    let view = {
+        let nvk = open(&twin, 0).unwrap();
+        let memory = nvk.memory(&request(MemoryKind::Host, 4096)).unwrap();
+        memory.window.as_ref().unwrap().view().unwrap().clone()
+    };
+    let machine = twin.machine().clone();
+    drop(twin);
+    assert!(machine.state().is_empty());
+    // Addresses are given back by who holds them, and by nobody else.
+    view.write(0, 5_u64).unwrap();
+    assert_eq!(view.read::<u64>(0), Ok(5));
+}
+
 fn without_uvm() -> Options {
     Options {
         uvm: false,

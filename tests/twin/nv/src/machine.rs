@@ -92,6 +92,11 @@ impl process::Process for Process {
         machine.attach(Arc::new(Here::default()))
     }
 
+    fn leave(&self) {
+        self.forget_mappings();
+        self.exit();
+    }
+
     fn machine(&self) -> &Arc<Machine> {
         Process::machine(self)
     }

@@ -325,7 +325,7 @@ impl Process {
         }
     }
 
-    fn let_go_all(&self, maps: Vec<Map>) {
+    pub(super) fn let_go_all(&self, maps: Vec<Map>) {
         for map in maps {
             self.let_go(map.file);
         }

@@ -228,6 +228,13 @@ impl Process {
         Ok(self.memory.write(address, &bytes)?)
     }
 
+    /// Leaves what is mapped to whoever holds it: the addresses may be somebody else's by now.
+    pub(crate) fn forget_mappings(&self) {
+        let _between = self.machine.between();
+        let gone = lock(&self.maps).cut(0, u64::MAX);
+        self.let_go_all(gone);
+    }
+
     /// Ends the process: what it has mapped and opened is gone.
     pub fn exit(&self) {
         let _between = self.machine.between();
