@@ -610,6 +610,22 @@ fn kernels_that_fault_are_named() {
             k.rig.ram.put(CODE + 16 * i, &word);
         }
     });
+    // STS [UR4], RZ; UMOV UR6, 0x1; UBLKCP.G.S [UR8], [UR4], UR6.
+    fault(fires("COMPUTE-PROXY"), &|k| {
+        let code: [u128; 3] = [
+            0x000fe20008000804000000ffff007988,
+            0x000fe800000000000000000100067882,
+            0x0005e2000800040600000008040073ba,
+        ];
+        k.qmd
+            .set(qmd::SHARED_MEMORY_SIZE, 2048)
+            .set(qmd::MIN_SM_CONFIG_SHARED_MEM_SIZE, 3)
+            .set(qmd::TARGET_SM_CONFIG_SHARED_MEM_SIZE, 5)
+            .set(qmd::MAX_SM_CONFIG_SHARED_MEM_SIZE, 26);
+        for (i, word) in (0..).zip(code) {
+            k.rig.ram.put(CODE + 16 * i, &word.to_le_bytes());
+        }
+    });
     // A jump to itself.
     let error = fault(fires("COMPUTE-HANG"), &|k| {
         // Behind the end of each program there is one.

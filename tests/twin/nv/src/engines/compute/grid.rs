@@ -34,6 +34,13 @@ static HAZARD: Rule = Rule {
     proof: Proof::Guess,
 };
 
+static PROXY: Rule = Rule {
+    name: "COMPUTE-PROXY",
+    text: "between what a warp writes to shared memory and a copy or a product beside the warps that reads it, there is a fence (fence.proxy.async)",
+    source: "NVIDIA, PTX ISA, Async proxy; cp.async.bulk; wgmma.mma_async",
+    proof: Proof::Sourced,
+};
+
 static HANGS: Rule = Rule {
     name: "COMPUTE-HANG",
     text: "every block of a grid ends: a barrier at which not all arrive, or a loop without an end, hangs the GPU",
@@ -268,6 +275,7 @@ impl Grid {
             Cause::Constant { address, .. } => exception(esr::CONSTANT, *address),
             Cause::Refused(_) => port.dead(&CHIP, xid::GR_EXCEPTION, what),
             Cause::Hazard(_) => port.dead(&HAZARD, xid::GR_EXCEPTION, what),
+            Cause::Unfenced(_) => port.dead(&PROXY, xid::GR_EXCEPTION, what),
             Cause::Registers { .. } => exception(esr::REGISTER, 0),
             Cause::Outside(_) => exception(esr::PC, 0),
             Cause::Stuck(_) | Cause::Limit(_) => port.dead(&HANGS, xid::TIMEOUT, what),
