@@ -6,6 +6,7 @@
 //! the last events before it. No rule is loosened to let a driver pass.
 //!
 //! - [`rule`]: what every model needs; [`rng`]: choices from a seed; [`fires`]: what its tests need;
+//! - [`touched`]: which bytes were read and written;
 //! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
 //! - [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
 //!   repository;
@@ -20,3 +21,4 @@ pub mod pci;
 pub mod process;
 pub mod rng;
 pub mod rule;
+pub mod touched;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use twin::rule::{Proof, Rule};
+use twin::touched::Touched;
 use twin_shader::launch::Launch;
 use twin_shader::page::{Access, MemFault, Memory, PAGE, Page, Port};
 
@@ -20,57 +21,13 @@ pub static DISPATCH_RACE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// A bit for each byte of a page.
-#[derive(Clone)]
-struct Bits([u64; 64]);
-
-impl Default for Bits {
-    fn default() -> Self {
-        Self([0; 64])
-    }
-}
-
-impl Bits {
-    fn set(&mut self, offset: usize, bytes: usize) {
-        for at in offset..(offset + bytes).min(PAGE as usize) {
-            self.0[at / 64] |= 1 << (at % 64);
-        }
-    }
-
-    /// The first byte that is in both.
-    fn common(&self, other: &Self) -> Option<usize> {
-        let word = (0..64).find(|&i| self.0[i] & other.0[i] != 0)?;
-        Some(word * 64 + (self.0[word] & other.0[word]).trailing_zeros() as usize)
-    }
-}
-
-#[derive(Clone, Default)]
-struct Touched {
-    read: Bits,
-    written: Bits,
-}
-
-/// Touched bytes, by page.
-type Pages = HashMap<u64, Touched>;
-
-fn common(mine: &Pages, theirs: &Pages) -> Option<u64> {
-    // The lowest, so that the same one is named each time.
-    let both = mine.iter().filter_map(|(page, mine)| {
-        let theirs = theirs.get(page)?;
-        let read = mine.read.common(&theirs.written);
-        let written = || mine.written.common(&theirs.read);
-        Some(page * PAGE + read.or_else(written)? as u64)
-    });
-    both.min()
-}
-
 /// What one dispatch touched.
 #[derive(Clone, Default)]
 pub(crate) struct Trace {
-    shared: Pages,
+    shared: Touched,
     /// The slots of scratch that its waves have, and what each touched of its own.
     slots: Option<Slots>,
-    own: Pages,
+    own: Touched,
 }
 
 /// Scratch memory as TMPRING_SIZE divides it.
@@ -102,12 +59,14 @@ impl Trace {
     /// with an offset of its own in it (Scratch Wavefront Offset). Whoever reaches into the slot of
     /// another wave has no such promise.
     pub fn race(&self, other: &Self) -> Option<u64> {
-        let shared = common(&self.shared, &other.shared)
-            .or_else(|| common(&self.shared, &other.own))
-            .or_else(|| common(&self.own, &other.shared));
+        let shared = self
+            .shared
+            .race(&other.shared)
+            .or_else(|| self.shared.race(&other.own))
+            .or_else(|| self.own.race(&other.shared));
         shared.or_else(|| match self.slots == other.slots {
             true => None,
-            false => common(&self.own, &other.own),
+            false => self.own.race(&other.own),
         })
     }
 }
@@ -122,8 +81,8 @@ pub(crate) struct Watched<'a> {
 
 #[derive(Default)]
 struct State {
-    shared: Pages,
-    own: Pages,
+    shared: Touched,
+    own: Touched,
     /// The runs that memory itself wants to hear of, by page, port and access.
     wanted: HashMap<(u64, Port, Access), u64>,
 }
@@ -143,18 +102,8 @@ impl<'a> Watched<'a> {
         let state = self.state.into_inner();
         let State { shared, own, .. } = state.unwrap_or_else(PoisonError::into_inner);
         trace.slots = self.slots;
-        add(&mut trace.shared, shared);
-        add(&mut trace.own, own);
-    }
-}
-
-fn add(all: &mut Pages, more: Pages) {
-    for (page, more) in more {
-        let all = all.entry(page).or_default();
-        for i in 0..64 {
-            all.read.0[i] |= more.read.0[i];
-            all.written.0[i] |= more.written.0[i];
-        }
+        trace.shared.add(shared);
+        trace.own.add(own);
     }
 }
 
@@ -176,15 +125,14 @@ impl Memory for Watched<'_> {
         let runs = offset / 64..=(offset + bytes - 1).min(PAGE as usize - 1) / 64;
         let wanted = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let pages = if own {
+            let touched = if own {
                 &mut state.own
             } else {
                 &mut state.shared
             };
-            let touched = pages.entry(va / PAGE).or_default();
             match access {
-                Access::Read => touched.read.set(offset, bytes),
-                Access::Write => touched.written.set(offset, bytes),
+                Access::Read => touched.read(va, bytes),
+                Access::Write => touched.write(va, bytes),
                 Access::Execute => {}
             }
             let wanted = state.wanted.get(&(va / PAGE, port, access)).copied();

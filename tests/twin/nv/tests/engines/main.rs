@@ -6,5 +6,6 @@ mod compute;
 mod copies;
 mod host;
 mod kernel;
+mod races;
 mod ram;
 mod rig;

@@ -1,6 +1,7 @@
 //! A grid: its blocks run, then its semaphores are released, then what depends on it.
 
 use twin::rule::{Proof, Rule};
+use twin::touched::Touched;
 use twin_sass::warp::{self, Cause, Constants, Denied, Launch, Space, Windows};
 
 use crate::chip::{Chip, SMS_PER_TPC};
@@ -170,17 +171,20 @@ impl Grid {
         Err(port.dead(&LOCAL, xid::GR_EXCEPTION, format!("{text}: {why}")))
     }
 
-    /// Runs it, or has it wait until it is counted down, and all that depends on it.
+    /// Runs it, or has it wait until it is counted down, and all that depends on it. What it touches itself is
+    /// noted, if anybody wants to know; not what those do: they may have waited for others, too.
     pub fn run(
         self,
         port: &Port,
         chip: &Chip,
         caches: &mut Caches,
         waiting: &mut Waiting,
+        mut touched: Option<&mut Touched>,
     ) -> Result<Vec<Notice>> {
         let (mut notices, mut seen) = (Vec::new(), Vec::new());
         let mut left = vec![self];
         while let Some(grid) = left.pop() {
+            let touched = touched.take();
             if grid.qmd.counter > 0 {
                 waiting.add(grid);
                 continue;
@@ -191,7 +195,7 @@ impl Grid {
             }
             seen.push(grid.va);
             if !grid.qmd.null {
-                grid.blocks(port, chip, caches)?;
+                grid.blocks(port, chip, caches, touched)?;
             }
             for release in &grid.qmd.releases {
                 notices.extend(release.run(port)?);
@@ -208,7 +212,13 @@ impl Grid {
         Ok(notices)
     }
 
-    fn blocks(&self, port: &Port, chip: &Chip, caches: &mut Caches) -> Result {
+    fn blocks(
+        &self,
+        port: &Port,
+        chip: &Chip,
+        caches: &mut Caches,
+        touched: Option<&mut Touched>,
+    ) -> Result {
         let (qmd, setting) = (&self.qmd, self.setting);
         let Some(sass) = sass(chip) else {
             let what = format!("QMD at {:#x}, on {}", self.va, chip.name);
@@ -245,6 +255,7 @@ impl Grid {
             bus: port.bus,
             windows: setting.windows,
             fault: None,
+            touched,
         };
         // One for each SM.
         let resident = chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC;
@@ -303,6 +314,8 @@ struct Global<'a> {
     windows: Windows,
     /// The last access that the MMU had nothing for.
     fault: Option<Fault>,
+    /// What it read and wrote, where that is noted. Atomic operations are noted as writes.
+    touched: Option<&'a mut Touched>,
 }
 
 /// Bytes of each window.
@@ -325,11 +338,17 @@ impl Global<'_> {
 
 impl warp::Memory for Global<'_> {
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> std::result::Result<(), Denied> {
+        if let Some(touched) = &mut self.touched {
+            touched.read(address, bytes.len());
+        }
         let done = self.bus.read(address, bytes);
         self.done(done)
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> std::result::Result<(), Denied> {
+        if let Some(touched) = &mut self.touched {
+            touched.write(address, bytes.len());
+        }
         let done = self.bus.write(address, bytes);
         self.done(done)
     }
@@ -340,6 +359,9 @@ impl warp::Memory for Global<'_> {
         bytes: &mut [u8],
         change: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), Denied> {
+        if let Some(touched) = &mut self.touched {
+            touched.write(address, bytes.len());
+        }
         let done = self.bus.update(address, bytes, change);
         self.done(done)
     }

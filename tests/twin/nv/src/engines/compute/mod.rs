@@ -25,6 +25,7 @@ use drivers_spec::nv::compute::{
     send_signaling_pcas2_b, set_render_enable_c,
 };
 use twin::rule::{Proof, Rule};
+use twin::touched::Touched;
 use twin_sass::warp::Windows;
 
 use crate::chip::Chip;
@@ -277,14 +278,20 @@ impl Engine {
     }
 
     /// Does work; what it tells the kernel.
-    pub fn run(&self, port: &Port, gpu: &mut Gpu, job: Job) -> Result<Vec<Notice>> {
+    pub fn run(
+        &self,
+        port: &Port,
+        gpu: &mut Gpu,
+        job: Job,
+        touched: Option<&mut Touched>,
+    ) -> Result<Vec<Notice>> {
         let Gpu {
             caches, waiting, ..
         } = gpu;
         match job {
-            Job::Grid(grid) => grid.run(port, self.chip, caches, waiting),
+            Job::Grid(grid) => grid.run(port, self.chip, caches, waiting, touched),
             Job::CountDown(va) => match waiting.less(port, self.space, va)? {
-                Some(grid) => grid.run(port, self.chip, caches, waiting),
+                Some(grid) => grid.run(port, self.chip, caches, waiting, None),
                 None => Ok(Vec::new()),
             },
             Job::Release(release) => Ok(release.run(port)?.into_iter().collect()),

@@ -2,7 +2,7 @@
 //! hands the others to the engine of their subchannel.
 //!
 //! - `entry`: entries of the ring; `push`: headers and methods;
-//! - `method`: the host's methods; `semaphore`: the largest of them.
+//! - `method`: the host's methods; `semaphore`: the largest of them; `race`: work, and what must wait for it.
 //!
 //! Source: open-gpu-doc, manuals/ampere/ga100/{dev_pbdma,dev_ram}.ref.txt, also for newer chips as far as
 //! the headers of their classes say nothing else.
@@ -10,14 +10,15 @@
 mod entry;
 mod method;
 mod push;
+mod race;
 mod semaphore;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use drivers_spec::nv::push::{GP_ENTRY_BYTES, userd};
 use drivers_spec::nv::{class, host};
 use twin::rule::{Proof, Rule};
+use twin::touched::Touched;
 
 use crate::chip::Chip;
 use crate::rm::channel::Channel as Made;
@@ -29,6 +30,7 @@ use super::{Around, Gpu, Notice, compute, copy};
 use entry::Entry;
 use method::{Effect, Registers};
 use push::{Header, Sequence};
+use race::Jobs;
 
 pub(crate) use push::Method;
 
@@ -73,7 +75,7 @@ enum Target {
     Copy,
 }
 
-/// Work that an engine was given, and that nobody has waited for yet.
+/// Work that an engine was given.
 #[derive(Debug)]
 enum Job {
     Copy(copy::Job),
@@ -112,7 +114,7 @@ pub struct Channel {
     target: Option<Target>,
     copy: copy::Engine,
     compute: compute::Engine,
-    jobs: VecDeque<Job>,
+    jobs: Jobs,
     wait: Option<Wait>,
     error: Option<Error>,
     notices: Vec<Notice>,
@@ -140,7 +142,7 @@ impl Channel {
             target: None,
             copy: copy::Engine::new(made.engine),
             compute: compute::Engine::new(chip, made),
-            jobs: VecDeque::new(),
+            jobs: Jobs::default(),
             wait: None,
             error: None,
             notices: Vec::new(),
@@ -195,12 +197,17 @@ impl Channel {
                 Err(stop) => Some(stop),
             };
             let port = &self.port(around);
-            let stop = match (stop, self.jobs.pop_front()) {
+            let stop = match (stop, self.jobs.next()) {
                 (Some(Stop::Dead(error)), _) => Stop::Dead(error),
-                (_, Some(job)) => match self.run(port, around.gpu, job) {
-                    Ok(()) => return Turn::Ran,
-                    Err(stop) => stop,
-                },
+                (_, Some((job, mut running))) => {
+                    match self.run(port, around.gpu, job, running.touched.as_mut()) {
+                        Ok(()) => {
+                            self.jobs.done(port, running);
+                            return Turn::Ran;
+                        }
+                        Err(stop) => stop,
+                    }
+                }
                 (Some(Stop::Wait(wait)), None) => {
                     self.wait = Some(wait);
                     return Turn::Waits;
@@ -350,14 +357,14 @@ impl Channel {
             match target {
                 Target::Copy => {
                     let job = self.copy.method(port, method)?;
-                    self.jobs.extend(job.map(Job::Copy));
+                    self.jobs.add(job.map(Job::Copy));
                 }
                 Target::Compute => {
                     if compute::reads_qmd(method) {
                         self.run_inline(port, around.gpu)?;
                     }
                     let job = self.compute.method(port, around.gpu, method, idle)?;
-                    self.jobs.extend(job.map(Job::Compute));
+                    self.jobs.add(job.map(Job::Compute));
                 }
             }
         }
@@ -366,12 +373,12 @@ impl Channel {
 
     /// Inline data are there before a QMD of the same channel is read: they do not wait for grids.
     fn run_inline(&mut self, port: &Port, gpu: &mut Gpu) -> Result {
-        let is_inline = |job: &Job| matches!(job, Job::Compute(compute::Job::Inline(_)));
-        let (ready, others): (VecDeque<Job>, _) = self.jobs.drain(..).partition(is_inline);
-        self.jobs = others;
+        let ready = self
+            .jobs
+            .take(|job| matches!(job, Job::Compute(compute::Job::Inline(_))));
         ready
             .into_iter()
-            .try_for_each(|job| self.run(port, gpu, job))
+            .try_for_each(|job| self.run(port, gpu, job, None))
     }
 
     /// Whose a subchannel is.
@@ -408,11 +415,17 @@ impl Channel {
         Ok(())
     }
 
-    fn run(&mut self, port: &Port, gpu: &mut Gpu, job: Job) -> Result {
+    fn run(
+        &mut self,
+        port: &Port,
+        gpu: &mut Gpu,
+        job: Job,
+        touched: Option<&mut Touched>,
+    ) -> Result {
         match job {
             Job::Copy(job) => self.notices.extend(self.copy.run(port, &job)?),
             Job::Compute(job) => {
-                let notices = self.compute.run(port, gpu, job)?;
+                let notices = self.compute.run(port, gpu, job, touched)?;
                 self.notices.extend(notices);
             }
         }
