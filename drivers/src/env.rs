@@ -103,6 +103,9 @@ pub struct Settings {
     /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
     /// unless set.
     pub amd_aql: Option<bool>,
+    /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
+    /// unless set.
+    pub ring_words: Option<u32>,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
     /// `SUBNORMALS`: kernels of the CPU device compute with subnormal numbers. Unless it is set these
@@ -129,6 +132,7 @@ impl Default for Settings {
             no_color: false,
             deterministic: false,
             amd_aql: None,
+            ring_words: None,
             cpu_count: None,
             subnormals: false,
             twin: None,
@@ -279,6 +283,7 @@ mod tests {
             no_color: true,
             deterministic: true,
             amd_aql: Some(false),
+            ring_words: None,
             cpu_count: NonZeroUsize::new(3),
             subnormals: true,
             twin: Some("gpus=2".into()),

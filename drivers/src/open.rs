@@ -129,12 +129,14 @@ fn open_cpu(
             format!("this machine is {here}, expected {wanted}"),
         ));
     }
+    let usual = Config::default();
     CpuDevice::open(Config {
         index: index.unwrap_or(0),
+        ring_words: settings.ring_words.unwrap_or(usual.ring_words),
         cores: settings.cpu_count.map_or(0, NonZeroUsize::get),
         ring_timeout: settings.wait_timeout,
         subnormals: settings.subnormals,
-        ..Config::default()
+        ..usual
     })
 }
 
@@ -247,7 +249,14 @@ fn amd(machine: &Arc<dyn Machine>, index: u32, settings: &Settings) -> Result<Ar
 
 fn amd_options(settings: &Settings) -> drivers_amd::Options {
     let usual = drivers_amd::Options::default();
+    let ring = |usual| {
+        settings
+            .ring_words
+            .map_or(usual, |words| u64::from(words) * 4)
+    };
     drivers_amd::Options {
+        compute_ring: ring(usual.compute_ring),
+        copy_ring: ring(usual.copy_ring),
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
         compute: settings.amd_aql.map(|aql| match aql {

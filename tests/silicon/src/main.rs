@@ -1,0 +1,237 @@
+//! The suites as one program, for a machine that has a card and no compiler of Rust: the suite of queues, the
+//! operators with their gradients, random programs, and what goes wrong. The device is chosen as everywhere
+//! (`DEV=NV`, `DEV=TWINNVK+NV::gh100`).
+//!
+//! Each suite tells what does not hold, goes on after it, and ends with exit code 1 then. A device that was lost is
+//! opened again.
+#![forbid(unsafe_code)]
+// Each suite is a test: what cannot be set up ends it.
+#![allow(clippy::unwrap_used)]
+
+mod bench;
+mod kernels;
+mod subject;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use conformance::{CASES, Rig};
+use doorbell::Setup;
+use golden::manifest::References;
+use golden::random::{FAMILIES, compare};
+use golden::suite::run_suite;
+use hcq::{ArgLayout, Command, Deadline, Val};
+use tensor::Engine;
+
+use subject::Selected;
+
+/// The suites of Doorbell on the device that DEV names.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// The suite of queues: commands, captured graphs, faults; kernels by NVRTC
+    Conformance {
+        /// Only cases with this in their names
+        #[arg(default_value = "")]
+        filter: String,
+    },
+    /// The operators with their gradients, against references that were made elsewhere
+    Operators {
+        /// One case in so many
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        every: u32,
+    },
+    /// Random programs, plain and captured, against the host
+    Programs {
+        /// So many of each family
+        #[arg(long, default_value_t = 3)]
+        count: u64,
+        /// The number of the first one
+        #[arg(long, default_value_t = 0x5eed)]
+        seed: u64,
+    },
+    /// What is measured of CUDA, too: launches, copies, sums, products
+    Bench {
+        /// Sizes for a simulated device
+        #[arg(long)]
+        small: bool,
+    },
+    /// Compiles the kernels of the suite of queues, a file for each chip, for a machine without NVRTC
+    Kernels {
+        /// Where they go
+        folder: std::path::PathBuf,
+    },
+    /// Starts a kernel that does not end, says so, and waits: to be killed, or until the deadline
+    Spin {
+        /// The deadline
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+    },
+}
+
+/// What a suite has found.
+#[derive(Default)]
+struct Tally {
+    held: usize,
+    failed: usize,
+}
+
+impl Tally {
+    /// A case: nothing, or what was wrong.
+    fn count(&mut self, name: &str, wrong: Option<String>) {
+        match wrong {
+            None => self.held += 1,
+            Some(wrong) => {
+                self.failed += 1;
+                println!("FAILED {name}: {wrong}");
+            }
+        }
+    }
+}
+
+/// What somebody panicked with.
+fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_default()
+}
+
+/// Runs something that may fail or panic.
+fn guarded<E: std::fmt::Display>(run: impl FnOnce() -> Result<(), E>) -> Option<String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(panic) => Some(said(panic)),
+    }
+}
+
+/// The rules of a simulated device, which the suite of queues breaks on purpose at two addresses.
+fn rules(setup: &Setup) -> Option<String> {
+    let error = setup.check_rules().err()?.to_string();
+    let asked = |line: &str| line.contains("0x1230") || line.contains("0x4560");
+    let others = error.lines().filter(|line| line.starts_with("rule "));
+    let mut others = others.filter(|line| !asked(line)).peekable();
+    others.peek()?;
+    Some(others.collect::<Vec<_>>().join("\n"))
+}
+
+fn conformance(filter: &str, tally: &mut Tally) -> Result<(), doorbell::Error> {
+    for (name, case) in CASES.iter().filter(|(name, _)| name.contains(filter)) {
+        let started = Instant::now();
+        // Each on a machine of its own, if it is a simulated one (TWIN=gpus=2: one case wants two).
+        let subject = Selected::new()?;
+        let wrong = guarded(|| {
+            case(&subject);
+            match rules(&subject.setup) {
+                Some(broken) => Err(broken),
+                None => Ok(()),
+            }
+        });
+        println!("{name}: {:.2} s", started.elapsed().as_secs_f64());
+        tally.count(name, wrong);
+    }
+    Ok(())
+}
+
+fn operators(every: u32, tally: &mut Tally) -> Result<(), doorbell::Error> {
+    let folder = References::folder();
+    let references = References::open(&folder).unwrap();
+    for group in references.groups {
+        let started = Instant::now();
+        let setup = Setup::from_env()?;
+        let engine = setup.open()?.engine;
+        let index = std::cell::Cell::new(0u32);
+        let report = run_suite(&engine, |g, _| {
+            g.name == group.name && index.replace(index.get() + 1).is_multiple_of(every)
+        });
+        let report = report.unwrap();
+        drop(engine);
+        let seconds = started.elapsed().as_secs_f64();
+        println!("{}: {} cases, {seconds:.2} s", group.name, report.cases);
+        tally.held += report.cases - report.failures.len();
+        for (case, error) in report.failures {
+            tally.count(&case, Some(error.to_string()));
+        }
+        if let Some(broken) = rules(&setup) {
+            tally.count(&group.name, Some(broken));
+        }
+    }
+    Ok(())
+}
+
+fn programs(count: u64, first: u64, tally: &mut Tally) -> Result<(), doorbell::Error> {
+    let host = Engine::reference();
+    for (family, (name, _)) in FAMILIES.iter().enumerate() {
+        let started = Instant::now();
+        let setup = Setup::from_env()?;
+        let mut engine = setup.open()?.engine;
+        for seed in first..first + count {
+            let wrong = compare(&host, &engine, family, seed);
+            if wrong.is_some() {
+                // It may be lost.
+                drop(engine);
+                engine = setup.open()?.engine;
+            }
+            tally.count(&format!("{name} of --seed {seed} --count 1"), wrong);
+        }
+        drop(engine);
+        println!("{name}: {:.2} s", started.elapsed().as_secs_f64());
+        if let Some(broken) = rules(&setup) {
+            tally.count(name, Some(broken));
+        }
+    }
+    Ok(())
+}
+
+/// A kernel without an end: whoever waits for it is told after the deadline.
+fn spin(seconds: u64, tally: &mut Tally) -> Result<(), doorbell::Error> {
+    let subject = Selected::new()?;
+    let rig = Rig::new(&subject);
+    let image = subject.image("spin", ArgLayout::buffers(1));
+    let program = rig.device.load(&image)?;
+    let until = rig.data(&[0; 16]);
+    let started = rig.compute.submit(
+        &[],
+        &[Command::Exec {
+            program: &program,
+            args: &[Val::Const(until.va().0)],
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+        }],
+    )?;
+    println!("spinning, process {}", std::process::id());
+    let error = started.wait(Deadline::after(Duration::from_secs(seconds)));
+    match error {
+        Err(error) => println!("as it should be: {error}"),
+        Ok(()) => tally.count("spin", Some("the kernel has ended".into())),
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut tally = Tally::default();
+    let ran = match Cli::parse().suite {
+        Suite::Conformance { filter } => conformance(&filter, &mut tally),
+        Suite::Operators { every } => operators(every, &mut tally),
+        Suite::Programs { count, seed } => programs(count, seed, &mut tally),
+        Suite::Bench { small } => bench::run(small),
+        Suite::Kernels { folder } => kernels::write(&folder),
+        Suite::Spin { seconds } => spin(seconds, &mut tally),
+    };
+    println!("{} held, {} failed", tally.held, tally.failed);
+    match ran {
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+        Ok(()) if tally.failed > 0 => ExitCode::from(1),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
