@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use drivers_nv::Options;
 use drivers_nv::nvk::{Found, Unusable, survey};
-use hcq::{Device, Error, Result};
+use drivers_spec::nv::chip::CHIPS;
+use hcq::{Device, DeviceInfo, Error, Result};
 
 use super::{Present, Twin, none};
 use crate::env::Settings;
@@ -19,16 +21,40 @@ pub(super) fn open(
     let machine = super::machine(target, Transport::Nvk, "NVIDIA", twin)?;
     let survey = survey(&*machine);
     survey.driver.map_err(|why| unusable(target, &why))?;
+    // `ga102,...`: what follows is for the compiler.
+    let wanted = target.arch.as_deref().and_then(|a| a.split(',').next());
     let meant = |found: &&Found| index.is_none_or(|index| index == found.index);
-    let candidates = || survey.gpus.iter().filter(meant);
-    let usable = candidates().find(|found| found.unusable.is_none());
-    match (
-        usable,
-        candidates().find_map(|found| found.unusable.as_ref()),
-    ) {
-        (Some(found), _) => gpu(&machine, target, found, settings),
-        (None, Some(why)) => Err(unusable(target, why)),
-        (None, None) => Err(none(target, not_there(&survey.gpus))),
+    let (mut other, mut refused) = (Vec::new(), None);
+    for found in survey.gpus.iter().filter(meant) {
+        match &found.unusable {
+            Some(why) => refused = refused.or(Some(unusable(target, why))),
+            // What a GPU is, is told by opening it.
+            None => match gpu(&machine, found, settings) {
+                Ok(device) if wanted.is_none_or(|wanted| is(device.info(), wanted)) => {
+                    return Ok(device);
+                }
+                Ok(device) => other.push(format!("GPU {} is {}", found.index, device.info().arch)),
+                Err(e) => refused = refused.or(Some(e)),
+            },
+        }
+    }
+    Err(match (refused, wanted) {
+        (Some(why), _) => why,
+        (None, Some(wanted)) if !other.is_empty() => {
+            none(target, format!("{}, expected {wanted}", other.join(", ")))
+        }
+        _ => none(target, not_there(&survey.gpus)),
+    })
+}
+
+/// Whether a GPU is what was asked for: an instruction set (`sm_90`), a chip that has it (`gh100`), or a part of the
+/// product's name (`h200`).
+fn is(info: &DeviceInfo, wanted: &str) -> bool {
+    let chip = CHIPS.iter().find(|chip| chip.name == wanted);
+    let product = info.name.to_ascii_lowercase();
+    match chip {
+        Some(chip) => info.arch == format!("sm_{}", chip.sm),
+        None => info.arch == wanted || product.contains(&wanted.to_ascii_lowercase()),
     }
 }
 
@@ -41,27 +67,36 @@ fn not_there(gpus: &[Found]) -> String {
     }
 }
 
-fn gpu(_: &Twin, target: &Target, found: &Found, _: &Settings) -> Result<Arc<dyn Device>> {
-    let why = format!(
-        "{} is there, and this version has no queues for it yet; use DEV=CPU",
-        found.place
-    );
-    Err(none(target, why))
+fn gpu(machine: &Twin, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+    let usual = Options::default();
+    let options = Options {
+        entries: settings.ring_words.map_or(usual.entries, |words| words / 2),
+        ring_timeout: settings.wait_timeout,
+        drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
+        ..usual
+    };
+    Ok(drivers_nv::open(machine, found.index, &options)?)
 }
 
 /// The GPUs of a machine.
 pub(super) fn present(machine: &Twin, twin: bool, settings: &Settings) -> Vec<Present> {
     let survey = survey(&**machine);
     let one = |found: &Found| {
-        let target = Target {
+        let mut target = Target {
             interface: Some(Transport::Nvk.interface(twin)),
             indices: Some(vec![found.index]),
             ..Target::any(DeviceKind::Nv)
         };
         let device = match &found.unusable {
             Some(why) => Err(unusable(&target, why)),
-            None => gpu(machine, &target, found, settings),
+            None => gpu(machine, found, settings),
         };
+        // Without it another twin would be made.
+        let arch = device
+            .as_ref()
+            .ok()
+            .map(|device| device.info().arch.clone());
+        target.arch = arch.filter(|_| twin);
         let place = found.place.clone();
         Present {
             target,

@@ -29,9 +29,9 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD); DEV=TWINKFD+AMD::gfx1100 is a
-simulated one, and TWIN says what its machine is like (gpus=2, debug=4,log=FILE for its packets,
-debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
+Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD, NV, NV:PTX); DEV=TWINKFD+AMD::gfx1100
+and DEV=TWINNVK+NV::sm_90 are simulated ones, and TWIN says what their machine is like (gpus=2; of AMD's
+debug=4,log=FILE for its packets, debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
 linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
 zeros otherwise; DETERMINISTIC=1 keeps the order of sums in memory (scatter, gradients of gather) on
 GPUs, for the same bits in every run.
