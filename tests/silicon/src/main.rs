@@ -112,10 +112,13 @@ fn guarded<E: std::fmt::Display>(run: impl FnOnce() -> Result<(), E>) -> Option<
     }
 }
 
-/// The rules of a simulated device, which the suite of queues breaks on purpose at two addresses.
+/// The rules of a simulated device. Cases of the suite of queues go to two addresses where nothing is, and wait for
+/// what never comes, to see what happens.
 fn rules(setup: &Setup) -> Option<String> {
     let error = setup.check_rules().err()?.to_string();
-    let asked = |line: &str| line.contains("0x1230") || line.contains("0x4560");
+    let asked = |line: &str| {
+        line.contains("0x1230") || line.contains("0x4560") || line.starts_with("rule HOST-DEADLOCK")
+    };
     let others = error.lines().filter(|line| line.starts_with("rule "));
     let mut others = others.filter(|line| !asked(line)).peekable();
     others.peek()?;
