@@ -1,4 +1,4 @@
-//! [`Handle`]: a handle of one queue; [`BoundPackets`]: packets that stay in device memory.
+//! [`Handle`]: a handle of one queue; `BoundPackets`: packets that stay in device memory.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`staging`] | the queue of the driver's own, which copies for the host |
+//! | `staging` | the queue of the driver's own, which copies for the host |
 //! | [`load`] | what a vendor does to load a kernel |
-//! | [`inflight`] | what a queue may be doing, read back from its ring |
-//! | [`report`] | the same in words |
+//! | `inflight` | what a queue may be doing, read back from its ring |
+//! | `report` | the same in words |
 
 mod inflight;
 pub mod load;

@@ -3,10 +3,10 @@
 //! | file | idea |
 //! |---|---|
 //! | [`hardware`] | what differs between vendors: commands to words, the ring, packets read back |
-//! | [`arguments`] | the block beside the ring that words point to |
-//! | [`fences`] | how far the device is |
-//! | [`wait`] | how a thread passes the time until there is room |
-//! | [`parts`] | what a queue is made of |
+//! | `arguments` | the block beside the ring that words point to |
+//! | `fences` | how far the device is |
+//! | `wait` | how a thread passes the time until there is room |
+//! | `parts` | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
 //! | [`decode`] | what packets do, for messages and traces |
 //!
