@@ -110,7 +110,11 @@ const LOAD: [u128; 7] = [
 ];
 
 fn hazard(words: &[u128]) -> Option<Hazard> {
-    let mut device = Device::of(Chip::Sm86, words);
+    hazard_on(Chip::Sm86, words)
+}
+
+fn hazard_on(chip: Chip, words: &[u128]) -> Option<Hazard> {
+    let mut device = Device::of(chip, words);
     let at = device.words(&[7; 64]);
     let grid = Grid {
         blocks: [1, 1, 1],
@@ -145,4 +149,55 @@ fn loads_read_their_sources_in_order() {
     two[4] = LOAD[4] & !(0xff << 16) | 8 << 16;
     two[5] = LOAD[4] & !(0xff << 16) | 3 << 16;
     assert_eq!(hazard(&two), None);
+}
+
+/// `MOV R18, RZ`, after which 13 cycles pass; `MOV R19, RZ`, after which 3 do; `IMAD.WIDE.U32 R18, R31, 0x4, R18`;
+/// `EXIT`. As ptxas writes them for sm_120.
+const WIDE: [u128; 4] = [
+    0x000fda0000000f00_000000ff00127202,
+    0x000fc60000000f00_000000ff00137202,
+    0x000fe400078e0012_000000041f127825,
+    0x000fea0003800000_000000000000794d,
+];
+
+/// The upper word of what is added is read a cycle later than the rest, and no later than that.
+#[test]
+fn a_wide_product_reads_its_upper_addend_last() {
+    assert_eq!(hazard_on(Chip::Sm120, &WIDE), None);
+    let cycles = |n: u128| move |word: u128| word & !(0xf << 105) | n << 105;
+    let mut early = WIDE;
+    early[1] = cycles(2)(early[1]);
+    let stall = |cycles, need, register: &str| {
+        Some(Hazard::Stall {
+            register: register.to_owned(),
+            cycles,
+            need,
+        })
+    };
+    assert_eq!(hazard_on(Chip::Sm120, &early), stall(2, 4, "R19"));
+    let [low, high, product, exit] = WIDE;
+    let lower_last = [cycles(13)(high), cycles(3)(low), product, exit];
+    assert_eq!(hazard_on(Chip::Sm120, &lower_last), stall(3, 4, "R18"));
+}
+
+/// `DMUL R24, R18, -UR8`, whose sources are free on SB1; `UMOV.64 UR8, 0x380921fb54442d18`; `SHF.R.U32.HI R18, RZ,
+/// 0x14, R3`, which waits for SB1; `EXIT`. As ptxas writes them for sm_120.
+const DOUBLE: [u128; 4] = [
+    0x0003e20008000000_8000000812187c28,
+    0x000fe20008380921_fb54442d18087482,
+    0x002fe20000011603_00000014ff127819,
+    0x000fea0003800000_000000000000794d,
+];
+
+/// What a product of doubles takes from the warp is read when it issues, what it takes from lanes later.
+#[test]
+fn doubles_read_uniform_registers_at_once() {
+    assert_eq!(hazard_on(Chip::Sm120, &DOUBLE), None);
+    let mut early = DOUBLE;
+    early[2] &= !(0x3f << 116);
+    let read = Some(Hazard::Source {
+        register: "R18".to_owned(),
+        scoreboard: 1,
+    });
+    assert_eq!(hazard_on(Chip::Sm120, &early), read);
 }

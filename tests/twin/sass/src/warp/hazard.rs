@@ -268,7 +268,8 @@ impl Watch {
             self.used(program, by, item, lanes, false)?;
         }
         let (cycles, need) = (self.now - known.at, u64::from(known.latency[how]));
-        if cycles < need && known.lanes & lanes != 0 {
+        let short = cycles < need && known.lanes & lanes != 0;
+        if short && (by.late != Some(item) || cycles + 1 < need) {
             return Err(Hazard::Stall {
                 register: name(item),
                 cycles,

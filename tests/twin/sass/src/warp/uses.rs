@@ -33,6 +33,8 @@ pub(crate) struct Uses {
     pub until: Option<(u8, usize)>,
     /// Cycles until its results are there: as a source, and as a guard. None if a scoreboard says when.
     pub latency: [u8; 2],
+    /// A source that is read a cycle later than the others.
+    pub late: Option<Item>,
     /// Whether its results come at no fixed time, and no scoreboard says when.
     pub unpromised: bool,
     pub branches: bool,
@@ -167,11 +169,20 @@ impl Uses {
         let varies = unit.is_some() || VARIABLE.contains(&inst.name);
         let fixed = !varies && control.writes.is_none();
         let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
+        // A product of 64 bits adds its upper word last: in what ptxas 13.5 makes for sm_120 that one may be a
+        // cycle younger than the other sources.
+        let late = inst.operands.last().and_then(|addend| match addend.kind {
+            Kind::Register(n) if n != 255 && addend.width == 2 => Some(u16::from(n) + 1),
+            _ => None,
+        });
+        let late = late.filter(|_| inst.name == "IMAD" && chip >= Chip::Sm120);
         let count = reads.len();
         let mut held = count;
-        if let Group::Product(_) = group {
-            // Registers of lanes, but for those of the sums, which are results as well.
-            let read_later = |item: &Item| item >> 8 == 0 && !writes.contains(item);
+        // Registers of lanes, but for sums of products, which are results as well. What doubles take from the
+        // warp is read when they issue: ptxas 13.5 for sm_120 writes `UMOV.64 UR8` right behind `DMUL R24, R18, -UR8`.
+        let sums = matches!(group, Group::Product(_));
+        if sums || unit == Some(DOUBLES) {
+            let read_later = |item: &Item| item >> 8 == 0 && !(sums && writes.contains(item));
             reads.sort_by_key(|item| !read_later(item));
             held = reads.iter().filter(|item| read_later(item)).count();
         }
@@ -184,6 +195,7 @@ impl Uses {
             control,
             until,
             latency: if fixed { latency } else { [0; 2] },
+            late,
             unpromised: varies && control.writes.is_none(),
             branches,
             unit,
