@@ -1,20 +1,25 @@
-//! What a thread sleeps on: a file of the GPU that becomes readable when a channel interrupts.
+//! What a thread sleeps on: a file of the GPU that becomes readable when a channel interrupts, when one dies,
+//! and when the host says so.
 //!
-//! An event tells of interrupts of the host, which every engine that it drives raises: whoever wakes up
-//! looks whether it was for him.
+//! Interrupts are those of the host, which every engine that it drives raises: whoever wakes up looks whether
+//! it was for him. `poll` forgets what it has told, and so tells one thread: of those that sleep on an
+//! event one polls, and wakes the others.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/event_notification.c,
-//! `registerEventNotification`; arch/nvalloc/unix/src/osapi.c, `allocate_os_event`.
+//! `registerEventNotification`, `engineNonStallIntrNotifyEvent`; gpu/subdevice/
+//! subdevice_ctrl_event_kernel.c; arch/nvalloc/unix/src/osapi.c, `allocate_os_event`; kernel-open/nvidia/nv.c,
+//! `nvidia_poll`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use drivers_gpu::interface::Age;
 use drivers_spec::nv::class::notify;
 use drivers_spec::nv::ioctl::Argument;
-use drivers_spec::nv::{class, escape};
+use drivers_spec::nv::{class, control, escape};
 use hcq::transport::{DevFile, Machine, TransportError};
 
-use super::call::{again, call};
+use super::call::{Result, again, call};
 use super::gpu::{Gpu, open_file};
 use super::rm::{Object, number};
 use super::survey::Unusable;
@@ -22,10 +27,28 @@ use super::survey::Unusable;
 /// Of every engine that the host drives; nothing is queued for GET_EVENT_DATA.
 const INTERRUPT: u32 = notify::FIFO_EVENT_MTHD | notify::NONSTALL_INTR | notify::WITHOUT_EVENT_DATA;
 
+/// Of channels that die, the same way.
+const DEATH: u32 = notify::RC_ERROR | notify::WITHOUT_EVENT_DATA;
+
+/// `NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT`, ctrl2080event.h.
+const REPEAT: u32 = 2;
+
 /// An event of the process; its parts are freed from the top.
 pub(super) struct Event {
-    _object: Object,
+    interrupt: Object,
+    /// None where the driver does not allow it: who sleeps finds a dead channel at the end of his slice.
+    _death: Option<Object>,
     os: OsEvent,
+    sleepers: Mutex<Sleepers>,
+    told: Condvar,
+}
+
+/// Who sleeps.
+struct Sleepers {
+    /// How often it has happened, as far as it was seen; [`Age::NEW`] at first.
+    age: u64,
+    /// A thread polls, for all of them.
+    polling: bool,
 }
 
 /// A file that is an event of a client.
@@ -40,7 +63,10 @@ impl Event {
     ///
     /// # Errors
     /// [`Unusable`]; nothing is left behind then.
-    pub(super) fn new(machine: &dyn Machine, gpu: &Arc<Gpu>) -> Result<Event, Unusable> {
+    pub(super) fn new(
+        machine: &dyn Machine,
+        gpu: &Arc<Gpu>,
+    ) -> std::result::Result<Event, Unusable> {
         let rm = &gpu.session.rm;
         let file = open_file(machine, rm, &gpu.path)?;
         let fd = number(&*file)? as u32;
@@ -59,27 +85,106 @@ impl Event {
             gpu: gpu.clone(),
             fd,
         };
-        let subdevice = gpu.subdevice.handle();
+        let interrupt = os.object(INTERRUPT)?;
+        let death = os.death().map_err(|error| {
+            tracing::debug!(%error, "channels that die wake nobody");
+        });
+        Ok(Event {
+            interrupt,
+            _death: death.ok(),
+            os,
+            sleepers: Mutex::new(Sleepers {
+                age: Age::NEW.0,
+                polling: false,
+            }),
+            told: Condvar::new(),
+        })
+    }
+
+    /// Sleeps until it happens more often than `age` says, or `limit` is over. May return early.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn wait(
+        &self,
+        age: &mut Age,
+        limit: Duration,
+    ) -> std::result::Result<(), TransportError> {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if sleepers.age > age.0 {
+            age.0 = sleepers.age;
+            return Ok(());
+        }
+        if sleepers.polling {
+            // Until the other one is told, or has slept enough: the next to sleep polls then.
+            let waited = self.told.wait_timeout(sleepers, limit);
+            let (sleepers, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            age.0 = sleepers.age;
+            return Ok(());
+        }
+        sleepers.polling = true;
+        drop(sleepers);
+        let happened = self.os.file.poll(limit);
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.polling = false;
+        sleepers.age += u64::from(matches!(happened, Ok(true)));
+        age.0 = sleepers.age;
+        drop(sleepers);
+        self.told.notify_all();
+        happened.map(drop)
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// [`super::CallError`]: whoever sleeps looks at the end of his slice.
+    pub(super) fn wake(&self) -> Result {
+        let gpu = &self.os.gpu;
+        let mut params = control::EventSetTriggerFifo {
+            h_event: self.interrupt.handle(),
+        };
+        let ask = control::NV2080_CTRL_CMD_EVENT_SET_TRIGGER_FIFO;
+        let rm = &gpu.session.rm;
+        rm.control(&ask, gpu.subdevice.handle(), &mut params)
+    }
+}
+
+impl OsEvent {
+    /// An event of the subdevice that makes the file readable.
+    fn object(&self, notify_index: u32) -> Result<Object> {
+        let rm = &self.gpu.session.rm;
+        let subdevice = self.gpu.subdevice.handle();
         let params = class::EventAlloc {
             h_parent_client: rm.client,
             h_src_resource: subdevice,
             h_class: class::NV01_EVENT_OS_EVENT.number,
-            notify_index: INTERRUPT,
-            data: u64::from(fd),
+            notify_index,
+            data: u64::from(self.fd),
         };
-        let object = rm.alloc(&class::NV01_EVENT_OS_EVENT, subdevice, &params)?;
-        Ok(Event {
-            _object: object,
-            os,
-        })
+        rm.alloc(&class::NV01_EVENT_OS_EVENT, subdevice, &params)
     }
 
-    /// Sleeps until it happens, or `limit` is over.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn wait(&self, limit: Duration) -> Result<(), TransportError> {
-        self.os.file.poll(limit).map(drop)
+    /// The event of channels that die. The subdevice has to be told to notify of them, once, and of an event
+    /// that it has.
+    fn death(&self) -> Result<Object> {
+        let object = self.object(DEATH)?;
+        let gpu = &self.gpu;
+        let mut told = gpu
+            .tells_deaths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !*told {
+            let mut params = control::EventSetNotification {
+                event: notify::RC_ERROR,
+                action: REPEAT,
+                ..Default::default()
+            };
+            let ask = control::NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION;
+            let rm = &gpu.session.rm;
+            rm.control(&ask, gpu.subdevice.handle(), &mut params)?;
+            *told = true;
+        }
+        Ok(object)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080fb,
 //! ctrl2080gpu,ctrl2080perf,ctrl2080ce}.h; what libcuda asks is told by recordings.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::chip::Arch;
@@ -53,6 +53,8 @@ pub(super) struct Gpu {
     pub(super) uuid: Uuid,
     pub(super) path: String,
     pub(super) facts: Facts,
+    /// Whether the subdevice notifies of channels that die.
+    pub(super) tells_deaths: Mutex<bool>,
 }
 
 /// What a GPU says of itself.
@@ -139,6 +141,7 @@ impl Gpu {
             uuid,
             path: found.path.clone(),
             facts,
+            tells_deaths: Mutex::default(),
         })
     }
 

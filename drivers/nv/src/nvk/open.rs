@@ -217,14 +217,18 @@ impl Interface for Nvk {
         })
     }
 
-    fn wake(&self, _event: &Event) {
-        // The driver lets nobody but the GPU signal one: who sleeps looks again at the end of his slice.
+    fn wake(&self, event: &Event) {
+        if let Some(event) = event.owner.downcast_ref::<event::Event>()
+            && let Err(error) = event.wake()
+        {
+            tracing::debug!(%error, "nobody is woken");
+        }
     }
 
     fn sleep(
         &self,
         event: Option<&Event>,
-        _age: &mut Age,
+        age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>> {
         if let Some(exception) = self.exception()? {
@@ -236,7 +240,7 @@ impl Interface for Nvk {
         }
         match event.and_then(|event| event.owner.downcast_ref::<event::Event>()) {
             Some(event) => {
-                let waited = event.wait(limit);
+                let waited = event.wait(age, limit);
                 waited.map_err(|e| of_call(&self.id, e.into()))?;
             }
             None => std::thread::sleep(limit),

@@ -199,15 +199,13 @@ impl Worker {
 pub fn wait(nvk: &Arc<dyn NvInterface>, memory: &Memory, value: u64) -> Option<Exception> {
     let window = memory.window.as_ref().unwrap();
     let event = nvk.event().unwrap();
+    let mut age = Age::NEW;
     for _ in 0..10_000 {
         if window.load::<u64>(0) == Ok(value) {
             return None;
         }
         let slice = Duration::from_millis(1);
-        if let Some(exception) = nvk
-            .sleep(Some(&event), &mut Age::NEW.clone(), slice)
-            .unwrap()
-        {
+        if let Some(exception) = nvk.sleep(Some(&event), &mut age, slice).unwrap() {
             return Some(exception);
         }
     }

@@ -7,11 +7,9 @@ mod bench;
 mod failures;
 mod faults;
 mod several;
-
-use std::time::{Duration, Instant};
+mod sleep;
 
 use bench::{Worker, clean, machines, open, open_with, request, twin, use_all, wait};
-use drivers_gpu::interface::Age;
 use drivers_nv::Options;
 use drivers_nv::interface::ChannelKind;
 use drivers_nv::nvk::survey;
@@ -196,20 +194,4 @@ fn channels_run_what_they_are_given() {
         drop((nvk, word));
         clean(&twin);
     }
-}
-
-#[test]
-fn a_channel_wakes_who_sleeps() {
-    let twin = twin("chip=h100");
-    let nvk = open(&twin, 0).unwrap();
-    let word = nvk.memory(&request(MemoryKind::Host, 4096)).unwrap();
-    let mut worker = Worker::new(&nvk, ChannelKind::Copy(0)).unwrap();
-    let event = nvk.event().unwrap();
-    worker.release(word.va.0, 1);
-    let (start, long) = (Instant::now(), Duration::from_secs(60));
-    let slept = nvk.sleep(Some(&event), &mut Age::NEW.clone(), long);
-    assert_eq!(slept.unwrap(), None);
-    assert!(start.elapsed() < long / 2);
-    let window = word.window.as_ref().unwrap();
-    assert_eq!(window.load::<u64>(0), Ok(1));
 }

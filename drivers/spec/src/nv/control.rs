@@ -95,6 +95,7 @@ calls! {
     NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS = 0x2080018b: query::ActivePartitionIds;
     NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO = 0x208001a3: query::FabricProbeInfo;
     NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION = 0x20800301: EventSetNotification;
+    NV2080_CTRL_CMD_EVENT_SET_TRIGGER_FIFO = 0x20800308: EventSetTriggerFifo;
     NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO = 0x20800406: TimeCorrelation;
     NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS = 0x2080110b: DisableChannels;
     NV2080_CTRL_CMD_GR_GET_INFO = 0x20801201: GrGetInfo;
@@ -343,6 +344,11 @@ structs! { LAYOUTS;
         info16 "info16": u16,
         /// Padding of the compiler.
         gap2 "": [u8; 2],
+    }
+    /// EVENT_SET_TRIGGER_FIFO: an event of the host's interrupts happens, or all of them do.
+    EventSetTriggerFifo "NV2080_CTRL_EVENT_SET_TRIGGER_FIFO_PARAMS" {
+        /// Its handle; 0: every one.
+        h_event "hEvent": u32,
     }
     /// One fault of [`DebugMmuFaultInfo`].
     MmuFaultEntry "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY" {

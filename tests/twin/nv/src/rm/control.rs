@@ -165,6 +165,11 @@ impl Call<'_> {
             let params = self.process.get(at)?;
             return self.notify(&mut state, args.h_client, args.h_object, &params);
         }
+        if is(control::NV2080_CTRL_CMD_EVENT_SET_TRIGGER_FIFO) {
+            let params: control::EventSetTriggerFifo = self.process.get(at)?;
+            state.trigger(self.machine, gpu, params.h_event);
+            return Ok(());
+        }
         if is(control::NV2080_CTRL_CMD_FB_GET_INFO_V2) {
             return self.fb_info(&mut state, gpu, at);
         }

@@ -159,6 +159,16 @@ impl State {
         }
     }
 
+    /// EVENT_SET_TRIGGER_FIFO: a client lets an event of the host's interrupts happen, or all of them. RM
+    /// compares handles, not clients (engineNonStallIntrNotifyEvent).
+    pub(super) fn trigger(&self, machine: &Machine, gpu: usize, event: u32) {
+        for (handle, one) in self.events(gpu, |one| one.nonstall(notify::FIFO_EVENT_MTHD)) {
+            if event == 0 || event == handle {
+                one.post(machine, handle, (0, 0));
+            }
+        }
+    }
+
     /// Something happens to a GPU that subdevices notify of.
     pub(crate) fn notify_subdevices(
         &mut self,

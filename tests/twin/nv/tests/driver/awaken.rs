@@ -168,6 +168,28 @@ fn events_are_lost_as_the_config_says() {
 }
 
 #[test]
+fn a_client_lets_an_event_happen() {
+    let (client, files) = waiting("chip=h100", &INDICES);
+    let bench = &client.bench;
+    let fd = bench.process.open("/dev/nvidia0").unwrap();
+    let index = notify::FIFO_EVENT_MTHD | notify::NONSTALL_INTR | notify::WITHOUT_EVENT_DATA;
+    let (_, handle) = event(bench, fd, bench.subdevice, index);
+    let files = [&files[..], &[fd]].concat();
+    for (h_event, woken) in [
+        (handle, [false, false, false, true]),
+        (0, [false, true, false, true]),
+        // Of nothing, nothing comes.
+        (bench.subdevice, [false; 4]),
+    ] {
+        let mut params = control::EventSetTriggerFifo { h_event };
+        let call = control::NV2080_CTRL_CMD_EVENT_SET_TRIGGER_FIFO;
+        assert_eq!(bench.control(bench.subdevice, call, &mut params), 0);
+        assert_eq!(ready(&client, &files), woken);
+    }
+    assert!(bench.broken().is_empty());
+}
+
+#[test]
 fn a_channel_that_dies_is_told_to_who_asked() {
     for (action, second) in [(1, false), (2, true)] {
         let client = Client::new("");
