@@ -335,6 +335,50 @@ fn what_is_no_instruction_does_not_run() {
     fires("ISA-RESERVED").only(&[rule(Gen::Rdna3, "s_code_end")]);
 }
 
+/// v_cmpx in VOP3 has a field for a destination, which hardware ignores: LLVM 15 writes 0 there.
+#[test]
+fn a_comparison_that_writes_exec_has_no_other_destination() {
+    let load = "s_load_b64 s[2:3], s[0:1], null";
+    let cases = [
+        (
+            Gen::Rdna2,
+            "s_load_dwordx2 s[2:3], s[0:1], null\ns_waitcnt lgkmcnt(0)",
+            0xd491_0000u32,
+            "global_store_dword",
+        ),
+        (
+            Gen::Rdna3,
+            &format!("{load}\ns_waitcnt lgkmcnt(0)"),
+            0xd4c1_0000,
+            "global_store_b32",
+        ),
+        (
+            Gen::Rdna4,
+            &format!("{load}\ns_wait_kmcnt 0x0"),
+            0xd4c1_0000,
+            "global_store_b32",
+        ),
+    ];
+    for (generation, load, compare, store) in cases {
+        // v_cmpx_lt_i32 v2, v0 with s2 and with EXEC as its destination; s2 is not written.
+        for destination in [2, 126] {
+            let compare = compare | destination;
+            let text = format!(
+                "{load}
+                 v_lshlrev_b32 v1, 2, v0
+                 v_mov_b32 v2, 31
+                 .long {compare:#x}, 0x20102
+                 {store} v1, v2, s[2:3]"
+            );
+            let mut machine = assembly(generation, &text);
+            let out = machine.buffer(&[0; 64]);
+            ok(machine.run("test", [1, 1, 1], [64, 1, 1], &Args::new().u64(out)));
+            let expected: Vec<u32> = (0..64).map(|i| if i > 31 { 31 } else { 0 }).collect();
+            assert_eq!(machine.read(out, 64), expected, "{generation:?}");
+        }
+    }
+}
+
 #[test]
 fn registers_are_those_that_were_allocated() {
     fires("VGPR-RANGE").only(&[rule(Gen::Rdna3, "v_mov_b32 v8, 0")]);

@@ -340,8 +340,9 @@ impl Inst {
         }
         let rdna = self.generation != Gen::Cdna3;
         if row.is(flag::CMPX) && rdna {
-            // EXEC is the only destination, and has to be named in VOP3.
-            return (self.form == Form::Short || self.sdst == 126).then_some(());
+            // EXEC is the only destination. VOP3 has a field for it, which hardware ignores (LLVM,
+            // AMDGPUMCCodeEmitter.cpp, VOPCX): LLVM 15 leaves it 0, later ones name EXEC there.
+            return Some(());
         }
         operands.push(self.scalar_dst(self.sdst, self.mask_dwords())?);
         Some(())

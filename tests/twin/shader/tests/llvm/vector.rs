@@ -105,9 +105,6 @@ fn long(generation: Gen, random: &mut Random, words: &mut Words) {
     // LLVM crashes where CDNA's compares write what is no register.
     if op < 0x100 {
         w &= if cdna { !0x80 } else { !0 };
-        if !cdna && op & 0x10 != 0 && random.one_in(2) || op >= 0x80 && random.one_in(2) {
-            w = w & !0xff | 126;
-        }
     }
     let mut x = few(random) & 0xf800_0000;
     for i in 0..3 {
