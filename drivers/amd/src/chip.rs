@@ -112,8 +112,8 @@ pub struct Generation {
     pub tmpring_per_engine: bool,
     /// Registers that ask for a flush of the HDP, and that say that it is done.
     pub hdp_flush: [u32; 2],
-    /// Bytes of one linear copy of SDMA at most.
-    pub sdma_copy_max: u64,
+    /// Bytes of one linear copy or fill of SDMA at most.
+    pub sdma_bytes_max: u64,
     /// Header of SDMA's FENCE, whose write must reach memory.
     pub sdma_fence: u32,
     /// SDMA's packet that acts on caches, where there is one.
@@ -202,7 +202,7 @@ const GFX11: Generation = Generation {
     scratch_granule: regs::wavesize(Gfx::Gfx11).1,
     tmpring_per_engine: true,
     hdp_flush: [regs::GPU_HDP_FLUSH_REQ, regs::GPU_HDP_FLUSH_DONE],
-    sdma_copy_max: sdma::copy_max(Gfx::Gfx11),
+    sdma_bytes_max: sdma::COUNT_MAX,
     sdma_fence: sdma_fence(Gfx::Gfx11),
     sdma_gcr: Some(sdma::GCR_USER as u32),
     save: Save {
@@ -224,7 +224,6 @@ static GEN12: Generation = Generation {
     rsrc1_set: 0,
     tmpring_wavesize: regs::wavesize(Gfx::Gfx12).0,
     scratch_granule: regs::wavesize(Gfx::Gfx12).1,
-    sdma_copy_max: sdma::copy_max(Gfx::Gfx12),
     sdma_fence: sdma_fence(Gfx::Gfx12),
     ..GFX11
 };
@@ -239,7 +238,6 @@ static GEN10: Generation = Generation {
     tmpring_wavesize: regs::wavesize(Gfx::Gfx10).0,
     scratch_granule: regs::wavesize(Gfx::Gfx10).1,
     tmpring_per_engine: false,
-    sdma_copy_max: sdma::copy_max(Gfx::Gfx10),
     sdma_fence: sdma_fence(Gfx::Gfx10),
     save: Save {
         stack_max: 0x7000,
@@ -270,7 +268,9 @@ static GEN9: Generation = Generation {
     tmpring_wavesize: regs::wavesize(Gfx::Gfx9).0,
     scratch_granule: regs::wavesize(Gfx::Gfx9).1,
     tmpring_per_engine: false,
-    sdma_copy_max: sdma::copy_max(Gfx::Gfx9),
+    // The engine takes 1 GiB; ROCR went back to 4 MiB, since large packets are slower there
+    // ("Disable large copies for gfx94x").
+    sdma_bytes_max: 1 << 22,
     sdma_fence: sdma_fence(Gfx::Gfx9),
     sdma_gcr: None,
     save: Save {

@@ -209,7 +209,7 @@ impl Sdma {
     }
 
     fn copy(&self, sink: &mut Sink<'_>, dst: Val, src: Val, bytes: u64) -> Result<()> {
-        let max = self.setup.chip.generation.sdma_copy_max;
+        let max = self.setup.chip.generation.sdma_bytes_max;
         span::check_copy(&self.setup, dst, src, bytes, max)?;
         let mut done = 0;
         while done < bytes {
@@ -223,15 +223,14 @@ impl Sdma {
     }
 
     fn fill(&self, sink: &mut Sink<'_>, at: Val, value: u32, bytes: u64) -> Result<()> {
-        let gfx = self.setup.chip.generation.gfx;
-        let (max, count) = (sdma::fill_max(gfx), sdma::fill_count(gfx));
+        let max = self.setup.chip.generation.sdma_bytes_max;
         span::check_fill(&self.setup, at, bytes, max)?;
         let mut done = 0;
         while done < bytes {
             let now = (bytes - done).min(max);
             sink.put(&[sdma::FILL_OP.put(sdma::CONST_FILL.into()) | sdma::FILL_SIZE.put(DWORDS)]);
             sink.val(plus(at, done));
-            sink.put(&[value, count.put((now - 4) as u32)]);
+            sink.put(&[value, sdma::FILL_BYTES.put((now - 4) as u32)]);
             done += now;
         }
         Ok(())

@@ -166,7 +166,7 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
             sdma::CONST_FILL => Some(Doing::Fill {
                 at: wide(packet, 1),
                 value: word(3),
-                bytes: u64::from(sdma::fill_count(gfx).get(word(4))) + 4,
+                bytes: u64::from(sdma::FILL_BYTES.get(word(4))) + 4,
             }),
             sdma::FENCE => {
                 let (at, value) = (wide(packet, 1), u64::from(word(3)));

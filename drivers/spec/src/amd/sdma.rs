@@ -56,31 +56,53 @@ pub const MTYPE_UC: u32 = 3;
 /// The alignment of an INDIRECT packet's end in the ring, in dwords.
 pub const INDIRECT_END: u64 = 8;
 
-/// The most bytes of one COPY_LINEAR.
+/// The most bytes of one COPY_LINEAR, and of one CONST_FILL.
 ///
-/// The count has 22 bits in SDMA 4.4 and 30 from 5.2 on: navi10_sdma_pkt_open.h still says 22, the
-/// kernel driver and ROCR use 30 for 5.2.
-pub const fn copy_max(gfx: Gfx) -> u64 {
-    match gfx {
-        Gfx::Gfx9 => 1 << 22,
-        Gfx::Gfx10 | Gfx::Gfx11 | Gfx::Gfx12 => 1 << 30,
-    }
+/// The headers of SDMA 4 and 5 still say 22 bits. Those of 4.4 and 5.2 have 30: ROCR, "Increase SDMA
+/// copy size" (copies); Linux, "drm/amdgpu/sdma4.4: adjust SDMA limits" and the same for 5.2 (both).
+pub const COUNT_MAX: u64 = 1 << 30;
+
+/// The HDP flush that ROCR sends, a POLL_REGMEM without parameters that microcode since GFX9 knows.
+///
+/// Source: ROCR, sdma_registers.h, hdp_flush_cmd.
+pub const HDP_FLUSH_PACKET: [u32; 6] = [POLL_REGMEM as u32, 0, 0x8000_0000, 0, 0, 0];
+
+/// The fields of COPY_LINEAR_SUB_WIND on a generation.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Where the box starts, in each side: x and y in one dword, z in the next.
+    pub start: [Field; 3],
+    /// Elements of a row, less one; beside z.
+    pub pitch: Field,
+    /// Elements of a slice, less one.
+    pub slice: Field,
+    /// The size of the box, less one: x and y in one dword, z in the next.
+    pub size: [Field; 3],
 }
 
-/// The most bytes of one CONST_FILL. For SDMA 5.2 it is not known whether the count has 22 or 30
-/// bits; 22 are safe.
-pub const fn fill_max(gfx: Gfx) -> u64 {
+/// The fields of COPY_LINEAR_SUB_WIND. Those of SDMA 7 are others than before.
+///
+/// Source: ROCR, sdma_registers.h, SDMA_PKT_COPY_LINEAR_RECT_GFX12.
+pub const fn window(gfx: Gfx) -> Window {
     match gfx {
-        Gfx::Gfx9 | Gfx::Gfx10 => 1 << 22,
-        Gfx::Gfx11 | Gfx::Gfx12 => 1 << 30,
-    }
-}
-
-/// The count of a CONST_FILL.
-pub const fn fill_count(gfx: Gfx) -> Field {
-    match gfx {
-        Gfx::Gfx9 | Gfx::Gfx10 => FILL_COUNT_22,
-        Gfx::Gfx11 | Gfx::Gfx12 => FILL_COUNT_30,
+        Gfx::Gfx12 => Window {
+            start: [X_16, Y_16, Z_14],
+            pitch: PITCH_16,
+            slice: SLICE_PITCH_32,
+            size: [RECT_X_16, RECT_Y_16, RECT_Z_14],
+        },
+        Gfx::Gfx10 | Gfx::Gfx11 => Window {
+            start: [X, Y, Z_13],
+            pitch: PITCH,
+            slice: SLICE_PITCH,
+            size: [RECT_X, RECT_Y, RECT_Z_13],
+        },
+        Gfx::Gfx9 => Window {
+            start: [X, Y, Z_11],
+            pitch: PITCH,
+            slice: SLICE_PITCH,
+            size: [RECT_X, RECT_Y, RECT_Z_11],
+        },
     }
 }
 
@@ -114,9 +136,7 @@ words! {
     /// COPY_LINEAR, dword 1.
     COPY_COUNT "count" {
         /// Bytes, less one.
-        COUNT_22 21 0 on GFX9;
-        /// Bytes, less one.
-        COUNT_30 29 0 on GFX10_UP;
+        COUNT 29 0;
     }
     /// COPY_LINEAR, dword 2.
     COPY_PARAMETER "parameter" {
@@ -145,45 +165,65 @@ words! {
     /// A position: x and y.
     WINDOW_XY "xy" {
         /// x in elements.
-        X 13 0;
+        X 13 0 on TO_GFX11;
+        /// x in elements.
+        X_16 15 0 on GFX12;
         /// y in rows.
-        Y 29 16;
+        Y 29 16 on TO_GFX11;
+        /// y in rows.
+        Y_16 31 16 on GFX12;
     }
     /// A position: z; and the pitch.
     WINDOW_Z_PITCH "z_pitch" {
         /// z in slices.
         Z_11 10 0 on GFX9;
         /// z in slices.
-        Z_13 12 0 on GFX10_UP;
+        Z_13 12 0 on GFX10_11;
+        /// z in slices.
+        Z_14 13 0 on GFX12;
         /// Elements of a row, less one.
-        PITCH 31 13;
+        PITCH 31 13 on TO_GFX11;
+        /// Elements of a row, less one.
+        PITCH_16 31 16 on GFX12;
     }
     /// The slice pitch.
     WINDOW_SLICE "slice_pitch" {
         /// Elements of a slice, less one.
-        SLICE_PITCH 27 0;
+        SLICE_PITCH 27 0 on TO_GFX11;
+        /// Elements of a slice, less one.
+        SLICE_PITCH_32 31 0 on GFX12;
     }
     /// The size of the box in x and y, each less one.
     WINDOW_RECT_XY "rect_xy" {
         /// Elements less one.
-        RECT_X 13 0;
+        RECT_X 13 0 on TO_GFX11;
+        /// Elements less one.
+        RECT_X_16 15 0 on GFX12;
         /// Rows less one.
-        RECT_Y 29 16;
+        RECT_Y 29 16 on TO_GFX11;
+        /// Rows less one.
+        RECT_Y_16 31 16 on GFX12;
     }
     /// The size of the box in z, less one; and swaps.
     WINDOW_RECT_Z "rect_z" {
         /// Slices less one.
         RECT_Z_11 10 0 on GFX9;
         /// Slices less one.
-        RECT_Z_13 12 0 on GFX10_UP;
+        RECT_Z_13 12 0 on GFX10_11;
+        /// Slices less one.
+        RECT_Z_14 13 0 on GFX12;
         /// Byte swap of the destination: 0 none.
-        RECT_DST_SW 17 16;
+        RECT_DST_SW 17 16 on TO_GFX11;
         /// Cache policy of the destination.
-        RECT_DST_POLICY 20 18 on GFX11_UP;
+        RECT_DST_POLICY 20 18 on GFX11;
+        /// Cache policy of the destination.
+        RECT_DST_POLICY_12 22 20 on GFX12;
         /// Byte swap of the source: 0 none.
-        RECT_SRC_SW 25 24;
+        RECT_SRC_SW 25 24 on TO_GFX11;
         /// Cache policy of the source.
-        RECT_SRC_POLICY 28 26 on GFX11_UP;
+        RECT_SRC_POLICY 28 26 on GFX11;
+        /// Cache policy of the source.
+        RECT_SRC_POLICY_12 30 28 on GFX12;
     }
     /// WRITE, dword 0.
     WRITE_HEADER "header" {
@@ -330,9 +370,7 @@ words! {
     /// CONST_FILL, dword 4.
     FILL_COUNT "count" {
         /// Bytes, less one element.
-        FILL_COUNT_22 21 0 on TO_GFX10;
-        /// Bytes, less one element.
-        FILL_COUNT_30 29 0 on GFX11_UP;
+        FILL_BYTES 29 0;
     }
     /// TIMESTAMP_GET and TIMESTAMP_GET_GLOBAL, dword 0.
     TIME_HEADER "header" {

@@ -257,9 +257,9 @@ def a_fence_without_its_memory_type(amd):
 
 @mistake("SDMA-COUNT", chip="gfx942")
 def a_copy_larger_than_the_engine_can(amd):
-    # 22 bits of a count there; this is one more.
+    # 30 bits of a count; this is one more.
     old = amd.AMDCopyQueue.q
-    amd.AMDCopyQueue.q = lambda self, *v: old(self, *((v[0], v[1] | 1 << 22, *v[2:]) if v[0] & 0xFF == 1 else v))
+    amd.AMDCopyQueue.q = lambda self, *v: old(self, *((v[0], v[1] | 1 << 30, *v[2:]) if v[0] & 0xFF == 1 else v))
 
 
 @mistake("SDMA-OPCODE")

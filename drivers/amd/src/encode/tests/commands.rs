@@ -49,7 +49,7 @@ fn waits_in_a_row_share_their_cache_actions_but_not_those_of_a_barrier() {
 #[test]
 fn copies_are_cut_where_a_packet_ends() {
     for chip in CHIPS {
-        let most = chip.generation.sdma_copy_max;
+        let most = chip.generation.sdma_bytes_max;
         for (bytes, packets) in [(1, 1), (most, 1), (most + 1, 2), (3 * most, 3)] {
             let out = encode(&sdma(chip), &[copy(bytes)]);
             assert_eq!(out.words.len(), packets * 7, "{} {bytes}", chip.name);
@@ -403,10 +403,9 @@ fn fills_are_cut_where_engines_end() {
         bytes,
     };
     for chip in CHIPS {
-        let gfx = chip.generation.gfx;
-        let max = spec_sdma::fill_max(gfx);
+        let max = chip.generation.sdma_bytes_max;
         let out = encode(&sdma(chip), &[fill(max + 8)]);
-        let count = spec_sdma::fill_count(gfx);
+        let count = spec_sdma::FILL_BYTES;
         let head = 0x8000_000b;
         let last = count.put(4);
         assert_eq!(

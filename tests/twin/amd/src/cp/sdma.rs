@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use drivers_spec::amd::packet::{Gfx, Packet};
+use drivers_spec::amd::packet::{Field, Gfx, Packet};
 use drivers_spec::amd::sdma as packet;
 use twin::rule::{Proof, Rule};
 
@@ -34,9 +34,9 @@ pub static RESERVED: Rule = Rule {
 /// Counts fit the engine.
 pub static COUNT: Rule = Rule {
     name: "SDMA-COUNT",
-    text: "the count of a copy or fill is one less than the bytes, and fits the engine: 22 bits in SDMA \
-           4.4, 30 bits from SDMA 5.2 on (a fill: from SDMA 6 on)",
-    source: "Linux, vega10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h; sdma_v5_2.c, copy_max_bytes",
+    text: "the count of a copy or fill is one less than the bytes, and fits the engine: 30 bits",
+    source: "ROCR, amd_gpu_agent.cpp, Increase SDMA copy size: SDMA 4.4 and 5.2; Linux, sdma_v4_4_2.c and \
+             sdma_v5_2.c, adjust SDMA limits",
     proof: Proof::Sourced,
 };
 
@@ -384,11 +384,7 @@ impl Sdma {
     }
 
     fn copy_linear(&mut self, cx: &Cx, words: &[u32]) {
-        let count = match cx.gfx() {
-            Gfx::Gfx9 => packet::COUNT_22,
-            Gfx::Gfx10 | Gfx::Gfx11 | Gfx::Gfx12 => packet::COUNT_30,
-        };
-        let bytes = u64::from(count.get(words[1])) + 1;
+        let bytes = u64::from(packet::COUNT.get(words[1])) + 1;
         let src = wide(words[3], words[4]);
         let mut to = vec![wide(words[5], words[6])];
         if packet::COPY_BROADCAST.get(words[0]) == 1 {
@@ -408,26 +404,21 @@ impl Sdma {
 
     fn copy_window(&mut self, cx: &Cx, words: &[u32]) -> Result<(), Stop> {
         let element = packet::ELEMENT_SIZE.get(words[0]);
-        let (z, rect_z) = match cx.gfx() {
-            Gfx::Gfx9 => (packet::Z_11, packet::RECT_Z_11),
-            Gfx::Gfx10 | Gfx::Gfx11 | Gfx::Gfx12 => (packet::Z_13, packet::RECT_Z_13),
-        };
+        let fields = packet::window(cx.gfx());
+        let get = |field: Field, at: usize| u64::from(field.get(words[at]));
+        let [x, y, z] = fields.start;
         let side = |at: usize| {
-            let pitch = u64::from(packet::PITCH.get(words[at + 3])) + 1;
-            let slice = u64::from(packet::SLICE_PITCH.get(words[at + 4])) + 1;
-            let first = u64::from(packet::X.get(words[at + 2]))
-                + u64::from(packet::Y.get(words[at + 2])) * pitch
-                + u64::from(z.get(words[at + 3])) * slice;
+            let pitch = get(fields.pitch, at + 3) + 1;
+            let slice = get(fields.slice, at + 4) + 1;
+            let first = get(x, at + 2) + get(y, at + 2) * pitch + get(z, at + 3) * slice;
             let base = wide(words[at], words[at + 1]) + (first << element);
             (base, [pitch << element, slice << element])
         };
         let (src, src_pitch) = side(1);
         let (dst, dst_pitch) = side(6);
-        let row = (u64::from(packet::RECT_X.get(words[11])) + 1) << element;
-        let rows = [
-            u64::from(packet::RECT_Y.get(words[11])) + 1,
-            u64::from(rect_z.get(words[12])) + 1,
-        ];
+        let [x, y, z] = fields.size;
+        let row = (get(x, 11) + 1) << element;
+        let rows = [get(y, 11) + 1, get(z, 12) + 1];
         if element > 4 || row > src_pitch[0] || row > dst_pitch[0] {
             return Err(refuse(&WINDOW, format!("{words:x?}")));
         }
@@ -444,12 +435,8 @@ impl Sdma {
     }
 
     fn fill(&mut self, cx: &Cx, words: &[u32]) -> Result<(), Stop> {
-        let count = match cx.gfx() {
-            Gfx::Gfx9 | Gfx::Gfx10 => packet::FILL_COUNT_22,
-            Gfx::Gfx11 | Gfx::Gfx12 => packet::FILL_COUNT_30,
-        };
         let dst = wide(words[1], words[2]);
-        let less = u64::from(count.get(words[4]));
+        let less = u64::from(packet::FILL_BYTES.get(words[4]));
         let word = words[3].to_le_bytes();
         let (pattern, bytes) = match packet::FILL_SIZE.get(words[0]) {
             0 => ([word[0]; 4], less + 1),
@@ -464,7 +451,7 @@ impl Sdma {
 
 fn poll(cx: &Cx, words: &[u32], va: u64) -> Result<Option<String>, Stop> {
     let header = words[0];
-    if packet::HDP_FLUSH.get(header) == 1 {
+    if packet::HDP_FLUSH.get(header) == 1 || words == packet::HDP_FLUSH_PACKET {
         cx.desc.vm.hdp_flush(&cx.who);
         return Ok(None);
     }
