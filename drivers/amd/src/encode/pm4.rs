@@ -315,7 +315,7 @@ impl Pm4 {
         };
         if wants(kd::ENABLE_SGPR_PRIVATE_SEGMENT_BUFFER) {
             let scratch = scratch.unwrap_or_default();
-            let Some(resource) = scratch.resource(setup.chip, launch.wave32()) else {
+            let Some(resource) = scratch.resource_of(setup.chip, launch.wave32()) else {
                 return Err(kernel.refused(
                     setup,
                     "it asks for a buffer resource of scratch, which this chip does not use; compile it \

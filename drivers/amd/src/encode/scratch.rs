@@ -63,27 +63,33 @@ impl Scratch {
         Scratch { base, ..self }
     }
 
-    /// The buffer resource that reaches it: dwords that interleave the lanes of a wave.
+    /// The buffer resource that reaches it: dwords that interleave the lanes of a wave. How many lanes those
+    /// are is not in it: the command processor fills that in for an AQL queue.
     ///
     /// Source: ROCR, amd_aql_queue.cpp, InitScratchSRD; RDNA2 ISA, "buffer resource descriptor".
-    pub fn resource(&self, chip: &Chip, wave32: bool) -> Option<[u32; 4]> {
+    pub fn resource(&self, chip: &Chip) -> Option<[u32; 4]> {
         /// Word 1: swizzled.
         const SWIZZLE_ENABLE: u32 = 1 << 31;
-        /// Word 3: the stride of the index, 32 or 64 lanes.
-        const INDEX_STRIDE_32: u32 = 2 << 21;
-        const INDEX_STRIDE_64: u32 = 3 << 21;
-        let stride = if wave32 {
-            INDEX_STRIDE_32
-        } else {
-            INDEX_STRIDE_64
-        };
-        let word3 = chip.generation.scratch_resource? | stride;
         Some([
             self.base.lo(),
             self.base.hi() & 0xffff | SWIZZLE_ENABLE,
             u32::MAX,
-            word3,
+            chip.generation.scratch_resource?,
         ])
+    }
+
+    /// The same for waves of 32 or 64 lanes.
+    pub fn resource_of(&self, chip: &Chip, wave32: bool) -> Option<[u32; 4]> {
+        /// Word 3: the stride of the index, 32 or 64 lanes.
+        const INDEX_STRIDE_32: u32 = 2 << 21;
+        const INDEX_STRIDE_64: u32 = 3 << 21;
+        let mut words = self.resource(chip)?;
+        words[3] |= if wave32 {
+            INDEX_STRIDE_32
+        } else {
+            INDEX_STRIDE_64
+        };
+        Some(words)
     }
 }
 
@@ -131,9 +137,9 @@ mod tests {
     #[test]
     fn the_resource_interleaves_the_lanes_of_a_wave() {
         let scratch = Scratch::default().at(GpuVa(0x7e40_0000_0000));
-        let of = |wave32| scratch.resource(&GFX1030, wave32).unwrap();
+        let of = |wave32| scratch.resource_of(&GFX1030, wave32).unwrap();
         assert_eq!(of(true), [0, 0x8000_7e40, u32::MAX, 0x21c1_4fac]);
         assert_eq!(of(false)[3], 0x21e1_4fac);
-        assert_eq!(scratch.resource(&GFX942, false), None);
+        assert_eq!(scratch.resource(&GFX942), None);
     }
 }

@@ -107,7 +107,7 @@ impl AmdHardware {
             SCRATCH_WAVE64_LANE_BYTE_SIZE,
         };
         let base = scratch.base;
-        let resource = scratch.resource(self.chip, false).unwrap_or_default();
+        let resource = scratch.resource(self.chip).unwrap_or_default();
         let fields: [(usize, &[u32]); 4] = [
             (COMPUTE_TMPRING_SIZE, &[scratch.tmpring]),
             (SCRATCH_RESOURCE_DESCRIPTOR, &resource),
