@@ -446,6 +446,44 @@ impl Chip {
         self.cus * self.xccs
     }
 
+    /// The vector cache of a compute unit (TCP, L0) in KiB.
+    pub fn tcp_kib(&self) -> u32 {
+        match self.generation {
+            Gen::Rdna2 => 16,
+            Gen::Rdna3 | Gen::Rdna4 | Gen::Cdna3 => 32,
+        }
+    }
+
+    /// The cache of an array between L0 and L2 (GL1) in KiB, 0 where there is none.
+    pub fn gl1_kib(&self) -> u32 {
+        match self.generation {
+            Gen::Rdna2 => 128,
+            Gen::Rdna3 | Gen::Rdna4 => 256,
+            Gen::Cdna3 => 0,
+        }
+    }
+
+    /// Whether the command processor lets scratch be taken from queues that run (`ASYNC_RECLAIM`).
+    ///
+    /// Source: ROCR, amd_gpu_agent.h, AsyncScratchReclaimEnabled, GFX94X_MIN_CP_FW_VERSION_REQUIRED.
+    pub fn reclaims_scratch(&self) -> bool {
+        matches!(self.generation, Gen::Cdna3) && self.mec_firmware >= 177
+    }
+
+    /// `GB_ADDR_CONFIG`: how addresses spread over pipes. Nothing of compute depends on it.
+    ///
+    /// Source: Linux, gfx_v9_4_3.c, GOLDEN_GB_ADDR_CONFIG; Mesa, ac_surface_test_common.h, for the fields
+    /// since GFX10: log2 of pipes in 2:0, of packers in 10:8, bit 6. Pipes here are as many as channels
+    /// of L2, packers two of an array, both rounded up.
+    pub fn gb_addr_config(&self) -> u32 {
+        if matches!(self.generation, Gen::Cdna3) {
+            return 0x2a11_4042;
+        }
+        let log2 = |n: u32| n.next_power_of_two().trailing_zeros();
+        let (pipes, packers) = (self.l2_kib / 256, self.engines * self.arrays * 2);
+        0x40 | log2(pipes) | log2(packers) << 8
+    }
+
     /// Lanes of a wave, as the topology says it.
     pub const fn wave_front_size(&self) -> u32 {
         match self.generation {

@@ -59,6 +59,9 @@ fn name(ioctl: &Ioctl) -> &'static str {
     ioctl.name.strip_prefix("DRM_IOCTL_").unwrap_or(ioctl.name)
 }
 
+/// A register that clients may read, as libdrm does when it opens a device.
+const GB_ADDR_CONFIG: u32 = 0x263e;
+
 /// The ticks of the GPU's counter, in kHz.
 const COUNTER_KHZ: u32 = 100_000;
 
@@ -338,9 +341,13 @@ impl Process {
             .as_bytes()
             .into(),
             info::DEV_INFO => self.device_info().as_bytes().into(),
+            info::READ_MMR_REG if args.arguments[..2] == [GB_ADDR_CONFIG, 1] => {
+                // The kernel answers with what it has read at its start: nv.c, soc15.c.
+                chip.gb_addr_config().as_bytes().into()
+            }
             info::READ_MMR_REG => {
                 return self.fail(Errno::EINVAL, || {
-                    format!("register {block:#x} may not be read")
+                    format!("registers from {block:#x} on may not be read, or are not modelled")
                 });
             }
             query => {
@@ -393,11 +400,11 @@ impl Process {
             num_shader_visible_vgprs: if chip.xgmi { 256 } else { 1024 },
             num_cu_per_sh: chip.cus_per_array,
             num_tcc_blocks: chip.l2_kib / 256,
-            tcp_cache_size: 32,
+            tcp_cache_size: chip.tcp_kib(),
             num_sqc_per_wgp: 1,
             sqc_data_cache_size: 16,
             sqc_inst_cache_size: if chip.xgmi { 64 } else { 32 },
-            gl1c_cache_size: if chip.xgmi { 0 } else { 256 },
+            gl1c_cache_size: chip.gl1_kib(),
             gl2c_cache_size: chip.l2_kib,
             mall_size: u64::from(chip.l3_kib) << 10,
             ..InfoDevice::default()

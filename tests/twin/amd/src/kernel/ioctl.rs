@@ -34,6 +34,10 @@ static BEYOND: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// From here on numbers are those of AMD's driver that is not in Linux: whoever asks finds out which of them
+/// there is, and is no worse for it. Source: ROCT, linux/kfd_ioctl.h, "non-upstream ioctls".
+const OUT_OF_TREE: u32 = 0x80;
+
 /// What a call was given.
 pub(super) struct Call<'a> {
     /// The argument, with what lies beyond the struct.
@@ -274,6 +278,11 @@ impl Process {
     fn kfd_ioctl(&self, path: &str, request: u32, argument: u64) -> Result {
         let nr = Ioctl::nr_of(request);
         let Some(entry) = TABLE.iter().find(|entry| entry.ioctl.nr() == nr) else {
+            if nr >= OUT_OF_TREE {
+                return self.fail(Errno::ENOTTY, || {
+                    format!("number {nr:#x} is one of AMD's own kernel driver, not of this one")
+                });
+            }
             self.broken(
                 &UNKNOWN,
                 format!("request {request:#010x}, number {nr:#x}, on {path}"),

@@ -315,7 +315,7 @@ struct Cache {
 fn caches(tree: &mut Tree, node: &str, chip: &Chip) -> u64 {
     let rdna = chip.wave_front_size() == 32;
     let (line, pair) = (if rdna { 128 } else { 64 }, 2);
-    let of_cu = |kib, level, kind, shared| Cache {
+    let of_cu = |kib, level, line, kind, shared| Cache {
         kib,
         level,
         line,
@@ -323,17 +323,17 @@ fn caches(tree: &mut Tree, node: &str, chip: &Chip) -> u64 {
         shared,
     };
     let mut kinds = vec![
-        of_cu(32, 1, 9, 1),
-        of_cu(if rdna { 32 } else { 64 }, 1, 10, pair),
-        of_cu(16, 1, 9, pair),
+        of_cu(chip.tcp_kib(), 1, line, 9, 1),
+        of_cu(if rdna { 32 } else { 64 }, 1, 64, 10, pair),
+        of_cu(16, 1, 64, 9, pair),
     ];
-    if rdna {
-        kinds.push(of_cu(128, 2, 9, chip.cus_per_array));
+    if chip.gl1_kib() > 0 {
+        // The kernel calls it another cache of level 1.
+        kinds.push(of_cu(chip.gl1_kib(), 1, line, 9, chip.cus_per_array));
     }
-    kinds.push(of_cu(chip.l2_kib, if rdna { 3 } else { 2 }, 9, chip.cus));
+    kinds.push(of_cu(chip.l2_kib, 2, line, 9, chip.cus));
     if chip.l3_kib > 0 {
-        let level = if rdna { 4 } else { 3 };
-        kinds.push(of_cu(chip.l3_kib, level, 9, chip.all_cus()));
+        kinds.push(of_cu(chip.l3_kib, 3, 64, 9, chip.all_cus()));
     }
     let mut number = 0;
     for Cache {
@@ -535,6 +535,43 @@ mod tests {
             text(&tree, &format!("{die}/11/0/base_addr")).starts_with("0x00001260\n0x0000A000\n")
         );
         assert_eq!(tree.find("/dev/dri/renderD133"), Some(&Node::Render(5)));
+    }
+
+    /// As amdkfd/kfd_crat.c lists them (`sienna_cichlid_cache_info`, and from the facts of the chip).
+    #[test]
+    fn caches_are_the_kernels() {
+        let caches = |config: &str| {
+            let config = Config::parse(config).unwrap();
+            let places = Place::all(&config);
+            let tree = files(&config, &places);
+            let folder = "/sys/devices/virtual/kfd/kfd/topology/nodes/1/caches";
+            let field = |text: &str, name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap().trim().parse::<u32>().unwrap()
+            };
+            let mut found: Vec<_> = (0..tree.list(folder).len())
+                .map(|i| text(&tree, &format!("{folder}/{i}/properties")))
+                .map(|text| ["level", "size", "type"].map(|name| field(&text, name)))
+                .collect();
+            found.dedup();
+            found
+        };
+        assert_eq!(
+            caches("chip=gfx1030"),
+            [
+                [1, 16, 9],
+                [1, 32, 10],
+                [1, 16, 9],
+                [1, 128, 9],
+                [2, 4096, 9],
+                [3, 128 << 10, 9]
+            ]
+        );
+        assert_eq!(
+            caches("chip=gfx1100")[3..],
+            [[1, 256, 9], [2, 6144, 9], [3, 96 << 10, 9]]
+        );
+        assert_eq!(caches("chip=gfx942,xcc=1").last(), Some(&[3, 256 << 10, 9]));
     }
 
     #[test]

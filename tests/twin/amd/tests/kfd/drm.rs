@@ -72,10 +72,21 @@ fn facts_of_the_gpu() {
         ask::<u32>(&client, info::HW_IP_COUNT, 99),
         Err(Errno::EINVAL)
     );
-    assert_eq!(
-        ask::<u32>(&client, info::READ_MMR_REG, 0),
-        Err(Errno::EINVAL)
-    );
+    // GB_ADDR_CONFIG, as libdrm reads it: 32 pipes and packers.
+    let mut config = 0u32;
+    let mut args = Info {
+        return_pointer: &raw mut config as u64,
+        return_size: 4,
+        query: info::READ_MMR_REG,
+        arguments: [0x263e, 1, u32::MAX, 0],
+    };
+    call(&client, drm::AMDGPU_INFO, &mut args).unwrap();
+    assert_eq!(config, 0x545);
+    // The number of registers is 0, and then the register is no such one.
+    for register in [0x263e, 0] {
+        let answer = ask::<u32>(&client, info::READ_MMR_REG, register);
+        assert_eq!(answer, Err(Errno::EINVAL));
+    }
     assert!(client.rules().is_empty());
     assert_eq!(ask::<u32>(&client, 0x7777, 0), Err(Errno::EINVAL));
     fires("DRM-UNKNOWN-QUERY").only(&client.rules());
