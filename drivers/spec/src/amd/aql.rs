@@ -96,6 +96,52 @@ pub mod barrier {
     pub const COMPLETION_SIGNAL: usize = 56;
 }
 
+/// Bytes in AMD's packet that waits for a value of a signal ([`AMD_AQL_FORMAT_BARRIER_VALUE`]).
+///
+/// Source: ROCR, inc/hsa_ext_amd.h, hsa_amd_barrier_value_packet_t.
+pub mod barrier_value {
+    /// 32 bits, zero.
+    pub const RESERVED0: usize = 4;
+    /// The signal, 0 for none: then there is nothing to wait for.
+    pub const SIGNAL: usize = 8;
+    /// What its value is compared with, signed.
+    pub const VALUE: usize = 16;
+    /// The bits of its value that count.
+    pub const MASK: usize = 24;
+    /// How, 32 bits: 0 equal, 1 not equal, 2 less, 3 greater or equal.
+    pub const CONDITION: usize = 32;
+    /// From here to the completion signal all is zero.
+    pub const RESERVED1: usize = 36;
+    /// The signal that is decremented at the end, 0 for none.
+    pub const COMPLETION_SIGNAL: usize = 56;
+}
+
+/// What the command processor stores as the value of [`queue::QUEUE_INACTIVE_SIGNAL`].
+///
+/// Source: ROCR, amd_aql_queue.cpp, DynamicQueueEventsHandler.
+pub mod inactive {
+    /// Waves of 64 need more scratch than there is. The queue goes on once the value is 0.
+    pub const SCRATCH_WAVE64: u64 = 0x1;
+    /// The dimensions of a dispatch are wrong.
+    pub const DIMENSIONS: u64 = 0x2;
+    /// Too much LDS.
+    pub const GROUP_SIZE: u64 = 0x4;
+    /// The kernel is not one.
+    pub const CODE: u64 = 0x8;
+    /// The packet is not known.
+    pub const FORMAT: u64 = 0x20;
+    /// The workgroup is too large.
+    pub const WORKGROUP_SIZE: u64 = 0x40;
+    /// There are not so many VGPRs.
+    pub const VGPRS: u64 = 0x80;
+    /// A packet of AMD's is not known.
+    pub const VENDOR_FORMAT: u64 = 0x100;
+    /// The dispatch that had scratch for itself alone has ended. The queue goes on once the value is 0.
+    pub const SCRATCH_ONCE: u64 = 0x200;
+    /// Waves of 32 need more scratch than there is. The queue goes on once the value is 0.
+    pub const SCRATCH_WAVE32: u64 = 0x400;
+}
+
 /// Bytes in a signal (`amd_signal_t`, 64 bytes).
 pub mod signal {
     /// The kind, 64 bits: 1 a signal of the user, -1 a doorbell.
@@ -122,6 +168,11 @@ pub mod queue {
     pub const BASE_ADDRESS: usize = 8;
     /// Packets of the ring, 32 bits.
     pub const SIZE: usize = 24;
+    /// What the command processor can do ([`CAPS_ASYNC_RECLAIM`]), which it stores when the queue is
+    /// mapped, 32 bits.
+    pub const CAPS: usize = 40;
+    /// Scratch may be taken from the queue while it runs, and there is a second, smaller one.
+    pub const CAPS_ASYNC_RECLAIM: u32 = 1 << 0;
     /// How many packets have been written.
     pub const WRITE_DISPATCH_ID: usize = 56;
     /// High half of the LDS aperture.
@@ -146,8 +197,20 @@ pub mod queue {
     pub const SCRATCH_WAVE64_LANE_BYTE_SIZE: usize = 176;
     /// [`QueueProperties`](super::QueueProperties).
     pub const QUEUE_PROPERTIES: usize = 180;
-    /// The signal that tells the runtime of an error or of too little scratch.
+    /// The last packet that used scratch. With [`CAPS_ASYNC_RECLAIM`], as is what has `ALT` in its name.
+    pub const SCRATCH_LAST_USED_INDEX: usize = 184;
+    /// The signal that tells the runtime of an error or of too little scratch ([`inactive`](super::inactive)).
     pub const QUEUE_INACTIVE_SIGNAL: usize = 192;
+    /// The last packet that used the second scratch.
+    pub const ALT_SCRATCH_LAST_USED_INDEX: usize = 208;
+    /// Address of the second scratch.
+    pub const ALT_SCRATCH_BACKING_MEMORY_LOCATION: usize = 216;
+    /// The largest grid that it is for, in x, y and z, 32 bits each.
+    pub const ALT_SCRATCH_DISPATCH_LIMIT: usize = 232;
+    /// As [`SCRATCH_WAVE64_LANE_BYTE_SIZE`].
+    pub const ALT_SCRATCH_WAVE64_LANE_BYTE_SIZE: usize = 244;
+    /// As [`COMPUTE_TMPRING_SIZE`].
+    pub const ALT_COMPUTE_TMPRING_SIZE: usize = 248;
 }
 
 bitflags! {
@@ -160,6 +223,8 @@ bitflags! {
         const IS_PTR64 = 1 << 1;
         /// Start and end are written into completion signals.
         const ENABLE_PROFILING = 1 << 3;
+        /// The scratch is for one dispatch alone, and given back after it.
+        const USE_SCRATCH_ONCE = 1 << 4;
     }
 }
 

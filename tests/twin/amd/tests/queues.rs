@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod stand;
+#[path = "queues/vendor.rs"]
+mod vendor;
 #[path = "queues/waves.rs"]
 mod waves;
 #[path = "queues/xccs.rs"]
@@ -593,15 +595,15 @@ fn sdma_moves_bytes() {
         u32::from(sdma::COPY_LINEAR_SUB_WIND),
         lo(DATA),
         hi(DATA),
-        sdma::X.put(2) | sdma::Y.put(1),
-        sdma::PITCH.put(9),
+        sdma::X_16.put(2) | sdma::Y_16.put(1),
+        sdma::PITCH_16.put(9),
         99,
         lo(boxed),
         hi(boxed),
         0,
-        sdma::PITCH.put(5),
+        sdma::PITCH_16.put(5),
         99,
-        sdma::RECT_X.put(3) | sdma::RECT_Y.put(2),
+        sdma::RECT_X_16.put(3) | sdma::RECT_Y_16.put(2),
         0,
     ]);
     words.extend([u32::from(sdma::TIMESTAMP_GET_GLOBAL), lo(stamp), hi(stamp)]);
@@ -672,10 +674,7 @@ fn sdma_names_what_is_wrong() {
         (
             &GFX942,
             fires("SDMA-COUNT"),
-            copy(
-                sdma::copy_max(drivers_spec::amd::packet::Gfx::Gfx9) as u32,
-                DATA + 0x1000,
-            ),
+            copy(sdma::COUNT_MAX as u32, DATA + 0x1000),
         ),
         (
             &GFX1100,

@@ -1,13 +1,14 @@
 //! AQL: the packet processor of a queue in the architected language.
 
-use drivers_spec::amd::aql::{self as packet, barrier, dispatch};
+use drivers_spec::amd::aql::{self as packet, barrier, barrier_value, dispatch, inactive};
 use drivers_spec::amd::{aql, pm4};
 use twin::rule::{Proof, Rule};
 
+use super::object::{self, Ready};
 use super::pm4::Pm4;
 use super::ring::Ring;
 use super::work::{End, Work};
-use super::{Cx, Step, Stop, cache, exception, object, wide};
+use super::{Cx, Step, Stop, cache, exception, inactive as queue_inactive, wide};
 
 /// Types that a GPU takes.
 pub static TYPE: Rule = Rule {
@@ -30,8 +31,9 @@ pub static RESERVED: Rule = Rule {
 pub static PM4_IB: Rule = Rule {
     name: "AQL-PM4-IB",
     text: "a vendor packet has format 1, an INDIRECT_BUFFER packet in dwords 1 to 4, 10 in dword 5 and \
-           zero in dwords 6 to 13",
-    source: "ROCR, amd_aql_queue.cpp, ExecutePM4, struct amd_aql_pm4_ib",
+           zero in dwords 6 to 13; or format 2, a condition of 0 to 3, and a value to wait for",
+    source: "ROCR, amd_aql_queue.cpp, ExecutePM4, struct amd_aql_pm4_ib; inc/hsa_ext_amd.h, \
+             hsa_amd_barrier_value_packet_t",
     proof: Proof::Sourced,
 };
 
@@ -79,6 +81,10 @@ pub(crate) struct Aql {
     who: String,
     /// Whether the packet at the head has no header.
     headless: bool,
+    /// What the runtime has been asked for: the signal that it sets to 0.
+    asked: Option<u64>,
+    /// The packet before had scratch for itself alone, which the runtime shall take back.
+    once: bool,
 }
 
 /// A packet.
@@ -112,12 +118,14 @@ impl Aql {
             acquired: false,
             who: String::new(),
             headless: false,
+            asked: None,
+            once: false,
         }
     }
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.pm4.pending.is_empty()
+        self.running.is_none() && self.pm4.pending.is_empty() && self.asked.is_none() && !self.once
     }
 
     /// Runs one packet, or one PM4 packet of an indirect buffer.
@@ -131,6 +139,18 @@ impl Aql {
             self.running = None;
             self.pm4.pending.push(cx, Work::End(end))?;
             return Ok(Step::Next);
+        }
+        if let Some(signal) = self.asked {
+            let value = cx.read64(signal + aql::signal::VALUE as u64)?;
+            if value != 0 {
+                return Ok(Step::Wait(format!(
+                    "queue_inactive_signal {signal:#x} is {value:#x}"
+                )));
+            }
+            self.asked = None;
+            cx.first |= std::mem::take(&mut self.once);
+        } else if self.once {
+            return self.ask(cx, inactive::SCRATCH_ONCE);
         }
         let Some(words) = ring.peek(cx, 16)? else {
             return Ok(Step::Empty);
@@ -168,19 +188,29 @@ impl Aql {
         if packet::BARRIER.get(header) == 1 && !self.pm4.pending.flush(cx)? {
             return Ok(Step::Busy);
         }
-        let end = self.end(cx, header, slot.u64(dispatch::COMPLETION_SIGNAL))?;
+        let mut end = self.end(cx, header, slot.u64(dispatch::COMPLETION_SIGNAL))?;
+        let value = packet::FORMAT.get(header) == packet::AMD_AQL_FORMAT_BARRIER_VALUE;
         match kind {
             packet::BARRIER_AND | packet::BARRIER_OR => {
                 if let Some(why) = barrier_waits(cx, &slot, kind)? {
                     return Ok(Step::Wait(why));
                 }
-                self.acquire(cx, header);
-                self.take(cx, ring, &slot)?;
-                self.pm4.pending.push(cx, Work::End(end))?;
+                self.pass(cx, ring, &slot, end)?;
+            }
+            packet::VENDOR_SPECIFIC if value => {
+                if let Some(why) = value_waits(cx, &slot)? {
+                    return Ok(Step::Wait(why));
+                }
+                self.pass(cx, ring, &slot, end)?;
             }
             packet::KERNEL_DISPATCH => {
                 self.acquire(cx, header);
-                let launches = object::launches(cx, &slot)?;
+                let launches = match object::launches(cx, &slot)? {
+                    Ready::Runs(launches) => launches,
+                    Ready::Asks(value) => return self.ask(cx, value),
+                };
+                self.once = launches.iter().any(|(_, launch)| launch.scratch_wave > 0)
+                    && properties(cx)?.contains(aql::QueueProperties::USE_SCRATCH_ONCE);
                 self.take(cx, ring, &slot)?;
                 let (who, end) = (cx.who.clone(), Some(end));
                 self.pm4.pending.push(
@@ -195,6 +225,7 @@ impl Aql {
             }
             packet::VENDOR_SPECIFIC => {
                 let body = pm4_ib(&slot)?;
+                end.start = Some(cx.core.clock.now());
                 self.acquire(cx, header);
                 self.pm4.enter(cx, body, self.pm4.xccs)?;
                 self.take(cx, ring, &slot)?;
@@ -230,10 +261,7 @@ impl Aql {
         };
         if signal != 0 {
             check_signal(cx, signal)?;
-            let queue = queue_of(cx)?;
-            let properties = cx.read32(queue + aql::queue::QUEUE_PROPERTIES as u64)?;
-            let properties = aql::QueueProperties::from_bits_retain(properties);
-            let profiles = properties.contains(aql::QueueProperties::ENABLE_PROFILING);
+            let profiles = properties(cx)?.contains(aql::QueueProperties::ENABLE_PROFILING);
             end.signal = Some((signal, profiles));
         }
         Ok(end)
@@ -244,6 +272,25 @@ impl Aql {
             let scope = packet::ACQUIRE_SCOPE.get(header);
             cx.caches(cache::acquire_scope(cx, scope), u32::MAX);
         }
+    }
+
+    /// A barrier is passed.
+    fn pass(&mut self, cx: &mut Cx, ring: &mut Ring, slot: &Slot, end: End) -> Result<(), Stop> {
+        let start = Some(cx.core.clock.now());
+        self.acquire(cx, slot.words[0]);
+        self.take(cx, ring, slot)?;
+        self.pm4.pending.push(cx, Work::End(End { start, ..end }))
+    }
+
+    /// Asks the runtime by `queue_inactive_signal`, once nothing of the queue runs.
+    fn ask(&mut self, cx: &mut Cx, value: u64) -> Result<Step, Stop> {
+        if !self.pm4.pending.flush(cx)? {
+            return Ok(Step::Busy);
+        }
+        self.asked = queue_inactive::tell(cx.desc, &cx.core.clock, value, cx.out)?;
+        // Nobody takes back scratch that was for one dispatch.
+        self.once &= self.asked.is_some();
+        Ok(Step::More)
     }
 
     /// The slot is free again.
@@ -265,6 +312,11 @@ pub(crate) fn queue_of(cx: &Cx) -> Result<u64, Stop> {
         return Err(refuse(&QUEUE, format!("it is {back}")));
     }
     Ok(cx.desc.rptr - read)
+}
+
+fn properties(cx: &Cx) -> Result<aql::QueueProperties, Stop> {
+    let at = queue_of(cx)? + aql::queue::QUEUE_PROPERTIES as u64;
+    Ok(aql::QueueProperties::from_bits_retain(cx.read32(at)?))
 }
 
 fn check_signal(cx: &Cx, signal: u64) -> Result<(), Stop> {
@@ -305,6 +357,41 @@ fn barrier_waits(cx: &Cx, slot: &Slot, kind: u32) -> Result<Option<String>, Stop
     }
     let done = open.is_empty() || kind == packet::BARRIER_OR && any;
     Ok((!done).then(|| open.join(", ")))
+}
+
+/// Why AMD's barrier waits.
+fn value_waits(cx: &Cx, slot: &Slot) -> Result<Option<String>, Stop> {
+    let rest = (barrier_value::RESERVED1..barrier_value::COMPLETION_SIGNAL).step_by(4);
+    let zero = slot.u32(barrier_value::RESERVED0) == 0 && slot.words[0] >> 24 == 0;
+    if !zero || rest.map(|at| slot.u32(at)).any(|word| word != 0) {
+        cx.note(&RESERVED, format!("{:x?}", slot.words));
+    }
+    let signal = slot.u64(barrier_value::SIGNAL);
+    if signal == 0 {
+        return Ok(None);
+    }
+    if cx.first {
+        check_signal(cx, signal)?;
+    }
+    let (reference, mask) = (
+        slot.u64(barrier_value::VALUE) as i64,
+        slot.u64(barrier_value::MASK),
+    );
+    let value = cx.read64(signal + aql::signal::VALUE as u64)?;
+    let masked = (value & mask) as i64;
+    let (done, sign) = match slot.u32(barrier_value::CONDITION) {
+        0 => (masked == reference, "=="),
+        1 => (masked != reference, "!="),
+        2 => (masked < reference, "<"),
+        3 => (masked >= reference, ">="),
+        _ => return Err(refuse(&PM4_IB, format!("{:x?}", slot.words))),
+    };
+    let why = || {
+        format!(
+            "signal {signal:#x} is {value:#x}, waits for (it & {mask:#x}) {sign} {reference:#x}"
+        )
+    };
+    Ok((!done).then(why))
 }
 
 /// The body of the INDIRECT_BUFFER packet in a vendor packet.
@@ -348,6 +435,17 @@ fn text(slot: &Slot) -> String {
         ),
         packet::BARRIER_AND => format!("BARRIER_AND {scopes}"),
         packet::BARRIER_OR => format!("BARRIER_OR {scopes}"),
+        packet::VENDOR_SPECIFIC
+            if packet::FORMAT.get(header) == packet::AMD_AQL_FORMAT_BARRIER_VALUE =>
+        {
+            format!(
+                "BARRIER_VALUE {scopes} signal={:#x} value={:#x} mask={:#x} condition={}",
+                slot.u64(barrier_value::SIGNAL),
+                slot.u64(barrier_value::VALUE),
+                slot.u64(barrier_value::MASK),
+                slot.u32(barrier_value::CONDITION),
+            )
+        }
         packet::VENDOR_SPECIFIC => format!(
             "PM4_IB {scopes} base={:#x} control={:#x}",
             wide(slot.words[2], slot.words[3]),

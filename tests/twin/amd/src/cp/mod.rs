@@ -4,7 +4,8 @@
 //! - `ring`: rings, doorbells, read and write pointers;
 //! - `pm4`: fetches PM4 packets from rings and indirect buffers; `packets` runs them;
 //! - `regs`: the registers of a queue; `dispatch` makes a launch of them;
-//! - `aql`: AQL packets; `object` makes a launch of a kernel descriptor;
+//! - `aql`: AQL packets; `object` makes a launch of a kernel descriptor, with the `scratch` of its queue;
+//!   `inactive` tells the runtime what keeps a queue from going on;
 //! - `work`: dispatches that are under way, and what happens at the end of the pipe; `fiber`: how they
 //!   run in pieces; `race`: those that touch the same bytes;
 //! - `clock`: the time;
@@ -26,6 +27,7 @@ pub mod clock;
 pub(crate) mod copy;
 pub(crate) mod dispatch;
 pub(crate) mod fiber;
+pub(crate) mod inactive;
 pub(crate) mod object;
 pub(crate) mod packets;
 pub(crate) mod pm4;
@@ -33,6 +35,7 @@ pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod regs;
 pub(crate) mod ring;
+pub(crate) mod scratch;
 pub(crate) mod sdma;
 pub(crate) mod text;
 pub(crate) mod work;

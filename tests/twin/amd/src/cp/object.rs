@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 use super::aql::{RESERVED, Slot, queue_of};
 use super::dispatch::{MAX_THREADS, PRIVATE_APERTURE, SHARED_APERTURE, Scratch, waves};
 use super::work::OnXcc;
-use super::{Cx, Stop, exception};
+use super::{Cx, Stop, exception, scratch};
 
 /// The size of a dispatch.
 pub static GRID: Rule = Rule {
@@ -63,16 +63,6 @@ pub static GROUP_SIZE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// Scratch is enough.
-pub static PRIVATE_SIZE: Rule = Rule {
-    name: "AQL-PRIVATE-SIZE",
-    text: "private_segment_size is at least what the descriptor says, and at most \
-           scratch_wave64_lane_byte_size of the queue: else CP parks the queue and signals \
-           queue_inactive_signal",
-    source: "ROCR, amd_aql_queue.cpp, DynamicQueueEventsHandler; inc/amd_hsa_queue.h",
-    proof: Proof::Sourced,
-};
-
 /// Waves of 32 lanes.
 pub static WAVE32: Rule = Rule {
     name: "AQL-WAVE32",
@@ -85,18 +75,32 @@ fn refuse(rule: &'static Rule, code: u32, what: String) -> Stop {
     Stop::Rule { rule, what, code }
 }
 
-/// The launches of a kernel dispatch, one for each XCC.
-pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<OnXcc>, Stop> {
+/// What becomes of a kernel dispatch.
+pub(crate) enum Ready {
+    /// Its launches, one for each XCC.
+    Runs(Vec<OnXcc>),
+    /// It needs more scratch: the value of `queue_inactive_signal` that asks for it.
+    Asks(u64),
+}
+
+/// The launches of a kernel dispatch.
+pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Ready, Stop> {
     let (size, grid) = sizes(cx, slot)?;
     let descriptor = descriptor(cx, slot)?;
+    let properties = u32::from(descriptor.kernel_code_properties.get());
+    let wave32 = kd::ENABLE_WAVEFRONT_SIZE32.get(properties) == 1;
+    let queue = queue_of(cx)?;
+    let need = scratch::Need::of(slot, &descriptor, wave32, grid);
+    let Some(scratch) = need.find(cx, queue, slot.id)? else {
+        return Ok(Ready::Asks(need.asks()));
+    };
     let kernel = Kernel {
         slot,
         descriptor,
-        queue: queue_of(cx)?,
-        scratch: scratch(cx, slot, &descriptor)?,
+        queue,
+        wave32,
+        scratch,
     };
-    let properties = u32::from(descriptor.kernel_code_properties.get());
-    let wave32 = kd::ENABLE_WAVEFRONT_SIZE32.get(properties) == 1;
     if wave32 && cx.gfx() == Gfx::Gfx9 {
         let what = format!("properties are {properties:#x}");
         return Err(refuse(
@@ -146,7 +150,7 @@ pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Vec<OnXcc>, Stop> {
         launches.push((xcc, launch));
     }
     cx.rng.shuffle(&mut launches);
-    Ok(launches)
+    Ok(Ready::Runs(launches))
 }
 
 /// Workgroup and grid.
@@ -213,30 +217,12 @@ fn descriptor(cx: &Cx, slot: &Slot) -> Result<KernelDescriptor, Stop> {
     Ok(descriptor)
 }
 
-/// Scratch, as the queue structure says.
-fn scratch(cx: &Cx, slot: &Slot, descriptor: &KernelDescriptor) -> Result<Scratch, Stop> {
-    let private = slot.u32(dispatch::PRIVATE_SEGMENT_SIZE);
-    let fixed = descriptor.private_segment_fixed_size.get();
-    let queue = queue_of(cx)?;
-    let lane = cx.read32(queue + aql::queue::SCRATCH_WAVE64_LANE_BYTE_SIZE as u64)?;
-    if private < fixed || private > lane {
-        let what = format!("{private} bytes; the descriptor says {fixed}, the queue has {lane}");
-        let code = exception::PACKET_DISPATCH_REGISTER_INVALID;
-        return Err(refuse(&PRIVATE_SIZE, code, what));
-    }
-    if regs::SCRATCH_EN.get(descriptor.compute_pgm_rsrc2.get()) == 0 {
-        return Ok(Scratch::default());
-    }
-    let tmpring = cx.read32(queue + aql::queue::COMPUTE_TMPRING_SIZE as u64)?;
-    let base = cx.read64(queue + aql::queue::SCRATCH_BACKING_MEMORY_LOCATION as u64)?;
-    Scratch::new(cx, tmpring, base, cx.core.chip.xccs)
-}
-
 /// What CP puts into SGPRs.
 struct Kernel<'a> {
     slot: &'a Slot,
     descriptor: KernelDescriptor,
     queue: u64,
+    wave32: bool,
     scratch: Scratch,
 }
 
@@ -250,7 +236,9 @@ impl Kernel<'_> {
         let mut user = Vec::new();
         if kd::ENABLE_SGPR_PRIVATE_SEGMENT_BUFFER.get(properties) == 1 {
             let at = self.queue + aql::queue::SCRATCH_RESOURCE_DESCRIPTOR as u64;
-            user.extend(cx.words(at, 4)?);
+            let resource = cx.words(at, 4)?;
+            user.extend(&resource[..3]);
+            user.push(scratch::resource3(cx.gfx(), resource[3], self.wave32));
         }
         for (field, value) in [
             (kd::ENABLE_SGPR_DISPATCH_PTR, self.slot.va),

@@ -350,6 +350,7 @@ impl Pm4 {
             write: data.map(|data| (va, data)),
             interrupt: (int_sel != 0).then_some(body[6]),
             signal: None,
+            start: None,
             xccs: 0,
             after: None,
         };

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use drivers_spec::amd::aql;
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin_shader::launch::Broken;
-use twin_shader::page::MemFault;
+use twin_shader::page::{MemFault, Port};
 
 use super::aql::Aql;
 use super::clock;
@@ -16,7 +17,7 @@ use super::pm4::Pm4;
 use super::ring::Ring;
 use super::sdma::Sdma;
 use super::xcc::Place;
-use super::{Core, Cx, Step, Stop, Word, exception};
+use super::{Core, Cx, Step, Stop, Word, exception, inactive};
 use crate::gpu::{Interrupt, ProcessId, QueueDesc, QueueId, QueueKind};
 
 /// Accesses go to memory that is mapped.
@@ -115,6 +116,12 @@ impl Queue {
             desc.vm = desc.vm.on(desc.xcc);
             let groups = &core.groups;
             place = Some(Place::new(groups, desc.process, desc.ring, desc.xcc));
+        }
+        if desc.kind == QueueKind::Aql && core.chip.reclaims_scratch() {
+            let at = desc.rptr - aql::queue::READ_DISPATCH_ID as u64 + aql::queue::CAPS as u64;
+            // Where there is no memory, the first packet says so.
+            let caps = aql::queue::CAPS_ASYNC_RECLAIM.to_le_bytes();
+            let _ = desc.vm.write(Port::Cp, at, &caps);
         }
         let engine = match desc.kind {
             QueueKind::Pm4 => Engine::Pm4(Box::new(Pm4::new(1, place))),
@@ -344,6 +351,10 @@ impl Queue {
         match stop {
             Stop::Rule { rule, what, code } => {
                 core.journal.broken(rule, format!("{what} ({})", self.who));
+                if let (QueueKind::Aql, Some(bit)) = (self.desc.kind, inactive::bit(code)) {
+                    // A queue structure that is not there is what it may have stopped for.
+                    let _ = inactive::tell(&self.desc, &core.clock, bit, out);
+                }
                 out.push(error(code));
                 Turn::Moved
             }

@@ -49,6 +49,8 @@ pub(crate) struct End {
     pub interrupt: Option<u32>,
     /// A completion signal of AQL, and whether it takes timestamps.
     pub signal: Option<(u64, bool)>,
+    /// When it began, of a packet that is no dispatch.
+    pub start: Option<u64>,
     /// The dispatch packets that it comes after, where XCCs share a ring.
     pub after: Option<u64>,
 }
@@ -371,7 +373,8 @@ pub(crate) fn finish(
         });
     }
     if let Some((signal, stamps)) = end.signal {
-        complete(vm, clock, process, signal, start.filter(|_| stamps), out)?;
+        let start = start.or(end.start).filter(|_| stamps);
+        complete(vm, clock, process, signal, start, out)?;
     }
     Ok(())
 }
@@ -397,11 +400,27 @@ fn complete(
     }
     let value = read(aql::signal::VALUE)?.wrapping_sub(1);
     write(signal + aql::signal::VALUE as u64, value)?;
+    wake(vm, clock, process, signal, out)
+}
+
+/// Wakes who waits for a signal.
+pub(crate) fn wake(
+    vm: &Vm,
+    clock: &Clock,
+    process: ProcessId,
+    signal: u64,
+    out: &mut Vec<Interrupt>,
+) -> Result<(), MemFault> {
+    let read = |at: usize| {
+        let mut bytes = [0; 8];
+        vm.read(Port::Cp, signal + at as u64, &mut bytes)?;
+        Ok::<_, MemFault>(u64::from_le_bytes(bytes))
+    };
     let mailbox = read(aql::signal::EVENT_MAILBOX_PTR)?;
     if mailbox != 0 {
         let since = clock.now();
         let context = read(aql::signal::EVENT_ID)? as u32;
-        write(mailbox, u64::from(context))?;
+        vm.write(Port::Cp, mailbox, &u64::from(context).to_le_bytes())?;
         out.push(Interrupt::EndOfPipe {
             process,
             context,

@@ -97,6 +97,23 @@ impl Stand {
         self.vm.map(va, &object, 0, bytes, rights, mtype).unwrap();
     }
 
+    /// Maps a page of VRAM that the client sees, uncached. Returns where it sees it.
+    pub fn map_bar(&self, va: u64) -> u64 {
+        let kind = Kind::Vram { public: true };
+        let object = Object::new(&self.gmc, &self.system, kind, 4096, "bar").unwrap();
+        let rights = Rights {
+            write: true,
+            execute: false,
+        };
+        self.vm
+            .map(va, &object, 0, 4096, rights, Mtype::Uc)
+            .unwrap();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        object
+            .map_client(0, 4096, protection, libc::MAP_SHARED, 0)
+            .unwrap()
+    }
+
     pub fn write(&self, va: u64, data: &[u8]) {
         self.vm.write(Port::Cp, va, data).unwrap();
     }

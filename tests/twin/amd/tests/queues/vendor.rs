@@ -1,0 +1,263 @@
+//! Packets and queues as AMD's own runtime (ROCR) makes them.
+
+use super::*;
+
+/// A signal of the user, with an event and its mailbox behind it.
+const SIGNAL: u64 = DATA + 0x8000;
+const MAILBOX: u64 = SIGNAL + 0x40;
+const DONE: u64 = SIGNAL + 0x80;
+const SCRATCH: u64 = DATA + 0x10_0000;
+/// The `amd_queue_t` of the first queue.
+const QUEUE: u64 = stand::POINTERS;
+
+/// `wave32` of a kernel descriptor.
+const WAVE32: u32 = 1 << 10;
+/// The kernel gets the buffer resource of scratch, and the address of its arguments.
+const RESOURCE: u32 = 1 << 0;
+const ARGUMENTS: u32 = 1 << 3;
+
+fn signal_at(stand: &Stand, va: u64, value: u64) {
+    stand.write(va + aql::signal::KIND as u64, &1u64.to_le_bytes());
+    stand.write(va + aql::signal::VALUE as u64, &value.to_le_bytes());
+}
+
+fn value(stand: &Stand, signal: u64) -> u64 {
+    stand.read64(signal + aql::signal::VALUE as u64)
+}
+
+/// A kernel descriptor at CODE, with its code 0x100 bytes behind it.
+fn kernel(stand: &Stand, scratch: bool, properties: u32, code: &[u32]) {
+    let mut descriptor = [0u32; 16];
+    descriptor[4] = 0x100;
+    let rsrc1 = regs::VGPRS.put(1) | regs::MEM_ORDERED.put(1);
+    let rsrc2 = regs::USER_SGPR.put(6) | regs::SCRATCH_EN.put(scratch.into());
+    (descriptor[12], descriptor[13], descriptor[14]) = (rsrc1, rsrc2, properties);
+    stand.write_words(CODE, &descriptor);
+    stand.write_words(CODE + 0x100, code);
+}
+
+/// A dispatch of it: one wave that wants so many bytes of scratch for each lane.
+fn dispatch_of(private: u32) -> [u32; 16] {
+    let mut packet = [0u32; 16];
+    packet[0] = 0x3_1502;
+    (packet[1], packet[2]) = (0x1_0020, 1);
+    (packet[3], packet[4], packet[5]) = (32, 1, 1);
+    packet[6] = private;
+    (packet[8], packet[9]) = (lo(CODE), hi(CODE));
+    (packet[10], packet[11]) = (lo(DATA), hi(DATA));
+    (packet[14], packet[15]) = (lo(DONE), hi(DONE));
+    packet
+}
+
+/// A stand whose first queue has a `queue_inactive_signal`, and a completion signal.
+fn inactive(chip: &'static Chip) -> Stand {
+    let stand = stand(chip);
+    signal_at(&stand, SIGNAL, 0);
+    stand.write(SIGNAL + 16, &MAILBOX.to_le_bytes());
+    stand.write(SIGNAL + 24, &9u32.to_le_bytes());
+    signal_at(&stand, DONE, 1);
+    stand.write(QUEUE + 192, &SIGNAL.to_le_bytes());
+    stand
+}
+
+/// What the runtime sets: a wave of each engine has 4 KiB, 64 bytes for each of 64 lanes.
+fn give_scratch(stand: &Stand) {
+    let tmpring = regs::WAVES.put(1) | regs::WAVESIZE_GFX11.put(16);
+    stand.write(QUEUE + 140, &tmpring.to_le_bytes());
+    stand.write(QUEUE + 160, &SCRATCH.to_le_bytes());
+    stand.write(QUEUE + 176, &64u32.to_le_bytes());
+}
+
+#[test]
+fn too_little_scratch_is_asked_for() {
+    for (properties, private, asks) in [(0, 64, 1), (WAVE32, 128, 0x400)] {
+        let stand = inactive(&GFX1100);
+        kernel(&stand, true, properties, &[0xbfb0_0000; 16]);
+        let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+        queue.submit(&dispatch_of(private));
+        stand.wait("asks", |stand| stand.heard() > 0);
+        assert_eq!((value(&stand, SIGNAL), stand.read64(MAILBOX)), (asks, 9));
+        let interrupts = stand.interrupts();
+        assert!(
+            matches!(interrupts[..], [Interrupt::EndOfPipe { context: 9, .. }]),
+            "{interrupts:?}"
+        );
+        // The packet is still there for the runtime to look at.
+        assert_eq!((stand.read64(QUEUE + 128), value(&stand, DONE)), (0, 1));
+        assert!(stand.gpu.waiting(PROCESS)[0].contains("queue_inactive_signal"));
+        give_scratch(&stand);
+        stand.write(SIGNAL + 8, &0u64.to_le_bytes());
+        stand.idle();
+        assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+        // Twice as much for each lane fits waves of 32 only.
+        assert_eq!(stand.heard(), 0);
+    }
+}
+
+#[test]
+fn scratch_for_one_dispatch_is_given_back() {
+    let stand = inactive(&GFX1100);
+    kernel(&stand, true, 0, &[0xbfb0_0000; 16]);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    give_scratch(&stand);
+    let once = aql::QueueProperties::USE_SCRATCH_ONCE.bits();
+    stand.write(QUEUE + 180, &once.to_le_bytes());
+    queue.submit(&dispatch_of(64));
+    stand.wait("asks", |stand| value(stand, SIGNAL) == 0x200);
+    assert_eq!(value(&stand, DONE), 0);
+    signal_at(&stand, DONE, 1);
+    queue.submit(&dispatch_of(64));
+    stand.wait("is held", |stand| !stand.gpu.waiting(PROCESS).is_empty());
+    assert_eq!(value(&stand, DONE), 1);
+    stand.write(QUEUE + 180, &0u32.to_le_bytes());
+    stand.write(SIGNAL + 8, &0u64.to_le_bytes());
+    stand.idle();
+    assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+}
+
+#[test]
+fn a_second_scratch_serves_small_grids() {
+    let stand = inactive(&GFX942);
+    kernel(&stand, true, 0, &[0xbf81_0000; 16]);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    // Firmware that can do it says so.
+    assert_eq!(stand.read32(QUEUE + 40), 1);
+    let tmpring = regs::WAVES.put(8)
+        | regs::wavesize(drivers_spec::amd::packet::Gfx::Gfx9)
+            .0
+            .put(4);
+    stand.write(QUEUE + 248, &tmpring.to_le_bytes());
+    stand.write(QUEUE + 216, &SCRATCH.to_le_bytes());
+    stand.write(QUEUE + 244, &64u32.to_le_bytes());
+    stand.write_words(QUEUE + 232, &[32, 1, 1]);
+    queue.submit(&dispatch_of(64));
+    stand.idle();
+    assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+    queue.submit(&dispatch_of(64));
+    stand.idle();
+    // The packet that used it last, and nothing of the first scratch.
+    let last = [184, 208].map(|at| stand.read64(QUEUE + at));
+    assert_eq!(last, [0, 1]);
+    // A larger grid is not for it.
+    let mut packet = dispatch_of(64);
+    packet[3] = 64;
+    queue.submit(&packet);
+    stand.wait("asks", |stand| value(stand, SIGNAL) == 1);
+}
+
+#[test]
+fn errors_of_packets_are_told_by_the_signal() {
+    let stand = inactive(&GFX1100);
+    kernel(&stand, false, 0, &[0xbfb0_0000; 16]);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    let mut packet = dispatch_of(0);
+    packet[3] = 0;
+    queue.submit(&packet);
+    stand.idle();
+    fires("AQL-GRID").only(&stand.broken());
+    assert_eq!((value(&stand, SIGNAL), stand.read64(MAILBOX)), (2, 9));
+}
+
+#[test]
+fn the_stride_of_scratch_is_filled_in() {
+    // v0 = 0; v1 = s3; global_store_dword v0, v1, s[4:5]; s_waitcnt_vscnt null, 0x0; s_endpgm
+    let code = [
+        0x7e00_0280,
+        0x7e02_0203,
+        0xdc70_8000,
+        0x4_0100,
+        0xbbfd_0000,
+        0xbf81_0000,
+    ];
+    for (properties, stride) in [(WAVE32, 2), (0, 3)] {
+        let stand = inactive(&GFX1030);
+        kernel(&stand, false, properties | RESOURCE | ARGUMENTS, &code);
+        let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+        stand.write(QUEUE + 156, &0x2181_4facu32.to_le_bytes());
+        queue.submit(&dispatch_of(0));
+        stand.idle();
+        assert_eq!(stand.reports(), "");
+        assert_eq!(stand.read32(DATA), 0x2181_4fac | stride << 21);
+    }
+}
+
+#[test]
+fn a_barrier_waits_for_a_value() {
+    let stand = inactive(&GFX942);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    let barrier = |condition: u32, value: i64, mask: u64| {
+        let mut packet = [0u32; 16];
+        packet[0] = 0x2_1500;
+        (packet[2], packet[3]) = (lo(SIGNAL), hi(SIGNAL));
+        (packet[4], packet[5]) = (lo(value as u64), hi(value as u64));
+        (packet[6], packet[7]) = (lo(mask), hi(mask));
+        packet[8] = condition;
+        (packet[14], packet[15]) = (lo(DONE), hi(DONE));
+        packet
+    };
+    // Equal, not equal, less, greater or equal: what holds it back, and what does not.
+    let cases = [
+        (0, 5, u64::MAX, 4u64, 5u64),
+        (1, 5, u64::MAX, 5, 4),
+        (2, -1, u64::MAX, 0, u64::MAX - 1),
+        (3, 7, u64::MAX, u64::MAX, 7),
+        (0, 0x10, 0xf0, 0x2f, 0x1f),
+    ];
+    for (condition, reference, mask, holds, passes) in cases {
+        stand.write(SIGNAL + 8, &holds.to_le_bytes());
+        signal_at(&stand, DONE, 1);
+        queue.submit(&barrier(condition, reference, mask));
+        stand.wait("waits", |stand| {
+            let waiting = stand.gpu.waiting(PROCESS);
+            waiting
+                .first()
+                .is_some_and(|line| line.contains("BARRIER_VALUE"))
+        });
+        assert_eq!(value(&stand, DONE), 1);
+        stand.write(SIGNAL + 8, &passes.to_le_bytes());
+        stand.idle();
+        assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+    }
+    queue.submit(&barrier(4, 0, 0));
+    stand.idle();
+    fires("AQL-PM4-IB").only(&stand.broken());
+}
+
+#[test]
+fn barriers_have_times() {
+    let stand = inactive(&GFX1100);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    let profiles = aql::QueueProperties::ENABLE_PROFILING.bits();
+    stand.write(QUEUE + 180, &profiles.to_le_bytes());
+    let mut packet = [0u32; 16];
+    packet[0] = 0x1503;
+    (packet[14], packet[15]) = (lo(DONE), hi(DONE));
+    queue.submit(&packet);
+    stand.idle();
+    let times =
+        [aql::signal::START_TS, aql::signal::END_TS].map(|at| stand.read64(DONE + at as u64));
+    assert!(0 < times[0] && times[0] <= times[1], "{times:?}");
+    assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+}
+
+#[test]
+fn a_poll_without_parameters_flushes_the_hdp() {
+    for (words, fresh) in [(sdma::HDP_FLUSH_PACKET.to_vec(), 1), (vec![0], 0)] {
+        let stand = stand(&GFX1030);
+        let bar = stand.map_bar(DATA + 0x100_0000);
+        let queue = stand.queue(SDMA, RING, RING_BYTES);
+        // SAFETY: what was mapped there is 4096 bytes, and nothing else has them.
+        unsafe { (bar as *mut u64).write_volatile(1) };
+        let (from, to) = (DATA + 0x100_0000, DATA);
+        let copy = [1, 7, 0, lo(from), hi(from), lo(to), hi(to)];
+        queue.submit(&[&words[..], &copy].concat());
+        stand.idle();
+        assert_eq!(stand.read64(to), fresh);
+        let broken = stand.broken();
+        if fresh == 1 {
+            assert_eq!(broken, [""; 0]);
+        } else {
+            fires("HDP-NOT-FLUSHED").only(&broken);
+        }
+    }
+}
