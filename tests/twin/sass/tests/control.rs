@@ -119,7 +119,7 @@ fn hazard_on(chip: Chip, words: &[u128]) -> Option<Hazard> {
     let grid = Grid {
         blocks: [1, 1, 1],
         threads: [32, 1, 1],
-        shared: 0,
+        shared: 16,
     };
     match device.try_run(&grid, &[at]) {
         Ok(_) => None,
@@ -200,4 +200,27 @@ fn doubles_read_uniform_registers_at_once() {
         scoreboard: 1,
     });
     assert_eq!(hazard_on(Chip::Sm120, &early), read);
+}
+
+/// `UMOV UR4, URZ`; `STS.128 [RZ+UR4], R24`, whose sources are free on SB0; `UIADD3 UR4, UR4, 0xa40, URZ`;
+/// `MOV R24, RZ`, which waits for SB0; `EXIT`. As ptxas writes them for sm_89, but for the address and the last `MOV`.
+const STORE: [u128; 5] = [
+    0x000fde0008000000_0000003f00047c82,
+    0x0001e20008000c04_00000018ff007988,
+    0x000fe2000fffe03f_00000a4004047890,
+    0x001fc60000000f00_000000ff00187202,
+    0x000fea0003800000_000000000000794d,
+];
+
+/// A store to shared memory has read what it takes from the warp once it issues.
+#[test]
+fn stores_to_shared_memory_read_uniform_registers_at_once() {
+    assert_eq!(hazard_on(Chip::Sm89, &STORE), None);
+    let mut early = STORE;
+    early[3] &= !(0x3f << 116);
+    let read = Some(Hazard::Source {
+        register: "R24".to_owned(),
+        scoreboard: 0,
+    });
+    assert_eq!(hazard_on(Chip::Sm89, &early), read);
 }

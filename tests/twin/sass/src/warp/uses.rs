@@ -180,8 +180,10 @@ impl Uses {
         let mut held = count;
         // Registers of lanes, but for sums of products, which are results as well. What doubles take from the
         // warp is read when they issue: ptxas 13.5 for sm_120 writes `UMOV.64 UR8` right behind `DMUL R24, R18, -UR8`.
+        // So do stores to shared memory: in what it makes for sm_89 `UIADD3 UR4, UR4, 0xa40, URZ` is behind
+        // `STS.128 [R5+UR4], R24`, without waiting for it.
         let sums = matches!(group, Group::Product(_));
-        if sums || unit == Some(DOUBLES) {
+        if sums || unit == Some(DOUBLES) || inst.name == "STS" {
             let read_later = |item: &Item| item >> 8 == 0 && !(sums && writes.contains(item));
             reads.sort_by_key(|item| !read_later(item));
             held = reads.iter().filter(|item| read_later(item)).count();
