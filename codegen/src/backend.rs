@@ -90,6 +90,15 @@ impl Backend {
         }))
     }
 
+    /// The same, with products of `f32` as [`Target::with_tf32`] has them.
+    #[must_use]
+    pub fn with_tf32(self) -> Backend {
+        Backend {
+            target: self.target.with_tf32(),
+            ..self
+        }
+    }
+
     /// Emitter, and compiler with its version.
     pub fn describe(&self) -> String {
         let emitter = self.tools.emitter.name();

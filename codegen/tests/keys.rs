@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::compile::Compiler;
-use codegen::render::{CRenderer, Source};
+use codegen::render::{CRenderer, PtxRenderer, Source};
 use codegen::{Backend, Cache, Kernel, Options, Resources, Target, build};
 use support::*;
 
@@ -76,6 +76,21 @@ fn a_kernel_under_two_names_is_compiled_once() {
     let compiled = compiler.0.load(Ordering::Relaxed);
     make("fourth", true);
     assert_eq!(compiler.0.load(Ordering::Relaxed), compiled);
+}
+
+#[test]
+fn other_products_are_another_kernel() {
+    let compiler = Arc::new(Counting::default());
+    let target = Target::nv("sm_90", 0).unwrap();
+    let backend = Backend::new(target, Arc::new(PtxRenderer), Some(compiler));
+    let kernel = matmul(256, 256, 256, false, false, false);
+    let key = |backend: &Backend| build(&kernel, backend, &Options::default()).unwrap().key;
+    let allowed = backend.clone().with_tf32();
+    assert_ne!(key(&backend), key(&allowed));
+    assert_eq!(key(&allowed), key(&allowed.clone().with_tf32()));
+    // Where there is nothing to allow, nothing changes.
+    let host = Target::host(2);
+    assert_eq!(host.clone().with_tf32(), host);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn ways() -> &'static [Way] {
             return Vec::new();
         };
         let target = Target::nv("sm_86", 0).unwrap();
-        vec![
+        let ways = [
             Way {
                 emitter: Arc::new(CudaRenderer),
                 compiler: Arc::new(NvrtcCompiler::of(&toolkits, &target).unwrap()),
@@ -62,7 +62,13 @@ fn ways() -> &'static [Way] {
                 emitter: Arc::new(PtxRenderer),
                 compiler: Arc::new(PtxasCompiler::of(&toolkits).unwrap()),
             },
-        ]
+            #[cfg(feature = "llvm")]
+            Way {
+                emitter: Arc::new(codegen::render::LlvmRenderer),
+                compiler: Arc::new(codegen::compile::NvptxCompiler::of(&toolkits).unwrap()),
+            },
+        ];
+        ways.into()
     })
 }
 
@@ -274,16 +280,58 @@ fn matrix_instructions() {
                     build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let text = built.report.disassembly().unwrap();
                 assert!(text.contains(&mnemonic(d)), "{what}\n{text}");
-                // The model has no products of 8-bit floats.
-                if d.operands[0].is_float() && d.operands[0].size() == 1 {
-                    continue;
-                }
                 let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
                 let want = expected(&kernel, &buffers, &[]);
                 let mut got = buffers.clone();
                 machine::run(&built, &backend.target, &mut got, &[]);
                 same(d.acc, &got[0], &want[0], 1e-4, &what);
             }
+        }
+    }
+}
+
+/// Products of singles by tensor cores: where that is allowed, and as near as ten bits behind the point are.
+#[test]
+fn singles_are_multiplied_by_tensor_cores_on_request() {
+    let part = Part::chosen();
+    for (i, backend) in all().enumerate() {
+        let chip = backend.target.cpu.clone();
+        let product = |m, n, k| product(m, n, k, [DType::F32; 2], DType::F32);
+        if part.has(i, 4) {
+            let large = product(1024, 1024, 1024);
+            for (allowed, backend) in [
+                (false, backend.clone()),
+                (true, backend.clone().with_tf32()),
+            ] {
+                let built = build(&large, &backend, &Options::default()).unwrap();
+                let text = built.report.disassembly().unwrap();
+                assert_eq!(text.contains("HMMA.1688.F32.TF32"), allowed, "{chip}");
+            }
+        }
+        let backend = backend.with_tf32();
+        let d = *backend.target.mma.last().unwrap();
+        assert_eq!(d.operands, [DType::F32; 2]);
+        for (j, block) in matrix_blocks(d).into_iter().enumerate() {
+            if !part.has(i + j, 9) {
+                continue;
+            }
+            let options = Options {
+                opts: Some(vec![Opt::Block(block)]),
+                ..Options::default()
+            };
+            let kernel = product(40, 70, 100);
+            let what = format!("{chip} {block}");
+            let built =
+                build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let text = built.report.disassembly().unwrap();
+            assert!(text.contains("HMMA.1688.F32.TF32"), "{what}\n{text}");
+            let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+            let want = expected(&kernel, &buffers, &[]);
+            let mut got = buffers.clone();
+            machine::run(&built, &backend.target, &mut got, &[]);
+            same(d.acc, &got[0], &want[0], 1e-2, &what);
+            // The products are not those of whole singles.
+            assert_ne!(got[0], want[0], "{what}");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// Every variable that has a meaning, here or in [`crate::select`], for "did you mean".
 pub(crate) const KNOWN: &[&str] = &[
+    "ALLOW_TF32",
     "AMD",
     "AMD_AQL",
     "AMD_CC",
@@ -100,6 +101,9 @@ pub struct Settings {
     /// `DETERMINISTIC`: GPUs keep the order of sums of floats where they combine in memory, so that
     /// every run gives the same bits.
     pub deterministic: bool,
+    /// `ALLOW_TF32`: tensor cores of NVIDIA GPUs multiply 32-bit floats, of whose operands they read ten bits behind
+    /// the point.
+    pub allow_tf32: bool,
     /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
     /// unless set.
     pub amd_aql: Option<bool>,
@@ -131,6 +135,7 @@ impl Default for Settings {
             cache_dir: None,
             no_color: false,
             deterministic: false,
+            allow_tf32: false,
             amd_aql: None,
             ring_words: None,
             cpu_count: None,
@@ -169,6 +174,7 @@ impl Settings {
                 "CACHELEVEL" => s.cache_level = number("CACHELEVEL", value, 0, 2)? as u8,
                 "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
                 "DETERMINISTIC" => s.deterministic = flag("DETERMINISTIC", value)?,
+                "ALLOW_TF32" => s.allow_tf32 = flag("ALLOW_TF32", value)?,
                 "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
@@ -263,6 +269,7 @@ mod tests {
             ("CPU_COUNT", " 3 "),
             ("SUBNORMALS", "1"),
             ("DETERMINISTIC", "1"),
+            ("ALLOW_TF32", "1"),
             ("AMD_AQL", "0"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
@@ -282,6 +289,7 @@ mod tests {
             cache_dir: Some("/var/cache/doorbell".into()),
             no_color: true,
             deterministic: true,
+            allow_tf32: true,
             amd_aql: Some(false),
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::Backend;
-#[cfg(feature = "llvm")]
-use crate::compile::LlvmCompiler;
 use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler, Toolkits, ptxas};
+#[cfg(feature = "llvm")]
+use crate::compile::{LlvmCompiler, NvptxCompiler};
 use crate::error::Result;
 use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer, PtxRenderer};
 use crate::target::Target;
@@ -102,6 +102,15 @@ pub const TABLE: &[Row] = &[
         emitter: || Arc::new(PtxRenderer),
         compiler: |_| Ok(Some(ptxas::assembler(&Toolkits::of_this_system())?)),
         fix: "pip install nvidia-nvjitlink, or install a CUDA toolkit and set CUDA_PATH",
+    },
+    #[cfg(feature = "llvm")]
+    Row {
+        device: "NV",
+        renderer: "LLVM",
+        target: Target::nv,
+        emitter: || Arc::new(LlvmRenderer),
+        compiler: |_| found(NvptxCompiler::of(&Toolkits::of_this_system())?),
+        fix: "its PTX is assembled as that of DEV=NV:PTX",
     },
 ];
 

@@ -99,6 +99,36 @@ fn keep(t: &Target, machine: TargetMachine) {
     LAST.set(Some((t.clone(), machine)));
 }
 
+/// Machine code, or the assembly of a target.
+pub(super) fn compile(s: &Source, t: &Target, what: FileType) -> Result<Vec<u8>> {
+    register();
+    if s.language != Language::Llvm {
+        return Err(failed(
+            s,
+            "input",
+            format!("{:?} source, expected LLVM assembly", s.language),
+        ));
+    }
+    let context = Context::create();
+    // The parser wants the text to end in a NUL byte, which it does not count.
+    let mut bytes = s.text.clone().into_bytes();
+    bytes.push(0);
+    let buffer = MemoryBuffer::create_from_memory_range_copy(&bytes, "kernel");
+    let module = context
+        .create_module_from_ir(buffer)
+        .map_err(|e| failed(s, "parse", e.to_string()))?;
+    let (machine, passes) = (machine(s, t)?, passes(t));
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    module
+        .run_passes(passes, &machine, PassBuilderOptions::create())
+        .map_err(|e| failed(s, "passes", e.to_string()))?;
+    let object = machine
+        .write_to_memory_buffer(&module, what)
+        .map_err(|e| failed(s, "code generation", e.to_string()))?;
+    keep(t, machine);
+    Ok(object.as_slice().to_vec())
+}
+
 impl Compiler for LlvmCompiler {
     fn name(&self) -> &'static str {
         "llvm"
@@ -110,32 +140,7 @@ impl Compiler for LlvmCompiler {
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
-        register();
-        if s.language != Language::Llvm {
-            return Err(failed(
-                s,
-                "input",
-                format!("{:?} source, expected LLVM assembly", s.language),
-            ));
-        }
-        let context = Context::create();
-        // The parser wants the text to end in a NUL byte, which it does not count.
-        let mut bytes = s.text.clone().into_bytes();
-        bytes.push(0);
-        let buffer = MemoryBuffer::create_from_memory_range_copy(&bytes, "kernel");
-        let module = context
-            .create_module_from_ir(buffer)
-            .map_err(|e| failed(s, "parse", e.to_string()))?;
-        let (machine, passes) = (machine(s, t)?, passes(t));
-        module.set_data_layout(&machine.get_target_data().get_data_layout());
-        module
-            .run_passes(passes, &machine, PassBuilderOptions::create())
-            .map_err(|e| failed(s, "passes", e.to_string()))?;
-        let object = machine
-            .write_to_memory_buffer(&module, FileType::Object)
-            .map_err(|e| failed(s, "code generation", e.to_string()))?;
-        keep(t, machine);
-        Ok(object.as_slice().to_vec())
+        compile(s, t, FileType::Object)
     }
 
     fn resources(&self, obj: &[u8], t: &Target, items: u32) -> Option<Resources> {

@@ -16,6 +16,8 @@ pub mod jitlink;
 mod library;
 #[cfg(feature = "llvm")]
 pub mod llvm;
+#[cfg(feature = "llvm")]
+pub mod nvptx;
 #[expect(
     unsafe_code,
     reason = "calls into a library that is loaded when it is there"
@@ -29,6 +31,8 @@ pub use cuda::Toolkits;
 pub use jitlink::JitLinkCompiler;
 #[cfg(feature = "llvm")]
 pub use llvm::LlvmCompiler;
+#[cfg(feature = "llvm")]
+pub use nvptx::NvptxCompiler;
 pub use nvrtc::NvrtcCompiler;
 pub use ptxas::PtxasCompiler;
 

@@ -84,6 +84,16 @@ const DOUBLES: &Fragments = &Fragments {
     c: Fragment::plain(lanes(2), Digit::new(2, [0, 1])),
 };
 
+/// `m16n8k8` on singles as tensor cores take them: both elements of `k` that a lane holds are neighbours.
+const SINGLES: &Fragments = &Fragments {
+    a: Fragment {
+        lane: lanes(2),
+        element: [Digit::new(2, [8, 0]), Digit::new(2, [0, 1]), PLAIN],
+    },
+    b: Fragment::plain(lanes(2), Digit::new(2, [0, 1])),
+    c: HALVES.c,
+};
+
 /// A matrix instruction as PTX has it.
 pub(crate) struct Matrix {
     /// Its name, with its types.
@@ -96,7 +106,7 @@ impl Matrix {
     /// `None` for an instruction of another vendor.
     pub fn of(d: &MmaDesc) -> Option<Matrix> {
         let of = d.fragments?;
-        if ![HALVES, BYTES, DOUBLES].contains(&of) {
+        if ![HALVES, BYTES, SINGLES, DOUBLES].contains(&of) {
             return None;
         }
         let operand = |t| {
@@ -107,6 +117,7 @@ impl Matrix {
                 DType::F8E5M2 => "e5m2",
                 DType::I8 => "s8",
                 DType::U8 => "u8",
+                DType::F32 => "tf32",
                 DType::F64 => "f64",
                 _ => return None,
             })
@@ -129,6 +140,7 @@ impl Matrix {
 const fn mma(operands: [DType; 2], acc: DType) -> MmaDesc {
     let (m, k, fragments) = match acc {
         DType::F64 => (8, 4, DOUBLES),
+        _ if operands[0].size() == 4 => (16, 8, SINGLES),
         _ if operands[0].size() == 1 => (16, 32, BYTES),
         _ => (16, 16, HALVES),
     };
@@ -144,7 +156,8 @@ const fn mma(operands: [DType; 2], acc: DType) -> MmaDesc {
 
 use DType::{BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8};
 
-// Not on `f32`: of it tensor cores read ten bits behind the point.
+/// Of an `f32` tensor cores read ten bits behind the point: only where that is allowed.
+const TF32: MmaDesc = mma([F32, F32], F32);
 const HALF: MmaDesc = mma([F16, F16], F32);
 const BRAIN: MmaDesc = mma([BF16, BF16], F32);
 const SIGNED: MmaDesc = mma([I8, I8], I32);
@@ -162,7 +175,7 @@ const GA100: Family = Family {
     warps: 16,
     shared_bytes: 164 << 10,
     products: 64.0,
-    matrix_products: [2048.0, 1024.0, 64.0, 64.0],
+    matrix_products: [2048.0, 1024.0, 512.0, 64.0],
     ptx: "7.8",
     atomics: Atomics {
         sums: &[F32, F64, F16],
@@ -193,7 +206,7 @@ const ADA: Family = Family {
 const HOPPER: Family = Family {
     warps: 16,
     shared_bytes: 228 << 10,
-    matrix_products: [2048.0, 1024.0, 128.0, 128.0],
+    matrix_products: [2048.0, 1024.0, 512.0, 128.0],
     atomics: Atomics {
         sums: &[F32, F64, F16, BF16],
     },
@@ -304,6 +317,16 @@ impl Target {
         })
     }
 
+    /// Lets tensor cores multiply `f32`, of whose operands they read 19 of the 32 bits (TF32): ten behind the
+    /// point, to which they are rounded. Nothing changes for machines other than NVIDIA's GPUs.
+    #[must_use]
+    pub fn with_tf32(mut self) -> Target {
+        if self.is_nv() && !self.mma.contains(&TF32) {
+            self.mma.push(TF32);
+        }
+        self
+    }
+
     /// The names that [`Target::nv`] knows.
     pub fn nv_chips() -> impl Iterator<Item = &'static str> {
         CHIPS.iter().map(|c| c.name)
@@ -324,6 +347,8 @@ mod tests {
     fn chips_have_targets() {
         for name in Target::nv_chips() {
             let t = Target::nv(name, 0).unwrap();
+            assert!(t.mma.iter().all(|d| d.operands[0] != F32), "{name}");
+            let t = t.with_tf32();
             assert!(t.mma.iter().all(|d| d.wave() as usize == t.wave), "{name}");
             assert!(t.mma.iter().all(|d| Matrix::of(d).is_some()), "{name}");
             assert_eq!(Target::nv(name, 7).unwrap().cores, 7);

@@ -266,12 +266,17 @@ impl Setup {
             Some(renderer) => format!("{device}:{renderer}"),
             None => device.into(),
         };
-        Backend::find(&name, &info.arch, info.units as usize).map_err(|e| match e {
+        let found = Backend::find(&name, &info.arch, info.units as usize);
+        let backend = found.map_err(|e| match e {
             source @ codegen::Error::NoBackend { .. } => Error::NoCompiler {
                 target: target.to_string(),
                 source: Box::new(source),
             },
-            e => e.into(),
+            e => Error::from(e),
+        })?;
+        Ok(match self.settings.allow_tf32 {
+            true => backend.with_tf32(),
+            false => backend,
         })
     }
 

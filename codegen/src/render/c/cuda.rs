@@ -121,6 +121,7 @@ INLINE bool operator!=(f16 a, int) { return (a.bits & 0x7fff) != 0; }
 INLINE f32 max_nan(f32 a, f32 b) { f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 INLINE f32 min_nan(f32 a, f32 b) { f32 c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 INLINE f32 exp2_near(f32 a) { f32 c; asm("ex2.approx.f32 %0, %1;" : "=f"(c) : "f"(a)); return c; }
+INLINE u32 to_tf32(f32 a) { u32 c; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(c) : "f"(a)); return c; }
 INLINE u16 to_bf16(f32 a) { u32 c; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(0.0f), "f"(a)); return c; }
 "#;
 
@@ -366,6 +367,11 @@ impl Text<'_> {
             .collect();
         let numbers = match d.operands[0] {
             DType::F64 => [a, b].map(|r| vec![format!("\"d\"(r{})", r.0)]),
+            DType::F32 => [a, b].map(|r| {
+                let lanes = 0..self.p.ty(r).lanes;
+                let one = |i| format!("\"r\"(to_tf32(r{}_{i}))", r.0);
+                lanes.map(one).collect()
+            }),
             _ => [a, b].map(|r| self.packed(r)),
         };
         let [a, b] = numbers;

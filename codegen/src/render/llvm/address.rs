@@ -1,11 +1,12 @@
 //! Addresses: a base, an index of 32 bits where that is enough, and a constant that is part of the
 //! access. What accesses have in common is computed once.
 
-use super::amdgpu::{GLOBAL, LOCAL};
+use super::gpu::{GLOBAL, LOCAL};
 use super::{Text, spelled, vector};
 use crate::DType;
 use crate::ir::Binary;
 use crate::lower::{Arg, Inst, Mem, Reg, Ty};
+use crate::render::factors::together;
 
 /// An address that later accesses in the same block can start from.
 pub(super) struct Known {
@@ -20,7 +21,7 @@ impl Text<'_> {
     /// The type of pointers into memory, and its name in names of intrinsics.
     pub(super) fn pointer(&self, mem: Mem) -> String {
         match mem {
-            _ if !self.amd() => "ptr".into(),
+            _ if !self.gpu() => "ptr".into(),
             Mem::Arg(_) => format!("ptr addrspace({GLOBAL})"),
             Mem::Local(_) => format!("ptr addrspace({LOCAL})"),
         }
@@ -40,7 +41,7 @@ impl Text<'_> {
         further: i64,
     ) -> String {
         let ty = self.p.ty(index);
-        if !self.amd() || ty.dtype != DType::U32 || ty.lanes != 1 {
+        if !self.gpu() || ty.dtype != DType::U32 || ty.lanes != 1 {
             let value = self.v(index);
             let start = self.address_of(mem, element, ty, &value);
             return match further {
@@ -91,7 +92,7 @@ impl Text<'_> {
     fn base(&self, mem: Mem) -> String {
         match mem {
             Mem::Arg(i) => format!("%arg{i}"),
-            Mem::Local(i) if self.amd() => format!("@local{i}"),
+            Mem::Local(i) if self.gpu() => format!("@local{i}"),
             Mem::Local(i) => format!("%local{i}"),
         }
     }
@@ -103,11 +104,11 @@ impl Text<'_> {
         let mut index = index.to_string();
         let mut element = element;
         // Addresses of local memory have 32 bits themselves.
-        let near = self.amd() && matches!(mem, Mem::Local(_));
+        let near = self.gpu() && matches!(mem, Mem::Local(_));
         if ty.dtype == DType::U32 && !near {
             // The offset of an address is taken as signed.
             let wide = vector("i64", ty.lanes);
-            if let Some(shift) = self.small(mem).filter(|&s| s > 0 && self.amd()) {
+            if let Some(shift) = self.small(mem).filter(|&s| s > 0 && self.gpu()) {
                 // In bytes while it has 32 bits: the address is then a scalar base and one register.
                 let by = match ty.lanes {
                     1 => shift.to_string(),
@@ -174,12 +175,14 @@ impl Text<'_> {
         ))
     }
 
-    /// Alignment of an access in bytes. Blocks of local memory are aligned to 16; of a buffer only
-    /// its elements are known to be, which is enough for GPUs: they read global memory anywhere.
+    /// Alignment of an access in bytes. Blocks of local memory are aligned to 16, and so are buffers of NVIDIA's
+    /// GPUs; of other buffers only the elements are known to be, which is enough for AMD's: they read
+    /// global memory anywhere.
     pub(super) fn alignment(&self, mem: Mem, ty: Ty, index: Reg) -> usize {
         let size = ty.dtype.size();
         match mem {
-            Mem::Local(_) if self.amd() => {
+            Mem::Arg(_) if self.t.is_nv() => size * together(&self.factors, ty, index) as usize,
+            Mem::Local(_) if self.gpu() => {
                 let factor = self.factors[index.0 as usize].min(4);
                 (size << factor).min(16)
             }

@@ -10,7 +10,7 @@ impl Text<'_> {
     pub(super) fn fma(&mut self, ty: Ty, a: &str, b: &str, c: &str) -> Result<String> {
         let element = scalar(ty.dtype);
         let t = spelled(ty);
-        let has = self.amd() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
+        let has = self.gpu() || self.t.arch == "aarch64" || self.t.features.contains("+fma");
         if matches!(ty.dtype, DType::F32 | DType::F64) && has {
             return Ok(self.intrinsic("fma", element, ty.lanes, &[(&t, a), (&t, b), (&t, c)]));
         }
@@ -46,7 +46,7 @@ impl Text<'_> {
             Unary::Floor => self.intrinsic("floor", e, ty.lanes, &[(&t, &a)]),
             Unary::Ceil => self.intrinsic("ceil", e, ty.lanes, &[(&t, &a)]),
             Unary::RoundEven => self.intrinsic("roundeven", e, ty.lanes, &[(&t, &a)]),
-            Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.amd() => {
+            Unary::Exp2 | Unary::Log2 if ty.dtype == DType::F32 && self.gpu() => {
                 let name = if op == Unary::Exp2 { "exp2" } else { "log2" };
                 self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
             }
@@ -137,7 +137,14 @@ impl Text<'_> {
         }
         let zero = self.constant(ty, 0);
         let fits = self.two("icmp ult", &t, b, &limit);
-        let count = self.pick(ty, &fits, b, &zero);
+        let count = match self.t.is_nv() && width == 64 {
+            // LLVM 22 takes a shift of PTX for the whole, which counts by the lower 32 bits.
+            true => {
+                let last = self.constant(ty, width - 1);
+                self.two("and", &t, b, &last)
+            }
+            false => self.pick(ty, &fits, b, &zero),
+        };
         let name = if op == Binary::Shl { "shl" } else { "lshr" };
         let shifted = self.two(name, &t, a, &count);
         self.pick(ty, &fits, &shifted, &zero)
@@ -249,6 +256,9 @@ impl Text<'_> {
             let shift = self.splat_constant("i32", from.lanes, "16");
             let bits = self.two("shl", &wide, &bits, &shift);
             return Ok(self.let_(format!("bitcast {wide} {bits} to {tt}")));
+        }
+        if f == DType::F32 && d == DType::BF16 && self.t.is_nv() {
+            return Ok(self.brain(from, &a));
         }
         let narrow = |d| matches!(d, DType::F8E4M3 | DType::F8E5M2);
         let single = (narrow(f) && d == DType::F32) || (f == DType::F32 && narrow(d));

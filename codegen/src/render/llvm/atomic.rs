@@ -1,9 +1,9 @@
-//! Combinations with memory in one indivisible step, on AMD GPUs.
+//! Combinations with memory in one indivisible step, on GPUs.
 //!
 //! Their scope is the device: they are done in its level-2 cache, and order nothing else. The host
 //! and other devices see the result once the kernel has ended, as all that it stores.
 //!
-//! LLVM uses the instructions that add floats only where it is told that memory is neither
+//! For AMD's, LLVM uses the instructions that add floats only where it is told that memory is neither
 //! fine-grained nor remote. Buffers of kernels are VRAM (`hcq::MemoryKind::Device`), which is
 //! neither; over PCIe such sums are lost ("User Guide for AMDGPU Backend", memory model and
 //! `amdgpu.no.fine.grained.memory`).
@@ -11,14 +11,12 @@
 //! In 32 bits instead of 8 or 16: the operation is one on the dword around the element that leaves
 //! the others as they are.
 
-use super::amdgpu::GLOBAL;
+use super::gpu::GLOBAL;
 use super::{Open, Text, memory_type, scalar};
 use crate::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};
-
-const ORDER: &str = "syncscope(\"agent\") monotonic";
 
 /// The dword, or the two, that hold an element of memory.
 pub(super) struct Word {
@@ -31,7 +29,7 @@ pub(super) struct Word {
 
 impl Text<'_> {
     fn word(&mut self, mem: Mem, dtype: DType, index: Reg) -> Result<Word> {
-        let (Mem::Arg(_), true) = (mem, self.amd()) else {
+        let (Mem::Arg(_), true) = (mem, self.gpu()) else {
             return self.unsupported("a combination of several work-items");
         };
         let address = self.address(mem, memory_type(dtype), index);
@@ -83,11 +81,23 @@ impl Text<'_> {
         self.let_(format!("or i32 {value}, {others}"))
     }
 
+    /// Among all work-items of the device, in no order.
+    fn order(&self) -> &'static str {
+        match self.amd() {
+            true => "syncscope(\"agent\") monotonic",
+            false => "syncscope(\"device\") monotonic",
+        }
+    }
+
     fn step(&mut self, word: &Word, op: &str, ty: &str, value: &str) {
-        let told = "!amdgpu.no.fine.grained.memory !2, !amdgpu.no.remote.memory !2";
+        let told = match self.amd() {
+            true => ", !amdgpu.no.fine.grained.memory !2, !amdgpu.no.remote.memory !2",
+            false => "",
+        };
+        let order = self.order();
         let pointer = format!("ptr addrspace({GLOBAL}) {}", word.address);
         self.let_(format!(
-            "atomicrmw {op} {pointer}, {ty} {value} {ORDER}, {told}"
+            "atomicrmw {op} {pointer}, {ty} {value} {order}{told}"
         ));
     }
 
@@ -124,6 +134,13 @@ impl Text<'_> {
             (ReduceOp::Add, DType::F16 | DType::BF16) => {
                 let raw = self.raw(&word, dtype, &value);
                 let pair = self.placed(&word, dtype, raw, 0x8000_8000);
+                if self.t.is_nv() {
+                    self.add_pair(dtype, &word.address, &pair);
+                    if gate.is_some() {
+                        self.close();
+                    }
+                    return Ok(());
+                }
                 let ty = match dtype {
                     DType::F16 => "<2 x half>",
                     _ => "<2 x bfloat>",
@@ -166,8 +183,8 @@ impl Text<'_> {
         self.open_if(&go);
         let address = self.address(mem, "i8", index);
         let pointer = format!("ptr addrspace({GLOBAL}) {address}");
-        let bit = u8::from(wins);
-        self.line(format!("store atomic i8 {bit}, {pointer} {ORDER}, align 1"));
+        let (bit, order) = (u8::from(wins), self.order());
+        self.line(format!("store atomic i8 {bit}, {pointer} {order}, align 1"));
         self.close();
     }
 
@@ -221,8 +238,9 @@ impl Text<'_> {
         let size = if word.ty == "i64" { 8 } else { 4 };
         let pointer = format!("ptr addrspace({GLOBAL}) {}", word.address);
         self.let_(format!(
-            "load atomic {}, {pointer} {ORDER}, align {size}",
-            word.ty
+            "load atomic {}, {pointer} {}, align {size}",
+            word.ty,
+            self.order()
         ))
     }
 
@@ -293,7 +311,8 @@ impl Text<'_> {
         self.start(&format!("B{id}.try"));
         let pointer = format!("ptr addrspace({GLOBAL}) {}", word.address);
         let pair = self.let_(format!(
-            "cmpxchg {pointer}, {ty} {old}, {ty} {new} {ORDER} monotonic"
+            "cmpxchg {pointer}, {ty} {old}, {ty} {new} {} monotonic",
+            self.order()
         ));
         self.line(format!("{old}.now = extractvalue {{ {ty}, i1 }} {pair}, 0"));
         let done = self.let_(format!("extractvalue {{ {ty}, i1 }} {pair}, 1"));

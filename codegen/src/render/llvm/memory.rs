@@ -142,7 +142,7 @@ impl Text<'_> {
     ) -> Option<String> {
         let there = self.length(mem) >= ty.lanes as usize;
         let together = ty.lanes == 1 || access == Access::Contiguous;
-        if !(self.amd() && there && together) {
+        if !(self.gpu() && there && together) {
             return None;
         }
         let cond = self.uniform(gate)?;
@@ -223,7 +223,7 @@ impl Text<'_> {
         }
         let ty = self.p.ty(value);
         if let Some(gate) = gate
-            && self.amd()
+            && self.gpu()
             && let Some(cond) = self.uniform(gate)
         {
             // What addresses have in common stays outside, where others find it.

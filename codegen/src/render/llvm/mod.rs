@@ -2,7 +2,7 @@
 //! compiler parses it in well under a millisecond.
 //!
 //! The entry point on CPUs is `void f(ptr args, i64 begin, i64 end)`: `args[i]` is the address or
-//! the value of argument `i`; groups `begin..end` are run. For GPUs see `amdgpu`.
+//! the value of argument `i`; groups `begin..end` are run. For GPUs see `gpu`.
 
 mod address;
 mod amdgpu;
@@ -10,7 +10,9 @@ mod arith;
 mod atomic;
 mod avx512;
 mod dot;
+mod gpu;
 mod memory;
+mod nvptx;
 mod transpose;
 
 use std::collections::BTreeSet;
@@ -26,7 +28,7 @@ use crate::render::factors::factors;
 use crate::render::{Code, ENTRY, Emitter, Language, Source};
 use crate::target::{Target, TargetKind};
 
-/// Renders LLVM assembly for CPUs and AMD GPUs.
+/// Renders LLVM assembly for CPUs and GPUs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LlvmRenderer;
 
@@ -37,7 +39,9 @@ impl Emitter for LlvmRenderer {
 
     fn caps(&self, t: &Target) -> Caps {
         let caps = crate::render::cpu_caps(t);
-        if t.is_amd() {
+        if t.is_nv() {
+            crate::render::nv_caps(t)
+        } else if t.is_amd() {
             amdgpu::caps(crate::render::amd_caps(t), t)
         } else if avx512::native(t) {
             avx512::caps(caps)
@@ -64,15 +68,15 @@ impl Emitter for LlvmRenderer {
             known: Vec::new(),
             marks: Vec::new(),
         };
-        if t.kind == TargetKind::Gpu && !t.is_amd() {
-            return text.unsupported("GPU code");
-        }
-        if t.is_amd() {
+        if t.kind == TargetKind::Gpu {
             text.kernel()?;
             return Ok(Code::Text(Source {
                 language: Language::Llvm,
                 entry: ENTRY.into(),
-                text: amdgpu::module(&text, p, t),
+                text: match t.is_nv() {
+                    true => nvptx::module(&text, p),
+                    false => amdgpu::module(&text, p, t),
+                },
             }));
         }
         text.function()?;
@@ -351,7 +355,10 @@ impl Text<'_> {
         self.sum(inst);
         match inst {
             Inst::Mma { dst, desc, a, b, c } => {
-                let value = self.mma(desc, *a, *b, *c)?;
+                let value = match self.t.is_nv() {
+                    true => self.mma_sync(desc, *a, *b, *c)?,
+                    false => self.mma(desc, *a, *b, *c)?,
+                };
                 self.set(*dst, value);
             }
             Inst::Const { dst, bits } => {
@@ -394,7 +401,7 @@ impl Text<'_> {
                 self.set(*dst, value);
             }
             Inst::Item { dst } => {
-                let value = if self.amd() {
+                let value = if self.gpu() {
                     self.item(*dst)
                 } else {
                     "0".into()
@@ -497,10 +504,10 @@ impl Text<'_> {
                 };
                 self.open_loop(*var, "0", &extent, false);
             }
-            Inst::Groups { var } if self.amd() => self.open_group(*var),
+            Inst::Groups { var } if self.gpu() => self.open_group(*var),
             Inst::Groups { var } => self.open_loop(*var, "%begin", "%end", true),
             Inst::Once => {
-                let number = if self.amd() { "%group" } else { "%begin" };
+                let number = if self.gpu() { "%group" } else { "%begin" };
                 let first = self.let_(format!("icmp eq i64 {number}, 0"));
                 self.open_if(&first);
             }
@@ -518,7 +525,7 @@ impl Text<'_> {
                     let var = var.to_string();
                     self.line(format!("br label %B{id}.latch"));
                     self.start(&format!("B{id}.latch"));
-                    if self.amd() || (sums && !outer) {
+                    if self.gpu() || (sums && !outer) {
                         self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
                     } else {
                         self.plain_step(&var, &next, ty);
@@ -540,6 +547,7 @@ impl Text<'_> {
                 gate,
             } => self.attempt(*dst, *mem, *index, *gate)?,
             Inst::Commit { value } => self.commit(*value)?,
+            Inst::Barrier if self.t.is_nv() => self.bar_sync(),
             Inst::Barrier if self.amd() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}

@@ -504,6 +504,10 @@ impl Text<'_> {
             let names: Vec<String> = (0..lanes).map(|lane| self.lane_of(reg, lane)).collect();
             match dtype {
                 DType::F64 => names,
+                DType::F32 => names
+                    .iter()
+                    .map(|name| self.let_("b32", &format!("cvt.rna.tf32.f32 {{}}, {name}")))
+                    .collect(),
                 _ => names
                     .chunks(4 / dtype.size())
                     .map(|part| self.packed(dtype, part))
