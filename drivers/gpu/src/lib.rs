@@ -5,6 +5,7 @@
 //!
 //! | module | idea |
 //! |---|---|
+//! | [`span`] | checks of addresses and ranges of commands |
 //! | [`interface`] | what a way to a GPU gives: memory, events, faults, a clock |
 //! | [`core`] | what every part of an open device knows, and whether it is lost |
 //! | [`memory`] | its buffers and signals, and how the host reaches them |
@@ -29,4 +30,5 @@ pub mod engine;
 pub mod interface;
 pub mod memory;
 pub mod queue;
+pub mod span;
 pub mod submit;

@@ -8,7 +8,6 @@ use drivers_gpu::engine::Engine;
 use drivers_gpu::memory::pool::Pool;
 use hcq::{Abilities, DeviceInfo, QueueKind, Result};
 
-use crate::encode::local::Units;
 use crate::hardware::NvHardware;
 use crate::hardware::local::Locals;
 use crate::hardware::parts::{self, QueueSpec};
@@ -52,12 +51,7 @@ pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<N
         move || parts::open(&core, &interface, &pool, &copy(copies), &options)
     };
     let units = &gpu.units;
-    let locals = Locals::new(Units {
-        gpcs: units.gpcs,
-        tpcs_per_gpc: units.tpcs_per_gpc,
-        sms_per_tpc: units.sms_per_tpc,
-        warps_per_sm: units.warps_per_sm,
-    });
+    let locals = Locals::new(*units);
     let drain = options.drain_timeout;
     let engine = Engine::new(&core, &pool, channels, Box::new(own), locals, drain);
     let info = DeviceInfo {

@@ -345,7 +345,7 @@ impl Commands {
             false => self.partial_flush(sink),
         }
         self.once(sink, |_, sink| {
-            let dwords = span::bytes(width) as u32 / 4;
+            let dwords = drivers_gpu::span::bytes(width) as u32 / 4;
             sink.put(&[
                 pm4::header(pm4::WRITE_DATA, 3 + dwords),
                 op::WRITE_DST_SEL.put(TO_L2) | op::WRITE_CONFIRM.put(1),

@@ -1,5 +1,6 @@
 //! Checks of addresses and ranges, and comparisons of 64 bits by halves.
 
+use drivers_gpu::span;
 use hcq::packets::Part;
 use hcq::{Compare, Result, Signal, Val, Width};
 
@@ -9,73 +10,30 @@ use super::sink::Halves;
 /// Packets of one copy at most. What is more comes from a wrong size.
 const COPY_PACKETS: u64 = 1 << 20;
 
-/// Bytes of a word.
-pub(crate) const fn bytes(width: Width) -> u64 {
-    match width {
-        Width::W32 => 4,
-        Width::W64 => 8,
-    }
-}
+/// Bits of an address in packets.
+const BITS: u32 = 64;
 
 /// Refuses a known address that is not aligned to the word. One given later is the caller's.
 pub(crate) fn check_aligned(setup: &Setup, command: &str, at: Val, width: Width) -> Result<()> {
-    let bytes = bytes(width);
-    let wrong = match at {
-        Val::Const(at) | Val::Slot(_, at) => !at.is_multiple_of(bytes),
-    };
-    if !wrong {
-        return Ok(());
-    }
-    let why = match at {
-        Val::Const(at) => {
-            format!("address {at:#x} is no multiple of the {bytes} bytes of the word")
-        }
-        Val::Slot(slot, add) => {
-            let slot = slot.0;
-            format!("slot {slot} + {add:#x} is no multiple of the {bytes} bytes of the word")
-        }
-    };
-    Err(setup.refused(command, why))
+    span::aligned(at, width).map_err(|why| setup.refused(command, why))
 }
 
 /// Refuses a copy that no engine can do.
 pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64) -> Result<()> {
-    if bytes.div_ceil(max) > COPY_PACKETS {
-        let most = max * COPY_PACKETS;
-        let why = format!("{bytes} bytes, at most {most} fit a command: split it");
-        return Err(setup.refused("copy", why));
-    }
-    let (Val::Const(dst), Val::Const(src)) = (dst, src) else {
-        return Ok(());
-    };
-    let (Some(dst_end), Some(src_end)) = (dst.checked_add(bytes), src.checked_add(bytes)) else {
-        let why = format!("{bytes} bytes from {src:#x} to {dst:#x} run past the last address");
-        return Err(setup.refused("copy", why));
-    };
-    if dst < src_end && src < dst_end {
-        let why = format!(
-            "{bytes} bytes from {src:#x} to {dst:#x} overlap, which engines do not copy in order: go \
-             through another buffer"
-        );
-        return Err(setup.refused("copy", why));
-    }
-    Ok(())
+    span::transfers(bytes, max, COPY_PACKETS)
+        .and_then(|()| span::reached(dst, bytes, BITS))
+        .and_then(|()| span::reached(src, bytes, BITS))
+        .and_then(|()| span::apart(dst, src, bytes))
+        .map_err(|why| setup.refused("copy", why))
 }
 
 /// Refuses a fill that no engine can do.
 pub(crate) fn check_fill(setup: &Setup, at: Val, bytes: u64, max: u64) -> Result<()> {
-    check_aligned(setup, "fill", at, Width::W32)?;
-    let why = if !bytes.is_multiple_of(4) {
-        format!("{bytes} bytes are no multiple of the 4 of its word")
-    } else if bytes.div_ceil(max) > COPY_PACKETS {
-        let most = max * COPY_PACKETS;
-        format!("{bytes} bytes, at most {most} fit a command: split it")
-    } else if matches!(at, Val::Const(at) if at.checked_add(bytes).is_none()) {
-        format!("{bytes} bytes at {at:x?} run past the last address")
-    } else {
-        return Ok(());
-    };
-    Err(setup.refused("fill", why))
+    span::aligned(at, Width::W32)
+        .and_then(|()| span::words(bytes))
+        .and_then(|()| span::transfers(bytes, max, COPY_PACKETS))
+        .and_then(|()| span::reached(at, bytes, BITS))
+        .map_err(|why| setup.refused("fill", why))
 }
 
 /// Whether the host has seen that a wait is over, and that its high half has changed since, so that an engine

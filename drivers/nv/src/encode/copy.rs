@@ -3,6 +3,7 @@
 //! A transfer does not wait for those before it (PIPELINED), except the first one behind a barrier, or of an
 //! encoding: commands in between may overlap.
 
+use drivers_gpu::span;
 use drivers_spec::nv::copy::{
     self,
     launch_dma::{
@@ -19,8 +20,9 @@ use drivers_spec::nv::push::subchannel::COPY;
 use hcq::packets::Packets;
 use hcq::{Result, Val, Width};
 
+use super::Setup;
 use super::push::{address, immediate, methods, plus};
-use super::{Setup, span};
+use super::span::{check_range, check_word};
 
 /// Bytes of one transfer at most: lines have 32 bits of length, and what is behind one shall lie as it did.
 const MOST: u64 = 1 << 31;
@@ -61,9 +63,10 @@ pub(crate) fn copy(
     bytes: u64,
     out: &mut Packets,
 ) -> Result<()> {
-    span::check_range(setup, "copy", dst, bytes, MOST)?;
-    span::check_range(setup, "copy", src, bytes, MOST)?;
-    span::check_apart(setup, dst, src, bytes)?;
+    check_range(setup, dst, bytes, MOST)
+        .and_then(|()| check_range(setup, src, bytes, MOST))
+        .and_then(|()| span::apart(dst, src, bytes))
+        .map_err(|why| setup.refused("copy", why))?;
     let mut done = 0;
     while done < bytes {
         let count = (bytes - done).min(MOST);
@@ -90,12 +93,10 @@ pub(crate) fn fill(
     bytes: u64,
     out: &mut Packets,
 ) -> Result<()> {
-    span::check_word(setup, "fill", at, Width::W32)?;
-    span::check_range(setup, "fill", at, bytes, MOST)?;
-    if !bytes.is_multiple_of(4) {
-        let why = format!("{bytes} bytes are no multiple of the 4 of its word");
-        return Err(setup.refused("fill", why));
-    }
+    check_word(setup, "fill", at, Width::W32)?;
+    check_range(setup, at, bytes, MOST)
+        .and_then(|()| span::words(bytes))
+        .map_err(|why| setup.refused("fill", why))?;
     if bytes == 0 {
         return Ok(());
     }

@@ -2,18 +2,7 @@
 
 use hcq::GpuVa;
 
-/// How many units a GPU has, those of the largest product of its chip: parts that are switched off count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Units {
-    /// GPCs.
-    pub gpcs: u32,
-    /// TPCs of a GPC.
-    pub tpcs_per_gpc: u32,
-    /// Multiprocessors of a TPC.
-    pub sms_per_tpc: u32,
-    /// Warps of a multiprocessor.
-    pub warps_per_sm: u32,
-}
+use crate::chip::Units;
 
 /// Local memory of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,6 +61,7 @@ mod tests {
     use super::*;
 
     const ADA: Units = Units {
+        sms: 82,
         gpcs: 7,
         tpcs_per_gpc: 6,
         sms_per_tpc: 2,

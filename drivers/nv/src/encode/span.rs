@@ -1,5 +1,6 @@
 //! Checks of addresses and ranges.
 
+use drivers_gpu::span;
 use drivers_spec::nv::copy;
 use hcq::{GpuVa, Result, Val, Width};
 
@@ -30,58 +31,17 @@ impl Setup {
 
 /// Refuses a known address of a word that channels cannot take. One that is given later is the caller's.
 pub(crate) fn check_word(setup: &Setup, command: &str, at: Val, width: Width) -> Result<()> {
-    let align = match width {
-        Width::W32 => 4,
-        Width::W64 => 8,
-    };
     match at {
-        Val::Const(at) => setup.reach(command, GpuVa(at), align).map(drop),
-        Val::Slot(_, add) if add.is_multiple_of(align) => Ok(()),
-        Val::Slot(slot, add) => {
-            let slot = slot.0;
-            let why =
-                format!("slot {slot} + {add:#x} is no multiple of the {align} bytes of the word");
-            Err(setup.refused(command, why))
-        }
+        Val::Const(at) => setup
+            .reach(command, GpuVa(at), span::bytes(width))
+            .map(drop),
+        Val::Slot(..) => span::aligned(at, width).map_err(|why| setup.refused(command, why)),
     }
 }
 
-/// Refuses a range that engines cannot reach, or that takes too many transfers of `most` bytes.
-pub(crate) fn check_range(
-    setup: &Setup,
-    command: &str,
-    at: Val,
-    bytes: u64,
-    most: u64,
-) -> Result<()> {
-    if bytes.div_ceil(most) > MOST {
-        let most = most * MOST;
-        let why = format!("{bytes} bytes, at most {most} fit a command: split it");
-        return Err(setup.refused(command, why));
-    }
-    let Val::Const(at) = at else {
-        return Ok(());
-    };
+/// Refuses a range that engines cannot reach, or that takes too many transfers of `each` bytes.
+pub(crate) fn check_range(setup: &Setup, at: Val, bytes: u64, each: u64) -> Result<(), String> {
     // Engines reach further than the host's own semaphores.
     let bits = 32 + copy::OFFSET_OUT_UPPER.mask(setup.arch).count_ones();
-    if at.checked_add(bytes).is_none_or(|end| end > 1 << bits) {
-        let why = format!("{bytes} bytes at {at:#x} run past the last address of {bits} bits");
-        return Err(setup.refused(command, why));
-    }
-    Ok(())
-}
-
-/// Refuses a copy to itself.
-pub(crate) fn check_apart(setup: &Setup, dst: Val, src: Val, bytes: u64) -> Result<()> {
-    let (Val::Const(dst), Val::Const(src)) = (dst, src) else {
-        return Ok(());
-    };
-    if bytes == 0 || dst >= src + bytes || src >= dst + bytes {
-        return Ok(());
-    }
-    let why = format!(
-        "{bytes} bytes from {src:#x} to {dst:#x} overlap, which engines do not copy in order: go through \
-         another buffer"
-    );
-    Err(setup.refused("copy", why))
+    span::transfers(bytes, each, MOST).and_then(|()| span::reached(at, bytes, bits))
 }

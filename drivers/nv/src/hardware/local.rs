@@ -10,7 +10,8 @@ use drivers_gpu::memory::pool::Piece;
 use hcq::{Error, MemoryKind, Packets, Result};
 
 use super::NvHardware;
-use crate::encode::local::{LocalMemory, Units};
+use crate::chip::Units;
+use crate::encode::local::LocalMemory;
 
 /// The local memory of a device; none before the first kernel that uses some.
 pub struct Locals {
