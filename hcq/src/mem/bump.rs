@@ -63,14 +63,17 @@ pub struct Bump {
     sealed: VecDeque<(u64, u64)>,
 }
 
+/// Seals under way for which there is room from the start.
+const SEALS: usize = 16;
+
 impl Bump {
-    /// A region of `size` bytes.
-    pub const fn new(size: u64) -> Bump {
+    /// A region of `size` bytes, in which a few seals take no memory of their own.
+    pub fn new(size: u64) -> Bump {
         Bump {
             size,
             head: 0,
             tail: 0,
-            sealed: VecDeque::new(),
+            sealed: VecDeque::with_capacity(SEALS),
         }
     }
 

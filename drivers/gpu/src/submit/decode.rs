@@ -51,7 +51,7 @@ impl Test {
 }
 
 /// A packet that says what a queue does, or what it waits for.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// Holds the queue until memory compares true.
     Wait {
@@ -101,7 +101,7 @@ pub enum Doing {
 }
 
 /// A packet in flight.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// Where it is in the ring, in dwords since the queue was made.
     pub position: u64,

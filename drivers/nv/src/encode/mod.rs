@@ -44,7 +44,7 @@ pub mod push;
 pub mod qmd;
 mod span;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -19,6 +19,9 @@ use super::ring::ENTRY;
 use crate::encode::Setup;
 use crate::encode::push::length;
 
+#[cfg(test)]
+mod tests;
+
 /// How many packets are looked at.
 const MOST: usize = 4096;
 
@@ -28,8 +31,20 @@ const HOST: u32 = 0x40;
 /// What the push buffers do that entries name, in order. Positions are those of the entries, counted from
 /// `start` on.
 pub(super) fn decode(core: &Core, setup: &Setup, entries: &[u32], start: u64) -> Vec<Packet> {
+    walk(
+        &|at, dwords| peek_words(core, at, dwords),
+        setup,
+        entries,
+        start,
+    )
+}
+
+/// Gives dwords of memory at an address, as many of them as there are.
+type Peek<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u32>>;
+
+fn walk(peek: Peek<'_>, setup: &Setup, entries: &[u32], start: u64) -> Vec<Packet> {
     let mut walk = Walk {
-        core,
+        peek,
         setup,
         state: HashMap::new(),
         found: Vec::new(),
@@ -41,7 +56,7 @@ pub(super) fn decode(core: &Core, setup: &Setup, entries: &[u32], start: u64) ->
         let address = low | u64::from(gp_entry1::GET_HI.get(entry[1])) << 32;
         // Entries without a length are instructions.
         if dwords > 0
-            && let Some(words) = peek_words(core, address, dwords as usize)
+            && let Some(words) = peek(address, dwords as usize)
         {
             walk.words(&words);
         }
@@ -54,7 +69,7 @@ pub(super) fn decode(core: &Core, setup: &Setup, entries: &[u32], start: u64) ->
 }
 
 struct Walk<'a> {
-    core: &'a Core,
+    peek: Peek<'a>,
     setup: &'a Setup,
     /// What was written last to a method of a subchannel; those of the channel are on subchannel 0.
     state: HashMap<(u32, u32), u32>,
@@ -172,7 +187,7 @@ impl Walk<'_> {
     fn launch(&self, at: u64) -> Option<Doing> {
         let known = self.setup.arch.facts().qmds;
         let most = known.iter().map(|version| version.dwords()).max()?;
-        let words = peek_words(self.core, at, most)?;
+        let words = (self.peek)(at, most)?;
         let version = Version::of(known, &words)?;
         let code = qmd::PROGRAM_ADDRESS.get(version, 0, &words)?;
         let bank = qmd::CONSTANT_BUFFER_ADDR.get(version, 0, &words);

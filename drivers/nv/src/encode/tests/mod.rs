@@ -42,7 +42,7 @@ fn signal() -> Signal {
     signal_at(0x60_0000_1010)
 }
 
-fn signal_at(va: u64) -> Signal {
+pub(crate) fn signal_at(va: u64) -> Signal {
     Signal::new("s", GpuVa(va), Arc::new(Absent))
 }
 
@@ -63,7 +63,7 @@ fn setup(arch: Arch, kind: QueueKind) -> Setup {
     }
 }
 
-fn encoder(arch: Arch, kind: QueueKind) -> Encoder {
+pub(crate) fn encoder(arch: Arch, kind: QueueKind) -> Encoder {
     Encoder::new(setup(arch, kind))
 }
 
@@ -81,7 +81,7 @@ fn refused(encoder: &Encoder, command: Command<'_>) -> String {
         .to_string()
 }
 
-const CODE: Code<'_> = Code {
+pub(crate) const CODE: Code<'_> = Code {
     entry: 0x20_0a00_3080,
     bytes: 0x480,
     registers: 19,
@@ -112,7 +112,7 @@ fn program_of(arch: Arch, code: Code<'_>, args: ArgLayout) -> Program {
     }
 }
 
-fn program(arch: Arch) -> Program {
+pub(crate) fn program(arch: Arch) -> Program {
     let layout = ArgLayout::new([
         ArgKind::Buffer,
         ArgKind::Value(Width::W32),

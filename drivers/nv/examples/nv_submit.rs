@@ -1,0 +1,100 @@
+//! Host time of a submission and of a replay, on the twin: what our side of the ring costs.
+//!
+//! The queue is held by a gate while submissions are timed, so that the twin does not compete for the
+//! processor. `cargo run --release -p drivers-nv --example nv_submit [CHIP]` (`ga102`, `h100`, `gb202`).
+
+// An example ends where it cannot go on.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../tests/stand/mod.rs"]
+mod stand;
+
+use std::time::{Duration, Instant};
+
+use drivers_nv::Options;
+use hcq::{Command, Device, QueueKind, Stream, Val};
+use stand::{at, memory, soon};
+
+const SUBMISSIONS: u64 = 2000;
+const ROUNDS: u64 = 20;
+const KERNELS: u64 = 100;
+const GRAPHS: usize = 20;
+
+fn main() {
+    let chip = std::env::args().nth(1).unwrap_or_else(|| "h100".into());
+    let (_, sm) = stand::CHIPS
+        .into_iter()
+        .find(|(name, _)| *name == chip)
+        .expect("ga102, h100 or gb202");
+    let (_twin, device) = stand::open(&format!("chip={chip}"), &Options::default());
+    let program = device.load(&stand::first(sm)).unwrap();
+    let data = memory(&*device, 4096);
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    // Best time of some work while the queue waits for a gate, behind which it is done.
+    let behind_a_gate = |work: &mut dyn FnMut(u64)| {
+        let mut best = Duration::MAX;
+        for round in 0..ROUNDS {
+            let gate = device.signal("gate").unwrap();
+            let wait = Command::Wait {
+                signal: &gate,
+                value: Val::Const(1),
+            };
+            compute.submit(&[], &[wait]).unwrap();
+            let start = Instant::now();
+            work(round);
+            best = best.min(start.elapsed());
+            gate.set(1).unwrap();
+            compute.wait(soon()).unwrap();
+        }
+        best.as_nanos()
+    };
+
+    let best = behind_a_gate(&mut |round| {
+        for i in 0..SUBMISSIONS {
+            let args = [
+                at(&data),
+                Val::Const(round * SUBMISSIONS + i),
+                Val::Const(1),
+            ];
+            let exec = Command::Exec {
+                program: &program,
+                args: &args,
+                grid: [1, 1, 1],
+                block: [1, 1, 1],
+            };
+            compute.submit(&[], &[exec]).unwrap();
+        }
+    });
+    println!(
+        "{chip}: {} ns for encoding and submitting one launch (best of {ROUNDS} rounds of \
+         {SUBMISSIONS})",
+        best / u128::from(SUBMISSIONS)
+    );
+
+    let mut graphs: Vec<_> = (0..GRAPHS)
+        .map(|_| stand::chain(&device, &compute, &program, &data, KERNELS))
+        .collect();
+    let best = behind_a_gate(&mut |round| {
+        for graph in &mut graphs {
+            graph.replay(&[round], &[], soon()).unwrap();
+        }
+    });
+    println!(
+        "{chip}: {} ns for a replay of {KERNELS} kernels (best of {ROUNDS} rounds of {GRAPHS})",
+        best / GRAPHS as u128
+    );
+
+    // The host has slept meanwhile, and comes back to cold caches.
+    let mut graph = graphs.pop().unwrap();
+    let mut best = Duration::MAX;
+    for round in 0..50 {
+        let start = Instant::now();
+        graph.replay(&[round], &[], soon()).unwrap();
+        best = best.min(start.elapsed());
+        graph.wait(soon()).unwrap();
+    }
+    println!(
+        "{chip}: {} ns for a replay after a sleep (best of 50)",
+        best.as_nanos()
+    );
+}
