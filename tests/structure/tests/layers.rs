@@ -12,6 +12,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
     (
         "drivers/gpu",
         &[
+            "span",
             "interface",
             "core",
             "memory",
