@@ -42,19 +42,18 @@ impl Ranges {
         }
     }
 
+    /// What an address belongs to.
+    pub fn owner(&self, va: u64) -> Option<String> {
+        self.lock().owner(va)
+    }
+
     /// What an address belongs to, belonged to, or is near, as the end of a sentence.
     pub fn describe(&self, va: u64) -> String {
         let state = self.lock();
-        let below = state.live.range(..=va).next_back();
-        let inside = |(start, range): (&u64, &Range)| va - start < range.bytes;
-        if let Some((start, range)) = below.filter(|&found| inside(found)) {
-            return format!(
-                "at offset {:#x} of {} ({:#x} bytes at {start:#x})",
-                va - start,
-                range.what,
-                range.bytes
-            );
+        if let Some(owner) = state.owner(va) {
+            return owner;
         }
+        let below = state.live.range(..=va).next_back();
         let mut freed = state.freed.iter().enumerate();
         if let Some((ago, (start, range))) =
             freed.find(|(_, (start, range))| va >= *start && va - start < range.bytes)
@@ -90,6 +89,17 @@ impl Ranges {
     }
 }
 
+impl State {
+    fn owner(&self, va: u64) -> Option<String> {
+        let (start, range) = self.live.range(..=va).next_back()?;
+        let offset = va - start;
+        (offset < range.bytes).then(|| {
+            let Range { bytes, what } = range;
+            format!("at offset {offset:#x} of {what} ({bytes:#x} bytes at {start:#x})")
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +122,8 @@ mod tests {
             "0x10 bytes before a ring (0x2000 bytes at 0x20000)"
         );
         assert_eq!(ranges.describe(1 << 40), "in no buffer, nor near one");
+        assert_eq!(ranges.owner(0x10008), Some(ranges.describe(0x10008)));
+        assert_eq!(ranges.owner(0x11010), None);
         ranges.remove(0x10000);
         assert_eq!(
             ranges.describe(0x10fff),

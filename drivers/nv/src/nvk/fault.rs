@@ -6,7 +6,7 @@
 //! (`NV_PFAULT_FAULT_TYPE`); names of errors of warps: Mesa and Linux, nouveau, gr/gf100.c
 //! (`gf100_mp_warp_error`).
 
-use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Refused};
+use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Ranges, Refused};
 use drivers_spec::nv::{control, status};
 
 use super::channel::Channel;
@@ -148,7 +148,8 @@ fn exception(channel: &Channel) -> Option<Exception> {
         let states = (first..).zip(&params.sm_error_state_array);
         for (sm, state) in states.take(params.num_s_ms_to_read as usize) {
             if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
-                return Some(of_state(&channel.name, sm, state));
+                let ranges = &channel.gpu.session.space.ranges;
+                return Some(of_state(&channel.name, sm, state, ranges));
             }
         }
     }
@@ -156,25 +157,30 @@ fn exception(channel: &Channel) -> Option<Exception> {
 }
 
 /// What a multiprocessor says of a channel's kernel.
-fn of_state(channel: &str, sm: u32, state: &control::SmErrorState) -> Exception {
+fn of_state(channel: &str, sm: u32, state: &control::SmErrorState, ranges: &Ranges) -> Exception {
     let error = state.hww_warp_esr & WARP_ERROR;
     let pc = match state.hww_warp_esr_pc64 {
         0 => u64::from(state.hww_warp_esr_pc),
         pc => pc,
     };
     let mut what = match warp_error(error) {
-        Some(name) => format!("a warp stopped: {name}"),
+        Some(name) => format!("a warp on multiprocessor {sm} stopped: {name}"),
         None => format!(
-            "an exception, registers {:#x} (warp) and {:#x} (multiprocessor)",
+            "an exception of multiprocessor {sm}, registers {:#x} (warp) and {:#x} (multiprocessor)",
             state.hww_warp_esr, state.hww_global_esr
         ),
     };
     if state.hww_esr_addr != 0 {
-        what += &format!(", address {:#x}", state.hww_esr_addr);
+        let address = state.hww_esr_addr;
+        what += &format!(", address {address:#x}");
+        // One of shared or local memory is nobody's.
+        if let Some(owner) = ranges.owner(address) {
+            what += &format!(" ({owner})");
+        }
     }
     what += ", instruction";
     Exception::Refused(Refused {
-        unit: format!("{channel}, multiprocessor {sm}"),
+        unit: channel.into(),
         what,
         at: Some(pc),
     })
@@ -211,7 +217,9 @@ mod tests {
 
     #[test]
     fn exceptions_of_warps_are_told_with_their_instruction() {
-        let told = |state| match of_state("compute 0", 7, &state) {
+        let ranges = Ranges::default();
+        ranges.insert(0x7f00_0000, 0x1000, "device memory");
+        let told = |state| match of_state("compute 0", 7, &state, &ranges) {
             Exception::Refused(refused) => refused,
             other => panic!("{other:?}"),
         };
@@ -222,8 +230,9 @@ mod tests {
             hww_esr_addr: 0x7f00_0001,
             ..Default::default()
         });
-        assert_eq!(misaligned.unit, "compute 0, multiprocessor 7");
-        let what = "a warp stopped: misaligned address, address 0x7f000001, instruction";
+        assert_eq!(misaligned.unit, "compute 0");
+        let what = "a warp on multiprocessor 7 stopped: misaligned address, address 0x7f000001 (at offset 0x1 of device \
+                    memory (0x1000 bytes at 0x7f000000)), instruction";
         assert_eq!(
             (&*misaligned.what, misaligned.at),
             (what, Some(0x12_0000_1010))
@@ -233,7 +242,7 @@ mod tests {
             hww_warp_esr_pc: 0x40,
             ..Default::default()
         });
-        let what = "an exception, registers 0x0 (warp) and 0x4 (multiprocessor), instruction";
+        let what = "an exception of multiprocessor 7, registers 0x0 (warp) and 0x4 (multiprocessor), instruction";
         assert_eq!((&*other.what, other.at), (what, Some(0x40)));
     }
 

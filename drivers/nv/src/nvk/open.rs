@@ -114,7 +114,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Nvk {
     fn failed(&self, error: memory::MemoryError) -> Error {
-        of_memory(&self.id, &self.gpu, error)
+        self.or_gone(of_memory(&self.id, &self.gpu, error))
+    }
+
+    /// Why a call was refused; of a GPU that has left, that it has: the system refuses what its files are
+    /// asked, without a reason (kernel-open/nvidia/nv.c, nvidia_ioctl: EINVAL).
+    fn or_gone(&self, refused: Error) -> Error {
+        match (&refused, self.ticks()) {
+            (Error::Os { .. }, Err(gone @ Error::Fault { .. })) => gone,
+            _ => refused,
+        }
     }
 
     fn purpose(&self, kind: MemoryKind) -> Use {
@@ -156,7 +165,15 @@ impl Nvk {
             }
             *asked = Instant::now();
         }
-        self.ticks().map(drop)
+        match self.ticks() {
+            Err(gone @ Error::Fault { .. }) => Err(gone),
+            // It is there, whatever it has against the question.
+            Err(error) => {
+                tracing::debug!(%error, "the GPU does not tell its time");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
     }
 }
 
@@ -207,7 +224,7 @@ impl Interface for Nvk {
     fn event(&self) -> Result<Event> {
         let event = event::Event::new(&*self.machine, &self.gpu);
         let event = event.map_err(|why| match why {
-            Unusable::Refused(error) => of_call(&self.id, error),
+            Unusable::Refused(error) => self.or_gone(of_call(&self.id, error)),
             other => of_open(&self.id, &other),
         })?;
         Ok(Event {
