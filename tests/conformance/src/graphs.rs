@@ -243,6 +243,8 @@ pub fn a_replay_rings_one_doorbell_per_lane(subject: &dyn Subject) {
 /// A replay that fails before any lane is launched leaves nothing behind; one that fails after that loses
 /// the device, with what happened as the cause.
 pub fn a_lane_that_fails_leaves_no_other_waiting(subject: &dyn Subject) {
+    // For the other lane, until the device is given up.
+    subject.waits_for_ever();
     let rig = Rig::new(subject);
     let (copy, watch) = watched(&rig.copy);
     let (a, b) = (rig.data(&[5; 16]), rig.data(&[0; 16]));

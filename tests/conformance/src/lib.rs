@@ -51,6 +51,10 @@ pub trait Subject: Sync {
 
     /// The machine code of a kernel.
     fn kernel(&self, kernel: Kernel) -> KernelImage;
+
+    /// The case leaves a queue at a wait that nothing ends. Who watches the device, and takes that for a
+    /// mistake, lets it pass.
+    fn waits_for_ever(&self) {}
 }
 
 /// The kernels that the cases need. Arguments are 8-byte words in the order given; groups of one

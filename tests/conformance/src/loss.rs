@@ -145,6 +145,7 @@ pub fn a_fault_of_a_kernel_names_it_and_the_place(subject: &dyn Subject) {
 
 /// Waits on the host and on the queues of a lost device end; another device works on.
 pub fn a_loss_ends_waits_and_leaves_other_devices_alone(subject: &dyn Subject) {
+    subject.waits_for_ever();
     let lost = Rig::open(subject, 0, 1024);
     let well = Rig::open(subject, 1, 1024);
     let never = lost.device.signal("never").unwrap();

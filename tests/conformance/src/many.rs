@@ -179,6 +179,7 @@ pub fn dropping_with_work_in_flight_ends(subject: &dyn Subject) {
 
 /// A wait that nobody will end does not hold the end of the device.
 pub fn dropping_a_queue_that_waits_forever_ends(subject: &dyn Subject) {
+    subject.waits_for_ever();
     let rig = Rig::new(subject);
     let never = rig.device.signal("never").unwrap();
     let wait = Command::Wait {
