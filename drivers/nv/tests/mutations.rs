@@ -13,6 +13,7 @@ use drivers_nv::Options;
 use drivers_nv::interface::NvInterface;
 use drivers_nv::nvk;
 use drivers_spec::nv::copy::launch_dma;
+use drivers_spec::nv::cubin::Cubin;
 use drivers_spec::nv::host::sem_execute;
 use drivers_spec::nv::push::header::{METHOD_ADDRESS, METHOD_SUBCHANNEL};
 use drivers_spec::nv::push::{gp_entry0, gp_entry1};
@@ -51,6 +52,31 @@ fn image(sm: u32, entry: &str) -> KernelImage {
             "first" => vec![ArgKind::Buffer, ArgKind::Value(Width::W64), number],
             _ => vec![ArgKind::Buffer, number],
         }),
+        local_bytes: 0,
+    }
+}
+
+/// A kernel that stores a number to its argument: 7 as it was compiled, or another one in place of that.
+fn store(sm: u32, number: u32) -> KernelImage {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device/kernels");
+    let mut bytes = std::fs::read(folder.join(format!("sm_{sm}.cubin"))).unwrap();
+    let cubin = Cubin::parse(&bytes).unwrap();
+    let kernel = cubin.kernel("store").unwrap();
+    let code = &cubin.at(0)[kernel.entry as usize..][..kernel.code_bytes as usize];
+    let at = bytes.windows(code.len()).position(|all| all == code);
+    let code = &mut bytes[at.unwrap()..][..code.len()];
+    // Immediate operands are the second word of an instruction.
+    for instruction in code.chunks_exact_mut(16) {
+        if instruction[4..8] == 7u32.to_le_bytes() {
+            instruction[4..8].copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    KernelImage {
+        name: "store".into(),
+        arch: format!("sm_{sm}"),
+        bytes: bytes.into(),
+        entry: "store".into(),
+        args: ArgLayout::buffers(1),
         local_bytes: 0,
     }
 }
@@ -102,7 +128,7 @@ fn work(interface: &Arc<dyn NvInterface>, options: &Options, sm: u32) -> hcq::Re
 
     let first = device.load(&image(sm, "first"))?;
     let numbers = memory(4096)?;
-    for round in 0..3 {
+    for round in 0..12 {
         let args = [at(&numbers), Val::Const(round), Val::Const(2)];
         let commands = [
             Command::Exec {
@@ -148,7 +174,26 @@ fn work(interface: &Arc<dyn NvInterface>, options: &Options, sm: u32) -> hcq::Re
         found[..4].try_into().unwrap(),
         found[4..].try_into().unwrap(),
     ];
-    Ok(right && words.map(u32::from_le_bytes) == [7, 0x0101_0108])
+    right &= words.map(u32::from_le_bytes) == [7, 0x0101_0108];
+
+    // Code in the place of other code.
+    let mut places = Vec::new();
+    for number in [7, 9] {
+        let program = device.load(&store(sm, number))?;
+        let args = [at(&a)];
+        let launch = Command::Exec {
+            program: &program,
+            args: &args,
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+        };
+        compute.submit(&[], &[launch])?.wait(soon())?;
+        a.read(0, &mut found)?;
+        right &= found[..4] == number.to_le_bytes();
+        places.push(program.entry);
+    }
+    assert_eq!(places[0], places[1]);
+    Ok(right)
 }
 
 fn options() -> Options {
@@ -156,7 +201,7 @@ fn options() -> Options {
         ring_timeout: PATIENCE,
         drain_timeout: PATIENCE,
         // So small that its blocks are used again.
-        push_buffer: 16 << 10,
+        push_buffer: 8 << 10,
         ..Options::default()
     }
 }
@@ -214,7 +259,31 @@ fn put(version: Version, words: &mut [u32], field: Field, value: u64) {
     field.put(version, 0, words, value).unwrap();
 }
 
+/// Leaves caches of code and constants as they are.
+fn keep_caches(methods: &mut Methods<'_>) {
+    if methods.begin_with(compute::INVALIDATE_SHADER_CACHES_NO_WFI) {
+        methods.skip();
+    }
+}
+
 const BUGS: &[Bug] = &[
+    Bug {
+        what: "what is held of code that was overwritten is used",
+        rule: "COMPUTE-CODE-STALE",
+        how: How::Methods(keep_caches),
+    },
+    Bug {
+        what: "what is held of constants that were overwritten is used",
+        rule: "COMPUTE-CONSTANT-STALE",
+        how: How::Both(keep_caches, |version, words| {
+            for bank in 0..8 {
+                let field = qmd::CONSTANT_BUFFER_INVALIDATE;
+                if field.get(version, bank, words).is_some() {
+                    field.put(version, bank, words, 0).unwrap();
+                }
+            }
+        }),
+    },
     Bug {
         what: "the doorbell is rung with the number of no channel",
         rule: "HOST-DOORBELL-TOKEN",

@@ -36,6 +36,8 @@ pub enum How {
     Methods(fn(&mut Methods<'_>)),
     /// Edits QMDs before their grids are scheduled.
     Qmd(fn(Version, &mut [u32])),
+    /// Edits both.
+    Both(fn(&mut Methods<'_>), fn(Version, &mut [u32])),
     /// Edits entries of a ring.
     Entry(fn(&mut [u32; 2])),
     /// Edits GPPut, of a ring of so many entries.
@@ -198,14 +200,15 @@ impl Bell {
                 data: &mut rest[..length - 1],
                 copies: self.copies,
             };
-            match self.how {
-                How::Methods(edit) => edit(&mut methods),
-                How::Qmd(edit) if methods.begin_with(compute::SEND_PCAS_A) => {
-                    let version = *self.arch().facts().qmds.last().unwrap();
-                    let address = u64::from(methods.data[0]) << 8;
-                    self.edit(address, version.dwords(), |words| edit(version, words));
-                }
-                _ => {}
+            if let How::Qmd(edit) | How::Both(_, edit) = self.how
+                && methods.begin_with(compute::SEND_PCAS_A)
+            {
+                let version = *self.arch().facts().qmds.last().unwrap();
+                let address = u64::from(methods.data[0]) << 8;
+                self.edit(address, version.dwords(), |words| edit(version, words));
+            }
+            if let How::Methods(edit) | How::Both(edit, _) = self.how {
+                edit(&mut methods);
             }
             at += length;
         }

@@ -1,0 +1,10 @@
+//! The device as its users have it, on the twin: under load, at its limits, with what goes wrong.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod faults;
+mod mistakes;
+mod refusals;
+mod sizes;
+mod stand;
+mod stress;
