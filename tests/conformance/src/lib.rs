@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use hcq::{ArgKind, ArgLayout, Device, KernelImage, Width};
 
-pub use rig::Rig;
+pub use rig::{Rig, elements};
 
 /// What is tested.
 pub trait Subject: Sync {

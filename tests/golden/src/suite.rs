@@ -187,6 +187,18 @@ pub fn run_suite(
     engine: &Engine,
     filter: impl Fn(&Group, &Case) -> bool,
 ) -> Result<Report, ManifestError> {
+    run_told(engine, filter, |_, _| {})
+}
+
+/// The same; each case's name is told as it ends, with its fault if it does not hold.
+///
+/// # Errors
+/// As [`run_suite`].
+pub fn run_told(
+    engine: &Engine,
+    filter: impl Fn(&Group, &Case) -> bool,
+    mut told: impl FnMut(&str, Option<&CaseError>),
+) -> Result<Report, ManifestError> {
     let references = References::open(&References::folder())?;
     let mut report = Report::default();
     for group in &references.groups {
@@ -195,21 +207,25 @@ pub fn run_suite(
             report.gradients += usize::from(case.grads.is_some());
             report.ops.insert(case.op.clone());
             let outcome = catch_unwind(AssertUnwindSafe(|| run_case(engine, group, case)));
-            let error = match outcome {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => error,
-                Err(panic) => CaseError::Panic(
+            let wrong = match outcome {
+                Ok(outcome) => outcome.err(),
+                Err(panic) => Some(CaseError::Panic(
                     panic
                         .downcast_ref::<String>()
                         .cloned()
                         .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
                         .unwrap_or_default(),
-                ),
+                )),
             };
-            report
-                .failures
-                .push((format!("{}:{}", group.name, case.case), error));
+            let name = name(group, case);
+            told(&name, wrong.as_ref());
+            report.failures.extend(wrong.map(|wrong| (name, wrong)));
         }
     }
     Ok(report)
+}
+
+/// What a case is called.
+pub fn name(group: &Group, case: &Case) -> String {
+    format!("{}:{}", group.name, case.case)
 }

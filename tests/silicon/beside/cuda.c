@@ -141,6 +141,8 @@ int main(int argc, char **argv) {
     int small = argc > 2;
     int launches = small ? 5 : 2000, samples = small ? 2 : 10;
     if (small) bytes = 64 << 10;
+    // Each line is there as soon as it is known: who waits may end this.
+    setvbuf(stdout, NULL, _IOLBF, 0);
     load();
     CALL(cuInit, 0);
     int version, major, minor;

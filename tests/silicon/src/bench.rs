@@ -1,4 +1,4 @@
-//! What `cuda.c` and `torch.py` measure of NVIDIA's own, measured of ours, in lines of the same form: name, figure,
+//! What `cuda.c` and `torch_beside.py` measure of NVIDIA's own, measured of ours, in lines of the same form: name, figure,
 //! unit. What is timed is what a user waits for: from the call to its end.
 
 use std::time::Instant;
@@ -6,8 +6,10 @@ use std::time::Instant;
 use conformance::{Kernel, Rig};
 use doorbell::{Error, Setup};
 use hcq::{AllocSpec, Buffer, Command, Deadline, MemoryKind, Val};
-use tensor::{DType, Jit, Rng, Tensor};
+use tensor::ops::attention::Attention;
+use tensor::{DType, Engine, Jit, Rng, Tensor};
 
+use crate::expressions;
 use crate::subject::Selected;
 
 /// How often, and how much.
@@ -18,6 +20,19 @@ struct Sizes {
     bytes: u64,
     /// Sides of products.
     sides: &'static [usize],
+    /// Queries of attention: images, heads, length, width.
+    attention: [usize; 4],
+}
+
+/// A part of it.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Launches and copies
+    Queues,
+    /// Sums, products, attention
+    Tensors,
+    /// Ten expressions that are fused
+    Expressions,
 }
 
 const REAL: Sizes = Sizes {
@@ -25,6 +40,7 @@ const REAL: Sizes = Sizes {
     samples: 10,
     bytes: 256 << 20,
     sides: &[4096, 8192],
+    attention: [4, 16, 4096, 128],
 };
 
 const SMALL: Sizes = Sizes {
@@ -32,13 +48,27 @@ const SMALL: Sizes = Sizes {
     samples: 2,
     bytes: 64 << 10,
     sides: &[64],
+    attention: [1, 2, 32, 16],
 };
 
-/// Measures and prints.
-pub fn run(small: bool) -> Result<(), Error> {
+/// Measures and prints: what takes longest comes last.
+pub fn run(small: bool, only: Option<Part>) -> Result<(), Error> {
     let sizes = if small { SMALL } else { REAL };
-    queues(&sizes)?;
-    tensors(&sizes)
+    let wanted = |part| only.is_none_or(|only| only == part);
+    if wanted(Part::Queues) {
+        queues(&sizes)?;
+    }
+    if only == Some(Part::Queues) {
+        return Ok(());
+    }
+    let engine = Setup::from_env()?.open()?.engine;
+    if wanted(Part::Expressions) {
+        expressions(&engine, &sizes)?;
+    }
+    if wanted(Part::Tensors) {
+        tensors(&engine, &sizes)?;
+    }
+    Ok(())
 }
 
 /// The middle one of some times.
@@ -113,56 +143,72 @@ fn queues(sizes: &Sizes) -> Result<(), Error> {
     copy("copy on the device, one way", &other, &device)
 }
 
-/// What kernels of the compiler reach.
-fn tensors(sizes: &Sizes) -> Result<(), Error> {
-    let engine = Setup::from_env()?.open()?.engine;
-    let mut random = Rng::new(&engine, 7);
-    let captured = |name: &str,
-                    inputs: Vec<Tensor>,
-                    work: f64,
-                    unit: &str,
-                    f: fn(&[Tensor]) -> tensor::Result<Tensor>| {
-        for input in &inputs {
-            input.realize()?;
-        }
-        let mut call = Jit::new(&engine, &[], |x: &[Tensor]| Ok(vec![f(x)?]));
-        let mut run = || {
-            call.call(&inputs)?;
-            Ok(engine.synchronize()?)
-        };
-        run()?;
-        let took = time(sizes.samples, run)?;
-        row(name, work / took, unit);
-        Ok::<(), Error>(())
+/// The middle time of a captured call on tensors that are there.
+fn captured(
+    engine: &Engine,
+    sizes: &Sizes,
+    inputs: &[Tensor],
+    f: expressions::Expression,
+) -> Result<f64, Error> {
+    for input in inputs {
+        input.realize()?;
+    }
+    let mut call = Jit::new(engine, &[], |x: &[Tensor]| Ok(vec![f(x)?.contiguous()?]));
+    let mut run = || {
+        call.call(inputs)?;
+        Ok(engine.synchronize()?)
     };
+    run()?;
+    time(sizes.samples, run)
+}
+
+/// Fused expressions, in microseconds.
+fn expressions(engine: &Engine, sizes: &Sizes) -> Result<(), Error> {
+    let mut random = Rng::new(engine, 7);
+    let rows = (sizes.bytes / 4 / 1024) as usize;
+    let mut inputs = Vec::new();
+    for shape in [&[rows, 1024][..], &[rows, 1024], &[1024], &[1024]] {
+        inputs.push(random.rand(shape, DType::F32)?);
+    }
+    for (name, expression) in expressions::ALL {
+        row(
+            name,
+            captured(engine, sizes, &inputs, expression)? * 1e6,
+            "us",
+        );
+    }
+    Ok(())
+}
+
+/// What kernels of the compiler reach.
+fn tensors(engine: &Engine, sizes: &Sizes) -> Result<(), Error> {
+    let mut random = Rng::new(engine, 7);
     let n = (sizes.bytes / 4) as usize;
     for dtype in [DType::F32, DType::BF16] {
-        let x = random.rand(&[n / 1024, 1024], dtype)?;
-        let bytes = (n * dtype.size()) as f64;
-        captured(
-            &format!("x + 1 of {dtype}, one way"),
-            vec![x.clone()],
-            bytes / 1e9,
-            "GB/s",
-            |x| x[0].add(1.0)?.contiguous(),
-        )?;
-        captured(
-            &format!("sum of rows of {dtype}"),
-            vec![x],
-            bytes / 1e9,
-            "GB/s",
-            |x| x[0].sum(&[1], false),
-        )?;
+        let x = [random.rand(&[n / 1024, 1024], dtype)?];
+        let bytes = (n * dtype.size()) as f64 / 1e9;
+        let took = captured(engine, sizes, &x, |x| x[0].add(1.0))?;
+        row(&format!("x + 1 of {dtype}, one way"), bytes / took, "GB/s");
+        let took = captured(engine, sizes, &x, |x| x[0].sum(&[1], false))?;
+        row(&format!("sum of rows of {dtype}"), bytes / took, "GB/s");
     }
     for &side in sizes.sides {
         let [a, b] = [(); 2].map(|()| random.rand(&[side, side], DType::BF16));
-        captured(
-            &format!("product of bf16, {side}"),
-            vec![a?, b?],
-            2.0 * (side as f64).powi(3) / 1e12,
-            "TFLOP/s",
-            |x| x[0].matmul(&x[1]),
-        )?;
+        let took = captured(engine, sizes, &[a?, b?], |x| x[0].matmul(&x[1]))?;
+        let work = 2.0 * (side as f64).powi(3) / 1e12;
+        row(&format!("product of bf16, {side}"), work / took, "TFLOP/s");
     }
+    let shape = sizes.attention;
+    let [q, k, v] = [(); 3].map(|()| random.rand(&shape, DType::BF16));
+    let took = captured(engine, sizes, &[q?, k?, v?], |x| {
+        x[0].attention(&x[1], &x[2], &Attention::default())
+    })?;
+    let [images, heads, length, width] = shape;
+    let work = 4.0 * (images * heads * length * length * width) as f64 / 1e12;
+    row(
+        &format!("attention of bf16, {images} {heads} {length} {width}"),
+        work / took,
+        "TFLOP/s",
+    );
     Ok(())
 }

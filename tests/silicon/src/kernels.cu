@@ -25,3 +25,22 @@ extern "C" __global__ void store(u32 *address) {
 extern "C" __global__ void spin(volatile u32 *until) {
     while (*until == 0) {}
 }
+
+// A block of 64 threads writes its numbers in the reverse order, by way of shared memory.
+extern "C" __global__ void turn(u32 *data) {
+    __shared__ u32 block[64];
+    block[threadIdx.x] = data[threadIdx.x];
+    __syncthreads();
+    data[threadIdx.x] = block[63 - threadIdx.x];
+}
+
+// Each block writes its number in its cluster, and how many blocks that has.
+extern "C" __global__ void cluster(u32 *data) {
+    u32 rank = 0, blocks = 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+#endif
+    data[2 * blockIdx.x] = rank;
+    data[2 * blockIdx.x + 1] = blocks;
+}

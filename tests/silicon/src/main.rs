@@ -9,7 +9,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench;
+mod expressions;
 mod kernels;
+mod operators;
+mod probes;
 mod subject;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,9 +22,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand};
 use conformance::{CASES, Rig};
 use doorbell::Setup;
-use golden::manifest::References;
 use golden::random::{FAMILIES, compare};
-use golden::suite::run_suite;
 use hcq::{ArgLayout, Command, Deadline, Val};
 use tensor::Engine;
 
@@ -47,6 +48,12 @@ enum Suite {
         /// One case in so many
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         every: u32,
+        /// Then the others, too, until so many seconds are over
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// A file of the cases that have held: they are left out, and what holds now is added as it is found
+        #[arg(long)]
+        journal: Option<std::path::PathBuf>,
     },
     /// Random programs, plain and captured, against the host
     Programs {
@@ -62,7 +69,12 @@ enum Suite {
         /// Sizes for a simulated device
         #[arg(long)]
         small: bool,
+        /// One part alone
+        #[arg(long, value_enum)]
+        only: Option<bench::Part>,
     },
+    /// Asks what documents leave open, of a card of NVIDIA's: launches of other forms
+    Probes,
     /// Compiles the kernels of the suite of queues, a file for each chip, for a machine without NVRTC
     Kernels {
         /// Where they go
@@ -81,6 +93,8 @@ enum Suite {
 struct Tally {
     held: usize,
     failed: usize,
+    /// For which there was no time, of how many.
+    left: Option<(usize, usize)>,
 }
 
 impl Tally {
@@ -143,32 +157,6 @@ fn conformance(filter: &str, tally: &mut Tally) -> Result<(), doorbell::Error> {
     Ok(())
 }
 
-fn operators(every: u32, tally: &mut Tally) -> Result<(), doorbell::Error> {
-    let folder = References::folder();
-    let references = References::open(&folder).unwrap();
-    for group in references.groups {
-        let started = Instant::now();
-        let setup = Setup::from_env()?;
-        let engine = setup.open()?.engine;
-        let index = std::cell::Cell::new(0u32);
-        let report = run_suite(&engine, |g, _| {
-            g.name == group.name && index.replace(index.get() + 1).is_multiple_of(every)
-        });
-        let report = report.unwrap();
-        drop(engine);
-        let seconds = started.elapsed().as_secs_f64();
-        println!("{}: {} cases, {seconds:.2} s", group.name, report.cases);
-        tally.held += report.cases - report.failures.len();
-        for (case, error) in report.failures {
-            tally.count(&case, Some(error.to_string()));
-        }
-        if let Some(broken) = rules(&setup, &[]) {
-            tally.count(&group.name, Some(broken));
-        }
-    }
-    Ok(())
-}
-
 fn programs(count: u64, first: u64, tally: &mut Tally) -> Result<(), doorbell::Error> {
     let host = Engine::reference();
     for (family, (name, _)) in FAMILIES.iter().enumerate() {
@@ -222,13 +210,22 @@ fn main() -> ExitCode {
     let mut tally = Tally::default();
     let ran = match Cli::parse().suite {
         Suite::Conformance { filter } => conformance(&filter, &mut tally),
-        Suite::Operators { every } => operators(every, &mut tally),
+        Suite::Operators {
+            every,
+            seconds,
+            journal,
+        } => operators::run(every, seconds, journal.as_deref(), &mut tally),
         Suite::Programs { count, seed } => programs(count, seed, &mut tally),
-        Suite::Bench { small } => bench::run(small),
+        Suite::Bench { small, only } => bench::run(small, only),
+        Suite::Probes => probes::run(),
         Suite::Kernels { folder } => kernels::write(&folder),
         Suite::Spin { seconds } => spin(seconds, &mut tally),
     };
-    println!("{} held, {} failed", tally.held, tally.failed);
+    let left = tally
+        .left
+        .map(|(left, all)| format!("; {left} of {all} cases are left"));
+    let left = left.unwrap_or_default();
+    println!("{} held, {} failed{left}", tally.held, tally.failed);
     match ran {
         Err(error) => {
             eprintln!("error: {error}");
