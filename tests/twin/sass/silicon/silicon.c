@@ -33,7 +33,9 @@ struct Case {
     // What is asked lies from `first` up to `end`.
     uint64_t bytes, first, end, image, image_bytes, cubin, cubin_bytes;
     uint64_t values[16];
-    uint32_t pointers, unused;
+    // Where memory holds an address of itself: what is there counts from its beginning.
+    uint64_t addresses[4];
+    uint32_t pointers, addressed;
 };
 extern const unsigned char pack[], pack_end[];
 
@@ -206,6 +208,12 @@ static const char *run(const struct Case *c, unsigned char *before, unsigned cha
     TRY(cuMemAlloc_v2, &memory, c->bytes);
     memcpy(before, pack + c->image, c->image_bytes);
     memset(before + c->image_bytes, 0, c->bytes - c->image_bytes);
+    for (uint32_t i = 0; i < c->addressed; i++) {
+        uint64_t address;
+        memcpy(&address, before + c->addresses[i], sizeof address);
+        address += memory;
+        memcpy(before + c->addresses[i], &address, sizeof address);
+    }
     TRY(cuMemcpyHtoD_v2, memory, before, c->bytes);
     uint64_t values[16];
     void *parameters[16];

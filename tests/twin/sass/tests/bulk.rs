@@ -195,12 +195,11 @@ struct Run {
 
 /// Runs the kernel: with a tensor that is read, and one of the same shape that is written.
 fn run(
-    code: &[u128],
+    mut device: Device,
     map: &Map,
     at: &[i32],
     change: impl Fn(&mut [u32; 32]),
 ) -> Result<Run, Fault> {
-    let mut device = Device::of(CHIP, code);
     let row = device.words(
         &(0..256_u32)
             .map(|i| !i.wrapping_mul(77))
@@ -213,11 +212,20 @@ fn run(
     change(&mut load);
     change(&mut store);
     let maps = device.words(&[load, store].concat());
+    device.holds_address(maps);
+    device.holds_address(maps + 128);
+    for (at, words, what) in [
+        (to, 5120, "the tensor that was written"),
+        (out, SHARED / 4, "shared memory"),
+        (back, 256, "the row"),
+    ] {
+        device.name(at, words, 4, what, true);
+    }
     let mut places: Vec<u32> = at.iter().map(|place| place.cast_unsigned()).collect();
     places.resize(8, 0);
     let places = device.words(&places);
     let bytes = map.shape().iter().product::<usize>() * map.element.1;
-    device.try_run(
+    device.run_as_on_card(
         &GRID,
         &[row, out, back, maps, places, at.len() as u64, bytes as u64],
     )?;
@@ -245,10 +253,9 @@ fn changed(byte: u8, at: usize) -> u8 {
 
 #[test]
 fn tiles_come_and_go() {
-    let code = Device::words_of(CHIP, "bulk");
     for (number, (map, at)) in maps().iter().enumerate() {
-        let run =
-            run(&code, map, at, |_| {}).unwrap_or_else(|fault| panic!("map {number}: {fault}"));
+        let run = run(Device::new(CHIP, "bulk"), map, at, |_| {})
+            .unwrap_or_else(|fault| panic!("map {number}: {fault}"));
         let (from, mut to) = (as_bytes(&tensor(5)), as_bytes(&tensor(9)));
         let row: Vec<u8> = (0..256_u32)
             .flat_map(|i| (!i.wrapping_mul(77)).to_le_bytes())
@@ -296,7 +303,9 @@ fn what_no_fence_is_behind_is_not_seen() {
     // The one before the stores.
     let (map, at) = plain();
     let code = without(|word| word & 0xfff == 0x3c6, 1);
-    let fault = run(&code, &map, &at, |_| {}).err().unwrap();
+    let fault = run(Device::of(CHIP, &code), &map, &at, |_| {})
+        .err()
+        .unwrap();
     assert!(matches!(fault.cause, Cause::Unfenced(_)), "{fault}");
 }
 
@@ -305,7 +314,9 @@ fn what_leaves_is_read_when_it_was_waited_for() {
     let (map, at) = plain();
     // DEPBAR: without it the tile is overwritten while it leaves.
     let code = without(|word| word & 0xfff == 0x91a, 2);
-    let fault = run(&code, &map, &at, |_| {}).err().unwrap();
+    let fault = run(Device::of(CHIP, &code), &map, &at, |_| {})
+        .err()
+        .unwrap();
     assert!(matches!(fault.cause, Cause::Unfenced(_)), "{fault}");
 }
 
@@ -325,7 +336,7 @@ fn what_was_not_waited_for_is_not_there() {
             *word = *word & !(0xf << 12) | 0xf << 12;
         }
     }
-    match run(&later, &map, &at, |_| {}) {
+    match run(Device::of(CHIP, &later), &map, &at, |_| {}) {
         Ok(run) => assert!(run.out.iter().all(|&byte| byte == 0), "it is there"),
         Err(fault) => panic!("{fault}"),
     }
@@ -346,10 +357,14 @@ fn wrong_maps_are_named() {
     ];
     let code = Device::words_of(CHIP, "bulk");
     for (text, change) in changes {
-        let fault = run(&code, &map, &at, change).err().unwrap();
+        let fault = run(Device::of(CHIP, &code), &map, &at, change)
+            .err()
+            .unwrap();
         assert!(fault.to_string().contains(text), "{text}: {fault}");
     }
-    let fault = run(&code, &map, &at, |map| map[1] ^= 0x10).err().unwrap();
+    let fault = run(Device::of(CHIP, &code), &map, &at, |map| map[1] ^= 0x10)
+        .err()
+        .unwrap();
     let cause = fault.cause;
     assert!(
         matches!(

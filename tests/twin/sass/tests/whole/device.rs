@@ -56,6 +56,8 @@ pub struct Device {
     kernel: Option<String>,
     /// Places in memory that have a name, if they have one of their own.
     parts: Vec<Part>,
+    /// Places where memory holds an address of itself.
+    addresses: Vec<usize>,
     /// Whether results are exact.
     pub exact: bool,
     /// Whether control words are watched.
@@ -118,6 +120,7 @@ impl Device {
             global: Global(Vec::new()),
             kernel: None,
             parts: Vec::new(),
+            addresses: Vec::new(),
             exact: true,
             watch: true,
         }
@@ -140,6 +143,12 @@ impl Device {
             each,
             exact,
         });
+    }
+
+    /// Says that memory holds an address of itself, of 64 bits: on a card it is another one.
+    #[allow(dead_code)] // Not of every test that has this module.
+    pub fn holds_address(&mut self, at: u64) {
+        self.addresses.push((at - BASE) as usize);
     }
 
     pub fn words(&mut self, words: &[u32]) -> u64 {
@@ -169,12 +178,16 @@ impl Device {
     #[allow(dead_code)] // Not of every test that has this module.
     pub fn run(&mut self, grid: &Grid, parameters: &[u64]) -> u64 {
         let chip = self.chip;
+        self.run_as_on_card(grid, parameters)
+            .unwrap_or_else(|fault| panic!("{chip:?}: {fault}"))
+    }
+
+    /// The same, with the fault that ends it. Recorded code is run on cards, too.
+    pub fn run_as_on_card(&mut self, grid: &Grid, parameters: &[u64]) -> Result<u64, Fault> {
         let before = self.global.0.clone();
-        let ran = self
-            .try_run(grid, parameters)
-            .unwrap_or_else(|fault| panic!("{chip:?}: {fault}"));
+        let ran = self.try_run(grid, parameters)?;
         let Some(kernel) = &self.kernel else {
-            return ran;
+            return Ok(ran);
         };
         let all = [Part {
             at: 0,
@@ -184,12 +197,13 @@ impl Device {
             exact: self.exact,
         }];
         let run = Run {
-            chip,
+            chip: self.chip,
             kernel,
             grid,
             base: BASE,
             parameters,
             before: &before,
+            addresses: &self.addresses,
             parts: if self.parts.is_empty() {
                 &all
             } else {
@@ -197,10 +211,10 @@ impl Device {
             },
         };
         silicon::ran(&run, &mut self.global.0);
-        ran
+        Ok(ran)
     }
 
-    /// The same, with the fault that ends it.
+    /// The same, here alone.
     pub fn try_run(&mut self, grid: &Grid, parameters: &[u64]) -> Result<u64, Fault> {
         // Where a driver puts parameters, sizes of blocks and grids, the window of local memory, and the top
         // of the stack.

@@ -33,6 +33,8 @@ pub struct Run<'a> {
     pub base: u64,
     pub parameters: &'a [u64],
     pub before: &'a [u8],
+    /// Places where memory holds an address of itself.
+    pub addresses: &'a [usize],
     pub parts: &'a [Part],
 }
 
@@ -88,13 +90,19 @@ impl Run<'_> {
         std::fs::create_dir_all(&folder).unwrap();
         let bytes = self.before.len();
         let mut text = format!("{}bytes {bytes}\n{}", self.grid(), self.parameters());
+        let mut image = self.image().to_vec();
+        for &at in self.addresses {
+            let address = u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+            image[at..at + 8].copy_from_slice(&(address - self.base).to_le_bytes());
+            writeln!(text, "address {at}").unwrap();
+        }
         for part in self.parts {
             let exact = if part.exact { "exact" } else { "near" };
             let Part { at, len, each, .. } = part;
             writeln!(text, "part {at} {len} {each} {exact} {}", part.name).unwrap();
         }
         let path = folder.join(self.name());
-        std::fs::write(path.with_extension("image"), self.image()).unwrap();
+        std::fs::write(path.with_extension("image"), image).unwrap();
         std::fs::write(path.with_extension("case"), text).unwrap();
     }
 
