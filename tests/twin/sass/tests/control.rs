@@ -163,7 +163,6 @@ const WIDE: [u128; 4] = [
 /// The upper word of what is added is read a cycle later than the rest, and no later than that.
 #[test]
 fn a_wide_product_reads_its_upper_addend_last() {
-    assert_eq!(hazard_on(Chip::Sm120, &WIDE), None);
     let cycles = |n: u128| move |word: u128| word & !(0xf << 105) | n << 105;
     let mut early = WIDE;
     early[1] = cycles(2)(early[1]);
@@ -174,10 +173,13 @@ fn a_wide_product_reads_its_upper_addend_last() {
             need,
         })
     };
-    assert_eq!(hazard_on(Chip::Sm120, &early), stall(2, 4, "R19"));
     let [low, high, product, exit] = WIDE;
     let lower_last = [cycles(13)(high), cycles(3)(low), product, exit];
-    assert_eq!(hazard_on(Chip::Sm120, &lower_last), stall(3, 4, "R18"));
+    for chip in [Chip::Sm90, Chip::Sm120] {
+        assert_eq!(hazard_on(chip, &WIDE), None);
+        assert_eq!(hazard_on(chip, &early), stall(2, 4, "R19"));
+        assert_eq!(hazard_on(chip, &lower_last), stall(3, 4, "R18"));
+    }
 }
 
 /// `DMUL R24, R18, -UR8`, whose sources are free on SB1; `UMOV.64 UR8, 0x380921fb54442d18`; `SHF.R.U32.HI R18, RZ,
@@ -223,4 +225,26 @@ fn stores_to_shared_memory_read_uniform_registers_at_once() {
         scoreboard: 0,
     });
     assert_eq!(hazard_on(Chip::Sm89, &early), read);
+}
+
+/// `DSETP.EQ.OR P3, PT, R6, RZ, !P5`, whose sources are free on SB0; `FSETP.GT.AND P5, PT, |R0|, ..., PT`; `EXIT`. As
+/// ptxas writes them for sm_89.
+const COMPARED: [u128; 3] = [
+    0x0000440006f62400_000000ff0600722a,
+    0x000fe20003fa4200_001000000000780b,
+    0x000fea0003800000_000000000000794d,
+];
+
+/// A predicate that goes into a comparison of doubles is read when that issues, too.
+#[test]
+fn doubles_read_predicates_at_once() {
+    assert_eq!(hazard_on(Chip::Sm89, &COMPARED), None);
+    let mut register = COMPARED;
+    // `MOV R6, RZ` in the place of what writes the predicate.
+    register[1] = WIDE[0] & !(0xff << 16) | 6 << 16;
+    let read = Some(Hazard::Source {
+        register: "R6".to_owned(),
+        scoreboard: 0,
+    });
+    assert_eq!(hazard_on(Chip::Sm89, &register), read);
 }

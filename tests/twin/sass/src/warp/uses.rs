@@ -169,13 +169,13 @@ impl Uses {
         let varies = unit.is_some() || VARIABLE.contains(&inst.name);
         let fixed = !varies && control.writes.is_none();
         let branches = matches!(inst.name, "BRA" | "EXIT" | "CALL" | "RET");
-        // A product of 64 bits adds its upper word last: in what ptxas 13.5 makes for sm_120 that one may be a
+        // A product of 64 bits adds its upper word last: in what ptxas and nvrtc 13.5 make for sm_120 and sm_90 that one may be a
         // cycle younger than the other sources.
         let late = inst.operands.last().and_then(|addend| match addend.kind {
             Kind::Register(n) if n != 255 && addend.width == 2 => Some(u16::from(n) + 1),
             _ => None,
         });
-        let late = late.filter(|_| inst.name == "IMAD" && chip >= Chip::Sm120);
+        let late = late.filter(|_| inst.name == "IMAD" && chip >= Chip::Sm90);
         let count = reads.len();
         let mut held = count;
         // Registers of lanes, but for sums of products, which are results as well. What doubles take from the
