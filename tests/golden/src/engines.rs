@@ -1,16 +1,20 @@
 //! The engines that the suites run on.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use codegen::Backend;
+use codegen::compile::{NvrtcCompiler, PtxasCompiler, Toolkits};
+use codegen::render::{CudaRenderer, PtxRenderer};
+use codegen::{Backend, Target as ChipTarget};
 use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
 use drivers_amd::interface::remote::Remote;
+use hcq::Device;
 use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
-use twin_amd::machine::TwinMachine;
+use twin_amd::Violation;
 
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -27,22 +31,44 @@ pub enum EngineError {
     /// There is no such simulated machine.
     #[error("{0}")]
     Twin(String),
+    /// What compiles for the device is not there.
+    #[error("{0}: not there; scripts/cuda fetches NVIDIA's compilers")]
+    NotFetched(PathBuf),
     /// Rules of a simulated device were broken.
     #[error("rules broken: {0}")]
     Rules(String),
 }
 
+/// The rules that a simulated device saw broken.
+type Broken = Box<dyn Fn() -> Vec<Violation>>;
+
 /// An engine, and what has to hold once everything on it has run.
 pub struct Rig {
     /// The engine.
     pub engine: Engine,
-    twin: Option<Arc<TwinMachine>>,
+    broken: Option<Broken>,
 }
 
 impl Rig {
     fn plain(engine: Engine) -> Rig {
-        let twin = None;
-        Rig { engine, twin }
+        let broken = None;
+        Rig { engine, broken }
+    }
+
+    /// The engine of a test; none, which is said, where what compiles for it was not fetched.
+    ///
+    /// # Panics
+    /// There is none for another reason.
+    pub fn of_test(made: Result<Rig, EngineError>) -> Option<Rig> {
+        match made {
+            Ok(rig) => Some(rig),
+            Err(why @ EngineError::NotFetched(_)) => {
+                println!("skipped: {why}");
+                None
+            }
+            // PANIC: a test ends here.
+            Err(why) => panic!("{why}"),
+        }
     }
 
     /// Ends the engine. A simulated device says which rules were broken on it.
@@ -51,10 +77,7 @@ impl Rig {
     /// [`EngineError::Rules`].
     pub fn finish(self) -> Result<(), EngineError> {
         drop(self.engine);
-        let Some(twin) = self.twin else {
-            return Ok(());
-        };
-        let violations = twin.machine().journal.violations();
+        let violations = self.broken.map_or(Vec::new(), |broken| broken());
         let Some(first) = violations.first() else {
             return Ok(());
         };
@@ -100,57 +123,112 @@ pub fn cpu() -> Result<Rig, EngineError> {
     Ok(Rig::plain(engine))
 }
 
-/// Compiled by LLVM for an AMD GPU, run from the queues of a simulated one. The chip may be followed
-/// by more about its machine: `gfx942,xcc=1`.
+/// A simulated GPU: its chip, which may be followed by more about its machine (`gfx942,xcc=1`), and for NVIDIA's by
+/// how kernels are compiled (`sm_90:PTX`, else CUDA C by NVRTC).
 ///
 /// # Errors
 /// From the device or the compiler.
-pub fn amd(machine: &str, options: Options) -> Result<Rig, EngineError> {
-    let chip = machine.split(',').next().unwrap_or(machine);
-    let machine =
-        TwinMachine::new(&format!("debug=0,chip={machine}")).map_err(EngineError::Twin)?;
-    let target = Target {
-        interface: Some(Transport::Kfd.interface(true)),
-        ..Target::any(DeviceKind::Amd)
-    };
+pub fn gpu(machine: &str, options: Options) -> Result<Rig, EngineError> {
+    let (chip, more) = machine.split_once(',').unwrap_or((machine, ""));
+    let (chip, renderer) = chip.split_once(':').unwrap_or((chip, "CUDA"));
+    if chip.starts_with("sm_") {
+        let backend = nv_backend(chip, renderer)?;
+        let machine = twin_nv::machine::TwinMachine::new(&format!("chip={chip},{more}"));
+        let machine = machine.map_err(EngineError::Twin)?;
+        let twin: drivers::Twin = machine.clone();
+        let device = open(DeviceKind::Nv, Transport::Nvk, &twin)?;
+        let engine = DeviceExecutor::engine(device, backend, options)?;
+        let broken: Broken = Box::new(move || machine.journal().violations());
+        let broken = Some(broken);
+        return Ok(Rig { engine, broken });
+    }
+    let machine = twin_amd::machine::TwinMachine::new(&format!("debug=0,chip={chip},{more}"));
+    let machine = machine.map_err(EngineError::Twin)?;
     let twin: drivers::Twin = machine.clone();
-    let device = drivers::open_with(&target, &Settings::default(), Some(&twin))?;
+    let device = open(DeviceKind::Amd, Transport::Kfd, &twin)?;
+    amd(machine, device, chip, options)
+}
+
+fn open(kind: DeviceKind, way: Transport, twin: &drivers::Twin) -> hcq::Result<Arc<dyn Device>> {
+    let target = Target {
+        interface: Some(way.interface(true)),
+        ..Target::any(kind)
+    };
+    drivers::open_with(&target, &Settings::default(), Some(twin))
+}
+
+/// Compiled by LLVM for an AMD GPU, run from its queues.
+fn amd(
+    machine: Arc<twin_amd::machine::TwinMachine>,
+    device: Arc<dyn Device>,
+    chip: &str,
+    options: Options,
+) -> Result<Rig, EngineError> {
     let backend = Backend::find("AMD:LLVM", chip, 0)?;
     let engine = DeviceExecutor::engine(device, backend, options)?;
-    Ok(Rig {
-        engine,
-        twin: Some(machine),
+    let broken: Broken = Box::new(move || machine.journal().violations());
+    let broken = Some(broken);
+    Ok(Rig { engine, broken })
+}
+
+/// What `scripts/cuda` has fetched, for a chip.
+fn nv_backend(chip: &str, renderer: &str) -> Result<Backend, EngineError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda");
+    if !root.join("fetched").exists() {
+        return Err(EngineError::NotFetched(root));
+    }
+    let (toolkits, target) = (Toolkits::at(root), ChipTarget::nv(chip, 0)?);
+    Ok(match renderer {
+        "CUDA" => {
+            let compiler = Arc::new(NvrtcCompiler::of(&toolkits, &target)?);
+            Backend::new(target, Arc::new(CudaRenderer), Some(compiler))
+        }
+        "PTX" => {
+            let compiler = Arc::new(PtxasCompiler::of(&toolkits)?);
+            Backend::new(target, Arc::new(PtxRenderer), Some(compiler))
+        }
+        _ => {
+            return Err(EngineError::Twin(format!(
+                "expected CUDA or PTX, found {renderer}"
+            )));
+        }
     })
 }
 
-macro_rules! amd {
-    ($($chip:ident)*) => {$(
-        #[doc = concat!("A simulated ", stringify!($chip), ".")]
+macro_rules! gpus {
+    ($($name:ident $machine:literal;)*) => {$(
+        #[doc = concat!("A simulated GPU: ", $machine, ".")]
         ///
         /// # Errors
         /// From the device or the compiler.
-        pub fn $chip() -> Result<Rig, EngineError> {
-            amd(stringify!($chip), Options::default())
+        pub fn $name() -> Result<Rig, EngineError> {
+            gpu($machine, Options::default())
         }
     )*};
 }
-amd!(gfx1030 gfx1100 gfx1201 gfx942);
+
+gpus! {
+    gfx1030 "gfx1030";
+    gfx1100 "gfx1100";
+    gfx1201 "gfx1201";
+    gfx942 "gfx942";
+    sm_86 "sm_86";
+    sm_89 "sm_89:PTX";
+    sm_90 "sm_90";
+    sm_120 "sm_120:PTX";
+}
 
 /// A simulated gfx1100 whose memory the host has no mapping of: each access is a transfer.
 ///
 /// # Errors
 /// From the device or the compiler.
 pub fn gfx1100_remote() -> Result<Rig, EngineError> {
-    let twin = TwinMachine::new("debug=0,chip=gfx1100").map_err(EngineError::Twin)?;
+    let twin = twin_amd::machine::TwinMachine::new("debug=0,chip=gfx1100");
+    let twin = twin.map_err(EngineError::Twin)?;
     let machine: Arc<dyn Machine> = twin.clone();
     let options = drivers_amd::Options::default();
     let interface = drivers_amd::kfd::open(&machine, 0, &options)?;
     let interface = Remote::over(&Cable::new(), interface);
     let device = drivers_amd::over(&interface, &options)?;
-    let backend = Backend::find("AMD:LLVM", "gfx1100", 0)?;
-    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
-    Ok(Rig {
-        engine,
-        twin: Some(twin),
-    })
+    amd(twin, device, "gfx1100", Options::default())
 }

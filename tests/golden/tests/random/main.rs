@@ -1,7 +1,7 @@
 //! Random programs of operators, compiled on simulated GPUs.
 //!
 //! `DOORBELL_SEED` sets the first program, `DOORBELL_PROGRAMS` how many of each family run,
-//! `DOORBELL_CHIPS` on which machines (`gfx1100;gfx942,xcc=1`), `DOORBELL_FAMILY` one family. A program
+//! `DOORBELL_CHIPS` on which machines (`gfx1100;gfx942,xcc=1;sm_89:PTX`), `DOORBELL_FAMILY` one family. A program
 //! that fails is told with its number, from which `DOORBELL_SEED` runs it alone.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
@@ -31,7 +31,10 @@ fn programs(machine: &str, programs: u64) {
         if !wanted.is_empty() && wanted != *name {
             continue;
         }
-        let rig: Rig = engines::amd(machine, Options::default()).unwrap();
+        let made = engines::gpu(machine, Options::default());
+        let Some(rig) = Rig::of_test(made) else {
+            return;
+        };
         for n in 0..count {
             let seed = seed + n;
             if let Some(fault) = compare(&host, &rig.engine, family, seed) {
@@ -68,4 +71,8 @@ machines! {
     gfx1201 "gfx1201" 3;
     gfx942_one "gfx942,xcc=1" 1;
     gfx942_eight "gfx942" 1;
+    sm_86 "sm_86" 2;
+    sm_89 "sm_89:PTX" 2;
+    sm_90 "sm_90" 2;
+    sm_120 "sm_120:PTX" 1;
 }
