@@ -4,16 +4,9 @@
 
 mod place;
 
-use place::{Place, Ran, rows};
+use place::{Place, losses, rows, succeed};
 
 const GFX1100: (&str, &str) = ("DEV", "TWINKFD+AMD::gfx1100");
-
-/// Runs a command on a simulated device; it must succeed.
-fn succeed(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Ran {
-    let ran = place.run(args, env);
-    assert_eq!(ran.code, 0, "{args:?} {env:?}: {}", ran.err);
-    ran
-}
 
 #[test]
 fn simulated_devices_are_listed_only_when_asked_for() {
@@ -249,36 +242,9 @@ fn a_device_that_is_lost_says_why() {
     }
 }
 
-/// The demonstration's losses on a device, one for each epoch.
-fn losses(dev: &str) -> Vec<f64> {
-    let place = Place::new();
-    let args = [
-        "demo",
-        "--epochs",
-        "3",
-        "--steps",
-        "3",
-        "--at-least",
-        "0",
-        "--save",
-        "net.safetensors",
-        "--export",
-        "net.onnx",
-    ];
-    let ran = succeed(&place, &args, &[("DEV", dev)]);
-    assert!(ran.out.contains("held-out accuracy: "), "{}", ran.out);
-    place.wrote(&["net.onnx", "net.safetensors"], true);
-    let lines = ran.err.lines().filter(|line| line.starts_with("epoch "));
-    let losses: Vec<f64> = lines
-        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
-        .collect();
-    assert_eq!(losses.len(), 3, "{}", ran.err);
-    losses
-}
-
 #[test]
 fn the_demonstration_learns_as_on_the_cpu() {
-    let (cpu, gpu) = (losses("CPU"), losses(GFX1100.1));
+    let (cpu, gpu) = (losses(&[("DEV", "CPU")]), losses(&[GFX1100]));
     for (a, b) in cpu.iter().zip(&gpu) {
         // Sums in another order, through nine steps of Adam.
         assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, gfx1100 {gpu:?}");

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod place;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ fn doorbell_on(dev: &str, args: &[&str]) -> Output {
         .args(args)
         .env("XDG_CACHE_HOME", cache.path())
         .env("DEV", dev)
+        .envs(place::toolkit().map(|path| ("CUDA_PATH", path)))
         .output()
         .unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
@@ -335,17 +338,16 @@ fn light_squeezenet_on_gfx1100() {
     light(GFX1100, "light_squeezenet", "data_0", &[1, 3, 224, 224]);
 }
 
-/// One in four, as the part says: the same as on the CPU.
+/// One node case in so many, as the part says: the same as on the CPU.
 #[cfg(feature = "twin")]
-#[test]
-fn node_cases_on_gfx1100() {
+fn node_cases_on(dev: &str, of: usize) {
     let part = conformance::part::Part::chosen();
     let all = fs::read_dir(models("onnx-data/node")).unwrap();
     let all: BTreeSet<PathBuf> = all.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(all.len(), NODE_PASSED + NODE_UNSUPPORTED.len());
     let folder = tempfile::tempdir().unwrap();
     let mut chosen = BTreeSet::new();
-    for (_, case) in all.iter().enumerate().filter(|(i, _)| part.has(*i, 4)) {
+    for (_, case) in all.iter().enumerate().filter(|(i, _)| part.has(*i, of)) {
         let name = case.file_name().unwrap();
         std::os::unix::fs::symlink(case, folder.path().join(name)).unwrap();
         chosen.insert(name.to_str().unwrap());
@@ -354,7 +356,22 @@ fn node_cases_on_gfx1100() {
     unsupported.retain(|name| chosen.contains(name));
     let passed = chosen.len() - unsupported.len();
     let folder = folder.path().to_str().unwrap();
-    cases_on(GFX1100, folder, passed, &unsupported, &[]);
+    cases_on(dev, folder, passed, &unsupported, &[]);
+}
+
+#[cfg(feature = "twin")]
+#[test]
+fn node_cases_on_gfx1100() {
+    node_cases_on(GFX1100, 4);
+}
+
+/// Compiled by our own renderer and ptxas.
+#[cfg(feature = "twin")]
+#[test]
+fn node_cases_on_sm_89() {
+    if place::toolkit().is_some() {
+        node_cases_on("TWINNVK+NV:PTX:sm_89", 8);
+    }
 }
 
 /// The trace of a model that copies its input and does nothing else, on the queues of a device: the

@@ -4,16 +4,9 @@
 
 mod place;
 
-use place::{Place, Ran, rows};
+use place::{Place, losses, rows, succeed, toolkit};
 
 const GH100: (&str, &str) = ("DEV", "TWINNVK+NV::gh100");
-
-/// Runs a command on a simulated device; it must succeed.
-fn succeed(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Ran {
-    let ran = place.run(args, env);
-    assert_eq!(ran.code, 0, "{args:?} {env:?}: {}", ran.err);
-    ran
-}
 
 #[test]
 fn the_doctor_looks_at_a_simulated_machine_too() {
@@ -134,4 +127,16 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         assert!(ran.err.contains(text), "{dev}: {}", ran.err);
     }
     place.wrote(&[], false);
+}
+
+#[test]
+fn the_demonstration_learns_as_on_the_cpu() {
+    let Some(toolkit) = toolkit() else { return };
+    let cpu = losses(&[("DEV", "CPU")]);
+    let gpu = losses(&[GH100, ("CUDA_PATH", &toolkit)]);
+    for (a, b) in cpu.iter().zip(&gpu) {
+        // Sums in another order, through nine steps of Adam.
+        assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, sm_90 {gpu:?}");
+    }
+    assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
 }

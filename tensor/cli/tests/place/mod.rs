@@ -98,3 +98,48 @@ pub fn rows(ran: &Ran, schema: &str) -> Vec<Value> {
     assert_eq!(document["schema"], schema);
     document["rows"].as_array().unwrap().clone()
 }
+
+/// Runs a command on a device; it must succeed.
+pub fn succeed(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let ran = place.run(args, env);
+    assert_eq!(ran.code, 0, "{args:?} {env:?}: {}", ran.err);
+    ran
+}
+
+/// Where `scripts/cuda` has put NVIDIA's compilers, as `CUDA_PATH`; nothing, which is said, if they are not there.
+pub fn toolkit() -> Option<String> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda");
+    let root = root.display().to_string();
+    if fs::exists(format!("{root}/fetched")).unwrap() {
+        return Some(root);
+    }
+    println!("skipped: {root}: not there; scripts/cuda fetches NVIDIA's compilers");
+    None
+}
+
+/// The demonstration's losses on a device, one for each epoch.
+pub fn losses(env: &[(&str, &str)]) -> Vec<f64> {
+    let place = Place::new();
+    let args = [
+        "demo",
+        "--epochs",
+        "3",
+        "--steps",
+        "3",
+        "--at-least",
+        "0",
+        "--save",
+        "net.safetensors",
+        "--export",
+        "net.onnx",
+    ];
+    let ran = succeed(&place, &args, env);
+    assert!(ran.out.contains("held-out accuracy: "), "{}", ran.out);
+    place.wrote(&["net.onnx", "net.safetensors"], true);
+    let lines = ran.err.lines().filter(|line| line.starts_with("epoch "));
+    let losses: Vec<f64> = lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(losses.len(), 3, "{}", ran.err);
+    losses
+}
