@@ -227,6 +227,14 @@ fn refused(
             format!("divided into {parts} partitions (MIG)"),
             "`sudo nvidia-smi -mig 0` makes it one again".into(),
         ),
+        Unusable::Prohibited { .. } => fail(
+            "closed to programs that compute".into(),
+            "`sudo nvidia-smi -c DEFAULT` opens it".into(),
+        ),
+        Unusable::Busy { .. } => fail(
+            "for one program at a time, and another one has it".into(),
+            "wait for its end, or share the GPU: `sudo nvidia-smi -c DEFAULT`".into(),
+        ),
         Unusable::Confidential { .. } => fail(
             "confidential computing is on".into(),
             "switch it off (`nvidia-smi conf-compute`, or the host's settings)".into(),

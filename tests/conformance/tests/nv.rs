@@ -20,6 +20,23 @@ conformance::conformance!(sm_86, || TwinSubject::new("ga102", "sm_86", ""));
 conformance::conformance!(sm_89, || TwinSubject::new("ad102", "sm_89", ""));
 conformance::conformance!(sm_90, || TwinSubject::new("h100", "sm_90", ""));
 conformance::conformance!(sm_120, || TwinSubject::new("gb202", "sm_120", ""));
+// The oldest driver, and one that nobody has described yet.
+conformance::conformance!(sm_90_by_535, || TwinSubject::new(
+    "h100",
+    "sm_90",
+    "driver=535,"
+));
+conformance::conformance!(sm_90_by_590, || TwinSubject::new(
+    "h100",
+    "sm_90",
+    "says=590.44.01,"
+));
+// Memory is mapped by the resource manager alone.
+conformance::conformance!(sm_90_without_uvm, || TwinSubject::new(
+    "h100",
+    "sm_90",
+    "fault=path:/dev/nvidia-uvm:ENOENT"
+));
 
 /// Two GPUs of a kind.
 struct TwinSubject {

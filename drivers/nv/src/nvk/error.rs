@@ -130,9 +130,10 @@ pub(super) fn of_memory(device: &DeviceId, gpu: &Gpu, error: MemoryError) -> Err
 pub(super) fn of_open(asked: &DeviceId, why: &Unusable) -> Error {
     let (asked, text) = (asked.to_string(), why.to_string());
     match why {
-        Unusable::NoPermission { .. } | Unusable::Cgroup { .. } => {
-            Error::NoPermission { asked, why: text }
-        }
+        Unusable::NoPermission { .. }
+        | Unusable::Cgroup { .. }
+        | Unusable::Prohibited { .. }
+        | Unusable::Busy { .. } => Error::NoPermission { asked, why: text },
         Unusable::Unsupported { .. } | Unusable::Divided { .. } | Unusable::Confidential { .. } => {
             Error::Unsupported { asked, why: text }
         }

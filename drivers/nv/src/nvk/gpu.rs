@@ -11,7 +11,8 @@ use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::control::{self, fb_info, gr_info};
 use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::memory::vaspace_flags;
-use drivers_spec::nv::{class, escape, push, query};
+use drivers_spec::nv::query::compute_mode;
+use drivers_spec::nv::{class, escape, push, query, status};
 use hcq::mem::window::Window;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 
@@ -325,6 +326,7 @@ impl Asked<'_> {
     fn facts(&self, found: &Found) -> std::result::Result<(Facts, Call), Unusable> {
         let chip = self.chip(found)?;
         self.not_divided(found)?;
+        self.may_compute(found)?;
         let classes = self.classes()?;
         self.not_confidential(found, chip.arch)?;
         let facts = chip.facts();
@@ -453,6 +455,31 @@ impl Asked<'_> {
                 tracing::debug!(%error, "whether the GPU is divided is not told");
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps to what the administrator has set, which RM leaves to programs: a GPU for one program at a time is
+    /// reserved, as long as the subdevice lives.
+    fn may_compute(&self, found: &Found) -> std::result::Result<(), Unusable> {
+        let mut params = query::ComputeModeRules::default();
+        let ask = control::NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES;
+        if let Err(error) = self.rm.control(&ask, self.subdevice, &mut params) {
+            tracing::debug!(%error, "who may compute is not told");
+            return Ok(());
+        }
+        let place = || found.place.clone();
+        match params.rules {
+            compute_mode::COMPUTE_PROHIBITED => Err(Unusable::Prohibited { place: place() }),
+            compute_mode::EXCLUSIVE_COMPUTE | compute_mode::EXCLUSIVE_COMPUTE_PROCESS => {
+                let reserve = control::ACQUIRE_COMPUTE_MODE_RESERVATION;
+                match self.rm.order(&reserve, self.subdevice) {
+                    Err(error) if error.is(status::NV_ERR_STATE_IN_USE) => {
+                        Err(Unusable::Busy { place: place() })
+                    }
+                    done => Ok(done?),
+                }
+            }
+            _ => Ok(()),
         }
     }
 

@@ -166,6 +166,18 @@ impl Rm {
         Ok(())
     }
 
+    /// Has an object do what takes no parameters.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(super) fn order(&self, control: &Call, object: u32) -> Result {
+        let branch = self.branch;
+        call::<escape::Control>(&*self.control, branch, control.name, || {
+            Argument::control_plain(control, branch, (self.client, object))
+        })?;
+        Ok(())
+    }
+
     /// Lets the next mapping of a file be that of an object.
     ///
     /// # Errors

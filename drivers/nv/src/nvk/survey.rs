@@ -121,6 +121,24 @@ pub enum Unusable {
         /// How many.
         parts: u32,
     },
+    /// The GPU computes for nobody.
+    #[error(
+        "{place} is closed to programs that compute (`nvidia-smi -q -d COMPUTE`): `sudo nvidia-smi -c DEFAULT` \
+         opens it"
+    )]
+    Prohibited {
+        /// The GPU.
+        place: String,
+    },
+    /// One program at a time computes, and another one does.
+    #[error(
+        "{place} is for one program at a time (`nvidia-smi -q -d COMPUTE`), and another one has it (`nvidia-smi` \
+         lists them): wait for its end, or share the GPU (`sudo nvidia-smi -c DEFAULT`)"
+    )]
+    Busy {
+        /// The GPU.
+        place: String,
+    },
     /// The GPU computes for a confidential machine only.
     #[error(
         "{place} has confidential computing on, which is not supported: its memory and its rings are \

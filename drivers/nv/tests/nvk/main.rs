@@ -15,6 +15,7 @@ use drivers_nv::interface::ChannelKind;
 use drivers_nv::nvk::survey;
 use drivers_spec::nv::abi::Branch;
 use hcq::{Error, MemoryKind};
+use twin_nv::machine::TwinMachine;
 
 #[test]
 fn everything_is_made_on_every_chip_by_every_driver() {
@@ -126,13 +127,21 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
             "fault=path:/dev/nvidia0:EIO",
             "the driver cannot start the GPU",
         ),
+        ("mig=2", "is divided into 2 partitions (MIG)"),
+        (
+            "compute=prohibited",
+            "0000:01:00.0 is closed to programs that compute",
+        ),
+        ("compute=taken", "and another one has it"),
     ];
     for (config, expected) in cases {
         let twin = twin(config);
         let error = open(&twin, 0).err().unwrap();
         let text = error.to_string();
         assert!(text.contains(expected), "{config}: {text}");
-        let denied = config.contains("EACCES") || config.contains("EPERM");
+        let denied = ["EACCES", "EPERM", "compute"]
+            .iter()
+            .any(|one| config.contains(one));
         assert_eq!(
             matches!(error, Error::NoPermission { .. }),
             denied,
@@ -143,10 +152,25 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
         let survey = survey(&*twin);
         let gpu = survey.gpus.into_iter().find_map(|gpu| gpu.unusable);
         let found = survey.driver.err().or(gpu);
-        let uvm = config.contains("uvm");
-        assert!(uvm || found.is_some_and(|why| why.to_string().contains(expected)));
+        // What is asked of the GPU itself is not looked at.
+        let unseen =
+            config.contains("uvm") || !config.contains("fault") && !config.contains("module");
+        assert!(unseen || found.is_some_and(|why| why.to_string().contains(expected)));
         clean(&twin);
     }
+}
+
+#[test]
+fn a_gpu_for_one_program_is_reserved() {
+    let twin = twin("chip=h100,compute=exclusive");
+    // Of the same process every device may use it.
+    let (first, second) = (open(&twin, 0).unwrap(), open(&twin, 0).unwrap());
+    let other = TwinMachine::attach(twin.machine());
+    let busy = open(&other, 0).err().unwrap().to_string();
+    assert!(busy.contains("another one has it"), "{busy}");
+    drop((first, second));
+    use_all(&other, &Options::default()).unwrap();
+    clean(&twin);
 }
 
 #[test]

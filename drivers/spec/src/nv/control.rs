@@ -4,7 +4,7 @@
 //! 570.211.01, 580.142. The size must be that of the branch's struct. The first half of a number is the
 //! class that is asked. `<-` marks what the kernel returns.
 
-use super::abi::{calls, structs};
+use super::abi::{Branches, Call, calls, structs};
 use super::query::{self, GrRouteInfo, Info};
 
 /// What GR_GET_INFO answers, `NV0080_CTRL_GR_INFO_INDEX_*`.
@@ -57,6 +57,16 @@ pub mod fb_info {
     /// What of that is free.
     pub const HEAP_FREE: u32 = 0x16;
 }
+
+/// Reserves a GPU on which one program at a time may compute, until the subdevice is freed or the reservation is
+/// given up. No header names the number; the kernel has it under this name, with the next one for giving up
+/// (g_subdevice_nvoc.c), and libcuda asks it.
+pub const ACQUIRE_COMPUTE_MODE_RESERVATION: Call = Call {
+    name: "subdeviceCtrlCmdGpuAcquireComputeModeReservation",
+    number: 0x2080_0145,
+    on: Branches::ALL,
+    layout: None,
+};
 
 calls! {
     /// Every control that has a struct here.

@@ -146,6 +146,23 @@ impl Argument {
         })
     }
 
+    /// A control that takes no parameters. None as for [`Argument::escape`].
+    pub fn control_plain(
+        control: &Call,
+        branch: Branch,
+        (client, object): (u32, u32),
+    ) -> Option<Argument> {
+        let ioctl = escape::ioctl(&escape::RM_CONTROL, branch)?;
+        let args = escape::Control {
+            h_client: client,
+            h_object: object,
+            cmd: control.number,
+            ..Default::default()
+        };
+        let plain = control.layout.is_none() && control.on.has(branch);
+        plain.then(|| Argument::plain(ioctl, branch, &args))
+    }
+
     /// Makes an object of a class that takes parameters. None as for [`Argument::escape`].
     pub fn alloc<T: Struct>(
         class: &Call,

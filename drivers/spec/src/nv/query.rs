@@ -6,6 +6,18 @@
 use super::abi::structs;
 use super::escape::SharePolicy;
 
+/// Who may compute on a GPU: `NV2080_CTRL_GPU_COMPUTE_MODE_RULES_*`, ctrl2080gpu.h.
+pub mod compute_mode {
+    /// Every program.
+    pub const NONE: u32 = 0;
+    /// One program at a time: the one that has reserved it.
+    pub const EXCLUSIVE_COMPUTE: u32 = 1;
+    /// No program.
+    pub const COMPUTE_PROHIBITED: u32 = 2;
+    /// As [`EXCLUSIVE_COMPUTE`], whichever of its threads.
+    pub const EXCLUSIVE_COMPUTE_PROCESS: u32 = 3;
+}
+
 structs! { LAYOUTS;
     /// One question of the controls that answer a list of them.
     Info "NVXXXX_CTRL_XXX_INFO" {
@@ -194,7 +206,7 @@ structs! { LAYOUTS;
     }
     /// GPU_QUERY_COMPUTE_MODE_RULES.
     ComputeModeRules "NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS" {
-        /// <- 0: none.
+        /// <- Which of [`compute_mode`].
         rules "rules": u32,
     }
     /// GPU_GET_ACTIVE_PARTITION_IDS: parts that the GPU is divided into.

@@ -16,6 +16,10 @@ pub struct Config {
     pub module: Module,
     /// Its branch.
     pub branch: Branch,
+    /// Who may compute on the GPUs.
+    pub compute: Compute,
+    /// Parts that each GPU is divided into (MIG); 0: it is whole. Nothing but the number is modelled.
+    pub parts: u32,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Files that are refused, or are not there (`ENOENT`), with all below them.
@@ -24,6 +28,36 @@ pub struct Config {
     pub hardware: Vec<Hardware>,
     /// Where random choices start.
     pub seed: u64,
+}
+
+/// Who may compute on a GPU: what `nvidia-smi -c` sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// Every program.
+    #[default]
+    Shared,
+    /// One program at a time.
+    Exclusive,
+    /// One at a time, and one that is not there has it.
+    Taken,
+    /// None.
+    Prohibited,
+}
+
+impl Compute {
+    fn parse(text: &str) -> Result<Compute, Wrong> {
+        Ok(match text {
+            "shared" => Compute::Shared,
+            "exclusive" => Compute::Exclusive,
+            "taken" => Compute::Taken,
+            "prohibited" => Compute::Prohibited,
+            _ => {
+                return Err(Wrong(format!(
+                    "compute={text}: expected shared, exclusive, taken or prohibited"
+                )));
+            }
+        })
+    }
 }
 
 /// Which kernel module has the GPUs.
@@ -125,8 +159,9 @@ fn release(branch: Branch) -> &'static str {
 impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
     /// are of a single chip; `driver` a version, or a branch alone; `says` another version, as which that driver
-    /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `seed` where
-    /// random choices start; `fault` calls that fail, several
+    /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `compute` who
+    /// may compute: shared, exclusive, taken, prohibited; `mig` how many parts each GPU is divided into; `seed`
+    /// where random choices start; `fault` calls that fail, several
     /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, files that are refused, `path:PATH:ERRNO` (with
     /// `ENOENT` they are not there), and hardware that fails: `hang:channel=0`, `mmu:va=0x1000`,
     /// `exception`, `event:lost` or `event:lost:NTH`, `gone`.
@@ -139,6 +174,7 @@ impl Config {
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
         let (mut hardware, mut paths) = (Vec::new(), Vec::new());
         let (mut says, mut module) = (None, Module::Open);
+        let (mut compute, mut parts) = (Compute::Shared, 0);
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
@@ -149,6 +185,11 @@ impl Config {
                 "driver" => driver = value.into(),
                 "says" if !value.is_empty() && value.len() < 64 => says = Some(value.into()),
                 "module" => module = Module::parse(value)?,
+                "compute" => compute = Compute::parse(value)?,
+                "mig" => {
+                    let number = value.parse().ok().filter(|n| *n <= 7);
+                    parts = number.ok_or_else(|| Wrong(format!("mig={value}: expected 0 to 7")))?;
+                }
                 "seed" => {
                     let wrong = || Wrong(format!("seed={value}: expected a number"));
                     seed = value.parse().map_err(|_| wrong())?;
@@ -164,7 +205,7 @@ impl Config {
                 }
                 _ => {
                     return Err(Wrong(format!(
-                        "expected chip, gpus, driver, says, module, seed or fault, found '{key}'"
+                        "expected chip, gpus, driver, says, module, compute, mig, seed or fault, found '{key}'"
                     )));
                 }
             }
@@ -205,6 +246,8 @@ impl Config {
             driver: says.unwrap_or(driver),
             branch,
             module,
+            compute,
+            parts,
             faults,
             paths,
             hardware,
@@ -326,6 +369,8 @@ mod tests {
             "fault=event:lost:0",
             "chip=x",
             "gpus=17",
+            "compute=all",
+            "mig=8",
             "gpus=a",
             "seed=a",
             "driver=600",

@@ -104,6 +104,19 @@ impl Call<'_> {
         let object = self.object(&state, args.h_client, args.h_object)?;
         let (class, gpu) = (object.class, object.gpu);
         let branch = self.machine.branch();
+        if let Some(gpu) = gpu
+            && class == class::NV20_SUBDEVICE_0.number
+            && args.params_size == 0
+        {
+            let by = (args.h_client, args.h_object);
+            let acquire = control::ACQUIRE_COMPUTE_MODE_RESERVATION;
+            if args.cmd == acquire.number {
+                self.machine.inject(acquire.name)?;
+            }
+            if let Some(done) = self.reservation(&mut state, gpu, by, args.cmd) {
+                return done;
+            }
+        }
         let Some(known) = abi::find(control::CONTROLS, branch, args.cmd) else {
             if is_for(args.cmd, class)
                 && let Some(done) = self.without_name(args.cmd, args.params_size)

@@ -7,10 +7,12 @@
 
 use drivers_spec::nv::abi::{self, Branch};
 use drivers_spec::nv::control::{self, gr_info};
-use drivers_spec::nv::{query, status};
+use drivers_spec::nv::query::{self, compute_mode};
+use drivers_spec::nv::status;
 use twin::rule::{Proof, Rule};
 
 use crate::chip::{Chip, SMS_PER_TPC};
+use crate::config::Compute;
 use crate::errno::{Failure, Result};
 use crate::kernel::bus;
 
@@ -23,16 +25,9 @@ static UNPUBLISHED: Rule = Rule {
     proof: Proof::Guess,
 };
 
-/// Controls that libcuda needs to succeed and that no header names, with their sizes. The first two get
-/// and give back what counts in modes that are not on (subdeviceCtrlCmdGpuAcquireComputeModeReservation).
-/// What the others answer nobody outside knows: parameters stay as they are, and zeros are what libcuda goes on with.
-const WITHOUT_NAME: [(u32, u32); 5] = [
-    (0x2080_0145, 0),
-    (0x2080_0146, 0),
-    (0x2081_0108, 992),
-    (0x2080_8159, 332),
-    (0x2080_9038, 4),
-];
+/// Controls that libcuda needs to succeed and that no header names, with their sizes. What they answer nobody
+/// outside knows: parameters stay as they are, and zeros are what libcuda goes on with.
+const WITHOUT_NAME: [(u32, u32); 3] = [(0x2081_0108, 992), (0x2080_8159, 332), (0x2080_9038, 4)];
 
 /// What libcuda asks of Hopper and the kernel does not have (g_device_nvoc.c of 550.163.01): it is told so, and
 /// goes on.
@@ -145,10 +140,23 @@ impl Call<'_> {
                 self.zeros::<query::SimulationInfo>(at)
             }
             _ if is(control::NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS) => {
-                self.zeros::<query::ActivePartitionIds>(at)
+                self.answer(at, |params: &mut query::ActivePartitionIds| {
+                    *params = query::ActivePartitionIds::default();
+                    params.partition_count = self.machine.config.parts;
+                    Ok(())
+                })
             }
             _ if is(control::NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES) => {
-                self.zeros::<query::ComputeModeRules>(at)
+                self.answer(at, |params: &mut query::ComputeModeRules| {
+                    params.rules = match self.machine.config.compute {
+                        Compute::Shared => compute_mode::NONE,
+                        Compute::Exclusive | Compute::Taken => {
+                            compute_mode::EXCLUSIVE_COMPUTE_PROCESS
+                        }
+                        Compute::Prohibited => compute_mode::COMPUTE_PROHIBITED,
+                    };
+                    Ok(())
+                })
             }
             _ if is(control::NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS) => {
                 self.answer(at, |params: &mut query::EccStatus| {

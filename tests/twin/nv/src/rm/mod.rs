@@ -14,6 +14,7 @@ mod event;
 mod facts;
 pub(crate) mod memory;
 mod recovery;
+mod reservation;
 mod system;
 mod vaspace;
 
@@ -66,6 +67,8 @@ pub struct State {
     events: event::Events,
     /// Channels that are gone since somebody asked.
     ended: Vec<(u32, u32)>,
+    /// By GPU, the client and the subdevice that have reserved it.
+    reserved: Vec<Option<(u32, u32)>>,
     next: u64,
 }
 
@@ -124,6 +127,7 @@ impl State {
             used: vec![0; config.chips.len()],
             events: event::Events::default(),
             ended: Vec::new(),
+            reserved: reservation::at_first(config),
             next: 1,
         }
     }
@@ -231,6 +235,7 @@ impl State {
     /// What the end of one object means for others.
     fn end(&mut self, client: u32, handle: u32, object: Object) {
         self.events.forget(client, handle);
+        self.unreserve(client, handle);
         match object.kind {
             Kind::Device(_) | Kind::Space(_) => self.sweep(),
             Kind::Range(range) => {

@@ -1,7 +1,8 @@
 //! What NVIDIA's own user-mode driver asks and no smaller client does.
 
 use drivers_spec::nv::control::{self, gr_info};
-use drivers_spec::nv::{class, escape, query, status, uvm};
+use drivers_spec::nv::query::{self, compute_mode};
+use drivers_spec::nv::{class, escape, status, uvm};
 use twin::fires::fires;
 use twin_nv::client::Memory;
 use twin_nv::space::Access;
@@ -94,6 +95,49 @@ fn a_driver_says_which_it_is() {
     let refused = bench.escape(bench.ctl, &escape::NUMA_INFO, &mut numa);
     assert_eq!(refused.unwrap_err().0, libc::EINVAL);
     fires("RM-ESCAPE-FILE").only(&bench.broken());
+}
+
+/// Who reserves GPUs of a machine: what each of these statuses is.
+#[test]
+fn a_gpu_is_reserved_by_one_client() {
+    const ACQUIRE: u32 = control::ACQUIRE_COMPUTE_MODE_RESERVATION.number;
+    const IN_USE: u32 = status::NV_ERR_STATE_IN_USE;
+    for (config, rules, first, again) in [
+        ("compute=shared", compute_mode::NONE, 0, 0),
+        (
+            "compute=exclusive",
+            compute_mode::EXCLUSIVE_COMPUTE_PROCESS,
+            0,
+            IN_USE,
+        ),
+        (
+            "compute=taken",
+            compute_mode::EXCLUSIVE_COMPUTE_PROCESS,
+            IN_USE,
+            IN_USE,
+        ),
+        (
+            "compute=prohibited",
+            compute_mode::COMPUTE_PROHIBITED,
+            IN_USE,
+            IN_USE,
+        ),
+    ] {
+        let bench = Bench::with_device(config);
+        let mut params = query::ComputeModeRules::default();
+        let ask = control::NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES;
+        assert_eq!(bench.control(bench.subdevice, ask, &mut params), 0);
+        assert_eq!(params.rules, rules);
+        let reserve = |cmd| bench.control_of(bench.subdevice, cmd, 0);
+        assert_eq!(
+            (reserve(ACQUIRE), reserve(ACQUIRE)),
+            (first, again),
+            "{config}"
+        );
+        assert_eq!(reserve(ACQUIRE + 1), first, "{config}");
+        assert_eq!(reserve(ACQUIRE + 1), IN_USE, "{config}");
+        assert!(bench.broken().is_empty());
+    }
 }
 
 #[test]
