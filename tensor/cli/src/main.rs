@@ -55,11 +55,19 @@ enum Command {
     Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
+    /// Simulated machines for programs that know nothing of them
+    #[cfg(feature = "twin")]
+    #[command(subcommand)]
+    Twin(cmd::twin::Command),
 }
 
 fn main() -> ExitCode {
     let started = std::time::Instant::now();
     let cli = Cli::parse();
+    #[cfg(feature = "twin")]
+    if let Command::Twin(command) = &cli.command {
+        return ended(cmd::twin::run(command));
+    }
     let run = || -> Result<(), Error> {
         let setup = Setup::from_option(cli.dev.as_deref())?;
         observe::start_log();
@@ -78,6 +86,9 @@ fn main() -> ExitCode {
             Command::Run(args) => cmd::run::run(args, &setup),
             Command::Inspect(args) => cmd::inspect::run(args, &setup),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
+            // Done above: the device is not ours.
+            #[cfg(feature = "twin")]
+            Command::Twin(_) => Ok(()),
         };
         // Whatever else went wrong: a broken rule may be why.
         let rules = setup.check_rules();
@@ -90,8 +101,12 @@ fn main() -> ExitCode {
         }
         outcome.and(rules.map_err(Error::from))
     };
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
+    ended(run().map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
         Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("error: {e}");

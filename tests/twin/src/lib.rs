@@ -8,11 +8,13 @@
 //! - [`rule`]: what every model needs; [`rng`]: choices from a seed; [`fires`]: what its tests need;
 //! - [`touched`]: which bytes were read and written;
 //! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
-//! - [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
+//! - [`caller`]: the process that calls; [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
 //!   repository;
+//! - [`wire`]: a process whose calls come through a socket; [`tree`]: files of a machine as files of the host;
 //! - [`pci`]: a PCI function to put register models behind.
 #![deny(unsafe_code)]
 
+pub mod caller;
 pub mod errno;
 pub mod fires;
 pub mod host;
@@ -22,3 +24,5 @@ pub mod process;
 pub mod rng;
 pub mod rule;
 pub mod touched;
+pub mod tree;
+pub mod wire;

@@ -28,8 +28,12 @@ pub trait Calls: Send + Sync {
     fn exists(&self, path: &str) -> bool;
     /// open.
     fn open(&self, path: &str, flags: i32) -> Result<i32>;
+    /// open, as that descriptor, which the process has made.
+    fn open_as(&self, path: &str, flags: i32, fd: i32) -> Result;
     /// dup.
     fn dup(&self, fd: i32) -> Result<i32>;
+    /// dup, to that descriptor, which the process has made.
+    fn dup_as(&self, fd: i32, to: i32) -> Result;
     /// close.
     fn close(&self, fd: i32) -> Result;
     /// pread; returns how much.
@@ -44,6 +48,8 @@ pub trait Calls: Send + Sync {
     fn munmap(&self, address: u64, bytes: u64) -> Result;
     /// Whether a file has something that poll waits for.
     fn ready(&self, fd: i32) -> Result<bool>;
+    /// Has somebody told whether poll would find a file ready: now, and whenever that changes.
+    fn watch(&self, fd: i32, watcher: Box<dyn Fn(bool) + Send + Sync>) -> Result;
     /// Everything that the process has of the machine, as text: nothing is left where a driver has given all
     /// of it back.
     fn objects(&self) -> Vec<String>;

@@ -7,3 +7,5 @@ pub mod doctor;
 pub mod inspect;
 pub mod onnx_test;
 pub mod run;
+#[cfg(feature = "twin")]
+pub mod twin;

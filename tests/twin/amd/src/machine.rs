@@ -21,8 +21,16 @@ impl Calls for Process {
         Process::open(self, path, flags)
     }
 
+    fn open_as(&self, path: &str, flags: i32, fd: i32) -> Result {
+        Process::open_as(self, path, flags, Some(fd)).map(drop)
+    }
+
     fn dup(&self, fd: i32) -> Result<i32> {
         Process::dup(self, fd)
+    }
+
+    fn dup_as(&self, fd: i32, to: i32) -> Result {
+        Process::dup_as(self, fd, Some(to)).map(drop)
     }
 
     fn close(&self, fd: i32) -> Result {
@@ -57,6 +65,12 @@ impl Calls for Process {
 
     fn ready(&self, fd: i32) -> Result<bool> {
         Process::ready(self, fd)
+    }
+
+    fn watch(&self, fd: i32, watcher: Box<dyn Fn(bool) + Send + Sync>) -> Result {
+        // Events of KFD are waited for by an ioctl; of what has a poll none ever come.
+        watcher(Process::ready(self, fd)?);
+        Ok(())
     }
 
     fn objects(&self) -> Vec<String> {

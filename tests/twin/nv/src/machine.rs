@@ -32,8 +32,18 @@ impl Calls for Process {
         Process::open(self, path).map_err(errno)
     }
 
+    fn open_as(&self, path: &str, _: i32, fd: i32) -> Result {
+        let opened = Process::open_as(self, path, Some(fd));
+        opened.map(drop).map_err(errno)
+    }
+
     fn dup(&self, fd: i32) -> Result<i32> {
         Process::dup(self, fd).map_err(errno)
+    }
+
+    fn dup_as(&self, fd: i32, to: i32) -> Result {
+        let made = Process::dup_as(self, fd, Some(to));
+        made.map(drop).map_err(errno)
     }
 
     fn close(&self, fd: i32) -> Result {
@@ -69,6 +79,10 @@ impl Calls for Process {
 
     fn ready(&self, fd: i32) -> Result<bool> {
         Process::ready(self, fd).map_err(errno)
+    }
+
+    fn watch(&self, fd: i32, watcher: Box<dyn Fn(bool) + Send + Sync>) -> Result {
+        Process::watch(self, fd, watcher).map_err(errno)
     }
 
     fn objects(&self) -> Vec<String> {

@@ -1,23 +1,9 @@
 //! What serves the files of devices.
 
+use twin::tree::{Node, Tree};
+
 /// An errno, or what a call returns.
 pub type Result<T = ()> = std::result::Result<T, i32>;
-
-/// What a file of a simulated machine is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Node {
-    /// A folder.
-    Folder,
-    /// Bytes that are read.
-    Text(Vec<u8>),
-    /// A device: what `open` and `ioctl` are for.
-    Device {
-        /// Its numbers.
-        major: u32,
-        /// See `major`.
-        minor: u32,
-    },
-}
 
 /// A mapping that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +29,14 @@ pub trait Driver: Send + Sync {
     /// Every file there is, by path; folders above them follow. Empty where files are the host's.
     fn nodes(&self) -> Vec<(String, Node)>;
 
+    /// The files, where somebody else has written them.
+    fn tree(&self) -> Option<Tree> {
+        None
+    }
+
+    /// A file of the machine is about to be looked at: its text may have changed.
+    fn refresh(&self, _: &str) {}
+
     /// Whether a path is that of a device.
     fn is_device(&self, path: &str) -> bool;
 
@@ -67,6 +61,11 @@ pub trait Driver: Send + Sync {
     /// An errno.
     fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result<i32>;
 
+    /// Descriptors that ioctls have made since this was asked.
+    fn made(&self) -> Vec<i32> {
+        Vec::new()
+    }
+
     /// Maps a file.
     ///
     /// # Errors
@@ -87,4 +86,7 @@ pub trait Driver: Send + Sync {
 
     /// The process ends.
     fn finish(&self);
+
+    /// This is a child of the process, and has nothing of the machine.
+    fn forked(&self) {}
 }

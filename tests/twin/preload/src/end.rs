@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::session::{begun, session};
+use crate::session::{begun, running};
 use crate::system::{self, Inside};
 
 /// Prints the broken rules, once.
@@ -13,7 +13,7 @@ pub fn report() {
 /// Prints the broken rules if nobody has, and says whether there are any.
 fn say() -> bool {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let Some(session) = session() else {
+    let Some(session) = running() else {
         return false;
     };
     let broken = session.broken();

@@ -11,7 +11,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use crate::driver::{Map, Result};
-use crate::session::{Session, begun, session};
+use crate::session::{Session, begun, running, session};
 use crate::system::{self, Inside, Next};
 
 /// A result as libc returns it.
@@ -48,16 +48,23 @@ pub fn returned<T: Returned>(result: Result<T>) -> T {
 /// Runs `ours` inside, if a session has begun and the thread is not inside.
 pub fn inside<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
     match begun() {
-        true => begin(ours),
+        true => with(running, ours),
         false => None,
     }
 }
 
 /// The same, and begins a session if the environment asks for one: a path may be the machine's.
 fn begin<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
+    with(session, ours)
+}
+
+fn with<T>(
+    find: fn() -> Option<&'static Session>,
+    ours: impl FnOnce(&Session) -> Option<T>,
+) -> Option<T> {
     let _inside = Inside::enter()?;
     let errno = system::errno();
-    let done = ours(session()?);
+    let done = ours(find()?);
     // What was asked on the way is not the caller's business.
     system::set_errno(errno);
     done

@@ -1,6 +1,8 @@
 //! The kernel itself, for records of what is asked of it.
 
-use crate::driver::{Driver, Map, Node, Result};
+use twin::tree::Node;
+
+use crate::driver::{Driver, Map, Result};
 use crate::system;
 
 /// See the front page.

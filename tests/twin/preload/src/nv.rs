@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use twin::tree::Node;
 use twin_nv::client::{Here, Wanted};
 use twin_nv::config::Config;
 use twin_nv::errno::Failure;
 use twin_nv::kernel::{self, Machine, Process};
 
-use crate::driver::{Driver, Map, Node, Result};
+use crate::driver::{Driver, Map, Result};
 use crate::system;
 
 /// A machine, and this process on it.

@@ -6,40 +6,95 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tempfile::TempDir;
+use twin::tree::{Tree, plain};
+use twin::wire;
+
 use crate::driver::{Driver, Map, Result};
 use crate::host::Host;
 use crate::memory::Memory;
 use crate::nv::Nv;
 use crate::record::Record;
-use crate::system;
-use crate::tree::{Tree, plain};
+use crate::remote::Remote;
+use crate::system::{self, Inside};
 
 /// See the front page.
 pub struct Session {
     driver: Box<dyn Driver>,
     /// Files of the machine; none where they are the host's.
     tree: Option<Tree>,
+    /// The folder that they are in, where it is this process's own.
+    folder: Mutex<Option<TempDir>>,
     record: Option<Record>,
     /// What is shared with devices, for the record.
     memory: Mutex<Memory>,
     /// Descriptors of devices, with their paths.
     open: Mutex<BTreeMap<i32, String>>,
-    /// The process that the machine is in: its children have none.
+    /// The process that this is the session of.
     process: u32,
+    /// Whether its children have sessions, too: of a machine that is in another process.
+    shared: bool,
 }
 
-/// The session of this process, if its environment asks for one.
+/// A session, and that of a child of a fork, which has this one's memory.
+#[derive(Default)]
+struct Slot {
+    session: OnceLock<Option<Session>>,
+    child: OnceLock<Box<Slot>>,
+}
+
+static FIRST: Slot = Slot {
+    session: OnceLock::new(),
+    child: OnceLock::new(),
+};
+
+/// The session of this process, which begins if its environment asks for one. A child of a fork has one of
+/// its own where the machine is in another process, and none where it was in its parent.
 pub fn session() -> Option<&'static Session> {
-    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
-    let session = SESSION.get_or_init(|| {
-        Session::from_env().unwrap_or_else(|what| {
-            eprintln!("doorbell_preload: {what}");
-            system::leave(2)
-        })
-    });
-    session
-        .as_ref()
-        .filter(|one| one.process == std::process::id())
+    let mut slot = &FIRST;
+    loop {
+        let session = slot.session.get_or_init(|| {
+            Session::from_env().unwrap_or_else(|what| {
+                eprintln!("doorbell_preload: {what}");
+                system::leave(2)
+            })
+        });
+        match session.as_ref()? {
+            session if session.is_here() => return Some(session),
+            session if !session.shared => return None,
+            _ => slot = slot.child.get_or_init(Box::default),
+        }
+    }
+}
+
+/// The session of this process, if it has begun. One that was made by `vfork`, and has its parent's memory
+/// until it is another program, has none.
+pub fn running() -> Option<&'static Session> {
+    let mut slot = Some(&FIRST);
+    while let Some(now) = slot {
+        let session = now.session.get()?.as_ref()?;
+        if session.is_here() {
+            return Some(session);
+        }
+        slot = now.child.get().map(|child| &**child);
+    }
+    None
+}
+
+/// A child of a fork has nothing of what its parent had open.
+extern "C" fn in_the_child() {
+    let Some(_inside) = Inside::enter() else {
+        return;
+    };
+    // Until it opens one of its own.
+    BEGUN.store(false, Ordering::Release);
+    let mut slot = Some(&FIRST);
+    while let Some(now) = slot {
+        if let Some(Some(session)) = now.session.get() {
+            session.driver.forked();
+        }
+        slot = now.child.get().map(|child| &**child);
+    }
 }
 
 /// Whether there was a reason to look at the environment: a path that may be that of a device.
@@ -50,24 +105,34 @@ pub fn begun() -> bool {
     BEGUN.load(Ordering::Acquire)
 }
 
+/// What stands for the path of a descriptor that an ioctl has made.
+const MADE: &str = "";
+
 impl Session {
     fn from_env() -> std::result::Result<Option<Session>, String> {
         BEGUN.store(true, Ordering::Release);
+        let server = std::env::var_os(wire::VARIABLE);
         let config = std::env::var("DOORBELL_TWIN_CONFIG").ok();
         let record = std::env::var_os("DOORBELL_RECORD");
-        let driver: Box<dyn Driver> = match &config {
-            Some(config) => Box::new(Nv::new(config)?),
-            None if record.is_some() => Box::new(Host),
-            None => return Ok(None),
+        let driver: Box<dyn Driver> = match (&server, &config) {
+            (Some(folder), _) => Box::new(Remote::new(Path::new(folder))?),
+            (None, Some(config)) => Box::new(Nv::new(config)?),
+            (None, None) if record.is_some() => Box::new(Host),
+            (None, None) => return Ok(None),
         };
         let nodes = driver.nodes();
-        let tree = match nodes.is_empty() {
-            true => None,
+        let (folder, tree) = match nodes.is_empty() {
+            true => (None, driver.tree()),
             false => {
-                let tree = Tree::write(nodes);
-                Some(tree.map_err(|error| format!("files of the machine: {error}"))?)
+                let failed = |error| format!("files of the machine: {error}");
+                let folder = TempDir::with_prefix("doorbell-twin-").map_err(failed)?;
+                let tree = Tree::write(folder.path(), nodes).map_err(failed)?;
+                (Some(folder), Some(tree))
             }
         };
+        if server.is_some() {
+            system::after_fork(in_the_child);
+        }
         let record = match record {
             Some(path) => {
                 let record = Record::create(Path::new(&path), driver.version());
@@ -75,17 +140,24 @@ impl Session {
             }
             None => None,
         };
-        if tree.is_some() {
+        // Of a machine in another process, that one tells.
+        if folder.is_some() {
             system::watch_signals(crate::end::report);
         }
         Ok(Some(Session {
             driver,
             tree,
+            folder: Mutex::new(folder),
             record,
             memory: Mutex::default(),
             open: Mutex::default(),
             process: std::process::id(),
+            shared: server.is_some(),
         }))
+    }
+
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
     }
 
     fn open_files(&self) -> MutexGuard<'_, BTreeMap<i32, String>> {
@@ -97,6 +169,7 @@ impl Session {
     pub fn on_host(&self, path: &str) -> Option<CString> {
         let path = plain(path);
         let tree = self.tree.as_ref().filter(|_| self.driver.owns(&path))?;
+        self.driver.refresh(&path);
         system::c_path(&tree.path(&path)).ok()
     }
 
@@ -164,10 +237,10 @@ impl Session {
     pub fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Option<Result<i32>> {
         let path = self.open_files().get(&fd).cloned()?;
         let Some(record) = &self.record else {
-            return Some(self.driver.ioctl(fd, request, argument));
+            return Some(self.made(self.driver.ioctl(fd, request, argument)));
         };
         let before = record.before(&path, request, argument);
-        let done = self.driver.ioctl(fd, request, argument);
+        let done = self.made(self.driver.ioctl(fd, request, argument));
         if let Some((at, bytes)) = record.handed(&before) {
             self.shared().add(at, bytes, "", false);
         }
@@ -175,9 +248,19 @@ impl Session {
         Some(done)
     }
 
+    /// Notes the descriptors that an ioctl has made.
+    fn made(&self, done: Result<i32>) -> Result<i32> {
+        for fd in self.driver.made() {
+            self.open_files().insert(fd, MADE.into());
+        }
+        done
+    }
+
     /// Maps a device; none where the descriptor is no device's.
     pub fn mmap(&self, fd: i32, map: Map) -> Option<Result<u64>> {
-        let path = self.open_files().get(&fd).cloned()?;
+        let path = self.open_files().get(&fd).cloned();
+        // What an ioctl has made is a file of the host, too.
+        let path = path.filter(|path| path != MADE)?;
         let mapped = self.driver.mmap(fd, map);
         if let Some(record) = &self.record {
             record.mmap(&path, fd, map, mapped);
@@ -221,12 +304,15 @@ impl Session {
         self.driver.broken()
     }
 
+    fn lock_folder(&self) -> MutexGuard<'_, Option<TempDir>> {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The process ends.
     pub fn finish(&self) {
         self.mark("end");
         self.driver.finish();
-        if let Some(tree) = &self.tree {
-            tree.remove();
-        }
+        // Whoever else has taken the folder away has done no harm.
+        drop(self.lock_folder().take());
     }
 }

@@ -8,6 +8,8 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -344,6 +346,101 @@ extern "C" fn on_signal(number: c_int) {
     unsafe {
         libc::syscall(libc::SYS_poll, &raw mut answer, 1, 5000);
         libc::raise(number);
+    }
+}
+
+/// A file in memory, of no bytes yet.
+///
+/// # Errors
+/// An errno.
+pub fn memory_file() -> Result<File> {
+    let fd = call!(SYS_memfd_create, c"doorbell".as_ptr(), libc::MFD_CLOEXEC)?;
+    // SAFETY: a new descriptor, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
+}
+
+/// Gives a part of a file back to the system.
+pub fn punch(file: &File, offset: u64, bytes: u64) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // Without it the memory is kept longer.
+    let _ = call!(SYS_fallocate, file.as_raw_fd(), mode, offset, bytes);
+}
+
+/// Any process of the same user may look at this one, also where only parents may otherwise.
+pub fn be_looked_at_by_all() {
+    // Systems without that limit do not know it.
+    let _ = call!(
+        SYS_prctl,
+        libc::PR_SET_PTRACER,
+        libc::PR_SET_PTRACER_ANY,
+        0,
+        0,
+        0
+    );
+}
+
+/// Another descriptor of a file, for this process alone.
+///
+/// # Errors
+/// An errno.
+pub fn another(fd: i32) -> Result<OwnedFd> {
+    let made = fcntl(fd, libc::F_DUPFD_CLOEXEC, 0)?;
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+/// Has `child` called in processes that are forked from this one, before they do anything else.
+pub fn after_fork(child: extern "C" fn()) {
+    // SAFETY: the function is one of ours. It fails where there is no memory left: a child then has what its
+    // parent had, and is told that it is not its own.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// Memory that nobody writes for a while: who does waits until this is dropped.
+///
+/// One thread at a time may hold one, see [`crate::own`].
+pub struct Still {
+    before: libc::sigaction,
+}
+
+/// Whether one is kept.
+static STILL: AtomicBool = AtomicBool::new(false);
+
+/// Who writes to memory that is kept still comes here, and tries again once it is over. Who has another
+/// reason for the signal does so, too, and finds the handler that was there before.
+extern "C" fn wait_until_over(_: c_int) {
+    while STILL.load(Ordering::Acquire) {
+        // SAFETY: a system call that a handler may make.
+        unsafe { libc::syscall(libc::SYS_sched_yield) };
+    }
+}
+
+impl Still {
+    /// Keeps a range still.
+    ///
+    /// # Errors
+    /// An errno: it is not all mapped.
+    pub fn keep(at: u64, bytes: u64) -> Result<Still> {
+        // SAFETY: zeros are a valid sigaction.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = wait_until_over as extern "C" fn(c_int) as usize;
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        // SAFETY: as above; it is filled.
+        let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+        STILL.store(true, Ordering::Release);
+        // SAFETY: the handler calls what may be called in one.
+        unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before) };
+        let still = Still { before };
+        call!(SYS_mprotect, at, bytes, libc::PROT_READ)?;
+        Ok(still)
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        // SAFETY: what was there before.
+        unsafe { libc::sigaction(libc::SIGSEGV, &raw const self.before, std::ptr::null_mut()) };
+        STILL.store(false, Ordering::Release);
     }
 }
 

@@ -3,21 +3,43 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::PAGE;
 use super::frame::Frame;
 
+/// Which file of the host something is: device and inode.
+pub type Identity = (u64, u64);
+
+/// A part of a file that holds memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where in the file.
+    pub offset: u64,
+    /// How much, in whole pages.
+    pub bytes: u64,
+}
+
 /// A range of host memory that the twin can follow pointers into.
 ///
-/// Either a file in memory, mapped by the twin for as long as this lives, or memory of the client
-/// itself, which the twin finds at the client's own addresses.
+/// Either a file in memory, mapped by the twin for as long as this lives; parts of another process's file,
+/// mapped the same way; or memory of the client itself, which the twin finds at the client's own addresses.
 pub struct Mapping {
     base: *mut u8,
     bytes: usize,
-    /// The file, or none for the client's own memory.
-    file: Option<File>,
+    of: Of,
+}
+
+/// What a mapping is one of.
+enum Of {
+    /// A file of its own.
+    File(File),
+    /// Parts of a file that the client shares.
+    Shared,
+    /// The client's own memory, in this process.
+    Client,
 }
 
 // SAFETY: the memory behind `base` is only accessed atomically, through frames and the functions
@@ -31,6 +53,12 @@ fn errno() -> i32 {
     io::Error::last_os_error()
         .raw_os_error()
         .unwrap_or(libc::EIO)
+}
+
+/// Which file of the host this is one of.
+pub fn identity(file: &File) -> Option<Identity> {
+    let about = file.metadata().ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 impl Mapping {
@@ -71,8 +99,53 @@ impl Mapping {
         Ok(Self {
             base: base.cast(),
             bytes,
-            file: Some(file),
+            of: Of::File(file),
         })
+    }
+
+    /// Parts of a file that another process shares, one after the other.
+    ///
+    /// # Errors
+    /// An errno; `EINVAL` where a part is not whole pages, or there is none.
+    pub fn of_parts(file: BorrowedFd<'_>, parts: &[Part]) -> Result<Self, i32> {
+        let total = parts.iter().try_fold(0u64, |total, part| {
+            let whole = (part.offset | part.bytes).is_multiple_of(PAGE) && part.bytes > 0;
+            total.checked_add(part.bytes).filter(|_| whole)
+        });
+        let bytes = total.and_then(|total| usize::try_from(total).ok());
+        let bytes = bytes.filter(|&bytes| bytes > 0).ok_or(libc::EINVAL)?;
+        let (none, private) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping at an address that the system chooses.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, none, private, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        let mapping = Self {
+            base: base.cast(),
+            bytes,
+            of: Of::Shared,
+        };
+        let mut at = 0;
+        for part in parts {
+            let offset = libc::off_t::try_from(part.offset).map_err(|_| libc::EINVAL)?;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: inside of what was just mapped, and nobody has seen yet.
+            let done = unsafe {
+                libc::mmap(
+                    mapping.base.add(at).cast(),
+                    part.bytes as usize,
+                    rights,
+                    libc::MAP_SHARED | libc::MAP_FIXED,
+                    file.as_raw_fd(),
+                    offset,
+                )
+            };
+            if done == libc::MAP_FAILED {
+                return Err(errno());
+            }
+            at += part.bytes as usize;
+        }
+        Ok(mapping)
     }
 
     /// The client's own memory, which must be mapped there and stay so for as long as a GPU may use
@@ -98,8 +171,24 @@ impl Mapping {
         Ok(Self {
             base,
             bytes: length,
-            file: None,
+            of: Of::Client,
         })
+    }
+
+    /// The file that it is all of, to be handed to another process.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.of {
+            Of::File(file) => Some(file.as_fd()),
+            Of::Shared | Of::Client => None,
+        }
+    }
+
+    /// Which file that is.
+    pub fn identity(&self) -> Option<Identity> {
+        match &self.of {
+            Of::File(file) => identity(file),
+            Of::Shared | Of::Client => None,
+        }
     }
 
     /// How many bytes.
@@ -121,7 +210,7 @@ impl Mapping {
 
     /// Whether the page is still there: a client may have unmapped memory of its own.
     pub fn alive(&self, page: u64) -> bool {
-        if self.file.is_some() {
+        if !matches!(self.of, Of::Client) {
             return true;
         }
         let mut resident = 0;
@@ -213,7 +302,7 @@ impl Mapping {
         flags: i32,
         offset: u64,
     ) -> Result<u64, i32> {
-        let file = self.file.as_ref().ok_or(libc::EINVAL)?;
+        let file = self.file().ok_or(libc::EINVAL)?;
         let inside = offset
             .checked_add(bytes)
             .is_some_and(|end| end <= self.bytes as u64);
@@ -241,7 +330,7 @@ impl Mapping {
 
     /// The ranges of pages that somebody has touched, as first page and end.
     pub fn touched(&self) -> Vec<(u64, u64)> {
-        let Some(file) = &self.file else {
+        let Some(file) = self.file() else {
             return Vec::new();
         };
         let seek = |from: u64, whence| {
@@ -262,8 +351,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.file.is_some() {
-            // SAFETY: mapped by `new` with this size, and every frame of it has ended.
+        if !matches!(self.of, Of::Client) {
+            // SAFETY: mapped by `new` or `of_parts` with this size, and every frame of it has ended.
             unsafe { libc::munmap(self.base.cast(), self.bytes) };
         }
     }

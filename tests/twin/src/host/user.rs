@@ -1,9 +1,7 @@
 //! Memory of the client, as the kernel reads and writes it: a bad pointer is `EFAULT`, not a crash.
 //!
-//! The client lives in this process, but its pointers are not trusted: the system copies through
-//! `process_vm_readv` and `process_vm_writev`, which fail where nothing is mapped.
-
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+//! The client lives in this process, or in another one, and its pointers are not trusted: the system copies
+//! through `process_vm_readv` and `process_vm_writev`, which fail where nothing is mapped.
 
 use crate::errno::{Errno, Result};
 
@@ -17,6 +15,11 @@ pub fn accessible(address: u64, bytes: u64) -> bool {
 
 /// Reads; all or `EFAULT`.
 pub fn read(address: u64, out: &mut [u8]) -> Result {
+    read_of(std::process::id(), address, out)
+}
+
+/// Reads from a process; all or `EFAULT`.
+pub fn read_of(pid: u32, address: u64, out: &mut [u8]) -> Result {
     let bytes = out.len();
     copy(address, bytes, |remote| {
         let local = libc::iovec {
@@ -24,12 +27,17 @@ pub fn read(address: u64, out: &mut [u8]) -> Result {
             iov_len: bytes,
         };
         // SAFETY: `local` is `out`, which is ours; the system checks `remote`.
-        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote, 1, 0) }
+        unsafe { libc::process_vm_readv(pid as i32, &raw const local, 1, remote, 1, 0) }
     })
 }
 
 /// Writes; all or `EFAULT`.
 pub fn write(address: u64, data: &[u8]) -> Result {
+    write_of(std::process::id(), address, data)
+}
+
+/// Writes into a process; all or `EFAULT`.
+pub fn write_of(pid: u32, address: u64, data: &[u8]) -> Result {
     copy(address, data.len(), |remote| {
         let local = libc::iovec {
             iov_base: data.as_ptr().cast_mut().cast(),
@@ -37,7 +45,7 @@ pub fn write(address: u64, data: &[u8]) -> Result {
         };
         // SAFETY: `local` is `data`, which is only read; the system checks `remote`, which the client
         // gave for this: it is memory of the client's own.
-        unsafe { libc::process_vm_writev(libc::getpid(), &raw const local, 1, remote, 1, 0) }
+        unsafe { libc::process_vm_writev(pid as i32, &raw const local, 1, remote, 1, 0) }
     })
 }
 
@@ -57,32 +65,6 @@ fn copy(address: u64, bytes: usize, call: impl FnOnce(*const libc::iovec) -> isi
     } else {
         Err(Errno::EFAULT)
     }
-}
-
-/// Reads a struct.
-pub fn get<T: FromBytes + IntoBytes>(address: u64) -> Result<T> {
-    let mut value = T::new_zeroed();
-    read(address, value.as_mut_bytes())?;
-    Ok(value)
-}
-
-/// Writes a struct.
-pub fn put<T: IntoBytes + Immutable>(address: u64, value: &T) -> Result {
-    write(address, value.as_bytes())
-}
-
-/// The largest piece of memory that the kernel's `kmalloc` gives: arrays of clients are copied there.
-const LARGEST: usize = 4 << 20;
-
-/// Reads an array of `count` elements; `ENOMEM` where the kernel has no room for it.
-pub fn get_all<T: FromBytes + IntoBytes + Clone>(address: u64, count: usize) -> Result<Vec<T>> {
-    let bytes = count.checked_mul(size_of::<T>());
-    bytes
-        .filter(|&bytes| bytes <= LARGEST)
-        .ok_or(Errno::ENOMEM)?;
-    let mut values = vec![T::new_zeroed(); count];
-    read(address, values.as_mut_slice().as_mut_bytes())?;
-    Ok(values)
 }
 
 /// Gives the client's own memory back to the system.
@@ -132,14 +114,16 @@ mod tests {
 
     #[test]
     fn bad_pointers_are_efault() {
-        let value = 0x1234_5678_u64;
-        let address = &raw const value as u64;
-        assert_eq!(get::<u64>(address), Ok(value));
+        let value = 0x1234_5678_u64.to_ne_bytes();
+        let address = value.as_ptr() as u64;
+        let mut seen = [0; 8];
+        assert_eq!(read(address, &mut seen), Ok(()));
+        assert_eq!(seen, value);
         for bad in [0, 8, u64::MAX, LIMIT - 4, 0x8000_0000_0000] {
-            assert_eq!(get::<u64>(bad), Err(Errno::EFAULT), "{bad:#x}");
-            assert_eq!(put(bad, &value), Err(Errno::EFAULT), "{bad:#x}");
+            assert_eq!(read(bad, &mut seen), Err(Errno::EFAULT), "{bad:#x}");
+            assert_eq!(write(bad, &seen), Err(Errno::EFAULT), "{bad:#x}");
         }
-        assert_eq!(get_all::<u64>(address, usize::MAX / 4), Err(Errno::ENOMEM));
         assert_eq!(read(8, &mut []), Ok(()));
+        assert_eq!(read_of(u32::MAX, address, &mut seen), Err(Errno::EFAULT));
     }
 }

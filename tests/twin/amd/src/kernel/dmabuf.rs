@@ -2,13 +2,50 @@
 //!
 //! Source: Linux 6.12, amdkfd/kfd_chardev.c; amdgpu/amdgpu_amdkfd_gpuvm.c; amdgpu/amdgpu_dma_buf.c.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
 use drivers_spec::amd::kfd::{Alloc, ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
+use twin::host::Identity;
+
+use crate::mem::Object;
 
 use super::errno::{Errno, Result};
 use super::files::{Dmabuf, Kind};
 use super::ioctl::Call;
 use super::memory::{Bo, split};
 use super::{Process, lock};
+
+/// Memory that was exported, for as long as somebody has it.
+pub(super) struct Export {
+    gpu: usize,
+    object: Weak<Object>,
+    flags: Alloc,
+    offset: u64,
+}
+
+/// All of it, by the file of the host that stands for it.
+pub(super) type Exported = BTreeMap<Identity, Export>;
+
+impl Export {
+    fn of(dmabuf: &Dmabuf) -> Export {
+        Export {
+            gpu: dmabuf.gpu,
+            object: Arc::downgrade(&dmabuf.object),
+            flags: dmabuf.flags,
+            offset: dmabuf.offset,
+        }
+    }
+
+    fn memory(&self) -> Option<Dmabuf> {
+        Some(Dmabuf {
+            gpu: self.gpu,
+            object: self.object.upgrade()?,
+            flags: self.flags,
+            offset: self.offset,
+        })
+    }
+}
 
 impl Process {
     pub(super) fn export_dmabuf(&self, call: &mut Call) -> Result {
@@ -30,13 +67,35 @@ impl Process {
             flags: bo.flags,
             offset: bo.offset,
         };
-        args.dmabuf_fd = self.install("dmabuf", Kind::Dmabuf(dmabuf))? as u32;
+        args.dmabuf_fd = self.export(dmabuf)? as u32;
         Ok(())
     }
 
-    /// The memory of a descriptor: `EBADF`, or `EINVAL` where it is something else.
+    /// A descriptor of that memory.
+    pub(super) fn export(&self, dmabuf: Dmabuf) -> Result<i32> {
+        let (seen, _) = dmabuf.object.seen(0);
+        let number = self.caller.descriptor(seen.file())?;
+        if let Some(identity) = seen.identity() {
+            let mut exported = lock(&self.machine.exported);
+            exported.retain(|_, one| one.object.strong_count() > 0);
+            exported.insert(identity, Export::of(&dmabuf));
+        }
+        self.install_as("dmabuf", Kind::Dmabuf(dmabuf), number)
+    }
+
+    /// The memory of a descriptor, perhaps one of another process that this one was handed: `EBADF`, or
+    /// `EINVAL` where it is something else.
     pub(super) fn dmabuf(&self, fd: i32) -> Result<Dmabuf> {
-        match &self.file(fd)?.kind {
+        let file = match self.file(fd) {
+            Ok(file) => file,
+            Err(errno) => {
+                let identity = self.caller.identity(fd).ok_or(errno)?;
+                let exported = lock(&self.machine.exported);
+                let found = exported.get(&identity).and_then(Export::memory);
+                return found.ok_or(Errno::EINVAL);
+            }
+        };
+        match &file.kind {
             Kind::Dmabuf(dmabuf) => Ok(dmabuf.clone()),
             _ => self.fail(Errno::EINVAL, || format!("{fd} is no dmabuf")),
         }

@@ -16,11 +16,11 @@ use crate::config::Bar;
 use crate::mem::{Kind as MemKind, Object, Rights};
 
 use super::errno::{Errno, Result};
-use super::files::{Dmabuf, File, Gem, Kind, Render};
+use super::files::{Dmabuf, File, Gem, Render};
 use super::ioctl::Call;
 use super::memory::mtype;
 use super::topology::SMALL_BAR;
-use super::{Process, lock, user};
+use super::{Process, lock};
 
 static UNKNOWN: Rule = Rule {
     name: "DRM-UNKNOWN-IOCTL",
@@ -117,7 +117,7 @@ impl Process {
             let room = (*length as usize).min(text.len());
             *length = text.len() as u64;
             if address != 0 {
-                user::write(address, &text.as_bytes()[..room])?;
+                self.caller.write(address, &text.as_bytes()[..room])?;
             }
         }
         Ok(())
@@ -243,13 +243,12 @@ impl Process {
             MemKind::Vram { .. } => Alloc::VRAM,
             _ => Alloc::GTT,
         };
-        let dmabuf = Dmabuf {
+        args.fd = self.export(Dmabuf {
             gpu: render.gpu,
             object: gem.object,
             flags,
             offset: gem.offset,
-        };
-        args.fd = self.install("dmabuf", Kind::Dmabuf(dmabuf))?;
+        })?;
         Ok(())
     }
 
@@ -356,7 +355,7 @@ impl Process {
             }
         };
         let room = answer.len().min(args.return_size as usize);
-        user::write(args.return_pointer, &answer[..room])
+        self.caller.write(args.return_pointer, &answer[..room])
     }
 
     fn device_info(&self) -> InfoDevice {

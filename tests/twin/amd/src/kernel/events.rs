@@ -10,13 +10,14 @@ use drivers_spec::amd::kfd::{
     CreateEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData, SIGNAL_EVENT_LIMIT,
     WaitEventsArgs, event_type, mmap, wait_result,
 };
+use twin::caller::Caller;
+use twin::process::Wanted;
 use zerocopy::IntoBytes;
 
 use crate::cp::clock::Clock;
 use crate::mem::{Mapping, Object};
 
 use super::errno::{Errno, Result};
-use super::user;
 
 /// What a slot holds while its event is not signalled.
 const UNSIGNALED: u64 = u64::MAX;
@@ -150,7 +151,7 @@ impl State {
     }
 
     /// Writes what the signalled events have to say.
-    fn copy(&self, wait: u64, events: u64) -> Result {
+    fn copy(&self, caller: &dyn Caller, wait: u64, events: u64) -> Result {
         let waiters = self.waits.get(&wait).map_or(&[][..], Vec::as_slice);
         for (at, waiter) in (0u64..).zip(waiters) {
             let event = self.events.get(&waiter.event).filter(|_| !waiter.gone);
@@ -160,9 +161,9 @@ impl State {
             }
             let to = events + at * size_of::<EventData>() as u64;
             match event.kind {
-                event_type::MEMORY => user::write(to, event.memory.as_bytes())?,
-                event_type::HW_EXCEPTION => user::write(to, event.hardware.as_bytes())?,
-                event_type::SIGNAL if waiter.with_age => user::write(to, event.age.as_bytes())?,
+                event_type::MEMORY => caller.write(to, event.memory.as_bytes())?,
+                event_type::HW_EXCEPTION => caller.write(to, event.hardware.as_bytes())?,
+                event_type::SIGNAL if waiter.with_age => caller.write(to, event.age.as_bytes())?,
                 _ => {}
             }
         }
@@ -256,7 +257,8 @@ impl Events {
     ///
     /// # Errors
     /// `EINVAL`: too large, or there is none.
-    pub fn map_page(&self, address: u64, bytes: u64, protection: i32, flags: i32) -> Result<u64> {
+    pub fn map_page(&self, caller: &dyn Caller, wanted: Wanted) -> Result<u64> {
+        let bytes = wanted.bytes;
         if bytes > u64::from(SIGNAL_EVENT_LIMIT) * 8 {
             return Err(Errno::EINVAL);
         }
@@ -264,7 +266,7 @@ impl Events {
         let Some(Page::Kernel(mapping)) = &state.page else {
             return Err(Errno::EINVAL);
         };
-        let at = mapping.map_client(address, bytes, protection, flags, 0)?;
+        let at = caller.map(wanted, mapping, 0)?;
         state.mapped = bytes;
         Ok(at)
     }
@@ -368,7 +370,7 @@ impl Events {
     ///
     /// # Errors
     /// `EFAULT`, `EINVAL`: no such event, `EIO`: one was destroyed meanwhile.
-    pub fn wait(&self, args: &mut WaitEventsArgs, ages: bool) -> Result {
+    pub fn wait(&self, caller: &dyn Caller, args: &mut WaitEventsArgs, ages: bool) -> Result {
         let all = args.wait_for_all != 0;
         let deadline = match args.timeout {
             INFINITE => None,
@@ -376,7 +378,7 @@ impl Events {
         };
         args.wait_result = wait_result::FAIL;
         let mut state = self.lock();
-        let wanted: Vec<EventData> = user::get_all(args.events_ptr, args.num_events as usize)?;
+        let wanted: Vec<EventData> = caller.get_all(args.events_ptr, args.num_events as usize)?;
         let wait = state.next_wait;
         state.next_wait += 1;
         if let Err(errno) = state.register(wait, &wanted, ages) {
@@ -402,7 +404,7 @@ impl Events {
                 .0;
         };
         let copied = match result {
-            wait_result::COMPLETE => state.copy(wait, args.events_ptr),
+            wait_result::COMPLETE => state.copy(caller, wait, args.events_ptr),
             wait_result::FAIL => Err(Errno::EIO),
             _ => Ok(()),
         };

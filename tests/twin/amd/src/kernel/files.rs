@@ -83,20 +83,20 @@ impl Process {
         lock(&self.files).0.get(&fd).cloned().ok_or(Errno::EBADF)
     }
 
-    /// A new descriptor, the smallest that is free.
-    pub(super) fn install(&self, path: &str, kind: Kind) -> Result<i32> {
-        self.give(Arc::new(File {
+    /// A new descriptor: that one, or the smallest that is free.
+    pub(super) fn install_as(&self, path: &str, kind: Kind, wanted: Option<i32>) -> Result<i32> {
+        let file = File {
             id: self.machine.next_file.fetch_add(1, Ordering::Relaxed),
             path: path.into(),
             kind,
-        }))
+        };
+        self.give(Arc::new(file), wanted)
     }
 
-    fn give(&self, file: Arc<File>) -> Result<i32> {
+    fn give(&self, file: Arc<File>, wanted: Option<i32>) -> Result<i32> {
         let mut files = lock(&self.files);
-        let fd = (FIRST_FD..)
-            .find(|fd| !files.0.contains_key(fd))
-            .ok_or(Errno::EMFILE)?;
+        let free = || (FIRST_FD..).find(|fd| !files.0.contains_key(fd));
+        let fd = wanted.or_else(free).ok_or(Errno::EMFILE)?;
         files.0.insert(fd, file);
         Ok(fd)
     }
@@ -118,6 +118,14 @@ impl Process {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EISDIR`, `EACCES`: as the system.
     pub fn open(&self, path: &str, flags: i32) -> Result<i32> {
+        self.open_as(path, flags, None)
+    }
+
+    /// The same, as the descriptor that is wanted.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_as(&self, path: &str, flags: i32, wanted: Option<i32>) -> Result<i32> {
         self.machine.injector.open()?;
         let machine = &self.machine;
         let node = machine.tree.find(path).ok_or(Errno::ENOENT)?;
@@ -159,7 +167,7 @@ impl Process {
                 })
             }
         };
-        let fd = self.install(path, kind)?;
+        let fd = self.install_as(path, kind, wanted)?;
         self.note(|| format!("open {path} = {fd}"));
         Ok(fd)
     }
@@ -169,8 +177,16 @@ impl Process {
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub fn dup(&self, fd: i32) -> Result<i32> {
+        self.dup_as(fd, None)
+    }
+
+    /// The same, as the descriptor that is wanted.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn dup_as(&self, fd: i32, wanted: Option<i32>) -> Result<i32> {
         let file = self.file(fd)?;
-        self.give(file)
+        self.give(file, wanted)
     }
 
     /// Closes a descriptor. What it stands for lives on while something uses it.

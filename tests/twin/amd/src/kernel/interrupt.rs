@@ -16,7 +16,7 @@ use twin_shader::page::{FaultKind, MemFault};
 
 use crate::gpu::{Interrupt, Kernel, ProcessId, QueueId};
 
-use super::{Process, Registry, lock, user};
+use super::{Process, Registry, lock};
 
 static SLOT: Rule = Rule {
     name: "KFD-EVENT-SLOT",
@@ -151,13 +151,17 @@ impl Process {
             return;
         };
         let field = |offset: usize| area + offset as u64;
-        let payload = user::get::<u64>(field(offset_of!(ContextSaveAreaHeader, err_payload_addr)));
-        let event = user::get::<u32>(field(offset_of!(ContextSaveAreaHeader, err_event_id)));
+        let payload = self
+            .caller
+            .get::<u64>(field(offset_of!(ContextSaveAreaHeader, err_payload_addr)));
+        let event = self
+            .caller
+            .get::<u32>(field(offset_of!(ContextSaveAreaHeader, err_event_id)));
         if let (Ok(payload), Ok(event)) = (payload, event)
             && payload != 0
         {
-            let mask = user::get::<u64>(payload).unwrap_or(0) | exception_code::mask(code);
-            let _ = user::put(payload, &mask);
+            let mask = self.caller.get::<u64>(payload).unwrap_or(0) | exception_code::mask(code);
+            let _ = self.caller.put(payload, &mask);
             let _ = self.events.set(event, true);
         }
     }

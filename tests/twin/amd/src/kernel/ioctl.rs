@@ -11,7 +11,7 @@ use crate::config::Version;
 
 use super::errno::{Errno, Result};
 use super::files::Kind;
-use super::{Process, drm, user};
+use super::{Process, drm};
 
 static UNKNOWN: Rule = Rule {
     name: "KFD-UNKNOWN-IOCTL",
@@ -347,11 +347,11 @@ impl Process {
         let mut buffer = vec![0u64; room.div_ceil(8)];
         let data = &mut buffer.as_mut_bytes()[..room];
         if ioctl.reads() {
-            user::read(argument, &mut data[..bytes])?;
+            self.caller.read(argument, &mut data[..bytes])?;
         }
         let result = handler(data);
         if ioctl.writes() {
-            user::write(argument, &data[..bytes])?;
+            self.caller.write(argument, &data[..bytes])?;
         }
         result
     }

@@ -5,6 +5,7 @@
 //! amdgpu/amdgpu_amdkfd_gpuvm.c, `amdgpu_amdkfd_evict_userptr`.
 
 use drivers_spec::amd::kfd::mmap;
+use twin::process::Wanted;
 use twin::rule::{Proof, Rule};
 
 use crate::mem::Kind as MemKind;
@@ -29,15 +30,6 @@ static PRIVATE: Rule = Rule {
 
 const PAGE: u64 = 4096;
 
-/// A request of mmap.
-struct Request {
-    address: u64,
-    bytes: u64,
-    protection: i32,
-    flags: i32,
-    offset: u64,
-}
-
 impl Process {
     /// mmap of a file of the twin. Returns the address.
     ///
@@ -53,7 +45,7 @@ impl Process {
         offset: u64,
     ) -> Result<u64> {
         let file = self.file(fd)?;
-        let wanted = Request {
+        let wanted = Wanted {
             address,
             bytes: bytes
                 .checked_next_multiple_of(PAGE)
@@ -61,15 +53,14 @@ impl Process {
                 .ok_or(Errno::EINVAL)?,
             protection,
             flags,
-            offset,
         };
         let result = self
             .machine
             .injector
             .mmap()
             .and_then(|()| match &file.kind {
-                Kind::Kfd => self.mmap_kfd(&wanted),
-                Kind::Render(render) => self.mmap_render(&file, render, &wanted),
+                Kind::Kfd => self.mmap_kfd(wanted, offset),
+                Kind::Render(render) => self.mmap_render(&file, render, wanted, offset),
                 _ => Err(Errno::ENODEV),
             });
         let what = || {
@@ -91,14 +82,8 @@ impl Process {
         result
     }
 
-    fn mmap_kfd(&self, wanted: &Request) -> Result<u64> {
-        let &Request {
-            address,
-            bytes,
-            protection,
-            flags,
-            offset,
-        } = wanted;
+    fn mmap_kfd(&self, wanted: Wanted, offset: u64) -> Result<u64> {
+        let bytes = wanted.bytes;
         let gpu_id = mmap::gpu_id(offset);
         let gpu = self.machine.gpu_of(gpu_id);
         let device = || match gpu {
@@ -116,9 +101,9 @@ impl Process {
                     });
                 }
                 let page = self.kfd().doorbells(gpu)?;
-                Ok(page.map_client(address, bytes, protection, flags, 0)?)
+                self.caller.map(wanted, &page, 0)
             }
-            mmap::EVENTS => self.events.map_page(address, bytes, protection, flags),
+            mmap::EVENTS => self.events.map_page(&*self.caller, wanted),
             mmap::MMIO => {
                 let gpu = device()?;
                 if bytes != PAGE {
@@ -127,7 +112,7 @@ impl Process {
                     });
                 }
                 let page = &self.machine.nodes[gpu].gmc.remap;
-                Ok(page.map_client(address, bytes, protection, flags, 0)?)
+                self.caller.map(wanted, page, 0)
             }
             // Reserved memory is for the trap handler of APUs.
             _ => {
@@ -137,21 +122,20 @@ impl Process {
         }
     }
 
-    fn mmap_render(&self, file: &File, render: &Render, wanted: &Request) -> Result<u64> {
-        let &Request {
-            address,
-            bytes,
-            protection,
-            flags,
-            offset,
-        } = wanted;
+    fn mmap_render(
+        &self,
+        file: &File,
+        render: &Render,
+        wanted: Wanted,
+        offset: u64,
+    ) -> Result<u64> {
         if self.machine.gone(render.gpu) {
             return Err(Errno::ENODEV);
         }
         let area = lock(&self.machine.nodes[render.gpu].areas)
             .find(offset)
             .cloned();
-        let Some(area) = area.filter(|area| bytes <= area.object.bytes) else {
+        let Some(area) = area.filter(|area| wanted.bytes <= area.object.bytes) else {
             return self.fail(Errno::EINVAL, || {
                 "no memory of that size starts at that offset: it is the mmap_offset that ALLOC returned".into()
             });
@@ -160,9 +144,14 @@ impl Process {
             return self.fail(Errno::EACCES, || "that memory is another file's".into());
         }
         match area.object.kind {
-            MemKind::Vram { .. } | MemKind::Gtt => Ok(area
-                .object
-                .map_client(address, bytes, protection, flags, 0)?),
+            MemKind::Vram { .. } | MemKind::Gtt => {
+                let (seen, protection) = area.object.seen(wanted.protection);
+                let wanted = Wanted {
+                    protection,
+                    ..wanted
+                };
+                self.caller.map(wanted, seen, 0)
+            }
             MemKind::Userptr { .. } => self.fail(Errno::EPERM, || {
                 "memory of the client is mapped already".into()
             }),
@@ -199,6 +188,6 @@ impl Process {
         }
         self.svm_unmapped(&mut kfd, address, bytes);
         drop(kfd);
-        user::munmap(address, bytes as usize)
+        self.caller.unmap(address, bytes)
     }
 }

@@ -20,7 +20,7 @@ use super::errno::{Errno, Result};
 use super::files::{File, Kind};
 use super::ioctl::Call;
 use super::space::Space;
-use super::{Kfd, Process, lock, user};
+use super::{Kfd, Process, lock};
 
 static ACQUIRE: Rule = Rule {
     name: "KFD-ACQUIRE-VM",
@@ -254,7 +254,16 @@ impl Process {
                 });
             }
             let write = flags.contains(Alloc::WRITABLE);
-            (MemKind::Userptr { address, write }, "userptr")
+            let whole = bytes.checked_next_multiple_of(PAGE).unwrap_or(0);
+            let pages = match self.caller.pin(address, whole, write) {
+                Ok(pages) => Arc::new(pages),
+                Err(errno) => {
+                    return self.fail(errno, || {
+                        format!("{bytes:#x} bytes of the client at {address:#x}")
+                    });
+                }
+            };
+            (MemKind::Userptr { address, pages }, "userptr")
         } else if flags.contains(Alloc::DOORBELL) {
             (MemKind::Doorbell(kfd.doorbells(gpu)?), "doorbells")
         } else if flags.contains(Alloc::MMIO_REMAP) {
@@ -324,7 +333,7 @@ impl Process {
                 format!("{n_devices} devices, of which {n_success} done")
             });
         }
-        match user::get_all(array, n_devices as usize) {
+        match self.caller.get_all(array, n_devices as usize) {
             Ok(ids) => Ok(ids),
             Err(errno) => self.fail(errno, || format!("{n_devices} device ids at {array:#x}")),
         }

@@ -112,7 +112,8 @@ impl Process {
         }
         all.truncate(args.num_of_nodes as usize);
         args.num_of_nodes = all.len() as u32;
-        user::write(args.kfd_process_device_apertures_ptr, all.as_bytes())
+        self.caller
+            .write(args.kfd_process_device_apertures_ptr, all.as_bytes())
     }
 
     pub(super) fn create_event(&self, call: &mut Call) -> Result {
@@ -175,7 +176,7 @@ impl Process {
     pub(super) fn wait_events(&self, call: &mut Call) -> Result {
         let args: &mut WaitEventsArgs = call.args()?;
         // Ages came with 1.14: every kernel here has them.
-        self.events.wait(args, true)
+        self.events.wait(&*self.caller, args, true)
     }
 
     pub(super) fn not_permitted(&self, _: &mut Call) -> Result {
@@ -234,7 +235,7 @@ impl Process {
             ),
         ] {
             *count = (*count).min(most);
-            if let Err(errno) = user::write(address, &vec![0; *count as usize * 4]) {
+            if let Err(errno) = self.caller.write(address, &vec![0; *count as usize * 4]) {
                 *count = 0;
                 return Err(errno);
             }
@@ -245,7 +246,7 @@ impl Process {
     pub(super) fn smi_events(&self, call: &mut Call) -> Result {
         let args: &mut SmiEventsArgs = call.args()?;
         self.gpu(args.gpuid)?;
-        args.anon_fd = self.install("smi", Kind::Smi)? as u32;
+        args.anon_fd = self.install_as("smi", Kind::Smi, self.caller.descriptor(None)?)? as u32;
         Ok(())
     }
 
@@ -294,7 +295,7 @@ impl Process {
         if !user::process_exists(args.pid) {
             return self.fail(Errno::ESRCH, || format!("no process {}", args.pid));
         }
-        if args.pid != std::process::id() {
+        if args.pid != self.caller.pid() {
             // Not one that has opened /dev/kfd of this machine.
             return self.fail(Errno::ESRCH, || format!("process {} has no GPUs", args.pid));
         }

@@ -31,6 +31,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use twin::caller::{Caller, Here};
 pub use twin::errno;
 pub use twin::host::user;
 use twin::rule::{Journal, Rule};
@@ -40,6 +41,7 @@ use crate::gpu::{Gpu, Kernel, Logger, ProcessId, QueueId, Setup};
 use crate::mem::{Budget, Drain, Gmc};
 use crate::scheduler::Scheduler;
 
+use dmabuf::Exported;
 use errno::{Errno, Result};
 use events::Events;
 use files::Files;
@@ -66,6 +68,9 @@ pub struct Machine {
     next_process: AtomicU32,
     /// Numbers of open files.
     next_file: AtomicU64,
+    /// Memory that was exported, by the file of the host that stands for it: another process may have
+    /// been handed its descriptor.
+    exported: Mutex<Exported>,
 }
 
 /// A GPU, as the machine knows it.
@@ -86,10 +91,11 @@ struct Registry {
     events_lost: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// A process on a machine. Its system calls are methods; addresses are those of this process.
+/// A process on a machine. Its system calls are methods; addresses are those of its [`Caller`].
 pub struct Process {
     machine: Arc<Machine>,
     id: ProcessId,
+    caller: Arc<dyn Caller>,
     files: Mutex<Files>,
     kfd: Mutex<Kfd>,
     events: Events,
@@ -192,16 +198,23 @@ impl Machine {
             printer,
             next_process: AtomicU32::new(1),
             next_file: AtomicU64::new(1),
+            exported: Mutex::default(),
             config,
         }))
     }
 
-    /// A process of the machine.
+    /// A process of the machine: this one.
     pub fn attach(self: &Arc<Self>) -> Arc<Process> {
+        self.attach_of(Arc::new(Here))
+    }
+
+    /// A process of the machine: that of a caller.
+    pub fn attach_of(self: &Arc<Self>, caller: Arc<dyn Caller>) -> Arc<Process> {
         let id = self.next_process.fetch_add(1, Ordering::Relaxed);
         let process = Arc::new(Process {
             machine: self.clone(),
             id,
+            caller,
             files: Mutex::default(),
             kfd: Mutex::new(Kfd {
                 devices: self.nodes.iter().map(|_| Device::default()).collect(),
@@ -215,6 +228,11 @@ impl Machine {
         });
         lock(&self.registry.processes).insert(id, Arc::downgrade(&process));
         process
+    }
+
+    /// Every file there is, by path.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &tree::Node)> {
+        self.tree.all()
     }
 
     /// What a GPU would tell the kernel driver, for tests.

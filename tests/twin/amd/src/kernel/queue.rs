@@ -508,7 +508,7 @@ impl Process {
             });
         }
         let words = args.num_cu_mask.min(1024) / 32;
-        let mask: Vec<u32> = user::get_all(args.cu_mask_ptr, words as usize)?;
+        let mask: Vec<u32> = self.caller.get_all(args.cu_mask_ptr, words as usize)?;
         let kfd = self.kfd();
         if !kfd.queues.contains_key(&args.queue_id) {
             return self.fail(Errno::EFAULT, || {
@@ -537,7 +537,7 @@ impl Process {
             });
         }
         // Waves end before a queue is taken from the GPU: none are ever saved. The header is copied.
-        user::write(args.ctl_stack_address, &[0; 16])?;
+        self.caller.write(args.ctl_stack_address, &[0; 16])?;
         args.ctl_stack_used_size = 0;
         args.save_area_used_size = 0;
         Ok(())

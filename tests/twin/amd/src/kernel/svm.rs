@@ -196,11 +196,15 @@ impl Process {
     }
 
     fn svm_object(&self, start: u64, bytes: u64) -> Result<Arc<Object>> {
+        let name = format!("SVM at {start:#x}");
+        let pages = match self.caller.pin(start, bytes, true) {
+            Ok(pages) => Arc::new(pages),
+            Err(errno) => return self.fail(errno, || format!("{name}, {bytes:#x} bytes")),
+        };
         let kind = MemKind::Userptr {
             address: start,
-            write: true,
+            pages,
         };
-        let name = format!("SVM at {start:#x}");
         let home = &self.machine.nodes[0].gmc;
         match Object::new(home, &self.machine.system, kind, bytes, &name) {
             Ok(object) => Ok(object),

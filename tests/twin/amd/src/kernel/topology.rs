@@ -116,6 +116,12 @@ pub fn files(config: &Config, places: &[Place]) -> Tree {
         "platform_oem 2314885531223470915\nplatform_id 0\nplatform_rev 1",
     );
     tree.text("/sys/module/amdgpu/initstate", "live");
+    tree.text("/sys/module/amdgpu/refcnt", 0);
+    tree.add("/sys/module/amdgpu/holders", Node::Folder);
+    tree.text(
+        "/proc/modules",
+        "amdgpu 19820544 0 - Live 0x0000000000000000",
+    );
     tree.text("/sys/module/amdgpu/parameters/ppfeaturemask", "0xfff7bfff");
     tree.text("/sys/module/amdgpu/parameters/noretry", "-1");
     tree.text("/sys/module/amdgpu/parameters/cwsr_enable", "1");

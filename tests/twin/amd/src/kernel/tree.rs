@@ -88,6 +88,11 @@ impl Tree {
         self.0.get(&self.resolve(path)?)
     }
 
+    /// Everything, by path; folders before what lies in them.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.0.iter().map(|(path, node)| (&**path, node))
+    }
+
     /// The names in a folder.
     pub fn list(&self, path: &str) -> Vec<String> {
         let Some(folder) = self.resolve(path) else {

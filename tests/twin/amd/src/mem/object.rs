@@ -23,8 +23,8 @@ pub enum Kind {
     Userptr {
         /// Where.
         address: u64,
-        /// Whether GPUs may write it.
-        write: bool,
+        /// It.
+        pages: Arc<Mapping>,
     },
     /// A page of doorbells.
     Doorbell(Arc<Mapping>),
@@ -83,10 +83,7 @@ impl Object {
         let backing = || -> Result<_, i32> {
             let memory = match &kind {
                 Kind::Vram { .. } | Kind::Gtt => Arc::new(Mapping::new(bytes)?),
-                &Kind::Userptr { address, write } => {
-                    Arc::new(Mapping::of_client(address, bytes, write)?)
-                }
-                Kind::Doorbell(page) => page.clone(),
+                Kind::Userptr { pages, .. } | Kind::Doorbell(pages) => pages.clone(),
                 Kind::MmioRemap => home.remap.clone(),
             };
             let bar = match kind {
@@ -122,26 +119,15 @@ impl Object {
         !matches!(self.kind, Kind::Vram { public: false })
     }
 
-    /// Maps it into the client, as `mmap` of the driver's file does. VRAM that is not public is
-    /// mapped without any right, so that a touch by the client is seen.
-    ///
-    /// # Errors
-    /// An errno.
-    pub fn map_client(
-        &self,
-        address: u64,
-        bytes: u64,
-        protection: i32,
-        flags: i32,
-        offset: u64,
-    ) -> Result<u64, i32> {
+    /// What the client maps, with the rights that it may have: of VRAM that is not public none, so that a
+    /// touch by the client is seen.
+    pub fn seen(&self, protection: i32) -> (&Mapping, i32) {
         let protection = if self.host_visible() {
             protection
         } else {
             libc::PROT_NONE
         };
-        let seen = self.bar.as_ref().unwrap_or(&self.memory);
-        seen.map_client(address, bytes, protection, flags, offset)
+        (self.bar.as_ref().unwrap_or(&self.memory), protection)
     }
 
     /// The page of that number, where it is still there.

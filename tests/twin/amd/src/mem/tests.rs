@@ -86,11 +86,9 @@ struct Client(u64);
 impl Client {
     fn of(object: &Object) -> Self {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        Self(
-            object
-                .map_client(0, object.bytes, rights, libc::MAP_SHARED, 0)
-                .unwrap(),
-        )
+        let (seen, rights) = object.seen(rights);
+        let at = seen.map_client(0, object.bytes, rights, libc::MAP_SHARED, 0);
+        Self(at.unwrap())
     }
 
     fn cell(&self, offset: u64) -> &AtomicU64 {
@@ -245,15 +243,15 @@ fn a_userptr_object_is_the_clients_memory() {
     let address = client
         .map_client(0, 0x2000, read | write, shared, 0)
         .unwrap();
-    let kind = |address| Kind::Userptr {
+    let pages = Mapping::of_client(address, 0x2000, true).unwrap();
+    let kind = Kind::Userptr {
         address,
-        write: true,
+        pages: Arc::new(pages),
     };
-    let _object = s.mapped(kind(address), Mtype::Uc);
+    let _object = s.mapped(kind, Mtype::Uc);
     client.store64(0x1008, 77);
     assert_eq!(s.read(Port::Cp, VA + 0x1008), 77);
-    let kind = kind(0x1000);
-    let refused = Object::new(&s.gmc, &s.system, kind, 0x1000, "test").err();
+    let refused = Mapping::of_client(0x1000, 0x1000, true).err();
     assert_eq!(refused, Some(libc::EFAULT));
     assert_eq!(s.system.available(), 64 * MIB - 0x2000);
 }

@@ -109,8 +109,8 @@ impl Stand {
             .map(va, &object, 0, 4096, rights, Mtype::Uc)
             .unwrap();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        object
-            .map_client(0, 4096, protection, libc::MAP_SHARED, 0)
+        let (seen, protection) = object.seen(protection);
+        seen.map_client(0, 4096, protection, libc::MAP_SHARED, 0)
             .unwrap()
     }
 

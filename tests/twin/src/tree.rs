@@ -1,17 +1,32 @@
-//! Texts and folders of a simulated machine, as files of the host: what only reads them needs no hook but
-//! for the path.
+//! Texts, folders and links of a simulated machine, as files of the host: who only reads them needs nothing
+//! but another path.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
-use crate::driver::Node;
+/// What a file of a simulated machine is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Node {
+    /// A folder.
+    Folder,
+    /// Bytes that are read.
+    Text(Vec<u8>),
+    /// Another name of a path: from here, or from `/`.
+    Link(String),
+    /// A device: what `open` and `ioctl` are for.
+    Device {
+        /// Its numbers.
+        major: u32,
+        /// See `major`.
+        minor: u32,
+    },
+}
 
 /// Files of a machine in a folder of the host.
 pub struct Tree {
-    folder: TempDir,
+    folder: PathBuf,
     devices: BTreeMap<String, (u32, u32)>,
 }
 
@@ -31,15 +46,20 @@ pub fn plain(path: &str) -> String {
 }
 
 impl Tree {
-    /// Writes them. Devices are empty files, so that what is asked of any file is answered.
+    /// Files that somebody has written there.
+    pub fn at(folder: &Path, devices: BTreeMap<String, (u32, u32)>) -> Tree {
+        Tree {
+            folder: folder.to_owned(),
+            devices,
+        }
+    }
+
+    /// Writes them into a folder. Devices are empty files, so that what is asked of any file is answered.
     ///
     /// # Errors
     /// What the host says.
-    pub fn write(nodes: Vec<(String, Node)>) -> std::io::Result<Tree> {
-        let mut tree = Tree {
-            folder: TempDir::with_prefix("doorbell-twin-")?,
-            devices: BTreeMap::new(),
-        };
+    pub fn write(folder: &Path, nodes: Vec<(String, Node)>) -> std::io::Result<Tree> {
+        let mut tree = Tree::at(folder, BTreeMap::new());
         for (path, node) in nodes {
             let at = tree.path(&path);
             if let Some(above) = at.parent() {
@@ -48,6 +68,7 @@ impl Tree {
             match node {
                 Node::Folder => fs::create_dir_all(&at)?,
                 Node::Text(bytes) => fs::write(&at, bytes)?,
+                Node::Link(to) => symlink(relative(&path, &to), &at)?,
                 Node::Device { major, minor } => {
                     fs::write(&at, [])?;
                     tree.devices.insert(path, (major, minor));
@@ -59,7 +80,7 @@ impl Tree {
 
     /// Where a path of the machine lies on the host.
     pub fn path(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path.trim_start_matches('/'))
+        self.folder.join(path.trim_start_matches('/'))
     }
 
     /// The numbers of a device.
@@ -67,11 +88,19 @@ impl Tree {
         self.devices.get(path).copied()
     }
 
-    /// Takes the folder away.
-    pub fn remove(&self) {
-        // Whoever else has taken it away has done no harm.
-        let _ = fs::remove_dir_all(self.folder.path());
+    /// Every device, with its numbers.
+    pub fn devices(&self) -> impl Iterator<Item = (&str, (u32, u32))> {
+        self.devices.iter().map(|(path, &device)| (&**path, device))
     }
+}
+
+/// What a link at a path says to lead to another one: wherever the machine's `/` lies, it leads there.
+fn relative(path: &str, to: &str) -> String {
+    let Some(to) = to.strip_prefix('/') else {
+        return to.to_owned();
+    };
+    let above = path.trim_start_matches('/').matches('/').count();
+    "../".repeat(above) + to
 }
 
 #[cfg(test)]
@@ -80,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_tree_is_read_as_files() {
-        let tree = Tree::write(vec![
+        let folder = tempfile::tempdir().unwrap();
+        let nodes = vec![
             ("/proc/x/version".into(), Node::Text(b"1\n".to_vec())),
             ("/proc/x/empty".into(), Node::Folder),
             (
@@ -90,8 +120,9 @@ mod tests {
                     minor: 1,
                 },
             ),
-        ])
-        .unwrap();
+            ("/sys/class/x".into(), Node::Link("/proc/x".into())),
+        ];
+        let tree = Tree::write(folder.path(), nodes).unwrap();
         let version = tree.path("/proc/x/version");
         assert_eq!(fs::read_to_string(version).unwrap(), "1\n");
         assert!(
@@ -102,9 +133,10 @@ mod tests {
         );
         assert_eq!(tree.device("/dev/x0"), Some((195, 1)));
         assert_eq!(tree.device("/dev/x1"), None);
-        let there = tree.path("/proc/x");
-        tree.remove();
-        assert!(!there.exists());
+        let version = tree.path("/sys/class/x/version");
+        assert_eq!(fs::read_to_string(version).unwrap(), "1\n");
+        let link = fs::read_link(tree.path("/sys/class/x")).unwrap();
+        assert_eq!(link, Path::new("../../proc/x"));
     }
 
     #[test]

@@ -1,0 +1,26 @@
+//! `doorbell twin`: simulated machines for programs that know nothing of them.
+
+mod exec;
+mod program;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::error::Error;
+
+/// What is done with one.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program, and all that it starts, on a simulated card: what opens /dev/kfd and /dev/dri, or
+    /// NVIDIA's devices
+    Exec(exec::Args),
+}
+
+/// Does it.
+pub fn run(command: &Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Exec(args) => exec::run(args),
+    }
+}

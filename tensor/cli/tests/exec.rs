@@ -1,0 +1,105 @@
+//! `doorbell twin exec`: programs that know nothing of simulated cards, on one.
+
+#![allow(clippy::unwrap_used)]
+
+mod place;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use place::Place;
+use serde_json::Value;
+
+const SOURCE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/twin/server/tests/client.c"
+);
+
+fn compile(place: &Place, flags: &[&str]) -> String {
+    let program = place.path("work").join("client");
+    let mut compiler = Command::new("cc");
+    compiler.args(flags).args(["-pthread", "-o"]).arg(&program);
+    assert!(compiler.arg(SOURCE).status().unwrap().success());
+    program.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_program_runs_with_its_own_code_and_rules_make_it_fail() {
+    let place = Place::new();
+    let client = compile(&place, &[]);
+    let run = |arguments: &[&str]| {
+        let all = [&["twin", "exec", "--twin", "chip=gfx1030"], arguments].concat();
+        place.run(&all, &[])
+    };
+    let files = run(&["--", &client, "files"]);
+    assert_eq!((files.code, &*files.err), (0, ""), "{}", files.out);
+    let code = run(&["--", &client, "code", "7"]);
+    assert_eq!((code.code, &*code.err), (7, ""));
+    // What a program starts is on the card, too, and what that broke counts.
+    let child = run(&["--", "/bin/sh", "-c", "\"$0\" unknown; echo $?", &client]);
+    assert_eq!((child.code, child.out.trim()), (1, "0"));
+    assert!(
+        child.err.contains("rule KFD-UNKNOWN-IOCTL"),
+        "{}",
+        child.err
+    );
+
+    let allow = ["--allow", "KFD-UNKNOWN-IOCTL"];
+    let allowed = run(&[&allow[..], &["--", &client, "unknown"]].concat());
+    assert_eq!(allowed.code, 0);
+    assert!(allowed.err.contains("allowed"), "{}", allowed.err);
+    let json = run(&["--json", "--", &client, "unknown"]);
+    let journal: Value = serde_json::from_str(&json.err).unwrap();
+    assert_eq!(journal["schema"], "doorbell.twin.journal/1");
+    assert_eq!(journal["rows"][0]["rule"], "KFD-UNKNOWN-IOCTL");
+    assert_eq!(journal["rows"][0]["times"], 1);
+    let json = run(&["--json", "--", &client, "version"]);
+    let journal: Value = serde_json::from_str(&json.err).unwrap();
+    assert_eq!(journal["rows"], serde_json::json!([]));
+    // The rule goes first where both fail.
+    let abort = run(&[&allow[..], &["--", &client, "abort"]].concat());
+    assert_eq!(abort.code, 128 + 6);
+}
+
+#[test]
+fn who_is_told_to_end_says_what_was_broken() {
+    let place = Place::new();
+    let client = compile(&place, &[]);
+    let mut command = place.command(&["twin", "exec", "--", &client, "wait"], &[]);
+    let mut running = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let out = running.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut line).unwrap();
+    assert_eq!(line, "waits\n");
+    let pid = running.id().to_string();
+    let told = Command::new("kill").arg(&pid).status().unwrap();
+    assert!(told.success());
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(
+        (ended.status.code(), ended.status.signal()),
+        (Some(1), None)
+    );
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("rule KFD-UNKNOWN-IOCTL"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let place = Place::new();
+    let client = compile(&place, &["-static"]);
+    let run = |arguments: &[&str]| place.run(&[&["twin", "exec"], arguments].concat(), &[]);
+    let refused = run(&["--", &client, "version"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("linked statically"), "{}", refused.err);
+    let missing = run(&["--", "no-such-program"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("no folder of PATH"), "{}", missing.err);
+    let wrong = run(&["--twin", "chip=gfx1", "--", "/bin/true"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("chip"), "{}", wrong.err);
+}

@@ -1,0 +1,197 @@
+// A program that knows nothing of simulated cards. Each step ends with 0 where all is as on a card.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MUST(test)                                                                     \
+    do {                                                                               \
+        if (!(test)) {                                                                 \
+            printf("line %d: %s (errno %d)\n", __LINE__, #test, errno);                \
+            exit(3);                                                                   \
+        }                                                                              \
+    } while (0)
+
+#define PAGE 4096
+
+// Of linux/kfd_ioctl.h, which older systems have without all of these.
+struct kfd_ioctl_get_version_args { uint32_t major_version, minor_version; };
+struct kfd_ioctl_acquire_vm_args { uint32_t drm_fd, gpu_id; };
+struct kfd_ioctl_alloc_memory_of_gpu_args { uint64_t va_addr, size, handle, mmap_offset; uint32_t gpu_id, flags; };
+struct kfd_ioctl_free_memory_of_gpu_args { uint64_t handle; };
+struct kfd_ioctl_import_dmabuf_args { uint64_t va_addr, handle; uint32_t gpu_id, dmabuf_fd; };
+struct kfd_ioctl_export_dmabuf_args { uint64_t handle; uint32_t flags, dmabuf_fd; };
+#define AMDKFD_IOC_GET_VERSION _IOR('K', 0x01, struct kfd_ioctl_get_version_args)
+#define AMDKFD_IOC_ACQUIRE_VM _IOW('K', 0x15, struct kfd_ioctl_acquire_vm_args)
+#define AMDKFD_IOC_ALLOC_MEMORY_OF_GPU _IOWR('K', 0x16, struct kfd_ioctl_alloc_memory_of_gpu_args)
+#define AMDKFD_IOC_FREE_MEMORY_OF_GPU _IOW('K', 0x17, struct kfd_ioctl_free_memory_of_gpu_args)
+#define AMDKFD_IOC_IMPORT_DMABUF _IOWR('K', 0x1d, struct kfd_ioctl_import_dmabuf_args)
+#define AMDKFD_IOC_EXPORT_DMABUF _IOWR('K', 0x24, struct kfd_ioctl_export_dmabuf_args)
+#define KFD_IOC_ALLOC_MEM_FLAGS_VRAM (1u << 0)
+#define KFD_IOC_ALLOC_MEM_FLAGS_GTT (1u << 1)
+#define KFD_IOC_ALLOC_MEM_FLAGS_USERPTR (1u << 2)
+#define KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE (1u << 31)
+
+static int kfd, render, gpu;
+
+static int version(int fd) {
+    struct kfd_ioctl_get_version_args args = {0};
+    return ioctl(fd, AMDKFD_IOC_GET_VERSION, &args) == 0 && args.major_version == 1;
+}
+
+static void begin(void) {
+    kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+    render = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+    MUST(kfd >= 0 && render >= 0 && version(kfd));
+    FILE *file = fopen("/sys/class/kfd/kfd/topology/nodes/1/gpu_id", "r");
+    MUST(file && fscanf(file, "%d", &gpu) == 1 && gpu > 0);
+    fclose(file);
+    struct kfd_ioctl_acquire_vm_args args = {.drm_fd = render, .gpu_id = gpu};
+    MUST(ioctl(kfd, AMDKFD_IOC_ACQUIRE_VM, &args) == 0);
+}
+
+// Memory of the GPU, or the process's own at an address, there or anywhere.
+static uint64_t allocate(void *at, uint64_t va, uint64_t bytes, uint32_t flags, uint64_t *offset) {
+    struct kfd_ioctl_alloc_memory_of_gpu_args args = {
+        .va_addr = va, .size = bytes, .gpu_id = gpu, .mmap_offset = (uint64_t)at,
+        .flags = flags | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE};
+    if (ioctl(kfd, AMDKFD_IOC_ALLOC_MEMORY_OF_GPU, &args)) return UINT64_MAX;
+    if (offset) *offset = args.mmap_offset;
+    return args.handle;
+}
+
+static void free_memory(uint64_t handle) {
+    struct kfd_ioctl_free_memory_of_gpu_args args = {.handle = handle};
+    MUST(ioctl(kfd, AMDKFD_IOC_FREE_MEMORY_OF_GPU, &args) == 0);
+}
+
+static int files(void) {
+    struct stat about;
+    MUST(stat("/dev/kfd", &about) == 0 && S_ISCHR(about.st_mode));
+    MUST(stat("/dev/dri/renderD128", &about) == 0 && major(about.st_rdev) == 226 && minor(about.st_rdev) == 128);
+    MUST(stat("/dev/dri/renderD129", &about) < 0 && errno == ENOENT);
+    begin();
+    MUST(fstat(render, &about) == 0 && S_ISCHR(about.st_mode) && minor(about.st_rdev) == 128);
+    char text[4096] = {0};
+    MUST(readlink("/sys/class/kfd/kfd", text, sizeof text) > 0 && strstr(text, "devices/virtual/kfd/kfd"));
+    DIR *folder = opendir("/sys/class/kfd/kfd/topology/nodes");
+    int nodes = 0;
+    for (struct dirent *one; folder && (one = readdir(folder));) nodes += one->d_name[0] != '.';
+    MUST(nodes == 2);
+    closedir(folder);
+    // A text that changes.
+    long before = -1, after = -1;
+    const char *used = "/sys/class/drm/renderD128/device/mem_info_vram_used";
+    FILE *file = fopen(used, "r");
+    MUST(file && fscanf(file, "%ld", &before) == 1);
+    fclose(file);
+    MUST(allocate(0, 0x100000000, 64 * PAGE, KFD_IOC_ALLOC_MEM_FLAGS_VRAM, 0) != UINT64_MAX);
+    MUST((file = fopen(used, "r")) && fscanf(file, "%ld", &after) == 1);
+    MUST(after == before + 64 * PAGE);
+    // Another descriptor of a device is that, too; one that is closed is none.
+    int other = dup(kfd);
+    close(kfd);
+    MUST(version(other));
+    close(other);
+    MUST(!version(other) && errno == EBADF);
+    return 0;
+}
+
+static volatile int stop;
+static void *count(void *at) {
+    uint64_t n = 0;
+    while (!stop) *(volatile uint64_t *)at = ++n;
+    return (void *)n;
+}
+
+// Memory of the process stays what it is, also while others write there.
+static int own(void) {
+    begin();
+    char *memory = malloc(65 * PAGE), *at = (char *)(((uintptr_t)memory + PAGE) & ~(uintptr_t)(PAGE - 1));
+    for (int i = 0; i < 63 * PAGE; i++) at[i] = i * 7;
+    pthread_t writer;
+    uint64_t *counted = (uint64_t *)(at + 63 * PAGE);
+    MUST(pthread_create(&writer, 0, count, counted) == 0);
+    uint64_t handle = allocate(at, (uint64_t)at, 64 * PAGE, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, 0);
+    MUST(handle != UINT64_MAX);
+    stop = 1;
+    void *last;
+    pthread_join(writer, &last);
+    MUST(*counted == (uint64_t)last);
+    for (int i = 0; i < 63 * PAGE; i++) MUST(at[i] == (char)(i * 7));
+    // A child has a copy.
+    int child = fork();
+    if (!child) {
+        memset(at, 1, 64 * PAGE);
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && status == 0 && at[1] == 7);
+    free_memory(handle);
+    MUST(allocate((void *)0x10000, 0x200000000, PAGE, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, 0) == UINT64_MAX);
+    MUST(errno == EFAULT);
+    free(memory);
+    return 0;
+}
+
+// A child is a process of its own on the same card, and memory goes from one to the other.
+static int processes(void) {
+    begin();
+    uint64_t offset, handle = allocate(0, 0x100000000, 4 * PAGE, KFD_IOC_ALLOC_MEM_FLAGS_GTT, &offset);
+    MUST(handle != UINT64_MAX);
+    uint32_t *here = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, render, offset);
+    MUST(here != MAP_FAILED);
+    here[1] = 77;
+    struct kfd_ioctl_export_dmabuf_args out = {.handle = handle};
+    MUST(ioctl(kfd, AMDKFD_IOC_EXPORT_DMABUF, &out) == 0);
+    MUST(lseek(out.dmabuf_fd, 0, SEEK_END) == 4 * PAGE);
+    int child = fork();
+    if (!child) {
+        MUST(!version(kfd));
+        begin();
+        struct kfd_ioctl_import_dmabuf_args in = {.va_addr = 0x300000000, .gpu_id = gpu, .dmabuf_fd = out.dmabuf_fd};
+        MUST(ioctl(kfd, AMDKFD_IOC_IMPORT_DMABUF, &in) == 0);
+        uint32_t *there = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, out.dmabuf_fd, 0);
+        MUST(there != MAP_FAILED && there[1] == 77);
+        there[2] = 78;
+        free_memory(in.handle);
+        execl("/proc/self/exe", "client", "version", (char *)0);
+        _exit(4);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    MUST(here[2] == 78 && version(kfd));
+    MUST(munmap(here, 4 * PAGE) == 0);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *step = argc > 1 ? argv[1] : "";
+    if (!strcmp(step, "files")) return files();
+    if (!strcmp(step, "own")) return own();
+    if (!strcmp(step, "processes")) return processes();
+    kfd = open("/dev/kfd", O_RDWR);
+    if (!strcmp(step, "version")) return !version(kfd);
+    if (!strcmp(step, "code")) return atoi(argv[2]);
+    // A request that nobody knows.
+    ioctl(kfd, _IO('K', 0x7f), 0);
+    if (!strcmp(step, "abort")) abort();
+    if (!strcmp(step, "leave")) _exit(0);
+    if (!strcmp(step, "wait")) {
+        puts("waits");
+        fflush(stdout);
+        pause();
+    }
+    return 0;
+}
