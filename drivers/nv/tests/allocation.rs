@@ -125,7 +125,7 @@ fn replays_do_not_allocate() {
     let program = device.load(&first(90)).unwrap();
     let data = memory(&*device, 4096);
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
-    let graph = RefCell::new(stand::chain(&device, &compute, &program, &data, 10));
+    let graph = RefCell::new(stand::chain(&device, &compute, &program, &data, 10, 10));
     let work = |n| {
         let mut graph = graph.borrow_mut();
         graph.replay(&[n], &[], soon()).unwrap();

@@ -36,7 +36,7 @@ fn a_submission_and_a_replay_of_100_kernels_ring_once() {
     let program = device.load(&first(90)).unwrap();
     let data = memory(&*device, 4096);
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
-    let mut graph = stand::chain(&device, &compute, &program, &data, 100);
+    let mut graph = stand::chain(&device, &compute, &program, &data, 100, 100);
     let args = [at(&data), Val::Const(5), Val::Const(1)];
     let exec = Command::Exec {
         program: &program,

@@ -67,14 +67,15 @@ pub fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-/// A captured chain of launches of [`first`], each of which writes a number larger by one; the first number is a value
-/// of the replay.
+/// A captured chain of launches of [`first`], each of which writes a number larger by one. The first so many count from a
+/// value of the replay, the others from 0.
 pub fn chain(
     device: &Arc<NvDevice>,
     compute: &Stream,
     program: &Arc<Program>,
     data: &Buffer,
     kernels: u64,
+    taking: u64,
 ) -> Graph {
     let mut builder = GraphBuilder::new();
     let shared: Arc<dyn Device> = device.clone();
@@ -84,7 +85,14 @@ pub fn chain(
     for i in 0..kernels {
         let work = Work::Exec {
             program: program.clone(),
-            args: vec![at(data), Val::Slot(slot, i), Val::Const(1)],
+            args: vec![
+                at(data),
+                match i < taking {
+                    true => Val::Slot(slot, i),
+                    false => Val::Const(i),
+                },
+                Val::Const(1),
+            ],
             grid: [1, 1, 1],
             block: [64, 1, 1],
         };
