@@ -365,6 +365,16 @@ fn node_cases_on_gfx1100() {
     node_cases_on(GFX1100, 4);
 }
 
+/// Compiled by NVRTC.
+#[cfg(feature = "twin")]
+#[test]
+fn light_squeezenet_on_sm_90() {
+    if place::toolkit().is_some() {
+        let dev = "TWINNVK+NV::sm_90";
+        light(dev, "light_squeezenet", "data_0", &[1, 3, 224, 224]);
+    }
+}
+
 /// Compiled by our own renderer and ptxas.
 #[cfg(feature = "twin")]
 #[test]

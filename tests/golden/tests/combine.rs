@@ -184,3 +184,19 @@ fn on_gfx942() {
         ],
     );
 }
+
+#[test]
+fn on_sm_86() {
+    check(
+        "sm_86",
+        &["RED.E.ADD.STRONG.GPU", "RED.E.ADD.F32", "ATOMG.E.CAS"],
+    );
+}
+
+#[test]
+fn on_sm_89() {
+    check(
+        "sm_89:PTX",
+        &["RED.E.ADD.STRONG.GPU", "RED.E.ADD.F64", "ATOMG.E.CAS"],
+    );
+}
