@@ -42,8 +42,8 @@ fn a_tensor_goes_around() {
         // There and back, a sum on each.
         for rig in rigs.iter().chain(rigs.iter().rev()) {
             tensor = tensor.to(&rig.engine).unwrap();
-            tensor = tensor.add(&start.to(&rig.engine).unwrap()).unwrap();
-            tensor = tensor.sub(&start.to(&rig.engine).unwrap()).unwrap();
+            tensor = tensor.add(start.to(&rig.engine).unwrap()).unwrap();
+            tensor = tensor.sub(start.to(&rig.engine).unwrap()).unwrap();
         }
         let tensor = tensor.add(2).unwrap();
         assert_eq!(tensor.to_bytes().unwrap(), want, "{dtype:?}");
