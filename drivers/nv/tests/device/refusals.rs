@@ -396,6 +396,10 @@ fn sessions_make_every_call_that_there_is() {
         survey(&*twin);
         made.extend(twin.machine().calls());
     }
+    // A GPU for one program at a time is reserved.
+    let shared = twin("chip=h100,compute=exclusive,fault=call:nothing:EIO");
+    drop(Rig::open(&machine(&shared), 0, &images.step).unwrap());
+    made.extend(shared.machine().calls());
     // Classes that RM_ALLOC_MEMORY makes are counted by its name.
     made.extend(["NV01_MEMORY_SYSTEM", "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR"].map(String::from));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/nvk");

@@ -126,7 +126,8 @@ impl Program {
 /// name. Behind a program others may lie, which have constants of their own.
 fn constants(chip: Chip, words: &[u128], steps: &[Step]) -> [usize; 32] {
     let mut ends = [0; 32];
-    let reached = reached(steps);
+    let name = |at: usize| decode(chip, words[at]).map_or("", |inst| inst.name);
+    let reached = reached(steps, name);
     let words = words.iter().zip(reached).filter(|(_, reached)| *reached);
     for inst in words.filter_map(|(&word, _)| decode(chip, word).ok()) {
         for operand in &inst.operands {
@@ -140,8 +141,9 @@ fn constants(chip: Chip, words: &[u128], steps: &[Step]) -> [usize; 32] {
     ends
 }
 
-/// Which instructions may run: all of them, where an address in registers says where it goes on.
-fn reached(steps: &[Step]) -> Vec<bool> {
+/// Which instructions may run: all of them, where an address in registers says where it goes on. What is called
+/// goes back behind its call.
+fn reached(steps: &[Step], name: impl Fn(usize) -> &'static str) -> Vec<bool> {
     let mut reached = vec![false; steps.len()];
     let mut open = vec![0];
     while let Some(at) = open.pop() {
@@ -154,7 +156,12 @@ fn reached(steps: &[Step]) -> Vec<bool> {
         let step = &steps[at];
         let always = |when: &Condition| *when == TRUE && step.guard == TRUE;
         let ends = match &step.what {
+            What::Flow(flow::Op::Jump { when, .. }) if name(at) == "RET" => always(when),
             What::Flow(flow::Op::Jump { .. }) => return vec![true; steps.len()],
+            What::Flow(flow::Op::Branch { to, .. }) if name(at) == "CALL" => {
+                open.push(*to as usize);
+                false
+            }
             What::Flow(flow::Op::Branch { when, to, .. }) => {
                 open.push(*to as usize);
                 when.iter().all(always)
@@ -277,7 +284,7 @@ mod tests {
                 },
             )
         };
-        let of = |steps: &[Step]| reached(steps);
+        let of = |steps: &[Step]| reached(steps, |_| "");
         assert_eq!(of(&[nothing(), exit(TRUE), nothing()]), [true, true, false]);
         assert_eq!(
             of(&[exit(maybe), exit(TRUE), nothing()]),
@@ -298,5 +305,14 @@ mod tests {
             offset: 0,
         };
         assert_eq!(of(&[flow(TRUE, jump), nothing()]), [true, true]);
+        // A function, which goes back to where it was called.
+        let jump = flow::Op::Jump {
+            when: TRUE,
+            base: 2,
+            offset: 0,
+        };
+        let steps = [branch(TRUE, 2), exit(TRUE), flow(TRUE, jump), nothing()];
+        let name = |at: usize| ["CALL", "EXIT", "RET", "NOP"][at];
+        assert_eq!(reached(&steps, name), [true, true, true, false]);
     }
 }

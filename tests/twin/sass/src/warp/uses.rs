@@ -61,14 +61,16 @@ pub(crate) const PRODUCTS: u8 = 6;
 
 /// Ways on which registers are read in order: compilers rely on it that a store has read its own when a later
 /// load has come back, and that a result may take the place of what is read by what is before it on its way. Loads
-/// and stores that leave the core, those to shared memory, doubles, and special functions.
-pub(crate) const QUEUES: [&[&str]; 4] = [
+/// and stores that leave the core, those to shared memory, doubles, special functions, and products of matrices of
+/// doubles (ptxas 13.5 for sm_90: `DMMA.8x8x4 R40, R42, R40, R60` right behind another that reads `R42`).
+pub(crate) const QUEUES: [&[&str]; 5] = [
     &[
         "LDG", "STG", "LD", "ST", "LDL", "STL", "ATOM", "ATOMG", "RED", "REDG", "LDGSTS",
     ],
     &["LDS", "STS", "ATOMS", "LDSM", "STSM"],
     &["DADD", "DMUL", "DFMA", "DSETP"],
     UNITS[1],
+    &["DMMA"],
 ];
 
 /// Of some units compilers rely on it that they keep the order: what is promised for one result holds for
