@@ -69,6 +69,9 @@ impl Emitter for LlvmRenderer {
             marks: Vec::new(),
         };
         if t.kind == TargetKind::Gpu {
+            if !t.is_amd() && !t.is_nv() {
+                return text.unsupported("GPU code");
+            }
             text.kernel()?;
             return Ok(Code::Text(Source {
                 language: Language::Llvm,

@@ -84,9 +84,14 @@ pub fn library() -> Result<PathBuf, Error> {
         source,
     })?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    // Of an installed program; of one that cargo has built, with what its tests need.
+    // Of an installed program; of one that cargo has built, with what its tests need. The newest: cargo leaves an
+    // older one beside the program when it builds that of the tests.
     let places = ["", "../lib", "deps"].map(|folder| beside.join(folder).join(LIBRARY));
-    let found = places.iter().find(|place| place.is_file());
+    let age = |place: &&PathBuf| place.metadata().and_then(|found| found.modified()).ok();
+    let found = places
+        .iter()
+        .filter(|place| place.is_file())
+        .max_by_key(age);
     found.cloned().ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
         refused(format!(
