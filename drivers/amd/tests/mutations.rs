@@ -350,7 +350,7 @@ fn every_bug_is_named() {
     assert!(BUGS.len() >= 20);
     let image = stand::kernel("gfx1100", "sums", 2);
     missed(BUGS, "vram=2G,gtt=1G", |machine| {
-        stand::try_work(machine, &image)
+        stand::try_work(machine, &image, stand::ROUNDS)
     });
 }
 
@@ -535,7 +535,7 @@ fn the_layer_alone_is_not_seen() {
         how: How::Words(|_, _| {}),
     };
     let mutant = Mutant::over(&twin, &none);
-    assert!(stand::try_work(&mutant, &image).unwrap());
+    assert!(stand::try_work(&mutant, &image, stand::ROUNDS).unwrap());
     drop(mutant);
     let broken = twin.machine().journal.violations();
     let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();

@@ -84,7 +84,7 @@ struct TwinSubject {
 
 impl TwinSubject {
     fn new(chip: &'static str, config: &str, language: Language) -> TwinSubject {
-        let twin = TwinMachine::new(&format!("chip={chip},gpus=2,{config}")).unwrap();
+        let twin = TwinMachine::new(&format!("drain=never,chip={chip},gpus=2,{config}")).unwrap();
         TwinSubject {
             chip,
             language,

@@ -142,7 +142,8 @@ pub fn gpu(machine: &str, options: Options) -> Result<Rig, EngineError> {
         let broken = Some(broken);
         return Ok(Rig { engine, broken });
     }
-    let machine = twin_amd::machine::TwinMachine::new(&format!("debug=0,chip={chip},{more}"));
+    let machine =
+        twin_amd::machine::TwinMachine::new(&format!("debug=0,drain=never,chip={chip},{more}"));
     let machine = machine.map_err(EngineError::Twin)?;
     let twin: drivers::Twin = machine.clone();
     let device = open(DeviceKind::Amd, Transport::Kfd, &twin)?;
@@ -223,7 +224,7 @@ gpus! {
 /// # Errors
 /// From the device or the compiler.
 pub fn gfx1100_remote() -> Result<Rig, EngineError> {
-    let twin = twin_amd::machine::TwinMachine::new("debug=0,chip=gfx1100");
+    let twin = twin_amd::machine::TwinMachine::new("debug=0,drain=never,chip=gfx1100");
     let twin = twin.map_err(EngineError::Twin)?;
     let machine: Arc<dyn Machine> = twin.clone();
     let options = drivers_amd::Options::default();

@@ -17,9 +17,9 @@ use hcq::{
 };
 use twin_amd::machine::TwinMachine;
 
-/// A machine from a config string of the twin.
+/// A machine from a config string of the twin. The driver flushes the HDP, and never reads back instead.
 pub fn twin(config: &str) -> Arc<TwinMachine> {
-    TwinMachine::new(config).unwrap()
+    TwinMachine::new(&format!("drain=never,{config}")).unwrap()
 }
 
 /// The machine, for the driver.
@@ -96,18 +96,28 @@ pub fn memory(device: &dyn Device, kind: MemoryKind, bytes: u64) -> Result<hcq::
     })
 }
 
+/// Bytes of the block of arguments in [`work`], the least there are: few launches come round.
+const ARGUMENTS: u64 = 4 << 10;
+
+/// Launches after which arguments lie where others were, which caches hold: each has 256 bytes at least.
+pub const ROUNDS: u64 = 2 * ARGUMENTS / 256;
+
 /// Opens a device and makes use of everything that it has: memory of every kind and size, copies of
 /// both queues, staging, a kernel with scratch, clocks. What it gives is compared.
 pub fn work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<()> {
-    match try_work(machine, image)? {
+    match try_work(machine, image, 0)? {
         true => Ok(()),
         false => panic!("the results are wrong"),
     }
 }
 
-/// As [`work`]; says whether the results are right.
-pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool> {
-    let device = drivers_amd::open(machine, 0, &options())?;
+/// As [`work`], and so many launches more; says whether the results are right.
+pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage, launches: u64) -> Result<bool> {
+    let options = Options {
+        kernargs: ARGUMENTS,
+        ..options()
+    };
+    let device = drivers_amd::open(machine, 0, &options)?;
     let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
     // Larger than what goes through the BAR, and than an arena.
@@ -143,6 +153,7 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool>
     a.read(0, &mut seen)?;
     right &= seen == content;
     right &= sums(&out)? == expected(&content);
+    let copied_content = content.clone();
     // From VRAM, before and after the host has written there.
     let args = [at(&out), at(&a)];
     let exec = Command::Exec {
@@ -158,6 +169,23 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage) -> Result<bool>
         a.write(0, &content[..1024])?;
         compute.submit(&[], &[exec])?.wait(soon())?;
         right &= sums(&out)? == expected(&content);
+    }
+    // Of one input, then of the other.
+    for launch in 0..launches {
+        let (input, content) = if launch < launches / 2 {
+            (&b, &copied_content)
+        } else {
+            (&a, &content)
+        };
+        let args = [at(&out), at(input)];
+        let exec = Command::Exec {
+            program: &program,
+            args: &args,
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        compute.submit(&[], &[exec])?.wait(soon())?;
+        right &= sums(&out)? == expected(content);
     }
     device.clock()?;
     device.status()?;

@@ -34,9 +34,12 @@ mod simulated {
         /// TWIN; what the target says about the chip and the number of GPUs comes before it.
         pub(crate) fn of(target: &Target, config: Option<&str>) -> Result<Option<Twin>, Error> {
             let way = target.interface.filter(|way| way.twin);
-            // AMD's has a DEBUG of its own: packets and instructions are not what DEBUG shows here.
+            // AMD's has a DEBUG of its own: packets and instructions are not what DEBUG shows here. Our driver
+            // flushes the HDP, and never reads back instead.
             let (make, mut text): (Make, _) = match (target.device, way.map(|way| way.transport)) {
-                (DeviceKind::Amd, Some(Transport::Kfd)) => (Twin::amd, "debug=0".to_owned()),
+                (DeviceKind::Amd, Some(Transport::Kfd)) => {
+                    (Twin::amd, "debug=0,drain=never".to_owned())
+                }
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
                 _ => return Ok(None),
             };

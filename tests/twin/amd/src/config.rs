@@ -14,7 +14,7 @@
 //! | `kfd` | the version that KFD gives itself, `1.6`; default: that of the kernel |
 //! | `target` | the `gfx_target_version` that the topology shows in place of the chip's, `90006` |
 //! | `seed` | what random choices start from |
-//! | `drain` | `never` (default): what the CPU writes to VRAM stays in the HDP until it is flushed; `random`: it may also leave earlier |
+//! | `drain` | when what the CPU writes to VRAM leaves the HDP but at a flush: `doorbell` (default): when a doorbell is rung, since the CPU may have read it back before, which nobody sees; `never`; `random`: any time |
 //! | `threads` | host threads that run the waves of a dispatch; default: 4 |
 //! | `debug` | 4: print packets, 6: instructions; default: the environment variable `DEBUG` |
 //! | `log` | the file that this goes to, in place of stderr; it is made anew |
@@ -32,6 +32,17 @@ pub enum Bar {
     Large,
     /// 256 MiB of it.
     Small,
+}
+
+/// When what the CPU writes to VRAM leaves the HDP, but at a flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drain {
+    /// At no other time.
+    Never,
+    /// When a doorbell is rung.
+    Doorbell,
+    /// Any time.
+    Random,
 }
 
 /// The version of Linux whose checks are made.
@@ -130,7 +141,7 @@ pub struct Config {
     /// `gfx_target_version` in the topology, where that is not the chip's.
     pub target: Option<u32>,
     /// Bytes that the CPU writes to VRAM may leave the HDP before a flush.
-    pub drain_random: bool,
+    pub drain: Drain,
     /// Host threads that run the waves of a dispatch. Not taken from the host: undefined registers follow
     /// from it.
     pub threads: usize,
@@ -204,10 +215,11 @@ impl Config {
                 }
                 "target" => config.target = Some(number(value).ok_or_else(|| wrong("a number"))?),
                 "drain" => {
-                    config.drain_random = match value {
-                        "never" => false,
-                        "random" => true,
-                        _ => return Err(wrong("never or random")),
+                    config.drain = match value {
+                        "doorbell" => Drain::Doorbell,
+                        "never" => Drain::Never,
+                        "random" => Drain::Random,
+                        _ => return Err(wrong("doorbell, never or random")),
                     }
                 }
                 "threads" => {
@@ -254,7 +266,7 @@ impl Default for Config {
             kernel: Version::Linux6_12,
             kfd: None,
             target: None,
-            drain_random: false,
+            drain: Drain::Doorbell,
             threads: 4,
             debug: debug.and_then(|text| text.parse().ok()).unwrap_or(0),
             log: None,
@@ -381,7 +393,7 @@ mod tests {
         );
         assert_eq!((config.seed, config.vram, config.threads), (7, 2 << 30, 2));
         assert_eq!((config.bar, config.kernel), (Bar::Small, Version::Linux6_8));
-        assert!(config.drain_random);
+        assert_eq!(config.drain, Drain::Random);
         assert_eq!((config.kfd, config.target), (Some((1, 6)), Some(90006)));
         assert_eq!(config.log.as_deref(), Some("twin.log"));
         assert_eq!(

@@ -94,6 +94,15 @@ pub enum Interrupt {
         /// Its event slot was written after this time.
         since: u64,
     },
+    /// A wave's message, with what it had in M0: 23 bits.
+    Wave {
+        /// Whose.
+        process: ProcessId,
+        /// The context id.
+        context: u32,
+        /// Its event slot was written after this time.
+        since: u64,
+    },
     /// A TRAP packet of SDMA, with its context: 28 bits.
     SdmaTrap {
         /// Whose.

@@ -45,7 +45,7 @@ def acquire_without_the_instruction_cache(amd):
     amd.AMDComputeQueue.acquire_mem = lambda self, **k: old(self, **{**k, "gli": 0})
 
 
-@mistake("HDP-NOT-FLUSHED", short=True)
+@mistake("HDP-NOT-FLUSHED", chip="gfx1100,drain=never", short=True)
 def no_hdp_flush(amd):
     amd.AMDComputeQueue.memory_barrier = lambda self: self.acquire_mem()
 

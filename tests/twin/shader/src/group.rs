@@ -249,10 +249,12 @@ impl<'a> Worker<'a> {
                     continue;
                 }
                 let before = runner.issued;
+                let watch = self.shared.watch;
                 let ran = match self.shared.watch.trace {
                     None => runner.slice(&mut self.fetch),
                     Some(trace) => runner.slice_traced(&mut self.fetch, trace),
                 };
+                runner.wave.interrupts.drain(..).for_each(watch.interrupt);
                 self.issued += (runner.issued - before) as u64;
                 if let Err(stop) = ran {
                     return Err(self.broken(runner, stop));
@@ -372,6 +374,7 @@ impl Runner<'_> {
         match flow {
             Flow::End => self.state = State::Ended,
             Flow::Barrier(_) => self.state = State::Barrier,
+            Flow::Again => self.wave.next = self.wave.pc,
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Memory as the shader cores see it.
 
+use crate::memory::gws::Gws;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -101,10 +102,16 @@ pub trait Memory: Sync {
         false
     }
 
+    /// The global wave sync of the GPU, where there is one.
+    fn gws(&self) -> Option<&Gws> {
+        None
+    }
+
     /// An instruction invalidates the cache behind a port (`s_icache_inv`, `s_dcache_inv`,
-    /// `buffer_gl0_inv`, `buffer_inv`, `global_inv`).
-    fn invalidate(&self, port: Port) {
-        let _ = port;
+    /// `buffer_gl0_inv`, `buffer_inv`, `global_inv`); at system scope also what GL2 holds of memory that is
+    /// not coherent (`global_inv scope:SCOPE_SYS`).
+    fn invalidate(&self, port: Port, system: bool) {
+        let _ = (port, system);
     }
 
     /// An instruction writes GL2 back (`buffer_wbl2`, `global_wb`), for the whole system or else for
@@ -119,6 +126,7 @@ pub trait Memory: Sync {
 pub struct Page {
     base: *mut u8,
     dirty: *mut u64,
+    touched: *mut u64,
     watch: u64,
 }
 
@@ -127,6 +135,7 @@ impl Page {
     const NONE: Self = Self {
         base: std::ptr::null_mut(),
         dirty: std::ptr::null_mut(),
+        touched: std::ptr::null_mut(),
         watch: 0,
     };
 
@@ -142,7 +151,42 @@ impl Page {
         Self {
             base,
             dirty: dirty.unwrap_or(std::ptr::null_mut()),
+            touched: std::ptr::null_mut(),
             watch: 0,
+        }
+    }
+
+    /// The same page; for each run of 64 bytes that is read, a bit is set in `touched`.
+    ///
+    /// # Safety
+    /// `touched` is aligned, alive until the launch that asked for the page has ended, and only ever
+    /// accessed as an atomic.
+    #[must_use]
+    pub unsafe fn touching(self, touched: *mut u64) -> Self {
+        Self { touched, ..self }
+    }
+
+    /// Where reads are noted, while something is left to be noted.
+    fn notes(self) -> bool {
+        // SAFETY: `touching` promises an aligned word that lives as long as the page.
+        !self.touched.is_null()
+            && unsafe { AtomicU64::from_ptr(self.touched) }.load(Ordering::Relaxed) != !0
+    }
+
+    /// Notes that `bytes` at `offset` are read.
+    #[inline(always)]
+    fn touch(self, offset: usize, bytes: usize) {
+        if !self.touched.is_null() {
+            self.touch_runs(runs(offset, bytes));
+        }
+    }
+
+    /// Notes that these runs are read, of a page that notes it.
+    fn touch_runs(self, runs: u64) {
+        // SAFETY: as in `notes`; who calls this has seen that there is one.
+        let touched = unsafe { AtomicU64::from_ptr(self.touched) };
+        if touched.load(Ordering::Relaxed) & runs != runs {
+            touched.fetch_or(runs, Ordering::Relaxed);
         }
     }
 
@@ -209,6 +253,14 @@ impl Page {
             unsafe { AtomicU64::from_ptr(at) }.fetch_or(bits, Ordering::Release);
         }
     }
+}
+
+/// A bit for each run of 64 bytes that `bytes` at `offset` of a page lie in.
+#[inline(always)]
+pub(crate) fn runs(offset: usize, bytes: usize) -> u64 {
+    let first = offset / 64 & 63;
+    let last = ((offset + bytes - 1) / 64).min(63);
+    (!0 >> (63 - (last - first))) << first
 }
 
 /// An integer that memory holds: 8, 16, 32 or 64 bits.

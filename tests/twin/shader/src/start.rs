@@ -144,6 +144,7 @@ pub(crate) fn wave<'a>(
         seat,
         signalled: 0,
         phases: &room.phases,
+        arrived: None,
         interrupts: Vec::new(),
     })
 }

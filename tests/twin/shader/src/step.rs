@@ -76,6 +76,8 @@ pub enum Flow {
     Jump(u64),
     /// With the next instruction, of code that is fetched anew.
     Refetch,
+    /// Nowhere yet: with the same instruction, after other waves have had a turn.
+    Again,
     /// Nowhere: the wave has ended.
     End,
     /// With the next instruction, once every wave of the group has come to the barrier with this

@@ -72,7 +72,10 @@ pub struct Wave<'a> {
     pub signalled: u32,
     /// How often any wave of the workgroup has.
     pub phases: &'a Cell<u32>,
-    /// Words that the wave sent to the host by `s_sendmsg(MSG_INTERRUPT)`: M0 of each.
+    /// Where it waits for others of the GPU: what it found there (`Gws`).
+    pub arrived: Option<u64>,
+    /// Words that the wave has sent to the host since it had its last turn, by `s_sendmsg(MSG_INTERRUPT)`:
+    /// M0 of each.
     pub interrupts: Vec<u32>,
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use twin::rule::{Proof, Rule};
 use twin::touched::Touched;
 use twin_shader::launch::Launch;
+use twin_shader::memory::gws::Gws;
 use twin_shader::page::{Access, MemFault, Memory, PAGE, Page, Port};
 
 /// What depends on each other has a barrier in between.
@@ -148,8 +149,12 @@ impl Memory for Watched<'_> {
         self.memory.leaves(va)
     }
 
-    fn invalidate(&self, port: Port) {
-        self.memory.invalidate(port);
+    fn gws(&self) -> Option<&Gws> {
+        self.memory.gws()
+    }
+
+    fn invalidate(&self, port: Port, system: bool) {
+        self.memory.invalidate(port, system);
     }
 
     fn write_back(&self, system: bool) {

@@ -178,6 +178,7 @@ impl Ring {
         let mut limit = self.limit;
         if bell != self.bell {
             self.bell = bell;
+            cx.desc.vm.ring();
             let mut value = bell;
             if bell >> 32 == NOT_RUNG >> 32 {
                 cx.note(

@@ -2,8 +2,8 @@
 //!
 //! Dispatches that take long run in pieces, so that other queues go on meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
@@ -87,7 +87,12 @@ pub(crate) struct Pending {
     cancel: Arc<AtomicBool>,
     /// The other XCCs of the ring.
     place: Option<Arc<Place>>,
+    /// What waves that run tell the host.
+    messages: Messages,
 }
+
+/// Interrupts of waves that run, which do not wait for the end of their dispatch.
+type Messages = Arc<Mutex<Vec<Interrupt>>>;
 
 impl Pending {
     pub fn new(place: Option<Arc<Place>>) -> Self {
@@ -96,6 +101,7 @@ impl Pending {
             items: Vec::new(),
             running: false,
             cancel: Arc::new(AtomicBool::new(false)),
+            messages: Messages::default(),
         }
     }
 
@@ -151,6 +157,7 @@ impl Pending {
                 process: cx.desc.process,
                 cancel: self.cancel.clone(),
                 place: self.place.clone(),
+                messages: self.messages.clone(),
             };
             let started = cx.fibers.start(queue, move |pause| {
                 let mut interrupts = Vec::new();
@@ -161,7 +168,12 @@ impl Pending {
             started.map_err(|_| Stop::Cancelled)?;
             self.running = true;
         }
-        let Some(done) = cx.fibers.resume(queue) else {
+        let done = cx.fibers.resume(queue);
+        // Nothing panics while it holds the lock.
+        let messages = self.messages.lock();
+        cx.out
+            .append(&mut messages.unwrap_or_else(PoisonError::into_inner));
+        let Some(done) = done else {
             return Ok(false);
         };
         self.running = false;
@@ -208,6 +220,7 @@ struct Task {
     process: ProcessId,
     cancel: Arc<AtomicBool>,
     place: Option<Arc<Place>>,
+    messages: Messages,
 }
 
 impl Task {
@@ -298,6 +311,7 @@ impl Task {
         pause: Pause,
     ) -> Result<(), Stop> {
         let log = self.core.instructions.clone();
+        let since = self.core.clock.now();
         let print = |line: &str| {
             if let Some(log) = &log {
                 log(line);
@@ -307,6 +321,16 @@ impl Task {
             cancel: &self.cancel,
             trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
             clock: &|| self.core.clock.now(),
+            interrupt: &|context| {
+                let messages = self.messages.lock();
+                messages
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(Interrupt::Wave {
+                        process: self.process,
+                        context,
+                        since,
+                    });
+            },
             threads: self.core.threads,
         };
         self.vm.set_origin(who);

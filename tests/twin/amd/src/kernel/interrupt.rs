@@ -58,6 +58,15 @@ impl Kernel for Registry {
                     process.signalled(context, 32, since, (self.events_lost)());
                 }
             }
+            Interrupt::Wave {
+                process,
+                context,
+                since,
+            } => {
+                if let Some(process) = self.process(process) {
+                    process.signalled(context & 0x7f_ffff, 23, since, (self.events_lost)());
+                }
+            }
             Interrupt::SdmaTrap {
                 process,
                 context,

@@ -155,10 +155,10 @@ impl Machine {
         let scheduler = Scheduler::new(config.seed)?;
         let mut nodes = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
-            let drain = if config.drain_random {
-                Drain::Random(config.seed ^ index as u64)
-            } else {
-                Drain::Never
+            let drain = match config.drain {
+                crate::config::Drain::Never => Drain::Never,
+                crate::config::Drain::Doorbell => Drain::Doorbell,
+                crate::config::Drain::Random => Drain::Random(config.seed ^ index as u64),
             };
             let gmc = Gmc::with_xccs(
                 config.chip.xccs,

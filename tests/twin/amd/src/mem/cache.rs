@@ -7,8 +7,12 @@
 //!   below it, where that differs, is [`State::below`], whose mask tells the dirty bytes of GL2.
 //! - For everything else the frame is memory, since the client writes there. What GL2 of a GPU shows
 //!   is [`View::copy`], whose mask tells its dirty bytes.
-//! - In front of GL2, a cache that has read a page holds it: before the content changes, the old
+//! - In front of GL2, a cache that has read of a page holds that: before the content changes, the old
 //!   content is kept in [`Small::old`], and that is what the cache goes on to show.
+//!
+//! What a cache holds of a page are lines. Shader cores note which runs of 64 bytes they read
+//! ([`View::touched`]) without asking; whenever a page is asked for, or its memory changes, these become
+//! lines that are held. What is not held shows what is behind as it was when the page was asked for.
 //!
 //! Invalidating is counting: each cache of a GPU has a generation, and what was held in an earlier
 //! one is gone. Copies are filled anew in place and freed with the object, because a launch may have
@@ -16,10 +20,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use twin_shader::page::Port;
 
-use super::frame::{Copy, Frame, Mask, run_bits};
+use super::frame::{Copy, Frame, Mask, run_bits, runs};
 use super::gmc::{Cache, Gmc, SMALL};
 use super::object::{Kind, Object};
 use super::table::Mtype;
@@ -51,6 +56,12 @@ impl<'a> At<'a> {
 
     pub(crate) fn cached(&self) -> bool {
         self.mtype.cached()
+    }
+
+    /// Whether it is memory of others that GL2 may hold, so that the scope of an access decides where it meets
+    /// them: RDNA4, where all system memory is cached.
+    pub(crate) fn scoped(&self) -> bool {
+        self.gmc.scopes() && !self.home()
     }
 
     /// The command processor polls memory that others write, and signals to them: of what is not VRAM
@@ -91,6 +102,8 @@ impl<'a> At<'a> {
 struct Small {
     /// Held since this generation; 0 for never.
     since: u64,
+    /// The lines that are held, a bit for each run of 64 bytes.
+    lines: u64,
     /// The launch that was the first to read it since then.
     holder: u64,
     /// It shows [`Small::old`], not what GL2 shows.
@@ -102,6 +115,11 @@ struct Small {
 }
 
 impl Small {
+    /// Whether it holds some of these lines.
+    fn holds(&self, generation: u64, runs: u64) -> bool {
+        self.since == generation && self.lines & runs != 0
+    }
+
     /// The old content, where that is what the launch sees.
     fn shows(&self, launch: u64) -> Option<&Copy> {
         let shows = self.kept && self.but_to != Some(launch);
@@ -126,6 +144,10 @@ pub(crate) struct View {
     pub(crate) gpu: usize,
     /// GL2 holds it since this generation; 0 for never.
     since: u64,
+    /// The lines of it that GL2 holds, a bit for each run of 64 bytes.
+    lines: u64,
+    /// The runs that shader cores have read through each cache in front of GL2 since somebody looked.
+    touched: Box<[AtomicU64; 3]>,
     /// What GL2 shows, of a page that is not VRAM of this GPU.
     pub(crate) copy: Option<Copy>,
     /// It is in the list of pages that a write-back must look at.
@@ -136,6 +158,44 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// What shader cores have read are lines that caches hold.
+    fn fold(&mut self, gmc: &Gmc) {
+        for cache in SMALL {
+            let touched = &self.touched[cache as usize];
+            if touched.load(Ordering::Relaxed) != 0 {
+                let runs = touched.swap(0, Ordering::AcqRel);
+                self.hold(gmc, Some(cache), runs);
+            }
+        }
+    }
+
+    /// GL2 holds the lines of these runs, and so does the cache in front of it.
+    fn hold(&mut self, gmc: &Gmc, cache: Option<Cache>, runs: u64) {
+        if runs == 0 {
+            return;
+        }
+        if self.since == gmc.generation(Cache::Gl2) {
+            self.lines |= Cache::Gl2.lines(runs);
+        }
+        let Some(cache) = cache else {
+            return;
+        };
+        let small = &mut self.small[cache as usize];
+        if small.since == gmc.generation(cache) {
+            small.lines |= cache.lines(runs);
+        }
+    }
+
+    /// The lines that GL2 holds.
+    fn held(&mut self, gmc: &Gmc) -> u64 {
+        self.fold(gmc);
+        if self.since == gmc.generation(Cache::Gl2) {
+            self.lines
+        } else {
+            0
+        }
+    }
+
     /// Whether a cache in front of GL2 shows a launch old content.
     pub(crate) fn shows_old(&self, cache: Cache, launch: u64) -> bool {
         self.small[cache as usize].shows(launch).is_some()
@@ -155,6 +215,8 @@ pub(crate) struct State {
     unmirrored: Option<Box<Mask>>,
     /// Who wrote last.
     pub(crate) writer: Option<Arc<str>>,
+    /// The doorbell at which the HDP last drained.
+    pub(crate) drained: u64,
 }
 
 impl State {
@@ -165,6 +227,8 @@ impl State {
         self.views.push(View {
             gpu,
             since: 0,
+            lines: 0,
+            touched: Box::default(),
             copy: None,
             listed: false,
             written: 0,
@@ -222,15 +286,16 @@ impl State {
         self.seen(at, port)
     }
 
-    /// The content that GL2 of a GPU shows is about to change: what the caches in front of it hold
-    /// stays as it is.
-    fn keep(&mut self, at: &At, gmc: &Gmc, caches: &[Cache]) {
+    /// The content of some runs that GL2 of a GPU shows is about to change: what the caches in front of it
+    /// hold stays as it is.
+    fn keep(&mut self, at: &At, gmc: &Gmc, caches: &[Cache], runs: u64) {
         let Some(view) = self.views.iter().position(|view| view.gpu == gmc.index) else {
             return;
         };
+        self.views[view].fold(gmc);
         for &cache in caches {
             let small = &self.views[view].small[cache as usize];
-            if small.since != gmc.generation(cache) || small.kept {
+            if !small.holds(gmc.generation(cache), runs) || small.kept {
                 continue;
             }
             // Taken out so that the copy can be filled from what the rest of the state shows.
@@ -260,11 +325,15 @@ impl State {
         }
     }
 
-    /// What GL2 holds clean comes from memory again. An invalidate leaves dirty bytes alone, and only
-    /// a write-back touches these (Mesa's comment on `GCR_CNTL` in radeonsi).
-    fn refetch(&mut self, at: &At) {
+    /// What GL2 holds clean of some runs comes from memory again. An invalidate leaves dirty bytes alone,
+    /// and only a write-back touches these (Mesa's comment on `GCR_CNTL` in radeonsi).
+    fn refetch(&mut self, at: &At, runs: u64) {
+        let clean = |dirty: &Mask, run: usize| {
+            let meant = (runs >> run & 1).wrapping_neg();
+            meant & !dirty.get(run)
+        };
         let changed = |shown: Frame, memory: Frame, dirty: &Mask| {
-            (0..64).any(|run| shown.differs(memory, run) & !dirty.get(run) != 0)
+            (0..64).any(|run| shown.differs(memory, run) & clean(dirty, run) != 0)
         };
         if at.home() {
             let stale = |state: &Self| {
@@ -272,11 +341,11 @@ impl State {
                 changed(at.frame, below.frame(), &below.mask).then_some(())
             };
             if stale(self).is_some() {
-                self.keep(at, at.gmc, &SMALL);
+                self.keep(at, at.gmc, &SMALL, runs);
             }
             if let Some(below) = self.below.as_ref().filter(|_| self.below_written) {
                 at.frame
-                    .copy_picked(below.frame(), |run| !below.mask.get(run));
+                    .copy_picked(below.frame(), |run| clean(&below.mask, run));
             }
             self.below_written = false;
             return;
@@ -288,22 +357,49 @@ impl State {
             return;
         };
         if changed(copy.frame(), self.memory(at.frame), &copy.mask) {
-            self.keep(at, at.gmc, &SMALL);
+            self.keep(at, at.gmc, &SMALL, runs);
             if let Some(copy) = &self.views[view].copy {
                 copy.frame()
-                    .copy_picked(self.memory(at.frame), |run| !copy.mask.get(run));
+                    .copy_picked(self.memory(at.frame), |run| clean(&copy.mask, run));
             }
         }
     }
 
-    /// GL2 of the GPU holds the page from now on.
+    /// GL2 of the GPU shows the page from now on: what it does not hold, as memory has it.
     fn settle(&mut self, at: &At) {
         let view = self.view(at.gmc.index);
+        let held = self.views[view].held(at.gmc);
         let now = at.gmc.generation(Cache::Gl2);
         if self.views[view].since != now {
-            self.views[view].since = now;
-            self.refetch(at);
+            (self.views[view].since, self.views[view].lines) = (now, 0);
+            self.refetch(at, !0);
+        } else if !at.home() && held != !0 {
+            self.refetch(at, !held);
         }
+    }
+
+    /// A packet reads a range.
+    pub(crate) fn touch(&mut self, at: &At, port: Port, range: &Range<usize>) {
+        if port == Port::Sdma || at.through(port) || !at.held_by(port) {
+            return;
+        }
+        let runs = runs(range).fold(0, |bits, run| bits | 1 << run);
+        let view = self.view(at.gmc.index);
+        self.views[view].hold(at.gmc, at.small(port), runs);
+    }
+
+    /// The runs that the cache in front of GL2 does not hold.
+    pub(crate) fn not_held(&self, at: &At, port: Port) -> u64 {
+        let view = self.view_of(at.gmc.index);
+        let small = at.small(port).zip(view);
+        !small.map_or(0, |(cache, view)| view.small[cache as usize].lines)
+    }
+
+    /// Where shader cores note what they read through a port; alive as long as the object.
+    pub(crate) fn touched(&self, at: &At, port: Port) -> Option<*mut u64> {
+        let cache = at.small(port)?;
+        let view = self.view_of(at.gmc.index)?;
+        Some(view.touched[cache as usize].as_ptr())
     }
 
     /// Readies the page for reads through a port: its caches hold it from now on.
@@ -318,10 +414,11 @@ impl State {
             return;
         };
         let view = self.view(at.gmc.index);
+        self.views[view].fold(at.gmc);
         let mut small = std::mem::take(&mut self.views[view].small[cache as usize]);
         let now = at.gmc.generation(cache);
         if small.since != now {
-            small.since = now;
+            (small.since, small.lines) = (now, 0);
             small.holder = at.launch;
             small.kept = false;
         }
@@ -331,7 +428,11 @@ impl State {
         if let Some(old) = small.shows(at.launch) {
             let behind = self.behind(at);
             // The bits stay: a store is announced before it is made.
-            old.frame().copy_picked(behind, |run| old.mask.get(run));
+            old.frame()
+                .copy_picked(behind, |run| match small.lines >> run & 1 {
+                    1 => old.mask.get(run),
+                    _ => !0,
+                });
             if cache == Cache::Vector && (0..64).all(|run| old.frame().differs(behind, run) == 0) {
                 small.kept = false;
                 at.gmc.next_epoch();
@@ -361,14 +462,14 @@ impl State {
             return (at.frame, self.unmirrored.as_deref(), false);
         }
         self.settle(at);
-        self.keep(at, at.gmc, &[Cache::Scalar, Cache::Inst]);
+        self.keep(at, at.gmc, &[Cache::Scalar, Cache::Inst], !0);
         if at.home() {
             self.split(at);
         } else {
             self.list(at, at.gmc);
         }
         let mut small = std::mem::take(&mut self.views[view].small[Cache::Vector as usize]);
-        let held = small.since == at.gmc.generation(Cache::Vector);
+        let held = small.holds(at.gmc.generation(Cache::Vector), !0);
         if held && !small.kept && small.holder != at.launch {
             // Other CUs may have held it since an earlier launch.
             small.keep(self.behind(at), Some(at.launch));
@@ -398,6 +499,7 @@ impl State {
         apply: &mut dyn FnMut(Frame),
     ) {
         let bits = |run| run_bits(range, run);
+        let changed = runs(range).fold(0, |all, run| all | 1 << run);
         match port {
             Port::Vector | Port::Scalar | Port::Inst => {
                 let (frame, mask, announce) = self.ready_to_write(at);
@@ -412,7 +514,7 @@ impl State {
             Port::Cp if at.cached() && !at.through(port) => {
                 self.settle(at);
                 self.split(at);
-                self.keep(at, at.gmc, &SMALL);
+                self.keep(at, at.gmc, &SMALL, changed);
                 apply(at.frame);
                 if let Some(below) = &self.below {
                     below.mask.set(range);
@@ -424,7 +526,7 @@ impl State {
                 if at.home() {
                     // What GL2 of the first XCC shows.
                     if self.below.is_some() {
-                        self.keep(at, at.gmc, &SMALL);
+                        self.keep(at, at.gmc, &SMALL, changed);
                     }
                     if let Some(below) = &self.below {
                         at.frame.copy_picked(below.frame(), bits);
@@ -436,7 +538,7 @@ impl State {
                     .view_of(at.gmc.index)
                     .is_some_and(|view| view.copy.is_some())
                 {
-                    self.keep(at, at.gmc, &SMALL);
+                    self.keep(at, at.gmc, &SMALL, changed);
                 }
                 if let Some(copy) = self
                     .view_of(at.gmc.index)
@@ -457,18 +559,19 @@ impl State {
         bits: impl Fn(usize) -> u64,
         apply: &mut dyn FnMut(Frame),
     ) {
+        let mut shows = 0;
         if at.vram() {
             let home = &at.object.home;
-            let held = self
-                .view_of(home.index)
-                .is_some_and(|view| view.since == home.generation(Cache::Gl2));
-            if held {
+            let changed = (0..64).fold(0, |all, run| all | u64::from(bits(run) != 0) << run);
+            let view = self.views.iter_mut().find(|view| view.gpu == home.index);
+            let held = changed & view.map_or(0, |view| view.held(home));
+            if held != 0 {
                 self.split(at);
+                self.below_written = true;
             }
-            match &self.below {
-                Some(_) => self.below_written = true,
-                None => self.keep(at, home, &SMALL),
-            }
+            // What GL2 does not hold it shows as it becomes.
+            shows = changed & !held;
+            self.keep(at, home, &SMALL, shows);
         }
         let memory = self.memory(at.frame);
         match at.bar() {
@@ -478,6 +581,13 @@ impl State {
                 bar.copy_picked(memory, |run| bits(run) & !pending[run]);
             }
             None => apply(memory),
+        }
+        if let Some(below) = &self.below {
+            at.frame
+                .copy_picked(below.frame(), |run| match shows >> run & 1 {
+                    1 => bits(run) & !below.mask.get(run),
+                    _ => 0,
+                });
         }
         self.writer = Some(at.who.clone());
     }
@@ -505,6 +615,13 @@ impl State {
 
     /// GL2 of the GPU writes its dirty bytes back. Returns whether the page must be looked at again.
     pub(crate) fn write_back(&mut self, at: &At) -> bool {
+        // The lines stay, clean.
+        let (_, dirty) = self.gl2(at, at.gmc.index);
+        let wrote =
+            |mask: &Mask| (0..64).fold(0, |runs, run| runs | u64::from(mask.get(run) != 0) << run);
+        let written = dirty.map_or(0, wrote);
+        let view = self.view(at.gmc.index);
+        self.views[view].hold(at.gmc, None, written);
         if at.home() {
             let Some(below) = &self.below else {
                 return self.unlist(at);
@@ -537,8 +654,8 @@ impl State {
         self.unlist(at)
     }
 
-    /// XCCs meet at a page by atomic operations or coherent loads, which go past their GL2s: from now
-    /// until no launch runs, all of them access memory itself.
+    /// XCCs, or a GPU and the host, meet at a page by atomic operations or coherent loads, which go past GL2:
+    /// from now until no launch runs, all of the GPU access memory itself.
     pub(crate) fn share(&mut self, at: &At, package: &[Arc<Gmc>]) {
         if self.shared(at) {
             return;
@@ -577,7 +694,7 @@ impl State {
         }
         let view = self.view(at.gmc.index);
         self.views[view].since = 0;
-        self.refetch(at);
+        self.refetch(at, !0);
         match &self.below {
             Some(below) if !below.mask.is_empty() => true,
             _ => self.join(at),

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use twin::rule::{Journal, Rule};
 use twin_shader::isa::Gen;
+use twin_shader::memory::gws::Gws;
 
 use super::Caches;
 use super::Mapping;
 use super::cache::{At, State};
 use super::frame::{Copy, Frame};
+use super::guess::Guesses;
 use super::object::Object;
 use super::rules;
 use super::table::Mtype;
@@ -28,6 +30,23 @@ pub(crate) enum Cache {
     Inst,
     /// GL2.
     Gl2,
+}
+
+impl Cache {
+    /// Runs of 64 bytes as whole lines: 64 bytes in the scalar cache, 128 in the vector caches and GL2.
+    /// Instructions are fetched ahead, by how far is not known: a page counts as one line.
+    ///
+    /// Source: Linux, amdkfd/kfd_crat.c, cache_line_size; ROCm, MI300 documentation: 128 bytes in TCP and L2.
+    pub(crate) fn lines(self, runs: u64) -> u64 {
+        match self {
+            Self::Scalar => runs,
+            Self::Vector | Self::Gl2 => {
+                let pairs = (runs | runs >> 1) & 0x5555_5555_5555_5555;
+                pairs | pairs << 1
+            }
+            Self::Inst => u64::from(runs != 0).wrapping_neg(),
+        }
+    }
 }
 
 /// The caches in front of GL2.
@@ -78,6 +97,9 @@ impl Budget {
 pub enum Drain {
     /// At a flush of the HDP only.
     Never,
+    /// When a doorbell is rung, too: the client may have read back before what it wrote, which drains the
+    /// HDP and which nobody sees.
+    Doorbell,
     /// Also at times chosen by this seed, as hardware may.
     Random(u64),
 }
@@ -97,6 +119,8 @@ struct Launches {
 pub struct Gmc {
     /// The number of the GPU; of a later XCC one that nothing else has.
     pub index: usize,
+    /// Counters that waves of all workgroups share.
+    pub(super) gws: Gws,
     /// The other XCCs, where this is the first of several.
     others: Vec<Arc<Gmc>>,
     /// There are several XCCs, each with a GL2 of its own.
@@ -111,6 +135,8 @@ pub struct Gmc {
     pub(super) flushing: (Mutex<()>, AtomicU32),
     /// GFX10 and GFX11 have GL1 between L0 or the scalar cache and GL2.
     gl1: bool,
+    /// GFX12: the scope of an access decides whether it goes past GL2.
+    scopes: bool,
     /// Changes when pages that were handed out must be asked for again.
     epoch: AtomicU64,
     /// By [`Cache`]: goes up with each invalidate.
@@ -131,9 +157,13 @@ pub struct Gmc {
     /// What waves that run have read stale, by rule and object: the lowest address, which is the same
     /// whichever thread comes first.
     late: Mutex<BTreeMap<(&'static str, u64), Late>>,
+    /// Scalar loads of waves that run, which may have been guesses.
+    pub(super) guesses: Guesses,
     /// Copies of pages that are free to use.
     spare: Mutex<Vec<Copy>>,
     drain: Option<AtomicU64>,
+    /// Counts doorbells, where the HDP drains at them; 0 where it does not.
+    rung: AtomicU64,
 }
 
 /// An address that was read stale, the rule that this breaks, and how it is told.
@@ -197,6 +227,7 @@ impl Gmc {
     ) -> Result<Self, i32> {
         Ok(Self {
             index,
+            gws: Gws::default(),
             others: Vec::new(),
             several: false,
             vram: Arc::new(Budget::new(vram)),
@@ -204,6 +235,7 @@ impl Gmc {
             remap: Arc::new(Mapping::new(1)?),
             flushing: Default::default(),
             gl1: matches!(generation, Gen::Rdna2 | Gen::Rdna3),
+            scopes: matches!(generation, Gen::Rdna4),
             epoch: AtomicU64::new(0),
             generations: std::array::from_fn(|_| AtomicU64::new(1)),
             stale: Default::default(),
@@ -214,11 +246,13 @@ impl Gmc {
             public: Mutex::default(),
             reported: Mutex::default(),
             late: Mutex::default(),
+            guesses: Guesses::default(),
             spare: Mutex::default(),
             drain: match drain {
-                Drain::Never => None,
+                Drain::Never | Drain::Doorbell => None,
                 Drain::Random(seed) => Some(AtomicU64::new(seed)),
             },
+            rung: AtomicU64::new(u64::from(drain == Drain::Doorbell)),
         })
     }
 
@@ -226,6 +260,11 @@ impl Gmc {
     pub(crate) fn package(self: &Arc<Self>) -> Vec<Arc<Self>> {
         let others = self.others.iter().cloned();
         std::iter::once(self.clone()).chain(others).collect()
+    }
+
+    /// Whether the scope of an access decides where it meets those of others.
+    pub(crate) fn scopes(&self) -> bool {
+        self.scopes
     }
 
     /// Whether there are several XCCs.
@@ -276,6 +315,9 @@ impl Gmc {
     /// A launch has ended.
     pub(crate) fn end(&self) {
         self.mirror();
+        for (object, va, text) in self.guesses.take() {
+            self.late(&rules::SCALAR_STALE, object, va, text);
+        }
         for ((name, object), (_, rule, text)) in std::mem::take(&mut *lock(&self.late)) {
             lock(&self.reported).insert((name, object));
             self.journal.broken(rule, text);
@@ -355,6 +397,18 @@ impl Gmc {
             z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             (z ^ z >> 31) & 3 == 0
         })
+    }
+
+    /// A doorbell was rung.
+    pub(crate) fn ring(&self) {
+        if self.rung() != 0 {
+            self.rung.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The number of the last doorbell, where the HDP drains at doorbells.
+    pub(crate) fn rung(&self) -> u64 {
+        self.rung.load(Ordering::Acquire)
     }
 
     /// Goes through listed pages; `each` returns which stay listed.
@@ -471,7 +525,8 @@ impl Gmc {
         if at.launch == 0 {
             return self.first_report(rule, at.object);
         }
-        let lower = |(known, ..): &(u64, &Rule, String)| *known <= va;
+        let guess = rule == &rules::SCALAR_STALE;
+        let lower = |(known, ..): &(u64, &Rule, String)| *known <= va && !guess;
         !lock(&self.reported).contains(&key) && !lock(&self.late).get(&key).is_some_and(lower)
     }
 
@@ -481,8 +536,22 @@ impl Gmc {
             self.journal.broken(rule, text);
             return;
         }
+        let text = if rule == &rules::SCALAR_STALE {
+            let left = self.guesses.add(at.object.id, va, text);
+            // Who has the page for writing asks for it again, and is watched.
+            self.next_epoch();
+            left
+        } else {
+            Some(text)
+        };
+        if let Some(text) = text {
+            self.late(rule, at.object.id, va, text);
+        }
+    }
+
+    fn late(&self, rule: &'static Rule, object: u64, va: u64, text: String) {
         let mut late = lock(&self.late);
-        let known = late.entry((rule.name, at.object.id));
+        let known = late.entry((rule.name, object));
         let kept = known.or_insert_with(|| (va, rule, text.clone()));
         if va < kept.0 {
             *kept = (va, rule, text);

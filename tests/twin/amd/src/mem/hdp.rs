@@ -46,6 +46,21 @@ impl Gmc {
 }
 
 impl Object {
+    /// What the host has written to a page before a doorbell, and may have read back since, becomes memory.
+    /// Looked at when a GPU accesses the page, so that what it writes between the doorbell and this look
+    /// counts too.
+    pub(crate) fn drain_rung(self: &Arc<Self>, page: u64) {
+        let rung = self.home.rung();
+        let drained = |state: &State| state.drained == rung;
+        if rung == 0 || self.states().get(&page).is_some_and(drained) {
+            return;
+        }
+        self.drain(page, &"the host, before it rang a doorbell".into());
+        if let Some(state) = self.states().get_mut(&page) {
+            state.drained = rung;
+        }
+    }
+
     /// What the host has written to a page through the BAR becomes memory.
     pub(crate) fn drain(self: &Arc<Self>, page: u64, who: &Arc<str>) {
         let (Some(bar), Some(frame)) = (self.bar(page), self.frame(page)) else {

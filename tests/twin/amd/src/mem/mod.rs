@@ -5,12 +5,16 @@
 //! - [`Launch`]: the way of shader cores to memory, for as long as a launch runs;
 //! - [`Gmc`]: the memory side of a GPU: its VRAM, caches and HDP.
 //!
-//! What is stale is what a program reads, and a rule of [`rules`] says so. Caches are modelled a page at
-//! a time, by what their content depends on, not by what fits. Simpler than hardware:
+//! What is stale is what a program reads, and a rule of [`rules`] says so. Caches are modelled by lines and
+//! by what their content depends on, not by what fits. Simpler than hardware:
 //!
+//! - A launch that asks for a page of memory that is not VRAM of its GPU sees lines that GL2 does not hold
+//!   as they are then, even where it reads them later.
 //! - All CUs of an XCC share one L0: what is stale only between these does not show. What an earlier launch read counts as held by another CU.
 //! - Loads and stores that bypass a cache (GLC, SC, SCOPE) do not tell: stores always reach GL2, loads
 //!   of uncached memory bypass L0.
+//! - On RDNA4 a page of system memory that is met at system scope is accessed in memory as long as launches
+//!   run, as below.
 //! - XCCs have a GL2 each. Where they meet at a page by atomic operations or coherent loads, all of them
 //!   access memory itself as long as launches run: hardware keeps only the bytes coherent.
 //! - SDMA accesses memory below GL2 on all chips, and the command processor writes through to memory
@@ -21,6 +25,7 @@
 mod cache;
 mod frame;
 mod gmc;
+mod guess;
 mod hdp;
 mod object;
 pub mod rules;

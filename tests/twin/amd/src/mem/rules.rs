@@ -1,8 +1,7 @@
 //! What the cache model demands.
 //!
-//! Caches are modelled a page at a time: once a port has read a byte, every byte of its page counts
-//! as held until the cache is invalidated. Hardware holds lines, and fetches others ahead; a program
-//! that leans on a line not being there is wrong either way. All CUs of an XCC share one L0 here, so that
+//! Caches hold lines: once a port has read a byte, its line counts as held until the cache is invalidated,
+//! whatever fits; of instructions, which are fetched ahead, the page does. All CUs of an XCC share one L0 here, so that
 //! what is stale only between these does not show. XCCs have a GL2 each.
 
 use twin::rule::{Proof, Rule};
@@ -18,8 +17,8 @@ pub static VECTOR_STALE: Rule = Rule {
 /// A scalar load got what the scalar cache holds.
 pub static SCALAR_STALE: Rule = Rule {
     name: "CACHE-SCALAR-STALE",
-    text: "the scalar cache (GLK, and GL1 on GFX10 and GFX11) is invalidated between a write and a scalar load",
-    source: "LLVM AMDGPUUsage, memory models of the targets: L0 and scalar caches are not coherent",
+    text: "the scalar cache (GLK, and GL1 on GFX10 and GFX11) is invalidated between a write and a scalar load, but one that is the first guess of an atomic operation at that address",
+    source: "LLVM AMDGPUUsage, memory models of the targets: L0 and scalar caches are not coherent; LLVM, AtomicExpandPass: a compare and swap follows a plain load",
     proof: Proof::Sourced,
 };
 
@@ -58,8 +57,8 @@ pub static L2_HOST_STALE: Rule = Rule {
 /// The host's writes to VRAM have not come through the HDP.
 pub static HDP_NOT_FLUSHED: Rule = Rule {
     name: "HDP-NOT-FLUSHED",
-    text: "the HDP is flushed between writes of the host to VRAM through the BAR and a read by the GPU",
-    source: "Linux amdgpu: amdgpu_asic_flush_hdp before each submission",
+    text: "the HDP is flushed, or read from, between writes of the host to VRAM through the BAR and a read by the GPU",
+    source: "Linux amdgpu: amdgpu_asic_flush_hdp before each submission; ROCR, amd_gpu_agent.h, PcieWcFlush: a write is read back",
     proof: Proof::Sourced,
 };
 

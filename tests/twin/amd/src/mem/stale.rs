@@ -69,7 +69,13 @@ impl State {
             // Own stores show through: memory must hear of each.
             return !0;
         }
-        (0..64).fold(0, |runs, run| {
+        // Where a cache shows what it has kept, lines that it does not hold are fetched when they are read.
+        let fetched = if self.shows_old(at, port) {
+            self.not_held(at, port)
+        } else {
+            0
+        };
+        (0..64).fold(fetched, |runs, run| {
             runs | u64::from(self.stale(at, port, run, !0).is_some()) << run
         })
     }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use twin_shader::memory::gws::Gws;
 use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
 
 use super::Caches;
@@ -163,6 +164,7 @@ impl Vm {
             if object.home.drains() {
                 object.drain(entry.page, &"the host, as the HDP drained".into());
             }
+            object.drain_rung(entry.page);
         }
         At {
             gmc: &self.gmc,
@@ -193,6 +195,7 @@ impl Vm {
             state.ready_to_read(at, port);
             state.check(at, port, va, &range);
             state.read(at, port, range.start, out);
+            state.touch(at, port, &range);
         })
     }
 
@@ -278,6 +281,15 @@ impl Vm {
         self.home.hdp_flush(who);
     }
 
+    /// A doorbell of this process was rung.
+    pub(crate) fn ring(&self) {
+        for (_, _, object) in self.table().ranges() {
+            if object.public() {
+                object.home.ring();
+            }
+        }
+    }
+
     /// Reports memory of this process that the host may look at and that GL2 of the GPU still holds
     /// dirty. To be asked when the host is told that work is done and nothing of it is left to run.
     pub fn host_visible_dirty(&self, who: &str) {
@@ -339,20 +351,26 @@ impl Memory for Launch<'_> {
         let mut at = self.vm.at(&entry, frame, &self.who, self.number);
         let several = at.gmc.several();
         let port = match (port, access) {
-            // An atomic operation: only GL2s that are several differ from a store.
-            (Port::Cp, Access::Write) if !several => Port::Vector,
+            // An atomic operation, or a store of system scope: only where GL2s are several, or memory is the
+            // host's, is it more than a store.
+            (Port::Cp, Access::Write) if !several && !at.scoped() => Port::Vector,
             _ => port,
         };
         // SAFETY: the object lives while it is mapped, and then in `leaving` until no launch of the
         // GPU runs; this one does. Copies and masks live as long as the object, but for the one of
         // memory below GL2, which stays while a launch of the GPU runs.
         let hand_out = |frame: Frame, mask| unsafe { hand_out(frame, mask) };
-        if !(at.held_by(port) || several && at.cached()) {
-            return Ok(hand_out(frame, None));
+        let meets = at.cached() && (several || at.scoped());
+        let guessed = match access {
+            Access::Write => at.gmc.guesses.runs(entry.object.id, va),
+            Access::Read | Access::Execute => 0,
+        };
+        if !(at.held_by(port) || meets) {
+            return Ok(hand_out(frame, None).watching(guessed));
         }
         let mut states = entry.object.states();
         let state = states.entry(entry.page).or_default();
-        if several && at.cached() {
+        if meets {
             if port == Port::Cp {
                 state.share(&at, &self.vm.home.package());
             }
@@ -362,12 +380,17 @@ impl Memory for Launch<'_> {
         }
         if access == Access::Write {
             let (frame, mask, announce) = state.ready_to_write(&at);
-            let watch = if announce { !0 } else { 0 };
+            let watch = if announce { !0 } else { guessed };
             return Ok(hand_out(frame, mask).watching(watch));
         }
         state.ready_to_read(&at, port);
         let watch = state.stale_runs(&at, port);
-        Ok(hand_out(state.shown(&at, port), None).watching(watch))
+        let page = hand_out(state.shown(&at, port), None).watching(watch);
+        Ok(match state.touched(&at, port) {
+            // SAFETY: it lives as long as the object, which `hand_out` has a word on.
+            Some(touched) => unsafe { page.touching(touched) },
+            None => page,
+        })
     }
 
     fn epoch(&self) -> &AtomicU64 {
@@ -380,6 +403,10 @@ impl Memory for Launch<'_> {
             return;
         };
         let at = self.vm.at(&entry, frame, &self.who, self.number);
+        if (port, access) == (Port::Cp, Access::Write) {
+            let addresses = va..va.saturating_add(bytes as u64);
+            at.gmc.guesses.prove(entry.object.id, addresses);
+        }
         let mut states = entry.object.states();
         let Some(state) = states.get_mut(&entry.page) else {
             return;
@@ -394,6 +421,10 @@ impl Memory for Launch<'_> {
         }
     }
 
+    fn gws(&self) -> Option<&Gws> {
+        Some(&self.vm.home.gws)
+    }
+
     fn leaves(&self, va: u64) -> bool {
         let table = self.vm.table();
         let Ok((entry, frame)) = find(&table, Port::Vector, va, Access::Write) else {
@@ -403,7 +434,7 @@ impl Memory for Launch<'_> {
         !at.home() && !at.cached()
     }
 
-    fn invalidate(&self, port: Port) {
+    fn invalidate(&self, port: Port, system: bool) {
         let cache = match port {
             Port::Vector => Cache::Vector,
             Port::Scalar => Cache::Scalar,
@@ -411,8 +442,9 @@ impl Memory for Launch<'_> {
             Port::Cp | Port::Sdma => return,
         };
         self.vm.gmc.invalidate(cache);
-        // CDNA3 ISA, BUFFER_INV: with several L2s it also drops what L2 holds of other memory.
-        if cache == Cache::Vector && self.vm.gmc.several() {
+        // CDNA3 ISA, BUFFER_INV: with several L2s it also drops what L2 holds of other memory. LLVM AMDGPUUsage,
+        // GFX12, global_inv at system scope: so it does of memory that is not coherent, which is all here.
+        if cache == Cache::Vector && (system || self.vm.gmc.several()) {
             let l2_inv = Caches {
                 l2_inv: true,
                 ..Caches::default()

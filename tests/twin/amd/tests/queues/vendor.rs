@@ -30,7 +30,8 @@ fn kernel(stand: &Stand, scratch: bool, properties: u32, code: &[u32]) {
     let mut descriptor = [0u32; 16];
     descriptor[4] = 0x100;
     let rsrc1 = regs::VGPRS.put(1) | regs::MEM_ORDERED.put(1);
-    let rsrc2 = regs::USER_SGPR.put(6) | regs::SCRATCH_EN.put(scratch.into());
+    let rsrc2 =
+        regs::USER_SGPR.put(6) | regs::SCRATCH_EN.put(scratch.into()) | regs::TGID_X_EN.put(1);
     (descriptor[12], descriptor[13], descriptor[14]) = (rsrc1, rsrc2, properties);
     stand.write_words(CODE, &descriptor);
     stand.write_words(CODE + 0x100, code);
@@ -221,6 +222,79 @@ fn a_barrier_waits_for_a_value() {
     queue.submit(&barrier(4, 0, 0));
     stand.idle();
     fires("AQL-PM4-IB").only(&stand.broken());
+}
+
+#[test]
+fn waves_of_all_workgroups_meet() {
+    // v0 = 3; m0 = 0; ds_gws_init v0
+    let init = [
+        0x7e00_0283,
+        0xbefc_0380,
+        0xbf80_0000,
+        0xd866_0000,
+        0x0,
+        0xbf8c_c07f,
+        0xbf81_0000,
+    ];
+    // One lane adds 1 to the word at s[4:5], meets the other three waves, and stores what is there at
+    // 256 bytes more, and 4 for each workgroup (s6).
+    let meet = [
+        0x7e00_0280,
+        0x7e02_0281,
+        0x8f07_8206,
+        0x7e06_0207,
+        0x7e08_0283,
+        0xbefe_0481,
+        0xdcc9_8000,
+        0x204_0100,
+        0xbf8c_3f70,
+        0xbefc_0380,
+        0xbf80_0000,
+        0xd876_0000,
+        0x4,
+        0xbf8c_c07f,
+        0xdc31_9000,
+        0x204_0000,
+        0xbf8c_3f70,
+        0xdc70_8100,
+        0x4_0203,
+        0xbbfd_0000,
+        0xbf81_0000,
+    ];
+    let stand = inactive(&GFX1030);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    kernel(&stand, false, WAVE32, &init);
+    queue.submit(&dispatch_of(0));
+    stand.idle();
+    kernel(&stand, false, WAVE32 | RESOURCE | ARGUMENTS, &meet);
+    // The instruction cache holds the kernel before.
+    let mut packet = dispatch_of(0);
+    packet[3] = 4 * 32;
+    for round in 1..3 {
+        signal_at(&stand, DONE, 1);
+        queue.submit(&packet);
+        stand.idle();
+        let seen: [u32; 4] = std::array::from_fn(|i| stand.read32(DATA + 256 + 4 * i as u64));
+        assert_eq!((seen, stand.reports().as_str()), ([4 * round; 4], ""));
+    }
+}
+
+#[test]
+fn waves_interrupt_the_host_while_they_run() {
+    // s_mov_b32 m0, 9; s_nop 0; s_sendmsg sendmsg(MSG_INTERRUPT); s_branch to itself
+    let code = [0xbefd_0089, 0xbf80_0000, 0xbfb6_0001, 0xbfa0_ffff];
+    let stand = inactive(&GFX1100);
+    kernel(&stand, false, WAVE32, &code);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    queue.submit(&dispatch_of(0));
+    stand.wait("the message", |stand| stand.heard() > 0);
+    let interrupts = stand.interrupts();
+    assert!(
+        matches!(interrupts[..], [Interrupt::Wave { context: 9, .. }]),
+        "{interrupts:?}"
+    );
+    stand.gpu.destroy_queue(queue.id);
+    assert_eq!(stand.reports(), "");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::atomic::{Op32, Op64};
 use super::ds_table::{Does, Row};
+use super::gws::Gws;
 use super::lower::{Uses, into_half, lds_check, lds_flush, lds_get, lds_put, regs, rows};
 use super::rules::MEM_ALIGN;
 use super::table::{Cell, Half};
@@ -40,7 +41,7 @@ pub fn lower(inst: &Inst, row: &Row, halves: usize, uses: &mut Uses) -> Result<R
         ..
     } = inst.fields;
     let shape = row.does.shape();
-    if gds {
+    if gds && !matches!(row.does, Does::Gws(_)) {
         return Err("there is no global data share");
     }
     let even = |first: u16, dwords: u8| dwords < 2 || first.is_multiple_of(2);
@@ -69,7 +70,10 @@ pub fn lower(inst: &Inst, row: &Row, halves: usize, uses: &mut Uses) -> Result<R
         ds.offset = (offset as u32 & 255) * unit;
         ds.offset1 = (offset as u32 >> 8) * unit;
     }
-    if matches!(row.does, Does::LoadTid | Does::StoreTid | Does::Count(_)) {
+    if matches!(
+        row.does,
+        Does::LoadTid | Does::StoreTid | Does::Count(_) | Does::Gws(_)
+    ) {
         let m0 = match inst.generation {
             Gen::Rdna2 | Gen::Cdna3 => 124,
             Gen::Rdna3 | Gen::Rdna4 => 125,
@@ -111,7 +115,7 @@ pub fn lower(inst: &Inst, row: &Row, halves: usize, uses: &mut Uses) -> Result<R
         Does::Permute => Box::new(move |wave| ds.permute(wave)),
         Does::Bpermute(all) => Box::new(move |wave| ds.bpermute(wave, all)),
         Does::Nop => Box::new(|_| Ok(Flow::Next)),
-        Does::Gws(_) => return Err("global wave sync is not modelled"),
+        Does::Gws(_) => return ds.gws(row.name(inst.generation)),
         Does::Ordered | Does::GsReg => return Err("for graphics only"),
         Does::Bvh(..) => return Err("ray tracing is not modelled"),
     })
@@ -163,6 +167,43 @@ impl Ds {
 
     /// The end of an instruction that writes so many registers.
     #[inline(always)]
+    /// Global wave sync: the resource is in M0, a value in the first lane that is on.
+    fn gws(self, name: &str) -> Result<Run, &'static str> {
+        type Op = fn(&Gws, usize, u32, &mut Option<u64>) -> bool;
+        let op: Op = match name {
+            "ds_gws_init" => |gws, id, value, _| {
+                gws.init(id, value);
+                true
+            },
+            "ds_gws_barrier" => Gws::barrier,
+            "ds_gws_sema_v" => |gws, id, _, _| {
+                gws.add(id, 1);
+                true
+            },
+            "ds_gws_sema_br" => |gws, id, value, _| {
+                gws.add(id, value);
+                true
+            },
+            "ds_gws_sema_p" => |gws, id, _, _| gws.take(id),
+            _ => return Err("the release of all waves of a semaphore is not modelled"),
+        };
+        Ok(Box::new(move |wave| {
+            let lane = wave.exec.trailing_zeros() as usize % 64;
+            let value = wave.vgpr(self.addr, lane / 32)[lane % 32];
+            let id = (wave.m0 >> 16) as usize + self.offset as usize;
+            wave.seat.in_order();
+            let Some(gws) = wave.bus.memory.gws() else {
+                let text = "there is no global wave sync".into();
+                return Err(Stop::Rule(&crate::step::ISA_RESERVED, text));
+            };
+            if op(gws, id, value, &mut wave.arrived) {
+                self.issued(wave, 0)
+            } else {
+                Ok(Flow::Again)
+            }
+        }))
+    }
+
     fn issued(&self, wave: &mut Wave, dwords: u8) -> Done {
         if dwords == 0 {
             wave.counters.issue(&[Counter::Lds], None);

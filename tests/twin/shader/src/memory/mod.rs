@@ -16,6 +16,7 @@ mod decode;
 mod ds;
 mod ds_table;
 mod format;
+pub mod gws;
 mod lower;
 mod print;
 mod rules;

@@ -204,13 +204,15 @@ impl Target {
         match &self.lanes {
             Where::Memory(addresses) => {
                 let rows = &wave.v[data * halves + half..];
-                wave.bus.store::<N>(addresses, mask, rows, halves)?;
+                wave.bus
+                    .store::<N>(self.port, addresses, mask, rows, halves)?;
             }
             Where::Private(offsets) if scratch_check(wave, offsets, mask, 4 * N as u32)? => {
                 for i in 0..N {
                     let addresses = scratch(wave, half, offsets, i);
                     let rows = &wave.v[(data + i) * halves + half..];
-                    wave.bus.store::<1>(&addresses, mask, rows, halves)?;
+                    let port = Port::Vector;
+                    wave.bus.store::<1>(port, &addresses, mask, rows, halves)?;
                 }
             }
             _ => {
@@ -258,8 +260,12 @@ impl Target {
     ) -> Result<(), Stop> {
         if let Where::Memory(addresses) = &self.lanes {
             match bytes {
-                1 => wave.bus.store_small::<u8>(addresses, mask, values)?,
-                _ => wave.bus.store_small::<u16>(addresses, mask, values)?,
+                1 => wave
+                    .bus
+                    .store_small::<u8>(self.port, addresses, mask, values)?,
+                _ => wave
+                    .bus
+                    .store_small::<u16>(self.port, addresses, mask, values)?,
             }
             return Ok(());
         }
@@ -314,7 +320,7 @@ impl Target {
         match self.place(wave, lane, byte, bytes) {
             Place::Memory(at) => {
                 let bytes = bytes as usize;
-                wave.bus.write_any(Port::Vector, at, bytes, value.into())?;
+                wave.bus.write_any(self.port, at, bytes, value.into())?;
             }
             Place::Lds(at) => {
                 lds_check(wave, &[at; 32], 1 << lane, 0, bytes)?;

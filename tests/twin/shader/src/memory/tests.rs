@@ -62,6 +62,7 @@ impl Bench {
             seat: Seat::new(&self.turns, 0, None),
             signalled: 0,
             phases: &self.phases,
+            arrived: None,
             interrupts: Vec::new(),
         };
         for row in 0..16 {

@@ -41,14 +41,14 @@ pub fn lower(
     let generation = inst.generation;
     let fields = inst.fields;
     if matches!(does, Does::Cache) {
-        // Of GL2 an invalidate drops what is not coherent, at system scope: memory cannot say that.
         let (invalidates, writes_back) = cache_scopes(inst, row);
+        let system = generation == Gen::Rdna4 && inst.fields.cache.scope == 3;
         return Ok(Box::new(move |wave| {
             if let Some(system) = writes_back {
                 wave.bus.memory.write_back(system);
             }
             if invalidates {
-                wave.bus.memory.invalidate(Port::Vector);
+                wave.bus.memory.invalidate(Port::Vector, system);
             }
             Ok(Flow::Next)
         }));
@@ -292,15 +292,19 @@ fn address(inst: &Inst, format: Format, does: Does, uses: &mut Uses) -> Address 
         vaddr: (dwords > 0).then(|| uses.vector(vaddr, dwords)),
         saddr: (used || buffer).then_some(first.into()),
         offset,
-        port: port(inst),
+        port: port(inst, does.store()),
     }
 }
 
 /// The way of a load. One that is coherent with other CUs goes past the caches in front of GL2, which
 /// is where the command processor reads (LLVM AMDGPUUsage, memory models: what a load of agent scope
-/// sets).
-fn port(inst: &Inst) -> Port {
+/// sets). Stores of RDNA4 at system scope go there, too.
+fn port(inst: &Inst, store: bool) -> Port {
     let cache = inst.fields.cache;
+    if store {
+        let system = inst.generation == Gen::Rdna4 && cache.scope == 3;
+        return if system { Port::Cp } else { Port::Vector };
+    }
     let past = match inst.generation {
         Gen::Rdna2 => cache.glc && cache.dlc,
         Gen::Rdna3 => cache.glc,

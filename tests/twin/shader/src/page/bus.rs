@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Access, MemFault, Memory, PAGE, Page, Port, Word};
+use super::{Access, MemFault, Memory, PAGE, Page, Port, Word, runs};
 
 /// Pages that are remembered.
 const TLB: usize = 256;
@@ -111,9 +111,7 @@ impl<'a> Bus<'a> {
 
     #[cold]
     fn announce(&self, page: Page, port: Port, va: u64, bytes: usize, access: Access) {
-        let first = offset(va) / 64;
-        let last = (offset(va) + bytes - 1).min(PAGE as usize - 1) / 64;
-        if page.watch >> first & (!0 >> (63 - (last - first))) != 0 {
+        if page.watch & runs(offset(va), bytes) != 0 {
             let own = self.slot.start <= va && va.saturating_add(bytes as u64) <= self.slot.end;
             self.memory.watched(port, va, bytes, access, own);
         }
@@ -125,6 +123,7 @@ impl<'a> Bus<'a> {
     /// Memory refused.
     pub fn get<T: Word>(&mut self, port: Port, va: u64) -> Result<T, MemFault> {
         let page = self.page_for(port, va, size_of::<T>(), reads(port))?;
+        page.touch(offset(va), size_of::<T>());
         Ok(page.load(offset(va)))
     }
 
@@ -171,6 +170,7 @@ impl<'a> Bus<'a> {
         while !rest.is_empty() {
             let here = rest.len().min((PAGE as usize - offset(va)) / 4);
             let page = self.page_for(port, va, 4 * here, reads(port))?;
+            page.touch(offset(va), 4 * here);
             let (now, later) = rest.split_at_mut(here);
             for (i, word) in now.iter_mut().enumerate() {
                 *word = page.load(offset(va) + 4 * i);

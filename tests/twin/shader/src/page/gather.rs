@@ -33,6 +33,7 @@ impl Bus<'_> {
                 && page.watch == 0
             {
                 let start = offset(shape.first);
+                page.touch(start, if shape.consecutive { 128 } else { 4 });
                 if shape.consecutive {
                     let row = &mut rows[0];
                     for i in 0..16 {
@@ -56,9 +57,13 @@ impl Bus<'_> {
             if va / PAGE != near.number {
                 near.page = self.page(port, va, reads(port))?;
                 near.number = va / PAGE;
+                near.notes = near.page.notes();
                 if near.page.watch != 0 {
                     return self.load_apart::<N>(port, addresses, mask, rows, stride);
                 }
+            }
+            if near.notes {
+                near.page.touch(offset(va), 4 * N);
             }
             *found = load_lane::<N>(near.page, offset(va));
         }
@@ -87,6 +92,9 @@ impl Bus<'_> {
             let va = addresses[lane];
             let bytes = 4 * N as u64;
             if let Some(page) = self.near(&mut near, port, va, bytes, reads(port))? {
+                if near.notes {
+                    page.touch(offset(va), 4 * N);
+                }
                 found[lane] = if va.is_multiple_of(8) {
                     load_lane::<N>(page, offset(va))
                 } else {
@@ -123,6 +131,7 @@ impl Bus<'_> {
         if va / PAGE != near.number {
             near.page = self.page(port, va, access)?;
             near.number = va / PAGE;
+            near.notes = near.page.notes();
         }
         let plain =
             near.page.watch == 0 && va.is_multiple_of(4) && offset(va) as u64 + bytes <= PAGE;
@@ -136,12 +145,12 @@ impl Bus<'_> {
     /// Memory refused the address of a lane.
     pub fn store<const N: usize>(
         &mut self,
+        port: Port,
         addresses: &[u64; 32],
         mask: u32,
         rows: &[Lanes],
         stride: usize,
     ) -> Result<(), MemFault> {
-        let port = Port::Vector;
         let bytes = 4 * N as u64;
         if mask == 0 {
             return Ok(());
@@ -212,9 +221,13 @@ impl Bus<'_> {
             && let page = self.page(port, shape.first, reads(port))?
             && page.watch == 0
         {
+            let notes = page.notes();
             for lane in 0..32 {
                 let on = mask >> lane & 1 == 1;
                 let va = if on { addresses[lane] } else { shape.first };
+                if notes {
+                    page.touch(offset(va), bytes);
+                }
                 let value: u64 = page.load::<T>(offset(va)).into();
                 found[lane] = if on { value as u32 } else { 0 };
             }
@@ -232,11 +245,11 @@ impl Bus<'_> {
     /// Memory refused the address of a lane.
     pub fn store_small<T: Word>(
         &mut self,
+        port: Port,
         addresses: &[u64; 32],
         mask: u32,
         values: &Lanes,
     ) -> Result<(), MemFault> {
-        let port = Port::Vector;
         let bytes = size_of::<T>();
         if mask == 0 {
             return Ok(());
@@ -277,6 +290,8 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 struct Near {
     number: u64,
     page: Page,
+    /// Reads are to be noted.
+    notes: bool,
 }
 
 impl Near {
@@ -284,6 +299,7 @@ impl Near {
         // No address has this page number.
         number: !0,
         page: Page::NONE,
+        notes: false,
     };
 }
 

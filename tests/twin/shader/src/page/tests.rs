@@ -56,7 +56,8 @@ fn round_trip<const N: usize>(address: impl Fn(u64) -> u64, mask: u32) {
     let addresses = std::array::from_fn(|lane| address(lane as u64));
     let rows: [Lanes; N] =
         std::array::from_fn(|i| std::array::from_fn(|lane| (100 * i + lane) as u32));
-    bus.store::<N>(&addresses, mask, &rows, 1).unwrap();
+    bus.store::<N>(Port::Vector, &addresses, mask, &rows, 1)
+        .unwrap();
     for lane in 0..32 {
         for (i, row) in rows.iter().enumerate() {
             let va = addresses[lane] + 4 * i as u64;

@@ -274,7 +274,7 @@ pub fn reserved(text: String) -> Step {
 /// The instruction cache fetches anew, this wave from the next instruction on.
 pub fn icache_inv() -> Meaning {
     control(Arg::Zero, |wave, _| {
-        wave.bus.memory.invalidate(Port::Inst);
+        wave.bus.memory.invalidate(Port::Inst, false);
         Ok(Flow::Refetch)
     })
 }

@@ -191,7 +191,7 @@ fn time() -> Meaning {
 fn invalidate() -> Meaning {
     special(&[], |_, _| {
         step([], |wave| {
-            wave.bus.memory.invalidate(Port::Scalar);
+            wave.bus.memory.invalidate(Port::Scalar, false);
             Ok(Flow::Next)
         })
     })

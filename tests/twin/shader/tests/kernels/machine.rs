@@ -272,6 +272,7 @@ impl Machine {
             cancel: &AtomicBool::new(false),
             trace,
             clock: &|| start.elapsed().as_nanos() as u64 / 10,
+            interrupt: &|_| (),
             threads: self.threads,
         };
         let done = launch::run(&self.ram, &self.code, &launch, &watch);

@@ -99,6 +99,7 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
         seat: Seat::new(&turns, 0, None),
         signalled: 0,
         phases: &phases,
+        arrived: None,
         interrupts: vec![],
     };
     let flow = (step.run)(&mut wave).map_err(|stop| match stop {

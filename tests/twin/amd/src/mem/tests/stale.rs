@@ -130,13 +130,40 @@ fn the_scalar_cache_is_stale_within_a_launch_too() {
             bus.put(Port::Vector, VA + 8, 9u64).unwrap();
             assert_eq!(bus.get::<u64>(Port::Vector, VA + 8).unwrap(), 9);
             assert_eq!(bus.get::<u64>(Port::Scalar, VA + 8).unwrap(), 0);
-            bus.memory.invalidate(Port::Scalar);
+            bus.memory.invalidate(Port::Scalar, false);
             assert_eq!(bus.get::<u64>(Port::Scalar, VA + 8).unwrap(), 9);
             bus.put(Port::Vector, VA + 8, 0u64).unwrap();
-            bus.memory.invalidate(Port::Scalar);
+            bus.memory.invalidate(Port::Scalar, false);
         }
     });
     assert_eq!(s.broken(), ["CACHE-SCALAR-STALE"], "once for an object");
+}
+
+#[test]
+fn a_first_guess_may_be_old() {
+    let swap = |bus: &mut Bus, at: u64, guess: u64| {
+        let new = |old| if old == guess { guess + 1 } else { old };
+        bus.atomic(Port::Cp, at, new).unwrap()
+    };
+    for mtype in [Mtype::Rw, Mtype::Uc] {
+        for swaps_at in [VA + 8, VA + 16] {
+            let s = setup();
+            let _object = s.mapped(VRAM, mtype);
+            assert_eq!(load(&s, Port::Scalar, VA + 8), 0);
+            wave(&s, |bus| bus.put(Port::Vector, VA + 8, 5u64).unwrap());
+            wave(&s, |bus| {
+                let guess = bus.get::<u64>(Port::Scalar, VA + 8).unwrap();
+                assert_eq!(guess, 0);
+                let found = swap(bus, swaps_at, guess);
+                assert_eq!(found, if swaps_at == VA + 8 { 5 } else { 0 });
+            });
+            if swaps_at == VA + 8 {
+                assert_eq!(s.broken(), [""; 0]);
+            } else {
+                fires("CACHE-SCALAR-STALE").only(&s.broken());
+            }
+        }
+    }
 }
 
 #[test]
@@ -227,6 +254,27 @@ fn host_writes_to_vram_wait_for_the_hdp() {
 }
 
 #[test]
+fn a_doorbell_may_follow_a_read_back() {
+    let mut s = setup();
+    let (rdna, drain) = (Gen::Rdna3, Drain::Doorbell);
+    s.gmc = Gmc::new(0, rdna, 64 * MIB, drain, s.journal.clone()).unwrap();
+    s.vm = Vm::new(s.gmc.clone());
+    let object = s.mapped(PUBLIC, Mtype::Rw);
+    let client = Client::of(&object);
+    assert_eq!(s.read(Port::Sdma, VA), 0);
+    client.put(0, 1);
+    s.vm.ring();
+    assert_eq!(s.read(Port::Sdma, VA), 1);
+    assert_eq!(load(&s, Port::Scalar, VA), 1);
+    assert_eq!(s.broken(), [""; 0]);
+    // The HDP drains once for a doorbell: what is written after that waits.
+    assert_eq!(load(&s, Port::Scalar, VA), 1);
+    client.put(8, 2);
+    assert_eq!(load(&s, Port::Scalar, VA + 8), 0);
+    fires("HDP-NOT-FLUSHED").only(&s.broken());
+}
+
+#[test]
 fn the_hdp_may_drain_by_itself() {
     let mut s = setup();
     let (rdna, drain) = (Gen::Rdna3, Drain::Random(1));
@@ -296,6 +344,35 @@ fn cached_system_memory_goes_through_gl2() {
     assert_eq!(load(&s, Port::Vector, VA + 8), 3);
     assert_eq!(load(&s, Port::Vector, VA + 16), 4);
     assert_eq!(s.broken().len(), 2);
+}
+
+/// RDNA4, where all system memory is cached: what has system scope meets the host in memory.
+#[test]
+fn system_scope_reaches_the_host() {
+    let mut s = setup();
+    s.gmc = Gmc::new(0, Gen::Rdna4, 64 * MIB, Drain::Never, s.journal.clone()).unwrap();
+    s.vm = Vm::new(s.gmc.clone());
+    let object = s.mapped(Kind::Gtt, Mtype::Nc);
+    let client = Client::of(&object);
+    assert_eq!(load(&s, Port::Vector, VA + 0x1000), 0);
+    wave(&s, |bus| {
+        // A plain store waits for a write-back; one of system scope, or an atomic, does not.
+        bus.put(Port::Vector, VA, 1u64).unwrap();
+        assert_eq!(client.get(0), 0);
+        bus.memory.write_back(true);
+        assert_eq!(client.get(0), 1);
+        bus.put(Port::Cp, VA + 0x80, 2u64).unwrap();
+        bus.atomic(Port::Cp, VA + 0x88, |old: u64| old + 3).unwrap();
+        assert_eq!((client.get(0x80), client.get(0x88)), (2, 3));
+        // The host answers, on a page that GL2 holds a line of.
+        client.put(0x1000, 4);
+        client.put(0x90, 5);
+        assert_eq!(bus.get::<u64>(Port::Cp, VA + 0x90).unwrap(), 5);
+        assert_eq!(bus.get::<u64>(Port::Vector, VA + 0x1000).unwrap(), 0);
+        bus.memory.invalidate(Port::Vector, true);
+        assert_eq!(bus.get::<u64>(Port::Vector, VA + 0x1000).unwrap(), 4);
+    });
+    fires("CACHE-L2-STALE").only(&s.broken());
 }
 
 #[test]

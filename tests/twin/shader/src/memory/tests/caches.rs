@@ -20,7 +20,7 @@ impl Memory for Heard {
         })
     }
 
-    fn invalidate(&self, port: Port) {
+    fn invalidate(&self, port: Port, _system: bool) {
         self.0.lock().unwrap().push(Some(port));
     }
 

@@ -58,6 +58,7 @@ fn run_in<S, T>(
         seat: Seat::new(&turns, 0, None),
         signalled: 0,
         phases: &phases,
+        arrived: None,
         interrupts: vec![],
     };
     let state = before(&mut wave);
