@@ -209,7 +209,25 @@ impl Row {
             Gen::Rdna3 | Gen::Rdna4 => self.names[1],
         }
     }
+
+    /// Whether PCIe carries it: no atomic, or FetchAdd, Swap and CAS, of 32 and 64 bits. Told by the name:
+    /// functions, which the compiler may copy or merge, have no addresses of their own.
+    pub fn travels(&self) -> bool {
+        !self.does.atomic() || CARRIED.contains(&self.names[1])
+    }
 }
+
+/// Atomics of PCIe.
+const CARRIED: [&str; 8] = [
+    "atomic_add_u32",
+    "atomic_add_u64",
+    "atomic_sub_u32",
+    "atomic_sub_u64",
+    "atomic_swap_b32",
+    "atomic_swap_b64",
+    "atomic_cmpswap_b32",
+    "atomic_cmpswap_b64",
+];
 
 /// The row of an opcode.
 pub fn row(generation: Gen, format: Format, op: u32) -> Option<&'static Row> {

@@ -344,7 +344,7 @@ impl Target {
         matches!(self.place(wave, lane, 0, bytes), Place::Nowhere)
     }
 
-    /// Changes `bytes` (4 or 8) of one lane; returns what was there. `travels`: PCIe has such an atomic. Scratch belongs to one lane, so
+    /// Changes `bytes` (4 or 8) of one lane; returns what was there. `travels`: PCIe carries it. Scratch belongs to one lane, so
     /// no step of another can come between.
     pub fn atomic(
         &self,

@@ -258,6 +258,16 @@ fn few_atomics_leave_the_gpu() {
         "global_atomic_add_u32 v4, v0, v5, s[2:3] glc",
     );
     assert_eq!(peek(wave, 0x1_0008), 32);
+    set(wave, 0, |lane| 0x100 + 8 * lane as u32);
+    set(wave, 6, |lane| lane as u32);
+    for register in 7..10 {
+        set(wave, register, |_| 0);
+    }
+    ok(
+        wave,
+        &[0xdd0a_4000, 0x0402_0600],
+        "global_atomic_cmpswap_b64 v[4:5], v0, v[6:9], s[2:3] glc",
+    );
     let name = rule(
         wave,
         &[0xdd5a_0000, 0x0002_0500],

@@ -74,7 +74,7 @@ pub fn lower(
     // Memory keeps denormals: every chip here that adds f32 in memory has LLVM's
     // `FeatureMemoryAtomicFAddF32DenormalSupport` (`llc -mcpu=gfx1100` makes no loop around it).
     let flush = Flush::default();
-    let travels = travels(does);
+    let travels = row.travels();
     if to_lds {
         let cell = match does {
             Does::Load(cell) | Does::LoadLds(cell) => cell,
@@ -321,21 +321,6 @@ fn counters(format: Format, store: bool) -> &'static [Counter] {
         (false, true) => &[Counter::Store],
         (true, false) => &[Counter::Load, Counter::Lds],
         (true, true) => &[Counter::Store, Counter::Lds],
-    }
-}
-
-/// Whether PCIe has such an atomic: FetchAdd, Swap and CAS, of 32 and 64 bits.
-fn travels(does: Does) -> bool {
-    use super::atomic::*;
-    use std::ptr::fn_addr_eq;
-    match does {
-        Does::Atomic32(op, _) => [add, sub, swap, cmpswap]
-            .iter()
-            .any(|&x: &Op32| fn_addr_eq(op, x)),
-        Does::Atomic64(op, _) => [add64, sub64, swap64, cmpswap64]
-            .iter()
-            .any(|&x: &Op64| fn_addr_eq(op, x)),
-        _ => true,
     }
 }
 
