@@ -3,6 +3,7 @@
 pub mod aql;
 pub mod drm;
 pub mod fw_hdr;
+pub mod fw_type;
 pub mod kd;
 pub mod kfd;
 pub mod packet;

@@ -1,0 +1,155 @@
+//! `verify`: whether files are what they say, and whether they are the ones that were meant.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::list::rows;
+use super::{Failure, From, chips, json};
+use crate::amd::chip::Edition;
+use crate::amd::{Checksum, Image, Kind, discovery};
+use crate::manifest::{self, Verdict, sha256};
+use crate::search::{self, Search};
+use crate::{Error, known};
+
+/// Check files.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Files, or folders of files; without any, what the boots need
+    files: Vec<PathBuf>,
+    /// What the boot of this chip needs (gfx1100)
+    #[arg(long, conflicts_with_all = ["files", "manifest"])]
+    chip: Option<String>,
+    /// Compare with the SHA-256 sums of this file, as sha256sum writes them; names are taken below
+    /// the one folder that is given
+    #[arg(long, requires = "files")]
+    manifest: Option<PathBuf>,
+    #[command(flatten)]
+    from: From,
+    /// Print JSON (schema doorbell.fw-verify/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    file: String,
+    ok: bool,
+    detail: String,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
+    let rows = match (&args.manifest, &args.files[..]) {
+        (Some(list), [folder]) => compare(list, folder)?,
+        (Some(_), folders) => {
+            let found = folders.len();
+            return Err(Failure::Usage(format!(
+                "--manifest: expected one folder, found {found}"
+            )));
+        }
+        (None, []) => boots(args)?,
+        (None, files) => parse(files)?,
+    };
+    let whole = rows.iter().all(|row| row.ok);
+    if args.json {
+        json(out, "doorbell.fw-verify/1", &rows)?;
+    } else {
+        for row in &rows {
+            let verdict = if row.ok { "ok" } else { "BAD" };
+            writeln!(out, "{verdict:<4}{}: {}", row.file, row.detail)?;
+        }
+    }
+    Ok(whole)
+}
+
+/// What the boots need.
+fn boots(args: &Args) -> Result<Vec<Row>, Failure> {
+    let search = args.from.search();
+    let chips = chips(args.chip.as_deref())?;
+    let all = chips
+        .iter()
+        .flat_map(|chip| rows(chip.gfx, &chip.blocks, &[Edition::Usual], &search));
+    let rows = all.map(|row| Row {
+        ok: row.problem.is_none(),
+        detail: row.problem.unwrap_or_else(|| "whole".into()),
+        file: row.file,
+    });
+    Ok(rows.collect())
+}
+
+fn compare(list: &std::path::Path, folder: &std::path::Path) -> Result<Vec<Row>, Failure> {
+    let entries = manifest::read(list)?;
+    let verdicts = manifest::verify(&entries, folder)?;
+    let rows = entries.iter().zip(verdicts).map(|(entry, verdict)| Row {
+        file: entry.name.display().to_string(),
+        ok: verdict == Verdict::Same,
+        detail: match verdict {
+            Verdict::Same => "as in the manifest".into(),
+            Verdict::Missing => "missing".into(),
+            Verdict::Differs(found) => {
+                format!("sha256 is {found}, expected {}", entry.sha256)
+            }
+        },
+    });
+    Ok(rows.collect())
+}
+
+fn parse(files: &[PathBuf]) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for file in files {
+        let several = if file.is_dir() {
+            Search::only([file.clone()]).files()?
+        } else {
+            vec![file.clone()]
+        };
+        for path in several {
+            let name = path.display().to_string();
+            let checked = search::read(&path).and_then(|bytes| check(&name, &bytes));
+            rows.push(Row {
+                ok: checked.is_ok(),
+                // The row says which file already.
+                detail: checked.unwrap_or_else(|e| {
+                    let text = e.to_string();
+                    text.strip_prefix(&format!("{name}: "))
+                        .unwrap_or(&text)
+                        .to_owned()
+                }),
+                file: name,
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// What there is to say about a file that is whole.
+fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
+    if Kind::of(name) == Some(Kind::Discovery) {
+        discovery::check(name, bytes)?;
+        return Ok("ip discovery, of a chip that this project does not drive".into());
+    }
+    let image = Image::parse(name, bytes)?;
+    let kind = image.kind();
+    let sum = match image.checksum() {
+        Checksum::Unknown => ", checksum of something unknown",
+        Checksum::Rest | Checksum::Code => "",
+    };
+    if !kind.used() {
+        return Ok(format!("{}, not used for compute{sum}", kind.name()));
+    }
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let file = file.strip_suffix(".zst").unwrap_or(file);
+    let file = file.strip_suffix(".xz").unwrap_or(file);
+    let hash = sha256(bytes);
+    let release = known::releases(file)
+        .into_iter()
+        .rfind(|known| known.sha256 == hash);
+    let release = release.map_or(String::new(), |known| {
+        format!(", of firmware-amd-graphics {}", known.release)
+    });
+    let parts = match image.parts().len() {
+        1 => "1 part".into(),
+        n => format!("{n} parts"),
+    };
+    Ok(format!("{}, {parts}{release}{sum}", kind.name()))
+}

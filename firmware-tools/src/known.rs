@@ -1,0 +1,72 @@
+//! Releases whose files are known by their hash: those that the parsers are tested with.
+
+use std::sync::LazyLock;
+
+/// A file of a release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// The release, as Debian numbers it.
+    pub release: &'static str,
+    /// The file.
+    pub name: &'static str,
+    /// Its version.
+    pub version: u32,
+    /// SHA-256, 64 lower-case hex digits.
+    pub sha256: &'static str,
+}
+
+/// The files that boots need, of Debian's firmware-amd-graphics; `scripts/firmware --known` writes
+/// it.
+static FILES: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    include_str!("../data/known.tsv")
+        .lines()
+        .filter_map(line)
+        .collect()
+});
+
+fn line(line: &'static str) -> Option<Known> {
+    let mut words = line.split('\t');
+    let (release, name) = (words.next()?, words.next()?);
+    let version = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    let sha256 = words.next()?;
+    Some(Known {
+        release,
+        name,
+        version,
+        sha256,
+    })
+}
+
+/// The file in each release, oldest first.
+pub fn releases(name: &str) -> Vec<Known> {
+    FILES
+        .iter()
+        .filter(|known| known.name == name)
+        .copied()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amd::chip::{CHIPS, Edition};
+
+    #[test]
+    fn every_line_is_read() {
+        let lines = include_str!("../data/known.tsv").lines();
+        assert_eq!(
+            FILES.len(),
+            lines.filter(|line| !line.starts_with('#')).count()
+        );
+        assert!(FILES.iter().all(|known| known.sha256.len() == 64));
+    }
+
+    #[test]
+    fn each_file_of_a_boot_is_known() {
+        for chip in CHIPS {
+            for name in chip.blocks.boot_files(Edition::Usual) {
+                assert!(!releases(&name).is_empty(), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Where firmware is: in folders that the person names, then where the kernel looks, plain or
+//! compressed as distributions pack it.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// Where the kernel looks, in its order.
+const SYSTEM: [&str; 3] = [
+    "/lib/firmware/updates",
+    "/lib/firmware",
+    "/usr/lib/firmware",
+];
+/// The folder of amdgpu below those.
+const FOLDER: &str = "amdgpu";
+/// How the kernel may find a file packed.
+const PACKINGS: [&str; 3] = ["", ".zst", ".xz"];
+/// Larger than any firmware of a GPU, so that a packed file cannot fill the memory.
+const MOST: u64 = 64 << 20;
+
+/// The folders that are looked through.
+#[derive(Clone, Debug)]
+pub struct Search {
+    folders: Vec<PathBuf>,
+}
+
+/// A file that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Where.
+    pub path: PathBuf,
+    /// What it holds, unpacked.
+    pub bytes: Vec<u8>,
+}
+
+impl Search {
+    /// Looks through these folders, each of them or its `amdgpu`, and then through the system's.
+    pub fn new(first: impl IntoIterator<Item = PathBuf>) -> Search {
+        let mut search = Search::only(first);
+        let system = SYSTEM.iter().map(|folder| Path::new(folder).join(FOLDER));
+        search.folders.extend(system);
+        search
+    }
+
+    /// Looks through these folders alone.
+    pub fn only(folders: impl IntoIterator<Item = PathBuf>) -> Search {
+        let below = |folder: PathBuf| [folder.clone(), folder.join(FOLDER)];
+        Search {
+            folders: folders.into_iter().flat_map(below).collect(),
+        }
+    }
+
+    /// Reads the first file of this name.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the folders, [`Error::File`] or [`Error::Packed`].
+    pub fn find(&self, name: &str) -> Result<Found, Error> {
+        for folder in &self.folders {
+            for packing in PACKINGS {
+                let path = folder.join(format!("{name}{packing}"));
+                if path.is_file() {
+                    let bytes = read(&path)?;
+                    return Ok(Found { path, bytes });
+                }
+            }
+        }
+        let folders: Vec<String> = self
+            .folders
+            .iter()
+            .map(|f| f.display().to_string())
+            .collect();
+        Err(Error::Missing {
+            name: name.into(),
+            folders: folders.join(", "),
+        })
+    }
+
+    /// Every file in the folders that exist, by name within each.
+    ///
+    /// # Errors
+    /// [`Error::File`]
+    pub fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut all = Vec::new();
+        for folder in self.folders.iter().filter(|folder| folder.is_dir()) {
+            let error = |source| Error::File {
+                path: folder.clone(),
+                source,
+            };
+            let mut here = Vec::new();
+            for entry in fs::read_dir(folder).map_err(error)? {
+                let path = entry.map_err(error)?.path();
+                if path.is_file() {
+                    here.push(path);
+                }
+            }
+            here.sort();
+            all.extend(here);
+        }
+        Ok(all)
+    }
+}
+
+/// Reads a file, and unpacks it if its name says that it is packed.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Packed`].
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let error = |source| Error::File {
+        path: path.into(),
+        source,
+    };
+    let file = fs::File::open(path).map_err(error)?;
+    let packed = |why: String| Error::Packed {
+        path: path.into(),
+        why,
+    };
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("zst") => {
+            let frames = ruzstd::decoding::StreamingDecoder::new(std::io::BufReader::new(file));
+            let mut frames = frames.map_err(|e| packed(e.to_string()))?;
+            limited(&mut frames).map_err(|e| packed(e.to_string()))
+        }
+        Some("xz") => {
+            let mut blocks = lzma_rust2::XzReader::new(std::io::BufReader::new(file), true);
+            limited(&mut blocks).map_err(|e| packed(e.to_string()))
+        }
+        _ => limited(&mut { file }).map_err(error),
+    }
+}
+
+fn limited(from: &mut dyn Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        let why = format!("expected at most {MOST} bytes of firmware, found more");
+        return Err(std::io::Error::other(why));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "firmware", packed by `zstd` 1.5.4 and `xz` 5.4.1 --check=crc32.
+    const ZST: &[u8] = include_bytes!("../data/tests/firmware.zst");
+    const XZ: &[u8] = include_bytes!("../data/tests/firmware.xz");
+
+    #[test]
+    fn folders_in_their_order_and_packings() {
+        let one = tempfile::tempdir().unwrap();
+        let two = tempfile::tempdir().unwrap();
+        let folders = || [one.path().to_path_buf(), two.path().to_path_buf()];
+        let search = Search::only(folders());
+        let text = search.find("gc_11_0_0_me.bin").unwrap_err().to_string();
+        assert!(text.contains("firmware-amd-graphics"), "{text}");
+        assert!(
+            text.contains(two.path().join("amdgpu").to_str().unwrap()),
+            "{text}"
+        );
+
+        fs::create_dir(two.path().join("amdgpu")).unwrap();
+        fs::write(two.path().join("amdgpu/x.bin.xz"), XZ).unwrap();
+        assert_eq!(search.find("x.bin").unwrap().bytes, b"firmware");
+        fs::write(one.path().join("x.bin.zst"), ZST).unwrap();
+        let found = search.find("x.bin").unwrap();
+        assert_eq!(found.bytes, b"firmware");
+        assert!(found.path.ends_with("x.bin.zst"));
+        fs::write(one.path().join("x.bin"), "plain").unwrap();
+        assert_eq!(search.find("x.bin").unwrap().bytes, b"plain");
+    }
+
+    #[test]
+    fn a_packed_file_that_is_damaged_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, whole) in [("a.zst", ZST), ("a.xz", XZ)] {
+            let path = dir.path().join(name);
+            for len in 0..whole.len() {
+                fs::write(&path, &whole[..len]).unwrap();
+                let text = read(&path).unwrap_err().to_string();
+                assert!(
+                    text.contains(name) && text.contains("install it again"),
+                    "{text}"
+                );
+            }
+            for at in 0..whole.len() {
+                let mut bytes = whole.to_vec();
+                bytes[at] ^= 0x10;
+                fs::write(&path, bytes).unwrap();
+                // Either refused, or a bit that nothing is held against: never a panic.
+                let _ = read(&path);
+            }
+        }
+    }
+}
