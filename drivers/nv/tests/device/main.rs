@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 mod faults;
+mod flaky;
 mod mistakes;
 mod refusals;
 mod sizes;

@@ -363,3 +363,55 @@ fn many_devices_of_a_gpu_work_beside_each_other() {
     drop((all, data, last));
     ends(&twin, &[], config);
 }
+
+/// Copies of several queues, each on an engine of its own, between kernels of one: all that is handed on is
+/// there.
+#[test]
+fn several_copy_queues_work_at_once() {
+    const QUEUES: u32 = 4;
+    for config in ["chip=h100", "chip=ad102,seed=5"] {
+        let twin = twin(config);
+        let several = Options {
+            copy_queues: QUEUES,
+            ..options()
+        };
+        let machine = machine(&twin);
+        let rig = Rig::with(&machine, 0, &kernel(config, "step"), &several).unwrap();
+        let info = rig.device.info();
+        let count = info
+            .queues
+            .iter()
+            .find(|(kind, _)| *kind == QueueKind::Copy);
+        // As many as the GPU has engines for.
+        let count = count.unwrap().1;
+        assert!((2..=QUEUES).contains(&count), "{config}: {count}");
+        let streams: Vec<_> = (0..count)
+            .map(|i| Stream::new(rig.device.queue(QueueKind::Copy, i).unwrap()))
+            .collect();
+        let from = memory(&*rig.device, MemoryKind::Device, 4096).unwrap();
+        from.write(0, &[0; 64]).unwrap();
+        let to: Vec<_> = (0..count)
+            .map(|_| memory(&*rig.device, MemoryKind::Host, 4096).unwrap())
+            .collect();
+        let args = [at(&from), Val::Const(1)];
+        let mut copied = Vec::new();
+        let mut expected = 0u32;
+        for _ in 0..50 {
+            let step = exec(&rig.step, &args, 16);
+            let stepped = rig.compute.submit(&copied, &[step]).unwrap();
+            expected = expected.wrapping_mul(3).wrapping_add(1);
+            let all = streams.iter().zip(&to);
+            let copies = all.map(|(stream, to)| {
+                let behind = std::slice::from_ref(&stepped);
+                stream.submit(behind, &[copy(to, &from)]).unwrap()
+            });
+            copied = copies.collect();
+        }
+        for (point, to) in copied.iter().zip(&to) {
+            point.wait(soon()).unwrap();
+            assert_eq!(words(to).unwrap(), [expected; 16], "{config}");
+        }
+        drop((rig, streams, from, to, copied));
+        ends(&twin, &[], config);
+    }
+}
