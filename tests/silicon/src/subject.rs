@@ -2,6 +2,7 @@
 //! the case has in mind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conformance::{Kernel, Subject};
@@ -16,6 +17,8 @@ pub struct Selected {
     pub setup: Setup,
     arch: String,
     object: Arc<[u8]>,
+    /// A queue was left at a wait.
+    waits: AtomicBool,
 }
 
 impl Selected {
@@ -31,7 +34,13 @@ impl Selected {
             setup,
             arch,
             object,
+            waits: AtomicBool::new(false),
         })
+    }
+
+    /// Whether the case has left a queue at a wait that nothing ends, and said so.
+    pub fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// A kernel by its name.
@@ -69,5 +78,9 @@ impl Subject for Selected {
             Kernel::Store => "store",
         };
         self.image(entry, kernel.args())
+    }
+
+    fn waits_for_ever(&self) {
+        self.waits.store(true, Ordering::Relaxed);
     }
 }
