@@ -99,6 +99,10 @@ fn states() -> Vec<(&'static str, &'static str, Group)> {
             None,
         ),
         ("no list of GPUs", "fault=call:CARD_INFO:EINVAL", None),
+        ("divided into partitions", "mig=3", None),
+        ("for no program", "compute=prohibited", None),
+        ("for one program at a time", "compute=exclusive", None),
+        ("another program has it", "compute=taken", None),
         ("something else", "fault=path:/dev/nvidiactl:EMFILE", None),
     ]
 }
