@@ -1,5 +1,6 @@
-//! What a system offers. No file is written and nothing is asked of hardware: sysfs is read, and
-//! the device files of kernel drivers are opened, to see whether they may be, and closed again.
+//! What a system offers. No file is written: sysfs is read, and the device files of kernel drivers are opened, to
+//! see whether they may be, and closed again. NVIDIA's is asked who may compute on each GPU, and one that is for one
+//! program at a time is reserved for that moment.
 //!
 //! Every path is looked up under a root, so that tests describe a machine as a folder of files; kernel
 //! drivers are looked up on a [`Machine`], so that tests describe their states by a twin.

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs through NVIDIA's kernel driver: the driver, UVM, who keeps GPUs awake, then each GPU.
 
-use drivers_nv::nvk::{Driver, Found, Unusable, survey};
+use drivers_nv::nvk::{Driver, Found, Unusable, examine};
 use drivers_spec::nv::abi::Branch;
 use hcq::transport::{Fault, Machine};
 
@@ -23,7 +23,7 @@ pub(super) fn rows(
     owner: &dyn Fn(&str) -> Option<Owner>,
     card: bool,
 ) -> Vec<Row> {
-    let survey = survey(machine);
+    let survey = examine(machine);
     let found = &survey.gpus;
     let mut rows = Vec::new();
     match &survey.driver {

@@ -111,9 +111,10 @@ pub(super) fn present(machine: &Twin, twin: bool, settings: &Settings) -> Vec<Pr
 fn unusable(target: &Target, why: &Unusable) -> Error {
     let (asked, text) = (target.to_string(), why.to_string());
     match why {
-        Unusable::NoPermission { .. } | Unusable::Cgroup { .. } => {
-            Error::NoPermission { asked, why: text }
-        }
+        Unusable::NoPermission { .. }
+        | Unusable::Cgroup { .. }
+        | Unusable::Prohibited { .. }
+        | Unusable::Busy { .. } => Error::NoPermission { asked, why: text },
         Unusable::Unsupported { .. }
         | Unusable::OldDriver { .. }
         | Unusable::Divided { .. }

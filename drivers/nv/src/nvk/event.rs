@@ -19,8 +19,9 @@ use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::{class, control, escape};
 use hcq::transport::{DevFile, Machine, TransportError};
 
+use super::base::open_file;
 use super::call::{Result, again, call};
-use super::gpu::{Gpu, open_file};
+use super::gpu::Gpu;
 use super::rm::{Object, number};
 use super::survey::Unusable;
 

@@ -8,15 +8,19 @@
 //! | `call` | ioctls with structs of the running branch; statuses as errors |
 //! | [`mod@survey`] | which GPUs there are, and why one cannot be used |
 //! | `rm`, `uvm`, `session` | a client and its objects; an address space for all GPUs; both of a process |
-//! | `gpu`, `dma`, `memory` | a GPU, memory that it has; `process`: what GPUs share |
+//! | `base`, `facts` | what a GPU is asked by; what it tells of itself, and whether it computes for this process |
+//! | `gpu` | a GPU with its address space and its doorbell |
+//! | `dma`, `memory`, `process` | memory that it has; what GPUs share |
 //! | `channel`, `event`, `fault` | channels; what a thread sleeps on; why a channel has died |
 //! | [`open`] | all of them as an [`NvInterface`] |
 
+mod base;
 mod call;
 mod channel;
 mod dma;
 mod error;
 mod event;
+mod facts;
 mod fault;
 mod gpu;
 mod memory;
@@ -28,6 +32,7 @@ pub mod survey;
 mod uvm;
 
 pub use call::CallError;
+pub use facts::examine;
 pub use open::open;
 pub use survey::{Driver, Found, Survey, Unusable, survey};
 

@@ -12,7 +12,7 @@ mod sleep;
 use bench::{Worker, clean, machines, open, open_with, request, twin, use_all, wait};
 use drivers_nv::Options;
 use drivers_nv::interface::ChannelKind;
-use drivers_nv::nvk::survey;
+use drivers_nv::nvk::{examine, survey};
 use drivers_spec::nv::abi::Branch;
 use hcq::{Error, MemoryKind};
 use twin_nv::machine::TwinMachine;
@@ -148,15 +148,15 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
             "{text}"
         );
         clean(&twin);
-        // A look at the machine finds the same, without opening a GPU.
-        let survey = survey(&*twin);
-        let gpu = survey.gpus.into_iter().find_map(|gpu| gpu.unusable);
-        let found = survey.driver.err().or(gpu);
-        // What is asked of the GPU itself is not looked at.
-        let unseen =
-            config.contains("uvm") || !config.contains("fault") && !config.contains("module");
-        assert!(unseen || found.is_some_and(|why| why.to_string().contains(expected)));
-        clean(&twin);
+        // A look at the machine finds the same; what is asked of the GPU itself, a closer one.
+        let asked = ["compute", "mig"].iter().any(|one| config.contains(one));
+        for (survey, sees) in [(survey(&*twin), !asked), (examine(&*twin), true)] {
+            let gpu = survey.gpus.into_iter().find_map(|gpu| gpu.unusable);
+            let found = survey.driver.err().or(gpu);
+            let seen = found.is_some_and(|why| why.to_string().contains(expected));
+            assert_eq!(seen, sees && !config.contains("uvm"), "{config}");
+            clean(&twin);
+        }
     }
 }
 
@@ -168,7 +168,14 @@ fn a_gpu_for_one_program_is_reserved() {
     let other = TwinMachine::attach(twin.machine());
     let busy = open(&other, 0).err().unwrap().to_string();
     assert!(busy.contains("another one has it"), "{busy}");
+    let looked = examine(&*other).gpus.remove(0).unusable.unwrap();
+    assert_eq!(
+        looked.to_string(),
+        busy.replace("no permission for NV:0: ", "")
+    );
     drop((first, second));
+    // Whoever only looks does not keep it.
+    assert_eq!(examine(&*twin).gpus[0].unusable, None);
     use_all(&other, &Options::default()).unwrap();
     clean(&twin);
 }
