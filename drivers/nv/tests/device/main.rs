@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+#[path = "../../../amd/tests/object/damage.rs"]
+mod damage;
 mod faults;
 mod flaky;
 mod mistakes;
+mod objects;
 mod refusals;
 mod sizes;
 mod stand;

@@ -7,25 +7,28 @@
 //! relocations as cuobjdump prints them. No document of NVIDIA describes the format.
 
 mod info;
+mod relocation;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use object::LittleEndian;
-use object::elf::{SHF_ALLOC, SHT_NOBITS};
-use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
-use object::{
-    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionIndex,
-    SymbolFlags, SymbolIndex,
-};
+use object::elf::{SHF_ALLOC, SHT_NOBITS, SHT_REL, SHT_RELA};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader};
+use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolFlags, SymbolIndex};
 
 use info::Info;
+use relocation::Address;
 
 /// `EM_CUDA`.
 const MACHINE: u16 = 190;
 /// `STO_CUDA_ENTRY` in the other bits of a symbol: it is a kernel.
 const ENTRY: u8 = 0x10;
+/// Barriers of a block at most.
+///
+/// Source: PTX ISA, `bar`, `barrier`: sixteen, numbered from 0.
+const BARRIERS: u32 = 16;
 /// The most that an image may take: 64 MiB.
 const LARGEST: u64 = 64 << 20;
 /// The stack of a kernel that calls itself, of which the compiler knows no bound: what CUDA gives a thread that
@@ -197,68 +200,6 @@ pub struct CubinKernel {
     pub max_threads: Option<[u32; 3]>,
 }
 
-/// A value that depends on where the image lies.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Address {
-    at: usize,
-    /// From the beginning of the image.
-    target: u64,
-    part: Part,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
-    Whole,
-    /// The immediate of an instruction, its second dword.
-    Low,
-    High,
-    /// What an instruction jumps to, in dwords, from bit 34 of it on.
-    Jump,
-    /// The same with its lowest byte at bit 16.
-    SplitJump,
-}
-
-impl Part {
-    /// Of a type of relocation, and how many bytes it changes.
-    fn of(r_type: u32) -> Option<(Part, u64)> {
-        Some(match r_type {
-            // R_CUDA_64, and R_CUDA_G64, a generic address, which is the same for what is loaded.
-            2 | 4 => (Part::Whole, 8),
-            // R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32, R_CUDA_ABS47_34, R_CUDA_ABS55_16_34.
-            0x38 => (Part::Low, 16),
-            0x39 => (Part::High, 16),
-            0x3a => (Part::Jump, 16),
-            0x4b => (Part::SplitJump, 16),
-            _ => return None,
-        })
-    }
-
-    fn write(self, value: u64, place: &mut [u8]) {
-        let put = |place: &mut [u8], bits: u128, mask: u128| {
-            let Ok(old) = <[u8; 16]>::try_from(&*place) else {
-                return;
-            };
-            let new = u128::from_le_bytes(old) & !mask | bits & mask;
-            place.copy_from_slice(&new.to_le_bytes());
-        };
-        let (dword, high) = (
-            u128::from(u32::MAX) << 32,
-            u128::from((1u64 << 47) - 1) << 34,
-        );
-        let dwords = u128::from(value >> 2);
-        match self {
-            Part::Whole => place.copy_from_slice(&value.to_le_bytes()),
-            Part::Low => put(place, u128::from(value) << 32, dword),
-            Part::High => put(place, u128::from(value), dword),
-            Part::Jump => put(place, dwords << 34, high),
-            Part::SplitJump => {
-                put(place, dwords << 16, 0xff << 16);
-                put(place, dwords >> 8 << 34, high);
-            }
-        }
-    }
-}
-
 /// A cubin, laid out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cubin {
@@ -281,6 +222,7 @@ impl Cubin {
     pub fn parse(bytes: &[u8]) -> Result<Cubin> {
         let file = ElfFile64::<LittleEndian>::parse(bytes)?;
         let sm = generation(&file)?;
+        apart(&file)?;
         let placed = Placed::of(&file)?;
         let addresses = placed.addresses(&file)?;
         let kernels = placed.kernels(&file, sm)?;
@@ -303,9 +245,8 @@ impl Cubin {
             return Cow::Borrowed(&self.image);
         }
         let mut image = self.image.clone();
-        for Address { at, target, part } in &self.addresses {
-            let bytes = if *part == Part::Whole { 8 } else { 16 };
-            part.write(base.wrapping_add(*target), &mut image[*at..at + bytes]);
+        for address in &self.addresses {
+            address.write(base, &mut image);
         }
         Cow::Owned(image)
     }
@@ -378,6 +319,48 @@ fn generation(file: &File<'_>) -> Result<u32> {
     }
 }
 
+type Section<'d, 'f> = ElfSection64<'d, 'f, LittleEndian>;
+
+/// Checks that what is read of a file lies there once: else a small file could say much, again and again.
+fn apart(file: &File<'_>) -> Result<()> {
+    let mut read = Vec::new();
+    for section in file.sections() {
+        let kind = section.elf_section_header().sh_type(LittleEndian);
+        let name = section.name()?;
+        let of_use = [".text.", ".nv.info", ".nv.constant", ".nv.global"];
+        let of_use = [SHT_REL, SHT_RELA].contains(&kind)
+            || of_use.iter().any(|prefix| name.starts_with(prefix));
+        if let Some((start, size)) = section.file_range().filter(|&(_, size)| of_use && size > 0) {
+            read.push((start, start.saturating_add(size), name));
+        }
+    }
+    read.sort_unstable();
+    let over = read.windows(2).find(|pair| pair[0].1 > pair[1].0);
+    match over {
+        None => Ok(()),
+        Some(pair) => Err(CubinError::Section {
+            section: shown(pair[1].2),
+            why: format!("it lies over section {}", shown(pair[0].2)),
+        }),
+    }
+}
+
+/// The sections that are looked for by their names.
+fn by_name<'d, 'f>(file: &'f File<'d>) -> Result<HashMap<&'d str, Section<'d, 'f>>> {
+    let mut sections = HashMap::new();
+    for section in file.sections() {
+        let name = section.name()?;
+        let ours = name.starts_with(".text.") || name.starts_with(".nv.");
+        if sections.insert(name, section).is_some() && ours {
+            return Err(CubinError::Section {
+                section: shown(name),
+                why: "there are two of that name".into(),
+            });
+        }
+    }
+    Ok(sections)
+}
+
 /// Sections in an image.
 struct Placed {
     image: Vec<u8>,
@@ -388,7 +371,9 @@ struct Placed {
 fn constants(name: &str) -> Option<(u8, &str)> {
     let rest = name.strip_prefix(".nv.constant")?;
     let (bank, kernel) = rest.split_once('.').unwrap_or((rest, ""));
-    Some((bank.parse().ok()?, kernel))
+    // Written in one way: of each there is one then.
+    let number: u8 = bank.parse().ok()?;
+    (number.to_string() == bank).then_some((number, kernel))
 }
 
 impl Placed {
@@ -431,79 +416,29 @@ impl Placed {
         Ok(Placed { image, at })
     }
 
-    /// What has to be written where. Of what is not loaded (debug information) nothing is.
-    fn addresses(&self, file: &File<'_>) -> Result<Vec<Address>> {
-        let mut out = Vec::new();
-        for section in file.sections() {
-            let Some(&start) = self.at.get(&section.index()) else {
-                continue;
-            };
-            for (offset, relocation) in section.relocations() {
-                let symbol = match relocation.target() {
-                    RelocationTarget::Symbol(index) => Some(file.symbol_by_index(index)?),
-                    _ => None,
-                };
-                let name = symbol.as_ref().and_then(|s| s.name().ok()).unwrap_or("");
-                let wrong = |why: String| CubinError::Relocation {
-                    section: shown(section.name().unwrap_or("")),
-                    offset,
-                    symbol: shown(name),
-                    why,
-                };
-                let RelocationFlags::Elf { r_type } = relocation.flags() else {
-                    return Err(wrong("it is not one of ELF".into()));
-                };
-                if r_type.0 == 0 {
-                    continue;
-                }
-                let Some((part, bytes)) = Part::of(r_type.0) else {
-                    return Err(wrong(format!(
-                        "type {:#x} is not known, expected R_CUDA_64, G64, ABS32_LO_32, ABS32_HI_32, ABS47_34 or \
-                         ABS55_16_34",
-                        r_type.0
-                    )));
-                };
-                let of = symbol.as_ref().and_then(|s| s.section_index());
-                let Some(target) = of.and_then(|of| self.at.get(&of)) else {
-                    return Err(wrong(
-                        "it is not in the file, or in no memory that is loaded: printf, assert and malloc are \
-                         not there"
-                            .into(),
-                    ));
-                };
-                let at = start.saturating_add(offset);
-                let end = at.saturating_add(bytes);
-                if end > (start + section.size()).min(self.image.len() as u64) {
-                    return Err(wrong("it is behind the end of the section".into()));
-                }
-                let value = symbol.map_or(0, |s| s.address());
-                let addend = match relocation.has_implicit_addend() {
-                    true if bytes == 8 => {
-                        let place = &self.image[at as usize..end as usize];
-                        i64::from_le_bytes(place.try_into().unwrap_or_default())
-                    }
-                    true => 0,
-                    false => relocation.addend(),
-                };
-                out.push(Address {
-                    at: at as usize,
-                    target: target.wrapping_add(value).wrapping_add_signed(addend),
-                    part,
-                });
-            }
-        }
-        Ok(out)
+    /// Bytes of a section.
+    fn bytes(&self, file: &File<'_>, index: SectionIndex) -> Option<u64> {
+        Some(file.section_by_index(index).ok()?.size())
     }
 
     fn kernels(&self, file: &File<'_>, sm: u32) -> Result<Vec<CubinKernel>> {
-        let sections: HashMap<&str, _> = file
-            .sections()
-            .filter_map(|section| Some((section.name().ok()?, section)))
-            .collect();
+        let sections = by_name(file)?;
         let global = match sections.get(".nv.info") {
             Some(section) => info::global(section.data()?)?,
             None => HashMap::new(),
         };
+        let symbols: HashMap<_, _> = file
+            .symbols()
+            .filter_map(|s| Some(((s.section_index()?, s.name().ok()?), s)))
+            .collect();
+        let mut constants_of: HashMap<&str, Vec<(u8, Range<u64>)>> = HashMap::new();
+        for (name, section) in &sections {
+            if let (Some((bank, of)), Some(&at)) = (constants(name), self.at.get(&section.index()))
+            {
+                let place = at..at + section.size();
+                constants_of.entry(of).or_default().push((bank, place));
+            }
+        }
         let mut kernels = Vec::new();
         for (name, section) in &sections {
             let Some(kernel) = name.strip_prefix(".nv.info.") else {
@@ -517,10 +452,7 @@ impl Placed {
             let Some(code) = sections.get(&*format!(".text.{kernel}")) else {
                 return Err(wrong(format!("it has no section .text.{kernel}")));
             };
-            let symbol = file
-                .symbols()
-                .find(|s| s.name() == Ok(kernel) && s.section_index() == Some(code.index()));
-            let Some(symbol) = symbol else {
+            let Some(symbol) = symbols.get(&(code.index(), kernel)) else {
                 return Err(wrong("its code has no symbol of that name".into()));
             };
             // Others are functions that kernels call.
@@ -564,22 +496,41 @@ impl Placed {
             let Some(&start) = self.at.get(&code.index()) else {
                 return Err(wrong("its code is not loaded".into()));
             };
-            let mut banks: Vec<(u8, Range<u64>)> = sections
-                .iter()
-                .filter_map(|(name, section)| {
-                    let (bank, of) = constants(name)?;
-                    let at = *self.at.get(&section.index())?;
-                    (of.is_empty() || of == kernel).then(|| (bank, at..at + section.size()))
-                })
-                .collect();
+            let (begin, end) = (symbol.address(), code.size());
+            if begin >= end || header.sh_type(LittleEndian) == SHT_NOBITS {
+                return Err(wrong(format!(
+                    "its code begins at {begin:#x} of {end:#x} bytes"
+                )));
+            }
+            let barriers = own.barriers.unwrap_or(in_flags);
+            if barriers > BARRIERS {
+                return Err(wrong(format!(
+                    "{barriers} barriers, a block has {BARRIERS}"
+                )));
+            }
+            let inside = |param: &Param| {
+                param
+                    .offset
+                    .checked_add(param.size)
+                    .is_some_and(|end| end <= param_bytes)
+            };
+            if let Some(at) = own.params.iter().position(|param| !inside(param)) {
+                let Param { offset, size } = own.params[at];
+                return Err(wrong(format!(
+                    "its parameter {at} has {size} bytes at {offset}, of {param_bytes} in all"
+                )));
+            }
+            let shared_and_own = ["", kernel]
+                .into_iter()
+                .filter_map(|of| constants_of.get(of));
+            let mut banks: Vec<_> = shared_and_own.flatten().cloned().collect();
             banks.sort_by_key(|(bank, _)| *bank);
-            let end = param_base + param_bytes;
             kernels.push(CubinKernel {
                 name: (*kernel).to_owned(),
-                entry: start.saturating_add(symbol.address()),
-                code_bytes: code.size(),
+                entry: start + begin,
+                code_bytes: end - begin,
                 registers,
-                barriers: own.barriers.unwrap_or(in_flags),
+                barriers,
                 shared_bytes: shared,
                 local_bytes: match of_symbol.stack {
                     u32::MAX => UNBOUNDED_STACK,
@@ -588,7 +539,8 @@ impl Placed {
                 param_base,
                 param_bytes,
                 params: own.params,
-                bank0_bytes: small("constants", size(".nv.constant0."))?.max(end),
+                bank0_bytes: small("constants", size(".nv.constant0."))?
+                    .max(param_base + param_bytes),
                 banks,
                 max_threads: own.max_threads,
             });

@@ -103,6 +103,13 @@ impl Info {
             }
         }
         params.sort_by_key(|(ordinal, _)| *ordinal);
+        let numbered = params
+            .iter()
+            .zip(0..)
+            .all(|((ordinal, _), i)| *ordinal == i);
+        if !numbered {
+            return Err(damaged("parameters are not numbered from 0"));
+        }
         info.params = params.into_iter().map(|(_, param)| param).collect();
         Ok(info)
     }
