@@ -47,7 +47,7 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
         // EINVAL: of an escape whose size the driver does not know.
         Fault::Errno(22) => {
             "The driver may want other structs than this version knows: compare its version \
-             (`cat /proc/driver/nvidia/version`)"
+             (`cat /proc/driver/nvidia/version`); a sandbox (gVisor) does not pass all calls on"
         }
         _ => LOG,
     };

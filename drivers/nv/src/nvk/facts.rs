@@ -10,7 +10,7 @@ use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::control::{self, fb_info, gr_info};
 use drivers_spec::nv::query::compute_mode;
 use drivers_spec::nv::{class, query, status};
-use hcq::transport::Machine;
+use hcq::transport::{Fault, Machine};
 
 use super::base::Base;
 use super::call::{CallError, Result};
@@ -19,9 +19,24 @@ use super::session::Session;
 use super::survey::{Found, Survey, Unusable, survey, text};
 use super::uvm::Uuid;
 use crate::chip::{Chip, Units};
+use crate::encode::limits::Limits;
 
 /// A number, not a text, of as many bytes as a UUID has (`NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY`).
 const BINARY: u32 = 2;
+
+/// More GPCs, and TPCs of one, than any chip has: 12 of 8 (GB202), 8 of 9 (GH100), 8 of 10 (GB100).
+const MOST_GPCS: u32 = 12;
+const MOST_TPCS: u32 = 10;
+/// Multiprocessors of a TPC, since Volta.
+const SMS_PER_TPC: u32 = 2;
+
+/// What a sandbox answers that does not know a call (gVisor passes on those of CUDA): EINVAL.
+const NOT_PASSED: Fault = Fault::Errno(22);
+
+/// Whether a call was not passed on to the driver.
+pub(super) fn not_passed(error: &CallError) -> bool {
+    matches!(error, CallError::System(error) if error.fault == NOT_PASSED)
+}
 
 /// Looks at a machine as [`survey`] does, and asks each GPU whether it computes for this process: one for one program
 /// at a time is reserved for a moment.
@@ -80,11 +95,11 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What it says of itself, and the class of its doorbell.
+    /// What it says of itself, and the classes of its doorbell's page: its own, then older ones that it takes.
     ///
     /// # Errors
     /// [`Unusable`].
-    pub(super) fn facts(&self, found: &Found) -> std::result::Result<(Facts, Call), Unusable> {
+    pub(super) fn facts(&self, found: &Found) -> std::result::Result<(Facts, Vec<Call>), Unusable> {
         let chip = self.chip(found)?;
         self.not_divided(found)?;
         self.may_compute(found)?;
@@ -106,7 +121,7 @@ impl<'a> Asked<'a> {
         let told = Facts {
             product: self.product()?,
             chip,
-            units: self.units()?,
+            units: self.units(&chip)?,
             vram,
             bar,
             channel: has(facts.channel)?,
@@ -114,7 +129,11 @@ impl<'a> Asked<'a> {
             copy: has(facts.copy)?,
             copy_engines: self.copy_engines()?,
         };
-        Ok((told, has(facts.usermode)?))
+        let mut usermodes = vec![has(facts.usermode)?];
+        let older = facts.older.iter().rev();
+        let older = older.filter(|class| class.name.ends_with("_USERMODE_A"));
+        usermodes.extend(older.filter(|class| classes.contains(&class.number)));
+        Ok((told, usermodes))
     }
 
     fn chip(&self, found: &Found) -> std::result::Result<Chip, Unusable> {
@@ -146,7 +165,7 @@ impl<'a> Asked<'a> {
         Ok(text(&params.gpu_name_string))
     }
 
-    fn units(&self) -> Result<Units> {
+    fn units(&self, chip: &Chip) -> Result<Units> {
         const ASKED: [u32; 5] = [
             gr_info::SHADER_PIPE_SUB_COUNT,
             gr_info::LITTER_NUM_GPCS,
@@ -162,7 +181,10 @@ impl<'a> Asked<'a> {
             info.index = index;
         }
         let ask = control::NV2080_CTRL_CMD_GR_GET_INFO_V2;
-        self.rm.control(&ask, self.subdevice, &mut params)?;
+        match self.rm.control(&ask, self.subdevice, &mut params) {
+            Err(error) if not_passed(&error) => return self.counted(chip),
+            done => done?,
+        }
         let [tpcs, gpcs, tpcs_per_gpc, sms_per_tpc, warps_per_sm] =
             std::array::from_fn(|i| params.gr_info_list[i].data);
         Ok(Units {
@@ -171,6 +193,30 @@ impl<'a> Asked<'a> {
             tpcs_per_gpc,
             sms_per_tpc,
             warps_per_sm,
+        })
+    }
+
+    /// The same, one by one: how many a chip had before some were switched off is not told so, and taken for the most.
+    fn counted(&self, chip: &Chip) -> Result<Units> {
+        let mut all = control::GrGpcMask::default();
+        let ask = control::NV2080_CTRL_CMD_GR_GET_GPC_MASK;
+        self.rm.control(&ask, self.subdevice, &mut all)?;
+        let mut tpcs = 0;
+        for gpc_id in (0..u32::BITS).filter(|gpc| all.gpc_mask >> gpc & 1 != 0) {
+            let mut one = control::GrTpcMask {
+                gpc_id,
+                ..Default::default()
+            };
+            let ask = control::NV2080_CTRL_CMD_GR_GET_TPC_MASK;
+            self.rm.control(&ask, self.subdevice, &mut one)?;
+            tpcs += one.tpc_mask.count_ones();
+        }
+        Ok(Units {
+            sms: tpcs * SMS_PER_TPC,
+            gpcs: MOST_GPCS,
+            tpcs_per_gpc: MOST_TPCS,
+            sms_per_tpc: SMS_PER_TPC,
+            warps_per_sm: Limits::of(chip.sm).map_or(64, |limits| limits.warps),
         })
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::control::{self, fb_info};
 use drivers_spec::nv::memory::vaspace_flags;
 use drivers_spec::nv::{class, push};
@@ -12,8 +13,8 @@ use hcq::mem::window::Window;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 
 use super::base::{Base, register};
-use super::call::Result;
-use super::facts::{Asked, Facts, memory_sizes};
+use super::call::{CallError, Result};
+use super::facts::{Asked, Facts, memory_sizes, not_passed};
 use super::rm::{Object, Rm};
 use super::session::Session;
 use super::survey::{Found, Unusable};
@@ -64,7 +65,7 @@ impl Gpu {
         let base = Base::new(&**machine, rm, found)?;
         let (subdevice, device) = (base.subdevice.handle(), base.device.handle());
         let asked = Asked::of(rm, &base);
-        let (facts, usermode) = asked.facts(found)?;
+        let (facts, usermodes) = asked.facts(found)?;
         let uuid = asked.uuid()?;
         boost(rm, subdevice);
         let space = new_space(session, device)?;
@@ -72,8 +73,7 @@ impl Gpu {
             Some(uvm) => Some(uvm.register(uuid, space.handle())?),
             None => None,
         };
-        // Its parameters are left out: a window of registers (BAR0), on every generation.
-        let usermode = rm.alloc_plain(&usermode, subdevice)?;
+        let usermode = usermode(rm, &usermodes, subdevice)?;
         let view = map_object(
             &**machine,
             rm,
@@ -195,6 +195,23 @@ pub(super) fn map_file(
         prot: Prot::ReadWrite,
         at: place.at,
     })
+}
+
+/// The page of the doorbell. Its parameters are left out: a window of registers (BAR0), on every generation.
+fn usermode(rm: &Arc<Rm>, classes: &[Call], subdevice: u32) -> Result<Object> {
+    let Some((last, others)) = classes.split_last() else {
+        return Err(CallError::Absent {
+            call: "a class of the doorbell's page".into(),
+            branch: rm.branch,
+        });
+    };
+    for class in others {
+        match rm.alloc_plain(class, subdevice) {
+            Err(error) if not_passed(&error) => tracing::debug!(%error, "an older one is tried"),
+            made => return made,
+        }
+    }
+    rm.alloc_plain(last, subdevice)
 }
 
 /// An address space: that of UVM, or one that RM maps in.

@@ -9,6 +9,7 @@ mod flaky;
 mod mistakes;
 mod objects;
 mod refusals;
+mod sandbox;
 mod sizes;
 mod stand;
 mod stress;

@@ -396,6 +396,10 @@ fn sessions_make_every_call_that_there_is() {
         survey(&*twin);
         made.extend(twin.machine().calls());
     }
+    // What is asked in another way where a sandbox does not pass a call on.
+    let asked = twin("chip=h100,fault=call:nothing:EIO");
+    drop(Rig::open(&super::sandbox::inside(&machine(&asked)), 0, &images.step).unwrap());
+    made.extend(asked.machine().calls());
     // A GPU for one program at a time is reserved.
     let shared = twin("chip=h100,compute=exclusive,fault=call:nothing:EIO");
     drop(Rig::open(&machine(&shared), 0, &images.step).unwrap());
