@@ -47,7 +47,7 @@ impl Backend {
         compiler: Option<Arc<dyn Compiler>>,
     ) -> Self {
         Backend {
-            target,
+            target: emitter.target(target),
             tools: Tools { emitter, compiler },
         }
     }

@@ -298,7 +298,9 @@ fn assembled(
     };
     let items = u32::try_from(program.items).unwrap_or(u32::MAX);
     let object = Object {
-        resources: compiler.resources(&bytes, target, items),
+        resources: compiler
+            .resources(&bytes, target, items)
+            .map(|r| r.asking(target, program.local_bytes(), items)),
         bytes,
         listing: source.text,
     };

@@ -103,6 +103,26 @@ impl Resources {
     }
 }
 
+impl Resources {
+    /// With the local memory that launches ask for, where the object has none of its own.
+    pub fn asking(self, target: &Target, bytes: usize, items: u32) -> Resources {
+        let Some(file) = target
+            .registers
+            .filter(|_| target.is_nv() && self.local == 0)
+        else {
+            return self;
+        };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let warps = items.div_ceil(target.wave.max(1) as u32);
+        let local = bytes.saturating_add(SHARED_RESERVED);
+        Resources {
+            local: bytes,
+            waves: file.occupancy(self.vector, local, warps),
+            ..self
+        }
+    }
+}
+
 /// The unsigned integer behind a key, in MessagePack: a string of at most 31 bytes (`0xa0` plus its
 /// length), then a number below 128 or `0xcc`, `0xcd`, `0xce` and its bytes, the highest first.
 fn number(object: &[u8], key: &str) -> Option<u32> {

@@ -5,7 +5,7 @@
 mod support;
 
 use codegen::build::planned;
-use codegen::ir::mma::{Digit, Fragment, Fragments, MmaDesc};
+use codegen::ir::mma::{Digit, Fragment, Fragments, MmaDesc, Rows};
 use codegen::ir::{Binary, Id, Kernel, ReduceOp, StoreMode, verify};
 use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower, narrow};
@@ -24,7 +24,7 @@ fn wave_matrix(chip: &str, operand: DType) -> MmaDesc {
 /// Of the layout of `mma.sync.m16n8k16`, in which rows and columns differ: no target has it yet.
 fn m16n8k16() -> MmaDesc {
     static FRAGMENTS: Fragments = {
-        const LANE: [Digit; 2] = [Digit::new(4, [0, 2]), Digit::new(8, [1, 0])];
+        const LANE: [Digit; 3] = [Digit::new(4, [0, 2]), Digit::new(8, [1, 0]), Digit::NONE];
         const PAIR: Digit = Digit::new(2, [0, 1]);
         Fragments {
             a: Fragment {
@@ -80,7 +80,7 @@ fn plain() -> Blocking {
         depth: 8,
         parts: 1,
         vector: 4,
-        double: false,
+        slabs: 1,
         mma: None,
         acc: DType::F32,
         swap: false,
@@ -110,7 +110,7 @@ fn blocks_of_work_items() {
                     ..plain()
                 },
                 Blocking {
-                    double: true,
+                    slabs: 2,
                     ..plain()
                 },
                 Blocking {
@@ -163,7 +163,7 @@ fn blocks_of_waves() {
                     rows: 1,
                     cols: 2,
                     depth: 32,
-                    double: true,
+                    slabs: 2,
                     swap: true,
                     ..plain()
                 },
@@ -176,6 +176,94 @@ fn blocks_of_waves() {
 }
 
 /// `sum of a[i, r] * b[r, j]`, operands cast to the type of the sum.
+/// What instructions read in local memory lies there in rows, along the sum or along a side.
+#[test]
+fn blocks_that_are_read_in_memory() {
+    let all = Target::nv("sm_90", 0).unwrap().mma;
+    for d in all
+        .into_iter()
+        .filter(|d| d.in_memory() && d.operands[0] == d.operands[1])
+    {
+        // The wider ones of one type only: they differ in nothing else.
+        if d.n > 128 || d.n > 64 && d.operands[0] != DType::BF16 {
+            continue;
+        }
+        let depth = Rows::width(d.operands[0]) as u32;
+        for (m, n, k) in [(64, 64, 64), (70, 100, 150)] {
+            let kernel = product(m, n, k, d.operands[0], d.acc);
+            for block in [
+                Blocking {
+                    mma: Some(d),
+                    acc: d.acc,
+                    along_rows: 1,
+                    along_cols: 1,
+                    rows: 2,
+                    cols: 1,
+                    depth,
+                    vector: 16,
+                    ..plain()
+                },
+                Blocking {
+                    mma: Some(d),
+                    acc: d.acc,
+                    along_rows: 2,
+                    along_cols: 1,
+                    rows: 1,
+                    cols: 1,
+                    depth: depth * 2,
+                    parts: 2,
+                    vector: 16,
+                    slabs: 2,
+                    swap: true,
+                },
+            ] {
+                let what = format!("{m}x{n}x{k} {block}");
+                compare(&kernel, &blocked(&kernel, block), 1e-5, &what);
+            }
+        }
+        if d.operands[0].size() != 2 {
+            continue;
+        }
+        // With copies that are several steps early, of a sum of fewer steps and of more.
+        for k in [64, 72, 456] {
+            for (slabs, parts, swap) in [(3, 1, false), (4, 1, true), (4, 2, false)] {
+                let kernel = product(72, 104, k, d.operands[0], d.acc);
+                let block = Blocking {
+                    mma: Some(d),
+                    acc: d.acc,
+                    along_rows: 2,
+                    along_cols: 1,
+                    rows: 1,
+                    cols: 1,
+                    depth,
+                    vector: 8,
+                    slabs,
+                    parts,
+                    swap,
+                };
+                let what = format!("72x104x{k} {block}");
+                compare(&kernel, &blocked(&kernel, block), 1e-5, &what);
+            }
+        }
+    }
+    // What has no pieces that are neighbours has no copies.
+    let d = *Target::nv("sm_90", 0)
+        .unwrap()
+        .mma
+        .iter()
+        .find(|d| d.in_memory())
+        .unwrap();
+    let kernel = product(64, 64, 70, d.operands[0], d.acc);
+    let block = Blocking {
+        mma: Some(d),
+        depth: 64,
+        vector: 8,
+        slabs: 4,
+        ..plain()
+    };
+    assert!(blocks(&kernel, &Contraction::find(&kernel).unwrap(), block).is_none());
+}
+
 fn product(mm: i64, n: i64, k: i64, operand: DType, acc: DType) -> Kernel {
     let mut m = Make::new();
     let o = m.buffer(acc, (mm * n) as usize, true);

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use codegen::compile::{Compiler, JitLinkCompiler, NvrtcCompiler, PtxasCompiler, Toolkits};
 use codegen::ir::Kernel;
 use codegen::ir::mma::MmaDesc;
+use codegen::opt::contract::Blocking;
 use codegen::render::{CudaRenderer, Emitter, PtxRenderer};
 use codegen::{Backend, DType, Opt, Options, Target, build};
 use conformance::part::Part;
@@ -254,6 +255,14 @@ fn every_chip_is_compiled_for() {
 /// The instruction, as the disassembler calls it.
 fn mnemonic(d: MmaDesc) -> String {
     let (m, n, k) = (d.m, d.n, d.k);
+    if d.in_memory() {
+        let kind = match d.operands[0] {
+            DType::I8 | DType::U8 => "IGMMA",
+            DType::F8E4M3 | DType::F8E5M2 => "QGMMA",
+            _ => "HGMMA",
+        };
+        return format!("{kind}.64x");
+    }
     match d.operands[0] {
         DType::I8 | DType::U8 => format!("IMMA.{m}{n}{k}"),
         DType::F64 => "DMMA.".into(),
@@ -270,7 +279,8 @@ fn matrix_instructions() {
         let chip = &backend.target.cpu;
         for (j, &d) in backend.target.mma.iter().enumerate() {
             for (k, block) in matrix_blocks(d).into_iter().enumerate() {
-                if !part.has(i + j + k, 9) {
+                let one_in = if d.in_memory() { 27 } else { 9 };
+                if !part.has(i + j + k, one_in) {
                     continue;
                 }
                 let options = Options {
@@ -283,6 +293,71 @@ fn matrix_instructions() {
                     build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let text = built.report.disassembly().unwrap();
                 assert!(text.contains(&mnemonic(d)), "{what}\n{text}");
+                let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+                let want = expected(&kernel, &buffers, &[]);
+                let mut got = buffers.clone();
+                assert!(
+                    machine::run(&built, &backend.target, &mut got, &[]),
+                    "{what}"
+                );
+                same(d.acc, &got[0], &want[0], tolerance(d), &what);
+            }
+        }
+    }
+}
+
+/// Sums of 8-bit floats keep fourteen bits.
+fn tolerance(d: MmaDesc) -> f64 {
+    match d.operands[0].size() {
+        1 if d.in_memory() => 2e-3,
+        _ => 1e-4,
+    }
+}
+
+/// Copies that are steps early bring the operands, and products that are under way read them.
+#[test]
+fn copies_beside_products() {
+    let part = Part::chosen();
+    let mut number = 0;
+    for way in ways() {
+        let backend = backend(way, "sm_90");
+        let all = &backend.target.mma;
+        for &d in all
+            .iter()
+            .filter(|d| d.in_memory() && d.operands[0].size() == 2)
+        {
+            for (slabs, k, parts, swap) in [(3, 72, 1, true), (4, 456, 1, false), (4, 320, 2, true)]
+            {
+                number += 1;
+                if !part.has(number, 6) {
+                    continue;
+                }
+                let block = Blocking {
+                    along_rows: 2,
+                    along_cols: 1,
+                    rows: 1,
+                    cols: 1,
+                    depth: 64,
+                    vector: 8,
+                    slabs,
+                    parts,
+                    swap,
+                    ..matrix_blocks(d)[0]
+                };
+                let kernel = product(136, 72, k, stored(d, &block), d.acc);
+                let options = Options {
+                    opts: Some(vec![Opt::Block(block)]),
+                    ..Options::default()
+                };
+                let what = format!("{} {d:?} {block}", backend.describe());
+                let built =
+                    build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let text = built.report.disassembly().unwrap();
+                assert!(text.contains("LDGSTS") && text.contains("HGMMA"), "{what}");
+                // ptxas puts a few registers of what is written as PTX into memory.
+                if way.emitter.name() == "cuda" {
+                    assert_eq!(built.report.resources[0].spilled, 0, "{what}");
+                }
                 let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
                 let want = expected(&kernel, &buffers, &[]);
                 let mut got = buffers.clone();
@@ -354,11 +429,15 @@ fn large_products_use_matrix_instructions() {
             if !part.has(i + j, 16) {
                 continue;
             }
+            // The best of those for these operands. What keeps fewer bits than the sum has is not chosen.
+            let of = |m: &&MmaDesc| m.takes(d.operands) && m.acc == d.acc && m.keeps_sums();
+            let best = backend.target.mma.iter().find(of);
+            let expected = mnemonic(*best.unwrap());
             let kernel = product(1024, 1024, 1024, d.operands, d.acc);
             let built = build(&kernel, &backend, &Options::default()).unwrap();
             let text = built.report.disassembly().unwrap();
             let what = format!("{} {d:?} {:?}", backend.target.cpu, built.report.opts);
-            assert!(text.contains(&mnemonic(d)), "{what}");
+            assert!(text.contains(&expected), "{what}");
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::resources::Resources;
 use crate::target::Target;
+use crate::target::nv::own_name;
 use crate::trust::Rights;
 
 /// A link in progress.
@@ -67,7 +68,7 @@ impl JitLink {
     fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
         let f = &self.f;
         let text = CString::new(s.text.as_str()).map_err(|e| e.to_string())?;
-        let arch = CString::new(format!("-arch={}", t.cpu)).map_err(|e| e.to_string())?;
+        let arch = CString::new(format!("-arch={}", own_name(t))).map_err(|e| e.to_string())?;
         let options = [arch.as_ptr(), c"-O3".as_ptr()];
         let mut handle = std::ptr::null_mut();
         // SAFETY: the options are strings, which are alive during the call.

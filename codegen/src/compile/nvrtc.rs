@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::resources::Resources;
 use crate::target::Target;
+use crate::target::nv::own_name;
 use crate::trust::Rights;
 
 /// A program that is being compiled.
@@ -167,7 +168,7 @@ impl Nvrtc {
             )
         })?;
         let program = Owned { handle, of: self };
-        let arch = format!("--gpu-architecture={}", t.cpu);
+        let arch = format!("--gpu-architecture={}", own_name(t));
         let options: Vec<CString> = FLAGS
             .into_iter()
             .chain([arch.as_str()])

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::resources::Resources;
 use crate::target::Target;
+use crate::target::nv::own_name;
 
 /// Runs ptxas once per kernel.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ impl Compiler for PtxasCompiler {
             return Err(failed("input", found));
         }
         let mut command = Command::new(&self.path);
-        command.args(["-arch", &t.cpu, "-o", "/dev/stdout", "/dev/stdin"]);
+        command.args(["-arch", &own_name(t), "-o", "/dev/stdout", "/dev/stdin"]);
         on_files(&mut command, s.text.as_bytes()).map_err(|message| failed("compile", message))
     }
 

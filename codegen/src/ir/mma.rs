@@ -21,22 +21,25 @@ impl Digit {
     }
 }
 
-/// Which elements of a matrix the lanes of a wave hold. The number of a lane is read as two digits, that of an
-/// element in the lane's vector as three, the lowest one first; what all of them step over is the coordinates.
+/// Which elements of a matrix the lanes of a wave hold. The number of a lane and that of an element in the lane's
+/// vector are read as three digits, the lowest one first; what all of them step over is the coordinates.
 /// A digit that steps nowhere repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Fragment {
     /// Of the number of a lane.
-    pub lane: [Digit; 2],
+    pub lane: [Digit; 3],
     /// Of the number of an element in its vector: neighbours first.
     pub element: [Digit; 3],
 }
 
 impl Fragment {
+    /// Of an operand that the instruction reads in local memory: no lane holds anything of it.
+    pub const NOWHERE: Fragment = Fragment::plain([Digit::NONE; 2], Digit::NONE);
+
     /// One whose elements are a single digit.
-    pub const fn plain(lane: [Digit; 2], element: Digit) -> Fragment {
+    pub const fn plain([low, high]: [Digit; 2], element: Digit) -> Fragment {
         Fragment {
-            lane,
+            lane: [low, high, Digit::NONE],
             element: [element, Digit::NONE, Digit::NONE],
         }
     }
@@ -137,9 +140,67 @@ impl MmaDesc {
         }
     }
 
+    /// Whether it reads its operands in local memory, as [`Rows`].
+    pub fn in_memory(&self) -> bool {
+        self.fragments.is_some_and(|f| f.a == Fragment::NOWHERE)
+    }
+
+    /// Whether the sum has all bits of its type. What is read in local memory of 8-bit floats is added up with
+    /// fourteen ("DeepSeek-V3 Technical Report", 3.3.2).
+    pub fn keeps_sums(&self) -> bool {
+        let [a, b] = self.operands;
+        !(self.in_memory() && a.is_float() && a.size() == 1 && b.size() == 1)
+    }
+
     /// The transposed product is the same instruction with its operands exchanged.
     pub fn transposes(&self) -> bool {
-        self.m == self.n && self.fragments.is_some_and(|f| f.a == f.b)
+        self.m == self.n && !self.in_memory() && self.fragments.is_some_and(|f| f.a == f.b)
+    }
+}
+
+/// Bytes of a row of an operand that an instruction reads in local memory.
+pub const ROW: usize = 128;
+/// Bytes of what is moved within a row.
+const PIECE: usize = 16;
+/// Rows with the same order of their pieces are so many apart.
+const EIGHT: usize = 8;
+
+/// How an operand lies in local memory where an instruction reads it there: in rows of 128 bytes, one behind the
+/// other. In row `r` piece `p` of 16 bytes is at place `p ^ r % 8`, so that neither a row nor a column of pieces meets
+/// in a bank. What does not fit the rows is in further columns of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Rows {
+    /// A row goes along the rows (or columns) of the operand; else along the sum.
+    pub turned: bool,
+    /// Elements from a column of rows to the next one.
+    pub slab: u32,
+}
+
+impl Rows {
+    /// Elements of a row.
+    pub const fn width(dtype: DType) -> i64 {
+        (ROW / dtype.size()) as i64
+    }
+
+    /// Elements of a piece.
+    pub const fn piece(dtype: DType) -> i64 {
+        (PIECE / dtype.size()) as i64
+    }
+
+    /// Whether the place of a piece in its row depends on the row, which is one of so many.
+    pub const fn orders() -> i64 {
+        EIGHT as i64
+    }
+
+    /// Where an element is of a matrix that begins at element `start`: `side` rows (or columns) and `k` summed
+    /// elements behind it. This is how the instruction finds it: it mixes the bits of the address.
+    pub fn at(&self, dtype: DType, start: i64, side: i64, k: i64) -> i64 {
+        let (across, row) = if self.turned { (side, k) } else { (k, side) };
+        let width = Self::width(dtype);
+        let plain = start + across / width * i64::from(self.slab) + row * width + across % width;
+        let piece = Self::piece(dtype);
+        let order = plain / width % Self::orders();
+        ((plain / piece) ^ order) * piece + plain % piece
     }
 }
 
@@ -225,7 +286,10 @@ mod tests {
     /// Source: "PTX ISA", "Matrix Fragments for mma.m16n8k16 with floating point type".
     #[test]
     fn the_layout_of_m16n8k16_is_that_of_ptx() {
-        let of = |lane, element| Fragment { lane, element };
+        let of = |[low, high]: [Digit; 2], element| Fragment {
+            lane: [low, high, Digit::NONE],
+            element,
+        };
         let digit = Digit::new;
         static NV: std::sync::OnceLock<Fragments> = std::sync::OnceLock::new();
         let f = NV.get_or_init(|| Fragments {

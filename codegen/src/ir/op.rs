@@ -19,7 +19,7 @@
 //!   `Serial` range: they run in order, so the last one wins.
 
 use super::arith::{Binary, ReduceOp, Unary};
-use super::mma::MmaDesc;
+use super::mma::{MmaDesc, Rows};
 
 /// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -140,14 +140,23 @@ pub enum Op {
     /// are `ahead` stores, and as many values: the stores have those of the first iteration of the
     /// innermost loop, the others are what each store has in the next iteration, on its way while
     /// this one computes. The stores must not go to what is read in the iteration before.
+    ///
+    /// With `early`, the stores are copies of elements from memory (or of zeros) beside the work-items: as many as are
+    /// made in an iteration, for each of the first `early` iterations and for the one that is so many further.
     Fence {
         /// How many values are for the next iteration.
         ahead: u16,
+        /// How many iterations copies are made early.
+        early: u8,
     },
+    /// Where a matrix begins in local memory that an instruction reads there: its first element, whose place is the
+    /// index; the type is that of its elements. `src: [ptr, index]`, where the pointer is local memory behind a fence.
+    Place(Rows),
     /// `a * b + c` of matrices by all lanes of a wave together, each of which has fragments of
     /// them: vectors along the ranges `va`, `vb` and `vc` of kind `Vec`; see [`MmaDesc`] for the
     /// element at each place. The lane is the work-item modulo the wave. `c` has no lanes, or those
-    /// of `vc`, and the result those of `vc`. `src: [a, b, c, va, vb, vc]`.
+    /// of `vc`, and the result those of `vc`. What reads its operands in local memory has an
+    /// [`Op::Place`] for each. `src: [a, b, c, va, vb, vc]`.
     Mma(MmaDesc),
     /// The reduction of `value` over the ranges, all of a reduction kind. `src: [value, range...]`.
     Reduce(ReduceOp),

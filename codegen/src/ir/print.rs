@@ -99,8 +99,13 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
             }
         }
         Op::Local { block, len } => format!("local {block} {dtype}[{len}] {list}"),
-        Op::Fence { ahead: 0 } => format!("fence {list}"),
-        Op::Fence { ahead } => format!("fence ahead {ahead} {list}"),
+        Op::Fence { ahead: 0, early: 0 } => format!("fence {list}"),
+        Op::Fence { ahead: 0, early } => format!("fence early {early} {list}"),
+        Op::Fence { ahead, .. } => format!("fence ahead {ahead} {list}"),
+        Op::Place(rows) => {
+            let turned = if rows.turned { " turned" } else { "" };
+            format!("place.{dtype}{turned} {list}")
+        }
         Op::Mma(d) => {
             let [a, b] = d.operands;
             format!("mma.{}x{}x{}.{a}.{b}.{dtype} {list}", d.m, d.n, d.k)

@@ -157,7 +157,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let takes = |of: Types, dtype| require(of.has(dtype), expected(of), types);
     for &s in src {
         let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
-        let at_pointer = matches!(node.op, Op::Load | Op::Store(_)) && src[0] == s;
+        let at_pointer = matches!(node.op, Op::Load | Op::Store(_) | Op::Place(_)) && src[0] == s;
         require(!pointer || at_pointer, "a pointer is no value", types)?;
         let effect = matches!(g.op(s), Op::Store(_) | Op::Sink);
         let stored = matches!(node.op, Op::Sink | Op::Fence { .. });
@@ -321,7 +321,21 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let ok = src.iter().all(|&s| matches!(g.op(s), Op::Fence { .. }));
             require(ok, "what has filled it is a fence", types)
         }
-        Op::Fence { ahead } => {
+        Op::Fence { early, .. } if early > 0 => {
+            let lists = usize::from(early) + 1;
+            require(src.len() % lists == 0, "as many copies each time", || {
+                format!("{} copies, {early} early", src.len())
+            })?;
+            let copy = |&s: &Id| {
+                g.op(s) == Op::Store(StoreMode::Set)
+                    && matches!(g.op(g.src(s)[2]), Op::Load | Op::Const(0))
+                    && matches!(g.op(g.src(s)[0]), Op::Local { .. })
+                    && g.src(g.src(s)[0]).is_empty()
+            };
+            let ok = src.iter().all(copy);
+            require(ok, "copies from memory to local memory", types)
+        }
+        Op::Fence { ahead, .. } => {
             let count = match ahead {
                 0 => src.len(),
                 n => usize::from(n),
@@ -338,8 +352,21 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let ok = src[..count].iter().all(own);
             require(ok, "a fence is made of stores to local memory", types)
         }
+        Op::Place(_) => {
+            count(&[2])?;
+            pointer(g, src[0], dtype)?;
+            let filled = matches!(g.op(src[0]), Op::Local { .. }) && !g.src(src[0]).is_empty();
+            require(filled, "a place in local memory behind a fence", types)?;
+            require(is(src[1], DType::I64), "the index is I64", types)
+        }
         Op::Mma(d) => {
             count(&[6])?;
+            let places = src[..2].iter().all(|&s| matches!(g.op(s), Op::Place(_)));
+            require(
+                places == d.in_memory(),
+                "operands where the instruction reads them",
+                types,
+            )?;
             require(d.fragments.is_some(), "executed by a wave", || {
                 "one of a single thread".into()
             })?;

@@ -92,7 +92,7 @@ fn rolled(g: &mut Graph, store: Id, axis: u32, block: &mut u16) -> Option<Id> {
         });
         places.push((sum, op, place));
     }
-    let fence = g.add(Op::Fence { ahead: 0 }, crate::DType::Bool, &fills);
+    let fence = g.add(Op::Fence { ahead: 0, early: 0 }, crate::DType::Bool, &fills);
     let mut map = HashMap::from_iter([(rows, row)]);
     for (sum, op, place) in places {
         let full = g.add(op, g.dtype(sum), &[fence]);

@@ -66,7 +66,7 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
         return Err(invalid("a loop without an end".into()));
     }
     let waves = p.insts.iter().filter_map(|inst| match inst {
-        Inst::Mma { desc, .. } => Some(desc.wave() as usize),
+        Inst::Mma { desc, .. } | Inst::MmaThere { desc, .. } => Some(desc.wave() as usize),
         _ => None,
     });
     let wave = waves.max().unwrap_or(1);
@@ -148,7 +148,7 @@ impl Machine<'_> {
                 _ if met < count || items.iter().any(|i| i.at != at) => {
                     return Err("lanes of a wave are at different matrix instructions".into());
                 }
-                _ => matrix::multiply(&self.p.insts[at - 1], items)?,
+                _ => matrix::multiply(&self.p.insts[at - 1], items, &self.locals)?,
             }
         }
     }
@@ -165,7 +165,7 @@ impl Machine<'_> {
             item.at += 1;
             match &self.p.insts[here] {
                 Inst::Barrier => return Ok(false),
-                Inst::Mma { .. } => return Ok(true),
+                Inst::Mma { .. } | Inst::MmaThere { .. } => return Ok(true),
                 Inst::Loop { var, extent } => {
                     item.regs[var.0 as usize] = vec![0];
                     let times = self.p.extent(*extent);
@@ -378,6 +378,29 @@ impl Machine<'_> {
                 item.accs[*acc as usize] = get(item, a);
                 return Ok(());
             }
+            Inst::Copy {
+                ty,
+                to,
+                from,
+                there,
+                gate,
+            } => {
+                let yes = |gate: &Option<Reg>| gate.is_none_or(|r| get(item, &r)[0] != 0);
+                if !yes(gate) {
+                    return Ok(());
+                }
+                let there = yes(there);
+                let [to_index, from_index] = [to.1, from.1].map(|r| get(item, &r)[0] as i64);
+                for lane in 0..i64::from(ty.lanes) {
+                    let element = match there {
+                        true => self.bytes(from.0, ty.dtype, from_index + lane, buffers)?.to_vec(),
+                        false => vec![0; ty.dtype.size()],
+                    };
+                    let place = self.bytes(to.0, ty.dtype, to_index + lane, buffers)?;
+                    place.copy_from_slice(&element);
+                }
+                return Ok(());
+            }
             Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
             Inst::Loop { .. }
             | Inst::Groups { .. }
@@ -386,6 +409,12 @@ impl Machine<'_> {
             | Inst::Attempt { .. }
             | Inst::Commit { .. }
             | Inst::Barrier
+            // Products and copies happen at once.
+            | Inst::Settle { .. }
+            | Inst::Expose
+            | Inst::Sent
+            | Inst::Arrived { .. }
+            | Inst::MmaThere { .. }
             | Inst::Mma { .. } => return Ok(()),
         };
         if value.len() != lanes(dst) {

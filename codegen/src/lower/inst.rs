@@ -27,6 +27,12 @@ impl Inst {
             Inst::Loop { var, .. } | Inst::Groups { var } => Some(var),
             Inst::Store { .. }
             | Inst::SetAcc { .. }
+            | Inst::MmaThere { .. }
+            | Inst::Settle { .. }
+            | Inst::Expose
+            | Inst::Copy { .. }
+            | Inst::Sent
+            | Inst::Arrived { .. }
             | Inst::Once
             | Inst::End
             | Inst::Commit { .. }

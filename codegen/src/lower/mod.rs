@@ -13,11 +13,12 @@ mod lanes;
 mod linear;
 mod narrow;
 mod nest;
+mod print;
 pub mod program;
 mod share;
 
 pub use narrow::narrow;
-pub use program::{Acc, Access, Arg, Extent, Inst, Mem, Program, Reg, Ty};
+pub use program::{Acc, Access, Arg, Extent, Inst, Mem, Operand, Program, Reg, Ty};
 pub use share::share;
 
 use crate::error::{Error, Result};

@@ -409,6 +409,30 @@ impl Narrow<'_> {
                 acc,
                 a: self.wide(a),
             },
+            Inst::Copy {
+                ty,
+                to,
+                from,
+                there,
+                gate,
+            } => Inst::Copy {
+                ty,
+                to: (to.0, self.index(to.1)),
+                from: (from.0, self.index(from.1)),
+                there: there.map(|g| self.wide(g)),
+                gate: gate.map(|g| self.wide(g)),
+            },
+            Inst::MmaThere {
+                acc,
+                desc,
+                operands,
+                at,
+            } => Inst::MmaThere {
+                acc,
+                desc,
+                operands,
+                at: at.into_iter().map(|of| of.map(|r| self.index(r))).collect(),
+            },
             other => other,
         }
     }

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::DType;
-use crate::ir::mma::MmaDesc;
+use crate::ir::mma::{MmaDesc, ROW, Rows};
 use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
 use crate::target::Target;
 
@@ -33,6 +33,15 @@ pub enum Mem {
     Arg(u32),
     /// Block number `i` of [`Program::locals`].
     Local(u32),
+}
+
+/// The matrices that an instruction reads in local memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Operand {
+    /// The block.
+    pub mem: Mem,
+    /// How they lie there.
+    pub rows: Rows,
 }
 
 /// How the lanes of a vector access are laid out.
@@ -158,6 +167,37 @@ pub enum Inst {
         b: Reg,
         c: Reg,
     },
+    /// Adds the products of matrices that lie in local memory to an accumulator, one for each pair of first elements,
+    /// beside the work-items: the sum is there, and what was read may be written, after [`Inst::Settle`]. Lanes and
+    /// work-items as with [`Inst::Mma`].
+    MmaThere {
+        acc: Acc,
+        desc: MmaDesc,
+        operands: [Operand; 2],
+        at: Vec<[Reg; 2]>,
+    },
+    /// Waits for the products of all [`Inst::MmaThere`] of this wave but the last few.
+    Settle {
+        left: u32,
+    },
+    /// Copies the elements of a vector from memory to local memory, beside the work-item: they are there after
+    /// [`Inst::Arrived`], for others behind a barrier after it. Where `there` is false they are zeros, where `gate` is
+    /// false nothing happens.
+    Copy {
+        ty: Ty,
+        to: (Mem, Reg),
+        from: (Mem, Reg),
+        there: Option<Reg>,
+        gate: Option<Reg>,
+    },
+    /// Ends a group of copies.
+    Sent,
+    /// Waits for all groups of copies of this work-item but the last few.
+    Arrived {
+        left: u32,
+    },
+    /// What this work-item has stored to local memory is there for [`Inst::MmaThere`] behind the next barrier.
+    Expose,
     Cast {
         dst: Reg,
         a: Reg,
@@ -291,12 +331,27 @@ impl Program {
         Some([small(x)?, small(y)?, small(rest).filter(|_| rest <= z)?])
     }
 
-    /// Bytes of local memory per group, each block aligned to 16 bytes.
+    /// Bytes of local memory per group.
     pub fn local_bytes(&self) -> usize {
-        self.locals
-            .iter()
-            .map(|(t, n)| (t.size() * n).next_multiple_of(16))
-            .sum()
+        self.local_place(self.locals.len())
+    }
+
+    /// Where a block of local memory begins, bytes.
+    pub fn local_place(&self, block: usize) -> usize {
+        let align = self.local_align();
+        let bytes = |(t, n): &(DType, usize)| (t.size() * n).next_multiple_of(align);
+        self.locals.iter().take(block).map(bytes).sum()
+    }
+
+    /// What the blocks of local memory are aligned to: the order of pieces in rows that instructions read follows from
+    /// their addresses.
+    pub fn local_align(&self) -> usize {
+        let there = |i: &Inst| matches!(i, Inst::MmaThere { .. });
+        if self.insts.iter().any(there) {
+            ROW * Rows::orders() as usize
+        } else {
+            16
+        }
     }
 }
 
@@ -342,192 +397,6 @@ impl fmt::Display for Mem {
             Mem::Arg(i) => write!(f, "arg{i}"),
             Mem::Local(i) => write!(f, "local{i}"),
         }
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "program {} groups={} items={}",
-            self.name, self.groups, self.items
-        )?;
-        for (i, arg) in self.args.iter().enumerate() {
-            match arg {
-                Arg::Buffer {
-                    slot,
-                    dtype,
-                    len,
-                    written,
-                } => writeln!(
-                    f,
-                    "  arg{i} = buffer {slot} {dtype}[{len}]{}",
-                    if *written { " written" } else { "" }
-                )?,
-                Arg::Var { slot } => writeln!(f, "  arg{i} = var {slot}")?,
-                Arg::Number { value } => writeln!(f, "  arg{i} = number {value}")?,
-            }
-        }
-        for (i, (dtype, len)) in self.locals.iter().enumerate() {
-            writeln!(f, "  local{i} = {dtype}[{len}]")?;
-        }
-        let mut depth = 1;
-        for inst in &self.insts {
-            if matches!(inst, Inst::End | Inst::Commit { .. }) {
-                depth -= 1;
-            }
-            write!(f, "{:indent$}", "", indent = depth * 2)?;
-            let def =
-                |f: &mut fmt::Formatter<'_>, dst: &Reg| write!(f, "{dst}:{} = ", self.ty(*dst));
-            let at = |access: &Access| match access {
-                Access::Contiguous => String::new(),
-                Access::Strided(by) => format!(" stride {by}"),
-                Access::Gather => " gather".into(),
-            };
-            match inst {
-                Inst::Const { dst, bits } => {
-                    def(f, dst)?;
-                    match self.ty(*dst).dtype {
-                        DType::F32 => writeln!(f, "const {:?}", f32::from_bits(*bits as u32))?,
-                        DType::F64 => writeln!(f, "const {:?}", f64::from_bits(*bits))?,
-                        t if t.is_signed() => writeln!(f, "const {}", *bits as i64)?,
-                        _ => writeln!(f, "const {bits}")?,
-                    }
-                }
-                Inst::Var { dst, arg } => {
-                    def(f, dst)?;
-                    writeln!(f, "var arg{arg}")?;
-                }
-                Inst::Lanes { dst } => {
-                    def(f, dst)?;
-                    writeln!(f, "lanes")?;
-                }
-                Inst::Mask { dst, count } => {
-                    def(f, dst)?;
-                    writeln!(f, "mask {count}")?;
-                }
-                Inst::Item { dst } => {
-                    def(f, dst)?;
-                    writeln!(f, "item")?;
-                }
-                Inst::Splat { dst, a } => {
-                    def(f, dst)?;
-                    writeln!(f, "splat {a}")?;
-                }
-                Inst::Unary { dst, op, a } => {
-                    def(f, dst)?;
-                    writeln!(f, "{op:?} {a}")?;
-                }
-                Inst::Binary { dst, op, a, b } => {
-                    def(f, dst)?;
-                    writeln!(f, "{op:?} {a} {b}")?;
-                }
-                Inst::Select { dst, cond, a, b } => {
-                    def(f, dst)?;
-                    writeln!(f, "select {cond} {a} {b}")?;
-                }
-                Inst::Fma { dst, a, b, c } => {
-                    def(f, dst)?;
-                    writeln!(f, "fma {a} {b} {c}")?;
-                }
-                Inst::Dot { dst, a, b, c } => {
-                    def(f, dst)?;
-                    writeln!(f, "dot {a} {b} {c}")?;
-                }
-                Inst::Mma { dst, desc, a, b, c } => {
-                    def(f, dst)?;
-                    let (m, n, k) = (desc.m, desc.n, desc.k);
-                    writeln!(f, "mma.{m}x{n}x{k} {a} {b} {c}")?;
-                }
-                Inst::Cast { dst, a } => {
-                    def(f, dst)?;
-                    writeln!(f, "cast {a}:{}", self.ty(*a))?;
-                }
-                Inst::Bitcast { dst, a } => {
-                    def(f, dst)?;
-                    writeln!(f, "bitcast {a}:{}", self.ty(*a))?;
-                }
-                Inst::Load {
-                    dst,
-                    mem,
-                    index,
-                    access,
-                    gate,
-                } => {
-                    def(f, dst)?;
-                    write!(f, "load{} {mem}[{index}]", at(access))?;
-                    match gate {
-                        Some((g, alt)) => writeln!(f, " if {g} else {alt}")?,
-                        None => writeln!(f)?,
-                    }
-                }
-                Inst::Store {
-                    mode,
-                    mem,
-                    index,
-                    access,
-                    value,
-                    gate,
-                } => {
-                    let how = match mode {
-                        StoreMode::Set => "",
-                        StoreMode::Combine(_) => " combine",
-                        StoreMode::Atomic(_) => " atomic",
-                    };
-                    write!(f, "store{how}{} {mem}[{index}] = ", at(access))?;
-                    if let Some(op) = mode.combines() {
-                        write!(f, "{op:?} ")?;
-                    }
-                    write!(f, "{value}")?;
-                    match gate {
-                        Some(g) => writeln!(f, " if {g}")?,
-                        None => writeln!(f)?,
-                    }
-                }
-                Inst::Horizontal { dst, op, a } => {
-                    def(f, dst)?;
-                    writeln!(f, "horizontal {op:?} {a}")?;
-                }
-                Inst::SetAcc { acc, a } => writeln!(f, "{acc} = {a}")?,
-                Inst::GetAcc { dst, acc } => {
-                    def(f, dst)?;
-                    writeln!(f, "{acc}")?;
-                }
-                Inst::Loop { var, extent } => {
-                    match extent {
-                        Extent::Known(n) => writeln!(f, "loop {var} < {n}")?,
-                        Extent::Arg(arg) => writeln!(f, "loop {var} < arg{arg}")?,
-                    }
-                    depth += 1;
-                }
-                Inst::Groups { var } => {
-                    writeln!(f, "groups {var}")?;
-                    depth += 1;
-                }
-                Inst::Once => {
-                    writeln!(f, "once")?;
-                    depth += 1;
-                }
-                Inst::End => writeln!(f, "end")?,
-                Inst::Attempt {
-                    dst,
-                    mem,
-                    index,
-                    gate,
-                } => {
-                    def(f, dst)?;
-                    write!(f, "attempt {mem}[{index}]")?;
-                    match gate {
-                        Some(g) => writeln!(f, " if {g}")?,
-                        None => writeln!(f)?,
-                    }
-                    depth += 1;
-                }
-                Inst::Commit { value } => writeln!(f, "commit {value}")?,
-                Inst::Barrier => writeln!(f, "barrier")?,
-            }
-        }
-        Ok(())
     }
 }
 

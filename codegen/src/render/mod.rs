@@ -74,6 +74,11 @@ pub trait Emitter: Send + Sync {
     fn name(&self) -> &'static str;
     /// What it spells itself on a target; the rest comes decomposed.
     fn caps(&self, t: &Target) -> Caps;
+
+    /// What of a machine it spells; all of it, unless it says otherwise.
+    fn target(&self, t: Target) -> Target {
+        t
+    }
     /// The code of a program for a target. Pure: the same program and target give the same code.
     fn emit(&self, p: &Program, t: &Target) -> Result<Code>;
     /// What a device is given without a compiler, for people.

@@ -5,10 +5,13 @@
 //! Fragments for mma". Multiprocessors and caches: white papers of the chips; they only guide heuristics, the
 //! device knows better.
 
+mod warpgroup;
+
 use super::{Atomics, Fragments, GroupCosts, MmaDesc, RegisterFile, Target, TargetKind};
 use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::{Digit, Fragment};
+pub(crate) use warpgroup::{Warpgroup, descriptor};
 
 /// What LLVM calls the architecture.
 pub(super) const ARCH: &str = "nvptx64";
@@ -17,7 +20,7 @@ const WARP: usize = 32;
 /// Work-items of a group at most.
 const MAX_ITEMS: usize = 1024;
 /// Shared memory of a group that is declared in its code, at most.
-const STATIC_BYTES: usize = 48 << 10;
+pub(crate) const STATIC_BYTES: usize = 48 << 10;
 
 /// What sets one chip apart.
 struct Chip {
@@ -35,6 +38,8 @@ struct Family {
     warps: u32,
     /// Shared memory of a multiprocessor, bytes.
     shared_bytes: u32,
+    /// Of a group at most.
+    group_bytes: usize,
     /// Products of `f32` per cycle of a multiprocessor.
     products: f64,
     /// The same of matrix instructions by the bytes of an operand: 1, 2, 4, 8.
@@ -47,8 +52,8 @@ struct Family {
 
 const PLAIN: Digit = Digit::NONE;
 /// Groups of four lanes are rows (of the second operand: columns).
-const fn lanes(step: u8) -> [Digit; 2] {
-    [Digit::new(4, [0, step]), Digit::new(8, [1, 0])]
+const fn lanes(step: u8) -> [Digit; 3] {
+    [Digit::new(4, [0, step]), Digit::new(8, [1, 0]), PLAIN]
 }
 
 /// Fragments of an instruction for 16 by 8 results whose lanes hold `n` neighbours along `k`, in two halves of
@@ -79,9 +84,18 @@ const HALVES: &Fragments = &fragments(2);
 const BYTES: &Fragments = &fragments(4);
 /// `m8n8k4` on doubles.
 const DOUBLES: &Fragments = &Fragments {
-    a: Fragment::plain(lanes(1), PLAIN),
-    b: Fragment::plain(lanes(1), PLAIN),
-    c: Fragment::plain(lanes(2), Digit::new(2, [0, 1])),
+    a: Fragment {
+        lane: lanes(1),
+        element: [PLAIN; 3],
+    },
+    b: Fragment {
+        lane: lanes(1),
+        element: [PLAIN; 3],
+    },
+    c: Fragment {
+        lane: lanes(2),
+        element: [Digit::new(2, [0, 1]), PLAIN, PLAIN],
+    },
 };
 
 /// `m16n8k8` on singles as tensor cores take them: both elements of `k` that a lane holds are neighbours.
@@ -90,9 +104,37 @@ const SINGLES: &Fragments = &Fragments {
         lane: lanes(2),
         element: [Digit::new(2, [8, 0]), Digit::new(2, [0, 1]), PLAIN],
     },
-    b: Fragment::plain(lanes(2), Digit::new(2, [0, 1])),
+    b: Fragment {
+        lane: lanes(2),
+        element: [Digit::new(2, [0, 1]), PLAIN, PLAIN],
+    },
     c: HALVES.c,
 };
+
+/// The type of an operand as PTX has it.
+fn operand(t: DType) -> Option<&'static str> {
+    Some(match t {
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::F8E4M3 => "e4m3",
+        DType::F8E5M2 => "e5m2",
+        DType::I8 => "s8",
+        DType::U8 => "u8",
+        DType::F32 => "tf32",
+        DType::F64 => "f64",
+        _ => return None,
+    })
+}
+
+/// The letter of a register of a sum in assembly within CUDA C, and its type.
+fn sum(t: DType) -> Option<(char, &'static str)> {
+    Some(match t {
+        DType::F32 => ('f', "f32"),
+        DType::I32 => ('r', "s32"),
+        DType::F64 => ('d', "f64"),
+        _ => return None,
+    })
+}
 
 /// A matrix instruction as PTX has it.
 pub(crate) struct Matrix {
@@ -109,25 +151,7 @@ impl Matrix {
         if ![HALVES, BYTES, SINGLES, DOUBLES].contains(&of) {
             return None;
         }
-        let operand = |t| {
-            Some(match t {
-                DType::F16 => "f16",
-                DType::BF16 => "bf16",
-                DType::F8E4M3 => "e4m3",
-                DType::F8E5M2 => "e5m2",
-                DType::I8 => "s8",
-                DType::U8 => "u8",
-                DType::F32 => "tf32",
-                DType::F64 => "f64",
-                _ => return None,
-            })
-        };
-        let (letter, acc) = match d.acc {
-            DType::F32 => ('f', "f32"),
-            DType::I32 => ('r', "s32"),
-            DType::F64 => ('d', "f64"),
-            _ => return None,
-        };
+        let (letter, acc) = sum(d.acc)?;
         let [a, b] = [operand(d.operands[0])?, operand(d.operands[1])?];
         let (m, n, k) = (d.m, d.n, d.k);
         Some(Matrix {
@@ -174,6 +198,7 @@ const DOUBLE: MmaDesc = mma([F64, F64], F64);
 const GA100: Family = Family {
     warps: 16,
     shared_bytes: 164 << 10,
+    group_bytes: STATIC_BYTES,
     products: 64.0,
     matrix_products: [2048.0, 1024.0, 512.0, 64.0],
     ptx: "7.8",
@@ -202,20 +227,25 @@ const ADA: Family = Family {
     ..GA10X
 };
 
-// Its tensor cores multiply 8-bit floats of shared memory only (`wgmma`).
+// What tensor cores read in shared memory is twice as fast as what they read in registers; 8-bit floats they read
+// there only.
 const HOPPER: Family = Family {
     warps: 16,
     shared_bytes: 228 << 10,
+    group_bytes: 227 << 10,
     matrix_products: [2048.0, 1024.0, 512.0, 128.0],
     atomics: Atomics {
         sums: &[F32, F64, F16, BF16],
     },
-    mma: GA100.mma,
+    ptx: "8.4",
+    mma: &warpgroup::ALL,
     ..GA10X
 };
 
 const GB10X: Family = Family {
+    group_bytes: STATIC_BYTES,
     ptx: "8.6",
+    mma: GA100.mma,
     ..HOPPER
 };
 
@@ -286,7 +316,7 @@ impl Target {
             cores: if units > 0 { units } else { facts.units },
             l1_bytes: 64 << 10,
             l2_bytes: facts.l2_bytes,
-            max_local_bytes: STATIC_BYTES,
+            max_local_bytes: family.group_bytes,
             wave: WARP,
             max_items: MAX_ITEMS,
             max_groups: [i32::MAX as u32, u16::MAX as u32, u16::MAX as u32],
@@ -327,9 +357,25 @@ impl Target {
         self
     }
 
+    /// The same without matrices that are read in shared memory, and without more of it than code declares.
+    #[must_use]
+    pub fn in_registers(mut self) -> Target {
+        self.mma.retain(|d| !d.in_memory());
+        self.max_local_bytes = STATIC_BYTES;
+        self
+    }
+
     /// The names that [`Target::nv`] knows.
     pub fn nv_chips() -> impl Iterator<Item = &'static str> {
         CHIPS.iter().map(|c| c.name)
+    }
+}
+
+/// What compilers call a chip whose own instructions are used.
+pub(crate) fn own_name(t: &Target) -> String {
+    match t.cpu.as_str() {
+        "sm_90" => "sm_90a".into(),
+        name => name.into(),
     }
 }
 
@@ -348,9 +394,13 @@ mod tests {
         for name in Target::nv_chips() {
             let t = Target::nv(name, 0).unwrap();
             assert!(t.mma.iter().all(|d| d.operands[0] != F32), "{name}");
-            let t = t.with_tf32();
-            assert!(t.mma.iter().all(|d| d.wave() as usize == t.wave), "{name}");
-            assert!(t.mma.iter().all(|d| Matrix::of(d).is_some()), "{name}");
+            for d in &t.clone().with_tf32().mma {
+                let there = d.in_memory();
+                let wave = if there { 4 * t.wave } else { t.wave };
+                assert_eq!(d.wave() as usize, wave, "{name}");
+                assert_eq!(Matrix::of(d).is_some(), !there, "{name} {d:?}");
+                assert_eq!(Warpgroup::of(d).is_some(), there, "{name} {d:?}");
+            }
             assert_eq!(Target::nv(name, 7).unwrap().cores, 7);
         }
         let error = Target::nv("sm_52", 0).unwrap_err().to_string();

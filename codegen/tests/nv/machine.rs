@@ -103,6 +103,7 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) -> bool {
     let kernel = cubin.kernel(&stage.entry).unwrap();
     assert_eq!(kernel.params.len(), args.len(), "{}", stage.name);
     assert!(kernel.shared_bytes <= stage.local_bytes, "{}", stage.name);
+    let shared = kernel.shared_bytes.max(stage.local_bytes);
     assert_eq!(kernel.max_threads, Some(stage.block), "{}", stage.name);
     let image = cubin.at(BASE);
     let code = &image[kernel.entry as usize..][..kernel.code_bytes as usize];
@@ -149,7 +150,7 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) -> bool {
         threads: stage.block,
         registers: u16::try_from(kernel.registers).unwrap(),
         barriers: u8::try_from(kernel.barriers).unwrap(),
-        shared: (kernel.shared_bytes + reserved) as usize,
+        shared: (shared + reserved) as usize,
         local: local as usize,
         windows: WINDOWS,
         watch: true,

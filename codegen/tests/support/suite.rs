@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use codegen::interp::scalar;
-use codegen::ir::mma::MmaDesc;
+use codegen::ir::mma::{MmaDesc, Rows};
 use codegen::ir::{Binary, Kernel, ReduceOp, Unary};
 use codegen::opt::contract::Blocking;
 use codegen::{Backend, Built, DType, Options, Target, build};
@@ -153,15 +153,21 @@ pub fn product(mm: i64, n: i64, k: i64, operands: [DType; 2], acc: DType) -> Ker
 
 /// A block of each kind: one wave, several waves, alternating local memory.
 pub fn matrix_blocks(d: MmaDesc) -> [Blocking; 2] {
+    let depth = match d.in_memory() {
+        true => Rows::width(d.operands[0]) as u32,
+        false => u32::from(d.k.max(16)),
+    };
+    // Sums have to fit the registers.
+    let rows = if d.n > 128 { 1 } else { 2 };
     let one = Blocking {
         along_rows: 1,
         along_cols: 2,
-        rows: 2,
+        rows,
         cols: 1,
-        depth: u32::from(d.k.max(16)),
+        depth,
         parts: 1,
         vector: 4,
-        double: false,
+        slabs: 1,
         mma: Some(d),
         acc: d.acc,
         swap: false,
@@ -170,9 +176,9 @@ pub fn matrix_blocks(d: MmaDesc) -> [Blocking; 2] {
         along_rows: 2,
         along_cols: 1,
         rows: 1,
-        cols: 2,
-        depth: u32::from(d.k.max(16)) * 2,
-        double: true,
+        cols: rows,
+        depth: depth * 2,
+        slabs: 2,
         swap: true,
         ..one
     };

@@ -4,23 +4,21 @@ use super::Item;
 use crate::DType;
 use crate::interp::scalar;
 use crate::ir::mma::{Fragment, MmaDesc};
-use crate::lower::program::{Inst, Reg};
+use crate::lower::program::{Inst, Mem, Operand, Reg};
 
 /// The matrix that the lanes of a wave hold together, row by row. Elements that several lanes hold
 /// have to be the same.
 fn gather(
-    items: &[Item],
-    reg: Reg,
+    lanes: &[Vec<u64>],
     fragment: &Fragment,
     [rows, cols]: [usize; 2],
 ) -> Result<Vec<u64>, String> {
     let count = fragment.elements();
     let mut out: Vec<Option<u64>> = vec![None; rows * cols];
-    for (lane, item) in items.iter().enumerate() {
-        let held = &item.regs[reg.0 as usize];
+    for (lane, held) in lanes.iter().enumerate() {
         if held.len() != count as usize {
             return Err(format!(
-                "{reg} has {} elements, expected {count}",
+                "lane {lane} has {} elements, expected {count}",
                 held.len()
             ));
         }
@@ -28,53 +26,119 @@ fn gather(
             let [r, c] = fragment.at(lane as i64, i as i64);
             let place = &mut out[r as usize * cols + c as usize];
             if place.is_some_and(|other| other != value) {
-                return Err(format!("lanes disagree about element {r}, {c} of {reg}"));
+                return Err(format!("lanes disagree about element {r}, {c}"));
             }
             *place = Some(value);
         }
     }
     out.into_iter()
-        .map(|v| v.ok_or_else(|| format!("no lane has an element of {reg}")))
+        .map(|v| v.ok_or_else(|| String::from("no lane has an element")))
         .collect()
 }
 
-/// Executes a matrix instruction. Products are added by rising `k`.
-pub(super) fn multiply(inst: &Inst, items: &mut [Item]) -> Result<(), String> {
-    let Inst::Mma { dst, desc, a, b, c } = inst else {
-        return Err("the work-items wait at something that is no matrix instruction".into());
+/// The matrix that begins at an element of local memory, row by row.
+fn read(
+    locals: &[Vec<u8>],
+    operand: &Operand,
+    dtype: DType,
+    start: &[u64],
+    [rows, cols]: [usize; 2],
+) -> Result<Vec<u64>, String> {
+    let (Mem::Local(block), &[start]) = (operand.mem, start) else {
+        return Err(format!("a matrix is read in {}", operand.mem));
     };
-    let MmaDesc { operands, acc, .. } = *desc;
-    let (m, n, k) = (
-        usize::from(desc.m),
-        usize::from(desc.n),
-        usize::from(desc.k),
-    );
+    let bytes = locals.get(block as usize).map_or(&[][..], Vec::as_slice);
+    let places = (0..rows * cols).map(|i| {
+        let (side, k) = ((i / cols) as i64, (i % cols) as i64);
+        let at = operand.rows.at(dtype, start as i64, side, k);
+        let first = usize::try_from(at)
+            .ok()
+            .and_then(|at| at.checked_mul(dtype.size()));
+        let element = first.and_then(|at| bytes.get(at..at + dtype.size()));
+        element
+            .map(|element| scalar::read(dtype, element))
+            .ok_or_else(|| format!("element {at} is not in {}", operand.mem))
+    });
+    places.collect()
+}
+
+/// Executes a matrix instruction. Products are added by rising `k`.
+pub(super) fn multiply(inst: &Inst, items: &mut [Item], locals: &[Vec<u8>]) -> Result<(), String> {
+    let desc = match inst {
+        Inst::Mma { desc, .. } | Inst::MmaThere { desc, .. } => *desc,
+        _ => return Err("the work-items wait at something that is no matrix instruction".into()),
+    };
+    let [m, n, k] = [desc.m, desc.n, desc.k].map(usize::from);
     let Some(fragments) = desc.fragments else {
         return Err("an instruction of one thread in a wave".into());
     };
     if items.len() != desc.wave() as usize {
         return Err(format!("{} lanes, expected {}", items.len(), desc.wave()));
     }
-    let left = gather(items, *a, &fragments.a, [m, k])?;
-    let right = gather(items, *b, &fragments.b, [n, k])?;
-    let mut sums = gather(items, *c, &fragments.c, [m, n])?;
-    let wide = |side: usize, x: u64| scalar::cast(operands[side], acc, x);
-    for row in 0..m {
-        for col in 0..n {
-            let sum = &mut sums[row * n + col];
-            for at in 0..k {
-                let (x, y) = (wide(0, left[row * k + at]), wide(1, right[col * k + at]));
-                *sum = product(acc, x, y, *sum)?;
-            }
+    let values = |reg: &Reg| -> Vec<Vec<u64>> {
+        let of = |item: &Item| item.regs[reg.0 as usize].clone();
+        items.iter().map(of).collect()
+    };
+    let sums = match inst {
+        Inst::Mma { a, b, c, .. } => {
+            let left = gather(&values(a), &fragments.a, [m, k])?;
+            let right = gather(&values(b), &fragments.b, [n, k])?;
+            let mut sums = gather(&values(c), &fragments.c, [m, n])?;
+            add(&desc, &mut sums, &left, &right)?;
+            sums
         }
-    }
+        Inst::MmaThere {
+            acc, operands, at, ..
+        } => {
+            let held: Vec<_> = items
+                .iter()
+                .map(|i| i.accs[acc.0 as usize].clone())
+                .collect();
+            let mut sums = gather(&held, &fragments.c, [m, n])?;
+            for regs in at {
+                let mut both = [Vec::new(), Vec::new()];
+                for side in 0..2 {
+                    let starts = values(&regs[side]);
+                    if starts.iter().any(|s| *s != starts[0]) {
+                        return Err(format!("lanes disagree about {}", regs[side]));
+                    }
+                    let shape = [[m, n][side], k];
+                    let (operand, dtype) = (&operands[side], desc.operands[side]);
+                    both[side] = read(locals, operand, dtype, &starts[0], shape)?;
+                }
+                add(&desc, &mut sums, &both[0], &both[1])?;
+            }
+            sums
+        }
+        _ => return Ok(()),
+    };
     for (lane, item) in items.iter_mut().enumerate() {
-        item.regs[dst.0 as usize] = (0..i64::from(fragments.c.elements()))
+        let held = (0..i64::from(fragments.c.elements()))
             .map(|i| {
                 let [r, c] = fragments.c.at(lane as i64, i);
                 sums[r as usize * n + c as usize]
             })
             .collect();
+        match inst {
+            Inst::MmaThere { acc, .. } => item.accs[acc.0 as usize] = held,
+            Inst::Mma { dst, .. } => item.regs[dst.0 as usize] = held,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Adds the product of two matrices.
+fn add(desc: &MmaDesc, sums: &mut [u64], left: &[u64], right: &[u64]) -> Result<(), String> {
+    let MmaDesc { operands, acc, .. } = *desc;
+    let [n, k] = [desc.n, desc.k].map(usize::from);
+    let wide = |side: usize, x: u64| scalar::cast(operands[side], acc, x);
+    for (at, sum) in sums.iter_mut().enumerate() {
+        let (row, col) = (at / n, at % n);
+        for at in 0..k {
+            let (x, y) = (wide(0, left[row * k + at]), wide(1, right[col * k + at]));
+            *sum = product(acc, x, y, *sum)?;
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod exchange;
 mod fence;
 mod memory;
+mod place;
 mod store;
 
 use hashbrown::{HashMap, HashSet};
@@ -261,6 +262,12 @@ impl Linear<'_> {
             return self.invalid("a reduction is updated outside of its loop");
         };
         let Ty { dtype, lanes } = self.p.accs[acc.0 as usize];
+        if let Some(links) = self.chain(n)
+            && let Some(desc) = links.iter().find_map(|l| l.product.in_memory())
+        {
+            let operands: Vec<[Id; 2]> = links.iter().map(|l| [l.a, l.b]).collect();
+            return self.multiply_there(acc, desc, &operands);
+        }
         let old = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
         let Some(links) = self.chain(n) else {
             let b = self.reg(self.src(n)[0], lanes)?;
@@ -296,6 +303,7 @@ impl Linear<'_> {
         let dtype = self.input.g.dtype(n);
         let inner = self.lanes_of_set(self.reduce_lanes(n))?;
         let outer = self.lanes(n)?;
+        self.settle();
         let mut value = match self.accs.get(&n) {
             Some(&acc) => self.emit(dtype, inner, |dst| Inst::GetAcc { dst, acc }),
             None => self.reg(self.src(n)[0], inner)?,
@@ -359,6 +367,17 @@ impl Linear<'_> {
             // Loop variables and work-items have their registers.
             Op::Range { .. } | Op::Param { .. } | Op::Local { .. } => return Ok(()),
             Op::Fence { .. } => return self.pass(n),
+            // Its instruction has the matrix.
+            Op::Place(_) => self.reg(src[0], 1)?,
+            Op::Mma(desc) if desc.in_memory() => {
+                let a = self.reg(src[2], lanes)?;
+                self.p.accs.push(Ty { dtype, lanes });
+                let acc = Acc(self.p.accs.len() as u32 - 1);
+                self.p.insts.push(Inst::SetAcc { acc, a });
+                self.multiply_there(acc, desc, &[[src[0], src[1]]])?;
+                self.settle();
+                self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc })
+            }
             Op::Mma(desc) => {
                 let c = self.reg(src[2], lanes)?;
                 self.multiply(desc, src[0], src[1], c)?

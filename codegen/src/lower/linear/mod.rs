@@ -1,6 +1,7 @@
 //! Orders the nodes of each loop body: which block a node is in, and what comes before it. The
 //! instructions are written by [`emit`].
 
+mod ahead;
 mod emit;
 
 use hashbrown::{HashMap, HashSet};
@@ -13,7 +14,6 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
-use crate::rewrite::toposort;
 
 /// What [`linearize`] works on.
 pub(super) struct Input<'a> {
@@ -56,6 +56,16 @@ enum Product {
     Matrices(MmaDesc),
 }
 
+impl Product {
+    /// The instruction, if it reads its operands in local memory.
+    fn in_memory(self) -> Option<MmaDesc> {
+        match self {
+            Product::Matrices(desc) if desc.in_memory() => Some(desc),
+            _ => None,
+        }
+    }
+}
+
 /// A loop, by the index of its range, or the outermost level.
 type Level = Option<usize>;
 
@@ -79,6 +89,9 @@ struct Linear<'a> {
     staged: HashMap<Id, Vec<Acc>>,
     /// Local memory through which work-items reduce.
     exchange: HashMap<(DType, usize), Mem>,
+    /// How many groups of products of what instructions read in local memory may be under way, as far as this pass of
+    /// the loop around them goes.
+    unsettled: u32,
     /// Fences that fill ahead, with their blocks and what they load there.
     ahead: Vec<(Level, Id, Vec<Item>)>,
     p: Program,
@@ -111,6 +124,7 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
         blocks: HashMap::new(),
         staged: HashMap::new(),
         exchange: HashMap::new(),
+        unsettled: 0,
         ahead: Vec::new(),
         p,
     };
@@ -160,8 +174,12 @@ impl Linear<'_> {
                 .collect(),
             Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
+            Op::Place(_) => vec![src[1]],
             Op::Mma(_) => src[..3].to_vec(),
             Op::Local { .. } => Vec::new(),
+            Op::Fence { early, .. } if early > 0 => {
+                src.iter().flat_map(|&s| self.copied(s)).collect()
+            }
             Op::Fence { .. } => {
                 let (stores, next) = self.fills(n);
                 let mut all: Vec<Id> = stores.iter().flat_map(|&s| self.operands(s)).collect();
@@ -178,21 +196,12 @@ impl Linear<'_> {
     /// The fence that has filled what a load reads.
     fn fence(&self, n: Id) -> Option<Id> {
         let local = match self.op(n) {
-            Op::Load => self.src(n)[0],
+            Op::Load | Op::Place(_) => self.src(n)[0],
             _ => return None,
         };
         match self.op(local) {
             Op::Local { .. } => self.src(local).first().copied(),
             _ => None,
-        }
-    }
-
-    /// The stores of a fence, and what they have in the next iteration if it is got ahead.
-    fn fills(&self, fence: Id) -> (&[Id], &[Id]) {
-        let src = self.src(fence);
-        match self.op(fence) {
-            Op::Fence { ahead } => src.split_at(src.len() - usize::from(ahead)),
-            _ => (src, &[]),
         }
     }
 
@@ -273,7 +282,14 @@ impl Linear<'_> {
     fn arguments(&mut self) -> Result<()> {
         let mut slots: Vec<u16> = Vec::new();
         let mut vars: Vec<u16> = Vec::new();
-        for &n in &self.order {
+        let copies = self.order.iter().flat_map(|&n| {
+            let stores = match self.copies(n) {
+                Some(_) => self.src(n),
+                None => &[],
+            };
+            stores.iter().map(|&s| self.src(s)[2])
+        });
+        for n in self.order.iter().copied().chain(copies) {
             match self.op(n) {
                 Op::Load | Op::Store(_) => match self.op(self.src(n)[0]) {
                     Op::Param { slot } => slots.push(slot),
@@ -419,7 +435,7 @@ impl Linear<'_> {
     fn place(&mut self) -> Result<()> {
         for n in self.order.clone() {
             let block = self.block_of(n);
-            let ahead = matches!(self.op(n), Op::Fence { ahead } if ahead > 0);
+            let ahead = matches!(self.op(n), Op::Fence { ahead, early } if ahead > 0 || early > 0);
             let operands = if ahead { Vec::new() } else { self.operands(n) };
             for operand in operands.into_iter().chain(self.fence(n)) {
                 self.edge(Item::Node(n), block, operand)?;
@@ -499,54 +515,6 @@ impl Linear<'_> {
             seeds.splice(0..0, first);
             seeds.push(Item::Late(fence));
         }
-        Ok(())
-    }
-
-    /// What a fence that fills ahead needs before and in its loop.
-    fn place_ahead(&mut self, fence: Id, block: Level) -> Result<()> {
-        let Some(range) = block else {
-            return self.invalid("a fence that fills ahead has no loop");
-        };
-        let (stores, next) = self.fills(fence);
-        let next = next.to_vec();
-        let (mut first, mut places) = (Vec::new(), Vec::new());
-        for &store in stores {
-            let operands = self.operands(store);
-            first.push(operands[1]);
-            places.extend(
-                operands
-                    .iter()
-                    .enumerate()
-                    .filter(|o| o.0 != 1)
-                    .map(|o| *o.1),
-            );
-        }
-        for place in places {
-            self.edge(Item::Node(fence), block, place)?;
-        }
-        let (early, late) = (Item::Early(fence), Item::Late(fence));
-        for operand in first {
-            self.edge(early, self.parent(range), operand)?;
-        }
-        self.before
-            .entry(Item::Loop(range))
-            .or_default()
-            .push(early);
-        for &operand in &next {
-            self.edge(late, block, operand)?;
-        }
-        self.before.entry(late).or_default().push(Item::Node(fence));
-        let mut values = Vec::new();
-        for &value in &next {
-            for n in toposort(self.input.g, value) {
-                let item = Item::Node(n);
-                let here = self.op(n) == Op::Load && self.block_of(n) == block;
-                if here && !values.contains(&item) {
-                    values.push(item);
-                }
-            }
-        }
-        self.ahead.push((block, fence, values));
         Ok(())
     }
 

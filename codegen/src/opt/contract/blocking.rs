@@ -23,8 +23,9 @@ pub struct Blocking {
     pub parts: u32,
     /// Elements that a work-item loads from memory at a time, at most.
     pub vector: u32,
-    /// Local memory holds two slabs, so that one can be filled while the other is read.
-    pub double: bool,
+    /// Local memory holds so many slabs of each operand. With two, one can be filled while the other is read; with
+    /// more, copies fill those after the next one beside the work-items.
+    pub slabs: u32,
     /// The matrix instruction.
     pub mma: Option<MmaDesc>,
     /// The element type of the accumulator.
@@ -70,6 +71,8 @@ impl Blocking {
     /// Summed elements in one turn of the innermost loop, which goes through those of a step.
     pub(super) fn turn(&self) -> i64 {
         let (unit, most) = match self.mma {
+            // Each is one instruction, and reads no registers.
+            Some(d) if d.in_memory() => return i64::from(self.depth),
             Some(d) => (u32::from(d.k), TURN[1]),
             None => (1, TURN[0]),
         };
@@ -89,6 +92,12 @@ impl Blocking {
         // the same time.
         let unit = (16 / operand.size() as i64).max(1);
         match self.mma {
+            // Rows have their own order.
+            Some(d) if d.in_memory() => Slab {
+                stride: 0,
+                skew: 0,
+                elements: width * i64::from(self.depth),
+            },
             Some(_) => Slab {
                 stride: i64::from(self.depth) + unit,
                 skew: unit,
@@ -102,10 +111,15 @@ impl Blocking {
         }
     }
 
+    /// Steps that copies are ahead of the one that is computed; 0 where there are none. The slab before is still read.
+    pub(super) fn early(&self) -> i64 {
+        i64::from(self.slabs.saturating_sub(2))
+    }
+
     /// Bytes of local memory per group.
     pub fn local_bytes(&self, operands: [DType; 2]) -> i64 {
         let [rows, cols] = self.extent();
-        let slabs = if self.double { 2 } else { 1 };
+        let slabs = i64::from(self.slabs);
         let bytes = |width: i64, t: DType| {
             up(self.slab(width, t).elements * t.size() as i64 * slabs, 16) * 16
         };
@@ -136,6 +150,9 @@ impl fmt::Display for Blocking {
                 d.operands[0]
             )?,
             None => write!(f, "tile {}x{}", self.rows, self.cols)?,
+        }
+        if self.slabs > 2 {
+            write!(f, ", {} slabs", self.slabs)?;
         }
         if self.parts > 1 {
             write!(f, ", {} parts", self.parts)?;

@@ -1,11 +1,11 @@
 //! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
 
 use super::blocking::Blocking;
-use super::group::{side_vector, stored};
+use super::fill::{is_copied, is_turned, side_vector, stored};
 use super::{Contraction, up};
 use crate::DType;
 use crate::ir::Graph;
-use crate::ir::mma::MmaDesc;
+use crate::ir::mma::{MmaDesc, Rows};
 use crate::target::Target;
 
 /// Multiplications below which the steps through local memory cost more than they gain.
@@ -13,6 +13,8 @@ const MIN_WORK: i64 = 1 << 15;
 /// A block of matrix instructions may look so many times as slow as the best of plain loops: small products
 /// are latency and launch, which the estimate knows least, and plain loops keep a whole unit busy for them.
 const MATRIX_LEEWAY: f64 = 1.25;
+/// So many times as fast are products of what is in local memory.
+const THERE: f64 = 2.0;
 /// Elements of the sum that a part has at least.
 const MIN_PART: i64 = 256;
 
@@ -68,7 +70,8 @@ impl Contraction {
             d.fragments.is_some()
                 && d.acc == c.acc
                 && d.takes(operands)
-                && d.wave() as usize == target.wave
+                && d.keeps_sums()
+                && (d.in_memory() || d.wave() as usize == target.wave)
         };
         let wide = [c.a, c.b].map(|x| (16 / g.dtype(stored(g, x)).size()).max(1));
         let vector = wide[0].max(wide[1]) as u32;
@@ -80,18 +83,33 @@ impl Contraction {
             depth: 1,
             parts: 1,
             vector,
-            double: true,
+            slabs: 2,
             mma: None,
             acc: c.acc,
             swap: c.swap,
         };
         let powers = |most: u32| (0..=most.ilog2()).map(|p| 1u32 << p);
         let both = |a: u32, b: u32| powers(a).flat_map(move |x| powers(b).map(move |y| (x, y)));
-        let doubled = [true, false];
+        // Copies beside the warps bring what is as it is in memory.
+        let copied = |d: &MmaDesc| {
+            target.is_nv()
+                && sides.iter().zip(d.operands).all(|((list, x), operand)| {
+                    let value = stored(g, *x);
+                    let (along, vector) = side_vector(g, &c, list, value, [16, 64, 64]);
+                    let turned = is_turned(d, along);
+                    g.dtype(value) == operand && is_copied(g, value, (along, vector), turned)
+                })
+        };
         for d in target.mma.iter().filter(matrix) {
-            for (depth, double) in [16u32, 32, 64]
+            let depths = match d.in_memory() {
+                // Whole rows.
+                true => [1, 2, 4].map(|rows| rows * Rows::width(d.operands[0]) as u32),
+                false => [16, 32, 64],
+            };
+            let most = if d.in_memory() && copied(d) { 4 } else { 2 };
+            for (depth, slabs) in depths
                 .iter()
-                .flat_map(|&depth| doubled.map(|double| (depth, double)))
+                .flat_map(|&depth| (1..=most).rev().map(move |slabs| (depth, slabs)))
                 .filter(|(depth, _)| depth % u32::from(d.k) == 0)
             {
                 for (along_rows, along_cols) in both(4, 4) {
@@ -102,7 +120,7 @@ impl Contraction {
                             rows,
                             cols,
                             depth,
-                            double,
+                            slabs,
                             mma: Some(*d),
                             ..base
                         });
@@ -110,9 +128,9 @@ impl Contraction {
                 }
             }
         }
-        for (depth, double) in [8u32, 16, 32]
+        for (depth, slabs) in [8u32, 16, 32]
             .iter()
-            .flat_map(|&depth| doubled.map(|double| (depth, double)))
+            .flat_map(|&depth| [2, 1].map(|slabs| (depth, slabs)))
         {
             for (along_rows, along_cols) in both(32, 32) {
                 for (rows, cols) in both(8, 8) {
@@ -122,7 +140,7 @@ impl Contraction {
                         rows,
                         cols,
                         depth,
-                        double,
+                        slabs,
                         ..base
                     });
                 }
@@ -184,9 +202,21 @@ impl Contraction {
         if loads_a + loads_b > costs.max_loads || single > most {
             return None;
         }
-        let loaded =
-            loads_a * words(vectors[0], operands[0]) + loads_b * words(vectors[1], operands[1]);
+        let loaded = match t.early() {
+            0 => {
+                loads_a * words(vectors[0], operands[0]) + loads_b * words(vectors[1], operands[1])
+            }
+            _ => 0,
+        };
         let (sums, read, products, fetched) = match t.mma {
+            Some(d) if d.in_memory() => {
+                let sums = tile_rows * tile_cols * words(i64::from(d.elements()[2]), t.acc);
+                // Each instruction reads both of its operands.
+                let each = i64::from(d.m) * bytes(0) + i64::from(d.n) * bytes(1);
+                let rate = costs.matrix_products[d.operands[0].size().ilog2() as usize];
+                let tiles = tile_rows * tile_cols * (items / i64::from(d.wave()));
+                (sums, 0, rate * THERE, depth * each * tiles)
+            }
             Some(d) => {
                 let [a, b, c] = d.elements().map(i64::from);
                 let sums = tile_rows * tile_cols * words(c, t.acc);
@@ -208,7 +238,12 @@ impl Contraction {
             }
         };
         let registers = sums + read + loaded + costs.other_registers;
-        if sums > costs.max_sums || registers > target.vector_regs as i64 {
+        let most = match t.mma {
+            // They are not read over and over.
+            Some(d) if d.in_memory() => costs.max_sums * 2,
+            _ => costs.max_sums,
+        };
+        if sums > most || registers > target.vector_regs as i64 {
             return None;
         }
         // Where a SIMD keeps two waves of a group or more, half of their registers are accumulators, and
@@ -236,9 +271,10 @@ impl Contraction {
         // A SIMD runs a wave, so a single group of one wave leaves most of a unit idle.
         let share = (waves as f64 * resident / simds).min(1.0);
         // With two slabs loads are under way while the group computes.
-        let alone = match t.double {
-            true => busy.max(costs.step_latency),
-            false => busy + costs.step_latency,
+        let alone = match t.slabs {
+            1 => busy + costs.step_latency,
+            2 => busy.max(costs.step_latency),
+            _ => busy.max(costs.step_latency / t.early() as f64),
         };
         let step = (busy / share).max(alone / resident);
         let rounds = (groups / target.cores as f64).max(1.0);

@@ -9,264 +9,15 @@
 use hashbrown::HashMap;
 
 use super::blocking::Blocking;
+use super::fill::{Maker, Side, floor, is_copied, is_turned, side_vector, stored};
 use super::stages::{affine, at_column, below, decode, gated};
-use super::{Contraction, ScratchSpec, StageKernel, Staged, size, up};
+use super::{Contraction, ScratchSpec, StageKernel, Staged, up};
 use crate::DType;
-use crate::ir::mma::{Digit, Fragment, Fragments, MmaDesc};
+use crate::ir::mma::{Digit, Fragment, Fragments, MmaDesc, Rows};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
-use crate::opt::RangeInfo;
 use crate::rewrite::{simplify, substitute};
-use crate::symbolic::{Lin, RangeSets};
-
-/// The operand as it is kept in local memory: before the cast to the type of the accumulator,
-/// where that is smaller.
-pub(super) fn stored(g: &Graph, operand: Id) -> Id {
-    match (g.op(operand), g.src(operand)) {
-        (Op::Cast, &[a]) if g.dtype(a).size() < g.dtype(operand).size() => a,
-        _ => operand,
-    }
-}
-
-/// Which way neighbouring work-items go when they load an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Along {
-    Sum,
-    Side,
-}
-
-/// How an operand gets into local memory.
-struct Side<'a> {
-    list: &'a [RangeInfo],
-    /// Rows or columns of the block.
-    width: i64,
-    /// Which row or column is the first.
-    first: Id,
-    block: u16,
-    value: Id,
-    along: Along,
-    vector: i64,
-}
-
-/// The direction in which the loads of an operand have neighbours, and how many of them can be
-/// loaded at a time: none of the vectors may go over the end of a range.
-fn direction(g: &Graph, c: &Contraction, list: &[RangeInfo], value: Id, most: i64) -> (Along, i64) {
-    let mut votes = [0usize; 2];
-    let mut fits = [true; 2];
-    let lasts = [c.summed.last(), list.last()];
-    for n in crate::rewrite::toposort(g, value) {
-        if g.op(n) != Op::Load {
-            continue;
-        }
-        let index = g.src(n)[1];
-        let mut sets = RangeSets::build(g, index);
-        let lin = Lin::of(g, index);
-        for (i, r) in lasts.iter().enumerate() {
-            let Some(r) = r else { continue };
-            match lin.stride(g, &mut sets, r.id) {
-                Some(1) => votes[i] += 1,
-                Some(0) => {}
-                _ => fits[i] = false,
-            }
-            // A gate that changes from one to the next needs them one at a time.
-            if let Some(&gate) = g.src(n).get(2) {
-                fits[i] &= !RangeSets::build(g, gate).depends(g, gate, r.id);
-            }
-        }
-    }
-    let at = usize::from(votes[1] > votes[0]);
-    let along = [Along::Sum, Along::Side][at];
-    let extent = lasts[at].map_or(1, |r| r.extent);
-    let mut vector = if fits[at] && votes[at] > 0 { most } else { 1 };
-    while vector > 1 && extent % vector != 0 {
-        vector /= 2;
-    }
-    (along, vector)
-}
-
-/// The direction of an operand, and its vectors in a block of so many summed elements and rows or
-/// columns.
-pub(super) fn side_vector(
-    g: &Graph,
-    c: &Contraction,
-    list: &[RangeInfo],
-    value: Id,
-    [most, depth, width]: [i64; 3],
-) -> (Along, i64) {
-    let most = most.min((16 / g.dtype(value).size()).max(1) as i64);
-    let (along, mut vector) = direction(g, c, list, value, most);
-    let extent = match along {
-        Along::Sum => depth,
-        Along::Side => width,
-    };
-    while vector > 1 && extent % vector != 0 {
-        vector /= 2;
-    }
-    (along, vector)
-}
-
-struct Maker<'a> {
-    c: &'a Contraction,
-    t: Blocking,
-    /// The work-item.
-    item: Id,
-    /// The step along the sum, and the first element of the part of this group.
-    step: Id,
-    offset: Id,
-    /// The turn of the loop over what a step has brought into local memory.
-    turn: Id,
-    places: HashMap<Id, Id>,
-    /// End of the sum.
-    end: i64,
-    axis: u32,
-}
-
-fn floor(g: &mut Graph, op: Binary, a: Id, n: i64) -> Id {
-    let n = g.index(n);
-    g.binary(op, a, n)
-}
 
 impl Maker<'_> {
-    fn range(&mut self, g: &mut Graph, extent: i64, kind: RangeKind) -> Id {
-        if extent == 1 {
-            return g.index(0);
-        }
-        self.axis += 1;
-        g.range(self.axis, extent, kind)
-    }
-
-    /// Index of an element of an operand in local memory, in the slab of this step, and the elements
-    /// of the whole block.
-    fn place(&self, g: &mut Graph, side: &Side<'_>, at: Id, k: Id) -> (Id, u32) {
-        let slab = self.t.slab(side.width, g.dtype(side.value));
-        let (slow, fast) = match self.t.mma {
-            Some(_) => (at, k),
-            None => (k, at),
-        };
-        let mut index = affine(g, slow, slab.stride, fast);
-        if slab.skew > 0 {
-            let eights = floor(g, Binary::FloorDiv, slow, 8);
-            index = affine(g, eights, slab.skew, index);
-        }
-        if !self.t.double {
-            return (index, slab.elements as u32);
-        }
-        let which = floor(g, Binary::FloorMod, self.step, 2);
-        let index = affine(g, which, slab.elements, index);
-        (index, (slab.elements * 2) as u32)
-    }
-
-    /// Row or column, and summed element, of the first element of vector `i` of a work-item, and
-    /// whether all work-items have such a vector.
-    fn vector(&self, g: &mut Graph, side: &Side<'_>, i: i64) -> (Id, Id, Option<Id>) {
-        let (v, depth, items) = (side.vector, i64::from(self.t.depth), self.t.items());
-        let fast = match side.along {
-            Along::Sum => depth / v,
-            Along::Side => side.width / v,
-        };
-        let total = side.width * depth / v;
-        let (x, y, gate) = if side.along == Along::Side
-            && self.t.mma.is_some()
-            && total % items == 0
-            && items % fast == 0
-        {
-            // The vectors of a work-item are neighbours along the sum, and so in local memory.
-            let x = floor(g, Binary::FloorMod, self.item, fast);
-            let y = floor(g, Binary::FloorDiv, self.item, fast);
-            let i = g.index(i);
-            (x, affine(g, y, total / items, i), None)
-        } else {
-            let offset = g.index(i * items);
-            let e = g.binary(Binary::Add, offset, self.item);
-            let gate = ((i + 1) * items > total).then(|| below(g, e, total));
-            let x = floor(g, Binary::FloorMod, e, fast);
-            (x, floor(g, Binary::FloorDiv, e, fast), gate)
-        };
-        let x = floor(g, Binary::Mul, x, v);
-        match side.along {
-            Along::Sum => (y, x, gate),
-            Along::Side => (x, y, gate),
-        }
-    }
-
-    /// The stores that bring an operand into local memory. What they load is that of step `from`.
-    fn fill(&mut self, g: &mut Graph, side: &Side<'_>, from: Id, lane: Id) -> Vec<Id> {
-        let (v, depth, items) = (side.vector, i64::from(self.t.depth), self.t.items());
-        let dtype = g.dtype(side.value);
-        let start = affine(g, from, depth, self.offset);
-        let mut stores = Vec::new();
-        for i in 0..up(side.width * depth / v, items) {
-            let (at, k, gate) = self.vector(g, side, i);
-            let mut inside: Vec<Id> = gate.into_iter().collect();
-            let all_k = g.binary(Binary::Add, start, k);
-            let all_at = g.binary(Binary::Add, side.first, at);
-            let mut map = self.places.clone();
-            decode(g, &self.c.summed, all_k, &mut map);
-            decode(g, side.list, all_at, &mut map);
-            let (k, at) = match side.along {
-                Along::Sum => {
-                    step_last(g, &self.c.summed, lane, &mut map);
-                    (g.binary(Binary::Add, k, lane), at)
-                }
-                Along::Side => {
-                    step_last(g, side.list, lane, &mut map);
-                    (k, g.binary(Binary::Add, at, lane))
-                }
-            };
-            if self.c.parts_overhang(&self.t) {
-                inside.push(below(g, all_k, self.end));
-            }
-            if size(side.list) % side.width != 0 {
-                inside.push(below(g, all_at, size(side.list)));
-            }
-            let mut value = substitute(g, side.value, &map);
-            let inside = inside
-                .into_iter()
-                .reduce(|a, b| g.binary(Binary::And, a, b));
-            if let Some(inside) = inside {
-                value = gated(g, value, inside, None);
-                let zeroed = g.op(value) == Op::Load
-                    && g.src(value)
-                        .get(3)
-                        .is_some_and(|&alt| g.op(alt) == Op::Const(0));
-                if !zeroed {
-                    let zero = g.bits(dtype, 0);
-                    value = g.select(inside, value, zero);
-                }
-            }
-            let (index, len) = self.place(g, side, at, k);
-            let block = side.block;
-            let ptr = g.add(Op::Local { block, len }, dtype, &[]);
-            stores.push(g.store(StoreMode::Set, ptr, index, value, gate));
-        }
-        stores
-    }
-
-    /// The fence behind which the operands of a step are in local memory. With two slabs those of
-    /// the next step are on their way meanwhile.
-    fn fence(&mut self, g: &mut Graph, sides: [&Side<'_>; 2], steps: i64) -> Id {
-        let lanes = sides.map(|side| self.range(g, side.vector, RangeKind::Vec));
-        let both = |make: &mut Self, g: &mut Graph, from: Id| {
-            let mut stores = make.fill(g, sides[0], from, lanes[0]);
-            stores.extend(make.fill(g, sides[1], from, lanes[1]));
-            stores
-        };
-        if !self.t.double || steps == 1 {
-            let stores = both(self, g, self.step);
-            return g.add(Op::Fence { ahead: 0 }, DType::Bool, &stores);
-        }
-        let zero = g.index(0);
-        let mut all = both(self, g, zero);
-        let one = g.index(1);
-        let next = g.binary(Binary::Add, self.step, one);
-        // The last step loads what it has once more, and nobody stores it.
-        let last = g.index(steps - 1);
-        let from = g.binary(Binary::Min, next, last);
-        let stores = both(self, g, from);
-        all.extend(stores.iter().map(|&s| g.src(s)[2]));
-        let ahead = stores.len() as u16;
-        g.add(Op::Fence { ahead }, DType::Bool, &all)
-    }
-
     /// A summed element of a turn, counted from the first one of the step.
     fn summed(&self, g: &mut Graph, k: i64) -> Id {
         let k = g.index(k);
@@ -277,21 +28,17 @@ impl Maker<'_> {
     /// instruction takes it.
     fn fetch(&self, g: &mut Graph, side: &Side<'_>, fence: Id, at: Id, k: Id) -> Id {
         let dtype = g.dtype(side.value);
-        let (index, len) = self.place(g, side, at, k);
+        let (index, len) = self.place(g, side, [at, k], self.step);
         let block = side.block;
         let ptr = g.add(Op::Local { block, len }, dtype, &[fence]);
+        if let Some(rows) = side.rows {
+            return g.add(Op::Place(rows), dtype, &[ptr, index]);
+        }
         let value = g.load(ptr, index);
         match self.t.mma {
             Some(_) => value,
             None => g.cast(value, self.t.acc),
         }
-    }
-}
-
-/// Adds a lane to the value of the last range.
-fn step_last(g: &mut Graph, list: &[RangeInfo], lane: Id, map: &mut HashMap<Id, Id>) {
-    if let Some(value) = list.last().and_then(|r| map.get_mut(&r.id)) {
-        *value = g.binary(Binary::Add, *value, lane);
     }
 }
 
@@ -304,7 +51,7 @@ impl Contraction {
     }
 
     /// Whether the steps go over the end of the sum.
-    fn parts_overhang(&self, t: &Blocking) -> bool {
+    pub(super) fn parts_overhang(&self, t: &Blocking) -> bool {
         let (.., k) = self.sizes();
         self.part(t).saturating_mul(i64::from(t.parts)) != k
     }
@@ -324,6 +71,12 @@ pub fn blocks(kernel: &Kernel, c: &Contraction, t: Blocking) -> Option<Staged> {
     let operands = c.stored_types(&kernel.graph);
     if let Some(d) = t.mma
         && (!d.takes(operands) || d.acc != c.acc || !t.depth.is_multiple_of(u32::from(d.k)))
+    {
+        return None;
+    }
+    // A row has the whole depth of a step, or a whole part of it.
+    if let Some(d) = t.mma.filter(MmaDesc::in_memory)
+        && i64::from(t.depth) % Rows::width(d.operands[0]) != 0
     {
         return None;
     }
@@ -413,6 +166,13 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
             value = g.cast(value, d.operands[usize::from(i)]);
         }
         let (along, vector) = side_vector(g, c, list, value, [i64::from(t.vector), depth, width]);
+        let rows = t.mma.filter(MmaDesc::in_memory).map(|_| {
+            let dtype = g.dtype(value);
+            let turned = t.mma.is_some_and(|d| is_turned(&d, along));
+            let height = if turned { depth } else { width };
+            let slab = (height * Rows::width(dtype)) as u32;
+            Rows { turned, slab }
+        });
         Side {
             list,
             width,
@@ -421,8 +181,16 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
             value,
             along,
             vector,
+            rows,
         }
     });
+    let copied = |side: &Side<'_>| {
+        let turned = side.rows.is_some_and(|rows| rows.turned);
+        is_copied(g, side.value, (side.along, side.vector), turned)
+    };
+    if t.early() > 0 && !(copied(&a) && copied(&bb)) {
+        return None;
+    }
     let fence = make.fence(g, [&a, &bb], steps);
 
     // The tile of a work-item or wave.

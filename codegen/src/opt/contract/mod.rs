@@ -10,6 +10,7 @@ mod blocking;
 mod bytes;
 mod choose;
 mod choose_group;
+mod fill;
 mod group;
 mod stages;
 

@@ -16,7 +16,7 @@ use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::render::factors::{WIDEST, splat, together};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, nv_caps};
 use crate::target::Target;
-use crate::target::nv::Matrix;
+use crate::target::nv::{Matrix, STATIC_BYTES};
 
 /// Renders CUDA C for NVIDIA GPUs.
 #[derive(Clone, Copy, Default, Debug)]
@@ -71,12 +71,25 @@ impl Emitter for CudaRenderer {
             p.items,
             args.join(", ")
         );
-        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+        // What is declared is limited; more is asked for at the launch.
+        let asked = p.local_bytes() > STATIC_BYTES || p.local_align() > WIDEST;
+        if asked {
             let _ = writeln!(
                 out,
-                "  __shared__ __align__({WIDEST}) {} local{i}[{len}];",
-                memory(*dtype)
+                "  extern __shared__ __align__({}) u8 shared[];",
+                p.local_align()
             );
+        }
+        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+            let t = memory(*dtype);
+            let _ = match asked {
+                true => writeln!(
+                    out,
+                    "  {t} *const local{i} = ({t} *)(shared + {});",
+                    p.local_place(i)
+                ),
+                false => writeln!(out, "  __shared__ __align__({WIDEST}) {t} local{i}[{len}];"),
+            };
         }
         for (i, acc) in p.accs.iter().enumerate() {
             let names: Vec<String> = match acc.lanes {
@@ -122,6 +135,13 @@ INLINE f32 max_nan(f32 a, f32 b) { f32 c; asm("max.NaN.f32 %0, %1, %2;" : "=f"(c
 INLINE f32 min_nan(f32 a, f32 b) { f32 c; asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
 INLINE f32 exp2_near(f32 a) { f32 c; asm("ex2.approx.f32 %0, %1;" : "=f"(c) : "f"(a)); return c; }
 INLINE u32 to_tf32(f32 a) { u32 c; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(c) : "f"(a)); return c; }
+INLINE u64 matrix(const void *at, u64 rest) {
+  u64 a; asm("cvta.to.shared.u64 %0, %1;" : "=l"(a) : "l"(at)); return rest | (a & 0x3ffff) >> 4;
+}
+INLINE void copy_16(void *to, const void *from, bool there) {
+  u64 a; asm("cvta.to.shared.u64 %0, %1;" : "=l"(a) : "l"(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((u32)a), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
 INLINE u16 to_bf16(f32 a) { u32 c; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(c) : "f"(0.0f), "f"(a)); return c; }
 "#;
 
@@ -205,6 +225,13 @@ impl Text<'_> {
             },
             Inst::Horizontal { dst, op, a } => return self.fold(*dst, *op, *a),
             Inst::Mma { dst, desc, a, b, c } => return self.mma_sync(*dst, desc, *a, *b, *c),
+            Inst::MmaThere {
+                acc,
+                desc,
+                operands,
+                at,
+            } => return self.mma_async(*acc, desc, operands, at),
+            other if self.beside(other)? => return Ok(()),
             Inst::Store { value, .. } => lanes(value),
             Inst::SetAcc { a, .. } => lanes(a),
             other => other.dst().map_or(1, |dst| lanes(&dst)),

@@ -5,6 +5,7 @@
 
 mod arith;
 mod atomic;
+mod beside;
 mod cuda;
 mod hip;
 mod memory;
@@ -341,6 +342,12 @@ impl<'a> Text<'a> {
     fn inst(&mut self, inst: &Inst) -> Result<()> {
         match inst {
             Inst::Mma { dst, desc, a, b, c } => self.mma(*dst, desc, *a, *b, *c)?,
+            Inst::MmaThere { desc, .. } => {
+                return self.unsupported(format!("the matrix instruction {desc:?}"));
+            }
+            Inst::Copy { .. } => return self.unsupported("a copy beside the work-items"),
+            // They are about such instructions.
+            Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {
                 let ty = self.of(*dst);
                 let t = self.ty(ty);

@@ -37,6 +37,10 @@ impl Emitter for LlvmRenderer {
         "llvm"
     }
 
+    fn target(&self, t: Target) -> Target {
+        if t.is_nv() { t.in_registers() } else { t }
+    }
+
     fn caps(&self, t: &Target) -> Caps {
         let caps = crate::render::cpu_caps(t);
         if t.is_nv() {
@@ -364,6 +368,12 @@ impl Text<'_> {
                 };
                 self.set(*dst, value);
             }
+            Inst::MmaThere { desc, .. } => {
+                return self.unsupported(format!("the matrix instruction {desc:?}"));
+            }
+            Inst::Copy { .. } => return self.unsupported("a copy beside the work-items"),
+            // They are about such instructions.
+            Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {
                 let value = self.constant(self.p.ty(*dst), *bits);
                 self.set(*dst, value);

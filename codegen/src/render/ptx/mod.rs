@@ -8,6 +8,7 @@
 
 mod arith;
 mod atomic;
+mod beside;
 mod memory;
 
 use std::fmt::Write as _;
@@ -20,10 +21,10 @@ use crate::ir::mma::MmaDesc;
 use crate::ir::{ReduceOp, Unary};
 use crate::lower::decomp::Caps;
 use crate::lower::{Acc, Arg, Extent, Inst, Program, Reg, Ty};
-use crate::render::factors::factors;
+use crate::render::factors::{WIDEST, factors};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, nv_caps};
 use crate::target::Target;
-use crate::target::nv::{Matrix, ptx};
+use crate::target::nv::{Matrix, STATIC_BYTES, own_name, ptx};
 
 /// Renders PTX for NVIDIA GPUs.
 #[derive(Clone, Copy, Default, Debug)]
@@ -65,10 +66,11 @@ impl Emitter for PtxRenderer {
             language: Language::Ptx,
             entry: ENTRY.into(),
             text: format!(
-                ".version {}\n.target {}\n.address_size 64\n\n.visible .entry {ENTRY}(\n{}\n)\n.maxntid {}, 1, 1\n\
+                ".version {}\n.target {}\n.address_size 64\n\n{}.visible .entry {ENTRY}(\n{}\n)\n.maxntid {}, 1, 1\n\
                  {{\n{}{}  ret;\n}}\n",
                 ptx(t),
-                t.cpu,
+                own_name(t),
+                text.shared(),
                 params.join(",\n"),
                 p.items,
                 text.declared,
@@ -213,6 +215,22 @@ impl Text<'_> {
         }
     }
 
+    /// Whether shared memory is asked for at the launch: what is declared is limited.
+    fn asks(&self) -> bool {
+        self.p.local_bytes() > STATIC_BYTES || self.p.local_align() > WIDEST
+    }
+
+    /// The declaration of shared memory that is asked for.
+    fn shared(&self) -> String {
+        match self.asks() {
+            true => format!(
+                ".extern .shared .align {} .b8 shared[];\n",
+                self.p.local_align()
+            ),
+            false => String::new(),
+        }
+    }
+
     /// Arguments, local memory, accumulators, and the number of the group.
     fn begin(&mut self) -> Result<()> {
         for (i, arg) in self.p.args.iter().enumerate() {
@@ -224,10 +242,13 @@ impl Text<'_> {
         }
         for (i, (dtype, len)) in self.p.locals.iter().enumerate() {
             let bytes = dtype.size() * len;
-            let _ = writeln!(
-                self.declared,
-                "  .shared .align 16 .b8 local{i}[{bytes}];\n  .reg .b32 %local{i};"
-            );
+            let _ = writeln!(self.declared, "  .reg .b32 %local{i};");
+            if self.asks() {
+                let from = self.p.local_place(i);
+                self.line(format!("mov.u32 %local{i}, shared+{from}"));
+                continue;
+            }
+            let _ = writeln!(self.declared, "  .shared .align 16 .b8 local{i}[{bytes}];");
             self.line(format!("mov.u32 %local{i}, local{i}"));
         }
         for (i, acc) in self.p.accs.iter().enumerate() {
@@ -272,6 +293,12 @@ impl Text<'_> {
             }
             Inst::Horizontal { dst, op, a } => return self.fold(*dst, *op, *a),
             Inst::Mma { dst, desc, a, b, c } => return self.mma(*dst, desc, *a, *b, *c),
+            Inst::MmaThere {
+                acc,
+                desc,
+                operands,
+                at,
+            } => return self.mma_async(*acc, desc, operands, at),
             Inst::SetAcc { a, .. } => self.p.ty(*a).lanes,
             other => other.dst().map_or(1, |dst| self.p.ty(dst).lanes),
         };
@@ -420,7 +447,20 @@ impl Text<'_> {
             } => self.attempt(dst, mem, index, gate)?,
             Inst::Commit { value } => self.commit(value)?,
             Inst::Barrier => self.line("bar.sync 0"),
-            Inst::Horizontal { .. } | Inst::Mma { .. } => {}
+            Inst::Settle { left } => {
+                self.line(format!("wgmma.wait_group.sync.aligned {left}"));
+            }
+            Inst::Expose => self.line("fence.proxy.async.shared::cta"),
+            Inst::Copy {
+                ty,
+                to,
+                from,
+                there,
+                gate,
+            } => self.copy(ty, to, from, there, gate)?,
+            Inst::Sent => self.line("cp.async.commit_group"),
+            Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
+            Inst::Horizontal { .. } | Inst::Mma { .. } | Inst::MmaThere { .. } => {}
         }
         Ok(())
     }
