@@ -184,9 +184,14 @@ impl Uses {
         // warp is read when they issue: ptxas 13.5 for sm_120 writes `UMOV.64 UR8` right behind `DMUL R24, R18, -UR8`.
         // So do stores to shared memory: in what it makes for sm_89 `UIADD3 UR4, UR4, 0xa40, URZ` is behind
         // `STS.128 [R5+UR4], R24`, without waiting for it.
-        let sums = matches!(group, Group::Product(_));
-        if sums || unit == Some(DOUBLES) || inst.name == "STS" {
-            let read_later = |item: &Item| item >> 8 == 0 && !(sums && writes.contains(item));
+        // And copies whether there is anything to copy: for sm_90 `ISETP.LT.AND P1, PT, R0, 0x2, !P1` is right behind
+        // `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], !P1`.
+        let (sums, copies) = (matches!(group, Group::Product(_)), inst.name == "LDGSTS");
+        if sums || copies || unit == Some(DOUBLES) || inst.name == "STS" {
+            let read_later = |item: &Item| match item >> 8 {
+                0 => !(sums && writes.contains(item)),
+                kind => copies && kind != 2,
+            };
             reads.sort_by_key(|item| !read_later(item));
             held = reads.iter().filter(|item| read_later(item)).count();
         }
