@@ -354,10 +354,7 @@ fn copies_beside_products() {
                     build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let text = built.report.disassembly().unwrap();
                 assert!(text.contains("LDGSTS") && text.contains("HGMMA"), "{what}");
-                // ptxas puts a few registers of what is written as PTX into memory.
-                if way.emitter.name() == "cuda" {
-                    assert_eq!(built.report.resources[0].spilled, 0, "{what}");
-                }
+                assert_eq!(built.report.resources[0].spilled, 0, "{what}");
                 let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
                 let want = expected(&kernel, &buffers, &[]);
                 let mut got = buffers.clone();
@@ -429,10 +426,11 @@ fn large_products_use_matrix_instructions() {
             if !part.has(i + j, 16) {
                 continue;
             }
-            // The best of those for these operands. What keeps fewer bits than the sum has is not chosen.
-            let of = |m: &&MmaDesc| m.takes(d.operands) && m.acc == d.acc && m.keeps_sums();
-            let best = backend.target.mma.iter().find(of);
-            let expected = mnemonic(*best.unwrap());
+            // Those that read in memory are the faster ones. What keeps fewer bits than the sum has is not chosen.
+            let faster = |m: &&MmaDesc| {
+                m.in_memory() && m.keeps_sums() && m.takes(d.operands) && m.acc == d.acc
+            };
+            let expected = mnemonic(*backend.target.mma.iter().find(faster).unwrap_or(&d));
             let kernel = product(1024, 1024, 1024, d.operands, d.acc);
             let built = build(&kernel, &backend, &Options::default()).unwrap();
             let text = built.report.disassembly().unwrap();

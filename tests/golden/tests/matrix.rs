@@ -46,12 +46,12 @@ fn check(chip: &str, instructions: &[&str], compute: impl Fn(&Engine) -> Tensor)
     assert!(there, "{chip}: none of {instructions:?}");
 }
 
-const CHIPS: [(&str, &str); 5] = [
-    ("gfx1100", "v_wmma_f32_16x16x16_f16"),
-    ("gfx1201", "v_wmma_f32_16x16x16_f16"),
-    ("gfx942", "v_mfma_f32_"),
-    ("sm_89:PTX", "HMMA.16816.F32"),
-    ("sm_90", "HMMA.16816.F32"),
+const CHIPS: [(&str, &[&str]); 5] = [
+    ("gfx1100", &["v_wmma_f32_16x16x16_f16"]),
+    ("gfx1201", &["v_wmma_f32_16x16x16_f16"]),
+    ("gfx942", &["v_mfma_f32_"]),
+    ("sm_89:PTX", &["HMMA.16816.F32"]),
+    ("sm_90", &["HMMA.16816.F32", "HGMMA.64x"]),
 ];
 
 /// Of numbers in 0..1 less a half, in binary16.
@@ -61,8 +61,8 @@ fn halves(rng: &mut Rng, shape: &[usize]) -> Tensor {
 
 #[test]
 fn products() {
-    for (chip, instruction) in CHIPS {
-        check(chip, &[instruction], |engine| {
+    for (chip, instructions) in CHIPS {
+        check(chip, instructions, |engine| {
             let mut rng = Rng::new(engine, 3);
             let (a, b) = (halves(&mut rng, &[100, 72]), halves(&mut rng, &[72, 65]));
             a.matmul(&b).unwrap().cast(DType::F32).unwrap()
@@ -72,8 +72,8 @@ fn products() {
 
 #[test]
 fn convolutions() {
-    for (chip, instruction) in CHIPS {
-        check(chip, &[instruction], |engine| {
+    for (chip, instructions) in CHIPS {
+        check(chip, instructions, |engine| {
             let mut rng = Rng::new(engine, 5);
             let x = halves(&mut rng, &[2, 16, 14, 14]);
             let w = halves(&mut rng, &[32, 16, 3, 3]);

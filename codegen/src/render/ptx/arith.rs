@@ -185,6 +185,18 @@ impl Text<'_> {
         let signed = dtype.is_signed();
         let quotient = matches!(op, Binary::TruncDiv | Binary::FloorDiv);
         let floors = signed && matches!(op, Binary::FloorDiv | Binary::FloorMod);
+        // Digits are cut off. ptxas does not see that, and has all that it makes of places in fragments in registers.
+        let power = self.constants.get(b).copied();
+        let power = power.filter(|b| b.is_power_of_two() && b >> (dtype.bits() - 1) == 0);
+        if let Some(power) = power.filter(|_| floors || !signed) {
+            return match quotient {
+                true => {
+                    let digits = power.trailing_zeros();
+                    self.let_(class, &format!("shr.{ty} {{}}, {a}, {digits}"))
+                }
+                false => self.let_(class, &format!("and.{class} {{}}, {a}, {}", power - 1)),
+            };
+        }
         let name = if quotient && !floors { "div" } else { "rem" };
         let mut value = self.let_(class, &format!("{name}.{ty} {{}}, {a}, {b}"));
         if floors {

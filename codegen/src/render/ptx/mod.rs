@@ -47,6 +47,7 @@ impl Emitter for PtxRenderer {
             body: String::new(),
             declared: String::new(),
             alias: HashMap::new(),
+            constants: HashMap::new(),
             opened: Vec::new(),
             temporaries: 0,
             labels: 0,
@@ -105,6 +106,8 @@ struct Text<'a> {
     declared: String,
     /// Lanes that are the value of another register.
     alias: HashMap<(Reg, u32), String>,
+    /// Constants, by their names.
+    constants: HashMap<String, u64>,
     opened: Vec<Open>,
     temporaries: u32,
     labels: u32,
@@ -319,6 +322,7 @@ impl Text<'_> {
                     DType::Bool => self.line(format!("setp.ne.u32 {name}, {}, 0", bits & 1)),
                     _ => {
                         let value = literal(dtype, bits);
+                        self.constants.insert(name.clone(), bits);
                         self.line(format!("mov.{} {name}, {value}", class(dtype)));
                     }
                 }

@@ -249,10 +249,11 @@ fn doubles_read_predicates_at_once() {
     assert_eq!(hazard_on(Chip::Sm89, &register), read);
 }
 
-/// `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], !P1`, whose sources are free on SB0; `ISETP.LT.AND P1, PT, R0, 0x2,
-/// !P1`; `MOV R24, RZ`, which waits for SB0; `EXIT`. As ptxas writes them for sm_90, but for the scoreboard and the `MOV`.
+/// `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], P1`, whose sources are free on SB0; `ISETP.LT.AND P1, PT, R0, 0x2,
+/// !P1`; `MOV R24, RZ`, which waits for SB0; `EXIT`. As ptxas writes them for sm_90, but for the scoreboard, the `MOV`,
+/// and `!P1` of the copy, which brings zeros here.
 const COPY: [u128; 4] = [
-    0x0001e2000c901c48_0000000018137fae,
+    0x0001e20008901c48_0000000018137fae,
     0x000fc40004f21270_000000020000780c,
     0x001fc60000000f00_000000ff00187202,
     0x000fea0003800000_000000000000794d,
