@@ -243,6 +243,7 @@ fn start(ram: &mut Ram, stage: &Stage, target: &Target, kernarg: &[u8]) {
         private_aperture: 0x2000_0000,
         xcc: (0, 1),
         waves: 256,
+        trap: None,
         seed: 1,
     };
     let watch = Watch {

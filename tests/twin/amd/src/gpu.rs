@@ -102,6 +102,8 @@ pub enum Interrupt {
         context: u32,
         /// Its event slot was written after this time.
         since: u64,
+        /// Of a trap handler: the queue whose doorbell the context names, with exceptions above it.
+        queue: Option<QueueId>,
     },
     /// A TRAP packet of SDMA, with its context: 28 bits.
     SdmaTrap {

@@ -29,6 +29,9 @@ const SLICE: usize = 4096;
 /// Rounds of slices that a group has before other groups have a turn.
 const ROUNDS: u32 = 16;
 
+/// What a turn counts as instructions where every wave is halted.
+const IDLE: u64 = 1 << 16;
+
 /// Instructions that a report shows. A power of two.
 const BEFORE: usize = 16;
 
@@ -45,6 +48,8 @@ enum State {
     Runs,
     /// Waits at the barrier of the workgroup.
     Barrier,
+    /// Halted by its trap handler.
+    Halted,
     Ended,
 }
 
@@ -263,9 +268,13 @@ impl<'a> Worker<'a> {
             if group.waves.iter().all(|w| w.state == State::Ended) {
                 return Ok(Turn::Ended);
             }
-            if !group.barrier()
-                && let Some(runner) = group.waves.iter().find(|w| w.state == State::Barrier)
-            {
+            let runs = group.barrier();
+            if !runs && group.waves.iter().any(|w| w.state == State::Halted) {
+                // Time passes until somebody does away with the queue.
+                self.issued += IDLE;
+                return Ok(Turn::Over);
+            }
+            if !runs && let Some(runner) = group.waves.iter().find(|w| w.state == State::Barrier) {
                 let what =
                     "no wave can go on: each waits at a barrier that some have not signalled";
                 return Err(self.broken(runner, Stop::Rule(&BARRIER_DIVERGED, what.into())));
@@ -374,6 +383,7 @@ impl Runner<'_> {
         match flow {
             Flow::End => self.state = State::Ended,
             Flow::Barrier(_) => self.state = State::Barrier,
+            Flow::Halt => self.state = State::Halted,
             Flow::Again => self.wave.next = self.wave.pc,
             _ => {}
         }

@@ -10,6 +10,7 @@ use crate::group::{Group, Turn, Worker};
 use crate::isa::Gen;
 use crate::page::Memory;
 use crate::step::Stop;
+use crate::trap::{Handler, Message};
 use crate::turns::{Leaves, Seat, Turns};
 
 /// A dispatch, as the command processor hands it to the shader cores.
@@ -49,6 +50,8 @@ pub struct Launch {
     pub xcc: (u32, u32),
     /// Waves that this XCC holds at a time.
     pub waves: u32,
+    /// The trap handler of the process, where it has one.
+    pub trap: Option<Handler>,
     /// Seeds whatever is undefined: registers and LDS at the start, the order of groups.
     pub seed: u64,
 }
@@ -100,8 +103,8 @@ pub struct Watch<'a> {
     /// The clock of `s_memtime`, `s_memrealtime` and `s_sendmsg_rtn` in ticks of 10 ns, asked at the start
     /// and after each pause. In between, time goes on with the instructions of a thread.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
-    /// Called with what a wave sends to the host (`s_sendmsg(MSG_INTERRUPT)`): its M0.
-    pub interrupt: &'a (dyn Fn(u32) + Sync),
+    /// Called with what a wave sends to the host (`s_sendmsg(MSG_INTERRUPT)`).
+    pub interrupt: &'a (dyn Fn(Message) + Sync),
     /// How many host threads are used, where there is enough to do. What comes out may depend on the
     /// number (undefined registers do), and on nothing else of the host.
     pub threads: usize,

@@ -32,6 +32,7 @@ pub mod simd;
 mod start;
 pub mod step;
 mod trace;
+pub mod trap;
 pub mod turns;
 pub mod vector;
 pub mod wave;

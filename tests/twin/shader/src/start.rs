@@ -146,6 +146,9 @@ pub(crate) fn wave<'a>(
         phases: &room.phases,
         arrived: None,
         interrupts: Vec::new(),
+        handler: launch.trap,
+        privileged: false,
+        halted: false,
     })
 }
 

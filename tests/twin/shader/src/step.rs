@@ -78,6 +78,8 @@ pub enum Flow {
     Refetch,
     /// Nowhere yet: with the same instruction, after other waves have had a turn.
     Again,
+    /// Nowhere: the wave is halted, for a debugger or for ever.
+    Halt,
     /// Nowhere: the wave has ended.
     End,
     /// With the next instruction, once every wave of the group has come to the barrier with this
@@ -94,7 +96,7 @@ pub enum Stop {
     Rule(&'static Rule, String),
     /// Memory did not answer.
     Fault(MemFault),
-    /// `s_trap` or an illegal instruction, where no handler is set: what it was.
+    /// `s_trap`, where no handler is set: what it was.
     Trap(String),
 }
 

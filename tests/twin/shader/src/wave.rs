@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crate::counters::Counters;
 use crate::isa::Gen;
 use crate::page::Bus;
+use crate::trap::{Handler, Message};
 use crate::turns::Seat;
 
 /// One VGPR of 32 lanes. A wave of 64 lanes has two of them for each register.
@@ -74,9 +75,14 @@ pub struct Wave<'a> {
     pub phases: &'a Cell<u32>,
     /// Where it waits for others of the GPU: what it found there (`Gws`).
     pub arrived: Option<u64>,
-    /// Words that the wave has sent to the host since it had its last turn, by `s_sendmsg(MSG_INTERRUPT)`:
-    /// M0 of each.
-    pub interrupts: Vec<u32>,
+    /// What the wave has sent to the host since it had its last turn, by `s_sendmsg(MSG_INTERRUPT)`.
+    pub interrupts: Vec<Message>,
+    /// The trap handler, where there is one.
+    pub handler: Option<Handler>,
+    /// It runs the trap handler.
+    pub privileged: bool,
+    /// It stops once it leaves the trap handler.
+    pub halted: bool,
 }
 
 impl Wave<'_> {

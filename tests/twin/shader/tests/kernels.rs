@@ -10,6 +10,7 @@ use twin::fires::fires;
 use twin_shader::isa::Gen;
 use twin_shader::launch::{Broken, Done};
 use twin_shader::step::Stop;
+use twin_shader::trap::{Handler, Message};
 
 const SOURCE: &str = include_str!("kernels/kernels.c");
 
@@ -316,6 +317,103 @@ fn a_register_is_not_used_before_its_wait() {
     for (generation, load, wait) in waits {
         let text = format!("{load} s4, s[0:1], 0x0\n{wait}\ns_mov_b32 s5, s4");
         ok(assembled(generation, &text));
+    }
+}
+
+/// A handler that tells the host its doorbell and the number of the trap, goes on after trap 3 without a word,
+/// and halts at trap 2.
+fn handler(generation: Gen) -> String {
+    let old = matches!(generation, Gen::Cdna3 | Gen::Rdna2);
+    let ask = if old {
+        "s_mov_b32 ttmp5, exec_lo
+         s_mov_b32 exec_lo, 0x80000000
+         s_sendmsg sendmsg(MSG_GET_DOORBELL)
+         asks:
+         s_bitcmp0_b32 exec_lo, 31
+         s_cbranch_scc0 asks
+         s_mov_b32 ttmp3, exec_lo
+         s_mov_b32 exec_lo, ttmp5"
+    } else if generation == Gen::Rdna3 {
+        "s_sendmsg_rtn_b32 ttmp3, sendmsg(MSG_RTN_GET_DOORBELL)
+         s_waitcnt lgkmcnt(0)"
+    } else {
+        "s_sendmsg_rtn_b32 ttmp3, sendmsg(MSG_RTN_GET_DOORBELL)
+         s_wait_kmcnt 0x0"
+    };
+    let (number, status, halt) = match generation {
+        Gen::Rdna4 => ("0x4001c", "HW_REG_STATE_PRIV", 14),
+        _ => ("0x80010", "HW_REG_STATUS", 13),
+    };
+    format!(
+        "s_endpgm
+         .p2align 8
+         .globl handler
+         handler:
+         s_bfe_u32 ttmp2, ttmp1, {number}
+         s_add_u32 ttmp0, ttmp0, 4
+         s_addc_u32 ttmp1, ttmp1, 0
+         s_cmp_eq_u32 ttmp2, 3
+         s_cbranch_scc1 back
+         {ask}
+         s_lshl_b32 ttmp4, ttmp2, 10
+         s_or_b32 ttmp3, ttmp3, ttmp4
+         s_mov_b32 ttmp4, m0
+         s_mov_b32 m0, ttmp3
+         s_nop 0
+         s_sendmsg sendmsg(MSG_INTERRUPT)
+         s_mov_b32 m0, ttmp4
+         s_cmp_eq_u32 ttmp2, 2
+         s_cbranch_scc0 back
+         s_bitset1_b32 ttmp12, {halt}
+         back:
+         s_setreg_b32 hwreg({status}), ttmp12
+         s_rfe_b64 ttmp[0:1]"
+    )
+}
+
+#[test]
+fn trap_handlers_run() {
+    let message = |m0, privileged| Message { m0, privileged };
+    for generation in Gen::ALL {
+        let text = format!(
+            "s_cmp_eq_u32 s0, s0
+             s_trap 3
+             s_cselect_b32 m0, 7, 8
+             s_nop 0
+             s_sendmsg sendmsg(MSG_INTERRUPT)
+             s_trap 5
+             s_sendmsg sendmsg(MSG_INTERRUPT)
+             s_trap 2
+             s_sendmsg sendmsg(MSG_INTERRUPT)
+             {}",
+            handler(generation)
+        );
+        let mut machine = assembly(generation, &text);
+        machine.most = 4;
+        let trap = Handler {
+            code: machine.address("handler"),
+            data: 0,
+            doorbell: 0x155,
+        };
+        let ended = machine.run_with(
+            "test",
+            [1, 1, 1],
+            [32, 1, 1],
+            &[],
+            |launch| launch.trap = Some(trap),
+            None,
+        );
+        assert!(ended.unwrap_err().is_none(), "the wave was halted");
+        let told = machine.told.into_inner().unwrap();
+        let expected = [
+            message(7, false),
+            message(5 << 10 | 0x155, true),
+            message(7, false),
+            message(2 << 10 | 0x155, true),
+        ];
+        assert_eq!(told, expected, "{generation:?}");
+        // Nobody else returns from a trap.
+        fires("ISA-RESERVED").only(&[rule(generation, "s_rfe_b64 s[2:3]")]);
     }
 }
 

@@ -179,6 +179,7 @@ pub(crate) fn launch(
         private_aperture: PRIVATE_APERTURE,
         xcc: (xcc, of),
         waves: waves(cx.core.chip),
+        trap: cx.trap(),
         seed: cx.rng.number(),
     }))
 }

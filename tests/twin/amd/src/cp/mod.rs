@@ -50,6 +50,7 @@ use twin_shader::code::Code;
 use twin_shader::isa::Gen;
 use twin_shader::launch::Broken;
 use twin_shader::page::{MemFault, Port};
+use twin_shader::trap::Handler;
 
 use crate::chip::Chip;
 use crate::gpu::{Interrupt, Logger, QueueDesc, QueueId, Setup};
@@ -80,6 +81,9 @@ pub(crate) mod exception {
     /// AMD's own packet is not known.
     pub const PACKET_VENDOR_UNSUPPORTED: u32 = 23;
 }
+
+/// The bits of a doorbell's number that a trap handler tells. Source: ROCR, trap_handler.s, DOORBELL_ID_SIZE.
+pub(crate) const DOORBELL_ID: u32 = 0x3ff;
 
 /// What all engines of a GPU share.
 pub(crate) struct Core {
@@ -263,6 +267,17 @@ impl Cx<'_> {
         if cache::any(caches) {
             self.desc.vm.caches_on(mask, caches, &self.who);
         }
+    }
+
+    /// The trap handler of the process.
+    pub fn trap(&self) -> Option<Handler> {
+        let (code, data) = self.desc.vm.trap()?;
+        let doorbell = (self.desc.doorbell.offset / 8) as u32 & DOORBELL_ID;
+        Some(Handler {
+            code,
+            data,
+            doorbell,
+        })
     }
 
     /// The path of this queue to memory.

@@ -145,6 +145,7 @@ pub(crate) fn launches(cx: &mut Cx, slot: &Slot) -> Result<Ready, Stop> {
             private_aperture: PRIVATE_APERTURE,
             xcc: (xcc, of),
             waves: waves(cx.core.chip),
+            trap: cx.trap(),
             seed: cx.rng.number(),
         };
         launches.push((xcc, launch));

@@ -31,8 +31,8 @@ pub static PAGE_FAULT: Rule = Rule {
 /// Waves do not trap.
 pub static WAVE_TRAP: Rule = Rule {
     name: "GPU-WAVE-TRAP",
-    text: "no wave traps or comes to something that is no instruction: no trap handler is set",
-    source: "Linux, kfd_ioctl.h, EC_QUEUE_WAVE_TRAP, EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION",
+    text: "no wave traps where no trap handler is set (SET_TRAP_HANDLER)",
+    source: "Linux, kfd_ioctl.h, EC_QUEUE_WAVE_TRAP; LLVM, AMDGPUUsage, Trap Handler ABI",
     proof: Proof::Sourced,
 };
 

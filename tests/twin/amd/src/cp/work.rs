@@ -10,6 +10,7 @@ use twin::rule::{Proof, Rule};
 use twin_shader::code::Code;
 use twin_shader::launch::{Launch, Watch, run_with_pauses};
 use twin_shader::page::{MemFault, Port};
+use twin_shader::trap::Message;
 
 use super::clock::Clock;
 use super::fiber::Pause;
@@ -17,8 +18,8 @@ use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
 use twin::rng::Rng;
 
-use super::{Core, Cx, Stop, cache};
-use crate::gpu::{Interrupt, ProcessId};
+use super::{Core, Cx, DOORBELL_ID, Stop, cache};
+use crate::gpu::{Interrupt, ProcessId, QueueId};
 use crate::mem::{Caches, Vm};
 
 /// What is written at the end of the pipe.
@@ -158,6 +159,7 @@ impl Pending {
                 cancel: self.cancel.clone(),
                 place: self.place.clone(),
                 messages: self.messages.clone(),
+                queue: cx.id,
             };
             let started = cx.fibers.start(queue, move |pause| {
                 let mut interrupts = Vec::new();
@@ -221,6 +223,7 @@ struct Task {
     cancel: Arc<AtomicBool>,
     place: Option<Arc<Place>>,
     messages: Messages,
+    queue: QueueId,
 }
 
 impl Task {
@@ -301,6 +304,18 @@ impl Task {
         }
     }
 
+    /// What a message of a wave is to the kernel driver.
+    fn interrupt(&self, launch: &Launch, message: Message, since: u64) -> Interrupt {
+        let named = Some(message.m0 & DOORBELL_ID);
+        let doorbell = launch.trap.map(|handler| handler.doorbell);
+        Interrupt::Wave {
+            process: self.process,
+            context: message.m0,
+            since,
+            queue: (message.privileged && doorbell == named).then_some(self.queue),
+        }
+    }
+
     /// Runs a launch; notes what it touches where that is asked for.
     fn launch(
         &self,
@@ -321,15 +336,11 @@ impl Task {
             cancel: &self.cancel,
             trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
             clock: &|| self.core.clock.now(),
-            interrupt: &|context| {
+            interrupt: &|message| {
                 let messages = self.messages.lock();
                 messages
                     .unwrap_or_else(PoisonError::into_inner)
-                    .push(Interrupt::Wave {
-                        process: self.process,
-                        context,
-                        since,
-                    });
+                    .push(self.interrupt(launch, message, since));
             },
             threads: self.core.threads,
         };

@@ -6,6 +6,7 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use drivers_spec::amd::kfd::{
     ContextSaveAreaHeader, HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure,
@@ -62,8 +63,15 @@ impl Kernel for Registry {
                 process,
                 context,
                 since,
+                queue,
             } => {
-                if let Some(process) = self.process(process) {
+                let Some(process) = self.process(process) else {
+                    return;
+                };
+                let exceptions = u64::from(context >> 10 & 0x3fff);
+                if let Some(queue) = queue.filter(|_| exceptions != 0 && process.runtime()) {
+                    process.queue_error(gpu, queue, exceptions);
+                } else {
                     process.signalled(context & 0x7f_ffff, 23, since, (self.events_lost)());
                 }
             }
@@ -87,7 +95,7 @@ impl Kernel for Registry {
                 code,
             } => {
                 if let Some(process) = self.process(process) {
-                    process.queue_error(gpu, queue, code);
+                    process.queue_error(gpu, queue, exception_code::mask(code));
                 }
             }
             Interrupt::Reset { memory_lost } => {
@@ -151,11 +159,17 @@ impl Process {
         }
     }
 
-    /// A queue has stopped: the mask of its exceptions goes where the client asked in the header of its
-    /// context save area, and an event is signalled.
-    fn queue_error(&self, gpu: usize, hardware: QueueId, code: u32) {
+    fn runtime(&self) -> bool {
+        self.runtime.load(Ordering::Relaxed)
+    }
+
+    /// A queue has stopped, or waves of it: the mask of its exceptions goes where the client asked in the
+    /// header of its context save area, and an event is signalled.
+    fn queue_error(&self, gpu: usize, hardware: QueueId, exceptions: u64) {
         let area = lock(&self.contexts).get(&(gpu, hardware)).copied();
-        self.note(|| format!("queue {hardware} of GPU {gpu} has stopped: exception {code}"));
+        self.note(|| {
+            format!("queue {hardware} of GPU {gpu} has stopped: exceptions {exceptions:#x}")
+        });
         let Some(area) = area.filter(|&area| area != 0) else {
             return;
         };
@@ -169,7 +183,7 @@ impl Process {
         if let (Ok(payload), Ok(event)) = (payload, event)
             && payload != 0
         {
-            let mask = self.caller.get::<u64>(payload).unwrap_or(0) | exception_code::mask(code);
+            let mask = self.caller.get::<u64>(payload).unwrap_or(0) | exceptions;
             let _ = self.caller.put(payload, &mask);
             let _ = self.events.set(event, true);
         }

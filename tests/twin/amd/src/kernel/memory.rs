@@ -76,8 +76,6 @@ pub(super) struct Device {
     pub(super) doorbells: Option<Arc<Mapping>>,
     /// SET_SCRATCH_BACKING_VA.
     pub(super) scratch: u64,
-    /// SET_TRAP_HANDLER: code and memory.
-    pub(super) trap: (u64, u64),
 }
 
 /// A memory object with a handle (`struct kgd_mem`).

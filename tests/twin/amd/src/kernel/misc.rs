@@ -2,6 +2,8 @@
 //!
 //! Source: Linux 6.12, amdkfd/kfd_chardev.c; amdkfd/kfd_flat_memory.c for apertures.
 
+use std::sync::atomic::Ordering;
+
 use drivers_spec::amd::kfd::{
     CreateEventArgs, DbgTrapArgs, DestroyEventArgs, GetClockCountersArgs, GetProcessAperturesArgs,
     GetProcessAperturesNewArgs, GetTileConfigArgs, GetVersionArgs, NUM_OF_SUPPORTED_GPUS,
@@ -211,20 +213,17 @@ impl Process {
     pub(super) fn set_trap_handler(&self, call: &mut Call) -> Result {
         let args: SetTrapHandlerArgs = *call.args()?;
         let gpu = self.gpu(args.gpu_id)?;
-        let mut kfd = self.kfd();
-        self.bound(&kfd, gpu, Errno::ESRCH)?;
-        kfd.devices[gpu].trap = (args.tba_addr, args.tma_addr);
+        let kfd = self.kfd();
+        let space = self.bound(&kfd, gpu, Errno::ESRCH)?;
+        space.vm.set_trap(args.tba_addr, args.tma_addr);
         Ok(())
     }
 
     pub(super) fn get_tile_config(&self, call: &mut Call) -> Result {
         let args: &mut GetTileConfigArgs = call.args()?;
         self.gpu(args.gpu_id)?;
-        // Chips from gfx9 on have no tables: they are zero. GB_ADDR_CONFIG is a plausible one.
-        args.gb_addr_config = match self.machine.config.chip.generation {
-            Gen::Cdna3 => 0x2a11_4042,
-            _ => 0x545,
-        };
+        // Chips from gfx9 on have no tables: they are zero.
+        args.gb_addr_config = self.machine.config.chip.gb_addr_config();
         (args.num_banks, args.num_ranks) = (16, 1);
         for (count, most, address) in [
             (&mut args.num_tile_configs, 32, args.tile_config_ptr),
@@ -277,16 +276,16 @@ impl Process {
 
     pub(super) fn runtime_enable(&self, call: &mut Call) -> Result {
         let args: &mut RuntimeEnableArgs = call.args()?;
-        let mut kfd = self.kfd();
+        let kfd = self.kfd();
         let mode = RuntimeMode::from_bits_retain(args.mode_mask);
         let enable = mode.contains(RuntimeMode::ENABLE);
-        if enable && kfd.runtime {
+        if enable && self.runtime.load(Ordering::Relaxed) {
             return self.fail(Errno::EBUSY, || "enabled already".into());
         }
         if enable && !kfd.queues.is_empty() {
             return self.fail(Errno::EEXIST, || "the process has queues".into());
         }
-        kfd.runtime = enable;
+        self.runtime.store(enable, Ordering::Relaxed);
         Ok(())
     }
 

@@ -102,6 +102,8 @@ pub struct Process {
     /// Where the context save area of each queue is, by GPU and number there. Apart from `kfd`, which
     /// is locked while queues are waited for.
     contexts: Mutex<BTreeMap<(usize, QueueId), u64>>,
+    /// RUNTIME_ENABLE: the client wants to hear of exceptions.
+    runtime: AtomicBool,
 }
 
 /// What KFD knows of a process (`struct kfd_process`).
@@ -110,7 +112,6 @@ struct Kfd {
     devices: Vec<Device>,
     queues: BTreeMap<u32, queue::Queue>,
     xnack: bool,
-    runtime: bool,
     svm: svm::Svm,
 }
 
@@ -220,11 +221,11 @@ impl Machine {
                 devices: self.nodes.iter().map(|_| Device::default()).collect(),
                 queues: BTreeMap::new(),
                 xnack: false,
-                runtime: false,
                 svm: svm::Svm::default(),
             }),
             events: Events::new(self.scheduler.clock()),
             contexts: Mutex::default(),
+            runtime: AtomicBool::new(false),
         });
         lock(&self.registry.processes).insert(id, Arc::downgrade(&process));
         process

@@ -642,7 +642,9 @@ impl State {
             return self.join(at);
         }
         let view = self.view(at.gmc.index);
-        if let Some(copy) = self.views[view].copy.take() {
+        if written != 0
+            && let Some(copy) = self.views[view].copy.take()
+        {
             let bits: [u64; 64] = std::array::from_fn(|run| copy.mask.take(run));
             let writer = self.writer.clone();
             self.change_memory(at, |run| bits[run], &mut |memory| {
@@ -651,7 +653,8 @@ impl State {
             self.writer = writer;
             self.views[view].copy = Some(copy);
         }
-        self.unlist(at)
+        // Waves that run write on, without asking for the page again.
+        !at.gmc.idle() || self.unlist(at)
     }
 
     /// XCCs, or a GPU and the host, meet at a page by atomic operations or coherent loads, which go past GL2:
@@ -678,7 +681,7 @@ impl State {
         {
             at.frame.copy_picked(below.frame(), |_| !0);
             self.below_written = false;
-            at.object.home.spare(below);
+            at.object.home.leave_copy(below);
         }
     }
 

@@ -113,6 +113,8 @@ struct Launches {
     begun: u64,
     /// Objects that were unmapped while launches ran: their pages may still be in use.
     leaving: Vec<Arc<Object>>,
+    /// Copies whose masks may still be in use.
+    copies: Vec<Copy>,
 }
 
 /// The memory side of a GPU (AMD calls the block GMC), or of one XCC of it.
@@ -327,8 +329,10 @@ impl Gmc {
         if launches.running == 0 {
             // Dropped outside of the lock: it may be the last use of an object.
             let left = std::mem::take(&mut launches.leaving);
+            let copies = std::mem::take(&mut launches.copies);
             drop(launches);
             drop(left);
+            copies.into_iter().for_each(|copy| self.spare(copy));
         }
     }
 
@@ -346,6 +350,14 @@ impl Gmc {
         let mut launches = lock(&self.launches);
         if launches.running > 0 {
             launches.leaving.push(object);
+        }
+    }
+
+    /// A copy is not needed any more, but by launches that run.
+    pub(crate) fn leave_copy(&self, copy: Copy) {
+        let mut launches = lock(&self.launches);
+        if launches.running > 0 {
+            launches.copies.push(copy);
         }
     }
 

@@ -10,6 +10,7 @@ use twin_shader::page::{Access, Bus, FaultKind, Memory, Port};
 
 use super::*;
 
+mod lines;
 mod random;
 mod stale;
 

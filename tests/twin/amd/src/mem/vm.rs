@@ -26,6 +26,8 @@ pub struct Vm {
     /// The XCCs that this is about, `gmc` first.
     xccs: Vec<Arc<Gmc>>,
     table: Arc<RwLock<Table>>,
+    /// The trap handler of the process on this GPU: its code and its memory.
+    trap: Arc<RwLock<Option<(u64, u64)>>>,
 }
 
 thread_local! {
@@ -45,6 +47,7 @@ impl Vm {
             xccs: gmc.package(),
             gmc,
             table: Arc::default(),
+            trap: Arc::default(),
         })
     }
 
@@ -56,6 +59,7 @@ impl Vm {
             home: self.home.clone(),
             xccs: vec![gmc.clone()],
             table: self.table.clone(),
+            trap: self.trap.clone(),
         })
     }
 
@@ -91,6 +95,17 @@ impl Vm {
         }
         self.gmc.leave(object);
         Ok(())
+    }
+
+    /// Sets the trap handler: the addresses of its code, 0 for none, and of its memory.
+    pub fn set_trap(&self, code: u64, data: u64) {
+        let handler = (code != 0).then_some((code, data));
+        *self.trap.write().unwrap_or_else(PoisonError::into_inner) = handler;
+    }
+
+    /// The trap handler.
+    pub(crate) fn trap(&self) -> Option<(u64, u64)> {
+        *self.trap.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that is mapped: address, bytes, object.
@@ -402,7 +417,7 @@ impl Memory for Launch<'_> {
         let Ok((entry, frame)) = find(&table, port, va, access) else {
             return;
         };
-        let at = self.vm.at(&entry, frame, &self.who, self.number);
+        let mut at = self.vm.at(&entry, frame, &self.who, self.number);
         if (port, access) == (Port::Cp, Access::Write) {
             let addresses = va..va.saturating_add(bytes as u64);
             at.gmc.guesses.prove(entry.object.id, addresses);
@@ -411,6 +426,9 @@ impl Memory for Launch<'_> {
         let Some(state) = states.get_mut(&entry.page) else {
             return;
         };
+        if state.shared(&at) {
+            at.mtype = Mtype::Uc;
+        }
         let offset = (va % PAGE) as usize;
         let range = offset..(offset + bytes).min(PAGE as usize);
         if access == Access::Write {

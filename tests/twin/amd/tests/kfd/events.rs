@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use drivers_spec::amd::kfd::{
-    self, EventData, HsaHwExceptionData, event_type, exception, wait_result,
+    self, EventData, HsaHwExceptionData, RuntimeMode, event_type, exception, wait_result,
 };
 use twin::fires::fires;
 use twin_amd::gpu::Interrupt;
@@ -403,19 +403,30 @@ fn faults_that_nobody_is_told_of() {
     assert_eq!(client.rules().len(), 1, "without queues nothing is lost");
 }
 
-#[test]
-fn errors_of_queues_go_to_the_context_save_area() {
+/// A client with a queue, number 1, whose errors go to `payload` and signal an event.
+fn watched_queue(mode: RuntimeMode, payload: &[u64; 1]) -> (Client, u32) {
     let client = Client::new("");
     client.event_page();
     let event = client.event(0, event_type::SIGNAL, true).unwrap().event_id;
+    let mut enable = kfd::RuntimeEnableArgs {
+        mode_mask: mode.bits(),
+        ..Default::default()
+    };
+    client.call(kfd::RUNTIME_ENABLE, &mut enable).unwrap();
     let mut buffers = client.buffers(0);
     // The header is written by the client, so the area must be memory that it sees.
     client.unmap(&[0], buffers.context).unwrap();
     buffers.context = client.memory(0, buffers.context.bytes, GTT);
-    let payload = [0x4u64];
     store(buffers.context.va + 24, payload.as_ptr() as u64);
     store(buffers.context.va + 32, event.into());
     client.create(client.queue_args(0, &buffers)).unwrap();
+    (client, event)
+}
+
+#[test]
+fn errors_of_queues_go_to_the_context_save_area() {
+    let payload = [0x4u64];
+    let (client, event) = watched_queue(RuntimeMode::empty(), &payload);
     let (process, code) = (
         client.process.id(),
         kfd::exception_code::QUEUE_PACKET_UNSUPPORTED,
@@ -430,4 +441,33 @@ fn errors_of_queues_go_to_the_context_save_area() {
     );
     assert_eq!(load(payload.as_ptr() as u64), 0x4 | 1 << 19);
     assert_eq!(client.wait(&mut [wanted(event)], true, 0), COMPLETE);
+}
+
+#[test]
+fn trap_handlers_tell_of_exceptions() {
+    for mode in [RuntimeMode::ENABLE, RuntimeMode::empty()] {
+        let payload = [0x4u64];
+        let (client, event) = watched_queue(mode, &payload);
+        client.machine.interrupt(
+            0,
+            Interrupt::Wave {
+                process: client.process.id(),
+                context: 1 << 11 | 0x155,
+                since: client.machine.clock(),
+                queue: Some(1),
+            },
+        );
+        let (seen, told) = if mode == RuntimeMode::ENABLE {
+            (
+                0x4 | kfd::exception_code::mask(kfd::exception_code::QUEUE_WAVE_TRAP),
+                COMPLETE,
+            )
+        } else {
+            // Then it is an interrupt like any other.
+            fires("KFD-EVENT-SLOT").only(&client.rules());
+            (0x4, TIMEOUT)
+        };
+        assert_eq!(load(payload.as_ptr() as u64), seen);
+        assert_eq!(client.wait(&mut [wanted(event)], true, 0), told);
+    }
 }

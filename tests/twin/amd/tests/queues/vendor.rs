@@ -225,6 +225,64 @@ fn a_barrier_waits_for_a_value() {
 }
 
 #[test]
+fn a_trap_handler_runs() {
+    // ttmp2 = the doorbell | WAVE_ABORT; unless the trap is 3, m0 = ttmp2 for s_sendmsg(MSG_INTERRUPT), and
+    // STATUS.HALT = 1; returns behind the trap.
+    let handler = [
+        0xbeee_4c80,
+        0xbf89_fc07,
+        0x8b6e_ff6e,
+        0x0000_03ff,
+        0x8c6e_ff6e,
+        0x0000_0400,
+        0x936f_ff6d,
+        0x0008_0010,
+        0xbf06_836f,
+        0xbfa2_0007,
+        0xbeef_007d,
+        0xbefd_006e,
+        0xbf80_0000,
+        0xbfb6_0001,
+        0xbefd_006f,
+        0xbef8_128d,
+        0xb978_f802,
+        0x806c_846c,
+        0x826d_806d,
+        0xbe80_4a6c,
+    ];
+    let stand = inactive(&GFX1100);
+    stand.write_words(CODE + 0x400, &handler);
+    stand.vm.set_trap(CODE + 0x400, 0);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    // s_trap 3; s_endpgm
+    kernel(&stand, false, WAVE32, &[0xbf90_0003, 0xbfb0_0000]);
+    queue.submit(&dispatch_of(0));
+    stand.idle();
+    assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+    // s_trap 3; s_trap 2; s_endpgm
+    kernel(
+        &stand,
+        false,
+        WAVE32,
+        &[0xbf90_0003, 0xbf90_0002, 0xbfb0_0000],
+    );
+    signal_at(&stand, DONE, 1);
+    queue.submit(&dispatch_of(0));
+    stand.wait("the exception", |stand| stand.heard() > 0);
+    let interrupts = stand.interrupts();
+    assert!(
+        matches!(interrupts[..], [Interrupt::Wave { queue: of, context, .. }]
+            if of == Some(queue.id) && context >> 10 == 1),
+        "{interrupts:?}"
+    );
+    // It is halted, whatever time passes, until the queue goes.
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(!stand.gpu.idle(PROCESS));
+    stand.gpu.destroy_queue(queue.id);
+    assert_eq!((value(&stand, DONE), stand.reports().as_str()), (1, ""));
+}
+
+#[test]
 fn waves_of_all_workgroups_meet() {
     // v0 = 3; m0 = 0; ds_gws_init v0
     let init = [

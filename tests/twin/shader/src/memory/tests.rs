@@ -64,6 +64,9 @@ impl Bench {
             phases: &self.phases,
             arrived: None,
             interrupts: Vec::new(),
+            handler: None,
+            privileged: false,
+            halted: false,
         };
         for row in 0..16 {
             for half in 0..halves {

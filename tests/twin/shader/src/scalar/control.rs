@@ -1,12 +1,14 @@
 //! Meanings of control flow, waits, barriers and messages.
 
+use super::hwreg;
 use super::meaning::*;
 use super::names;
 use super::operand::{self, Source, Value, registers};
 use crate::counters::{Counter, Wait};
 use crate::isa::Gen;
 use crate::page::Port;
-use crate::step::{Flow, Step, Stop};
+use crate::step::{Flow, ISA_RESERVED, Step, Stop};
+use crate::trap::{self, Message};
 use crate::wave::Wave;
 
 /// The address that a branch with this offset in dwords goes to.
@@ -146,6 +148,26 @@ pub fn barrier_signal(first: bool) -> Meaning {
     })
 }
 
+/// `s_rfe_b64`: the trap handler returns to S0.
+pub fn rfe() -> Meaning {
+    special(&[Arg::Reg0(2)], |inst, _| {
+        let a = inst.src0::<u64>()?;
+        step([a.touches(2)], move |wave| {
+            if !wave.privileged {
+                let text = "s_rfe_b64 outside of a trap handler".into();
+                return Err(Stop::Rule(&ISA_RESERVED, text));
+            }
+            wave.privileged = false;
+            let to = u64::get(a, wave) & 0xffff_ffff_fffc;
+            if wave.halted {
+                wave.next = to;
+                return Ok(Flow::Halt);
+            }
+            Ok(Flow::Jump(to))
+        })
+    })
+}
+
 /// `s_sleep_var`.
 pub fn sleep_var() -> Meaning {
     special(&[Arg::Src0(1)], |inst, _| {
@@ -158,9 +180,15 @@ pub fn sleep_var() -> Meaning {
 pub fn sendmsg() -> Meaning {
     special(&[Arg::Message], |inst, _| {
         let interrupt = inst.simm() & 15 == 1 && inst.simm() >> 4 == 0;
+        let old = matches!(inst.generation, Gen::Rdna2 | Gen::Cdna3);
+        let doorbell = old && inst.simm() == 10;
         step([], move |wave| {
             if interrupt {
-                wave.interrupts.push(wave.m0);
+                let (m0, privileged) = (wave.m0, wave.privileged);
+                wave.interrupts.push(Message { m0, privileged });
+            } else if doorbell && let (true, Some(handler)) = (wave.privileged, wave.handler) {
+                // Bit 31, which was set before, says that it has come.
+                wave.set_scalar(126, handler.doorbell);
             }
             Ok(Flow::Next)
         })
@@ -170,28 +198,38 @@ pub fn sendmsg() -> Meaning {
 /// `s_sendmsg_rtn`: D = what message S0 asks for.
 pub fn sendmsg_rtn<D: Value>() -> Meaning {
     special(&[Arg::Dst(D::DWORDS), Arg::MessageSrc], |inst, _| {
+        const DOORBELL: u8 = 0x80;
         const REALTIME: u8 = 0x83;
-        // The others ask for what only trap handlers and the driver know.
-        if inst.words[0] as u8 != REALTIME {
+        // The others ask for what only the driver knows.
+        let asked = inst.words[0] as u8;
+        if !matches!(asked, DOORBELL | REALTIME) {
             return None;
         }
         let d = inst.dst::<D>()?;
         let regs = registers(d, D::DWORDS);
         step([Some(regs)], move |wave| {
-            let now = wave.seat.now();
-            D::get(Source::Const(now), wave).put(d, wave);
+            let answer = match (asked, wave.handler) {
+                (REALTIME, _) => wave.seat.now(),
+                (_, Some(handler)) if wave.privileged => handler.doorbell.into(),
+                _ => 0,
+            };
+            D::get(Source::Const(answer), wave).put(d, wave);
             wave.counters.issue(&[Counter::Scalar], Some(regs));
             Ok(Flow::Next)
         })
     })
 }
 
-/// `s_trap`: no trap handler is modelled. Trap 3 is the debugger's: without one it does nothing
+/// `s_trap`: the wave goes on in the trap handler. Where there is none, trap 3, the debugger's, does nothing
 /// (LLVM AMDGPUUsage, "trap handler ABI").
 pub fn trap() -> Meaning {
-    control(Arg::Imm, |wave, simm| match simm & 0xff {
-        3 => Ok(Flow::Next),
-        id => Err(Stop::Trap(format!(
+    control(Arg::Imm, |wave, simm| match (wave.handler, simm & 0xff) {
+        (Some(handler), id) => {
+            let status = hwreg::status(wave);
+            Ok(Flow::Jump(trap::enter(wave, handler, id.into(), status)))
+        }
+        (None, 3) => Ok(Flow::Next),
+        (None, id) => Err(Stop::Trap(format!(
             "s_trap {id} at {:#x}{}",
             wave.pc,
             if id == 2 { " (llvm.trap)" } else { "" }

@@ -26,6 +26,12 @@ fn field(simm: u16) -> Field {
 
 const MODE: u16 = 1;
 const STATUS: u16 = 2;
+/// RDNA4's second status, of what only trap handlers write.
+const STATE_PRIV: u16 = 4;
+/// Bits of STATUS and STATE_PRIV.
+const HALT: u32 = 13;
+const HALT_12: u32 = 14;
+const SCC_12: u32 = 9;
 const GPR_ALLOC: u16 = 5;
 const LDS_ALLOC: u16 = 6;
 const IB_STS: u16 = 7;
@@ -48,10 +54,13 @@ fn read(wave: &Wave, id: u16) -> Option<u32> {
         (MODE, _) => wave.mode,
         (STATUS, _) => {
             u32::from(wave.scc)
+                | u32::from(wave.privileged) << 5
                 | u32::from(wave.exec == 0) << 9
                 | u32::from(wave.vccz()) << 10
                 | u32::from(place.waves > 1) << 11
+                | u32::from(wave.halted) << HALT
         }
+        (STATE_PRIV, Rdna4) => u32::from(wave.scc) << SCC_12 | u32::from(wave.halted) << HALT_12,
         (GPR_ALLOC, _) => wave.vgprs as u32 / 8,
         (LDS_ALLOC, _) => (wave.lds.len() as u32).div_ceil(128) << 12,
         (IB_STS, _) => 0,
@@ -69,7 +78,7 @@ fn read(wave: &Wave, id: u16) -> Option<u32> {
         (CYCLES, Rdna4) => cycles() as u32,
         (CYCLES_HI, Rdna4) => (cycles() >> 32) as u32,
         (CYCLES, _) => cycles() as u32 & 0xf_ffff,
-        (4 | 10..=12 | 16..=19 | 26, Rdna4) => 0,
+        (10..=12 | 16..=19 | 26, Rdna4) => 0,
         (3 | 16..=19 | 25 | 27, Gen::Rdna2 | Gen::Rdna3) => 0,
         _ => return None,
     })
@@ -80,6 +89,12 @@ fn write(wave: &mut Wave, id: u16, mask: u32, value: u32) -> bool {
     let merge = |old: u32| old & !mask | value & mask;
     match (id, wave.generation) {
         (MODE, _) => wave.mode = merge(wave.mode),
+        (STATUS, Gen::Rdna2 | Gen::Rdna3 | Gen::Cdna3) if wave.privileged => {
+            set_status(wave, mask, value, (0, HALT));
+        }
+        (STATE_PRIV, Gen::Rdna4) if wave.privileged => {
+            set_status(wave, mask, value, (SCC_12, HALT_12));
+        }
         // RDNA2 programs set up their scratch by these (LLVM AMDGPUUsage, "flat scratch").
         (SCRATCH_LO, Gen::Rdna2) => {
             let scratch = wave.place.scratch;
@@ -93,6 +108,25 @@ fn write(wave: &mut Wave, id: u16, mask: u32, value: u32) -> bool {
         _ => return read(wave, id).is_some(),
     }
     true
+}
+
+/// The trap handler writes SCC and HALT, which are these bits.
+fn set_status(wave: &mut Wave, mask: u32, value: u32, (scc, halt): (u32, u32)) {
+    for (bit, state) in [(scc, &mut wave.scc), (halt, &mut wave.halted)] {
+        if mask >> bit & 1 == 1 {
+            *state = value >> bit & 1 == 1;
+        }
+    }
+}
+
+/// What a trap handler finds as the status of a wave.
+pub(super) fn status(wave: &Wave) -> u32 {
+    let id = if wave.generation == Gen::Rdna4 {
+        STATE_PRIV
+    } else {
+        STATUS
+    };
+    read(wave, id).unwrap_or(0)
 }
 
 fn none(id: u16) -> Stop {

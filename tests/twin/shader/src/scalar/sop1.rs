@@ -125,7 +125,7 @@ pub fn rows() -> Vec<Row> {
         row("s_getpc_b64",            [0x1f, 0x47, 0x47, 0x1c], control::getpc()),
         row("s_setpc_b64",            [0x20, 0x48, 0x48, 0x1d], control::setpc()),
         row("s_swappc_b64",           [0x21, 0x49, 0x49, 0x1e], control::swappc()),
-        row("s_rfe_b64",              [0x22, 0x4a, 0x4a, 0x1f], unsupported(&[Arg::Reg0(2)])),
+        row("s_rfe_b64",              [0x22, 0x4a, 0x4a, 0x1f], control::rfe()),
         row("s_and_saveexec_b64",     [0x24, 0x21, 0x21, 0x20], saveexec64(|a, e| a & e)),
         row("s_or_saveexec_b64",      [0x25, 0x23, 0x23, 0x21], saveexec64(|a, e| a | e)),
         row("s_xor_saveexec_b64",     [0x26, 0x25, 0x25, 0x22], saveexec64(|a, e| a ^ e)),

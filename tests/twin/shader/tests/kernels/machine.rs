@@ -3,7 +3,8 @@
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
@@ -11,6 +12,7 @@ use twin_shader::code::Code;
 use twin_shader::isa::Gen;
 use twin_shader::launch::{self, Broken, Done, Launch, Watch};
 use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
+use twin_shader::trap::Message;
 
 #[repr(align(4096))]
 #[derive(Clone, Copy)]
@@ -124,6 +126,9 @@ pub struct Machine {
     free: u64,
     /// Host threads of launches.
     pub threads: usize,
+    /// What waves have told the host, and after how many words the launch is cancelled.
+    pub told: Mutex<Vec<Message>>,
+    pub most: usize,
     /// How long the last launch took.
     pub seconds: f64,
 }
@@ -145,6 +150,8 @@ impl Machine {
             code: Code::new(generation),
             free: (Ram::BASE + end).next_multiple_of(PAGE),
             threads: 1,
+            told: Mutex::default(),
+            most: usize::MAX,
             seconds: 0.0,
         }
     }
@@ -163,15 +170,15 @@ impl Machine {
         self.ram.read(va, count)
     }
 
-    fn descriptor(&mut self, kernel: &str) -> Descriptor {
+    /// Where a symbol of the program is.
+    pub fn address(&self, symbol: &str) -> u64 {
         let file = object::File::parse(&*self.elf).unwrap();
-        let name = format!("{kernel}.kd");
-        let at = file
-            .symbols()
-            .find(|s| s.name() == Ok(&name))
-            .unwrap()
-            .address()
-            + Ram::BASE;
+        let found = file.symbols().find(|s| s.name() == Ok(symbol));
+        found.unwrap().address() + Ram::BASE
+    }
+
+    fn descriptor(&mut self, kernel: &str) -> Descriptor {
+        let at = self.address(&format!("{kernel}.kd"));
         let kd = self.ram.read(at, 16);
         let entry = u64::from(kd[4]) | u64::from(kd[5]) << 32;
         Descriptor {
@@ -264,15 +271,21 @@ impl Machine {
             private_aperture: 0x2000_0000,
             xcc: (0, 1),
             waves: 256,
+            trap: None,
             seed: 1,
         };
         change(&mut launch);
         let start = Instant::now();
+        let cancel = AtomicBool::new(false);
         let watch = Watch {
-            cancel: &AtomicBool::new(false),
+            cancel: &cancel,
             trace,
             clock: &|| start.elapsed().as_nanos() as u64 / 10,
-            interrupt: &|_| (),
+            interrupt: &|message| {
+                let mut told = self.told.lock().unwrap();
+                told.push(message);
+                cancel.fetch_or(told.len() >= self.most, Ordering::Relaxed);
+            },
             threads: self.threads,
         };
         let done = launch::run(&self.ram, &self.code, &launch, &watch);

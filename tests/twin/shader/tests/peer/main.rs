@@ -101,6 +101,9 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
         phases: &phases,
         arrived: None,
         interrupts: vec![],
+        handler: None,
+        privileged: false,
+        halted: false,
     };
     let flow = (step.run)(&mut wave).map_err(|stop| match stop {
         Stop::Rule(rule, what) => format!("breaks {}: {what}", rule.name),

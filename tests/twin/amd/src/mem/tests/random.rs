@@ -137,3 +137,97 @@ fn every_stale_read_is_reported_and_nothing_else() {
         }
     }
 }
+
+/// A GPU of some XCCs.
+fn package(xccs: u32) -> Setup {
+    let mut s = setup();
+    let (cdna, never) = (Gen::Cdna3, Drain::Never);
+    s.gmc = Gmc::with_xccs(xccs, 0, cdna, 64 * MIB, never, s.journal.clone()).unwrap();
+    s.vm = Vm::new(s.gmc.clone());
+    s
+}
+
+#[test]
+fn waves_write_on_after_a_write_back() {
+    let s = package(2);
+    let _object = s.mapped(VRAM, Mtype::Rw);
+    for xcc in 0..2 {
+        let vm = s.vm.on(xcc);
+        let launch = vm.launch();
+        let mut bus = Bus::new(&launch);
+        let va = VA + 0x100 * u64::from(xcc);
+        for value in 1..4u64 {
+            bus.put(Port::Vector, va + 8 * value, value).unwrap();
+            launch.write_back(true);
+        }
+        bus.put(Port::Vector, va, 9u64).unwrap();
+        drop(launch);
+        s.vm.caches(WB, "release");
+        assert_eq!(s.read(Port::Sdma, va), 9, "of XCC {xcc}");
+    }
+    assert_eq!(s.broken(), [""; 0]);
+}
+
+/// Dispatches in which each XCC stores to words of its own and all count in others, with what they do to caches
+/// in between. After a release memory has all of it, and what nobody has changed is read as it is.
+#[test]
+fn memory_gets_what_all_xccs_write() {
+    const WORDS: u64 = 64;
+    let place = |word: u64| VA + 0xf00 + 8 * word;
+    for seed in 1..40u64 {
+        let xccs = 2 + seed % 3;
+        let s = package(xccs as u32);
+        let _object = s.mapped(VRAM, Mtype::Rw);
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let mut newest = [0u64; WORDS as usize];
+        for round in 1..60 {
+            let before = newest;
+            for xcc in 0..xccs {
+                let vm = s.vm.on(xcc as u32);
+                let launch = vm.launch();
+                let mut bus = Bus::new(&launch);
+                for _ in 0..random(24) {
+                    // Who writes a word in this round: an XCC, the copy engine, all of them by atomics, nobody.
+                    let word = random(WORDS);
+                    let (owner, va) = ((word / 3 + round) % (xccs + 3), place(word));
+                    let value = random(1 << 30);
+                    match (owner, random(8)) {
+                        (_, 0) => launch.write_back(true),
+                        (_, 1) => launch.invalidate(Port::Vector, true),
+                        (owner, kind) if owner == xcc => {
+                            newest[word as usize] = value;
+                            let port = if kind == 2 { Port::Cp } else { Port::Vector };
+                            bus.put(port, va, value).unwrap();
+                            assert_eq!(bus.get::<u64>(Port::Vector, va).unwrap(), value);
+                        }
+                        (owner, 2) if owner == xccs => {
+                            newest[word as usize] += 1;
+                            bus.atomic(Port::Cp, va, |old: u64| old + 1).unwrap();
+                        }
+                        (owner, 2..4) if owner == xccs + 1 => {
+                            newest[word as usize] = value;
+                            s.write(Port::Sdma, va, value);
+                        }
+                        (owner, kind) if owner == xccs + 2 => {
+                            let port = [Port::Vector, Port::Scalar][(kind % 2) as usize];
+                            let seen = bus.get::<u64>(port, va).unwrap();
+                            assert_eq!(seen, before[word as usize], "{port:?} of XCC {xcc}");
+                        }
+                        _ => {}
+                    }
+                }
+                drop(launch);
+            }
+            s.vm.caches(EVERYTHING, "release and acquire");
+            let memory: Vec<u64> = (0..WORDS)
+                .map(|word| s.read(Port::Sdma, place(word)))
+                .collect();
+            assert_eq!(memory, newest, "seed {seed}, round {round}");
+        }
+        assert_eq!(s.broken(), [""; 0]);
+    }
+}

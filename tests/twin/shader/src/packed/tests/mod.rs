@@ -60,6 +60,9 @@ fn run_in<S, T>(
         phases: &phases,
         arrived: None,
         interrupts: vec![],
+        handler: None,
+        privileged: false,
+        halted: false,
     };
     let state = before(&mut wave);
     let inst = isa::decode(generation, words).unwrap().inst;
