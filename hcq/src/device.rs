@@ -93,6 +93,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Bytes in use and free.
     fn memory(&self) -> MemoryStats;
 
+    /// Whether commands of this device may use the addresses of a buffer, which may be another device's: there is a
+    /// way to its memory then, and both devices wait for each other's signals.
+    fn reaches(&self, buffer: &Buffer) -> bool {
+        let _ = buffer;
+        false
+    }
+
     /// Puts a compiled kernel into device memory.
     ///
     /// # Errors

@@ -56,6 +56,10 @@ impl<H: Load> Device for Gpu<H> {
         self.pool.stats()
     }
 
+    fn reaches(&self, buffer: &Buffer) -> bool {
+        self.core.interface.reaches(buffer.va().0)
+    }
+
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
         self.core.lost.check()?;
         Ok(Arc::new(self.engine.load(image)?))

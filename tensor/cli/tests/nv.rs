@@ -5,6 +5,10 @@
 mod place;
 
 use place::{Place, losses, rows, succeed, toolkit};
+use tensor::DType;
+use tensor::io::npy;
+use tensor::onnx::Dim;
+use tensor::onnx::write::{self, Writer};
 
 const GH100: (&str, &str) = ("DEV", "TWINNVK+NV::gh100");
 
@@ -91,6 +95,13 @@ fn exit_codes_tell_why_a_device_does_not_open() {
             &["device cgroup", "--device /dev/nvidia0"],
         ),
         ("says=470.256.02", 6, &["470.256.02", "535"]),
+        ("mig=7", 6, &["7 partitions (MIG)", "nvidia-smi -mig 0"]),
+        (
+            "compute=prohibited",
+            4,
+            &["closed to programs that compute", "nvidia-smi -c DEFAULT"],
+        ),
+        ("compute=taken", 4, &["another one has it"]),
         ("gpus=0", 3, &["has no GPU"]),
         (
             "fault=path:/dev/nvidia0:EIO",
@@ -139,4 +150,82 @@ fn the_demonstration_learns_as_on_the_cpu() {
         assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, sm_90 {gpu:?}");
     }
     assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
+}
+
+/// A product of 64 by 64 matrices on a GPU that is compiled for in some way: what comes out, and all that DEBUG shows.
+fn product(dev: &str, more: &[(&str, &str)], toolkit: &str) -> (Vec<f32>, String) {
+    let place = Place::new();
+    let floats = write::tensor(DType::F32, &[Dim::Fixed(64), Dim::Fixed(64)]);
+    let mut writer = Writer::new("product", 17);
+    writer.input("a", &floats);
+    writer.input("b", &floats);
+    writer.node("MatMul", &["a", "b"], &["c"], []);
+    writer.output("c", &floats);
+    std::fs::write(place.path("work").join("m.onnx"), writer.finish()).unwrap();
+    let args = [
+        "run", "m.onnx", "--input", "a=rand:1", "--input", "b=rand:2", "--output", "out",
+    ];
+    let mut env = vec![("DEV", dev), ("CUDA_PATH", toolkit), ("DEBUG", "7")];
+    env.extend(more);
+    let ran = succeed(&place, &args, &env);
+    let c = npy::read(place.path("work").join("out/c.npy")).unwrap();
+    let numbers = c.data.chunks_exact(4);
+    let numbers = numbers.map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+    (numbers.collect(), ran.err)
+}
+
+/// Every way from kernels to machine code, and products by tensor cores where they are asked for: then the operands
+/// are rounded to ten bits behind the point.
+#[test]
+fn singles_are_multiplied_by_tensor_cores_on_request_alone() {
+    let Some(toolkit) = toolkit() else { return };
+    let (exact, _) = product("CPU", &[], &toolkit);
+    for (dev, source) in [
+        ("TWINNVK+NV:CUDA:sm_90", "__global__"),
+        ("TWINNVK+NV:PTX:sm_86", ".visible .entry"),
+        #[cfg(feature = "llvm")]
+        ("TWINNVK+NV:LLVM:sm_89", "ptx_kernel"),
+    ] {
+        let near = |found: &[f32], by: f32| {
+            let off = exact
+                .iter()
+                .zip(found)
+                .map(|(a, b)| (a - b).abs() / a.abs().max(1.0));
+            off.fold(0.0, f32::max) < by
+        };
+        let (plain, text) = product(dev, &[], &toolkit);
+        assert!(text.contains(source), "{dev}: {text}");
+        assert!(near(&plain, 1e-5) && !text.contains("HMMA"), "{dev}");
+        let (rounded, text) = product(dev, &[("ALLOW_TF32", "1")], &toolkit);
+        assert!(text.contains("HMMA.1688.F32.TF32"), "{dev}: {text}");
+        assert!(near(&rounded, 1e-3) && !near(&rounded, 1e-7), "{dev}");
+    }
+}
+
+/// A way that this program has not, and one whose compiler is not there, say what to do.
+#[test]
+fn compilers_that_are_not_there_are_named() {
+    let place = Place::new();
+    for (dev, texts) in [
+        ("TWINNVK+NV::sm_90", &["nvidia-cuda-nvrtc", "CUDA_PATH"][..]),
+        ("TWINNVK+NV:PTX:sm_90", &["nvidia-nvjitlink", "CUDA_PATH"]),
+        #[cfg(feature = "llvm")]
+        ("TWINNVK+NV:LLVM:sm_90", &["nvidia-nvjitlink", "CUDA_PATH"]),
+    ] {
+        // Nothing of NVIDIA is found where nothing is looked for.
+        let env = [
+            ("DEV", dev),
+            ("CUDA_PATH", "/nowhere"),
+            ("PATH", "/nowhere"),
+        ];
+        let ran = place.run(&["bench", "gemm"], &env);
+        assert_ne!(ran.code, 0, "{dev}");
+        for text in texts {
+            assert!(
+                ran.err.contains(text),
+                "{dev}: {text:?} is not in {}",
+                ran.err
+            );
+        }
+    }
 }

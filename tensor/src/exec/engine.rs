@@ -172,6 +172,11 @@ impl DeviceExecutor {
         self.copies.as_ref()
     }
 
+    /// Every queue that it works on.
+    fn streams(&self) -> impl Iterator<Item = &Stream> {
+        std::iter::once(&self.stream).chain(&self.copies)
+    }
+
     /// What kernels that are submitted now have to wait for: copies that are still under way.
     pub(crate) fn copied(&self) -> Result<Vec<Point>> {
         let last = self.copies.as_ref().map(|c| c.last());

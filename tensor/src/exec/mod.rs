@@ -37,7 +37,8 @@ impl Engine {
     }
 }
 
-/// Brings values of other engines, which `root` needs, into host memory.
+/// Brings values of other engines, which `root` needs: from device to device where there is a way, else into host
+/// memory.
 pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
     let mut seen = HashSet::new();
     let mut pending = vec![root.clone()];
@@ -48,8 +49,12 @@ pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
         let node = tensor.node();
         match (&node.op, node.src.first()) {
             (Op::Copy, Some(source)) if source.engine() != tensor.engine() => {
-                let bytes = source.to_bytes()?;
-                node.storage.fill(Storage::Host(Arc::from(bytes)));
+                let here = DeviceExecutor::of(tensor.engine());
+                let brought = here.map(|here| here.brought(source)).transpose()?;
+                node.storage.fill(match brought.flatten() {
+                    Some(buffer) => Storage::Device(buffer),
+                    None => Storage::Host(Arc::from(source.to_bytes()?)),
+                });
             }
             (Op::Param, _) => {
                 return Err(Error::Capture {

@@ -43,6 +43,11 @@ pub trait Observer: Send + Sync {
         let _ = run;
     }
 
+    /// So many bytes of another device come by a copy between the two; others go through the host.
+    fn brought(&self, from: &hcq::DeviceId, bytes: u64) {
+        let _ = (from, bytes);
+    }
+
     /// A schedule is about to run: launches, bytes of the arena, bytes it would take unplanned.
     fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
         let _ = (launches, arena, unplanned);

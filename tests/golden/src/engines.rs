@@ -42,6 +42,9 @@ pub enum EngineError {
 /// The rules that a simulated device saw broken.
 type Broken = Box<dyn Fn() -> Vec<Violation>>;
 
+/// The same, for every GPU of a machine.
+type Journal = Arc<dyn Fn() -> Vec<Violation>>;
+
 /// An engine, and what has to hold once everything on it has run.
 pub struct Rig {
     /// The engine.
@@ -129,33 +132,49 @@ pub fn cpu() -> Result<Rig, EngineError> {
 /// # Errors
 /// From the device or the compiler.
 pub fn gpu(machine: &str, options: Options) -> Result<Rig, EngineError> {
-    let (chip, more) = machine.split_once(',').unwrap_or((machine, ""));
-    let (chip, renderer) = chip.split_once(':').unwrap_or((chip, "CUDA"));
-    if chip.starts_with("sm_") {
-        let backend = nv_backend(chip, renderer)?;
-        let machine = twin_nv::machine::TwinMachine::new(&format!("chip={chip},{more}"));
-        let machine = machine.map_err(EngineError::Twin)?;
-        let twin: drivers::Twin = machine.clone();
-        let device = open(DeviceKind::Nv, Transport::Nvk, &twin)?;
-        let engine = DeviceExecutor::engine(device, backend, options)?;
-        let broken: Broken = Box::new(move || machine.journal().violations());
-        let broken = Some(broken);
-        return Ok(Rig { engine, broken });
-    }
-    let machine =
-        twin_amd::machine::TwinMachine::new(&format!("debug=0,drain=never,chip={chip},{more}"));
-    let machine = machine.map_err(EngineError::Twin)?;
-    let twin: drivers::Twin = machine.clone();
-    let device = open(DeviceKind::Amd, Transport::Kfd, &twin)?;
-    amd(machine, device, chip, options)
+    gpus(machine, [options]).map(|[rig]| rig)
 }
 
-fn open(kind: DeviceKind, way: Transport, twin: &drivers::Twin) -> hcq::Result<Arc<dyn Device>> {
-    let target = Target {
-        interface: Some(way.interface(true)),
-        ..Target::any(kind)
+/// Several GPUs of one machine, see [`gpu`]. Each tells of the rules that were broken on any of them.
+///
+/// # Errors
+/// From the devices or the compiler.
+pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig; N], EngineError> {
+    let (chip, more) = machine.split_once(',').unwrap_or((machine, ""));
+    let (chip, renderer) = chip.split_once(':').unwrap_or((chip, "CUDA"));
+    let config = format!("chip={chip},gpus={N},{more}");
+    let (twin, journal, kind, way): (drivers::Twin, Journal, _, _) = if chip.starts_with("sm_") {
+        let machine = twin_nv::machine::TwinMachine::new(&config).map_err(EngineError::Twin)?;
+        let journal = machine.clone();
+        let journal = Arc::new(move || journal.journal().violations());
+        (machine, journal, DeviceKind::Nv, Transport::Nvk)
+    } else {
+        let config = format!("debug=0,drain=never,{config}");
+        let machine = twin_amd::machine::TwinMachine::new(&config).map_err(EngineError::Twin)?;
+        let journal = machine.clone();
+        let journal = Arc::new(move || journal.journal().violations());
+        (machine, journal, DeviceKind::Amd, Transport::Kfd)
     };
-    drivers::open_with(&target, &Settings::default(), Some(twin))
+    let mut rigs = Vec::new();
+    for (index, options) in options.into_iter().enumerate() {
+        let backend = match kind {
+            DeviceKind::Nv => nv_backend(chip, renderer)?,
+            _ => Backend::find("AMD:LLVM", chip, 0)?,
+        };
+        let target = Target {
+            interface: Some(way.interface(true)),
+            indices: Some(vec![index as u32]),
+            ..Target::any(kind)
+        };
+        let device = drivers::open_with(&target, &Settings::default(), Some(&twin))?;
+        let engine = DeviceExecutor::engine(device, backend, options)?;
+        let journal = journal.clone();
+        let broken: Broken = Box::new(move || journal());
+        let broken = Some(broken);
+        rigs.push(Rig { engine, broken });
+    }
+    rigs.try_into()
+        .map_err(|rigs: Vec<Rig>| EngineError::Twin(format!("{} GPUs of {N}", rigs.len())))
 }
 
 /// Compiled by LLVM for an AMD GPU, run from its queues.

@@ -83,6 +83,16 @@ fn convolutions() {
     }
 }
 
+/// A product of 8-bit floats, summed in 32 bits.
+fn narrow(chip: &str, formats: [DType; 2], instructions: &[&str]) {
+    check(chip, instructions, |engine| {
+        let mut rng = Rng::new(engine, 7);
+        let a = halves(&mut rng, &[100, 72]).cast(formats[0]).unwrap();
+        let b = halves(&mut rng, &[72, 65]).cast(formats[1]).unwrap();
+        a.matmul_in(&b, DType::F32).unwrap()
+    });
+}
+
 /// Both formats in one product; rows and columns may change places.
 #[test]
 fn products_of_narrow_floats() {
@@ -91,12 +101,30 @@ fn products_of_narrow_floats() {
         ("gfx1201", &mixed[..]),
         ("gfx1100", &["v_wmma_f32_16x16x16_f16"]),
         ("gfx942", &["v_mfma_f32_16x16x16_f16"]),
+        ("sm_86:PTX", &["HMMA.16816.F32"]),
+        (
+            "sm_89:PTX",
+            &["QMMA.16832.F32.E4M3.E5M2", "QMMA.16832.F32.E5M2.E4M3"],
+        ),
+        (
+            "sm_120",
+            &["QMMA.16832.F32.E4M3.E5M2", "QMMA.16832.F32.E5M2.E4M3"],
+        ),
     ] {
-        check(chip, instructions, |engine| {
-            let mut rng = Rng::new(engine, 7);
-            let a = halves(&mut rng, &[100, 72]).cast(DType::F8E4M3).unwrap();
-            let b = halves(&mut rng, &[72, 65]).cast(DType::F8E5M2).unwrap();
-            a.matmul_in(&b, DType::F32).unwrap()
-        });
+        narrow(chip, [DType::F8E4M3, DType::F8E5M2], instructions);
+    }
+}
+
+/// One format: NVIDIA's from Ada on, but for Hopper, where they are halves to tensor cores.
+#[test]
+fn products_of_one_narrow_format() {
+    for (chip, format, instruction) in [
+        ("sm_89", DType::F8E4M3, "QMMA.16832.F32.E4M3.E4M3"),
+        ("sm_89:PTX", DType::F8E5M2, "QMMA.16832.F32.E5M2.E5M2"),
+        ("sm_90", DType::F8E4M3, "HMMA.16816.F32"),
+        ("sm_90:PTX", DType::F8E5M2, "HMMA.16816.F32"),
+        ("sm_120:PTX", DType::F8E4M3, "QMMA.16832.F32.E4M3.E4M3"),
+    ] {
+        narrow(chip, [format; 2], &[instruction]);
     }
 }

@@ -243,6 +243,11 @@ impl Memory {
         done
     }
 
+    /// Whether a GPU has it.
+    pub(super) fn is_mapped_for(&self, gpu_id: u32) -> bool {
+        self.lock().contains(&gpu_id)
+    }
+
     /// Whether a GPU could be given a way to it.
     pub(super) fn reachable(&self, gpu: &Gpu) -> bool {
         let linked = gpu.node.peers.contains(&self.gpu.node.number);

@@ -223,6 +223,11 @@ impl Interface for Kfd {
         })
     }
 
+    fn reaches(&self, va: u64) -> bool {
+        let found = self.shared.memory_at(va);
+        found.is_some_and(|(memory, _)| memory.is_mapped_for(self.gpu.id))
+    }
+
     fn event(&self) -> Result<Event> {
         let kind = event_type::SIGNAL;
         let event = event::Event::new(&*self.machine, &self.process, &self.gpu, kind);
@@ -266,8 +271,8 @@ impl Interface for Kfd {
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
-        let (view, offset) = self.shared.view_at(va)?;
-        Some((Window::mapped("memory", view), offset))
+        let (memory, offset) = self.shared.memory_at(va)?;
+        Some((Window::mapped("memory", memory.view()?.clone()), offset))
     }
 }
 

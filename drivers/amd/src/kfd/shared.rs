@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use hcq::mem::view::View;
 use hcq::transport::{Machine, TransportError};
 
 use super::memory::Memory;
@@ -69,18 +68,18 @@ impl Shared {
         Ok(())
     }
 
-    /// The host's mapping of a device's address, and where in it the address is.
-    pub(super) fn view_at(&self, va: u64) -> Option<(View, u64)> {
-        let all = self.lock();
-        for memory in all.iter().filter_map(|(m, _)| m.upgrade()) {
-            let Some(offset) = va.checked_sub(memory.va()) else {
-                continue;
-            };
-            if offset < memory.bytes() {
-                return Some((memory.view()?.clone(), offset));
-            }
-        }
-        None
+    /// The memory with a device's address, and where in it the address is.
+    pub(super) fn memory_at(&self, va: u64) -> Option<(Arc<Memory>, u64)> {
+        // Upgraded outside of the lock: the last handle of one may be this one.
+        let all: Vec<_> = self
+            .lock()
+            .iter()
+            .filter_map(|(m, _)| m.upgrade())
+            .collect();
+        all.into_iter().find_map(|memory| {
+            let offset = va.checked_sub(memory.va())?;
+            (offset < memory.bytes()).then_some((memory, offset))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Weak<Memory>, Reach)>> {

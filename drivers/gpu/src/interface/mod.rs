@@ -44,6 +44,13 @@ pub trait Interface: Send + Sync {
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory>;
 
+    /// Whether the GPU has the memory at an address that some GPU of the process has. Slow: asked once for each copy
+    /// between two GPUs.
+    fn reaches(&self, va: u64) -> bool {
+        let _ = va;
+        false
+    }
+
     /// Something to sleep on.
     ///
     /// # Errors

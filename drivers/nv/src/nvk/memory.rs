@@ -111,6 +111,8 @@ pub(super) struct Memory {
     purpose: Use,
     va: u64,
     bytes: u64,
+    /// The other GPUs that have it.
+    others: Mutex<Vec<Weak<Gpu>>>,
     /// What it is, in messages; empty if its parts have names of their own.
     what: Box<str>,
     /// What it was made of; outlives it.
@@ -194,6 +196,7 @@ impl Memory {
             purpose,
             va,
             bytes,
+            others: Mutex::default(),
             what: request.what.into(),
         };
         memory.map(gpu).map_err(failed)?;
@@ -238,9 +241,10 @@ impl Memory {
     /// # Errors
     /// [`CallError`]: the GPU has no way to it, or no memory for page tables.
     pub(super) fn map(&self, gpu: &Arc<Gpu>) -> Called {
+        let other = gpu.id != self.gpu.id;
         match &self.mapped {
-            Mapped::Uvm(range) => range.map(gpu.uuid, self.object.handle()),
-            Mapped::Rm(_) if self.is_local() && gpu.id != self.gpu.id => Ok(()),
+            Mapped::Uvm(range) => range.map(gpu.uuid, self.object.handle())?,
+            Mapped::Rm(_) if self.is_local() && other => return Ok(()),
             Mapped::Rm(all) => {
                 let place = Place {
                     bytes: self.bytes,
@@ -248,9 +252,20 @@ impl Memory {
                 };
                 let mapping = Dma::new(gpu, self.object.handle(), place)?;
                 lock(all).push((Arc::downgrade(gpu), mapping));
-                Ok(())
             }
         }
+        if other {
+            let mut others = lock(&self.others);
+            others.retain(|gpu| gpu.strong_count() > 0);
+            others.push(Arc::downgrade(gpu));
+        }
+        Ok(())
+    }
+
+    /// Whether a GPU has it.
+    pub(super) fn is_mapped_for(&self, gpu: &Arc<Gpu>) -> bool {
+        let is = |other: &Weak<Gpu>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(gpu));
+        gpu.id == self.gpu.id || lock(&self.others).iter().any(is)
     }
 }
 

@@ -221,6 +221,11 @@ impl Interface for Nvk {
         })
     }
 
+    fn reaches(&self, va: u64) -> bool {
+        let found = self.process.memory_at(va);
+        found.is_some_and(|(memory, _)| memory.is_mapped_for(&self.gpu))
+    }
+
     fn event(&self) -> Result<Event> {
         let event = event::Event::new(&*self.machine, &self.gpu);
         let event = event.map_err(|why| match why {

@@ -8,6 +8,7 @@ mod faults;
 mod flaky;
 mod mistakes;
 mod objects;
+mod peers;
 mod refusals;
 mod sandbox;
 mod sizes;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::Built;
+use hcq::DeviceId;
 use tensor::exec::{Observer, Run};
 
 /// Prints by level: 2 a line per kernel run, 3 applied optimisations, plans, and what a
@@ -72,6 +73,12 @@ impl Observer for Printer {
         );
     }
 
+    fn brought(&self, from: &DeviceId, bytes: u64) {
+        if self.level >= 3 {
+            eprintln!("--- copy: {bytes} bytes of {from}, from device to device");
+        }
+    }
+
     fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
         if self.level >= 3 {
             eprintln!(
@@ -95,6 +102,10 @@ impl Observer for All {
 
     fn ran(&self, run: &Run) {
         self.0.iter().for_each(|o| o.ran(run));
+    }
+
+    fn brought(&self, from: &DeviceId, bytes: u64) {
+        self.0.iter().for_each(|o| o.brought(from, bytes));
     }
 
     fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {

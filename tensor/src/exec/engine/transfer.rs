@@ -1,10 +1,11 @@
-//! Bytes between the host and the device.
+//! Bytes between the host and the device, and between two devices.
 
-use hcq::Buffer;
+use hcq::signal::Point;
+use hcq::{Buffer, Command};
 
 use super::DeviceExecutor;
 use crate::error::Result;
-use crate::graph::Storage;
+use crate::graph::{Storage, Tensor};
 
 /// Bytes of a source that are read at a time.
 const UPLOAD_PART: usize = 1 << 20;
@@ -20,6 +21,43 @@ impl DeviceExecutor {
         let buffer = self.alloc(bytes as u64)?;
         self.fill(&buffer, storage)?;
         Ok(buffer)
+    }
+
+    /// Memory of this device with the value of a tensor of another one, by a copy that this one makes; none if it has
+    /// no way to the other's memory.
+    pub(crate) fn brought(&self, source: &Tensor) -> Result<Option<Buffer>> {
+        let Some(other) = DeviceExecutor::of(source.engine()) else {
+            return Ok(None);
+        };
+        source.realize()?;
+        let Some(Storage::Device(from)) = source.storage() else {
+            return Ok(None);
+        };
+        if from.bytes() == 0 || !self.device.reaches(&from) {
+            return Ok(None);
+        }
+        let to = self.alloc(from.bytes())?;
+        let copy = Command::Copy {
+            dst: to.va().0.into(),
+            src: from.va().0.into(),
+            bytes: from.bytes(),
+        };
+        let queue = self.copies.as_ref().unwrap_or(&self.stream);
+        let made: Vec<Point> = other.streams().map(|stream| stream.last()).collect();
+        let copied = queue.submit(&made, &[copy])?;
+        self.keep(
+            std::slice::from_ref(&copied),
+            vec![from.clone(), to.clone()],
+        )?;
+        // What is written there later may be in the same place.
+        for stream in other.streams() {
+            let behind = stream.submit(std::slice::from_ref(&copied), &[])?;
+            other.keep(&[behind], vec![from.clone()])?;
+        }
+        if let Some(observer) = self.observer() {
+            observer.brought(&other.device.info().id, from.bytes());
+        }
+        Ok(Some(to))
     }
 
     /// Puts the bytes of a storage into a buffer that has room for them.
