@@ -101,6 +101,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
             4,
             &["closed to programs that compute", "nvidia-smi -c DEFAULT"],
         ),
+        ("confidential=on", 6, &["confidential computing on"]),
         ("compute=taken", 4, &["another one has it"]),
         ("gpus=0", 3, &["has no GPU"]),
         (

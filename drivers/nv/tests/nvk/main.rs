@@ -127,6 +127,7 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
             "fault=path:/dev/nvidia0:EIO",
             "the driver cannot start the GPU",
         ),
+        ("chip=h100,confidential=on", "has confidential computing on"),
         ("mig=2", "is divided into 2 partitions (MIG)"),
         (
             "compute=prohibited",
@@ -149,7 +150,9 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
         );
         clean(&twin);
         // A look at the machine finds the same; what is asked of the GPU itself, a closer one.
-        let asked = ["compute", "mig"].iter().any(|one| config.contains(one));
+        let asked = ["compute", "mig", "confidential"]
+            .iter()
+            .any(|one| config.contains(one));
         for (survey, sees) in [(survey(&*twin), !asked), (examine(&*twin), true)] {
             let gpu = survey.gpus.into_iter().find_map(|gpu| gpu.unusable);
             let found = survey.driver.err().or(gpu);

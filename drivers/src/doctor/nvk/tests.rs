@@ -100,6 +100,7 @@ fn states() -> Vec<(&'static str, &'static str, Group)> {
         ),
         ("no list of GPUs", "fault=call:CARD_INFO:EINVAL", None),
         ("divided into partitions", "mig=3", None),
+        ("encrypted", "chip=h100,confidential=on", None),
         ("for no program", "compute=prohibited", None),
         ("for one program at a time", "compute=exclusive", None),
         ("another program has it", "compute=taken", None),

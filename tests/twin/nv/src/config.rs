@@ -20,6 +20,8 @@ pub struct Config {
     pub compute: Compute,
     /// Parts that each GPU is divided into (MIG); 0: it is whole. Nothing but the number is modelled.
     pub parts: u32,
+    /// Whether computing is confidential.
+    pub confidential: bool,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Files that are refused, or are not there (`ENOENT`), with all below them.
@@ -160,8 +162,8 @@ impl Config {
     /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
     /// are of a single chip; `driver` a version, or a branch alone; `says` another version, as which that driver
     /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `compute` who
-    /// may compute: shared, exclusive, taken, prohibited; `mig` how many parts each GPU is divided into; `seed`
-    /// where random choices start; `fault` calls that fail, several
+    /// may compute: shared, exclusive, taken, prohibited; `mig` how many parts each GPU is divided into;
+    /// `confidential` whether computing is, on or off; `seed` where random choices start; `fault` calls that fail, several
     /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, files that are refused, `path:PATH:ERRNO` (with
     /// `ENOENT` they are not there), and hardware that fails: `hang:channel=0`, `mmu:va=0x1000`,
     /// `exception`, `event:lost` or `event:lost:NTH`, `gone`.
@@ -174,7 +176,7 @@ impl Config {
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
         let (mut hardware, mut paths) = (Vec::new(), Vec::new());
         let (mut says, mut module) = (None, Module::Open);
-        let (mut compute, mut parts) = (Compute::Shared, 0);
+        let (mut compute, mut parts, mut confidential) = (Compute::Shared, 0, false);
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
@@ -189,6 +191,15 @@ impl Config {
                 "mig" => {
                     let number = value.parse().ok().filter(|n| *n <= 7);
                     parts = number.ok_or_else(|| Wrong(format!("mig={value}: expected 0 to 7")))?;
+                }
+                "confidential" => {
+                    confidential = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => {
+                            return Err(Wrong(format!("confidential={value}: expected on or off")));
+                        }
+                    };
                 }
                 "seed" => {
                     let wrong = || Wrong(format!("seed={value}: expected a number"));
@@ -205,7 +216,7 @@ impl Config {
                 }
                 _ => {
                     return Err(Wrong(format!(
-                        "expected chip, gpus, driver, says, module, compute, mig, seed or fault, found '{key}'"
+                        "expected chip, gpus, driver, says, module, compute, mig, confidential, seed or fault, found '{key}'"
                     )));
                 }
             }
@@ -248,6 +259,7 @@ impl Config {
             module,
             compute,
             parts,
+            confidential,
             faults,
             paths,
             hardware,
@@ -371,6 +383,7 @@ mod tests {
             "gpus=17",
             "compute=all",
             "mig=8",
+            "confidential=yes",
             "gpus=a",
             "seed=a",
             "driver=600",

@@ -16,6 +16,9 @@ use super::{Call, Kind, State};
 /// `NV0000_CTRL_GET_SYSTEM_FABRIC_STATUS_SKIP`: there is none.
 const FABRIC_SKIP: u32 = 1;
 
+/// `NV_CONF_COMPUTE_SYSTEM_FEATURE_HCC_ENABLED`. Source: ctrlcb33.h.
+const HCC_ENABLED: u8 = 2;
+
 /// `RS_SHARE_TYPE_MAX`.
 const SHARE_TYPES: u16 = 8;
 
@@ -154,9 +157,12 @@ impl Call<'_> {
                 })
             }
             _ if is(control::NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES) => {
-                // Nothing is confidential.
+                let on = self.machine.config.confidential;
                 self.answer::<control::ConfComputeCapabilities>(at, |params| {
                     *params = control::ConfComputeCapabilities::default();
+                    if on {
+                        params.cc_feature = HCC_ENABLED;
+                    }
                     Ok(())
                 })
             }
