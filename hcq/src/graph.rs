@@ -431,7 +431,7 @@ impl Graph {
         bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
         last.clear();
         for (bound, turn) in bound.iter_mut().zip(&mut turns) {
-            let Some(turn) = turn.take() else {
+            let Some(mut turn) = turn.take() else {
                 continue;
             };
             let makes = turn.makes();

@@ -178,7 +178,8 @@ impl Packets {
         Ok(())
     }
 
-    /// Fills every relocation for a data block at `address`.
+    /// Fills every relocation for a data block at `address`, in place. May be done again for another one.
+    #[inline]
     pub fn relocate(&mut self, address: u64) {
         for r in &self.relocs {
             let section = match r.section {

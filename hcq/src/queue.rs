@@ -34,14 +34,14 @@ pub trait Queue: Send + Sync {
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
 
     /// Writes packets to the ring and rings the doorbell. Returns before they are done. The packets
-    /// are copied, and hold no open patches. `makes` is what they raise the timeline to, for kernels
-    /// that count submissions themselves.
+    /// hold no open patches; the address of their data block is filled in, and they are copied. `makes` is
+    /// what they raise the timeline to, for kernels that count submissions themselves.
     ///
     /// Called by [`Stream`]s, which hold the timeline meanwhile.
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
-    fn submit(&self, packets: &Packets, makes: u64) -> Result<()>;
+    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()>;
 
     /// Places packets where the device can read them again and again.
     ///
@@ -62,12 +62,12 @@ pub trait Bound: Send {
     /// [`Error::Graph`] for a slot without value, or the loss of the device.
     fn patch(&mut self, values: &[u64]) -> Result<()>;
 
-    /// Queues one run behind `before` (what it waits for, none or some, encoded by the same queue), and
+    /// Queues one run behind `before` (what it waits for, if it does, encoded by the same queue), and
     /// rings the doorbell once. `makes` as in [`Queue::submit`].
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
-    fn launch(&mut self, before: &Packets, makes: u64) -> Result<()>;
+    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()>;
 }
 
 /// The error for an open slot.
@@ -128,7 +128,7 @@ impl Stream {
         bound: &mut dyn Bound,
         values: impl FnOnce(u64) -> V,
     ) -> Result<Point> {
-        let turn = self.reserve(after)?;
+        let mut turn = self.reserve(after)?;
         let makes = turn.makes();
         bound.patch(values(makes).as_ref())?;
         bound.launch(turn.written(), makes)?;

@@ -145,9 +145,6 @@ pub(crate) struct Turn<'a> {
     begun: bool,
 }
 
-/// What a turn has that nobody has asked for packets.
-static NOTHING: Packets = Packets::new();
-
 impl<'a> Turn<'a> {
     /// The signal.
     pub(crate) fn signal(&self) -> &'a Signal {
@@ -171,13 +168,10 @@ impl<'a> Turn<'a> {
         &mut self.state.packets
     }
 
-    /// The packets as they are, without a look at those of earlier turns: a replay mostly has none.
+    /// The packets, if anybody has asked for them: a replay mostly has none.
     #[inline]
-    pub(crate) fn written(&self) -> &Packets {
-        match self.begun {
-            true => &self.state.packets,
-            false => &NOTHING,
-        }
+    pub(crate) fn written(&mut self) -> Option<&mut Packets> {
+        self.begun.then_some(&mut self.state.packets)
     }
 
     /// It is in the queue. Returns the moment at which it is done.

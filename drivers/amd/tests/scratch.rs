@@ -189,7 +189,7 @@ fn packets_and_graphs_keep_the_scratch_that_they_name() {
         let both = bench.used();
         for _ in 0..3 {
             let made = queue.timeline().last().value;
-            queue.submit(&packets, made).unwrap();
+            queue.submit(&mut packets, made).unwrap();
             graph.replay(&[], &[], soon()).unwrap();
             assert_eq!(bench.used(), both, "{chip}");
             let sums = bench.sums();

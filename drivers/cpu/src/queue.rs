@@ -270,7 +270,7 @@ impl Queue for CpuQueue {
         self.channel().encoder.encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets, _: u64) -> Result<()> {
+    fn submit(&self, packets: &mut Packets, _: u64) -> Result<()> {
         let channel = self.channel();
         if !packets.data.is_empty() || !packets.relocs.is_empty() {
             channel.check(packets)?;
@@ -364,15 +364,17 @@ impl Bound for CpuBound {
         Ok(())
     }
 
-    fn launch(&mut self, before: &Packets, _: u64) -> Result<()> {
+    fn launch(&mut self, before: Option<&mut Packets>, _: u64) -> Result<()> {
         let Some(buffer) = &self.buffer else {
             return Ok(());
         };
         let channel = &self.engine.channels[self.channel];
-        channel.check(before)?;
         let va = buffer.va();
         self.words.clear();
-        self.words.extend_from_slice(&before.words);
+        if let Some(before) = before {
+            channel.check(before)?;
+            self.words.extend_from_slice(&before.words);
+        }
         self.words.extend_from_slice(&[
             header(op::INDIRECT, INDIRECT_WORDS),
             va.lo(),

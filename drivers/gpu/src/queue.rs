@@ -47,7 +47,7 @@ impl<H: Load> Queue for Handle<H> {
         self.channel.hardware().encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
         self.channel.submit(packets, makes)
     }
 
@@ -161,21 +161,41 @@ impl<H: Load> BoundPackets<H> {
         self.engine.core.broken(self.channel.unit(), error)
     }
 
+    /// Where in its memory the device reads a patched place, if that is mapped.
+    #[inline]
+    fn mapped(&self, patch: Patch) -> Option<u64> {
+        let (window, _) = self.memory.as_ref()?;
+        let start = match patch.section {
+            // They go to the ring from the copy.
+            Section::Words if self.launch.is_empty() => return None,
+            Section::Words => 0,
+            Section::Data => self.data_at as u64,
+        };
+        (!window.is_remote()).then_some(start + u64::from(patch.offset))
+    }
+
+    /// Fetches a place into the caches.
+    #[inline]
+    fn prefetch(&self, patch: Patch) {
+        if let (Some(at), Some((window, _))) = (self.mapped(patch), &self.memory) {
+            window.prefetch(at, 4);
+        }
+    }
+
     /// Writes a value to where the device reads it, if that is a store or two: memory that is mapped. The
     /// host's copy is left as it is then, but for words of which the value is a part.
     #[inline]
     fn store(&mut self, patch: Patch, value: u64) -> std::result::Result<bool, TransportError> {
-        let window = match &self.memory {
-            Some((window, _)) if !window.is_remote() => window,
-            _ => return Ok(false),
+        let Some(at) = self.mapped(patch) else {
+            return Ok(false);
         };
-        let (words, start) = match patch.section {
-            // They go to the ring from the copy.
-            Section::Words if self.launch.is_empty() => return Ok(false),
-            Section::Words => (&mut self.words, 0),
-            Section::Data => (&mut self.data, self.data_at as u64),
+        let Some((window, _)) = &self.memory else {
+            return Ok(false);
         };
-        let at = start + u64::from(patch.offset);
+        let words = match patch.section {
+            Section::Words => &mut self.words,
+            Section::Data => &mut self.data,
+        };
         match patch.part {
             Part::Whole => window.write_words(at, &[value as u32, (value >> 32) as u32])?,
             Part::Low => window.write(at, value as u32)?,
@@ -215,6 +235,9 @@ impl<H: Load> BoundPackets<H> {
 /// than a piece of a transfer more.
 const NEAR: usize = 64;
 
+/// Places that are fetched before they are written: each of a large graph lies in a cache line of its own.
+const AHEAD: usize = 16;
+
 impl<H: Load> Bound for BoundPackets<H> {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
         self.engine.core.lost.check()?;
@@ -227,14 +250,21 @@ impl<H: Load> Bound for BoundPackets<H> {
         let open = self.values.is_empty();
         // What has changed and is not written yet, of words and of data: places mostly lie in order.
         let mut dirty = [0..0, 0..0];
-        for i in 0..self.patches.len() {
-            let patch = self.patches[i];
+        let changes = |known: &[u64], patch: Patch| {
             let slot = usize::from(patch.slot.0);
-            let value = values[slot];
-            if !open && self.values[slot] == value {
+            open || known[slot] != values[slot]
+        };
+        for i in 0..self.patches.len() {
+            if let Some(&later) = self.patches.get(i + AHEAD)
+                && changes(&self.values, later)
+            {
+                self.prefetch(later);
+            }
+            let patch = self.patches[i];
+            if !changes(&self.values, patch) {
                 continue;
             }
-            let value = value.wrapping_add(patch.add);
+            let value = values[usize::from(patch.slot.0)].wrapping_add(patch.add);
             if self.store(patch, value).map_err(|e| self.broken(e))? {
                 continue;
             }
@@ -266,7 +296,7 @@ impl<H: Load> Bound for BoundPackets<H> {
         Ok(())
     }
 
-    fn launch(&mut self, before: &Packets, makes: u64) -> Result<()> {
+    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()> {
         let words = match self.launch.is_empty() {
             true => &self.words,
             false => &self.launch,

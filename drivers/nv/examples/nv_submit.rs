@@ -15,10 +15,10 @@ use drivers_nv::Options;
 use hcq::{Command, Device, QueueKind, Stream, Val};
 use stand::{at, memory, soon};
 
-const SUBMISSIONS: u64 = 500;
-const ROUNDS: u64 = 10;
+const SUBMISSIONS: u64 = 2000;
+const ROUNDS: u64 = 20;
 const KERNELS: u64 = 100;
-const GRAPHS: usize = 5;
+const GRAPHS: usize = 20;
 
 fn main() {
     let chip = std::env::args().nth(1).unwrap_or_else(|| "h100".into());

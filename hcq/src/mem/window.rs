@@ -394,7 +394,8 @@ impl Window {
         }
     }
 
-    /// Writes consecutive elements, in ascending order: packets into a ring.
+    /// Writes consecutive elements, in ascending order: packets into a ring. For memory, not for
+    /// registers: two may go in one access.
     ///
     /// # Errors
     /// Out of bounds, misaligned, or what the transport reports.
@@ -432,6 +433,14 @@ impl Window {
                 }
                 to.write_many(&[(base + offset, &raw)])
             }
+        }
+    }
+
+    /// Asks for bytes of memory that are about to be written, see [`View::prefetch`]; where they are mapped.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, bytes: u64) {
+        if let Arm::Mapped { view, .. } = &self.arm {
+            view.prefetch(at(offset), at(bytes));
         }
     }
 

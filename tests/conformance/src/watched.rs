@@ -50,7 +50,7 @@ impl Queue for WatchedQueue {
         self.queue.encode(commands, out)
     }
 
-    fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
         self.watch.submitted.fetch_add(1, Ordering::Relaxed);
         self.queue.submit(packets, makes)
     }
@@ -80,7 +80,7 @@ impl Bound for WatchedBound {
         self.bound.patch(values)
     }
 
-    fn launch(&mut self, before: &Packets, makes: u64) -> Result<()> {
+    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()> {
         if self.watch.refuse_launches.load(Ordering::Relaxed) {
             return Err(Error::Graph("no launches are taken".into()));
         }

@@ -128,7 +128,7 @@ impl Launch {
             value: Val::Const(1),
         };
         rig.compute.queue().encode(&[signal], &mut packets)?;
-        rig.compute.queue().submit(&packets, 0)?;
+        rig.compute.queue().submit(&mut packets, 0)?;
         done.wait(1, Deadline::after(Duration::from_secs(5)))
     }
 }

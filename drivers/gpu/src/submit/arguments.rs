@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use hcq::mem::bump::{Bump, BumpError};
 use hcq::mem::window::Window;
-use hcq::packets::{Packets, Reloc, Section, place};
 use hcq::transport::TransportError;
 use hcq::{MemoryKind, Result};
 
@@ -13,6 +12,9 @@ use crate::memory::pool::{Piece, Pool};
 
 /// The alignment of a data block in bytes: that of everything in it.
 pub const DATA_ALIGN: u64 = 256;
+
+/// What the next submission is taken to need at most, in bytes, when its room is fetched into the caches.
+const NEXT: u64 = 2048;
 
 /// The block. Used under the queue's lock.
 pub struct Arguments {
@@ -118,6 +120,15 @@ impl Arguments {
         }
     }
 
+    /// Fetches what lies behind some room into the caches: the next submission is like this one, and writes there.
+    #[inline]
+    pub fn prefetch(&self, room: &Room, bytes: u64) {
+        if let Place::At(start) = room.place {
+            let next = (start + bytes).next_multiple_of(DATA_ALIGN);
+            self.window.prefetch(next, bytes.min(NEXT));
+        }
+    }
+
     /// Whether a part of it was handed out since the last fence that is worth one.
     #[inline]
     pub fn wants_fence(&self, part: u64) -> bool {
@@ -136,20 +147,4 @@ impl Arguments {
     pub fn reclaim(&mut self, reached: u64) {
         self.bump.reclaim(reached);
     }
-}
-
-/// A data block at an address, with its own addresses filled in, in `room` if there are any.
-#[inline]
-pub fn place_data<'a>(packets: &'a Packets, base: u64, room: &'a mut Vec<u32>) -> &'a [u32] {
-    let of_data = |r: &&Reloc| r.section == Section::Data;
-    if !packets.relocs.iter().any(|r| of_data(&r)) {
-        return &packets.data;
-    }
-    room.clear();
-    room.extend_from_slice(&packets.data);
-    for reloc in packets.relocs.iter().filter(of_data) {
-        let value = base + u64::from(reloc.add);
-        place(room, reloc.offset, reloc.part, value);
-    }
-    room
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use hcq::packets::{Keep, Section, place};
+use hcq::packets::Keep;
 use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::arguments::{Arguments, DATA_ALIGN, Room, place_data};
+use super::arguments::{Arguments, DATA_ALIGN, Room};
 use super::decode::sentence;
 use super::fences::{Fences, Progress};
 use super::hardware::Hardware;
@@ -58,7 +58,6 @@ struct Host {
     // Kept, so that nothing is allocated.
     words: Vec<u32>,
     entries: Vec<u32>,
-    data: Vec<u32>,
     fence: Packets,
 }
 
@@ -94,7 +93,6 @@ impl<H: Hardware> Channel<H> {
                 retired: VecDeque::new(),
                 words: Vec::new(),
                 entries: Vec::new(),
-                data: Vec::new(),
                 fence: Packets::new(),
             }),
         })
@@ -146,7 +144,7 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
     /// [`Error::Command`] for a packet that is larger than the ring.
-    pub fn submit(&self, packets: &Packets, makes: u64) -> Result<()> {
+    pub fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
         self.submit_with(packets, &[], makes)
     }
 
@@ -154,14 +152,14 @@ impl<H: Hardware> Channel<H> {
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub fn launch(&self, before: &Packets, words: &[u32], makes: u64) -> Result<()> {
-        match before.words.is_empty() {
-            true => self.push(words, makes),
-            false => self.submit_with(before, words, makes),
+    pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
+        match before.filter(|before| !before.words.is_empty()) {
+            None => self.push(words, makes),
+            Some(before) => self.submit_with(before, words, makes),
         }
     }
 
-    fn submit_with(&self, packets: &Packets, behind: &[u32], makes: u64) -> Result<()> {
+    fn submit_with(&self, packets: &mut Packets, behind: &[u32], makes: u64) -> Result<()> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
@@ -171,30 +169,22 @@ impl<H: Hardware> Channel<H> {
             true => ((begin + packets.words.len()) as u64 * 4).next_multiple_of(DATA_ALIGN),
             false => 0,
         };
-        let room = match data_at + packets.data.len() as u64 * 4 {
+        let bytes = data_at + packets.data.len() as u64 * 4;
+        let room = match bytes {
             0 => None,
             bytes => Some(self.room(host, bytes)?),
         };
-        let base = room.as_ref().map_or(0, Room::va) + data_at;
+        packets.relocate(room.as_ref().map_or(0, Room::va) + data_at);
         host.words.clear();
         host.words.extend_from_slice(&self.begin);
         host.words.extend_from_slice(&packets.words);
-        let words = &mut host.words[begin..];
-        for reloc in packets
-            .relocs
-            .iter()
-            .filter(|r| r.section == Section::Words)
-        {
-            place(words, reloc.offset, reloc.part, base + u64::from(reloc.add));
-        }
-        if let Some(room) = room {
+        if let Some(room) = &room {
             if !packets.data.is_empty() {
-                let data = place_data(packets, base, &mut host.data);
-                let written = host.arguments.write(&room, data_at, data);
+                let written = host.arguments.write(room, data_at, &packets.data);
                 written.map_err(|e| self.broken(e))?;
             }
             if H::ENTRIES {
-                let written = host.arguments.write(&room, 0, &host.words);
+                let written = host.arguments.write(room, 0, &host.words);
                 written.map_err(|e| self.broken(e))?;
                 host.entries.clear();
                 self.hardware.run(room.va(), &host.words, &mut host.entries);
@@ -207,7 +197,11 @@ impl<H: Hardware> Channel<H> {
         let fence = host.progress.issued + 1;
         host.retired
             .extend(outgrown.map(|kept| (fence, kept.clone())));
-        self.write_all(host, makes)
+        self.write_all(host, makes)?;
+        if let Some(room) = &room {
+            host.arguments.prefetch(room, bytes);
+        }
+        Ok(())
     }
 
     /// Writes words to the ring as they are, and rings the doorbell.

@@ -203,6 +203,8 @@ impl Encoder {
     }
 
     /// Checks a launch against its kernel and the chip.
+    // Inlined, so that the launch is not moved through memory.
+    #[inline(always)]
     fn check<'a>(
         &self,
         program: &'a Program,

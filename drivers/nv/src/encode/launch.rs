@@ -5,9 +5,9 @@ use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::cubin::Bank0;
 use drivers_spec::nv::qmd::{Misfit, Version};
 
+use super::Windows;
 use super::limits::Limits;
 use super::qmd::{self, Code, Places};
-use super::{DATA_ALIGN, Windows};
 
 /// Bytes at the end of a thread's local memory that are the system's.
 ///
@@ -37,7 +37,7 @@ pub struct Launch<'a> {
     pub block: u32,
     /// Where blocks of the grid do.
     pub grid: u32,
-    /// The QMD, constant bank 0, and zeros up to a multiple of [`DATA_ALIGN`].
+    /// The QMD, and constant bank 0.
     pub template: &'a [u32],
 }
 
@@ -85,8 +85,9 @@ impl Kernel<'_> {
         ];
         qmd::template(self.arch, self.limits, code, &mut words)?;
         let start = words.len();
-        let dwords = (bank + code.bank0_bytes).next_multiple_of(DATA_ALIGN as u32) / 4;
-        words.resize(WORDS + dwords as usize, 0);
+        // A launch writes its size whether or not the kernel's bank reaches as far.
+        let bytes = code.bank0_bytes.max(bank0.block + 12).max(bank0.grid + 12);
+        words.resize(WORDS + (bank + bytes).div_ceil(4) as usize, 0);
         let constants = &mut words[start..];
         let mut put = |at: u32, word: u32| {
             // Kernels without any read of a bank may have a short one.
@@ -132,8 +133,7 @@ impl<'a> Launch<'a> {
             u64::from(launch.grid) * 4 + 12,
             version.dwords() as u64 * 4,
         ];
-        let whole = bytes.is_multiple_of(DATA_ALIGN) && ends.into_iter().all(|end| end <= bytes);
-        whole.then_some(launch)
+        ends.into_iter().all(|end| end <= bytes).then_some(launch)
     }
 
     /// Where a launch puts its own in the QMD.

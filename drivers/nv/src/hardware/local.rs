@@ -72,7 +72,7 @@ impl Locals {
         let encoder = &on.channel.hardware().encoder;
         let mut packets = Packets::new();
         encoder.local_memory(&local, &mut packets);
-        on.channel.submit(&packets, 0)?;
+        on.channel.submit(&mut packets, 0)?;
         encoder.set_local(&local);
         let (_, old) = std::mem::replace(&mut *held, (local.thread_bytes, Some(piece)));
         if let Some(old) = old {

@@ -306,7 +306,7 @@ fn a_loss_ends_every_wait() {
                 assert_eq!(cause(&error), text);
             }
         });
-        assert!(bound.launch(&Packets::new(), 1).is_err());
+        assert!(bound.launch(None, 1).is_err());
         other.round(5).unwrap();
         drop((rig, store, signal, gate, done, behind, bound));
         Rig::open(&machine, 0, &step).unwrap().round(6).unwrap();

@@ -144,7 +144,7 @@ fn packets_and_graphs_of_before_use_what_has_grown() {
         let grown = bench.used();
         for _ in 0..3 {
             let made = queue.timeline().last().value;
-            queue.submit(&packets, made).unwrap();
+            queue.submit(&mut packets, made).unwrap();
             graph.replay(&[], &[], soon()).unwrap();
             assert_eq!(bench.used(), grown, "{chip}");
             assert_eq!(bench.sums(), [16; 2 * GROUPS as usize], "{chip}");

@@ -115,8 +115,13 @@ fn the_scheduler_is_told_of_each_qmd() {
         let one = exec(&program, &ARGS, [1; 3], [1; 3]);
         let mut packets = encode(&encoder(arch, QueueKind::Compute), &[one, one]);
         packets.relocate(DATA);
-        let block = packets.data.len() as u64 * 2;
-        assert!(block.is_multiple_of(DATA_ALIGN));
+        // The second begins at the next place for a QMD, and nothing lies behind it.
+        let all = packets.data.len() as u64 * 4;
+        let block = (all / 2).next_multiple_of(DATA_ALIGN);
+        let template = launch::Launch::from_words(&program.launch_words)
+            .unwrap()
+            .template;
+        assert_eq!(all - block, template.len() as u64 * 4);
         assert_eq!(
             methods(arch, &packets.words),
             [
