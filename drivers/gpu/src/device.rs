@@ -83,7 +83,9 @@ impl<H: Load> Device for Gpu<H> {
 
     fn signal(&self, name: &str) -> Result<Signal> {
         self.core.lost.check()?;
-        new_signal(&self.core, &self.pool, name, None)
+        let first = self.engine.channel(QueueKind::Compute, 0);
+        let event = first.filter(|_| H::WAKES_ALL).map(|c| c.event().clone());
+        new_signal(&self.core, &self.pool, name, event)
     }
 
     fn clock(&self) -> Result<ClockInfo> {

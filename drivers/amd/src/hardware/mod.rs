@@ -41,6 +41,8 @@ pub struct AmdHardware {
 
 impl Hardware for AmdHardware {
     const ENTRIES: bool = false;
+    // An interrupt has the number of its event.
+    const WAKES_ALL: bool = false;
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {

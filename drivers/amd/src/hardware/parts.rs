@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::{Piece, Pool};
-use drivers_gpu::memory::signal::new_signal;
+use drivers_gpu::memory::signal::new_timeline;
 use drivers_gpu::submit::{Channel, Parts};
 use hcq::{Error, GpuVa, MemoryKind, QueueKind, Result};
 
@@ -54,7 +54,7 @@ pub(crate) fn open(
     };
     let event = Arc::new(pool.make(|| core.interface.event())?);
     let queue = pool.make(|| interface.queue(&request))?;
-    let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
+    let timeline = new_timeline(core, pool, &format!("{name} timeline"), &event)?;
     let progress = queue.progress().map_err(|e| core.broken(&*name, e))?;
     let meet = match language {
         Language::Pm4 => meet(core, gpu, pool, &name)?,

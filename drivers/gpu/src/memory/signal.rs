@@ -39,13 +39,29 @@ struct SharedSignal {
     seen: AtomicU64,
     /// How often the event was signalled, as far as anybody who has waited knows.
     age: AtomicU64,
-    /// Signalled with the value, if it is a timeline.
+    /// Signalled with the value, if it is a timeline; else by whatever ends on the GPU, where there is such an event.
     event: Option<Arc<Event>>,
+    /// How long who sleeps does not look by himself.
+    slice: Duration,
     /// Keeps the memory; none where someone else does.
     _piece: Option<Piece>,
 }
 
-/// A new signal with value 0. With an event, packets that set it raise an interrupt.
+/// A new signal of a queue, with value 0: packets that set it raise an interrupt, which signals the event.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn new_timeline(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    name: &str,
+    event: &Arc<Event>,
+) -> Result<Signal> {
+    placed(core, pool, name, Some(event.clone()), SLICE)
+}
+
+/// A new signal with value 0. Packets that set it raise no interrupt. An event that the end of their submission signals
+/// spares who sleeps the rest of his slice.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
@@ -54,6 +70,16 @@ pub fn new_signal(
     pool: &Arc<Pool>,
     name: &str,
     event: Option<Arc<Event>>,
+) -> Result<Signal> {
+    placed(core, pool, name, event, SLICE_ALONE)
+}
+
+fn placed(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    name: &str,
+    event: Option<Arc<Event>>,
+    slice: Duration,
 ) -> Result<Signal> {
     let piece = pool.piece(MemoryKind::Control, BYTES, &format!("signal {name}"))?;
     let va = piece.va();
@@ -65,6 +91,7 @@ pub fn new_signal(
         seen: AtomicU64::new(0),
         age: AtomicU64::new(Age::NEW.0),
         event,
+        slice,
         _piece: Some(piece),
     };
     // Arrived on return: another device may wait for it at once.
@@ -84,6 +111,7 @@ pub fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
         seen: AtomicU64::new(0),
         age: AtomicU64::new(Age::NEW.0),
         event: None,
+        slice: SLICE_ALONE,
         _piece: None,
     };
     Signal::new(name, va, Arc::new(memory))
@@ -147,10 +175,7 @@ impl SignalMemory for SharedSignal {
         if looks && self.spin(value, SPIN.min(deadline.remaining(&MonotonicClock)))? {
             return Ok(());
         }
-        let (event, slice) = match &self.event {
-            Some(event) => (Some(&**event), SLICE),
-            None => (None, SLICE_ALONE),
-        };
+        let event = self.event.as_deref();
         // Before the look: what is signalled after it ends the sleep.
         let mut age = Age(self.age.load(Ordering::Acquire));
         loop {
@@ -175,7 +200,7 @@ impl SignalMemory for SharedSignal {
                     after: deadline.elapsed(&MonotonicClock),
                 });
             }
-            self.core.sleep(event, &mut age, left.min(slice))?;
+            self.core.sleep(event, &mut age, left.min(self.slice))?;
             if event.is_some() {
                 self.age.fetch_max(age.0, Ordering::AcqRel);
             }

@@ -133,6 +133,11 @@ impl<H: Hardware> Channel<H> {
         &self.begin
     }
 
+    /// What its timeline wakes threads by.
+    pub fn event(&self) -> &Arc<Event> {
+        &self.event
+    }
+
     /// Wakes the threads that wait for its timeline.
     pub fn wake(&self) {
         self.core.interface.wake(&self.event);

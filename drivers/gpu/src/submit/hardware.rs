@@ -22,6 +22,9 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// [`Hardware::run`] makes.
     const ENTRIES: bool;
 
+    /// Whether an interrupt of any queue of the GPU wakes whoever sleeps on an event.
+    const WAKES_ALL: bool;
+
     /// Appends the words of `commands`. Never allocates while `out` has room.
     ///
     /// # Errors

@@ -39,6 +39,8 @@ pub struct NvHardware {
 
 impl Hardware for NvHardware {
     const ENTRIES: bool = true;
+    // The kernel driver tells of interrupts by GPU.
+    const WAKES_ALL: bool = true;
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {

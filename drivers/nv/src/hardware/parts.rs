@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::Pool;
-use drivers_gpu::memory::signal::new_signal;
+use drivers_gpu::memory::signal::new_timeline;
 use drivers_gpu::submit::{Channel, Hardware, Parts};
 use hcq::{Error, MemoryKind, Packets, QueueKind, Result};
 
@@ -64,7 +64,7 @@ pub(crate) fn open(
     };
     let event = Arc::new(pool.make(|| core.interface.event())?);
     let channel = pool.make(|| interface.channel(&request))?;
-    let timeline = new_signal(core, pool, &format!("{name} timeline"), Some(event.clone()))?;
+    let timeline = new_timeline(core, pool, &format!("{name} timeline"), &event)?;
     let progress = pool.piece(MemoryKind::Control, 16, &format!("the progress of {name}"))?;
     let counted = (progress.shared()?, progress.va());
     let zeroed = counted.0.fill(0, 16, 0);

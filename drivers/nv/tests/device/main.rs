@@ -11,6 +11,7 @@ mod objects;
 mod peers;
 mod refusals;
 mod sandbox;
+mod signals;
 mod sizes;
 mod stand;
 mod stress;
