@@ -166,9 +166,10 @@ impl Own {
         let end = self.end + part.bytes;
         self.file.set_len(end).map_err(|_| libc::ENOMEM)?;
         self.end = end;
-        let _still = Still::keep(piece.at, part.bytes)?;
         const STEP: usize = 1 << 18;
+        // Had before: this may be the memory that allocators write to, and this thread cannot wait for itself.
         let mut buffer = vec![0; STEP.min(part.bytes as usize)];
+        let still = Still::keep(piece.at, part.bytes)?;
         for from in (0..part.bytes).step_by(STEP) {
             let bytes = (part.bytes - from).min(STEP as u64) as usize;
             let buffer = &mut buffer[..bytes];
@@ -180,6 +181,7 @@ impl Own {
             }
         }
         self.place(piece, part, libc::MAP_SHARED)?;
+        drop(still);
         let shared = piece.family;
         self.moved.insert(piece.at, Moved { part, shared });
         Ok(part)
@@ -254,6 +256,21 @@ mod tests {
         );
         assert_eq!(one.inside(0x7f3000, 0x7f9000), None);
         assert_eq!(Mapped::of("not a line"), None);
+    }
+
+    /// Memory that the allocator keeps its notes in: who takes it must not allocate meanwhile.
+    #[test]
+    fn memory_of_the_allocator_is_taken() {
+        let mut own = Own::new().unwrap();
+        let guard = vec![1u8; 64];
+        // Freed, and the next that is given for this size.
+        let freed = vec![1u8; 6 * PAGE as usize];
+        let other = vec![1u8; 64];
+        let at = (freed.as_ptr() as u64).next_multiple_of(PAGE);
+        drop(freed);
+        assert_eq!(own.pin(at, 4 * PAGE, true).map(|parts| parts.len()), Ok(1));
+        assert!(own.pin(at - PAGE, PAGE, true).is_ok());
+        drop((guard, other));
     }
 
     #[test]
