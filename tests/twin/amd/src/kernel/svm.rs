@@ -23,13 +23,10 @@ const DEFAULT_FLAGS: SvmFlags = SvmFlags::HOST_ACCESS.union(SvmFlags::COHERENT);
 /// Pages that migrate together, as a power of two: 2 MiB.
 const DEFAULT_GRANULARITY: u32 = 9;
 
-/// What a range is told.
+/// What a range is told of how it is mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Attributes {
-    preferred: u32,
-    prefetch: u32,
     flags: SvmFlags,
-    granularity: u32,
     /// By GPU: none, ACCESS, ACCESS_IN_PLACE or NO_ACCESS.
     access: BTreeMap<usize, u32>,
 }
@@ -37,11 +34,30 @@ struct Attributes {
 impl Default for Attributes {
     fn default() -> Self {
         Self {
+            flags: DEFAULT_FLAGS,
+            access: BTreeMap::new(),
+        }
+    }
+}
+
+/// Where the pages of a range shall be: kept, and without effect. Waves that run meanwhile notice nothing, as
+/// where queues stop until pages have migrated (`svm_range_evict`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Hint {
+    end: u64,
+    preferred: u32,
+    prefetch: u32,
+    granularity: u32,
+}
+
+impl Hint {
+    /// Of what was never told any.
+    fn none(end: u64) -> Hint {
+        Hint {
+            end,
             preferred: svm::LOCATION_UNDEFINED,
             prefetch: svm::LOCATION_UNDEFINED,
-            flags: DEFAULT_FLAGS,
             granularity: DEFAULT_GRANULARITY,
-            access: BTreeMap::new(),
         }
     }
 }
@@ -56,13 +72,17 @@ struct Range {
 
 /// The ranges of a process, by their start. They do not overlap.
 #[derive(Default)]
-pub(super) struct Svm(BTreeMap<u64, Range>);
+pub(super) struct Svm {
+    ranges: BTreeMap<u64, Range>,
+    /// Of the same bytes, in pieces of their own.
+    hints: BTreeMap<u64, Hint>,
+}
 
 impl Svm {
     /// Whether a range has anything of these bytes.
     pub(super) fn overlaps(&self, start: u64, bytes: u64) -> bool {
         let end = start.saturating_add(bytes);
-        self.0
+        self.ranges
             .range(..end)
             .next_back()
             .is_some_and(|(_, range)| range.end > start)
@@ -72,7 +92,7 @@ impl Svm {
     pub(super) fn holds(&self, start: u64, bytes: u64) -> bool {
         let (mut at, end) = (start, start.saturating_add(bytes));
         while at < end {
-            match self.0.range(..=at).next_back() {
+            match self.ranges.range(..=at).next_back() {
                 Some((_, range))
                     if range.end > at
                         && !range.mapped.is_empty()
@@ -89,7 +109,7 @@ impl Svm {
     /// Takes out what lies in a range, cut to it; what sticks out stays, unmapped pieces apart.
     fn cut(&mut self, start: u64, end: u64) -> Vec<(u64, Range)> {
         let touched: Vec<u64> = self
-            .0
+            .ranges
             .range(..end)
             .rev()
             .take_while(|(_, range)| range.end > start)
@@ -98,8 +118,73 @@ impl Svm {
         touched
             .into_iter()
             .rev()
-            .filter_map(|at| Some((at, self.0.remove(&at)?)))
+            .filter_map(|at| Some((at, self.ranges.remove(&at)?)))
             .collect()
+    }
+
+    /// Takes out the hints of a range, cut to it.
+    fn cut_hints(&mut self, start: u64, end: u64) -> Vec<(u64, Hint)> {
+        let before = self.hints.range(..start).next_back();
+        let first = before.filter(|(_, hint)| hint.end > start);
+        let first = first.map_or(start, |(&at, _)| at);
+        let touched: Vec<(u64, Hint)> = self
+            .hints
+            .range(first..end)
+            .map(|(&at, &h)| (at, h))
+            .collect();
+        for (at, hint) in &touched {
+            self.hints.remove(at);
+            if *at < start {
+                self.hints.insert(
+                    *at,
+                    Hint {
+                        end: start,
+                        ..*hint
+                    },
+                );
+            }
+            if hint.end > end {
+                self.hints.insert(end, *hint);
+            }
+        }
+        let inside = |(at, hint): (u64, Hint)| {
+            let end = hint.end.min(end);
+            (at.max(start), Hint { end, ..hint })
+        };
+        touched.into_iter().map(inside).collect()
+    }
+
+    fn hint(&mut self, start: u64, end: u64, change: impl Fn(&mut Hint)) {
+        let mut at = start;
+        let mut pieces = self.cut_hints(start, end);
+        pieces.push((end, Hint::none(end)));
+        for (from, hint) in pieces {
+            for (from, mut hint) in [(at, Hint::none(from)), (from, hint)] {
+                if from < hint.end {
+                    change(&mut hint);
+                    self.hints.insert(from, hint);
+                }
+            }
+            at = hint.end;
+        }
+    }
+
+    /// Whether ranges have all of these bytes, and a change leaves them as they are.
+    fn stays(&self, start: u64, end: u64, change: impl Fn(&mut Attributes)) -> bool {
+        let mut at = start;
+        while at < end {
+            let found = self.ranges.range(..=at).next_back();
+            let Some((_, range)) = found.filter(|(_, range)| range.end > at) else {
+                return false;
+            };
+            let mut changed = range.attributes.clone();
+            change(&mut changed);
+            if changed != range.attributes {
+                return false;
+            }
+            at = range.end;
+        }
+        true
     }
 }
 
@@ -166,6 +251,34 @@ impl Process {
         // The memory is there, or EFAULT.
         let object = self.svm_object(start, size)?;
         drop(object);
+        kfd.svm.hint(start, end, |hint| {
+            for SvmAttribute { kind, value } in attributes {
+                match *kind {
+                    svm::ATTR_PREFERRED_LOC => hint.preferred = *value,
+                    svm::ATTR_PREFETCH_LOC => hint.prefetch = *value,
+                    svm::ATTR_GRANULARITY => hint.granularity = (*value).min(0x3f),
+                    _ => (),
+                }
+            }
+        });
+        let change = |base: &mut Attributes| {
+            for SvmAttribute { kind, value } in attributes {
+                match *kind {
+                    svm::ATTR_SET_FLAGS => base.flags |= SvmFlags::from_bits_truncate(*value),
+                    svm::ATTR_CLR_FLAGS => base.flags -= SvmFlags::from_bits_truncate(*value),
+                    svm::ATTR_ACCESS | svm::ATTR_ACCESS_IN_PLACE | svm::ATTR_NO_ACCESS => {
+                        if let Some(gpu) = self.machine.gpu_of(*value) {
+                            base.access.insert(gpu, *kind);
+                        }
+                    }
+                    _ => (),
+                }
+            }
+        };
+        // What has these attributes is not mapped anew (`svm_range_is_same_attrs`).
+        if kfd.svm.stays(start, end, change) {
+            return Ok(());
+        }
         let old = kfd.svm.cut(start, end);
         let mut base = Attributes::default();
         for (at, range) in old {
@@ -177,21 +290,7 @@ impl Process {
                 }
             }
         }
-        for SvmAttribute { kind, value } in attributes {
-            let gpu = self.machine.gpu_of(*value);
-            match *kind {
-                svm::ATTR_PREFERRED_LOC => base.preferred = *value,
-                svm::ATTR_PREFETCH_LOC => base.prefetch = *value,
-                svm::ATTR_SET_FLAGS => base.flags |= SvmFlags::from_bits_truncate(*value),
-                svm::ATTR_CLR_FLAGS => base.flags -= SvmFlags::from_bits_truncate(*value),
-                svm::ATTR_GRANULARITY => base.granularity = (*value).min(0x3f),
-                _ => {
-                    if let Some(gpu) = gpu {
-                        base.access.insert(gpu, *kind);
-                    }
-                }
-            }
-        }
+        change(&mut base);
         self.svm_insert(&mut kfd, start, end, base)
     }
 
@@ -232,7 +331,7 @@ impl Process {
             space.is_svm(start);
             mapped.push(gpu);
         }
-        kfd.svm.0.insert(
+        kfd.svm.ranges.insert(
             start,
             Range {
                 end,
@@ -252,6 +351,7 @@ impl Process {
     /// The client has unmapped a part of its memory: the ranges there are gone.
     pub(super) fn svm_unmapped(&self, kfd: &mut Kfd, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes);
+        kfd.svm.cut_hints(start, end);
         for (at, range) in kfd.svm.cut(start, end) {
             self.svm_unmap(kfd, at, &range);
             for (from, to) in [(at, start.min(range.end)), (end.max(at), range.end)] {
@@ -270,7 +370,7 @@ impl Process {
         let kfd = self.kfd();
         let mut found: Vec<Attributes> = kfd
             .svm
-            .0
+            .ranges
             .range(..end)
             .filter(|(_, range)| range.end > start)
             .map(|(_, range)| range.attributes.clone())
@@ -278,9 +378,19 @@ impl Process {
         if found.is_empty() {
             found.push(Attributes::default());
         }
-        let same = |of: fn(&Attributes) -> u32| {
-            let first = of(&found[0]);
-            found.iter().all(|a| of(a) == first).then_some(first)
+        let mut hints: Vec<Hint> = kfd
+            .svm
+            .hints
+            .range(..end)
+            .filter(|(_, hint)| hint.end > start)
+            .map(|(_, &hint)| hint)
+            .collect();
+        if hints.is_empty() {
+            hints.push(Hint::none(end));
+        }
+        let same = |of: fn(&Hint) -> u32| {
+            let first = of(&hints[0]);
+            hints.iter().all(|a| of(a) == first).then_some(first)
         };
         for SvmAttribute { kind, value } in wanted {
             match *kind {
@@ -300,7 +410,7 @@ impl Process {
                     *value = !any.bits();
                 }
                 svm::ATTR_GRANULARITY => {
-                    *value = found
+                    *value = hints
                         .iter()
                         .map(|a| a.granularity)
                         .min()
@@ -316,5 +426,51 @@ impl Process {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A prefetch on memory that waves work on takes nothing away from under them.
+    #[test]
+    fn hints_leave_what_is_mapped() {
+        let mut svm = Svm::default();
+        let range = Range {
+            end: 5 * PAGE,
+            attributes: Attributes::default(),
+            mapped: vec![0],
+        };
+        svm.ranges.insert(PAGE, range);
+        assert!(svm.stays(2 * PAGE, 4 * PAGE, |_| ()));
+        assert!(!svm.stays(2 * PAGE, 6 * PAGE, |_| ()));
+        assert!(!svm.stays(0, 2 * PAGE, |_| ()));
+        let executable = |to: &mut Attributes| to.flags |= SvmFlags::GPU_EXEC;
+        assert!(!svm.stays(2 * PAGE, 4 * PAGE, executable));
+
+        svm.hint(2 * PAGE, 3 * PAGE, |hint| hint.prefetch = 7);
+        svm.hint(PAGE, 5 * PAGE, |hint| hint.preferred = 8);
+        svm.hint(4 * PAGE, 6 * PAGE, |hint| hint.granularity = 1);
+        let told = |(&at, hint): (&u64, &Hint)| {
+            let pages = (at / PAGE, hint.end / PAGE);
+            (pages, hint.prefetch, hint.preferred, hint.granularity)
+        };
+        const NONE: u32 = svm::LOCATION_UNDEFINED;
+        assert_eq!(
+            svm.hints.iter().map(told).collect::<Vec<_>>(),
+            [
+                ((1, 2), NONE, 8, 9),
+                ((2, 3), 7, 8, 9),
+                ((3, 4), NONE, 8, 9),
+                ((4, 5), NONE, 8, 1),
+                ((5, 6), NONE, NONE, 1),
+            ]
+        );
+        svm.cut_hints(0, 3 * PAGE);
+        assert_eq!(
+            svm.hints.keys().copied().collect::<Vec<_>>(),
+            [3 * PAGE, 4 * PAGE, 5 * PAGE]
+        );
     }
 }
