@@ -73,6 +73,13 @@ impl<'a> At<'a> {
         port == Port::Cp && self.cached() && (!self.home() || self.gmc.several())
     }
 
+    /// Whether it is memory of others in which waves of this GPU meet in its one GL2: there atomic operations are made
+    /// (LLVM AMDGPUUsage, memory models of GFX10 and GFX11: agent scope), so there a load that looks past the caches
+    /// in front of it looks, unlike the command processor.
+    pub(crate) fn in_gl2(&self) -> bool {
+        self.cached() && !self.home() && !self.gmc.several() && !self.scoped()
+    }
+
     /// The cache in front of GL2 that a port reads through. Uncached vector accesses bypass L0.
     pub(crate) fn small(&self, port: Port) -> Option<Cache> {
         match port {
@@ -366,7 +373,7 @@ impl State {
     }
 
     /// GL2 of the GPU shows the page from now on: what it does not hold, as memory has it.
-    fn settle(&mut self, at: &At) {
+    pub(crate) fn settle(&mut self, at: &At) {
         let view = self.view(at.gmc.index);
         let held = self.views[view].held(at.gmc);
         let now = at.gmc.generation(Cache::Gl2);

@@ -376,6 +376,12 @@ impl Memory for Launch<'_> {
         // memory below GL2, which stays while a launch of the GPU runs.
         let hand_out = |frame: Frame, mask| unsafe { hand_out(frame, mask) };
         let meets = at.cached() && (several || at.scoped());
+        if (port, access) == (Port::Cp, Access::Read) && at.in_gl2() {
+            let mut states = entry.object.states();
+            let state = states.entry(entry.page).or_default();
+            state.settle(&at);
+            return Ok(hand_out(state.gl2(&at, at.gmc.index).0, None).watching(!0));
+        }
         let guessed = match access {
             Access::Write => at.gmc.guesses.runs(entry.object.id, va),
             Access::Read | Access::Execute => 0,
@@ -433,6 +439,9 @@ impl Memory for Launch<'_> {
         let range = offset..(offset + bytes).min(PAGE as usize);
         if access == Access::Write {
             state.stored(&at, &range);
+        } else if port == Port::Cp && at.in_gl2() {
+            // What GL2 does not hold of it, others may have changed.
+            state.settle(&at);
         } else {
             state.ready_to_read(&at, port);
             state.check(&at, port, va, &range);

@@ -346,6 +346,27 @@ fn cached_system_memory_goes_through_gl2() {
     assert_eq!(s.broken().len(), 2);
 }
 
+/// Groups of a grid wait for each other there: kernel arguments of AMD's runtime have such a barrier.
+#[test]
+fn waves_meet_in_gl2_also_in_memory_of_the_host() {
+    let s = setup();
+    let object = s.mapped(Kind::Gtt, Mtype::Nc);
+    let client = Client::of(&object);
+    wave(&s, |bus| {
+        // A line that GL2 has by a plain load.
+        assert_eq!(bus.get::<u64>(Port::Vector, VA + 8).unwrap(), 0);
+        bus.atomic(Port::Cp, VA, |old: u64| old + 3).unwrap();
+        assert_eq!(bus.get::<u64>(Port::Cp, VA).unwrap(), 3);
+        bus.atomic(Port::Cp, VA, |old: u64| old + 3).unwrap();
+        assert_eq!(bus.get::<u64>(Port::Cp, VA).unwrap(), 6);
+        // What the host changes is seen where GL2 does not hold it.
+        client.put(0x800, 7);
+        assert_eq!(bus.get::<u64>(Port::Cp, VA + 0x800).unwrap(), 7);
+    });
+    s.vm.caches(WB, "release");
+    assert_eq!((client.get(0), s.broken().len()), (6, 0));
+}
+
 /// RDNA4, where all system memory is cached: what has system scope meets the host in memory.
 #[test]
 fn system_scope_reaches_the_host() {
