@@ -166,9 +166,9 @@ impl Own {
         let end = self.end + part.bytes;
         self.file.set_len(end).map_err(|_| libc::ENOMEM)?;
         self.end = end;
-        const STEP: usize = 1 << 18;
-        // Had before: this may be the memory that allocators write to, and this thread cannot wait for itself.
-        let mut buffer = vec![0; STEP.min(part.bytes as usize)];
+        const STEP: usize = 1 << 14;
+        // On the stack: this may be the memory that the allocator gives, and this thread cannot wait for itself.
+        let mut buffer = [0; STEP];
         let still = Still::keep(piece.at, part.bytes)?;
         for from in (0..part.bytes).step_by(STEP) {
             let bytes = (part.bytes - from).min(STEP as u64) as usize;
