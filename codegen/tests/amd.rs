@@ -5,6 +5,8 @@
 
 #[path = "amd/atomics.rs"]
 mod atomics;
+#[path = "amd/hip.rs"]
+mod hip;
 #[path = "amd/machine.rs"]
 mod machine;
 #[path = "support/suite.rs"]
@@ -26,16 +28,26 @@ use support::*;
 /// One chip of each generation.
 const GENERATIONS: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx942"];
 
+fn llvm(chip: &str) -> Backend {
+    Backend::find("AMD:LLVM", chip, 0).unwrap()
+}
+
 /// Runs a kernel on a chip, as it is and optimised.
-fn check_on(chip: &str, kernel: &Kernel, buffers: &[Vec<u8>], want: &[Vec<u8>], tolerance: f64) {
-    let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+fn check_on(
+    backend: &Backend,
+    kernel: &Kernel,
+    buffers: &[Vec<u8>],
+    want: &[Vec<u8>],
+    tolerance: f64,
+) {
+    let chip = &backend.target.cpu;
     for noopt in [true, false] {
         let options = Options {
             noopt,
             deterministic: true,
             ..Options::default()
         };
-        let built = build(kernel, &backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
+        let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
         let mut got = buffers.to_vec();
         machine::run(&built, &backend.target, &mut got, &[]);
         for (slot, p) in kernel.params.iter().enumerate() {
@@ -52,7 +64,7 @@ fn check(kernel: &Kernel, tolerance: f64) {
     let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
     let want = expected(kernel, &buffers, &[]);
     for chip in GENERATIONS {
-        check_on(chip, kernel, &buffers, &want, tolerance);
+        check_on(&llvm(chip), kernel, &buffers, &want, tolerance);
     }
 }
 
@@ -81,14 +93,14 @@ fn scans_and_scatters() {
     suite::scans_and_scatters(check);
 }
 
-fn check_edges(chip: &str, kernel: &Kernel, tolerance: f64) {
+fn check_edges(backend: &Backend, kernel: &Kernel, tolerance: f64) {
     let buffers = edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe));
     let want = expected(kernel, &buffers, &[]);
-    check_on(chip, kernel, &buffers, &want, tolerance);
+    check_on(backend, kernel, &buffers, &want, tolerance);
 }
 
 fn every_operation(chip: &str) {
-    suite::every_operation(|kernel, tolerance| check_edges(chip, kernel, tolerance));
+    suite::every_operation(|kernel, tolerance| check_edges(&llvm(chip), kernel, tolerance));
 }
 
 #[test]
@@ -137,7 +149,7 @@ fn check_matrix(backend: &Backend, d: MmaDesc, block: Blocking) {
 fn matrix_instructions() {
     let part = Part::chosen();
     for chip in Target::amd_chips() {
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
         // Chips of one generation differ in nothing that concerns them.
         let blocks = if GENERATIONS.contains(&chip) { 2 } else { 1 };
         for (i, &d) in backend.target.mma.iter().enumerate() {
@@ -174,7 +186,7 @@ fn mnemonic(d: MmaDesc) -> String {
 #[test]
 fn large_products_use_matrix_instructions() {
     for chip in ["gfx1100", "gfx1201", "gfx942"] {
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
         for &d in &backend.target.mma {
             let kernel = product(1024, 1024, 1024, d.operands, d.acc);
             let built = build(&kernel, &backend, &Options::default()).unwrap();
@@ -196,7 +208,7 @@ fn narrow_floats_use_the_instructions_of_halves() {
         ("gfx942", [F8E5M2, F16]),
         ("gfx1201", [F8E5M2, F16]),
     ] {
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
         let kernel = product(1024, 1024, 1024, operands, DType::F32);
         let large = build(&kernel, &backend, &Options::default()).unwrap();
         let what = format!("{chip} {operands:?} {:?}", large.report.opts);
@@ -235,8 +247,8 @@ fn halves_are_computed_in_pairs() {
     m.store(o, &[(i, 1)], most);
     let kernel = m.kernel("halves");
     for chip in GENERATIONS {
-        check_edges(chip, &kernel, 0.0);
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
+        check_edges(&backend, &kernel, 0.0);
         let options = Options {
             opts: Some(vec![
                 Opt::Vec { axis: 0, lanes: 4 },
@@ -297,26 +309,11 @@ fn hip_through_the_clang_program() {
     }
 }
 
-/// HIP C, compiled by ROCm's library where it is installed: for the chips that it knows. That of
-/// ROCm 5.2 knows gfx1030 only.
-#[test]
-fn hip_through_comgr() {
-    for chip in GENERATIONS {
-        match Backend::find("AMD:HIP", chip, 0) {
-            Ok(backend) => {
-                println!("{chip}: {}", backend.describe());
-                check_forms(&backend);
-            }
-            Err(e) => println!("not tried: {e}"),
-        }
-    }
-}
-
 /// Registers and local memory are read from the object and stay within the limits of the chip.
 #[test]
 fn resources_are_reported() {
     for chip in Target::amd_chips() {
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
         let kernel = matmul(256, 256, 256, false, false, false);
         let built = build(&kernel, &backend, &Options::default()).unwrap();
         assert_eq!(built.report.resources.len(), built.stages.len());
@@ -343,7 +340,7 @@ fn cpu_time() -> f64 {
 /// Threads compile side by side and make the same objects. Prints how long a kernel takes.
 #[test]
 fn threads_compile_side_by_side() {
-    let backend = Backend::find("AMD:LLVM", "gfx1100", 0).unwrap();
+    let backend = llvm("gfx1100");
     let kernels = [
         elementwise(1000),
         softmax(33, 130),

@@ -28,6 +28,9 @@ const SOURCE: c_int = 1;
 const LOG: c_int = 5;
 const RELOCATABLE: c_int = 7;
 
+/// `AMD_COMGR_ACTION_SOURCE_TO_PREPROCESSOR`.
+const PREPROCESS: c_int = 0;
+
 /// The numbers that differ between versions.
 #[derive(Clone, Copy)]
 struct Numbers {
@@ -49,6 +52,12 @@ const VERSION_3: Numbers = Numbers {
     compile: 2,
     generate: 4,
 };
+
+/// On RDNA3 a load of 16 bits writes the other half of its register, too, and clang before 22 does not wait for it
+/// where it writes that half: it shall not take halves for registers.
+///
+/// Source: LLVM 22, `SIInsertWaitcnts.cpp`, `determineVGPR16Dependency` (`D16Writes32BitVgpr`).
+const WHOLE_REGISTERS: [&str; 4] = ["-Xclang", "-target-feature", "-Xclang", "-real-true16"];
 
 functions! {
     get_version(*mut usize, *mut usize) -> ();
@@ -77,6 +86,8 @@ struct Comgr {
     f: Functions,
     numbers: Numbers,
     version: (usize, usize),
+    /// What the compiler in it calls itself: releases of ROCm share a version of the library.
+    clang: String,
     path: PathBuf,
 }
 
@@ -103,7 +114,7 @@ fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
     let (library, path) = load_first(candidates, rights).map_err(|said| {
         missing(format!(
             "libamd_comgr is not installed (looked for it as {said}). ROCm has it, and the package \
-             libamd-comgr2; AMD:LLVM needs neither"
+             libamd-comgr3 or libamd-comgr2; AMD:LLVM needs neither"
         ))
     })?;
     let f = Functions::of(library, |name| format!("amd_comgr_{name}"))
@@ -121,12 +132,18 @@ fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
             )));
         }
     };
-    Ok(Comgr {
+    let mut comgr = Comgr {
         f,
         numbers,
         version: (major, minor),
+        clang: String::new(),
         path,
-    })
+    };
+    comgr.clang = comgr.clang().map_err(|why| {
+        let path = comgr.path.display();
+        missing(format!("{path} does not say which compiler it has: {why}"))
+    })?;
+    Ok(comgr)
 }
 
 /// Gives something back to the library when it is no longer used.
@@ -281,9 +298,9 @@ impl Comgr {
         Ok(to)
     }
 
-    fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
+    /// A set of one source.
+    fn source(&self, text: &str) -> Said<Owned<'_>> {
         let f = &self.f;
-        self.knows(t)?;
         let sources = self.set()?;
         // SAFETY: the last argument is a place for a handle.
         let make = |h: &mut Handle| unsafe { (f.create_data)(SOURCE, h) };
@@ -291,7 +308,7 @@ impl Comgr {
         // SAFETY: the handles are alive; text and name are copied.
         let steps = unsafe {
             [
-                (f.set_data)(data.handle, s.text.len(), s.text.as_ptr().cast()),
+                (f.set_data)(data.handle, text.len(), text.as_ptr().cast()),
                 (f.set_data_name)(data.handle, c"kernel.hip".as_ptr()),
                 (f.data_set_add)(sources.handle, data.handle),
             ]
@@ -299,10 +316,35 @@ impl Comgr {
         for status in steps {
             self.check("source", status)?;
         }
+        Ok(sources)
+    }
+
+    /// The version of its clang, which a macro of it has.
+    fn clang(&self) -> Said<String> {
+        let isas = self.isas()?;
+        let isa = isas.first().ok_or("it knows no chip")?;
+        let isa = CString::new(isa.as_str()).map_err(|e| e.to_string())?;
+        let options = HIP_FLAGS.map(String::from);
+        let source = self.source("__VERSION__")?;
+        let text = self.act(PREPROCESS, &options, &isa, &source)?;
+        let text = self.bytes(&text, SOURCE)?;
+        let text = String::from_utf8_lossy(&text);
+        let said = text.lines().find_map(|line| line.trim().strip_prefix('"'));
+        said.and_then(|line| line.strip_suffix('"'))
+            .map(str::to_owned)
+            .ok_or_else(|| format!("expected a text for __VERSION__, found {text:?}"))
+    }
+
+    fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
+        self.knows(t)?;
+        let sources = self.source(&s.text)?;
         let isa = CString::new(isa(t)).map_err(|e| e.to_string())?;
         let mut options: Vec<String> = HIP_FLAGS.map(String::from).into();
         options.push(format!("--offload-arch={}", t.cpu));
         options.extend(machine_options(t));
+        if t.cpu.starts_with("gfx11") {
+            options.extend(WHOLE_REGISTERS.map(String::from));
+        }
         let code = self.act(self.numbers.compile, &options, &isa, &sources)?;
         let mut options = vec!["-O3".into()];
         options.extend(machine_options(t));
@@ -348,8 +390,9 @@ impl Compiler for ComgrCompiler {
 
     fn version(&self) -> String {
         let (major, minor) = self.library.version;
-        let path = self.library.path.display();
-        format!("{major}.{minor} {path} {}", HIP_FLAGS.join(" "))
+        let (clang, path) = (&self.library.clang, self.library.path.display());
+        let flags = [&HIP_FLAGS[..], &WHOLE_REGISTERS].concat().join(" ");
+        format!("{major}.{minor} {path} ({clang}) {flags}")
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
@@ -441,6 +484,8 @@ mod tests {
         let Ok(library) = load(candidates(), &Rights::own()) else {
             return println!("not tried: no libamd_comgr");
         };
+        let clang = library.clang.to_lowercase();
+        assert!(clang.contains("clang"), "{clang}");
         let known = library.isas().unwrap();
         assert!(known.iter().any(|isa| isa.ends_with("--gfx1030")));
         for chip in Target::amd_chips() {

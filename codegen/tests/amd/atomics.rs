@@ -8,7 +8,7 @@ use super::suite::{COMBINING, combined};
 use super::*;
 
 /// Rows are combined in a few rows, all at once.
-fn check(backend: &Backend, op: ReduceOp, dtype: DType) -> Option<Built> {
+pub fn check(backend: &Backend, op: ReduceOp, dtype: DType) -> Option<Built> {
     combined(backend, op, dtype, |built, target, buffers, vars| {
         machine::run(built, target, buffers, vars);
         true
@@ -16,7 +16,7 @@ fn check(backend: &Backend, op: ReduceOp, dtype: DType) -> Option<Built> {
 }
 
 fn check_all(chip: &str) {
-    let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+    let backend = llvm(chip);
     for op in COMBINING {
         for dtype in DType::ALL {
             let Some(built) = check(&backend, op, dtype) else {
@@ -80,7 +80,7 @@ fn are_instructions() {
         ("gfx942", Or, U64, "global_atomic_or_x2 v"),
     ];
     for (chip, op, dtype, want) in all {
-        let backend = Backend::find("AMD:LLVM", chip, 0).unwrap();
+        let backend = llvm(chip);
         let kernel = scatter(9, 64, 33, op, dtype);
         let built = build(&kernel, &backend, &Options::default()).unwrap();
         let code = built.report.disassembly().unwrap();
@@ -132,7 +132,7 @@ fn in_hip() {
 /// Sums of floats keep their order where they have to, and where nothing is gained.
 #[test]
 fn only_where_it_pays() {
-    let backend = Backend::find("AMD:LLVM", "gfx1100", 0).unwrap();
+    let backend = llvm("gfx1100");
     let spread = |n, k, width, dtype, deterministic| {
         let options = Options {
             deterministic,
