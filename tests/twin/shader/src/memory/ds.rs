@@ -254,7 +254,8 @@ impl Ds {
         } else {
             for lane in lanes(mask) {
                 for (i, row) in found.iter_mut().enumerate() {
-                    row[lane] = lds_get(wave, addresses[lane] + offset + 4 * i as u32, 4);
+                    row[lane] =
+                        lds_get(wave, addresses[lane].wrapping_add(offset) + 4 * i as u32, 4);
                 }
             }
         }
@@ -271,7 +272,11 @@ impl Ds {
             lds_check(wave, addresses, mask, self.offset, bytes)?;
             let mut found = [0; 32];
             for lane in lanes(mask) {
-                found[lane] = cell.extend(lds_get(wave, addresses[lane] + self.offset, bytes));
+                found[lane] = cell.extend(lds_get(
+                    wave,
+                    addresses[lane].wrapping_add(self.offset),
+                    bytes,
+                ));
             }
             let row = wave.vgpr_mut(self.dst, half);
             match part {
@@ -314,7 +319,7 @@ impl Ds {
         if aligned {
             for lane in 0..32 {
                 if mask >> lane & 1 == 1 {
-                    let at = (addresses[lane] + offset) as usize / 4;
+                    let at = addresses[lane].wrapping_add(offset) as usize / 4;
                     let cells = wave.lds.get(at..at + N).unwrap_or_default();
                     for (row, cell) in rows.iter().zip(cells) {
                         cell.set(row[lane]);
@@ -325,7 +330,12 @@ impl Ds {
         }
         for lane in lanes(mask) {
             for (i, row) in rows.iter().enumerate() {
-                lds_put(wave, addresses[lane] + offset + 4 * i as u32, 4, row[lane]);
+                lds_put(
+                    wave,
+                    addresses[lane].wrapping_add(offset) + 4 * i as u32,
+                    4,
+                    row[lane],
+                );
             }
         }
         Ok(())
@@ -339,7 +349,7 @@ impl Ds {
             for lane in lanes(mask) {
                 lds_put(
                     wave,
-                    addresses[lane] + self.offset,
+                    addresses[lane].wrapping_add(self.offset),
                     bytes,
                     values[lane] >> shift,
                 );
@@ -357,13 +367,13 @@ impl Ds {
             for offset in [self.offset, self.offset1] {
                 lds_check(wave, addresses, mask, offset, bytes)?;
                 for lane in lanes(mask) {
-                    aligned(addresses[lane] + offset, bytes)?;
+                    aligned(addresses[lane].wrapping_add(offset), bytes)?;
                 }
             }
             for lane in lanes(mask) {
                 for (which, offset) in [self.offset, self.offset1].into_iter().enumerate() {
                     for i in 0..dwords {
-                        let at = addresses[lane] + offset + 4 * i as u32;
+                        let at = addresses[lane].wrapping_add(offset) + 4 * i as u32;
                         let new = wave.vgpr(self.data[which] + i, half)[lane];
                         found[which * dwords + i][lane] = lds_get(wave, at, 4);
                         lds_put(wave, at, 4, new);
@@ -384,7 +394,7 @@ impl Ds {
             lds_check(wave, addresses, mask, self.offset, 4)?;
             let mut found = [0; 32];
             for lane in lanes(mask) {
-                let at = addresses[lane] + self.offset;
+                let at = addresses[lane].wrapping_add(self.offset);
                 aligned(at, 4)?;
                 let data = wave.vgpr(self.data[0], half)[lane];
                 let other = wave.vgpr(self.data[1], half)[lane];
@@ -411,7 +421,7 @@ impl Ds {
                 u64::from(low) | u64::from(high) << 32
             };
             for lane in lanes(mask) {
-                let at = addresses[lane] + self.offset;
+                let at = addresses[lane].wrapping_add(self.offset);
                 aligned(at, 8)?;
                 let data = pair(wave, self.data[0], lane);
                 let other = pair(wave, self.data[1], lane);

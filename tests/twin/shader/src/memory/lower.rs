@@ -111,20 +111,33 @@ pub fn lds_check(
     {
         return Ok(low.is_multiple_of(4));
     }
-    Err(lds_beyond(wave, addresses, mask, offset, bytes))
+    lds_check_sums(wave, addresses, mask, offset, bytes)
 }
 
+/// Address and offset make 32 bits: compilers load from `252 - 4 * lane` with the offset 252.
+///
+/// Source: LLVM, AMDGPUISelDAGToDAG.cpp, isDSOffsetLegal: only chips before these cannot.
 #[cold]
-fn lds_beyond(wave: &Wave, addresses: &Lanes, mask: u32, offset: u32, bytes: u32) -> Stop {
+fn lds_check_sums(
+    wave: &Wave,
+    addresses: &Lanes,
+    mask: u32,
+    offset: u32,
+    bytes: u32,
+) -> Result<bool, Stop> {
     let size = wave.lds.len() as u64 * 4;
-    let lane = crate::page::lanes(mask)
-        .find(|&lane| u64::from(addresses[lane]) + u64::from(offset + bytes) > size)
-        .unwrap_or_default();
-    let at = u64::from(addresses[lane]) + u64::from(offset);
-    Stop::Rule(
-        &LDS_RANGE,
-        format!("lane {lane}: {bytes} bytes at {at:#x}, of {size:#x} bytes"),
-    )
+    let mut low = 0;
+    for lane in crate::page::lanes(mask) {
+        let at = addresses[lane].wrapping_add(offset);
+        if u64::from(at) + u64::from(bytes) > size {
+            return Err(Stop::Rule(
+                &LDS_RANGE,
+                format!("lane {lane}: {bytes} bytes at {at:#x}, of {size:#x} bytes"),
+            ));
+        }
+        low |= at;
+    }
+    Ok(low.is_multiple_of(4))
 }
 
 /// Up to 4 bytes of LDS at any address that has been checked.

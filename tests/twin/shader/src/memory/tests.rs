@@ -396,6 +396,17 @@ fn lds_loads_and_stores() {
             "ds_load_b32 v5, v0 offset:4",
         );
         fires("LDS-RANGE").only(&[name]);
+        // Address and offset make 32 bits.
+        set(wave, 0, |lane| (8 - 4 * lane as u32 % 12).wrapping_sub(8));
+        ok(
+            wave,
+            &[0xd8d8_0008, 0x0500_0000],
+            "ds_load_b32 v5, v0 offset:8",
+        );
+        let found = [0, 1, 2].map(|lane| wave.vgpr(5, 0)[lane]);
+        set(wave, 0, |lane| 8 - 4 * lane as u32 % 12);
+        ok(wave, &[0xd8d8_0000, 0x0500_0000], "ds_load_b32 v5, v0");
+        assert_eq!(found, [0, 1, 2].map(|lane| wave.vgpr(5, 0)[lane]));
         // What is in the register of a lane that is off does not matter.
         wave.exec = 0x7f;
         for address in [4093, u32::MAX] {
