@@ -46,6 +46,30 @@ pub fn releases(name: &str) -> Vec<Known> {
         .collect()
 }
 
+/// How a file stands to the releases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is the file of this release.
+    Of(&'static str),
+    /// Its version is that of this release, its bytes are not: it may be damaged where no checksum
+    /// tells.
+    Differs(&'static str),
+    /// Of no release that is known: older, newer, or damaged.
+    Unknown,
+}
+
+/// How a file stands to the releases, the newest first.
+pub fn standing(name: &str, version: u32, sha256: &str) -> Standing {
+    let known = releases(name);
+    let same = known.iter().rfind(|known| known.sha256 == sha256);
+    let like = known.iter().rfind(|known| known.version == version);
+    match (same, like) {
+        (Some(known), _) => Standing::Of(known.release),
+        (None, Some(known)) => Standing::Differs(known.release),
+        (None, None) => Standing::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +83,23 @@ mod tests {
             lines.filter(|line| !line.starts_with('#')).count()
         );
         assert!(FILES.iter().all(|known| known.sha256.len() == 64));
+    }
+
+    #[test]
+    fn standings() {
+        let name = "gc_11_0_0_mec.bin";
+        let known = releases(name);
+        let [first, last] = &known[..] else {
+            panic!("{known:?}")
+        };
+        let of = |version, hash| standing(name, version, hash);
+        assert_eq!(of(first.version, first.sha256), Standing::Of(first.release));
+        assert_eq!(of(last.version, "00"), Standing::Differs(last.release));
+        assert_eq!(of(1, "00"), Standing::Unknown);
+        assert_eq!(
+            standing("x.bin", last.version, last.sha256),
+            Standing::Unknown
+        );
     }
 
     #[test]

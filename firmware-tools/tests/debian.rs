@@ -49,6 +49,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 #[test]
 fn every_file_is_taken_apart_or_of_no_use_for_compute() {
     let mut kinds = BTreeMap::<(&str, bool), usize>::new();
+    let mut signed = 0;
     for (name, bytes) in files() {
         let kind = Kind::of(&name).unwrap_or_else(|| panic!("{name}: of no kind that is known"));
         if kind == Kind::Discovery {
@@ -66,8 +67,11 @@ fn every_file_is_taken_apart_or_of_no_use_for_compute() {
                 "{name}: {:?}",
                 part.id
             );
+            signed += usize::from(part.signed().is_some());
         }
     }
+    // Nearly all of what the PSP checks says how much of it is signed.
+    assert!(signed > 800, "{signed}");
     // What boots need is there, and most kinds keep the checksum.
     for kind in [
         "psp sos", "smu", "sdma", "cp pfp", "cp me", "cp mec", "imu", "rlc", "mes",

@@ -1,10 +1,11 @@
 //! amdgpu firmware files. What a file holds follows from its [name](Kind) and from the version of
 //! its header; the parts are those that are handed to the PSP one by one.
 //!
-//! The rules are those of the layouts; the contents are signed by AMD and checked by the PSP alone.
-//! The checksum of the header is held against the bytes where files of the kind are known to
+//! The rules are those of the layouts; the contents are signed by AMD, and whether they are right,
+//! the PSP alone can tell: here, that what is [signed](Signed) is all there. The checksum of the header is held against the bytes where files of the kind are known to
 //! [keep it](Checksum).
 
+pub mod boot;
 pub mod chip;
 pub mod discovery;
 mod gfx;
@@ -12,6 +13,7 @@ mod kind;
 mod psp;
 mod rlc;
 mod sdma;
+mod signed;
 mod smu;
 
 use drivers_spec::amd::fw_hdr::CommonFirmwareHeader;
@@ -19,6 +21,7 @@ use drivers_spec::amd::fw_type::{GfxFwType, PspFwType, TaFwType};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 pub use kind::{Cp, Engines, Kind};
+pub use signed::Signed;
 
 use crate::Error;
 use crate::file::File;
@@ -113,6 +116,9 @@ impl<'a> Image<'a> {
             Kind::Sdma { engines } => sdma::take(&mut taken, engines)?,
             Kind::Unused(_) => {}
             Kind::Discovery => return Err(Error::Kind { name: name.into() }),
+        }
+        for part in &taken.parts {
+            signed::check(file, part)?;
         }
         let checksum = checksum(kind, file, &header, code.bytes)?;
         Ok(Image {

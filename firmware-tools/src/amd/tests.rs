@@ -406,6 +406,36 @@ fn a_flipped_bit_is_found() {
     }
 }
 
+/// A signed header that says more than there is.
+#[test]
+fn what_is_signed_is_all_there() {
+    let signed = |bytes: u32| {
+        let mut file = file((1, 0), &[0x20000], 0x300, 0);
+        file[CODE + 0x10..CODE + 0x14].copy_from_slice(b"$PS1");
+        file[CODE + 0x14..CODE + 0x18].copy_from_slice(&bytes.to_le_bytes());
+        file[CODE + 0x60..CODE + 0x64].copy_from_slice(&7u32.to_le_bytes());
+        file
+    };
+    let bytes = signed(0x100);
+    let image = Image::parse("vega10_smc.bin", &bytes).unwrap();
+    let expected = Signed {
+        bytes: 0x100,
+        version: 7,
+    };
+    assert_eq!(image.parts()[0].signed(), Some(expected));
+    for more in [0x101, u32::MAX] {
+        assert_eq!(
+            Image::parse("vega10_smc.bin", &signed(more))
+                .unwrap_err()
+                .to_string(),
+            format!(
+                "vega10_smc.bin: the size of what is signed of SMU is {more}, expected at most \
+                 256, of 768 bytes. This is not a firmware file of this kind, or it is damaged"
+            )
+        );
+    }
+}
+
 #[test]
 fn texts() {
     let text = |name: &str, bytes: &[u8]| Image::parse(name, bytes).unwrap_err().to_string();

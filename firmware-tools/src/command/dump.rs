@@ -50,6 +50,8 @@ struct Part {
     auxiliary: bool,
     offset: u64,
     size: usize,
+    /// How many bytes of it are signed.
+    signed: Option<u32>,
 }
 
 impl Row {
@@ -69,6 +71,7 @@ impl Row {
             auxiliary: part.auxiliary,
             offset: part.offset,
             size: part.bytes.len(),
+            signed: part.signed().map(|signed| signed.bytes),
         });
         Ok(Row {
             kind: image.kind().name(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Failure, From, chips, json};
 use crate::amd::Image;
 use crate::amd::chip::{Blocks, Edition};
-use crate::known;
+use crate::known::{self, Standing};
 use crate::manifest::sha256;
 use crate::search::Search;
 use crate::{Error, PACKAGES};
@@ -41,6 +41,8 @@ pub(super) struct Row {
     sha256: Option<String>,
     /// The release that it is of, if it is one that is known.
     release: Option<&'static str>,
+    /// The release that has another file of this version.
+    differs: Option<&'static str>,
     /// The versions that the parsers are tested with, oldest first.
     wanted: Vec<String>,
     /// Why it cannot be used.
@@ -57,6 +59,7 @@ impl Row {
             found: None,
             sha256: None,
             release: None,
+            differs: None,
             wanted: known.iter().map(|known| version(known.version)).collect(),
             problem: None,
             file,
@@ -65,11 +68,17 @@ impl Row {
         match search.find(&row.file) {
             Ok(found) => {
                 let hash = sha256(&found.bytes);
-                row.release = known.iter().rfind(|k| k.sha256 == hash).map(|k| k.release);
                 row.path = Some(found.path.display().to_string());
                 row.size = Some(found.bytes.len());
                 match Image::parse(&row.file, &found.bytes) {
-                    Ok(image) => row.found = Some(version(image.version())),
+                    Ok(image) => {
+                        row.found = Some(version(image.version()));
+                        match known::standing(&row.file, image.version(), &hash) {
+                            Standing::Of(release) => row.release = Some(release),
+                            Standing::Differs(release) => row.differs = Some(release),
+                            Standing::Unknown => {}
+                        }
+                    }
                     Err(e) => row.problem = Some(e.to_string()),
                 }
                 row.sha256 = Some(hash);
@@ -141,9 +150,12 @@ fn line(row: &Row) -> String {
         return format!("{:<24} {problem}; wanted {wanted}", row.file);
     }
     let found = row.found.as_deref().unwrap_or_default();
-    let release = match row.release {
-        Some(release) => format!("of firmware-amd-graphics {release}"),
-        None => format!("of no release that is known; wanted {wanted}"),
+    let release = match (row.release, row.differs) {
+        (Some(release), _) => format!("of firmware-amd-graphics {release}"),
+        (None, Some(release)) => {
+            format!("as in firmware-amd-graphics {release}, but other bytes: damaged?")
+        }
+        (None, None) => format!("of no release that is known; wanted {wanted}"),
     };
     let path = row.path.as_deref().unwrap_or_default();
     format!("{:<24} {found} {release}, {path}", row.file)

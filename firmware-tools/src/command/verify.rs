@@ -7,11 +7,12 @@ use serde::Serialize;
 
 use super::list::rows;
 use super::{Failure, From, chips, json};
+use crate::Error;
 use crate::amd::chip::Edition;
 use crate::amd::{Checksum, Image, Kind, discovery};
+use crate::known::{self, Standing};
 use crate::manifest::{self, Verdict, sha256};
 use crate::search::{self, Search};
-use crate::{Error, known};
 
 /// Check files.
 #[derive(clap::Args, Debug)]
@@ -140,13 +141,13 @@ fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
     let file = name.rsplit('/').next().unwrap_or(name);
     let file = file.strip_suffix(".zst").unwrap_or(file);
     let file = file.strip_suffix(".xz").unwrap_or(file);
-    let hash = sha256(bytes);
-    let release = known::releases(file)
-        .into_iter()
-        .rfind(|known| known.sha256 == hash);
-    let release = release.map_or(String::new(), |known| {
-        format!(", of firmware-amd-graphics {}", known.release)
-    });
+    let release = match known::standing(file, image.version(), &sha256(bytes)) {
+        Standing::Of(release) => format!(", of firmware-amd-graphics {release}"),
+        Standing::Differs(release) => {
+            format!(", as in firmware-amd-graphics {release}, but other bytes: damaged?")
+        }
+        Standing::Unknown => String::new(),
+    };
     let parts = match image.parts().len() {
         1 => "1 part".into(),
         n => format!("{n} parts"),
