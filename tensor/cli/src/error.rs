@@ -25,6 +25,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// About a file of firmware.
+    #[error("{0}")]
+    Firmware(firmware_tools::Error),
     /// Standard output is gone.
     #[error("stdout: {0}")]
     Output(std::io::Error),
@@ -36,7 +39,12 @@ impl Error {
         match self {
             Error::Usage(_) => 2,
             Error::Library(e) => library_code(e),
-            Error::File { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
+            Error::Firmware(firmware_tools::Error::File { source, .. })
+            | Error::File { source, .. }
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                4
+            }
             _ => 1,
         }
     }

@@ -55,6 +55,9 @@ enum Command {
     Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
+    /// Firmware of GPUs: which files are needed, which are there, what they hold
+    #[command(subcommand)]
+    Fw(firmware_tools::command::Command),
     /// Simulated machines for programs that know nothing of them
     #[cfg(feature = "twin")]
     #[command(subcommand)]
@@ -64,6 +67,10 @@ enum Command {
 fn main() -> ExitCode {
     let started = std::time::Instant::now();
     let cli = Cli::parse();
+    // Files alone: a selection of devices that makes no sense is none of its business.
+    if let Command::Fw(command) = &cli.command {
+        return ended(cmd::fw::run(command));
+    }
     #[cfg(feature = "twin")]
     if let Command::Twin(command) = &cli.command {
         return ended(cmd::twin::run(command));
@@ -86,7 +93,8 @@ fn main() -> ExitCode {
             Command::Run(args) => cmd::run::run(args, &setup),
             Command::Inspect(args) => cmd::inspect::run(args, &setup),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
-            // Done above: the device is not ours.
+            // Done above: there is no device, or it is not ours.
+            Command::Fw(_) => Ok(()),
             #[cfg(feature = "twin")]
             Command::Twin(_) => Ok(()),
         };

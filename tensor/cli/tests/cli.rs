@@ -39,6 +39,7 @@ fn help_goes_to_stdout() {
         "devices",
         "doctor",
         "bench",
+        "fw",
         "run",
         "inspect",
         "onnx-test",
@@ -119,6 +120,40 @@ fn doctor_reports_and_writes_nothing() {
     // Without a device that can be opened there is the more to report.
     assert_eq!(place.run(&["doctor"], &[("DEV", "AMD")]).code, 0);
     place.wrote(&[], false);
+}
+
+#[test]
+fn fw_opens_no_device_and_says_what_is_missing() {
+    let place = Place::new();
+    // The selection is not looked at.
+    let ran = place.run(&["fw", "list", "--chip", "gfx1201"], &[("DEV", "NONSENSE")]);
+    let mut lines = ran.out.lines();
+    assert_eq!(lines.next(), Some("gfx1201 (Navi 48)"), "{}", ran.err);
+    assert!(
+        lines
+            .next()
+            .is_some_and(|line| line.starts_with("  psp_14_0_3_sos.bin "))
+    );
+    assert_eq!(
+        (ran.code == 0, ran.err.as_str()),
+        (!ran.out.contains("missing"), "")
+    );
+    for (args, code, text) in [
+        (
+            &["fw", "dump", "no.bin"][..],
+            1,
+            "error: no.bin: No such file",
+        ),
+        (
+            &["fw", "list", "--chip", "gfx1"],
+            2,
+            "expected one of gfx942",
+        ),
+    ] {
+        let ran = place.run(args, &[]);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        assert!(ran.err.contains(text), "{}", ran.err);
+    }
 }
 
 #[test]

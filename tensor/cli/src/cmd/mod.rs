@@ -4,6 +4,7 @@ pub mod bench;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
+pub mod fw;
 pub mod inspect;
 pub mod onnx_test;
 pub mod run;
