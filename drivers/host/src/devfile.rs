@@ -63,6 +63,16 @@ impl HostFile {
     }
 }
 
+/// What the system said to an operation on a path.
+pub(crate) fn refused(path: &str, operation: &str, error: &io::Error) -> TransportError {
+    let fault = match error.raw_os_error() {
+        Some(errno) => Fault::Errno(errno),
+        // Such as a path with a zero in it, or text that is not UTF-8.
+        None => Fault::Unsupported(error.to_string()),
+    };
+    TransportError::new(path, operation, fault)
+}
+
 impl DevFile for HostFile {
     fn name(&self) -> &str {
         &self.name

@@ -16,6 +16,7 @@ pub mod futex;
 pub mod machine;
 #[allow(unsafe_code)]
 pub mod mmap;
+pub mod pci;
 #[allow(unsafe_code)]
 mod range;
 #[allow(unsafe_code)]

@@ -1,17 +1,20 @@
 //! [`Host`]: this machine, as drivers of device files ask for it.
 
-use std::io;
 use std::sync::{Arc, LazyLock};
 
-use hcq::mem::view::View;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Reserved, TransportError};
+use std::time::Duration;
 
-use crate::devfile::HostFile;
+use hcq::mem::view::View;
+use hcq::transport::{DevFile, Fault, Kept, Machine, Pci, Reserved, TransportError};
+
+use crate::devfile::{HostFile, refused};
+use crate::pci::{self, Files, System};
 use crate::reserve::{memory, reserve};
 
 /// This machine. One value for the process, because kernel drivers keep their state by process.
 pub struct Host {
     kept: Kept,
+    system: System,
 }
 
 impl Host {
@@ -19,31 +22,55 @@ impl Host {
     pub fn get() -> Arc<dyn Machine> {
         static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
             crate::fork::watch();
-            let kept = Kept::default();
-            Arc::new(Host { kept })
+            Arc::new(Host::of(System::this()))
         });
         HOST.clone()
+    }
+
+    /// A machine whose files are those of a folder that looks like one.
+    pub fn at(system: System) -> Arc<dyn Machine> {
+        Arc::new(Host::of(system))
+    }
+
+    fn of(system: System) -> Host {
+        let kept = Kept::default();
+        Host { kept, system }
     }
 }
 
 impl Machine for Host {
     fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        match HostFile::open(path) {
+        match HostFile::open(&self.system.path(path).to_string_lossy()) {
             Ok(file) => Ok(Arc::new(file)),
             Err(error) => Err(refused(path, "open", &error)),
         }
     }
 
     fn read(&self, path: &str) -> Result<String, TransportError> {
-        std::fs::read_to_string(path).map_err(|e| refused(path, "read", &e))
+        self.system
+            .read(path)
+            .map_err(|e| refused(path, "read", &e))
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        let failed = |e: io::Error| refused(path, "list", &e);
-        std::fs::read_dir(path)
-            .map_err(failed)?
-            .map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into()))
-            .collect()
+        self.system
+            .list(path)
+            .map_err(|e| refused(path, "list", &e))
+    }
+
+    fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        let functions = self.pci_functions()?;
+        let found = functions.iter().find(|one| one.address == address);
+        let Some(found) = found else {
+            let why = "there is no such PCI function; `lspci` lists them".into();
+            return Err(TransportError::new(
+                address,
+                "open",
+                Fault::Unsupported(why),
+            ));
+        };
+        let opened = pci::open(&self.system, address, &found.bars, Duration::ZERO)?;
+        Ok(Arc::new(opened))
     }
 
     fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
@@ -59,15 +86,6 @@ impl Machine for Host {
     }
 }
 
-fn refused(path: &str, operation: &str, error: &io::Error) -> TransportError {
-    let fault = match error.raw_os_error() {
-        Some(errno) => Fault::Errno(errno),
-        // Such as a path with a zero in it, or text that is not UTF-8.
-        None => Fault::Unsupported(error.to_string()),
-    };
-    TransportError::new(path, operation, fault)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,11 +97,8 @@ mod tests {
             assert_eq!(function.address.len(), "0000:00:00.0".len());
         }
         host.usb_devices().unwrap();
-        let error = host.open_pci("0000:00:00.0").err().unwrap();
-        assert!(
-            error.to_string().contains("opens no PCI functions"),
-            "{error}"
-        );
+        let error = host.open_pci("ffff:ff:1f.7").err().unwrap().to_string();
+        assert!(error.contains("no such PCI function"), "{error}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use hcq::transport::{ANYWHERE, Fault, Prot, Reserved, TransportError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
+use crate::mmap::HUGE_PAGE;
 use crate::range::{Range, Unforked, no_fork, page_size};
 
 /// A view of what is mapped for these accesses.
@@ -151,6 +152,35 @@ fn highest_gap(maps: &str, len: u64, align: u64, below: u64) -> Option<u64> {
 pub(crate) fn memory(bytes: u64, align: u64) -> Result<View, TransportError> {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     let owner = map_aligned(bytes, align, access, MapFlags::MAP_SHARED, "map")?;
+    let (ptr, len) = (owner.range().ptr(), owner.range().len());
+    // SAFETY: mapped for reads and writes while the owner lives, and nobody else's.
+    Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })
+}
+
+/// Zeroed memory whose pages are there and stay there, of the usual size or of [`HUGE_PAGE`] each.
+pub(crate) fn pinned(bytes: u64, is_huge: bool) -> Result<View, Fault> {
+    let page = if is_huge { HUGE_PAGE } else { page_size() };
+    let len = usize::try_from(bytes).ok();
+    let len = len.and_then(|len| len.checked_next_multiple_of(page));
+    let len = len.ok_or(Fault::Errno(Errno::ENOMEM as i32))?;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let mut flags = MapFlags::MAP_SHARED | MapFlags::MAP_LOCKED | MapFlags::MAP_POPULATE;
+    if is_huge {
+        flags |= MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB;
+    }
+    // Huge pages start aligned by themselves.
+    let range =
+        Range::aligned(len, page_size(), 0, access, flags).map_err(|errno| match errno {
+            Errno::ENOMEM if is_huge => Fault::Unsupported(format!(
+                "no huge pages are free: `echo {} > /proc/sys/vm/nr_hugepages`",
+                len / HUGE_PAGE
+            )),
+            Errno::EAGAIN | Errno::EPERM | Errno::ENOMEM => Fault::Unsupported(format!(
+                "{errno}: {len:#x} bytes cannot be locked; raise `ulimit -l`, or run as root"
+            )),
+            errno => Fault::Errno(errno as i32),
+        })?;
+    let owner = Unforked::new(range);
     let (ptr, len) = (owner.range().ptr(), owner.range().len());
     // SAFETY: mapped for reads and writes while the owner lives, and nobody else's.
     Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::reg::bus::Bus;
 use crate::reg::error::{RegError, RegFault};
-use crate::reg::{At, Generations, IpVersion, Register, Value};
+use crate::reg::{At, Field, Generations, IpVersion, Register, Value};
 use crate::wait::{Deadline, Look, poll_until};
 
 /// An instance of a hardware block, as the device has told of it.
@@ -24,7 +24,11 @@ pub struct Block<G: Generations> {
 impl<G: Generations> Block<G> {
     /// Its registers, by a bus.
     pub fn on<'a>(&'a self, bus: &'a dyn Bus) -> Registers<'a, G> {
-        Registers { block: self, bus }
+        Registers {
+            block: self,
+            bus,
+            step: 0,
+        }
     }
 
     /// The byte address of a register.
@@ -54,16 +58,109 @@ impl<G: Generations> Block<G> {
 pub struct Registers<'a, G: Generations> {
     block: &'a Block<G>,
     bus: &'a dyn Bus,
+    step: u64,
 }
 
+/// Values for fields, by the vendor's names.
+pub type Fields<'a> = &'a [(&'a str, u32)];
+
 impl<G: Generations> Registers<'_, G> {
+    /// The registers that lie so many dwords further: of another one of alike units, of which the table has
+    /// the first.
+    #[must_use]
+    pub fn step(self, dwords: u32) -> Self {
+        let step = self.step + u64::from(dwords) * 4;
+        Registers { step, ..self }
+    }
+
+    fn address(&self, register: &Register<G>) -> Result<u64, RegFault> {
+        Ok(self.block.address(register)?.saturating_add(self.step))
+    }
+
+    /// The byte address of a register: for those that lead to others.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn place(&self, register: &Register<G>) -> Result<u64, RegError> {
+        let at = self.address(register);
+        at.map_err(|fault| self.failed(register, fault))
+    }
+
+    /// The field of a name, on this generation.
+    fn find(&self, register: &Register<G>, name: &str) -> Result<Field<G>, RegFault> {
+        let one = self.block.one;
+        register.word.field(one, name).ok_or_else(|| {
+            let fields = register.word.fields.iter();
+            let names = fields.filter(|field| field.on.has(one));
+            RegFault::Field {
+                field: name.to_owned(),
+                one: format!("{one:?}"),
+                known: names.map(|field| field.name).collect::<Vec<_>>().join(", "),
+            }
+        })
+    }
+
+    /// A value with fields replaced.
+    fn replaced(
+        &self,
+        register: &Register<G>,
+        bits: u32,
+        fields: Fields<'_>,
+    ) -> Result<u32, RegFault> {
+        fields.iter().try_fold(bits, |bits, &(name, value)| {
+            let field = self.find(register, name)?;
+            if field.get(field.put(value)) != value {
+                return Err(RegFault::Wide {
+                    field: name.to_owned(),
+                    bits: field.mask().count_ones(),
+                    value,
+                });
+            }
+            Ok(bits & !field.mask() | field.put(value))
+        })
+    }
+
+    /// Reads a field of a register.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn field(&self, register: &Register<G>, name: &str) -> Result<u32, RegError> {
+        let field = self.find(register, name);
+        let field = field.map_err(|fault| self.failed(register, fault))?;
+        Ok(field.get(self.read(register)?.bits()))
+    }
+
+    /// Writes a register: these fields, and zeros.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn put(&self, register: &Register<G>, fields: Fields<'_>) -> Result<(), RegError> {
+        let bits = self.replaced(register, 0, fields);
+        self.write(
+            register,
+            bits.map_err(|fault| self.failed(register, fault))?,
+        )
+    }
+
+    /// Changes these fields of a register, and returns what was written.
+    ///
+    /// # Errors
+    /// [`RegError`].
+    pub fn set(&self, register: &Register<G>, fields: Fields<'_>) -> Result<Value<G>, RegError> {
+        let bits = self.read(register)?.bits();
+        let bits = self.replaced(register, bits, fields);
+        let bits = bits.map_err(|fault| self.failed(register, fault))?;
+        self.write(register, bits)?;
+        Ok(self.value(register, bits))
+    }
+
     /// Reads a register.
     ///
     /// # Errors
     /// [`RegError`].
     pub fn read(&self, register: &Register<G>) -> Result<Value<G>, RegError> {
         let read = || {
-            let at = self.block.address(register)?;
+            let at = self.address(register)?;
             let value = self.value(register, self.bus.read(at)?);
             self.note("read", at, value);
             Ok(value)
@@ -77,7 +174,7 @@ impl<G: Generations> Registers<'_, G> {
     /// [`RegError`].
     pub fn write(&self, register: &Register<G>, bits: u32) -> Result<(), RegError> {
         let write = || {
-            let at = self.block.address(register)?;
+            let at = self.address(register)?;
             self.note("write", at, self.value(register, bits));
             Ok(self.bus.write(at, bits)?)
         };
@@ -112,7 +209,7 @@ impl<G: Generations> Registers<'_, G> {
     ) -> Result<Value<G>, RegError> {
         let mut last = None;
         let mut poll = || {
-            let at = self.block.address(register)?;
+            let at = self.address(register)?;
             let value = poll_until(clock, deadline, what, || {
                 let value = self.value(register, self.bus.read(at)?);
                 last = Some(value);
@@ -197,6 +294,37 @@ mod tests {
         old.on(&bar).write(&CP_HQD_ACTIVE, LEVEL.put(1)).unwrap();
         assert_eq!(card.seen(), ["w60=10000000"]);
         assert_eq!(format!("{registers:?}"), "GC1 on BAR5");
+    }
+
+    #[test]
+    fn fields_are_found_by_their_names() {
+        let (card, bar) = Card::new();
+        let gc = block(IpVersion(11, 0, 0), &[0, 0x20]);
+        let registers = gc.on(&bar);
+        registers
+            .put(&CP_HQD_ACTIVE, &[("VMID", 3), ("LEVEL", 0xa)])
+            .unwrap();
+        let value = registers.set(&CP_HQD_ACTIVE, &[("VMID", 1), ("ACTIVE", 1)]);
+        assert_eq!(value.unwrap().bits(), 0xa000_0011);
+        assert_eq!(registers.field(&CP_HQD_ACTIVE, "LEVEL"), Ok(0xa));
+        let seen = card.seen();
+        assert_eq!(seen, ["w88=a0000030", "r88", "w88=a0000011", "r88"]);
+        // Another queue's, four dwords further.
+        registers.step(4).put(&CP_HQD_ACTIVE, &[]).unwrap();
+        assert_eq!(card.seen(), ["w98=0"]);
+        let error = registers.set(&CP_HQD_ACTIVE, &[("PRIORITY", 1)]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "GC1.CP_HQD_ACTIVE on BAR5: it has no field PRIORITY on New, only ACTIVE, VMID, LEVEL"
+        );
+        _ = card.seen();
+        let error = registers.put(&CP_HQD_ACTIVE, &[("VMID", 16)]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "GC1.CP_HQD_ACTIVE on BAR5: 0x10 is too large for the field VMID, which has 4 bits"
+        );
+        assert!(registers.field(&CP_HQD_ACTIVE, "PRIORITY").is_err());
+        assert!(card.seen().is_empty(), "nothing is written");
     }
 
     #[test]

@@ -33,6 +33,26 @@ pub enum RegFault {
     /// The device has not told where the segment is.
     #[error("the device has not told where segment {0} of the block starts")]
     Segment(u8),
+    /// The table has no field of this name on the generation.
+    #[error("it has no field {field} on {one}, only {known}")]
+    Field {
+        /// The name.
+        field: String,
+        /// The generation.
+        one: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A value that has more bits than its field.
+    #[error("{value:#x} is too large for the field {field}, which has {bits} bits")]
+    Wide {
+        /// The field.
+        field: String,
+        /// Its width.
+        bits: u32,
+        /// The value.
+        value: u32,
+    },
     /// The access itself failed.
     #[error(transparent)]
     Access(#[from] TransportError),

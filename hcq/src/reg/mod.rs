@@ -85,6 +85,13 @@ impl<G: Generations> Word<G> {
         Self { on, ..self }
     }
 
+    /// The field of a name on a generation: the vendor moves fields, and keeps their names.
+    pub fn field(&self, one: G::One, name: &str) -> Option<Field<G>> {
+        let mut fields = self.fields.iter();
+        let found = fields.find(|field| field.name == name && field.on.has(one));
+        found.copied()
+    }
+
     /// The bits that mean something on a generation.
     pub fn mask(&self, one: G::One) -> u32 {
         if self.fields.is_empty() {
@@ -307,6 +314,9 @@ mod tests {
         assert_eq!((old.get(LEVEL_OLD), value.get(LEVEL)), (2, 10));
         let whole = Value::new(MM_INDEX.word, Chip::Old, 7);
         assert_eq!(format!("{whole:?}"), "MM_INDEX(0x00000007)");
+        assert_eq!(word.field(Chip::Old, "LEVEL"), Some(LEVEL_OLD));
+        assert_eq!(word.field(Chip::New, "LEVEL"), Some(LEVEL));
+        assert_eq!(word.field(Chip::New, "NONE"), None);
         assert_eq!(MM_INDEX.word.mask(Chip::Old), u32::MAX);
         assert_eq!(MM_INDEX.on(Chips(1)).word.on, Chips(1));
     }

@@ -54,12 +54,12 @@ pub trait Machine: Send + Sync {
         found::usb_devices(&|path| self.read(path), &|path| self.list(path))
     }
 
-    /// Opens a PCI function by its address. No machine can so far: see [`Pci`].
+    /// Opens a PCI function by its address.
     ///
     /// # Errors
     /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
     fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
-        let why = "this version opens no PCI functions".into();
+        let why = "this machine opens no PCI functions".into();
         Err(TransportError::new(
             address,
             "open",

@@ -1,0 +1,191 @@
+use super::*;
+use hcq::transport::Machine;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::machine::Host;
+
+const ADDRESS: &str = "0000:03:00.0";
+
+/// A folder that looks like a machine with one card: BAR 0 of 2 MiB, BAR 2 of 256 bytes, BAR 5 of 8 KiB.
+fn machine() -> tempfile::TempDir {
+    let top = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &[u8]| {
+        let path = top.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let of = |name: &str| format!("sys/bus/pci/devices/{ADDRESS}/{name}");
+    let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
+    let bars = [
+        "0x0000000800000000 0x00000008001fffff 0x000000000014220c\n",
+        none,
+        "0x0000000900000000 0x00000009000000ff 0x000000000014220c\n",
+        none,
+        none,
+        "0x00000000fce00000 0x00000000fce01fff 0x0000000000040200\n",
+    ];
+    put(&of("resource"), bars.concat().as_bytes());
+    for (name, text) in [
+        ("vendor", "0x1002\n"),
+        ("device", "0x7550\n"),
+        ("class", "0x030000\n"),
+        ("uevent", "PCI_CLASS=30000\n"),
+        ("numa_node", "-1\n"),
+        ("reset_method", "flr bus\n"),
+        ("reset", ""),
+    ] {
+        put(&of(name), text.as_bytes());
+    }
+    let mut config = vec![0; 4096];
+    config[..8].copy_from_slice(&[0x02, 0x10, 0x50, 0x75, 0x03, 0x00, 0x10, 0x00]);
+    put(&of("config"), &config);
+    put(&of("resource0"), &vec![0; 2 << 20]);
+    put(&of("resource2"), &vec![0; 4096]);
+    put(&of("resource5"), &vec![0; 8192]);
+    std::fs::create_dir_all(top.path().join("run/lock")).unwrap();
+    std::fs::create_dir_all(top.path().join("proc/self")).unwrap();
+    std::os::unix::fs::symlink("/proc/self/pagemap", top.path().join("proc/self/pagemap")).unwrap();
+    top
+}
+
+fn file(top: &Path, name: &str) -> std::path::PathBuf {
+    top.join(format!("sys/bus/pci/devices/{ADDRESS}/{name}"))
+}
+
+fn opened(top: &Path) -> Result<Arc<dyn Pci>, TransportError> {
+    Host::at(System::at(top)).open_pci(ADDRESS)
+}
+
+fn refused_with(result: Result<impl Sized, TransportError>) -> String {
+    result.err().unwrap().to_string()
+}
+
+#[test]
+fn bars_are_mapped_and_the_configuration_is_read_and_written() {
+    let top = machine();
+    let pci = opened(top.path()).unwrap();
+    let registers = pci.bar(5).unwrap();
+    assert_eq!(registers.name(), "0000:03:00.0 BAR5");
+    assert_eq!(registers.len(), 8192);
+    registers.store(0x378c, 7u32).unwrap_err();
+    registers.store(0x178c, 7u32).unwrap();
+    let seen = std::fs::read(file(top.path(), "resource5")).unwrap();
+    assert_eq!(seen[0x178c..0x1790], [7, 0, 0, 0]);
+    // Smaller than a page: what is behind it is not its own.
+    let doorbells = pci.bar(2).unwrap();
+    assert_eq!(doorbells.len(), 256);
+    assert!(doorbells.write(256, 0u64).is_err());
+    let error = refused_with(pci.bar(1));
+    assert_eq!(
+        error,
+        "0000:03:00.0: BAR1: not possible here: it has the BARs of memory 0, 2, 5"
+    );
+
+    assert_eq!(pci.config_read(0, AccessWidth::W32), Ok(0x7550_1002));
+    assert_eq!(pci.config_read(2, AccessWidth::W16), Ok(0x7550));
+    pci.config_write(4, AccessWidth::W16, 0x7).unwrap();
+    assert_eq!(pci.config_read(4, AccessWidth::W8), Ok(7));
+    pci.config_write(0xffc, AccessWidth::W32, 1).unwrap();
+    for (offset, width) in [
+        (1, AccessWidth::W16),
+        (0x1000, AccessWidth::W8),
+        (0, AccessWidth::W64),
+    ] {
+        assert!(pci.config_read(offset, width).is_err(), "{offset}");
+        assert!(pci.config_write(offset, width, 0).is_err(), "{offset}");
+    }
+    let error = refused_with(pci.wait_irq(0, Deadline::after(Duration::ZERO)));
+    assert!(error.contains("sysfs gives no interrupts"), "{error}");
+}
+
+#[test]
+fn what_another_has_is_not_opened() {
+    let top = machine();
+    let first = opened(top.path()).unwrap();
+    let error = refused_with(opened(top.path()));
+    let us = format!("process {} (", std::process::id());
+    assert!(error.contains(&us), "{error}");
+    drop(first);
+    opened(top.path()).unwrap();
+    std::fs::write(file(top.path(), "uevent"), "DRIVER=amdgpu\n").unwrap();
+    assert_eq!(
+        refused_with(opened(top.path())),
+        "0000:03:00.0: open: not possible here: the kernel driver amdgpu has it; release it: \
+         `echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind`"
+    );
+    let host = Host::at(System::at(top.path()));
+    let error = refused_with(host.open_pci("0000:07:00.0"));
+    assert!(error.contains("no such PCI function"), "{error}");
+}
+
+#[test]
+fn a_reset_is_the_one_that_was_asked_for_and_leaves_the_ways_as_they_were() {
+    let top = machine();
+    let pci = opened(top.path()).unwrap();
+    let text = |name| std::fs::read_to_string(file(top.path(), name)).unwrap();
+    pci.reset(ResetKind::Bus).unwrap();
+    assert_eq!(text("reset"), "1");
+    assert_eq!(text("reset_method").trim(), "flr bus");
+    let error = refused_with(pci.reset(ResetKind::Power));
+    assert_eq!(
+        error,
+        "0000:03:00.0: power reset: not possible here: it can be reset by: flr bus"
+    );
+}
+
+#[test]
+fn pinned_memory_is_given_by_where_it_is() {
+    let top = machine();
+    let pci = opened(top.path()).unwrap();
+    match pci.dma(0x5001, 0x1000) {
+        Ok(Dma { view, ranges }) => {
+            assert_eq!(view.len(), 0x6000);
+            assert_eq!(ranges.iter().map(|range| range.bytes).sum::<u64>(), 0x6000);
+            assert!(
+                ranges
+                    .iter()
+                    .all(|range| range.addr.is_aligned(0x1000) && range.addr.0 != 0)
+            );
+            assert_eq!(view.read::<u64>(0x5ff8), Ok(0));
+            view.write(0x5ff8, 1u64).unwrap();
+        }
+        // Where this test runs the kernel tells nobody.
+        Err(error) => assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}"),
+    }
+    for (bytes, align) in [(0, 0x1000), (0x1000, 3), (0x1000, 4 << 20)] {
+        let error = refused_with(pci.dma(bytes, align));
+        assert!(
+            error.contains("pages of 0x1000 and 0x200000 bytes"),
+            "{error}"
+        );
+    }
+    // Huge pages are there if somebody has set them aside; else it is said how.
+    if let Err(error) = pci.dma(1 << 20, 2 << 20) {
+        let error = error.to_string();
+        let is_known = ["nr_hugepages", "CAP_SYS_ADMIN"]
+            .iter()
+            .any(|text| error.contains(text));
+        assert!(is_known, "{error}");
+    }
+}
+
+#[test]
+fn behind_an_iommu_that_translates_there_are_no_physical_addresses() {
+    let top = machine();
+    let group = top.path().join("sys/kernel/iommu_groups/12");
+    std::fs::create_dir_all(group.join("devices").join(ADDRESS)).unwrap();
+    std::fs::write(group.join("type"), "DMA-FQ\n").unwrap();
+    let pci = opened(top.path()).unwrap();
+    let error = refused_with(pci.dma(0x1000, 0x1000));
+    assert!(
+        error.contains("group 12 of the IOMMU has the type DMA-FQ"),
+        "{error}"
+    );
+    drop(pci);
+    std::fs::write(group.join("type"), "identity\n").unwrap();
+    let pci = opened(top.path()).unwrap();
+    if let Err(error) = pci.dma(0x1000, 0x1000) {
+        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+    }
+}
