@@ -9,6 +9,7 @@
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
+//! | [`am`] | the GPU without a kernel driver: what it is, its registers, page tables; nothing is started yet |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, scratch memory, packets read back |
 //! | `device` | all of it as a device |
@@ -17,6 +18,7 @@
 //! they were doing when something went wrong.
 #![forbid(unsafe_code)]
 
+pub mod am;
 pub mod chip;
 mod device;
 pub mod encode;

@@ -45,6 +45,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "object",
             "interface",
             "kfd",
+            "am",
             "program",
             "hardware",
             "device",

@@ -9,22 +9,7 @@ use structure::{root, rust_files};
 
 /// What has no user yet: files below `hcq/src`, each with the way in that comes next and needs it.
 const COMING: &[(&str, &str)] = &[
-    ("mem/pages.rs", "AMD over PCI: page tables are ours there"),
-    ("mem/tlsf.rs", "AMD over PCI: VRAM, and how broken up it is"),
     ("mem/view.rs", "AMD over USB: copies between pinned pages"),
-    ("reg/block.rs", "AMD over PCI: the registers of each block"),
-    (
-        "reg/bus.rs",
-        "AMD over PCI: registers behind others, banks of registers",
-    ),
-    (
-        "reg/error.rs",
-        "AMD over PCI: registers that cannot be reached",
-    ),
-    (
-        "transport/fault.rs",
-        "AMD over PCI: each step of a boot fails once",
-    ),
     ("transport/mod.rs", "AMD over USB: transfers in a queue"),
     (
         "transport/replay.rs",

@@ -44,6 +44,8 @@ impl Gfxs {
     pub const GFX11_UP: Self = Self(0b1100);
     /// GFX10 and GFX11.
     pub const GFX10_11: Self = Self(0b0110);
+    /// GFX9 and GFX12.
+    pub const GFX9_12: Self = Self(0b1001);
     /// Every generation but GFX10.
     pub const NOT_GFX10: Self = Self(0b1101);
     /// Every generation.

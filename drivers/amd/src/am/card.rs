@@ -1,0 +1,342 @@
+//! [`Card`]: a card as it is before anything is started: its windows, and its blocks with their registers.
+//!
+//! | window | what is behind it |
+//! |---|---|
+//! | BAR 0 | VRAM, all or the first part of it |
+//! | BAR 2 | doorbells |
+//! | BAR 5 | registers, and a pair of them that reaches those beyond its end |
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_spec::amd::discovery as ip;
+use drivers_spec::amd::mmio::{self, Reg, header, nbio};
+use drivers_spec::amd::packet::{Gfx, Gfxs};
+use drivers_spec::pci::{Command, PCI_COMMAND};
+use hcq::DeviceId;
+use hcq::mem::window::{AccessWidth, Window};
+use hcq::reg::IpVersion;
+use hcq::reg::block::{Block, Registers};
+use hcq::reg::bus::{Bus, Indirect, Pair};
+use hcq::transport::{Clock, Pci};
+use hcq::wait::Deadline;
+
+use super::areas::Areas;
+use super::discovery::{Discovery, Ip};
+use super::error::{AmError, Cause, Stage};
+
+/// How long a card may take after power came until its own firmware has started: as the vendor's driver has it.
+const FIRMWARE: Duration = Duration::from_secs(2);
+
+/// A card.
+pub struct Card {
+    device: DeviceId,
+    pci: Arc<dyn Pci>,
+    clock: Arc<dyn Clock>,
+    bus: Indirect,
+    vram: Window,
+    doorbells: Window,
+    vram_bytes: u64,
+    areas: Areas,
+    gfx: Gfx,
+    discovery: Discovery,
+    blocks: Blocks,
+}
+
+/// The blocks that the driver drives, each with where its registers are.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// Graphics and compute, one for each XCC that works.
+    pub gc: Vec<Block<Gfxs>>,
+    /// Memory hubs.
+    pub mmhub: Vec<Block<Gfxs>>,
+    /// The bus interface.
+    pub nbif: Block<Gfxs>,
+    /// The host data path.
+    pub hdp: Block<Gfxs>,
+    /// Interrupt rings.
+    pub osssys: Block<Gfxs>,
+    /// The security processor.
+    pub mp0: Block<Gfxs>,
+    /// Power management.
+    pub mp1: Block<Gfxs>,
+}
+
+/// What is known of an address before anybody has told where blocks are.
+fn before(gfx: Gfx) -> Block<Gfxs> {
+    Block {
+        name: "card".into(),
+        version: IpVersion(0, 0, 0),
+        one: gfx,
+        segments: Vec::new(),
+    }
+}
+
+impl Card {
+    /// Looks at a card: nothing of it is changed, but that it answers on the bus.
+    ///
+    /// # Errors
+    /// [`AmError`], of [`Stage::Card`] or [`Stage::Discovery`].
+    pub fn open(
+        device: DeviceId,
+        pci: Arc<dyn Pci>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Card, AmError> {
+        let address = pci.name().to_owned();
+        let failed = |stage| {
+            let (device, address) = (device.clone(), address.clone());
+            move |cause| AmError {
+                device,
+                address,
+                stage,
+                cause: Box::new(cause),
+            }
+        };
+        let windows = Windows::open(&*pci, &*clock).map_err(failed(Stage::Card))?;
+        let Windows {
+            registers,
+            vram,
+            doorbells,
+            vram_bytes,
+        } = windows;
+        let explore = || {
+            let bytes = discovery_binary(&registers, &vram, vram_bytes)?;
+            let discovery = Discovery::parse(&bytes)?;
+            let gfx = generation(&discovery)?;
+            let blocks = Blocks::of(&discovery, gfx)?;
+            let bus = beyond(&registers, &blocks.nbif)?;
+            let areas = Areas::of(vram_bytes, gfx).ok_or_else(|| hcq::Error::OutOfMemory {
+                device: device.clone(),
+                asked: super::areas::BOOT.bytes,
+                free: 0,
+                total: vram_bytes,
+                hint: " of VRAM, less what firmware has reserved".into(),
+            })?;
+            Ok((discovery, gfx, blocks, bus, areas))
+        };
+        let (discovery, gfx, blocks, bus, areas) = explore().map_err(failed(Stage::Discovery))?;
+        Ok(Card {
+            device,
+            pci,
+            clock,
+            bus,
+            vram,
+            doorbells,
+            vram_bytes,
+            areas,
+            gfx,
+            discovery,
+            blocks,
+        })
+    }
+
+    /// The device, for messages.
+    pub fn device(&self) -> &DeviceId {
+        &self.device
+    }
+
+    /// Its PCI function.
+    pub fn pci(&self) -> &Arc<dyn Pci> {
+        &self.pci
+    }
+
+    /// What waits go by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// What of VRAM the host reaches.
+    pub fn vram(&self) -> &Window {
+        &self.vram
+    }
+
+    /// The doorbells.
+    pub fn doorbells(&self) -> &Window {
+        &self.doorbells
+    }
+
+    /// Bytes of VRAM.
+    pub fn vram_bytes(&self) -> u64 {
+        self.vram_bytes
+    }
+
+    /// Whether the host reaches all of VRAM.
+    pub fn has_large_bar(&self) -> bool {
+        self.vram.len() >= self.vram_bytes
+    }
+
+    /// How VRAM is divided.
+    pub fn areas(&self) -> &Areas {
+        &self.areas
+    }
+
+    /// Its generation.
+    pub fn gfx(&self) -> Gfx {
+        self.gfx
+    }
+
+    /// What it says of itself.
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// The way to registers of all blocks.
+    pub fn bus(&self) -> &dyn Bus {
+        &self.bus
+    }
+
+    /// The registers of a block.
+    pub fn registers<'a>(&'a self, block: &'a Block<Gfxs>) -> Registers<'a, Gfxs> {
+        block.on(&self.bus)
+    }
+}
+
+/// The windows of a card that answers.
+struct Windows {
+    registers: Window,
+    vram: Window,
+    doorbells: Window,
+    vram_bytes: u64,
+}
+
+impl Windows {
+    fn open(pci: &dyn Pci, clock: &dyn Clock) -> Result<Windows, Cause> {
+        let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
+        let memory = u32::from(Command::MEMORY.bits());
+        if command & memory == 0 {
+            pci.config_write(PCI_COMMAND, AccessWidth::W16, command | memory)?;
+        }
+        let (vram, doorbells, registers) = (pci.bar(0)?, pci.bar(2)?, pci.bar(5)?);
+        let first = before(Gfx::Gfx11);
+        let card = first.on(&registers);
+        let deadline = Deadline::on(clock, FIRMWARE);
+        let is_there = |mib: u32| mib != 0 && mib != u32::MAX;
+        let mib = card.poll(
+            &mmio::RCC_CONFIG_MEMSIZE,
+            clock,
+            deadline,
+            "the card says how much VRAM it has",
+            |value| is_there(value.bits()),
+        );
+        let mib = match mib {
+            Ok(mib) => mib.bits(),
+            // Whatever it was, the last look says more than how long it took.
+            Err(error) => {
+                let seen = card.read(&mmio::RCC_CONFIG_MEMSIZE)?.bits();
+                return Err(match is_there(seen) {
+                    true => Cause::Register(error),
+                    false => Cause::Silent { seen },
+                });
+            }
+        };
+        // Not all cards say it: the table that comes next tells whether there is one.
+        let started = card.poll(
+            &mmio::MP0_SMN_C2PMSG_33,
+            clock,
+            Deadline::on(clock, FIRMWARE),
+            "the firmware of the card starts",
+            |value| value.bits() >> 31 == 1,
+        );
+        if let Err(error) = started {
+            tracing::warn!(target: "hcq::amd", %error, "goes on without");
+        }
+        Ok(Windows {
+            registers,
+            vram,
+            doorbells,
+            vram_bytes: u64::from(mib) << 20,
+        })
+    }
+}
+
+/// The bytes near the end of VRAM where firmware has put the table of blocks.
+fn discovery_binary(registers: &Window, vram: &Window, vram_bytes: u64) -> Result<Vec<u8>, Cause> {
+    let mut bytes = vec![0; ip::BYTES];
+    let at = vram_bytes.saturating_sub(ip::FROM_END);
+    if vram.len() >= vram_bytes {
+        vram.read_bytes(at, &mut bytes)?;
+        return Ok(bytes);
+    }
+    // A dword at a time, by registers: the BAR does not show the end.
+    let first = before(Gfx::Gfx11);
+    let card = first.on(registers);
+    for (to, at) in bytes.chunks_exact_mut(4).zip((at..).step_by(4)) {
+        let (low, high) = (at as u32 & 0x7fff_ffff, (at >> 31) as u32);
+        card.write(&mmio::MM_INDEX_HI, high)?;
+        card.write(&mmio::MM_INDEX, low | 1 << 31)?;
+        let word = card.read(&mmio::MM_DATA)?.bits();
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn generation(discovery: &Discovery) -> Result<Gfx, Cause> {
+    let gc = discovery.first(ip::GC)?;
+    match gc.version.0 {
+        9 => Ok(Gfx::Gfx9),
+        11 => Ok(Gfx::Gfx11),
+        12 => Ok(Gfx::Gfx12),
+        _ => Err(unknown("GC", gc.version, ip::GC)),
+    }
+}
+
+fn unknown(block: &str, version: IpVersion, hw_id: u16) -> Cause {
+    // A version that nothing has is answered with those that are known.
+    let known = header(hw_id, IpVersion(0, 0, 0)).err().unwrap_or_default();
+    Cause::Version {
+        block: block.into(),
+        version,
+        known,
+    }
+}
+
+fn block(ip: &Ip, gfx: Gfx) -> Result<Block<Gfxs>, Cause> {
+    let name = ip::name(ip.hw_id).unwrap_or("block");
+    let version = header(ip.hw_id, ip.version);
+    let version = version.map_err(|_| unknown(name, ip.version, ip.hw_id))?;
+    Ok(Block {
+        name: format!("{name}{}", ip.instance),
+        version,
+        one: gfx,
+        segments: ip.bases.clone(),
+    })
+}
+
+impl Blocks {
+    fn of(discovery: &Discovery, gfx: Gfx) -> Result<Blocks, Cause> {
+        let first = |hw_id: u16| block(discovery.first(hw_id)?, gfx);
+        let all = |hw_id: u16| {
+            // At least one.
+            discovery.first(hw_id)?;
+            let mut found: Vec<_> = discovery.working(hw_id).collect();
+            found.sort_by_key(|ip| ip.instance);
+            let blocks = found.into_iter().map(|ip| block(ip, gfx));
+            blocks.collect::<Result<Vec<_>, Cause>>()
+        };
+        Ok(Blocks {
+            gc: all(ip::GC)?,
+            mmhub: all(ip::MMHUB)?,
+            nbif: first(ip::NBIF)?,
+            hdp: first(ip::HDP)?,
+            osssys: first(ip::OSSSYS)?,
+            mp0: first(ip::MP0)?,
+            mp1: first(ip::MP1)?,
+        })
+    }
+}
+
+/// The bus: what the window has directly, what is beyond it by the pair that the bus interface has for that.
+fn beyond(registers: &Window, nbif: &Block<Gfxs>) -> Result<Indirect, Cause> {
+    let place = |register: &Reg| nbif.on(registers).place(register);
+    let pair = Pair {
+        index: place(&nbio::BIF_BX_PF0_RSMU_INDEX)?,
+        high: None,
+        data: place(&nbio::BIF_BX_PF0_RSMU_DATA)?,
+    };
+    Ok(Indirect::new(registers.clone(), "RSMU", pair).above_window())
+}
