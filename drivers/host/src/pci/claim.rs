@@ -87,14 +87,12 @@ pub enum ClaimError {
         how: String,
     },
     /// A file was refused.
-    #[error("{address}: `{write}` ({why}): {source}. {undone}")]
+    #[error("{address}: `{}` ({}): {source}. {undone}", .step.write, .step.why)]
     Refused {
         /// The function.
         address: String,
-        /// What was written.
-        write: Write,
-        /// Why.
-        why: String,
+        /// What was written, and why.
+        step: Box<Step>,
         /// What the system said.
         source: io::Error,
         /// What became of the steps before.
@@ -280,9 +278,7 @@ pub fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), Cla
         Err(error) => error.to_string(),
     };
     for (done, step) in steps.iter().enumerate() {
-        let Step {
-            write, undo, why, ..
-        } = step;
+        let Step { write, undo, .. } = step;
         note(format!("try\t{}\t{}\n", undo.path, undo.value))?;
         match files.tell(&write.path, &write.value) {
             Ok(()) => note("done\n".into())?,
@@ -292,8 +288,7 @@ pub fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), Cla
             Err(source) => {
                 return Err(ClaimError::Refused {
                     address: address.into(),
-                    write: write.clone(),
-                    why: why.clone(),
+                    step: Box::new(step.clone()),
                     source,
                     undone: back(done),
                 });

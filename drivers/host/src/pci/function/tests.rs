@@ -1,5 +1,4 @@
 use super::*;
-use hcq::transport::Machine;
 use std::path::Path;
 use std::sync::Arc;
 
