@@ -70,7 +70,7 @@ fn memory_of(case: &Value) -> (Window, u64) {
             Some(at) => entry & !pte::ADDRESS.mask() | (at as u64) << 12,
             None => entry,
         };
-        let at = (placed(table).unwrap() as u64) << 12 | index * 8;
+        let at = ((placed(table).unwrap() as u64) << 12) + index * 8;
         vram.store(at, entry).unwrap();
     }
     (vram, (placed(0).unwrap() as u64) << 12)
