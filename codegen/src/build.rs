@@ -10,12 +10,13 @@ use crate::built::Kept;
 use crate::content::stage_content;
 use crate::error::{Error, Result};
 use crate::ir::{Kernel, Op};
-use crate::lower::{Arg, Program, lower, narrow, share};
+use crate::lower::{Arg, Program, Tensor, lower, narrow, share};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
 use crate::render::{Code, ENTRY, Object, Source};
 use crate::resources::Resources;
 use crate::rewrite::simplify;
+use crate::target::nv::tensor;
 use crate::target::{Target, TargetKind};
 
 pub use crate::backend::{Backend, Options, Row, TABLE};
@@ -438,16 +439,29 @@ fn stage_of(
     stored: &[u16],
 ) -> Result<Stage> {
     let own = kernel.params.len();
-    let args = program
-        .args
-        .iter()
-        .map(|a| match *a {
-            Arg::Buffer { slot, .. } if usize::from(slot) < own => StageArg::Param(slot),
-            Arg::Buffer { slot, .. } => StageArg::Scratch(slot - own as u16),
+    let buffer = |slot: u16| match usize::from(slot) < own {
+        true => StageArg::Param(slot),
+        false => StageArg::Scratch(slot - own as u16),
+    };
+    let (mut args, mut writes) = (Vec::new(), Vec::new());
+    for arg in &program.args {
+        args.push(match *arg {
+            Arg::Buffer { slot, .. } => buffer(slot),
             Arg::Var { slot } => StageArg::Var(slot),
             Arg::Number { value } => StageArg::Number(value),
-        })
-        .collect();
+            // Its address, and then what else the hardware has to know of it.
+            Arg::Tensor(Tensor { slot, .. }) => buffer(slot),
+        });
+        if let Arg::Tensor(tensor) = arg {
+            let words = tensor::words(tensor).map_err(|e| Error::Invalid {
+                kernel: kernel.name.clone(),
+                what: e.to_string(),
+            })?;
+            args.extend(words.map(|word| StageArg::Number(word as i64)));
+        }
+        writes.push(matches!(arg, Arg::Buffer { slot, .. } if stored.contains(slot)));
+        writes.resize(args.len(), false);
+    }
     let too_many = |what: &str, n: i64| Error::Invalid {
         kernel: kernel.name.clone(),
         what: format!("{n} {what}, more than a launch can have"),
@@ -458,11 +472,7 @@ fn stage_of(
         module,
         entry: ENTRY.into(),
         args,
-        writes: program
-            .args
-            .iter()
-            .map(|a| matches!(a, Arg::Buffer { slot, .. } if stored.contains(slot)))
-            .collect(),
+        writes,
         content,
         grid: program
             .grid(target)

@@ -81,6 +81,7 @@ fn plain() -> Blocking {
         parts: 1,
         vector: 4,
         slabs: 1,
+        boxes: false,
         mma: None,
         acc: DType::F32,
         swap: false,
@@ -214,6 +215,7 @@ fn blocks_that_are_read_in_memory() {
                     parts: 2,
                     vector: 16,
                     slabs: 2,
+                    boxes: false,
                     swap: true,
                 },
             ] {
@@ -226,7 +228,13 @@ fn blocks_that_are_read_in_memory() {
         }
         // With copies that are several steps early, of a sum of fewer steps and of more.
         for k in [64, 72, 456] {
-            for (slabs, parts, swap) in [(3, 1, false), (4, 1, true), (4, 2, false)] {
+            for (slabs, parts, swap, boxes) in [
+                (3, 1, false, false),
+                (4, 1, true, false),
+                (4, 2, false, false),
+                (3, 1, true, true),
+                (4, 2, false, true),
+            ] {
                 let kernel = product(72, 104, k, d.operands[0], d.acc);
                 let block = Blocking {
                     mma: Some(d),
@@ -238,6 +246,7 @@ fn blocks_that_are_read_in_memory() {
                     depth,
                     vector: 8,
                     slabs,
+                    boxes,
                     parts,
                     swap,
                 };

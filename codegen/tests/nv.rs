@@ -326,10 +326,16 @@ fn copies_beside_products() {
             .iter()
             .filter(|d| d.in_memory() && d.operands[0].size() == 2)
         {
-            for (slabs, k, parts, swap) in [(3, 72, 1, true), (4, 456, 1, false), (4, 320, 2, true)]
-            {
+            for (slabs, k, parts, swap, boxes) in [
+                (3, 72, 1, true, false),
+                (4, 456, 1, false, false),
+                (4, 320, 2, true, false),
+                (4, 72, 1, true, true),
+                (3, 456, 1, false, true),
+                (4, 320, 2, true, true),
+            ] {
                 number += 1;
-                if !part.has(number, 6) {
+                if !part.has(number, 12) {
                     continue;
                 }
                 let block = Blocking {
@@ -340,6 +346,7 @@ fn copies_beside_products() {
                     depth: 64,
                     vector: 8,
                     slabs,
+                    boxes,
                     parts,
                     swap,
                     ..matrix_blocks(d)[0]
@@ -353,7 +360,8 @@ fn copies_beside_products() {
                 let built =
                     build(&kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let text = built.report.disassembly().unwrap();
-                assert!(text.contains("LDGSTS") && text.contains("HGMMA"), "{what}");
+                let copy = if boxes { "UTMALDG" } else { "LDGSTS" };
+                assert!(text.contains(copy) && text.contains("HGMMA"), "{what}");
                 assert_eq!(built.report.resources[0].spilled, 0, "{what}");
                 let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
                 let want = expected(&kernel, &buffers, &[]);

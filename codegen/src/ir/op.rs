@@ -141,8 +141,8 @@ pub enum Op {
     /// innermost loop, the others are what each store has in the next iteration, on its way while
     /// this one computes. The stores must not go to what is read in the iteration before.
     ///
-    /// With `early`, the stores are copies of elements from memory (or of zeros) beside the work-items: as many as are
-    /// made in an iteration, for each of the first `early` iterations and for the one that is so many further.
+    /// With `early`, the stores are copies of elements from memory (or of zeros) beside the work-items, or all are
+    /// an [`Op::Box`]: as many as are made in an iteration, for each of the first `early` iterations and for the one that is so many further.
     Fence {
         /// How many values are for the next iteration.
         ahead: u16,
@@ -152,6 +152,15 @@ pub enum Op {
     /// Where a matrix begins in local memory that an instruction reads there: its first element, whose place is the
     /// index; the type is that of its elements. `src: [ptr, index]`, where the pointer is local memory behind a fence.
     Place(Rows),
+    /// A box of elements of a buffer, as a matrix in rows of local memory; only in a fence that makes copies early. A
+    /// buffer is a tensor: along each dimension, the one of neighbours first, there are so many elements so far
+    /// apart. The box has the elements of a row along the first one, so many rows along the second, and one along
+    /// the others; those outside of the tensor are zero. `src: [ptr, index, buffer, gate, (at, count, step)...]`,
+    /// where counts and steps are constants, and nothing happens where the gate is false.
+    Box {
+        /// Rows.
+        rows: u16,
+    },
     /// `a * b + c` of matrices by all lanes of a wave together, each of which has fragments of
     /// them: vectors along the ranges `va`, `vb` and `vc` of kind `Vec`; see [`MmaDesc`] for the
     /// element at each place. The lane is the work-item modulo the wave. `c` has no lanes, or those

@@ -157,9 +157,13 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let takes = |of: Types, dtype| require(of.has(dtype), expected(of), types);
     for &s in src {
         let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
-        let at_pointer = matches!(node.op, Op::Load | Op::Store(_) | Op::Place(_)) && src[0] == s;
+        let at_pointer = match node.op {
+            Op::Load | Op::Store(_) | Op::Place(_) => src[0] == s,
+            Op::Box { .. } => src[0] == s || src.get(2) == Some(&s),
+            _ => false,
+        };
         require(!pointer || at_pointer, "a pointer is no value", types)?;
-        let effect = matches!(g.op(s), Op::Store(_) | Op::Sink);
+        let effect = matches!(g.op(s), Op::Store(_) | Op::Box { .. } | Op::Sink);
         let stored = matches!(node.op, Op::Sink | Op::Fence { .. });
         require(!effect || stored, "a store is no value", types)?;
         let fence = matches!(g.op(s), Op::Fence { .. });
@@ -332,7 +336,8 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
                     && matches!(g.op(g.src(s)[0]), Op::Local { .. })
                     && g.src(g.src(s)[0]).is_empty()
             };
-            let ok = src.iter().all(copy);
+            let boxes = src.iter().all(|&s| matches!(g.op(s), Op::Box { .. }));
+            let ok = boxes || src.iter().all(copy);
             require(ok, "copies from memory to local memory", types)
         }
         Op::Fence { ahead, .. } => {
@@ -351,6 +356,21 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             };
             let ok = src[..count].iter().all(own);
             require(ok, "a fence is made of stores to local memory", types)
+        }
+        Op::Box { .. } => {
+            count(&[10, 13, 16, 19])?;
+            pointer(g, src[0], dtype)?;
+            pointer(g, src[2], dtype)?;
+            let ends = matches!(g.op(src[0]), Op::Local { .. }) && g.src(src[0]).is_empty();
+            let from = matches!(g.op(src[2]), Op::Param { .. });
+            require(ends && from, "from a buffer to local memory", types)?;
+            require(is(src[3], DType::Bool), "the gate is a Bool", types)?;
+            let places = std::iter::once(src[1]).chain(src[4..].iter().copied());
+            let index = places.into_iter().all(|s| is(s, DType::I64));
+            require(index, "places are I64", types)?;
+            let known = |s: &[Id]| s[1..].iter().all(|&s| matches!(g.op(s), Op::Const(_)));
+            let ok = src[4..].chunks_exact(3).all(known);
+            require(ok, "counts and steps are constants", types)
         }
         Op::Place(_) => {
             count(&[2])?;

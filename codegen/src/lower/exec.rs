@@ -8,6 +8,7 @@ use crate::DType;
 use crate::error::{Error, Result};
 use crate::interp::scalar;
 use crate::ir::Binary;
+use crate::ir::mma::Rows;
 
 /// The order in which work-items run between two barriers. A program that needs a certain one
 /// lacks a barrier.
@@ -401,6 +402,17 @@ impl Machine<'_> {
                 }
                 return Ok(());
             }
+            Inst::Fetch { gate, boxes, .. } => {
+                if number == 0 && get(item, gate)[0] != 0 {
+                    for of in boxes {
+                        let first = |r: &Reg| get(item, r)[0] as i64;
+                        let at: Vec<i64> = of.at.iter().map(first).collect();
+                        let to = (of.to.0, first(&of.to.1));
+                        self.copy_box(of.tensor, to, &at, buffers)?;
+                    }
+                }
+                return Ok(());
+            }
             Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
             Inst::Loop { .. }
             | Inst::Groups { .. }
@@ -412,6 +424,8 @@ impl Machine<'_> {
             // Products and copies happen at once.
             | Inst::Settle { .. }
             | Inst::Expose
+            | Inst::Arm { .. }
+            | Inst::Landed { .. }
             | Inst::Sent
             | Inst::Arrived { .. }
             | Inst::MmaThere { .. }
@@ -425,6 +439,49 @@ impl Machine<'_> {
             ));
         }
         item.regs[dst.0 as usize] = value;
+        Ok(())
+    }
+
+    /// Copies a box of a tensor, into rows whose pieces are mixed.
+    fn copy_box(
+        &mut self,
+        tensor: u32,
+        (to, first): (Mem, i64),
+        at: &[i64],
+        buffers: &mut [Vec<u8>],
+    ) -> Result<(), String> {
+        let Some(Arg::Tensor(tensor)) = self.p.args.get(tensor as usize).copied() else {
+            return Err(format!("argument {tensor} is no tensor"));
+        };
+        let dtype = tensor.dtype;
+        let rows = Rows {
+            turned: false,
+            slab: 0,
+        };
+        for row in 0..i64::from(tensor.rows) {
+            for column in 0..Rows::width(dtype) {
+                let inside = [column, row].into_iter().chain(std::iter::repeat(0));
+                let place: Vec<i64> = at.iter().zip(inside).map(|(a, b)| a + b).collect();
+                let dims = place.iter().zip(&tensor.dims);
+                let there = dims.clone().all(|(&x, dim)| (0..dim[0]).contains(&x));
+                let index: i64 = dims.map(|(x, dim)| x * dim[1]).sum();
+                let buffer = buffers.get(usize::from(tensor.slot));
+                let element = match there {
+                    true => buffer
+                        .and_then(|b| b.get(index as usize * dtype.size()..)?.get(..dtype.size())),
+                    false => Some(&[0; 8][..dtype.size()]),
+                };
+                let Some(element) = element.map(<[u8]>::to_vec) else {
+                    return Err(format!(
+                        "element {place:?} is not in buffer {}",
+                        tensor.slot
+                    ));
+                };
+                let index = rows.at(dtype, first, row, column);
+                self.bytes(to, dtype, index, buffers)?
+                    .copy_from_slice(&element);
+            }
+        }
         Ok(())
     }
 

@@ -31,6 +31,9 @@ impl Inst {
             | Inst::Settle { .. }
             | Inst::Expose
             | Inst::Copy { .. }
+            | Inst::Arm { .. }
+            | Inst::Fetch { .. }
+            | Inst::Landed { .. }
             | Inst::Sent
             | Inst::Arrived { .. }
             | Inst::Once

@@ -18,7 +18,7 @@ pub mod program;
 mod share;
 
 pub use narrow::narrow;
-pub use program::{Acc, Access, Arg, Extent, Inst, Mem, Operand, Program, Reg, Ty};
+pub use program::{Acc, Access, Arg, BoxOf, Extent, Inst, Mem, Operand, Program, Reg, Tensor, Ty};
 pub use share::share;
 
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@
 
 use hashbrown::HashMap;
 
-use super::program::{Inst, Program, Reg, Ty};
+use super::program::{BoxOf, Inst, Program, Reg, Ty};
 use crate::DType;
 use crate::ir::{Binary, Unary};
 
@@ -421,6 +421,30 @@ impl Narrow<'_> {
                 from: (from.0, self.index(from.1)),
                 there: there.map(|g| self.wide(g)),
                 gate: gate.map(|g| self.wide(g)),
+            },
+            Inst::Fetch {
+                barrier,
+                gate,
+                boxes,
+            } => Inst::Fetch {
+                barrier: (barrier.0, self.index(barrier.1)),
+                gate: self.wide(gate),
+                boxes: boxes
+                    .into_iter()
+                    .map(|b| BoxOf {
+                        to: (b.to.0, self.index(b.to.1)),
+                        tensor: b.tensor,
+                        at: b
+                            .at
+                            .into_iter()
+                            .map(|r| self.small(r).unwrap_or(r))
+                            .collect(),
+                    })
+                    .collect(),
+            },
+            Inst::Landed { barrier, odd } => Inst::Landed {
+                barrier: (barrier.0, self.index(barrier.1)),
+                odd: self.index(odd),
             },
             Inst::MmaThere {
                 acc,

@@ -27,6 +27,14 @@ impl fmt::Display for Program {
                 )?,
                 Arg::Var { slot } => writeln!(f, "  arg{i} = var {slot}")?,
                 Arg::Number { value } => writeln!(f, "  arg{i} = number {value}")?,
+                Arg::Tensor(tensor) => writeln!(
+                    f,
+                    "  arg{i} = tensor {} {} {:?} rows {}",
+                    tensor.slot,
+                    tensor.dtype,
+                    &tensor.dims[..usize::from(tensor.rank).min(tensor.dims.len())],
+                    tensor.rows
+                )?,
             }
         }
         for (i, (dtype, len)) in self.locals.iter().enumerate() {
@@ -129,6 +137,23 @@ impl fmt::Display for Program {
                         Some(g) => writeln!(f, " if {g}")?,
                         None => writeln!(f)?,
                     }
+                }
+                Inst::Arm { mem, count } => writeln!(f, "arm {mem}[{count}]")?,
+                Inst::Fetch {
+                    barrier,
+                    gate,
+                    boxes,
+                } => {
+                    write!(f, "fetch {}[{}]", barrier.0, barrier.1)?;
+                    for of in boxes {
+                        let at: Vec<String> = of.at.iter().map(Reg::to_string).collect();
+                        let at = at.join(",");
+                        write!(f, " {}[{}] = arg{}[{at}]", of.to.0, of.to.1, of.tensor)?;
+                    }
+                    writeln!(f, " if {gate}")?;
+                }
+                Inst::Landed { barrier, odd } => {
+                    writeln!(f, "landed {}[{}] odd {odd}", barrier.0, barrier.1)?;
                 }
                 Inst::Sent => writeln!(f, "sent")?,
                 Inst::Arrived { left } => writeln!(f, "arrived but {left}")?,

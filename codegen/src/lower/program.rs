@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use drivers_spec::nv::tensor_map;
+
 use crate::DType;
 use crate::ir::mma::{MmaDesc, ROW, Rows};
 use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
@@ -80,6 +82,54 @@ pub enum Arg {
         /// It.
         value: i64,
     },
+    /// What hardware has to know of a buffer to copy boxes of it.
+    Tensor(Tensor),
+}
+
+impl Arg {
+    /// Its bytes.
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Arg::Tensor(_) => tensor_map::BYTES,
+            _ => 8,
+        }
+    }
+}
+
+/// A buffer as a tensor, of which [`Inst::Fetch`] copies boxes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tensor {
+    /// Slot among the buffers of the kernel.
+    pub slot: u16,
+    /// Element type.
+    pub dtype: DType,
+    /// Number of dimensions.
+    pub rank: u8,
+    /// Elements along each of them, and how far apart those are; the elements along the first one are neighbours.
+    pub dims: [[i64; 2]; Tensor::DIMENSIONS],
+    /// Elements of a box along the second dimension. Along the first one it has those of a row, along the others one.
+    pub rows: u16,
+}
+
+impl Tensor {
+    /// The most dimensions.
+    pub const DIMENSIONS: usize = 5;
+
+    /// Elements of a box.
+    pub fn elements(&self) -> i64 {
+        Rows::width(self.dtype) * i64::from(self.rows)
+    }
+}
+
+/// A box that [`Inst::Fetch`] copies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BoxOf {
+    /// The first element in local memory.
+    pub to: (Mem, Reg),
+    /// Number of the tensor in [`Program::args`].
+    pub tensor: u32,
+    /// Where the box begins, along each dimension.
+    pub at: Vec<Reg>,
 }
 
 /// How often a loop runs, at least once.
@@ -189,6 +239,24 @@ pub enum Inst {
         from: (Mem, Reg),
         there: Option<Reg>,
         gate: Option<Reg>,
+    },
+    /// Makes barriers of the elements of a block of local memory, for copies of boxes to be waited for.
+    Arm {
+        mem: Mem,
+        count: u32,
+    },
+    /// One work-item starts to copy boxes of tensors to local memory, which go on beside it: they are there after
+    /// [`Inst::Landed`] at the same barrier. Where `gate` is false nothing happens. What is outside of a tensor is
+    /// zero, and rows are mixed as [`Rows`] has them.
+    Fetch {
+        barrier: (Mem, Reg),
+        gate: Reg,
+        boxes: Vec<BoxOf>,
+    },
+    /// Waits for the boxes of a barrier, whose turn before this one was an odd one (or not).
+    Landed {
+        barrier: (Mem, Reg),
+        odd: Reg,
     },
     /// Ends a group of copies.
     Sent,

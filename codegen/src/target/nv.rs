@@ -5,6 +5,7 @@
 //! Fragments for mma". Multiprocessors and caches: white papers of the chips; they only guide heuristics, the
 //! device knows better.
 
+pub(crate) mod tensor;
 mod warpgroup;
 
 use super::{Atomics, Fragments, GroupCosts, MmaDesc, RegisterFile, Target, TargetKind};

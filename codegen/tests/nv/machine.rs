@@ -101,7 +101,8 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) -> bool {
     let cubin = Cubin::parse(&stage.object).unwrap();
     assert_eq!(format!("sm_{}", cubin.sm), on, "{}", stage.name);
     let kernel = cubin.kernel(&stage.entry).unwrap();
-    assert_eq!(kernel.params.len(), args.len(), "{}", stage.name);
+    let words = kernel.params.iter().map(|param| param.size as usize / 8);
+    assert_eq!(words.sum::<usize>(), args.len(), "{}", stage.name);
     assert!(kernel.shared_bytes <= stage.local_bytes, "{}", stage.name);
     let shared = kernel.shared_bytes.max(stage.local_bytes);
     assert_eq!(kernel.max_threads, Some(stage.block), "{}", stage.name);
@@ -130,10 +131,19 @@ fn start(ram: &mut Ram, stage: &Stage, on: &str, args: &[u64]) -> bool {
     put(layout.local_window, &WINDOWS.local.to_le_bytes());
     put(layout.stack, &local.to_le_bytes());
     put(layout.descriptor, &0u64.to_le_bytes());
-    for (param, value) in kernel.params.iter().zip(args) {
-        assert_eq!(param.size, 8, "{}", stage.name);
-        put(kernel.param_base + param.offset, &value.to_le_bytes());
+    let mut values = args.iter();
+    for param in &kernel.params {
+        // A tensor map is sixteen of them.
+        for (at, value) in (0..param.size).step_by(8).zip(&mut values) {
+            put(kernel.param_base + param.offset + at, &value.to_le_bytes());
+        }
     }
+    // Bank 0 lies in memory, too.
+    let own = ram.place(Vec::new());
+    if let Some(at) = layout.param_window {
+        put(at, &(own + u64::from(kernel.param_base)).to_le_bytes());
+    }
+    *ram.0.last_mut().unwrap() = bank.clone();
     let mut constants = Constants::new().with(0, &bank);
     for (number, place) in &kernel.banks {
         let bytes = &image[place.start as usize..place.end as usize];

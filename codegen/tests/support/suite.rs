@@ -168,6 +168,7 @@ pub fn matrix_blocks(d: MmaDesc) -> [Blocking; 2] {
         parts: 1,
         vector: 4,
         slabs: 1,
+        boxes: false,
         mma: Some(d),
         acc: d.acc,
         swap: false,

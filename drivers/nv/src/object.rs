@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 
 use drivers_spec::nv::chip::Arch;
-use drivers_spec::nv::cubin::{Bank0, Cubin, CubinError, CubinKernel, SHARED_RESERVED, bank0};
+use drivers_spec::nv::cubin::{
+    Bank0, Cubin, CubinError, CubinKernel, Param, SHARED_RESERVED, bank0,
+};
 use drivers_spec::nv::qmd::Misfit;
 use hcq::ArgLayout;
 
@@ -19,6 +21,8 @@ use crate::encode::qmd::{Bank, Code};
 
 /// The alignment of an image's address.
 pub const ALIGN: u64 = Cubin::ALIGN;
+/// Bytes of an argument at most.
+const WIDEST: usize = 8;
 /// Constant banks that a launch can have, each of so many bytes.
 const BANKS: u8 = 8;
 const BANK_MAX: u64 = 64 << 10;
@@ -146,14 +150,25 @@ impl Kernel<'_> {
         if params.is_empty() && self.kernel.param_bytes > 0 {
             return Ok(());
         }
-        if params.len() != layout.fields.len() {
+        // What has more bytes than an argument is several of them, side by side.
+        let parts = params.iter().flat_map(|param| {
+            (0..param.size.max(1)).step_by(WIDEST).map(|from| Param {
+                offset: param.offset.saturating_add(from),
+                size: (param.size - from).min(WIDEST as u32),
+            })
+        });
+        let takes = parts.clone().take(layout.fields.len() + 1).count();
+        if takes != layout.fields.len() {
+            let all: u64 = params
+                .iter()
+                .map(|p| u64::from(p.size).div_ceil(WIDEST as u64))
+                .sum();
             return Err(self.refused(format!(
-                "it takes {} arguments, {} are described",
-                params.len(),
+                "it takes {all} arguments, {} are described",
                 layout.fields.len()
             )));
         }
-        for (i, (param, field)) in params.iter().zip(&layout.fields).enumerate() {
+        for (i, (param, field)) in parts.zip(&layout.fields).enumerate() {
             let (offset, bytes) = (field.offset, field.kind.bytes());
             if (param.offset, param.size) != (offset, bytes) {
                 return Err(self.refused(format!(
@@ -286,6 +301,7 @@ impl Kernel<'_> {
             bank0: self.object.bank0,
             param_bytes: kernel.param_bytes,
             max_threads: self.max_threads()?,
+            by_address: kernel.params.iter().any(|p| p.size as usize > WIDEST),
         };
         let words = words.words();
         words.map_err(|misfit: Misfit| self.refused(misfit.to_string()))

@@ -141,6 +141,7 @@ impl Recorded {
             bank0: bank0(self.sm).unwrap(),
             param_bytes: 0,
             max_threads: MAX_THREADS,
+            by_address: false,
         };
         Grid {
             program: Program {

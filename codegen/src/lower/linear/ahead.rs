@@ -31,6 +31,12 @@ impl Linear<'_> {
 
     /// What a copy reads: places and gates.
     pub(super) fn copied(&self, store: Id) -> Vec<Id> {
+        if let Op::Box { .. } = self.op(store) {
+            // Counts and steps are the tensor's.
+            let src = self.src(store);
+            let at = src[4..].iter().step_by(3);
+            return [src[1], src[3]].iter().chain(at).copied().collect();
+        }
         let mut to = self.operands(store);
         if self.op(to[1]) != Op::Load {
             return to;

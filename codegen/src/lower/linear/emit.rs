@@ -1,11 +1,13 @@
 //! Writes the instructions of the items, block by block.
 
+mod boxes;
 mod exchange;
 mod fence;
 mod memory;
 mod place;
 mod store;
 
+pub(super) use boxes::Ring;
 use hashbrown::{HashMap, HashSet};
 
 use super::{Item, Level, Linear, Link, Product};

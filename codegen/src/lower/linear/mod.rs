@@ -89,6 +89,8 @@ struct Linear<'a> {
     staged: HashMap<Id, Vec<Acc>>,
     /// Local memory through which work-items reduce.
     exchange: HashMap<(DType, usize), Mem>,
+    /// Barriers that copies of boxes are waited for at, by fence.
+    rings: HashMap<Id, emit::Ring>,
     /// How many groups of products of what instructions read in local memory may be under way, as far as this pass of
     /// the loop around them goes.
     unsettled: u32,
@@ -124,6 +126,7 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
         blocks: HashMap::new(),
         staged: HashMap::new(),
         exchange: HashMap::new(),
+        rings: HashMap::new(),
         unsettled: 0,
         ahead: Vec::new(),
         p,
@@ -318,7 +321,7 @@ impl Linear<'_> {
         self.p
             .args
             .extend(vars.into_iter().map(|slot| Arg::Var { slot }));
-        Ok(())
+        self.tensors()
     }
 
     /// Gives work-item ranges their dimensions. Ranges of one extent that never meet in a value

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::up;
 use crate::DType;
-use crate::ir::mma::MmaDesc;
+use crate::ir::mma::{MmaDesc, ROW, Rows};
 
 /// The sizes of a contraction by groups of work-items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,6 +26,8 @@ pub struct Blocking {
     /// Local memory holds so many slabs of each operand. With two, one can be filled while the other is read; with
     /// more, copies fill those after the next one beside the work-items.
     pub slabs: u32,
+    /// Those copies are boxes of tensors.
+    pub boxes: bool,
     /// The matrix instruction.
     pub mma: Option<MmaDesc>,
     /// The element type of the accumulator.
@@ -123,7 +125,12 @@ impl Blocking {
         let bytes = |width: i64, t: DType| {
             up(self.slab(width, t).elements * t.size() as i64 * slabs, 16) * 16
         };
-        bytes(rows, operands[0]) + bytes(cols, operands[1])
+        let barriers = if self.boxes {
+            (ROW as i64) * Rows::orders()
+        } else {
+            0
+        };
+        bytes(rows, operands[0]) + bytes(cols, operands[1]) + barriers
     }
 }
 
@@ -153,6 +160,7 @@ impl fmt::Display for Blocking {
         }
         if self.slabs > 2 {
             write!(f, ", {} slabs", self.slabs)?;
+            f.write_str(if self.boxes { " of boxes" } else { "" })?;
         }
         if self.parts > 1 {
             write!(f, ", {} parts", self.parts)?;

@@ -1,7 +1,7 @@
 //! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
 
 use super::blocking::Blocking;
-use super::fill::{is_copied, is_turned, side_vector, stored};
+use super::fill::{Along, is_copied, is_turned, side_vector, stored, tensor};
 use super::{Contraction, up};
 use crate::DType;
 use crate::ir::Graph;
@@ -84,6 +84,7 @@ impl Contraction {
             parts: 1,
             vector,
             slabs: 2,
+            boxes: false,
             mma: None,
             acc: c.acc,
             swap: c.swap,
@@ -100,13 +101,29 @@ impl Contraction {
                     g.dtype(value) == operand && is_copied(g, value, (along, vector), turned)
                 })
         };
+        // Or the hardware copies boxes of them.
+        let boxed = |d: &MmaDesc| {
+            sides.iter().zip(d.operands).all(|((list, x), operand)| {
+                let value = stored(g, *x);
+                let (along, _) = side_vector(g, &c, list, value, [16, 64, 64]);
+                let turned = is_turned(d, along);
+                g.dtype(value) == operand
+                    && (along == Along::Side) == turned
+                    && tensor(g, &c, list, value, turned).is_some()
+            })
+        };
         for d in target.mma.iter().filter(matrix) {
             let depths = match d.in_memory() {
                 // Whole rows.
                 true => [1, 2, 4].map(|rows| rows * Rows::width(d.operands[0]) as u32),
                 false => [16, 32, 64],
             };
-            let most = if d.in_memory() && copied(d) { 4 } else { 2 };
+            let boxes = d.in_memory() && boxed(d);
+            let most = if boxes || d.in_memory() && copied(d) {
+                4
+            } else {
+                2
+            };
             for (depth, slabs) in depths
                 .iter()
                 .flat_map(|&depth| (1..=most).rev().map(move |slabs| (depth, slabs)))
@@ -121,6 +138,7 @@ impl Contraction {
                             cols,
                             depth,
                             slabs,
+                            boxes: boxes && slabs > 2,
                             mma: Some(*d),
                             ..base
                         });
@@ -192,8 +210,11 @@ impl Contraction {
         let words = |elements: i64, t: DType| up(elements * t.size() as i64, 4);
         let bytes = |i: usize| operands[i].size() as i64;
         let (tile_rows, tile_cols) = (i64::from(t.rows), i64::from(t.cols));
-        let [loads_a, loads_b] = [(rows, vectors[0]), (cols, vectors[1])]
-            .map(|(side, vector)| up(side * depth / vector, items));
+        let [loads_a, loads_b] =
+            [(rows, vectors[0]), (cols, vectors[1])].map(|(side, vector)| match t.boxes {
+                true => 0,
+                false => up(side * depth / vector, items),
+            });
         let single: i64 = [(loads_a, vectors[0]), (loads_b, vectors[1])]
             .map(|(loads, vector)| if vector == 1 { loads } else { 0 })
             .iter()

@@ -9,6 +9,7 @@ use super::{Contraction, size, up};
 use crate::DType;
 use crate::ir::mma::{MmaDesc, Rows};
 use crate::ir::{Binary, Graph, Id, Op, RangeKind, StoreMode};
+use crate::lower;
 use crate::opt::RangeInfo;
 use crate::rewrite::substitute;
 use crate::symbolic::{Lin, RangeSets};
@@ -42,6 +43,8 @@ pub(super) struct Side<'a> {
     pub vector: i64,
     /// How it lies in local memory where instructions read it there.
     pub rows: Option<Rows>,
+    /// What it is where boxes of it are copied.
+    pub tensor: Option<Tensor>,
 }
 
 /// The direction in which the loads of an operand have neighbours, and how many of them can be
@@ -119,6 +122,57 @@ pub(super) fn side_vector(
         vector /= 2;
     }
     (along, vector)
+}
+
+/// The most rows of a box.
+const MOST_ROWS: i64 = 256;
+
+/// An operand as hardware knows it that copies boxes.
+pub(super) struct Tensor {
+    /// The buffer.
+    ptr: Id,
+    /// Ranges with how many elements they step over; the first one has neighbours, the second is that of rows.
+    dims: Vec<(RangeInfo, i64)>,
+}
+
+/// The operand as a tensor, if it is one: it is as it is in memory, from the beginning of a buffer on, and rows are
+/// pieces of 16 bytes apart. `turned`: local memory has rows along the side.
+pub(super) fn tensor(
+    g: &Graph,
+    c: &Contraction,
+    list: &[RangeInfo],
+    value: Id,
+    turned: bool,
+) -> Option<Tensor> {
+    let (&[sum], &[side]) = (&c.summed[..], list) else {
+        return None;
+    };
+    let (Op::Load, &[ptr, index]) = (g.op(value), g.src(value)) else {
+        return None;
+    };
+    let Op::Param { .. } = g.op(ptr) else {
+        return None;
+    };
+    let mut sets = RangeSets::build(g, index);
+    let lin = Lin::of(g, index);
+    let [first, second] = if turned { [side, sum] } else { [sum, side] };
+    let mut dims = Vec::new();
+    for range in [first, second].into_iter().chain(c.batch.iter().copied()) {
+        match lin.stride(g, &mut sets, range.id)? {
+            0 if dims.len() >= 2 => {}
+            step => dims.push((range, step)),
+        }
+    }
+    let bytes = g.dtype(value).size() as i64;
+    let fits = |&(range, step): &(RangeInfo, i64)| {
+        step > 0 && step * bytes % 16 == 0 && step * bytes < 1 << 40 && range.extent <= 1 << 31
+    };
+    let plain = lin.constant == 0
+        && lin.terms().len() == dims.len()
+        && dims[0].1 == 1
+        && dims.len() <= lower::Tensor::DIMENSIONS
+        && dims[1..].iter().all(fits);
+    plain.then_some(Tensor { ptr, dims })
 }
 
 pub(super) struct Maker<'a> {
@@ -267,16 +321,71 @@ impl Maker<'_> {
         stores
     }
 
+    /// The boxes that bring an operand into local memory, into the slab of step `to`. They are those of step `from`;
+    /// nothing is copied where the gate is false.
+    fn boxes(
+        &self,
+        g: &mut Graph,
+        (side, rows, tensor): (&Side<'_>, Rows, &Tensor),
+        [from, to]: [Id; 2],
+        gate: Id,
+    ) -> Vec<Id> {
+        let dtype = g.dtype(side.value);
+        let depth = i64::from(self.t.depth);
+        let start = affine(g, from, depth, self.offset);
+        let (across, down) = match rows.turned {
+            true => (side.width, depth),
+            false => (depth, side.width),
+        };
+        let tall = down.min(MOST_ROWS);
+        let mut boxes = Vec::new();
+        for x in (0..across).step_by(Rows::width(dtype) as usize) {
+            for y in (0..down).step_by(tall as usize) {
+                let [x, y] = [x, y].map(|n| g.index(n));
+                let [at, k] = if rows.turned { [x, y] } else { [y, x] };
+                let (index, len) = self.place(g, side, [at, k], to);
+                let block = side.block;
+                let ptr = g.add(Op::Local { block, len }, dtype, &[]);
+                let at = g.binary(Binary::Add, side.first, at);
+                let k = g.binary(Binary::Add, start, k);
+                let first = if rows.turned { [at, k] } else { [k, at] };
+                let mut src = vec![ptr, index, tensor.ptr, gate];
+                for (i, (range, step)) in tensor.dims.iter().enumerate() {
+                    let place = self.places.get(&range.id).copied();
+                    let place = first.get(i).copied().or(place);
+                    src.push(place.unwrap_or(range.id));
+                    src.extend([range.extent, *step].map(|n| g.index(n)));
+                }
+                let rows = tall as u16;
+                boxes.push(g.add(Op::Box { rows }, dtype, &src));
+            }
+        }
+        boxes
+    }
+
     /// The fence behind which the operands of a step are in local memory. With two slabs those of
     /// the next step are on their way meanwhile, with more those of the steps after it.
     pub fn fence(&mut self, g: &mut Graph, sides: [&Side<'_>; 2], steps: i64) -> Id {
-        let lanes = sides.map(|side| self.range(g, side.vector, RangeKind::Vec));
+        let (step, early) = (self.step, self.t.early().min(steps - 1));
+        let boxes = self.t.boxes && early > 0;
+        let lanes = match boxes {
+            true => [g.index(0); 2],
+            false => sides.map(|side| self.range(g, side.vector, RangeKind::Vec)),
+        };
         let both = |make: &mut Self, g: &mut Graph, steps: [Id; 2], there: Option<Id>| {
+            if boxes {
+                let gate = there.unwrap_or_else(|| g.bits(DType::Bool, 1));
+                let tensors = sides
+                    .iter()
+                    .filter_map(|&side| Some((side, side.rows?, side.tensor.as_ref()?)));
+                return tensors
+                    .flat_map(|of| make.boxes(g, of, steps, gate))
+                    .collect();
+            }
             let mut stores = make.fill(g, sides[0], steps, (lanes[0], there));
             stores.extend(make.fill(g, sides[1], steps, (lanes[1], there)));
             stores
         };
-        let (step, early) = (self.step, self.t.early().min(steps - 1));
         if steps == 1 || self.t.slabs == 1 {
             let stores = both(self, g, [step; 2], None);
             return g.add(Op::Fence { ahead: 0, early: 0 }, DType::Bool, &stores);

@@ -9,7 +9,7 @@
 use hashbrown::HashMap;
 
 use super::blocking::Blocking;
-use super::fill::{Maker, Side, floor, is_copied, is_turned, side_vector, stored};
+use super::fill::{Maker, Side, floor, is_copied, is_turned, side_vector, stored, tensor};
 use super::stages::{affine, at_column, below, decode, gated};
 use super::{Contraction, ScratchSpec, StageKernel, Staged, up};
 use crate::DType;
@@ -173,7 +173,9 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
             let slab = (height * Rows::width(dtype)) as u32;
             Rows { turned, slab }
         });
+        let boxed = rows.filter(|_| t.boxes);
         Side {
+            tensor: boxed.and_then(|rows| tensor(g, c, list, value, rows.turned)),
             list,
             width,
             first,
@@ -186,9 +188,12 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
     });
     let copied = |side: &Side<'_>| {
         let turned = side.rows.is_some_and(|rows| rows.turned);
-        is_copied(g, side.value, (side.along, side.vector), turned)
+        match t.boxes {
+            true => side.tensor.is_some(),
+            false => is_copied(g, side.value, (side.along, side.vector), turned),
+        }
     };
-    if t.early() > 0 && !(copied(&a) && copied(&bb)) {
+    if t.early() > 0 && !(copied(&a) && copied(&bb)) || t.boxes && t.early() == 0 {
         return None;
     }
     let fence = make.fence(g, [&a, &bb], steps);

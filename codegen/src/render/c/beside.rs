@@ -4,8 +4,9 @@
 use super::Text;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
-use crate::lower::{Acc, Inst, Operand, Reg};
+use crate::lower::{Acc, BoxOf, Inst, Mem, Operand, Reg};
 use crate::render::factors::WIDEST;
+use crate::target::nv::tensor::{box_bytes, box_copy};
 use crate::target::nv::{Warpgroup, descriptor};
 
 impl Text<'_> {
@@ -16,6 +17,28 @@ impl Text<'_> {
             Inst::Expose => "fence.proxy.async.shared::cta".into(),
             Inst::Sent => "cp.async.commit_group".into(),
             Inst::Arrived { left } => format!("cp.async.wait_group {left}"),
+            Inst::Arm { mem, count } => {
+                self.line("if (threadIdx.x == 0) {");
+                for i in 0..count {
+                    self.line(format!("  arm(in_shared({} + {i}));", Self::place(mem)));
+                }
+                self.line("  asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");");
+                self.line("}");
+                return Ok(true);
+            }
+            Inst::Fetch {
+                barrier,
+                gate,
+                ref boxes,
+            } => {
+                self.fetch_boxes(barrier, gate, boxes)?;
+                return Ok(true);
+            }
+            Inst::Landed { barrier, odd } => {
+                let (at, odd) = (self.in_shared(barrier), self.r(odd));
+                self.line(format!("landed({at}, {odd});"));
+                return Ok(true);
+            }
             Inst::Copy {
                 ty,
                 to,
@@ -41,6 +64,40 @@ impl Text<'_> {
         };
         self.line(format!("asm volatile(\"{line};\" ::: \"memory\");"));
         Ok(true)
+    }
+
+    /// The address in shared memory of an element.
+    fn in_shared(&mut self, (mem, at): (Mem, Reg)) -> String {
+        format!("in_shared({} + {})", Self::place(mem), self.r(at))
+    }
+
+    /// Copies boxes of tensors, by one thread.
+    fn fetch_boxes(&mut self, barrier: (Mem, Reg), gate: Reg, boxes: &[BoxOf]) -> Result<()> {
+        let barrier = self.in_shared(barrier);
+        let gate = self.r(gate);
+        self.line(format!("if (threadIdx.x == 0 && {gate}) {{"));
+        let all = box_bytes(self.p, boxes);
+        self.line(format!("  u32 barrier = {barrier};"));
+        self.line(format!("  expect(barrier, {all});"));
+        for of in boxes {
+            let to = self.in_shared(of.to);
+            let at: Vec<String> = (0..of.at.len()).map(|i| format!("%{}", i + 2)).collect();
+            let coordinates: Vec<String> = of
+                .at
+                .iter()
+                .map(|&r| format!("\"r\"((i32)({}))", self.r(r)))
+                .collect();
+            self.line(format!(
+                "  asm volatile(\"{} [%0], [%1, {{{}}}], [%{}];\" :: \"r\"({to}), \"l\"(&arg{}), {}, \"r\"(barrier) : \"memory\");",
+                box_copy(of),
+                at.join(", "),
+                at.len() + 2,
+                of.tensor,
+                coordinates.join(", ")
+            ));
+        }
+        self.line("}");
+        Ok(())
     }
 
     /// Adds products to an accumulator, beside the warps.

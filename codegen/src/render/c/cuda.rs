@@ -63,6 +63,7 @@ impl Emitter for CudaRenderer {
             .map(|(i, arg)| match arg {
                 Arg::Buffer { dtype, .. } => format!("{} *arg{i}", memory(*dtype)),
                 Arg::Var { .. } | Arg::Number { .. } => format!("i64 arg{i}"),
+                Arg::Tensor(_) => format!("const __grid_constant__ tensor_map arg{i}"),
             })
             .collect();
         let _ = writeln!(
@@ -137,6 +138,19 @@ INLINE f32 exp2_near(f32 a) { f32 c; asm("ex2.approx.f32 %0, %1;" : "=f"(c) : "f
 INLINE u32 to_tf32(f32 a) { u32 c; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(c) : "f"(a)); return c; }
 INLINE u64 matrix(const void *at, u64 rest) {
   u64 a; asm("cvta.to.shared.u64 %0, %1;" : "=l"(a) : "l"(at)); return rest | (a & 0x3ffff) >> 4;
+}
+INLINE u32 in_shared(const void *at) {
+  u64 a; asm("cvta.to.shared.u64 %0, %1;" : "=l"(a) : "l"(at)); return (u32)a;
+}
+struct __align__(64) tensor_map { u64 words[16]; };
+INLINE void arm(u32 at) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at) : "memory"); }
+INLINE void expect(u32 at, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at), "r"(bytes) : "memory");
+}
+INLINE void landed(u32 at, u32 odd) {
+  u32 yes;
+  do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+    : "=r"(yes) : "r"(at), "r"(odd) : "memory"); while (!yes);
 }
 INLINE void copy_16(void *to, const void *from, bool there) {
   u64 a; asm("cvta.to.shared.u64 %0, %1;" : "=l"(a) : "l"(to));

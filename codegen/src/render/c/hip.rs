@@ -59,7 +59,7 @@ impl Emitter for HipRenderer {
             .enumerate()
             .map(|(i, arg)| match arg {
                 Arg::Buffer { dtype, .. } => format!("{} *arg{i}", memory(*dtype)),
-                Arg::Var { .. } | Arg::Number { .. } => format!("i64 arg{i}"),
+                Arg::Var { .. } | Arg::Number { .. } | Arg::Tensor(_) => format!("i64 arg{i}"),
             })
             .collect();
         let _ = writeln!(

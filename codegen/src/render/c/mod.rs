@@ -61,7 +61,7 @@ impl Emitter for CRenderer {
                     let t = memory(*dtype);
                     writeln!(out, "  {t} *arg{i} = ({t} *)args[{i}];")
                 }
-                Arg::Var { .. } | Arg::Number { .. } => {
+                Arg::Var { .. } | Arg::Number { .. } | Arg::Tensor(_) => {
                     writeln!(out, "  i64 arg{i} = (i64)args[{i}];")
                 }
             };
@@ -345,7 +345,9 @@ impl<'a> Text<'a> {
             Inst::MmaThere { desc, .. } => {
                 return self.unsupported(format!("the matrix instruction {desc:?}"));
             }
-            Inst::Copy { .. } => return self.unsupported("a copy beside the work-items"),
+            Inst::Copy { .. } | Inst::Arm { .. } | Inst::Fetch { .. } | Inst::Landed { .. } => {
+                return self.unsupported("a copy beside the work-items");
+            }
             // They are about such instructions.
             Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {

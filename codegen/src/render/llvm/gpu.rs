@@ -44,7 +44,7 @@ impl Text<'_> {
         let spell = |(i, arg): (usize, &Arg)| match arg {
             Arg::Buffer { written: true, .. } => format!("ptr addrspace({GLOBAL}) %arg{i}"),
             Arg::Buffer { .. } => format!("ptr addrspace({GLOBAL}) readonly %arg{i}"),
-            Arg::Var { .. } | Arg::Number { .. } => format!("i64 %arg{i}"),
+            Arg::Var { .. } | Arg::Number { .. } | Arg::Tensor(_) => format!("i64 %arg{i}"),
         };
         let list: Vec<String> = self.p.args.iter().enumerate().map(spell).collect();
         list.join(", ")

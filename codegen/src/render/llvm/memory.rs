@@ -13,7 +13,7 @@ impl Text<'_> {
             Mem::Local(i) => self.p.locals[i as usize].1,
             Mem::Arg(i) => match self.p.args[i as usize] {
                 Arg::Buffer { len, .. } => len,
-                Arg::Var { .. } | Arg::Number { .. } => 0,
+                Arg::Var { .. } | Arg::Number { .. } | Arg::Tensor(_) => 0,
             },
         }
     }

@@ -332,7 +332,7 @@ impl Text<'_> {
             self.line(format!("%slot{i} = getelementptr i64, ptr %args, i64 {i}"));
             let ty = match arg {
                 Arg::Buffer { .. } => "ptr",
-                Arg::Var { .. } | Arg::Number { .. } => "i64",
+                Arg::Var { .. } | Arg::Number { .. } | Arg::Tensor(_) => "i64",
             };
             self.line(format!("%arg{i} = load {ty}, ptr %slot{i}, align 8"));
         }
@@ -371,7 +371,9 @@ impl Text<'_> {
             Inst::MmaThere { desc, .. } => {
                 return self.unsupported(format!("the matrix instruction {desc:?}"));
             }
-            Inst::Copy { .. } => return self.unsupported("a copy beside the work-items"),
+            Inst::Copy { .. } | Inst::Arm { .. } | Inst::Fetch { .. } | Inst::Landed { .. } => {
+                return self.unsupported("a copy beside the work-items");
+            }
             // They are about such instructions.
             Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {

@@ -4,8 +4,9 @@ use super::Text;
 use crate::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
-use crate::lower::{Acc, Mem, Operand, Reg, Ty};
+use crate::lower::{Acc, Arg, BoxOf, Mem, Operand, Reg, Ty};
 use crate::render::factors::WIDEST;
+use crate::target::nv::tensor::{box_bytes, box_copy};
 use crate::target::nv::{Warpgroup, descriptor};
 
 impl Text<'_> {
@@ -33,6 +34,78 @@ impl Text<'_> {
             "{gate}cp.async.cg.shared.global [{to}], [{from}], {bytes}, {read}"
         ));
         Ok(())
+    }
+
+    /// Whether this is the first thread of its block.
+    fn first(&mut self) -> String {
+        let item = self.let_("b32", "mov.u32 {}, %tid.x");
+        self.let_("pred", &format!("setp.eq.u32 {{}}, {item}, 0"))
+    }
+
+    /// Makes barriers, each of which one thread arrives at.
+    pub(super) fn arm(&mut self, mem: Mem, count: u32) {
+        let Mem::Local(block) = mem else { return };
+        let first = self.first();
+        for i in 0..count {
+            let at = i * 8;
+            self.line(format!(
+                "@{first} mbarrier.init.shared::cta.b64 [%local{block}+{at}], 1"
+            ));
+        }
+        self.line("fence.proxy.async.shared::cta");
+    }
+
+    /// Copies boxes of tensors, by one thread.
+    pub(super) fn fetch(&mut self, barrier: (Mem, Reg), gate: Reg, boxes: &[BoxOf]) {
+        let barrier = self.address(barrier.0, DType::U64, barrier.1).base;
+        let mut copies = Vec::new();
+        for of in boxes {
+            let Some(Arg::Tensor(tensor)) = self.p.args.get(of.tensor as usize) else {
+                continue;
+            };
+            let to = self.address(of.to.0, tensor.dtype, of.to.1).base;
+            let mut at = Vec::new();
+            for &r in &of.at {
+                let place = self.r(r);
+                at.push(match self.p.ty(r).dtype.size() {
+                    8 => self.let_("b32", &format!("cvt.u32.u64 {{}}, {place}")),
+                    _ => place,
+                });
+            }
+            let (copy, at) = (box_copy(of), at.join(", "));
+            copies.push(format!(
+                "{copy} [{to}], [%arg{}, {{{at}}}], [{barrier}]",
+                of.tensor
+            ));
+        }
+        let (first, gate) = (self.first(), self.r(gate));
+        let runs = self.let_("pred", &format!("and.pred {{}}, {first}, {gate}"));
+        let label = self.new_label();
+        self.line(format!("@!{runs} bra $L{label}"));
+        let bytes = box_bytes(self.p, boxes);
+        self.line(format!(
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"
+        ));
+        for copy in copies {
+            self.line(copy);
+        }
+        self.label(&format!("$L{label}"));
+    }
+
+    /// Waits for the boxes of a barrier.
+    pub(super) fn landed(&mut self, barrier: (Mem, Reg), odd: Reg) {
+        let barrier = self.address(barrier.0, DType::U64, barrier.1).base;
+        let mut turn = self.r(odd);
+        if self.p.ty(odd).dtype.size() == 8 {
+            turn = self.let_("b32", &format!("cvt.u32.u64 {{}}, {turn}"));
+        }
+        let there = self.temporary("pred");
+        let label = self.new_label();
+        self.label(&format!("$L{label}"));
+        self.line(format!(
+            "mbarrier.try_wait.parity.shared::cta.b64 {there}, [{barrier}], {turn}"
+        ));
+        self.line(format!("@!{there} bra $L{label}"));
     }
 
     /// Adds products to an accumulator, beside the warps.

@@ -60,8 +60,14 @@ impl Emitter for PtxRenderer {
         for inst in &p.insts {
             text.each_lane(inst)?;
         }
-        let params: Vec<String> = (0..p.args.len())
-            .map(|i| format!("  .param .u64 param{i}"))
+        let params: Vec<String> = p
+            .args
+            .iter()
+            .enumerate()
+            .map(|(i, arg)| match arg {
+                Arg::Tensor(_) => format!("  .param .align 64 .b8 param{i}[{}]", arg.bytes()),
+                _ => format!("  .param .u64 param{i}"),
+            })
             .collect();
         Ok(Code::Text(Source {
             language: Language::Ptx,
@@ -238,6 +244,11 @@ impl Text<'_> {
     fn begin(&mut self) -> Result<()> {
         for (i, arg) in self.p.args.iter().enumerate() {
             let _ = writeln!(self.declared, "  .reg .b64 %arg{i};");
+            if let Arg::Tensor(_) = arg {
+                self.line(format!("mov.b64 %arg{i}, param{i}"));
+                self.line(format!("cvta.param.u64 %arg{i}, %arg{i}"));
+                continue;
+            }
             self.line(format!("ld.param.b64 %arg{i}, [param{i}]"));
             if let Arg::Buffer { .. } = arg {
                 self.line(format!("cvta.to.global.u64 %arg{i}, %arg{i}"));
@@ -462,6 +473,13 @@ impl Text<'_> {
                 there,
                 gate,
             } => self.copy(ty, to, from, there, gate)?,
+            Inst::Arm { mem, count } => self.arm(mem, count),
+            Inst::Fetch {
+                barrier,
+                gate,
+                ref boxes,
+            } => self.fetch(barrier, gate, boxes),
+            Inst::Landed { barrier, odd } => self.landed(barrier, odd),
             Inst::Sent => self.line("cp.async.commit_group"),
             Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
             Inst::Horizontal { .. } | Inst::Mma { .. } | Inst::MmaThere { .. } => {}

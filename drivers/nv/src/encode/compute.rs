@@ -167,6 +167,14 @@ impl Encoder {
             }
         }
 
+        if launch.window > 0 {
+            out.relocs.push(Reloc {
+                section: Section::Data,
+                offset: at + launch.window,
+                part: Part::Whole,
+                add: at + launch.params,
+            });
+        }
         let bank = at + launch.version.dwords() as u32 * 4;
         let field = |section, offset, shift, mask, low, add| Reloc {
             section,

@@ -3,7 +3,7 @@
 
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::cubin::Bank0;
-use drivers_spec::nv::qmd::{Misfit, Version};
+use drivers_spec::nv::qmd::{INVALIDATE_TEXTURE_HEADER_CACHE, Misfit, Version};
 
 use super::Windows;
 use super::limits::Limits;
@@ -37,12 +37,14 @@ pub struct Launch<'a> {
     pub block: u32,
     /// Where blocks of the grid do.
     pub grid: u32,
+    /// Where the address of the parameters does, in bytes; 0 if nobody reads it.
+    pub window: u32,
     /// The QMD, and constant bank 0.
     pub template: &'a [u32],
 }
 
 /// How many words there are before the template.
-const WORDS: usize = 9;
+const WORDS: usize = 10;
 
 /// What a template is made of.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,8 @@ pub struct Kernel<'a> {
     pub param_bytes: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
+    /// It takes parameters by their addresses: tensor maps.
+    pub by_address: bool,
 }
 
 impl Kernel<'_> {
@@ -72,6 +76,7 @@ impl Kernel<'_> {
         let version = qmd::version(self.arch);
         let (code, bank0) = (&self.code, self.bank0);
         let bank = version.dwords() as u32 * 4;
+        let window = bank0.param_window.filter(|_| self.by_address);
         let mut words = vec![
             version as u32,
             code.shared_bytes,
@@ -82,8 +87,14 @@ impl Kernel<'_> {
             bank + bank0.params,
             (bank + bank0.block) / 4,
             (bank + bank0.grid) / 4,
+            window.map_or(0, |at| bank + at),
         ];
         qmd::template(self.arch, self.limits, code, &mut words)?;
+        if self.by_address {
+            // Another launch may have had other tensor maps there.
+            let qmd = &mut words[WORDS..];
+            INVALIDATE_TEXTURE_HEADER_CACHE.put(version, 0, qmd, 1)?;
+        }
         let start = words.len();
         // A launch writes its size whether or not the kernel's bank reaches as far.
         let bytes = code.bank0_bytes.max(bank0.block + 12).max(bank0.grid + 12);
@@ -124,6 +135,7 @@ impl<'a> Launch<'a> {
             params: numbers[6],
             block: numbers[7],
             grid: numbers[8],
+            window: numbers[9],
             template,
         };
         let bytes = template.len() as u64 * 4;
@@ -131,6 +143,7 @@ impl<'a> Launch<'a> {
             u64::from(launch.params) + u64::from(launch.param_bytes),
             u64::from(launch.block) * 4 + 12,
             u64::from(launch.grid) * 4 + 12,
+            u64::from(launch.window) + 8,
             version.dwords() as u64 * 4,
         ];
         ends.into_iter().all(|end| end <= bytes).then_some(launch)

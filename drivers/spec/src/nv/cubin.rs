@@ -58,6 +58,11 @@ pub struct Bank0 {
     pub descriptor: u32,
     /// Parameters.
     pub params: u32,
+    /// Where parameters lie among generic addresses, 64 bits: what is handed on by its address, as tensor maps are.
+    /// `None` where that is not known.
+    ///
+    /// Source: code of ptxas 13.5 for sm_90 adds to it how far behind the first parameter one lies. UNKNOWN on a card.
+    pub param_window: Option<u32>,
 }
 
 const AMPERE: Bank0 = Bank0 {
@@ -68,11 +73,13 @@ const AMPERE: Bank0 = Bank0 {
     stack: 0x28,
     descriptor: 0x118,
     params: 0x160,
+    param_window: None,
 };
 const HOPPER: Bank0 = Bank0 {
     shared_window: None,
     descriptor: 0x208,
     params: 0x210,
+    param_window: Some(0x198),
     ..AMPERE
 };
 const BLACKWELL: Bank0 = Bank0 {
@@ -83,6 +90,7 @@ const BLACKWELL: Bank0 = Bank0 {
     stack: 0x37c,
     descriptor: 0x358,
     params: 0x380,
+    param_window: None,
 };
 
 /// The layout for a generation, by the number that compilers have for it (86, 120, ...); `None` for those

@@ -8,9 +8,15 @@ use crate::lower::program::{Acc, Access, Inst, Ty};
 impl Linear<'_> {
     /// Fills local memory, and waits until everybody has.
     pub(super) fn pass(&mut self, fence: Id) -> Result<()> {
+        let block = self.block_of(fence);
         let there = self.reads_there();
         if let Some((first, late)) = self.copies(fence) {
-            let (left, late) = (first.len() as u32 - 1, late.to_vec());
+            let (early, late) = (first.len(), late.to_vec());
+            if self.boxed(fence) {
+                self.unsettled = 0;
+                return self.pass_boxes(fence, block, early as i64, &late);
+            }
+            let left = early as u32 - 1;
             self.p.insts.push(Inst::Arrived { left });
             if there {
                 self.p.insts.push(Inst::Expose);
@@ -85,8 +91,16 @@ impl Linear<'_> {
     /// Puts what a fence stores in the first iteration where it waits for it.
     pub(super) fn stage_first(&mut self, fence: Id) -> Result<()> {
         if let Some((first, _)) = self.copies(fence) {
-            for list in first.map(<[Id]>::to_vec).collect::<Vec<_>>() {
-                self.send(&list)?;
+            let lists = first.map(<[Id]>::to_vec).collect::<Vec<_>>();
+            let ring = self.boxed(fence).then(|| self.ring(fence));
+            for (i, list) in lists.into_iter().enumerate() {
+                match ring {
+                    Some(ring) => {
+                        let iteration = self.index_const(i as i64);
+                        self.fetch(ring, iteration, &list)?;
+                    }
+                    None => self.send(&list)?,
+                }
             }
             return Ok(());
         }

@@ -103,6 +103,36 @@ fn a_launch_completes_the_template() {
     }
 }
 
+/// A kernel that takes a tensor map by its address finds it, and no cache has that of the launch before.
+#[test]
+fn parameters_have_addresses() {
+    let layout = ArgLayout::buffers(16);
+    let args: Vec<Val> = (0..16).map(Val::Const).collect();
+    for (arch, known) in [(Arch::Ad10x, false), (Arch::Gh100, true)] {
+        for by_address in [false, true] {
+            let program = program_with(arch, CODE, layout.clone(), by_address);
+            let one = exec(&program, &args, [1; 3], [1; 3]);
+            let mut packets = encode(&encoder(arch, QueueKind::Compute), &[one, one]);
+            let (version, qmd, bank) = placed(arch, &mut packets, 1);
+            let get = |field: table::Field| field.get(version, 0, &qmd).unwrap();
+            let stale = get(table::INVALIDATE_TEXTURE_HEADER_CACHE);
+            assert_eq!(stale, u64::from(by_address));
+            let Bank0 {
+                params,
+                param_window,
+                ..
+            } = *bank0(sm(arch)).unwrap();
+            assert_eq!(param_window.is_some(), known);
+            let Some(at) = param_window else { continue };
+            let at = at as usize / 4;
+            let found = u64::from(bank[at]) | u64::from(bank[at + 1]) << 32;
+            let first = table::CONSTANT_BUFFER_ADDR.get(version, 0, &qmd).unwrap();
+            let place = first + u64::from(params);
+            assert_eq!(found, if by_address { place } else { 0 });
+        }
+    }
+}
+
 #[test]
 fn the_scheduler_is_told_of_each_qmd() {
     for (arch, action) in [

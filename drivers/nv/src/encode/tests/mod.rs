@@ -93,6 +93,10 @@ pub(crate) const CODE: Code<'_> = Code {
 };
 
 fn program_of(arch: Arch, code: Code<'_>, args: ArgLayout) -> Program {
+    program_with(arch, code, args, false)
+}
+
+fn program_with(arch: Arch, code: Code<'_>, args: ArgLayout, by_address: bool) -> Program {
     let kernel = Kernel {
         arch,
         limits: Limits::of(sm(arch)).unwrap(),
@@ -101,6 +105,7 @@ fn program_of(arch: Arch, code: Code<'_>, args: ArgLayout) -> Program {
         bank0: bank0(sm(arch)).unwrap(),
         param_bytes: args.bytes,
         max_threads: 1024,
+        by_address,
     };
     Program {
         name: "kernel".into(),
