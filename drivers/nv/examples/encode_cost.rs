@@ -69,6 +69,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
             bank0,
             param_bytes: args.bytes,
             max_threads: 1024,
+            by_address: false,
         };
         let program = Program {
             name: "kernel".into(),
