@@ -28,6 +28,42 @@ pub(crate) struct Fibers {
 /// Bytes of a stack: what threads have.
 const STACK: usize = 2 << 20;
 
+/// Runs tasks side by side, each on a stack of its own, by turns that end where one pauses; `pause` comes after
+/// a turn of each. `done` gets what comes out.
+pub(crate) fn side_by_side<T: 'static, F: FnOnce(Pause) -> T + 'static>(
+    tasks: impl IntoIterator<Item = F>,
+    mut done: impl FnMut(T),
+    pause: Pause,
+) {
+    let mut spare = None;
+    let mut running = Vec::new();
+    for task in tasks {
+        let Some(stack) = spare.take().or_else(|| DefaultStack::new(STACK).ok()) else {
+            // The host has no memory left: it can do without.
+            done(task(pause));
+            continue;
+        };
+        let mut fiber = Coroutine::with_stack(stack, |yielder, ()| task(&|| yielder.suspend(())));
+        match fiber.resume(()) {
+            CoroutineResult::Yield(()) => running.push(fiber),
+            CoroutineResult::Return(value) => {
+                done(value);
+                spare = Some(fiber.into_stack());
+            }
+        }
+    }
+    while !running.is_empty() {
+        pause();
+        running.retain_mut(|fiber| match fiber.resume(()) {
+            CoroutineResult::Yield(()) => true,
+            CoroutineResult::Return(value) => {
+                done(value);
+                false
+            }
+        });
+    }
+}
+
 impl Fibers {
     /// Makes `task` that of a queue, which has none. It runs with [`Fibers::resume`].
     ///

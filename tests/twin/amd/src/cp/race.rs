@@ -52,6 +52,13 @@ impl Slots {
 }
 
 impl Trace {
+    /// Adds what another launch of the same dispatch has touched.
+    pub fn add(&mut self, other: Self) {
+        self.slots = other.slots;
+        self.shared.add(other.shared);
+        self.own.add(other.own);
+    }
+
     /// A byte that one of two read and the other one wrote.
     ///
     /// Not what each wave touches of its own slot, where both divide scratch alike: waves that run at
@@ -102,9 +109,8 @@ impl<'a> Watched<'a> {
     pub fn into_trace(self, trace: &mut Trace) {
         let state = self.state.into_inner();
         let State { shared, own, .. } = state.unwrap_or_else(PoisonError::into_inner);
-        trace.slots = self.slots;
-        trace.shared.add(shared);
-        trace.own.add(own);
+        let slots = self.slots;
+        trace.add(Trace { slots, shared, own });
     }
 }
 

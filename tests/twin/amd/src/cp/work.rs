@@ -13,7 +13,7 @@ use twin_shader::page::{MemFault, Port};
 use twin_shader::trap::Message;
 
 use super::clock::Clock;
-use super::fiber::Pause;
+use super::fiber::{Pause, side_by_side};
 use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
 use twin::rng::Rng;
@@ -151,7 +151,7 @@ impl Pending {
                 }
                 return Ok(true);
             }
-            let task = Task {
+            let task = Arc::new(Task {
                 core: cx.core.clone(),
                 vm: cx.desc.vm.clone(),
                 code: cx.core.code(&cx.desc.vm),
@@ -160,7 +160,7 @@ impl Pending {
                 place: self.place.clone(),
                 messages: self.messages.clone(),
                 queue: cx.id,
-            };
+            });
             let started = cx.fibers.start(queue, move |pause| {
                 let mut interrupts = Vec::new();
                 let result = task.run(items, &mut interrupts, pause);
@@ -227,7 +227,12 @@ struct Task {
 }
 
 impl Task {
-    fn run(&self, items: Vec<Work>, out: &mut Vec<Interrupt>, pause: Pause) -> Result<(), Stop> {
+    fn run(
+        self: &Arc<Self>,
+        items: Vec<Work>,
+        out: &mut Vec<Interrupt>,
+        pause: Pause,
+    ) -> Result<(), Stop> {
         let several = items
             .iter()
             .filter(|work| matches!(work, Work::Run { .. }))
@@ -250,9 +255,7 @@ impl Task {
                         pause();
                     }
                     let mut trace = (several || place.is_some()).then(Trace::default);
-                    for (xcc, launch) in &launches {
-                        self.launch(*xcc, launch, &who, trace.as_mut(), pause)?;
-                    }
+                    self.launches(launches, &who, trace.as_mut(), pause)?;
                     if let (Some(place), Some(trace)) = (place, &trace) {
                         self.check_xccs(place, number, began, &who, trace.clone());
                     }
@@ -314,6 +317,42 @@ impl Task {
             since,
             queue: (message.privileged && doorbell == named).then_some(self.queue),
         }
+    }
+
+    /// Runs the launches of a dispatch. Those of several XCCs run side by side: workgroups of one may wait for
+    /// those of others.
+    fn launches(
+        self: &Arc<Self>,
+        launches: Vec<OnXcc>,
+        who: &str,
+        mut trace: Option<&mut Trace>,
+        pause: Pause,
+    ) -> Result<(), Stop> {
+        if let [(xcc, launch)] = &launches[..] {
+            return self.launch(*xcc, launch, who, trace, pause);
+        }
+        let traced = trace.is_some();
+        let tasks = launches.into_iter().map(|(xcc, launch)| {
+            let (task, who) = (self.clone(), who.to_owned());
+            move |pause: Pause<'_>| {
+                let mut trace = traced.then(Trace::default);
+                let ended = task.launch(xcc, &launch, &who, trace.as_mut(), pause);
+                (ended, trace)
+            }
+        });
+        let mut result = Ok(());
+        let done = |(ended, theirs): (Result<(), Stop>, Option<Trace>)| {
+            if let (Some(trace), Some(theirs)) = (&mut trace, theirs) {
+                trace.add(theirs);
+            }
+            if ended.is_err() && result.is_ok() {
+                result = ended;
+                // The queue stops, and so do the others.
+                self.cancel.store(true, Ordering::Relaxed);
+            }
+        };
+        side_by_side(tasks, done, pause);
+        result
     }
 
     /// Runs a launch; notes what it touches where that is asked for.

@@ -1,5 +1,7 @@
 //! Packets and queues as AMD's own runtime (ROCR) makes them.
 
+use twin_amd::chip::GFX942_QPX;
+
 use super::*;
 
 /// A signal of the user, with an event and its mailbox behind it.
@@ -335,6 +337,39 @@ fn waves_of_all_workgroups_meet() {
         let seen: [u32; 4] = std::array::from_fn(|i| stand.read32(DATA + 256 + 4 * i as u64));
         assert_eq!((seen, stand.reports().as_str()), ([4 * round; 4], ""));
     }
+}
+
+#[test]
+fn workgroups_of_all_xccs_run_side_by_side() {
+    // Each workgroup but the first waits for the flag of the one before, which another XCC has, and sets its own:
+    // 8 bytes apart from s[4:5] on.
+    let code = [
+        0x8e07_8306,
+        0x7e02_0207,
+        0x7e04_0281,
+        0xbf06_8006,
+        0xbf85_0006,
+        0xde50_9ff8,
+        0x0304_0001,
+        0xbf8c_0f70,
+        0x7e10_0503,
+        0xbf06_8008,
+        0xbf85_fffa,
+        0xbefe_0181,
+        0xde70_8000,
+        0x0004_0201,
+        0xbf8c_0f70,
+        0xbf81_0000,
+    ];
+    let stand = inactive(&GFX942_QPX);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    kernel(&stand, false, RESOURCE | ARGUMENTS, &code);
+    let mut packet = dispatch_of(0);
+    packet[3] = 6 * 32;
+    queue.submit(&packet);
+    stand.idle();
+    let flags: [u64; 6] = std::array::from_fn(|i| stand.read64(DATA + 8 * i as u64));
+    assert_eq!((flags, stand.reports().as_str()), ([1; 6], ""));
 }
 
 #[test]
