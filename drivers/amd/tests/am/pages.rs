@@ -67,7 +67,7 @@ fn memory_of(case: &Value) -> (Window, u64) {
         let leads = placed(entry & pte::ADDRESS.mask());
         let is_table = leads.is_some() && entry & pte::READABLE.mask() == 0;
         let entry = match leads.filter(|_| is_table) {
-            Some(at) => entry & !pte::ADDRESS.mask() | (at as u64) << 12,
+            Some(at) => (entry & !pte::ADDRESS.mask()) | ((at as u64) << 12),
             None => entry,
         };
         let at = ((placed(table).unwrap() as u64) << 12) + index * 8;
