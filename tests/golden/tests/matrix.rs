@@ -2,6 +2,7 @@
 //! are right.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use codegen::Built;
@@ -43,7 +44,9 @@ fn check(chip: &str, instructions: &[&str], compute: impl Fn(&Engine) -> Tensor)
     }
     let code = code.0.lock().unwrap();
     let there = instructions.iter().any(|i| code.contains(i));
-    assert!(there, "{chip}: none of {instructions:?}");
+    let products = code.lines().filter(|line| line.contains("MMA"));
+    let products: BTreeSet<_> = products.collect();
+    assert!(there, "{chip}: none of {instructions:?}: {products:?}");
 }
 
 const CHIPS: [(&str, &[&str]); 5] = [
@@ -83,12 +86,12 @@ fn convolutions() {
     }
 }
 
-/// A product of 8-bit floats, summed in 32 bits.
+/// A product of 8-bit floats, summed in 32 bits: large enough that it pays to keep them so.
 fn narrow(chip: &str, formats: [DType; 2], instructions: &[&str]) {
     check(chip, instructions, |engine| {
         let mut rng = Rng::new(engine, 7);
-        let a = halves(&mut rng, &[100, 72]).cast(formats[0]).unwrap();
-        let b = halves(&mut rng, &[72, 65]).cast(formats[1]).unwrap();
+        let a = halves(&mut rng, &[130, 128]).cast(formats[0]).unwrap();
+        let b = halves(&mut rng, &[128, 130]).cast(formats[1]).unwrap();
         a.matmul_in(&b, DType::F32).unwrap()
     });
 }

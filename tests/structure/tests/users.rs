@@ -9,6 +9,11 @@ use structure::{root, rust_files};
 
 /// What has no user yet: files below `hcq/src`, each with the way in that comes next and needs it.
 const COMING: &[(&str, &str)] = &[
+    (
+        "mem/pages.rs",
+        "AMD over PCI: tables that outgrow their memory",
+    ),
+    ("mem/tlsf.rs", "AMD over PCI: VRAM, and how broken up it is"),
     ("mem/view.rs", "AMD over USB: copies between pinned pages"),
     ("transport/mod.rs", "AMD over USB: transfers in a queue"),
     (

@@ -101,9 +101,13 @@ fn cards_are_read_as_another_driver_reads_them() {
         let byte = |i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
         let mut bytes: Vec<u8> = (0..hex.len() / 2).map(byte).collect();
         assert!(Discovery::parse(&bytes).is_err(), "{name}: it has no sums");
-        // What the mock leaves out: the lengths of the binary and of the table of blocks, and all sums.
-        let len = bytes.len() as u16;
+        // What the mock leaves out: the version, the name and the end of GC's table, the lengths of the binary and of the table of blocks, and all sums.
+        bytes[4] = 1;
         let gc = u16::from_le_bytes([bytes[20], bytes[21]]);
+        let table = usize::from(gc);
+        bytes.resize(table + usize::from(bytes[table + 8]), 0);
+        let len = bytes.len() as u16;
+        bytes[gc.into()..][..2].copy_from_slice(b"GC");
         bytes[10..12].copy_from_slice(&len.to_le_bytes());
         bytes[16..18].copy_from_slice(&(gc - 60).to_le_bytes());
         bytes[66..68].copy_from_slice(&(gc - 60).to_le_bytes());
@@ -128,7 +132,7 @@ fn cards_are_read_as_another_driver_reads_them() {
             let expected = IpVersion(version[0], version[1], version[2]);
             assert_eq!(found.first(hw_id).unwrap().version, expected, "{ip}");
         }
-        let bases = [0x1260, 0xa000, 0x1c000, 0x240_2c00, 0, 0, 0, 0];
+        let bases = [0x1260, 0xa000, 0x1c000, 0x240_2c00, 0, 0, 0, 0, 0, 0];
         assert_eq!(found.first(spec::GC).unwrap().bases, bases);
         let props = &card["props"];
         let number = |name: &str| props[name].as_u64().unwrap() as u32;

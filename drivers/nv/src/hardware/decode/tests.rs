@@ -148,7 +148,7 @@ fn a_queue_is_read_back_as_it_was_told() {
             },
         ];
         let found = read(&compute, &kernels);
-        let bytes = (program.launch_words.len() as u64 - 9) * 4;
+        let bytes = (program.launch_words.len() as u64 - 10) * 4;
         let second = bytes.next_multiple_of(crate::encode::DATA_ALIGN);
         let launched = |from: u64| Doing::Launch {
             code: CODE.entry,
