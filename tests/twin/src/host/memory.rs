@@ -328,6 +328,16 @@ impl Mapping {
         Ok(at as u64)
     }
 
+    /// All of it is zeros again, and takes no room. Of a file of its own only.
+    pub fn clear(&self) {
+        if let Some(file) = self.file() {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: changes what a file of this mapping holds, which everybody accesses as atomics.
+            let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, self.bytes as libc::off_t) };
+            debug_assert_eq!(done, 0, "a file in memory has holes");
+        }
+    }
+
     /// The ranges of pages that somebody has touched, as first page and end.
     pub fn touched(&self) -> Vec<(u64, u64)> {
         let Some(file) = self.file() else {

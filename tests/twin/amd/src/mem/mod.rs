@@ -3,7 +3,9 @@
 //! - [`Object`]: memory that the kernel driver allocated;
 //! - [`Vm`]: the address space of a process on a GPU, the way of packets to memory;
 //! - [`Launch`]: the way of shader cores to memory, for as long as a launch runs;
-//! - [`Gmc`]: the memory side of a GPU: its VRAM, caches and HDP.
+//! - [`Gmc`]: the memory side of a GPU: its VRAM, caches and HDP;
+//! - [`Physical`]: the memory of a card that no kernel driver hands out, by physical addresses; [`Walk`] is how
+//!   page tables in it become an address space.
 //!
 //! What is stale is what a program reads, and a rule of [`rules`] says so. Caches are modelled by lines and
 //! by what their content depends on, not by what fits. Simpler than hardware:
@@ -28,6 +30,7 @@ mod gmc;
 mod guess;
 mod hdp;
 mod object;
+mod physical;
 pub mod rules;
 mod stale;
 mod table;
@@ -38,7 +41,8 @@ mod tests;
 
 pub use gmc::{Budget, Drain, Gmc};
 pub use object::{Kind, Object};
-pub use table::{Mtype, Rights};
+pub use physical::{Physical, Place};
+pub use table::{Entry, Mtype, Rights, Walk};
 pub use twin::host::Mapping;
 pub use vm::{Launch, Vm};
 

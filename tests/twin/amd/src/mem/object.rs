@@ -1,6 +1,6 @@
 //! Memory objects: what the kernel driver allocates and what page tables point to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,8 +49,16 @@ pub struct Object {
     /// What the client sees of VRAM, through the BAR.
     bar: Option<Mapping>,
     budget: Option<Arc<Budget>>,
+    /// Of VRAM that the host writes by calls, and maps nowhere: the pages that it has written since the HDP
+    /// was flushed.
+    called: Option<Mutex<BTreeSet<u64>>>,
     /// Pages of which more is known than their bytes.
     states: Mutex<HashMap<u64, State>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds a lock.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -106,11 +114,33 @@ impl Object {
             name: name.into(),
             memory,
             bar,
+            called: None,
             states: Mutex::default(),
         });
         if object.bar.is_some() {
             home.publish(&object);
         }
+        Ok(object)
+    }
+
+    /// All VRAM of a card, which the host reaches by calls.
+    ///
+    /// # Errors
+    /// An errno: the host has no memory left.
+    pub(crate) fn card(home: &Arc<Gmc>, bytes: u64) -> Result<Arc<Self>, i32> {
+        let object = Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            kind: Kind::Vram { public: true },
+            home: home.clone(),
+            bytes,
+            name: "the card".into(),
+            memory: Arc::new(Mapping::new(bytes)?),
+            bar: Some(Mapping::new(bytes)?),
+            budget: None,
+            called: Some(Mutex::default()),
+            states: Mutex::default(),
+        });
+        home.publish(&object);
         Ok(object)
     }
 
@@ -147,7 +177,34 @@ impl Object {
 
     /// The pages that the client may have written through the BAR, as first and end.
     pub(crate) fn touched(&self) -> Vec<(u64, u64)> {
-        self.bar.as_ref().map_or_else(Vec::new, Mapping::touched)
+        match &self.called {
+            Some(called) => {
+                let pages = std::mem::take(&mut *lock(called));
+                pages.into_iter().map(|page| (page, page + 1)).collect()
+            }
+            None => self.bar.as_ref().map_or_else(Vec::new, Mapping::touched),
+        }
+    }
+
+    /// The host has written to a page by a call.
+    pub(crate) fn called(&self, page: u64) {
+        if let Some(called) = &self.called {
+            lock(called).insert(page);
+        }
+    }
+
+    /// What it holds is gone. While waves run, what caches have of it stays: they may be at it.
+    pub(crate) fn lose(&self) {
+        if self.home.idle() {
+            self.states().clear();
+        }
+        if let Some(called) = &self.called {
+            lock(called).clear();
+        }
+        self.memory.clear();
+        if let Some(bar) = &self.bar {
+            bar.clear();
+        }
     }
 
     /// Whether caches may hold it.
@@ -156,7 +213,7 @@ impl Object {
     }
 
     pub(crate) fn states(&self) -> MutexGuard<'_, HashMap<u64, State>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.states)
     }
 
     /// A page of it as reports call it.

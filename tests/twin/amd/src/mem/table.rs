@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use twin_shader::page::{Access, FaultKind, PAGE};
 
+use super::frame::Frame;
 use super::object::Object;
 
 /// What a mapping allows besides reading.
@@ -14,6 +15,20 @@ pub struct Rights {
     pub write: bool,
     /// Fetching instructions.
     pub execute: bool,
+}
+
+impl Rights {
+    /// Whether they allow an access.
+    ///
+    /// # Errors
+    /// The fault that it is.
+    pub fn allow(self, access: Access) -> Result<(), FaultKind> {
+        match access {
+            Access::Write if !self.write => Err(FaultKind::ReadOnly),
+            Access::Execute if !self.execute => Err(FaultKind::NoExecute),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The memory type of a mapping, as page table entries carry it.
@@ -48,10 +63,30 @@ pub(crate) struct Range {
 }
 
 /// What a page of addresses is.
-pub(crate) struct Entry<'a> {
-    pub(crate) object: &'a Arc<Object>,
+pub struct Entry {
+    /// The object.
+    pub(crate) object: Arc<Object>,
+    /// Its page.
     pub(crate) page: u64,
+    /// How caches take it.
     pub(crate) mtype: Mtype,
+}
+
+impl Entry {
+    /// Its bytes, where they are still there.
+    pub(crate) fn frame(&self) -> Result<Frame<'_>, FaultKind> {
+        let frame = self.object.frame(self.page);
+        frame.ok_or(FaultKind::NotPresent)
+    }
+}
+
+/// Page tables that a driver writes itself, as the hardware between an engine and memory walks them.
+pub trait Walk: Send + Sync {
+    /// What an address is.
+    ///
+    /// # Errors
+    /// Nothing is mapped there, or not with that right.
+    fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind>;
 }
 
 /// The page tables of a process on a GPU. Ranges by the number of their first page.
@@ -107,7 +142,7 @@ impl Table {
             .ok_or(libc::EINVAL)
     }
 
-    pub(crate) fn find(&self, va: u64, access: Access) -> Result<Entry<'_>, FaultKind> {
+    pub(crate) fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind> {
         let page = va / PAGE;
         let (start, range) = self
             .0
@@ -115,15 +150,12 @@ impl Table {
             .next_back()
             .filter(|(_, range)| page < range.end)
             .ok_or(FaultKind::NotPresent)?;
-        match access {
-            Access::Write if !range.rights.write => Err(FaultKind::ReadOnly),
-            Access::Execute if !range.rights.execute => Err(FaultKind::NoExecute),
-            _ => Ok(Entry {
-                object: &range.object,
-                page: range.page + page - start,
-                mtype: range.mtype,
-            }),
-        }
+        range.rights.allow(access)?;
+        Ok(Entry {
+            object: range.object.clone(),
+            page: range.page + page - start,
+            mtype: range.mtype,
+        })
     }
 
     /// Every range: address, bytes, object.

@@ -11,6 +11,7 @@ use twin_shader::page::{Access, Bus, FaultKind, Memory, Port};
 use super::*;
 
 mod lines;
+mod physical;
 mod random;
 mod stale;
 

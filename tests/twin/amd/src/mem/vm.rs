@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,7 +15,7 @@ use super::cache::{At, State};
 use super::frame::{Frame, hand_out};
 use super::gmc::{Cache, Gmc};
 use super::object::Object;
-use super::table::{self, Mtype, Rights, Table};
+use super::table::{Entry, Mtype, Rights, Table, Walk};
 
 /// The address space of one process on one GPU, as all XCCs of it reach it, or one.
 pub struct Vm {
@@ -26,6 +26,8 @@ pub struct Vm {
     /// The XCCs that this is about, `gmc` first.
     xccs: Vec<Arc<Gmc>>,
     table: Arc<RwLock<Table>>,
+    /// Where the driver writes page tables itself: who walks them, in place of `table`.
+    walk: Option<Arc<dyn Walk>>,
     /// The trap handler of the process on this GPU: its code and its memory.
     trap: Arc<RwLock<Option<(u64, u64)>>>,
 }
@@ -42,11 +44,21 @@ fn origin() -> Arc<str> {
 impl Vm {
     /// An empty address space.
     pub fn new(gmc: Arc<Gmc>) -> Arc<Self> {
+        Self::of(gmc, None)
+    }
+
+    /// The address space of page tables that a driver writes itself.
+    pub fn walked(gmc: Arc<Gmc>, walk: Arc<dyn Walk>) -> Arc<Self> {
+        Self::of(gmc, Some(walk))
+    }
+
+    fn of(gmc: Arc<Gmc>, walk: Option<Arc<dyn Walk>>) -> Arc<Self> {
         Arc::new(Self {
             home: gmc.clone(),
             xccs: gmc.package(),
             gmc,
             table: Arc::default(),
+            walk,
             trap: Arc::default(),
         })
     }
@@ -59,6 +71,7 @@ impl Vm {
             home: self.home.clone(),
             xccs: vec![gmc.clone()],
             table: self.table.clone(),
+            walk: self.walk.clone(),
             trap: self.trap.clone(),
         })
     }
@@ -152,13 +165,14 @@ impl Vm {
         mut each: impl FnMut(&At, Range<usize>, Range<usize>),
     ) -> Result<(), MemFault> {
         let who = origin();
-        let table = self.table();
         let mut done = 0;
         while done < bytes {
             let va = va.wrapping_add(done as u64);
             let offset = (va % PAGE) as usize;
             let here = (bytes - done).min(PAGE as usize - offset);
-            let (entry, frame) = find(&table, port, va, access)?;
+            let fault = fault(port, va, access);
+            let entry = self.find(va, access).map_err(fault)?;
+            let frame = entry.frame().map_err(fault)?;
             let at = self.at(&entry, frame, &who, 0);
             each(&at, offset..offset + here, done..done + here);
             done += here;
@@ -166,14 +180,22 @@ impl Vm {
         Ok(())
     }
 
+    /// What an address is.
+    fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind> {
+        match &self.walk {
+            Some(walk) => walk.find(va, access),
+            None => self.table().find(va, access),
+        }
+    }
+
     fn at<'a>(
         &'a self,
-        entry: &table::Entry<'a>,
+        entry: &'a Entry,
         frame: Frame<'a>,
         who: &'a Arc<str>,
         launch: u64,
     ) -> At<'a> {
-        let object = entry.object;
+        let object = &entry.object;
         if object.public() {
             object.home.poll_remap();
             if object.home.drains() {
@@ -326,29 +348,19 @@ fn state_for<'a>(
     port: Port,
 ) -> &'a mut State {
     match states.entry(at.page) {
-        Entry::Occupied(state) => state.into_mut(),
-        Entry::Vacant(_) if !at.held_by(port) => none,
-        Entry::Vacant(vacant) => vacant.insert(State::default()),
+        hash_map::Entry::Occupied(state) => state.into_mut(),
+        hash_map::Entry::Vacant(_) if !at.held_by(port) => none,
+        hash_map::Entry::Vacant(vacant) => vacant.insert(State::default()),
     }
 }
 
-/// What an address is, and its frame.
-fn find(
-    table: &Table,
-    port: Port,
-    va: u64,
-    access: Access,
-) -> Result<(table::Entry<'_>, Frame<'_>), MemFault> {
-    let fault = |kind| MemFault {
+/// An access that memory refuses, for this reason or that.
+fn fault(port: Port, va: u64, access: Access) -> impl Fn(FaultKind) -> MemFault + Copy {
+    move |kind| MemFault {
         va,
         access,
         port,
         kind,
-    };
-    let entry = table.find(va, access).map_err(fault)?;
-    match entry.object.frame(entry.page) {
-        Some(frame) => Ok((entry, frame)),
-        None => Err(fault(FaultKind::NotPresent)),
     }
 }
 
@@ -361,8 +373,9 @@ pub struct Launch<'a> {
 
 impl Memory for Launch<'_> {
     fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
-        let table = self.vm.table();
-        let (entry, frame) = find(&table, port, va, access)?;
+        let fault = fault(port, va, access);
+        let entry = self.vm.find(va, access).map_err(fault)?;
+        let frame = entry.frame().map_err(fault)?;
         let mut at = self.vm.at(&entry, frame, &self.who, self.number);
         let several = at.gmc.several();
         let port = match (port, access) {
@@ -419,8 +432,10 @@ impl Memory for Launch<'_> {
     }
 
     fn watched(&self, port: Port, va: u64, bytes: usize, access: Access, _own: bool) {
-        let table = self.vm.table();
-        let Ok((entry, frame)) = find(&table, port, va, access) else {
+        let Ok(entry) = self.vm.find(va, access) else {
+            return;
+        };
+        let Ok(frame) = entry.frame() else {
             return;
         };
         let mut at = self.vm.at(&entry, frame, &self.who, self.number);
@@ -453,8 +468,10 @@ impl Memory for Launch<'_> {
     }
 
     fn leaves(&self, va: u64) -> bool {
-        let table = self.vm.table();
-        let Ok((entry, frame)) = find(&table, Port::Vector, va, Access::Write) else {
+        let Ok(entry) = self.vm.find(va, Access::Write) else {
+            return false;
+        };
+        let Ok(frame) = entry.frame() else {
             return false;
         };
         let at = self.vm.at(&entry, frame, &self.who, self.number);
