@@ -34,6 +34,16 @@ pub enum QueueKind {
     },
 }
 
+/// Where a queue begins to take packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// At the start of its ring, with what the write pointer in memory says: the firmware that maps queues for
+    /// the kernel driver looks there.
+    Memory,
+    /// At a read pointer that its registers hold, in the unit of the queue's pointers. A doorbell says how far.
+    Registers(u64),
+}
+
 /// A queue, as the kernel driver hands it to the hardware: every address is checked and mapped.
 #[derive(Clone)]
 pub struct QueueDesc {
@@ -59,6 +69,8 @@ pub struct QueueDesc {
     pub xcc: u32,
     /// Whether it may run: false while its percentage is 0.
     pub active: bool,
+    /// Where it begins.
+    pub begin: Begin,
     /// The doorbell: 8 bytes that the client writes.
     pub doorbell: Doorbell,
 }
@@ -288,6 +300,11 @@ impl Gpu {
         self.scheduler.wake();
     }
 
+    /// Whether a queue has nothing left to do, or is not there.
+    pub fn queue_is_idle(&self, id: QueueId) -> bool {
+        self.at(|side| side.queues.get(&id).is_none_or(Queue::is_idle))
+    }
+
     /// Whether the queues of a process have nothing left to do.
     pub fn idle(&self, process: ProcessId) -> bool {
         self.at(|side| {
@@ -335,6 +352,11 @@ impl Gpu {
     /// Whether it has fallen off the bus.
     pub fn gone(&self) -> bool {
         self.at(|side| side.gone)
+    }
+
+    /// Doorbells have been written: whoever sleeps looks at them.
+    pub fn rung(&self) {
+        self.scheduler.wake();
     }
 
     /// Its clock, in ticks of 10 ns. All GPUs of a machine agree.

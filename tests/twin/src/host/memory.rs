@@ -333,7 +333,8 @@ impl Mapping {
         if let Some(file) = self.file() {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: changes what a file of this mapping holds, which everybody accesses as atomics.
-            let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, self.bytes as libc::off_t) };
+            let done =
+                unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, self.bytes as libc::off_t) };
             debug_assert_eq!(done, 0, "a file in memory has holes");
         }
     }

@@ -6,7 +6,7 @@ use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
 
 use super::{Cx, Stop, refuse};
-use crate::gpu::{QueueDesc, QueueKind};
+use crate::gpu::{Begin, QueueDesc, QueueKind};
 
 /// A doorbell is written with 64 bits.
 pub static DOORBELL_64: Rule = Rule {
@@ -91,6 +91,10 @@ const NOT_RUNG: u64 = u64::MAX;
 impl Ring {
     pub fn new(desc: &QueueDesc) -> Self {
         desc.doorbell.page.store64(desc.doorbell.offset, NOT_RUNG);
+        let from = match desc.begin {
+            Begin::Memory => 0,
+            Begin::Registers(from) => from,
+        };
         Self {
             addr: desc.ring,
             bytes: desc.ring_bytes,
@@ -99,11 +103,11 @@ impl Ring {
                 QueueKind::Aql => aql::PACKET_BYTES,
                 QueueKind::Sdma { .. } => 1,
             },
-            rptr: 0,
-            limit: 0,
+            rptr: from,
+            limit: from,
             published: VecDeque::new(),
             bell: NOT_RUNG,
-            look: true,
+            look: desc.begin == Begin::Memory,
         }
     }
 

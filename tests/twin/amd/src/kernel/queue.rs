@@ -14,7 +14,7 @@ use twin::rule::{Proof, Rule};
 use twin_shader::page::{Access, FaultKind, MemFault, Port};
 
 use crate::config::{Fault, Version};
-use crate::gpu::{Doorbell, Injection, QueueDesc, QueueId, QueueKind};
+use crate::gpu::{Begin, Doorbell, Injection, QueueDesc, QueueId, QueueKind};
 
 use super::errno::{Errno, Result};
 use super::ioctl::Call;
@@ -240,6 +240,7 @@ impl Process {
             },
             xcc: xcc.min(chip.xccs - 1),
             active: queue.is_active(),
+            begin: Begin::Memory,
             doorbell: Doorbell {
                 page: doorbells,
                 offset: doorbell as usize * 8,

@@ -41,7 +41,7 @@ mod tests;
 
 pub use gmc::{Budget, Drain, Gmc};
 pub use object::{Kind, Object};
-pub use physical::{Physical, Place};
+pub use physical::{Missing, Physical, Place, Translation};
 pub use table::{Entry, Mtype, Rights, Walk};
 pub use twin::host::Mapping;
 pub use vm::{Launch, Vm};

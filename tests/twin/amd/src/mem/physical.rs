@@ -120,7 +120,12 @@ impl Physical {
         written
     }
 
-    fn host(&self, at: u64, bytes: usize, mut each: impl FnMut(Frame, usize, Range<usize>)) -> bool {
+    fn host(
+        &self,
+        at: u64,
+        bytes: usize,
+        mut each: impl FnMut(Frame, usize, Range<usize>),
+    ) -> bool {
         let end = at.checked_add(bytes as u64);
         if end.is_none_or(|end| end > self.vram_bytes()) {
             return false;

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use twin::rule::Journal;
 use twin_amd::chip::Chip;
-use twin_amd::gpu::{Doorbell, Gpu, Interrupt, Kernel, QueueDesc, QueueId, QueueKind, Setup};
+use twin_amd::gpu::{
+    Begin, Doorbell, Gpu, Interrupt, Kernel, QueueDesc, QueueId, QueueKind, Setup,
+};
 use twin_amd::mem::{Budget, Drain, Gmc, Kind, Mapping, Mtype, Object, Rights, Vm};
 use twin_amd::scheduler::Scheduler;
 use twin_shader::page::Port;
@@ -169,6 +171,7 @@ impl Stand {
             cwsr: (0, 0x1000),
             xcc: 0,
             active: true,
+            begin: Begin::Memory,
             doorbell: Doorbell {
                 page: self.doorbells.clone(),
                 offset: number * 8,
