@@ -33,6 +33,7 @@ pub struct Card {
     device: DeviceId,
     pci: Arc<dyn Pci>,
     clock: Arc<dyn Clock>,
+    mmio: Window,
     bus: Indirect,
     vram: Window,
     doorbells: Window,
@@ -119,6 +120,7 @@ impl Card {
             device,
             pci,
             clock,
+            mmio: registers,
             bus,
             vram,
             doorbells,
@@ -143,6 +145,11 @@ impl Card {
     /// What waits go by.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// The registers that the host reaches directly, by their byte addresses.
+    pub fn mmio(&self) -> &Window {
+        &self.mmio
     }
 
     /// What of VRAM the host reaches.
@@ -188,6 +195,21 @@ impl Card {
     /// The way to registers of all blocks.
     pub fn bus(&self) -> &dyn Bus {
         &self.bus
+    }
+
+    /// An error of a stage of its start.
+    pub fn failed(&self, stage: Stage, cause: Cause) -> AmError {
+        AmError {
+            device: self.device.clone(),
+            address: self.pci.name().to_owned(),
+            stage,
+            cause: Box::new(cause),
+        }
+    }
+
+    /// A moment that is so far away, as the card counts time.
+    pub fn within(&self, limit: Duration) -> Deadline {
+        Deadline::on(&*self.clock, limit)
     }
 
     /// The registers of a block.

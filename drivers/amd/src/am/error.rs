@@ -1,10 +1,12 @@
 //! [`AmError`]: which card, how far it came, and what was in the way.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hcq::reg::IpVersion;
 use hcq::reg::error::RegError;
 use hcq::transport::TransportError;
+use hcq::wait::Timeout;
 use hcq::{DeviceId, Error};
 use thiserror::Error;
 
@@ -17,10 +19,32 @@ pub enum Stage {
     Card,
     /// What it is made of.
     Discovery,
+    /// The firmware that it needs.
+    Files,
+    /// Back to where power left it.
+    Reset,
+    /// The bus interface, and the way to doorbells.
+    Nbio,
+    /// The memory hub of what is not graphics.
+    Hub,
+    /// Interrupt rings.
+    Ih,
+    /// The security processor, and firmware for all others.
+    Psp,
+    /// Power management.
+    Smu,
+    /// The memory hub of graphics.
+    GcHub,
+    /// The compute engine.
+    Gfx,
+    /// Copy engines.
+    Sdma,
+    /// Frequencies.
+    Clocks,
 }
 
 impl Stage {
-    const ALL: [Stage; 2] = [Stage::Card, Stage::Discovery];
+    const COUNT: usize = Stage::Clocks as usize + 1;
 }
 
 impl fmt::Display for Stage {
@@ -28,13 +52,20 @@ impl fmt::Display for Stage {
         let name = match self {
             Stage::Card => "windows of the card",
             Stage::Discovery => "discovery of its blocks",
+            Stage::Files => "firmware files",
+            Stage::Reset => "reset (mode 1)",
+            Stage::Nbio => "bus interface (NBIO)",
+            Stage::Hub => "memory hub (MMHUB)",
+            Stage::Ih => "interrupt rings (IH)",
+            Stage::Psp => "security processor (PSP)",
+            Stage::Smu => "power management (SMU)",
+            Stage::GcHub => "memory hub of graphics (GCHUB)",
+            Stage::Gfx => "compute engine (GFX)",
+            Stage::Sdma => "copy engines (SDMA)",
+            Stage::Clocks => "clocks",
         };
-        write!(
-            f,
-            "stage {} of {}, {name}",
-            *self as usize + 1,
-            Stage::ALL.len()
-        )
+        let number = *self as usize + 1;
+        write!(f, "stage {number} of {}, {name}", Stage::COUNT)
     }
 }
 
@@ -77,6 +108,97 @@ pub enum Cause {
         /// What it reads.
         seen: u32,
     },
+    /// Memory is not where it should be.
+    #[error(
+        "{block} says that VRAM is at {base:#x} to {end:#x}, which are not the {vram:#x} bytes that the card has: its \
+         own firmware has not set it up. Turn the machine off and on"
+    )]
+    FrameBuffer {
+        /// The hub.
+        block: String,
+        /// The first address.
+        base: u64,
+        /// The last one.
+        end: u64,
+        /// Bytes of VRAM.
+        vram: u64,
+    },
+    /// One of several GPUs that can only be reset together.
+    #[error(
+        "it is one of {count} GPUs that are linked by XGMI, which have to be reset and started together: that is not \
+         supported. Use the kernel driver (AMD_IFACE=KFD)"
+    )]
+    Hive {
+        /// How many there are.
+        count: u32,
+    },
+    /// A firmware file.
+    #[error("{0}")]
+    Files(Arc<firmware_tools::Error>),
+    /// Firmware that does not fit where it has to.
+    #[error(
+        "{what} has {bytes:#x} bytes, and there is room for {room:#x}. It is not the firmware of this card: install \
+         the package again ({})",
+        firmware_tools::PACKAGES
+    )]
+    Large {
+        /// The part.
+        what: String,
+        /// Its length.
+        bytes: u64,
+        /// How much there may be.
+        room: u64,
+    },
+    /// The PSP's own file lacks what its bootloader needs.
+    #[error(
+        "the file of the PSP has no {what}. Install the package again ({})",
+        firmware_tools::PACKAGES
+    )]
+    Part {
+        /// The part.
+        what: &'static str,
+    },
+    /// The PSP refused.
+    #[error(
+        "PSP: {what}: {register} is {status:#x}, expected {expected:#x}. The firmware is not that of this card, or the \
+         card is in a state that only power ends: turn the machine off and on"
+    )]
+    Psp {
+        /// The command, and with what.
+        what: String,
+        /// What says so.
+        register: &'static str,
+        /// What it says.
+        status: u32,
+        /// What it would say of success.
+        expected: u32,
+    },
+    /// The SMU refused.
+    #[error("SMU: {message} ({number:#x}) with {argument:#x}: {answer}")]
+    Smu {
+        /// The message.
+        message: &'static str,
+        /// Its number.
+        number: u32,
+        /// Its argument.
+        argument: u32,
+        /// What it answered.
+        answer: String,
+    },
+    /// A memory of the device that did not become what was waited for.
+    #[error("{0}. Turn the machine off and on")]
+    Waited(#[from] Timeout),
+    /// The card did not come back from a reset.
+    #[error(
+        "{what} after the reset: {cause}. Turn the machine off and on; another function of the same card (sound, USB) \
+         may have kept it from coming back"
+    )]
+    Reset {
+        /// What was looked at.
+        what: &'static str,
+        /// What was in the way.
+        cause: Box<Cause>,
+    },
     /// A block of a version whose registers are not known.
     #[error(
         "{block} has version {version}, registers are known of {}; this chip is not supported",
@@ -90,4 +212,10 @@ pub enum Cause {
         /// Those that are known.
         known: Vec<IpVersion>,
     },
+}
+
+impl From<firmware_tools::Error> for Cause {
+    fn from(error: firmware_tools::Error) -> Cause {
+        Cause::Files(Arc::new(error))
+    }
 }

@@ -6,11 +6,16 @@
 
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::pte::{self, Entries};
-use hcq::addr::{PhysAddr, VramAddr};
+use hcq::addr::{GpuVa, PhysAddr, VramAddr};
 use hcq::mem::pages::{Frame, Leaf, Level, PteFormat, TableMemory};
 use hcq::mem::tlsf::{Tlsf, TlsfError};
 use hcq::mem::window::Window;
 use hcq::{DeviceId, Error};
+
+/// Where addresses of the device start: the tables of context 0 count from here.
+pub const START: GpuVa = GpuVa(0x2000_0000_0000);
+/// The last address.
+pub const LAST: GpuVa = GpuVa(0x7fff_ffff_ffff);
 
 /// Bytes of a table.
 pub const TABLE: u64 = 8 << pte::INDEX_BITS;

@@ -97,7 +97,7 @@ fn a_card_that_does_not_answer_is_named_with_what_to_do() {
         assert_eq!(
             error.to_string(),
             format!(
-                "AMD:0 (0000:03:00.0): stage 1 of 2, windows of the card: RCC_CONFIG_MEMSIZE stays {seen}: the card \
+                "AMD:0 (0000:03:00.0): stage 1 of 13, windows of the card: RCC_CONFIG_MEMSIZE stays {seen}: the card \
                  is not started, is being reset, or has left the bus. Turn the machine off and on; in an \
                  enclosure, look at cable and power"
             )
@@ -145,7 +145,7 @@ fn chips_whose_registers_are_not_known_are_refused_by_block_and_version() {
     assert!(matches!(*error.cause, Cause::Version { .. }), "{error}");
     let error = error.to_string();
     assert!(
-        error.contains("stage 2 of 2") && error.contains("HDP has version 7.1.0"),
+        error.contains("stage 2 of 13") && error.contains("HDP has version 7.1.0"),
         "{error}"
     );
     // A block that is not there at all.

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod boot;
 mod card;
 mod discovery;
+mod golden;
+mod mock;
 mod pages;
 mod walk;

@@ -1,0 +1,308 @@
+//! The start of a card, in the order of its blocks, and its end.
+//!
+//! A card is found in one of three states:
+//!
+//! | state | how it is known | what is done |
+//! |---|---|---|
+//! | cold | the secure OS does not run | everything |
+//! | warm | an earlier process of this driver has left it in order | queues are set up again, nothing is loaded |
+//! | in use | anything else: another driver was here, or a process of this one did not end in order | reset, then as cold |
+//!
+//! "In order" is what two scratch registers say, which outlive a process and not a reset: the version of
+//! [`super::areas`] in one, and 0 in the other once queues are empty and engines stand still.
+//!
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: amdgpu_device.c (`amdgpu_device_mode1_reset`: what is kept over it),
+//! soc21.c (`soc21_need_reset_on_init`: a secure OS that runs already).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, Reg, gc};
+use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
+use firmware_tools::search::Search;
+use hcq::mem::window::AccessWidth;
+use hcq::reg::At;
+use hcq::wait::{Look, poll_until};
+
+use super::areas::{DUMMY_PAGE, ROOT, SCRATCH_PAGE, VERSION};
+use super::card::Card;
+use super::error::{AmError, Cause, Stage};
+use super::firmware::{Entries, entries, find};
+use super::hdp;
+use super::hub::{Hubs, Kind};
+use super::ih::Interrupts;
+use super::nbio;
+use super::psp::Psp;
+use super::smu::{Level, Smu};
+
+/// How long a chip may take to come back after [`Smu::mode1_reset`].
+const BACK: Duration = Duration::from_secs(10);
+/// What `SCRATCH_REG6` holds while a process has the card, and after it has left it in order.
+const IN_USE: u32 = 1;
+const IN_ORDER: u32 = 0;
+/// Base address registers of a function.
+const BARS: u16 = 6;
+
+/// How to start a card.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where firmware is.
+    pub firmware: Search,
+    /// Reset it, whatever it is found in.
+    pub reset: bool,
+}
+
+/// A card whose firmware runs, as far as power management. What comes after has a file each: queues.
+pub struct Started {
+    card: Arc<Card>,
+    hubs: Arc<Hubs>,
+    interrupts: Interrupts,
+    smu: Smu,
+    entries: Entries,
+    is_warm: bool,
+}
+
+/// Starts a card.
+///
+/// # Errors
+/// [`AmError`] with the stage. The card cannot reach the host's memory then, and the next start resets it.
+pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
+    let at = |stage: Stage| {
+        let card = card.clone();
+        move |cause: Cause| card.failed(stage, cause)
+    };
+    let files = find(&card, &options.firmware).map_err(at(Stage::Files))?;
+    let boot = files
+        .boot()
+        .map_err(|error| at(Stage::Files)(error.into()))?;
+    let entries = entries(&boot);
+
+    let prepare = || {
+        let hubs = Arc::new(Hubs::prepare(&card)?);
+        let psp = Psp::of(&card, &hubs)?;
+        Ok::<_, Cause>((hubs, psp, Smu::of(&card)?))
+    };
+    let (hubs, psp, smu) = prepare().map_err(at(Stage::Hub))?;
+    let is_warm = !options.reset && is_warm(&card, &hubs).map_err(at(Stage::Card))?;
+    let run = || {
+        match is_warm {
+            true => tracing::info!(target: "hcq::amd", device = %card.device(), "is warm"),
+            false => reset(&card, &psp, &smu).map_err(at(Stage::Reset))?,
+        }
+        master(&card, true).map_err(at(Stage::Nbio))?;
+        if is_warm {
+            mark(&card, &gc::SCRATCH_REG6, IN_USE).map_err(at(Stage::Nbio))?;
+            clear(&card, &hubs).map_err(at(Stage::Hub))?;
+            hubs.attach(Kind::Mm);
+            hubs.invalidate().map_err(at(Stage::Hub))?;
+            return Ok(Interrupts::attach(&card));
+        }
+        nbio::start(&card).map_err(at(Stage::Nbio))?;
+        clear(&card, &hubs).map_err(at(Stage::Hub))?;
+        hubs.start(Kind::Mm).map_err(at(Stage::Hub))?;
+        let interrupts = Interrupts::start(&card, &hubs).map_err(at(Stage::Ih))?;
+        psp.start(&boot).map_err(at(Stage::Psp))?;
+        smu.start(&hubs).map_err(at(Stage::Smu))?;
+        Ok(interrupts)
+    };
+    match run() {
+        Ok(interrupts) => Ok(Started {
+            card: card.clone(),
+            hubs,
+            interrupts,
+            smu,
+            entries,
+            is_warm,
+        }),
+        Err(error) => {
+            // Whatever runs on it now may not touch the host. There is nobody left to tell if that fails, too.
+            master(&card, false).ok();
+            Err(error)
+        }
+    }
+}
+
+/// Whether an earlier process has left the card in order.
+fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
+    let Some(first) = card.blocks().gc.first() else {
+        return Ok(false);
+    };
+    let io = card.registers(first);
+    if io.read(&gc::SCRATCH_REG7)?.bits() != VERSION {
+        return Ok(false);
+    }
+    if io.read(&gc::SCRATCH_REG6)?.bits() != IN_ORDER {
+        tracing::warn!(target: "hcq::amd", device = %card.device(), "was not left in order");
+        return Ok(false);
+    }
+    hubs.look(Kind::Gc).map(|faults| faults.is_empty())
+}
+
+/// Brings a card that runs back to where power leaves it.
+fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
+    if !psp.is_alive()? {
+        return Ok(());
+    }
+    // Whose secure OS runs and whose power management does not was left in the middle of a start: that goes on.
+    if !smu.is_alive() {
+        tracing::warn!(target: "hcq::amd", device = %card.device(), "cannot be reset, its SMU does not answer");
+        return Ok(());
+    }
+    tracing::info!(target: "hcq::amd", device = %card.device(), "is reset");
+    master(card, false)?;
+    let kept = keep(card)?;
+    smu.mode1_reset()?;
+    let failed = |what| {
+        move |cause| Cause::Reset {
+            what,
+            cause: Box::new(cause),
+        }
+    };
+    restore(card, &kept).map_err(failed("configuration space"))?;
+    back(card).map_err(failed("RCC_CONFIG_MEMSIZE"))?;
+    match psp.is_alive().map_err(failed("the PSP"))? {
+        false => Ok(()),
+        true => Err(failed("the PSP")(Cause::Psp {
+            what: "mode 1 reset".into(),
+            register: "MP0_SMN_C2PMSG_81",
+            status: 1,
+            expected: 0,
+        })),
+    }
+}
+
+/// Whether the card may access memory of the host.
+fn master(card: &Card, on: bool) -> Result<(), Cause> {
+    let pci = card.pci();
+    let bit = u32::from(Command::MASTER.bits());
+    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
+    let command = match on {
+        true => command | bit,
+        false => command & !bit,
+    };
+    pci.config_write(PCI_COMMAND, AccessWidth::W16, command)?;
+    // So that it has arrived.
+    pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
+    Ok(())
+}
+
+/// What a reset may take from configuration space: where the windows are, and that they are answered.
+fn keep(card: &Card) -> Result<Vec<(u16, u32)>, Cause> {
+    let pci = card.pci();
+    let bars = (0..BARS).map(|bar| PCI_BASE_ADDRESS_0 + bar * 4);
+    let all = bars.map(|at| Ok((at, pci.config_read(at, AccessWidth::W32)?)));
+    all.collect()
+}
+
+fn restore(card: &Card, kept: &[(u16, u32)]) -> Result<(), Cause> {
+    let pci = card.pci();
+    for &(at, value) in kept {
+        if pci.config_read(at, AccessWidth::W32)? != value {
+            pci.config_write(at, AccessWidth::W32, value)?;
+        }
+    }
+    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
+    let memory = u32::from(Command::MEMORY.bits());
+    if command & memory == 0 {
+        pci.config_write(PCI_COMMAND, AccessWidth::W16, command | memory)?;
+    }
+    Ok(())
+}
+
+/// Waits until the card answers again.
+fn back(card: &Card) -> Result<(), Cause> {
+    let At::Fixed(dword) = RCC_CONFIG_MEMSIZE.at else {
+        return Ok(());
+    };
+    let clock = &**card.clock();
+    let mib = (card.vram_bytes() >> 20) as u32;
+    poll_until(clock, card.within(BACK), "the card answers", || {
+        let seen: u32 = card.mmio().read(u64::from(dword) * 4)?;
+        Ok(match seen == mib {
+            true => Look::Done(()),
+            false => Look::Not(seen.into()),
+        })
+    })
+}
+
+/// Leaves word for the next process.
+fn mark(card: &Card, register: &Reg, value: u32) -> Result<(), Cause> {
+    if let Some(block) = card.blocks().gc.first() {
+        card.registers(block).write(register, value)?;
+    }
+    Ok(())
+}
+
+/// Page tables with nothing in them, and pages for what goes nowhere.
+fn clear(card: &Card, hubs: &Hubs) -> Result<(), Cause> {
+    for area in [ROOT, SCRATCH_PAGE, DUMMY_PAGE] {
+        card.vram().fill(area.at.0, area.bytes, 0)?;
+    }
+    hubs.hdp().flush()
+}
+
+impl Started {
+    /// The card.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+
+    /// Its memory hubs, of which MMHUB runs.
+    pub fn hubs(&self) -> &Arc<Hubs> {
+        &self.hubs
+    }
+
+    /// Its interrupt rings.
+    pub fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// Where the processors of its compute engine start.
+    pub fn entries(&self) -> Entries {
+        self.entries
+    }
+
+    /// Whether its engines run already, and stand still: firmware was not loaded again.
+    pub fn is_warm(&self) -> bool {
+        self.is_warm
+    }
+
+    /// Runs a stage.
+    ///
+    /// # Errors
+    /// [`AmError`] with the stage.
+    pub fn at<T>(
+        &self,
+        stage: Stage,
+        run: impl FnOnce() -> Result<T, Cause>,
+    ) -> Result<T, AmError> {
+        run().map_err(|cause| self.card.failed(stage, cause))
+    }
+
+    /// Full speed; and another process may go on with this card when [`Started::finish`] has left it in order.
+    ///
+    /// # Errors
+    /// [`AmError`] of [`Stage::Clocks`].
+    pub fn running(&self) -> Result<(), AmError> {
+        self.at(Stage::Clocks, || {
+            self.smu.set_clocks(Level::Highest)?;
+            hdp::gate_clocks(&self.card)?;
+            // In this order: whoever finds the version finds it in use.
+            mark(&self.card, &gc::SCRATCH_REG6, IN_USE)?;
+            mark(&self.card, &gc::SCRATCH_REG7, VERSION)
+        })
+    }
+
+    /// Leaves the card: its engines stand still. `is_clean`: nothing went wrong with it.
+    ///
+    /// # Errors
+    /// What is in the way of leaving it in order; the next process resets it then.
+    pub fn finish(&self, is_clean: bool) -> Result<(), Cause> {
+        let slow = self.smu.set_clocks(Level::Lowest);
+        let alone = master(&self.card, false);
+        slow?;
+        alone?;
+        let value = if is_clean { IN_ORDER } else { IN_USE };
+        mark(&self.card, &gc::SCRATCH_REG6, value)
+    }
+}

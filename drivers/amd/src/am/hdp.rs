@@ -1,0 +1,64 @@
+//! The host data path (HDP): what the host writes to VRAM through its BAR waits there until it is flushed.
+//!
+//! A flush is any write to a register that the bus interface shows a second time, at [`FLUSH`], for whoever may map
+//! nothing but that page.
+//!
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: hdp_v6_0.c and hdp_v7_0.c (`flush_hdp`), amdgpu_device.c (which read
+//! follows it), nbio_v4_3.c (`remap_hdp_registers`), soc21.c (`MMIO_REG_HOLE_OFFSET`).
+
+use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, hdp as regs};
+use drivers_spec::amd::packet::Gfx;
+use hcq::mem::window::Window;
+use hcq::reg::At;
+
+use super::card::Card;
+use super::error::Cause;
+
+/// Where the flush register is shown, in bytes: the last page below those that belong to blocks.
+pub const FLUSH: u32 = 0x7_f000;
+
+/// The flush, with no look for a register each time: it is on the way of every submission.
+#[derive(Clone)]
+pub struct Hdp {
+    mmio: Window,
+    /// A register whose read has no effect, but that writes before it have arrived.
+    after: u64,
+}
+
+impl Hdp {
+    /// That of a card. [`super::nbio::start`] says where the register is shown.
+    pub fn of(card: &Card) -> Hdp {
+        let after = match RCC_CONFIG_MEMSIZE.at {
+            At::Fixed(dword) => u64::from(dword) * 4,
+            At::Rows(_) => 0,
+        };
+        let mmio = card.mmio().clone();
+        Hdp { mmio, after }
+    }
+
+    /// What the host has written to VRAM is there when it returns.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn flush(&self) -> Result<(), Cause> {
+        self.mmio.ring(FLUSH.into(), 0u32)?;
+        self.mmio.read::<u32>(self.after)?;
+        Ok(())
+    }
+}
+
+/// Lets the memory of atomics in the block sleep while nobody uses it.
+///
+/// # Errors
+/// The register's.
+pub fn gate_clocks(card: &Card) -> Result<(), Cause> {
+    let hdp = card.registers(&card.blocks().hdp);
+    let fields = [
+        ("atomic_mem_power_ctrl_en", 1),
+        ("atomic_mem_power_ds_en", 1),
+    ];
+    if card.gfx() != Gfx::Gfx9 {
+        hdp.set(&regs::HDP_MEM_POWER_CTRL, &fields)?;
+    }
+    Ok(())
+}

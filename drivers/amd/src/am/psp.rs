@@ -1,0 +1,397 @@
+//! The security processor (PSP): nothing else on the card runs firmware that it has not checked.
+//!
+//! 1. Its bootloader takes its own drivers and its secure OS, part by part: [`PARTS`].
+//! 2. The secure OS takes commands by a ring: the table of contents, firmware of power management, memory for what it
+//!    keeps (TMR), firmware of all other blocks, and the word that the RLC may start those.
+//!
+//! Everything that it reads lies in VRAM, at addresses of VMID 0, and has to be there before it is told: each is
+//! flushed out of the host data path.
+//!
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: psp_v13_0.c, psp_v14_0.c (mailboxes, waits), amdgpu_psp.c
+//! (`psp_hw_start`, `psp_load_non_psp_fw`, `psp_ring_cmd_submit`, `psp_cmd_submit_buf`, `psp_tmr_init`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use drivers_spec::amd::discovery as ip;
+use drivers_spec::amd::fw_type::{GfxFwType, PspFwType};
+use drivers_spec::amd::mmio::{Reg, mp as regs};
+use drivers_spec::amd::packet::{Gfx, Gfxs};
+use drivers_spec::amd::psp::{
+    ALIGN, BOOTLOADER_ALIGN, CmdResp, LoadIpFw, LoadToc, RbFrame, Resp, SetupTmr,
+    TMR_VIRT_PHY_ADDR, bl, cmd, ctrl,
+};
+use firmware_tools::amd::boot::{Boot, Load};
+use hcq::mem::window::Window;
+use hcq::reg::block::Registers;
+use hcq::reg::{IpVersion, Value};
+use hcq::wait::{Look, poll_until};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::areas::{Area, PSP_COMMAND, PSP_FENCE, PSP_FIRMWARE, PSP_RING, TMR};
+use super::card::Card;
+use super::error::Cause;
+use super::hub::Hubs;
+
+/// How long a part, or a command, may take.
+const DONE: Duration = Duration::from_secs(10);
+/// What the vendor's driver waits after some commands, "there might be handshake issue with hardware".
+const HANDSHAKE: Duration = Duration::from_millis(20);
+/// `PSP_TMR_SIZE`: how large the trusted memory is where no table says it.
+const TMR_BYTES: u64 = 4 << 20;
+/// Dwords of a frame: what the write pointer counts in.
+const FRAME: u32 = size_of::<RbFrame>() as u32 / 4;
+const RING: u32 = PSP_RING.bytes as u32 / 4;
+
+/// What the bootloader takes, in its order: what is not in the file is not for this chip.
+const PARTS: [(PspFwType, u32); 9] = [
+    (PspFwType::PSP_KDB, bl::LOAD_KEY_DATABASE),
+    (PspFwType::PSP_SPL, bl::LOAD_TOS_SPL_TABLE),
+    (PspFwType::PSP_SYS_DRV, bl::LOAD_SYSDRV),
+    (PspFwType::PSP_SOC_DRV, bl::LOAD_SOCDRV),
+    (PspFwType::PSP_INTF_DRV, bl::LOAD_INTFDRV),
+    (PspFwType::PSP_DBG_DRV, bl::LOAD_DBGDRV),
+    (PspFwType::PSP_RAS_DRV, bl::LOAD_RASDRV),
+    (PspFwType::PSP_IPKEYMGR_DRV, bl::LOAD_IPKEYMGRDRV),
+    (PspFwType::PSP_SOS, bl::LOAD_SOSDRV),
+];
+
+/// Whose memory the PSP keeps things in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trusted {
+    /// The driver gives it.
+    Given,
+    /// The card's own firmware has set it aside, and nobody is asked.
+    Own,
+    /// The same, and it wants to be asked.
+    OwnAsked,
+}
+
+/// The security processor of a card.
+pub struct Psp {
+    card: Arc<Card>,
+    hubs: Arc<Hubs>,
+    version: IpVersion,
+    turn: Mutex<Turn>,
+}
+
+/// What is shared by commands.
+struct Turn {
+    /// The last value of the fence.
+    fence: u32,
+    /// How much of the memory for firmware is not zero.
+    used: u64,
+}
+
+impl Psp {
+    /// That of a card.
+    ///
+    /// # Errors
+    /// [`Cause::Discovery`].
+    pub fn of(card: &Arc<Card>, hubs: &Arc<Hubs>) -> Result<Psp, Cause> {
+        Ok(Psp {
+            card: card.clone(),
+            hubs: hubs.clone(),
+            version: card.discovery().first(ip::MP0)?.version,
+            turn: Mutex::new(Turn {
+                fence: 0,
+                used: PSP_FIRMWARE.bytes,
+            }),
+        })
+    }
+
+    fn io(&self) -> Registers<'_, Gfxs> {
+        self.card.registers(&self.card.blocks().mp0)
+    }
+
+    fn window(&self, area: Area) -> Result<Window, Cause> {
+        Ok(self.card.vram().sub(area.at.0, area.bytes)?)
+    }
+
+    /// Whether the secure OS runs: by this driver, or by another.
+    ///
+    /// # Errors
+    /// The register's.
+    pub fn is_alive(&self) -> Result<bool, Cause> {
+        Ok(self.io().read(&regs::MP0_SMN_C2PMSG_81)?.bits() != 0)
+    }
+
+    /// Makes the PSP run, and through it everything else.
+    ///
+    /// # Errors
+    /// The registers', [`Cause::Psp`], [`Cause::Large`], [`Cause::Part`], [`Cause::Waited`].
+    pub fn start(&self, boot: &Boot<'_>) -> Result<(), Cause> {
+        if !self.is_alive()? {
+            for (part, command) in PARTS {
+                self.part(boot, part, command)?;
+            }
+        }
+        self.ring()?;
+        let tmr = self.contents(boot)?;
+        let first = boot.first.iter();
+        // On others it runs since the card has power.
+        let own = self.card.gfx() == Gfx::Gfx9;
+        let first = first.filter(|load| !(own && load.id == GfxFwType::SMU));
+        first.copied().try_for_each(|load| self.load(load))?;
+        self.trusted(tmr)?;
+        boot.rest
+            .iter()
+            .copied()
+            .try_for_each(|load| self.load(load))?;
+        self.go(boot)
+    }
+
+    /// Hands one part to the bootloader.
+    fn part(&self, boot: &Boot<'_>, part: PspFwType, command: u32) -> Result<(), Cause> {
+        // Version 13 has no patch levels of its own, and wants the keys again.
+        let source = match part {
+            PspFwType::PSP_SPL if self.version.0 == 13 => PspFwType::PSP_KDB,
+            part => part,
+        };
+        let name = part.name().unwrap_or("part");
+        let Some(found) = boot.psp(source, false) else {
+            return match part {
+                PspFwType::PSP_SYS_DRV | PspFwType::PSP_SOS => Err(Cause::Part { what: name }),
+                _ => Ok(()),
+            };
+        };
+        tracing::debug!(target: "hcq::amd::psp", part = name, bytes = found.bytes.len(), "bootloader");
+        self.bootloader("the bootloader is ready")?;
+        self.stage(name, found.bytes)?;
+        let io = self.io();
+        let at = self.hubs.mc(PSP_FIRMWARE.at);
+        io.write(&regs::MP0_SMN_C2PMSG_36, (at / BOOTLOADER_ALIGN) as u32)?;
+        io.write(&regs::MP0_SMN_C2PMSG_35, command)?;
+        if part != PspFwType::PSP_SOS {
+            return self.bootloader(&format!("the bootloader takes {name}"));
+        }
+        let clock = &**self.card.clock();
+        clock.sleep(HANDSHAKE);
+        let what = "the secure OS starts";
+        let alive = |value: Value<Gfxs>| value.bits() != 0;
+        let limit = self.card.within(DONE);
+        io.poll(&regs::MP0_SMN_C2PMSG_81, clock, limit, what, alive)?;
+        Ok(())
+    }
+
+    /// Waits until the bootloader takes the next command; what it says of the one before is read.
+    fn bootloader(&self, what: &str) -> Result<(), Cause> {
+        let status = self.done(&regs::MP0_SMN_C2PMSG_35, what)?;
+        succeeded(what, &regs::MP0_SMN_C2PMSG_35, status)
+    }
+
+    fn done(&self, register: &Reg, what: &str) -> Result<u32, Cause> {
+        let clock = &**self.card.clock();
+        let done = |value: Value<Gfxs>| value.bits() & ctrl::RESPONSE != 0;
+        let limit = self.card.within(DONE);
+        let value = self.io().poll(register, clock, limit, what, done)?;
+        Ok(value.bits())
+    }
+
+    /// Puts firmware where the PSP finds it, with zeros behind.
+    fn stage(&self, what: &str, bytes: &[u8]) -> Result<(), Cause> {
+        let window = self.window(PSP_FIRMWARE)?;
+        let length = bytes.len() as u64;
+        if length > window.len() {
+            return Err(Cause::Large {
+                what: what.to_owned(),
+                bytes: length,
+                room: window.len(),
+            });
+        }
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        window.write_bytes(0, bytes)?;
+        if turn.used > length {
+            window.fill(length, turn.used - length, 0)?;
+        }
+        turn.used = length;
+        self.hubs.hdp().flush()
+    }
+
+    /// Gives the secure OS a ring. It forgets that of an earlier driver.
+    fn ring(&self) -> Result<(), Cause> {
+        let io = self.io();
+        let clock = self.card.clock();
+        for area in [PSP_RING, PSP_COMMAND, PSP_FENCE] {
+            self.window(area)?.fill(0, area.bytes, 0)?;
+        }
+        self.hubs.hdp().flush()?;
+        if io.read(&regs::MP0_SMN_C2PMSG_71)?.bits() != 0 {
+            io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::DESTROY_RINGS)?;
+            clock.sleep(HANDSHAKE);
+        }
+        self.done(
+            &regs::MP0_SMN_C2PMSG_64,
+            "the secure OS is ready for a ring",
+        )?;
+        let at = self.hubs.mc(PSP_RING.at);
+        io.write(&regs::MP0_SMN_C2PMSG_69, at as u32)?;
+        io.write(&regs::MP0_SMN_C2PMSG_70, (at >> 32) as u32)?;
+        io.write(&regs::MP0_SMN_C2PMSG_71, PSP_RING.bytes as u32)?;
+        io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::INIT_GPCOM_RING)?;
+        clock.sleep(HANDSHAKE);
+        let what = "its ring";
+        let status = self.done(&regs::MP0_SMN_C2PMSG_64, what)?;
+        let said = status & (ctrl::RESPONSE | ctrl::STATUS);
+        succeeded(what, &regs::MP0_SMN_C2PMSG_64, said)
+    }
+
+    /// Gives it the table of contents, if there is one; returns how much trusted memory it wants.
+    fn contents(&self, boot: &Boot<'_>) -> Result<u64, Cause> {
+        let Some(toc) = boot.psp(PspFwType::PSP_TOC, false) else {
+            return Ok(TMR_BYTES);
+        };
+        self.stage("the table of contents", toc.bytes)?;
+        let (lo, hi) = self.staged();
+        let payload = LoadToc {
+            toc_phy_addr_lo: lo.into(),
+            toc_phy_addr_hi: hi.into(),
+            toc_size: (toc.bytes.len() as u32).into(),
+        };
+        let response = self.submit("LOAD_TOC", cmd::LOAD_TOC, payload.as_bytes())?;
+        Ok(response.tmr_size.get().into())
+    }
+
+    fn staged(&self) -> (u32, u32) {
+        let at = self.hubs.mc(PSP_FIRMWARE.at);
+        (at as u32, (at >> 32) as u32)
+    }
+
+    /// Loads firmware of a block.
+    fn load(&self, load: Load<'_>) -> Result<(), Cause> {
+        let name = load.id.name();
+        let name = name.map_or_else(|| format!("firmware {}", load.id.0), str::to_owned);
+        tracing::debug!(target: "hcq::amd::psp", firmware = name, bytes = load.bytes.len(), "LOAD_IP_FW");
+        self.stage(&name, load.bytes)?;
+        let (lo, hi) = self.staged();
+        let payload = LoadIpFw {
+            fw_phy_addr_lo: lo.into(),
+            fw_phy_addr_hi: hi.into(),
+            fw_size: (load.bytes.len() as u32).into(),
+            fw_type: load.id.0.into(),
+        };
+        let what = format!("LOAD_IP_FW of {name}");
+        self.submit(&what, cmd::LOAD_IP_FW, payload.as_bytes())?;
+        Ok(())
+    }
+
+    fn trusted_by(&self) -> Trusted {
+        match self.version {
+            IpVersion(13, 0, 6 | 14) => Trusted::OwnAsked,
+            IpVersion(14, _, _) => Trusted::Own,
+            _ => Trusted::Given,
+        }
+    }
+
+    /// Gives it memory that nobody else will see.
+    fn trusted(&self, bytes: u64) -> Result<(), Cause> {
+        let mut payload = SetupTmr::new_zeroed();
+        match self.trusted_by() {
+            Trusted::Own => return Ok(()),
+            Trusted::OwnAsked => {}
+            Trusted::Given => {
+                let bytes = bytes.next_multiple_of(ALIGN);
+                if bytes > TMR.bytes {
+                    return Err(Cause::Large {
+                        what: "the trusted memory that the table of contents asks for".into(),
+                        bytes,
+                        room: TMR.bytes,
+                    });
+                }
+                let at = self.hubs.mc(TMR.at);
+                payload.buf_phy_addr_lo = (at as u32).into();
+                payload.buf_phy_addr_hi = ((at >> 32) as u32).into();
+                payload.buf_size = (bytes as u32).into();
+                payload.tmr_flags = TMR_VIRT_PHY_ADDR.into();
+                payload.system_phy_addr_lo = TMR.at.lo().into();
+                payload.system_phy_addr_hi = TMR.at.hi().into();
+            }
+        }
+        self.submit("SETUP_TMR", cmd::SETUP_TMR, payload.as_bytes())?;
+        Ok(())
+    }
+
+    /// Lets what it has loaded run.
+    fn go(&self, boot: &Boot<'_>) -> Result<(), Cause> {
+        if self.card.gfx() != Gfx::Gfx9 {
+            self.submit("AUTOLOAD_RLC", cmd::AUTOLOAD_RLC, &[])?;
+            return Ok(());
+        }
+        match boot.psp(PspFwType::PSP_RL, false) {
+            Some(list) => self.load(Load {
+                id: GfxFwType::REG_LIST,
+                bytes: list.bytes,
+            }),
+            None => Err(Cause::Part { what: "PSP_RL" }),
+        }
+    }
+
+    /// Runs a command of the ring.
+    fn submit(&self, what: &str, id: u32, payload: &[u8]) -> Result<Resp, Cause> {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ring, command, fence) = (
+            self.window(PSP_RING)?,
+            self.window(PSP_COMMAND)?,
+            self.window(PSP_FENCE)?,
+        );
+        let io = self.io();
+        let wptr = io.read(&regs::MP0_SMN_C2PMSG_67)?.bits();
+        if wptr >= RING || !wptr.is_multiple_of(FRAME) {
+            return Err(Cause::Psp {
+                what: what.to_owned(),
+                register: "its write pointer, MP0_SMN_C2PMSG_67,",
+                status: wptr,
+                expected: wptr / FRAME % (RING / FRAME) * FRAME,
+            });
+        }
+        turn.fence = turn.fence.wrapping_add(1);
+        let mut buffer = CmdResp::new_zeroed();
+        buffer.cmd_id = id.into();
+        buffer.cmd[..payload.len()].copy_from_slice(payload);
+        command.write_bytes(0, buffer.as_bytes())?;
+        let mut frame = RbFrame::new_zeroed();
+        let at = self.hubs.mc(PSP_COMMAND.at);
+        frame.cmd_buf_addr_lo = (at as u32).into();
+        frame.cmd_buf_addr_hi = ((at >> 32) as u32).into();
+        let at = self.hubs.mc(PSP_FENCE.at);
+        frame.fence_addr_lo = (at as u32).into();
+        frame.fence_addr_hi = ((at >> 32) as u32).into();
+        frame.fence_value = turn.fence.into();
+        ring.write_bytes(u64::from(wptr) * 4, frame.as_bytes())?;
+        self.hubs.hdp().flush()?;
+        io.write(&regs::MP0_SMN_C2PMSG_67, (wptr + FRAME) % RING)?;
+        let limit = self.card.within(DONE);
+        poll_until(&**self.card.clock(), limit, &format!("PSP: {what}"), || {
+            let seen: u32 = fence.load(0)?;
+            Ok::<_, Cause>(match seen == turn.fence {
+                true => Look::Done(()),
+                false => Look::Not(seen.into()),
+            })
+        })?;
+        let mut response = Resp::new_zeroed();
+        let at = std::mem::offset_of!(CmdResp, resp) as u64;
+        command.read_bytes(at, response.as_mut_bytes())?;
+        match response.status.get() {
+            0 => Ok(response),
+            status => Err(Cause::Psp {
+                what: what.to_owned(),
+                register: "the status of its response",
+                status,
+                expected: 0,
+            }),
+        }
+    }
+}
+
+/// What a mailbox says when it is done: the flag, and no status.
+fn succeeded(what: &str, register: &Reg, said: u32) -> Result<(), Cause> {
+    match said {
+        ctrl::RESPONSE => Ok(()),
+        status => Err(Cause::Psp {
+            what: what.to_owned(),
+            register: register.word.name,
+            status,
+            expected: ctrl::RESPONSE,
+        }),
+    }
+}
