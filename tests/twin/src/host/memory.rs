@@ -5,7 +5,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hcq::mem::view::View;
 
 use super::PAGE;
 use super::frame::Frame;
@@ -194,6 +198,14 @@ impl Mapping {
     /// How many bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
+    }
+
+    /// All of it as a driver of this repository sees it, which keeps it.
+    pub fn view(self: &Arc<Self>) -> View {
+        let base = NonNull::new(self.base).unwrap_or(NonNull::dangling());
+        // SAFETY: mapped for reads and writes as long as `self`, which the view keeps; only accessed atomically
+        // here; a mapping of this length exists, so it is not more than `isize::MAX`. Null is never mapped.
+        unsafe { View::new(base, self.bytes, self.clone()) }
     }
 
     /// The page of that number, if there is one.

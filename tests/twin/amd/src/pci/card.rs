@@ -11,7 +11,7 @@ use drivers_spec::amd::discovery::FROM_END;
 use drivers_spec::amd::mmio::{self, Reg, nbio};
 use drivers_spec::pci::{CLASS_DISPLAY, VENDOR_AMD};
 use hcq::mem::window::AccessWidth;
-use twin::pci::{Bar, Function, Identity, Target};
+use twin::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
 use super::chip::Chip;
@@ -127,7 +127,8 @@ impl Card {
             bar(2, 2 << 20, true, Box::new(Doorbells)),
             bar(5, 1 << 20, false, Box::new(Mmio(state))),
         ];
-        Function::new(name, identity, bars, journal.clone())
+        let bus = Bus::new(&HostMemory::new());
+        Function::new(name, identity, bars, bus, journal.clone())
     }
 }
 

@@ -1,0 +1,219 @@
+//! What a function reaches as bus master: memory of the host, by bus addresses.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use drivers_spec::pci::Command;
+use hcq::addr::BusAddr;
+use hcq::transport::{BusRange, Dma};
+
+use crate::host::{Mapping, PAGE};
+use crate::rule::{Journal, Proof, Rule};
+
+/// Only a master accesses memory by itself.
+pub static MASTER: Rule = Rule {
+    name: "PCI-MASTER",
+    text: "a function reads and writes memory of the host, and interrupts, only while PCI_COMMAND_MASTER is set",
+    source: "PCI Local Bus Specification 3.0, 6.2.2",
+    proof: Proof::Sourced,
+};
+
+/// Memory that nobody gave to a device is not the device's.
+pub static GIVEN: Rule = Rule {
+    name: "PCI-DMA-GIVEN",
+    text: "a function accesses memory of the host that was given to it, and for as long as it is",
+    source: "Linux, Documentation/core-api/dma-api-howto.rst: what is mapped is the device's until it is unmapped",
+    proof: Proof::Sourced,
+};
+
+/// Bus addresses start above 4 GiB: whoever cuts them to 32 bits misses.
+const FIRST: u64 = 0x2_4000_0000;
+/// Up to here memory is scattered page by page, as pinned memory is.
+const SMALL: u64 = 64 << 10;
+/// Larger memory comes in huge pages.
+const HUGE: u64 = 2 << 20;
+
+/// Memory of a machine, as its functions reach it.
+#[derive(Default)]
+pub struct HostMemory(Mutex<Ranges>);
+
+#[derive(Default)]
+struct Ranges {
+    /// How far addresses have been used: none is used again, so that what stays behind misses.
+    used: u64,
+    ranges: BTreeMap<u64, Range>,
+}
+
+struct Range {
+    bytes: u64,
+    /// The page of the mapping that it begins at.
+    page: u64,
+    memory: Held,
+}
+
+enum Held {
+    /// For as long as the driver keeps it.
+    Given(Weak<Mapping>),
+    /// Until it is removed.
+    Shared(Arc<Mapping>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Entries are inserted and removed whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HostMemory {
+    /// A machine's.
+    pub fn new() -> Arc<HostMemory> {
+        Arc::default()
+    }
+
+    /// Memory that the caller shares from a page on, at an address.
+    pub fn add(&self, at: u64, bytes: u64, memory: Arc<Mapping>, page: u64) {
+        let memory = Held::Shared(memory);
+        let range = Range {
+            bytes,
+            page,
+            memory,
+        };
+        lock(&self.0).ranges.insert(at, range);
+    }
+
+    /// Takes back what begins inside of a range of addresses.
+    pub fn remove(&self, at: u64, bytes: u64) {
+        let end = at.saturating_add(bytes);
+        lock(&self.0)
+            .ranges
+            .retain(|start, _| !(at..end).contains(start));
+    }
+
+    /// The memory at an address, and which page of it.
+    pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
+        let all = lock(&self.0);
+        let (start, range) = all.ranges.range(..=at).next_back()?;
+        let memory = match &range.memory {
+            Held::Given(memory) => memory.upgrade()?,
+            Held::Shared(memory) => memory.clone(),
+        };
+        (at - start < range.bytes).then(|| (memory, range.page + (at - start) / PAGE))
+    }
+
+    /// Memory for a driver. Neighbours in it are no neighbours on the bus, where the driver has not asked for that.
+    pub(super) fn give(&self, bytes: u64, align: u64) -> Result<Dma, i32> {
+        if !align.max(1).is_power_of_two() {
+            return Err(libc::EINVAL);
+        }
+        let piece = if bytes <= SMALL { PAGE } else { HUGE };
+        let piece = piece.max(align);
+        let memory = Arc::new(Mapping::new(bytes)?);
+        let mut all = lock(&self.0);
+        all.ranges.retain(|_, range| match &range.memory {
+            Held::Given(memory) => memory.strong_count() > 0,
+            Held::Shared(_) => true,
+        });
+        let mut ranges = Vec::new();
+        let mut done = 0;
+        while done < memory.bytes() {
+            let bytes = piece.min(memory.bytes() - done);
+            let at = all.used.max(FIRST) + PAGE;
+            let at = at.next_multiple_of(piece.min(bytes.next_power_of_two()).max(align));
+            all.used = at + bytes;
+            let range = Range {
+                bytes,
+                page: done / PAGE,
+                memory: Held::Given(Arc::downgrade(&memory)),
+            };
+            all.ranges.insert(at, range);
+            let addr = BusAddr(at);
+            ranges.push(BusRange { addr, bytes });
+            done += bytes;
+        }
+        let view = memory.view();
+        Ok(Dma { view, ranges })
+    }
+}
+
+/// Called with the number of an interrupt.
+pub type OnInterrupt = Box<dyn Fn(u32) + Send + Sync>;
+
+/// A function's way to the memory of its machine.
+pub struct Bus {
+    memory: Arc<HostMemory>,
+    command: AtomicU16,
+    on_interrupt: Mutex<Option<OnInterrupt>>,
+}
+
+impl Bus {
+    /// The way of one function.
+    pub fn new(memory: &Arc<HostMemory>) -> Arc<Bus> {
+        Arc::new(Bus {
+            memory: memory.clone(),
+            command: AtomicU16::new(0),
+            on_interrupt: Mutex::default(),
+        })
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Arc<HostMemory> {
+        &self.memory
+    }
+
+    /// Whether the function may access it.
+    pub fn master(&self) -> bool {
+        self.command() & Command::MASTER.bits() != 0
+    }
+
+    /// The memory at an address, and which page of it. Whether the function may access it is [`Bus::master`].
+    pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
+        self.memory.find(at)
+    }
+
+    /// The memory at an address that the function accesses, and which page of it. Where it may not, or nothing is
+    /// there, none, and the rule that `who` has broken is reported.
+    pub fn reach(&self, at: u64, who: &str, journal: &Journal) -> Option<(Arc<Mapping>, u64)> {
+        let found = self.find(at);
+        let rule = match (self.master(), &found) {
+            (false, _) => &MASTER,
+            (true, None) => &GIVEN,
+            (true, Some(_)) => return found,
+        };
+        journal.broken(rule, format!("{who} accesses {at:#x} on the bus"));
+        None
+    }
+
+    /// The command register, of which the bus goes by what [`Command`] has.
+    pub(super) fn command(&self) -> u16 {
+        self.command.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_command(&self, command: u16) {
+        self.command.store(command, Ordering::Release);
+    }
+
+    /// Whether the function answers accesses to its BARs.
+    pub(super) fn decodes(&self) -> bool {
+        self.command() & Command::MEMORY.bits() != 0
+    }
+
+    /// The function forgets the command register, as a reset by its own firmware may have it.
+    pub fn forget(&self) {
+        self.set_command(0);
+    }
+
+    /// What interrupts call from now on.
+    pub fn on_interrupt(&self, call: OnInterrupt) {
+        *lock(&self.on_interrupt) = Some(call);
+    }
+
+    /// Interrupts, as far as somebody listens and the function is master: whether it did.
+    pub fn interrupt(&self, vector: u32) -> bool {
+        let call = lock(&self.on_interrupt);
+        let heard = call.as_ref().filter(|_| self.master());
+        if let Some(call) = heard {
+            call(vector);
+        }
+        heard.is_some()
+    }
+}

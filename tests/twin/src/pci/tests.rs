@@ -1,0 +1,219 @@
+//! A function with a scratch register behind BAR 0.
+
+use super::*;
+use crate::fires::fires;
+use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD};
+
+static SCRATCH_ONLY: Rule = Rule {
+    name: "TEST-SCRATCH",
+    text: "only register 0 exists",
+    source: "this test",
+    proof: Proof::Guess,
+};
+
+struct Scratch(u32);
+
+impl Target for Scratch {
+    fn read(&mut self, offset: u64, _: AccessWidth) -> Result<u64, Broken> {
+        if offset != 0 {
+            return Err((&SCRATCH_ONLY, format!("read {offset:#x}")));
+        }
+        Ok(self.0.into())
+    }
+    fn write(&mut self, offset: u64, _: AccessWidth, v: u64) -> Result<(), Broken> {
+        if offset != 0 {
+            return Err((&SCRATCH_ONLY, format!("write {offset:#x}")));
+        }
+        self.0 = v as u32;
+        Ok(())
+    }
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+fn function() -> (Function, Arc<Journal>) {
+    let journal = Arc::new(Journal::new());
+    let identity = Identity {
+        vendor: VENDOR_AMD,
+        device: 0x744c,
+        class: 0x030000,
+        revision: 0xc8,
+    };
+    let bar = Bar {
+        number: 0,
+        bytes: 1 << 28,
+        wide: true,
+        prefetch: true,
+        target: Box::new(Scratch(0)),
+    };
+    (
+        Function::new(
+            "0000:03:00.0",
+            identity,
+            vec![bar],
+            Bus::new(&HostMemory::new()),
+            journal.clone(),
+        ),
+        journal,
+    )
+}
+
+fn named(journal: &Journal) -> Vec<&'static str> {
+    let violations = journal.violations();
+    violations.iter().map(|v| v.rule.name).collect()
+}
+
+#[test]
+fn identity_and_sizing() {
+    let (f, journal) = function();
+    assert_eq!(
+        f.config_read(PCI_VENDOR_ID, AccessWidth::W32).unwrap(),
+        0x744c_1002
+    );
+    assert_eq!(
+        f.config_read(PCI_DEVICE_ID, AccessWidth::W16).unwrap(),
+        0x744c
+    );
+    assert_eq!(
+        f.config_read(PCI_CLASS_REVISION + 3, AccessWidth::W8)
+            .unwrap(),
+        0x03
+    );
+    f.config_write(PCI_BASE_ADDRESS_0, AccessWidth::W32, !0)
+        .unwrap();
+    f.config_write(PCI_BASE_ADDRESS_0 + 4, AccessWidth::W32, !0)
+        .unwrap();
+    let low = f.config_read(PCI_BASE_ADDRESS_0, AccessWidth::W32).unwrap();
+    let high = f
+        .config_read(PCI_BASE_ADDRESS_0 + 4, AccessWidth::W32)
+        .unwrap();
+    assert_eq!(low & 0xf, 0xc);
+    let size = (u64::from(high) << 32 | u64::from(low & !0xf)).wrapping_neg();
+    assert_eq!(size, 1 << 28);
+    assert!(journal.violations().is_empty());
+}
+
+#[test]
+fn access_before_decoding_breaks_a_rule() {
+    let (f, journal) = function();
+    let bar = f.bar(0).unwrap();
+    let text = bar.read::<u32>(0).unwrap_err().to_string();
+    fires("PCI-MEM-DECODE").only(&named(&journal));
+    assert!(text.contains("rule PCI-MEM-DECODE"), "{text}");
+    f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
+        .unwrap();
+    bar.write::<u32>(0, 7).unwrap();
+    assert_eq!(bar.read::<u32>(0).unwrap(), 7);
+    f.reset(ResetKind::Function).unwrap();
+    assert!(bar.read::<u32>(0).is_err(), "decoding is off after a reset");
+    assert_eq!(journal.violations().len(), 2);
+}
+
+#[test]
+fn broken_rules_are_named() {
+    let (f, journal) = function();
+    f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
+        .unwrap();
+    let bar = f.bar(0).unwrap();
+    let cases = [
+        (
+            f.config_write(PCI_VENDOR_ID, AccessWidth::W16, 0).err(),
+            fires("PCI-READ-ONLY"),
+        ),
+        (
+            f.config_read(0x40, AccessWidth::W32).err(),
+            fires("PCI-UNMODELLED"),
+        ),
+        (
+            f.config_read(0x01, AccessWidth::W16).err(),
+            fires("PCI-CONFIG-ALIGNED"),
+        ),
+        (bar.read::<u32>(4).err(), fires("TEST-SCRATCH")),
+    ];
+    let broken = named(&journal);
+    assert_eq!(broken.len(), cases.len());
+    for ((done, rule), broken) in cases.into_iter().zip(broken) {
+        rule.only(&[broken]);
+        let text = done.unwrap().to_string();
+        assert!(text.contains(broken), "{text}");
+    }
+}
+
+#[test]
+fn capabilities_are_a_list_and_a_reset_is_one_of_them() {
+    let (f, journal) = function();
+    let mut at = f.config_read(PCI_CAPABILITY_LIST, AccessWidth::W8).unwrap() as u16;
+    let mut found = Vec::new();
+    while at != 0 {
+        found.push((f.config_read(at, AccessWidth::W8).unwrap(), at));
+        at = f.config_read(at + 1, AccessWidth::W8).unwrap() as u16;
+    }
+    assert_eq!(
+        found.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        [1, 0x10, 5]
+    );
+    let mut at = 0x100;
+    let mut extended = Vec::new();
+    while at != 0 {
+        let header = f.config_read(at, AccessWidth::W32).unwrap();
+        extended.push(header & 0xffff);
+        at = (header >> 20) as u16;
+    }
+    assert_eq!(extended, [0xb, 0x15]);
+    // BAR 0 has one size: 256 MiB.
+    let sizes = f.config_read(0x204, AccessWidth::W32).unwrap();
+    assert_eq!(sizes >> 4, 1 << 8);
+    let command = (Command::MEMORY | Command::MASTER).bits();
+    f.config_write(PCI_COMMAND, AccessWidth::W16, command.into())
+        .unwrap();
+    let bar = f.bar(0).unwrap();
+    bar.write::<u32>(0, 7).unwrap();
+    assert!(f.bus().master());
+    let control = found[1].1 + 8;
+    let old = f.config_read(control, AccessWidth::W16).unwrap();
+    f.config_write(control, AccessWidth::W16, old | 1 << 15)
+        .unwrap();
+    assert!(!f.bus().master());
+    assert_eq!(f.config_read(PCI_COMMAND, AccessWidth::W16), Ok(0));
+    f.config_write(PCI_COMMAND, AccessWidth::W16, command.into())
+        .unwrap();
+    assert_eq!(bar.read::<u32>(0), Ok(0));
+    assert!(journal.violations().is_empty());
+}
+
+#[test]
+fn memory_of_the_host_is_scattered_and_is_given_as_long_as_it_is_kept() {
+    let (f, journal) = function();
+    let dma = f.dma(3 * 4096, 4096).unwrap();
+    assert_eq!(dma.view.len(), 3 * 4096);
+    assert_eq!(dma.ranges.len(), 3);
+    assert!(dma.ranges[0].addr.0 + dma.ranges[0].bytes < dma.ranges[1].addr.0);
+    dma.view.write::<u32>(2 * 4096 + 8, 0x1234_5678).unwrap();
+    let at = dma.ranges[2].addr.0;
+    let (memory, page) = f.bus().find(at + 8).unwrap();
+    assert_eq!(page, 2);
+    assert_eq!(memory.load64(2 * 4096 + 8), 0x1234_5678);
+    assert!(f.bus().find(at + 4096).is_none());
+    drop(memory);
+    let (engine, bus) = ("an engine", f.bus());
+    assert!(bus.reach(at, engine, &journal).is_none());
+    fires("PCI-MASTER").only(&named(&journal));
+    let command = Command::MASTER.bits();
+    f.config_write(PCI_COMMAND, AccessWidth::W16, command.into())
+        .unwrap();
+    assert!(bus.reach(at, engine, &journal).is_some());
+    drop(dma);
+    assert!(bus.reach(at, engine, &journal).is_none());
+    fires("PCI-DMA-GIVEN").only(&named(&journal)[1..]);
+    let huge = f.dma(5 << 20, 1 << 20).unwrap();
+    assert_eq!(
+        huge.ranges.iter().map(|range| range.bytes).sum::<u64>(),
+        5 << 20
+    );
+    assert!(
+        huge.ranges
+            .iter()
+            .all(|range| range.addr.0 % (1 << 20) == 0)
+    );
+}
