@@ -25,7 +25,7 @@ pub struct Chip {
     /// Bytes of VRAM.
     pub vram: u64,
     /// Shader engines.
-    engines: u32,
+    pub(super) engines: u32,
     gc: Version,
     sdma: Version,
     mp: Version,

@@ -2,10 +2,12 @@
 //!
 //! - [`chip`]: the cards that can be chosen;
 //! - [`discovery`]: the binary by which a card says what it is made of;
-//! - [`card`]: a card on its bus, before a driver has started anything.
+//! - [`card`]: a card on its bus, before a driver has started anything;
+//! - [`rom`]: what lies in its expansion ROM.
 
 pub mod card;
 pub mod chip;
 pub mod discovery;
 mod registers;
+pub mod rom;
 mod vram;

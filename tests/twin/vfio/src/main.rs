@@ -1,0 +1,76 @@
+//! `twin-vfio`: a modelled card for QEMU's device `vfio-user-pci`, which a guest's kernel takes for one of its own.
+//!
+//! It serves one virtual machine: it listens, is the card for as long as the machine runs, and then prints the rules that
+//! were broken. The exit code is 1 if one was that no `--allow` names.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use hcq::transport::Pci;
+use hcq::transport::tap::Tapped;
+use hcq::transport::trace::{Trace, TraceLog};
+use twin::rule::Journal;
+use twin_amd::pci::card::{Card, Config};
+use twin_amd::pci::chip::{CHIPS, Chip};
+use twin_amd::pci::rom;
+use twin_vfio::{Error, Function, report};
+
+/// A modelled card behind a socket, for QEMU's device vfio-user-pci.
+#[derive(Parser)]
+struct Args {
+    /// Where QEMU finds it
+    socket: PathBuf,
+    /// The chip
+    #[arg(long, default_value = "gfx1100")]
+    chip: String,
+    /// MiB of memory that BAR 0 shows, a power of two; all of it, if not given
+    #[arg(long, value_name = "MIB")]
+    bar: Option<u64>,
+    /// A file for every access of the guest: a line each, as drivers are replayed from
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// A rule that may be broken: it is shown, and is no failure
+    #[arg(long, value_name = "RULE")]
+    allow: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match serve(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("twin-vfio: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether no rule was broken but those that may be.
+fn serve(args: &Args) -> Result<bool, Error> {
+    let known = || CHIPS.map(|chip| chip.name).join(", ");
+    let chip = Chip::of(&args.chip)
+        .ok_or_else(|| Error::Usage(format!("{}: expected one of {}", args.chip, known())))?;
+    let config = Config {
+        bar: args.bar.map(|mib| mib << 20),
+        ..Config::of(chip)
+    };
+    let journal = Arc::new(Journal::new());
+    let card: Arc<dyn Pci> = Arc::new(Card::function("0000:01:00.0", &config, &journal));
+    let card = match &args.trace {
+        Some(path) => {
+            let file = File::create(path).map_err(|source| Error::File {
+                path: path.clone(),
+                source,
+            })?;
+            Tapped::pci(card, Trace::new(TraceLog::writer(BufWriter::new(file))))
+        }
+        None => card,
+    };
+    let mut function = Function::new(card, rom::image(chip));
+    function.serve(&args.socket)?;
+    Ok(report::print(&function, &journal, &args.allow))
+}
