@@ -1,5 +1,5 @@
-//! AMD GPUs: our own packets and queues. The way in is an [`interface`]; there is one, the stock kernel
-//! driver (KFD).
+//! AMD GPUs: our own packets and queues. The way in is an [`interface`]; there are two, the stock kernel
+//! driver (KFD), and the card itself, over PCI.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -9,7 +9,7 @@
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
-//! | [`am`] | the GPU without a kernel driver: what it is, its registers, page tables; nothing is started yet |
+//! | [`am`] | the GPU without a kernel driver as an interface: its blocks, which are started one by one |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, scratch memory, packets read back |
 //! | `device` | all of it as a device |
@@ -32,7 +32,7 @@ mod program;
 use std::sync::Arc;
 
 use hcq::Result;
-use hcq::transport::Machine;
+use hcq::transport::{Clock, Machine, MonotonicClock};
 
 pub use chip::Language;
 pub use device::{AmdDevice, over};
@@ -47,4 +47,22 @@ const VENDOR: &str = "AMD";
 /// Those of [`kfd::open`] and [`over`].
 pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<AmdDevice>> {
     over(&kfd::open(machine, index, options)?, options)
+}
+
+/// Opens the GPU at an address of PCI (`0000:03:00.0`), which no kernel driver has, and starts it. `index` is its number
+/// in messages.
+///
+/// # Errors
+/// Those of [`am::open`] and [`over`].
+pub fn open_pci(
+    machine: &Arc<dyn Machine>,
+    address: &str,
+    index: u32,
+    options: &Options,
+) -> Result<Arc<AmdDevice>> {
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    over(
+        &am::open(machine, address, index, &clock, options)?,
+        options,
+    )
 }

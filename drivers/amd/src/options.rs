@@ -1,5 +1,6 @@
 //! How to open a device.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::chip::Language;
@@ -32,6 +33,10 @@ pub struct Options {
     /// Whether device memory is mapped for the host where the BAR allows it. Without, the host
     /// reaches it by copies.
     pub host_visible: bool,
+    /// Folders with firmware, before those of the system: for cards without a kernel driver.
+    pub firmware: Vec<PathBuf>,
+    /// Whether a card without a kernel driver is reset, in whatever state it is found.
+    pub reset: bool,
 }
 
 impl Default for Options {
@@ -47,6 +52,8 @@ impl Default for Options {
             drain_timeout: Duration::from_secs(30),
             userptr: false,
             host_visible: true,
+            firmware: Vec::new(),
+            reset: false,
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct Card {
     pci: Arc<dyn Pci>,
     clock: Arc<dyn Clock>,
     mmio: Window,
-    bus: Indirect,
+    bus: Arc<dyn Bus>,
     vram: Window,
     doorbells: Window,
     vram_bytes: u64,
@@ -121,7 +121,7 @@ impl Card {
             pci,
             clock,
             mmio: registers,
-            bus,
+            bus: Arc::new(bus),
             vram,
             doorbells,
             vram_bytes,
@@ -193,7 +193,7 @@ impl Card {
     }
 
     /// The way to registers of all blocks.
-    pub fn bus(&self) -> &dyn Bus {
+    pub fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
     }
 
@@ -214,7 +214,7 @@ impl Card {
 
     /// The registers of a block.
     pub fn registers<'a>(&'a self, block: &'a Block<Gfxs>) -> Registers<'a, Gfxs> {
-        block.on(&self.bus)
+        block.on(&*self.bus)
     }
 }
 

@@ -15,20 +15,45 @@
 //! | [`firmware`] | which files the card needs |
 //! | [`psp`], [`smu`] | the processor that loads all others, and the one that gives them power |
 //! | [`boot`] | all of these in their order: cold, warm, after a reset; and the end |
+//! | `xcc`, `gfx` | the registers of a graphics block, and its start: from here on there are queues |
+//! | `mqd`, `hqd` | a compute queue as memory, and in its slot |
+//! | `sdma` | copy engines and their queues |
+//! | `exception` | what goes wrong while a card runs |
+//! | `space` | what the addresses of a card mean |
+//! | `running` | a card that is started, and what is divided among those who use it |
+//! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
+//! | `queue` | queues, as whoever submits has them |
+//! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
 
 pub mod areas;
 pub mod boot;
 pub mod card;
 pub mod discovery;
 mod error;
+mod exception;
 pub mod fault;
 pub mod firmware;
+mod gfx;
 pub mod hdp;
+mod hqd;
 pub mod hub;
 pub mod ih;
+mod interface;
+mod memory;
+mod mqd;
 pub mod nbio;
 pub mod pages;
+mod process;
 pub mod psp;
+mod queue;
+mod running;
+mod sdma;
 pub mod smu;
+mod space;
+mod xcc;
 
 pub use error::{AmError, Cause, Stage};
+pub use interface::open;
+
+#[cfg(doc)]
+use crate::interface::AmdInterface;

@@ -10,6 +10,7 @@ use hcq::addr::{GpuVa, PhysAddr, VramAddr};
 use hcq::mem::pages::{Frame, Leaf, Level, PteFormat, TableMemory};
 use hcq::mem::tlsf::{Tlsf, TlsfError};
 use hcq::mem::window::Window;
+use hcq::transport::TransportError;
 use hcq::{DeviceId, Error};
 
 /// Where addresses of the device start: the tables of context 0 count from here.
@@ -147,6 +148,8 @@ pub struct Tables {
     device: DeviceId,
     vram: Window,
     range: Tlsf,
+    /// The first that is asked for.
+    root: Option<Frame>,
 }
 
 impl Tables {
@@ -179,12 +182,27 @@ impl Tables {
             device: device.clone(),
             vram: vram.clone(),
             range,
+            root: None,
         })
+    }
+
+    /// The first table lies at `at`, outside of the range: a hub has been told of the root before there is any.
+    ///
+    /// # Errors
+    /// [`TransportError`]: the BAR does not show it.
+    pub fn rooted(self, at: VramAddr) -> Result<Tables, TransportError> {
+        let window = self.vram.sub(at.0, TABLE)?;
+        let at = PhysAddr::Vram(at);
+        let root = Some(Frame { at, window });
+        Ok(Tables { root, ..self })
     }
 }
 
 impl TableMemory for Tables {
     fn alloc(&mut self, bytes: u64) -> Result<Frame, Error> {
+        if let Some(root) = self.root.take() {
+            return Ok(root);
+        }
         let full = |range: &Tlsf, error: TlsfError| {
             let stats = range.stats();
             Error::OutOfMemory {

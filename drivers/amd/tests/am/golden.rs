@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use drivers_amd::Language;
 use drivers_amd::am::boot::{self as start, Options};
 use drivers_amd::am::card::Card;
 use drivers_amd::am::hub::Kind;
+use drivers_amd::interface::QueueRequest;
 use firmware_tools::search::Search;
 use hcq::DeviceId;
-use hcq::transport::VirtualClock;
+use hcq::transport::{Clock, Kept, Machine, VirtualClock};
 use twin_amd::pci::chip::Chip;
 
 use super::boot::firmware;
-use super::mock::{Bus, Mock, Told};
+use super::mock::{Alone, Bus, Mock, Told};
 
-/// Parts of the recordings that are compared.
-const PARTS: [&str; 8] = [
+/// Parts of the recordings: up to power management.
+const BOOT: [&str; 8] = [
     "open",
     "soc.init_hw",
     "gmc.init_hw",
@@ -28,12 +30,23 @@ const PARTS: [&str; 8] = [
     "soc.set_clockgating_state",
 ];
 
+/// Parts of the recordings: engines, and a queue of each kind from its start to its end.
+const QUEUES: [&str; 7] = [
+    "gfx.init_hw",
+    "sdma.init_hw",
+    "gfx.set_clockgating_state",
+    "gfx.setup_ring",
+    "sdma.setup_ring",
+    "fini sdma.fini_hw",
+    "fini gfx.fini_hw",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What a recording has, with the names that it has for registers.
-fn recorded(chip: &str, names: &mut BTreeMap<u64, String>) -> Vec<Told> {
+fn recorded(chip: &str, parts: &[&str], names: &mut BTreeMap<u64, String>) -> Vec<Told> {
     let file = root().join(format!("tests/golden/amd/am_boot_{chip}.txt"));
     let text = std::fs::read_to_string(file).unwrap();
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
@@ -42,7 +55,7 @@ fn recorded(chip: &str, names: &mut BTreeMap<u64, String>) -> Vec<Told> {
     for line in text.lines() {
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
-            ["phase", ref part @ ..] => is_compared = PARTS.contains(&part.join(" ").as_str()),
+            ["phase", ref part @ ..] => is_compared = parts.contains(&part.join(" ").as_str()),
             ["w", name, dword, value] => {
                 names.insert(hex(dword), name.to_owned());
                 if is_compared {
@@ -93,6 +106,18 @@ fn differences(theirs: &[String], ours: &[String]) -> Vec<String> {
     lines
 }
 
+fn lines(told: &[Told], names: &BTreeMap<u64, String>, mock: &Mock) -> Vec<String> {
+    let line = |told: &Told| match told {
+        Told::Config(at, bytes, value) => format!("config {at:#x} {bytes} {value:#x}"),
+        Told::Write(dword, value) => {
+            let name = names.get(dword).map_or(mock.name(*dword), String::as_str);
+            format!("w {name} {value:#x}")
+        }
+        Told::Psp(bytes) => format!("psp {bytes}"),
+    };
+    told.iter().map(line).collect()
+}
+
 fn boot(chip: &str) -> Vec<String> {
     let mock = Mock::new(Chip::of(chip).unwrap());
     let card = Card::open(
@@ -112,18 +137,8 @@ fn boot(chip: &str) -> Vec<String> {
     let ours = mock.told();
 
     let mut names = BTreeMap::new();
-    let theirs = recorded(chip, &mut names);
-    let text = |told: &[Told]| -> Vec<String> {
-        let line = |told: &Told| match told {
-            Told::Config(at, bytes, value) => format!("config {at:#x} {bytes} {value:#x}"),
-            Told::Write(dword, value) => {
-                let name = names.get(dword).map_or(mock.name(*dword), String::as_str);
-                format!("w {name} {value:#x}")
-            }
-            Told::Psp(bytes) => format!("psp {bytes}"),
-        };
-        told.iter().map(line).collect()
-    };
+    let theirs = recorded(chip, &BOOT, &mut names);
+    let text = |told: &[Told]| lines(told, &names, &mock);
     // Page tables of both hubs, once they run.
     started.hubs().start(Kind::Gc).unwrap();
     started.hubs().invalidate().unwrap();
@@ -131,11 +146,11 @@ fn boot(chip: &str) -> Vec<String> {
     differences(&text(&theirs), &text(&ours))
 }
 
-#[test]
-fn the_boot_is_the_recorded_one_but_for_what_is_explained() {
+/// Compares both recordings with what is there; each difference has to be explained in a file.
+fn explained(file: &str, of: impl Fn(&str) -> Vec<String>) {
     let mut found = Vec::new();
     for chip in ["gfx1100", "gfx1201"] {
-        for line in boot(chip) {
+        for line in of(chip) {
             let same = found
                 .iter_mut()
                 .find(|pair: &&mut (String, String)| pair.1 == line);
@@ -149,7 +164,7 @@ fn the_boot_is_the_recorded_one_but_for_what_is_explained() {
         .iter()
         .map(|(chips, line)| format!(" {chips} | {line}"))
         .collect();
-    let file = root().join("tests/golden/amd/am_boot-differences.txt");
+    let file = root().join("tests/golden/amd").join(file);
     let explained = std::fs::read_to_string(file).unwrap();
     let explained: Vec<_> = explained
         .lines()
@@ -173,4 +188,58 @@ fn the_boot_is_the_recorded_one_but_for_what_is_explained() {
             .map(|line| format!("{line}\n"))
             .collect::<String>(),
     );
+}
+
+#[test]
+fn the_boot_is_the_recorded_one_but_for_what_is_explained() {
+    explained("am_boot-differences.txt", boot);
+}
+
+/// Whether a line is about engines: hubs of graphics, processors, queues, and the way of doorbells to them.
+fn is_of_engines(line: &str) -> bool {
+    let of = [
+        "GC", "GRBM", "CP_", "RLC", "TCP", "SH_MEM", "SPI", "SDMA", "GDC_S2A",
+    ];
+    let name = line.strip_prefix("w ").unwrap_or("");
+    of.iter().any(|of| name.starts_with(of))
+}
+
+fn queues(chip: &str) -> Vec<String> {
+    let mock = Mock::new(Chip::of(chip).unwrap());
+    let machine: Arc<dyn Machine> = Arc::new(Alone {
+        card: mock.clone(),
+        kept: Kept::new(),
+    });
+    let options = drivers_amd::Options {
+        firmware: vec![firmware()],
+        ..drivers_amd::Options::default()
+    };
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+    let card = drivers_amd::am::open(&machine, "mock", 0, &clock, &options);
+    let card = card.unwrap_or_else(|error| panic!("{error}"));
+    let queue = |language, ring_bytes, name| {
+        let request = QueueRequest {
+            language,
+            ring_bytes,
+            name,
+        };
+        card.queue(&request).unwrap()
+    };
+    // As large as those of the recordings.
+    let compute = queue(Language::Pm4, 16 << 20, "compute");
+    let copy = queue(Language::Sdma, 16 << 20, "copy");
+    drop((copy, compute, card));
+    let mut names = BTreeMap::new();
+    let theirs = recorded(chip, &QUEUES, &mut names);
+    // What is about nothing else is in the other comparison.
+    let mut ours = lines(&mock.told(), &names, &mock);
+    let mut theirs = lines(&theirs, &names, &mock);
+    ours.retain(|line| is_of_engines(line));
+    theirs.retain(|line| is_of_engines(line));
+    differences(&theirs, &ours)
+}
+
+#[test]
+fn queues_are_the_recorded_ones_but_for_what_is_explained() {
+    explained("am_queues-differences.txt", queues);
 }

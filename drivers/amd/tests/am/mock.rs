@@ -8,9 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drivers_spec::amd::discovery::{self as ip, FROM_END};
 use drivers_spec::amd::mmio::{self, Reg, header};
 use drivers_spec::amd::psp::{CmdResp, RbFrame, Resp, cmd};
+use hcq::addr::BusAddr;
+use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::reg::{At, IpVersion};
-use hcq::transport::{Dma, Fault, Pci, ResetKind, TransportError};
+use hcq::transport::{
+    BusRange, DevFile, Dma, Fault, Kept, Machine, Pci, Reserved, ResetKind, TransportError,
+};
 use hcq::wait::Deadline;
 use twin_amd::pci::chip::Chip;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -172,6 +176,11 @@ impl Mock {
             "MP0_SMN_C2PMSG_64" => 1 << 31,
             "MMVM_INVALIDATE_ENG17_SEM" => 1,
             "MMVM_INVALIDATE_ENG17_ACK" | "GCVM_INVALIDATE_ENG17_ACK" => 1,
+            "RLC_RLCS_BOOTLOAD_STATUS" => 1 << 31,
+            // The message is taken.
+            "RLC_SAFE_MODE" => held & !1,
+            // Any queue of the engine: idle.
+            "SDMA0_QUEUE0_CONTEXT_STATUS" => 1 << 2,
             _ => held,
         }
     }
@@ -212,6 +221,7 @@ impl Mock {
                 };
                 self.set(&mut state, "MP1_SMN_C2PMSG_90", said);
             }
+            "CP_HQD_DEQUEUE_REQUEST" if value != 0 => self.set(&mut state, "CP_HQD_ACTIVE", 0),
             // Mode 1: some cards forget where their windows are.
             "MP1_SMN_C2PMSG_75" if value == 2 => {
                 self.reset(&mut state);
@@ -361,8 +371,12 @@ impl Pci for Bus {
         Ok(())
     }
 
-    fn dma(&self, _: u64, _: u64) -> Result<Dma, TransportError> {
-        Err(unsupported("dma"))
+    fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
+        let view = View::alloc(bytes as usize, align as usize).unwrap();
+        // Nothing of it is looked at: all of it may be anywhere.
+        let addr = BusAddr(0x1_0000_0000);
+        let ranges = vec![BusRange { addr, bytes }];
+        Ok(Dma { view, ranges })
     }
 
     fn reset(&self, _: ResetKind) -> Result<(), TransportError> {
@@ -371,5 +385,41 @@ impl Pci for Bus {
 
     fn wait_irq(&self, _: u32, _: Deadline) -> Result<u64, TransportError> {
         Err(unsupported("wait for interrupt"))
+    }
+}
+
+/// A machine with nothing but the card.
+pub struct Alone {
+    pub card: Arc<Mock>,
+    pub kept: Kept,
+}
+
+impl Machine for Alone {
+    fn open(&self, _: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        Err(unsupported("open"))
+    }
+
+    fn read(&self, _: &str) -> Result<String, TransportError> {
+        Err(unsupported("read"))
+    }
+
+    fn list(&self, _: &str) -> Result<Vec<String>, TransportError> {
+        Err(unsupported("list"))
+    }
+
+    fn open_pci(&self, _: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        Ok(Arc::new(Bus(self.card.clone())))
+    }
+
+    fn reserve(&self, _: u64, _: u64, _: u64) -> Result<Reserved, TransportError> {
+        Err(unsupported("reserve"))
+    }
+
+    fn memory(&self, _: u64, _: u64) -> Result<View, TransportError> {
+        Err(unsupported("memory"))
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept
     }
 }

@@ -78,6 +78,11 @@ pub static MM_INDEX_HI: Reg = fixed("MM_INDEX_HI", 6);
 pub static RCC_CONFIG_MEMSIZE: Reg = fixed("RCC_CONFIG_MEMSIZE", 0xde3);
 /// `MP0_SMN_C2PMSG_33`: bit 31 says that the card's own firmware has started.
 pub static MP0_SMN_C2PMSG_33: Reg = fixed("MP0_SMN_C2PMSG_33", 0x16061);
+/// `GOLDEN_TSC_COUNT_UPPER`: the high half of the counter by which packets take times, from GFX11 on. It is in SMUIO,
+/// which lies at the same place on all of these chips: smuio_{13_0_6,14_0_2}_offset.h.
+pub static GOLDEN_TSC_COUNT_UPPER: Reg = fixed("GOLDEN_TSC_COUNT_UPPER", 0x16a2d);
+/// `GOLDEN_TSC_COUNT_LOWER`: its low half.
+pub static GOLDEN_TSC_COUNT_LOWER: Reg = fixed("GOLDEN_TSC_COUNT_LOWER", 0x16a2e);
 
 /// Versions of a block that have the registers of a header.
 type Headers = &'static [(IpVersion, &'static [IpVersion])];

@@ -1,0 +1,261 @@
+//! [`open`]: a card over PCI, as every other way to a GPU.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_spec::amd::discovery as ip;
+use drivers_spec::amd::mmio;
+use drivers_spec::amd::packet::Gfx;
+use firmware_tools::search::Search;
+use hcq::mem::window::Window;
+use hcq::transport::{Clock, Machine};
+use hcq::{Costs, DeviceId, Error, Result};
+
+use super::boot;
+use super::card::Card;
+use super::error::{AmError, Cause};
+use super::exception::broken;
+use super::memory;
+use super::process::Process;
+use super::queue;
+use super::running::Running;
+use crate::VENDOR;
+use crate::chip::{Chip, Units};
+use crate::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
+use crate::options::Options;
+
+/// A ring of the usual size holds several batches; nobody is woken, so that several in flight hide the looks.
+const COSTS: Costs = Costs {
+    batch: 64,
+    in_flight: 64,
+};
+
+/// Ticks of the clock of all these chips in a second.
+const CLOCK_HZ: u64 = 100_000_000;
+
+/// How long a thread sleeps until it looks again: nothing wakes it but others of this process.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Opens the card at an address of PCI (`0000:03:00.0`), and starts it if no other device of this process has. `index`
+/// is its number in messages; `clock` is what waits of the start go by.
+///
+/// # Errors
+/// [`Error::NoDevice`]: the function cannot be opened, or the card cannot be started: which stage, what was in the way;
+/// [`Error::OutOfMemory`], [`Error::Fault`].
+pub fn open(
+    machine: &Arc<dyn Machine>,
+    address: &str,
+    index: u32,
+    clock: &Arc<dyn Clock>,
+    options: &Options,
+) -> Result<Arc<dyn AmdInterface>> {
+    let id = DeviceId::new(VENDOR, index);
+    let process = Process::on(&**machine, &id)?;
+    // Others wait until it is started, or not.
+    let mut shared = process.shared();
+    let mut open = shared.cards.iter().filter_map(Weak::upgrade);
+    let found = open.find(|card| card.card().pci().name() == address);
+    drop(open);
+    let card = match found {
+        Some(card) => card,
+        None => {
+            let none = |why: String| Error::NoDevice {
+                asked: id.to_string(),
+                why,
+            };
+            let pci = machine.open_pci(address).map_err(|e| none(e.to_string()))?;
+            let not_started = |e: AmError| none(e.to_string());
+            let start = boot::Options {
+                firmware: Search::new(options.firmware.iter().cloned()),
+                reset: options.reset,
+            };
+            let card = Card::open(id.clone(), pci, clock.clone()).map_err(not_started)?;
+            let card = Running::start(Arc::new(card), &start).map_err(not_started)?;
+            let card = Arc::new(card);
+            let memories: Vec<_> = shared.memories.iter().filter_map(Weak::upgrade).collect();
+            for memory in memories {
+                memory.share(&card)?;
+            }
+            shared.cards.retain(|card| card.strong_count() > 0);
+            shared.cards.push(Arc::downgrade(&card));
+            card
+        }
+    };
+    drop(shared);
+    let known = known(&card, options).map_err(|e| broken(card.card(), "GPU", e))?;
+    Ok(Arc::new(Pcie {
+        id,
+        process,
+        card,
+        known,
+        events: AtomicU32::new(1),
+        woken: Mutex::new(()),
+        wake: Condvar::new(),
+    }))
+}
+
+/// What discovery says of a card, as all ways to it say it.
+fn known(card: &Running, options: &Options) -> std::result::Result<Gpu, Cause> {
+    let copy_queues = card.sdma().queues();
+    let card = card.card();
+    let discovery = card.discovery();
+    let gc = discovery.first(ip::GC)?;
+    let version = gc.version;
+    // The kernel driver has another number for MI300 and for Navi32.
+    let (major, minor, step) = match (version.0, version.1, version.2) {
+        (9, 4, 3) => (9, 4, 2),
+        (11, 0, 3) => (11, 0, 1),
+        other => other,
+    };
+    let number = u32::from(major) * 10000 + u32::from(minor) * 100 + u32::from(step);
+    let chip = Chip::by_version(number).ok_or_else(|| Cause::Version {
+        block: "GC".into(),
+        version,
+        known: Vec::new(),
+    })?;
+    let units = &discovery.units;
+    let xccs = card.blocks().gc.len() as u32;
+    let arrays = units.engines * units.arrays_per_engine * xccs;
+    let simds_per_cu = match card.gfx() {
+        Gfx::Gfx9 => 4,
+        Gfx::Gfx10 | Gfx::Gfx11 | Gfx::Gfx12 => 2,
+    };
+    Ok(Gpu {
+        facts: Facts {
+            place: card.pci().name().to_owned(),
+            vram: card.vram_bytes(),
+            vram_windows: options.host_visible && card.has_large_bar(),
+            clock_hz: CLOCK_HZ,
+            costs: COSTS,
+            log: "amdgpu",
+        },
+        chip,
+        units: Units {
+            simds: arrays * units.cus_per_array * simds_per_cu,
+            simds_per_cu,
+            xccs,
+            arrays,
+            arrays_per_engine: units.arrays_per_engine,
+            scratch_slots: units.scratch_slots_per_cu,
+            lds_kib: units.lds_kib,
+        },
+        copy_queues,
+    })
+}
+
+/// A card over PCI.
+struct Pcie {
+    id: DeviceId,
+    process: Arc<Process>,
+    card: Arc<Running>,
+    known: Gpu,
+    /// The number of the next event.
+    events: AtomicU32,
+    woken: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Pcie {
+    fn lost(&self, unit: &str, cause: Cause) -> Error {
+        self.card.soil();
+        broken(self.card.card(), unit, cause)
+    }
+}
+
+impl Interface for Pcie {
+    fn id(&self) -> &DeviceId {
+        &self.id
+    }
+
+    fn name(&self) -> &'static str {
+        "PCI"
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.known.facts
+    }
+
+    fn space(&self) -> &Arc<Space> {
+        &self.process.space
+    }
+
+    fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        let windows = self.known.facts.vram_windows;
+        let made = memory::Memory::new(&self.process, &self.card, request, windows)?;
+        Ok(Memory {
+            va: made.va(),
+            bytes: made.bytes(),
+            window: made.window().cloned(),
+            zeroed: made.is_zeroed(),
+            owner: Box::new(made),
+        })
+    }
+
+    fn reaches(&self, va: u64) -> bool {
+        let found = self.process.memory_at(va);
+        found.is_some_and(|(memory, _)| memory.is_mapped_for(&self.card))
+    }
+
+    fn event(&self) -> Result<Event> {
+        Ok(Event {
+            id: self.events.fetch_add(1, Ordering::Relaxed),
+            // Whoever sleeps looks by himself.
+            mailbox: None,
+            owner: Box::new(()),
+        })
+    }
+
+    fn wake(&self, _: &Event) {
+        self.wake.notify_all();
+    }
+
+    fn sleep(&self, _: Option<&Event>, _: &mut Age, limit: Duration) -> Result<Option<Exception>> {
+        let found = self.card.exception()?;
+        if found.is_none() && !limit.is_zero() {
+            let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+            // Early or late: whoever waits looks again.
+            drop(self.wake.wait_timeout(woken, limit.min(NAP)));
+        }
+        Ok(found)
+    }
+
+    fn flush_vram(&self) -> Result<()> {
+        let hdp = self.card.started().hubs().hdp();
+        hdp.flush().map_err(|e| self.lost("HDP", e))
+    }
+
+    fn ticks(&self) -> Result<u64> {
+        let card = self.card.card();
+        let any = card.registers(&card.blocks().nbif);
+        let read = |reg| {
+            let value = any.read(reg).map_err(|e| self.lost("clock", e.into()))?;
+            Ok(u64::from(value.bits()))
+        };
+        loop {
+            let high = read(&mmio::GOLDEN_TSC_COUNT_UPPER)?;
+            let low = read(&mmio::GOLDEN_TSC_COUNT_LOWER)?;
+            // The halves are of one moment.
+            if read(&mmio::GOLDEN_TSC_COUNT_UPPER)? == high {
+                return Ok(high << 32 | low);
+            }
+        }
+    }
+
+    fn window_at(&self, va: u64) -> Option<(Window, u64)> {
+        let (memory, offset) = self.process.memory_at(va)?;
+        Some((memory.window()?.clone(), offset))
+    }
+}
+
+impl AmdInterface for Pcie {
+    fn gpu(&self) -> &Gpu {
+        &self.known
+    }
+
+    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
+        let waves = self.card.card().discovery().units.waves_per_simd;
+        queue::create(&self.process, &self.card, &self.known, waves, request)
+    }
+}

@@ -1,0 +1,273 @@
+//! [`Memory`]: VRAM, or pinned memory of the host, at an address that means the same to every card of the process that
+//! reaches it.
+//!
+//! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
+//! back, then the address. Where a card could not be told, both stay taken: it may go on writing there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use drivers_gpu::interface::Request;
+use drivers_spec::pci::PCI_BASE_ADDRESS_0;
+use hcq::addr::{BusAddr, PhysAddr, VramAddr};
+use hcq::mem::window::{AccessWidth, Window};
+use hcq::transport::{Dma, Fault, TransportError};
+use hcq::{Error, GpuVa, MemoryKind};
+
+use super::exception::broken;
+use super::pages::Attr;
+use super::process::{PAGE, Process};
+use super::running::Running;
+
+/// From this size on memory starts at a multiple of it, for large pages.
+const LARGE: u64 = 2 << 20;
+
+/// Memory of a card, or of the host.
+pub(super) struct Memory {
+    process: Arc<Process>,
+    card: Arc<Running>,
+    va: GpuVa,
+    bytes: u64,
+    place: Option<Place>,
+    window: Option<Window>,
+    /// The cards that know the address.
+    mapped: Mutex<Vec<Weak<Running>>>,
+    is_named: bool,
+}
+
+/// What is behind an address.
+enum Place {
+    Vram(VramAddr),
+    Host(Dma),
+}
+
+impl Memory {
+    /// Memory for a request, which its card and every other one of the process reaches that can.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`], and nothing is left behind; [`Error::Fault`].
+    pub(super) fn new(
+        process: &Arc<Process>,
+        card: &Arc<Running>,
+        request: &Request<'_>,
+        has_windows: bool,
+    ) -> Result<Arc<Memory>, Error> {
+        let device = card.card().device();
+        let bytes = request.bytes.max(1).checked_next_multiple_of(PAGE);
+        let bytes = bytes.unwrap_or(!(PAGE - 1));
+        let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
+        let va = process.addresses(device, bytes, align)?;
+        // From here on the drop takes apart what has been made.
+        let mut memory = Memory {
+            process: process.clone(),
+            card: card.clone(),
+            va,
+            bytes,
+            place: None,
+            window: None,
+            mapped: Mutex::default(),
+            is_named: !request.what.is_empty(),
+        };
+        let name = match request.what {
+            "" => "memory",
+            what => what,
+        };
+        match request.kind {
+            MemoryKind::Device => {
+                let at = card.vram(bytes, align)?;
+                memory.place = Some(Place::Vram(at));
+                if has_windows {
+                    let window = card.card().vram().sub(at.0, bytes);
+                    memory.window = Some(window.map_err(|e| broken(card.card(), "VRAM", e))?);
+                }
+            }
+            MemoryKind::Host | MemoryKind::Control => {
+                let dma = pinned(card, bytes)?;
+                memory.window = Some(Window::mapped(name, dma.view.clone()));
+                memory.place = Some(Place::Host(dma));
+            }
+        }
+        if memory.is_named {
+            process.space.ranges.insert(va.0, bytes, name);
+        }
+        let mut shared = process.shared();
+        memory.map(card)?;
+        // Looked at under the lock: a card that is opened after that finds the memory here.
+        let others: Vec<_> = shared.cards.iter().filter_map(Weak::upgrade).collect();
+        for other in others.iter().filter(|other| !Arc::ptr_eq(other, card)) {
+            memory.share(other)?;
+        }
+        let memory = Arc::new(memory);
+        if shared.memories.len() == shared.memories.capacity() {
+            shared.memories.retain(|memory| memory.strong_count() > 0);
+        }
+        shared.memories.push(Arc::downgrade(&memory));
+        drop(shared);
+        Ok(memory)
+    }
+
+    /// The address.
+    pub(super) fn va(&self) -> GpuVa {
+        self.va
+    }
+
+    /// Its size in bytes, whole pages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The host's way to it.
+    pub(super) fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
+    }
+
+    /// Filled with zeros when it was made.
+    pub(super) fn is_zeroed(&self) -> bool {
+        matches!(self.place, Some(Place::Host(_)))
+    }
+
+    /// Whether a card knows it.
+    pub(super) fn is_mapped_for(&self, card: &Arc<Running>) -> bool {
+        let card = Arc::downgrade(card);
+        self.lock().iter().any(|known| known.ptr_eq(&card))
+    }
+
+    /// Maps it for another card of the process, if there is a way from there.
+    ///
+    /// # Errors
+    /// Those of the page tables, for memory that every card must reach.
+    pub(super) fn share(&self, card: &Arc<Running>) -> Result<(), Error> {
+        if self.is_mapped_for(card) {
+            return Ok(());
+        }
+        let done = self.map(card);
+        if let (Err(error), Some(Place::Vram(_))) = (&done, &self.place) {
+            // Copies between the two go through memory of the host then.
+            tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
+            return Ok(());
+        }
+        done
+    }
+
+    fn map(&self, card: &Arc<Running>) -> Result<(), Error> {
+        let (pieces, attr) = match &self.place {
+            None => return Ok(()),
+            Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
+                (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
+            }
+            Some(Place::Vram(at)) => {
+                let at = on_bus(&self.card, *at)?;
+                (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)
+            }
+            Some(Place::Host(dma)) => {
+                let pieces = dma.ranges.iter();
+                let pieces = pieces.map(|range| (PhysAddr::Bus(range.addr), range.bytes));
+                (cut(pieces, self.bytes), Attr::HOST)
+            }
+        };
+        let hubs = card.started().hubs();
+        card.space.map(hubs, self.va, &pieces, attr)?;
+        self.lock().push(Arc::downgrade(card));
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
+        // Changed in single steps.
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first so many bytes of pieces: there may be more of pinned memory than was asked for.
+fn cut(pieces: impl Iterator<Item = (PhysAddr, u64)>, bytes: u64) -> Vec<(PhysAddr, u64)> {
+    let mut left = bytes;
+    let mut fit = |(at, bytes): (PhysAddr, u64)| {
+        let bytes = bytes.min(left);
+        left -= bytes;
+        (bytes > 0).then_some((at, bytes))
+    };
+    pieces.map_while(&mut fit).collect()
+}
+
+/// Memory of the host that stays where it is: in large pages, if it can be had.
+fn pinned(card: &Running, bytes: u64) -> Result<Dma, Error> {
+    let pci = card.card().pci();
+    let large = match bytes.is_multiple_of(LARGE) {
+        true => pci.dma(bytes, LARGE).ok(),
+        false => None,
+    };
+    let dma = match large {
+        Some(dma) => Ok(dma),
+        None => pci.dma(bytes, PAGE),
+    };
+    dma.map_err(|error| not_pinned(card, bytes, error))
+}
+
+fn not_pinned(card: &Running, bytes: u64, error: TransportError) -> Error {
+    /// ENOMEM, EAGAIN.
+    const FULL: [Fault; 2] = [Fault::Errno(12), Fault::Errno(11)];
+    let device = card.card().device().clone();
+    match FULL.contains(&error.fault) {
+        true => Error::OutOfMemory {
+            device,
+            asked: bytes,
+            free: 0,
+            total: 0,
+            hint: format!(" of the host's memory that may be pinned (`ulimit -l`): {error}"),
+        },
+        false => Error::Os {
+            device,
+            call: format!("{}: {}", error.device, error.operation),
+            source_text: error.fault.to_string(),
+            hint: "Run `doorbell doctor`, which says what this way to a GPU needs".into(),
+        },
+    }
+}
+
+/// Where VRAM of a card is for others on the bus.
+fn on_bus(card: &Running, at: VramAddr) -> Result<BusAddr, Error> {
+    const ADDRESS: u64 = !0xf;
+    let card = card.card();
+    let failed = |e| broken(card, "BAR 0", e);
+    if !card.has_large_bar() {
+        return Err(Error::NoHostAccess {
+            device: card.device().clone(),
+            va: at.0,
+            has: "a part of its VRAM behind BAR 0",
+            needs: "all of it",
+        });
+    }
+    let half = |offset| {
+        let word = card
+            .pci()
+            .config_read(PCI_BASE_ADDRESS_0 + offset, AccessWidth::W32);
+        word.map(u64::from).map_err(failed)
+    };
+    let bar = (half(0)? | half(4)? << 32) & ADDRESS;
+    Ok(BusAddr(bar + at.0))
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.is_named {
+            self.process.space.ranges.remove(self.va.0);
+        }
+        let mut is_free = true;
+        let mapped = std::mem::take(&mut *self.lock());
+        // A card that is finished has forgotten it.
+        for card in mapped.iter().filter_map(Weak::upgrade) {
+            let hubs = card.started().hubs();
+            if let Err(error) = card.space.unmap(hubs, self.va, self.bytes) {
+                tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card");
+                card.soil();
+                is_free = false;
+            }
+        }
+        match (self.place.take(), is_free) {
+            (Some(Place::Vram(at)), true) => self.card.give_back(at),
+            (Some(Place::Host(dma)), false) => std::mem::forget(dma),
+            _ => {}
+        }
+        if is_free {
+            self.process.give_back(self.va);
+        }
+    }
+}

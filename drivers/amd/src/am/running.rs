@@ -1,0 +1,246 @@
+//! [`Running`]: a card that is started, with what is divided among those who use it: its addresses, its VRAM, the slots
+//! for queues.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drivers_gpu::interface::Exception;
+use hcq::Error;
+use hcq::addr::VramAddr;
+use hcq::mem::tlsf::Tlsf;
+
+use super::areas::MQDS;
+use super::boot::{self, Options, Started};
+use super::card::Card;
+use super::error::{AmError, Stage};
+use super::exception::{broken, of_entry, of_hub};
+use super::gfx::{self, Gfx};
+use super::hqd;
+use super::hub::Kind;
+use super::mqd;
+use super::nbio::{self, Route};
+use super::process::PAGE;
+use super::sdma::Sdma;
+use super::space::AddressSpace;
+use crate::chip::Language;
+
+/// A card that is started, and finished when the last one drops it.
+pub(super) struct Running {
+    started: Started,
+    gfx: Gfx,
+    sdma: Sdma,
+    /// Its addresses.
+    pub(super) space: AddressSpace,
+    vram: Mutex<Tlsf>,
+    slots: Mutex<Slots>,
+    /// Something went wrong: who finds the card after us starts it from cold.
+    is_dirty: AtomicBool,
+}
+
+/// Slots that are taken, a bit for each.
+#[derive(Default)]
+struct Slots {
+    compute: u64,
+    copy: u64,
+}
+
+impl Running {
+    /// Starts a card, all of it.
+    ///
+    /// # Errors
+    /// [`AmError`], with the stage.
+    pub(super) fn start(card: Arc<Card>, options: &Options) -> Result<Running, AmError> {
+        let started = boot::start(card, options)?;
+        let engines = engines(&started);
+        let (gfx, sdma, space, vram) = engines.inspect_err(|_| {
+            // The error that is told is the first one.
+            started.finish(false).ok();
+        })?;
+        Ok(Running {
+            gfx,
+            sdma,
+            space,
+            vram: Mutex::new(vram),
+            slots: Mutex::default(),
+            is_dirty: AtomicBool::new(false),
+            started,
+        })
+    }
+
+    /// Its compute engine.
+    pub(super) fn gfx(&self) -> &Gfx {
+        &self.gfx
+    }
+
+    /// Its copy engines.
+    pub(super) fn sdma(&self) -> &Sdma {
+        &self.sdma
+    }
+
+    /// What was started.
+    pub(super) fn started(&self) -> &Started {
+        &self.started
+    }
+
+    /// The card.
+    pub(super) fn card(&self) -> &Arc<Card> {
+        self.started.card()
+    }
+
+    /// VRAM for so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn vram(&self, bytes: u64, align: u64) -> Result<VramAddr, Error> {
+        let mut vram = lock(&self.vram);
+        vram.alloc(bytes, align).map(VramAddr).map_err(|error| {
+            let stats = vram.stats();
+            Error::OutOfMemory {
+                device: self.card().device().clone(),
+                asked: bytes,
+                free: stats.free,
+                total: stats.size,
+                hint: format!("; {error}"),
+            }
+        })
+    }
+
+    /// Takes VRAM back.
+    pub(super) fn give_back(&self, at: VramAddr) {
+        // What was not given out is not taken back.
+        let freed = lock(&self.vram).free(at.0);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+    }
+
+    /// A slot for a queue.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: all are taken.
+    pub(super) fn slot(self: &Arc<Self>, language: Language) -> Result<Slot, Error> {
+        let mut slots = lock(&self.slots);
+        let (taken, most, what) = match language {
+            Language::Sdma => {
+                let most = self.sdma.queues();
+                (&mut slots.copy, most, "copy queues")
+            }
+            Language::Pm4 | Language::Aql => {
+                let images = (MQDS.bytes / mqd::STRIDE) as u32;
+                let most = images / (self.gfx.xccs().len() as u32).max(1);
+                let most = most.min(hqd::queues(self.card().gfx()));
+                (&mut slots.compute, most, "compute queues")
+            }
+        };
+        let number = taken.trailing_ones();
+        if number >= most.min(u64::BITS) {
+            return Err(Error::Os {
+                device: self.card().device().clone(),
+                call: format!("a slot among {most} {what}"),
+                source_text: "all of them are taken".into(),
+                hint: "Close other devices of this process".into(),
+            });
+        }
+        *taken |= 1 << number;
+        Ok(Slot {
+            card: self.clone(),
+            language,
+            number,
+        })
+    }
+
+    /// Why the card has stopped, if it has.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: it cannot be looked at.
+    pub(super) fn exception(&self) -> Result<Option<Exception>, Error> {
+        let failed = |e| broken(self.card(), "GPU", e);
+        let (hubs, interrupts) = (self.started.hubs(), self.started.interrupts());
+        let entries = interrupts.entries().map_err(failed)?;
+        let faults = hubs.faults().map_err(failed)?;
+        // Hubs say more than what they send.
+        let of_hubs = faults.first().map(of_hub);
+        let gfx = self.card().gfx();
+        let found = of_hubs.or_else(|| entries.iter().find_map(|entry| of_entry(gfx, entry)));
+        if found.is_some() {
+            self.soil();
+            for fault in &faults {
+                tracing::warn!(target: "hcq::amd", device = %self.card().device(), "{fault}");
+            }
+            hubs.clear_faults().map_err(failed)?;
+        }
+        Ok(found)
+    }
+
+    /// Notes that something went wrong.
+    pub(super) fn soil(&self) {
+        self.is_dirty.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What of a card comes behind its firmware: engines, with no queue in them, addresses that mean nothing, free VRAM.
+fn engines(started: &Started) -> Result<(Gfx, Sdma, AddressSpace, Tlsf), AmError> {
+    let (card, hubs) = (started.card(), started.hubs());
+    let gfx = started.at(Stage::Gfx, || {
+        gfx::wait_autoload(card)?;
+        Gfx::new(card, started.entries())
+    })?;
+    started.at(Stage::GcHub, || hubs.start(Kind::Gc))?;
+    let space = started.at(Stage::GcHub, || Ok(AddressSpace::new(card, hubs)?))?;
+    started.at(Stage::Gfx, || {
+        nbio::route(card, Route::Compute)?;
+        match started.is_warm() {
+            true => gfx.restart(),
+            false => gfx.start(),
+        }
+    })?;
+    let sdma = started.at(Stage::Sdma, || {
+        let sdma = Sdma::new(card)?;
+        let engines = sdma.engines();
+        nbio::route(card, Route::Copy { engines })?;
+        sdma.start()?;
+        Ok(sdma)
+    })?;
+    started.at(Stage::Clocks, || gfx.gate_clocks())?;
+    started.running()?;
+    let vram = started.at(Stage::Clocks, || {
+        let rest = card.areas().rest;
+        let vram = Tlsf::new(rest.at.0, rest.bytes & !(PAGE - 1), PAGE);
+        Ok(vram.map_err(|e| broken(card, "VRAM", e))?)
+    })?;
+    Ok((gfx, sdma, space, vram))
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let stopped = self.sdma.stop().and(self.gfx.stop());
+        let is_clean = stopped.is_ok() && !self.is_dirty.load(Ordering::Relaxed);
+        if let Err(error) = self.started.finish(is_clean).and(stopped) {
+            tracing::warn!(target: "hcq::amd", %error, "the card is left as it is; the next start is from cold");
+        }
+    }
+}
+
+/// A slot of a queue, which is free again when it is dropped.
+pub(super) struct Slot {
+    /// The card.
+    pub(super) card: Arc<Running>,
+    /// What its queue takes.
+    pub(super) language: Language,
+    /// Its number among those of the kind.
+    pub(super) number: u32,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut slots = lock(&self.card.slots);
+        let taken = match self.language {
+            Language::Sdma => &mut slots.copy,
+            Language::Pm4 | Language::Aql => &mut slots.compute,
+        };
+        *taken &= !(1 << self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one call of a collection, or one store.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
