@@ -49,5 +49,6 @@ pub const PCI_BASE_ADDRESS_MEM_TYPE_64: u32 = 0x4;
 /// Base address: reading has no side effect.
 pub const PCI_BASE_ADDRESS_MEM_PREFETCH: u32 = 0x8;
 
-/// Size of the configuration space of a conventional function in bytes.
-pub const CONFIG_BYTES: u16 = 256;
+/// Size of the configuration space of an express function in bytes; the first 256 are those of a conventional
+/// one.
+pub const CONFIG_BYTES: u16 = 4096;
