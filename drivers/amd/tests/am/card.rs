@@ -13,6 +13,7 @@ use hcq::transport::access::Verb;
 use hcq::transport::fault::{FaultInject, Inject, Rule};
 use hcq::transport::tap::Tapped;
 use hcq::transport::{Pci, VirtualClock};
+use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Card as Twin, Config};
 use twin_amd::pci::chip::{CHIPS, Chip};
@@ -21,7 +22,9 @@ const ADDRESS: &str = "0000:03:00.0";
 
 fn twin(config: &Config) -> (Arc<dyn Pci>, Arc<Journal>) {
     let journal = Arc::new(Journal::new());
-    (Arc::new(Twin::function(ADDRESS, config, &journal)), journal)
+    let memory = HostMemory::new();
+    let function = Twin::function(ADDRESS, config, &memory, &journal);
+    (Arc::new(function.unwrap()), journal)
 }
 
 fn open(pci: Arc<dyn Pci>) -> Result<Card, AmError> {

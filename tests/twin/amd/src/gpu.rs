@@ -305,6 +305,11 @@ impl Gpu {
         self.at(|side| side.queues.get(&id).is_none_or(Queue::is_idle))
     }
 
+    /// How far a queue has read, and how far it may, in its unit.
+    pub fn queue_pointers(&self, id: QueueId) -> Option<(u64, u64)> {
+        self.at(|side| side.queues.get(&id).map(Queue::pointers))
+    }
+
     /// Whether the queues of a process have nothing left to do.
     pub fn idle(&self, process: ProcessId) -> bool {
         self.at(|side| {

@@ -192,6 +192,11 @@ impl Queue {
         }
     }
 
+    /// How far it has read, and how far it may.
+    pub fn pointers(&self) -> (u64, u64) {
+        self.ring.pointers()
+    }
+
     /// Whether nothing is left to do.
     pub fn is_idle(&self) -> bool {
         let done = match &self.engine {

@@ -144,6 +144,11 @@ impl Ring {
         self.rptr
     }
 
+    /// The count of what has been taken, and of what is published.
+    pub fn pointers(&self) -> (u64, u64) {
+        (self.rptr, self.limit)
+    }
+
     /// Bytes from the start of the ring to the next to take.
     pub fn offset(&self) -> u64 {
         (self.rptr * self.unit) % self.bytes

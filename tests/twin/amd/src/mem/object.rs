@@ -207,6 +207,12 @@ impl Object {
         }
     }
 
+    /// Whether others have its memory than so many who ask, of memory that is another's.
+    pub(crate) fn is_shared(&self, who_ask: usize) -> bool {
+        // The object has it by its kind, too.
+        Arc::strong_count(&self.memory) > 2 + who_ask
+    }
+
     /// Whether caches may hold it.
     pub(crate) fn cacheable(&self) -> bool {
         !matches!(self.kind, Kind::Doorbell(_) | Kind::MmioRemap)

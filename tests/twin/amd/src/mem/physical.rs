@@ -4,17 +4,20 @@
 //! flushed; the card's own blocks (PSP, interrupt ring, the walkers of page tables) access memory below all
 //! caches, as SDMA does. All functions may be called from any thread: the locks in here are leaves.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use twin::pci::{Bus, GIVEN, MASTER};
 use twin::rule::Journal;
 use twin_shader::page::{PAGE, Port};
 
+use super::Mapping;
 use super::cache::{At, State};
 use super::frame::Frame;
-use super::gmc::{Drain, Gmc};
-use super::object::Object;
+use super::gmc::{Budget, Drain, Gmc};
+use super::object::{Kind, Object};
 use super::table::{Mtype, Rights};
 use crate::chip::Chip;
 
@@ -80,17 +83,30 @@ pub struct Physical {
     /// Its caches.
     pub gmc: Arc<Gmc>,
     vram: Arc<Object>,
+    bus: Arc<Bus>,
+    /// Memory of the host that the card has accessed, by where the twin has it: what caches know of it stays.
+    host: Mutex<BTreeMap<usize, Arc<Object>>>,
 }
 
 impl Physical {
-    /// The memory of a card with so many bytes of VRAM, all zeros.
+    /// The memory of a card with so many bytes of VRAM, all zeros, and the way to that of its machine.
     ///
     /// # Errors
     /// An errno: the host has no memory left.
-    pub fn new(chip: &Chip, vram: u64, journal: Arc<Journal>) -> Result<Arc<Physical>, i32> {
+    pub fn new(
+        chip: &Chip,
+        vram: u64,
+        bus: Arc<Bus>,
+        journal: Arc<Journal>,
+    ) -> Result<Arc<Physical>, i32> {
         let gmc = Gmc::with_xccs(chip.xccs, 0, chip.generation, vram, Drain::Never, journal)?;
         let vram = Object::card(&gmc, vram)?;
-        Ok(Arc::new(Physical { gmc, vram }))
+        Ok(Arc::new(Physical {
+            gmc,
+            vram,
+            bus,
+            host: Mutex::default(),
+        }))
     }
 
     /// Bytes of VRAM.
@@ -177,12 +193,59 @@ impl Physical {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// The object and the page of it that a place lies in.
+    /// The object and the page of it that a place lies in. Who may not access it, or was not given it, hears so.
     pub(crate) fn object(&self, place: Place) -> Option<(Arc<Object>, u64)> {
         match place {
-            Place::Vram(at) if at < self.vram_bytes() => Some((self.vram.clone(), at / PAGE)),
-            Place::Vram(_) | Place::Bus(_) => None,
+            Place::Vram(at) => (at < self.vram_bytes()).then(|| (self.vram.clone(), at / PAGE)),
+            Place::Bus(at) => self.of_host(at),
         }
+    }
+
+    fn of_host(&self, at: u64) -> Option<(Arc<Object>, u64)> {
+        let refuse = |rule| {
+            let what = format!("the card accesses {at:#x}");
+            self.gmc.journal.broken(rule, what);
+            None
+        };
+        if !self.bus.master() {
+            return refuse(&MASTER);
+        }
+        let Some((memory, page)) = self.bus.find(at) else {
+            return refuse(&GIVEN);
+        };
+        match self.held(&memory) {
+            Some(object) => Some((object, page)),
+            None => refuse(&GIVEN),
+        }
+    }
+
+    /// What the card knows of memory of the host; none once only the card has it.
+    fn held(&self, memory: &Arc<Mapping>) -> Option<Arc<Object>> {
+        // An object is inserted and removed whole.
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Arc::as_ptr(memory).addr();
+        if let Some(object) = host.get(&key) {
+            // The caller has it, too.
+            return object.is_shared(1).then(|| object.clone());
+        }
+        let mut left = Vec::new();
+        host.retain(|_, object| {
+            let shared = object.is_shared(0);
+            left.extend((!shared).then(|| object.clone()));
+            shared
+        });
+        let kind = Kind::Userptr {
+            address: 0,
+            pages: memory.clone(),
+        };
+        let budget = Arc::new(Budget::new(u64::MAX));
+        let name = "memory of the host";
+        let object = Object::new(&self.gmc, &budget, kind, memory.bytes(), name).ok()?;
+        host.insert(key, object.clone());
+        drop(host);
+        // Waves may be at it.
+        left.into_iter().for_each(|object| self.gmc.leave(object));
+        Some(object)
     }
 
     fn pages(

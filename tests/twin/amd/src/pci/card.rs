@@ -1,22 +1,20 @@
 //! A card on its bus, as it is when its own firmware has started and no driver has: VRAM, doorbells, registers.
 //!
-//! What is modelled so far is what a driver may do to look at it: the table of blocks near the end of VRAM, read
-//! through the BAR or dword by dword, how much VRAM there is, and the pair of registers that reaches those
-//! beyond the end of their BAR. A register that the vendor's headers do not name for the version of its block
-//! breaks `AMD-PCI-REGISTER`; all others hold what was written, and start nothing.
+//! A register that the vendor's headers do not name for the version of its block breaks `AMD-PCI-REGISTER`; those
+//! that no block has an idea of hold what was written, and start nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drivers_spec::amd::discovery::FROM_END;
-use drivers_spec::amd::mmio::{self, Reg, nbio};
 use drivers_spec::pci::{CLASS_DISPLAY, VENDOR_AMD};
 use hcq::mem::window::AccessWidth;
-use twin::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
+use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
 use super::chip::Chip;
-use super::registers::Registers;
-use super::vram::Vram;
+use super::state::State;
+use super::wait::Wait;
+use super::{doorbells, psp};
+use crate::mem::Physical;
 
 /// Registers are dwords.
 pub static WIDTH: Rule = Rule {
@@ -34,14 +32,6 @@ pub static REGISTER: Rule = Rule {
     proof: Proof::Twin,
 };
 
-/// The index says that it means VRAM.
-pub static MM_INDEX: Rule = Rule {
-    name: "AMD-PCI-MM-INDEX",
-    text: "MM_DATA is a dword of VRAM once MM_INDEX has bit 31 set, above an address that is a multiple of 4",
-    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mm_access",
-    proof: Proof::Sourced,
-};
-
 /// There is no memory beyond.
 pub static VRAM_END: Rule = Rule {
     name: "AMD-PCI-VRAM-END",
@@ -50,11 +40,22 @@ pub static VRAM_END: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// Who has had a card before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Before {
+    /// Nobody: power has come.
+    Nobody,
+    /// The vendor's kernel driver, which has left it running.
+    Kernel,
+}
+
 /// How a card is found.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which one.
     pub chip: &'static Chip,
+    /// Who has had it before.
+    pub before: Before,
     /// How much of VRAM BAR 0 shows, a power of two; none for all.
     pub bar: Option<u64>,
     /// How often it answers with all ones, or that it has no memory, before it is there.
@@ -63,6 +64,24 @@ pub struct Config {
     pub starting: u32,
     /// What lies where the table of blocks should; none for that of the chip.
     pub table: Option<Vec<u8>>,
+    /// How many looks find what a driver waits for not done yet.
+    pub looks: u32,
+    /// What is never done.
+    pub never: Option<Wait>,
+    /// After how many accesses to registers the card has left the bus.
+    pub gone_after: Option<u64>,
+    /// A reset by the card's own firmware has the function forget its command register.
+    pub reset_forgets: bool,
+    /// A command of the PSP's bootloader fails: which, and the error.
+    pub bootloader_error: Option<(u32, u32)>,
+    /// Making or destroying a ring of the PSP fails: the status.
+    pub ring_error: Option<u32>,
+    /// A command of the PSP's ring fails: which, and the status.
+    pub psp_error: Option<(u32, u32)>,
+    /// A message to the SMU fails: which, and the result.
+    pub smu_error: Option<(u32, u32)>,
+    /// What choices that hardware leaves open follow from.
+    pub seed: u64,
 }
 
 impl Config {
@@ -70,44 +89,44 @@ impl Config {
     pub fn of(chip: &'static Chip) -> Config {
         Config {
             chip,
+            before: Before::Nobody,
             bar: None,
             silent: (0, 0),
             starting: 0,
             table: None,
+            looks: 2,
+            never: None,
+            gone_after: None,
+            reset_forgets: false,
+            bootloader_error: None,
+            ring_error: None,
+            psp_error: None,
+            smu_error: None,
+            seed: 0,
         }
     }
 }
-
-struct State {
-    registers: Registers,
-    vram: Vram,
-    /// See [`Config::silent`].
-    silent: (u32, u32),
-    starting: u32,
-}
-
-type Broken = (&'static Rule, String);
 
 /// A card, for who puts it into a machine.
 pub struct Card;
 
 impl Card {
-    /// The PCI function of a card.
-    pub fn function(name: &str, config: &Config, journal: &Arc<Journal>) -> Function {
+    /// The PCI function of a card, in a machine with that memory.
+    ///
+    /// # Errors
+    /// An errno: the host has no memory left.
+    pub fn function(
+        name: &str,
+        config: &Config,
+        memory: &Arc<HostMemory>,
+        journal: &Arc<Journal>,
+    ) -> Result<Function, i32> {
         let chip = config.chip;
-        let contents = chip.contents();
-        let mut vram = Vram::new(chip.vram);
-        let table = config.table.clone().unwrap_or_else(|| contents.build());
-        for (at, byte) in (chip.vram - FROM_END..).zip(&table) {
-            // Firmware puts it inside.
-            _ = vram.write(at, 1, u64::from(*byte));
-        }
-        let state = Arc::new(Mutex::new(State {
-            registers: Registers::of(&contents.blocks),
-            vram,
-            silent: config.silent,
-            starting: config.starting,
-        }));
+        let bus = Bus::new(memory);
+        let physical = Physical::new(chip.twin, chip.vram, bus.clone(), journal.clone())?;
+        let state = State::new(config, physical, bus.clone(), journal.clone());
+        let state = state.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        let state = Arc::new(Mutex::new(state));
         let bar = |number, bytes: u64, wide, target| Bar {
             number,
             bytes,
@@ -124,11 +143,10 @@ impl Card {
         };
         let bars = vec![
             bar(0, memory, true, Box::new(Memory(state.clone())) as _),
-            bar(2, 2 << 20, true, Box::new(Doorbells)),
+            bar(2, 2 << 20, true, Box::new(Doorbells(state.clone()))),
             bar(5, 1 << 20, false, Box::new(Mmio(state))),
         ];
-        let bus = Bus::new(&HostMemory::new());
-        Function::new(name, identity, bars, bus, journal.clone())
+        Ok(Function::new(name, identity, bars, bus, journal.clone()))
     }
 }
 
@@ -142,36 +160,39 @@ struct Memory(Arc<Mutex<State>>);
 
 impl Target for Memory {
     fn read(&mut self, offset: u64, width: AccessWidth) -> Result<u64, Broken> {
-        let state = lock(&self.0);
-        let read = state.vram.read(offset, width.bytes() as u64);
-        read.ok_or_else(|| beyond("read", offset, &state.vram))
+        let mut word = [0; 8];
+        self.read_bytes(offset, &mut word[..width.bytes()])?;
+        Ok(u64::from_le_bytes(word))
     }
 
     fn write(&mut self, offset: u64, width: AccessWidth, value: u64) -> Result<(), Broken> {
-        let mut state = lock(&self.0);
-        let written = state.vram.write(offset, width.bytes() as u64, value);
-        written.ok_or_else(|| beyond("write", offset, &state.vram))
+        self.write_bytes(offset, &value.to_le_bytes()[..width.bytes()])
     }
 
+    fn read_bytes(&mut self, offset: u64, to: &mut [u8]) -> Result<(), Broken> {
+        let mut state = lock(&self.0);
+        psp::look(&mut state, offset, to.len());
+        state.vram_read(offset, to)
+    }
+
+    fn write_bytes(&mut self, offset: u64, from: &[u8]) -> Result<(), Broken> {
+        lock(&self.0).vram_write(offset, from)
+    }
+
+    // A function level reset leaves these chips as they are: their own drivers do not use it either.
     fn reset(&mut self) {}
 }
 
-fn beyond(verb: &str, at: u64, vram: &Vram) -> Broken {
-    let what = format!("{verb} at {at:#x} of {:#x} bytes of VRAM", vram.bytes());
-    (&VRAM_END, what)
-}
-
-/// Behind BAR 2: nothing listens yet, and nothing may be rung.
-struct Doorbells;
+/// Behind BAR 2.
+struct Doorbells(Arc<Mutex<State>>);
 
 impl Target for Doorbells {
     fn read(&mut self, offset: u64, _: AccessWidth) -> Result<u64, Broken> {
         Err((&REGISTER, format!("doorbell {offset:#x} is read")))
     }
 
-    fn write(&mut self, offset: u64, _: AccessWidth, value: u64) -> Result<(), Broken> {
-        let what = format!("doorbell {offset:#x} is rung with {value:#x}, and no queue is there");
-        Err((&REGISTER, what))
+    fn write(&mut self, offset: u64, width: AccessWidth, value: u64) -> Result<(), Broken> {
+        doorbells::ring(&mut lock(&self.0), offset, width, value)
     }
 
     fn reset(&mut self) {}
@@ -202,83 +223,4 @@ impl Target for Mmio {
     }
 
     fn reset(&mut self) {}
-}
-
-impl State {
-    fn slot(&mut self, dword: u64) -> Result<&mut super::registers::Slot, Broken> {
-        let what = || (&REGISTER, format!("dword {dword:#x}"));
-        self.registers.at(dword).ok_or_else(what)
-    }
-
-    /// The byte of VRAM that the index means.
-    fn indexed(&self) -> Result<u64, Broken> {
-        let index = self.registers.value(&mmio::MM_INDEX);
-        let high = self.registers.value(&mmio::MM_INDEX_HI);
-        if index >> 31 == 0 || index & 3 != 0 {
-            return Err((&MM_INDEX, format!("MM_DATA while MM_INDEX is {index:#x}")));
-        }
-        Ok(u64::from(index & !(1 << 31)) | u64::from(high) << 31)
-    }
-
-    /// The dword that the pair means whose data register is `data`.
-    fn beyond(&self, data: u64) -> Result<u64, Broken> {
-        let at = self.registers.value(&nbio::BIF_BX_PF0_RSMU_INDEX);
-        match u64::from(at / 4) {
-            same if same == data => Err((&REGISTER, format!("dword {same:#x}, by itself"))),
-            other => Ok(other),
-        }
-    }
-
-    fn read(&mut self, dword: u64) -> Result<u32, Broken> {
-        let slot = self.slot(dword)?;
-        let (name, value) = (slot.name, slot.value);
-        let is = |reg: &Reg| name == reg.word.name;
-        if is(&mmio::RCC_CONFIG_MEMSIZE) {
-            return Ok(match &mut self.silent {
-                (0, 0) => (self.vram.bytes() >> 20) as u32,
-                (0, zeros) => {
-                    *zeros -= 1;
-                    0
-                }
-                (ones, _) => {
-                    *ones -= 1;
-                    u32::MAX
-                }
-            });
-        }
-        if is(&mmio::MP0_SMN_C2PMSG_33) {
-            let has_started = self.starting == 0;
-            self.starting = self.starting.saturating_sub(1);
-            return Ok(u32::from(has_started) << 31);
-        }
-        if is(&mmio::MM_DATA) {
-            let at = self.indexed()?;
-            let read = self.vram.read(at, 4);
-            return read
-                .map(|word| word as u32)
-                .ok_or_else(|| beyond("read", at, &self.vram));
-        }
-        if is(&nbio::BIF_BX_PF0_RSMU_DATA) {
-            let other = self.beyond(dword)?;
-            return self.read(other);
-        }
-        Ok(value)
-    }
-
-    fn write(&mut self, dword: u64, value: u32) -> Result<(), Broken> {
-        let slot = self.slot(dword)?;
-        let name = slot.name;
-        slot.value = value;
-        let is = |reg: &Reg| name == reg.word.name;
-        if is(&mmio::MM_DATA) {
-            let at = self.indexed()?;
-            let written = self.vram.write(at, 4, value.into());
-            return written.ok_or_else(|| beyond("write", at, &self.vram));
-        }
-        if is(&nbio::BIF_BX_PF0_RSMU_DATA) {
-            let other = self.beyond(dword)?;
-            return self.write(other, value);
-        }
-        Ok(())
-    }
 }

@@ -18,6 +18,8 @@ type Version = (u8, u8, u8);
 pub struct Chip {
     /// Name of the shader architecture.
     pub name: &'static str,
+    /// What the twins know of it beside.
+    pub twin: &'static crate::chip::Chip,
     /// PCI device identifier.
     pub device: u16,
     /// Generation.
@@ -39,6 +41,7 @@ pub struct Chip {
 pub const CHIPS: [Chip; 4] = [
     Chip {
         name: "gfx1100",
+        twin: &crate::chip::GFX1100,
         device: 0x744c,
         gfx: Gfx::Gfx11,
         vram: 24 << 30,
@@ -53,6 +56,7 @@ pub const CHIPS: [Chip; 4] = [
     },
     Chip {
         name: "gfx1102",
+        twin: &crate::chip::GFX1102,
         device: 0x7480,
         gfx: Gfx::Gfx11,
         vram: 8 << 30,
@@ -67,6 +71,7 @@ pub const CHIPS: [Chip; 4] = [
     },
     Chip {
         name: "gfx1200",
+        twin: &crate::chip::GFX1200,
         device: 0x7590,
         gfx: Gfx::Gfx12,
         vram: 16 << 30,
@@ -81,6 +86,7 @@ pub const CHIPS: [Chip; 4] = [
     },
     Chip {
         name: "gfx1201",
+        twin: &crate::chip::GFX1201,
         device: 0x7550,
         gfx: Gfx::Gfx12,
         vram: 16 << 30,

@@ -2,12 +2,35 @@
 //!
 //! - [`chip`]: the cards that can be chosen;
 //! - [`discovery`]: the binary by which a card says what it is made of;
-//! - [`card`]: a card on its bus, before a driver has started anything;
-//! - [`rom`]: what lies in its expansion ROM.
+//! - [`card`]: a card on its bus, and what can be wrong with it; [`machine`]: cards, and a process that opens them;
+//! - `state`, `registers`: what a card is behind its BARs, and which register does what;
+//! - `nbio`: the bus interface; `hub`, [`tlb`], `walk`: the way to memory; [`ih`]: interrupts;
+//! - [`psp`]: the security processor; `smu`: power management and reset;
+//! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
+//!   `doorbells`: how they are rung; `engines`: what runs them;
+//! - [`rom`]: what lies in its expansion ROM;
+//! - [`wait`]: what takes its time.
 
 pub mod card;
 pub mod chip;
 pub mod discovery;
+mod doorbells;
+mod engines;
+mod graphics;
+mod hqd;
+mod hub;
+pub mod ih;
+pub mod machine;
+mod nbio;
+pub mod psp;
 mod registers;
 pub mod rom;
-mod vram;
+mod sdma;
+mod smu;
+mod state;
+pub mod tlb;
+pub mod wait;
+mod walk;
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,41 @@
 //! The memory of a card without a kernel driver, and page tables that somebody else walks.
 
+use drivers_spec::pci::PCI_COMMAND;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::Pci;
+use twin::pci::{Function, HostMemory, Identity};
+
 use super::*;
 
 const BYTES: u64 = 1 << 30;
 
 fn card() -> (Arc<Physical>, Arc<Journal>) {
+    let (function, card, journal) = function();
+    drop(function);
+    (card, journal)
+}
+
+/// A function that has a card's way to memory, and nothing else.
+fn function() -> (Function, Arc<Physical>, Arc<Journal>) {
     let journal = Arc::new(Journal::new());
     let chip = &crate::chip::GFX1100;
-    let card = Physical::new(chip, BYTES, journal.clone()).unwrap();
-    (card, journal)
+    let bus = twin::pci::Bus::new(&HostMemory::new());
+    let card = Physical::new(chip, BYTES, bus.clone(), journal.clone()).unwrap();
+    let identity = Identity {
+        vendor: 0x1002,
+        device: 0x744c,
+        class: 0x03_0000,
+        revision: 0,
+    };
+    let function = Function::new("0000:03:00.0", identity, Vec::new(), bus, journal.clone());
+    (function, card, journal)
+}
+
+fn master(function: &Function, on: bool) {
+    let value = if on { 4 } else { 0 };
+    function
+        .config_write(PCI_COMMAND, AccessWidth::W16, value)
+        .unwrap();
 }
 
 fn names(journal: &Journal) -> Vec<&'static str> {
@@ -65,7 +92,6 @@ fn what_the_host_writes_through_the_bar_is_memory_after_a_flush() {
     let missing = card.read64(Place::Vram(BYTES - 4), &who).unwrap_err();
     assert_eq!(missing.0, end);
     assert_eq!(missing.to_string(), "nothing is at 0x40000000 of VRAM");
-    assert!(card.read64(Place::Bus(0x1000), &who).is_err());
 }
 
 #[test]
@@ -111,4 +137,29 @@ fn a_reset_loses_what_vram_held() {
     assert_eq!(seen, [0; 2]);
     card.hdp_flush("a register");
     assert_eq!(card.read64(Place::Vram(0x1000), &who), Ok(0));
+}
+
+#[test]
+fn memory_of_the_host_is_reached_while_it_is_given_and_the_card_is_master() {
+    let (function, card, journal) = function();
+    let who: Arc<str> = "SDMA".into();
+    let dma = function.dma(0x3000, 0x1000).unwrap();
+    let places: Vec<_> = dma.ranges.iter().map(|range| range.addr.0).collect();
+    let word = |at: u64| card.read64(Place::Bus(at), &who);
+    dma.view.write(0x1008, 7u64).unwrap();
+    assert!(word(places[1] + 8).is_err());
+    fires("PCI-MASTER").only(&names(&journal));
+    master(&function, true);
+    assert_eq!(word(places[1] + 8), Ok(7));
+    card.write(Place::Bus(places[2]), &[5; 8], &who).unwrap();
+    assert_eq!(dma.view.read::<u8>(0x2007), Ok(5));
+    // Neighbours are none on the bus.
+    assert!(word(places[0] + 0x1000).is_err());
+    fires("PCI-DMA-GIVEN").only(&names(&journal)[1..]);
+    // Nor is it the card's any more when the driver has given it back.
+    drop(dma);
+    assert!(word(places[1] + 8).is_err());
+    assert_eq!(names(&journal).len(), 3);
+    master(&function, false);
+    assert!(word(places[1] + 8).is_err());
 }

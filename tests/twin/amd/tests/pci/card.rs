@@ -1,45 +1,13 @@
-//! A card on its bus, and the rules of looking at it.
-
-#![allow(clippy::unwrap_used)] // A test may panic.
-
-use std::sync::Arc;
+//! What a driver may do to look at a card.
 
 use drivers_spec::amd::discovery::{BINARY_SIGNATURE, FROM_END};
-use drivers_spec::pci::PCI_COMMAND;
-use hcq::mem::window::{AccessWidth, Window};
-use hcq::transport::Pci;
+use drivers_spec::amd::mmio::nbio;
+use hcq::mem::window::AccessWidth;
 use twin::fires::fires;
-use twin_amd::Journal;
-use twin_amd::pci::card::{Card, Config};
+use twin_amd::pci::card::Config;
 use twin_amd::pci::chip::{CHIPS, Chip};
 
-struct Rig {
-    pci: Arc<dyn Pci>,
-    journal: Arc<Journal>,
-}
-
-impl Rig {
-    fn new(config: &Config) -> Rig {
-        let journal = Arc::new(Journal::new());
-        let function = Card::function("0000:03:00.0", config, &journal);
-        let pci: Arc<dyn Pci> = Arc::new(function);
-        pci.config_write(PCI_COMMAND, AccessWidth::W16, 2).unwrap();
-        Rig { pci, journal }
-    }
-
-    fn gfx1201() -> Rig {
-        Rig::new(&Config::of(Chip::of("gfx1201").unwrap()))
-    }
-
-    fn bar(&self, n: u8) -> Window {
-        self.pci.bar(n).unwrap()
-    }
-
-    fn broken(&self) -> Vec<&'static str> {
-        let violations = self.journal.violations();
-        violations.iter().map(|one| one.rule.name).collect()
-    }
-}
+use crate::Rig;
 
 #[test]
 fn every_card_says_how_much_memory_it_has_and_where_its_table_is() {
@@ -86,11 +54,13 @@ fn registers_without_a_name_are_not_touched() {
         assert!(rig.bar(5).read::<u32>(0x15 * 4).is_err());
         fires("AMD-PCI-REGISTER").only(&rig.broken());
     }
-    // Where nobody listens, nothing is rung.
+    // Doorbells are not read, nor rung before somebody listens.
+    let rig = Rig::gfx1201();
+    assert!(rig.bar(2).read::<u32>(24).is_err());
+    fires("AMD-PCI-REGISTER").only(&rig.broken());
     let rig = Rig::gfx1201();
     assert!(rig.bar(2).write(24, 1u64).is_err());
-    assert!(rig.bar(2).read::<u32>(24).is_err());
-    fires("AMD-PCI-REGISTER").first(&rig.broken());
+    fires("AMD-DOORBELL-APERTURE").only(&rig.broken());
 }
 
 #[test]
@@ -111,4 +81,36 @@ fn vram_ends_before_its_bar() {
     assert!(rig.broken().is_empty());
     assert!(memory.read::<u64>(chip.vram).is_err());
     fires("AMD-PCI-VRAM-END").only(&rig.broken());
+}
+
+#[test]
+fn where_the_flush_register_is_no_other_is() {
+    let rig = Rig::gfx1201();
+    let remap = &nbio::BIF_BX0_REMAP_HDP_MEM_FLUSH_CNTL;
+    rig.set(remap, 0x7_f000);
+    rig.flush();
+    rig.is_clean();
+    assert!(!rig.try_set(remap, 0xde3 * 4));
+    fires("AMD-HDP-REMAP").only(&rig.broken());
+}
+
+#[test]
+fn what_the_host_writes_is_memory_after_a_flush() {
+    let rig = Rig::set_up(&Config::of(Chip::of("gfx1100").unwrap()));
+    let image = crate::image(0x4f, 0x100);
+    rig.write(0x10_0000, &image);
+    rig.psp_load(0x8_0000, super::FB + 0x10_0000);
+    fires("HDP-NOT-FLUSHED").first(&rig.broken());
+}
+
+#[test]
+fn a_card_that_has_gone_answers_with_ones() {
+    let mut config = Config::of(Chip::of("gfx1100").unwrap());
+    config.gone_after = Some(1);
+    let rig = Rig::new(&config);
+    assert_eq!(rig.bar(5).read(0xde3 * 4), Ok(24u32 << 10));
+    assert_eq!(rig.bar(5).read(0xde3 * 4), Ok(u32::MAX));
+    assert_eq!(rig.bar(0).read(0), Ok(u64::MAX));
+    rig.bar(0).write(0, 1u32).unwrap();
+    rig.is_clean();
 }

@@ -1,0 +1,97 @@
+//! BAR 2: a store there reaches a queue by way of the bus interface, which knows which doorbells are whose, and of
+//! the command processor or the copy engine, which know their queues.
+
+use drivers_spec::amd::mmio::gc;
+use hcq::mem::window::AccessWidth;
+use twin::pci::Broken;
+use twin::rule::{Proof, Rule};
+
+use super::nbio::{self, Route};
+use super::state::State;
+use super::{hqd, sdma};
+
+/// The BAR answers once it is told to.
+pub static APERTURE: Rule = Rule {
+    name: "AMD-DOORBELL-APERTURE",
+    text: "doorbells are rung while BIF_DOORBELL_APER_EN is set; else they are lost",
+    source: "Linux, nbio_v4_3.c, nbio_v4_3_enable_doorbell_aperture",
+    proof: Proof::Sourced,
+};
+
+/// The bus interface sends doorbells on.
+pub static ROUTE: Rule = Rule {
+    name: "AMD-DOORBELL-ROUTE",
+    text: "a doorbell is in the range of an S2A entry that is enabled: entries 0 and 3 for the command processors, entry 2 with a range for the copy engines; else it is lost",
+    source: "Linux, nbio_v4_3.c, nbio_v4_3_gc_doorbell_init, nbio_v4_3_sdma_doorbell_range",
+    proof: Proof::Sourced,
+};
+
+/// A doorbell is a queue's.
+pub static NOBODY: Rule = Rule {
+    name: "AMD-DOORBELL-NOBODY",
+    text: "a doorbell is that of a queue that is active, on the block that its S2A entry sends it to",
+    source: "Linux, gfx_v11_0.c and sdma_v6_0.c: CP_HQD_PQ_DOORBELL_CONTROL and SDMA0_QUEUE0_DOORBELL_OFFSET say which",
+    proof: Proof::Sourced,
+};
+
+/// The selection is shared by everything that uses it.
+pub static SELECTION: Rule = Rule {
+    name: "GFX-SELECT-BACK",
+    text: "GRBM_GFX_CNTL selects nothing (0) while queues are used: whoever selects takes it back",
+    source: "Linux, gfx_v11_0.c: soc21_grbm_select(adev, 0, 0, 0, 0) ends each use",
+    proof: Proof::Sourced,
+};
+
+/// `AWID` of copy engines, and of the command processors. Source: Linux, nbio_v4_3.c.
+const COPY: u32 = 0xe;
+const COMMAND: [u32; 2] = [3, 6];
+
+/// Ports of the bus interface.
+const PORTS: usize = 16;
+
+/// Where a doorbell goes: the narrowest range that has it.
+fn route(state: &State, offset: u64) -> Option<Route> {
+    let dword = (offset / 4) as u32;
+    let has = |route: &Route| {
+        let inside = (route.offset..route.offset + route.size).contains(&dword);
+        route.enabled && (route.size == 0 || inside)
+    };
+    let routes = (0..PORTS).filter_map(|port| nbio::route(state, port));
+    routes
+        .filter(has)
+        .min_by_key(|route| route.size.wrapping_sub(1))
+}
+
+/// A store to BAR 2.
+pub(super) fn ring(
+    state: &mut State,
+    offset: u64,
+    width: AccessWidth,
+    value: u64,
+) -> Result<(), Broken> {
+    let what = format!("byte {offset:#x} is rung with {value:#x}");
+    if !nbio::aperture_enabled(state) {
+        return Err((&APERTURE, what));
+    }
+    let Some(route) = route(state, offset) else {
+        return Err((&ROUTE, what));
+    };
+    let bell = offset & !7;
+    let heard = match route.awid {
+        COPY => sdma::is_rung(state, bell),
+        awid if COMMAND.contains(&awid) => hqd::ring(state, bell)?,
+        _ => false,
+    };
+    if !heard {
+        return Err((&NOBODY, format!("{what}, for AWID {:#x}", route.awid)));
+    }
+    for xcc in 0..state.graphics.xccs.len() as u8 {
+        let selected = state.registers.get(&gc::GRBM_GFX_CNTL, xcc);
+        if selected != 0 {
+            let what = format!("{what} while GRBM_GFX_CNTL is {selected:#x}");
+            state.journal.broken(&SELECTION, what);
+        }
+    }
+    state.engines.ring(offset, width, value);
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! What runs behind a card: queues that registers have described, on the engines of the twin. Every access goes
+//! through a hub and the page tables that the driver has written, and what queues tell becomes entries of the
+//! interrupt ring.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drivers_spec::amd::ih::{self, client, client9, source};
+use drivers_spec::amd::packet::Gfx as Generation;
+use hcq::mem::window::AccessWidth;
+use twin::rule::Journal;
+use twin_shader::page::{Access, FaultKind, Port};
+
+use super::hub::Hubs;
+use super::ih::Ih;
+use super::tlb::Hub;
+use crate::chip::Chip;
+use crate::cp::exception;
+use crate::gpu::{
+    Begin, Doorbell, Gpu, Interrupt, Kernel, ProcessId, QueueDesc, QueueId, QueueKind, Setup,
+};
+use crate::mem::{Entry, Mapping, Physical, Vm, Walk};
+use crate::scheduler::Scheduler;
+
+/// The ways of engines to memory.
+#[derive(Clone)]
+struct Ways {
+    /// Of graphics and compute, by XCC.
+    gc: Vec<Arc<Hub>>,
+    /// Of everything else, by die.
+    mm: Vec<Arc<Hub>>,
+}
+
+/// A queue that registers describe. Addresses are virtual, but for the doorbell.
+pub(super) struct Wanted {
+    pub(super) kind: QueueKind,
+    pub(super) xcc: u32,
+    pub(super) vmid: u32,
+    /// Where the ring is, and its bytes.
+    pub(super) ring: (u64, u64),
+    pub(super) rptr: u64,
+    pub(super) wptr: u64,
+    /// The end-of-pipe buffer and its bytes.
+    pub(super) eop: (u64, u64),
+    /// The read pointer in its registers, in the unit of the queue.
+    pub(super) from: u64,
+    /// The byte of the doorbell BAR.
+    pub(super) doorbell: u64,
+    /// What entries of the interrupt ring call it (`RING_ID`).
+    pub(super) ring_id: u32,
+}
+
+/// The engines of a card.
+pub(super) struct Engines {
+    gpu: Gpu,
+    generation: Generation,
+    physical: Arc<Physical>,
+    hubs: Ways,
+    /// By hub and VMID: as long as the card is there, so that decoded code stays.
+    spaces: BTreeMap<(bool, u32, u32), Arc<Vm>>,
+    bells: Arc<Mapping>,
+    tell: Arc<Tell>,
+}
+
+/// The doorbells of a card: BAR 2.
+pub(super) const BELLS: u64 = 2 << 20;
+
+impl Engines {
+    /// Those of a chip, which make their choices by a seed.
+    pub(super) fn new(
+        (chip, generation): (&'static Chip, Generation),
+        physical: &Arc<Physical>,
+        hubs: &Hubs,
+        ih: &Arc<Ih>,
+        journal: &Arc<Journal>,
+        seed: u64,
+    ) -> io::Result<Engines> {
+        let scheduler = Scheduler::new(seed)?;
+        let (gc, mm) = hubs.all();
+        let hubs = Ways { gc, mm };
+        let tell = Arc::new(Tell {
+            generation,
+            hubs: hubs.clone(),
+            ih: ih.clone(),
+            names: Mutex::default(),
+        });
+        let setup = Setup {
+            index: 0,
+            chip,
+            journal: journal.clone(),
+            seed,
+            threads: 1,
+            packets: None,
+            instructions: None,
+        };
+        let kernel: Arc<dyn Kernel> = tell.clone();
+        let bells = Mapping::new(BELLS).map_err(io::Error::from_raw_os_error)?;
+        Ok(Engines {
+            gpu: Gpu::new(setup, Arc::downgrade(&kernel), &scheduler),
+            generation,
+            physical: physical.clone(),
+            hubs,
+            spaces: BTreeMap::new(),
+            bells: Arc::new(bells),
+            tell,
+        })
+    }
+
+    /// The address space of a VMID, as a kind of queue on an XCC reaches it. Copy engines of GFX9 are no part of
+    /// the graphics block.
+    fn space(&mut self, kind: QueueKind, xcc: u32, vmid: u32) -> Option<Arc<Vm>> {
+        let copies = matches!(kind, QueueKind::Sdma { .. });
+        let outside = copies && self.generation == Generation::Gfx9;
+        let hubs = if outside {
+            &self.hubs.mm
+        } else {
+            &self.hubs.gc
+        };
+        let hub = hubs.get(xcc as usize)?.clone();
+        let physical = self.physical.clone();
+        let space = self.spaces.entry((outside, xcc, vmid)).or_insert_with(|| {
+            let gmc = physical.gmc.clone();
+            Vm::walked(
+                gmc,
+                Arc::new(Space {
+                    physical,
+                    hub,
+                    vmid,
+                }),
+            )
+        });
+        Some(space.clone())
+    }
+
+    /// Starts a queue. None where the XCC does not exist.
+    pub(super) fn start(&mut self, wanted: &Wanted) -> Option<QueueId> {
+        let vm = self.space(wanted.kind, wanted.xcc, wanted.vmid)?;
+        let id = self.gpu.create_queue(QueueDesc {
+            process: wanted.vmid,
+            vm,
+            kind: wanted.kind,
+            ring: wanted.ring.0,
+            ring_bytes: wanted.ring.1,
+            rptr: wanted.rptr,
+            wptr: wanted.wptr,
+            eop: wanted.eop,
+            cwsr: (0, 0),
+            xcc: wanted.xcc,
+            active: true,
+            begin: Begin::Registers(wanted.from),
+            doorbell: Doorbell {
+                page: self.bells.clone(),
+                offset: wanted.doorbell as usize,
+            },
+        });
+        let name = Name {
+            vmid: wanted.vmid,
+            ring_id: wanted.ring_id,
+        };
+        self.tell.names().insert(id, name);
+        Some(id)
+    }
+
+    /// Ends a queue: on return nothing of it runs.
+    pub(super) fn stop(&mut self, id: QueueId) {
+        self.gpu.destroy_queue(id);
+        self.tell.names().remove(&id);
+    }
+
+    /// Whether a queue has nothing left to do.
+    pub(super) fn is_idle(&self, id: QueueId) -> bool {
+        self.gpu.queue_is_idle(id)
+    }
+
+    /// The read and the write pointer of a queue, in its unit.
+    pub(super) fn pointers(&self, id: QueueId) -> Option<(u64, u64)> {
+        self.gpu.queue_pointers(id)
+    }
+
+    /// A doorbell is written.
+    pub(super) fn ring(&self, offset: u64, width: AccessWidth, value: u64) {
+        match width {
+            AccessWidth::W64 => self.bells.store64(offset as usize, value),
+            _ => _ = self.bells.swap32(offset as usize, value as u32),
+        }
+        self.gpu.rung();
+    }
+}
+
+/// What an address is behind a hub.
+struct Space {
+    physical: Arc<Physical>,
+    hub: Arc<Hub>,
+    vmid: u32,
+}
+
+impl Walk for Space {
+    fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind> {
+        let to = self.hub.translate(self.vmid, va, access)?;
+        to.rights.allow(access)?;
+        let found = self.physical.object(to.place);
+        let (object, page) = found.ok_or(FaultKind::NotPresent)?;
+        Ok(Entry {
+            object,
+            page,
+            mtype: to.mtype,
+        })
+    }
+}
+
+/// What entries call a queue.
+#[derive(Clone, Copy)]
+struct Name {
+    vmid: u32,
+    ring_id: u32,
+}
+
+/// What queues tell goes to the interrupt ring.
+struct Tell {
+    generation: Generation,
+    hubs: Ways,
+    ih: Arc<Ih>,
+    names: Mutex<BTreeMap<QueueId, Name>>,
+}
+
+impl Tell {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<QueueId, Name>> {
+        // Entries are inserted and removed whole.
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry without its own dwords.
+    fn entry(&self, (client, source): (u32, u32), name: Name) -> [u32; ih::DWORDS] {
+        let mut entry = [0; ih::DWORDS];
+        entry[0] = ih::CLIENT_ID.put(client)
+            | ih::SOURCE_ID.put(source)
+            | ih::RING_ID.put(name.ring_id)
+            | ih::VMID.put(name.vmid);
+        entry
+    }
+
+    fn push(&self, from: (u32, u32), name: Name, context: u32) {
+        let mut entry = self.entry(from, name);
+        entry[ih::CONTEXT] = context;
+        self.ih.push(entry);
+    }
+
+    /// A queue of a process: where the engine tells only whose, all of them are as good.
+    fn some_of(&self, process: ProcessId) -> Name {
+        let names = self.names();
+        let found = names.values().find(|name| name.vmid == process);
+        found.copied().unwrap_or(Name {
+            vmid: process,
+            ring_id: 0,
+        })
+    }
+
+    /// The client that shaders and copy engines are.
+    fn shaders(&self) -> u32 {
+        match self.generation {
+            Generation::Gfx9 => client9::SE0SH,
+            _ => client::GFX,
+        }
+    }
+
+    fn copies(&self) -> (u32, u32) {
+        match self.generation {
+            Generation::Gfx9 => (client9::SDMA[0], source::SDMA4_TRAP),
+            _ => (client::GFX, source::SDMA_TRAP),
+        }
+    }
+}
+
+/// The kind of an entry of a shader that has made an error, and which: an instruction that is none.
+/// Source: Linux, amdkfd/kfd_int_process_v11.c, `SQ_INTERRUPT_WORD_ENCODING_ERROR`, and
+/// kfd_int_process_v9.c, `SQ_INTERRUPT_ERROR_TYPE_ILLEGAL_INST`.
+const ILLEGAL: u32 = 1;
+
+impl Kernel for Tell {
+    fn interrupt(&self, _gpu: usize, interrupt: Interrupt) {
+        match interrupt {
+            Interrupt::Fault { process, fault } => {
+                let outside = fault.port == Port::Sdma && self.generation == Generation::Gfx9;
+                let hubs = if outside {
+                    &self.hubs.mm
+                } else {
+                    &self.hubs.gc
+                };
+                if let Some(hub) = hubs.first() {
+                    hub.fault(process, &fault);
+                }
+            }
+            Interrupt::EndOfPipe {
+                process, context, ..
+            } => {
+                let from = (client::GRBM_CP, source::CP_EOP);
+                self.push(from, self.some_of(process), context);
+            }
+            Interrupt::Wave {
+                process, context, ..
+            } => {
+                let name = self.some_of(process);
+                let mut entry = self.entry((self.shaders(), source::SQ), name);
+                // The kind: a message of a wave.
+                const MESSAGE: u32 = 1;
+                let (kind, shift) = match self.generation {
+                    Generation::Gfx9 => (ih::CONTEXT, 26),
+                    _ => (ih::CONTEXT + 1, 6),
+                };
+                entry[ih::CONTEXT] = context & 0xff_ffff;
+                entry[kind] |= MESSAGE << shift;
+                self.ih.push(entry);
+            }
+            Interrupt::SdmaTrap {
+                process, context, ..
+            } => self.push(self.copies(), self.some_of(process), context),
+            Interrupt::QueueError { queue, code, .. } => {
+                let Some(name) = self.names().get(&queue).copied() else {
+                    return;
+                };
+                if code == exception::WAVE_ILLEGAL_INSTRUCTION || code == exception::WAVE_TRAP {
+                    self.ih.push(self.shader_error(name));
+                } else {
+                    self.push((client::GRBM_CP, source::CP_BAD_OPCODE), name, 0);
+                }
+            }
+            // Nobody asks for these on a card.
+            Interrupt::Reset { .. } => {}
+        }
+    }
+}
+
+impl Tell {
+    /// The entry of a shader that could not go on: kind 2, with what the error was.
+    fn shader_error(&self, name: Name) -> [u32; ih::DWORDS] {
+        const ERROR: u32 = 2;
+        let mut entry = self.entry((self.shaders(), source::SQ), name);
+        match self.generation {
+            Generation::Gfx9 => {
+                // The error is bits 23:20 of a word whose low 12 bits stay where they are.
+                entry[ih::CONTEXT] = ERROR << 26;
+                entry[ih::CONTEXT + 1] = ILLEGAL << 4;
+            }
+            _ => {
+                entry[ih::CONTEXT] = ILLEGAL << 21;
+                entry[ih::CONTEXT + 1] = ERROR << 6;
+            }
+        }
+        entry
+    }
+}

@@ -1,0 +1,278 @@
+//! A machine with cards and no kernel driver for them, and a process on it: what drivers of this repository open.
+//!
+//! The cards are the machine's: a process that has gone leaves them as they are, and the next finds them so
+//! ([`PciMachine::again`]).
+//!
+//! The config string is a list of `key=value` with commas between; `""` is one gfx1100.
+//!
+//! | key | value |
+//! |---|---|
+//! | `chip` | one of [`CHIPS`] |
+//! | `gpus` | how many of it, 1 to 8 |
+//! | `bar` | MiB of VRAM that BAR 0 shows, a power of two; default: all |
+//! | `seed` | what random choices start from |
+
+use std::sync::Arc;
+
+use drivers_spec::pci::{CLASS_DISPLAY, PCI_BASE_ADDRESS_0, VENDOR_AMD};
+use hcq::mem::view::View;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{
+    Bar, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, TransportError,
+};
+use twin::host::client::{self, Reservations};
+use twin::pci::{Function, HostMemory};
+use twin::rule::Journal;
+
+use super::card::{Card, Config};
+use super::chip::{CHIPS, Chip};
+
+const KEYS: &str = "chip, gpus, bar, seed";
+
+/// The cards of a machine.
+struct Slots {
+    chip: &'static Chip,
+    cards: Vec<(PciFunction, Arc<Function>)>,
+    journal: Arc<Journal>,
+}
+
+/// A process on a machine with cards.
+pub struct PciMachine {
+    slots: Arc<Slots>,
+    reservations: Reservations,
+    kept: Kept,
+}
+
+fn parse(text: &str) -> Result<(Config, usize), String> {
+    let names = || CHIPS.map(|chip| chip.name).join(", ");
+    let mut config = Config::of(&CHIPS[0]);
+    let mut gpus = 1;
+    for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("'{part}': expected key=value; keys: {KEYS}"))?;
+        let number = || value.parse::<u64>().ok();
+        let wrong = |expected: &str| format!("{key}={value}: expected {expected}");
+        match key {
+            "chip" => {
+                let chip = Chip::of(value);
+                config.chip = chip
+                    .ok_or_else(|| format!("no chip '{value}'; known behind PCI: {}", names()))?;
+            }
+            "gpus" => {
+                let some = number().filter(|gpus| (1..=8).contains(gpus));
+                gpus = some.ok_or_else(|| wrong("1 to 8"))? as usize;
+            }
+            "bar" => {
+                let mib = number().filter(|mib| mib.is_power_of_two() && *mib < 1 << 20);
+                config.bar = Some(mib.ok_or_else(|| wrong("MiB, a power of two"))? << 20);
+            }
+            "seed" => config.seed = number().ok_or_else(|| wrong("a number"))?,
+            _ => return Err(format!("'{key}' is no key; keys: {KEYS}")),
+        }
+    }
+    Ok((config, gpus))
+}
+
+/// Where firmware puts the BARs of a card: those that are prefetchable above 4 GiB.
+const WIDE: u64 = 0x100_0000_0000;
+const NARROW: u64 = 0xd000_0000;
+
+impl PciMachine {
+    /// A machine with the cards that a config string says, and a process on it.
+    ///
+    /// # Errors
+    /// What is wrong with the string, or what the host lacks.
+    pub fn new(config: &str) -> Result<Arc<PciMachine>, String> {
+        let (config, gpus) = parse(config)?;
+        let configs: Vec<_> = (0..gpus as u64)
+            .map(|gpu| Config {
+                seed: config.seed ^ gpu << 48,
+                ..config.clone()
+            })
+            .collect();
+        PciMachine::of(&configs)
+    }
+
+    /// A machine with these cards, and a process on it.
+    ///
+    /// # Errors
+    /// What the host lacks.
+    pub fn of(configs: &[Config]) -> Result<Arc<PciMachine>, String> {
+        let journal = Arc::new(Journal::new());
+        let memory = HostMemory::new();
+        let mut cards = Vec::new();
+        for (number, config) in configs.iter().enumerate() {
+            let address = format!("0000:{:02x}:00.0", 3 + number);
+            let card = Card::function(&address, config, &memory, &journal);
+            let card = card.map_err(|errno| {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!("the host of the simulated card {address}: {error}")
+            })?;
+            let found = placed(&card, &address, config, number as u64);
+            let found = found.map_err(|error| error.to_string())?;
+            cards.push((found, Arc::new(card)));
+        }
+        let slots = Slots {
+            chip: configs.first().map_or(&CHIPS[0], |config| config.chip),
+            cards,
+            journal,
+        };
+        Ok(Self::on(Arc::new(slots)))
+    }
+
+    fn on(slots: Arc<Slots>) -> Arc<PciMachine> {
+        client::watch_forks();
+        Arc::new(PciMachine {
+            slots,
+            reservations: Reservations::default(),
+            kept: Kept::default(),
+        })
+    }
+
+    /// Another process on the same machine: it finds the cards as they were left.
+    #[must_use]
+    pub fn again(&self) -> Arc<PciMachine> {
+        Self::on(self.slots.clone())
+    }
+
+    /// What happened to its cards.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.slots.journal
+    }
+
+    /// The chip of the first card.
+    pub fn chip(&self) -> &'static str {
+        self.slots.chip.name
+    }
+
+    /// A card by its number.
+    pub fn function(&self, number: usize) -> Option<&Arc<Function>> {
+        self.slots.cards.get(number).map(|(_, card)| card)
+    }
+}
+
+/// Firmware gives a card its addresses, and the system finds it there.
+fn placed(
+    card: &Function,
+    address: &str,
+    config: &Config,
+    number: u64,
+) -> Result<PciFunction, TransportError> {
+    let memory = config.bar.unwrap_or(config.chip.vram.next_power_of_two());
+    let first = WIDE * (number + 1);
+    let bar = |number, start, bytes, is_prefetchable| Bar {
+        number,
+        start,
+        bytes,
+        is_prefetchable,
+    };
+    let bars = vec![
+        bar(0, first, memory, true),
+        bar(2, first + memory.max(1 << 30), 2 << 20, true),
+        bar(5, NARROW + (number << 20), 1 << 20, false),
+    ];
+    for bar in &bars {
+        let register = PCI_BASE_ADDRESS_0 + 4 * u16::from(bar.number);
+        card.config_write(register, AccessWidth::W32, bar.start as u32)?;
+        if bar.is_prefetchable {
+            let high = (bar.start >> 32) as u32;
+            card.config_write(register + 4, AccessWidth::W32, high)?;
+        }
+    }
+    Ok(PciFunction {
+        address: address.into(),
+        vendor: VENDOR_AMD,
+        device: config.chip.device,
+        class: u32::from(CLASS_DISPLAY) << 16,
+        bars,
+        driver: None,
+        numa_node: None,
+        iommu_group: None,
+    })
+}
+
+fn missing(path: &str, verb: &str) -> TransportError {
+    TransportError::new(path, verb, Fault::Errno(libc::ENOENT))
+}
+
+impl Machine for PciMachine {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        Err(missing(path, "open"))
+    }
+
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        Err(missing(path, "read"))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        Err(missing(path, "list"))
+    }
+
+    fn pci_functions(&self) -> Result<Vec<PciFunction>, TransportError> {
+        let cards = self.slots.cards.iter();
+        Ok(cards.map(|(found, _)| found.clone()).collect())
+    }
+
+    fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        let mut cards = self.slots.cards.iter();
+        let card = cards.find(|(found, _)| found.address == address);
+        let (_, card) = card.ok_or_else(|| missing(address, "open"))?;
+        Ok(card.clone())
+    }
+
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        let reserved = self.reservations.reserve(bytes, align, below);
+        let what = || format!("reserve {bytes:#x} bytes, aligned to {align:#x}, below {below:#x}");
+        reserved.map_err(|fault| TransportError::new("twin memory", what(), fault))
+    }
+
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        let what = || format!("map {bytes:#x} bytes, aligned to {align:#x}");
+        let memory = client::memory(bytes, align);
+        memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_the_cards_that_its_config_says() {
+        let machine = PciMachine::new("chip=gfx1201,gpus=2,bar=256,seed=3").unwrap();
+        assert_eq!(machine.chip(), "gfx1201");
+        let found = machine.pci_functions().unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].address, "0000:04:00.0");
+        assert_eq!(found[1].bars[0].bytes, 256 << 20);
+        let card = machine.open_pci("0000:04:00.0").unwrap();
+        let word = |at| card.config_read(at, AccessWidth::W32).unwrap();
+        assert_eq!(word(0) >> 16, u32::from(found[1].device));
+        assert_eq!(
+            word(PCI_BASE_ADDRESS_0 + 4),
+            (found[1].bars[0].start >> 32) as u32
+        );
+        // Another process finds the same cards.
+        let again = machine.again();
+        let same = again.function(1).map(Arc::as_ptr);
+        assert_eq!(same, machine.function(1).map(Arc::as_ptr));
+        assert!(machine.open_pci("0000:05:00.0").is_err());
+        assert!(machine.open("/dev/kfd").is_err());
+        assert!(machine.journal().violations().is_empty());
+        for (config, text) in [
+            ("chip=gfx900", "no chip 'gfx900'; known behind PCI: gfx1100"),
+            ("gpu=2", "'gpu' is no key; keys: chip"),
+            ("gpus=9", "gpus=9: expected 1 to 8"),
+            ("bar=3", "bar=3: expected MiB"),
+            ("gpus", "'gpus': expected key=value"),
+        ] {
+            let error = PciMachine::new(config).err().unwrap();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}

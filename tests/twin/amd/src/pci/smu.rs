@@ -1,0 +1,228 @@
+//! Power management: messages by mailboxes, tables, and the reset of the card.
+//!
+//! Messages of versions 13.0.0, 13.0.7, 14.0.2 and 14.0.3, as far as drivers without a kernel driver send them;
+//! clocks have three levels each, and settings change nothing but what is asked for afterwards.
+
+use std::collections::HashMap;
+
+use drivers_spec::amd::fw_type::GfxFwType as Fw;
+use drivers_spec::amd::mmio::mp;
+use drivers_spec::amd::packet::Gfx;
+use drivers_spec::amd::smu::{self, DEBUG_MODE1_RESET, DPM_COUNT, NAVI, result};
+use twin::pci::Broken;
+use twin::rule::{Proof, Rule};
+
+use super::registers::{At, Hook, hold};
+use super::state::State;
+use super::wait::{Looks, Wait};
+
+/// A message at a time.
+pub static MESSAGE: Rule = Rule {
+    name: "AMD-SMU-MESSAGE",
+    text: "a message to the SMU is sent when the one before has been answered, after C2PMSG_90 was cleared",
+    source: "Linux, drivers/gpu/drm/amd/pm/swsmu/smu_cmn.c, smu_cmn_send_smc_msg_with_param and __smu_cmn_send_msg",
+    proof: Proof::Sourced,
+};
+
+/// A reset comes when nothing is under way.
+pub static MASTER: Rule = Rule {
+    name: "AMD-SMU-RESET-MASTER",
+    text: "a card is not bus master when it is reset: what it has under way would go astray",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: pci_clear_master first",
+    proof: Proof::Sourced,
+};
+
+/// The block's number among the clients of the MM hub: Linux, mmhub_v3_0.c, mmhub_client_ids_v3_0_0.
+const CLIENT: u32 = 7;
+
+pub(super) const HOOKS: &[Hook] = &[
+    Hook::write(&mp::MP1_SMN_C2PMSG_66, send),
+    Hook::both(&mp::MP1_SMN_C2PMSG_90, response, clear),
+    Hook::write(&mp::MP1_SMN_C2PMSG_75, debug),
+];
+
+/// What else is a message, by its number: `PPSMC_MSG_*` of smu_v13_0_0_ppsmc.h and smu_v14_0_2_ppsmc.h.
+const TEST: u32 = 0x1;
+const DISABLE_ALL_SMU_FEATURES: u32 = 0x7;
+const GET_MIN_DPM_FREQ: u32 = 0x1d;
+const GET_MAX_DPM_FREQ: u32 = 0x1e;
+const ALLOW_GFX_OFF: u32 = 0x28;
+const DISALLOW_GFX_OFF: u32 = 0x29;
+const PREPARE_MP1_FOR_UNLOAD: u32 = 0x2e;
+const GET_PPT_LIMIT: u32 = 0x33;
+
+/// Levels of each clock in MHz: made up.
+const LEVELS: [[u32; 3]; 4] = [
+    [500, 1500, 2500],
+    [400, 800, 1200],
+    [97, 800, 1250],
+    [300, 1000, 2000],
+];
+/// Bytes of the table of measurements, by generation: smu13_driver_if_v13_0_0.h, smu14_driver_if_v14_0.h.
+const METRICS: [(Gfx, usize); 2] = [(Gfx::Gfx11, 392), (Gfx::Gfx12, 412)];
+
+/// The state of the SMU.
+#[derive(Default)]
+pub(super) struct Smu {
+    /// A message is under way: since when, and what it comes to.
+    answer: Option<(Looks, u32, u32)>,
+    /// C2PMSG_90 was cleared since the last answer.
+    is_clear: bool,
+    features: bool,
+    dram: u64,
+    /// Least and greatest of each clock.
+    limits: HashMap<u32, [u32; 2]>,
+    watts: u32,
+    /// Tables that were written.
+    tables: u32,
+}
+
+/// Its firmware runs, and is ready for a message: who sends one first waits for an answer to none.
+pub(super) fn start(state: &mut State) {
+    let reg = &mp::MP1_SMN_C2PMSG_90;
+    state.registers.set(reg, 0, result::OK);
+}
+
+fn clear(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    if state.smu.answer.is_some() {
+        let what = format!("C2PMSG_90 becomes {value:#x} while a message is under way");
+        return Err((&MESSAGE, what));
+    }
+    state.smu.is_clear = value == 0;
+    hold(state, at, value)
+}
+
+fn response(state: &mut State, at: At) -> Result<u32, Broken> {
+    if let Some((looks, ..)) = &mut state.smu.answer
+        && looks.look()
+        && let Some((_, result, argument)) = state.smu.answer.take()
+    {
+        state.registers.set(at.reg, at.instance, result);
+        let reg = &mp::MP1_SMN_C2PMSG_82;
+        state.registers.set(reg, at.instance, argument);
+    }
+    Ok(state.registers.get(at.reg, at.instance))
+}
+
+fn send(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    hold(state, at, value)?;
+    let is_clear = std::mem::take(&mut state.smu.is_clear);
+    if state.smu.answer.is_some() || !is_clear {
+        return Err((&MESSAGE, format!("message {value:#x}")));
+    }
+    let looks = match state.psp.has(Fw::SMU) {
+        true => state.waits(Wait::Message),
+        // Nobody is there to answer.
+        false => Looks::new(u32::MAX),
+    };
+    let argument = state.registers.get(&mp::MP1_SMN_C2PMSG_82, at.instance);
+    let (mut result, argument) = message(state, value, argument);
+    let injected = state.config.smu_error;
+    if let Some((_, error)) = injected.filter(|(of, _)| *of == value) {
+        result = error;
+    }
+    state.smu.answer = Some((looks, result, argument));
+    Ok(())
+}
+
+fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
+    let (clock, value) = (argument >> 16, argument & 0xffff);
+    let levels = LEVELS.get(clock as usize);
+    let smu = &mut state.smu;
+    let ok = |answer: u32| (result::OK, answer);
+    let failed = (result::FAILED, argument);
+    let limits = smu.limits.entry(clock).or_insert([0, u32::MAX]);
+    match number {
+        TEST => ok(argument.wrapping_add(1)),
+        n if n == NAVI.get_smu_version => ok(0x004e_5400),
+        n if n == NAVI.get_driver_if_version => ok(0x3d),
+        n if n == NAVI.enable_all_smu_features => {
+            smu.features = true;
+            ok(argument)
+        }
+        DISABLE_ALL_SMU_FEATURES | PREPARE_MP1_FOR_UNLOAD => {
+            smu.features = false;
+            ok(argument)
+        }
+        n if n == NAVI.set_driver_dram_addr_high => {
+            smu.dram = smu.dram & 0xffff_ffff | u64::from(argument) << 32;
+            ok(argument)
+        }
+        n if n == NAVI.set_driver_dram_addr_low => {
+            smu.dram = smu.dram & !0xffff_ffff | u64::from(argument);
+            ok(argument)
+        }
+        n if Some(n) == NAVI.transfer_table_smu2dram => transfer(state, argument),
+        n if n == NAVI.get_dpm_freq_by_index => match (smu.features, levels) {
+            (false, _) => (result::PREREQ, argument),
+            (true, None) => failed,
+            (true, Some(levels)) if value == DPM_COUNT => ok(levels.len() as u32),
+            (true, Some(levels)) => levels.get(value as usize).map_or(failed, |mhz| ok(*mhz)),
+        },
+        GET_MIN_DPM_FREQ | GET_MAX_DPM_FREQ => match levels {
+            Some(levels) if number == GET_MIN_DPM_FREQ => ok(levels[0]),
+            Some(levels) => ok(levels[levels.len() - 1]),
+            None => failed,
+        },
+        n if n == NAVI.set_soft_min_by_freq || n == NAVI.set_soft_max_by_freq => {
+            let which = usize::from(n == NAVI.set_soft_max_by_freq);
+            match (smu.features, levels) {
+                (false, _) => (result::PREREQ, argument),
+                (true, None) => failed,
+                (true, Some(_)) => {
+                    limits[which] = value;
+                    ok(argument)
+                }
+            }
+        }
+        n if n == NAVI.set_ppt_limit => {
+            smu.watts = value;
+            ok(argument)
+        }
+        GET_PPT_LIMIT => ok(smu.watts),
+        ALLOW_GFX_OFF | DISALLOW_GFX_OFF => ok(argument),
+        _ => (result::UNKNOWN, argument),
+    }
+}
+
+/// Writes a table to where the driver has said.
+fn transfer(state: &mut State, table: u32) -> (u32, u32) {
+    let found = METRICS.iter().find(|(gfx, _)| *gfx == state.gfx);
+    let (Some((gfx, bytes)), true) = (found, table == smu::TABLE_SMU_METRICS) else {
+        return (result::FAILED, table);
+    };
+    state.smu.tables += 1;
+    let mut metrics = vec![0u8; *bytes];
+    let mut put = |at: usize, value: u16| {
+        metrics[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    };
+    // Clock, activity, power and temperature at the edge: amd/pm/swsmu/inc/pmfw_if, SmuMetrics_t.
+    let (clock, activity, watts, edge, counter) = match gfx {
+        Gfx::Gfx11 => (56, 104, 116, 120, 80),
+        _ => (48, 124, 136, 140, 104),
+    };
+    put(clock, LEVELS[0][0] as u16);
+    put(activity, 3);
+    put(watts, 42);
+    put(edge, 40);
+    put(counter, state.smu.tables as u16);
+    let hub = state.hubs.mm(0).clone();
+    match hub.write(CLIENT, state.smu.dram, &metrics) {
+        Ok(()) => (result::OK, table),
+        Err(_) => (result::FAILED, table),
+    }
+}
+
+fn debug(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    hold(state, at, value)?;
+    // Only with firmware of its own running does it listen.
+    if value != DEBUG_MODE1_RESET || !state.psp.has(Fw::SMU) {
+        return Ok(());
+    }
+    let was_master = state.bus.master();
+    state.reset();
+    match was_master {
+        true => Err((&MASTER, "reset by mailbox 75".into())),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,287 @@
+//! What a card is: its registers, its memory, its blocks.
+
+use std::io;
+use std::sync::Arc;
+
+use drivers_spec::amd::mmio::{self, Reg, mp};
+use drivers_spec::amd::packet::Gfx;
+use twin::pci::{Broken, Bus};
+use twin::rule::{Journal, Proof, Rule};
+
+use super::card::{Before, Config, REGISTER, VRAM_END};
+use super::engines::Engines;
+use super::graphics::Graphics;
+use super::hub::Hubs;
+use super::ih::Ih;
+use super::psp::Psp;
+use super::registers::{Hook, Registers, held, hold};
+use super::sdma::Sdma;
+use super::smu::Smu;
+use super::wait::{Looks, Wait};
+use super::{graphics, hqd, hub, ih, nbio, psp, sdma, smu};
+use crate::mem::Physical;
+
+/// A card that resets does not answer.
+pub static RESETTING: Rule = Rule {
+    name: "AMD-PCI-RESETTING",
+    text: "while a card resets, nothing of it is accessed but RCC_CONFIG_MEMSIZE, which tells when it is back",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls get_memsize",
+    proof: Proof::Sourced,
+};
+
+/// Every register that does something.
+const HOOKS: [&[Hook]; 8] = [
+    nbio::HOOKS,
+    hub::HOOKS,
+    ih::HOOKS,
+    psp::HOOKS,
+    smu::HOOKS,
+    graphics::HOOKS,
+    hqd::HOOKS,
+    sdma::HOOKS,
+];
+
+/// A card behind its BARs.
+pub(super) struct State {
+    pub(super) config: Config,
+    pub(super) gfx: Gfx,
+    pub(super) registers: Registers,
+    pub(super) physical: Arc<Physical>,
+    pub(super) bus: Arc<Bus>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) hubs: Hubs,
+    pub(super) ih: Arc<Ih>,
+    pub(super) psp: Psp,
+    pub(super) smu: Smu,
+    pub(super) graphics: Graphics,
+    pub(super) sdma: Sdma,
+    pub(super) engines: Engines,
+    /// See [`Config::silent`].
+    silent: (u32, u32),
+    /// How long a reset still takes.
+    away: Option<Looks>,
+    /// Accesses to registers so far.
+    accesses: u64,
+}
+
+impl State {
+    pub(super) fn new(
+        config: &Config,
+        physical: Arc<Physical>,
+        bus: Arc<Bus>,
+        journal: Arc<Journal>,
+    ) -> io::Result<State> {
+        let contents = config.chip.contents();
+        let gfx = config.chip.gfx;
+        let hubs = Hubs::new(&contents.blocks, gfx, &physical, &journal);
+        let ih = Ih::new(hubs.mm(0), &physical, &bus, &journal);
+        hubs.tell(&ih);
+        let chips = (config.chip.twin, gfx);
+        let engines = Engines::new(chips, &physical, &hubs, &ih, &journal, config.seed)?;
+        let (xccs, _) = hubs.all();
+        let mut state = State {
+            registers: Registers::of(&contents.blocks, &HOOKS),
+            hubs,
+            ih,
+            psp: Psp::new(config),
+            smu: Smu::default(),
+            graphics: Graphics::new(xccs.len()),
+            sdma: Sdma::default(),
+            engines,
+            silent: config.silent,
+            away: None,
+            accesses: 0,
+            config: config.clone(),
+            gfx,
+            physical,
+            bus,
+            journal,
+        };
+        state.power_on();
+        if config.before == Before::Kernel {
+            state.leave_running();
+        }
+        Ok(state)
+    }
+
+    /// Registers as they are when power has come and the card's own firmware has run.
+    fn power_on(&mut self) {
+        nbio::power_on(self);
+        hub::power_on(self);
+        sdma::power_on(self);
+        let table = self.config.table.clone();
+        let table = table.unwrap_or_else(|| self.config.chip.contents().build());
+        let at = self.physical.vram_bytes() - drivers_spec::amd::discovery::FROM_END;
+        // Firmware puts it inside of VRAM.
+        _ = self.physical.write(
+            crate::mem::Place::Vram(at),
+            &table,
+            &"the card's own firmware".into(),
+        );
+    }
+
+    /// What the vendor's kernel driver has left: firmware that runs, rings that are in use, memory with something in it.
+    fn leave_running(&mut self) {
+        let who = "the kernel driver".into();
+        for page in 0..64u64 {
+            let place = crate::mem::Place::Vram(page * 4096);
+            // Inside of VRAM.
+            _ = self.physical.write(place, &[0xa5; 4096], &who);
+        }
+        psp::leave_running(self);
+        smu::start(self);
+        hub::leave_running(self);
+        ih::leave_running(self);
+        graphics::leave_running(self);
+    }
+
+    /// A reset of the whole card: all that it held is gone.
+    pub(super) fn reset(&mut self) {
+        self.journal.event("mode 1 reset".into());
+        hqd::reset(self);
+        sdma::stop_all(self);
+        self.graphics = Graphics::new(self.graphics.xccs.len());
+        self.registers.clear();
+        self.hubs.reset();
+        self.ih.reset();
+        self.psp = Psp::new(&self.config);
+        self.smu = Smu::default();
+        self.physical.lose();
+        self.power_on();
+        self.away = Some(self.waits(Wait::Reset));
+        if self.config.reset_forgets {
+            self.bus.forget();
+        }
+    }
+
+    /// How long a wait takes that begins now.
+    pub(super) fn waits(&self, wait: Wait) -> Looks {
+        Looks::new(match self.config.never == Some(wait) {
+            true => u32::MAX,
+            false => self.config.looks,
+        })
+    }
+
+    /// The value of a field of a register; 0 where the chip has no such field.
+    pub(super) fn field(&self, reg: &Reg, instance: u8, name: &str) -> u32 {
+        self.field_of(reg, self.registers.get(reg, instance), name)
+    }
+
+    /// The value of a field in a value of a register.
+    pub(super) fn field_of(&self, reg: &Reg, value: u32, name: &str) -> u32 {
+        let field = reg.word.field(self.gfx, name);
+        field.map_or(0, |field| field.get(value))
+    }
+
+    /// What the host reads of VRAM.
+    pub(super) fn vram_read(&self, at: u64, out: &mut [u8]) -> Result<(), Broken> {
+        if self.is_gone() {
+            out.fill(0xff);
+            return Ok(());
+        }
+        let read = self.physical.host_read(at, out);
+        read.then_some(()).ok_or_else(|| self.beyond("read", at))
+    }
+
+    /// The host writes to VRAM.
+    pub(super) fn vram_write(&self, at: u64, data: &[u8]) -> Result<(), Broken> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        let written = self.physical.host_write(at, data);
+        written
+            .then_some(())
+            .ok_or_else(|| self.beyond("write", at))
+    }
+
+    fn beyond(&self, verb: &str, at: u64) -> Broken {
+        let bytes = self.physical.vram_bytes();
+        (
+            &VRAM_END,
+            format!("{verb} at {at:#x} of {bytes:#x} bytes of VRAM"),
+        )
+    }
+
+    /// Whether the card has left the bus.
+    pub(super) fn is_gone(&self) -> bool {
+        let after = self.config.gone_after;
+        self.away.is_some() || after.is_some_and(|after| self.accesses > after)
+    }
+
+    fn found(&self, dword: u64) -> Result<(super::registers::At, Option<&'static Hook>), Broken> {
+        let slot = self.registers.slot(dword);
+        let found = slot.map(|slot| (slot.at, slot.hook));
+        found.ok_or_else(|| (&REGISTER, format!("dword {dword:#x}")))
+    }
+
+    /// Whether the card does not answer because it resets.
+    fn resetting(&mut self, is_read: bool, dword: u64) -> Result<bool, Broken> {
+        let slot = self.registers.slot(dword);
+        let is = |reg: &Reg| slot.is_some_and(|slot| slot.at.is(reg));
+        let Some(looks) = &mut self.away else {
+            return Ok(false);
+        };
+        // The mailbox that asks for the reset has a register for the answer, which is cleared last.
+        if !is_read && is(&mp::MP1_SMN_C2PMSG_54) {
+            return Ok(true);
+        }
+        if !is_read || !is(&mmio::RCC_CONFIG_MEMSIZE) {
+            let verb = if is_read { "read" } else { "write" };
+            return Err((&RESETTING, format!("{verb} of dword {dword:#x}")));
+        }
+        if looks.look() {
+            self.away = None;
+        }
+        Ok(self.away.is_some())
+    }
+
+    /// A read through BAR 5, or by a pair of registers.
+    pub(super) fn read(&mut self, dword: u64) -> Result<u32, Broken> {
+        self.accesses += 1;
+        if self.resetting(true, dword)? || self.is_gone() {
+            return Ok(u32::MAX);
+        }
+        if nbio::is_flush(self, dword) {
+            return Ok(0);
+        }
+        let (at, hook) = self.found(dword)?;
+        if at.is(&mmio::RCC_CONFIG_MEMSIZE) {
+            return Ok(self.memory_size());
+        }
+        hook.map_or(held as super::registers::Read, |hook| hook.read)(self, at)
+    }
+
+    /// A write through BAR 5, or by a pair of registers.
+    pub(super) fn write(&mut self, dword: u64, value: u32) -> Result<(), Broken> {
+        self.accesses += 1;
+        if self.resetting(false, dword)? || self.is_gone() {
+            return Ok(());
+        }
+        if nbio::is_flush(self, dword) {
+            self.physical.hdp_flush("the remapped flush register");
+            return Ok(());
+        }
+        let (at, hook) = self.found(dword)?;
+        hook.map_or(hold as super::registers::Write, |hook| hook.write)(self, at, value)
+    }
+
+    fn memory_size(&mut self) -> u32 {
+        match &mut self.silent {
+            (0, 0) => (self.physical.vram_bytes() >> 20) as u32,
+            (0, zeros) => {
+                *zeros -= 1;
+                0
+            }
+            (ones, _) => {
+                *ones -= 1;
+                u32::MAX
+            }
+        }
+    }
+}
+
+/// A value of a register with a field replaced, where the chip has that field.
+pub(super) fn put(reg: &Reg, gfx: Gfx, value: u32, name: &str, field: u32) -> u32 {
+    let found = reg.word.field(gfx, name);
+    found.map_or(value, |found| value & !found.mask() | found.put(field))
+}
