@@ -6,6 +6,8 @@ mod boot;
 mod card;
 mod discovery;
 mod golden;
+mod ih;
 mod mock;
 mod pages;
+mod twin;
 mod walk;

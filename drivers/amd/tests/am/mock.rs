@@ -128,6 +128,16 @@ impl Mock {
         self.lock().wrong = Some(wrong);
     }
 
+    /// A register becomes something else by itself.
+    pub fn put(&self, name: &str, value: u32) {
+        self.set(&mut self.lock(), name, value);
+    }
+
+    /// The card writes to its memory.
+    pub fn memory(&self, at: u64, bytes: &[u8]) {
+        self.lock().write(at, bytes);
+    }
+
     /// What configuration space holds.
     pub fn config(&self, at: u16) -> u32 {
         self.lock().config.get(&at).copied().unwrap_or(0)

@@ -1,0 +1,214 @@
+//! Boots on the twin of a card, as far as power management: no rule is broken, and whatever never comes, fails or
+//! leaves ends as an error of its stage.
+
+use std::sync::Arc;
+
+use drivers_amd::am::boot::{self, Options, Started};
+use drivers_amd::am::card::Card;
+use drivers_amd::am::{AmError, Stage};
+use drivers_spec::amd::psp::{bl, cmd};
+use drivers_spec::amd::smu::{NAVI, result};
+use firmware_tools::search::Search;
+use hcq::DeviceId;
+use hcq::transport::{Pci, VirtualClock};
+use twin::pci::HostMemory;
+use twin::rule::Journal;
+use twin_amd::pci::card::{Card as Twin, Config};
+use twin_amd::pci::chip::{CHIPS, Chip};
+use twin_amd::pci::wait::Wait;
+
+use super::boot::firmware;
+
+const ADDRESS: &str = "0000:03:00.0";
+
+/// A card of the twin on a bus, and what it says.
+pub fn twin(config: &Config) -> (Arc<dyn Pci>, Arc<Journal>) {
+    let journal = Arc::new(Journal::new());
+    let function = Twin::function(ADDRESS, config, &HostMemory::new(), &journal);
+    (Arc::new(function.unwrap()), journal)
+}
+
+fn start(pci: &Arc<dyn Pci>) -> Result<Started, AmError> {
+    let clock = Arc::new(VirtualClock::new());
+    let card = Card::open(DeviceId::new("AMD", 0), pci.clone(), clock)?;
+    let options = Options {
+        firmware: Search::only([firmware()]),
+        reset: false,
+    };
+    boot::start(Arc::new(card), &options)
+}
+
+/// Says which rules were broken.
+pub fn unbroken(journal: &Journal, what: &str) {
+    let broken: Vec<_> = journal
+        .violations()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(broken.is_empty(), "{what}: {broken:#?}");
+}
+
+#[test]
+fn all_chips_start_cold_and_again_after_a_reset() {
+    for chip in &CHIPS {
+        for (bar, reset_forgets) in [(None, false), (Some(256 << 20), true)] {
+            let config = Config {
+                bar,
+                reset_forgets,
+                ..Config::of(chip)
+            };
+            let (pci, journal) = twin(&config);
+            let started = start(&pci).unwrap_or_else(|error| panic!("{}: {error}", chip.name));
+            assert!(!started.is_warm());
+            unbroken(&journal, chip.name);
+            assert_eq!(started.interrupts().entries().unwrap(), [] as [[u32; 8]; 0]);
+            assert_eq!(started.hubs().faults().unwrap(), []);
+            started.hubs().invalidate().unwrap();
+            drop(started);
+            // Its secure OS runs, and nobody has left word.
+            let started = start(&pci).unwrap_or_else(|error| panic!("{}: {error}", chip.name));
+            assert!(!started.is_warm());
+            started.running().unwrap();
+            started.finish(true).unwrap();
+            unbroken(&journal, chip.name);
+            // In order.
+            let started = start(&pci).unwrap_or_else(|error| panic!("{}: {error}", chip.name));
+            assert!(started.is_warm());
+            started.hubs().invalidate().unwrap();
+            unbroken(&journal, chip.name);
+        }
+    }
+}
+
+#[test]
+fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
+    let card = || Config::of(Chip::of("gfx1201").unwrap());
+    let never = |wait| Config {
+        never: Some(wait),
+        ..card()
+    };
+    let cases = [
+        (
+            never(Wait::Bootloader),
+            Stage::Psp,
+            "MP00.MP0_SMN_C2PMSG_35",
+        ),
+        (never(Wait::SecureOs), Stage::Psp, "the secure OS starts"),
+        (
+            never(Wait::Ring),
+            Stage::Psp,
+            "the secure OS is ready for a ring",
+        ),
+        (never(Wait::Fence), Stage::Psp, "PSP: LOAD_TOC"),
+        (
+            never(Wait::Message),
+            Stage::Smu,
+            "the SMU answers SetDriverDramAddrHigh",
+        ),
+        (
+            Config {
+                bootloader_error: Some((bl::LOAD_SOCDRV, 0x1d)),
+                ..card()
+            },
+            Stage::Psp,
+            "MP0_SMN_C2PMSG_35 is 0x8000001d",
+        ),
+        (
+            Config {
+                ring_error: Some(0x7),
+                ..card()
+            },
+            Stage::Psp,
+            "its ring: MP0_SMN_C2PMSG_64 is 0x80000007",
+        ),
+        (
+            Config {
+                psp_error: Some((cmd::LOAD_IP_FW, 0xffff_0006)),
+                ..card()
+            },
+            Stage::Psp,
+            "LOAD_IP_FW of SMU: the status of its response is 0xffff0006",
+        ),
+        (
+            Config {
+                smu_error: Some((NAVI.enable_all_smu_features, result::FAILED)),
+                ..card()
+            },
+            Stage::Smu,
+            "EnableAllSmuFeatures (0x6) with 0x0: it did not succeed",
+        ),
+    ];
+    for (config, stage, text) in cases {
+        let (pci, journal) = twin(&config);
+        let error = start(&pci).err().unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(error.stage, stage, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        unbroken(&journal, text);
+    }
+}
+
+#[test]
+fn a_card_that_leaves_at_any_moment_ends_as_an_error() {
+    let mut stages = Vec::new();
+    for after in (0..).step_by(23) {
+        let config = Config {
+            gone_after: Some(after),
+            ..Config::of(Chip::of("gfx1100").unwrap())
+        };
+        let (pci, journal) = twin(&config);
+        let started = start(&pci);
+        unbroken(&journal, "gone");
+        match started {
+            Ok(_) => break,
+            Err(error) if !stages.contains(&error.stage) => stages.push(error.stage),
+            Err(_) => {}
+        }
+    }
+    // What is written to a card that is not there is lost; the first that has to answer tells.
+    assert!(
+        stages.contains(&Stage::Card) && stages.contains(&Stage::Psp),
+        "{stages:?}"
+    );
+}
+
+#[test]
+fn hubs_that_never_answer_and_a_card_that_does_not_come_back_are_named() {
+    let card = |never| Config {
+        never: Some(never),
+        ..Config::of(Chip::of("gfx1100").unwrap())
+    };
+    for (wait, text) in [
+        (
+            Wait::Semaphore,
+            "MMHUB0.MMVM_INVALIDATE_ENG17_SEM on 0000:03:00.0 BAR5 by RSMU: the semaphore of invalidations is free did not \
+             happen within 100ms",
+        ),
+        (
+            Wait::Invalidation,
+            "MMHUB0.MMVM_INVALIDATE_ENG17_ACK on 0000:03:00.0 BAR5 by RSMU: the invalidation of VMID 0 did not happen",
+        ),
+    ] {
+        let (pci, journal) = twin(&card(wait));
+        let started = start(&pci).unwrap_or_else(|error| panic!("{error}"));
+        // The semaphore is free until somebody has had it. What an error leaves taken would be an error of another kind.
+        let first = started.hubs().invalidate();
+        assert_eq!(first.is_ok(), wait == Wait::Semaphore);
+        let errors = [first.err(), started.hubs().invalidate().err()];
+        let errors: Vec<_> = errors.iter().flatten().map(ToString::to_string).collect();
+        assert!(
+            !errors.is_empty() && errors.iter().all(|error| error.contains(text)),
+            "{errors:#?}"
+        );
+        unbroken(&journal, text);
+    }
+    let (pci, journal) = twin(&card(Wait::Reset));
+    drop(start(&pci).unwrap_or_else(|error| panic!("{error}")));
+    let error = start(&pci).err().unwrap();
+    assert_eq!(error.stage, Stage::Reset);
+    let text = error.to_string();
+    assert!(
+        text.contains("stage 4 of 13, reset (mode 1): RCC_CONFIG_MEMSIZE after the reset: the card answers did not happen"),
+        "{text}"
+    );
+    unbroken(&journal, "reset");
+}
