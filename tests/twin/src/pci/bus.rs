@@ -1,5 +1,6 @@
 //! What a function reaches as bus master: memory of the host, by bus addresses.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -38,8 +39,25 @@ const HUGE: u64 = 2 << 20;
 #[derive(Default)]
 pub struct HostMemory(Mutex<Ranges>);
 
+/// What lies behind a BAR, for other functions: whatever their models agree on.
+pub type Behind = Weak<dyn Any + Send + Sync>;
+
+/// A BAR of a function, where it is on the bus.
+struct Shown {
+    of: usize,
+    number: u8,
+    at: u64,
+    bytes: u64,
+    behind: Behind,
+    by: Weak<Bus>,
+}
+
 #[derive(Default)]
 struct Ranges {
+    /// How many functions there are.
+    functions: usize,
+    /// BARs that others may access.
+    shown: Vec<Shown>,
     /// How far addresses have been used: none is used again, so that what stays behind misses.
     used: u64,
     ranges: BTreeMap<u64, Range>,
@@ -100,6 +118,35 @@ impl HostMemory {
         (at - start < range.bytes).then(|| (memory, range.page + (at - start) / PAGE))
     }
 
+    /// A BAR has an address from now on.
+    pub(super) fn show(&self, by: &Arc<Bus>, number: u8, (at, bytes): (u64, u64), behind: Behind) {
+        let mut all = lock(&self.0);
+        all.shown
+            .retain(|shown| (shown.of, shown.number) != (by.number, number));
+        // Nobody has given it an address yet.
+        if at == 0 {
+            return;
+        }
+        all.shown.push(Shown {
+            of: by.number,
+            number,
+            at,
+            bytes,
+            behind,
+            by: Arc::downgrade(by),
+        });
+    }
+
+    /// What lies behind the BAR that answers at an address, and where in it.
+    pub fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
+        let all = lock(&self.0);
+        let mut shown = all.shown.iter();
+        let found = shown.find(|shown| at >= shown.at && at - shown.at < shown.bytes)?;
+        let answers = found.by.upgrade().is_some_and(|bus| bus.decodes());
+        let behind = found.behind.upgrade().filter(|_| answers)?;
+        Some((behind, at - found.at))
+    }
+
     /// Memory for a driver. Neighbours in it are no neighbours on the bus, where the driver has not asked for that.
     pub(super) fn give(&self, bytes: u64, align: u64) -> Result<Dma, i32> {
         if !align.max(1).is_power_of_two() {
@@ -140,6 +187,8 @@ pub type OnInterrupt = Box<dyn Fn(u32) + Send + Sync>;
 
 /// A function's way to the memory of its machine.
 pub struct Bus {
+    /// Which function of the machine it is.
+    number: usize,
     memory: Arc<HostMemory>,
     command: AtomicU16,
     on_interrupt: Mutex<Option<OnInterrupt>>,
@@ -148,11 +197,20 @@ pub struct Bus {
 impl Bus {
     /// The way of one function.
     pub fn new(memory: &Arc<HostMemory>) -> Arc<Bus> {
+        let mut all = lock(&memory.0);
+        let number = all.functions;
+        all.functions += 1;
         Arc::new(Bus {
+            number,
             memory: memory.clone(),
             command: AtomicU16::new(0),
             on_interrupt: Mutex::default(),
         })
+    }
+
+    /// Which function of the machine it is, from 0.
+    pub fn number(&self) -> usize {
+        self.number
     }
 
     /// The memory.

@@ -155,6 +155,17 @@ impl Space {
         Wrote::Done
     }
 
+    /// Where a BAR is.
+    pub(super) fn place(&self, number: u8) -> u64 {
+        let at = PCI_BASE_ADDRESS_0 + 4 * u16::from(number);
+        let low = self.read(at, AccessWidth::W32);
+        let high = match low & PCI_BASE_ADDRESS_MEM_TYPE_64 {
+            0 => 0,
+            _ => self.read(at + 4, AccessWidth::W32),
+        };
+        u64::from(low & !0xf) | u64::from(high) << 32
+    }
+
     /// The command register.
     pub(super) fn command(&self) -> u16 {
         self.read(PCI_COMMAND, AccessWidth::W16) as u16

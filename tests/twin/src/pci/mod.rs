@@ -26,7 +26,7 @@ use crate::rule::{Journal, Proof, Rule};
 use config::{Space, Wrote};
 use window::BarWindow;
 
-pub use bus::{Bus, GIVEN, HostMemory, MASTER, OnInterrupt};
+pub use bus::{Behind, Bus, GIVEN, HostMemory, MASTER, OnInterrupt};
 
 /// Memory accesses are answered only while the command register enables them.
 pub static MEM_DECODE: Rule = Rule {
@@ -102,6 +102,11 @@ pub trait Target: Send {
 
     /// The function was reset.
     fn reset(&mut self);
+
+    /// What other functions reach through the BAR, if anything.
+    fn behind(&self) -> Option<Behind> {
+        None
+    }
 }
 
 /// A BAR and what is behind it.
@@ -220,6 +225,19 @@ impl Function {
         Ok(operation)
     }
 
+    /// Says to others where BARs are.
+    fn show(&self, places: &[u64]) {
+        for (slot, at) in self.slots.iter().zip(places) {
+            let behind = lock(&slot.target).behind();
+            if let Some(behind) = behind {
+                let place = (*at, slot.bytes);
+                self.bus
+                    .memory()
+                    .show(&self.bus, slot.number, place, behind);
+            }
+        }
+    }
+
     fn reset_targets(&self) {
         for slot in &self.slots {
             lock(&slot.target).reset();
@@ -287,7 +305,13 @@ impl Pci for Function {
             *space = self.fresh.clone();
         }
         self.bus.set_command(space.command());
+        let places: Vec<_> = self
+            .slots
+            .iter()
+            .map(|slot| space.place(slot.number))
+            .collect();
         drop(space);
+        self.show(&places);
         if wrote == Wrote::Reset {
             self.journal.event("function level reset".into());
             self.reset_targets();

@@ -99,7 +99,14 @@ impl Physical {
         bus: Arc<Bus>,
         journal: Arc<Journal>,
     ) -> Result<Arc<Physical>, i32> {
-        let gmc = Gmc::with_xccs(chip.xccs, 0, chip.generation, vram, Drain::Never, journal)?;
+        let gmc = Gmc::with_xccs(
+            chip.xccs,
+            bus.number(),
+            chip.generation,
+            vram,
+            Drain::Never,
+            journal,
+        )?;
         let vram = Object::card(&gmc, vram)?;
         Ok(Arc::new(Physical {
             gmc,
@@ -209,6 +216,11 @@ impl Physical {
         };
         if !self.bus.master() {
             return refuse(&MASTER);
+        }
+        if let Some((behind, offset)) = self.bus.memory().behind(at)
+            && let Ok(other) = behind.downcast::<Physical>()
+        {
+            return other.object(Place::Vram(offset));
         }
         let Some((memory, page)) = self.bus.find(at) else {
             return refuse(&GIVEN);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::pci::{CLASS_DISPLAY, VENDOR_AMD};
 use hcq::mem::window::AccessWidth;
-use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
+use twin::pci::{Bar, Behind, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
 use super::chip::Chip;
@@ -58,6 +58,8 @@ pub struct Config {
     pub before: Before,
     /// How much of VRAM BAR 0 shows, a power of two; none for all.
     pub bar: Option<u64>,
+    /// Where VRAM starts for VMID 0: its own firmware says it. 512 GiB on cards that have been seen.
+    pub fb: u64,
     /// How often it answers with all ones, or that it has no memory, before it is there.
     pub silent: (u32, u32),
     /// How often its firmware has not started before it has.
@@ -91,6 +93,7 @@ impl Config {
             chip,
             before: Before::Nobody,
             bar: None,
+            fb: 0x80_0000_0000,
             silent: (0, 0),
             starting: 0,
             table: None,
@@ -181,6 +184,11 @@ impl Target for Memory {
 
     // A function level reset leaves these chips as they are: their own drivers do not use it either.
     fn reset(&mut self) {}
+
+    fn behind(&self) -> Option<Behind> {
+        let physical = Arc::downgrade(&lock(&self.0).physical);
+        Some(physical)
+    }
 }
 
 /// Behind BAR 2.

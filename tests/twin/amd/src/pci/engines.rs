@@ -86,7 +86,7 @@ impl Engines {
             names: Mutex::default(),
         });
         let setup = Setup {
-            index: 0,
+            index: physical.gmc.index,
             chip,
             journal: journal.clone(),
             seed,

@@ -34,9 +34,6 @@ pub static RANGE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// Where VRAM starts for VMID 0 on the cards that have been seen: 512 GiB.
-const FB_BASE: u64 = 0x80_0000_0000;
-
 /// The registers of a hub, by what they are for.
 struct Names {
     fb_base: &'static Reg,
@@ -239,11 +236,12 @@ fn names(at: At) -> &'static Names {
 
 /// Where VRAM is, which the card's own firmware has set.
 pub(super) fn power_on(state: &mut State) {
-    let last = FB_BASE + state.physical.vram_bytes() - 1;
+    let fb = state.config.fb;
+    let last = fb + state.physical.vram_bytes() - 1;
     for names in [&GC, &MM] {
         for instance in 0..8 {
             let registers = &mut state.registers;
-            registers.set(names.fb_base, instance, (FB_BASE >> 24) as u32);
+            registers.set(names.fb_base, instance, (fb >> 24) as u32);
             registers.set(names.fb_top, instance, (last >> 24) as u32);
         }
     }
@@ -251,12 +249,12 @@ pub(super) fn power_on(state: &mut State) {
 
 /// Set up, for tables that are not there any more.
 pub(super) fn leave_running(state: &mut State) {
-    let gfx = state.gfx;
+    let (gfx, fb) = (state.gfx, state.config.fb);
+    let last = fb + state.physical.vram_bytes() - 1;
     for names in [&GC, &MM] {
         for instance in 0..8 {
-            let last = FB_BASE + state.physical.vram_bytes() - 1;
             let registers = &mut state.registers;
-            registers.set(names.aperture_low, instance, (FB_BASE >> 18) as u32);
+            registers.set(names.aperture_low, instance, (fb >> 18) as u32);
             registers.set(names.aperture_high, instance, (last >> 18) as u32);
             let l1 = put(names.l1, gfx, 0, "enable_l1_tlb", 1);
             registers.set(names.l1, instance, l1);

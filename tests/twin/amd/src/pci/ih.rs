@@ -176,10 +176,11 @@ impl Ih {
 
 /// The first ring runs, in memory that is in use by now.
 pub(super) fn leave_running(state: &mut State) {
+    let base = state.config.fb + 0x8000;
     let mut rings = state.ih.lock();
     rings[0] = Ring {
         enabled: true,
-        base: 0x80_0000_8000,
+        base,
         bytes: 0x4000,
         space: 4,
         wptr: 0x1e0,

@@ -11,6 +11,10 @@
 //! | `gpus` | how many of it, 1 to 8 |
 //! | `bar` | MiB of VRAM that BAR 0 shows, a power of two; default: all |
 //! | `seed` | what random choices start from |
+//! | `before` | `kernel`: the vendor's kernel driver has left it running; default: `nobody` |
+//! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
+//! | `never` | what is never done: one of [`WAITS`] |
+//! | `gone` | after how many accesses to registers the card has left the bus |
 
 use std::sync::Arc;
 
@@ -24,10 +28,11 @@ use twin::host::client::{self, Reservations};
 use twin::pci::{Function, HostMemory};
 use twin::rule::Journal;
 
-use super::card::{Card, Config};
+use super::card::{Before, Card, Config};
 use super::chip::{CHIPS, Chip};
+use super::wait::WAITS;
 
-const KEYS: &str = "chip, gpus, bar, seed";
+const KEYS: &str = "chip, gpus, bar, seed, before, looks, never, gone";
 
 /// The cards of a machine.
 struct Slots {
@@ -68,6 +73,24 @@ fn parse(text: &str) -> Result<(Config, usize), String> {
                 config.bar = Some(mib.ok_or_else(|| wrong("MiB, a power of two"))? << 20);
             }
             "seed" => config.seed = number().ok_or_else(|| wrong("a number"))?,
+            "before" => {
+                config.before = match value {
+                    "nobody" => Before::Nobody,
+                    "kernel" => Before::Kernel,
+                    _ => return Err(wrong("nobody or kernel")),
+                };
+            }
+            "looks" => {
+                let some = number().and_then(|looks| u32::try_from(looks).ok());
+                config.looks = some.ok_or_else(|| wrong("a number"))?;
+            }
+            "never" => {
+                let found = WAITS.iter().find(|(name, _)| *name == value);
+                let names = || WAITS.map(|(name, _)| name).join(", ");
+                let found = found.ok_or_else(|| wrong(&format!("one of {}", names())))?;
+                config.never = Some(found.1);
+            }
+            "gone" => config.gone_after = Some(number().ok_or_else(|| wrong("a number"))?),
             _ => return Err(format!("'{key}' is no key; keys: {KEYS}")),
         }
     }
@@ -244,7 +267,10 @@ mod tests {
 
     #[test]
     fn a_machine_has_the_cards_that_its_config_says() {
-        let machine = PciMachine::new("chip=gfx1201,gpus=2,bar=256,seed=3").unwrap();
+        let machine = PciMachine::new(
+            "chip=gfx1201,gpus=2,bar=256,seed=3,before=kernel,looks=1,never=fence,gone=9",
+        )
+        .unwrap();
         assert_eq!(machine.chip(), "gfx1201");
         let found = machine.pci_functions().unwrap();
         assert_eq!(found.len(), 2);
@@ -269,6 +295,8 @@ mod tests {
             ("gpu=2", "'gpu' is no key; keys: chip"),
             ("gpus=9", "gpus=9: expected 1 to 8"),
             ("bar=3", "bar=3: expected MiB"),
+            ("never=ever", "never=ever: expected one of semaphore"),
+            ("before=me", "before=me: expected nobody or kernel"),
             ("gpus", "'gpus': expected key=value"),
         ] {
             let error = PciMachine::new(config).err().unwrap();

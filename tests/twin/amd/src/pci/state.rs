@@ -179,6 +179,7 @@ impl State {
             out.fill(0xff);
             return Ok(());
         }
+        self.psp.allows(at, out.len())?;
         let read = self.physical.host_read(at, out);
         read.then_some(()).ok_or_else(|| self.beyond("read", at))
     }
@@ -188,6 +189,7 @@ impl State {
         if self.is_gone() {
             return Ok(());
         }
+        self.psp.allows(at, data.len())?;
         let written = self.physical.host_write(at, data);
         written
             .then_some(())

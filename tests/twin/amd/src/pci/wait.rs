@@ -27,6 +27,21 @@ pub enum Wait {
     Reset,
 }
 
+/// What can be waited for, by its name in a config string.
+pub const WAITS: [(&str, Wait); 11] = [
+    ("semaphore", Wait::Semaphore),
+    ("invalidation", Wait::Invalidation),
+    ("bootloader", Wait::Bootloader),
+    ("secure-os", Wait::SecureOs),
+    ("ring", Wait::Ring),
+    ("fence", Wait::Fence),
+    ("message", Wait::Message),
+    ("autoload", Wait::Autoload),
+    ("reset", Wait::Reset),
+    ("safe-mode", Wait::SafeMode),
+    ("dequeue", Wait::Dequeue),
+];
+
 /// How many looks are left.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Looks(u32);

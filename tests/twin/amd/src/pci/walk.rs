@@ -103,7 +103,7 @@ fn place(entry: u64) -> Place {
 impl Walker<'_> {
     /// The run of pages that an address lies in; what is wrong with the entries is reported.
     pub(super) fn walk(&self, context: &Context, va: u64) -> Result<Leaf, Stop> {
-        let (level, entry) = self.find(context, va)?;
+        let (level, entry) = self.find(context, va, true)?;
         self.check(level, entry, va);
         let page = self.leaf(context, level, entry, va);
         let run = (pte::FRAGMENT.get(entry) + 12).min(47);
@@ -123,7 +123,7 @@ impl Walker<'_> {
             ..page
         };
         for va in [first, first + bytes - 1] {
-            let found = self.find(context, va);
+            let found = self.find(context, va, false);
             let same = found.is_ok_and(|(level, entry)| {
                 let other = self.leaf(context, level, entry, va);
                 other.at(va) == expected.at(va)
@@ -145,7 +145,7 @@ impl Walker<'_> {
 
     /// The same, of that page alone, and silently.
     pub(super) fn look(&self, context: &Context, va: u64) -> Result<Leaf, Stop> {
-        let (level, entry) = self.find(context, va)?;
+        let (level, entry) = self.find(context, va, false)?;
         Ok(self.leaf(context, level, entry, va))
     }
 
@@ -175,8 +175,8 @@ impl Walker<'_> {
         }
     }
 
-    /// The entry that maps an address, and its level.
-    fn find(&self, context: &Context, va: u64) -> Result<(usize, u64), Stop> {
+    /// The entry that maps an address, and its level. What is wrong with those that lead to it is told where asked for.
+    fn find(&self, context: &Context, va: u64, tells: bool) -> Result<(usize, u64), Stop> {
         if !context.enabled || va < context.start || va > context.last {
             return Err(Stop::Range);
         }
@@ -206,7 +206,7 @@ impl Walker<'_> {
             if valid && self.entries().is_leaf(level, entry) {
                 return Ok((level, entry));
             }
-            if valid {
+            if valid && tells {
                 self.check_table(level, entry, va);
             }
         }

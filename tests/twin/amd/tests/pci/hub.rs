@@ -4,6 +4,8 @@ use drivers_spec::amd::mmio::mp::MP0_SMN_C2PMSG_35;
 use drivers_spec::amd::mmio::{Reg, mmhub};
 use drivers_spec::amd::psp::bl;
 use drivers_spec::amd::pte::{self, EXECUTABLE, FRAGMENT, READABLE, SYSTEM, VALID, WRITEABLE};
+use drivers_spec::pci::PCI_COMMAND;
+use hcq::mem::window::AccessWidth;
 use twin::fires::fires;
 use twin_amd::pci::card::Config;
 use twin_amd::pci::chip::Chip;
@@ -158,12 +160,12 @@ fn entries_have_no_bits_without_a_meaning() {
     rig.words(TABLES[3], &[page(&rig, KEYS) | 1 << 53]);
     rig.flush();
     load_keys(&rig);
-    fires("AMD-PTE-RESERVED").first(&rig.broken());
+    fires("AMD-PTE-RESERVED").only(&rig.broken());
     let rig = mapped("gfx1201");
     rig.words(TABLES[1], &[TABLES[2] | 1 | WRITEABLE.mask()]);
     rig.flush();
     load_keys(&rig);
-    fires("AMD-PTE-RESERVED").first(&rig.broken());
+    fires("AMD-PTE-RESERVED").only(&rig.broken());
     let rig = mapped("gfx1201");
     let leaf = pte::entries(rig.chip.gfx).leaf.mask();
     rig.words(TABLES[3], &[page(&rig, KEYS) & !leaf]);
@@ -224,12 +226,35 @@ fn memory_of_the_host_is_reached_as_master() {
     load_keys(&rig);
     rig.is_clean();
     rig.pci
-        .config_write(
-            drivers_spec::pci::PCI_COMMAND,
-            hcq::mem::window::AccessWidth::W16,
-            2,
-        )
+        .config_write(PCI_COMMAND, AccessWidth::W16, 2)
         .unwrap();
     load_levels(&rig);
     fires("PCI-MASTER").first(&rig.broken());
+}
+
+#[test]
+fn vram_of_another_card_is_reached_by_its_bar() {
+    let rig = mapped("gfx1100");
+    let other = rig.beside(&Config::of(Chip::of("gfx1201").unwrap()));
+    other.write(LEVELS, &image(0x4f, 0x100));
+    other.flush();
+    let at = 0x300_0000_0000u64;
+    for (register, value) in [(0x10, at as u32), (0x14, (at >> 32) as u32)] {
+        other
+            .pci
+            .config_write(register, AccessWidth::W32, value)
+            .unwrap();
+    }
+    let entry = page(&rig, at + LEVELS) | SYSTEM.mask();
+    rig.words(TABLES[3], &[entry]);
+    rig.invalidate();
+    load_keys(&rig);
+    rig.is_clean();
+    // Where nobody answers nothing is.
+    other
+        .pci
+        .config_write(PCI_COMMAND, AccessWidth::W16, 4)
+        .unwrap();
+    load_levels(&rig);
+    fires("PCI-DMA-GIVEN").first(&rig.broken());
 }

@@ -25,16 +25,19 @@ const TMR_BYTES: u32 = 0x130_0000;
 const READY: u32 = ctrl::RESPONSE;
 
 /// Parts of the PSP's own firmware, by command and kind.
-const PARTS: [(u32, u16); 5] = [
+pub(crate) const PARTS: [(u32, u16); 8] = [
     (bl::LOAD_KEY_DATABASE, 0x4f),
     (bl::LOAD_TOS_SPL_TABLE, 0x56),
     (bl::LOAD_SYSDRV, 0x0a),
     (bl::LOAD_SOCDRV, 0x14a),
+    (bl::LOAD_INTFDRV, 0x14c),
+    (bl::LOAD_DBGDRV, 0x14b),
+    (bl::LOAD_RASDRV, 0x152),
     (bl::LOAD_SOSDRV, 0x09),
 ];
 
 /// Firmware of a chip after that of the SMU, by type and kind.
-fn blocks(rig: &Rig) -> Vec<(Fw, u16)> {
+pub(crate) fn blocks(rig: &Rig) -> Vec<(Fw, u16)> {
     let mut all = match rig.chip.name.starts_with("gfx11") {
         true => vec![(Fw::SDMA_UCODE_TH1, 0x203f), (Fw::SDMA_UCODE_TH0, 0x203e)],
         false => vec![
@@ -289,4 +292,15 @@ fn what_can_fail_fails() {
     assert!(rig.make_ring());
     assert!(rig.submit(cmd::DESTROY_TMR, &[]).is_none());
     rig.is_clean();
+}
+
+#[test]
+fn the_region_of_the_psp_is_its_own() {
+    let rig = Rig::with_tmr("gfx1100");
+    let memory = rig.bar(0);
+    memory.write(TMR - 4, 1u32).unwrap();
+    memory.write(TMR + u64::from(TMR_BYTES), 1u32).unwrap();
+    rig.is_clean();
+    assert!(memory.read::<u32>(TMR + 8).is_err());
+    fires("AMD-PSP-TMR").only(&rig.broken());
 }

@@ -5,6 +5,7 @@ mod image;
 mod ring;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use drivers_spec::amd::mmio::mp;
 use drivers_spec::amd::psp::{BOOTLOADER_ALIGN, bl, ctrl};
@@ -39,6 +40,14 @@ pub static RING: Rule = Rule {
     text: "a ring is made when the secure OS is ready and has none, at a multiple of 4 KiB and of whole frames; its write pointer counts dwords, 16 a frame, and wraps at its end",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/psp_v13_0.c, psp_v13_0_ring_create; amdgpu_psp.c, psp_ring_cmd_submit",
     proof: Proof::Sourced,
+};
+
+/// What the PSP has taken is its own.
+pub static TMR: Rule = Rule {
+    name: "AMD-PSP-TMR",
+    text: "from SETUP_TMR on the host does not touch the trusted memory region",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c: Trusted Memory Region; what an access does is a guess",
+    proof: Proof::Guess,
 };
 
 /// The block's number among the clients of the MM hub: Linux, mmhub_v3_0.c, mmhub_client_ids_v3_0_0.
@@ -84,6 +93,8 @@ pub(super) struct Psp {
     /// What has been loaded, by its number.
     loaded: BTreeSet<u32>,
     has_tmr: bool,
+    /// The memory that it keeps for itself.
+    tmr: Range<u64>,
     /// What is written when a command is done, after so many looks at it.
     fence: Option<ring::Fence>,
 }
@@ -101,6 +112,7 @@ impl Psp {
             ring: None,
             loaded: BTreeSet::new(),
             has_tmr: false,
+            tmr: 0..0,
             fence: None,
         }
     }
@@ -108,6 +120,18 @@ impl Psp {
     /// Whether the secure OS runs.
     pub(super) fn is_alive(&self) -> bool {
         self.alive.is_some_and(Looks::is_done)
+    }
+
+    /// Whether the host may touch a range of VRAM.
+    pub(super) fn allows(&self, at: u64, bytes: usize) -> Result<(), Broken> {
+        let end = at.saturating_add(bytes as u64);
+        match at < self.tmr.end && self.tmr.start < end {
+            true => Err((
+                &TMR,
+                format!("{bytes:#x} bytes at {at:#x}, of {:x?}", self.tmr),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Whether firmware of that number is there.
@@ -118,7 +142,7 @@ impl Psp {
 
 /// The secure OS runs, has a ring, and has loaded what there is.
 pub(super) fn leave_running(state: &mut State) {
-    let at = 0x80_0020_0000;
+    let at = state.config.fb + 0x20_0000;
     state.registers.set(&mp::MP0_SMN_C2PMSG_69, 0, at as u32);
     state
         .registers

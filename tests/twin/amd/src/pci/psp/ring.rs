@@ -212,6 +212,7 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
         cmd::SETUP_TMR => setup_tmr(state, &payload(command)),
         cmd::DESTROY_TMR => {
             state.psp.has_tmr = false;
+            state.psp.tmr = 0..0;
             0
         }
         cmd::AUTOLOAD_RLC => autoload(state),
@@ -310,6 +311,7 @@ fn setup_tmr(state: &mut State, tmr: &SetupTmr) -> u32 {
         return BAD_PARAMETERS;
     }
     state.psp.has_tmr = true;
+    state.psp.tmr = system..system + u64::from(bytes);
     0
 }
 
