@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,10 +14,12 @@ use std::time::Duration;
 use conformance::{Kernel, Subject};
 use drivers_amd::interface::remote::Remote;
 use drivers_amd::{Language, Options};
-use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
+use hcq::transport::{Clock, Machine, VirtualClock};
 use hcq::{Device, KernelImage};
+use twin_amd::Journal;
 use twin_amd::machine::TwinMachine;
+use twin_amd::pci::machine::PciMachine;
 
 conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Language::Pm4));
 conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Language::Pm4));
@@ -71,6 +73,10 @@ conformance::conformance!(gfx1100_remote, || {
     subject
 });
 
+// Without a kernel driver: the card itself, which our driver starts.
+conformance::conformance!(gfx1100_pci, || PciSubject::new("gfx1100", ""));
+conformance::conformance!(gfx1201_pci, || PciSubject::new("gfx1201", ""));
+
 /// Two GPUs of a kind.
 struct TwinSubject {
     chip: &'static str,
@@ -117,50 +123,107 @@ impl Subject for TwinSubject {
     }
 
     fn kernel(&self, kernel: Kernel) -> KernelImage {
-        let entry = match kernel {
-            Kernel::Add => "add",
-            Kernel::Step => "step",
-            Kernel::Store => "store",
-        };
-        static OBJECTS: Mutex<BTreeMap<&str, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
-        let object = OBJECTS
-            .lock()
-            .unwrap()
-            .entry(self.chip)
-            .or_insert_with(|| compile(self.chip))
-            .clone();
-        KernelImage {
-            name: entry.into(),
-            arch: self.chip.into(),
-            bytes: object,
-            entry: entry.into(),
-            args: kernel.args(),
-            local_bytes: 0,
-        }
+        image(self.chip, kernel)
     }
 }
 
 impl Drop for TwinSubject {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            for violation in self.twin.machine().journal.violations() {
-                eprintln!("{violation}\n");
-            }
-            return;
-        }
-        // Two cases go to these addresses to see what happens.
-        let asked = |what: &str| what.contains("0x1230") || what.contains("0x4560");
-        let broken: Vec<_> = self
-            .twin
-            .machine()
-            .journal
-            .violations()
-            .into_iter()
-            .filter(|v| v.rule.name != "GPU-PAGE-FAULT" || !asked(&v.what))
-            .map(|v| v.to_string())
-            .collect();
-        assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+        unbroken(&self.twin.machine().journal);
     }
+}
+
+/// Two cards of a kind, which no kernel driver has.
+struct PciSubject {
+    chip: &'static str,
+    twin: Arc<PciMachine>,
+}
+
+impl PciSubject {
+    fn new(chip: &'static str, config: &str) -> PciSubject {
+        let twin = PciMachine::new(&format!("chip={chip},gpus=2,{config}")).unwrap();
+        PciSubject { chip, twin }
+    }
+}
+
+impl Subject for PciSubject {
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>> {
+        let machine: Arc<dyn Machine> = self.twin.clone();
+        let options = Options {
+            compute_ring: u64::from(ring_words) * 4,
+            copy_ring: u64::from(ring_words) * 4,
+            ring_timeout: Duration::from_millis(match ring_words {
+                64 => 50,
+                _ => 60_000,
+            }),
+            firmware: vec![firmware()],
+            ..Options::default()
+        };
+        let functions = machine.pci_functions().unwrap();
+        let address = &functions[index as usize].address;
+        // What the start of a card waits for is counted, not timed.
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+        let interface = drivers_amd::am::open(&machine, address, index, &clock, &options)?;
+        Ok(drivers_amd::over(&interface, &options)?)
+    }
+
+    fn kernel(&self, kernel: Kernel) -> KernelImage {
+        image(self.chip, kernel)
+    }
+}
+
+impl Drop for PciSubject {
+    fn drop(&mut self) {
+        unbroken(self.twin.journal());
+    }
+}
+
+/// Debian's package, as `scripts/firmware` leaves it.
+fn firmware() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports")
+}
+
+/// A kernel of `amdgpu.c` for a chip.
+fn image(chip: &'static str, kernel: Kernel) -> KernelImage {
+    let entry = match kernel {
+        Kernel::Add => "add",
+        Kernel::Step => "step",
+        Kernel::Store => "store",
+    };
+    static OBJECTS: Mutex<BTreeMap<&str, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+    let object = OBJECTS
+        .lock()
+        .unwrap()
+        .entry(chip)
+        .or_insert_with(|| compile(chip))
+        .clone();
+    KernelImage {
+        name: entry.into(),
+        arch: chip.into(),
+        bytes: object,
+        entry: entry.into(),
+        args: kernel.args(),
+        local_bytes: 0,
+    }
+}
+
+/// What a case has left in the journal fails it; of a case that has failed it is shown.
+fn unbroken(journal: &Journal) {
+    if std::thread::panicking() {
+        for violation in journal.violations() {
+            eprintln!("{violation}\n");
+        }
+        return;
+    }
+    // Two cases go to these addresses to see what happens.
+    let asked = |what: &str| what.contains("0x1230") || what.contains("0x4560");
+    let broken: Vec<_> = journal
+        .violations()
+        .into_iter()
+        .filter(|v| v.rule.name != "GPU-PAGE-FAULT" || !asked(&v.what))
+        .map(|v| v.to_string())
+        .collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n\n"));
 }
 
 fn compile(chip: &str) -> Arc<[u8]> {

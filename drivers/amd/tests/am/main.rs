@@ -4,10 +4,13 @@
 
 mod boot;
 mod card;
+mod device;
 mod discovery;
 mod golden;
 mod ih;
 mod mock;
 mod pages;
+#[path = "../stand/mod.rs"]
+mod stand;
 mod twin;
 mod walk;

@@ -117,14 +117,18 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage, launches: u64) 
         kernargs: ARGUMENTS,
         ..options()
     };
-    let device = drivers_amd::open(machine, 0, &options)?;
+    work_on(&*drivers_amd::open(machine, 0, &options)?, image, launches)
+}
+
+/// As [`try_work`], on a device that is open.
+pub fn work_on(device: &dyn Device, image: &KernelImage, launches: u64) -> Result<bool> {
     let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
     let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
     // Larger than what goes through the BAR, and than an arena.
     let bytes = 3 << 20;
     let (a, b) = (
-        memory(&*device, MemoryKind::Device, bytes)?,
-        memory(&*device, MemoryKind::Host, bytes)?,
+        memory(device, MemoryKind::Device, bytes)?,
+        memory(device, MemoryKind::Host, bytes)?,
     );
     let mut content: Vec<u8> = (0..bytes).map(|i| ((i * 7) >> 3) as u8).collect();
     a.write(0, &content)?;
@@ -137,7 +141,7 @@ pub fn try_work(machine: &Arc<dyn Machine>, image: &KernelImage, launches: u64) 
         }],
     )?;
     let program = device.load(image)?;
-    let out = memory(&*device, MemoryKind::Device, 4 * 64)?;
+    let out = memory(device, MemoryKind::Device, 4 * 64)?;
     let args = [at(&out), at(&b)];
     let exec = Command::Exec {
         program: &program,

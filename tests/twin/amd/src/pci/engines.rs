@@ -168,6 +168,11 @@ impl Engines {
         self.tell.names().remove(&id);
     }
 
+    /// The clock by which packets take times.
+    pub(super) fn clock(&self) -> u64 {
+        self.gpu.clock()
+    }
+
     /// Whether a queue has nothing left to do.
     pub(super) fn is_idle(&self, id: QueueId) -> bool {
         self.gpu.queue_is_idle(id)

@@ -9,7 +9,7 @@
 //! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
 //!   `doorbells`: how they are rung; `engines`: what runs them;
 //! - [`rom`]: what lies in its expansion ROM;
-//! - [`wait`]: what takes its time.
+//! - `tsc`: the clock of packets, for the host; [`wait`]: what takes its time.
 
 pub mod card;
 pub mod chip;
@@ -29,6 +29,7 @@ mod sdma;
 mod smu;
 mod state;
 pub mod tlb;
+mod tsc;
 pub mod wait;
 mod walk;
 

@@ -148,6 +148,8 @@ impl Registers {
             &mmio::MM_DATA,
             &mmio::MM_INDEX_HI,
             &mmio::RCC_CONFIG_MEMSIZE,
+            &mmio::GOLDEN_TSC_COUNT_UPPER,
+            &mmio::GOLDEN_TSC_COUNT_LOWER,
         ];
         for reg in fixed {
             if let Where::Fixed(dword) = reg.at {

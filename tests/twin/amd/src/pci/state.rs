@@ -18,7 +18,7 @@ use super::registers::{Hook, Registers, held, hold};
 use super::sdma::Sdma;
 use super::smu::Smu;
 use super::wait::{Looks, Wait};
-use super::{graphics, hqd, hub, ih, nbio, psp, sdma, smu};
+use super::{graphics, hqd, hub, ih, nbio, psp, sdma, smu, tsc};
 use crate::mem::Physical;
 
 /// A card that resets does not answer.
@@ -30,7 +30,8 @@ pub static RESETTING: Rule = Rule {
 };
 
 /// Every register that does something.
-const HOOKS: [&[Hook]; 8] = [
+const HOOKS: [&[Hook]; 9] = [
+    tsc::HOOKS,
     nbio::HOOKS,
     hub::HOOKS,
     ih::HOOKS,

@@ -1,0 +1,124 @@
+//! Cards over PCI as devices: work, cold and warm, after a crash; several cards; faults and hangs in words.
+
+use std::sync::Arc;
+
+use drivers_amd::{AmdDevice, Options};
+use hcq::transport::{Clock, Machine, VirtualClock};
+use hcq::{Command, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
+use twin_amd::pci::machine::PciMachine;
+
+use super::boot::firmware;
+use super::stand::{self, at, memory, soon};
+
+/// Chips that are started here.
+const CHIPS: [&str; 4] = ["gfx1100", "gfx1102", "gfx1200", "gfx1201"];
+
+fn options() -> Options {
+    Options {
+        firmware: vec![firmware()],
+        ..stand::options()
+    }
+}
+
+fn open(twin: &Arc<PciMachine>, index: u32, options: &Options) -> Result<Arc<AmdDevice>> {
+    let machine: Arc<dyn Machine> = twin.clone();
+    let functions = machine.pci_functions().unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+    let address = &functions[index as usize].address;
+    let interface = drivers_amd::am::open(&machine, address, index, &clock, options)?;
+    drivers_amd::over(&interface, options)
+}
+
+fn unbroken(twin: &PciMachine) {
+    let broken = twin.journal().violations();
+    let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+fn works(twin: &Arc<PciMachine>, chip: &str) {
+    let image = stand::kernel(chip, "sums", 2);
+    let device = open(twin, 0, &options()).unwrap_or_else(|error| panic!("{chip}: {error}"));
+    assert_eq!(device.info().interface, "PCI");
+    assert_eq!(device.info().arch, chip);
+    assert!(stand::work_on(&*device, &image, 8).unwrap(), "{chip}");
+    device.clock().unwrap();
+}
+
+#[test]
+fn work_is_done_on_cards_that_are_cold_and_warm() {
+    for chip in CHIPS {
+        let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
+        for _ in ["cold", "warm"] {
+            works(&twin, chip);
+            unbroken(&twin);
+        }
+    }
+}
+
+#[test]
+fn a_small_bar_is_slower_and_enough() {
+    let twin = PciMachine::new("chip=gfx1201,bar=256").unwrap();
+    works(&twin, "gfx1201");
+    unbroken(&twin);
+}
+
+/// What a process leaves that is killed: nothing of what it has is dropped.
+#[test]
+fn a_card_that_a_process_has_left_in_the_middle_is_reset() {
+    let twin = PciMachine::new("chip=gfx1201").unwrap();
+    let device = open(&twin, 0, &options()).unwrap();
+    let buffer = memory(&*device, MemoryKind::Device, 4096).unwrap();
+    buffer.write(0, &[7; 4096]).unwrap();
+    std::mem::forget((buffer, device));
+    works(&twin.again(), "gfx1201");
+    unbroken(&twin);
+}
+
+#[test]
+fn cards_of_a_process_share_memory_of_the_host() {
+    let twin = PciMachine::new("chip=gfx1100,gpus=2").unwrap();
+    let first = open(&twin, 0, &options()).unwrap();
+    let bytes = 300_000;
+    let a = memory(&*first, MemoryKind::Host, bytes).unwrap();
+    // Opened after the memory was made.
+    let second = open(&twin, 1, &options()).unwrap();
+    let b = memory(&*second, MemoryKind::Device, bytes).unwrap();
+    let content: Vec<u8> = (0..bytes).map(|i| ((i * 11) >> 2) as u8).collect();
+    a.write(0, &content).unwrap();
+    assert!(second.reaches(&a));
+    let stream = Stream::new(second.queue(QueueKind::Copy, 0).unwrap());
+    let copy = Command::Copy {
+        dst: at(&b),
+        src: at(&a),
+        bytes,
+    };
+    stream.submit(&[], &[copy]).unwrap().wait(soon()).unwrap();
+    let mut seen = vec![0; bytes as usize];
+    b.read(0, &mut seen).unwrap();
+    assert!(seen == content);
+    drop((a, b, first));
+    assert!(second.status().is_ok());
+    drop(second);
+    unbroken(&twin);
+}
+
+#[test]
+fn a_fault_names_the_address_and_the_next_open_works() {
+    let twin = PciMachine::new("chip=gfx1100").unwrap();
+    let device = open(&twin, 0, &options()).unwrap();
+    let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
+    let copy = Command::Copy {
+        dst: Val::Const(0x4560_0000),
+        src: Val::Const(0x1230_0000),
+        bytes: 64,
+    };
+    let point = stream.submit(&[], &[copy]).unwrap();
+    let error = point.wait(soon()).unwrap_err();
+    let Error::DeviceLost { cause, .. } = &error else {
+        panic!("{error}");
+    };
+    let text = cause.to_string();
+    assert!(text.contains("page fault"), "{text}");
+    drop((stream, device, point));
+    works(&twin, "gfx1100");
+}
