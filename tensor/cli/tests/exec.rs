@@ -63,6 +63,58 @@ fn a_program_runs_with_its_own_code_and_rules_make_it_fail() {
 }
 
 #[test]
+fn what_was_recorded_is_replayed() {
+    let place = Place::new();
+    let client = compile(&place, &[]);
+    let run = |arguments: &[&str]| place.run(&[&["twin"], arguments].concat(), &[]);
+    let exec = |record: &str, step: &str| {
+        let machine = ["exec", "--twin", "chip=gfx1030", "--record"];
+        run(&[&machine[..], &[record, "--", &client, step]].concat())
+    };
+    assert_eq!(exec("right", "copies").code, 0);
+    let right = run(&["replay", "right"]);
+    assert_eq!((right.code, &*right.err), (0, ""), "{}", right.out);
+    assert!(
+        right.out.contains(" calls of 1 processes, "),
+        "{}",
+        right.out
+    );
+    let show = run(&["replay", "--show", "right"]);
+    for part in ["AMDKFD_IOC_CREATE_QUEUE ring_base_address=", "COPY_LINEAR"] {
+        assert!(show.err.contains(part), "{part}: {}", show.err);
+    }
+    // What a program broke is broken again.
+    assert_eq!(exec("wrong", "mistake").code, 1);
+    let wrong = run(&["replay", "wrong"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("rule SDMA-FENCE-MTYPE"), "{}", wrong.err);
+    assert!(!wrong.out.contains("different"), "{}", wrong.out);
+    let allowed = run(&["replay", "--allow", "SDMA-FENCE-MTYPE", "wrong"]);
+    assert_eq!(allowed.code, 0);
+
+    let file = place.path("work").join("right");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = run(&["replay", "right"]);
+    assert_eq!(cut.code, 1);
+    let said = cut
+        .out
+        .contains("right is not whole; it is good up to byte ");
+    assert!(said && !cut.out.contains("different"), "{}", cut.out);
+    std::fs::write(&file, "something").unwrap();
+    let none = run(&["replay", "right"]);
+    assert_eq!(none.code, 2);
+    assert!(none.err.contains("not a record"), "{}", none.err);
+    let nowhere = exec("/no/such/folder/record", "copies");
+    assert_eq!(nowhere.code, 2);
+    assert!(
+        nowhere.err.contains("/no/such/folder/record"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
 fn who_is_told_to_end_says_what_was_broken() {
     let place = Place::new();
     let client = compile(&place, &[]);

@@ -11,6 +11,7 @@
 //! - [`caller`]: the process that calls; [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
 //!   repository;
 //! - [`wire`]: a process whose calls come through a socket; [`tree`]: files of a machine as files of the host;
+//! - [`record`]: what processes asked of a machine and wrote, as a file; [`watch`]: who looks on;
 //! - [`pci`]: a PCI function to put register models behind.
 #![deny(unsafe_code)]
 
@@ -21,8 +22,10 @@ pub mod host;
 pub mod machine;
 pub mod pci;
 pub mod process;
+pub mod record;
 pub mod rng;
 pub mod rule;
 pub mod touched;
 pub mod tree;
+pub mod watch;
 pub mod wire;

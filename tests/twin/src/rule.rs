@@ -103,6 +103,12 @@ impl Journal {
         self.lock().violations.clone()
     }
 
+    /// Those behind so many.
+    pub fn violations_from(&self, first: usize) -> Vec<Violation> {
+        let all = &self.lock().violations;
+        all.get(first..).unwrap_or_default().to_vec()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Only whole entries are pushed: a panic elsewhere leaves the journal readable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -36,6 +36,12 @@ macro_rules! kinds {
 
         impl Kind {
             const ALL: &[Kind] = &[$(Kind::$name),*];
+
+            /// That of a number.
+            pub fn of(number: u64) -> Option<Kind> {
+                let number = usize::try_from(number).ok()?;
+                Kind::ALL.get(number).copied()
+            }
         }
     };
 }
@@ -77,6 +83,18 @@ kinds! {
     Descriptor,
     /// The file of that descriptor. Answered with it.
     File,
+    /// Of records alone, see [`crate::record`]: the end of a process.
+    Exit,
+    /// What a call has read of the process: address.
+    Read,
+    /// What a call has written there: address.
+    Write,
+    /// What has become of memory that devices and processes share: the number of its file.
+    Memory,
+    /// A rule was broken.
+    Broken,
+    /// The end.
+    End,
 }
 
 /// What a process has where it says so: whoever can read it there can read what calls lead to.
@@ -163,8 +181,7 @@ impl Message {
             *word = u64::from_ne_bytes(*bytes);
         }
         let [kind, words @ .., length] = all;
-        let kind = usize::try_from(kind).ok().and_then(|k| Kind::ALL.get(k));
-        let (Some(&kind), true) = (kind, length <= MOST) else {
+        let (Some(kind), true) = (Kind::of(kind), length <= MOST) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let mut bytes = vec![0; length as usize];

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use twin::rng::Rng;
+use twin::watch::{Moment, Watch};
 
 use crate::cp::clock::Clock;
 use crate::cp::fiber::Fibers;
@@ -41,6 +42,11 @@ pub(crate) struct State {
     pub gpus: Vec<Side>,
     order: Option<Rng>,
     quit: bool,
+    /// Rounds in which something moved.
+    moved: u64,
+    /// Whether somebody holds the next round back.
+    paused: bool,
+    watch: Option<Box<dyn Watch>>,
 }
 
 /// Rounds after which doorbells are looked at even though queues still move.
@@ -84,8 +90,40 @@ impl Scheduler {
         state
     }
 
-    /// Lets a round pass, or a moment.
-    pub(crate) fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    /// Has somebody watch from now on.
+    pub(crate) fn watch(&self, watch: Box<dyn Watch>) {
+        self.lock().watch = Some(watch);
+    }
+
+    /// Waits until what engines tell the kernel driver has arrived, and holds the next round back until
+    /// [`Self::go_on`]. One caller at a time.
+    pub(crate) fn pause(&self) -> Moment {
+        loop {
+            let mut state = self.lock();
+            if state.gpus.iter().all(|gpu| !gpu.delivering) {
+                state.paused = true;
+                return state.now(&self.shared.clock);
+            }
+            drop(state);
+            thread::yield_now();
+        }
+    }
+
+    /// See [`Self::pause`].
+    pub(crate) fn go_on(&self) {
+        self.lock().paused = false;
+        self.wake();
+    }
+
+    /// Lets a round pass, or a moment; also where rounds are held back: who waits here needs them.
+    pub(crate) fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let paused = std::mem::take(&mut state.paused);
+        let mut state = self.wait_for_round(state);
+        state.paused = paused;
+        state
+    }
+
+    fn wait_for_round<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let waited = self
             .shared
             .settled
@@ -129,6 +167,30 @@ impl Shared {
 }
 
 impl State {
+    fn now(&self, clock: &Clock) -> Moment {
+        Moment {
+            rounds: self.moved,
+            time: clock.seen(),
+        }
+    }
+
+    /// Whether there shall be a round in which doorbells are looked at.
+    fn looks(&mut self, clock: &Clock) -> bool {
+        let Some(mut watch) = self.watch.take().filter(|_| !self.quit) else {
+            return self.can_move();
+        };
+        let go = watch.look(self.now(clock), &mut || self.can_move());
+        self.watch = Some(watch);
+        go
+    }
+
+    /// Whether there may be one in which they are not.
+    fn may_go(&mut self, clock: &Clock) -> bool {
+        let now = self.now(clock);
+        let watch = self.watch.as_mut();
+        watch.is_none_or(|watch| watch.may_go(now))
+    }
+
     /// Whether a round would do something. Asked first when nothing moved before: so every queue sees what
     /// the client has changed in the same round, whichever would have looked just before it.
     fn can_move(&mut self) -> bool {
@@ -186,20 +248,27 @@ fn run(shared: &Shared) {
             if state.quit && !state.gpus.iter().any(Side::is_busy) {
                 return;
             }
+            let look = rounds >= ROUNDS;
+            if !state.quit && (state.paused || !look && !state.may_go(&shared.clock)) {
+                drop(state);
+                thread::park_timeout(SLEEP.0);
+                continue;
+            }
             for (gpu, side) in state.gpus.iter_mut().enumerate() {
                 out.extend(side.injected().map(|interrupt| (gpu, interrupt)));
             }
-            let look = rounds >= ROUNDS;
             rounds = if look { 0 } else { rounds + 1 };
-            let round = !look || state.can_move();
+            let round = !look || state.looks(&shared.clock);
             let moved = round && state.round(look, &mut fibers, &mut out);
+            state.moved += u64::from(moved);
             if !moved || fibers.take_paused() {
                 rounds = ROUNDS;
             }
             for (gpu, side) in state.gpus.iter_mut().enumerate() {
                 side.delivering = out.iter().any(|(of, _)| *of == gpu);
             }
-            let none = state.gpus.iter().all(Side::is_empty) && !state.quit;
+            let none =
+                state.gpus.iter().all(Side::is_empty) && !state.quit && state.watch.is_none();
             let kernels: Vec<_> = out
                 .iter()
                 .map(|(gpu, _)| state.gpus[*gpu].kernel())

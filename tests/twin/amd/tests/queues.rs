@@ -686,6 +686,12 @@ fn sdma_names_what_is_wrong() {
             fires("SDMA-FENCE-MTYPE"),
             vec![5, lo(DATA), hi(DATA), 1],
         ),
+        (
+            &GFX1100,
+            fires("SDMA-FENCE-MTYPE"),
+            // It waits for a copy first.
+            [copy(99, DATA + 0x1000), vec![5, lo(DATA), hi(DATA), 1]].concat(),
+        ),
         (&GFX1100, fires("SDMA-POLL"), poll(ge, 10)),
         (
             &GFX1100,

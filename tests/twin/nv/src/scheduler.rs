@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
+use twin::watch::{Moment, Watch};
 
 use crate::config::{Config, Hardware};
 use crate::engines::bus::Bus;
@@ -59,6 +60,11 @@ struct Side {
     /// By client and handle.
     channels: BTreeMap<(u32, u32), Live>,
     order: Rng,
+    /// Rounds in which something moved.
+    moved: u64,
+    /// Whether somebody holds the next round back.
+    paused: bool,
+    watch: Option<Box<dyn Watch>>,
 }
 
 /// A channel that the hardware knows.
@@ -255,6 +261,36 @@ impl Side {
         moved
     }
 
+    /// Whether a round would do something. Asked first: so every channel sees what the client has changed in the
+    /// same round, whichever would have looked just before it.
+    fn can_move(&self) -> bool {
+        self.channels.values().any(Live::can_move)
+    }
+
+    /// Looks at the doorbells, if somebody watches before his eyes. Whether one has given somebody something to do,
+    /// and whether there shall be a round.
+    fn looks(&mut self, machine: &Machine) -> (bool, bool) {
+        let now = machine.moment(self.moved);
+        let mut rung = false;
+        let Some(mut watch) = self.watch.take() else {
+            rung = self.look(machine);
+            return (rung, self.can_move());
+        };
+        let go = watch.look(now, &mut || {
+            rung = self.look(machine);
+            self.can_move()
+        });
+        self.watch = Some(watch);
+        (rung, go)
+    }
+
+    /// Whether there may be a round in which they are not looked at.
+    fn may_go(&mut self, machine: &Machine) -> bool {
+        let now = machine.moment(self.moved);
+        let watch = self.watch.as_mut();
+        watch.is_none_or(|watch| watch.may_go(now))
+    }
+
     /// A turn for every channel, in random order. Whether anything moved.
     fn round(&mut self, machine: &Machine) -> bool {
         let all = self.channels.values_mut();
@@ -328,6 +364,9 @@ impl Scheduler {
                 gpus: gpus.map(|(gpu, chip)| Gpu::new(gpu, chip)).collect(),
                 channels: BTreeMap::new(),
                 order: Rng::new(config.seed),
+                moved: 0,
+                paused: false,
+                watch: None,
             }),
             callers: AtomicU32::new(0),
             quit: AtomicBool::new(false),
@@ -343,6 +382,24 @@ impl Scheduler {
         // The only one.
         let _ = self.thread.set(thread);
         Ok(())
+    }
+
+    /// Has somebody watch from now on.
+    pub(crate) fn watch(&self, watch: Box<dyn Watch>) {
+        self.lock().watch = Some(watch);
+    }
+
+    /// Holds the next round back until [`Self::go_on`]. One caller at a time.
+    pub(crate) fn pause(&self, machine: &Machine) -> Moment {
+        let mut side = self.lock();
+        side.paused = true;
+        machine.moment(side.moved)
+    }
+
+    /// See [`Self::pause`].
+    pub(crate) fn go_on(&self) {
+        self.lock().paused = false;
+        self.wake();
     }
 
     /// Waits for the end of a round, and holds the next one back. Doorbells that were rung before the call have
@@ -405,16 +462,24 @@ fn run(machine: &Weak<Machine>) {
         }
         let (moved, none) = {
             let mut side = scheduler.lock();
-            let rung = rounds >= ROUNDS && side.look(&machine);
-            rounds = if rounds >= ROUNDS { 0 } else { rounds + 1 };
-            // Asked first: so every channel sees what the client has changed in the same round, whichever
-            // would have looked just before it.
-            let can_move = side.channels.values().any(Live::can_move);
-            let moved = can_move && side.round(&machine) || rung;
+            let look = rounds >= ROUNDS;
+            if side.paused || !look && !side.may_go(&machine) {
+                drop(side);
+                thread::park_timeout(SLEEP.0);
+                continue;
+            }
+            let (rung, go) = match look {
+                true => side.looks(&machine),
+                false => (false, side.can_move()),
+            };
+            rounds = if look { 0 } else { rounds + 1 };
+            let moved = go && side.round(&machine);
+            side.moved += u64::from(moved);
+            let moved = moved || rung;
             if !moved {
                 rounds = ROUNDS;
             }
-            (moved, side.channels.is_empty())
+            (moved, side.channels.is_empty() && side.watch.is_none())
         };
         drop(machine);
         if moved {

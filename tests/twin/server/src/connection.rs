@@ -4,12 +4,11 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use twin::caller::Caller;
 use twin::errno::{Errno, Result};
 use twin::process::{Calls, Wanted};
-use twin::tree::plain;
+use twin::tree::{Tree, plain};
 use twin::wire::{Kind, Message, PROOF};
 
 use crate::State;
@@ -24,18 +23,23 @@ pub fn serve(state: &State, stream: UnixStream) {
     };
     match first.kind {
         Kind::Process => {
-            let peer = Arc::new(Peer(first.words[0] as u32));
-            let caller: &dyn Caller = &*peer;
+            let pid = first.words[0] as u32;
+            let peer = Peer {
+                pid,
+                recorder: None,
+            };
+            let caller: &dyn Caller = &peer;
             match caller.get::<u64>(first.words[1]) {
-                Ok(PROOF) => process(state, &stream, peer),
+                Ok(PROOF) => process(state, &stream, pid),
                 // It is told, or has gone.
                 _ => drop(Message::done(Err(Errno::EPERM)).send(&stream)),
             }
         }
         Kind::Calls => {
-            let process = state.processes().get(&first.words[0]).cloned();
+            let number = first.words[0] as u32;
+            let process = state.processes().get(&number).cloned();
             if let Some(process) = process {
-                calls(state, &stream, &*process);
+                calls(state, &stream, number, &*process);
             }
         }
         _ => {}
@@ -43,12 +47,9 @@ pub fn serve(state: &State, stream: UnixStream) {
 }
 
 /// A process, for as long as it lives.
-fn process(state: &State, stream: &UnixStream, peer: Arc<Peer>) {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = state.machine.attach(peer);
-    state.processes().insert(number, process);
-    let mut answer = Message::done(Ok(number));
+fn process(state: &State, stream: &UnixStream, pid: u32) {
+    let number = state.begin(pid);
+    let mut answer = Message::done(Ok(number.into()));
     answer.bytes = about(state).into_bytes();
     if answer.send(stream).is_ok() {
         // Nothing comes but the end.
@@ -56,7 +57,7 @@ fn process(state: &State, stream: &UnixStream, peer: Arc<Peer>) {
     }
     let ended = state.processes().remove(&number);
     if let Some(process) = ended {
-        process.exit();
+        state.end(number, &*process);
     }
 }
 
@@ -73,16 +74,22 @@ fn about(state: &State) -> String {
     owned.chain(devices).chain(live).collect()
 }
 
-fn calls(state: &State, stream: &Arc<UnixStream>, process: &dyn Calls) {
+fn calls(state: &State, stream: &Arc<UnixStream>, number: u32, process: &dyn Calls) {
     while let Ok(Some(message)) = Message::receive(stream) {
-        let result = calling(stream, || call(state, process, message));
+        let (kind, words, bytes) = (message.kind, message.words, message.bytes.clone());
+        let run = || call(Some(&state.tree), process, message);
+        let result = calling(stream, || match &state.recorder {
+            Some(recorder) => recorder.call(number, (kind, words, &bytes), run),
+            None => run(),
+        });
         if Message::done(result).send(stream).is_err() {
             return;
         }
     }
 }
 
-fn call(state: &State, calls: &dyn Calls, message: Message) -> Result<u64> {
+/// Makes a call. Where nobody reads texts there is no tree.
+pub fn call(tree: Option<&Tree>, calls: &dyn Calls, message: Message) -> Result<u64> {
     let [a, b, c, d, e, f] = message.words;
     let path = || {
         let text = std::str::from_utf8(&message.bytes);
@@ -110,7 +117,7 @@ fn call(state: &State, calls: &dyn Calls, message: Message) -> Result<u64> {
         }
         Kind::Munmap => calls.munmap(a, b)?,
         Kind::Ready => return calls.ready(a as i32).map(u64::from),
-        Kind::Text => text(state, calls, &path()?)?,
+        Kind::Text => text(tree, calls, &path()?)?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
@@ -127,11 +134,13 @@ fn signal(mut file: &File, ready: bool) {
 }
 
 /// Writes the text of a file, as it is now, where processes read it.
-fn text(state: &State, calls: &dyn Calls, path: &str) -> Result {
+fn text(tree: Option<&Tree>, calls: &dyn Calls, path: &str) -> Result {
     const RDONLY: i32 = 0;
     let fd = calls.open(path, RDONLY)?;
     let mut bytes = vec![0; 4096];
     let read = calls.read(fd, 0, &mut bytes);
     calls.close(fd)?;
-    fs::write(state.tree.path(path), &bytes[..read?]).map_err(|_| Errno::EIO)
+    let bytes = &bytes[..read?];
+    let written = tree.map_or(Ok(()), |tree| fs::write(tree.path(path), bytes));
+    written.map_err(|_| Errno::EIO)
 }

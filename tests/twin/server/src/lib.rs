@@ -3,7 +3,9 @@
 //!
 //! - [`Server`]: listens, and gives each connection a thread;
 //! - `peer`: a process of the host as the kernel driver sees it; `connection`: its calls;
-//! - `machine`: AMD's or NVIDIA's, by the chip that the config names.
+//! - `machine`: AMD's or NVIDIA's, by the chip that the config names;
+//! - `recorder`: keeps what processes did in a file ([`twin::record`]); [`replay`]: does it again, without
+//!   them; [`text`]: says what is in it; `place`: memory, as both look at it.
 //!
 //! Memory of a device is a file in memory, which both map; so is memory of a process once a device has it,
 //! and the process sees to that. What a call's addresses lead to is read and written by the system, which
@@ -13,20 +15,29 @@
 mod connection;
 mod machine;
 mod peer;
+mod place;
+mod recorder;
+mod replay;
+pub mod text;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 use twin::process::Calls;
 use twin::rule::Violation;
 use twin::tree::Tree;
-use twin::wire;
+use twin::wire::{self, Kind, WORDS};
 
 use machine::Machine;
+use peer::Peer;
+use recorder::Recorder;
+
+pub use replay::{Replay, replay};
 
 /// A machine that serves. Its files are gone when this is dropped; connections that are open then fail.
 pub struct Server {
@@ -36,14 +47,42 @@ pub struct Server {
 
 /// What the threads of connections share.
 struct State {
-    machine: Box<dyn Machine>,
+    machine: Arc<dyn Machine>,
     tree: Tree,
     /// By the number that the process was given.
-    processes: Mutex<BTreeMap<u64, Arc<dyn Calls>>>,
+    processes: Mutex<BTreeMap<u32, Arc<dyn Calls>>>,
+    next: AtomicU32,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl State {
-    fn processes(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<dyn Calls>>> {
+    /// A process begins.
+    fn begin(&self, pid: u32) -> u32 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let recorder = self.recorder.clone().map(|recorder| (number, recorder));
+        let begin = || self.machine.attach(Arc::new(Peer { pid, recorder }));
+        let process = match &self.recorder {
+            Some(recorder) => recorder.process(number, pid, begin),
+            None => begin(),
+        };
+        self.processes().insert(number, process);
+        number
+    }
+
+    /// A process has ended.
+    fn end(&self, number: u32, process: &dyn Calls) {
+        let Some(recorder) = &self.recorder else {
+            return process.exit();
+        };
+        let run = || {
+            process.exit();
+            Ok(0)
+        };
+        // It has no result.
+        let _ = recorder.call(number, (Kind::Exit, [0; WORDS], &[]), run);
+    }
+
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Calls>>> {
         // Entries are inserted and removed whole.
         self.processes
             .lock()
@@ -57,11 +96,33 @@ impl Server {
     /// # Errors
     /// What is wrong with the string, or what the host lacks.
     pub fn start(config: &str) -> Result<Server, String> {
-        let machine = machine::of(config)?;
-        Server::serve(machine).map_err(|error| format!("a folder and a socket for it: {error}"))
+        Server::with(machine::of(config)?, None)
     }
 
-    fn serve(machine: Box<dyn Machine>) -> io::Result<Server> {
+    /// The same, with a record of what processes do there.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; what is wrong with the file.
+    pub fn recorded(config: &str, record: &Path) -> Result<Server, String> {
+        let machine = machine::of(config)?;
+        let printed = |part: &&str| {
+            let key = part.split_once('=').map_or("", |(key, _)| key.trim());
+            !["debug", "log"].contains(&key)
+        };
+        let config = config.split(',').filter(printed);
+        let config: Vec<&str> = config.collect();
+        let config = format!("{},{}", config.join(","), machine.of_host());
+        let recorder = Recorder::start(record, &config, &machine);
+        let recorder = recorder.map_err(|error| format!("{}: {error}", record.display()))?;
+        Server::with(machine, Some(recorder))
+    }
+
+    fn with(machine: Arc<dyn Machine>, recorder: Option<Arc<Recorder>>) -> Result<Server, String> {
+        let served = Server::serve(machine, recorder);
+        served.map_err(|error| format!("a folder and a socket for it: {error}"))
+    }
+
+    fn serve(machine: Arc<dyn Machine>, recorder: Option<Arc<Recorder>>) -> io::Result<Server> {
         let folder = TempDir::with_prefix("doorbell-twin-")?;
         let tree = Tree::write(&wire::tree_of(folder.path()), machine.nodes())?;
         let listener = UnixListener::bind(wire::socket_of(folder.path()))?;
@@ -69,6 +130,8 @@ impl Server {
             machine,
             tree,
             processes: Mutex::default(),
+            next: AtomicU32::new(1),
+            recorder,
         });
         let shared = state.clone();
         let threads = std::thread::Builder::new().name("twin-server".into());
@@ -88,12 +151,17 @@ impl Server {
         self.folder.path()
     }
 
-    /// Ends processes that have not ended by themselves.
-    pub fn finish(&self) {
+    /// Ends processes that have not ended by themselves, and the record.
+    ///
+    /// # Errors
+    /// Why the record is not whole.
+    pub fn finish(&self) -> io::Result<()> {
         let left = std::mem::take(&mut *self.state.processes());
-        for process in left.into_values() {
-            process.exit();
+        for (number, process) in left {
+            self.state.end(number, &*process);
         }
+        let recorder = self.state.recorder.as_ref();
+        recorder.map_or(Ok(()), |recorder| recorder.finish())
     }
 
     /// Every case of a broken rule.

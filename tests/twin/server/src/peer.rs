@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping, Part, identity, user};
 use twin::process::Wanted;
 use twin::wire::{Kind, Message};
+
+use crate::recorder::{Recorder, note};
 
 thread_local! {
     /// The connection whose call this thread does: what has to be asked goes there.
@@ -26,7 +28,12 @@ pub fn calling<T>(through: &Arc<UnixStream>, call: impl FnOnce() -> T) -> T {
 }
 
 /// See the front page.
-pub struct Peer(pub u32);
+pub struct Peer {
+    /// Its number in the system.
+    pub pid: u32,
+    /// Its number in a record, and that, if there is one.
+    pub recorder: Option<(u32, Arc<Recorder>)>,
+}
 
 /// Asks the process whose call this thread does; `EFAULT` where it has gone, or where nobody calls.
 fn ask(question: &Message) -> Result<Message> {
@@ -45,18 +52,109 @@ fn own(file: BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd> {
 
 impl Caller for Peer {
     fn pid(&self) -> u32 {
-        self.0
+        self.pid
     }
 
     fn read(&self, address: u64, out: &mut [u8]) -> Result {
-        user::read_of(self.0, address, out)
+        let done = user::read_of(self.pid, address, out);
+        let words = [address, out.len() as u64, 0, 0, 0];
+        note(Kind::Read, words, done.map(|()| 0), out);
+        done
     }
 
     fn write(&self, address: u64, data: &[u8]) -> Result {
-        user::write_of(self.0, address, data)
+        let done = user::write_of(self.pid, address, data);
+        let words = [address, data.len() as u64, 0, 0, 0];
+        note(Kind::Write, words, done.map(|()| 0), data);
+        done
     }
 
     fn pin(&self, address: u64, bytes: u64, write: bool) -> Result<Mapping> {
+        let pinned = self.pinned(address, bytes, write);
+        let (file, parts) = match &pinned {
+            Ok((_, file, parts)) => (*file, &**parts),
+            Err(_) => (0, &[][..]),
+        };
+        let done = pinned.as_ref().map(|_| 0).map_err(|errno| *errno);
+        let words = [address, bytes, write.into(), file.into(), 0];
+        note(Kind::Pin, words, done, parts);
+        pinned.map(|(mapping, ..)| mapping)
+    }
+
+    fn map(&self, wanted: Wanted, of: &Mapping, offset: u64) -> Result<u64> {
+        let end = offset.checked_add(wanted.bytes);
+        if end.is_none_or(|end| end > of.bytes()) {
+            return Err(Errno::EINVAL);
+        }
+        let (number, file) = match &self.recorder {
+            Some((_, recorder)) => recorder.mapping(of, wanted.protection)?,
+            None => (0, own(of.file().ok_or(Errno::EINVAL)?)?),
+        };
+        let Wanted {
+            address,
+            bytes,
+            protection,
+            flags,
+        } = wanted;
+        let words = [address, bytes, protection as u64, flags as u64, offset];
+        let mut question = Message::new(Kind::Map, words);
+        question.file = Some(file);
+        let done = ask(&question).and_then(|answer| answer.result());
+        let halves = u64::from(flags as u32) | u64::from(number) << 32;
+        let words = [address, bytes, protection as u64, halves, offset];
+        note(Kind::Map, words, done, &[]);
+        if let (Some((process, recorder)), Ok(at)) = (&self.recorder, done) {
+            recorder.mapped(*process, number, at, bytes);
+        }
+        done
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result {
+        let answer = ask(&Message::new(Kind::Unmap, [address, bytes]));
+        let done = answer.and_then(|answer| answer.result());
+        note(Kind::Unmap, [address, bytes, 0, 0, 0], done, &[]);
+        if let (Some((process, recorder)), Ok(_)) = (&self.recorder, done) {
+            recorder.unmapped(*process, address, bytes);
+        }
+        done.map(drop)
+    }
+
+    fn descriptor(&self, of: Option<BorrowedFd<'_>>) -> Result<Option<i32>> {
+        let mut question = Message::new(Kind::Descriptor, []);
+        question.file = of.map(own).transpose()?;
+        let file = question.file.as_ref().and_then(|file| which(file.as_fd()));
+        let done = ask(&question).and_then(|answer| answer.result());
+        note(Kind::Descriptor, [self.number(file), 0, 0, 0, 0], done, &[]);
+        Ok(Some(done? as i32))
+    }
+
+    fn identity(&self, fd: i32) -> Option<Identity> {
+        let found = ask(&Message::new(Kind::File, [fd as u64])).ok();
+        let found = found.filter(|answer| answer.result().is_ok());
+        let found = found.and_then(|answer| which(answer.file?.as_fd()));
+        note(
+            Kind::File,
+            [fd as u64, self.number(found), 0, 0, 0],
+            Ok(0),
+            &[],
+        );
+        found
+    }
+}
+
+/// Which file that is.
+fn which(file: BorrowedFd<'_>) -> Option<Identity> {
+    identity(&File::from(own(file).ok()?))
+}
+
+impl Peer {
+    fn number(&self, of: Option<Identity>) -> u64 {
+        let recorder = self.recorder.as_ref();
+        recorder.map_or(0, |(_, recorder)| recorder.number(of).into())
+    }
+
+    /// Memory of the process; the number of its file, and the parts, as they came.
+    fn pinned(&self, address: u64, bytes: u64, write: bool) -> Result<(Mapping, u32, Vec<u8>)> {
         let answer = ask(&Message::new(Kind::Pin, [address, bytes, write.into()]))?;
         answer.result()?;
         let words = answer.bytes.as_chunks::<8>().0;
@@ -68,41 +166,11 @@ impl Caller for Peer {
         if whole != bytes {
             return Err(Errno::EFAULT);
         }
-        Ok(Mapping::of_parts(std::os::fd::AsFd::as_fd(file), &parts)?)
-    }
-
-    fn map(&self, wanted: Wanted, of: &Mapping, offset: u64) -> Result<u64> {
-        let end = offset.checked_add(wanted.bytes);
-        if end.is_none_or(|end| end > of.bytes()) {
-            return Err(Errno::EINVAL);
-        }
-        let Wanted {
-            address,
-            bytes,
-            protection,
-            flags,
-        } = wanted;
-        let words = [address, bytes, protection as u64, flags as u64, offset];
-        let mut question = Message::new(Kind::Map, words);
-        question.file = Some(own(of.file().ok_or(Errno::EINVAL)?)?);
-        ask(&question)?.result()
-    }
-
-    fn unmap(&self, address: u64, bytes: u64) -> Result {
-        ask(&Message::new(Kind::Unmap, [address, bytes]))?.result()?;
-        Ok(())
-    }
-
-    fn descriptor(&self, of: Option<BorrowedFd<'_>>) -> Result<Option<i32>> {
-        let mut question = Message::new(Kind::Descriptor, []);
-        question.file = of.map(own).transpose()?;
-        let fd = ask(&question)?.result()?;
-        Ok(Some(fd as i32))
-    }
-
-    fn identity(&self, fd: i32) -> Option<Identity> {
-        let answer = ask(&Message::new(Kind::File, [fd as u64])).ok()?;
-        answer.result().ok()?;
-        identity(&File::from(answer.file?))
+        let mapping = Mapping::of_parts(file.as_fd(), &parts)?;
+        let number = match &self.recorder {
+            Some((process, recorder)) => recorder.pinned(*process, file.as_fd())?,
+            None => 0,
+        };
+        Ok((mapping, number, answer.bytes))
     }
 }

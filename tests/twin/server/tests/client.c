@@ -32,6 +32,24 @@ struct kfd_ioctl_alloc_memory_of_gpu_args { uint64_t va_addr, size, handle, mmap
 struct kfd_ioctl_free_memory_of_gpu_args { uint64_t handle; };
 struct kfd_ioctl_import_dmabuf_args { uint64_t va_addr, handle; uint32_t gpu_id, dmabuf_fd; };
 struct kfd_ioctl_export_dmabuf_args { uint64_t handle; uint32_t flags, dmabuf_fd; };
+struct kfd_ioctl_create_queue_args {
+    uint64_t ring_base_address, write_pointer_address, read_pointer_address, doorbell_offset;
+    uint32_t ring_size, gpu_id, queue_type, queue_percentage, queue_priority, queue_id;
+    uint64_t eop_buffer_address, eop_buffer_size, ctx_save_restore_address;
+    uint32_t ctx_save_restore_size, ctl_stack_size, sdma_engine_id, pad;
+};
+struct kfd_ioctl_destroy_queue_args { uint32_t queue_id, pad; };
+struct kfd_ioctl_create_event_args { uint64_t event_page_offset; uint32_t event_trigger_data, event_type, auto_reset, node_id, event_id, event_slot_index; };
+struct kfd_ioctl_set_event_args { uint32_t event_id, pad; };
+struct kfd_event_data { uint64_t data[4], ext; uint32_t event_id, pad; };
+struct kfd_ioctl_wait_events_args { uint64_t events_ptr; uint32_t num_events, wait_for_all, timeout, wait_result; };
+struct kfd_ioctl_map_memory_to_gpu_args { uint64_t handle, device_ids_array_ptr; uint32_t n_devices, n_success; };
+#define AMDKFD_IOC_CREATE_QUEUE _IOWR('K', 0x02, struct kfd_ioctl_create_queue_args)
+#define AMDKFD_IOC_DESTROY_QUEUE _IOWR('K', 0x03, struct kfd_ioctl_destroy_queue_args)
+#define AMDKFD_IOC_CREATE_EVENT _IOWR('K', 0x08, struct kfd_ioctl_create_event_args)
+#define AMDKFD_IOC_SET_EVENT _IOW('K', 0x0a, struct kfd_ioctl_set_event_args)
+#define AMDKFD_IOC_WAIT_EVENTS _IOWR('K', 0x0c, struct kfd_ioctl_wait_events_args)
+#define AMDKFD_IOC_MAP_MEMORY_TO_GPU _IOWR('K', 0x18, struct kfd_ioctl_map_memory_to_gpu_args)
 #define AMDKFD_IOC_GET_VERSION _IOR('K', 0x01, struct kfd_ioctl_get_version_args)
 #define AMDKFD_IOC_ACQUIRE_VM _IOW('K', 0x15, struct kfd_ioctl_acquire_vm_args)
 #define AMDKFD_IOC_ALLOC_MEMORY_OF_GPU _IOWR('K', 0x16, struct kfd_ioctl_alloc_memory_of_gpu_args)
@@ -176,11 +194,116 @@ static int processes(void) {
     return 0;
 }
 
+static void map_for_gpu(uint64_t handle) {
+    uint32_t id = gpu;
+    struct kfd_ioctl_map_memory_to_gpu_args args = {.handle = handle, .device_ids_array_ptr = (uint64_t)&id, .n_devices = 1};
+    MUST(ioctl(kfd, AMDKFD_IOC_MAP_MEMORY_TO_GPU, &args) == 0);
+}
+
+// Memory that both see.
+static void *shared(uint64_t va, uint64_t bytes) {
+    uint64_t offset, handle = allocate(0, va, bytes, KFD_IOC_ALLOC_MEM_FLAGS_GTT, &offset);
+    MUST(handle != UINT64_MAX);
+    map_for_gpu(handle);
+    void *at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, render, offset);
+    MUST(at != MAP_FAILED);
+    return at;
+}
+
+#define RING 0x100000000
+#define RPTR 0x100010000
+#define WPTR 0x100020000
+#define FROM 0x100030000
+#define TO 0x100040000
+#define SIGNAL 0x100050000
+
+static volatile uint32_t *ring;
+static volatile uint64_t *wptr, *bell;
+static volatile uint32_t *fence;
+static uint32_t queue, fence_mtype = 3;
+
+static void make_queue(void) {
+    ring = shared(RING, PAGE);
+    shared(RPTR, PAGE);
+    wptr = shared(WPTR, PAGE);
+    fence = shared(SIGNAL, PAGE);
+    struct kfd_ioctl_create_queue_args args = {
+        .ring_base_address = RING, .read_pointer_address = RPTR, .write_pointer_address = WPTR, .ring_size = PAGE,
+        .gpu_id = gpu, .queue_type = 1, .queue_percentage = 100, .queue_priority = 7};
+    MUST(ioctl(kfd, AMDKFD_IOC_CREATE_QUEUE, &args) == 0);
+    queue = args.queue_id;
+    char *page = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, kfd, args.doorbell_offset & ~(uint64_t)(2 * PAGE - 1));
+    MUST(page != MAP_FAILED);
+    bell = (uint64_t *)(page + args.doorbell_offset % (2 * PAGE));
+}
+
+static void emit(uint32_t word) {
+    ring[*wptr / 4 % (PAGE / 4)] = word;
+    *wptr += 4;
+}
+
+// Copies by SDMA, and waits for that.
+static void copy(uint64_t to, uint64_t from, uint32_t bytes, uint32_t value) {
+    uint32_t words[] = {1, bytes - 1, 0, from, from >> 32, to, to >> 32, 5 | fence_mtype << 16, (uint32_t)SIGNAL, SIGNAL >> 32, value};
+    // A packet does not straddle the end of the ring.
+    while (*wptr % PAGE + sizeof words > PAGE) emit(0);
+    for (unsigned i = 0; i < sizeof words / 4; i++) emit(words[i]);
+    __sync_synchronize();
+    *bell = *wptr;
+    while (*fence != value) usleep(100);
+}
+
+static struct kfd_ioctl_create_event_args event = {.auto_reset = 1};
+static void *wait_for_event(void *after) {
+    struct kfd_event_data data = {.event_id = event.event_id};
+    struct kfd_ioctl_wait_events_args args = {.events_ptr = (uint64_t)&data, .num_events = 1, .timeout = (uint32_t)(uint64_t)after};
+    MUST(ioctl(kfd, AMDKFD_IOC_WAIT_EVENTS, &args) == 0);
+    return (void *)(uint64_t)args.wait_result;
+}
+
+// Some copies, also into the process's own memory, while a thread waits for an event.
+static int copies(int rounds) {
+    begin();
+    make_queue();
+    MUST(ioctl(kfd, AMDKFD_IOC_CREATE_EVENT, &event) == 0);
+    MUST(wait_for_event((void *)1) == (void *)1);
+    pthread_t waits;
+    MUST(pthread_create(&waits, 0, wait_for_event, (void *)60000) == 0);
+    uint32_t *from = shared(FROM, PAGE), *to = shared(TO, PAGE), *own;
+    MUST(posix_memalign((void **)&own, PAGE, PAGE) == 0);
+    memset(own, 1, PAGE);
+    uint64_t handle = allocate(own, (uint64_t)own, PAGE, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, 0);
+    MUST(handle != UINT64_MAX);
+    map_for_gpu(handle);
+    for (int n = 1; n <= rounds; n++) {
+        for (int i = 0; i < 64; i++) from[i] = n * 1000 + i;
+        copy(TO, FROM, 256, 2 * n);
+        MUST(to[63] == n * 1000u + 63);
+        copy((uint64_t)own + 256, TO, 256, 2 * n + 1);
+        MUST(own[64 + 63] == n * 1000u + 63 && own[0] == 0x01010101);
+    }
+    struct kfd_ioctl_set_event_args set = {.event_id = event.event_id};
+    MUST(ioctl(kfd, AMDKFD_IOC_SET_EVENT, &set) == 0);
+    void *result;
+    pthread_join(waits, &result);
+    MUST(result == 0);
+    struct kfd_ioctl_destroy_queue_args gone = {.queue_id = queue};
+    MUST(ioctl(kfd, AMDKFD_IOC_DESTROY_QUEUE, &gone) == 0);
+    MUST(munmap(to, PAGE) == 0);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *step = argc > 1 ? argv[1] : "";
     if (!strcmp(step, "files")) return files();
     if (!strcmp(step, "own")) return own();
     if (!strcmp(step, "processes")) return processes();
+    if (!strcmp(step, "copies")) return copies(argc > 2 ? atoi(argv[2]) : 20);
+    if (!strcmp(step, "mistake")) {
+        // A fence that stays in a cache.
+        fence_mtype = 0;
+        return copies(1);
+    }
     kfd = open("/dev/kfd", O_RDWR);
     if (!strcmp(step, "version")) return !version(kfd);
     if (!strcmp(step, "code")) return atoi(argv[2]);

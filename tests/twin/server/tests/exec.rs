@@ -35,7 +35,7 @@ fn run(config: &str, step: &str) -> (Output, Vec<&'static str>) {
     command.arg(step).env("LD_PRELOAD", library());
     command.env(wire::VARIABLE, server.folder());
     let output = command.output().unwrap();
-    server.finish();
+    server.finish().unwrap();
     let broken = server.violations();
     (output, broken.iter().map(|one| one.rule.name).collect())
 }

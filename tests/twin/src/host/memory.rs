@@ -65,6 +65,37 @@ pub fn identity(file: &File) -> Option<Identity> {
     Some((about.dev(), about.ino()))
 }
 
+/// A file in memory, of no bytes yet.
+///
+/// # Errors
+/// An errno.
+pub fn memory_file() -> Result<File, i32> {
+    // SAFETY: a new descriptor, named by a string that ends in zero.
+    let fd = unsafe { libc::memfd_create(c"twin".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: `fd` is open and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// The ranges of pages of a file in memory that somebody has touched, as first page and end.
+pub fn touched(file: BorrowedFd<'_>, bytes: u64) -> Vec<(u64, u64)> {
+    let seek = |from: u64, whence| {
+        // SAFETY: moves the position of a descriptor that nothing else uses.
+        let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
+        u64::try_from(at).ok()
+    };
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while let Some(data) = seek(at, libc::SEEK_DATA) {
+        let end = seek(data, libc::SEEK_HOLE).unwrap_or(bytes);
+        ranges.push((data / PAGE, end.div_ceil(PAGE)));
+        at = end;
+    }
+    ranges
+}
+
 impl Mapping {
     /// A new file in memory, all zeros, of `bytes` bytes (rounded up to pages), mapped here. Pages
     /// take room only once they are touched.
@@ -77,13 +108,8 @@ impl Mapping {
             .and_then(|bytes| usize::try_from(bytes).ok())
             .filter(|&bytes| bytes > 0)
             .ok_or(libc::EINVAL)?;
-        // SAFETY: a new descriptor, named by a string that ends in zero.
-        let fd = unsafe { libc::memfd_create(c"twin".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(errno());
-        }
-        // SAFETY: `fd` is open and nobody else's.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = memory_file()?;
+        let fd = file.as_raw_fd();
         file.set_len(bytes as u64)
             .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
         // SAFETY: a fresh mapping at an address that the system chooses.
@@ -353,22 +379,8 @@ impl Mapping {
 
     /// The ranges of pages that somebody has touched, as first page and end.
     pub fn touched(&self) -> Vec<(u64, u64)> {
-        let Some(file) = self.file() else {
-            return Vec::new();
-        };
-        let seek = |from: u64, whence| {
-            // SAFETY: moves the position of a descriptor that nothing else uses.
-            let at = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
-            u64::try_from(at).ok()
-        };
-        let mut ranges = Vec::new();
-        let mut at = 0;
-        while let Some(data) = seek(at, libc::SEEK_DATA) {
-            let end = seek(data, libc::SEEK_HOLE).unwrap_or(self.bytes as u64);
-            ranges.push((data / PAGE, end.div_ceil(PAGE)));
-            at = end;
-        }
-        ranges
+        self.file()
+            .map_or_else(Vec::new, |file| touched(file, self.bytes()))
     }
 }
 

@@ -15,7 +15,7 @@ pub mod socket;
 pub mod user;
 
 pub use frame::Frame;
-pub use memory::{Identity, Mapping, Part, identity};
+pub use memory::{Identity, Mapping, Part, identity, memory_file, touched};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -33,6 +33,9 @@ pub struct Args {
     /// Print the journal as one line of JSON
     #[arg(long)]
     json: bool,
+    /// Keep what the program asks of the card, and what both write, for `doorbell twin replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// The program, and its arguments
     #[arg(required = true, last = true)]
     program: Vec<OsString>,
@@ -53,7 +56,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     // Before there is a thread that could get one; but the program gets them.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     let _ = signals.thread_block();
-    let server = Server::start(&args.twin).map_err(Error::Usage)?;
+    let server = match &args.record {
+        Some(record) => Server::recorded(&args.twin, record),
+        None => Server::start(&args.twin),
+    };
+    let server = server.map_err(Error::Usage)?;
     let _ = signals.thread_unblock();
     let child = Command::new(&path)
         .args(arguments)
@@ -66,11 +73,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     })?;
     let _ = signals.thread_block();
     let status = wait(child, signals)?;
-    server.finish();
+    let recorded = server.finish();
     let rows = report::rows(server.violations(), &args.allow);
     if args.json || !rows.is_empty() {
         report::print(&rows, args.json)?;
     }
+    recorded.map_err(|source| {
+        let path = args.record.as_deref().unwrap_or(Path::new("the record"));
+        let path = path.display().to_string();
+        Error::File { path, source }
+    })?;
     Ok(match (code(status), report::fails(&rows)) {
         (_, true) => ExitCode::FAILURE,
         (code, false) => ExitCode::from(code),

@@ -2,6 +2,7 @@
 
 mod exec;
 mod program;
+mod replay;
 mod report;
 
 use std::process::ExitCode;
@@ -16,11 +17,14 @@ pub enum Command {
     /// Run a program, and all that it starts, on a simulated card: what opens /dev/kfd and /dev/dri, or
     /// NVIDIA's devices
     Exec(exec::Args),
+    /// Do again what such a program did, without it
+    Replay(replay::Args),
 }
 
 /// Does it.
 pub fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Exec(args) => exec::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }

@@ -15,6 +15,11 @@ impl Clock {
         self.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 
+    /// The time, for who is no part of the machine: it does not go on by this look.
+    pub(crate) fn seen(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&self, ticks: u64) {
         self.0.fetch_add(ticks, Ordering::AcqRel);

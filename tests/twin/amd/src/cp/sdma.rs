@@ -126,6 +126,8 @@ pub(crate) struct Sdma {
     copies: VecDeque<Copy>,
     /// Dwords that COND_EXE skips.
     skip: usize,
+    /// Whether the packet that waits for copies has not been tried.
+    untried: bool,
     who: String,
     /// Before the last FENCE.
     fenced: u64,
@@ -137,6 +139,7 @@ impl Sdma {
             ib: None,
             copies: VecDeque::new(),
             skip: 0,
+            untried: false,
             who: String::new(),
             fenced: now,
         }
@@ -225,8 +228,11 @@ impl Sdma {
         }
         cx.announce();
         if self.waits_for_copies(found.op, &words) && self.work(cx)? {
+            self.untried |= cx.first;
             return Ok(Step::More);
         }
+        // What waited for copies is looked at now.
+        cx.first |= std::mem::take(&mut self.untried);
         if found.op == packet::INDIRECT {
             let ib = self.indirect(cx, ring, &words)?;
             self.advance(cx, ring, words.len())?;

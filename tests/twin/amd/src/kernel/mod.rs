@@ -35,6 +35,7 @@ use twin::caller::{Caller, Here};
 pub use twin::errno;
 pub use twin::host::user;
 use twin::rule::{Journal, Rule};
+use twin::watch::{Moment, Watch};
 
 use crate::config::Config;
 use crate::gpu::{Gpu, Kernel, Logger, ProcessId, QueueId, Setup};
@@ -244,6 +245,22 @@ impl Machine {
     /// The time, in ticks of 10 ns.
     pub fn clock(&self) -> u64 {
         self.scheduler.clock().now()
+    }
+
+    /// Has somebody watch the engines from now on.
+    pub fn watch(&self, watch: Box<dyn Watch>) {
+        self.scheduler.watch(watch);
+    }
+
+    /// Holds the engines between two rounds until [`Self::go_on`], once all that they tell has arrived. System
+    /// calls may be made meanwhile; those that have to wait for engines let them go on. One caller at a time.
+    pub fn pause(&self) -> Moment {
+        self.scheduler.pause()
+    }
+
+    /// See [`Self::pause`].
+    pub fn go_on(&self) {
+        self.scheduler.go_on();
     }
 
     /// The `gpu_id` of each GPU.

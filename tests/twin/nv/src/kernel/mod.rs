@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::nv::abi::{Branch, Struct};
+use twin::host::Mapping;
 use twin::rule::{Journal, Rule};
+use twin::watch::{Moment, Watch};
 
 use crate::client::Memory;
 use crate::config::{Config, Hardware};
@@ -118,6 +120,33 @@ impl Machine {
     /// What a path is.
     pub fn node(&self, path: &str) -> Option<&Node> {
         self.tree.find(path)
+    }
+
+    /// Has somebody watch the engines from now on.
+    pub fn watch(&self, watch: Box<dyn Watch>) {
+        self.scheduler.watch(watch);
+    }
+
+    /// Holds the engines between two rounds until [`Self::go_on`]; system calls may be made meanwhile. One caller
+    /// at a time.
+    pub fn pause(&self) -> Moment {
+        self.scheduler.pause(self)
+    }
+
+    /// See [`Self::pause`].
+    pub fn go_on(&self) {
+        self.scheduler.go_on();
+    }
+
+    /// The registers that programs map, of each GPU.
+    pub fn doorbells(&self) -> impl Iterator<Item = &Mapping> {
+        self.doorbells.iter().map(|doorbell| &**doorbell.page())
+    }
+
+    /// Where they are.
+    pub(crate) fn moment(&self, rounds: u64) -> Moment {
+        let time = self.clock.load(Ordering::Relaxed);
+        Moment { rounds, time }
     }
 
     /// Holds engines back while a system call is done.
