@@ -143,11 +143,8 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     if !psp.is_alive()? {
         return Ok(());
     }
-    // Whose secure OS runs and whose power management does not was left in the middle of a start: that goes on.
-    if !smu.is_alive() {
-        tracing::warn!(target: "hcq::amd", device = %card.device(), "cannot be reset, its SMU does not answer");
-        return Ok(());
-    }
+    // A process that died between two of its words has left it silent, which has another ear for this.
+    let has_answered = smu.is_alive();
     tracing::info!(target: "hcq::amd", device = %card.device(), "is reset");
     master(card, false)?;
     let kept = keep(card)?;
@@ -162,6 +159,11 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     back(card).map_err(failed("RCC_CONFIG_MEMSIZE"))?;
     match psp.is_alive().map_err(failed("the PSP"))? {
         false => Ok(()),
+        true if !has_answered => {
+            // It was left in the middle of a start, before power management had firmware: that goes on.
+            tracing::warn!(target: "hcq::amd", device = %card.device(), "cannot be reset, its SMU does not run");
+            Ok(())
+        }
         true => Err(failed("the PSP")(Cause::Psp {
             what: "mode 1 reset".into(),
             register: "MP0_SMN_C2PMSG_81",

@@ -6,6 +6,7 @@ mod boot;
 mod card;
 mod device;
 mod discovery;
+mod failures;
 mod golden;
 mod ih;
 mod mock;
