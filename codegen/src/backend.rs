@@ -99,6 +99,15 @@ impl Backend {
         }
     }
 
+    /// The same, with products as [`Target::in_registers`] has them.
+    #[must_use]
+    pub fn in_registers(self) -> Backend {
+        Backend {
+            target: self.target.in_registers(),
+            ..self
+        }
+    }
+
     /// Emitter, and compiler with its version.
     pub fn describe(&self) -> String {
         let emitter = self.tools.emitter.name();

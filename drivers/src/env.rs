@@ -52,6 +52,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "NV_NVCC",
     "NV_NVRTC",
     "NV_PTX",
+    "NV_WGMMA",
     "PROFILE",
     "QCOM",
     "QCOM_IR3",
@@ -104,6 +105,9 @@ pub struct Settings {
     /// `ALLOW_TF32`: tensor cores of NVIDIA GPUs multiply 32-bit floats, of whose operands they read ten bits behind
     /// the point.
     pub allow_tf32: bool,
+    /// `NV_WGMMA`: tensor cores of Hopper read matrices in shared memory (wgmma), where boxes of tensors are copied
+    /// (TMA). Unset by 0, when these are what is doubted; products are then made as on Ampere.
+    pub nv_wgmma: bool,
     /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
     /// unless set.
     pub amd_aql: Option<bool>,
@@ -136,6 +140,7 @@ impl Default for Settings {
             no_color: false,
             deterministic: false,
             allow_tf32: false,
+            nv_wgmma: true,
             amd_aql: None,
             ring_words: None,
             cpu_count: None,
@@ -175,6 +180,7 @@ impl Settings {
                 "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
                 "DETERMINISTIC" => s.deterministic = flag("DETERMINISTIC", value)?,
                 "ALLOW_TF32" => s.allow_tf32 = flag("ALLOW_TF32", value)?,
+                "NV_WGMMA" => s.nv_wgmma = flag("NV_WGMMA", value)?,
                 "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
@@ -270,6 +276,7 @@ mod tests {
             ("SUBNORMALS", "1"),
             ("DETERMINISTIC", "1"),
             ("ALLOW_TF32", "1"),
+            ("NV_WGMMA", "0"),
             ("AMD_AQL", "0"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
@@ -290,6 +297,7 @@ mod tests {
             no_color: true,
             deterministic: true,
             allow_tf32: true,
+            nv_wgmma: false,
             amd_aql: Some(false),
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),

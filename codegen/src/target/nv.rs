@@ -359,8 +359,12 @@ impl Target {
     }
 
     /// The same without matrices that are read in shared memory, and without more of it than code declares.
+    /// Nothing changes for machines other than NVIDIA's GPUs.
     #[must_use]
     pub fn in_registers(mut self) -> Target {
+        if !self.is_nv() {
+            return self;
+        }
         self.mma.retain(|d| !d.in_memory());
         self.max_local_bytes = STATIC_BYTES;
         self

@@ -35,7 +35,7 @@ debug=4,log=FILE for its packets, debug=6 for its instructions). DEBUG=1..7 show
 linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
 zeros otherwise; DETERMINISTIC=1 keeps the order of sums in memory (scatter, gradients of gather) on
 GPUs, for the same bits in every run; ALLOW_TF32=1 lets tensor cores of NVIDIA GPUs multiply 32-bit floats, rounded to ten
-bits behind the point.
+bits behind the point; NV_WGMMA=0 has products on Hopper made as on Ampere.
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
 6 unsupported hardware.";
 

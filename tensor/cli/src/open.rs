@@ -274,6 +274,10 @@ impl Setup {
             },
             e => Error::from(e),
         })?;
+        let backend = match self.settings.nv_wgmma {
+            true => backend,
+            false => backend.in_registers(),
+        };
         Ok(match self.settings.allow_tf32 {
             true => backend.with_tf32(),
             false => backend,

@@ -155,13 +155,25 @@ fn the_demonstration_learns_as_on_the_cpu() {
 
 /// A product of 64 by 64 matrices on a GPU that is compiled for in some way: what comes out, and all that DEBUG shows.
 fn product(dev: &str, more: &[(&str, &str)], toolkit: &str) -> (Vec<f32>, String) {
+    multiplied(dev, (DType::F32, [64; 3]), more, toolkit)
+}
+
+/// The same of matrices of a type: rows, columns of the first, columns of the second.
+fn multiplied(
+    dev: &str,
+    (dtype, [m, k, n]): (DType, [usize; 3]),
+    more: &[(&str, &str)],
+    toolkit: &str,
+) -> (Vec<f32>, String) {
     let place = Place::new();
-    let floats = write::tensor(DType::F32, &[Dim::Fixed(64), Dim::Fixed(64)]);
+    let matrix = |m, n, dtype| write::tensor(dtype, &[Dim::Fixed(m), Dim::Fixed(n)]);
     let mut writer = Writer::new("product", 17);
-    writer.input("a", &floats);
-    writer.input("b", &floats);
-    writer.node("MatMul", &["a", "b"], &["c"], []);
-    writer.output("c", &floats);
+    writer.input("a", &matrix(m, k, dtype));
+    writer.input("b", &matrix(k, n, dtype));
+    writer.node("MatMul", &["a", "b"], &["p"], []);
+    // 1 is FLOAT.
+    writer.node("Cast", &["p"], &["c"], [write::int("to", 1)]);
+    writer.output("c", &matrix(m, n, DType::F32));
     std::fs::write(place.path("work").join("m.onnx"), writer.finish()).unwrap();
     let args = [
         "run", "m.onnx", "--input", "a=rand:1", "--input", "b=rand:2", "--output", "out",
@@ -200,6 +212,25 @@ fn singles_are_multiplied_by_tensor_cores_on_request_alone() {
         let (rounded, text) = product(dev, &[("ALLOW_TF32", "1")], &toolkit);
         assert!(text.contains("HMMA.1688.F32.TF32"), "{dev}: {text}");
         assert!(near(&rounded, 1e-3) && !near(&rounded, 1e-7), "{dev}");
+    }
+}
+
+/// Large products of halves on Hopper read their operands in shared memory, where boxes of tensors are copied; with
+/// `NV_WGMMA=0` they are made as on Ampere, of the same numbers.
+#[test]
+fn large_products_on_hopper_are_made_by_warpgroups_unless_these_are_doubted() {
+    let Some(toolkit) = toolkit() else { return };
+    let shape = (DType::F16, [1024, 64, 1024]);
+    let dev = "TWINNVK+NV:PTX:sm_90";
+    let (large, text) = multiplied(dev, shape, &[], &toolkit);
+    for name in ["HGMMA", "UTMALDG"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    let (small, text) = multiplied(dev, shape, &[("NV_WGMMA", "0")], &toolkit);
+    assert!(text.contains("HMMA") && !text.contains("HGMMA") && !text.contains("UTMALDG"));
+    assert_eq!(large.len(), small.len());
+    for (a, b) in large.iter().zip(&small) {
+        assert!((a - b).abs() <= a.abs() * 2e-3 + 1e-3, "{a} {b}");
     }
 }
 

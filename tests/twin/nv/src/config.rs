@@ -1,6 +1,10 @@
 //! The config string: `chip=ad102,gpus=2,driver=580.142,fault=call:RM_ALLOC:NV_ERR_NO_MEMORY`.
 
 use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::class::CLASSES;
+use drivers_spec::nv::control::CONTROLS;
+use drivers_spec::nv::escape::ESCAPES;
+use drivers_spec::nv::uvm::COMMANDS;
 
 use crate::chip::Chip;
 use crate::errno::{Errno, Failure};
@@ -326,12 +330,27 @@ impl Fault {
             ["call", name, failure, nth] => (name, failure, nth.parse().map_err(|_| wrong())?),
             _ => return Err(wrong()),
         };
+        if !is_call(name) {
+            return Err(Wrong(format!(
+                "fault={text}: no call has the name {name}; expected an escape (RM_ALLOC), a class \
+                 (FERMI_VASPACE_A), a control (NV2080_CTRL_CMD_PERF_BOOST), a command of UVM (UVM_FREE), \
+                 open, mmap, munmap, any (whichever is the NTH), or nothing"
+            )));
+        }
         Ok(Fault {
             call: name.into(),
             failure: Failure::from_name(failure).ok_or_else(wrong)?,
             nth,
         })
     }
+}
+
+/// Whether a call can have that name, on any branch.
+fn is_call(name: &str) -> bool {
+    let tables = [ESCAPES, CLASSES, CONTROLS, COMMANDS];
+    let mut calls = tables.iter().flat_map(|table| table.iter());
+    ["open", "mmap", "munmap", "any", "nothing"].contains(&name)
+        || calls.any(|call| call.name == name)
 }
 
 #[cfg(test)]
@@ -391,10 +410,11 @@ mod tests {
             "what",
             "x=1",
             "chip=gb202,driver=550",
-            "fault=call:x",
-            "fault=call:x:NO",
-            "fault=call:x:0x0",
-            "fault=call:x:0xg",
+            "fault=call:open",
+            "fault=call:open:NO",
+            "fault=call:open:0x0",
+            "fault=call:open:0xg",
+            "fault=call:RM_ALOC:NV_ERR_NO_MEMORY",
             "chip=h100+h200,gpus=2",
         ] {
             assert!(Config::parse(wrong).is_err(), "{wrong}");
