@@ -220,7 +220,7 @@ fn singles_are_multiplied_by_tensor_cores_on_request_alone() {
 #[test]
 fn large_products_on_hopper_are_made_by_warpgroups_unless_these_are_doubted() {
     let Some(toolkit) = toolkit() else { return };
-    let shape = (DType::F16, [1024, 64, 1024]);
+    let shape = (DType::F16, [512, 512, 1024]);
     let dev = "TWINNVK+NV:PTX:sm_90";
     let (large, text) = multiplied(dev, shape, &[], &toolkit);
     for name in ["HGMMA", "UTMALDG"] {

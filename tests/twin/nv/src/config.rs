@@ -345,12 +345,12 @@ impl Fault {
     }
 }
 
-/// Whether a call can have that name, on any branch.
+/// Whether a call can have that name, on any branch; escapes with and without what all of them begin with.
 fn is_call(name: &str) -> bool {
     let tables = [ESCAPES, CLASSES, CONTROLS, COMMANDS];
     let mut calls = tables.iter().flat_map(|table| table.iter());
     ["open", "mmap", "munmap", "any", "nothing"].contains(&name)
-        || calls.any(|call| call.name == name)
+        || calls.any(|call| call.name == name || call.name.strip_prefix("NV_ESC_") == Some(name))
 }
 
 #[cfg(test)]
