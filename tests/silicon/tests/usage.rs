@@ -1,6 +1,7 @@
 //! What the program says when it is called wrongly, or where there is no card.
 //!
 //! That it is tested at all has it built with what the workspace has, for scripts/silicon-nv.
+#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 
