@@ -16,6 +16,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "AMD_HIP",
     "AMD_IFACE",
     "AMD_LLVM",
+    "AMD_RESET",
     "BEAM",
     "CACHELEVEL",
     "CCACHE",
@@ -31,6 +32,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "DEBUG",
     "DETERMINISTIC",
     "DEV",
+    "HCQDEV_FIRMWARE",
     "HCQDEV_WAIT_TIMEOUT_MS",
     "HCQ_STRICT_ENV",
     "HCQ_VISIBLE_DEVICES",
@@ -111,6 +113,11 @@ pub struct Settings {
     /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
     /// unless set.
     pub amd_aql: Option<bool>,
+    /// `AMD_RESET`: AMD GPUs without a kernel driver are reset before they are started, in whatever state they are
+    /// found.
+    pub amd_reset: bool,
+    /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
+    pub firmware: Vec<PathBuf>,
     /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
     /// unless set.
     pub ring_words: Option<u32>,
@@ -142,6 +149,8 @@ impl Default for Settings {
             allow_tf32: false,
             nv_wgmma: true,
             amd_aql: None,
+            amd_reset: false,
+            firmware: Vec::new(),
             ring_words: None,
             cpu_count: None,
             subnormals: false,
@@ -182,6 +191,8 @@ impl Settings {
                 "ALLOW_TF32" => s.allow_tf32 = flag("ALLOW_TF32", value)?,
                 "NV_WGMMA" => s.nv_wgmma = flag("NV_WGMMA", value)?,
                 "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
+                "AMD_RESET" => s.amd_reset = flag("AMD_RESET", value)?,
+                "HCQDEV_FIRMWARE" => s.firmware = std::env::split_paths(value).collect(),
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
@@ -278,6 +289,8 @@ mod tests {
             ("ALLOW_TF32", "1"),
             ("NV_WGMMA", "0"),
             ("AMD_AQL", "0"),
+            ("AMD_RESET", "1"),
+            ("HCQDEV_FIRMWARE", "/opt/firmware:/srv"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
             ("NO_COLOR", "yes"),
@@ -299,6 +312,8 @@ mod tests {
             allow_tf32: true,
             nv_wgmma: false,
             amd_aql: Some(false),
+            amd_reset: true,
+            firmware: vec!["/opt/firmware".into(), "/srv".into()],
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),
             subnormals: true,

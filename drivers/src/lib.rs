@@ -1,9 +1,11 @@
 //! The facade over every driver: selecting, opening and examining devices.
 #![forbid(unsafe_code)]
 
+mod bus;
 pub mod doctor;
 pub mod env;
 pub mod open;
 pub mod select;
 
+pub use bus::{OnBus, on_bus};
 pub use open::{Present, Twin, open, open_with, present};

@@ -1,6 +1,7 @@
 //! Opening what was selected.
 
 mod nv;
+mod pci;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -146,24 +147,37 @@ fn open_amd(
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
-    let machine = machine(target, Transport::Kfd, "AMD", twin)?;
+    let machine = machine(target, &[Transport::Kfd, Transport::Pci], "AMD", twin)?;
+    if target
+        .interface
+        .is_some_and(|way| way.transport == Transport::Pci)
+    {
+        return pci::open(target, index, settings, &machine);
+    }
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
     amd(&machine, index, settings)
 }
 
-/// The machine of a target whose GPUs are reached in one way: this one, or a simulated one.
-fn machine(target: &Target, way: Transport, vendor: &str, twin: Option<&Twin>) -> Result<Twin> {
-    let asked = target.interface.unwrap_or(way.interface(false));
-    if asked.transport != way {
-        let (name, device) = (way.name(), target.device.name());
+/// The machine of a target whose GPUs are reached in these ways: this one, or a simulated one.
+fn machine(target: &Target, ways: &[Transport], vendor: &str, twin: Option<&Twin>) -> Result<Twin> {
+    let first = ways.first().map(|way| way.interface(false));
+    let Some(asked) = target
+        .interface
+        .or(first)
+        .filter(|asked| ways.contains(&asked.transport))
+    else {
+        let device = target.device.name();
+        let names: Vec<_> = ways.iter().map(|way| way.name()).collect();
+        let names = names.join(" and ");
+        let name = ways.first().map_or("", |way| way.name());
         return Err(none(
             target,
             format!(
-                "this version reaches {vendor} GPUs by {name} only; use DEV={name}+{device}, or DEV=CPU"
+                "this version reaches {vendor} GPUs by {names} only; use DEV={name}+{device}, or DEV=CPU"
             ),
         ));
-    }
+    };
     if !asked.twin {
         return Ok(Host::get());
     }
@@ -364,7 +378,10 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(text.contains("--features twin"), "{text}");
-        for (way, only) in [("PCI+AMD", "by KFD only"), ("USB+NV", "by NVK only")] {
+        for (way, only) in [
+            ("USB+AMD", "by KFD and PCI only"),
+            ("USB+NV", "by NVK only"),
+        ] {
             let text = open(&target(way)).unwrap_err().to_string();
             assert!(text.contains(only), "{text}");
         }

@@ -4,6 +4,8 @@
 
 mod place;
 
+use std::path::Path;
+
 use place::{Place, losses, rows, succeed};
 
 const GFX1100: (&str, &str) = ("DEV", "TWINKFD+AMD::gfx1100");
@@ -174,7 +176,9 @@ fn wrong_selections_say_what_was_expected() {
             "expected a renderer of AMD (LLVM, CLANG, HIP)",
         ),
         (";", 2, "expected a device"),
-        ("PCI+AMD", 3, "by KFD only"),
+        ("USB+AMD", 3, "by KFD and PCI only"),
+        ("TWINPCI+AMD::gfx1030", 2, "known behind PCI: gfx1100"),
+        ("TWINPCI:9+AMD", 2, "expected 1 to 8"),
         ("TWINKFD:0,1+AMD", 3, "names 2 devices"),
         ("HIP", 3, "use DEV=CPU"),
     ] {
@@ -250,6 +254,32 @@ fn the_demonstration_learns_as_on_the_cpu() {
         assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, gfx1100 {gpu:?}");
     }
     assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
+}
+
+/// Started by us from power on, register by register, with AMD's own firmware.
+#[test]
+fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let folder = folder.join("bookworm-backports");
+    if !folder.is_dir() {
+        println!("skipped: {}: scripts/firmware fetches it", folder.display());
+        return;
+    }
+    let cpu = losses(&[("DEV", "CPU")]);
+    for dev in ["TWINPCI+AMD::gfx1100", "TWINPCI+AMD::gfx1201"] {
+        let firmware = folder.display().to_string();
+        let gpu = losses(&[("DEV", dev), ("HCQDEV_FIRMWARE", &firmware)]);
+        for (a, b) in cpu.iter().zip(&gpu) {
+            assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, {dev} {gpu:?}");
+        }
+    }
+    // Without firmware there is nothing to start.
+    let place = Place::new();
+    let ran = place.run(&["devices"], &[("DEV", "TWINPCI+AMD::gfx1201")]);
+    if !Path::new("/lib/firmware/amdgpu").exists() {
+        assert_eq!(ran.code, 3, "{}", ran.err);
+        assert!(ran.err.contains("psp_14_0_3_sos.bin"), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! AMD GPUs.
 
 pub mod aql;
+pub mod cards;
 pub mod discovery;
 pub mod drm;
 pub mod fw_hdr;

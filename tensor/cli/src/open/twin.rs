@@ -1,4 +1,5 @@
-//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100` and `DEV=TWINNVK+NV::sm_90` open. One is made only when asked for.
+//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100`, `DEV=TWINPCI+AMD::gfx1201` and `DEV=TWINNVK+NV::sm_90` open.
+//! One is made only when asked for.
 
 use drivers::select::Target;
 
@@ -20,8 +21,10 @@ mod simulated {
     /// A simulated machine, and the one process of it that this program is.
     #[derive(Clone)]
     pub enum Twin {
-        /// With AMD's GPUs.
+        /// With AMD's GPUs and their kernel driver.
         Amd(Arc<twin_amd::machine::TwinMachine>),
+        /// With AMD's GPUs alone.
+        Pci(Arc<twin_amd::pci::machine::PciMachine>),
         /// With NVIDIA's.
         Nv(Arc<twin_nv::machine::TwinMachine>),
     }
@@ -40,6 +43,7 @@ mod simulated {
                 (DeviceKind::Amd, Some(Transport::Kfd)) => {
                     (Twin::amd, "debug=0,drain=never".to_owned())
                 }
+                (DeviceKind::Amd, Some(Transport::Pci)) => (Twin::pci, String::new()),
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
                 _ => return Ok(None),
             };
@@ -68,6 +72,10 @@ mod simulated {
             twin_amd::machine::TwinMachine::new(config).map(Twin::Amd)
         }
 
+        fn pci(config: &str) -> Result<Twin, String> {
+            twin_amd::pci::machine::PciMachine::new(config).map(Twin::Pci)
+        }
+
         fn nv(config: &str) -> Result<Twin, String> {
             twin_nv::machine::TwinMachine::new(config).map(Twin::Nv)
         }
@@ -76,6 +84,7 @@ mod simulated {
         pub fn machine(&self) -> drivers::Twin {
             match self {
                 Twin::Amd(machine) => machine.clone(),
+                Twin::Pci(machine) => machine.clone(),
                 Twin::Nv(machine) => machine.clone(),
             }
         }
@@ -103,6 +112,7 @@ mod simulated {
         pub(super) fn journal(&self) -> &Journal {
             match self {
                 Twin::Amd(machine) => machine.journal(),
+                Twin::Pci(machine) => machine.journal(),
                 Twin::Nv(machine) => machine.journal(),
             }
         }
@@ -111,6 +121,7 @@ mod simulated {
         pub fn chip(&self) -> &'static str {
             match self {
                 Twin::Amd(machine) => machine.machine().config.chip.name,
+                Twin::Pci(machine) => machine.chip(),
                 Twin::Nv(machine) => machine
                     .machine()
                     .config
@@ -124,6 +135,7 @@ mod simulated {
         pub fn arch(&self) -> String {
             match self {
                 Twin::Amd(machine) => machine.machine().config.chip.name.into(),
+                Twin::Pci(machine) => machine.chip().into(),
                 Twin::Nv(machine) => {
                     let chip = machine.machine().config.chips.first();
                     chip.map_or(String::new(), |chip| chip.target())
@@ -191,15 +203,19 @@ mod tests {
             "CPU",
             "AMD",
             "KFD+AMD::gfx1100",
-            "TWINPCI+AMD",
+            "TWINUSB+AMD",
             "TWINPCI+NV",
         ] {
             assert!(twin(target, Some("gpus=2")).unwrap().is_none(), "{target}");
         }
-        assert_eq!(
-            twin("TWINKFD+AMD", None).unwrap().unwrap().chip(),
-            "gfx1100"
-        );
+        for (target, chip) in [
+            ("TWINKFD+AMD", "gfx1100"),
+            ("TWINPCI+AMD", "gfx1100"),
+            ("TWINPCI:1+AMD::gfx1201", "gfx1201"),
+        ] {
+            let twin = twin(target, Some("seed=3")).unwrap().unwrap();
+            assert_eq!((twin.chip(), &*twin.arch()), (chip, chip), "{target}");
+        }
         let twin = |t, c| twin(t, c).map(|twin| twin.unwrap());
         assert_eq!(
             twin("TWINKFD+AMD::gfx942", Some("xcc=1")).unwrap().chip(),
@@ -221,6 +237,11 @@ mod tests {
                 "no chip 'gfx900'; known: gfx1030",
             ),
             ("TWINKFD+AMD", Some("gpu=2"), "'gpu' is no key; keys: chip"),
+            (
+                "TWINPCI+AMD::gfx1030",
+                None,
+                "no chip 'gfx1030'; known behind PCI: gfx1100",
+            ),
             ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
         ] {
             let error = twin(target, config).err().unwrap();
