@@ -8,7 +8,7 @@ use hcq::mem::view::View;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Pci, Reserved, TransportError};
 
 use crate::devfile::{HostFile, refused};
-use crate::pci::{self, Files, System};
+use crate::pci::{self, Files, System, vfio};
 use crate::reserve::{memory, reserve};
 
 /// This machine. One value for the process, because kernel drivers keep their state by process.
@@ -69,6 +69,10 @@ impl Machine for Host {
                 Fault::Unsupported(why),
             ));
         };
+        if found.driver.as_deref() == Some(vfio::DRIVER) {
+            let kernel = vfio::calls::this(&self.system);
+            return vfio::open(&self.system, &kernel, address, Duration::ZERO);
+        }
         let opened = pci::open(&self.system, address, &found.bars, Duration::ZERO)?;
         Ok(Arc::new(opened))
     }

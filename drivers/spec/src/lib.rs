@@ -12,3 +12,4 @@ pub mod amd;
 pub mod nv;
 pub mod pci;
 pub mod usb;
+pub mod vfio;

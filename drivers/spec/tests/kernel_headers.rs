@@ -12,6 +12,7 @@ use std::process::Command;
 
 use drivers_spec::amd::uapi::Layout;
 use drivers_spec::amd::{drm, kfd};
+use drivers_spec::vfio;
 use hcq::transport::Ioctl;
 
 const KFD: &str = "/usr/include/linux/kfd_ioctl.h";
@@ -216,6 +217,13 @@ fn drm_as_in_the_kernel_header() {
         drm::IOCTLS,
     );
     assert!(equal > 150, "{equal}");
+}
+
+#[test]
+fn vfio_as_in_the_kernel_header() {
+    let header = "/usr/include/linux/vfio.h";
+    let equal = check("<linux/vfio.h>", &[header], vfio::LAYOUTS, vfio::IOCTLS);
+    assert!(equal > 80, "{equal}");
 }
 
 #[test]

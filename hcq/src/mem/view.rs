@@ -178,6 +178,14 @@ impl View {
         Ok(unsafe { View::new(ptr, len, owner) })
     }
 
+    /// The same memory, which keeps a guard as well: it is dropped before the memory is, with the last clone.
+    #[must_use]
+    pub fn with_guard(self, guard: impl Any + Send + Sync) -> View {
+        // Fields are dropped in their order.
+        let owner: Arc<dyn Any + Send + Sync> = Arc::new((guard, self.owner));
+        View { owner, ..self }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -608,6 +616,25 @@ impl Drop for HostMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guard_goes_before_the_memory_with_the_last_clone() {
+        struct Guard(View, Arc<AtomicU64>);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.1.store(self.0.read(0).unwrap(), Ordering::SeqCst);
+            }
+        }
+        let seen = Arc::new(AtomicU64::new(0));
+        let view = View::alloc(8, 8).unwrap();
+        let guarded = view.clone().with_guard(Guard(view, seen.clone()));
+        let part = guarded.sub(0, 8).unwrap();
+        drop(guarded);
+        part.write(0, 7u64).unwrap();
+        assert_eq!(seen.load(Ordering::SeqCst), 0);
+        drop(part);
+        assert_eq!(seen.load(Ordering::SeqCst), 7);
+    }
 
     #[test]
     fn every_width_reads_what_was_written() {

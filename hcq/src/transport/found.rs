@@ -92,11 +92,12 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-/// A function or device that leaves while it is read is none.
-pub(super) fn pci_functions(
-    read: Read<'_>,
-    list: List<'_>,
-) -> Result<Vec<PciFunction>, TransportError> {
+/// The PCI functions, by what reads files and lists folders; none where there is no such bus. One that leaves while
+/// it is read is none.
+///
+/// # Errors
+/// [`Fault::Errno`], with the path.
+pub fn pci_functions(read: Read<'_>, list: List<'_>) -> Result<Vec<PciFunction>, TransportError> {
     let mut groups = Vec::new();
     for group in names(list, IOMMU)? {
         let members = names(list, &format!("{IOMMU}/{group}/devices"))?;

@@ -2,7 +2,7 @@
 //!
 //! | trait | what it is | who implements it |
 //! |---|---|---|
-//! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | the machine, by sysfs; models |
+//! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | the machine, by sysfs or VFIO; models |
 //! | [`DevFile`] | a device file: ioctl and mmap | the kernel's drivers, models of them |
 //! | [`Machine`] | where devices are: finds and opens them, reads sysfs, hands out addresses | the machine, models of one |
 //! | [`UsbPipe`] | a USB device: control and bulk transfers | models so far |
@@ -14,7 +14,7 @@
 //!
 //! This machine opens no USB device yet: [`Machine::open_usb`] refuses. That is where a crate comes in, as a
 //! file of `drivers/host`, with the driver that needs it: `rusb` (libusb) as a [`UsbPipe`], on which a bridge
-//! is a [`Pci`] again. `pci-driver` (a function by VFIO) is another [`Pci`] to come.
+//! is a [`Pci`] again.
 
 pub mod access;
 pub mod cable;

@@ -12,7 +12,7 @@
 //!   repository;
 //! - [`wire`]: a process whose calls come through a socket; [`tree`]: files of a machine as files of the host;
 //! - [`record`]: what processes asked of a machine and wrote, as a file; [`watch`]: who looks on;
-//! - [`pci`]: a PCI function to put register models behind.
+//! - [`pci`]: a PCI function to put register models behind; [`vfio`]: the kernel's way of giving one to a program.
 #![deny(unsafe_code)]
 
 pub mod caller;
@@ -27,5 +27,6 @@ pub mod rng;
 pub mod rule;
 pub mod touched;
 pub mod tree;
+pub mod vfio;
 pub mod watch;
 pub mod wire;

@@ -1,8 +1,7 @@
-//! Taking a function over from the system, and giving it back.
+//! Taking a function over from the system: what has to be written for it, in order.
 //!
-//! [`plan`] only reads, and says what would be written, in order, each with its reason and with what undoes it.
-//! [`apply`] writes that, and notes each write in a journal before it is made: [`restore`] undoes in reverse
-//! what the journal has, in this process or, after it was killed, in another one.
+//! [`plan`] only reads, and says what would be written, each with its reason and with what undoes it. The
+//! [journal](super::journal) writes it, and undoes it.
 
 use std::fmt;
 use std::io;
@@ -10,11 +9,24 @@ use std::io;
 use thiserror::Error;
 
 use super::files::{Files, folder as in_sysfs};
+use super::look::{display, driver, group, sizes};
 
-/// Where journals are: gone after a restart, as is what they tell of.
-const JOURNALS: &str = "/run/doorbell";
 const RESCAN: &str = "/sys/bus/pci/rescan";
 const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
+const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+const VFIO: &str = "vfio-pci";
+
+/// How a program is to reach a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// By the files that sysfs has for it: no kernel driver has it then.
+    #[default]
+    Sysfs,
+    /// By the kernel's driver vfio-pci, behind an IOMMU.
+    Vfio,
+    /// By vfio-pci without an IOMMU: the kernel calls itself tainted from then on.
+    VfioNoIommu,
+}
 
 /// What a person has agreed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +35,8 @@ pub struct Wanted {
     pub display: bool,
     /// BAR 0 as large as it can be.
     pub resize: bool,
+    /// How it is to be reached.
+    pub way: Way,
 }
 
 /// One value for one file.
@@ -36,7 +50,11 @@ pub struct Write {
 
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "echo {} > {}", self.value, self.path)
+        let Write { path, value } = self;
+        match value.is_empty() {
+            true => write!(f, "echo > {path}"),
+            false => write!(f, "echo {value} > {path}"),
+        }
     }
 }
 
@@ -86,6 +104,22 @@ pub enum ClaimError {
         /// How that is known.
         how: String,
     },
+    /// VFIO cannot give it away.
+    #[error("{address}: not by VFIO: {why}")]
+    Vfio {
+        /// The function.
+        address: String,
+        /// What is in the way, and what to do.
+        why: String,
+    },
+    /// A reset that is not possible, or that would be one of somebody else's card.
+    #[error("{address}: no reset: {why}")]
+    Reset {
+        /// The function.
+        address: String,
+        /// What is in the way, and what to do.
+        why: String,
+    },
     /// A file was refused.
     #[error("{address}: `{}` ({}): {source}. {undone}", .step.write, .step.why)]
     Refused {
@@ -99,19 +133,19 @@ pub enum ClaimError {
         undone: String,
     },
     /// A write that was taken, and has not done what it is for.
-    #[error(
-        "{address}: the kernel driver {driver} still has it after it was told to leave. {undone}"
-    )]
-    StillBound {
+    #[error("{address}: after `{write}` {seen}. {undone}")]
+    Deaf {
         /// The function.
         address: String,
-        /// The driver.
-        driver: String,
+        /// What was written.
+        write: Write,
+        /// What is there instead.
+        seen: String,
         /// What became of the steps before.
         undone: String,
     },
     /// The journal cannot be kept: nothing is written without.
-    #[error("{path}: {source}. Nothing is taken over that could not be given back; run as root")]
+    #[error("{path}: {source}. Nothing is changed that could not be given back; run as root")]
     Journal {
         /// The journal.
         path: String,
@@ -128,268 +162,229 @@ pub enum ClaimError {
     },
 }
 
-/// The kernel driver that has a function.
-pub(super) fn driver(files: &dyn Files, address: &str) -> Option<String> {
-    let text = files.read(&format!("{}/uevent", in_sysfs(address))).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("DRIVER="));
-    line.map(str::to_owned)
+/// Whether there is such a function, and it is not one that somebody looks at.
+fn may(files: &dyn Files, address: &str, shows: bool) -> Result<(), ClaimError> {
+    let missing = |source| ClaimError::Missing {
+        address: address.into(),
+        source,
+    };
+    let vendor = files.read(&format!("{}/vendor", in_sysfs(address)));
+    vendor.map_err(missing)?;
+    match display(files, address) {
+        Some(how) if !shows => Err(ClaimError::Display {
+            address: address.into(),
+            how,
+        }),
+        _ => Ok(()),
+    }
 }
 
-fn display(files: &dyn Files, address: &str) -> Option<String> {
-    let folder = in_sysfs(address);
-    let text = |path: String| files.read(&path).unwrap_or_default();
-    if text(format!("{folder}/boot_vga")).trim() == "1" {
-        return Some("it is the one that the machine starts with: boot_vga".into());
+/// Steps, as they are gathered.
+#[derive(Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    /// A write to a file, undone by another one.
+    fn add(&mut self, write: (&str, &str), why: String, undo: (&str, &str)) {
+        let write_of = |(path, value): (&str, &str)| Write {
+            path: path.into(),
+            value: value.into(),
+        };
+        self.0.push(Step {
+            write: write_of(write),
+            why,
+            undo: write_of(undo),
+            may_fail: false,
+        });
     }
-    let drm = format!("{folder}/drm");
-    for card in files.list(&drm).unwrap_or_default() {
-        for connector in files.list(&format!("{drm}/{card}")).unwrap_or_default() {
-            let enabled = text(format!("{drm}/{card}/{connector}/enabled"));
-            if enabled.trim() == "enabled" {
-                return Some(format!("{connector} is on"));
-            }
-        }
+
+    /// A write to a file that has an old value.
+    fn set(&mut self, path: &str, value: &str, why: &str, old: &str) {
+        self.add((path, value), why.into(), (path, old));
     }
-    None
+
+    /// The driver that has a function lets it go.
+    fn release(&mut self, address: &str, driver: &str) {
+        let bind = format!("/sys/bus/pci/drivers/{driver}/bind");
+        let unbind = format!("{}/driver/unbind", in_sysfs(address));
+        let why = format!("the kernel driver {driver} has it");
+        self.add((&unbind, address), why, (&bind, address));
+    }
 }
 
-/// The index of the size of BAR 0, and the largest that the card has: 2 to that many MiB.
-fn sizes(files: &dyn Files, address: &str) -> Option<(u32, u32)> {
-    let folder = in_sysfs(address);
-    let able = files.read(&format!("{folder}/resource0_resize")).ok()?;
-    let able = u64::from_str_radix(able.trim(), 16).ok()?;
-    let largest = able.checked_ilog2()?;
-    let resources = files.read(&format!("{folder}/resource")).ok()?;
-    let mut line = resources.lines().next()?.split_whitespace().map(|number| {
-        let digits = number.strip_prefix("0x").unwrap_or(number);
-        u64::from_str_radix(digits, 16).ok()
-    });
-    let (start, end) = (line.next()??, line.next()??);
-    let bytes = end.checked_sub(start)?.checked_add(1)?;
-    let size = (bytes >> 20).checked_ilog2()?;
-    Some((size, largest))
+/// What has to be written so that the kernel driver of a function lets it go, and nothing else. Nothing is
+/// written yet.
+///
+/// # Errors
+/// [`ClaimError::Missing`], [`ClaimError::Display`].
+pub fn release(
+    files: &dyn Files,
+    address: &str,
+    is_display: bool,
+) -> Result<Vec<Step>, ClaimError> {
+    may(files, address, is_display)?;
+    let mut steps = Steps::default();
+    if let Some(driver) = driver(files, address) {
+        steps.release(address, &driver);
+    }
+    Ok(steps.0)
 }
 
 /// What has to be written so that a program can drive a function. Nothing is written yet.
 ///
 /// # Errors
-/// [`ClaimError::Missing`], [`ClaimError::Display`].
+/// [`ClaimError::Missing`], [`ClaimError::Display`], [`ClaimError::Vfio`].
 pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step>, ClaimError> {
+    may(files, address, wanted.display)?;
     let folder = in_sysfs(address);
-    if let Err(source) = files.read(&format!("{folder}/vendor")) {
-        let address = address.into();
-        return Err(ClaimError::Missing { address, source });
+    let others = others(files, address);
+    let bound = driver(files, address);
+    let by_vfio = wanted.way != Way::Sysfs;
+    let has_way = by_vfio && bound.as_deref() == Some(VFIO);
+    if by_vfio {
+        vfio_can(files, address, wanted.way, &others)?;
     }
-    if !wanted.display
-        && let Some(how) = display(files, address)
-    {
-        let address = address.into();
-        return Err(ClaimError::Display { address, how });
+    let mut steps = Steps::default();
+    // VFIO pins what it maps by itself.
+    let moves = files.read(COMPACT).is_ok_and(|text| text.trim() == "1");
+    if moves && wanted.way != Way::Vfio {
+        steps.set(COMPACT, "0", "pinned memory must not be moved", "1");
     }
-    let mut steps = Vec::new();
-    let mut step = |path: String, value: &str, why: String, undo: (String, &str), may_fail| {
-        let (undo, back) = undo;
-        steps.push(Step {
-            write: Write {
-                path,
-                value: value.into(),
-            },
-            why,
-            undo: Write {
-                path: undo,
-                value: back.into(),
-            },
-            may_fail,
-        });
-    };
-    if files.read(COMPACT).is_ok_and(|text| text.trim() == "1") {
-        let why = "pinned memory must not be moved".into();
-        step(COMPACT.into(), "0", why, (COMPACT.into(), "1"), false);
+    if let Some(driver) = bound.as_deref().filter(|_| !has_way) {
+        steps.release(address, driver);
     }
-    let driver = driver(files, address);
-    if let Some(driver) = &driver {
-        let bind = format!("/sys/bus/pci/drivers/{driver}/bind");
-        let why = format!("the kernel driver {driver} has it");
-        let path = format!("{folder}/driver/unbind");
-        step(path, address, why, (bind, address), false);
-    }
-    // Others of the same card are reset with it, under their drivers.
-    let (card, _) = address.rsplit_once('.').unwrap_or((address, ""));
-    let mut others = files.list("/sys/bus/pci/devices").unwrap_or_default();
-    others.sort();
     for other in others {
-        let is_other = other.rsplit_once('.').is_some_and(|(of, _)| of == card);
-        if is_other && other != address {
-            let why = "a function of the same card, which a reset takes along".into();
-            let path = format!("{}/remove", in_sysfs(&other));
-            step(path, "1", why, (RESCAN.into(), "1"), false);
-        }
+        let remove = format!("{}/remove", in_sysfs(&other));
+        let why = "a function of the same card, which a reset takes along".into();
+        steps.add((&remove, "1"), why, (RESCAN, "1"));
     }
+    // Not of a function that a driver has.
     if wanted.resize
-        && let Some((size, largest)) = sizes(files, address)
-        && size < largest
+        && !has_way
+        && let Some(sizes) = sizes(files, address)
+        && sizes.now < sizes.largest
     {
         let path = format!("{folder}/resource0_resize");
         let why = format!(
             "all VRAM behind BAR 0: {} MiB instead of {}",
-            1u64 << largest,
-            1u64 << size
+            1u64 << sizes.largest,
+            1u64 << sizes.now
         );
-        let (value, back) = (largest.to_string(), size.to_string());
-        step(path.clone(), &value, why, (path, &back), true);
+        let (value, old) = (sizes.largest.to_string(), sizes.now.to_string());
+        steps.set(&path, &value, &why, &old);
+        steps
+            .0
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|step| step.may_fail = true);
+    }
+    if by_vfio {
+        if !has_way {
+            to_vfio(&mut steps, files, address, wanted.way);
+        }
+        return Ok(steps.0);
     }
     let power = format!("{folder}/power/control");
     if files.read(&power).is_ok_and(|text| text.trim() == "auto") {
-        let why = "a function without a driver sleeps when its bridge does".into();
-        step(power.clone(), "on", why, (power, "auto"), false);
+        let why = "a function without a driver sleeps when its bridge does";
+        steps.set(&power, "on", why, "auto");
     }
     let enable = format!("{folder}/enable");
     let is_enabled = files.read(&enable).is_ok_and(|text| text.trim() != "0");
     // A driver that leaves disables it.
-    if driver.is_some() || !is_enabled {
-        let why = "it does not answer while it is disabled".into();
-        step(enable.clone(), "1", why, (enable, "0"), false);
+    if bound.is_some() || !is_enabled {
+        steps.set(&enable, "1", "it does not answer while it is disabled", "0");
     }
-    Ok(steps)
+    Ok(steps.0)
 }
 
-fn journal(address: &str) -> String {
-    format!("{JOURNALS}/{address}.undo")
+/// The other functions of the same card: they are reset with it, under their drivers.
+fn others(files: &dyn Files, address: &str) -> Vec<String> {
+    let (card, _) = address.rsplit_once('.').unwrap_or((address, ""));
+    let mut others = files.list("/sys/bus/pci/devices").unwrap_or_default();
+    others.retain(|other| {
+        let is_of_it = other.rsplit_once('.').is_some_and(|(of, _)| of == card);
+        is_of_it && other != address
+    });
+    others.sort();
+    others
 }
 
-/// Writes the steps. If one fails that must not, those before it are undone.
+/// Whether VFIO can give a function away.
 ///
-/// # Errors
-/// [`ClaimError`].
-pub fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimError> {
-    let path = journal(address);
-    let note = |text: String| {
-        let noted = files.append(&path, &text);
-        noted.map_err(|source| ClaimError::Journal {
-            path: path.clone(),
-            source,
-        })
+/// Source: Linux, Documentation/driver-api/vfio.rst: a group is given away whole, so no driver of the kernel may
+/// have another function of it, but for those of bridges.
+fn vfio_can(
+    files: &dyn Files,
+    address: &str,
+    way: Way,
+    others: &[String],
+) -> Result<(), ClaimError> {
+    let refused = |why: String| {
+        let address = address.into();
+        Err(ClaimError::Vfio { address, why })
     };
-    // What others have left of theirs stays.
-    let before = entries(files, address).len();
-    let back = |done: usize| match undo(files, address, before) {
-        Ok(_) if done == 0 => "Nothing else was changed".to_owned(),
-        Ok(_) => "What was changed before is undone".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    for (done, step) in steps.iter().enumerate() {
-        let Step { write, undo, .. } = step;
-        note(format!("try\t{}\t{}\n", undo.path, undo.value))?;
-        match files.tell(&write.path, &write.value) {
-            Ok(()) => note("done\n".into())?,
-            Err(source) if step.may_fail => {
-                tracing::warn!(target: "hcq::host", address, %write, %source, "goes on without");
-            }
-            Err(source) => {
-                return Err(ClaimError::Refused {
-                    address: address.into(),
-                    step: Box::new(step.clone()),
-                    source,
-                    undone: back(done),
-                });
-            }
+    if files.list(&format!("/sys/bus/pci/drivers/{VFIO}")).is_err() {
+        return refused(format!(
+            "the kernel has no driver {VFIO} loaded; `modprobe {VFIO}`"
+        ));
+    }
+    let group = group(files, address).filter(|group| !group.no_iommu);
+    let group = match (way, group) {
+        (Way::Vfio, None) => {
+            return refused(
+                "no IOMMU is at work. Turn it on (in the firmware's set-up; intel_iommu=on on Intel's), or give up \
+                 its protection with --vfio=noiommu, or use no VFIO"
+                    .into(),
+            );
         }
-        if write.path.ends_with("/driver/unbind")
-            && let Some(driver) = driver(files, address)
-        {
-            return Err(ClaimError::StillBound {
-                address: address.into(),
-                driver,
-                undone: back(done + 1),
-            });
+        (Way::VfioNoIommu, Some(group)) => {
+            return refused(format!(
+                "it is in group {} of an IOMMU, which protects the machine from it: --vfio without noiommu",
+                group.number
+            ));
+        }
+        (Way::VfioNoIommu, None) if files.read(NO_IOMMU).is_err() => {
+            return refused(format!(
+                "{NO_IOMMU}: not there: this kernel was built without CONFIG_VFIO_NOIOMMU. Use no VFIO"
+            ));
+        }
+        (_, None) => return Ok(()),
+        (_, Some(group)) => group,
+    };
+    let mine = |member: &&String| *member == address || others.contains(member);
+    for member in group.members.iter().filter(|member| !mine(member)) {
+        match driver(files, member).as_deref() {
+            None | Some(VFIO | "pcieport" | "pci-stub") => {}
+            Some(other) => {
+                return refused(format!(
+                    "its IOMMU group {} has {member} too, which the kernel driver {other} has: put the card into \
+                     another slot, or use no VFIO",
+                    group.number
+                ));
+            }
         }
     }
     Ok(())
 }
 
-/// Something that was written, or may have been.
-struct Entry {
-    undo: Write,
-    is_done: bool,
-}
-
-fn entries(files: &dyn Files, address: &str) -> Vec<Entry> {
-    let text = files.read(&journal(address)).unwrap_or_default();
-    let mut entries: Vec<Entry> = Vec::new();
-    for line in text.lines() {
-        let mut parts = line.split('\t');
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some("try"), Some(path), Some(value)) => entries.push(Entry {
-                undo: Write {
-                    path: path.into(),
-                    value: value.into(),
-                },
-                is_done: false,
-            }),
-            // A line that was cut short is of a write that was not made.
-            (Some("done"), None, None) => {
-                if let Some(last) = entries.last_mut() {
-                    last.is_done = true;
-                }
-            }
-            _ => {}
-        }
+/// vfio-pci takes a function that no driver has.
+fn to_vfio(steps: &mut Steps, files: &dyn Files, address: &str, way: Way) {
+    let folder = in_sysfs(address);
+    if way == Way::VfioNoIommu && files.read(NO_IOMMU).is_ok_and(|text| text.trim() == "N") {
+        let why = "without an IOMMU it can write all of memory; the kernel calls itself tainted";
+        steps.set(NO_IOMMU, "Y", why, "N");
     }
-    entries
+    let wish = format!("{folder}/driver_override");
+    let old = files.read(&wish).unwrap_or_default();
+    let old = match old.trim() {
+        "(null)" => "",
+        old => old,
+    };
+    steps.set(&wish, VFIO, "vfio-pci and nobody else shall have it", old);
+    let probe = "/sys/bus/pci/drivers_probe";
+    let unbind = format!("/sys/bus/pci/drivers/{VFIO}/unbind");
+    let why = format!("{VFIO} takes it");
+    steps.add((probe, address), why, (&unbind, address));
 }
-
-/// Undoes what the journal of a function has, last first, and returns what was written for it.
-///
-/// # Errors
-/// [`ClaimError::Restore`], [`ClaimError::Journal`].
-pub fn restore(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
-    undo(files, address, 0)
-}
-
-fn undo(files: &dyn Files, address: &str, from: usize) -> Result<Vec<Write>, ClaimError> {
-    let mut entries = entries(files, address);
-    if entries.len() <= from {
-        return Ok(Vec::new());
-    }
-    let ours = entries.split_off(from);
-    let mut written: Vec<Write> = Vec::new();
-    let (mut failed, mut left) = (Vec::new(), entries);
-    for entry in ours.into_iter().rev() {
-        // Functions that were removed one by one come back together.
-        if written.contains(&entry.undo) {
-            continue;
-        }
-        match files.tell(&entry.undo.path, &entry.undo.value) {
-            Ok(()) => written.push(entry.undo),
-            // The write itself may never have been made.
-            Err(_) if !entry.is_done => {}
-            Err(error) => {
-                failed.push(format!("`{}`: {error}", entry.undo));
-                left.insert(from, entry);
-            }
-        }
-    }
-    let path = journal(address);
-    let kept: String = left
-        .iter()
-        .map(|Entry { undo, is_done }| {
-            let done = if *is_done { "done\n" } else { "" };
-            format!("try\t{}\t{}\n{done}", undo.path, undo.value)
-        })
-        .collect();
-    let renewed = files.remove(&path).and_then(|()| match kept.is_empty() {
-        true => Ok(()),
-        false => files.append(&path, &kept),
-    });
-    renewed.map_err(|source| ClaimError::Journal { path, source })?;
-    match failed.is_empty() {
-        true => Ok(written),
-        false => Err(ClaimError::Restore {
-            address: address.into(),
-            failed,
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,23 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+use hcq::transport::TransportError;
+use hcq::transport::found::{self, PciFunction};
+use nix::unistd::{AccessFlags, access};
+
+use crate::devfile::refused;
+
+/// Who may use a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// Permission bits.
+    pub mode: u32,
+    /// The group, by number.
+    pub gid: u32,
+}
 
 /// Files of the system, by their absolute paths.
 pub trait Files {
@@ -18,7 +34,19 @@ pub trait Files {
     /// The system's.
     fn list(&self, path: &str) -> io::Result<Vec<String>>;
 
-    /// Tells the system, by one write to a file that is there.
+    /// Who may use a file.
+    ///
+    /// # Errors
+    /// The system's: above all that it is not there.
+    fn rights(&self, path: &str) -> io::Result<Rights>;
+
+    /// Whether this process may read and write a file, which is not opened for that.
+    ///
+    /// # Errors
+    /// The system's.
+    fn may_write(&self, path: &str) -> io::Result<()>;
+
+    /// Tells the system, by one write of a line to a file that is there.
     ///
     /// # Errors
     /// The system's.
@@ -35,6 +63,16 @@ pub trait Files {
     /// # Errors
     /// The system's.
     fn remove(&self, path: &str) -> io::Result<()>;
+}
+
+/// The PCI functions that some files tell of; none where there is no such bus.
+///
+/// # Errors
+/// [`hcq::transport::Fault::Errno`], with the path.
+pub fn functions(files: &dyn Files) -> Result<Vec<PciFunction>, TransportError> {
+    let read = |path: &str| files.read(path).map_err(|e| refused(path, "read", &e));
+    let list = |path: &str| files.list(path).map_err(|e| refused(path, "list", &e));
+    found::pci_functions(&read, &list)
 }
 
 /// The files of this machine, or those in a folder that looks like one.
@@ -72,10 +110,24 @@ impl Files for System {
         std::fs::read_dir(self.path(path))?.map(name).collect()
     }
 
+    fn rights(&self, path: &str) -> io::Result<Rights> {
+        let metadata = std::fs::metadata(self.path(path))?;
+        Ok(Rights {
+            mode: metadata.mode() & 0o777,
+            gid: metadata.gid(),
+        })
+    }
+
+    fn may_write(&self, path: &str) -> io::Result<()> {
+        let wanted = AccessFlags::R_OK | AccessFlags::W_OK;
+        Ok(access(&self.path(path), wanted)?)
+    }
+
     fn tell(&self, path: &str, value: &str) -> io::Result<()> {
-        // The kernel takes what one write brings.
-        let mut file = OpenOptions::new().write(true).open(self.path(path))?;
-        file.write_all(value.as_bytes())
+        // As `echo` does. The kernel takes what one write brings; one of no bytes would bring nothing.
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).truncate(true).open(self.path(path))?;
+        file.write_all(format!("{value}\n").as_bytes())
     }
 
     fn append(&self, path: &str, text: &str) -> io::Result<()> {

@@ -7,18 +7,30 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use hcq::addr::BusAddr;
-use hcq::transport::BusRange;
+use hcq::transport::{BusRange, Dma, Fault};
 
 use super::System;
 use crate::range::page_size;
+use crate::reserve::pinned;
 
 /// Bits 54:0 of an entry: the number of the frame, if the page is in memory.
 const FRAME: u64 = (1 << 55) - 1;
 /// Bit 63: the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
+/// Memory that stays where it is, given by its physical addresses: each range starts at a multiple of `align`, which
+/// is at most that of a huge page.
+pub(super) fn pinned_at(system: &System, bytes: u64, align: u64) -> Result<Dma, Fault> {
+    let page = page_size();
+    let view = pinned(bytes, align > page as u64)?;
+    let entries = entries(system, view.as_ptr().addr(), view.len() / page);
+    let ranges = entries.and_then(|entries| ranges(&entries, page as u64, align));
+    let ranges = ranges.map_err(Fault::Unsupported)?;
+    Ok(Dma { view, ranges })
+}
+
 /// The entries of `pages` pages from an address on.
-pub(super) fn entries(system: &System, at: usize, pages: usize) -> Result<Vec<u64>, String> {
+fn entries(system: &System, at: usize, pages: usize) -> Result<Vec<u64>, String> {
     let name = "/proc/self/pagemap";
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let file = File::open(system.path(name)).map_err(failed)?;
@@ -35,7 +47,7 @@ pub(super) fn entries(system: &System, at: usize, pages: usize) -> Result<Vec<u6
 }
 
 /// The ranges that the pages of some entries make, in their order: each starts at a multiple of `align`.
-pub(super) fn ranges(entries: &[u64], page: u64, align: u64) -> Result<Vec<BusRange>, String> {
+fn ranges(entries: &[u64], page: u64, align: u64) -> Result<Vec<BusRange>, String> {
     let mut ranges: Vec<BusRange> = Vec::new();
     for (i, entry) in entries.iter().enumerate() {
         if entry & PRESENT == 0 {

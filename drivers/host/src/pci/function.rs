@@ -13,14 +13,14 @@ use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{Bar, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, TransportError};
 use hcq::wait::Deadline;
 
-use super::claim::driver;
-use super::files::{Files, System, folder};
-use super::frames;
+use super::claim::ClaimError;
+use super::files::{System, folder};
 use super::lock::Lock;
+use super::look::{Group, driver, group};
+use super::{frames, reset};
 use crate::devfile::{HostFile, refused};
 use crate::mmap::HUGE_PAGE;
 use crate::range::page_size;
-use crate::reserve::pinned;
 
 /// Bytes of the extended configuration space, where a file does not say how long it is.
 const CONFIG: u64 = 4096;
@@ -32,7 +32,7 @@ pub struct Function {
     bars: Vec<Bar>,
     config: File,
     /// The IOMMU that translates for it, if one does.
-    iommu: Option<String>,
+    iommu: Option<Group>,
     _lock: Lock,
 }
 
@@ -49,8 +49,8 @@ pub fn open(
     let unsupported = |why: String| TransportError::new(address, "open", Fault::Unsupported(why));
     if let Some(driver) = driver(system, address) {
         return Err(unsupported(format!(
-            "the kernel driver {driver} has it; release it: `echo {address} > {}/driver/unbind`",
-            folder(address)
+            "the kernel driver {driver} has it; `doorbell bind {address}` takes it over, and with --plan says what \
+             that writes"
         )));
     }
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
@@ -65,26 +65,9 @@ pub fn open(
         address: address.into(),
         bars: bars.to_vec(),
         config,
-        iommu: iommu(system, address),
+        iommu: group(system, address).filter(Group::translates),
         _lock: lock,
     })
-}
-
-/// How an IOMMU translates for a function: the type of the group's domain, unless addresses stay as they are.
-fn iommu(system: &System, address: &str) -> Option<String> {
-    const GROUPS: &str = "/sys/kernel/iommu_groups";
-    let groups = system.list(GROUPS).unwrap_or_default();
-    let mut of_it = groups.into_iter().filter(|group| {
-        let members = system.list(&format!("{GROUPS}/{group}/devices"));
-        members.is_ok_and(|members| members.iter().any(|member| member == address))
-    });
-    let group = of_it.next()?;
-    let kind = system.read(&format!("{GROUPS}/{group}/type"));
-    let kind = kind.unwrap_or_else(|_| "unknown".into());
-    match kind.trim() {
-        "identity" => None,
-        kind => Some(format!("group {group} of the IOMMU has the type {kind}")),
-    }
 }
 
 impl Function {
@@ -182,7 +165,9 @@ impl Pci for Function {
         let failed = |why: String| self.failed(&*operation, Fault::Unsupported(why));
         if let Some(iommu) = &self.iommu {
             return Err(failed(format!(
-                "{iommu}: physical addresses are not those of the bus. Start the kernel with iommu=pt"
+                "group {} of the IOMMU has the type {}: physical addresses are not those of the bus. Take the \
+                 function by VFIO, or start the kernel with iommu=pt",
+                iommu.number, iommu.kind
             )));
         }
         let huge = HUGE_PAGE as u64;
@@ -192,37 +177,18 @@ impl Pci for Function {
                 page_size()
             )));
         }
-        let is_huge = align > page_size() as u64;
-        let view = pinned(bytes, is_huge).map_err(|error| self.failed(&*operation, error))?;
-        let pages = view.len() / page_size();
-        let entries = frames::entries(&self.system, view.as_ptr().addr(), pages);
-        let ranges = frames::ranges(&entries.map_err(failed)?, page_size() as u64, align);
-        let ranges = ranges.map_err(failed)?;
-        Ok(Dma { view, ranges })
+        let dma = frames::pinned_at(&self.system, bytes, align);
+        dma.map_err(|fault| self.failed(&*operation, fault))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        let operation = format!("{kind} reset");
-        let failed = |path: &str| {
-            let (path, operation) = (path.to_owned(), operation.clone());
-            move |error: std::io::Error| refused(&path, &operation, &error)
+        let failed = |error: ClaimError| {
+            let why = Fault::Unsupported(error.to_string());
+            self.failed(format!("{kind} reset"), why)
         };
-        let method = match kind {
-            ResetKind::Function => "flr",
-            ResetKind::Bus => "bus",
-            ResetKind::Power => "pm",
-        };
-        // The ways that the function has, of which the kernel takes the first. It is put back.
-        let (ways, reset) = (self.file("reset_method"), self.file("reset"));
-        let able = self.system.read(&ways).map_err(failed(&ways))?;
-        if !able.split_whitespace().any(|one| one == method) {
-            let why = format!("it can be reset by: {}", able.trim());
-            return Err(self.failed(operation, Fault::Unsupported(why)));
-        }
-        self.system.tell(&ways, method).map_err(failed(&ways))?;
-        let done = self.system.tell(&reset, "1").map_err(failed(&reset));
-        let back = self.system.tell(&ways, able.trim()).map_err(failed(&ways));
-        done.and(back)
+        let (system, address) = (&self.system, &*self.address);
+        let plan = reset::plan(system, address, Some(kind)).map_err(failed)?;
+        reset::apply(system, address, &plan).map_err(failed)
     }
 
     fn wait_irq(&self, vector: u32, _: Deadline) -> Result<u64, TransportError> {

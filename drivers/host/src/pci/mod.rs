@@ -1,12 +1,16 @@
-//! PCI functions of this machine, by sysfs.
+//! PCI functions of this machine, by sysfs and by VFIO.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `files` | the files of the system: those of this machine, or a model of them |
-//! | [`claim`] | taking a function over from the system, as a list of writes that can be read before, and undone after |
+//! | [`look`] | what the system says of a function |
+//! | [`claim`] | taking a function over from the system, as a list of writes that can be read before |
+//! | [`journal`] | writing such a list, and undoing it |
+//! | [`reset`] | resetting a function by the kernel |
 //! | `lock` | one program at a time |
 //! | `frames` | where memory of this process lies on the bus |
-//! | `function` | an opened function: BARs, configuration space, pinned memory, resets |
+//! | `function` | a function, opened by sysfs: BARs, configuration space, pinned memory, resets |
+//! | [`vfio`] | a function, opened by VFIO: the same, with memory that an IOMMU maps, and interrupts |
 //!
 //! Nothing here unbinds, removes, resizes or resets what it was not asked for by its address.
 //!
@@ -17,8 +21,12 @@ pub mod claim;
 mod files;
 mod frames;
 mod function;
+pub mod journal;
 mod lock;
+pub mod look;
+pub mod reset;
+pub mod vfio;
 
-pub use files::{Files, System};
+pub use files::{Files, Rights, System, functions};
 pub use function::{Function, open};
 pub use lock::{Lock, LockError};

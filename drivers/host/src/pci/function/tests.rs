@@ -110,8 +110,8 @@ fn what_another_has_is_not_opened() {
     std::fs::write(file(top.path(), "uevent"), "DRIVER=amdgpu\n").unwrap();
     assert_eq!(
         refused_with(opened(top.path())),
-        "0000:03:00.0: open: not possible here: the kernel driver amdgpu has it; release it: \
-         `echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind`"
+        "0000:03:00.0: open: not possible here: the kernel driver amdgpu has it; `doorbell \
+         bind 0000:03:00.0` takes it over, and with --plan says what that writes"
     );
     let host = Host::at(System::at(top.path()));
     let error = refused_with(host.open_pci("0000:07:00.0"));
@@ -124,12 +124,12 @@ fn a_reset_is_the_one_that_was_asked_for_and_leaves_the_ways_as_they_were() {
     let pci = opened(top.path()).unwrap();
     let text = |name| std::fs::read_to_string(file(top.path(), name)).unwrap();
     pci.reset(ResetKind::Bus).unwrap();
-    assert_eq!(text("reset"), "1");
-    assert_eq!(text("reset_method").trim(), "flr bus");
+    assert_eq!(text("reset"), "1\n");
+    assert_eq!(text("reset_method"), "flr bus\n");
     let error = refused_with(pci.reset(ResetKind::Power));
     assert_eq!(
         error,
-        "0000:03:00.0: power reset: not possible here: it can be reset by: flr bus"
+        "0000:03:00.0: power reset: not possible here: 0000:03:00.0: no reset: it can be reset by: flr bus"
     );
 }
 

@@ -1,6 +1,11 @@
-use super::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
+
+use super::*;
+use crate::pci::claim::{Wanted, Way, plan, release};
+use crate::pci::files::{Rights, folder as in_sysfs};
+use crate::pci::reset;
 
 const GPU: &str = "0000:03:00.0";
 const AUDIO: &str = "0000:03:00.1";
@@ -25,9 +30,11 @@ impl Kernel {
             (of(GPU, "resource"), "0x800000000 0x80fffffff 0x14220c\n"),
             (of(GPU, "resource0_resize"), "0000000000007f00\n"),
             (of(GPU, "drm/card0/card0-DP-1/enabled"), "disabled\n"),
+            (of(GPU, "driver_override"), "(null)\n"),
+            (of(GPU, "reset_method"), "flr bus\n"),
             (of(AUDIO, "vendor"), "0x1002\n"),
             (of("0000:04:00.0", "vendor"), "0x1002\n"),
-            (COMPACT.to_owned(), "1\n"),
+            ("/proc/sys/vm/compact_unevictable_allowed".to_owned(), "1\n"),
         ];
         let files = files.map(|(path, text)| (path, text.to_owned()));
         Kernel {
@@ -77,35 +84,57 @@ impl Files for Kernel {
         }
     }
 
+    fn rights(&self, path: &str) -> io::Result<Rights> {
+        let (mode, gid) = (0o600, 0);
+        self.read(path).map(|_| Rights { mode, gid })
+    }
+
+    fn may_write(&self, path: &str) -> io::Result<()> {
+        self.read(path).map(drop)
+    }
+
     fn tell(&self, path: &str, value: &str) -> io::Result<()> {
         let number = self.told.borrow().len();
         self.told.borrow_mut().push(format!("{value} > {path}"));
         if *self.fails.borrow() == Some(number) {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
-        let uevent = format!("{}/uevent", in_sysfs(GPU));
+        let of = |name: &str| format!("{}/{name}", in_sysfs(GPU));
+        let uevent = of("uevent");
         let has_driver = self.read(&uevent)?.contains("DRIVER=");
+        let absent = || Err(io::Error::from_raw_os_error(libc::ENODEV));
         let mut files = self.files.borrow_mut();
         let audio = format!("{}/vendor", in_sysfs(AUDIO));
-        match path.rsplit('/').next().unwrap_or(path) {
-            "unbind" if has_driver => {
+        let wish = files.get(&of("driver_override")).cloned();
+        let mut parts = path.rsplit('/');
+        match (parts.next().unwrap_or(path), parts.next().unwrap_or("")) {
+            ("unbind", _) if has_driver => {
                 files.insert(uevent, "PCI_ID=1002:7550\n".into());
-                files.insert(format!("{}/enable", in_sysfs(GPU)), "0\n".into());
+                files.insert(of("enable"), "0\n".into());
             }
-            "bind" if !has_driver => {
-                files.insert(format!("{}/enable", in_sysfs(GPU)), "1\n".into());
-                _ = files.insert(uevent, "DRIVER=amdgpu\nPCI_ID=1002:7550\n".into());
+            ("bind", driver) if !has_driver => {
+                files.insert(of("enable"), "1\n".into());
+                files.insert(uevent, format!("DRIVER={driver}\nPCI_ID=1002:7550\n"));
             }
-            "unbind" | "bind" => return Err(io::Error::from_raw_os_error(libc::ENODEV)),
-            "remove" => _ = files.remove(&audio),
-            "rescan" => _ = files.insert(audio, "0x1002\n".into()),
-            "resource0_resize" => {
+            ("unbind" | "bind", _) => return absent(),
+            ("drivers_probe", _) => {
+                if let Some("vfio-pci") = wish.as_deref().map(str::trim) {
+                    files.insert(uevent, "DRIVER=vfio-pci\nPCI_ID=1002:7550\n".into());
+                }
+            }
+            ("driver_override", _) if value.is_empty() => {
+                files.insert(path.into(), "(null)\n".into());
+            }
+            ("remove", _) => _ = files.remove(&audio),
+            ("rescan", _) => _ = files.insert(audio, "0x1002\n".into()),
+            ("reset", _) => {}
+            ("resource0_resize", _) => {
                 if has_driver {
                     return Err(io::Error::from_raw_os_error(libc::EBUSY));
                 }
                 let end = 0x8_0000_0000u64 + (1 << (20 + value.parse::<u32>().unwrap())) - 1;
                 let line = format!("0x800000000 {end:#x} 0x14220c\n");
-                files.insert(format!("{}/resource", in_sysfs(GPU)), line);
+                files.insert(of("resource"), line);
             }
             _ => _ = files.insert(path.into(), format!("{value}\n")),
         }
@@ -130,6 +159,7 @@ impl Files for Kernel {
 const ALL: Wanted = Wanted {
     display: false,
     resize: true,
+    way: Way::Sysfs,
 };
 
 #[test]
@@ -295,6 +325,12 @@ fn a_driver_that_does_not_leave_is_named() {
         fn list(&self, path: &str) -> io::Result<Vec<String>> {
             self.0.list(path)
         }
+        fn rights(&self, path: &str) -> io::Result<Rights> {
+            self.0.rights(path)
+        }
+        fn may_write(&self, path: &str) -> io::Result<()> {
+            self.0.may_write(path)
+        }
         fn tell(&self, path: &str, value: &str) -> io::Result<()> {
             match path.ends_with("bind") {
                 true => Ok(()),
@@ -311,7 +347,161 @@ fn a_driver_that_does_not_leave_is_named() {
     let error = apply(&Deaf(kernel), GPU, &steps).unwrap_err().to_string();
     assert_eq!(
         error,
-        "0000:03:00.0: the kernel driver amdgpu still has it after it was told to leave. What was changed before \
-         is undone"
+        "0000:03:00.0: after `echo 0000:03:00.0 > /sys/deaf/driver/unbind` the kernel driver amdgpu still has it. \
+         What was changed before is undone"
     );
+}
+
+/// A kernel with VFIO, and an IOMMU group with the card alone.
+fn with_vfio() -> Kernel {
+    let kernel = Kernel::new();
+    kernel.put("/sys/bus/pci/drivers/vfio-pci/new_id", "");
+    kernel.put("/sys/kernel/iommu_groups/12/type", "DMA-FQ\n");
+    for member in [GPU, AUDIO] {
+        let path = format!("/sys/kernel/iommu_groups/12/devices/{member}/x");
+        kernel.put(&path, "");
+    }
+    kernel
+}
+
+#[test]
+fn vfio_takes_a_function_over_and_gives_it_back() {
+    let kernel = with_vfio();
+    let before = kernel.state();
+    let wanted = Wanted {
+        way: Way::Vfio,
+        ..ALL
+    };
+    let steps = plan(&kernel, GPU, wanted).unwrap();
+    let text: Vec<_> = steps.iter().map(|step| step.write.to_string()).collect();
+    assert_eq!(
+        text,
+        [
+            "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind",
+            "echo 1 > /sys/bus/pci/devices/0000:03:00.1/remove",
+            "echo 14 > /sys/bus/pci/devices/0000:03:00.0/resource0_resize",
+            "echo vfio-pci > /sys/bus/pci/devices/0000:03:00.0/driver_override",
+            "echo 0000:03:00.0 > /sys/bus/pci/drivers_probe",
+        ]
+    );
+    let wish = &steps[3].undo;
+    assert_eq!(
+        wish.to_string(),
+        "echo > /sys/bus/pci/devices/0000:03:00.0/driver_override"
+    );
+    apply(&kernel, GPU, &steps).unwrap();
+    assert_eq!(driver(&kernel, GPU).as_deref(), Some("vfio-pci"));
+    assert_eq!(plan(&kernel, GPU, wanted).unwrap(), []);
+    // By sysfs instead: both take-overs are undone.
+    apply(&kernel, GPU, &plan(&kernel, GPU, ALL).unwrap()).unwrap();
+    assert_eq!(driver(&kernel, GPU), None);
+    let writes = pending(&kernel, GPU);
+    kernel.told();
+    assert_eq!(restore(&kernel, GPU).unwrap(), writes);
+    assert_eq!(kernel.state(), before);
+    assert_eq!(pending(&kernel, GPU), []);
+}
+
+#[test]
+fn what_vfio_cannot_give_away_is_said() {
+    let refused = |kernel: &Kernel, way| {
+        let wanted = Wanted { way, ..ALL };
+        plan(kernel, GPU, wanted).unwrap_err().to_string()
+    };
+    let kernel = Kernel::new();
+    let error = refused(&kernel, Way::Vfio);
+    assert!(error.contains("`modprobe vfio-pci`"), "{error}");
+    kernel.put("/sys/bus/pci/drivers/vfio-pci/new_id", "");
+    let error = refused(&kernel, Way::Vfio);
+    assert!(error.contains("no IOMMU is at work"), "{error}");
+    let error = refused(&kernel, Way::VfioNoIommu);
+    assert!(error.contains("CONFIG_VFIO_NOIOMMU"), "{error}");
+    kernel.put(
+        "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
+        "N\n",
+    );
+    let wanted = Wanted {
+        way: Way::VfioNoIommu,
+        ..ALL
+    };
+    let steps = plan(&kernel, GPU, wanted).unwrap();
+    let unsafe_mode = steps.iter().find(|step| step.write.value == "Y").unwrap();
+    assert_eq!(unsafe_mode.undo.value, "N");
+    let kernel = with_vfio();
+    let error = refused(&kernel, Way::VfioNoIommu);
+    assert!(error.contains("group 12 of an IOMMU"), "{error}");
+    kernel.put("/sys/kernel/iommu_groups/12/devices/0000:04:00.0/x", "");
+    kernel.put(
+        &format!("{}/uevent", in_sysfs("0000:04:00.0")),
+        "DRIVER=xhci_hcd\n",
+    );
+    let error = refused(&kernel, Way::Vfio);
+    assert!(
+        error.contains("has 0000:04:00.0 too, which the kernel driver xhci_hcd has"),
+        "{error}"
+    );
+    // A driver that does not come.
+    let kernel = with_vfio();
+    let before = kernel.state();
+    let wanted = Wanted {
+        way: Way::Vfio,
+        ..ALL
+    };
+    let mut steps = plan(&kernel, GPU, wanted).unwrap();
+    steps.retain(|step| !step.write.path.ends_with("driver_override"));
+    let error = apply(&kernel, GPU, &steps).unwrap_err().to_string();
+    assert!(
+        error.ends_with("no driver has it: `dmesg` may say why. What was changed before is undone"),
+        "{error}"
+    );
+    assert_eq!(kernel.state(), before);
+}
+
+#[test]
+fn a_driver_alone_is_let_go_and_comes_back() {
+    let kernel = Kernel::new();
+    let before = kernel.state();
+    let steps = release(&kernel, GPU, false).unwrap();
+    assert_eq!(steps.len(), 1);
+    apply(&kernel, GPU, &steps).unwrap();
+    assert_eq!(driver(&kernel, GPU), None);
+    assert_eq!(release(&kernel, GPU, false).unwrap(), []);
+    restore(&kernel, GPU).unwrap();
+    assert_eq!(kernel.state(), before);
+}
+
+#[test]
+fn a_reset_chooses_a_way_and_puts_it_back() {
+    use hcq::transport::ResetKind;
+
+    let kernel = Kernel::new();
+    let refused = |kind| reset::plan(&kernel, GPU, kind).unwrap_err().to_string();
+    let error = refused(None);
+    assert!(error.contains("the kernel driver amdgpu has it"), "{error}");
+    apply(&kernel, GPU, &release(&kernel, GPU, false).unwrap()).unwrap();
+    let before = kernel.state();
+    kernel.told();
+    let usual = reset::plan(&kernel, GPU, None).unwrap();
+    assert_eq!(usual.way, None);
+    reset::apply(&kernel, GPU, &usual).unwrap();
+    let bus = reset::plan(&kernel, GPU, Some(ResetKind::Bus)).unwrap();
+    reset::apply(&kernel, GPU, &bus).unwrap();
+    let folder = in_sysfs(GPU);
+    assert_eq!(
+        kernel.told(),
+        [
+            format!("1 > {folder}/reset"),
+            format!("bus > {folder}/reset_method"),
+            format!("1 > {folder}/reset"),
+            format!("flr bus > {folder}/reset_method"),
+        ]
+    );
+    // One that fails, too.
+    *kernel.fails.borrow_mut() = Some(1);
+    let error = reset::apply(&kernel, GPU, &bus).unwrap_err().to_string();
+    assert!(error.contains("Device or resource busy"), "{error}");
+    assert_eq!(kernel.state(), before);
+    assert!(refused(Some(ResetKind::Power)).ends_with("it can be reset by: flr bus"));
+    kernel.put(&format!("{folder}/reset_method"), "\n");
+    assert!(refused(None).contains("all ways are turned off"));
 }

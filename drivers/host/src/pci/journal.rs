@@ -1,0 +1,192 @@
+//! Writing what was planned, and undoing it.
+//!
+//! [`apply`] notes each write in a journal before it is made: [`restore`] undoes in reverse what the journal
+//! has, in this process or, after it was killed, in another one.
+
+use super::claim::{ClaimError, Step, Write};
+use super::files::Files;
+use super::look::driver;
+
+/// Where journals are: gone after a restart, as is what they tell of.
+const JOURNALS: &str = "/run/doorbell";
+
+fn journal(address: &str) -> String {
+    format!("{JOURNALS}/{address}.undo")
+}
+
+/// What a journal had before some writes: [`undo`] goes back to there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark(usize);
+
+/// Writes the steps. If one fails that must not, those before it are undone.
+///
+/// # Errors
+/// [`ClaimError`].
+pub fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimError> {
+    marked(files, address, steps).map(drop)
+}
+
+/// Writes the steps, and says from where on they are undone.
+pub(super) fn marked(files: &dyn Files, address: &str, steps: &[Step]) -> Result<Mark, ClaimError> {
+    let path = journal(address);
+    let note = |text: String| {
+        let noted = files.append(&path, &text);
+        noted.map_err(|source| ClaimError::Journal {
+            path: path.clone(),
+            source,
+        })
+    };
+    // What others have left of theirs stays.
+    let before = Mark(entries(files, address).len());
+    let back = |done: usize| match undo(files, address, before) {
+        Ok(_) if done == 0 => "Nothing else was changed".to_owned(),
+        Ok(_) => "What was changed before is undone".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    for (done, step) in steps.iter().enumerate() {
+        let Step { write, undo, .. } = step;
+        note(format!("try\t{}\t{}\n", undo.path, undo.value))?;
+        match files.tell(&write.path, &write.value) {
+            Ok(()) => {}
+            Err(source) if step.may_fail => {
+                tracing::warn!(target: "hcq::host", address, %write, %source, "goes on without");
+                continue;
+            }
+            Err(source) => {
+                return Err(ClaimError::Refused {
+                    address: address.into(),
+                    step: Box::new(step.clone()),
+                    source,
+                    undone: back(done),
+                });
+            }
+        }
+        if let Some(seen) = deaf(files, address, write) {
+            return Err(ClaimError::Deaf {
+                address: address.into(),
+                write: write.clone(),
+                seen,
+                undone: back(done + 1),
+            });
+        }
+        note("done\n".into())?;
+    }
+    Ok(before)
+}
+
+/// What is there in place of what a write was for, of the writes that are taken also where they do nothing.
+fn deaf(files: &dyn Files, address: &str, write: &Write) -> Option<String> {
+    let has = driver(files, address);
+    match (write.path.rsplit('/').next()?, has.as_deref()) {
+        ("unbind", Some(driver)) => Some(format!("the kernel driver {driver} still has it")),
+        ("drivers_probe", None) => Some("no driver has it: `dmesg` may say why".into()),
+        ("drivers_probe", Some(other)) if other != "vfio-pci" => {
+            Some(format!("the kernel driver {other} has it, not vfio-pci"))
+        }
+        _ => None,
+    }
+}
+
+/// Something that was written, or may have been.
+struct Entry {
+    undo: Write,
+    is_done: bool,
+}
+
+fn entries(files: &dyn Files, address: &str) -> Vec<Entry> {
+    let text = files.read(&journal(address)).unwrap_or_default();
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.split('\t');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("try"), Some(path), Some(value)) => entries.push(Entry {
+                undo: Write {
+                    path: path.into(),
+                    value: value.into(),
+                },
+                is_done: false,
+            }),
+            // A line that was cut short is of a write that was not made.
+            (Some("done"), None, None) => {
+                if let Some(last) = entries.last_mut() {
+                    last.is_done = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    entries
+}
+
+/// What [`restore`] would write, in its order. Nothing is written yet.
+pub fn pending(files: &dyn Files, address: &str) -> Vec<Write> {
+    let mut writes: Vec<Write> = Vec::new();
+    for entry in entries(files, address).into_iter().rev() {
+        // Functions that were removed one by one come back together.
+        if !writes.contains(&entry.undo) {
+            writes.push(entry.undo);
+        }
+    }
+    writes
+}
+
+/// Undoes what the journal of a function has, last first, and returns what was written for it.
+///
+/// # Errors
+/// [`ClaimError::Restore`], [`ClaimError::Journal`].
+pub fn restore(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
+    undo(files, address, Mark(0))
+}
+
+/// As [`restore`], as far as a mark.
+pub(super) fn undo(
+    files: &dyn Files,
+    address: &str,
+    Mark(from): Mark,
+) -> Result<Vec<Write>, ClaimError> {
+    let mut entries = entries(files, address);
+    if entries.len() <= from {
+        return Ok(Vec::new());
+    }
+    let ours = entries.split_off(from);
+    let mut written: Vec<Write> = Vec::new();
+    let (mut failed, mut left) = (Vec::new(), entries);
+    for entry in ours.into_iter().rev() {
+        // As in `pending`.
+        if written.contains(&entry.undo) {
+            continue;
+        }
+        match files.tell(&entry.undo.path, &entry.undo.value) {
+            Ok(()) => written.push(entry.undo),
+            // The write itself may never have been made.
+            Err(_) if !entry.is_done => {}
+            Err(error) => {
+                failed.push(format!("`{}`: {error}", entry.undo));
+                left.insert(from, entry);
+            }
+        }
+    }
+    let path = journal(address);
+    let kept: String = left
+        .iter()
+        .map(|Entry { undo, is_done }| {
+            let done = if *is_done { "done\n" } else { "" };
+            format!("try\t{}\t{}\n{done}", undo.path, undo.value)
+        })
+        .collect();
+    let renewed = files.remove(&path).and_then(|()| match kept.is_empty() {
+        true => Ok(()),
+        false => files.append(&path, &kept),
+    });
+    renewed.map_err(|source| ClaimError::Journal { path, source })?;
+    match failed.is_empty() {
+        true => Ok(written),
+        false => Err(ClaimError::Restore {
+            address: address.into(),
+            failed,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Resetting a function by the kernel: which way, which writes, and the way put back as it was.
+//!
+//! Source: Linux, Documentation/ABI/testing/sysfs-bus-pci, `reset_method` and `reset`.
+
+use hcq::transport::ResetKind;
+
+use super::claim::{ClaimError, Step, Write};
+use super::files::{Files, folder};
+use super::journal;
+use super::look::driver;
+
+/// What a reset writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The way is chosen; nothing where it is the one that the kernel takes anyway.
+    pub way: Option<Step>,
+    /// The reset itself, which nothing undoes.
+    pub reset: Write,
+}
+
+/// The kernel's word for a kind of reset.
+const fn word(kind: ResetKind) -> &'static str {
+    match kind {
+        ResetKind::Function => "flr",
+        ResetKind::Bus => "bus",
+        ResetKind::Power => "pm",
+    }
+}
+
+/// What has to be written to reset a function, in the way that the kernel prefers if none is asked for. Nothing is
+/// written yet.
+///
+/// # Errors
+/// [`ClaimError::Missing`]; [`ClaimError::Reset`] where it has no such reset, or a driver of the kernel has it.
+pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result<Plan, ClaimError> {
+    let folder = folder(address);
+    let vendor = files.read(&format!("{folder}/vendor"));
+    vendor.map_err(|source| ClaimError::Missing {
+        address: address.into(),
+        source,
+    })?;
+    let refused = |why: String| {
+        let address = address.into();
+        Err(ClaimError::Reset { address, why })
+    };
+    match driver(files, address).as_deref() {
+        None | Some("vfio-pci") => {}
+        Some(driver) => {
+            return refused(format!(
+                "the kernel driver {driver} has it, and would find it changed; `doorbell bind {address}` first"
+            ));
+        }
+    }
+    let path = format!("{folder}/reset_method");
+    let Ok(ways) = files.read(&path) else {
+        return refused(format!(
+            "{path}: not there: the kernel knows no way. Turn the machine off and on"
+        ));
+    };
+    let ways = ways.trim();
+    let mut each = ways.split_whitespace();
+    let wanted = kind.map(word);
+    let way = match (wanted, each.next()) {
+        (_, None) => return refused(format!("{path} is empty: all ways are turned off")),
+        (None, Some(_)) => None,
+        (Some(wanted), Some(first)) if wanted == first => None,
+        (Some(wanted), _) if each.any(|one| one == wanted) => Some(Step {
+            write: Write {
+                path: path.clone(),
+                value: wanted.into(),
+            },
+            why: format!("the kernel takes the first of: {ways}"),
+            undo: Write {
+                path,
+                value: ways.into(),
+            },
+            may_fail: false,
+        }),
+        _ => return refused(format!("it can be reset by: {ways}")),
+    };
+    let reset = Write {
+        path: format!("{folder}/reset"),
+        value: "1".into(),
+    };
+    Ok(Plan { way, reset })
+}
+
+/// Resets as planned. The way is put back, also if that fails.
+///
+/// # Errors
+/// [`ClaimError`].
+pub fn apply(files: &dyn Files, address: &str, plan: &Plan) -> Result<(), ClaimError> {
+    let mark = journal::marked(files, address, plan.way.as_slice())?;
+    let Write { path, value } = &plan.reset;
+    let done = files.tell(path, value);
+    let back = journal::undo(files, address, mark);
+    done.map_err(|source| ClaimError::Reset {
+        address: address.into(),
+        why: format!("`{}`: {source}", plan.reset),
+    })?;
+    back.map(drop)
+}

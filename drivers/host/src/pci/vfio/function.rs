@@ -1,0 +1,290 @@
+//! A function that VFIO has given: its regions, its memory, its interrupts.
+
+use std::sync::Arc;
+
+use drivers_spec::vfio::{RegionFlags, RegionInfo};
+use hcq::mem::view::ViewError;
+use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
+use hcq::transport::{Dma, Fault, Map, MonotonicClock, Pci, Prot, ResetKind, TransportError};
+use hcq::wait::Deadline;
+
+use super::request::Descriptor;
+use super::space::Space;
+use crate::mmap::HUGE_PAGE;
+use crate::pci::{Lock, System, frames};
+use crate::range::page_size;
+
+/// Where memory lies for a function.
+pub(super) enum Memory {
+    /// Where the IOMMU is told to have it.
+    Mapped(Arc<Space>),
+    /// Where it lies: there is no IOMMU. Group and container stay open.
+    Physical {
+        system: System,
+        _kept: [Descriptor; 2],
+    },
+}
+
+/// See the front page of the module. What comes first is closed first.
+pub(super) struct Function {
+    pub(super) address: String,
+    /// Eventfds of its interrupts.
+    pub(super) events: Vec<Descriptor>,
+    pub(super) device: Arc<Descriptor>,
+    /// BARs 0 to 5.
+    pub(super) bars: Vec<RegionInfo>,
+    pub(super) config: RegionInfo,
+    pub(super) resets: bool,
+    pub(super) memory: Memory,
+    pub(super) _lock: Lock,
+}
+
+impl Function {
+    fn failed(&self, operation: impl Into<String>, fault: Fault) -> TransportError {
+        TransportError::new(&*self.address, operation, fault)
+    }
+
+    /// Where a configuration access is in the device's file, if there is one there.
+    fn config_at(
+        &self,
+        verb: &str,
+        offset: u16,
+        width: AccessWidth,
+    ) -> Result<(String, u64), TransportError> {
+        let (bytes, at, len) = (
+            width.bytes(),
+            usize::from(offset),
+            self.config.size as usize,
+        );
+        let operation = format!("config {verb} {offset:#x} {bytes} bytes");
+        let fault = if bytes > 4 {
+            Fault::Unsupported("at most 4 bytes at a time".into())
+        } else if !at.is_multiple_of(bytes) {
+            Fault::View(ViewError::Misaligned {
+                offset: at,
+                len,
+                align: bytes,
+                low: at & 0xfff,
+            })
+        } else if at + bytes > len {
+            Fault::View(ViewError::OutOfBounds {
+                offset: at,
+                bytes,
+                len,
+            })
+        } else {
+            return Ok((operation, self.config.offset + u64::from(offset)));
+        };
+        Err(self.failed(operation, fault))
+    }
+}
+
+impl Pci for Function {
+    fn name(&self) -> &str {
+        &self.address
+    }
+
+    fn bar(&self, n: u8) -> Result<Window, TransportError> {
+        let name = format!("{} BAR{n}", self.address);
+        let region = self.bars.get(usize::from(n)).filter(|bar| bar.size > 0);
+        let Some(region) = region else {
+            let there = (0..6u8).filter(|n| self.bars[usize::from(*n)].size > 0);
+            let there: Vec<_> = there.map(|n| n.to_string()).collect();
+            let why = format!("it has the BARs of memory {}", there.join(", "));
+            return Err(self.failed(format!("BAR{n}"), Fault::Unsupported(why)));
+        };
+        let page = page_size() as u64;
+        // Others may lie in the rest of the page of a small one, which is why it cannot be mapped.
+        let can_map = RegionFlags::from_bits_retain(region.flags).contains(RegionFlags::MMAP);
+        if can_map && region.size.is_multiple_of(page) {
+            let map = Map {
+                offset: region.offset,
+                len: region.size as usize,
+                prot: Prot::ReadWrite,
+                at: None,
+            };
+            let view = self.device.calls.map(self.device.fd, map);
+            let view = view.map_err(|error| self.device.failed(&map.to_string(), &error))?;
+            return Ok(Window::mapped(name, view));
+        }
+        let region = Region {
+            device: self.device.clone(),
+            number: n,
+            start: region.offset,
+            len: region.size,
+        };
+        Ok(Window::remote(name, Arc::new(region)))
+    }
+
+    fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        let (operation, at) = self.config_at("read", offset, width)?;
+        let mut word = [0; 4];
+        self.device
+            .read(&operation, at, &mut word[..width.bytes()])?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn config_write(
+        &self,
+        offset: u16,
+        width: AccessWidth,
+        value: u32,
+    ) -> Result<(), TransportError> {
+        let (operation, at) = self.config_at("write", offset, width)?;
+        let word = value.to_le_bytes();
+        self.device.write(&operation, at, &word[..width.bytes()])
+    }
+
+    fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
+        let operation = format!("map {bytes:#x} bytes aligned to {align:#x}");
+        if !align.is_power_of_two() || bytes == 0 || align > HUGE_PAGE as u64 {
+            let why = format!(
+                "memory comes in pages of {:#x} and {HUGE_PAGE:#x} bytes",
+                page_size()
+            );
+            return Err(self.failed(operation, Fault::Unsupported(why)));
+        }
+        let dma = match &self.memory {
+            Memory::Mapped(space) => space.dma(bytes, align),
+            Memory::Physical { system, .. } => frames::pinned_at(system, bytes, align),
+        };
+        dma.map_err(|fault| self.failed(operation, fault))
+    }
+
+    fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
+        let refused = |why: &str| {
+            let why = Fault::Unsupported(why.into());
+            Err(self.failed(format!("{kind} reset"), why))
+        };
+        match kind {
+            ResetKind::Function if self.resets => self.device.reset(),
+            ResetKind::Function => refused("the kernel knows no reset of it"),
+            ResetKind::Bus | ResetKind::Power => {
+                refused("VFIO resets the function; `doorbell reset --kind` does the others")
+            }
+        }
+    }
+
+    fn wait_irq(&self, vector: u32, deadline: Deadline) -> Result<u64, TransportError> {
+        let operation = format!("wait for interrupt {vector}");
+        let Some(event) = self.events.get(vector as usize) else {
+            let why = format!("it has {} interrupts", self.events.len());
+            return Err(self.failed(operation, Fault::Unsupported(why)));
+        };
+        loop {
+            // A deadline in wall time looks at no clock; on another clock the limit is looked at in between.
+            let left = deadline.remaining(&MonotonicClock);
+            let came = event.calls.wait(event.fd, left);
+            match came.map_err(|error| event.failed(&operation, &error))? {
+                Some(times) => return Ok(times),
+                None if left.is_zero() => {
+                    return Err(self.failed(operation, Fault::TimedOut(deadline.limit())));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+impl Descriptor {
+    fn read(&self, operation: &str, at: u64, to: &mut [u8]) -> Result<(), TransportError> {
+        let read = self.calls.read_at(self.fd, to, at);
+        self.moved(operation, read, to.len())
+    }
+
+    fn write(&self, operation: &str, at: u64, from: &[u8]) -> Result<(), TransportError> {
+        let written = self.calls.write_at(self.fd, from, at);
+        self.moved(operation, written, from.len())
+    }
+
+    fn moved(
+        &self,
+        operation: &str,
+        moved: std::io::Result<usize>,
+        wanted: usize,
+    ) -> Result<(), TransportError> {
+        match moved.map_err(|error| self.failed(operation, &error))? {
+            moved if moved == wanted => Ok(()),
+            moved => {
+                let fault = Fault::Short { wanted, moved };
+                Err(TransportError::new(&*self.name, operation, fault))
+            }
+        }
+    }
+}
+
+/// A BAR that is read and written by calls.
+struct Region {
+    device: Arc<Descriptor>,
+    number: u8,
+    start: u64,
+    len: u64,
+}
+
+impl Region {
+    fn operation(&self, verb: &str, offset: u64, bytes: usize) -> String {
+        format!("{verb} BAR{} {offset:#x} {bytes} bytes", self.number)
+    }
+
+    /// Runs over bytes in the largest elements that are aligned: offset, and which bytes.
+    fn elements(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let at = offset + done as u64;
+            let left = bytes - done;
+            let fits = |n: &usize| at.is_multiple_of(*n as u64) && *n <= left;
+            let one = [8, 4, 2, 1].into_iter().find(fits)?;
+            let range = done..done + one;
+            done += one;
+            (left > 0).then_some((at, range))
+        })
+    }
+}
+
+impl RemoteWindow for Region {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError> {
+        let mut word = [0; 8];
+        let operation = self.operation("read", offset, width.bytes());
+        let at = self.start + offset;
+        self.device
+            .read(&operation, at, &mut word[..width.bytes()])?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
+        let operation = self.operation("read", offset, to.len());
+        Region::elements(offset, to.len()).try_for_each(|(at, range)| {
+            self.device
+                .read(&operation, self.start + at, &mut to[range])
+        })
+    }
+
+    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
+        let operation = self.operation("write", offset, width.bytes());
+        let word = value.to_le_bytes();
+        let at = self.start + offset;
+        self.device.write(&operation, at, &word[..width.bytes()])
+    }
+
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
+        pieces.iter().try_for_each(|(offset, from)| {
+            let operation = self.operation("write", *offset, from.len());
+            Region::elements(*offset, from.len()).try_for_each(|(at, range)| {
+                self.device.write(&operation, self.start + at, &from[range])
+            })
+        })
+    }
+
+    fn send(&self) -> Result<(), TransportError> {
+        // A call returns when it is done.
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), TransportError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! Functions by VFIO, on a strict model of the kernel: order of calls, memory, interrupts, each call that fails.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use drivers_host::pci::System;
+use drivers_host::pci::vfio::calls::{Argument, Calls};
+use drivers_host::pci::vfio::open;
+use drivers_spec::pci::PCI_COMMAND;
+use hcq::mem::view::View;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{Fault, Map, Pci, ResetKind, TransportError};
+use hcq::wait::Deadline;
+use twin::errno::Errno;
+use twin::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
+use twin::rule::{Journal, Rule};
+use twin::vfio::{Config, Kernel};
+
+const ADDRESS: &str = "0000:03:00.0";
+
+/// Registers of 32 bits.
+struct Registers([u32; 64]);
+
+impl Target for Registers {
+    fn read(&mut self, at: u64, width: AccessWidth) -> Result<u64, (&'static Rule, String)> {
+        let word = u64::from(self.0[at as usize / 4]) >> (at % 4 * 8);
+        Ok(word & width.ones())
+    }
+    fn write(
+        &mut self,
+        at: u64,
+        width: AccessWidth,
+        value: u64,
+    ) -> Result<(), (&'static Rule, String)> {
+        let shift = at % 4 * 8;
+        let word = &mut self.0[at as usize / 4];
+        *word = *word & !((width.ones() << shift) as u32) | (value << shift) as u32;
+        Ok(())
+    }
+    fn reset(&mut self) {
+        self.0 = [0; 64];
+    }
+}
+
+/// The model, as what makes system calls; the n-th of them fails.
+struct Model {
+    kernel: Arc<Kernel>,
+    open: Mutex<BTreeSet<i32>>,
+    made: AtomicUsize,
+    fails: Option<usize>,
+}
+
+fn error(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.0)
+}
+
+impl Model {
+    fn make<T>(&self, call: impl FnOnce(&Kernel) -> twin::errno::Result<T>) -> io::Result<T> {
+        let n = self.made.fetch_add(1, Ordering::SeqCst);
+        if self.fails == Some(n) {
+            return Err(error(Errno::EPERM));
+        }
+        call(&self.kernel).map_err(error)
+    }
+
+    fn given(&self, fd: i32) -> i32 {
+        self.open.lock().unwrap().insert(fd);
+        fd
+    }
+}
+
+impl Calls for Model {
+    fn open(&self, path: &str) -> io::Result<i32> {
+        Ok(self.given(self.make(|kernel| kernel.open(path))?))
+    }
+    fn close(&self, fd: i32) {
+        assert!(self.open.lock().unwrap().remove(&fd), "closed twice");
+        self.kernel.close(fd).unwrap();
+    }
+    unsafe fn ioctl(&self, fd: i32, request: u32, argument: Argument<'_>) -> io::Result<i32> {
+        let argument = match argument {
+            Argument::Value(value) => value.into(),
+            Argument::Bytes(bytes) => bytes.as_mut_ptr() as u64,
+        };
+        let done = self.make(|kernel| kernel.ioctl(fd, request, argument))?;
+        // GROUP_GET_DEVICE_FD.
+        Ok(if request == 0x3b6a {
+            self.given(done)
+        } else {
+            done
+        })
+    }
+    fn read_at(&self, fd: i32, to: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.make(|kernel| kernel.read_at(fd, to, offset))
+    }
+    fn write_at(&self, fd: i32, from: &[u8], offset: u64) -> io::Result<usize> {
+        self.make(|kernel| kernel.write_at(fd, from, offset))
+    }
+    fn map(&self, fd: i32, map: Map) -> io::Result<View> {
+        self.make(|kernel| kernel.map(fd, map))
+    }
+    fn event(&self) -> io::Result<i32> {
+        Ok(self.given(self.make(|kernel| Ok(kernel.event()))?))
+    }
+    fn wait(&self, fd: i32, limit: Duration) -> io::Result<Option<u64>> {
+        self.make(|kernel| kernel.wait(fd, limit))
+    }
+}
+
+/// A machine with a card in a group, and its kernel.
+struct Rig {
+    folder: tempfile::TempDir,
+    kernel: Arc<Kernel>,
+    bus: Arc<Bus>,
+    journal: Arc<Journal>,
+}
+
+impl Rig {
+    fn of(change: impl FnOnce(&mut Config)) -> Rig {
+        let mut config = Config::behind_iommu(12);
+        config.mapped = vec![(0, 0x4000)];
+        config.trapped = vec![(5, 0x100)];
+        change(&mut config);
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put(
+            &format!("sys/kernel/iommu_groups/12/devices/{ADDRESS}/x"),
+            "",
+        );
+        put("sys/kernel/iommu_groups/12/type", "DMA-FQ\n");
+        if config.no_iommu {
+            put("sys/kernel/iommu_groups/12/name", "vfio-noiommu\n");
+        }
+        std::fs::create_dir_all(folder.path().join("run/lock")).unwrap();
+        std::fs::create_dir_all(folder.path().join("proc/self")).unwrap();
+        let pagemap = folder.path().join("proc/self/pagemap");
+        std::os::unix::fs::symlink("/proc/self/pagemap", pagemap).unwrap();
+        let journal = Arc::new(Journal::new());
+        let identity = Identity {
+            vendor: 0x1002,
+            device: 0x7550,
+            class: 0x03_0000,
+            revision: 0,
+        };
+        let bar = Bar {
+            number: 5,
+            bytes: 0x100,
+            wide: false,
+            prefetch: false,
+            target: Box::new(Registers([0; 64])),
+        };
+        let bus = Bus::new(&HostMemory::new());
+        let function = Function::new(ADDRESS, identity, vec![bar], bus.clone(), journal.clone());
+        let kernel = Kernel::new(config, Arc::new(function), journal.clone());
+        Rig {
+            folder,
+            kernel,
+            bus,
+            journal,
+        }
+    }
+
+    fn new() -> Rig {
+        Rig::of(|_| {})
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn model(&self, fails: Option<usize>) -> Arc<Model> {
+        Arc::new(Model {
+            kernel: self.kernel.clone(),
+            open: Mutex::default(),
+            made: AtomicUsize::new(0),
+            fails,
+        })
+    }
+
+    fn open(&self) -> Result<Arc<dyn Pci>, TransportError> {
+        let calls: Arc<dyn Calls> = self.model(None);
+        open(&System::at(self.root()), &calls, ADDRESS, Duration::ZERO)
+    }
+
+    fn refused(&self) -> String {
+        self.open().err().unwrap().to_string()
+    }
+
+    /// A byte of memory, as the function finds it.
+    fn finds(&self, at: u64) -> u8 {
+        let (memory, page) = self.bus.reach(at, "the function", &self.journal).unwrap();
+        let mut byte = [0];
+        memory
+            .frame(page)
+            .unwrap()
+            .read((at % 0x1000) as usize, &mut byte);
+        byte[0]
+    }
+
+    /// Writes a byte of memory, as the function does.
+    fn writes(&self, at: u64, byte: u8) {
+        let (memory, page) = self.bus.reach(at, "the function", &self.journal).unwrap();
+        let frame = memory.frame(page).unwrap();
+        frame.write((at % 0x1000) as usize, &[byte]);
+    }
+
+    fn unbroken(&self) {
+        let broken: Vec<_> = self.journal.violations();
+        let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "{broken:?}");
+    }
+}
+
+fn master(pci: &dyn Pci) {
+    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16).unwrap();
+    pci.config_write(PCI_COMMAND, AccessWidth::W16, command | 4)
+        .unwrap();
+}
+
+#[test]
+fn windows_are_mapped_or_read_and_written_and_the_configuration_too() {
+    let rig = Rig::new();
+    let pci = rig.open().unwrap();
+    assert_eq!(pci.config_read(0, AccessWidth::W32), Ok(0x7550_1002));
+    assert_eq!(pci.config_read(2, AccessWidth::W16), Ok(0x7550));
+    for (offset, width) in [
+        (1, AccessWidth::W16),
+        (0, AccessWidth::W64),
+        (0x1000, AccessWidth::W8),
+    ] {
+        assert!(pci.config_read(offset, width).is_err(), "{offset}");
+    }
+    let vram = pci.bar(0).unwrap();
+    assert_eq!((vram.name(), vram.len()), ("0000:03:00.0 BAR0", 0x4000));
+    vram.write(0x3ff8, 9u64).unwrap();
+    let behind = rig.kernel.memory(0).unwrap();
+    assert_eq!(behind.read::<u64>(0x3ff8), Ok(9));
+    let registers = pci.bar(5).unwrap();
+    registers.write(0x10, 0x1234_5678u32).unwrap();
+    assert_eq!(registers.read::<u32>(0x10), Ok(0x1234_5678));
+    // What is not aligned goes by smaller elements.
+    registers.write_bytes(0x21, &[1, 2, 3, 4, 5]).unwrap();
+    let mut bytes = [0; 7];
+    registers.read_bytes(0x20, &mut bytes).unwrap();
+    assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 0]);
+    assert!(registers.read::<u32>(0x100).is_err());
+    let error = pci.bar(2).err().unwrap().to_string();
+    assert!(error.contains("it has the BARs of memory 0, 5"), "{error}");
+    pci.reset(ResetKind::Function).unwrap();
+    assert_eq!(registers.read::<u32>(0x10), Ok(0));
+    let error = pci.reset(ResetKind::Bus).unwrap_err().to_string();
+    assert!(error.contains("doorbell reset --kind"), "{error}");
+    rig.unbroken();
+}
+
+#[test]
+fn memory_is_where_the_function_finds_it_as_long_as_somebody_has_it() {
+    let rig = Rig::new();
+    let pci = rig.open().unwrap();
+    master(&*pci);
+    let first = pci.dma(0x5001, 0x1000).unwrap();
+    let second = pci.dma(0x1000, 2 << 20).unwrap();
+    assert_eq!((first.view.len(), first.ranges.len()), (0x6000, 1));
+    assert!(second.ranges[0].addr.is_aligned(2 << 20));
+    let at = first.ranges[0].addr.0;
+    first.view.write(0x5ff8, 7u64).unwrap();
+    assert_eq!((rig.finds(at + 0x5ff8), rig.finds(at + 0x5ff9)), (7, 0));
+    rig.writes(second.ranges[0].addr.0, 5);
+    assert_eq!(second.view.read::<u8>(0), Ok(5));
+    assert_eq!(rig.kernel.mapped().len(), 2);
+    // A part keeps all of it; the group stays with us while something is mapped.
+    let part = first.view.sub(0x1000, 8).unwrap();
+    drop((first, pci));
+    rig.writes(at + 0x1000, 3);
+    assert_eq!(part.read::<u8>(0), Ok(3));
+    drop(second);
+    assert_eq!(rig.kernel.mapped(), [(at, 0x6000)]);
+    drop(part);
+    assert_eq!(rig.kernel.mapped(), []);
+    rig.unbroken();
+    // All of it is given back: the next one opens.
+    let pci = rig.open().unwrap();
+    for (bytes, align) in [(0, 0x1000), (0x1000, 3), (0x1000, 4 << 20)] {
+        let error = pci.dma(bytes, align).unwrap_err().to_string();
+        assert!(
+            error.contains("pages of 0x1000 and 0x200000 bytes"),
+            "{error}"
+        );
+    }
+    rig.unbroken();
+}
+
+#[test]
+fn interrupts_end_a_wait_also_those_that_came_before_it() {
+    let rig = Rig::of(|config| config.vectors = 2);
+    let pci = rig.open().unwrap();
+    master(&*pci);
+    rig.bus.interrupt(1);
+    rig.bus.interrupt(1);
+    let long = || Deadline::after(Duration::from_secs(60));
+    assert_eq!(pci.wait_irq(1, long()), Ok(2));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| pci.wait_irq(0, long()));
+        rig.bus.interrupt(0);
+        assert_eq!(waits.join().unwrap(), Ok(1));
+    });
+    let error = pci.wait_irq(0, Deadline::after(Duration::from_millis(5)));
+    assert!(matches!(error.unwrap_err().fault, Fault::TimedOut(_)));
+    let error = pci.wait_irq(2, long()).unwrap_err().to_string();
+    assert!(error.contains("it has 2 interrupts"), "{error}");
+    rig.unbroken();
+    // Of four, the machine has room for one.
+    let rig = Rig::of(|config| (config.vectors, config.room) = (4, 1));
+    let pci = rig.open().unwrap();
+    master(&*pci);
+    rig.bus.interrupt(0);
+    assert_eq!(pci.wait_irq(0, long()), Ok(1));
+    assert!(pci.wait_irq(1, long()).is_err());
+    rig.unbroken();
+    // A function without any is opened too.
+    let rig = Rig::of(|config| config.vectors = 0);
+    rig.open().unwrap();
+    rig.unbroken();
+}
+
+#[test]
+fn without_an_iommu_memory_is_given_by_where_it_lies() {
+    let rig = Rig::of(|config| config.no_iommu = true);
+    let pci = rig.open().unwrap();
+    assert_eq!(pci.bar(5).unwrap().read::<u32>(0), Ok(0));
+    match pci.dma(0x2000, 0x1000) {
+        Ok(dma) => assert!(dma.ranges.iter().all(|range| range.addr.0 != 0)),
+        // Where this test runs the kernel tells nobody, or locks nothing.
+        Err(error) => {
+            let error = error.to_string();
+            let known = ["CAP_SYS_ADMIN", "ulimit -l"];
+            assert!(known.iter().any(|text| error.contains(text)), "{error}");
+        }
+    }
+    rig.unbroken();
+}
+
+#[test]
+fn what_is_in_the_way_is_said() {
+    let rig = Rig::of(|config| config.viable = false);
+    let error = rig.refused();
+    assert!(error.contains("IOMMU group 12 is not viable"), "{error}");
+    rig.unbroken();
+    // The kernel has made a group without IOMMU of it meanwhile.
+    let rig = Rig::new();
+    let name = rig.root().join("sys/kernel/iommu_groups/12/name");
+    std::fs::write(name, "vfio-noiommu\n").unwrap();
+    let error = rig.refused();
+    assert!(error.contains("no IOMMU of type 8"), "{error}");
+    let rig = Rig::of(|config| config.iova = vec![(0, 0xfff)]);
+    let error = rig.refused();
+    assert!(error.contains("translates no addresses for it"), "{error}");
+    let rig = Rig::new();
+    std::fs::remove_dir_all(rig.root().join("sys/kernel")).unwrap();
+    let error = rig.refused();
+    assert!(error.contains("it is in no IOMMU group"), "{error}");
+    // Another program has it: the lock says which.
+    let rig = Rig::new();
+    let _first = rig.open().unwrap();
+    assert!(rig.refused().contains("process"), "{}", rig.refused());
+}
+
+#[test]
+fn each_call_that_fails_is_named_and_leaves_nothing_behind() {
+    let rig = Rig::new();
+    let mut named = BTreeSet::new();
+    for n in 0.. {
+        let model = rig.model(Some(n));
+        let calls: Arc<dyn Calls> = model.clone();
+        let run = || {
+            let pci = open(&System::at(rig.root()), &calls, ADDRESS, Duration::ZERO)?;
+            let dma = pci.dma(0x1000, 0x1000)?;
+            pci.bar(0)?;
+            pci.bar(5)?.read::<u32>(0)?;
+            drop(dma);
+            pci.reset(ResetKind::Function)
+        };
+        let done = run();
+        let failed = model.made.load(Ordering::SeqCst) > n;
+        drop(calls);
+        assert!(model.open.lock().unwrap().is_empty(), "{n}");
+        match done {
+            Err(error) => _ = named.insert(error.operation),
+            // What was not unmapped the kernel takes away with the group.
+            Ok(()) if failed => assert_eq!(rig.kernel.mapped(), []),
+            Ok(()) => break,
+        }
+    }
+    for operation in [
+        "open",
+        "ioctl VFIO_GET_API_VERSION",
+        "ioctl VFIO_CHECK_EXTENSION",
+        "ioctl VFIO_GROUP_GET_STATUS",
+        "ioctl VFIO_GROUP_SET_CONTAINER",
+        "ioctl VFIO_SET_IOMMU",
+        "ioctl VFIO_IOMMU_GET_INFO",
+        "ioctl VFIO_GROUP_GET_DEVICE_FD",
+        "ioctl VFIO_DEVICE_GET_INFO",
+        "ioctl VFIO_DEVICE_GET_REGION_INFO",
+        "ioctl VFIO_DEVICE_GET_IRQ_INFO",
+        "eventfd",
+        "ioctl VFIO_DEVICE_SET_IRQS",
+        "map 0x1000 bytes aligned to 0x1000",
+        "mmap 0x4000 bytes rw at offset 0x40000000000",
+        "read BAR5 0x0 4 bytes",
+        "ioctl VFIO_DEVICE_RESET",
+    ] {
+        assert!(named.contains(operation), "{operation}: {named:?}");
+    }
+    // The kernel still gives it away.
+    rig.open().unwrap();
+    rig.unbroken();
+}

@@ -1,0 +1,280 @@
+//! The device: its regions, its interrupts, its reset.
+
+use std::collections::BTreeMap;
+
+use drivers_spec::pci::{CONFIG_BYTES, Command, PCI_COMMAND};
+use drivers_spec::vfio::{
+    self as uapi, DeviceFlags, DeviceInfo, IrqFlags, IrqInfo, IrqSet, IrqSetFlags, RegionFlags,
+    RegionInfo, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSI_IRQ_INDEX,
+};
+use hcq::mem::view::View;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{Map, Pci, ResetKind, TransportError};
+
+use super::{File, Kernel, PAGE, State, rules};
+use crate::caller::{Caller, Here};
+use crate::errno::{Errno, Result};
+
+/// Linux has regions 1 TiB apart; programs are to ask.
+const APART: u64 = 1 << 42;
+const REGIONS: u32 = 9;
+const IRQS: u32 = 5;
+
+#[derive(Default)]
+pub(super) struct Device {
+    /// Eventfds by their interrupt.
+    pub(super) vectors: Vec<Option<i32>>,
+    /// Behind BARs that can be mapped.
+    pub(super) memory: BTreeMap<u8, View>,
+}
+
+/// What the model of the function says is an input or output error to who reads a file.
+fn io(error: TransportError) -> Errno {
+    // The function's own rules are in the journal.
+    drop(error);
+    Errno::EIO
+}
+
+impl Kernel {
+    /// vfio-pci enables the function when it is opened, and lets it start nothing.
+    pub(super) fn enable(&self, state: &mut State) -> Result {
+        let command = self.function.config_read(PCI_COMMAND, AccessWidth::W16);
+        let command = Command::from_bits_retain(command.map_err(io)? as u16);
+        let command = (command | Command::MEMORY) - Command::MASTER;
+        let written =
+            self.function
+                .config_write(PCI_COMMAND, AccessWidth::W16, command.bits().into());
+        written.map_err(io)?;
+        for &(bar, bytes) in &self.config.mapped {
+            let view = View::alloc(bytes as usize, PAGE as usize);
+            state
+                .device
+                .memory
+                .insert(bar, view.map_err(|_| Errno::ENOMEM)?);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a region, and whether it can be mapped.
+    fn region(&self, index: u32) -> (u64, bool) {
+        if index == VFIO_PCI_CONFIG_REGION_INDEX {
+            return (CONFIG_BYTES.into(), false);
+        }
+        let of = |all: &[(u8, u64)]| {
+            let found = all.iter().find(|(bar, _)| u32::from(*bar) == index);
+            found.map(|(_, bytes)| *bytes)
+        };
+        match (of(&self.config.mapped), of(&self.config.trapped)) {
+            (Some(bytes), _) => (bytes, true),
+            (_, bytes) => (bytes.unwrap_or(0), false),
+        }
+    }
+
+    pub(super) fn of_device(&self, state: &mut State, request: u32, argument: u64) -> Result<i32> {
+        let is = |ioctl: hcq::transport::Ioctl| ioctl.request == request;
+        if is(uapi::DEVICE_GET_INFO) {
+            let argsz = |info: &DeviceInfo| info.argsz;
+            let mut info: DeviceInfo = self.argument("DEVICE_GET_INFO", argument, argsz)?;
+            let mut flags = DeviceFlags::PCI;
+            flags.set(DeviceFlags::RESET, self.config.resets);
+            info.flags = flags.bits();
+            (info.num_regions, info.num_irqs) = (REGIONS, IRQS);
+            return self.answer(argument, &info);
+        }
+        if is(uapi::DEVICE_GET_REGION_INFO) {
+            let argsz = |info: &RegionInfo| info.argsz;
+            let mut info: RegionInfo = self.argument("DEVICE_GET_REGION_INFO", argument, argsz)?;
+            if info.index >= REGIONS {
+                return Err(Errno::EINVAL);
+            }
+            let (bytes, is_mapped) = self.region(info.index);
+            let mut flags = RegionFlags::empty();
+            flags.set(RegionFlags::READ | RegionFlags::WRITE, bytes > 0);
+            flags.set(RegionFlags::MMAP, is_mapped);
+            info.flags = flags.bits();
+            info.size = bytes;
+            info.offset = APART * u64::from(info.index + 1);
+            return self.answer(argument, &info);
+        }
+        if is(uapi::DEVICE_GET_IRQ_INFO) {
+            let argsz = |info: &IrqInfo| info.argsz;
+            let mut info: IrqInfo = self.argument("DEVICE_GET_IRQ_INFO", argument, argsz)?;
+            if info.index >= IRQS {
+                return Err(Errno::EINVAL);
+            }
+            info.flags = IrqFlags::EVENTFD.bits();
+            info.count = match info.index {
+                VFIO_PCI_MSI_IRQ_INDEX => self.config.vectors,
+                _ => 0,
+            };
+            return self.answer(argument, &info);
+        }
+        if is(uapi::DEVICE_SET_IRQS) {
+            return self.set_irqs(state, argument);
+        }
+        if is(uapi::DEVICE_RESET) {
+            if !self.config.resets {
+                let what = "DEVICE_RESET".to_owned();
+                return self.broken(&rules::RESET, what, Errno::EINVAL);
+            }
+            // Configuration is kept over it.
+            let command = self.function.config_read(PCI_COMMAND, AccessWidth::W16);
+            self.function.reset(ResetKind::Function).map_err(io)?;
+            let command = command.map_err(io)?;
+            let back = self
+                .function
+                .config_write(PCI_COMMAND, AccessWidth::W16, command);
+            return back.map(|()| 0).map_err(io);
+        }
+        let what = format!("device request {request:#x}");
+        self.broken(&rules::UNMODELLED, what, Errno::ENOTTY)
+    }
+
+    fn set_irqs(&self, state: &mut State, argument: u64) -> Result<i32> {
+        let argsz = |set: &IrqSet| set.argsz;
+        let set: IrqSet = self.argument("DEVICE_SET_IRQS", argument, argsz)?;
+        let here: &dyn Caller = &Here;
+        let IrqSet {
+            argsz,
+            index,
+            start,
+            count,
+            ..
+        } = set;
+        if index != VFIO_PCI_MSI_IRQ_INDEX {
+            let what = format!("DEVICE_SET_IRQS of kind {index}");
+            return self.broken(&rules::UNMODELLED, what, Errno::EINVAL);
+        }
+        let wrong = |what: String| self.broken(&rules::IRQ, what, Errno::EINVAL);
+        let flags = IrqSetFlags::from_bits_retain(set.flags);
+        if flags == IrqSetFlags::DATA_NONE | IrqSetFlags::ACTION_TRIGGER && count == 0 {
+            state.device.vectors.clear();
+            return Ok(0);
+        }
+        if flags != IrqSetFlags::DATA_EVENTFD | IrqSetFlags::ACTION_TRIGGER || count == 0 {
+            return wrong(format!("{flags:?} for {count} interrupts"));
+        }
+        let end = start.checked_add(count);
+        if end.is_none_or(|end| end > self.config.vectors) {
+            let has = self.config.vectors;
+            return wrong(format!(
+                "{count} interrupts from {start} on, there are {has}"
+            ));
+        }
+        let bytes = size_of::<IrqSet>() as u64 + u64::from(count) * 4;
+        if u64::from(argsz) < bytes {
+            return wrong(format!("argsz {argsz} with {count} descriptors"));
+        }
+        // Source: Linux, drivers/vfio/pci/vfio_pci_intrs.c, vfio_msi_enable: what could be had is returned, and
+        // nothing is turned on.
+        if end.is_some_and(|end| end > self.config.room) {
+            return Ok(self.config.room as i32);
+        }
+        let from = argument + size_of::<IrqSet>() as u64;
+        let fds: Vec<i32> = here.get_all(from, count as usize)?;
+        for (vector, fd) in (start as usize..).zip(fds) {
+            let event = match fd {
+                -1 => None,
+                fd if state.file(fd) == Ok(File::Event) => Some(fd),
+                fd => return wrong(format!("descriptor {fd} is no eventfd")),
+            };
+            let vectors = &mut state.device.vectors;
+            vectors.resize(vectors.len().max(vector + 1), None);
+            vectors[vector] = event;
+        }
+        Ok(0)
+    }
+
+    /// The region that an access to a device's file is in, and where.
+    fn placed(&self, fd: i32, offset: u64, bytes: u64) -> Result<(u32, u64)> {
+        if self.lock().file(fd)? != File::Device {
+            return Err(Errno::EINVAL);
+        }
+        let (index, inside) = (offset / APART, offset % APART);
+        let index = index.checked_sub(1).unwrap_or(u64::MAX);
+        let size = u32::try_from(index).map_or(0, |index| self.region(index).0);
+        if inside.checked_add(bytes).is_none_or(|end| end > size) {
+            let what = format!("{bytes:#x} bytes at offset {offset:#x}");
+            return self.broken(&rules::REGION, what, Errno::EINVAL);
+        }
+        Ok((index as u32, inside))
+    }
+
+    /// As [`Kernel::placed`], of one element.
+    fn element(&self, fd: i32, offset: u64, bytes: usize) -> Result<(u32, u64, AccessWidth)> {
+        let (region, at) = self.placed(fd, offset, bytes as u64)?;
+        let is_config = region == VFIO_PCI_CONFIG_REGION_INDEX;
+        let width = AccessWidth::from_bytes(bytes).filter(|_| !is_config || bytes <= 4);
+        match width {
+            Some(width) if at.is_multiple_of(bytes as u64) => Ok((region, at, width)),
+            _ => {
+                let what = format!("{bytes:#x} bytes at {at:#x} of region {region}");
+                self.broken(&rules::REGION, what, Errno::EINVAL)
+            }
+        }
+    }
+
+    /// Reads a device's file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn read_at(&self, fd: i32, to: &mut [u8], offset: u64) -> Result<usize> {
+        let (region, at, width) = self.element(fd, offset, to.len())?;
+        let value = if region == VFIO_PCI_CONFIG_REGION_INDEX {
+            u64::from(self.function.config_read(at as u16, width).map_err(io)?)
+        } else {
+            let window = self.function.bar(region as u8).map_err(io)?;
+            match width {
+                AccessWidth::W8 => window.read::<u8>(at).map(u64::from),
+                AccessWidth::W16 => window.read::<u16>(at).map(u64::from),
+                AccessWidth::W32 => window.read::<u32>(at).map(u64::from),
+                AccessWidth::W64 => window.read::<u64>(at),
+            }
+            .map_err(io)?
+        };
+        to.copy_from_slice(&value.to_le_bytes()[..to.len()]);
+        Ok(to.len())
+    }
+
+    /// Writes a device's file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn write_at(&self, fd: i32, from: &[u8], offset: u64) -> Result<usize> {
+        let (region, at, width) = self.element(fd, offset, from.len())?;
+        let mut word = [0; 8];
+        word[..from.len()].copy_from_slice(from);
+        let value = u64::from_le_bytes(word);
+        let written = if region == VFIO_PCI_CONFIG_REGION_INDEX {
+            self.function.config_write(at as u16, width, value as u32)
+        } else {
+            let window = self.function.bar(region as u8).map_err(io)?;
+            match width {
+                AccessWidth::W8 => window.write(at, value as u8),
+                AccessWidth::W16 => window.write(at, value as u16),
+                AccessWidth::W32 => window.write(at, value as u32),
+                AccessWidth::W64 => window.write(at, value),
+            }
+        };
+        written.map_err(io)?;
+        Ok(from.len())
+    }
+
+    /// Maps a part of a device's file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn map(&self, fd: i32, map: Map) -> Result<View> {
+        let (region, at) = self.placed(fd, map.offset, map.len as u64)?;
+        let is_whole = map.len > 0 && (at | map.len as u64).is_multiple_of(PAGE);
+        let state = self.lock();
+        let memory = state.device.memory.get(&(region as u8));
+        match memory.filter(|_| is_whole && region < VFIO_PCI_CONFIG_REGION_INDEX) {
+            Some(view) => view.sub(at as usize, map.len).map_err(|_| Errno::EINVAL),
+            None => {
+                let what = format!("{map} of region {region}");
+                self.broken(&rules::REGION, what, Errno::EINVAL)
+            }
+        }
+    }
+}
