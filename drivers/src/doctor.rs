@@ -2,21 +2,21 @@
 //! see whether they may be, and closed again. NVIDIA's is asked who may compute on each GPU, and one that is for one
 //! program at a time is reserved for that moment.
 //!
-//! Every path is looked up under a root, so that tests describe a machine as a folder of files; kernel
-//! drivers are looked up on a [`Machine`], so that tests describe their states by a twin.
+//! What the system says is read through [`Files`], so that tests describe a machine as a folder of files, and see
+//! each access; kernel drivers are looked up on a [`Machine`], so that tests describe their states by a twin.
 
 mod kfd;
 mod nvk;
 mod owner;
-
-use std::fs;
-use std::path::{Path, PathBuf};
+mod pci;
 
 use drivers_host::cpuinfo::CpuInfo;
-use drivers_spec::pci::{CLASS_ACCELERATOR, CLASS_DISPLAY, VENDOR_AMD, VENDOR_NVIDIA};
+use drivers_host::pci::Files;
+use drivers_spec::pci::{VENDOR_AMD, VENDOR_NVIDIA};
 use drivers_spec::usb::GPU_BRIDGES;
-use hcq::transport::Machine;
+use hcq::transport::{Machine, PciFunction};
 
+use crate::bus::is_gpu;
 use owner::Owner;
 
 /// How a row came out.
@@ -73,34 +73,33 @@ impl Row {
     }
 }
 
-/// PCI functions whose class is a display controller or a processing accelerator.
-///
-/// Source: PCI Code and ID Assignment, base classes 03h and 12h.
-struct PciGpu {
-    address: String,
-    vendor: u16,
-    device: u16,
-    driver: Option<String>,
+/// Where to look beside the usual places.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Folders of firmware that go before the system's.
+    pub firmware: Vec<String>,
 }
 
-/// Looks at everything, in the order in which it is printed. `machine` is the one whose files lie
-/// under `root`.
-pub fn examine(root: &Path, machine: &dyn Machine, cpu: &CpuInfo) -> Vec<Row> {
-    let gpus = pci_gpus(root);
-    let mut rows = vec![cpu_row(cpu), huge_pages(root)];
-    let owner = |path: &str| Owner::of(root, path);
-    let has = |vendor| gpus.iter().any(|gpu| gpu.vendor == vendor);
+/// Looks at everything, in the order in which it is printed. `machine` is the one that has these files.
+pub fn examine(
+    files: &dyn Files,
+    machine: &dyn Machine,
+    cpu: &CpuInfo,
+    places: &Places,
+) -> Vec<Row> {
+    // A bus that cannot be listed has its row where it is looked at for cards.
+    let functions = drivers_host::pci::functions(files).unwrap_or_default();
+    let gpus = || functions.iter().filter(|function| is_gpu(function));
+    let mut rows = vec![cpu_row(cpu), huge_pages(files)];
+    let owner = |path: &str| Owner::of(files, path);
+    let has = |vendor| gpus().any(|gpu| gpu.vendor == vendor);
     rows.extend(kfd::rows(machine, &owner, has(VENDOR_AMD)));
-    rows.push(pci(&gpus, &AMD));
-    rows.push(usb(root));
+    rows.extend(pci::rows(files, &functions, &places.firmware));
+    rows.push(usb(files));
     rows.extend(nvk::rows(machine, &owner, has(VENDOR_NVIDIA)));
-    rows.push(pci(&gpus, &NVIDIA));
-    rows.push(node(
-        root,
-        "qcom.kgsl",
-        "dev/kgsl-3d0",
-        "Adreno GPUs through KGSL",
-    ));
+    let cards: Vec<_> = gpus().filter(|gpu| gpu.vendor == VENDOR_NVIDIA).collect();
+    rows.push(nvidia(&cards));
+    rows.push(kgsl(files));
     rows
 }
 
@@ -128,181 +127,113 @@ fn cpu_row(cpu: &CpuInfo) -> Row {
     Row::new("cpu", Status::Ok, detail)
 }
 
-fn huge_pages(root: &Path) -> Row {
-    const PATH: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-    match fs::read_to_string(root.join(PATH)) {
+fn huge_pages(files: &dyn Files) -> Row {
+    const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    match files.read(PATH) {
         Ok(text) if text.contains("[never]") => {
-            Row::new("cpu.hugepages", Status::Warn, format!("/{PATH}: {}", text.trim()))
+            Row::new("cpu.hugepages", Status::Warn, format!("{PATH}: {}", text.trim()))
                 .fix("large tensors are faster with: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)")
         }
-        Ok(text) => Row::new("cpu.hugepages", Status::Ok, format!("/{PATH}: {}", text.trim())),
-        Err(e) => Row::new("cpu.hugepages", Status::Absent, format!("/{PATH}: {e}")),
+        Ok(text) => Row::new("cpu.hugepages", Status::Ok, format!("{PATH}: {}", text.trim())),
+        Err(e) => Row::new("cpu.hugepages", Status::Absent, format!("{PATH}: {e}")),
     }
 }
 
-fn node(root: &Path, check: &'static str, path: &'static str, what: &str) -> Row {
-    match fs::metadata(root.join(path)) {
-        Ok(_) => Row::new(check, Status::Fail, format!("/{path} is there ({what})"))
+fn kgsl(files: &dyn Files) -> Row {
+    const PATH: &str = "/dev/kgsl-3d0";
+    const WHAT: &str = "Adreno GPUs through KGSL";
+    let row = |status, text| Row::new("qcom.kgsl", status, text);
+    match files.rights(PATH) {
+        Ok(_) => row(Status::Fail, format!("{PATH} is there ({WHAT})"))
             .fix("this version has no driver for it; see the device matrix in README.md"),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Row::new(
-            check,
-            Status::Absent,
-            format!("/{path}: no such file ({what})"),
-        ),
-        Err(e) => Row::new(check, Status::Fail, format!("/{path}: {e}"))
-            .fix("look at the permissions of the folder"),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            row(Status::Absent, format!("{PATH}: no such file ({WHAT})"))
+        }
+        Err(e) => {
+            row(Status::Fail, format!("{PATH}: {e}")).fix("look at the permissions of the folder")
+        }
     }
 }
 
-fn functions(gpus: &[PciGpu], vendor: u16) -> Vec<String> {
-    gpus.iter()
-        .filter(|g| g.vendor == vendor)
-        .map(|g| {
-            let driver = g.driver.as_deref().unwrap_or("none");
-            format!(
-                "{} {:04x}:{:04x}, driver {driver}",
-                g.address, g.vendor, g.device
-            )
-        })
-        .collect()
-}
-
-/// A vendor whose GPUs are used through a kernel driver.
-struct Vendor {
-    check: &'static str,
-    name: &'static str,
-    id: u16,
-    module: &'static str,
-}
-
-const AMD: Vendor = Vendor {
-    check: "amd.pci",
-    name: "AMD",
-    id: VENDOR_AMD,
-    module: "amdgpu",
-};
-
-const NVIDIA: Vendor = Vendor {
-    check: "nv.pci",
-    name: "NVIDIA",
-    id: VENDOR_NVIDIA,
-    module: "nvidia",
-};
-
-/// The GPUs of a vendor on the bus; without the kernel driver there is no way in yet.
-fn pci(gpus: &[PciGpu], vendor: &Vendor) -> Row {
-    let Vendor {
-        check,
-        name,
-        id,
-        module,
-    } = *vendor;
-    let found = functions(gpus, id);
-    if found.is_empty() {
-        let text = format!("no {name} function under /sys/bus/pci/devices");
-        return Row::new(check, Status::Absent, text);
-    }
-    let without = |g: &&PciGpu| g.vendor == id && g.driver.as_deref() != Some(module);
-    let Some(gpu) = gpus.iter().find(without) else {
-        return Row::new(check, Status::Ok, found.join("; "));
+/// What the functions are, for messages.
+fn functions(gpus: &[&PciFunction]) -> Vec<String> {
+    let one = |gpu: &&PciFunction| {
+        let driver = gpu.driver.as_deref().unwrap_or("none");
+        format!(
+            "{} {:04x}:{:04x}, driver {driver}",
+            gpu.address, gpu.vendor, gpu.device
+        )
     };
-    Row::new(check, Status::Fail, found.join("; ")).fix(match gpu.driver.as_deref() {
-        None => format!(
-            "load its kernel driver (`sudo modprobe {module}`); this version has no driver for the bare PCI \
-             device"
-        ),
+    gpus.iter().map(one).collect()
+}
+
+/// The GPUs of NVIDIA on the bus; without the kernel driver there is no way in yet.
+fn nvidia(gpus: &[&PciFunction]) -> Row {
+    const CHECK: &str = "nv.pci";
+    if gpus.is_empty() {
+        let text = "no NVIDIA function under /sys/bus/pci/devices";
+        return Row::new(CHECK, Status::Absent, text);
+    }
+    let found = functions(gpus).join("; ");
+    let without = |gpu: &&&PciFunction| gpu.driver.as_deref() != Some("nvidia");
+    let Some(gpu) = gpus.iter().find(without) else {
+        return Row::new(CHECK, Status::Ok, found);
+    };
+    Row::new(CHECK, Status::Fail, found).fix(match gpu.driver.as_deref() {
+        None => "load its kernel driver (`sudo modprobe nvidia`); this version has no driver for the bare PCI \
+                 device"
+            .into(),
         Some(other) => format!(
-            "{} belongs to {other}: only what {module} drives can be used (`echo {0} | sudo tee \
-             /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe {module}`)",
+            "{} belongs to {other}: only what nvidia drives can be used (`echo {0} | sudo tee \
+             /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`)",
             gpu.address
         ),
     })
 }
 
-fn usb(root: &Path) -> Row {
-    const PATH: &str = "sys/bus/usb/devices";
-    let mut found = Vec::new();
-    for dir in children(&root.join(PATH)) {
-        let number = |file: &str| u16::from_str_radix(&text(&dir.join(file))?, 16).ok();
-        if let (Some(vendor), Some(product)) = (number("idVendor"), number("idProduct"))
-            && GPU_BRIDGES.contains(&(vendor, product))
-        {
-            found.push(format!("{} {vendor:04x}:{product:04x}", leaf(&dir)));
-        }
-    }
+fn usb(files: &dyn Files) -> Row {
+    const PATH: &str = "/sys/bus/usb/devices";
+    let mut ports = files.list(PATH).unwrap_or_default();
+    ports.sort();
+    let found: Vec<_> = ports
+        .iter()
+        .filter_map(|port| {
+            let number = |file: &str| {
+                let text = files.read(&format!("{PATH}/{port}/{file}")).ok()?;
+                u16::from_str_radix(text.trim(), 16).ok()
+            };
+            let (vendor, product) = (number("idVendor")?, number("idProduct")?);
+            let is_bridge = GPU_BRIDGES.contains(&(vendor, product));
+            is_bridge.then(|| format!("{port} {vendor:04x}:{product:04x}"))
+        })
+        .collect();
     if found.is_empty() {
-        Row::new(
-            "amd.usb",
-            Status::Absent,
-            format!("no ASM24xx bridge under /{PATH}"),
-        )
-    } else {
-        Row::new("amd.usb", Status::Fail, found.join("; "))
-            .fix("this version has no driver for it; see the device matrix in README.md")
+        let text = format!("no ASM24xx bridge under {PATH}");
+        return Row::new("amd.usb", Status::Absent, text);
     }
-}
-
-fn pci_gpus(root: &Path) -> Vec<PciGpu> {
-    let mut gpus = Vec::new();
-    for dir in children(&root.join("sys/bus/pci/devices")) {
-        let number = |file: &str| {
-            let text = text(&dir.join(file))?;
-            u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-        };
-        let (Some(class), Some(vendor), Some(device)) =
-            (number("class"), number("vendor"), number("device"))
-        else {
-            continue;
-        };
-        if [CLASS_DISPLAY, CLASS_ACCELERATOR].contains(&((class >> 16) as u8)) {
-            let driver = fs::read_link(dir.join("driver")).ok().map(|p| leaf(&p));
-            let (vendor, device) = (vendor as u16, device as u16);
-            gpus.push(PciGpu {
-                address: leaf(&dir),
-                vendor,
-                device,
-                driver,
-            });
-        }
-    }
-    gpus
-}
-
-fn children(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();
-    paths.sort();
-    paths
-}
-
-fn text(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|t| t.trim().to_owned())
-}
-
-fn leaf(path: &Path) -> String {
-    path.file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    Row::new("amd.usb", Status::Fail, found.join("; "))
+        .fix("this version has no driver for it; see the device matrix in README.md")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
     use std::sync::Arc;
 
+    use drivers_host::pci::System;
     use twin_amd::machine::TwinMachine;
 
     use super::*;
 
-    fn write(root: &Path, path: &str, content: &str) {
-        let path = root.join(path);
+    pub(super) fn write(root: &Path, path: &str, content: &str) {
+        let path = root.join(path.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
     /// A machine without the kernel driver.
-    fn bare() -> Arc<TwinMachine> {
+    pub(super) fn bare() -> Arc<TwinMachine> {
         TwinMachine::new(
             "gpus=0,fault=path:/dev/kfd:ENOENT;path:/sys/devices/virtual/kfd:ENOENT;\
              path:/sys/module/amdgpu:ENOENT",
@@ -310,62 +241,65 @@ mod tests {
         .unwrap()
     }
 
+    pub(super) fn all(files: &dyn Files) -> Vec<Row> {
+        examine(files, &*bare(), &CpuInfo::read(), &Places::default())
+    }
+
     fn row(root: &Path, check: &str) -> Row {
-        examine(root, &*bare(), &CpuInfo::read())
-            .into_iter()
-            .find(|r| r.check == check)
-            .unwrap()
+        let rows = all(&System::at(root));
+        rows.into_iter().find(|r| r.check == check).unwrap()
     }
 
     #[test]
-    fn an_empty_machine_has_nothing_wrong() {
+    fn an_empty_machine_has_nothing_wrong_and_every_way_in_is_listed() {
         let root = tempfile::tempdir().unwrap();
-        for row in examine(root.path(), &*bare(), &CpuInfo::read()) {
-            let expected = if row.check == "cpu" {
-                Status::Ok
-            } else {
-                Status::Absent
+        let rows = all(&System::at(root.path()));
+        for row in &rows {
+            let expected = match row.check.as_str() {
+                "cpu" => Status::Ok,
+                _ => Status::Absent,
             };
             assert_eq!(row.status, expected, "{row:?}");
+            assert!(row.fix.is_empty(), "{row:?}");
+        }
+        for check in [
+            "amd.kfd",
+            "amd.pci",
+            "pci.rights",
+            "pci.iommu",
+            "pci.memory",
+            "pci.vfio",
+            "amd.firmware",
+            "amd.usb",
+            "nv.nvk",
+            "nv.pci",
+            "qcom.kgsl",
+        ] {
+            assert!(rows.iter().any(|row| row.check == check), "{check}");
         }
     }
 
     #[test]
-    fn a_card_is_named_with_its_driver() {
+    fn a_card_of_nvidia_is_named_with_its_driver() {
         let root = tempfile::tempdir().unwrap();
         let dir = "sys/bus/pci/devices/0000:03:00.0";
-        write(root.path(), &format!("{dir}/class"), "0x030000\n");
-        write(root.path(), &format!("{dir}/vendor"), "0x1002\n");
-        write(root.path(), &format!("{dir}/device"), "0x744c\n");
-        let link = root.path().join(dir).join("driver");
-        let drive = |driver: &str| {
-            let _ = fs::remove_file(&link);
-            let target = format!("../../../bus/pci/drivers/{driver}");
-            std::os::unix::fs::symlink(target, &link).unwrap();
-            row(root.path(), "amd.pci")
+        let put = |name: &str, text: &str| write(root.path(), &format!("{dir}/{name}"), text);
+        put("class", "0x030000\n");
+        put("vendor", "0x10de\n");
+        put("device", "0x2684\n");
+        put("resource", "");
+        let driven = |driver: &str| {
+            put("uevent", &format!("DRIVER={driver}\n"));
+            row(root.path(), "nv.pci")
         };
-        let found = row(root.path(), "amd.pci");
-        assert_eq!(found.status, Status::Fail);
-        assert_eq!(found.detail, "0000:03:00.0 1002:744c, driver none");
-        assert!(found.fix.contains("modprobe amdgpu"), "{found:?}");
-        let found = drive("vfio-pci");
-        assert_eq!(found.status, Status::Fail);
-        assert!(found.fix.contains("belongs to vfio-pci"), "{found:?}");
-        let found = drive("amdgpu");
-        assert_eq!((found.status, found.fix.as_str()), (Status::Ok, ""));
-        assert_eq!(found.detail, "0000:03:00.0 1002:744c, driver amdgpu");
-        assert_eq!(row(root.path(), "nv.pci").status, Status::Absent);
-        write(root.path(), &format!("{dir}/vendor"), "0x10de\n");
-        let found = drive("nouveau");
-        assert_eq!(found.status, Status::Absent);
         let found = row(root.path(), "nv.pci");
+        assert_eq!(found.detail, "0000:03:00.0 10de:2684, driver none");
+        assert!(found.fix.contains("modprobe nvidia"), "{found:?}");
+        let found = driven("nouveau");
         assert!(found.fix.contains("belongs to nouveau"), "{found:?}");
         assert_eq!(row(root.path(), "nv.nvk").status, Status::Fail);
-        drive("nvidia");
-        assert_eq!(row(root.path(), "nv.pci").status, Status::Ok);
-        write(root.path(), &format!("{dir}/vendor"), "0x1002\n");
-        // With a card and without the kernel driver there is something to do.
-        assert_eq!(row(root.path(), "amd.kfd").status, Status::Fail);
+        assert_eq!(driven("nvidia").status, Status::Ok);
+        assert_eq!(row(root.path(), "amd.pci").status, Status::Absent);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod bus;
 pub mod doctor;
 pub mod env;
 pub mod open;
+pub mod regs;
 pub mod select;
 
 pub use bus::{OnBus, on_bus};

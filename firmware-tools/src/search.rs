@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 
 /// Where the kernel looks, in its order.
-const SYSTEM: [&str; 3] = [
+pub const SYSTEM: [&str; 3] = [
     "/lib/firmware/updates",
     "/lib/firmware",
     "/usr/lib/firmware",
 ];
 /// The folder of amdgpu below those.
-const FOLDER: &str = "amdgpu";
-/// How the kernel may find a file packed.
-const PACKINGS: [&str; 3] = ["", ".zst", ".xz"];
+pub const FOLDER: &str = "amdgpu";
+/// How the kernel may find a file packed: what its name ends with then.
+pub const PACKINGS: [&str; 3] = ["", ".zst", ".xz"];
 /// Larger than any firmware of a GPU, so that a packed file cannot fill the memory.
 const MOST: u64 = 64 << 20;
 

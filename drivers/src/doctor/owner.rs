@@ -1,8 +1,6 @@
 //! Who may open a device file.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use drivers_host::pci::{Files, Rights};
 
 /// Who may open a device file.
 pub(super) struct Owner {
@@ -15,21 +13,16 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The owner of a file under a root.
-    pub(super) fn of(root: &Path, path: &str) -> Option<Owner> {
-        let metadata = fs::metadata(root.join(path.trim_start_matches('/'))).ok()?;
-        let gid = metadata.gid();
-        let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
+    /// The owner of a file.
+    pub(super) fn of(files: &dyn Files, path: &str) -> Option<Owner> {
+        let Rights { mode, gid } = files.rights(path).ok()?;
+        let groups = files.read("/etc/group").unwrap_or_default();
         let group = groups.lines().find_map(|line| {
             let mut fields = line.split(':');
             let name = fields.next()?;
             (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
         });
-        Some(Owner {
-            mode: metadata.mode() & 0o777,
-            gid,
-            group,
-        })
+        Some(Owner { mode, gid, group })
     }
 
     /// For messages.
@@ -43,6 +36,10 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use drivers_host::pci::System;
+
     use super::*;
 
     #[test]
@@ -54,11 +51,12 @@ mod tests {
         let gid = std::fs::metadata(root.path().join("dev/kfd"))
             .unwrap()
             .gid();
-        let owner = || Owner::of(root.path(), "/dev/kfd").unwrap();
+        let files = System::at(root.path());
+        let owner = || Owner::of(&files, "/dev/kfd").unwrap();
         assert_eq!((owner().gid, owner().group), (gid, None));
         let groups = format!("other:x:{}:\nrender:x:{gid}:me\n", gid + 1);
         std::fs::write(root.path().join("etc/group"), groups).unwrap();
         assert_eq!(owner().group.as_deref(), Some("render"));
-        assert!(Owner::of(root.path(), "/dev/none").is_none());
+        assert!(Owner::of(&files, "/dev/none").is_none());
     }
 }

@@ -2,6 +2,10 @@
 
 use std::io::ErrorKind;
 
+use drivers::regs::RegsError;
+use drivers_host::pci::LockError;
+use drivers_host::pci::claim::ClaimError;
+use hcq::transport::TransportError;
 use tensor::onnx::OnnxError;
 use thiserror::Error as ThisError;
 
@@ -28,6 +32,18 @@ pub enum Error {
     /// About a file of firmware.
     #[error("{0}")]
     Firmware(firmware_tools::Error),
+    /// About taking a PCI function over, or giving it back.
+    #[error(transparent)]
+    Claim(ClaimError),
+    /// Another program has a PCI function.
+    #[error(transparent)]
+    Lock(LockError),
+    /// About registers of a card.
+    #[error(transparent)]
+    Registers(RegsError),
+    /// A card that cannot be opened.
+    #[error("{0}")]
+    Transport(TransportError),
     /// Standard output is gone.
     #[error("stdout: {0}")]
     Output(std::io::Error),
@@ -37,10 +53,17 @@ impl Error {
     /// 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) => 2,
+            Error::Usage(_) | Error::Registers(RegsError::Chip { .. } | RegsError::Name { .. }) => {
+                2
+            }
             Error::Library(e) => library_code(e),
+            Error::Claim(ClaimError::Missing { .. }) => 3,
             Error::Firmware(firmware_tools::Error::File { source, .. })
             | Error::File { source, .. }
+            | Error::Claim(
+                ClaimError::Journal { source, .. } | ClaimError::Refused { source, .. },
+            )
+            | Error::Lock(LockError::File { source, .. })
                 if source.kind() == ErrorKind::PermissionDenied =>
             {
                 4

@@ -58,6 +58,11 @@ enum Command {
     /// Firmware of GPUs: which files are needed, which are there, what they hold
     #[command(subcommand)]
     Fw(firmware_tools::command::Command),
+    #[command(flatten)]
+    Pci(cmd::pci::Command),
+    /// Registers of AMD's cards by the vendor's names: list, decode, read, write
+    #[command(subcommand)]
+    Regs(cmd::regs::Command),
     /// Simulated machines for programs that know nothing of them
     #[cfg(feature = "twin")]
     #[command(subcommand)]
@@ -70,6 +75,10 @@ fn main() -> ExitCode {
     // Files alone: a selection of devices that makes no sense is none of its business.
     if let Command::Fw(command) = &cli.command {
         return ended(cmd::fw::run(command));
+    }
+    if let Command::Pci(command) = &cli.command {
+        observe::start_log();
+        return ended(cmd::pci::run(command));
     }
     #[cfg(feature = "twin")]
     if let Command::Twin(command) = &cli.command {
@@ -93,8 +102,9 @@ fn main() -> ExitCode {
             Command::Run(args) => cmd::run::run(args, &setup),
             Command::Inspect(args) => cmd::inspect::run(args, &setup),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
+            Command::Regs(command) => cmd::regs::run(command, &setup),
             // Done above: there is no device, or it is not ours.
-            Command::Fw(_) => Ok(()),
+            Command::Fw(_) | Command::Pci(_) => Ok(()),
             #[cfg(feature = "twin")]
             Command::Twin(_) => Ok(()),
         };

@@ -15,7 +15,7 @@ fn simulated_devices_are_listed_only_when_asked_for() {
     let place = Place::new();
     let found = rows(
         &succeed(&place, &["devices", "--json"], &[("TWIN", "gpus=2")]),
-        "doorbell.devices/1",
+        "doorbell.devices/2",
     );
     assert!(
         !found
@@ -26,7 +26,7 @@ fn simulated_devices_are_listed_only_when_asked_for() {
     let env = [("DEV", "TWINKFD+AMD::gfx1201"), ("TWIN", "gpus=2")];
     let found = rows(
         &succeed(&place, &["devices", "--json"], &env),
-        "doorbell.devices/1",
+        "doorbell.devices/2",
     );
     let twins: Vec<_> = found
         .iter()
@@ -196,7 +196,7 @@ fn the_first_gpu_that_can_be_used_is_taken() {
     let place = Place::new();
     let busy = ("TWIN", "gpus=2,fault=path:/dev/dri/renderD128:EBUSY");
     let found = succeed(&place, &["devices", "--json"], &[GFX1100, busy]);
-    let found = rows(&found, "doorbell.devices/1");
+    let found = rows(&found, "doorbell.devices/2");
     let selected: Vec<_> = found.iter().filter(|row| row["selected"] == true).collect();
     assert_eq!(selected.len(), 1);
     assert_eq!(selected[0]["device"], "AMD:1");

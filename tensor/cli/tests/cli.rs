@@ -70,7 +70,7 @@ fn devices_lists_the_cpu() {
     let place = Place::new();
     let ran = place.run(&["devices", "--json"], &[("CPU_COUNT", "3")]);
     assert_eq!(ran.err, "");
-    let rows = rows(&ran, "doorbell.devices/1");
+    let rows = rows(&ran, "doorbell.devices/2");
     let cpu = rows.iter().find(|r| r["device"] == "CPU:0").unwrap();
     assert_eq!(cpu["arch"], std::env::consts::ARCH);
     assert_eq!(cpu["units"], 3);
@@ -473,4 +473,202 @@ fn a_full_disk_behind_stdout_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.starts_with("error: stdout: "), "{err}");
+}
+
+/// A folder that looks like a machine with one card that amdgpu has, whose IOMMU is off.
+fn machine(place: &Place) -> String {
+    let root = place.path("machine");
+    let put = |path: &str, text: &str| {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let of = |name: &str| format!("sys/bus/pci/devices/0000:03:00.0/{name}");
+    let resource = "0x0000000800000000 0x000000080fffffff 0x000000000014220c\n";
+    for (name, text) in [
+        ("vendor", "0x1002\n"),
+        ("device", "0x7550\n"),
+        ("class", "0x030000\n"),
+        ("resource", resource),
+        ("uevent", "DRIVER=amdgpu\n"),
+        ("driver/unbind", ""),
+        ("enable", "1\n"),
+        ("power/control", "auto\n"),
+        ("reset_method", "flr bus\n"),
+        ("reset", ""),
+    ] {
+        put(&of(name), text);
+    }
+    put("sys/bus/pci/drivers/amdgpu/bind", "");
+    std::fs::create_dir_all(root.join("run/lock")).unwrap();
+    root.display().to_string()
+}
+
+/// Every file of the machine, with what is in it.
+fn contents(place: &Place) -> Vec<(std::path::PathBuf, String)> {
+    let text = |file: &std::path::PathBuf| {
+        std::fs::read_to_string(place.path("machine").join(file)).unwrap()
+    };
+    let files = place.files("machine").into_iter();
+    files.map(|file| (file.clone(), text(&file))).collect()
+}
+
+#[test]
+fn what_would_be_written_to_a_machine_is_printed_and_not_written() {
+    let place = Place::new();
+    let root = machine(&place);
+    let before = contents(&place);
+    let on = |args: &[&str]| place.run(&[args, &["--root", &root]].concat(), &[]);
+    let plan = on(&["bind", "03:00.0", "--plan"]);
+    assert_eq!((plan.code, plan.err.as_str()), (0, ""));
+    let lines: Vec<_> = plan.out.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(
+        lines[0].starts_with(
+            "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind  # the kernel driver amdgpu has it; \
+             undone by: "
+        ),
+        "{lines:?}"
+    );
+    let plan = on(&["unbind", "0000:03:00.0", "--plan"]);
+    assert_eq!((plan.code, plan.out.lines().count()), (0, 1));
+    let plan = on(&["unbind", "0000:03:00.0", "--restore", "--plan"]);
+    assert_eq!((plan.code, plan.out.as_str()), (0, ""));
+    assert!(plan.err.contains("nothing was changed"), "{}", plan.err);
+    for (args, code, text) in [
+        (&["bind", "3"][..], 2, "expected an address such as"),
+        (
+            &["bind", "09:00.0", "--plan"],
+            3,
+            "there is no such PCI function",
+        ),
+        (
+            &["reset", "03:00.0", "--plan"],
+            1,
+            "the kernel driver amdgpu has it",
+        ),
+        (
+            &["bind", "03:00.0", "--vfio", "--plan"],
+            1,
+            "`modprobe vfio-pci`",
+        ),
+    ] {
+        let ran = on(args);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        assert!(ran.err.contains(text), "{}", ran.err);
+    }
+    // The doctor sees the card, and leaves everything as it is.
+    let ran = on(&["doctor", "--json"]);
+    let rows = rows(&ran, "doorbell.doctor/1");
+    let card = rows.iter().find(|row| row["check"] == "amd.pci.0").unwrap();
+    assert_eq!(card["status"], "ok");
+    let detail = card["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("stage 3 of 8, kernel driver: amdgpu has it"),
+        "{detail}"
+    );
+    assert_eq!(contents(&place), before);
+}
+
+#[test]
+fn a_driver_that_does_not_leave_is_an_error_and_what_was_written_is_in_the_journal_until_it_is_undone()
+ {
+    let place = Place::new();
+    let root = machine(&place);
+    let on = |args: &[&str]| place.run(&[args, &["--root", &root]].concat(), &[]);
+    // A folder is deaf: nothing happens when a file is written.
+    let ran = on(&["bind", "03:00.0"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(
+        ran.err
+            .contains("the kernel driver amdgpu still has it. What was changed before is undone"),
+        "{}",
+        ran.err
+    );
+    let text = |name: &str| std::fs::read_to_string(place.path("machine").join(name)).unwrap();
+    assert_eq!(text("sys/bus/pci/drivers/amdgpu/bind"), "0000:03:00.0\n");
+    // Without a driver it is taken, and given back.
+    let uevent = "sys/bus/pci/devices/0000:03:00.0/uevent";
+    std::fs::write(place.path("machine").join(uevent), "").unwrap();
+    let ran = on(&["bind", "03:00.0"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.err.contains("unbind 0000:03:00.0 --restore"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(
+        text("sys/bus/pci/devices/0000:03:00.0/power/control"),
+        "on\n"
+    );
+    let plan = on(&["unbind", "03:00.0", "--restore", "--plan"]);
+    let ran = on(&["unbind", "03:00.0", "--restore"]);
+    assert_eq!((ran.code, &ran.out), (0, &plan.out), "{}", ran.err);
+    assert_eq!(
+        ran.out,
+        "echo auto > /sys/bus/pci/devices/0000:03:00.0/power/control\n"
+    );
+    assert_eq!(
+        text("sys/bus/pci/devices/0000:03:00.0/power/control"),
+        "auto\n"
+    );
+    let ran = on(&["reset", "03:00.0", "--kind", "bus"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(text("sys/bus/pci/devices/0000:03:00.0/reset"), "1\n");
+    assert_eq!(
+        text("sys/bus/pci/devices/0000:03:00.0/reset_method"),
+        "flr bus\n"
+    );
+    assert!(
+        !place
+            .path("machine/run/doorbell/0000:03:00.0.undo")
+            .exists()
+    );
+}
+
+#[test]
+fn registers_are_listed_and_decoded_without_a_card() {
+    let place = Place::new();
+    let listed = place.run(&["regs", "list", "grbm_gfx_cntl", "--chip", "gfx1201"], &[]);
+    assert_eq!(
+        (listed.code, listed.out.as_str()),
+        (
+            0,
+            "GC.GRBM_GFX_CNTL 1:0x900  pipeid 1:0, meid 3:2, vmid 7:4, queueid 10:8, ctxid 13:11\n"
+        ),
+        "{}",
+        listed.err
+    );
+    let decoded = place.run(&["regs", "decode", "GRBM_GFX_CNTL=0x54"], &[]);
+    assert_eq!(
+        decoded.out,
+        "GC.GRBM_GFX_CNTL(0x00000054) { pipeid: 0x0, meid: 0x1, vmid: 0x5, queueid: 0x0, ctxid: 0x0 }\n"
+    );
+    let decoded = place.run(&["regs", "decode", "SCRATCH_REG7=9", "--json"], &[]);
+    assert_eq!(rows(&decoded, "doorbell.regs/1")[0]["value"], 9);
+    for (args, code, text) in [
+        (
+            &["decode", "GRBM=1"][..],
+            2,
+            "no register of gfx1100 has this name",
+        ),
+        (&["list", "--chip", "gfx900"], 2, "only of gfx942"),
+        (&["read", "SCRATCH_REG7"], 2, "which card? --at ADDRESS"),
+        (
+            &["read", "SCRATCH_REG7", "--at", "ff:1f.7"],
+            1,
+            "no such PCI function",
+        ),
+        (
+            &["write", "SCRATCH_REG7=1", "--at", "ff:1f.7"],
+            2,
+            "Say --yes",
+        ),
+        (&["write", "SCRATCH_REG7=x"], 2, "expected 32 bits"),
+    ] {
+        let ran = place.run(&[&["regs"], args].concat(), &[]);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
+        assert!(ran.err.contains(text), "{}", ran.err);
+    }
+    place.wrote(&[], false);
 }

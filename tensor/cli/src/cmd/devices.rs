@@ -1,6 +1,7 @@
-//! `doorbell devices`: what can be opened here.
+//! `doorbell devices`: what can be opened here, and which GPUs are on the bus.
 
 use doorbell::{Setup, Twin};
+use drivers_host::machine::Host;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -9,7 +10,7 @@ use crate::output;
 /// List the devices that can be opened.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print JSON (schema doorbell.devices/1)
+    /// Print JSON (schema doorbell.devices/2)
     #[arg(long)]
     json: bool,
 }
@@ -23,14 +24,17 @@ struct Line {
     dev: String,
     arch: String,
     name: String,
-    units: u32,
-    memory_bytes: u64,
+    /// None, as what follows, of what is only looked at: a GPU on the bus.
+    units: Option<u32>,
+    memory_bytes: Option<u64>,
     queues: Vec<String>,
     selected: bool,
+    /// The kernel driver that has a GPU on the bus.
+    driver: Option<String>,
 }
 
 /// Opens each device that is present and prints a row for it; devices that are there and do not open
-/// are named on stderr.
+/// are named on stderr. GPUs on the bus are not opened.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     // Closed again: each is opened below, and a GPU may have no room for two.
     let chosen = setup.device()?.info().clone();
@@ -57,8 +61,8 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
             dev: present.target.to_string(),
             arch: info.arch.clone(),
             name: info.name.clone(),
-            units: info.units,
-            memory_bytes: info.memory,
+            units: Some(info.units),
+            memory_bytes: Some(info.memory),
             queues: info
                 .queues
                 .iter()
@@ -67,23 +71,39 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
             selected: info.id == chosen.id
                 && info.interface == chosen.interface
                 && twin == simulated,
+            driver: None,
         });
     }
+    let cards = drivers::on_bus(&*Host::get()).into_iter();
+    lines.extend(cards.map(|card| Line {
+        device: card.address,
+        interface: "PCI".into(),
+        dev: String::new(),
+        arch: card.arch.unwrap_or_default().into(),
+        name: format!("{} ({})", card.name, card.id),
+        units: None,
+        memory_bytes: None,
+        queues: Vec::new(),
+        selected: false,
+        driver: card.driver,
+    }));
     if args.json {
-        return output::json("doorbell.devices/1", &lines);
+        return output::json("doorbell.devices/2", &lines);
     }
     for l in &lines {
+        let mark = if l.selected { '*' } else { ' ' };
+        let what = match (l.units, l.memory_bytes) {
+            (Some(units), Some(bytes)) => format!(
+                "{units} units, {:.1} GiB, {} | DEV={}",
+                bytes as f64 / (1u64 << 30) as f64,
+                l.queues.join(", "),
+                l.dev
+            ),
+            _ => format!("driver {}", l.driver.as_deref().unwrap_or("none")),
+        };
         output::line(format_args!(
-            "{} {:<8} {:<8} {:<10} {} | {} units, {:.1} GiB, {} | DEV={}",
-            if l.selected { '*' } else { ' ' },
-            l.device,
-            l.interface,
-            l.arch,
-            l.name,
-            l.units,
-            l.memory_bytes as f64 / (1u64 << 30) as f64,
-            l.queues.join(", "),
-            l.dev
+            "{mark} {:<8} {:<8} {:<10} {} | {what}",
+            l.device, l.interface, l.arch, l.name
         ))?;
     }
     Ok(())

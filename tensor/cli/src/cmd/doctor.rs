@@ -1,10 +1,11 @@
 //! `doorbell doctor`: strictly read-only.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use doorbell::Setup;
-use drivers::doctor::{Row, Status, examine, examine_twin};
+use drivers::doctor::{Places, Row, Status, examine, examine_twin};
 use drivers_host::machine::Host;
+use drivers_host::pci::System;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -16,6 +17,17 @@ pub struct Args {
     /// Print JSON (schema doorbell.doctor/1)
     #[arg(long)]
     json: bool,
+    /// Look at a machine whose files lie in this folder, in place of this one
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// A folder of firmware to look in before the system's; may be repeated
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "DOORBELL_FIRMWARE",
+        value_delimiter = ':'
+    )]
+    firmware: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -30,7 +42,16 @@ struct Line<'a> {
 /// no failure: the exit code is 0.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
-    let mut rows = examine(Path::new("/"), &*Host::get(), &cpu);
+    let places = Places {
+        firmware: args.firmware.clone(),
+    };
+    let mut rows = match &args.root {
+        None => examine(&System::this(), &*Host::get(), &cpu, &places),
+        Some(root) => {
+            let system = System::at(root);
+            examine(&system, &*Host::at(system.clone()), &cpu, &places)
+        }
+    };
     rows.splice(1..1, compilers(setup));
     if let Some(twin) = setup.twin() {
         rows.extend(examine_twin(&*twin.machine()));

@@ -7,6 +7,8 @@ pub mod doctor;
 pub mod fw;
 pub mod inspect;
 pub mod onnx_test;
+pub mod pci;
+pub mod regs;
 pub mod run;
 #[cfg(feature = "twin")]
 pub mod twin;

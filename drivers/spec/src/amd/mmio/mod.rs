@@ -18,6 +18,7 @@ pub mod mp;
 pub mod nbio;
 pub mod osssys;
 pub mod sdma;
+pub mod tables;
 
 /// A register.
 pub type Reg = Register<Gfxs>;

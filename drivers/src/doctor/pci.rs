@@ -1,0 +1,483 @@
+//! AMD GPUs over bare PCI: what lies between a card and a program that drives it, stage by stage.
+//!
+//! A card's row names the first stage that it does not pass, what was seen there, and one thing to do. What is
+//! the machine's and not the card's has rows of its own, also where there is no card.
+
+use drivers_host::pci::look::{self, Group};
+use drivers_host::pci::{Files, Rights};
+use drivers_spec::amd::cards;
+use drivers_spec::pci::VENDOR_AMD;
+use firmware_tools::amd::chip::{CHIPS, Chip, Edition};
+use firmware_tools::{PACKAGES, search};
+use hcq::transport::PciFunction;
+
+use super::{Row, Status};
+use crate::bus::is_gpu;
+
+/// Who may see where memory lies. Source: Linux, include/uapi/linux/capability.h.
+const CAP_SYS_ADMIN: u32 = 21;
+/// Who may lock memory without limit.
+const CAP_IPC_LOCK: u32 = 14;
+const VFIO: &str = "vfio-pci";
+const HUGE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+/// What a card's buffers and rings need at least, in bytes of locked memory.
+const LOCKED: u64 = 256 << 20;
+
+/// What a look at one thing gave: what was seen, and what to do about it.
+enum Check {
+    Passed(String),
+    /// It goes, with less.
+    Poorer(String, String),
+    Stopped(String, String),
+}
+
+use Check::{Passed, Poorer, Stopped};
+
+impl Check {
+    /// A row of the machine's. Where no card needs it, nothing is wrong.
+    fn row(self, check: &str, is_needed: bool) -> Row {
+        let (status, seen, fix) = match self {
+            Passed(seen) => (Status::Ok, seen, String::new()),
+            Poorer(seen, fix) => (Status::Warn, seen, fix),
+            Stopped(seen, fix) => (Status::Fail, seen, fix),
+        };
+        match is_needed || status == Status::Ok {
+            true => Row::new(check, status, seen).fix(fix),
+            false => Row::new(check, Status::Absent, seen),
+        }
+    }
+}
+
+/// A card, and the files by which the system tells of it.
+struct Card<'a> {
+    files: &'a dyn Files,
+    function: &'a PciFunction,
+    /// Folders that the person keeps firmware in.
+    folders: &'a [String],
+}
+
+type Stage = (&'static str, fn(&Card<'_>) -> Check);
+
+const STAGES: [Stage; 8] = [
+    ("chip", |card| card.chip()),
+    ("display", |card| card.display()),
+    ("kernel driver", |card| card.driver()),
+    ("rights", |card| card.rights()),
+    ("windows", |card| card.windows()),
+    ("addresses", |card| card.addresses()),
+    ("memory", |card| memory(card.files)),
+    ("firmware", |card| card.firmware()),
+];
+
+/// The rows of the machine, and one for each card. `folders` are looked through for firmware before the system's.
+pub(super) fn rows(files: &dyn Files, functions: &[PciFunction], folders: &[String]) -> Vec<Row> {
+    let cards: Vec<_> = functions
+        .iter()
+        .filter(|function| function.vendor == VENDOR_AMD && is_gpu(function))
+        .collect();
+    let is_needed = cards
+        .iter()
+        .any(|card| card.driver.as_deref() != Some("amdgpu"));
+    let mut rows = vec![match cards.as_slice() {
+        [] => {
+            let text =
+                "no AMD function under /sys/bus/pci/devices (AMD GPUs without a kernel driver)";
+            Row::new("amd.pci", Status::Absent, text)
+        }
+        some => {
+            let text = super::functions(some);
+            Row::new("amd.pci", Status::Ok, text.join("; "))
+        }
+    }];
+    rows.extend(cards.iter().enumerate().map(|(i, function)| {
+        let card = Card {
+            files,
+            function,
+            folders,
+        };
+        card.row(i)
+    }));
+    rows.push(rights(files).row("pci.rights", is_needed));
+    rows.push(iommu(files));
+    rows.push(memory(files).row("pci.memory", is_needed));
+    rows.push(vfio(files));
+    rows.push(firmware(files, folders));
+    rows
+}
+
+impl Card<'_> {
+    fn row(&self, number: usize) -> Row {
+        let check = format!("amd.pci.{number}");
+        let mut seen = vec![self.function.address.clone()];
+        let mut poorer = None;
+        for (n, (name, look)) in (1..).zip(STAGES) {
+            let stage = |what: &str| format!("stage {n} of {}, {name}: {what}", STAGES.len());
+            match look(self) {
+                Passed(what) => seen.push(what),
+                Poorer(what, fix) => {
+                    seen.push(what);
+                    poorer.get_or_insert(fix);
+                }
+                Stopped(what, fix) => {
+                    seen.push(stage(&what));
+                    let detail = seen.join("; ");
+                    // Nothing is wrong with a card that its own driver has.
+                    return match self.function.driver.as_deref() {
+                        Some("amdgpu") => Row::new(check, Status::Ok, format!("{detail}; {fix}")),
+                        _ => Row::new(check, Status::Fail, detail).fix(fix),
+                    };
+                }
+            }
+        }
+        seen.push(format!(
+            "all {} stages before its start are passed",
+            STAGES.len()
+        ));
+        let row = Row::new(check, Status::Warn, seen.join("; "));
+        row.fix(poorer.unwrap_or_else(|| {
+            "over bare PCI no program runs yet in this version: `sudo modprobe amdgpu`, and DEV=AMD".into()
+        }))
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("/sys/bus/pci/devices/{}/{name}", self.function.address)
+    }
+
+    fn known(&self) -> Option<&'static cards::Card> {
+        cards::of(self.function.device)
+    }
+
+    fn chip(&self) -> Check {
+        let PciFunction { vendor, device, .. } = self.function;
+        match self.known() {
+            Some(card) => Passed(format!(
+                "{vendor:04x}:{device:04x}, {} ({})",
+                card.gfx, card.chip
+            )),
+            None => Stopped(
+                format!("{vendor:04x}:{device:04x} is none that is driven without a kernel driver"),
+                "use it by its kernel driver: `sudo modprobe amdgpu`, and DEV=AMD".into(),
+            ),
+        }
+    }
+
+    fn display(&self) -> Check {
+        let address = &self.function.address;
+        match look::display(self.files, address) {
+            Some(how) if self.function.driver.is_some() => Stopped(
+                how,
+                format!(
+                    "leave it to its kernel driver (DEV=AMD); `doorbell bind {address} --display --plan` says what \
+                     taking it, and its picture, would write"
+                ),
+            ),
+            Some(how) => Passed(format!("no driver shows anything on it ({how})")),
+            None => Passed("drives no display".into()),
+        }
+    }
+
+    fn driver(&self) -> Check {
+        let address = &self.function.address;
+        match self.function.driver.as_deref() {
+            None => Passed("no kernel driver has it".into()),
+            Some(VFIO) => Passed(format!("{VFIO} has it")),
+            Some(driver) => Stopped(
+                format!("{driver} has it"),
+                format!("`doorbell bind {address} --plan` says what taking it would write"),
+            ),
+        }
+    }
+
+    /// The IOMMU group, where VFIO has the card.
+    fn group(&self) -> Option<Group> {
+        look::group(self.files, &self.function.address)
+    }
+
+    fn is_vfio(&self) -> bool {
+        self.function.driver.as_deref() == Some(VFIO)
+    }
+
+    fn rights(&self) -> Check {
+        if self.is_vfio() {
+            let Some(group) = self.group() else {
+                return rights(self.files);
+            };
+            let path = group.node();
+            return match self.files.may_write(&path) {
+                Ok(()) => Passed(format!("{path} may be opened")),
+                Err(error) => Stopped(
+                    format!("{path}: {error}"),
+                    format!("`sudo chown $USER {path}`, or run as root"),
+                ),
+            };
+        }
+        for name in ["config", "resource0", "resource2", "resource5"] {
+            let path = self.file(name);
+            if let Err(error) = self.files.may_write(&path) {
+                return Stopped(format!("{path}: {error}"), AS_ROOT.into());
+            }
+        }
+        rights(self.files)
+    }
+
+    fn windows(&self) -> Check {
+        let bars = &self.function.bars;
+        let missing = [0, 2, 5]
+            .iter()
+            .find(|n| bars.iter().all(|bar| bar.number != **n));
+        if let Some(missing) = missing {
+            return Stopped(
+                format!("BAR {missing} has no address ({})", self.file("resource")),
+                "turn on Above 4G Decoding in the firmware's set-up; `sudo dmesg | grep BAR` says what did not fit"
+                    .into(),
+            );
+        }
+        let vram = bars.iter().find(|bar| bar.number == 0);
+        let size = format!("BAR 0 has {} MiB", vram.map_or(0, |bar| bar.bytes >> 20));
+        let address = &self.function.address;
+        match look::sizes(self.files, address) {
+            Some(sizes) if sizes.now < sizes.largest => Poorer(
+                format!("{size} of up to {}", 1u64 << sizes.largest),
+                format!(
+                    "copies are faster if all VRAM is behind BAR 0: turn on Resizable BAR in the firmware's set-up, \
+                     or `doorbell bind {address} --resize`"
+                ),
+            ),
+            _ => Passed(size),
+        }
+    }
+
+    fn addresses(&self) -> Check {
+        let address = &self.function.address;
+        match self.group() {
+            Some(group) if group.no_iommu => {
+                Passed("VFIO without IOMMU: it could write all of memory".into())
+            }
+            None => Passed("no IOMMU: it sees physical memory".into()),
+            Some(group) if self.is_vfio() => {
+                Passed(format!("IOMMU group {} ({})", group.number, group.kind))
+            }
+            Some(group) if group.translates() => Stopped(
+                format!(
+                    "IOMMU group {} has the type {}: physical addresses are not those of the bus",
+                    group.number, group.kind
+                ),
+                format!(
+                    "`doorbell bind {address} --vfio`; or start the kernel with iommu=pt and use sysfs as now"
+                ),
+            ),
+            Some(group) => Passed(format!(
+                "IOMMU group {} leaves addresses as they are",
+                group.number
+            )),
+        }
+    }
+
+    fn firmware(&self) -> Check {
+        let gfx = self.known().map(|card| card.gfx);
+        let Some(chip) = CHIPS.iter().find(|chip| Some(chip.gfx) == gfx) else {
+            return Passed("firmware: unknown".into());
+        };
+        let revision = self.files.read(&self.file("revision")).unwrap_or_default();
+        let revision = u8::from_str_radix(revision.trim().trim_start_matches("0x"), 16);
+        let edition = Edition::of(self.function.device, revision.unwrap_or(0));
+        let (there, missing) = firmware_of(self.files, self.folders, chip, edition);
+        match missing.as_slice() {
+            [] => Passed(format!("{} firmware files are there", there.len())),
+            missing => Stopped(
+                format!("{} missing", missing.join(", ")),
+                format!(
+                    "{PACKAGES}; `doorbell fw list --chip {}` says more",
+                    chip.gfx
+                ),
+            ),
+        }
+    }
+}
+
+const AS_ROOT: &str = "run as root (sudo); or take the card by VFIO (`doorbell bind ADDRESS --vfio`), and the file of \
+                       its group is all that has to be opened";
+
+/// Whether this process has a capability; none where the system does not tell.
+fn has(files: &dyn Files, capability: u32) -> Option<bool> {
+    let status = files.read("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let all = u64::from_str_radix(line.trim(), 16).ok()?;
+    Some(all >> capability & 1 == 1)
+}
+
+/// Whether this process may drive a card by sysfs.
+fn rights(files: &dyn Files) -> Check {
+    const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+    let lockdown = files.read(LOCKDOWN).unwrap_or_default();
+    if let Some(how) = ["[integrity]", "[confidentiality]"]
+        .iter()
+        .find(|how| lockdown.contains(*how))
+    {
+        return Stopped(
+            format!("{LOCKDOWN}: {how}: programs may not map BARs"),
+            "use the card by its kernel driver (DEV=AMD), or turn off Secure Boot".into(),
+        );
+    }
+    match has(files, CAP_SYS_ADMIN) {
+        Some(true) => Passed("CAP_SYS_ADMIN, no lockdown".into()),
+        Some(false) => Stopped(
+            "no CAP_SYS_ADMIN: the kernel does not say where memory lies".into(),
+            AS_ROOT.into(),
+        ),
+        None => Stopped("/proc/self/status: not readable".into(), AS_ROOT.into()),
+    }
+}
+
+/// Memory that a card is to reach has to stay where it is.
+fn memory(files: &dyn Files) -> Check {
+    let limits = files.read("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"));
+    let limit = line.and_then(|line| line.split_whitespace().next());
+    let free = files
+        .read(HUGE)
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    let huge = match free {
+        Some(free) => format!("{free} huge pages free"),
+        None => "no huge pages".into(),
+    };
+    let is_free = has(files, CAP_IPC_LOCK) == Some(true);
+    match limit {
+        _ if is_free => Passed(format!("memory is locked without limit; {huge}")),
+        Some("unlimited") => Passed(format!("memory is locked without limit; {huge}")),
+        Some(limit) if limit.parse().is_ok_and(|limit: u64| limit >= LOCKED) => {
+            Passed(format!("up to {limit} bytes are locked; {huge}"))
+        }
+        Some(limit) => Stopped(
+            format!("at most {limit} bytes can be locked; {huge}"),
+            "`ulimit -l unlimited` as root (LimitMEMLOCK=infinity for a service), or run as root"
+                .into(),
+        ),
+        None => Stopped(
+            "/proc/self/limits: not readable".into(),
+            "mount /proc".into(),
+        ),
+    }
+}
+
+/// What cards see where: on this machine as a whole.
+fn iommu(files: &dyn Files) -> Row {
+    const GROUPS: &str = "/sys/kernel/iommu_groups";
+    let row = |status, text: String| Row::new("pci.iommu", status, text);
+    let groups = match files.list(GROUPS) {
+        Ok(groups) if !groups.is_empty() => groups,
+        _ => {
+            return row(
+                Status::Absent,
+                format!("{GROUPS}: none: cards see physical memory"),
+            );
+        }
+    };
+    let kind = |group: &String| files.read(&format!("{GROUPS}/{group}/type"));
+    let mut kinds: Vec<_> = groups.iter().filter_map(|group| kind(group).ok()).collect();
+    kinds
+        .iter_mut()
+        .for_each(|kind| *kind = kind.trim().to_owned());
+    kinds.sort();
+    kinds.dedup();
+    let meaning = match kinds.iter().all(|kind| kind == "identity") {
+        true => "addresses stay as they are: sysfs and VFIO both go",
+        false => {
+            "where it is not identity, cards see what VFIO maps for them, and nothing by sysfs"
+        }
+    };
+    let count = groups.len();
+    row(
+        Status::Ok,
+        format!(
+            "{count} groups under {GROUPS}, types: {}; {meaning}",
+            kinds.join(", ")
+        ),
+    )
+}
+
+fn vfio(files: &dyn Files) -> Row {
+    const NODE: &str = "/dev/vfio/vfio";
+    let row = |status, text: String| Row::new("pci.vfio", status, text);
+    let has_driver = files.list(&format!("/sys/bus/pci/drivers/{VFIO}")).is_ok();
+    let driver = match has_driver {
+        true => format!("{VFIO} is loaded"),
+        false => format!("{VFIO} is not loaded (`modprobe {VFIO}`)"),
+    };
+    match files.rights(NODE) {
+        Ok(Rights { mode, .. }) => {
+            let status = if has_driver {
+                Status::Ok
+            } else {
+                Status::Absent
+            };
+            row(status, format!("{NODE}: mode {mode:04o}; {driver}"))
+        }
+        Err(error) => row(Status::Absent, format!("{NODE}: {error}; {driver}")),
+    }
+}
+
+/// The files of a chip's boot: those that are there, and those that are not.
+fn firmware_of(
+    files: &dyn Files,
+    folders: &[String],
+    chip: &Chip,
+    edition: Edition,
+) -> (Vec<String>, Vec<String>) {
+    let system = search::SYSTEM
+        .iter()
+        .map(|folder| format!("{folder}/{}", search::FOLDER));
+    let own = folders
+        .iter()
+        .flat_map(|folder| [folder.clone(), format!("{folder}/{}", search::FOLDER)]);
+    let all = own
+        .chain(system)
+        .filter_map(|folder| files.list(&folder).ok());
+    let all: Vec<String> = all.flatten().collect();
+    let is_there = |file: &String| {
+        let mut names = search::PACKINGS
+            .iter()
+            .map(|packing| format!("{file}{packing}"));
+        names.any(|name| all.contains(&name))
+    };
+    chip.blocks
+        .boot_files(edition)
+        .into_iter()
+        .partition(is_there)
+}
+
+/// What of all chips' firmware is on this machine.
+fn firmware(files: &dyn Files, folders: &[String]) -> Row {
+    let mut found = 0;
+    let chips: Vec<_> = CHIPS
+        .iter()
+        .map(|chip| {
+            let (there, missing) = firmware_of(files, folders, chip, Edition::Usual);
+            found += there.len();
+            format!(
+                "{} {} of {}",
+                chip.gfx,
+                there.len(),
+                there.len() + missing.len()
+            )
+        })
+        .collect();
+    let status = if found > 0 {
+        Status::Ok
+    } else {
+        Status::Absent
+    };
+    let detail = format!(
+        "files for a start without a kernel driver: {} (`doorbell fw list` names them)",
+        chips.join(", ")
+    );
+    Row::new("amd.firmware", status, detail)
+}
+
+#[cfg(test)]
+mod tests;

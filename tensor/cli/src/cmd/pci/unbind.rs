@@ -1,0 +1,36 @@
+//! `doorbell unbind`: a kernel driver lets a function go, or what was changed is undone.
+
+use drivers_host::pci::{claim, journal};
+
+use super::{Function, print};
+use crate::error::Error;
+
+/// Let a kernel driver's function go, or give it back.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    function: Function,
+    /// Undo what bind, unbind or a program that was killed has changed: as it was before
+    #[arg(long)]
+    restore: bool,
+}
+
+/// Prints each write.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let function = &args.function;
+    if !args.restore {
+        return function.take(|system, address| claim::release(system, address, function.display));
+    }
+    let (system, address) = (function.system(), &*function.address);
+    let writes = match function.plan {
+        true => journal::pending(&system, address),
+        false => {
+            let _lock = function.lock(&system)?;
+            journal::restore(&system, address).map_err(Error::Claim)?
+        }
+    };
+    if writes.is_empty() {
+        eprintln!("{address}: nothing was changed");
+    }
+    print(&writes)
+}
