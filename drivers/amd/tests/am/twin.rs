@@ -13,13 +13,15 @@ use hcq::DeviceId;
 use hcq::transport::{Pci, VirtualClock};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
-use twin_amd::pci::card::{Card as Twin, Config};
+use twin_amd::pci::card::{Before, Card as Twin, Config};
 use twin_amd::pci::chip::{CHIPS, Chip};
 use twin_amd::pci::wait::Wait;
 
 use super::boot::firmware;
 
 const ADDRESS: &str = "0000:03:00.0";
+/// A place in VRAM that nothing uses.
+const MARK: u64 = 1 << 30;
 
 /// A card of the twin on a bus, and what it says.
 pub fn twin(config: &Config) -> (Arc<dyn Pci>, Arc<Journal>) {
@@ -29,11 +31,15 @@ pub fn twin(config: &Config) -> (Arc<dyn Pci>, Arc<Journal>) {
 }
 
 fn start(pci: &Arc<dyn Pci>) -> Result<Started, AmError> {
+    start_with(pci, false)
+}
+
+fn start_with(pci: &Arc<dyn Pci>, reset: bool) -> Result<Started, AmError> {
     let clock = Arc::new(VirtualClock::new());
     let card = Card::open(DeviceId::new("AMD", 0), pci.clone(), clock)?;
     let options = Options {
         firmware: Search::only([firmware()]),
-        reset: false,
+        reset,
     };
     boot::start(Arc::new(card), &options)
 }
@@ -211,4 +217,28 @@ fn hubs_that_never_answer_and_a_card_that_does_not_come_back_are_named() {
         "{text}"
     );
     unbroken(&journal, "reset");
+}
+
+#[test]
+fn what_the_kernel_driver_has_left_is_reset_and_so_is_what_is_asked_for() {
+    for (chip, looks) in [("gfx1100", 0), ("gfx1201", 40)] {
+        let config = Config {
+            before: Before::Kernel,
+            looks,
+            ..Config::of(Chip::of(chip).unwrap())
+        };
+        let (pci, journal) = twin(&config);
+        let started = start(&pci).unwrap_or_else(|error| panic!("{chip}: {error}"));
+        assert!(!started.is_warm(), "{chip}");
+        started.running().unwrap();
+        let vram = started.card().vram().clone();
+        vram.write(MARK, 7u32).unwrap();
+        started.hubs().hdp().flush().unwrap();
+        started.finish(true).unwrap();
+        // It is in order, and yet: what VRAM held is lost.
+        let started = start_with(&pci, true).unwrap_or_else(|error| panic!("{chip}: {error}"));
+        assert!(!started.is_warm(), "{chip}");
+        assert_eq!(vram.read::<u32>(MARK), Ok(0), "{chip}");
+        unbroken(&journal, chip);
+    }
 }
