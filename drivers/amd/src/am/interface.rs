@@ -18,7 +18,7 @@ use super::card::Card;
 use super::error::{AmError, Cause};
 use super::exception::broken;
 use super::memory;
-use super::process::Process;
+use super::process::{Process, SharedMemory};
 use super::queue;
 use super::running::Running;
 use crate::VENDOR;

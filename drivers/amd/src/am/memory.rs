@@ -14,8 +14,8 @@ use hcq::transport::{Dma, Fault, TransportError};
 use hcq::{Error, GpuVa, MemoryKind};
 
 use super::exception::broken;
-use super::pages::Attr;
-use super::process::{PAGE, Process};
+use super::pages::{Attr, PAGE};
+use super::process::{Process, SharedMemory};
 use super::running::Running;
 
 /// From this size on memory starts at a multiple of it, for large pages.
@@ -100,52 +100,15 @@ impl Memory {
         if shared.memories.len() == shared.memories.capacity() {
             shared.memories.retain(|memory| memory.strong_count() > 0);
         }
-        shared.memories.push(Arc::downgrade(&memory));
+        let known = Arc::downgrade(&memory);
+        shared.memories.push(known);
         drop(shared);
         Ok(memory)
-    }
-
-    /// The address.
-    pub(super) fn va(&self) -> GpuVa {
-        self.va
-    }
-
-    /// Its size in bytes, whole pages.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The host's way to it.
-    pub(super) fn window(&self) -> Option<&Window> {
-        self.window.as_ref()
     }
 
     /// Filled with zeros when it was made.
     pub(super) fn is_zeroed(&self) -> bool {
         matches!(self.place, Some(Place::Host(_)))
-    }
-
-    /// Whether a card knows it.
-    pub(super) fn is_mapped_for(&self, card: &Arc<Running>) -> bool {
-        let card = Arc::downgrade(card);
-        self.lock().iter().any(|known| known.ptr_eq(&card))
-    }
-
-    /// Maps it for another card of the process, if there is a way from there.
-    ///
-    /// # Errors
-    /// Those of the page tables, for memory that every card must reach.
-    pub(super) fn share(&self, card: &Arc<Running>) -> Result<(), Error> {
-        if self.is_mapped_for(card) {
-            return Ok(());
-        }
-        let done = self.map(card);
-        if let (Err(error), Some(Place::Vram(_))) = (&done, &self.place) {
-            // Copies between the two go through memory of the host then.
-            tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
-            return Ok(());
-        }
-        done
     }
 
     fn map(&self, card: &Arc<Running>) -> Result<(), Error> {
@@ -173,6 +136,38 @@ impl Memory {
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
         // Changed in single steps.
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SharedMemory for Memory {
+    fn va(&self) -> GpuVa {
+        self.va
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
+    }
+
+    fn is_mapped_for(&self, card: &Arc<Running>) -> bool {
+        let card = Arc::downgrade(card);
+        self.lock().iter().any(|known| known.ptr_eq(&card))
+    }
+
+    fn share(&self, card: &Arc<Running>) -> Result<(), Error> {
+        if self.is_mapped_for(card) {
+            return Ok(());
+        }
+        let done = self.map(card);
+        if let (Err(error), Some(Place::Vram(_))) = (&done, &self.place) {
+            // Copies between the two go through memory of the host then.
+            tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
+            return Ok(());
+        }
+        done
     }
 }
 

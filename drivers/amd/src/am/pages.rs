@@ -18,6 +18,9 @@ pub const START: GpuVa = GpuVa(0x2000_0000_0000);
 /// The last address.
 pub const LAST: GpuVa = GpuVa(0x7fff_ffff_ffff);
 
+/// Bytes of the smallest page.
+pub const PAGE: u64 = 1 << pte::SHIFTS[pte::PTB];
+
 /// Bytes of a table.
 pub const TABLE: u64 = 8 << pte::INDEX_BITS;
 

@@ -5,15 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_gpu::interface::Space;
 use hcq::mem::tlsf::Tlsf;
+use hcq::mem::window::Window;
 use hcq::transport::Machine;
 use hcq::{DeviceId, Error, GpuVa};
 
-use super::memory::Memory;
-use super::pages::{LAST, START};
+use super::pages::{LAST, PAGE, START};
 use super::running::Running;
-
-/// The smallest page.
-pub(super) const PAGE: u64 = 4096;
 
 /// What cards share.
 pub(super) struct Process {
@@ -23,11 +20,32 @@ pub(super) struct Process {
     shared: Mutex<Shared>,
 }
 
+/// Memory that cards share, as they know of it.
+pub(super) trait SharedMemory: Send + Sync {
+    /// The address.
+    fn va(&self) -> GpuVa;
+
+    /// Its size in bytes, whole pages.
+    fn bytes(&self) -> u64;
+
+    /// The host's way to it.
+    fn window(&self) -> Option<&Window>;
+
+    /// Whether a card knows it.
+    fn is_mapped_for(&self, card: &Arc<Running>) -> bool;
+
+    /// Maps it for another card of the process, if there is a way from there.
+    ///
+    /// # Errors
+    /// Those of the page tables, for memory that every card must reach.
+    fn share(&self, card: &Arc<Running>) -> Result<(), Error>;
+}
+
 /// Cards that are open, and what they share.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) cards: Vec<Weak<Running>>,
-    pub(super) memories: Vec<Weak<Memory>>,
+    pub(super) memories: Vec<Weak<dyn SharedMemory>>,
 }
 
 impl Process {
@@ -90,7 +108,7 @@ impl Process {
     }
 
     /// The memory with an address, and where in it the address is.
-    pub(super) fn memory_at(&self, va: u64) -> Option<(Arc<Memory>, u64)> {
+    pub(super) fn memory_at(&self, va: u64) -> Option<(Arc<dyn SharedMemory>, u64)> {
         // Upgraded outside of the lock: the last handle of one may be this one.
         let all: Vec<_> = self
             .shared()

@@ -19,7 +19,7 @@ use super::hqd;
 use super::hub::Kind;
 use super::mqd;
 use super::nbio::{self, Route};
-use super::process::PAGE;
+use super::pages::PAGE;
 use super::sdma::Sdma;
 use super::space::AddressSpace;
 use crate::chip::Language;

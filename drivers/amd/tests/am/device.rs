@@ -1,10 +1,11 @@
 //! Cards over PCI as devices: work, cold and warm, after a crash; several cards; faults and hangs in words.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use drivers_amd::{AmdDevice, Options};
+use drivers_amd::{AmdDevice, Language, Options};
 use hcq::transport::{Clock, Machine, VirtualClock};
-use hcq::{Command, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
+use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
 use twin_amd::pci::machine::PciMachine;
 
 use super::boot::firmware;
@@ -75,30 +76,80 @@ fn a_card_that_a_process_has_left_in_the_middle_is_reset() {
 }
 
 #[test]
-fn cards_of_a_process_share_memory_of_the_host() {
-    let twin = PciMachine::new("chip=gfx1100,gpus=2").unwrap();
-    let first = open(&twin, 0, &options()).unwrap();
-    let bytes = 300_000;
-    let a = memory(&*first, MemoryKind::Host, bytes).unwrap();
-    // Opened after the memory was made.
-    let second = open(&twin, 1, &options()).unwrap();
-    let b = memory(&*second, MemoryKind::Device, bytes).unwrap();
-    let content: Vec<u8> = (0..bytes).map(|i| ((i * 11) >> 2) as u8).collect();
-    a.write(0, &content).unwrap();
-    assert!(second.reaches(&a));
-    let stream = Stream::new(second.queue(QueueKind::Copy, 0).unwrap());
-    let copy = Command::Copy {
-        dst: at(&b),
-        src: at(&a),
-        bytes,
+fn cards_of_a_process_reach_each_other_and_what_they_have_of_the_host() {
+    for (kind, bar) in [
+        (MemoryKind::Device, ""),
+        (MemoryKind::Host, ""),
+        (MemoryKind::Host, ",bar=256"),
+    ] {
+        let twin = PciMachine::new(&format!("chip=gfx1100,gpus=2{bar}")).unwrap();
+        let first = open(&twin, 0, &options()).unwrap();
+        let bytes = 300_000;
+        let a = memory(&*first, kind, bytes).unwrap();
+        // Opened after the memory was made.
+        let second = open(&twin, 1, &options()).unwrap();
+        let b = memory(&*second, MemoryKind::Device, bytes).unwrap();
+        let content: Vec<u8> = (0..bytes).map(|i| ((i * 11) >> 2) as u8).collect();
+        a.write(0, &content).unwrap();
+        assert!(second.reaches(&a));
+        // Behind a small BAR nobody else reaches VRAM.
+        assert_eq!(first.reaches(&b), bar.is_empty());
+        let stream = Stream::new(second.queue(QueueKind::Copy, 0).unwrap());
+        let copy = Command::Copy {
+            dst: at(&b),
+            src: at(&a),
+            bytes,
+        };
+        stream.submit(&[], &[copy]).unwrap().wait(soon()).unwrap();
+        let mut seen = vec![0; bytes as usize];
+        b.read(0, &mut seen).unwrap();
+        assert!(seen == content);
+        drop((stream, a, b, first));
+        assert!(second.status().is_ok());
+        drop(second);
+        unbroken(&twin);
+    }
+}
+
+/// Kernels with scratch, of which an AQL queue is told while it is at rest.
+#[test]
+fn queues_take_aql_as_well() {
+    for chip in ["gfx1100", "gfx1201"] {
+        let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
+        let aql = Options {
+            compute: Some(Language::Aql),
+            ..options()
+        };
+        let image = stand::kernel(chip, "sums", 2);
+        let device = open(&twin, 0, &aql).unwrap();
+        assert!(stand::work_on(&*device, &image, 8).unwrap(), "{chip}");
+        drop(device);
+        unbroken(&twin);
+    }
+}
+
+/// A wait that nobody ends: the queue is taken out all the same, and the card is as good as before.
+#[test]
+fn a_card_that_hangs_is_let_go_and_opens_again() {
+    let twin = PciMachine::new("chip=gfx1201").unwrap();
+    let short = Options {
+        drain_timeout: Duration::from_millis(50),
+        ..options()
     };
-    stream.submit(&[], &[copy]).unwrap().wait(soon()).unwrap();
-    let mut seen = vec![0; bytes as usize];
-    b.read(0, &mut seen).unwrap();
-    assert!(seen == content);
-    drop((a, b, first));
-    assert!(second.status().is_ok());
-    drop(second);
+    let device = open(&twin, 0, &short).unwrap();
+    for kind in [QueueKind::Compute, QueueKind::Copy] {
+        let never = device.signal("what never comes").unwrap();
+        let stream = Stream::new(device.queue(kind, 0).unwrap());
+        let wait = Command::Wait {
+            signal: &never,
+            value: Val::Const(1),
+        };
+        let point = stream.submit(&[], &[wait]).unwrap();
+        let error = point.wait(Deadline::after(Duration::from_millis(50)));
+        assert!(matches!(error, Err(Error::Timeout { .. })), "{error:?}");
+    }
+    drop(device);
+    works(&twin, "gfx1201");
     unbroken(&twin);
 }
 
