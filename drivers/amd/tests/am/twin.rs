@@ -14,7 +14,7 @@ use hcq::transport::{Pci, VirtualClock};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Before, Card as Twin, Config};
-use twin_amd::pci::chip::{CHIPS, Chip};
+use twin_amd::pci::chip::{CHIPS, Chip, MI300X};
 use twin_amd::pci::wait::Wait;
 
 use super::boot::firmware;
@@ -240,5 +240,21 @@ fn what_the_kernel_driver_has_left_is_reset_and_so_is_what_is_asked_for() {
         assert!(!started.is_warm(), "{chip}");
         assert_eq!(vram.read::<u32>(MARK), Ok(0), "{chip}");
         unbroken(&journal, chip);
+    }
+}
+
+#[test]
+fn a_card_that_the_kernels_driver_has_left_is_reset() {
+    for chip in CHIPS.iter().chain([&MI300X]) {
+        let config = Config {
+            before: Before::Kernel,
+            ..Config::of(chip)
+        };
+        let (pci, journal) = twin(&config);
+        let started = start(&pci).unwrap_or_else(|error| panic!("{}: {error}", chip.name));
+        assert!(!started.is_warm());
+        started.running().unwrap();
+        started.finish(true).unwrap();
+        unbroken(&journal, chip.name);
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use twin::pci::{Bus, GIVEN, MASTER};
+use twin::pci::{Bus, GIVEN};
 use twin::rule::Journal;
 use twin_shader::page::{PAGE, Port};
 
@@ -209,26 +209,19 @@ impl Physical {
     }
 
     fn of_host(&self, at: u64) -> Option<(Arc<Object>, u64)> {
-        let refuse = |rule| {
-            let what = format!("the card accesses {at:#x}");
-            self.gmc.journal.broken(rule, what);
-            None
-        };
-        if !self.bus.master() {
-            return refuse(&MASTER);
-        }
-        if let Some((behind, offset)) = self.bus.memory().behind(at)
+        if self.bus.master()
+            && let Some((behind, offset)) = self.bus.memory().behind(at)
             && let Ok(other) = behind.downcast::<Physical>()
         {
             return other.object(Place::Vram(offset));
         }
-        let Some((memory, page)) = self.bus.find(at) else {
-            return refuse(&GIVEN);
-        };
-        match self.held(&memory) {
-            Some(object) => Some((object, page)),
-            None => refuse(&GIVEN),
+        let (memory, page) = self.bus.reach(at, "the card", &self.gmc.journal)?;
+        let object = self.held(&memory);
+        if object.is_none() {
+            let what = format!("the card accesses {at:#x}, which nobody else has any more");
+            self.gmc.journal.broken(&GIVEN, what);
         }
+        Some((object?, page))
     }
 
     /// What the card knows of memory of the host; none once only the card has it.

@@ -101,17 +101,37 @@ pub const CHIPS: [Chip; 4] = [
     },
 ];
 
+/// One die of an Instinct MI300X: what drives it without its firmware's partitions is that of one XCC. Only what it takes
+/// to start it as far as power management is modelled.
+pub static MI300X: Chip = Chip {
+    name: "gfx942",
+    twin: &crate::chip::GFX942_CPX,
+    device: 0x74a1,
+    gfx: Gfx::Gfx9,
+    vram: 24 << 30,
+    engines: 4,
+    gc: (9, 4, 3),
+    sdma: (4, 4, 2),
+    mp: (13, 0, 6),
+    mmhub: (1, 8, 0),
+    nbif: (7, 9, 0),
+    hdp: (4, 4, 2),
+    osssys: (4, 4, 2),
+};
+
 impl Chip {
     /// The card of a name.
     pub fn of(name: &str) -> Option<&'static Chip> {
-        CHIPS.iter().find(|chip| chip.name == name)
+        let mut all = CHIPS.iter().chain([&MI300X]);
+        all.find(|chip| chip.name == name)
     }
 
     /// What its firmware says of it.
     pub fn contents(&self) -> Contents {
         const GC: [u64; 4] = [0x1260, 0xa000, 0x1c000, 0x240_2c00];
         const MP: [u64; 5] = [0x16000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
-        let nbif = [0, 0x14, 0xd20, 0x10400, 0x241_b000, 0x404_0000];
+        let far = [0x404_0000, 0x408_0000, 0x40c_0000, 0x410_0000];
+        let nbif = [&[0, 0x14, 0xd20, 0x10400, 0x241_b000][..], &far].concat();
         let block = |hw_id, version, bases: &[u64]| Block {
             die: 0,
             hw_id,

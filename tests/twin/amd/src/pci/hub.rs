@@ -356,6 +356,7 @@ fn request(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     let clears = field("clear_protection_fault_status_addr") == 1;
     let range = pair(state, names(at).range, at.instance);
     let done = state.waits(Wait::Invalidation);
+    let is_gfx9 = state.gfx == Gfx::Gfx9;
     let Some(side) = state.hubs.side(at) else {
         return Ok(());
     };
@@ -370,7 +371,8 @@ fn request(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     if range != 0x1f_ffff_ffff {
         return Err((&RANGE, format!("a request while it is {range:#x}")));
     }
-    match is_gc(at) || side.is_taken {
+    // gmc_v9_0.c, gmc_v9_0_use_invalidate_semaphore: not where the graphics block is 9.4.3.
+    match is_gc(at) || is_gfx9 || side.is_taken {
         true => Ok(()),
         false => Err((&SEMAPHORE, format!("a request of {value:#x} without it"))),
     }

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::mmio::mp;
 use drivers_spec::amd::packet::Gfx;
-use drivers_spec::amd::smu::{self, DEBUG_MODE1_RESET, DPM_COUNT, NAVI, result};
+use drivers_spec::amd::smu::{
+    self, DEBUG_MODE1_RESET, DPM_COUNT, INSTINCT, Messages, NAVI, result,
+};
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
@@ -51,12 +53,16 @@ const DISALLOW_GFX_OFF: u32 = 0x29;
 const PREPARE_MP1_FOR_UNLOAD: u32 = 0x2e;
 const GET_PPT_LIMIT: u32 = 0x33;
 
+/// The argument of `GfxDriverReset` that resets all of it: smu_v13_0_6_ppt.c, smu_v13_0_6_mode1_reset.
+const MODE1: u32 = 1;
+
 /// Levels of each clock in MHz: made up.
-const LEVELS: [[u32; 3]; 4] = [
+const LEVELS: [[u32; 3]; 5] = [
     [500, 1500, 2500],
     [400, 800, 1200],
     [97, 800, 1250],
     [300, 1000, 2000],
+    [300, 1100, 1800],
 ];
 /// Bytes of the table of measurements, by generation: smu13_driver_if_v13_0_0.h, smu14_driver_if_v14_0.h.
 const METRICS: [(Gfx, usize); 2] = [(Gfx::Gfx11, 392), (Gfx::Gfx12, 412)];
@@ -75,6 +81,13 @@ pub(super) struct Smu {
     watts: u32,
     /// Tables that were written.
     tables: u32,
+}
+
+/// When power has come.
+pub(super) fn power_on(state: &mut State) {
+    if state.gfx == Gfx::Gfx9 {
+        start(state);
+    }
 }
 
 /// Its firmware runs, and is ready for a message: who sends one first waits for an answer to none.
@@ -110,12 +123,17 @@ fn send(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     if state.smu.answer.is_some() || !is_clear {
         return Err((&MESSAGE, format!("message {value:#x}")));
     }
-    let looks = match state.psp.has(Fw::SMU) {
+    // Of GFX9 it runs since power has come.
+    let runs = state.psp.has(Fw::SMU) || state.gfx == Gfx::Gfx9;
+    let looks = match runs {
         true => state.waits(Wait::Message),
         // Nobody is there to answer.
         false => Looks::new(u32::MAX),
     };
     let argument = state.registers.get(&mp::MP1_SMN_C2PMSG_82, at.instance);
+    if Some(value) == messages(state.gfx).gfx_driver_reset && argument == MODE1 {
+        return reset(state);
+    }
     let (mut result, argument) = message(state, value, argument);
     let injected = state.config.smu_error;
     if let Some((_, error)) = injected.filter(|(of, _)| *of == value) {
@@ -125,7 +143,16 @@ fn send(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     Ok(())
 }
 
+fn messages(gfx: Gfx) -> &'static Messages {
+    match gfx {
+        Gfx::Gfx9 => &INSTINCT,
+        _ => &NAVI,
+    }
+}
+
 fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
+    let known = messages(state.gfx);
+    let is_navi = state.gfx != Gfx::Gfx9;
     let (clock, value) = (argument >> 16, argument & 0xffff);
     let levels = LEVELS.get(clock as usize);
     let smu = &mut state.smu;
@@ -134,38 +161,38 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
     let limits = smu.limits.entry(clock).or_insert([0, u32::MAX]);
     match number {
         TEST => ok(argument.wrapping_add(1)),
-        n if n == NAVI.get_smu_version => ok(0x004e_5400),
-        n if n == NAVI.get_driver_if_version => ok(0x3d),
-        n if n == NAVI.enable_all_smu_features => {
+        n if n == known.get_smu_version => ok(0x004e_5400),
+        n if n == known.get_driver_if_version => ok(0x3d),
+        n if n == known.enable_all_smu_features => {
             smu.features = true;
             ok(argument)
         }
-        DISABLE_ALL_SMU_FEATURES | PREPARE_MP1_FOR_UNLOAD => {
+        DISABLE_ALL_SMU_FEATURES | PREPARE_MP1_FOR_UNLOAD if is_navi => {
             smu.features = false;
             ok(argument)
         }
-        n if n == NAVI.set_driver_dram_addr_high => {
+        n if n == known.set_driver_dram_addr_high => {
             smu.dram = smu.dram & 0xffff_ffff | u64::from(argument) << 32;
             ok(argument)
         }
-        n if n == NAVI.set_driver_dram_addr_low => {
+        n if n == known.set_driver_dram_addr_low => {
             smu.dram = smu.dram & !0xffff_ffff | u64::from(argument);
             ok(argument)
         }
-        n if Some(n) == NAVI.transfer_table_smu2dram => transfer(state, argument),
-        n if n == NAVI.get_dpm_freq_by_index => match (smu.features, levels) {
+        n if Some(n) == known.transfer_table_smu2dram => transfer(state, argument),
+        n if n == known.get_dpm_freq_by_index => match (smu.features, levels) {
             (false, _) => (result::PREREQ, argument),
             (true, None) => failed,
             (true, Some(levels)) if value == DPM_COUNT => ok(levels.len() as u32),
             (true, Some(levels)) => levels.get(value as usize).map_or(failed, |mhz| ok(*mhz)),
         },
-        GET_MIN_DPM_FREQ | GET_MAX_DPM_FREQ => match levels {
+        GET_MIN_DPM_FREQ | GET_MAX_DPM_FREQ if is_navi => match levels {
             Some(levels) if number == GET_MIN_DPM_FREQ => ok(levels[0]),
             Some(levels) => ok(levels[levels.len() - 1]),
             None => failed,
         },
-        n if n == NAVI.set_soft_min_by_freq || n == NAVI.set_soft_max_by_freq => {
-            let which = usize::from(n == NAVI.set_soft_max_by_freq);
+        n if n == known.set_soft_min_by_freq || n == known.set_soft_max_by_freq => {
+            let which = usize::from(n == known.set_soft_max_by_freq);
             match (smu.features, levels) {
                 (false, _) => (result::PREREQ, argument),
                 (true, None) => failed,
@@ -175,12 +202,12 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
                 }
             }
         }
-        n if n == NAVI.set_ppt_limit => {
+        n if n == known.set_ppt_limit => {
             smu.watts = value;
             ok(argument)
         }
-        GET_PPT_LIMIT => ok(smu.watts),
-        ALLOW_GFX_OFF | DISALLOW_GFX_OFF => ok(argument),
+        GET_PPT_LIMIT if is_navi => ok(smu.watts),
+        ALLOW_GFX_OFF | DISALLOW_GFX_OFF if is_navi => ok(argument),
         _ => (result::UNKNOWN, argument),
     }
 }
@@ -219,10 +246,15 @@ fn debug(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     if value != DEBUG_MODE1_RESET || !state.psp.has(Fw::SMU) {
         return Ok(());
     }
+    reset(state)
+}
+
+/// The card starts anew.
+fn reset(state: &mut State) -> Result<(), Broken> {
     let was_master = state.bus.master();
     state.reset();
     match was_master {
-        true => Err((&MASTER, "reset by mailbox 75".into())),
+        true => Err((&MASTER, "a reset by the SMU".into())),
         false => Ok(()),
     }
 }

@@ -110,6 +110,7 @@ impl State {
         nbio::power_on(self);
         hub::power_on(self);
         sdma::power_on(self);
+        smu::power_on(self);
         let table = self.config.table.clone();
         let table = table.unwrap_or_else(|| self.config.chip.contents().build());
         let at = self.physical.vram_bytes() - drivers_spec::amd::discovery::FROM_END;

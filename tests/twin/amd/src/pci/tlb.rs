@@ -357,6 +357,7 @@ impl Hub {
 
     fn entry(&self, seen: &Seen) -> [u32; iv::DWORDS] {
         let (client, hub) = match self.of {
+            Of::Gc if self.gfx == Gfx::Gfx9 => (iv::client9::UTCL2, 0),
             Of::Gc => (iv::client::GFX, 0),
             Of::Mm => (iv::client::VMC, 1),
         };

@@ -304,3 +304,35 @@ fn the_region_of_the_psp_is_its_own() {
     assert!(memory.read::<u32>(TMR + 8).is_err());
     fires("AMD-PSP-TMR").only(&rig.broken());
 }
+
+#[test]
+fn instinct_has_its_region_and_starts_by_a_list_of_registers() {
+    let rig = Rig::set_up(&Config::of(Chip::of("gfx942").unwrap()));
+    rig.start_psp();
+    assert!(rig.make_ring());
+    assert_ne!(rig.load_ip_fw(Fw::CP_MEC, 0x2004), 0);
+    fires("AMD-PSP-ORDER").only(&rig.broken());
+    let rig = Rig::set_up(&Config::of(Chip::of("gfx942").unwrap()));
+    // Power management runs since power has come.
+    assert_eq!(rig.get(&mp::MP1_SMN_C2PMSG_90), 1);
+    rig.start_psp();
+    assert!(rig.make_ring());
+    assert_eq!(
+        rig.status(cmd::SETUP_TMR, SetupTmr::new_zeroed().as_bytes()),
+        0
+    );
+    let all = [
+        (Fw::P2S_TABLE, 0x1d2),
+        (Fw::SDMA0, 0x2025),
+        (Fw::CP_MEC, 0x2004),
+        (Fw::CP_MEC_ME1, 0x2005),
+        (Fw::RLC_G, 0x2009),
+        (Fw::REG_LIST, 0x135),
+    ];
+    for (fw, kind) in all {
+        assert_eq!(rig.load_ip_fw(fw, kind), 0, "{fw:?}");
+    }
+    rig.is_clean();
+    assert_ne!(rig.setup_tmr(TMR, TMR_BYTES), 0);
+    fires("AMD-PSP-PLACE").only(&rig.broken());
+}

@@ -1,7 +1,9 @@
 //! Power management: messages, the table of measurements, the reset.
 
 use drivers_spec::amd::mmio::mp;
-use drivers_spec::amd::smu::{DEBUG_MODE1_RESET, DPM_COUNT, NAVI, TABLE_SMU_METRICS, result};
+use drivers_spec::amd::smu::{
+    DEBUG_MODE1_RESET, DPM_COUNT, INSTINCT, NAVI, TABLE_SMU_METRICS, result,
+};
 use drivers_spec::pci::PCI_COMMAND;
 use hcq::mem::window::AccessWidth;
 use twin::fires::fires;
@@ -145,6 +147,27 @@ fn the_kernels_driver_leaves_firmware_that_runs() {
     rig.set(&mp::MP1_SMN_C2PMSG_75, DEBUG_MODE1_RESET);
     let registers = rig.bar(5);
     let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(16u32 << 10));
+    assert!(back);
+    assert_eq!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
+    rig.is_clean();
+}
+
+#[test]
+fn instinct_is_reset_by_a_message() {
+    let mut config = Config::of(Chip::of("gfx942").unwrap());
+    config.before = Before::Kernel;
+    let rig = Rig::new(&config);
+    assert_ne!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
+    rig.ok(INSTINCT.enable_all_smu_features, 0);
+    assert_eq!(rig.ok(INSTINCT.get_dpm_freq_by_index, DPM_COUNT), 3);
+    rig.pci
+        .config_write(PCI_COMMAND, AccessWidth::W16, 2)
+        .unwrap();
+    rig.set(&mp::MP1_SMN_C2PMSG_90, 0);
+    rig.set(&mp::MP1_SMN_C2PMSG_82, 1);
+    rig.set(&mp::MP1_SMN_C2PMSG_66, INSTINCT.gfx_driver_reset.unwrap());
+    let registers = rig.bar(5);
+    let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(24u32 << 10));
     assert!(back);
     assert_eq!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
     rig.is_clean();

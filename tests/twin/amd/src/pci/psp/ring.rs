@@ -257,6 +257,11 @@ fn driver_sets_tmr(state: &State) -> bool {
     state.gfx == Gfx::Gfx11
 }
 
+/// Whether the PSP has that region already, and wants to be told that it may use it: the same.
+fn only_asks(state: &State) -> bool {
+    state.gfx == Gfx::Gfx9
+}
+
 fn out_of_order(state: &State, what: &str) -> u32 {
     state.journal.broken(&ORDER, what.to_owned());
     BAD_STATE
@@ -273,7 +278,8 @@ fn load_ip_fw(state: &mut State, fw: Fw, load: &LoadIpFw) -> u32 {
     if is_smu && state.psp.has_tmr && driver_sets_tmr(state) {
         return out_of_order(state, "SMU after SETUP_TMR");
     }
-    if !is_smu && !state.psp.has_tmr && driver_sets_tmr(state) {
+    let waits = driver_sets_tmr(state) || only_asks(state);
+    if !is_smu && !state.psp.has_tmr && waits {
         return out_of_order(state, &format!("{name} before SETUP_TMR"));
     }
     if !is_smu && state.gfx != Gfx::Gfx9 && !state.psp.has(Fw::SMU) {
@@ -290,10 +296,24 @@ fn load_ip_fw(state: &mut State, fw: Fw, load: &LoadIpFw) -> u32 {
     if status == 0 && is_smu {
         smu::start(state);
     }
+    // The list of registers comes last, where no RLC starts the others.
+    if status == 0 && fw == Fw::REG_LIST && state.gfx == Gfx::Gfx9 {
+        graphics::autoload(state);
+    }
     status
 }
 
 fn setup_tmr(state: &mut State, tmr: &SetupTmr) -> u32 {
+    if only_asks(state) {
+        if tmr.as_bytes().iter().any(|byte| *byte != 0) {
+            state
+                .journal
+                .broken(&PLACE, format!("{tmr:?}, where all is 0"));
+            return BAD_PARAMETERS;
+        }
+        state.psp.has_tmr = true;
+        return 0;
+    }
     if !driver_sets_tmr(state) {
         return out_of_order(state, "SETUP_TMR, where the PSP has the region already");
     }
