@@ -128,12 +128,17 @@ impl Psp {
         }
         self.ring()?;
         let tmr = self.contents(boot)?;
-        let first = boot.first.iter();
-        // On others it runs since the card has power.
+        // On others it runs since the card has power, and what else its file has comes like the rest.
         let own = self.card.gfx() == Gfx::Gfx9;
+        if own {
+            self.trusted(tmr)?;
+        }
+        let first = boot.first.iter();
         let first = first.filter(|load| !(own && load.id == GfxFwType::SMU));
         first.copied().try_for_each(|load| self.load(load))?;
-        self.trusted(tmr)?;
+        if !own {
+            self.trusted(tmr)?;
+        }
         boot.rest
             .iter()
             .copied()
