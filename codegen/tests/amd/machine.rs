@@ -250,7 +250,7 @@ fn start(ram: &mut Ram, stage: &Stage, target: &Target, kernarg: &[u8]) {
         cancel: &AtomicBool::new(false),
         trace: None,
         clock: &|| 0,
-        interrupt: &|_| (),
+        message: &|_| (),
         threads: 1,
     };
     match launch::run(&*ram, &Code::new(generation), &launch, &watch) {

@@ -10,6 +10,10 @@ __global__ void trap(int *x) {
     if (threadIdx.x == 3) __builtin_trap();
     x[threadIdx.x] = 1;
 }
+__global__ void give_up(int *x) {
+    if (x[threadIdx.x] == 0) abort();
+    x[threadIdx.x] = 1;
+}
 __global__ void check(int *x) {
     assert(x[threadIdx.x] != 0);
     x[threadIdx.x] = 1;
@@ -23,6 +27,8 @@ int main(int argc, char **argv) {
         touch<<<1, 64>>>(reinterpret_cast<int *>(0x10000));
     else if (!strcmp(how, "trap"))
         trap<<<1, 64>>>(x);
+    else if (!strcmp(how, "abort"))
+        give_up<<<1, 64>>>(x);
     else if (!strcmp(how, "assertion"))
         check<<<1, 64>>>(x);
     else

@@ -70,14 +70,28 @@ struct State {
     violations: Vec<Violation>,
 }
 
+/// Who hears of broken rules at once.
+type Listener = Box<dyn Fn(&Violation) + Send + Sync>;
+
 /// What happened to a model: the last events, and every broken rule.
 #[derive(Default)]
-pub struct Journal(Mutex<State>);
+pub struct Journal {
+    state: Mutex<State>,
+    listener: Option<Listener>,
+}
 
 impl Journal {
     /// An empty journal.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty journal that tells each broken rule at once, too: who hangs never asks for them.
+    pub fn telling(listener: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+        Self {
+            listener: Some(Box::new(listener)),
+            ..Self::default()
+        }
     }
 
     /// Notes an event.
@@ -91,10 +105,16 @@ impl Journal {
 
     /// Notes a broken rule and returns the report.
     pub fn broken(&self, rule: &'static Rule, what: String) -> Violation {
-        let mut state = self.lock();
-        let events = state.events.iter().cloned().collect();
-        let violation = Violation { rule, what, events };
-        state.violations.push(violation.clone());
+        let violation = {
+            let mut state = self.lock();
+            let events = state.events.iter().cloned().collect();
+            let violation = Violation { rule, what, events };
+            state.violations.push(violation.clone());
+            violation
+        };
+        if let Some(tell) = &self.listener {
+            tell(&violation);
+        }
         violation
     }
 
@@ -111,12 +131,14 @@ impl Journal {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Only whole entries are pushed: a panic elsewhere leaves the journal readable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     static RULE: Rule = Rule {
@@ -128,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_report_names_the_rule_and_the_last_events() {
-        let journal = Journal::new();
+        let (tell, told) = mpsc::channel();
+        let journal = Journal::telling(move |violation| drop(tell.send(violation.to_string())));
         for i in 0..20 {
             journal.event(format!("write {i}"));
         }
@@ -145,5 +168,6 @@ mod tests {
             !text.contains("write 3\n") && text.contains("write 4") && text.ends_with("write 19")
         );
         assert_eq!(journal.violations().len(), 1);
+        assert_eq!(told.try_recv().as_ref(), Ok(&text));
     }
 }

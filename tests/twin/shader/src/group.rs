@@ -259,7 +259,7 @@ impl<'a> Worker<'a> {
                     None => runner.slice(&mut self.fetch),
                     Some(trace) => runner.slice_traced(&mut self.fetch, trace),
                 };
-                runner.wave.interrupts.drain(..).for_each(watch.interrupt);
+                runner.wave.messages.drain(..).for_each(watch.message);
                 self.issued += (runner.issued - before) as u64;
                 if let Err(stop) = ran {
                     return Err(self.broken(runner, stop));

@@ -103,8 +103,8 @@ pub struct Watch<'a> {
     /// The clock of `s_memtime`, `s_memrealtime` and `s_sendmsg_rtn` in ticks of 10 ns, asked at the start
     /// and after each pause. In between, time goes on with the instructions of a thread.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
-    /// Called with what a wave sends to the host (`s_sendmsg(MSG_INTERRUPT)`).
-    pub interrupt: &'a (dyn Fn(Message) + Sync),
+    /// Called with what a wave tells.
+    pub message: &'a (dyn Fn(Message) + Sync),
     /// How many host threads are used, where there is enough to do. What comes out may depend on the
     /// number (undefined registers do), and on nothing else of the host.
     pub threads: usize,

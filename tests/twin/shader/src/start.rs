@@ -145,9 +145,9 @@ pub(crate) fn wave<'a>(
         signalled: 0,
         phases: &room.phases,
         arrived: None,
-        interrupts: Vec::new(),
+        messages: Vec::new(),
         handler: launch.trap,
-        privileged: false,
+        trap: None,
         halted: false,
     })
 }

@@ -21,13 +21,32 @@ pub struct Handler {
     pub doorbell: u32,
 }
 
-/// What a wave sends to the host.
+/// What a wave tells whoever watches the launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// M0.
-    pub m0: u32,
-    /// It comes from a trap handler.
-    pub privileged: bool,
+pub enum Message {
+    /// A word to the host, `s_sendmsg(MSG_INTERRUPT)`.
+    Interrupt {
+        /// M0.
+        m0: u32,
+        /// It comes from a trap handler.
+        privileged: bool,
+    },
+    /// The trap handler has halted the wave, and sent the host no word.
+    HaltedInSilence {
+        /// The trap.
+        id: u32,
+        /// Where the wave would go on.
+        at: u64,
+    },
+}
+
+/// A trap whose handler runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Trap {
+    /// Its number.
+    pub id: u32,
+    /// The host has been sent a word since.
+    pub told: bool,
 }
 
 /// The code of ttmp0 as a scalar operand.
@@ -50,6 +69,6 @@ pub(crate) fn enter(wave: &mut Wave, handler: Handler, id: u32, status: u32) -> 
     }
     ttmp[12] = status;
     (ttmp[14], ttmp[15]) = (handler.data as u32, (handler.data >> 32) as u32);
-    wave.privileged = true;
+    wave.trap = Some(Trap { id, told: false });
     handler.code
 }

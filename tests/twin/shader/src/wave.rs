@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::counters::Counters;
 use crate::isa::Gen;
 use crate::page::Bus;
-use crate::trap::{Handler, Message};
+use crate::trap::{Handler, Message, Trap};
 use crate::turns::Seat;
 
 /// One VGPR of 32 lanes. A wave of 64 lanes has two of them for each register.
@@ -75,12 +75,12 @@ pub struct Wave<'a> {
     pub phases: &'a Cell<u32>,
     /// Where it waits for others of the GPU: what it found there (`Gws`).
     pub arrived: Option<u64>,
-    /// What the wave has sent to the host since it had its last turn, by `s_sendmsg(MSG_INTERRUPT)`.
-    pub interrupts: Vec<Message>,
+    /// What the wave has had to tell since it had its last turn.
+    pub messages: Vec<Message>,
     /// The trap handler, where there is one.
     pub handler: Option<Handler>,
-    /// It runs the trap handler.
-    pub privileged: bool,
+    /// The trap whose handler it runs.
+    pub trap: Option<Trap>,
     /// It stops once it leaves the trap handler.
     pub halted: bool,
 }

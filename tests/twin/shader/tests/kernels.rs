@@ -373,7 +373,7 @@ fn handler(generation: Gen) -> String {
 
 #[test]
 fn trap_handlers_run() {
-    let message = |m0, privileged| Message { m0, privileged };
+    let message = |m0, privileged| Message::Interrupt { m0, privileged };
     for generation in Gen::ALL {
         let text = format!(
             "s_cmp_eq_u32 s0, s0

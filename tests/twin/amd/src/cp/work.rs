@@ -22,6 +22,14 @@ use super::{Core, Cx, DOORBELL_ID, Stop, cache};
 use crate::gpu::{Interrupt, ProcessId, QueueId};
 use crate::mem::{Caches, Vm};
 
+/// A wave that stands still for a reason that nobody is told.
+static HALTED_IN_SILENCE: Rule = Rule {
+    name: "GPU-WAVE-SILENT",
+    text: "a trap handler sends the host an interrupt before it halts a wave; else nobody learns why the queue stands",
+    source: "ROCR, trap_handler.s, .send_interrupt; without it on gfx10.3: ROCR 5.2, amd_gpu_shaders.h, .signal_error",
+    proof: Proof::Sourced,
+};
+
 /// What is written at the end of the pipe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data {
@@ -307,16 +315,28 @@ impl Task {
         }
     }
 
-    /// What a message of a wave is to the kernel driver.
-    fn interrupt(&self, launch: &Launch, message: Message, since: u64) -> Interrupt {
-        let named = Some(message.m0 & DOORBELL_ID);
+    /// What a message of a wave is to the kernel driver, or to the journal.
+    fn heard(&self, launch: &Launch, message: Message, since: u64, who: &str) {
+        let (m0, privileged) = match message {
+            Message::Interrupt { m0, privileged } => (m0, privileged),
+            Message::HaltedInSilence { id, at } => {
+                let what = format!("trap {id}, halted at {at:#x}; {who}");
+                self.core.journal.broken(&HALTED_IN_SILENCE, what);
+                return;
+            }
+        };
+        let named = Some(m0 & DOORBELL_ID);
         let doorbell = launch.trap.map(|handler| handler.doorbell);
-        Interrupt::Wave {
+        let interrupt = Interrupt::Wave {
             process: self.process,
-            context: message.m0,
+            context: m0,
             since,
-            queue: (message.privileged && doorbell == named).then_some(self.queue),
-        }
+            queue: (privileged && doorbell == named).then_some(self.queue),
+        };
+        let messages = self.messages.lock();
+        messages
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(interrupt);
     }
 
     /// Runs the launches of a dispatch. Those of several XCCs run side by side: workgroups of one may wait for
@@ -375,12 +395,7 @@ impl Task {
             cancel: &self.cancel,
             trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
             clock: &|| self.core.clock.now(),
-            interrupt: &|message| {
-                let messages = self.messages.lock();
-                messages
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(self.interrupt(launch, message, since));
-            },
+            message: &|message| self.heard(launch, message, since, who),
             threads: self.core.threads,
         };
         self.vm.set_origin(who);

@@ -123,7 +123,8 @@ fn printer(config: &Config) -> std::io::Result<Logger> {
     };
     let file = std::fs::File::create(path)
         .map_err(|e| std::io::Error::new(e.kind(), format!("log={path}: {e}")))?;
-    let file = Mutex::new(std::io::BufWriter::new(file));
+    // Line by line: what hangs is looked at while it does.
+    let file = Mutex::new(std::io::LineWriter::new(file));
     Ok(Arc::new(move |text: &str| {
         // A full disk loses lines and nothing else.
         let _ = writeln!(lock(&file), "{text}");
@@ -141,7 +142,11 @@ impl Machine {
     /// # Errors
     /// The host has no memory or no thread left.
     pub fn new(config: Config) -> std::io::Result<Arc<Self>> {
-        let journal = Arc::new(Journal::new());
+        let printer = printer(&config)?;
+        let journal = Arc::new(match (config.debug, printer.clone()) {
+            (0, _) => Journal::new(),
+            (_, print) => Journal::telling(move |violation| print(&violation.to_string())),
+        });
         let places = Place::all(&config);
         let injector = Injector::new(config.faults.clone());
         let losing = Injector::new(config.faults.clone());
@@ -153,7 +158,6 @@ impl Machine {
         });
         let kernel: Weak<dyn Kernel> = Arc::downgrade(&(registry.clone() as Arc<dyn Kernel>));
         let tree = topology::files(&config, &places);
-        let printer = printer(&config)?;
         let scheduler = Scheduler::new(config.seed)?;
         let mut nodes = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
@@ -301,12 +305,8 @@ impl Machine {
             .is_some_and(|node| node.gone.load(Ordering::Acquire))
     }
 
-    /// Notes a broken rule, and prints it where that is wanted.
     fn broken(&self, rule: &'static Rule, what: String) {
-        let violation = self.journal.broken(rule, what);
-        if self.config.debug >= 1 {
-            (self.printer)(&violation.to_string());
-        }
+        self.journal.broken(rule, what);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Faults that the config asks for.
 
 use drivers_spec::amd::kfd::{self, HsaHwExceptionData, event_type, wait_result};
+use twin::fires::fires;
 use twin_amd::config::Config;
 use twin_amd::kernel::errno::Errno;
 use twin_amd::kernel::ioctl::TABLE;
@@ -223,9 +224,15 @@ fn a_path_is_refused_with_everything_below_it() {
 fn what_is_printed_may_go_to_a_file() {
     let log = std::env::temp_dir().join(format!("doorbell-twin-{}.log", std::process::id()));
     let client = Client::new(&format!("debug=1,log={}", log.display()));
-    assert!(client.process.open("/dev/kfd", libc::O_RDWR).is_ok());
-    drop(client);
+    let fd = client.process.open("/dev/kfd", libc::O_RDWR).unwrap();
+    assert_eq!(
+        client.process.ioctl(fd, 0x8008_4b00, 0),
+        Err(Errno::ENOTTY)
+    );
+    // The client is still there, and may hang.
     let text = std::fs::read_to_string(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
     assert!(text.contains("process 1: open /dev/kfd"), "{text}");
+    fires("KFD-UNKNOWN-IOCTL").only(&client.rules());
+    assert_eq!(text.matches("rule KFD-UNKNOWN-IOCTL").count(), 1, "{text}");
 }

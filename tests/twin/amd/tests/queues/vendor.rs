@@ -285,6 +285,30 @@ fn a_trap_handler_runs() {
 }
 
 #[test]
+fn a_trap_handler_does_not_halt_in_silence() {
+    // STATUS.HALT = 1; returns behind the trap.
+    let handler = [
+        0xbef8_128d,
+        0xb978_f802,
+        0x806c_846c,
+        0x826d_806d,
+        0xbe80_4a6c,
+    ];
+    let stand = inactive(&GFX1100);
+    stand.write_words(CODE + 0x400, &handler);
+    stand.vm.set_trap(CODE + 0x400, 0);
+    let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+    // s_trap 2; s_endpgm
+    kernel(&stand, false, WAVE32, &[0xbf90_0002, 0xbfb0_0000]);
+    queue.submit(&dispatch_of(0));
+    stand.wait("the wave is halted", |stand| !stand.broken().is_empty());
+    assert!(!stand.gpu.idle(PROCESS));
+    stand.gpu.destroy_queue(queue.id);
+    assert_eq!((value(&stand, DONE), stand.heard()), (1, 0));
+    fires("GPU-WAVE-SILENT").only(&stand.broken());
+}
+
+#[test]
 fn waves_of_all_workgroups_meet() {
     // v0 = 3; m0 = 0; ds_gws_init v0
     let init = [

@@ -63,9 +63,9 @@ impl Bench {
             signalled: 0,
             phases: &self.phases,
             arrived: None,
-            interrupts: Vec::new(),
+            messages: Vec::new(),
             handler: None,
-            privileged: false,
+            trap: None,
             halted: false,
         };
         for row in 0..16 {

@@ -153,13 +153,16 @@ pub fn rfe() -> Meaning {
     special(&[Arg::Reg0(2)], |inst, _| {
         let a = inst.src0::<u64>()?;
         step([a.touches(2)], move |wave| {
-            if !wave.privileged {
+            let Some(trap) = wave.trap.take() else {
                 let text = "s_rfe_b64 outside of a trap handler".into();
                 return Err(Stop::Rule(&ISA_RESERVED, text));
-            }
-            wave.privileged = false;
+            };
             let to = u64::get(a, wave) & 0xffff_ffff_fffc;
             if wave.halted {
+                if !trap.told {
+                    let id = trap.id;
+                    wave.messages.push(Message::HaltedInSilence { id, at: to });
+                }
                 wave.next = to;
                 return Ok(Flow::Halt);
             }
@@ -184,9 +187,12 @@ pub fn sendmsg() -> Meaning {
         let doorbell = old && inst.simm() == 10;
         step([], move |wave| {
             if interrupt {
-                let (m0, privileged) = (wave.m0, wave.privileged);
-                wave.interrupts.push(Message { m0, privileged });
-            } else if doorbell && let (true, Some(handler)) = (wave.privileged, wave.handler) {
+                let (m0, privileged) = (wave.m0, wave.trap.is_some());
+                wave.messages.push(Message::Interrupt { m0, privileged });
+                if let Some(trap) = &mut wave.trap {
+                    trap.told = true;
+                }
+            } else if doorbell && let (Some(_), Some(handler)) = (wave.trap, wave.handler) {
                 // Bit 31, which was set before, says that it has come.
                 wave.set_scalar(126, handler.doorbell);
             }
@@ -210,7 +216,7 @@ pub fn sendmsg_rtn<D: Value>() -> Meaning {
         step([Some(regs)], move |wave| {
             let answer = match (asked, wave.handler) {
                 (REALTIME, _) => wave.seat.now(),
-                (_, Some(handler)) if wave.privileged => handler.doorbell.into(),
+                (_, Some(handler)) if wave.trap.is_some() => handler.doorbell.into(),
                 _ => 0,
             };
             D::get(Source::Const(answer), wave).put(d, wave);

@@ -54,7 +54,7 @@ fn read(wave: &Wave, id: u16) -> Option<u32> {
         (MODE, _) => wave.mode,
         (STATUS, _) => {
             u32::from(wave.scc)
-                | u32::from(wave.privileged) << 5
+                | u32::from(wave.trap.is_some()) << 5
                 | u32::from(wave.exec == 0) << 9
                 | u32::from(wave.vccz()) << 10
                 | u32::from(place.waves > 1) << 11
@@ -89,10 +89,10 @@ fn write(wave: &mut Wave, id: u16, mask: u32, value: u32) -> bool {
     let merge = |old: u32| old & !mask | value & mask;
     match (id, wave.generation) {
         (MODE, _) => wave.mode = merge(wave.mode),
-        (STATUS, Gen::Rdna2 | Gen::Rdna3 | Gen::Cdna3) if wave.privileged => {
+        (STATUS, Gen::Rdna2 | Gen::Rdna3 | Gen::Cdna3) if wave.trap.is_some() => {
             set_status(wave, mask, value, (0, HALT));
         }
-        (STATE_PRIV, Gen::Rdna4) if wave.privileged => {
+        (STATE_PRIV, Gen::Rdna4) if wave.trap.is_some() => {
             set_status(wave, mask, value, (SCC_12, HALT_12));
         }
         // RDNA2 programs set up their scratch by these (LLVM AMDGPUUsage, "flat scratch").

@@ -281,7 +281,7 @@ impl Machine {
             cancel: &cancel,
             trace,
             clock: &|| start.elapsed().as_nanos() as u64 / 10,
-            interrupt: &|message| {
+            message: &|message| {
                 let mut told = self.told.lock().unwrap();
                 told.push(message);
                 cancel.fetch_or(told.len() >= self.most, Ordering::Relaxed);

@@ -100,9 +100,9 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
         signalled: 0,
         phases: &phases,
         arrived: None,
-        interrupts: vec![],
+        messages: vec![],
         handler: None,
-        privileged: false,
+        trap: None,
         halted: false,
     };
     let flow = (step.run)(&mut wave).map_err(|stop| match stop {

@@ -59,9 +59,9 @@ fn run_in<S, T>(
         signalled: 0,
         phases: &phases,
         arrived: None,
-        interrupts: vec![],
+        messages: vec![],
         handler: None,
-        privileged: false,
+        trap: None,
         halted: false,
     };
     let state = before(&mut wave);
