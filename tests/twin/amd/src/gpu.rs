@@ -105,6 +105,8 @@ pub enum Interrupt {
         context: u32,
         /// Its event slot was written after this time.
         since: u64,
+        /// A barrier of AQL that releases nothing: what is in memory is not its matter.
+        bare: bool,
     },
     /// A wave's message, with what it had in M0: 23 bits.
     Wave {
@@ -471,9 +473,9 @@ impl Side {
     }
 }
 
-/// Whether the kernel driver is about to wake the client. Context 0 is no event.
+/// Whether the kernel driver is about to tell the client that memory is ready. Context 0 is no event.
 fn told_host(interrupts: &[Interrupt]) -> bool {
-    interrupts
-        .iter()
-        .any(|interrupt| matches!(interrupt, Interrupt::EndOfPipe { context, .. } if *context != 0))
+    interrupts.iter().any(|interrupt| {
+        matches!(interrupt, Interrupt::EndOfPipe { context, bare: false, .. } if *context != 0)
+    })
 }

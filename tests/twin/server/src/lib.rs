@@ -90,6 +90,12 @@ impl State {
     }
 }
 
+/// A folder for its files, in memory where there is such: there are hundreds, and they go when the program ends.
+fn folder() -> io::Result<TempDir> {
+    let prefix = "doorbell-twin-";
+    TempDir::with_prefix_in(prefix, "/dev/shm").or_else(|_| TempDir::with_prefix(prefix))
+}
+
 impl Server {
     /// A machine of a config string, which serves from now on.
     ///
@@ -123,7 +129,7 @@ impl Server {
     }
 
     fn serve(machine: Arc<dyn Machine>, recorder: Option<Arc<Recorder>>) -> io::Result<Server> {
-        let folder = TempDir::with_prefix("doorbell-twin-")?;
+        let folder = folder()?;
         let tree = Tree::write(&wire::tree_of(folder.path()), machine.nodes())?;
         let listener = UnixListener::bind(wire::socket_of(folder.path()))?;
         let state = Arc::new(State {

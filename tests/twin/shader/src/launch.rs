@@ -217,7 +217,7 @@ pub fn run_with_pauses(
         since: code.now(),
         count,
         threads,
-        turns: Turns::new(threads, (watch.clock)()),
+        turns: Turns::new(threads, xccs, (watch.clock)()),
         done: Mutex::default(),
     };
     let resident = resident(launch, threads);

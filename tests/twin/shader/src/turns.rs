@@ -16,6 +16,9 @@ use crate::launch::Broken;
 /// Instructions that a thread runs before it meets the others.
 const LONG: u64 = 1 << 20;
 
+/// The same on one of several XCCs: what its groups may wait for is another XCC, which has no turn meanwhile.
+const SHORT: u64 = 1 << 14;
+
 /// Instructions of a tick of 10 ns.
 const OF_A_TICK: u64 = 16;
 
@@ -42,14 +45,16 @@ pub struct Turns {
     state: Mutex<State>,
     moved: Condvar,
     several: bool,
+    /// After how many instructions they meet.
+    long: u64,
     /// One runs at a time.
     one: AtomicBool,
     stop: AtomicBool,
 }
 
 impl Turns {
-    /// So many threads, at that time.
-    pub fn new(threads: u32, now: u64) -> Self {
+    /// So many threads of one of so many XCCs, at that time.
+    pub fn new(threads: u32, xccs: u32, now: u64) -> Self {
         Self {
             state: Mutex::new(State {
                 threads: (0..threads).map(|_| At::Runs).collect(),
@@ -58,6 +63,7 @@ impl Turns {
             }),
             moved: Condvar::new(),
             several: threads > 1,
+            long: if xccs > 1 { SHORT } else { LONG },
             one: AtomicBool::new(threads == 1),
             stop: AtomicBool::new(false),
         }
@@ -192,7 +198,7 @@ impl<'a> Seat<'a> {
         now.set(now.get() + (instructions - ran.replace(instructions)) / OF_A_TICK);
         // Alone, too, a launch must not hold everything up.
         let in_turn = self.turns.several && self.turns.one.load(Ordering::Relaxed);
-        if in_turn || instructions - met.get() >= LONG {
+        if in_turn || instructions - met.get() >= self.turns.long {
             met.set(instructions);
             self.meet(false);
         }

@@ -279,7 +279,9 @@ impl Aql {
         let start = Some(cx.core.clock.now());
         self.acquire(cx, slot.words[0]);
         self.take(cx, ring, slot)?;
-        self.pm4.pending.push(cx, Work::End(End { start, ..end }))
+        let bare = packet::RELEASE_SCOPE.get(slot.words[0]) == 0;
+        let end = End { start, bare, ..end };
+        self.pm4.pending.push(cx, Work::End(end))
     }
 
     /// Asks the runtime by `queue_inactive_signal`, once nothing of the queue runs.

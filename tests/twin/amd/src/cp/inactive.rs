@@ -41,6 +41,6 @@ pub(crate) fn tell(
     }
     let at = signal + aql::signal::VALUE as u64;
     desc.vm.write(Port::Cp, at, &value.to_le_bytes())?;
-    work::wake(&desc.vm, clock, desc.process, signal, out)?;
+    work::wake(&desc.vm, clock, desc.process, (signal, false), out)?;
     Ok(Some(signal))
 }

@@ -349,10 +349,7 @@ impl Pm4 {
             caches: cache::release(cx, event),
             write: data.map(|data| (va, data)),
             interrupt: (int_sel != 0).then_some(body[6]),
-            signal: None,
-            start: None,
-            xccs: 0,
-            after: None,
+            ..End::default()
         };
         let tells = matches!(data, Some(Data::Low(_) | Data::Wide(_))) || wakes;
         let after = self.place.as_ref().filter(|_| tells);

@@ -62,6 +62,8 @@ pub(crate) struct End {
     pub start: Option<u64>,
     /// The dispatch packets that it comes after, where XCCs share a ring.
     pub after: Option<u64>,
+    /// A barrier of AQL that releases nothing.
+    pub bare: bool,
 }
 
 /// A launch, and the XCC that runs it.
@@ -459,24 +461,19 @@ pub(crate) fn finish(
             process,
             context,
             since,
+            bare: false,
         });
     }
     if let Some((signal, stamps)) = end.signal {
         let start = start.or(end.start).filter(|_| stamps);
-        complete(vm, clock, process, signal, start, out)?;
+        complete(vm, clock, signal, start)?;
+        wake(vm, clock, process, (signal, end.bare), out)?;
     }
     Ok(())
 }
 
 /// Decrements a completion signal.
-fn complete(
-    vm: &Vm,
-    clock: &Clock,
-    process: ProcessId,
-    signal: u64,
-    start: Option<u64>,
-    out: &mut Vec<Interrupt>,
-) -> Result<(), MemFault> {
+fn complete(vm: &Vm, clock: &Clock, signal: u64, start: Option<u64>) -> Result<(), MemFault> {
     let read = |at: usize| {
         let mut bytes = [0; 8];
         vm.read(Port::Cp, signal + at as u64, &mut bytes)?;
@@ -488,16 +485,15 @@ fn complete(
         write(signal + aql::signal::END_TS as u64, clock.now())?;
     }
     let value = read(aql::signal::VALUE)?.wrapping_sub(1);
-    write(signal + aql::signal::VALUE as u64, value)?;
-    wake(vm, clock, process, signal, out)
+    write(signal + aql::signal::VALUE as u64, value)
 }
 
-/// Wakes who waits for a signal.
+/// Wakes who waits for a signal, which a barrier that releases nothing may have sent.
 pub(crate) fn wake(
     vm: &Vm,
     clock: &Clock,
     process: ProcessId,
-    signal: u64,
+    (signal, bare): (u64, bool),
     out: &mut Vec<Interrupt>,
 ) -> Result<(), MemFault> {
     let read = |at: usize| {
@@ -514,6 +510,7 @@ pub(crate) fn wake(
             process,
             context,
             since,
+            bare,
         });
     }
     Ok(())

@@ -54,6 +54,7 @@ impl Kernel for Registry {
                 process,
                 context,
                 since,
+                ..
             } => {
                 if let Some(process) = self.process(process) {
                     process.signalled(context, 32, since, (self.events_lost)());

@@ -50,7 +50,7 @@ pub static L2_NOT_WRITTEN_BACK: Rule = Rule {
 pub static L2_HOST_STALE: Rule = Rule {
     name: "CACHE-L2-HOST-STALE",
     text: "GL2 (of every XCC) is written back before the host is told that memory which it has mapped is ready",
-    source: "LLVM AMDGPUUsage: release at system scope writes GL2 back; that all of it matters to the host is our choice",
+    source: "LLVM AMDGPUUsage: release at system scope writes GL2 back; that all of it matters to the host is our choice, but not after a barrier of AQL that releases nothing (HIP, rocvirtual.cpp, submitMarker: of such it reads the signal alone)",
     proof: Proof::Guess,
 };
 

@@ -281,6 +281,7 @@ fn interrupts_look_at_the_slots() {
                 process,
                 context,
                 since,
+                bare: false,
             },
         )
     };

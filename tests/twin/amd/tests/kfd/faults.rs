@@ -133,6 +133,7 @@ fn an_event_is_lost() {
                 process: client.process.id(),
                 context: 1,
                 since: client.machine.clock(),
+                bare: false,
             },
         );
         assert_eq!(
@@ -225,10 +226,7 @@ fn what_is_printed_may_go_to_a_file() {
     let log = std::env::temp_dir().join(format!("doorbell-twin-{}.log", std::process::id()));
     let client = Client::new(&format!("debug=1,log={}", log.display()));
     let fd = client.process.open("/dev/kfd", libc::O_RDWR).unwrap();
-    assert_eq!(
-        client.process.ioctl(fd, 0x8008_4b00, 0),
-        Err(Errno::ENOTTY)
-    );
+    assert_eq!(client.process.ioctl(fd, 0x8008_4b00, 0), Err(Errno::ENOTTY));
     // The client is still there, and may hang.
     let text = std::fs::read_to_string(&log).unwrap();
     std::fs::remove_file(&log).unwrap();

@@ -39,6 +39,7 @@ fn handles_addresses_queues_and_events_are_a_process_own() {
             process: one.process.id(),
             context: 1,
             since: machine.clock(),
+            bare: false,
         },
     );
     let poll = |client: &Client| client.wait(&mut [wanted(1)], true, 0).unwrap();

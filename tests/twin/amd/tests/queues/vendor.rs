@@ -1,6 +1,7 @@
 //! Packets and queues as AMD's own runtime (ROCR) makes them.
 
 use twin_amd::chip::GFX942_QPX;
+use twin_shader::page::Port;
 
 use super::*;
 
@@ -429,6 +430,30 @@ fn barriers_have_times() {
         [aql::signal::START_TS, aql::signal::END_TS].map(|at| stand.read64(DONE + at as u64));
     assert!(0 < times[0] && times[0] <= times[1], "{times:?}");
     assert_eq!((value(&stand, DONE), stand.reports().as_str()), (0, ""));
+}
+
+#[test]
+fn a_barrier_that_releases_nothing_says_nothing_of_memory() {
+    // Its header, with a release for nobody, the GPU, the system.
+    for (header, ready) in [(0x0503, None), (0x0d03, Some(false)), (0x1503, Some(true))] {
+        let stand = inactive(&GFX1100);
+        let cached = DATA + 0x100_0000;
+        stand.map_as(cached, 0x1000, Kind::Gtt, Mtype::Nc, true);
+        stand.vm.write(Port::Vector, cached, &[7; 8]).unwrap();
+        stand.write(DONE + 16, &MAILBOX.to_le_bytes());
+        stand.write(DONE + 24, &9u32.to_le_bytes());
+        let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+        let mut packet = [0u32; 16];
+        packet[0] = header;
+        (packet[14], packet[15]) = (lo(DONE), hi(DONE));
+        queue.submit(&packet);
+        stand.wait("the interrupt", |stand| stand.heard() == 1);
+        stand.idle();
+        match ready {
+            Some(false) => fires("CACHE-L2-HOST-STALE").only(&stand.broken()),
+            _ => assert_eq!(stand.reports(), "", "{header:#x}"),
+        }
+    }
 }
 
 #[test]

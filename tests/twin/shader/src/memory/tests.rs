@@ -32,7 +32,7 @@ impl Bench {
             memory: Pages::new(&PAGES),
             lds: (0..1024).map(|i| Cell::new(0x1000 + i)).collect(),
             phases: Cell::new(0),
-            turns: Turns::new(1, 0),
+            turns: Turns::new(1, 1, 0),
         }
     }
 

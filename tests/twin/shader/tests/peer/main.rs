@@ -77,7 +77,7 @@ fn run(generation: Gen, state: &State, vector: &Vector, lanes: usize) -> Result<
     let ram = Ram::new(&state.mem);
     let lds: Vec<Cell<u32>> = state.lds.iter().copied().map(Cell::new).collect();
     let phases = Cell::new(0);
-    let turns = Turns::new(1, 0);
+    let turns = Turns::new(1, 1, 0);
     let ieee = if generation == Gen::Rdna4 { 0 } else { 0x300 };
     let to_lanes = |chunk: &[u32]| -> Lanes { chunk.try_into().unwrap() };
     let mut wave = Wave {

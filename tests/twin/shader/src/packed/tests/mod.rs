@@ -38,7 +38,7 @@ fn run_in<S, T>(
     after: impl FnOnce(&Wave, S) -> T,
 ) -> Result<T, Stop> {
     let phases = Cell::new(0);
-    let turns = Turns::new(1, 0);
+    let turns = Turns::new(1, 1, 0);
     let mut wave = Wave {
         generation,
         pc: 0,
