@@ -186,6 +186,39 @@ fn the_stride_of_scratch_is_filled_in() {
 }
 
 #[test]
+fn queues_say_that_scratch_may_be_reclaimed_where_the_firmware_can() {
+    let can = aql::queue::CAPS_ASYNC_RECLAIM;
+    for (chip, caps) in [(&GFX942_QPX, can), (&GFX1100, 0)] {
+        let stand = inactive(chip);
+        let _queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+        let at = QUEUE + aql::queue::CAPS as u64;
+        assert_eq!(stand.read32(at), caps, "{}", chip.name);
+    }
+}
+
+/// The pitch of a box begins at bit 13 of its dword, from SDMA 7 on at bit 16.
+#[test]
+fn pitches_of_boxes_moved_in_sdma_7() {
+    for (chip, shift) in [(&GFX1100, 13), (&GFX1201, 16)] {
+        let stand = stand(chip);
+        let queue = stand.queue(SDMA, RING, RING_BYTES);
+        let to = DATA + 0x1000;
+        // Two rows of 8 elements of 4 bytes, from rows of 8 to rows of 11.
+        let rows: Vec<u32> = (100..116).collect();
+        stand.write_words(DATA, &rows);
+        let mut words = [0; 13];
+        words[0] = u32::from(sdma::COPY_LINEAR_SUB_WIND) | sdma::ELEMENT_SIZE.put(2);
+        (words[1], words[2], words[4]) = (lo(DATA), hi(DATA), 7 << shift);
+        (words[6], words[7], words[9]) = (lo(to), hi(to), 10 << shift);
+        words[11] = 7 | 1 << 16;
+        queue.submit(&words);
+        stand.idle();
+        let got = [0, 7, 11, 18].map(|at| stand.read32(to + 4 * at));
+        assert_eq!((got, stand.reports().as_str()), ([100, 107, 108, 115], ""));
+    }
+}
+
+#[test]
 fn a_barrier_waits_for_a_value() {
     let stand = inactive(&GFX942);
     let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
