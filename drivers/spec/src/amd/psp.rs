@@ -47,6 +47,8 @@ pub mod ctrl {
 
 /// Commands of the ring (`GFX_CMD_ID_*`).
 pub mod cmd {
+    /// Loads the secure OS's own part for applications: [`super::LoadTa`].
+    pub const LOAD_ASD: u32 = 0x4;
     /// Sets up the trusted memory region: [`super::SetupTmr`].
     pub const SETUP_TMR: u32 = 0x5;
     /// Loads firmware of a block: [`super::LoadIpFw`].
@@ -175,6 +177,21 @@ layouts! {
         fw_size: U32,
         /// A [`super::fw_type::GfxFwType`].
         fw_type: U32,
+    }
+    /// `psp_gfx_cmd_load_ta`.
+    LoadTa = 24 {
+        /// Where the application is.
+        app_phy_addr_lo: U32,
+        /// Where the application is.
+        app_phy_addr_hi: U32,
+        /// Its bytes.
+        app_len: U32,
+        /// Memory that it shares with the driver; none is 0.
+        cmd_buf_phy_addr_lo: U32,
+        /// Memory that it shares with the driver; none is 0.
+        cmd_buf_phy_addr_hi: U32,
+        /// Its bytes.
+        cmd_buf_len: U32,
     }
     /// `psp_gfx_cmd_load_toc`.
     LoadToc = 12 {

@@ -116,13 +116,14 @@ fn broken_rules_are_named() {
     f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
         .unwrap();
     let bar = f.bar(0).unwrap();
+    assert_eq!(f.config_read(0x40, AccessWidth::W32).unwrap(), 0);
     let cases = [
         (
             f.config_write(PCI_VENDOR_ID, AccessWidth::W16, 0).err(),
             fires("PCI-READ-ONLY"),
         ),
         (
-            f.config_read(0x40, AccessWidth::W32).err(),
+            f.config_write(0x40, AccessWidth::W32, 0).err(),
             fires("PCI-UNMODELLED"),
         ),
         (

@@ -12,10 +12,14 @@ use std::sync::Arc;
 
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{Pci, ResetKind, TransportError};
+use twin::pci::Bus;
+use vfio_bindings::bindings::vfio::VFIO_IRQ_SET_ACTION_TRIGGER;
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, Server, ServerBackend};
 
 use crate::Error;
-use crate::regions::{self, CONFIG, CONFIG_BYTES, ROM};
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::regions::{self, CONFIG, CONFIG_BYTES, MSI, ROM};
 use crate::rom::{REGISTER, Rom};
 
 /// Where an access was refused: region, offset, and whether it was a write.
@@ -26,17 +30,21 @@ pub struct Function {
     pci: Arc<dyn Pci>,
     bars: [Option<Window>; 6],
     rom: Rom,
+    memory: Memory,
+    messages: Messages,
     refused: BTreeMap<Place, u64>,
 }
 
 impl Function {
-    /// A function of a model, with what lies in its expansion ROM.
-    pub fn new(pci: Arc<dyn Pci>, rom: Vec<u8>) -> Function {
+    /// A function of a model, with its way to memory of the machine, and what lies in its expansion ROM.
+    pub fn new(pci: Arc<dyn Pci>, bus: &Bus, rom: Vec<u8>) -> Function {
         Function {
             // The model says no to a BAR that the card does not have.
             bars: std::array::from_fn(|number| pci.bar(number as u8).ok()),
             pci,
             rom: Rom::new(rom),
+            memory: Memory::new(bus.memory()),
+            messages: Messages::of(bus),
             refused: BTreeMap::new(),
         }
     }
@@ -175,23 +183,37 @@ impl ServerBackend for Function {
         Ok(())
     }
 
-    // The model reaches no memory of the machine, and interrupts nobody: it is told, and has no use for it.
     fn dma_map(
         &mut self,
         _: DmaMapFlags,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: Option<File>,
+        offset: u64,
+        address: u64,
+        size: u64,
+        file: Option<File>,
     ) -> io::Result<()> {
+        // What has no file is not memory: ROMs, and registers of other devices.
+        match file {
+            Some(file) => self.memory.map(address, size, &file, offset),
+            None => Ok(()),
+        }
+    }
+
+    fn dma_unmap(&mut self, _: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
+        self.memory.unmap(address, size);
         Ok(())
     }
 
-    fn dma_unmap(&mut self, _: DmaUnmapFlags, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn set_irqs(&mut self, _: u32, _: u32, _: u32, _: u32, _: Vec<File>) -> io::Result<()> {
+    fn set_irqs(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        _: u32,
+        files: Vec<File>,
+    ) -> io::Result<()> {
+        if index == MSI && flags & VFIO_IRQ_SET_ACTION_TRIGGER != 0 {
+            self.messages.set(start, files);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! - [`Function`]: what the machine asks of it, answered by a [`Pci`](hcq::transport::Pci);
 //! - `regions`: what there is to ask for: BARs, configuration space;
 //! - `rom`: its expansion ROM;
+//! - `memory`: the guest's memory, as far as its IOMMU lets the card reach it; `messages`: interrupts;
 //! - [`report`]: which rules the guest has broken.
 //!
 //! Every access of the guest to a BAR comes here, none goes to memory that is shared: a model that is strict sees each.
@@ -11,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod function;
+mod memory;
+mod messages;
 mod regions;
 pub mod report;
 mod rom;
@@ -35,6 +38,9 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The machine that this runs on has no memory for a card.
+    #[error("a card: {0}")]
+    Card(io::Error),
     /// The socket, or what came over it.
     #[error("{path}: {source}")]
     Socket {

@@ -4,7 +4,7 @@
 //! were broken. The exit code is 1 if one was that no `--allow` names.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use clap::Parser;
 use hcq::transport::Pci;
 use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
+use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Card, Config};
 use twin_amd::pci::chip::{CHIPS, Chip};
@@ -59,7 +60,11 @@ fn serve(args: &Args) -> Result<bool, Error> {
         ..Config::of(chip)
     };
     let journal = Arc::new(Journal::new());
-    let card: Arc<dyn Pci> = Arc::new(Card::function("0000:01:00.0", &config, &journal));
+    let memory = HostMemory::new();
+    let model = Card::function("0000:01:00.0", &config, &memory, &journal);
+    let model = model.map_err(|errno| Error::Card(io::Error::from_raw_os_error(errno)))?;
+    let bus = model.bus().clone();
+    let card: Arc<dyn Pci> = Arc::new(model);
     let card = match &args.trace {
         Some(path) => {
             let file = File::create(path).map_err(|source| Error::File {
@@ -70,7 +75,7 @@ fn serve(args: &Args) -> Result<bool, Error> {
         }
         None => card,
     };
-    let mut function = Function::new(card, rom::image(chip));
+    let mut function = Function::new(card, &bus, rom::image(chip));
     function.serve(&args.socket)?;
     Ok(report::print(&function, &journal, &args.allow))
 }

@@ -5,9 +5,9 @@
 use std::mem::size_of;
 
 use vfio_bindings::bindings::vfio::{
-    VFIO_IRQ_INFO_EVENTFD, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS,
-    VFIO_PCI_ROM_REGION_INDEX, VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE,
-    vfio_region_info,
+    VFIO_IRQ_INFO_EVENTFD, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSI_IRQ_INDEX, VFIO_PCI_NUM_IRQS,
+    VFIO_PCI_NUM_REGIONS, VFIO_PCI_ROM_REGION_INDEX, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 use vfio_user::{IrqInfo, ServerRegion};
 
@@ -17,6 +17,8 @@ pub const CONFIG_BYTES: u64 = 4096;
 pub const CONFIG: u32 = VFIO_PCI_CONFIG_REGION_INDEX;
 /// The region that is the expansion ROM.
 pub const ROM: u32 = VFIO_PCI_ROM_REGION_INDEX;
+/// The interrupts that are messages.
+pub const MSI: u32 = VFIO_PCI_MSI_IRQ_INDEX;
 
 /// The regions of a card with BARs of these lengths; 0 for one that is not there.
 pub fn of(bars: [u64; 6], rom: u64) -> Vec<ServerRegion> {
@@ -44,12 +46,12 @@ pub fn of(bars: [u64; 6], rom: u64) -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
-/// Its interrupts: none of any kind.
+/// Its interrupts: one message, as the capability of these cards has it.
 pub fn interrupts() -> Vec<IrqInfo> {
     let kind = |index| IrqInfo {
         index,
         flags: VFIO_IRQ_INFO_EVENTFD,
-        count: 0,
+        count: u32::from(index == MSI),
     };
     (0..VFIO_PCI_NUM_IRQS).map(kind).collect()
 }

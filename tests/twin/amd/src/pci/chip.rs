@@ -35,7 +35,25 @@ pub struct Chip {
     nbif: Version,
     hdp: Version,
     osssys: Version,
+    /// What else it has: blocks that only the vendor's kernel driver asks for.
+    more: &'static [(u16, Version, &'static [u64])],
 }
+
+/// THM, SMUIO, ATHUB, UMC, the second SDMA engine, VCN: 13.0.2 and 13.0.6 are those of Navi31 in the sources of the driver.
+const NAVI31: &[(u16, Version, &[u64])] = &[
+    (ip::SDMA1, (6, 0, 0), &GC),
+    (ip::THM, (13, 0, 2), &[0x16600, 0x240_0c00]),
+    (
+        ip::SMUIO,
+        (13, 0, 6),
+        &[0x16800, 0x16a00, 0x240_1000, 0x344_0000],
+    ),
+    (ip::ATHUB, (3, 0, 0), &[0xc20, 0x240_8c00]),
+    (ip::UMC, (8, 10, 0), &[0x14000, 0x242_5800]),
+    (ip::VCN, (4, 0, 0), &[0x7800, 0x7e00, 0x240_3000]),
+];
+
+const GC: [u64; 4] = [0x1260, 0xa000, 0x1c000, 0x240_2c00];
 
 /// The cards.
 pub const CHIPS: [Chip; 4] = [
@@ -53,6 +71,7 @@ pub const CHIPS: [Chip; 4] = [
         nbif: (4, 3, 0),
         hdp: (6, 0, 0),
         osssys: (6, 0, 0),
+        more: NAVI31,
     },
     Chip {
         name: "gfx1102",
@@ -68,6 +87,7 @@ pub const CHIPS: [Chip; 4] = [
         nbif: (4, 3, 1),
         hdp: (6, 0, 1),
         osssys: (6, 0, 0),
+        more: &[],
     },
     Chip {
         name: "gfx1200",
@@ -83,6 +103,7 @@ pub const CHIPS: [Chip; 4] = [
         nbif: (6, 3, 1),
         hdp: (7, 0, 0),
         osssys: (7, 0, 0),
+        more: &[],
     },
     Chip {
         name: "gfx1201",
@@ -98,6 +119,7 @@ pub const CHIPS: [Chip; 4] = [
         nbif: (6, 3, 1),
         hdp: (7, 0, 0),
         osssys: (7, 0, 0),
+        more: &[],
     },
 ];
 
@@ -128,7 +150,6 @@ impl Chip {
 
     /// What its firmware says of it.
     pub fn contents(&self) -> Contents {
-        const GC: [u64; 4] = [0x1260, 0xa000, 0x1c000, 0x240_2c00];
         const MP: [u64; 5] = [0x16000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
         let far = [0x404_0000, 0x408_0000, 0x40c_0000, 0x410_0000];
         let nbif = [&[0, 0x14, 0xd20, 0x10400, 0x241_b000][..], &far].concat();
@@ -149,20 +170,24 @@ impl Chip {
         units.max_waves_per_simd = 16.into();
         units.max_scratch_slots_per_cu = 32.into();
         units.lds_size = 64.into();
+        let more = self.more.iter();
+        let more = more.map(|(hw_id, version, bases)| block(*hw_id, *version, bases));
+        let mut blocks: Vec<_> = more.collect();
+        blocks.extend([
+            block(ip::GC, self.gc, &GC),
+            block(ip::SDMA0, self.sdma, &GC),
+            block(ip::MMHUB, self.mmhub, &[0x1a000, 0x240_8800]),
+            block(ip::NBIF, self.nbif, &nbif),
+            block(ip::MP0, self.mp, &MP),
+            block(ip::MP1, self.mp, &MP),
+            block(ip::HDP, self.hdp, &[0xf20, 0x240_a400]),
+            block(ip::OSSSYS, self.osssys, &[0x10a0, 0x240_a000]),
+        ]);
         Contents {
             binary: 1,
             table: 3,
             wide: false,
-            blocks: vec![
-                block(ip::GC, self.gc, &GC),
-                block(ip::SDMA0, self.sdma, &GC),
-                block(ip::MMHUB, self.mmhub, &[0x1a000, 0x240_8800]),
-                block(ip::NBIF, self.nbif, &nbif),
-                block(ip::MP0, self.mp, &MP),
-                block(ip::MP1, self.mp, &MP),
-                block(ip::HDP, self.hdp, &[0xf20, 0x240_a400]),
-                block(ip::OSSSYS, self.osssys, &[0x10a0, 0x240_a000]),
-            ],
+            blocks,
             units: Units::One(units),
             harvested: Vec::new(),
         }

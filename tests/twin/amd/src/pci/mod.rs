@@ -8,7 +8,7 @@
 //! - [`psp`]: the security processor; `smu`: power management and reset;
 //! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
 //!   `doorbells`: how they are rung; `engines`: what runs them;
-//! - [`rom`]: what lies in its expansion ROM;
+//! - `kernel`: registers that only the vendor's kernel driver uses; [`rom`]: what lies in the expansion ROM;
 //! - `tsc`: the clock of packets, for the host; [`wait`]: what takes its time.
 
 pub mod card;
@@ -20,6 +20,7 @@ mod graphics;
 mod hqd;
 mod hub;
 pub mod ih;
+mod kernel;
 pub mod machine;
 mod nbio;
 pub mod psp;

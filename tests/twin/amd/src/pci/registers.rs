@@ -9,8 +9,8 @@ use hcq::reg::{At as Where, IpVersion};
 use twin::pci::Broken;
 
 use super::discovery::Block;
-use super::sdma;
 use super::state::State;
+use super::{kernel, sdma};
 
 /// A register of a card.
 #[derive(Clone, Copy)]
@@ -158,9 +158,8 @@ impl Registers {
         }
         for block in blocks {
             let (major, minor, revision) = block.version;
-            let Ok(version) = header(block.hw_id, IpVersion(major, minor, revision)) else {
-                continue;
-            };
+            let version = IpVersion(major, minor, revision);
+            let version = header(block.hw_id, version).unwrap_or(version);
             let segment = |reg: &Reg| {
                 let Where::Rows(rows) = reg.at else {
                     return None;
@@ -170,7 +169,10 @@ impl Registers {
                 Some((row.segment, base + u64::from(row.dword)))
             };
             let place = |reg: &Reg| segment(reg).map(|(_, dword)| dword);
-            let tables = TABLES.iter().filter(|(hw_id, _)| *hw_id == block.hw_id);
+            let tables = TABLES
+                .iter()
+                .chain(kernel::TABLES)
+                .filter(|(hw_id, _)| *hw_id == block.hw_id);
             for &reg in tables.flat_map(|(_, regs)| *regs) {
                 let Some((segment, dword)) = segment(reg) else {
                     continue;

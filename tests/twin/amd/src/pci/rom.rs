@@ -1,4 +1,4 @@
-//! The expansion ROM of a card: what a driver reads of it (the "VBIOS"), with nothing in it to run.
+//! The expansion ROM of a card: what a driver reads of it (the "VBIOS"), with nothing in it to run but a return.
 //!
 //! A PCI image that starts with an ATOM ROM: header, strings, a list of command tables, all empty, since the card's own
 //! firmware has done what these would do, and a list of data tables. Values are plausible for a card of this kind and are
@@ -40,7 +40,8 @@ pub fn image(chip: &Chip) -> Vec<u8> {
     const PCIR: usize = 0x80;
     const STRINGS: usize = 0xa0;
     let mut rom = Rom(vec![0; BYTES]);
-    rom.put(0x00, &[0x55, 0xaa, (BYTES / BLOCK) as u8]);
+    // Firmware calls what is behind the length: it returns, by a far return.
+    rom.put(0x00, &[0x55, 0xaa, (BYTES / BLOCK) as u8, 0xcb]);
     rom.word(0x18, PCIR);
     rom.put(0x30, b" 761295520");
     rom.put(0x50, b"11/23/26 06:00");

@@ -14,6 +14,7 @@ use drivers_spec::amd::smu::{
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use super::kernel;
 use super::registers::{At, Hook, hold};
 use super::state::State;
 use super::wait::{Looks, Wait};
@@ -45,25 +46,40 @@ pub(super) const HOOKS: &[Hook] = &[
 
 /// What else is a message, by its number: `PPSMC_MSG_*` of smu_v13_0_0_ppsmc.h and smu_v14_0_2_ppsmc.h.
 const TEST: u32 = 0x1;
+const SET_ALLOWED_FEATURES_MASK: [u32; 2] = [0x4, 0x5];
 const DISABLE_ALL_SMU_FEATURES: u32 = 0x7;
+const GET_RUNNING_SMU_FEATURES: [u32; 2] = [0xc, 0xd];
+const TRANSFER_TABLE_DRAM2SMU: u32 = 0x13;
 const GET_MIN_DPM_FREQ: u32 = 0x1d;
 const GET_MAX_DPM_FREQ: u32 = 0x1e;
+const GET_DC_MODE_MAX_DPM_FREQ: u32 = 0x27;
 const ALLOW_GFX_OFF: u32 = 0x28;
 const DISALLOW_GFX_OFF: u32 = 0x29;
 const PREPARE_MP1_FOR_UNLOAD: u32 = 0x2e;
 const GET_PPT_LIMIT: u32 = 0x33;
+/// Settings of the vendor's kernel driver that nothing here depends on: addresses of logs, PCIe, workloads, VCN and JPEG
+/// on and off, calibration, throttlers, fans.
+const ACCEPTED: [u32; 27] = [
+    0x10, 0x11, 0x1b, 0x1c, 0x20, 0x21, 0x22, 0x23, 0x24, 0x2a, 0x2b, 0x2c, 0x2d, 0x30, 0x31, 0x34,
+    0x35, 0x36, 0x39, 0x3a, 0x3b, 0x3c, 0x41, 0x42, 0x43, 0x4c, 0x4e,
+];
+/// `TABLE_COMBO_PPTABLE`: what the board's makers have set.
+const TABLE_COMBO_PPTABLE: u32 = 1;
 
 /// The argument of `GfxDriverReset` that resets all of it: smu_v13_0_6_ppt.c, smu_v13_0_6_mode1_reset.
 const MODE1: u32 = 1;
 
 /// Levels of each clock in MHz: made up.
-const LEVELS: [[u32; 3]; 5] = [
-    [500, 1500, 2500],
-    [400, 800, 1200],
-    [97, 800, 1250],
-    [300, 1000, 2000],
-    [300, 1100, 1800],
-];
+const LEVELS: [[u32; 3]; 13] = {
+    const OTHER: [u32; 3] = [300, 600, 1200];
+    let mut all = [OTHER; 13];
+    all[0] = [500, 1500, 2500];
+    all[1] = [400, 800, 1200];
+    all[2] = [97, 800, 1250];
+    all[3] = [300, 1000, 2000];
+    all[4] = [300, 1100, 1800];
+    all
+};
 /// Bytes of the table of measurements, by generation: smu13_driver_if_v13_0_0.h, smu14_driver_if_v14_0.h.
 const METRICS: [(Gfx, usize); 2] = [(Gfx::Gfx11, 392), (Gfx::Gfx12, 412)];
 
@@ -75,6 +91,8 @@ pub(super) struct Smu {
     /// C2PMSG_90 was cleared since the last answer.
     is_clear: bool,
     features: bool,
+    /// Which of them may run: bits 31:0 and 63:32.
+    allowed: [u32; 2],
     dram: u64,
     /// Least and greatest of each clock.
     limits: HashMap<u32, [u32; 2]>,
@@ -94,6 +112,7 @@ pub(super) fn power_on(state: &mut State) {
 pub(super) fn start(state: &mut State) {
     let reg = &mp::MP1_SMN_C2PMSG_90;
     state.registers.set(reg, 0, result::OK);
+    kernel::smu_runs(state);
 }
 
 fn clear(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
@@ -207,13 +226,39 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
             ok(argument)
         }
         GET_PPT_LIMIT if is_navi => ok(smu.watts),
+        GET_DC_MODE_MAX_DPM_FREQ if is_navi => {
+            levels.map_or(failed, |levels| ok(levels[levels.len() - 1]))
+        }
         ALLOW_GFX_OFF | DISALLOW_GFX_OFF if is_navi => ok(argument),
+        n if is_navi && SET_ALLOWED_FEATURES_MASK.contains(&n) => {
+            smu.allowed[(n - SET_ALLOWED_FEATURES_MASK[0]) as usize] = argument;
+            ok(argument)
+        }
+        n if is_navi && GET_RUNNING_SMU_FEATURES.contains(&n) => {
+            let mask = smu.allowed[(n - GET_RUNNING_SMU_FEATURES[0]) as usize];
+            ok(if smu.features { mask } else { 0 })
+        }
+        TRANSFER_TABLE_DRAM2SMU if is_navi => {
+            // What it says changes nothing here, but it has to be where the driver has said.
+            let (at, hub) = (smu.dram, state.hubs.mm(0));
+            match hub.read(CLIENT, at, &mut [0; 4096]) {
+                Ok(()) => ok(argument),
+                Err(_) => failed,
+            }
+        }
+        n if is_navi && ACCEPTED.contains(&n) => ok(argument),
         _ => (result::UNKNOWN, argument),
     }
 }
 
 /// Writes a table to where the driver has said.
 fn transfer(state: &mut State, table: u32) -> (u32, u32) {
+    if table == TABLE_COMBO_PPTABLE && state.gfx == Gfx::Gfx11 {
+        // Nothing is known of a board here: all limits are 0, which drivers take for "not adjustable".
+        let hub = state.hubs.mm(0);
+        let written = hub.write(CLIENT, state.smu.dram, &[0; 4096]);
+        return (written.map_or(result::FAILED, |()| result::OK), table);
+    }
     let found = METRICS.iter().find(|(gfx, _)| *gfx == state.gfx);
     let (Some((gfx, bytes)), true) = (found, table == smu::TABLE_SMU_METRICS) else {
         return (result::FAILED, table);

@@ -18,7 +18,7 @@ use super::registers::{Hook, Registers, held, hold};
 use super::sdma::Sdma;
 use super::smu::Smu;
 use super::wait::{Looks, Wait};
-use super::{graphics, hqd, hub, ih, nbio, psp, sdma, smu, tsc};
+use super::{graphics, hqd, hub, ih, kernel, nbio, psp, rom, sdma, smu, tsc};
 use crate::mem::Physical;
 
 /// A card that resets does not answer.
@@ -30,7 +30,7 @@ pub static RESETTING: Rule = Rule {
 };
 
 /// Every register that does something.
-const HOOKS: [&[Hook]; 9] = [
+const HOOKS: [&[Hook]; 10] = [
     tsc::HOOKS,
     nbio::HOOKS,
     hub::HOOKS,
@@ -40,6 +40,7 @@ const HOOKS: [&[Hook]; 9] = [
     graphics::HOOKS,
     hqd::HOOKS,
     sdma::HOOKS,
+    kernel::HOOKS,
 ];
 
 /// A card behind its BARs.
@@ -57,6 +58,7 @@ pub(super) struct State {
     pub(super) graphics: Graphics,
     pub(super) sdma: Sdma,
     pub(super) engines: Engines,
+    pub(super) rom: Vec<u8>,
     /// See [`Config::silent`].
     silent: (u32, u32),
     /// How long a reset still takes.
@@ -89,6 +91,7 @@ impl State {
             graphics: Graphics::new(xccs.len()),
             sdma: Sdma::default(),
             engines,
+            rom: rom::image(config.chip),
             silent: config.silent,
             away: None,
             accesses: 0,
@@ -111,6 +114,7 @@ impl State {
         hub::power_on(self);
         sdma::power_on(self);
         smu::power_on(self);
+        kernel::power_on(self);
         let table = self.config.table.clone();
         let table = table.unwrap_or_else(|| self.config.chip.contents().build());
         let at = self.physical.vram_bytes() - drivers_spec::amd::discovery::FROM_END;

@@ -28,11 +28,13 @@ const BOOTLOADER: [(u32, &[u16]); 9] = [
     (bl::LOAD_SOSDRV, &[0x09]),
 ];
 const KEYS: u16 = 0x4f;
+/// Of an application of the secure OS.
+pub(super) const APPLICATION: u16 = 0;
 /// Of a table of contents.
 pub(super) const TOC: u16 = 0x200e;
 
 /// Kinds by the number that headers have, for what `LOAD_IP_FW` loads.
-const BLOCKS: [(Fw, u16); 40] = [
+const BLOCKS: [(Fw, u16); 41] = [
     (Fw::SMU, 0x1001),
     (Fw::CP_MEC, 0x2004),
     (Fw::CP_MEC_ME1, 0x2005),
@@ -53,6 +55,7 @@ const BLOCKS: [(Fw, u16); 40] = [
     (Fw::SDMA1, 0x2025),
     (Fw::SDMA2, 0x2025),
     (Fw::SDMA3, 0x2025),
+    (Fw::VCN, 0x2038),
     (Fw::IMU_I, 0x203b),
     (Fw::IMU_D, 0x203c),
     (Fw::SDMA_UCODE_TH1, 0x203f),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::psp::{
-    ALIGN, CmdResp, LoadIpFw, LoadToc, RbFrame, SetupTmr, TMR_ALIGN, TMR_VIRT_PHY_ADDR,
+    ALIGN, CmdResp, LoadIpFw, LoadTa, LoadToc, RbFrame, SetupTmr, TMR_ALIGN, TMR_VIRT_PHY_ADDR,
     UNKNOWN_COMMAND, cmd,
 };
 use twin::pci::Broken;
@@ -24,8 +24,8 @@ use crate::pci::{graphics, smu};
 /// Commands come in order.
 pub static ORDER: Rule = Rule {
     name: "AMD-PSP-ORDER",
-    text: "firmware comes by the ring in order: that of the SMU before the trusted memory region is set up (where the driver does that), this before all others, RLC_G last, then AUTOLOAD_RLC",
-    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c, psp_hw_start (\"Load PMFW, Setup TMR, Load other non-psp fw\"), psp_load_non_psp_fw; psp_execute_ip_fw_load of RLC_G starts the autoload",
+    text: "firmware comes by the ring in order: that of the SMU before the trusted memory region is set up (where the driver does that), this before all others, RLC_G last of the graphics block's, then AUTOLOAD_RLC",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c, psp_hw_start (\"Load PMFW, Setup TMR, Load other non-psp fw\"), psp_load_non_psp_fw, psp_rl_load; psp_execute_ip_fw_load of RLC_G starts the autoload",
     proof: Proof::Sourced,
 };
 
@@ -209,6 +209,15 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
             let fw = Fw(load.fw_type.get());
             load_ip_fw(state, fw, &load)
         }
+        cmd::LOAD_ASD => {
+            let app: LoadTa = payload(command);
+            let at = wide(app.app_phy_addr_lo, app.app_phy_addr_hi);
+            let kinds = [image::APPLICATION];
+            match state.psp.has_tmr || !driver_sets_tmr(state) {
+                true => check(state, "ASD", at, app.app_len.get(), &kinds),
+                false => out_of_order(state, "LOAD_ASD before SETUP_TMR"),
+            }
+        }
         cmd::SETUP_TMR => setup_tmr(state, &payload(command)),
         cmd::DESTROY_TMR => {
             state.psp.has_tmr = false;
@@ -285,7 +294,9 @@ fn load_ip_fw(state: &mut State, fw: Fw, load: &LoadIpFw) -> u32 {
     if !is_smu && state.gfx != Gfx::Gfx9 && !state.psp.has(Fw::SMU) {
         return out_of_order(state, &format!("{name} before SMU"));
     }
-    if state.psp.has(Fw::RLC_G) && state.gfx != Gfx::Gfx9 {
+    // What is no part of the graphics block comes when it likes.
+    if state.psp.has(Fw::RLC_G) && state.gfx != Gfx::Gfx9 && ![Fw::VCN, Fw::REG_LIST].contains(&fw)
+    {
         return out_of_order(state, &format!("{name} after RLC_G"));
     }
     let at = wide(load.fw_phy_addr_lo, load.fw_phy_addr_hi);
