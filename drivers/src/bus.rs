@@ -19,6 +19,15 @@ pub struct OnBus {
     pub name: String,
 }
 
+impl OnBus {
+    /// The kernel driver that keeps it from programs: vfio-pci has it for them.
+    pub fn taken(&self) -> Option<&str> {
+        self.driver
+            .as_deref()
+            .filter(|driver| *driver != "vfio-pci")
+    }
+}
+
 /// The GPUs of AMD and NVIDIA on a machine's bus; none where the bus cannot be listed.
 pub fn on_bus(machine: &dyn Machine) -> Vec<OnBus> {
     let functions = machine.pci_functions().unwrap_or_default();
@@ -106,5 +115,11 @@ mod tests {
             (nvidia.name.as_str(), &nvidia.driver),
             ("NVIDIA GPU", &None)
         );
+        assert_eq!((amd.taken(), nvidia.taken()), (Some("amdgpu"), None));
+        let given = OnBus {
+            driver: Some("vfio-pci".into()),
+            ..amd.clone()
+        };
+        assert_eq!(given.taken(), None);
     }
 }

@@ -133,10 +133,11 @@ impl Card<'_> {
             "all {} stages before its start are passed",
             STAGES.len()
         ));
-        let row = Row::new(check, Status::Warn, seen.join("; "));
-        row.fix(poorer.unwrap_or_else(|| {
-            "over bare PCI no program runs yet in this version: `sudo modprobe amdgpu`, and DEV=AMD".into()
-        }))
+        let detail = seen.join("; ");
+        match poorer {
+            Some(fix) => Row::new(check, Status::Warn, detail).fix(fix),
+            None => Row::new(check, Status::Ok, format!("{detail}: DEV=PCI+AMD")),
+        }
     }
 
     fn file(&self, name: &str) -> String {

@@ -31,11 +31,11 @@ pub(super) fn open(
     };
     let found = all.iter().enumerate().filter(meant);
     // One that is free before one that a kernel driver has.
-    let Some((number, gpu)) = found.min_by_key(|(number, gpu)| (gpu.driver.is_some(), *number))
+    let Some((number, gpu)) = found.min_by_key(|(number, gpu)| (gpu.taken().is_some(), *number))
     else {
         return Err(none(target, not_there(&all)));
     };
-    if let Some(driver) = &gpu.driver {
+    if let Some(driver) = gpu.taken() {
         let (asked, address) = (target.to_string(), &gpu.address);
         return Err(Error::NoPermission {
             asked,

@@ -283,6 +283,28 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
 }
 
 #[test]
+fn registers_of_a_simulated_card_are_read_and_written_by_name() {
+    let place = Place::new();
+    let card = [("DEV", "TWINPCI+AMD::gfx1201")];
+    let write = ["regs", "write", "IH_RB_CNTL.rb_size=16"];
+    let ran = place.run(&write, &card);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let ran = succeed(&place, &[&write[..], &["--yes"]].concat(), &card);
+    assert!(
+        ran.out.contains("OSSSYS0.IH_RB_CNTL(0x00000020)"),
+        "{}",
+        ran.out
+    );
+    let ran = succeed(&place, &["regs", "read", "IH_RB_CNTL", "--json"], &card);
+    let seen = rows(&ran, "doorbell.regs/1");
+    assert_eq!(seen[0]["block"], "OSSSYS0");
+    assert!(seen[0]["address"].is_number());
+    let ran = place.run(&["regs", "read", "IH_RB_CTL"], &card);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("did you mean IH_RB_CNTL?"), "{}", ran.err);
+}
+
+#[test]
 fn bench_has_its_rows() {
     let place = Place::new();
     let ran = succeed(&place, &["bench", "all", "--json"], &[GFX1100]);

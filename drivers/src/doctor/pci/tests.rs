@@ -122,7 +122,7 @@ fn a_card_that_passes_all_stages_has_its_evidence_listed() {
         row.detail,
         "0000:03:00.0; 1002:7550, gfx1201 (Navi 48); drives no display; no kernel driver has it; CAP_SYS_ADMIN, no \
          lockdown; BAR 0 has 16384 MiB; no IOMMU: it sees physical memory; memory is locked without limit; 16 huge \
-         pages free; 8 firmware files are there; all 8 stages before its start are passed"
+         pages free; 8 firmware files are there; all 8 stages before its start are passed: DEV=PCI+AMD"
     );
 }
 

@@ -75,10 +75,19 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         });
     }
     let cards = drivers::on_bus(&*Host::get()).into_iter();
+    // Those that we can drive are counted.
+    let mut driven = 0;
     lines.extend(cards.map(|card| Line {
+        dev: match (card.arch, card.taken()) {
+            (None, _) => String::new(),
+            (Some(_), taken) => {
+                driven += 1;
+                let dev = format!("PCI:{}+AMD", driven - 1);
+                taken.map_or(dev, |_| String::new())
+            }
+        },
         device: card.address,
         interface: "PCI".into(),
-        dev: String::new(),
         arch: card.arch.unwrap_or_default().into(),
         name: format!("{} ({})", card.name, card.id),
         units: None,
@@ -99,7 +108,13 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
                 l.queues.join(", "),
                 l.dev
             ),
-            _ => format!("driver {}", l.driver.as_deref().unwrap_or("none")),
+            _ => {
+                let driver = format!("driver {}", l.driver.as_deref().unwrap_or("none"));
+                match l.dev.as_str() {
+                    "" => driver,
+                    dev => format!("{driver} | DEV={dev}"),
+                }
+            }
         };
         output::line(format_args!(
             "{mark} {:<8} {:<8} {:<10} {} | {what}",

@@ -20,14 +20,6 @@ pub struct Args {
     /// Look at a machine whose files lie in this folder, in place of this one
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// A folder of firmware to look in before the system's; may be repeated
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        env = "DOORBELL_FIRMWARE",
-        value_delimiter = ':'
-    )]
-    firmware: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +35,7 @@ struct Line<'a> {
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let cpu = drivers_host::cpuinfo::CpuInfo::read();
     let places = Places {
-        firmware: args.firmware.clone(),
+        firmware: folders(&setup.settings().firmware),
     };
     let mut rows = match &args.root {
         None => examine(&System::this(), &*Host::get(), &cpu, &places),
@@ -70,6 +62,11 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn folders(paths: &[PathBuf]) -> Vec<String> {
+    let text = paths.iter().map(|path| path.display().to_string());
+    text.collect()
 }
 
 fn line(row: &Row) -> Line<'_> {
