@@ -139,6 +139,7 @@ pub static MI300X: Chip = Chip {
     nbif: (7, 9, 0),
     hdp: (4, 4, 2),
     osssys: (4, 4, 2),
+    more: &[],
 };
 
 impl Chip {
