@@ -82,6 +82,9 @@ pub struct Config {
     pub psp_error: Option<(u32, u32)>,
     /// A message to the SMU fails: which, and the result.
     pub smu_error: Option<(u32, u32)>,
+    /// What the host writes to VRAM leaves the HDP by itself, until the next access to a register: a card may, and
+    /// who relies on it goes unnoticed.
+    pub drains: bool,
     /// What choices that hardware leaves open follow from.
     pub seed: u64,
 }
@@ -105,6 +108,7 @@ impl Config {
             ring_error: None,
             psp_error: None,
             smu_error: None,
+            drains: false,
             seed: 0,
         }
     }

@@ -69,6 +69,7 @@ pub(super) fn ring(
     width: AccessWidth,
     value: u64,
 ) -> Result<(), Broken> {
+    state.drain();
     let what = format!("byte {offset:#x} is rung with {value:#x}");
     if !nbio::aperture_enabled(state) {
         return Err((&APERTURE, what));

@@ -17,7 +17,7 @@ use super::{hqd, sdma};
 /// The command processors have firmware before they are programmed.
 pub static AUTOLOAD: Rule = Rule {
     name: "GFX-AUTOLOAD",
-    text: "command processors, SDMA and their queues are programmed after CP_STAT was seen as 0 and BOOTLOAD_COMPLETE as set",
+    text: "command processors, SDMA and their queues are programmed once CP_STAT is 0 and BOOTLOAD_COMPLETE is set, which a driver waits for",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfx_v11_0.c, gfx_v11_0_wait_for_rlc_autoload_complete",
     proof: Proof::Sourced,
 };
@@ -48,8 +48,8 @@ const PIPES: usize = 4;
 #[derive(Clone, Copy, Debug)]
 enum Firmware {
     Absent,
-    /// The RLC loads it.
-    Loads(Looks),
+    /// The RLC loads it; then it has that long to go.
+    Loads(Looks, Looks),
     /// It is there, and initializes itself.
     Begins(Looks),
     Runs,
@@ -97,9 +97,14 @@ impl Xcc {
         self.pipes.get(pipe as usize).is_some_and(|pipe| pipe.runs)
     }
 
-    /// Whether the firmware has started, and somebody has looked.
+    /// Whether the firmware has started.
     pub(super) fn is_loaded(&self) -> bool {
-        matches!(self.firmware, Firmware::Runs)
+        match self.firmware {
+            Firmware::Absent => false,
+            Firmware::Loads(loads, begins) => loads.is_done() && begins.is_done(),
+            Firmware::Begins(begins) => begins.is_done(),
+            Firmware::Runs => true,
+        }
     }
 }
 
@@ -166,7 +171,7 @@ pub(super) fn xcc(state: &mut State, at: At) -> Result<&mut Xcc, Broken> {
 pub(super) fn autoload(state: &mut State) {
     let looks = state.waits(Wait::Autoload);
     for xcc in &mut state.graphics.xccs {
-        xcc.firmware = Firmware::Loads(looks);
+        xcc.firmware = Firmware::Loads(looks, looks);
     }
 }
 
@@ -192,15 +197,14 @@ fn program(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
 }
 
 fn read_bootload(state: &mut State, at: At) -> Result<u32, Broken> {
-    let begins = state.waits(Wait::Autoload);
     let xcc = xcc(state, at)?;
-    if let Firmware::Loads(looks) = &mut xcc.firmware
-        && looks.look()
+    if let Firmware::Loads(loads, begins) = &mut xcc.firmware
+        && loads.look()
     {
-        xcc.firmware = Firmware::Begins(begins);
+        xcc.firmware = Firmware::Begins(*begins);
     }
     Ok(match xcc.firmware {
-        Firmware::Absent | Firmware::Loads(_) => 0,
+        Firmware::Absent | Firmware::Loads(..) => 0,
         // Complete, and all that leads to it.
         Firmware::Begins(_) | Firmware::Runs => 0x8000_001f,
     })
@@ -210,8 +214,8 @@ fn read_stat(state: &mut State, at: At) -> Result<u32, Broken> {
     let has_status = state.gfx != Gfx::Gfx9;
     let xcc = xcc(state, at)?;
     let begun = match &mut xcc.firmware {
-        Firmware::Begins(looks) => looks.look(),
-        Firmware::Loads(looks) => !has_status && looks.look(),
+        Firmware::Begins(begins) => begins.look(),
+        Firmware::Loads(loads, _) => !has_status && loads.look(),
         Firmware::Absent | Firmware::Runs => false,
     };
     if begun {
@@ -219,7 +223,8 @@ fn read_stat(state: &mut State, at: At) -> Result<u32, Broken> {
     }
     Ok(match xcc.firmware {
         Firmware::Absent | Firmware::Runs => 0,
-        Firmware::Loads(_) | Firmware::Begins(_) => 1 << 31,
+        Firmware::Loads(..) | Firmware::Begins(_) if !xcc.is_loaded() => 1 << 31,
+        Firmware::Loads(..) | Firmware::Begins(_) => 0,
     })
 }
 
@@ -240,7 +245,7 @@ fn write_safe_mode(state: &mut State, at: At, value: u32) -> Result<(), Broken> 
         return broken("and the RLC does not run");
     }
     let before = state.registers.get(at.reg, at.instance);
-    if before & 1 == 1 {
+    if before & 1 == 1 && !xcc(state, at)?.safe_mode.is_done() {
         return broken("while the message before is not taken");
     }
     if value & 1 == 0 {

@@ -10,6 +10,7 @@
 //! | `chip` | one of [`CHIPS`] |
 //! | `gpus` | how many of it, 1 to 8 |
 //! | `bar` | MiB of VRAM that BAR 0 shows, a power of two; default: all |
+//! | `drain` | when what the host writes to VRAM is memory: at a `flush` of the HDP (default), or `soon`, without one |
 //! | `seed` | what random choices start from |
 //! | `before` | `kernel`: the vendor's kernel driver has left it running; default: `nobody` |
 //! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
@@ -32,7 +33,7 @@ use super::card::{Before, Card, Config};
 use super::chip::{CHIPS, Chip};
 use super::wait::WAITS;
 
-const KEYS: &str = "chip, gpus, bar, seed, before, looks, never, gone";
+const KEYS: &str = "chip, gpus, bar, drain, seed, before, looks, never, gone";
 
 /// The cards of a machine.
 struct Slots {
@@ -79,6 +80,13 @@ fn parse(text: &str) -> Result<(Config, usize), String> {
                     "nobody" => Before::Nobody,
                     "kernel" => Before::Kernel,
                     _ => return Err(wrong("nobody or kernel")),
+                };
+            }
+            "drain" => {
+                config.drains = match value {
+                    "flush" => false,
+                    "soon" => true,
+                    _ => return Err(wrong("flush or soon")),
                 };
             }
             "looks" => {

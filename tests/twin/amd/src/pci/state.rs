@@ -229,6 +229,10 @@ impl State {
         let Some(looks) = &mut self.away else {
             return Ok(false);
         };
+        if looks.is_done() {
+            self.away = None;
+            return Ok(false);
+        }
         // The mailbox that asks for the reset has a register for the answer, which is cleared last.
         if !is_read && is(&mp::MP1_SMN_C2PMSG_54) {
             return Ok(true);
@@ -246,6 +250,7 @@ impl State {
     /// A read through BAR 5, or by a pair of registers.
     pub(super) fn read(&mut self, dword: u64) -> Result<u32, Broken> {
         self.accesses += 1;
+        self.drain();
         if self.resetting(true, dword)? || self.is_gone() {
             return Ok(u32::MAX);
         }
@@ -262,6 +267,7 @@ impl State {
     /// A write through BAR 5, or by a pair of registers.
     pub(super) fn write(&mut self, dword: u64, value: u32) -> Result<(), Broken> {
         self.accesses += 1;
+        self.drain();
         if self.resetting(false, dword)? || self.is_gone() {
             return Ok(());
         }
@@ -271,6 +277,13 @@ impl State {
         }
         let (at, hook) = self.found(dword)?;
         hook.map_or(hold as super::registers::Write, |hook| hook.write)(self, at, value)
+    }
+
+    /// Time passes: the HDP may drain.
+    pub(super) fn drain(&self) {
+        if self.config.drains {
+            self.physical.hdp_flush("time that passes");
+        }
     }
 
     fn memory_size(&mut self) -> u32 {
