@@ -30,7 +30,8 @@
 //! - `Read`, `Write`: address, bytes; what was there, or came there. `Pin`: address, bytes, whether to be
 //!   written, file; its parts. `Map`: address, bytes, protection, flags and file in halves of a word, offset.
 //!   `Unmap`: address, bytes. `Descriptor`: file. `File`: descriptor, file. Files are numbers from 1; 0 is none.
-//! - `Memory`: file, and 1 where these are doorbells. The data are runs: where in the file, how many bytes, and
+//! - `Memory`: file, 1 where these are doorbells, 1 where programs stood still since memory was looked at last, so that
+//!   devices alone have written this. The data are runs: where in the file, how many bytes, and
 //!   these. They were seen before the round that begins at this moment.
 //! - `Broken`: the name of the rule, a newline, and what was done.
 //! - `End`: how many calls there were. A file without it was not finished, and is good as far as it goes.

@@ -227,9 +227,8 @@ impl Side {
         }
     }
 
-    /// Looks at the doorbells. Whether one has given somebody something to do.
-    fn look(&mut self, machine: &Machine) -> bool {
-        let mut moved = false;
+    /// Looks at the doorbells.
+    fn look(&mut self, machine: &Machine) {
         for gpu in 0..self.gpus.len() {
             let Some(token) = machine.rung(gpu) else {
                 continue;
@@ -249,16 +248,14 @@ impl Side {
                 live.called = true;
                 live.ring(machine)
             });
-            moved |= own;
             for (key, live) in &mut self.channels {
                 let other = live.made.gpu == gpu && live.made.scheduled && *key != meant;
                 if other && live.ring(machine) {
-                    (moved, live.begun) = (true, true);
+                    live.begun = true;
                     live.called |= own;
                 }
             }
         }
-        moved
     }
 
     /// Whether a round would do something. Asked first: so every channel sees what the client has changed in the
@@ -267,21 +264,19 @@ impl Side {
         self.channels.values().any(Live::can_move)
     }
 
-    /// Looks at the doorbells, if somebody watches before his eyes. Whether one has given somebody something to do,
-    /// and whether there shall be a round.
-    fn looks(&mut self, machine: &Machine) -> (bool, bool) {
+    /// Looks at the doorbells, before the eyes of who watches. Whether there shall be a round.
+    fn looks(&mut self, machine: &Machine) -> bool {
         let now = machine.moment(self.moved);
-        let mut rung = false;
         let Some(mut watch) = self.watch.take() else {
-            rung = self.look(machine);
-            return (rung, self.can_move());
+            self.look(machine);
+            return self.can_move();
         };
         let go = watch.look(now, &mut || {
-            rung = self.look(machine);
+            self.look(machine);
             self.can_move()
         });
         self.watch = Some(watch);
-        (rung, go)
+        go
     }
 
     /// Whether there may be a round in which they are not looked at.
@@ -468,14 +463,13 @@ fn run(machine: &Weak<Machine>) {
                 thread::park_timeout(SLEEP.0);
                 continue;
             }
-            let (rung, go) = match look {
+            let go = match look {
                 true => side.looks(&machine),
-                false => (false, side.can_move()),
+                false => side.can_move(),
             };
             rounds = if look { 0 } else { rounds + 1 };
             let moved = go && side.round(&machine);
             side.moved += u64::from(moved);
-            let moved = moved || rung;
             if !moved {
                 rounds = ROUNDS;
             }

@@ -5,7 +5,8 @@
 //! - `peer`: a process of the host as the kernel driver sees it; `connection`: its calls;
 //! - `machine`: AMD's or NVIDIA's, by the chip that the config names;
 //! - `recorder`: keeps what processes did in a file ([`twin::record`]); [`replay`]: does it again, without
-//!   them; [`text`]: says what is in it; `place`: memory, as both look at it.
+//!   them; [`text`]: says what is in it; `place`: memory, as both look at it;
+//!   `programs`: stand still while engines move.
 //!
 //! Memory of a device is a file in memory, which both map; so is memory of a process once a device has it,
 //! and the process sees to that. What a call's addresses lead to is read and written by the system, which
@@ -16,6 +17,7 @@ mod connection;
 mod machine;
 mod peer;
 mod place;
+mod programs;
 mod recorder;
 mod replay;
 pub mod text;

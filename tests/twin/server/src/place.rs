@@ -2,6 +2,7 @@
 //! was last looked at.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -28,9 +29,9 @@ pub struct Compared {
     pub same: u64,
     /// The record has them, devices have written nothing there: a program has. They were put there.
     pub taken: u64,
-    /// Devices have written something else. What the record has was put there.
+    /// Devices have written something else, or nothing. What the record has was put there.
     pub other: u64,
-    /// The first of these: where, what the record has, and what devices have written.
+    /// The first of these: where, what the record has, and what is there.
     pub first: Option<(u64, u8, u8)>,
 }
 
@@ -105,8 +106,8 @@ impl Place {
     }
 
     /// Compares what devices have written since this was last called with what the record has, and makes it
-    /// that.
-    pub fn settle(&mut self, record: &[&[u8]]) -> Compared {
+    /// that. `alone`: no program has written meanwhile.
+    pub fn settle(&mut self, record: &[&[u8]], alone: bool) -> Compared {
         let mut recorded: BTreeMap<u64, Page> = BTreeMap::new();
         for (mut at, mut bytes) in record.iter().flat_map(|data| Runs::of(data)) {
             while !bytes.is_empty() && at < self.view.bytes() {
@@ -117,11 +118,19 @@ impl Place {
                 (at, bytes) = (at + length as u64, &bytes[length..]);
             }
         }
+        let mut now = [0; BYTES];
+        let zero = [0; BYTES];
         for page in self.touched() {
-            recorded.entry(page).or_insert_with(|| self.was(page));
+            // Most have not changed.
+            if let Entry::Vacant(other) = recorded.entry(page) {
+                self.view.read(page * PAGE, &mut now);
+                let was = self.seen.get(&page).map_or(&zero, |seen| &**seen);
+                if *was != now {
+                    other.insert(*was);
+                }
+            }
         }
         let mut compared = Compared::default();
-        let mut now = [0; BYTES];
         for (page, wanted) in recorded {
             let was = self.was(page);
             self.view.read(page * PAGE, &mut now);
@@ -132,8 +141,8 @@ impl Place {
                 match (now == wanted, now == was) {
                     (true, true) => {}
                     (true, false) => compared.same += 1,
-                    (false, true) => compared.taken += 1,
-                    (false, false) => {
+                    (false, true) if !alone => compared.taken += 1,
+                    (false, _) => {
                         compared.other += 1;
                         let first = (page * PAGE + at as u64, wanted, now);
                         compared.first.get_or_insert(first);
@@ -219,7 +228,7 @@ mod tests {
         let (recorded, replayed) = (file(), file());
         let (one, mut seen) = (view(&recorded).unwrap(), place(&recorded));
         let (other, mut place) = (view(&replayed).unwrap(), place(&replayed));
-        let mut step = |program: &[(u64, u8)], device: &[(u64, u8)], again: &[(u64, u8)]| {
+        let mut step = |alone, program: &[(u64, u8)], device: &[(u64, u8)], again: &[(u64, u8)]| {
             for (at, byte) in program.iter().chain(device) {
                 one.write(*at, &[*byte]);
             }
@@ -229,7 +238,7 @@ mod tests {
             let mut runs = Vec::new();
             seen.changes(|one| runs.push(one.into_bytes()));
             let runs: Vec<&[u8]> = runs.iter().map(|run| &**run).collect();
-            let compared = place.settle(&runs);
+            let compared = place.settle(&runs, alone);
             assert_eq!(place.was(0), seen.was(0));
             (
                 compared.same,
@@ -238,11 +247,25 @@ mod tests {
                 compared.first,
             )
         };
-        assert_eq!(step(&[(1, 1)], &[(9, 2)], &[(9, 2)]), (1, 1, 0, None));
-        assert_eq!(step(&[], &[], &[]), (0, 0, 0, None));
+        assert_eq!(
+            step(false, &[(1, 1)], &[(9, 2)], &[(9, 2)]),
+            (1, 1, 0, None)
+        );
+        assert_eq!(step(false, &[], &[], &[]), (0, 0, 0, None));
         // Another value, and one where there should be none.
-        assert_eq!(step(&[], &[(9, 3)], &[(9, 4)]), (0, 0, 1, Some((9, 3, 4))));
-        assert_eq!(step(&[], &[], &[(20, 5)]), (0, 0, 1, Some((20, 0, 5))));
-        assert_eq!(step(&[], &[(20, 6)], &[(20, 6)]), (1, 0, 0, None));
+        assert_eq!(
+            step(false, &[], &[(9, 3)], &[(9, 4)]),
+            (0, 0, 1, Some((9, 3, 4)))
+        );
+        assert_eq!(
+            step(false, &[], &[], &[(20, 5)]),
+            (0, 0, 1, Some((20, 0, 5)))
+        );
+        assert_eq!(step(false, &[], &[(20, 6)], &[(20, 6)]), (1, 0, 0, None));
+        // Nobody but devices can have written it.
+        assert_eq!(
+            step(true, &[], &[(30, 1)], &[]),
+            (0, 0, 1, Some((30, 1, 0)))
+        );
     }
 }

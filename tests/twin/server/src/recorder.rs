@@ -3,8 +3,9 @@
 //!
 //! So that a replay can do the same at the same moments, calls come one after the other while they are
 //! recorded, and engines stand still meanwhile; but a call that waits for an event is written when it begins
-//! and when it ends. Programs ring doorbells of their own, whose values go to the machine's when it looks, once
-//! memory has been looked at: whatever was written before a doorbell was rung is in the record before.
+//! and when it ends. While engines move, programs stand still, with a turn now and then where that takes long: so
+//! what devices write is told from what programs do, and devices see no store of a program that the record has
+//! later. Programs ring doorbells of their own, whose values go to the machine's when it looks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use twin::wire::{Kind, Message, WORDS};
 
 use crate::machine::{Bells, Machine};
 use crate::place::Place;
+use crate::programs::Programs;
 
 /// See the front page.
 pub struct Recorder {
@@ -44,6 +46,7 @@ struct State {
     /// Which process has mapped which file where: process, address, bytes.
     mapped: Vec<(u32, u32, u64, u64)>,
     bells: BTreeMap<u32, Page>,
+    programs: Programs,
     /// Rounds when memory was looked at last.
     looked: Option<u64>,
     /// Broken rules that are in the record.
@@ -136,6 +139,7 @@ impl Recorder {
                 places: BTreeMap::new(),
                 mapped: Vec::new(),
                 bells: BTreeMap::new(),
+                programs: Programs::default(),
                 looked: None,
                 broken: 0,
             }),
@@ -165,7 +169,10 @@ impl Recorder {
             words: [pid.into(), 0, 0, 0, 0, 0],
             bytes: Vec::new(),
         };
-        lock(&self.state).write(&frame);
+        let mut state = lock(&self.state);
+        state.write(&frame);
+        state.programs.begin(process, pid);
+        drop(state);
         begun
     }
 
@@ -186,18 +193,28 @@ impl Recorder {
             words,
             bytes: bytes.to_vec(),
         };
-        {
+        let were_still = {
             let mut state = lock(&self.state);
-            // What was rung before a call is heard before it, where that is asked for.
-            let rung = state.rung();
-            if kind == Kind::Munmap || !rung.is_empty() {
-                state.changes(frame.at);
+            // It may have to ask them.
+            let were_still = state.programs.are_still() && !waits;
+            if were_still {
+                state.changes(frame.at, true);
+                state.programs.go_on();
             }
-            state.ring(frame.at, rung);
+            // What was rung before a call is heard before it, where that is asked for.
+            if !waits && state.is_rung() {
+                state.programs.stop();
+                state.changes(frame.at, false);
+                state.ring(frame.at);
+                state.programs.go_on();
+            } else if kind == Kind::Munmap {
+                state.changes(frame.at, false);
+            }
             state.calls += 1;
             frame.call = state.calls;
             state.write(&frame);
-        }
+            were_still
+        };
         let before = (!waits).then_some(before);
         let (questions, offset) = (Vec::new(), words[5]);
         CALL.set(Some(Call { questions, offset }));
@@ -227,8 +244,13 @@ impl Recorder {
         state.tell(&*self.machine, at);
         state.unring();
         if kind == Kind::Exit {
+            state.programs.end(process);
             state.mapped.retain(|one| one.0 != process);
             state.forget();
+        }
+        if were_still {
+            state.programs.stop();
+            state.changes(at, false);
         }
         result
     }
@@ -358,18 +380,33 @@ impl State {
             .retain(|number, _| mapped.iter().any(|(_, file, ..)| file == number));
     }
 
-    /// Writes what has changed in memory.
-    fn changes(&mut self, at: Moment) {
+    /// Writes what has changed in memory; whether programs have stood still meanwhile.
+    fn changes(&mut self, at: Moment, alone: bool) {
         let mut places = std::mem::take(&mut self.places);
         for (number, place) in &mut places {
-            place.changes(|runs| self.write(&memory(*number, at, runs, false)));
+            place.changes(|runs| self.write(&memory(*number, at, runs, (false, alone))));
         }
         self.places = places;
         self.looked = Some(at.rounds);
     }
 
-    /// The doorbells that have been rung.
-    fn rung(&self) -> Vec<Rung> {
+    /// Whether a doorbell has been rung.
+    fn is_rung(&self) -> bool {
+        self.bells.values().any(|page| match page.kind {
+            Bells::Taken(at) => {
+                let mut token = [0xff; 4];
+                page.program.read(at, &mut token);
+                token != [0xff; 4]
+            }
+            Bells::Kept => {
+                let mut words = page.seen.iter().enumerate();
+                words.any(|(i, seen)| page.program.load64(i * 8) != *seen)
+            }
+        })
+    }
+
+    /// Takes the doorbells that have been rung.
+    fn rung(&mut self) -> Vec<Rung> {
         let mut rung = Vec::new();
         for (number, page) in &self.bells {
             if let Bells::Taken(at) = page.kind {
@@ -389,10 +426,10 @@ impl State {
         rung
     }
 
-    /// Hands them on.
-    fn ring(&mut self, now: Moment, rung: Vec<Rung>) {
+    /// Hands on the doorbells that have been rung.
+    fn ring(&mut self, now: Moment) {
         let mut frames: BTreeMap<u32, Runs> = BTreeMap::new();
-        for (number, at, value) in rung {
+        for (number, at, value) in self.rung() {
             let Some(page) = self.bells.get_mut(&number) else {
                 continue;
             };
@@ -403,7 +440,7 @@ impl State {
             frames.entry(number).or_default().push(at, &value);
         }
         for (number, runs) in frames {
-            self.write(&memory(number, now, runs, true));
+            self.write(&memory(number, now, runs, (true, false)));
         }
     }
 
@@ -437,13 +474,13 @@ impl State {
     }
 }
 
-fn memory(file: u32, at: Moment, runs: Runs, bells: bool) -> Frame {
+fn memory(file: u32, at: Moment, runs: Runs, (bells, alone): (bool, bool)) -> Frame {
     Frame {
         kind: Kind::Memory,
         process: 0,
         call: 0,
         at,
-        words: [file.into(), bells.into(), 0, 0, 0, 0],
+        words: [file.into(), bells.into(), alone.into(), 0, 0, 0],
         bytes: runs.into_bytes(),
     }
 }
@@ -475,16 +512,33 @@ impl Watch for Looks {
             return can_move();
         };
         let mut state = lock(&recorder.state);
-        // First: what was written before they were rung is in memory then.
-        let rung = state.rung();
-        let known = state.looked == Some(now.rounds) && rung.is_empty();
-        if !known {
-            state.changes(now);
+        let state = &mut *state;
+        if state.programs.are_still() {
+            // Engines have moved: devices alone have written.
+            if !can_move() {
+                state.changes(now, true);
+                state.programs.go_on();
+                return false;
+            }
+            if !state.programs.are_due() {
+                return true;
+            }
+            state.changes(now, true);
+            state.programs.have_a_turn();
+        } else if state.is_rung() || can_move() {
+            state.programs.stop();
+        } else {
+            if state.looked != Some(now.rounds) {
+                state.changes(now, false);
+            }
+            return false;
         }
-        state.ring(now, rung);
+        // What programs have written before engines go on.
+        state.changes(now, false);
+        state.ring(now);
         let go = can_move();
-        if go && known {
-            state.changes(now);
+        if !go {
+            state.programs.go_on();
         }
         go
     }

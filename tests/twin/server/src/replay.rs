@@ -65,6 +65,7 @@ pub fn replay(record: &Record, more: &str, tell: Tell) -> Result<Replay, String>
         waiting: BTreeMap::new(),
         behind: 0,
         stuck: STUCK,
+        late: LATE,
         noted: BTreeMap::new(),
         broken: Vec::new(),
         replay: Replay {
@@ -188,6 +189,8 @@ struct Player {
     /// Rounds that engines have not gone as they had.
     behind: u64,
     stuck: Duration,
+    /// How long calls may wait that have ended in the record.
+    late: Duration,
     /// How many differences there were of each kind.
     noted: BTreeMap<&'static str, usize>,
     /// Rules that the record has.
@@ -219,7 +222,10 @@ impl Player {
                     self.begin(frame);
                 }
                 Kind::Memory => {
-                    let same = |one: &&Frame| one.kind == Kind::Memory && one.at == frame.at;
+                    let same = |one: &&Frame| {
+                        let alone = one.words[2] == frame.words[2];
+                        one.kind == Kind::Memory && one.at == frame.at && alone
+                    };
                     taken = frames[next..].iter().take_while(same).count();
                     let all = &frames[next..next + taken];
                     if next + taken == frames.len() {
@@ -309,11 +315,12 @@ impl Player {
                 .or_default()
                 .push(&frame.bytes);
         }
+        let alone = frames[0].words[2] != 0 && self.behind == 0;
         let mut wrong = Vec::new();
         let mut files = lock(&self.files);
         for (number, place) in &mut files.places {
             let runs = data.remove(number).unwrap_or_default();
-            let compared = place.settle(&runs);
+            let compared = place.settle(&runs, alone);
             self.replay.same += compared.same;
             self.replay.taken += compared.taken;
             self.replay.other += compared.other;
@@ -422,9 +429,12 @@ impl Player {
             return;
         };
         self.reach(frame);
-        match receiver.recv_timeout(LATE) {
+        match receiver.recv_timeout(self.late) {
             Ok(ended) => self.compare(frame, ended, frame.words[0]),
-            Err(_) => self.differs("calls", format!("call {} still waits", frame.call)),
+            Err(_) => {
+                self.differs("calls", format!("call {} still waits", frame.call));
+                self.late = STUCK_AGAIN;
+            }
         }
     }
 
