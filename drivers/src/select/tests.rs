@@ -461,7 +461,7 @@ fn near_misses_are_mentioned_and_other_peoples_variables_are_not() {
         run("", "", &env).unwrap().notes,
         [
             "AMD_IFCAE is not known; did you mean AMD_IFACE?",
-            "AM_RESTE is not known and has no effect",
+            "AM_RESTE is not known; did you mean AMD_RESET?",
             "CPU_LVM is not known; did you mean CPU_LLVM?",
             "HCQ_VISIBLE_DEVICE is not known; did you mean HCQ_VISIBLE_DEVICES?",
             "HCQ_WHATEVER is not known and has no effect",
