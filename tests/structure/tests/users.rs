@@ -20,7 +20,6 @@ const COMING: &[(&str, &str)] = &[
         "transport/replay.rs",
         "recordings that a driver runs from, with no device",
     ),
-    ("transport/trace.rs", "recordings of what a driver did"),
 ];
 
 /// What is there by convention, beside something that is used.

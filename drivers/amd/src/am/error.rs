@@ -126,7 +126,7 @@ pub enum Cause {
     /// One of several GPUs that can only be reset together.
     #[error(
         "it is one of {count} GPUs that are linked by XGMI, which have to be reset and started together: that is not \
-         supported. Use the kernel driver (AMD_IFACE=KFD)"
+         supported. Use the kernel driver (DEV=AMD)"
     )]
     Hive {
         /// How many there are.
