@@ -1,6 +1,6 @@
 //! Memory hubs: what turns the addresses that engines use into places in memory. GC has one for its own engines,
 //! each XCC of it; MMHUB is that of everybody else (PSP, SMU, interrupt rings). Their registers have the same
-//! names but for a prefix, so that one code serves both: [`Set`].
+//! names but for a prefix, so that one code serves both: `Set`.
 //!
 //! Only VMID 0 is used. Addresses of VRAM as it has them ([`Hubs::mc`]) go through the system aperture, all others
 //! through page tables whose root is [`ROOT`], and which count from [`START`].

@@ -1,6 +1,6 @@
 //! The security processor (PSP): nothing else on the card runs firmware that it has not checked.
 //!
-//! 1. Its bootloader takes its own drivers and its secure OS, part by part: [`PARTS`].
+//! 1. Its bootloader takes its own drivers and its secure OS, part by part: `PARTS`.
 //! 2. The secure OS takes commands by a ring: the table of contents, firmware of power management, memory for what it
 //!    keeps (TMR), firmware of all other blocks, and the word that the RLC may start those.
 //!
