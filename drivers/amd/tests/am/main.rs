@@ -10,6 +10,7 @@ mod failures;
 mod golden;
 mod ih;
 mod mock;
+mod mutations;
 mod pages;
 #[path = "../stand/mod.rs"]
 mod stand;
