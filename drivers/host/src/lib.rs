@@ -21,3 +21,5 @@ pub mod pci;
 mod range;
 #[allow(unsafe_code)]
 mod reserve;
+#[cfg(feature = "usb")]
+pub mod usb;

@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hcq::mem::view::View;
+#[cfg(feature = "usb")]
+use hcq::transport::UsbPipe;
 use hcq::transport::{DevFile, Fault, Kept, Machine, Pci, Reserved, TransportError};
 
 use crate::devfile::{HostFile, refused};
@@ -75,6 +77,15 @@ impl Machine for Host {
         }
         let opened = pci::open(&self.system, address, &found.bars, Duration::ZERO)?;
         Ok(Arc::new(opened))
+    }
+
+    #[cfg(feature = "usb")]
+    fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
+        let devices = self.usb_devices()?;
+        match devices.iter().find(|device| device.port == port) {
+            Some(device) => Ok(Arc::new(crate::usb::open(device)?)),
+            None => Err(TransportError::new(port, "open", Fault::Gone)),
+        }
     }
 
     fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 pub mod amd;
+pub mod asm24;
 pub mod nv;
 pub mod pci;
 pub mod usb;

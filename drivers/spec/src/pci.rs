@@ -27,6 +27,18 @@ pub const PCI_CLASS_REVISION: u16 = 0x08;
 pub const PCI_HEADER_TYPE: u16 = 0x0e;
 /// First of six base address registers, 32 bits each.
 pub const PCI_BASE_ADDRESS_0: u16 = 0x10;
+/// Bridges, 32 bits: primary, secondary and subordinate bus, a byte each.
+pub const PCI_PRIMARY_BUS: u16 = 0x18;
+/// Bridges, 32 bits: first and last MiB of the memory window, 16 bits each.
+pub const PCI_MEMORY_BASE: u16 = 0x20;
+/// Bridges, 32 bits: first and last MiB of the prefetchable window, 16 bits each.
+pub const PCI_PREF_MEMORY_BASE: u16 = 0x24;
+/// Bridges, 32 bits: upper half of the start of the prefetchable window.
+pub const PCI_PREF_BASE_UPPER32: u16 = 0x28;
+/// Bridges, 32 bits: upper half of its end.
+pub const PCI_PREF_LIMIT_UPPER32: u16 = 0x2c;
+/// [`PCI_HEADER_TYPE`] without bit 7: a bridge.
+pub const PCI_HEADER_TYPE_BRIDGE: u8 = 1;
 /// Offset of the first capability, 8 bits.
 pub const PCI_CAPABILITY_LIST: u16 = 0x34;
 
@@ -44,6 +56,21 @@ bitflags::bitflags! {
 /// Status: the capability list is there.
 pub const PCI_STATUS_CAP_LIST: u16 = 0x10;
 
+/// Where extended capabilities start: identifier in 16 bits, version in 4, the next one's offset in 12.
+pub const PCI_EXT_CAPABILITIES: u16 = 0x100;
+/// Extended capability: resizable BAR. Behind its header a capability and a control register for each BAR.
+pub const PCI_EXT_CAP_ID_REBAR: u16 = 0x15;
+/// The sizes that a BAR may have, in its capability register: bit 4 + n for 2^n MiB.
+pub const PCI_REBAR_CAP_SIZES: u32 = 0xffff_fff0;
+/// Which BAR a control register is of.
+pub const PCI_REBAR_CTRL_BAR_IDX: u32 = 0x7;
+/// How many BARs there are, in the first control register.
+pub const PCI_REBAR_CTRL_NBAR: u32 = 0xe0;
+/// The size of the BAR: n for 2^n MiB.
+pub const PCI_REBAR_CTRL_BAR_SIZE: u32 = 0x3f00;
+
+/// Base address: an address of ports.
+pub const PCI_BASE_ADDRESS_SPACE_IO: u32 = 0x1;
 /// Base address: 64 bits wide, the next register holds the upper half.
 pub const PCI_BASE_ADDRESS_MEM_TYPE_64: u32 = 0x4;
 /// Base address: reading has no side effect.

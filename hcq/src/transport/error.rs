@@ -54,6 +54,9 @@ pub enum Fault {
         /// Bytes that did.
         moved: usize,
     },
+    /// A bridge answers, what is behind it does not, or not as it should.
+    #[error("the bridge answers, what is behind it does not: {0}")]
+    Beyond(String),
     /// Outside of the window or view, or misaligned.
     #[error(transparent)]
     View(ViewError),

@@ -68,6 +68,8 @@ pub struct UsbDevice {
     pub number: u8,
     /// What it runs at, in Mbit/s.
     pub speed: u32,
+    /// What it calls itself.
+    pub product_name: Option<String>,
     /// Its serial number, if it has one.
     pub serial: Option<String>,
 }
@@ -168,6 +170,7 @@ pub(super) fn usb_devices(
             bus: text("busnum")?.parse().ok()?,
             number: text("devnum")?.parse().ok()?,
             speed: text("speed")?.parse().ok()?,
+            product_name: text("product"),
             serial: text("serial"),
             port,
         })
@@ -275,6 +278,7 @@ mod tests {
             bus: 2,
             number: 9,
             speed: 10_000,
+            product_name: None,
             serial: None,
         };
         assert_eq!(usb_devices(&read, &list), Ok(vec![bridge]));

@@ -67,12 +67,13 @@ pub trait Machine: Send + Sync {
         ))
     }
 
-    /// Opens a USB device by its port. No machine can so far: see [`UsbPipe`].
+    /// Opens the first interface of a USB device by its port, in its first configuration and first setting. No other
+    /// program has it then, nor a kernel driver.
     ///
     /// # Errors
     /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
     fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
-        let why = "this version opens no USB devices".into();
+        let why = "this machine opens no USB devices".into();
         Err(TransportError::new(port, "open", Fault::Unsupported(why)))
     }
 

@@ -5,16 +5,12 @@
 //! | [`Pci`] | a PCI function: BARs, config space, DMA memory, reset, interrupts | the machine, by sysfs or VFIO; models |
 //! | [`DevFile`] | a device file: ioctl and mmap | the kernel's drivers, models of them |
 //! | [`Machine`] | where devices are: finds and opens them, reads sysfs, hands out addresses | the machine, models of one |
-//! | [`UsbPipe`] | a USB device: control and bulk transfers | models so far |
+//! | [`UsbPipe`] | a USB device: control and bulk transfers | the machine, by libusb; models |
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
 //! In front of any of them (but the clock) a [`tap`] sees every call as data ([`access`]): [`trace`]
 //! records, [`replay`] answers from such a record, [`fault`] makes the n-th call fail. A driver cannot
 //! tell.
-//!
-//! This machine opens no USB device yet: [`Machine::open_usb`] refuses. That is where a crate comes in, as a
-//! file of `drivers/host`, with the driver that needs it: `rusb` (libusb) as a [`UsbPipe`], on which a bridge
-//! is a [`Pci`] again.
 
 pub mod access;
 pub mod cable;
@@ -115,6 +111,12 @@ pub trait Pci: Send + Sync {
     /// # Errors
     /// No memory, or none that is aligned so.
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError>;
+
+    /// Whether the function reaches memory of the host. Where it does not, [`Pci::dma`] refuses, and memory of the
+    /// function's own stands in for it.
+    fn reaches_host(&self) -> bool {
+        true
+    }
 
     /// Resets the function. Its registers, and maybe its memory, start anew.
     ///
@@ -228,13 +230,17 @@ pub struct Setup {
     pub index: u16,
 }
 
-/// A bulk transfer: its endpoint, and where the bytes go or come from.
+/// A USB transfer, and where its bytes go or come from.
 #[derive(Debug)]
-pub enum Bulk<'a> {
-    /// To the host, from endpoint 0x81..=0x8f.
-    In(u8, &'a mut [u8]),
-    /// To the device's endpoint 0x01..=0x0f.
-    Out(u8, &'a [u8]),
+pub enum Transfer<'a> {
+    /// Control transfer to the host.
+    ControlIn(Setup, &'a mut [u8]),
+    /// Control transfer to the device.
+    ControlOut(Setup, &'a [u8]),
+    /// Bulk transfer to the host, from endpoint 0x81..=0x8f.
+    BulkIn(u8, &'a mut [u8]),
+    /// Bulk transfer to the device's endpoint 0x01..=0x0f.
+    BulkOut(u8, &'a [u8]),
 }
 
 /// A claimed interface of a USB device. A transfer that moves fewer bytes than asked for is no
@@ -265,22 +271,35 @@ pub trait UsbPipe: Send + Sync {
         timeout: Duration,
     ) -> Result<usize, TransportError>;
 
-    /// Bulk transfers that are queued at once and done in order; returns the bytes that each moved.
-    /// A transport that can has all of them under way at a time: a command, its data and its status
-    /// cost one wait then.
+    /// Transfers that are under way all at once: those of one endpoint are done in order, those of different
+    /// endpoints in any. Returns the bytes that each moved. All of them cost one wait, where a transport can;
+    /// where it cannot, they are done one after the other.
     ///
     /// # Errors
-    /// As [`UsbPipe::control_in`], of the first that failed; those after it may be done or not.
-    fn bulk_many(
+    /// As [`UsbPipe::control_in`], of the first that failed; those after it are done or not. None is under way
+    /// any more when it returns.
+    fn queue(
         &self,
-        transfers: &mut [Bulk<'_>],
+        transfers: &mut [Transfer<'_>],
         timeout: Duration,
     ) -> Result<Vec<usize>, TransportError> {
-        let one = |transfer: &mut Bulk<'_>| match transfer {
-            Bulk::In(endpoint, to) => self.bulk_in(*endpoint, to, timeout),
-            Bulk::Out(endpoint, from) => self.bulk_out(*endpoint, from, timeout),
+        let one = |transfer: &mut Transfer<'_>| match transfer {
+            Transfer::ControlIn(setup, to) => self.control_in(*setup, to, timeout),
+            Transfer::ControlOut(setup, from) => self.control_out(*setup, from, timeout),
+            Transfer::BulkIn(endpoint, to) => self.bulk_in(*endpoint, to, timeout),
+            Transfer::BulkOut(endpoint, from) => self.bulk_out(*endpoint, from, timeout),
         };
         transfers.iter_mut().map(one).collect()
+    }
+
+    /// Ends the halt of an endpoint, on both sides: their toggles start anew.
+    ///
+    /// # Errors
+    /// As [`UsbPipe::control_in`]; [`Fault::Unsupported`].
+    fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
+        let operation = format!("clear the halt of endpoint {endpoint:#x}");
+        let fault = Fault::Unsupported("this transport cannot".into());
+        Err(TransportError::new(self.name(), operation, fault))
     }
 
     /// Bulk transfer to the host from `endpoint` (0x81..=0x8f).

@@ -302,6 +302,10 @@ impl Pci for Tapped<dyn Pci> {
         })
     }
 
+    fn reaches_host(&self) -> bool {
+        self.inner.as_ref().is_none_or(|pci| pci.reaches_host())
+    }
+
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
         let access = Access::new(Verb::Reset, [kind as u64]);
         self.run(access, |pci, _| pci.reset(kind).map(done), nothing)
@@ -529,6 +533,21 @@ impl UsbPipe for Tapped<dyn UsbPipe> {
         };
         let access = Access::new(Verb::ControlOut, setup.args()).with_data(from);
         self.run(access, write, |a| Ok(a.first()? as usize))
+    }
+
+    fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
+        // As the device sees it: CLEAR_FEATURE(ENDPOINT_HALT).
+        let setup = Setup {
+            request_type: 0x02,
+            request: 1,
+            value: 0,
+            index: endpoint.into(),
+        };
+        let clear = |usb: &(dyn UsbPipe + 'static), _: &Access| {
+            usb.clear_halt(endpoint)?;
+            Ok(Answer::value(0))
+        };
+        self.run(Access::new(Verb::ControlOut, setup.args()), clear, nothing)
     }
 
     fn bulk_in(

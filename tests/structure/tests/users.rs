@@ -15,7 +15,6 @@ const COMING: &[(&str, &str)] = &[
     ),
     ("mem/tlsf.rs", "AMD over PCI: VRAM, and how broken up it is"),
     ("mem/view.rs", "AMD over USB: copies between pinned pages"),
-    ("transport/mod.rs", "AMD over USB: transfers in a queue"),
     (
         "transport/replay.rs",
         "recordings that a driver runs from, with no device",

@@ -1,0 +1,488 @@
+//! [`Bridge`]: writes that wait for their turn, reads, and the bridge's own memory.
+//!
+//! Control transfers are done in their order, and so are bulk transfers; between the two there is none. So a stream's
+//! bulk transfer may be under way with the request that arms it: the endpoint takes nothing before. But the next
+//! request waits until the bulk transfer is through, since it would end the stream.
+//!
+//! The first transfer that fails is the last one: what the bridge has taken by then nobody knows.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drivers_spec::asm24::open;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{Clock, Fault, Setup, Transfer, TransportError, UsbPipe};
+
+use crate::request::{self, ANSWER, Answer, Body, Status};
+use crate::tlp::Tlp;
+
+/// So many dwords in a row are a request each; more are a stream.
+pub const FEW: usize = 4;
+
+/// Requests that are under way together at most.
+const MOST: usize = 32;
+
+/// Bytes that wait for their turn at most, and bytes of a stream.
+const GATHERED: usize = 256 << 10;
+
+/// How long a control transfer may take.
+const CONTROL: Duration = Duration::from_secs(5);
+/// How long the firmware may take to train the link, before it answers.
+const POWER: Duration = Duration::from_secs(10);
+/// The slowest stream that counts as one: some fifteen times slower than what the firmware does.
+const SLOWEST: u64 = 128 << 10;
+
+/// How often a TLP is sent that nobody took, and how long it is waited between.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a function may take after power came until it answers. Source: PCI Express Base Specification, 6.6.1.
+const READY: Duration = Duration::from_secs(1);
+
+/// A bridge with the open firmware.
+pub struct Bridge {
+    pipe: Arc<dyn UsbPipe>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queued: Vec<Piece>,
+    /// Bytes in the queue.
+    gathered: usize,
+    /// The first failure.
+    broken: Option<TransportError>,
+}
+
+/// Bytes for an address of the bus.
+struct Piece {
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+/// A step of what is written.
+#[derive(PartialEq, Eq, Debug)]
+enum Step<'a> {
+    One(Tlp),
+    Stream(u64, &'a [u8]),
+}
+
+impl Bridge {
+    /// The bridge at the other end, whatever was left there by the last who used it: no stream is open.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn new(pipe: Arc<dyn UsbPipe>, clock: Arc<dyn Clock>) -> Result<Bridge, TransportError> {
+        for endpoint in [open::OUT, open::IN] {
+            pipe.clear_halt(endpoint)?;
+        }
+        Ok(Bridge {
+            pipe,
+            clock,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Its name: the port.
+    pub fn name(&self) -> &str {
+        self.pipe.name()
+    }
+
+    /// What its waits go by.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// An error of the bridge.
+    pub fn error(&self, operation: impl Into<String>, fault: Fault) -> TransportError {
+        TransportError::new(self.name(), operation, fault)
+    }
+
+    /// Reads the bridge's own memory.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn read_xdata(&self, at: u16, to: &mut [u8]) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        let mut transfers = [Transfer::ControlIn(request::read_xdata(at), to)];
+        self.queue(&mut state, &mut transfers, CONTROL)
+    }
+
+    /// Turns the power of the slot on, or off. The firmware trains the link before it answers.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn power(&self, on: bool) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        let mut transfers = [Transfer::ControlOut(request::power(on), &[])];
+        self.queue(&mut state, &mut transfers, POWER)
+    }
+
+    /// Sends a TLP that is answered, behind all writes, and returns the element that it reads.
+    ///
+    /// # Errors
+    /// The transport's; [`Fault::Beyond`] if nobody behind the bridge takes it.
+    pub fn ask(&self, tlp: &Tlp) -> Result<u32, TransportError> {
+        let mut state = self.lock();
+        let mut words = [0];
+        self.ask_all(&mut state, &[*tlp], &mut words)?;
+        Ok(tlp.value(words[0]))
+    }
+
+    /// Queues a write.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        let mut address = address;
+        for part in bytes.chunks(GATHERED) {
+            if state.gathered + part.len() > GATHERED {
+                self.send_all(&mut state)?;
+            }
+            state.put(address, part);
+            address += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn send(&self) -> Result<(), TransportError> {
+        self.send_all(&mut self.lock())
+    }
+
+    /// Reads an element, after all queued writes.
+    ///
+    /// # Errors
+    /// As [`Bridge::ask`].
+    pub fn read(&self, address: u64, width: AccessWidth) -> Result<u64, TransportError> {
+        let mut state = self.lock();
+        if width == AccessWidth::W64 {
+            let halves = [Tlp::read(address, 4), Tlp::read(address + 4, 4)];
+            let mut words = [0; 2];
+            self.ask_all(&mut state, &halves, &mut words)?;
+            return Ok(u64::from(words[0]) | u64::from(words[1]) << 32);
+        }
+        let tlp = Tlp::read(address, width.bytes());
+        let mut words = [0];
+        self.ask_all(&mut state, &[tlp], &mut words)?;
+        Ok(tlp.value(words[0]).into())
+    }
+
+    /// Reads bytes, after all queued writes.
+    ///
+    /// # Errors
+    /// As [`Bridge::ask`].
+    pub fn read_bytes(&self, address: u64, to: &mut [u8]) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        let mut address = address;
+        for part in to.chunks_mut(GATHERED) {
+            self.read_part(&mut state, address, part)?;
+            address += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_part(
+        &self,
+        state: &mut State,
+        address: u64,
+        to: &mut [u8],
+    ) -> Result<(), TransportError> {
+        let (first, skip) = (address & !3, (address & 3) as usize);
+        let dwords = (skip + to.len()).div_ceil(4);
+        let mut bytes = vec![0; dwords * 4];
+        if dwords <= FEW {
+            let tlps: Vec<_> = (0..dwords as u64)
+                .map(|i| Tlp::read(first + 4 * i, 4))
+                .collect();
+            let mut words = vec![0; dwords];
+            self.ask_all(state, &tlps, &mut words)?;
+            for (bytes, word) in bytes.chunks_exact_mut(4).zip(&words) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+        } else {
+            self.stream_in(state, first, &mut bytes)?;
+        }
+        if let Some(wanted) = bytes.get(skip..skip + to.len()) {
+            to.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+
+    /// A stream does not say how its TLPs were answered: one before it does.
+    fn stream_in(
+        &self,
+        state: &mut State,
+        address: u64,
+        to: &mut [u8],
+    ) -> Result<(), TransportError> {
+        self.ask_all(state, &[Tlp::read(address, 4)], &mut [0])?;
+        let (setup, body) = request::stream_in(address, (to.len() / 4) as u32);
+        let limit = CONTROL + Duration::from_millis(to.len() as u64 * 1000 / SLOWEST);
+        let mut transfers = [
+            Transfer::ControlOut(setup, &body),
+            Transfer::BulkIn(open::IN, to),
+        ];
+        self.queue(state, &mut transfers, limit)
+    }
+
+    /// Sends TLPs that are answered, behind all writes: the last of these and the first try are one wait.
+    fn ask_all(
+        &self,
+        state: &mut State,
+        tlps: &[Tlp],
+        words: &mut [u32],
+    ) -> Result<(), TransportError> {
+        let mut ready = None;
+        let mut tries = 0;
+        let mut from = 0;
+        while from < tlps.len() {
+            let answers = self.ask_once(state, &tlps[from..])?;
+            for answer in answers {
+                let tlp = tlps[from];
+                match answer {
+                    Answer::Done(word) => {
+                        words[from] = word;
+                        from += 1;
+                        tries = 0;
+                        continue;
+                    }
+                    // A function may need its time once it has power.
+                    Answer::Refused(Status::Retry) if tlp.is_config() => {
+                        let now = self.clock.now_ns();
+                        let since = *ready.get_or_insert(now);
+                        if now - since > READY.as_nanos() as u64 {
+                            return Err(self.beyond(&tlp, answer));
+                        }
+                    }
+                    Answer::Failed | Answer::Nothing if tries + 1 < TRIES => tries += 1,
+                    answer => return Err(self.beyond(&tlp, answer)),
+                }
+                self.clock.sleep(PAUSE);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_once(&self, state: &mut State, tlps: &[Tlp]) -> Result<Vec<Answer>, TransportError> {
+        let queued = state.take();
+        let last = self.write_all(state, &queued)?;
+        let asked: Vec<_> = tlps.iter().map(request::tlp).collect();
+        let mut answers = vec![[0; ANSWER]; tlps.len()];
+        let mut transfers: Vec<_> = last.iter().map(control).collect();
+        for (asked, answer) in asked.iter().zip(&mut answers) {
+            transfers.push(control(asked));
+            transfers.push(Transfer::ControlIn(request::answer(), answer));
+        }
+        self.queue(state, &mut transfers, CONTROL)?;
+        Ok(answers.iter().map(Answer::parse).collect())
+    }
+
+    fn beyond(&self, tlp: &Tlp, answer: Answer) -> TransportError {
+        let what = match answer {
+            Answer::Done(_) => "done",
+            Answer::Failed => "the TLP engine reports an error",
+            Answer::Nothing => "no completion came",
+            Answer::Refused(Status::Unsupported) => "unsupported request",
+            Answer::Refused(Status::Retry) => "it is still not ready",
+            Answer::Refused(Status::Abort) => "completer abort",
+            Answer::Refused(Status::Unknown(_)) => "a completion with a status that there is not",
+        };
+        let kind = match (tlp.is_config(), tlp.kind & 0x40 != 0) {
+            (true, false) => "configuration read",
+            (true, true) => "configuration write",
+            (false, false) => "read",
+            (false, true) => "write",
+        };
+        let operation = format!("{kind} of {:#x}", tlp.address);
+        self.error(operation, Fault::Beyond(what.into()))
+    }
+
+    fn send_all(&self, state: &mut State) -> Result<(), TransportError> {
+        let queued = state.take();
+        let last = self.write_all(state, &queued)?;
+        let mut transfers: Vec<_> = last.iter().map(control).collect();
+        self.queue(state, &mut transfers, CONTROL)
+    }
+
+    /// Writes pieces, but for requests at their end, which are left to the caller's wait.
+    fn write_all(
+        &self,
+        state: &mut State,
+        pieces: &[Piece],
+    ) -> Result<Vec<(Setup, Body)>, TransportError> {
+        let mut requests: Vec<(Setup, Body)> = Vec::new();
+        for step in pieces.iter().flat_map(Piece::steps) {
+            match step {
+                Step::One(tlp) => {
+                    if requests.len() == MOST {
+                        let mut transfers: Vec<_> = requests.iter().map(control).collect();
+                        self.queue(state, &mut transfers, CONTROL)?;
+                        requests.clear();
+                    }
+                    requests.push(request::tlp(&tlp));
+                }
+                Step::Stream(address, bytes) => {
+                    requests.push(request::stream_out(address, (bytes.len() / 4) as u32));
+                    let mut transfers: Vec<_> = requests.iter().map(control).collect();
+                    transfers.push(Transfer::BulkOut(open::OUT, bytes));
+                    let limit =
+                        CONTROL + Duration::from_millis(bytes.len() as u64 * 1000 / SLOWEST);
+                    self.queue(state, &mut transfers, limit)?;
+                    requests.clear();
+                }
+            }
+        }
+        Ok(requests)
+    }
+
+    /// One wait. What moved less than it should has failed.
+    fn queue(
+        &self,
+        state: &mut State,
+        transfers: &mut [Transfer<'_>],
+        limit: Duration,
+    ) -> Result<(), TransportError> {
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        if transfers.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<_> = transfers.iter().map(length).collect();
+        let done = self.pipe.queue(transfers, limit).and_then(|moved| {
+            let all = wanted.iter().zip(&moved).zip(&*transfers);
+            let mut short = all.filter(|((wanted, moved), _)| wanted != moved);
+            match short.next() {
+                None => Ok(()),
+                Some(((&wanted, &moved), transfer)) => {
+                    let fault = Fault::Short { wanted, moved };
+                    Err(self.error(name(transfer), fault))
+                }
+            }
+        });
+        done.inspect_err(|error| state.broken = Some(error.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Pieces are taken out before they are sent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // Whoever needs to know has sent it himself.
+        if let Err(error) = self.send() {
+            tracing::debug!(%error, "the last writes are lost");
+        }
+    }
+}
+
+fn control(request: &(Setup, Body)) -> Transfer<'_> {
+    Transfer::ControlOut(request.0, &request.1)
+}
+
+fn length(transfer: &Transfer<'_>) -> usize {
+    match transfer {
+        Transfer::ControlIn(_, to) | Transfer::BulkIn(_, to) => to.len(),
+        Transfer::ControlOut(_, from) | Transfer::BulkOut(_, from) => from.len(),
+    }
+}
+
+fn name(transfer: &Transfer<'_>) -> String {
+    match transfer {
+        Transfer::ControlIn(setup, _) | Transfer::ControlOut(setup, _) => {
+            format!("request {:#x}", setup.request)
+        }
+        Transfer::BulkIn(endpoint, _) | Transfer::BulkOut(endpoint, _) => {
+            format!("bulk transfer of endpoint {endpoint:#x}")
+        }
+    }
+}
+
+impl State {
+    /// What follows the last write goes with it, where both are whole dwords.
+    fn put(&mut self, address: u64, bytes: &[u8]) {
+        self.gathered += bytes.len();
+        let is_whole = |address: u64, len: usize| address & 3 == 0 && len & 3 == 0;
+        if let Some(last) = self.queued.last_mut()
+            && last.address + last.bytes.len() as u64 == address
+            && is_whole(last.address, last.bytes.len())
+            && is_whole(address, bytes.len())
+        {
+            last.bytes.extend_from_slice(bytes);
+            return;
+        }
+        self.queued.push(Piece {
+            address,
+            bytes: bytes.to_vec(),
+        });
+    }
+
+    fn take(&mut self) -> Vec<Piece> {
+        self.gathered = 0;
+        std::mem::take(&mut self.queued)
+    }
+}
+
+impl Piece {
+    /// What is no whole dword is a request of its own, before and behind those that are.
+    fn steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::new();
+        let (mut address, mut bytes) = (self.address, &*self.bytes);
+        let one = |address: u64, bytes: &[u8]| {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            Step::One(Tlp::write(address, bytes.len(), u32::from_le_bytes(word)))
+        };
+        if address & 3 != 0 {
+            let head = bytes.len().min(4 - (address & 3) as usize);
+            steps.push(one(address, &bytes[..head]));
+            (address, bytes) = (address + head as u64, &bytes[head..]);
+        }
+        let (whole, tail) = bytes.split_at(bytes.len() & !3);
+        match whole.len() / 4 <= FEW {
+            true => {
+                let places = (address..).step_by(4);
+                let words = whole.chunks_exact(4).zip(places);
+                steps.extend(words.map(|(bytes, at)| one(at, bytes)));
+            }
+            false => steps.push(Step::Stream(address, whole)),
+        }
+        if !tail.is_empty() {
+            steps.push(one(address + whole.len() as u64, tail));
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_cut_into_dwords_and_streams() {
+        let mut state = State::default();
+        state.put(0x1001, &[1, 2]);
+        state.put(0x1004, &[3, 0, 0, 0]);
+        state.put(0x1008, &[4, 0, 0, 0]);
+        state.put(0x2000, &[7; 22]);
+        let pieces = state.take();
+        assert_eq!(pieces.len(), 3);
+        let steps: Vec<_> = pieces.iter().flat_map(Piece::steps).collect();
+        let expected = [
+            Step::One(Tlp::write(0x1001, 2, 0x201)),
+            Step::One(Tlp::write(0x1004, 4, 3)),
+            Step::One(Tlp::write(0x1008, 4, 4)),
+            Step::Stream(0x2000, &[7; 20]),
+            Step::One(Tlp::write(0x2014, 2, 0x707)),
+        ];
+        assert_eq!(steps, expected);
+    }
+}

@@ -1,0 +1,119 @@
+//! [`Bridged`]: a machine whose PCI functions are those behind its bridges, by the ports that these are in.
+//!
+//! What drivers keep with it is not what they keep with the machine itself: a function behind a bridge and one on the
+//! bus share no memory.
+
+use std::sync::Arc;
+
+use drivers_spec::usb::GPU_BRIDGES;
+use hcq::mem::view::View;
+use hcq::transport::{
+    Clock, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, TransportError, UsbDevice,
+    UsbPipe,
+};
+
+use crate::function::open;
+
+/// A machine, seen through its bridges.
+pub struct Bridged {
+    machine: Arc<dyn Machine>,
+    clock: Arc<dyn Clock>,
+    kept: Arc<Apart>,
+}
+
+/// What is kept for functions behind bridges.
+struct Apart(Kept);
+
+/// The bridges of a machine, of whatever firmware.
+///
+/// # Errors
+/// Those of the listing.
+pub fn bridges(machine: &dyn Machine) -> Result<Vec<UsbDevice>, TransportError> {
+    let mut all = machine.usb_devices()?;
+    all.retain(|device| GPU_BRIDGES.contains(&(device.vendor, device.product)));
+    all.sort_by(|a, b| a.port.cmp(&b.port));
+    Ok(all)
+}
+
+/// Whether a bridge has firmware that is driven here: the open one says so in its name.
+pub fn is_open(bridge: &UsbDevice) -> bool {
+    let name = bridge.product_name.as_deref().unwrap_or("");
+    name.starts_with("custom") || name.starts_with("AS2462")
+}
+
+impl Bridged {
+    /// A machine's; `clock` is what waits of the bridges go by.
+    pub fn over(machine: &Arc<dyn Machine>, clock: &Arc<dyn Clock>) -> Arc<dyn Machine> {
+        let made = machine
+            .kept()
+            .get_or_make(|| Ok::<_, std::convert::Infallible>(Apart(Kept::new())));
+        let kept = match made {
+            Ok(kept) => kept,
+            Err(never) => match never {},
+        };
+        Arc::new(Bridged {
+            machine: machine.clone(),
+            clock: clock.clone(),
+            kept,
+        })
+    }
+}
+
+impl Machine for Bridged {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        self.machine.open(path)
+    }
+
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        self.machine.read(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        self.machine.list(path)
+    }
+
+    fn pci_functions(&self) -> Result<Vec<PciFunction>, TransportError> {
+        // What is behind a bridge is known once it is open.
+        Ok(Vec::new())
+    }
+
+    fn usb_devices(&self) -> Result<Vec<UsbDevice>, TransportError> {
+        self.machine.usb_devices()
+    }
+
+    fn open_pci(&self, port: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        let refused = |why: String| TransportError::new(port, "open", Fault::Unsupported(why));
+        let bridges = bridges(&*self.machine)?;
+        let Some(bridge) = bridges.iter().find(|bridge| bridge.port == port) else {
+            return Err(refused(
+                "there is no ASM24xx bridge in this port (`lsusb -t`)".into(),
+            ));
+        };
+        if !is_open(bridge) {
+            let name = bridge.product_name.as_deref().unwrap_or("no name");
+            return Err(refused(format!(
+                "the bridge ({:04x}:{:04x}, {name}) has its maker's firmware, expected the open one, whose name starts \
+                 with `custom`: see drivers/asm24/README.md for how it gets there",
+                bridge.vendor, bridge.product
+            )));
+        }
+        let pipe = self.machine.open_usb(port)?;
+        Ok(Arc::new(open(pipe, self.clock.clone())?))
+    }
+
+    fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
+        self.machine.open_usb(port)
+    }
+
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        self.machine.reserve(bytes, align, below)
+    }
+
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        self.machine.memory(bytes, align)
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept.0
+    }
+}
