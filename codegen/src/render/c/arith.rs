@@ -195,17 +195,17 @@ impl Text<'_> {
         let s = scalar(ty.dtype);
         let (x, y) = (format!("{a}[{{i}}]"), format!("{b}[{{i}}]"));
         let each = if ty.dtype.is_signed() {
-            let u = integer(ty.dtype.bits(), false);
+            // Quotients without a branch: clang 21 makes one of two, on 0 and on -1, that is wrong on AMD GPUs.
+            let u = integer(ty.dtype.bits().max(32), false);
+            let divisor = format!("({y} == 0 || {y} == -1 ? 1 : {y})");
+            let sign = format!("({u})({y} == 0 ? 0 : {y} == -1 ? -1 : 1)");
             match op {
-                Binary::TruncDiv => {
-                    format!("{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : ({s})({x} / {y})")
-                }
+                Binary::TruncDiv => format!("({s})(({u})({x} / {divisor}) * {sign})"),
                 Binary::TruncMod => {
                     format!("{y} == 0 || {y} == -1 ? 0 : ({s})({x} % {y})")
                 }
                 Binary::FloorDiv => format!(
-                    "{y} == 0 ? 0 : {y} == -1 ? ({s})(0 - ({u}){x}) : \
-                     ({s})({x} / {y} - ({x} % {y} != 0 && (({x} ^ {y}) < 0)))"
+                    "({s})(({u})({x} / {divisor} - ({x} % {divisor} != 0 && (({x} ^ {y}) < 0))) * {sign})"
                 ),
                 _ => format!(
                     "{y} == 0 || {y} == -1 ? 0 : \
