@@ -78,6 +78,11 @@ pub trait Driver: Send + Sync {
     /// An errno.
     fn munmap(&self, at: u64, bytes: u64) -> Result<bool>;
 
+    /// Whether devices know memory of the process in a range.
+    fn knows(&self, _at: u64, _bytes: u64) -> bool {
+        false
+    }
+
     /// The version of the driver, as it says it, if there is one.
     fn version(&self) -> Option<String>;
 

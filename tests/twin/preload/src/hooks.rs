@@ -227,6 +227,24 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: usize) -> 
     })
 }
 
+/// Maps memory of the host. The C library unmaps some by itself (a large `free`): no hook sees that. Where the system
+/// gives such a place out again, nothing was mapped there any more, so devices have to forget it first; that takes the
+/// new mapping away, too.
+fn mapped_anew(fd: c_int, map: Map) -> Result<u64> {
+    loop {
+        let at = system::mmap(fd, map)?;
+        let known = inside(|session| session.knows(at, map.bytes).then_some(()));
+        if known.is_none() {
+            return Ok(at);
+        }
+        match inside(|session| session.munmap(at, map.bytes)) {
+            Some(Ok(true)) => {}
+            Some(Err(errno)) => return Err(errno),
+            Some(Ok(false)) | None => return Ok(at),
+        }
+    }
+}
+
 fn map(map: Map, fd: c_int) -> *mut c_void {
     let ours = inside(|session| session.mmap(fd, map));
     let at = ours.unwrap_or_else(|| {
@@ -234,7 +252,7 @@ fn map(map: Map, fd: c_int) -> *mut c_void {
         if map.flags & libc::MAP_FIXED != 0 {
             inside(|session| session.munmap(map.at, map.bytes));
         }
-        system::mmap(fd, map)
+        mapped_anew(fd, map)
     });
     returned(at.map(|at| at as *mut c_void))
 }

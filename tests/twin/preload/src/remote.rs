@@ -277,10 +277,14 @@ impl Driver for Remote {
         self.call(&Message::new(Kind::Mmap, words))
     }
 
-    fn munmap(&self, at: u64, bytes: u64) -> Result<bool> {
+    fn knows(&self, at: u64, bytes: u64) -> bool {
         let end = at.saturating_add(bytes);
         let of_device = lock(&self.mapped).range(..end).any(|(_, last)| *last > at);
-        if !of_device && !lock(&self.own).has(at, bytes) {
+        of_device || lock(&self.own).has(at, bytes)
+    }
+
+    fn munmap(&self, at: u64, bytes: u64) -> Result<bool> {
+        if !self.knows(at, bytes) {
             return Ok(false);
         }
         self.call(&Message::new(Kind::Munmap, [at, bytes]))?;

@@ -287,6 +287,11 @@ impl Session {
         Some(done)
     }
 
+    /// See [`Driver::knows`].
+    pub fn knows(&self, at: u64, bytes: u64) -> bool {
+        self.driver.knows(at, bytes)
+    }
+
     fn shared(&self) -> MutexGuard<'_, Memory> {
         // Entries are inserted and removed whole.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)

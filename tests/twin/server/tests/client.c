@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,6 +45,7 @@ struct kfd_ioctl_set_event_args { uint32_t event_id, pad; };
 struct kfd_event_data { uint64_t data[4], ext; uint32_t event_id, pad; };
 struct kfd_ioctl_wait_events_args { uint64_t events_ptr; uint32_t num_events, wait_for_all, timeout, wait_result; };
 struct kfd_ioctl_map_memory_to_gpu_args { uint64_t handle, device_ids_array_ptr; uint32_t n_devices, n_success; };
+struct kfd_ioctl_svm_args_with_one { uint64_t start_addr, size; uint32_t op, nattr, type, value; };
 #define AMDKFD_IOC_CREATE_QUEUE _IOWR('K', 0x02, struct kfd_ioctl_create_queue_args)
 #define AMDKFD_IOC_DESTROY_QUEUE _IOWR('K', 0x03, struct kfd_ioctl_destroy_queue_args)
 #define AMDKFD_IOC_CREATE_EVENT _IOWR('K', 0x08, struct kfd_ioctl_create_event_args)
@@ -55,6 +57,7 @@ struct kfd_ioctl_map_memory_to_gpu_args { uint64_t handle, device_ids_array_ptr;
 #define AMDKFD_IOC_ALLOC_MEMORY_OF_GPU _IOWR('K', 0x16, struct kfd_ioctl_alloc_memory_of_gpu_args)
 #define AMDKFD_IOC_FREE_MEMORY_OF_GPU _IOW('K', 0x17, struct kfd_ioctl_free_memory_of_gpu_args)
 #define AMDKFD_IOC_IMPORT_DMABUF _IOWR('K', 0x1d, struct kfd_ioctl_import_dmabuf_args)
+#define AMDKFD_IOC_SVM_WITH_ONE _IOWR('K', 0x20, struct kfd_ioctl_svm_args_with_one)
 #define AMDKFD_IOC_EXPORT_DMABUF _IOWR('K', 0x24, struct kfd_ioctl_export_dmabuf_args)
 #define KFD_IOC_ALLOC_MEM_FLAGS_VRAM (1u << 0)
 #define KFD_IOC_ALLOC_MEM_FLAGS_GTT (1u << 1)
@@ -293,10 +296,32 @@ static int copies(int rounds) {
     return 0;
 }
 
+// The C library unmaps by itself what a program frees, and no library that is preloaded sees it: where the system gives
+// that memory out again, nothing of it is registered any more.
+static int given_again(void) {
+    begin();
+    char *own = mmap(0, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(own != MAP_FAILED);
+    memset(own, 1, 16 * PAGE);
+    const uint32_t op_set = 0, attribute_access = 2;
+    struct kfd_ioctl_svm_args_with_one set = {
+        .start_addr = (uint64_t)own, .size = 16 * PAGE, .op = op_set, .nattr = 1, .type = attribute_access, .value = gpu};
+    MUST(ioctl(kfd, AMDKFD_IOC_SVM_WITH_ONE, &set) == 0);
+    MUST(allocate(0, (uint64_t)own, 16 * PAGE, KFD_IOC_ALLOC_MEM_FLAGS_GTT, 0) == UINT64_MAX && errno == EADDRINUSE);
+    MUST(syscall(SYS_munmap, own, 16 * PAGE) == 0);
+    char *next = mmap(own, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(next == own && next[0] == 0);
+    uint64_t handle = allocate(0, (uint64_t)own, 16 * PAGE, KFD_IOC_ALLOC_MEM_FLAGS_GTT, 0);
+    MUST(handle != UINT64_MAX);
+    free_memory(handle);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *step = argc > 1 ? argv[1] : "";
     if (!strcmp(step, "files")) return files();
     if (!strcmp(step, "own")) return own();
+    if (!strcmp(step, "again")) return given_again();
     if (!strcmp(step, "processes")) return processes();
     if (!strcmp(step, "copies")) return copies(argc > 2 ? atoi(argv[2]) : 20);
     if (!strcmp(step, "mistake")) {

@@ -59,6 +59,11 @@ fn memory_of_a_process_stays_its_own() {
 }
 
 #[test]
+fn memory_that_is_given_out_again_is_new() {
+    right("chip=gfx1030", "again");
+}
+
+#[test]
 fn children_are_processes_on_the_same_card() {
     right("chip=gfx1201", "processes");
 }
