@@ -211,6 +211,35 @@ impl Own {
         });
     }
 
+    /// Nothing of a range is mapped any more.
+    pub fn forget(&mut self, at: u64, bytes: u64) {
+        let end = at.saturating_add(bytes);
+        let meets = |(&first, moved): (&u64, &Moved)| {
+            (first < end && first + moved.part.bytes > at).then_some(first)
+        };
+        let met: Vec<u64> = self.moved.iter().filter_map(meets).collect();
+        for first in met {
+            let Some(Moved { part, shared }) = self.moved.remove(&first) else {
+                continue;
+            };
+            let last = first + part.bytes;
+            for (from, to) in [(first, at.min(last)), (end.max(first), last)] {
+                if from < to {
+                    let part = Part {
+                        offset: part.offset + (from - first),
+                        bytes: to - from,
+                    };
+                    self.moved.insert(from, Moved { part, shared });
+                }
+            }
+            // A child may still have what it shares.
+            if !shared {
+                let (from, to) = (at.max(first), end.min(last));
+                system::punch(&self.file, part.offset + (from - first), to - from);
+            }
+        }
+    }
+
     /// Whether something of a range may be in the file.
     pub fn has(&self, at: u64, bytes: u64) -> bool {
         let end = at.saturating_add(bytes);

@@ -140,7 +140,11 @@ impl Remote {
             Kind::Map => self.map(question),
             Kind::Unmap => {
                 lock(&self.mapped).retain(|&at, end| *end <= a || at >= a.saturating_add(b));
-                system::munmap(a, b).map(|_| 0)
+                let done = system::munmap(a, b).map(|_| 0);
+                if done.is_ok() {
+                    lock(&self.own).forget(a, b);
+                }
+                done
             }
             Kind::Descriptor => self.descriptor(question.file),
             Kind::File => {
