@@ -24,6 +24,7 @@
 // The whole crate is tests: a failed step ends the case.
 #![allow(clippy::unwrap_used)]
 
+pub mod amdgpu;
 pub mod border;
 pub mod copies;
 pub mod graphs;

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -195,7 +194,7 @@ fn image(chip: &'static str, kernel: Kernel) -> KernelImage {
         .lock()
         .unwrap()
         .entry(chip)
-        .or_insert_with(|| compile(chip))
+        .or_insert_with(|| conformance::amdgpu::object(chip).unwrap().into())
         .clone();
     KernelImage {
         name: entry.into(),
@@ -224,24 +223,4 @@ fn unbroken(journal: &Journal) {
         .map(|v| v.to_string())
         .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n\n"));
-}
-
-fn compile(chip: &str) -> Arc<[u8]> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/amdgpu.c");
-    let folder = tempfile::tempdir().unwrap();
-    let object = folder.path().join("kernels.o");
-    let run = Command::new("clang-22")
-        .args(["--target=amdgcn-amd-amdhsa", "-nogpulib", "-O1", "-c"])
-        .arg(format!("-mcpu={chip}"))
-        .arg(source)
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .expect("clang of LLVM 22 is installed as clang-22");
-    assert!(
-        run.status.success(),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
-    std::fs::read(object).unwrap().into()
 }

@@ -13,6 +13,7 @@ mod expressions;
 mod kernels;
 mod operators;
 mod probes;
+mod stray;
 mod subject;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,11 +38,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Suite {
-    /// The suite of queues: commands, captured graphs, faults; kernels by NVRTC
+    /// The suite of queues: commands, captured graphs, faults; kernels by NVRTC, and by clang
     Conformance {
         /// Only cases with this in their names
         #[arg(default_value = "")]
         filter: String,
+        /// Not the cases with this in their names: those that want a second GPU
+        #[arg(long, value_name = "NAME")]
+        without: Vec<String>,
     },
     /// The operators with their gradients, against references that were made elsewhere
     Operators {
@@ -75,11 +79,16 @@ enum Suite {
     },
     /// Asks what documents leave open, of a card of NVIDIA's: launches of other forms
     Probes,
-    /// Compiles the kernels of the suite of queues, a file for each chip, for a machine without NVRTC
+    /// Compiles the kernels of the suite of queues, a file for each chip, for a machine without a compiler
     Kernels {
         /// Where they go
         folder: std::path::PathBuf,
+        /// For these, of AMD's (gfx1100) and NVIDIA's (sm_89); all of NVIDIA's if none is named
+        chips: Vec<String>,
     },
+    /// Sends a card that no kernel driver has beside the memory that is mapped for it: behind an IOMMU it must not
+    /// get there
+    Stray,
     /// Starts a kernel that does not end, says so, and waits: to be killed, or until the deadline
     Spin {
         /// The deadline
@@ -140,8 +149,11 @@ fn rules(setup: &Setup, on_purpose: &[&str]) -> Option<String> {
     (!others.is_empty()).then(|| others.join("\n"))
 }
 
-fn conformance(filter: &str, tally: &mut Tally) -> Result<(), doorbell::Error> {
-    for (name, case) in CASES.iter().filter(|(name, _)| name.contains(filter)) {
+fn conformance(filter: &str, without: &[String], tally: &mut Tally) -> Result<(), doorbell::Error> {
+    let wanted = |name: &str| {
+        name.contains(filter) && !without.iter().any(|other| name.contains(other.as_str()))
+    };
+    for (name, case) in CASES.iter().filter(|(name, _)| wanted(name)) {
         let started = Instant::now();
         // Each on a machine of its own, if it is a simulated one (TWIN=gpus=2: one case wants two).
         let subject = Selected::new()?;
@@ -212,7 +224,7 @@ fn spin(seconds: u64, tally: &mut Tally) -> Result<(), doorbell::Error> {
 fn main() -> ExitCode {
     let mut tally = Tally::default();
     let ran = match Cli::parse().suite {
-        Suite::Conformance { filter } => conformance(&filter, &mut tally),
+        Suite::Conformance { filter, without } => conformance(&filter, &without, &mut tally),
         Suite::Operators {
             every,
             seconds,
@@ -221,7 +233,11 @@ fn main() -> ExitCode {
         Suite::Programs { count, seed } => programs(count, seed, &mut tally),
         Suite::Bench { small, only } => bench::run(small, only),
         Suite::Probes => probes::run(),
-        Suite::Kernels { folder } => kernels::write(&folder),
+        Suite::Kernels { folder, chips } => kernels::write(&folder, &chips),
+        Suite::Stray => stray::run().map(|stopped| match stopped {
+            Ok(by) => println!("as it should be: {by}"),
+            Err(wrong) => tally.count("stray", Some(wrong)),
+        }),
         Suite::Spin { seconds } => spin(seconds, &mut tally),
     };
     let left = tally

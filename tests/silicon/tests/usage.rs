@@ -26,3 +26,27 @@ fn suites_that_are_none_and_devices_that_are_none_are_named() {
     let (code, said) = trial(&["conformance"], "TWINNVK+NV::sm_1");
     assert!(code != Some(0) && said.contains("sm_1"), "{code:?} {said}");
 }
+
+#[test]
+fn kernels_are_packed_for_chips_that_are_named() {
+    let folder = std::env::temp_dir().join(format!("doorbell-kernels-{}", std::process::id()));
+    let to = folder.to_str().unwrap();
+    let (code, said) = trial(&["kernels", to, "gfx1100", "gfx942"], "CPU");
+    assert_eq!(code, Some(0), "{said}");
+    for chip in ["gfx1100", "gfx942"] {
+        let object = std::fs::read(folder.join(format!("{chip}.o"))).unwrap();
+        assert!(object.starts_with(b"\x7fELF"));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (code, said) = trial(&["kernels", to, "gfx1"], "CPU");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("gfx1"), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_card_that_is_not_there_is_not_sent_astray() {
+    let (code, said) = trial(&["stray"], "PCI:7+AMD");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("AMD"), "{said}");
+}

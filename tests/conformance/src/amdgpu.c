@@ -1,4 +1,4 @@
-// The kernels of the suite for AMD GPUs: one work-item per group, whose number counts x first.
+// The kernels of the suite for AMD GPUs, and one that does not end: one work-item per group, whose number counts x first.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -25,3 +25,9 @@ KERNEL void step(u32 *data, u64 value) {
 }
 
 KERNEL void store(volatile u32 *at) { *at = (u32)group() * 2 + 1; }
+
+// Until somebody stores what is not 0.
+KERNEL void spin(volatile u32 *until) {
+  while (*until == 0) {
+  }
+}
