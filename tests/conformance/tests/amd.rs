@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conformance::part::Part;
 use conformance::{Kernel, Subject};
 use drivers_amd::interface::remote::Remote;
 use drivers_amd::{Language, Options};
@@ -75,6 +76,21 @@ conformance::conformance!(gfx1100_remote, || {
 // Without a kernel driver: the card itself, which our driver starts.
 conformance::conformance!(gfx1100_pci, || PciSubject::new("gfx1100", ""));
 conformance::conformance!(gfx1201_pci, || PciSubject::new("gfx1201", ""));
+
+/// Of cards that differ little from these, one case in ten, which the part chooses.
+#[test]
+fn a_tenth_on_more_cards_without_a_kernel_driver() {
+    let part = Part::chosen();
+    for (number, chip) in ["gfx1102", "gfx1200"].into_iter().enumerate() {
+        for (i, (name, case)) in conformance::CASES.iter().enumerate() {
+            // Of each another tenth.
+            if part.has(i + 5 * number, 10) {
+                println!("{chip}: {name}");
+                case(&PciSubject::new(chip, ""));
+            }
+        }
+    }
+}
 
 /// Two GPUs of a kind.
 struct TwinSubject {

@@ -10,11 +10,12 @@ use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
 use drivers_amd::interface::remote::Remote;
 use hcq::Device;
-use hcq::transport::Machine;
 use hcq::transport::cable::Cable;
+use hcq::transport::{Clock, Machine, VirtualClock};
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
 use twin_amd::Violation;
+use twin_amd::pci::machine::PciMachine;
 
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +32,14 @@ pub enum EngineError {
     /// There is no such simulated machine.
     #[error("{0}")]
     Twin(String),
-    /// What compiles for the device is not there.
-    #[error("{0}: not there; scripts/cuda fetches NVIDIA's compilers")]
-    NotFetched(PathBuf),
+    /// What the device needs is not there.
+    #[error("{folder}: not there; {script} fetches it", folder = .folder.display())]
+    NotFetched {
+        /// Where it would be.
+        folder: PathBuf,
+        /// What brings it there.
+        script: &'static str,
+    },
     /// Rules of a simulated device were broken.
     #[error("rules broken: {0}")]
     Rules(String),
@@ -58,14 +64,14 @@ impl Rig {
         Rig { engine, broken }
     }
 
-    /// The engine of a test; none, which is said, where what compiles for it was not fetched.
+    /// The engine of a test; none, which is said, where what it needs was not fetched.
     ///
     /// # Panics
     /// There is none for another reason.
     pub fn of_test(made: Result<Rig, EngineError>) -> Option<Rig> {
         match made {
             Ok(rig) => Some(rig),
-            Err(why @ EngineError::NotFetched(_)) => {
+            Err(why @ EngineError::NotFetched { .. }) => {
                 println!("skipped: {why}");
                 None
             }
@@ -178,15 +184,9 @@ pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig
 }
 
 /// Compiled by LLVM for an AMD GPU, run from its queues.
-fn amd(
-    machine: Arc<twin_amd::machine::TwinMachine>,
-    device: Arc<dyn Device>,
-    chip: &str,
-    options: Options,
-) -> Result<Rig, EngineError> {
+fn amd(device: Arc<dyn Device>, chip: &str, broken: Broken) -> Result<Rig, EngineError> {
     let backend = Backend::find("AMD:LLVM", chip, 0)?;
-    let engine = DeviceExecutor::engine(device, backend, options)?;
-    let broken: Broken = Box::new(move || machine.journal().violations());
+    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
     let broken = Some(broken);
     Ok(Rig { engine, broken })
 }
@@ -195,7 +195,11 @@ fn amd(
 fn nv_backend(chip: &str, renderer: &str) -> Result<Backend, EngineError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda");
     if !root.join("fetched").exists() {
-        return Err(EngineError::NotFetched(root));
+        let script = "scripts/cuda";
+        return Err(EngineError::NotFetched {
+            folder: root,
+            script,
+        });
     }
     let (toolkits, target) = (Toolkits::at(root), ChipTarget::nv(chip, 0)?);
     Ok(match renderer {
@@ -250,5 +254,53 @@ pub fn gfx1100_remote() -> Result<Rig, EngineError> {
     let interface = drivers_amd::kfd::open(&machine, 0, &options)?;
     let interface = Remote::over(&Cable::new(), interface);
     let device = drivers_amd::over(&interface, &options)?;
-    amd(twin, device, "gfx1100", Options::default())
+    let broken = Box::new(move || twin.journal().violations());
+    amd(device, "gfx1100", broken)
+}
+
+/// A simulated card that no kernel driver has: ours starts it, with firmware that `scripts/firmware` has fetched.
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+fn pci(chip: &str) -> Result<Rig, EngineError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let firmware = root.join("bookworm-backports");
+    if !firmware.is_dir() {
+        let script = "scripts/firmware";
+        return Err(EngineError::NotFetched {
+            folder: firmware,
+            script,
+        });
+    }
+    let twin = PciMachine::new(&format!("chip={chip}")).map_err(EngineError::Twin)?;
+    let machine: Arc<dyn Machine> = twin.clone();
+    let options = drivers_amd::Options {
+        firmware: vec![firmware],
+        ..drivers_amd::Options::default()
+    };
+    let functions = machine.pci_functions().map_err(|e| e.to_string());
+    let functions = functions.map_err(EngineError::Twin)?;
+    let address = functions.first().map_or("", |card| &card.address);
+    // What the start of a card waits for is counted, not timed.
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+    let interface = drivers_amd::am::open(&machine, address, 0, &clock, &options)?;
+    let device = drivers_amd::over(&interface, &options)?;
+    let broken = Box::new(move || twin.journal().violations());
+    amd(device, chip, broken)
+}
+
+/// A simulated gfx1100 over PCI, see [`pci`].
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+pub fn gfx1100_pci() -> Result<Rig, EngineError> {
+    pci("gfx1100")
+}
+
+/// A simulated gfx1201 over PCI, see [`pci`].
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+pub fn gfx1201_pci() -> Result<Rig, EngineError> {
+    pci("gfx1201")
 }

@@ -29,7 +29,7 @@ fn three(machine: &str) -> Option<([Rig; 3], Arc<Brought>)> {
     });
     match engines::gpus(machine, options) {
         Ok(rigs) => Some((rigs, brought)),
-        Err(engines::EngineError::NotFetched(why)) => {
+        Err(why @ engines::EngineError::NotFetched { .. }) => {
             println!("skipped: {why:?}");
             None
         }
