@@ -55,6 +55,35 @@ size_t doorbell_twin_objects(doorbell_twin_process *process, char *text, size_t 
 size_t doorbell_twin_broken(doorbell_twin *twin);
 size_t doorbell_twin_report(doorbell_twin *twin, size_t first, char *text, size_t bytes);
 
+/* Cards that no kernel driver has: PCI functions, numbered from 0. `config` is that of `DEV=TWINPCI+AMD`: see README.md.
+ * What a call returns is 0 or more, or a negative errno: -EIO for what breaks a rule, which the reports tell. */
+typedef struct doorbell_pci doorbell_pci;
+doorbell_pci *doorbell_pci_new(const char *config, char *error, size_t error_bytes);
+/* Another process on the same machine: it finds the cards as they were left. */
+doorbell_pci *doorbell_pci_again(doorbell_pci *on);
+/* Ends a process, as if it was killed: its memory is gone, cards stay as they are. The machine ends with the last one. */
+void doorbell_pci_free(doorbell_pci *on);
+/* The functions, a line each, `0000:03:00.0 1002:744c`. Returns their bytes, of which at most `bytes` are written, with a
+ * terminating zero. */
+size_t doorbell_pci_functions(doorbell_pci *on, char *text, size_t bytes);
+/* Configuration space, 1, 2 or 4 bytes. */
+int doorbell_pci_config_read(doorbell_pci *on, unsigned function, uint16_t offset, size_t bytes, uint32_t *value);
+int doorbell_pci_config_write(doorbell_pci *on, unsigned function, uint16_t offset, size_t bytes, uint32_t value);
+/* Where a BAR is on the bus, and its size. */
+int doorbell_pci_bar(doorbell_pci *on, unsigned function, unsigned bar, uint64_t *start, uint64_t *size);
+/* A BAR: 1, 2, 4 or 8 bytes in one access, else byte by byte. */
+int doorbell_pci_read(doorbell_pci *on, unsigned function, unsigned bar, uint64_t offset, void *data, size_t bytes);
+int doorbell_pci_write(doorbell_pci *on, unsigned function, unsigned bar, uint64_t offset, const void *data, size_t bytes);
+/* Zeroed memory of this process, whole pages of 4096 bytes, that the function reaches: `memory` is where the process has
+ * it, `pages` gets the bus address of each page. `align` (a power of two) is that of each range on the bus. */
+int doorbell_pci_dma(doorbell_pci *on, unsigned function, uint64_t bytes, uint64_t align, void **memory, uint64_t *pages);
+int doorbell_pci_dma_free(doorbell_pci *on, void *memory);
+/* Resets a function: 0 by itself (FLR), 1 by its bus, 2 by power management. */
+int doorbell_pci_reset(doorbell_pci *on, unsigned function, int kind);
+/* As doorbell_twin_broken and doorbell_twin_report. */
+size_t doorbell_pci_broken(doorbell_pci *on);
+size_t doorbell_pci_report(doorbell_pci *on, size_t first, char *text, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,8 +1,10 @@
 //! The C interface of twins, as `include/doorbell_twin.h` documents it: `libdoorbell_twin.so`.
 //!
-//! All `unsafe` of it is here. A C caller promises what the header says: pointers of this library, that
+//! All `unsafe` of it is here and in [`pci`]. A C caller promises what the header says: pointers of this library, that
 //! live; strings with a terminating zero; buffers of the given size. No panic crosses the boundary: one
 //! is a bug of the twin, is printed, and is `-EFAULT` for the caller.
+
+mod pci;
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +13,8 @@ use std::sync::Arc;
 use twin::errno::{Errno, Result};
 use twin::process::{Calls, Process, Wanted};
 use twin::rule::{Journal, Violation};
+
+pub use pci::*;
 
 /// A machine, as C holds it.
 pub enum Twin {
@@ -419,8 +423,17 @@ pub unsafe extern "C" fn doorbell_twin_report(
     let Some(twin) = (unsafe { twin.as_ref() }) else {
         return 0;
     };
+    // SAFETY: room, by the caller's promise.
+    unsafe { reports(twin.journal(), first, text, bytes) }
+}
+
+/// Copies reports of broken rules, and returns how long they all are.
+///
+/// # Safety
+/// `text` is null or has room for `bytes` bytes.
+unsafe fn reports(journal: &Journal, first: usize, text: *mut c_char, bytes: usize) -> usize {
     let reports = guard(String::new(), || {
-        let all = twin.journal().violations();
+        let all = journal.violations();
         let block = |violation: &Violation| format!("{violation}\n\n");
         all.iter().skip(first).map(block).collect()
     });
