@@ -4,9 +4,11 @@
 mod bus;
 pub mod doctor;
 pub mod env;
+mod look;
 pub mod open;
 pub mod regs;
 pub mod select;
 
 pub use bus::{OnBus, on_bus};
+pub use look::{Metrics, metrics, reset_card};
 pub use open::{Present, Twin, open, open_with, present};

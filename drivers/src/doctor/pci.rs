@@ -105,6 +105,38 @@ pub(super) fn rows(files: &dyn Files, functions: &[PciFunction], folders: &[Stri
     rows
 }
 
+/// The rows of simulated cards, which no system stands before: what they are, their windows, and their firmware.
+pub(super) fn simulated(
+    files: &dyn Files,
+    functions: &[PciFunction],
+    folders: &[String],
+) -> Vec<Row> {
+    let is_bare = |function: &&PciFunction| {
+        function.vendor == VENDOR_AMD && is_gpu(function) && function.driver.is_none()
+    };
+    let cards = functions.iter().filter(is_bare);
+    let row = |(number, function)| {
+        let card = Card {
+            files,
+            function,
+            folders,
+        };
+        let check = format!("amd.pci.{number}");
+        let mut seen = vec![card.function.address.clone()];
+        for stage in [card.chip(), Passed(card.window()), card.firmware_of(0)] {
+            match stage {
+                Passed(what) | Poorer(what, _) => seen.push(what),
+                Stopped(what, fix) => {
+                    seen.push(what);
+                    return Row::new(check, Status::Fail, seen.join("; ")).fix(fix);
+                }
+            }
+        }
+        Row::new(check, Status::Ok, seen.join("; "))
+    };
+    cards.enumerate().map(row).collect()
+}
+
 impl Card<'_> {
     fn row(&self, number: usize) -> Row {
         let check = format!("amd.pci.{number}");
@@ -221,6 +253,12 @@ impl Card<'_> {
         rights(self.files)
     }
 
+    /// The window of memory, without what the system says of it.
+    fn window(&self) -> String {
+        let vram = self.function.bars.iter().find(|bar| bar.number == 0);
+        format!("BAR 0 has {} MiB", vram.map_or(0, |bar| bar.bytes >> 20))
+    }
+
     fn windows(&self) -> Check {
         let bars = &self.function.bars;
         let missing = [0, 2, 5]
@@ -233,8 +271,7 @@ impl Card<'_> {
                     .into(),
             );
         }
-        let vram = bars.iter().find(|bar| bar.number == 0);
-        let size = format!("BAR 0 has {} MiB", vram.map_or(0, |bar| bar.bytes >> 20));
+        let size = self.window();
         let address = &self.function.address;
         match look::sizes(self.files, address) {
             Some(sizes) if sizes.now < sizes.largest => Poorer(
@@ -275,13 +312,18 @@ impl Card<'_> {
     }
 
     fn firmware(&self) -> Check {
+        let revision = self.files.read(&self.file("revision")).unwrap_or_default();
+        let revision = u8::from_str_radix(revision.trim().trim_start_matches("0x"), 16);
+        self.firmware_of(revision.unwrap_or(0))
+    }
+
+    /// The files that a card of a revision needs.
+    fn firmware_of(&self, revision: u8) -> Check {
         let gfx = self.known().map(|card| card.gfx);
         let Some(chip) = CHIPS.iter().find(|chip| Some(chip.gfx) == gfx) else {
             return Passed("firmware: unknown".into());
         };
-        let revision = self.files.read(&self.file("revision")).unwrap_or_default();
-        let revision = u8::from_str_radix(revision.trim().trim_start_matches("0x"), 16);
-        let edition = Edition::of(self.function.device, revision.unwrap_or(0));
+        let edition = Edition::of(self.function.device, revision);
         let (there, missing) = firmware_of(self.files, self.folders, chip, edition);
         match missing.as_slice() {
             [] => Passed(format!("{} firmware files are there", there.len())),

@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
     if let Command::Pci(command) = &cli.command {
         observe::start_log();
-        return ended(cmd::pci::run(command));
+        return ended(cmd::pci::run(command, cli.dev.as_deref()));
     }
     #[cfg(feature = "twin")]
     if let Command::Twin(command) = &cli.command {

@@ -87,6 +87,55 @@ fn the_doctor_looks_at_a_simulated_machine_too() {
     place.wrote(&[], false);
 }
 
+#[test]
+fn the_doctor_looks_at_simulated_cards_and_a_card_is_reset() {
+    let place = Place::new();
+    let env = [
+        ("DEV", "TWINPCI+AMD::gfx1201"),
+        ("TWIN", "gpus=2,before=kernel"),
+    ];
+    let found = rows(
+        &succeed(&place, &["doctor", "--json"], &env),
+        "doorbell.doctor/1",
+    );
+    let card = |check: &str| found.iter().find(|row| row["check"] == check).unwrap();
+    for (check, address) in [
+        ("twin.amd.pci.0", "0000:03:00.0"),
+        ("twin.amd.pci.1", "0000:04:00.0"),
+    ] {
+        let detail = card(check)["detail"].as_str().unwrap();
+        let start = format!("{address}; 1002:7550, gfx1201 (Navi 48); BAR 0 has 16384 MiB; ");
+        assert!(detail.starts_with(&start), "{detail}");
+        let has_firmware = card(check)["status"] == "ok";
+        assert_eq!(has_firmware, card(check)["fix"] == "", "{detail}");
+    }
+    let reset = ["reset", "04:00.0", "--kind", "mode1"];
+    let plan = succeed(&place, &[&reset[..], &["--plan"]].concat(), &env);
+    assert!(
+        plan.out.contains("VRAM, firmware and queues are lost"),
+        "{}",
+        plan.out
+    );
+    let done = succeed(&place, &reset, &env);
+    assert!(
+        done.err
+            .contains("0000:04:00.0: the chip is as power leaves it"),
+        "{}",
+        done.err
+    );
+    let cold = ["reset", "03:00.0", "--kind", "mode1"];
+    let cold = succeed(&place, &cold, &env[..1]);
+    assert!(
+        cold.err.contains("nobody has started the chip"),
+        "{}",
+        cold.err
+    );
+    let ran = place.run(&["reset", "09:00.0", "--kind", "mode1"], &env);
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
+    assert!(ran.err.contains("there is no GPU"), "{}", ran.err);
+    place.wrote(&[], false);
+}
+
 /// What cannot be opened has a text that says why, and an exit code by which scripts tell.
 #[test]
 fn exit_codes_tell_why_a_device_does_not_open() {
@@ -256,7 +305,7 @@ fn the_demonstration_learns_as_on_the_cpu() {
     assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
 }
 
-/// Started by us from power on, register by register, with AMD's own firmware.
+/// Started by us, register by register, with AMD's own firmware: from power on, and after the vendor's kernel driver.
 #[test]
 fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
@@ -266,9 +315,12 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
         return;
     }
     let cpu = losses(&[("DEV", "CPU")]);
-    for dev in ["TWINPCI+AMD::gfx1100", "TWINPCI+AMD::gfx1201"] {
+    for (dev, twin) in [
+        ("TWINPCI+AMD::gfx1100", "before=nobody"),
+        ("TWINPCI+AMD::gfx1201", "before=kernel"),
+    ] {
         let firmware = folder.display().to_string();
-        let gpu = losses(&[("DEV", dev), ("HCQDEV_FIRMWARE", &firmware)]);
+        let gpu = losses(&[("DEV", dev), ("HCQDEV_FIRMWARE", &firmware), ("TWIN", twin)]);
         for (a, b) in cpu.iter().zip(&gpu) {
             assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, {dev} {gpu:?}");
         }

@@ -138,6 +138,18 @@ fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
     hubs.look(Kind::Gc).map(|faults| faults.is_empty())
 }
 
+/// Resets a card, whoever has left it how: see [`start`]. Says whether there was something to reset.
+///
+/// # Errors
+/// What [`AmError`] of [`Stage::Reset`] has.
+pub(super) fn mode1_reset(card: &Arc<Card>) -> Result<bool, Cause> {
+    let hubs = Arc::new(Hubs::prepare(card)?);
+    let psp = Psp::of(card, &hubs)?;
+    let runs = psp.is_alive()?;
+    reset(card, &psp, &Smu::of(card)?)?;
+    Ok(runs)
+}
+
 /// Brings a card that runs back to where power leaves it.
 fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     if !psp.is_alive()? {
@@ -257,6 +269,11 @@ impl Started {
     /// Its interrupt rings.
     pub fn interrupts(&self) -> &Interrupts {
         &self.interrupts
+    }
+
+    /// Its power management.
+    pub fn smu(&self) -> &Smu {
+        &self.smu
     }
 
     /// Where the processors of its compute engine start.

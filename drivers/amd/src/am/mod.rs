@@ -13,6 +13,7 @@
 //! | [`fault`], [`hub`] | what an access fell over; addresses to places in memory, and what forgets them |
 //! | [`ih`] | what blocks leave word of |
 //! | [`firmware`] | which files the card needs |
+//! | [`metrics`] | what a card measures of itself |
 //! | [`psp`], [`smu`] | the processor that loads all others, and the one that gives them power |
 //! | [`boot`] | all of these in their order: cold, warm, after a reset; and the end |
 //! | `xcc`, `gfx` | the registers of a graphics block, and its start: from here on there are queues |
@@ -24,6 +25,7 @@
 //! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
 //! | `queue` | queues, as whoever submits has them |
 //! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
+//! | [`look`] | what is asked of a card without starting it |
 
 pub mod areas;
 pub mod boot;
@@ -39,7 +41,9 @@ mod hqd;
 pub mod hub;
 pub mod ih;
 mod interface;
+pub mod look;
 mod memory;
+pub mod metrics;
 mod mqd;
 pub mod nbio;
 pub mod pages;

@@ -13,8 +13,8 @@ use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::mp as regs;
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use drivers_spec::amd::smu::{
-    Clocks, DEBUG_MODE1_RESET, DPM_COUNT, DPM_FINE, INSTINCT, INSTINCT_CLOCKS, Messages, NAVI,
-    NAVI_CLOCKS, result,
+    Clocks, DEBUG_MODE1_RESET, DPM_COUNT, DPM_FINE, INSTINCT, INSTINCT_CLOCKS, METRICS_13,
+    METRICS_14, Messages, NAVI, NAVI_CLOCKS, TABLE_SMU_METRICS, result,
 };
 use hcq::reg::block::Registers;
 use hcq::reg::{IpVersion, Value};
@@ -23,6 +23,7 @@ use super::areas::SMU_TABLE;
 use super::card::Card;
 use super::error::Cause;
 use super::hub::Hubs;
+use super::metrics::Metrics;
 
 /// How long a message may take: twenty times `usec_timeout` of the vendor's driver.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -51,6 +52,8 @@ pub struct Smu {
     clocks: Clocks,
     /// One message at a time.
     turn: Mutex<()>,
+    /// One table at a time: all are written to one place.
+    table: Mutex<()>,
 }
 
 impl Smu {
@@ -70,6 +73,7 @@ impl Smu {
             messages,
             clocks,
             turn: Mutex::new(()),
+            table: Mutex::new(()),
         })
     }
 
@@ -204,6 +208,31 @@ impl Smu {
             }
         }
         Ok(())
+    }
+
+    /// What it measures.
+    ///
+    /// # Errors
+    /// [`Cause::Smu`], the registers'; [`Cause::Version`] for a chip whose table is not known.
+    pub fn metrics(&self) -> Result<Metrics, Cause> {
+        let layout = match self.version {
+            IpVersion(13, 0, 0 | 7 | 10) => Some(&METRICS_13),
+            IpVersion(14, 0, 2 | 3) => Some(&METRICS_14),
+            _ => None,
+        };
+        let (Some(layout), Some(transfer)) = (layout, self.messages.transfer_table_smu2dram) else {
+            let known = [(13, 0, 0), (13, 0, 7), (13, 0, 10), (14, 0, 2), (14, 0, 3)];
+            return Err(Cause::Version {
+                block: "measurements of MP1".into(),
+                version: self.version,
+                known: known.map(|(a, b, c)| IpVersion(a, b, c)).into(),
+            });
+        };
+        let _turn = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        self.send("TransferTableSmu2Dram", transfer, TABLE_SMU_METRICS, ANSWER)?;
+        let mut table = vec![0; layout.bytes];
+        self.card.vram().read_bytes(SMU_TABLE.at.0, &mut table)?;
+        Ok(Metrics::of(&table, layout))
     }
 
     /// Resets the chip as if power came back: VRAM, all blocks, their firmware. When it returns, nobody knows yet

@@ -9,6 +9,7 @@ mod discovery;
 mod failures;
 mod golden;
 mod ih;
+mod look;
 mod mock;
 mod mutations;
 mod pages;

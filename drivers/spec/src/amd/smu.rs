@@ -120,3 +120,130 @@ pub const INSTINCT_CLOCKS: Clocks = Clocks {
     uclk: 3,
     fclk: 4,
 };
+
+/// Where measurements are in the table of [`TABLE_SMU_METRICS`] (`SmuMetrics_t`): bytes from its start, of values of 16 bits
+/// where nothing else is said. All are averages of a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetricsLayout {
+    /// Its length.
+    pub bytes: usize,
+    /// The frequency of shaders in MHz, as it is while they work, and with the time in which they sleep.
+    pub gfx_mhz: [usize; 2],
+    /// That of the fabric.
+    pub fabric_mhz: [usize; 2],
+    /// That of memory.
+    pub memory_mhz: [usize; 2],
+    /// How often it was measured, 32 bits.
+    pub counter: usize,
+    /// The voltage of shaders in mV.
+    pub millivolts: usize,
+    /// How busy shaders are, in %.
+    pub gfx_percent: usize,
+    /// How busy memory is, in %.
+    pub memory_percent: usize,
+    /// The power of the chip in W.
+    pub socket_watts: usize,
+    /// The power of the board in W.
+    pub board_watts: usize,
+    /// Degrees Celsius at the edge, and after it at the hottest place; three places further on those of memory.
+    pub celsius: usize,
+    /// The generation of PCIe, 8 bits, and how many lanes, 8 bits.
+    pub pcie: usize,
+    /// The fan in %, 8 bits.
+    pub fan_percent: usize,
+    /// The fan in turns a minute.
+    pub fan_rpm: usize,
+    /// How much each of [`MetricsLayout::limits`] holds clocks back, in %, 8 bits each.
+    pub throttled: usize,
+    /// What holds clocks back, in the order of the table.
+    pub limits: &'static [&'static str],
+    /// Up to how many percent something counts as idle: its clock is then the one with sleep.
+    pub idle_percent: u16,
+}
+
+/// Of versions 13.0.0, 13.0.7 and 13.0.10: smu13_driver_if_v13_0_0.h and _7.h, smu_v13_0_0_ppt.c.
+pub const METRICS_13: MetricsLayout = MetricsLayout {
+    bytes: 392,
+    gfx_mhz: [54, 56],
+    fabric_mhz: [58, 60],
+    memory_mhz: [62, 64],
+    counter: 80,
+    millivolts: 84,
+    gfx_percent: 104,
+    memory_percent: 106,
+    socket_watts: 116,
+    board_watts: 118,
+    celsius: 120,
+    pcie: 148,
+    fan_percent: 150,
+    fan_rpm: 152,
+    throttled: 154,
+    limits: &[
+        "temperature at the edge",
+        "temperature of the hottest place",
+        "temperature of graphics",
+        "temperature of the rest of the chip",
+        "temperature of memory",
+        "temperature of the regulator of graphics",
+        "temperature of the first regulator of memory",
+        "temperature of the second regulator of memory",
+        "temperature of the regulator of the chip",
+        "temperature of the regulator of U",
+        "temperature of the first liquid",
+        "temperature of the second liquid",
+        "temperature of the PCIe switch",
+        "current of graphics",
+        "current of the chip",
+        "current of U",
+        "power, first limit",
+        "power, second limit",
+        "power, third limit",
+        "power, fourth limit",
+        "reliability",
+        "voltage that drops",
+    ],
+    idle_percent: 15,
+};
+
+/// Of versions 14.0.2 and 14.0.3: smu14_driver_if_v14_0.h, smu_v14_0_2_ppt.c.
+pub const METRICS_14: MetricsLayout = MetricsLayout {
+    bytes: 412,
+    gfx_mhz: [46, 48],
+    fabric_mhz: [50, 52],
+    memory_mhz: [54, 56],
+    counter: 104,
+    millivolts: 108,
+    gfx_percent: 124,
+    memory_percent: 126,
+    socket_watts: 136,
+    board_watts: 138,
+    celsius: 140,
+    pcie: 166,
+    fan_percent: 168,
+    fan_rpm: 170,
+    throttled: 172,
+    limits: &[
+        "temperature at the edge",
+        "temperature of the hottest place",
+        "temperature of graphics",
+        "temperature of the rest of the chip",
+        "temperature of memory",
+        "temperature of the regulator of graphics",
+        "temperature of the regulator of the chip",
+        "temperature of the first regulator of memory",
+        "temperature of the second regulator of memory",
+        "temperature of the first liquid",
+        "temperature of the second liquid",
+        "temperature of the PCIe switch",
+        "current of graphics",
+        "current of the chip",
+        "power, first limit",
+        "power, second limit",
+        "power, third limit",
+        "power, fourth limit",
+        "reliability",
+        "voltage that drops",
+        "voltage that is too low",
+    ],
+    idle_percent: 5,
+};

@@ -1,6 +1,6 @@
 //! `doorbell doctor`: strictly read-only.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use doorbell::Setup;
 use drivers::doctor::{Places, Row, Status, examine, examine_twin};
@@ -46,7 +46,8 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     };
     rows.splice(1..1, compilers(setup));
     if let Some(twin) = setup.twin() {
-        rows.extend(examine_twin(&*twin.machine()));
+        let files = System::at(args.root.as_deref().unwrap_or(Path::new("/")));
+        rows.extend(examine_twin(&*twin.machine(), &files, &places));
     }
     let lines: Vec<Line<'_>> = rows.iter().map(line).collect();
     if args.json {

@@ -92,12 +92,12 @@ pub enum Command {
     Reset(reset::Args),
 }
 
-/// Does it.
-pub fn run(command: &Command) -> Result<ExitCode, Error> {
+/// Does it. `dev` is the target of the command line.
+pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
     match command {
         Command::Bind(args) => bind::run(args),
         Command::Unbind(args) => unbind::run(args),
-        Command::Reset(args) => reset::run(args),
+        Command::Reset(args) => reset::run(args, dev),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -80,8 +80,61 @@ const LEVELS: [[u32; 3]; 13] = {
     all[4] = [300, 1100, 1800];
     all
 };
-/// Bytes of the table of measurements, by generation: smu13_driver_if_v13_0_0.h, smu14_driver_if_v14_0.h.
-const METRICS: [(Gfx, usize); 2] = [(Gfx::Gfx11, 392), (Gfx::Gfx12, 412)];
+/// The table of measurements by generation: its bytes, and what is in it, 16 bits each, behind so many bytes. Made up: a
+/// card that does nothing, which its power holds back a little. Source: smu13_driver_if_v13_0_0.h and
+/// smu14_driver_if_v14_0.h, `SmuMetrics_t`.
+const METRICS: [(Gfx, usize, [(usize, u16); 17]); 2] = [
+    (
+        Gfx::Gfx11,
+        392,
+        [
+            (54, 2480),         // AverageGfxclkFrequencyPreDs
+            (56, 500),          // AverageGfxclkFrequencyPostDs
+            (58, 1990),         // AverageFclkFrequencyPreDs
+            (60, 300),          // AverageFclkFrequencyPostDs
+            (62, 1249),         // AverageMemclkFrequencyPreDs
+            (64, 97),           // AverageMemclkFrequencyPostDs
+            (84, 712),          // AvgVoltage[SVI_PLANE_GFX]
+            (104, 3),           // AverageGfxActivity
+            (106, 16),          // AverageUclkActivity
+            (116, 42),          // AverageSocketPower
+            (118, 55),          // AverageTotalBoardPower
+            (120, 40),          // AvgTemperature[TEMP_EDGE]
+            (122, 52),          // AvgTemperature[TEMP_HOTSPOT]
+            (128, 58),          // AvgTemperature[TEMP_MEM]
+            (148, 16 << 8 | 4), // PcieRate, PcieWidth
+            (150, 30),          // AvgFanPwm
+            (152, 900),         // AvgFanRpm
+        ],
+    ),
+    (
+        Gfx::Gfx12,
+        412,
+        [
+            (46, 2480),
+            (48, 500),
+            (50, 1990),
+            (52, 300),
+            (54, 1249),
+            (56, 97),
+            (108, 712),
+            (124, 3),
+            (126, 16),
+            (136, 42),
+            (138, 55),
+            (140, 40),
+            (142, 52),
+            (148, 58),
+            (166, 16 << 8 | 4),
+            (168, 30),
+            (170, 900),
+        ],
+    ),
+];
+/// Where that says how often it was measured (`MetricsCounter`), and how much the first limit of power
+/// (`THROTTLER_PPT0_BIT`) holds clocks back, in %.
+const COUNTER: [(Gfx, usize); 2] = [(Gfx::Gfx11, 80), (Gfx::Gfx12, 104)];
+const THROTTLED: [(Gfx, usize); 2] = [(Gfx::Gfx11, 154 + 16), (Gfx::Gfx12, 172 + 14)];
 
 /// The state of the SMU.
 #[derive(Default)]
@@ -259,25 +312,20 @@ fn transfer(state: &mut State, table: u32) -> (u32, u32) {
         let written = hub.write(CLIENT, state.smu.dram, &[0; 4096]);
         return (written.map_or(result::FAILED, |()| result::OK), table);
     }
-    let found = METRICS.iter().find(|(gfx, _)| *gfx == state.gfx);
-    let (Some((gfx, bytes)), true) = (found, table == smu::TABLE_SMU_METRICS) else {
+    let found = METRICS.iter().find(|(gfx, ..)| *gfx == state.gfx);
+    let (Some((_, bytes, values)), true) = (found, table == smu::TABLE_SMU_METRICS) else {
         return (result::FAILED, table);
     };
     state.smu.tables += 1;
     let mut metrics = vec![0u8; *bytes];
-    let mut put = |at: usize, value: u16| {
-        metrics[at..at + 2].copy_from_slice(&value.to_le_bytes());
-    };
-    // Clock, activity, power and temperature at the edge: amd/pm/swsmu/inc/pmfw_if, SmuMetrics_t.
-    let (clock, activity, watts, edge, counter) = match gfx {
-        Gfx::Gfx11 => (56, 104, 116, 120, 80),
-        _ => (48, 124, 136, 140, 104),
-    };
-    put(clock, LEVELS[0][0] as u16);
-    put(activity, 3);
-    put(watts, 42);
-    put(edge, 40);
-    put(counter, state.smu.tables as u16);
+    for (at, value) in values {
+        metrics[*at..at + 2].copy_from_slice(&value.to_le_bytes());
+    }
+    let here = |all: [(Gfx, usize); 2]| all.into_iter().find(|(gfx, _)| *gfx == state.gfx);
+    if let (Some((_, counter)), Some((_, throttled))) = (here(COUNTER), here(THROTTLED)) {
+        metrics[counter..counter + 4].copy_from_slice(&state.smu.tables.to_le_bytes());
+        metrics[throttled] = 7;
+    }
     let hub = state.hubs.mm(0).clone();
     match hub.write(CLIENT, state.smu.dram, &metrics) {
         Ok(()) => (result::OK, table),
@@ -291,7 +339,12 @@ fn debug(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     if value != DEBUG_MODE1_RESET || !state.psp.has(Fw::SMU) {
         return Ok(());
     }
-    reset(state)
+    let done = reset(state);
+    // It answers before it starts anew: who waits for that has found it on cards (tinygrad, runtime/support/am/ip.py,
+    // AM_SMU._send_msg with debug).
+    let reg = &mp::MP1_SMN_C2PMSG_54;
+    state.registers.set(reg, at.instance, result::OK);
+    done
 }
 
 /// The card starts anew.

@@ -24,8 +24,10 @@ use crate::mem::Physical;
 /// A card that resets does not answer.
 pub static RESETTING: Rule = Rule {
     name: "AMD-PCI-RESETTING",
-    text: "while a card resets, nothing of it is accessed but RCC_CONFIG_MEMSIZE, which tells when it is back",
-    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls get_memsize",
+    text: "while a card resets, nothing of it is accessed but the mailbox that asked for it, and RCC_CONFIG_MEMSIZE, which \
+           tells when it is back",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls get_memsize; \
+             tinygrad, runtime/support/am/ip.py, AM_SMU.mode1_reset: waits for C2PMSG_54 first",
     proof: Proof::Sourced,
 };
 
@@ -128,12 +130,7 @@ impl State {
 
     /// What the vendor's kernel driver has left: firmware that runs, rings that are in use, memory with something in it.
     fn leave_running(&mut self) {
-        let who = "the kernel driver".into();
-        for page in 0..64u64 {
-            let place = crate::mem::Place::Vram(page * 4096);
-            // Inside of VRAM.
-            _ = self.physical.write(place, &[0xa5; 4096], &who);
-        }
+        self.scribble("the kernel driver");
         psp::leave_running(self);
         smu::start(self);
         hub::leave_running(self);
@@ -141,7 +138,19 @@ impl State {
         graphics::leave_running(self);
     }
 
-    /// A reset of the whole card: all that it held is gone.
+    /// VRAM that has something in it, here and there: the first pages, and one in each of the first MiB.
+    fn scribble(&self, who: &str) {
+        let pages = (0..64).map(|page| page << 12);
+        for at in pages.chain((1..64).map(|mib| mib << 20)) {
+            // Inside of VRAM.
+            _ = self
+                .physical
+                .write(crate::mem::Place::Vram(at), &[0xa5; 4096], &who.into());
+        }
+    }
+
+    /// A reset of the whole card: all that it held is gone. VRAM is not zero then: Linux assumes it lost
+    /// (amdgpu_device.c, `amdgpu_device_check_vram_lost`), and nobody says what it reads.
     pub(super) fn reset(&mut self) {
         self.journal.event("mode 1 reset".into());
         hqd::reset(self);
@@ -153,6 +162,7 @@ impl State {
         self.psp = Psp::new(&self.config);
         self.smu = Smu::default();
         self.physical.lose();
+        self.scribble("the reset");
         self.power_on();
         self.away = Some(self.waits(Wait::Reset));
         if self.config.reset_forgets {
@@ -222,6 +232,13 @@ impl State {
         found.ok_or_else(|| (&REGISTER, format!("dword {dword:#x}")))
     }
 
+    /// The mailbox whose message has reset the card says so before it starts anew.
+    fn reset_answer(&self, dword: u64) -> Option<u32> {
+        let (answer, slot) = (&mp::MP1_SMN_C2PMSG_54, self.registers.slot(dword)?);
+        let is_asked = self.away.is_some() && slot.at.is(answer);
+        is_asked.then(|| self.registers.get(answer, slot.at.instance))
+    }
+
     /// Whether the card does not answer because it resets.
     fn resetting(&mut self, is_read: bool, dword: u64) -> Result<bool, Broken> {
         let slot = self.registers.slot(dword);
@@ -251,6 +268,9 @@ impl State {
     pub(super) fn read(&mut self, dword: u64) -> Result<u32, Broken> {
         self.accesses += 1;
         self.drain();
+        if let Some(answer) = self.reset_answer(dword) {
+            return Ok(answer);
+        }
         if self.resetting(true, dword)? || self.is_gone() {
             return Ok(u32::MAX);
         }

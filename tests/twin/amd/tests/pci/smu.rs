@@ -60,8 +60,9 @@ fn measurements_are_written_where_the_driver_has_said() {
     rig.ok(NAVI.set_driver_dram_addr_low, (FB + TABLE) as u32);
     let transfer = NAVI.transfer_table_smu2dram.unwrap();
     rig.ok(transfer, TABLE_SMU_METRICS);
-    // Watts of the socket: SmuMetrics_t.
+    // Watts of the socket, degrees at the edge and the hottest place: SmuMetrics_t.
     assert_eq!(rig.bar(0).read(TABLE + 116), Ok(42u16));
+    assert_eq!(rig.bar(0).read(TABLE + 120), Ok(52u32 << 16 | 40));
     assert_eq!(rig.message(transfer, 77), Some((result::FAILED, 77)));
     rig.is_clean();
 }
@@ -100,15 +101,17 @@ fn a_reset_leaves_a_card_as_power_does() {
         .unwrap();
     rig.set(&mp::MP1_SMN_C2PMSG_53, 0);
     rig.set(&mp::MP1_SMN_C2PMSG_75, DEBUG_MODE1_RESET);
-    rig.bar(5)
-        .write(rig.dword(&mp::MP1_SMN_C2PMSG_54) * 4, 0u32)
-        .unwrap();
-    let registers = rig.bar(5);
+    // It answers before it goes, and may be asked for that.
+    let (registers, answer) = (rig.bar(5), rig.dword(&mp::MP1_SMN_C2PMSG_54) * 4);
+    assert_eq!(registers.read(answer), Ok(result::OK));
+    registers.write(answer, 0u32).unwrap();
     assert_eq!(registers.read(0xde3 * 4), Ok(u32::MAX));
     let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(24u32 << 10));
     assert!(back);
     assert_eq!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
     assert_eq!(rig.bar(0).read(0x1234_5000), Ok(0u32));
+    // What VRAM reads is nothing to count on.
+    assert_ne!(rig.bar(0).read(0x1000), Ok(0u32));
     rig.is_clean();
 }
 

@@ -1,0 +1,106 @@
+//! What is asked of a card without starting it: measurements, and a reset.
+
+use std::sync::{Arc, Weak};
+
+use drivers_spec::amd::mmio::gc;
+use hcq::transport::{Clock, Machine};
+use hcq::{DeviceId, Error, Result};
+
+use super::areas::VERSION;
+use super::boot;
+use super::card::Card;
+use super::error::{Cause, Stage};
+use super::metrics::Metrics;
+use super::process::Process;
+use super::running::Running;
+use super::smu::Smu;
+use crate::VENDOR;
+
+/// What the card at an address of PCI (`0000:03:00.0`) measures. One that this process has open is asked through that;
+/// else its function is opened for this moment. Nothing is started: none where power management does not know this
+/// driver's tables, since nobody has started it, or another driver.
+///
+/// # Errors
+/// [`Error::NoDevice`]: the function cannot be opened, which is so while another program has it, or the card does not
+/// answer; which stage, what was in the way.
+pub fn metrics(
+    machine: &Arc<dyn Machine>,
+    address: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Metrics>> {
+    let running = |card: &Running| {
+        let seen = card.started().smu().metrics();
+        seen.map(Some)
+            .map_err(|cause| told(card.card(), Stage::Smu, cause))
+    };
+    let closed = |card: Arc<Card>| {
+        let asked = || match is_ours(&card)? {
+            true => Smu::of(&card)?.metrics().map(Some),
+            false => Ok(None),
+        };
+        asked().map_err(|cause| told(&card, Stage::Smu, cause))
+    };
+    visit(machine, address, clock, running, closed)
+}
+
+/// Resets the card at an address of PCI as if power came back (mode 1, by its SMU). What it held is lost: VRAM, firmware,
+/// queues. Returns whether there was something to reset: a card that nobody has started is as power left it.
+///
+/// # Errors
+/// [`Error::NoDevice`]: as [`metrics`], and for a card that this process has open; it does not come back.
+pub fn reset(machine: &Arc<dyn Machine>, address: &str, clock: &Arc<dyn Clock>) -> Result<bool> {
+    let running = |card: &Running| {
+        Err(Error::NoDevice {
+            asked: card.card().pci().name().to_owned(),
+            why: "this process has it open, and would lose what it has there; close it first"
+                .into(),
+        })
+    };
+    let closed = |card: Arc<Card>| {
+        boot::mode1_reset(&card).map_err(|cause| told(&card, Stage::Reset, cause))
+    };
+    visit(machine, address, clock, running, closed)
+}
+
+/// Looks at a card: through what this process has open, or closed.
+fn visit<T>(
+    machine: &Arc<dyn Machine>,
+    address: &str,
+    clock: &Arc<dyn Clock>,
+    running: impl FnOnce(&Running) -> Result<T>,
+    closed: impl FnOnce(Arc<Card>) -> Result<T>,
+) -> Result<T> {
+    let id = DeviceId::new(VENDOR, 0);
+    let none = |why: String| Error::NoDevice {
+        asked: address.to_owned(),
+        why,
+    };
+    let process = Process::on(&**machine, &id)?;
+    // Nobody of this process opens it meanwhile.
+    let shared = process.shared();
+    let mut open = shared.cards.iter().filter_map(Weak::upgrade);
+    let found = open.find(|card| card.card().pci().name() == address);
+    drop(open);
+    if let Some(card) = found {
+        drop(shared);
+        return running(&card);
+    }
+    let pci = machine.open_pci(address).map_err(|e| none(e.to_string()))?;
+    let card = Card::open(id, pci, clock.clone());
+    closed(Arc::new(card.map_err(|e| none(e.to_string()))?))
+}
+
+fn told(card: &Card, stage: Stage, cause: Cause) -> Error {
+    let why = card.failed(stage, cause).to_string();
+    let asked = card.pci().name().to_owned();
+    Error::NoDevice { asked, why }
+}
+
+/// Whether this driver has started the card: then its table lies where it has said.
+fn is_ours(card: &Card) -> std::result::Result<bool, Cause> {
+    let Some(first) = card.blocks().gc.first() else {
+        return Ok(false);
+    };
+    let seen = card.registers(first).read(&gc::SCRATCH_REG7)?;
+    Ok(seen.bits() == VERSION)
+}
