@@ -83,7 +83,7 @@ const LEVELS: [[u32; 3]; 13] = {
 /// The table of measurements by generation: its bytes, and what is in it, 16 bits each, behind so many bytes. Made up: a
 /// card that does nothing, which its power holds back a little. Source: smu13_driver_if_v13_0_0.h and
 /// smu14_driver_if_v14_0.h, `SmuMetrics_t`.
-const METRICS: [(Gfx, usize, [(usize, u16); 17]); 2] = [
+const METRICS: [(Gfx, usize, Values); 2] = [
     (
         Gfx::Gfx11,
         392,
@@ -131,6 +131,8 @@ const METRICS: [(Gfx, usize, [(usize, u16); 17]); 2] = [
         ],
     ),
 ];
+/// Where, and what.
+type Values = [(usize, u16); 17];
 /// Where that says how often it was measured (`MetricsCounter`), and how much the first limit of power
 /// (`THROTTLER_PPT0_BIT`) holds clocks back, in %.
 const COUNTER: [(Gfx, usize); 2] = [(Gfx::Gfx11, 80), (Gfx::Gfx12, 104)];
