@@ -7,6 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use drivers_amd::Recorded;
+
 /// Every variable that has a meaning, here or in [`crate::select`], for "did you mean".
 pub(crate) const KNOWN: &[&str] = &[
     "ALLOW_TF32",
@@ -116,6 +118,8 @@ pub struct Settings {
     /// `AMD_RESET`: AMD GPUs without a kernel driver are reset before they are started, in whatever state they are
     /// found.
     pub amd_reset: bool,
+    /// Where packets of AMD GPUs are those of a driver that has run on cards; no variable says it. Nowhere unless set.
+    pub amd_recorded: Recorded,
     /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
     pub firmware: Vec<PathBuf>,
     /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
@@ -150,6 +154,7 @@ impl Default for Settings {
             nv_wgmma: true,
             amd_aql: None,
             amd_reset: false,
+            amd_recorded: Recorded::default(),
             firmware: Vec::new(),
             ring_words: None,
             cpu_count: None,
@@ -313,6 +318,7 @@ mod tests {
             nv_wgmma: false,
             amd_aql: Some(false),
             amd_reset: true,
+            amd_recorded: Recorded::default(),
             firmware: vec!["/opt/firmware".into(), "/srv".into()],
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),

@@ -277,6 +277,7 @@ fn amd_options(settings: &Settings) -> drivers_amd::Options {
             true => Language::Aql,
             false => Language::Pm4,
         }),
+        recorded: settings.amd_recorded,
         ..usual
     }
 }

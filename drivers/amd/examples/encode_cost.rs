@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use drivers_amd::Recorded;
 use drivers_amd::chip::{CHIPS, Chip, Language};
 use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Sdma, Setup};
 use hcq::{
@@ -48,6 +49,7 @@ fn encoder(chip: &'static Chip, language: Language) -> Encoder {
             mailbox: GpuVa(0x7e00_0000_3008),
             event: 1,
         }),
+        recorded: Recorded::default(),
     };
     match language {
         Language::Pm4 => Encoder::Pm4(Pm4::new(setup)),

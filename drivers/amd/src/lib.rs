@@ -36,7 +36,7 @@ use hcq::transport::{Clock, Machine, MonotonicClock};
 
 pub use chip::Language;
 pub use device::{AmdDevice, over};
-pub use options::Options;
+pub use options::{Options, Recorded};
 
 /// The short name of the vendor.
 const VENDOR: &str = "AMD";

@@ -37,6 +37,25 @@ pub struct Options {
     pub firmware: Vec<PathBuf>,
     /// Whether a card without a kernel driver is reset, in whatever state it is found.
     pub reset: bool,
+    /// Where packets are those of another driver: nowhere.
+    pub recorded: Recorded,
+}
+
+/// Where packets are to be as in the streams of tests/golden/amd, recorded of a driver that has run on cards, and not
+/// as we choose. For a card that does not like one of our choices: it shows which.
+///
+/// Both are right by the vendor's documents; what speaks for ours is in `tests/golden/amd/differences.txt`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Recorded {
+    /// Compute queues wait for 32 bits at a time, not for 64 (WAIT_REG_MEM for WAIT_REG_MEM64).
+    pub waits: bool,
+    /// Compute queues write at the end of the pipe (RELEASE_MEM), 32 bits where the others are zero. What follows a
+    /// write does not wait for it.
+    pub writes: bool,
+    /// A copy by SDMA has at most 4 MiB.
+    pub copies: bool,
+    /// Kernels that PM4 starts have caches emptied before them, and are waited for behind.
+    pub barriers: bool,
 }
 
 impl Default for Options {
@@ -54,6 +73,7 @@ impl Default for Options {
             host_visible: true,
             firmware: Vec::new(),
             reset: false,
+            recorded: Recorded::default(),
         }
     }
 }

@@ -12,9 +12,9 @@ mod golden;
 use std::collections::BTreeMap;
 
 use differences::{Explained, compare};
-use drivers_amd::Language;
 use drivers_amd::chip::{GFX942, GFX1100, GFX1201};
 use drivers_amd::encode::{Launch, aql, pm4};
+use drivers_amd::{Language, Recorded};
 use golden::{Golden, OPEN, bytes, load, number, signal, slot, words};
 use hcq::{ArgLayout, Command, GpuVa, Packets, Program, Scope, Val};
 
@@ -43,6 +43,64 @@ fn every_difference_is_explained() {
         explained.see(&format!("graph/{replay}"), differences);
     }
     explained.check();
+}
+
+/// Each choice that is made as they made it takes its differences away, and no others come.
+#[test]
+fn choices_are_made_as_they_were_recorded() {
+    let usual = Recorded::default;
+    for (cases, packet, recorded) in [
+        (
+            &["wait"][..],
+            "WAIT_REG_MEM",
+            Recorded {
+                waits: true,
+                ..usual()
+            },
+        ),
+        (
+            &["signal", "write32", "write64"],
+            "RELEASE_MEM",
+            Recorded {
+                writes: true,
+                ..usual()
+            },
+        ),
+        (
+            &["sdma_copy_split"],
+            "COPY_LINEAR",
+            Recorded {
+                copies: true,
+                ..usual()
+            },
+        ),
+        (
+            &["exec_add256"],
+            "EVENT_WRITE",
+            Recorded {
+                barriers: true,
+                ..usual()
+            },
+        ),
+    ] {
+        for mut golden in files().into_iter().take(2) {
+            for case in cases {
+                let case = golden.case(case).clone();
+                let mut differences = |recorded| {
+                    golden.recorded = recorded;
+                    let (theirs, packets) = (golden.theirs(&case), golden.ours(&case));
+                    compare(&golden.names(), &theirs, &golden.decode(&case, &packets))
+                };
+                let (before, after) = (differences(usual()), differences(recorded));
+                let what = format!("{} {}: {after:#?}", golden.name, case["name"]);
+                assert!(before.iter().any(|line| line.contains(packet)), "{what}");
+                assert!(!after.iter().any(|line| line.contains(packet)), "{what}");
+                // All ones are a size of 56 bits: one packet more of those whose size they write with 64.
+                let known = |line: &&String| line.contains("COHER_SIZE: ") || before.contains(line);
+                assert!(after.iter().all(|line| known(&line)), "{what}");
+            }
+        }
+    }
 }
 
 /// The argument blocks are the same, byte by byte.

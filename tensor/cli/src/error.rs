@@ -1,6 +1,7 @@
 //! What a command can end with, and the exit code of each.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use drivers::regs::RegsError;
 use drivers_host::pci::LockError;
@@ -44,6 +45,30 @@ pub enum Error {
     /// A card that cannot be opened.
     #[error("{0}")]
     Transport(TransportError),
+    /// A way to a device that is not there, or closed.
+    #[error("{check}: {what}")]
+    Unusable {
+        /// The row of `doorbell doctor`.
+        check: String,
+        /// What was seen.
+        what: String,
+        /// What to do, or nothing.
+        fix: String,
+    },
+    /// What was begun does not come back.
+    #[error("it did not come back{}: the program waits where no deadline counts; please report it with RUST_LOG=debug", after.map_or(String::new(), |after| format!(" in {after:?}")))]
+    Stuck {
+        /// After so long; without one its thread has ended.
+        after: Option<Duration>,
+    },
+    /// A rung of `doorbell bringup` failed, of which it has printed why.
+    #[error("bringup stopped at the rung {name}")]
+    Rung {
+        /// Which.
+        name: &'static str,
+        /// The exit code of what it failed with.
+        code: u8,
+    },
     /// Standard output is gone.
     #[error("stdout: {0}")]
     Output(std::io::Error),
@@ -57,7 +82,9 @@ impl Error {
                 2
             }
             Error::Library(e) => library_code(e),
-            Error::Claim(ClaimError::Missing { .. }) => 3,
+            Error::Claim(ClaimError::Missing { .. }) | Error::Unusable { .. } => 3,
+            Error::Stuck { .. } => 5,
+            Error::Rung { code, .. } => *code,
             Error::Firmware(firmware_tools::Error::File { source, .. })
             | Error::File { source, .. }
             | Error::Claim(

@@ -5,13 +5,14 @@ mod cmd;
 mod digits;
 mod error;
 mod inputs;
+mod kernels;
 mod net;
 mod observe;
 mod output;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use doorbell::Setup;
 
@@ -47,6 +48,8 @@ enum Command {
     Devices(cmd::devices::Args),
     /// Look at the system without touching it: what is there, what is missing, what to do
     Doctor(cmd::doctor::Args),
+    /// Climb the ladder for a card that never ran: from a look at it to a training step
+    Bringup(cmd::bringup::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
     /// Run an ONNX model
@@ -63,6 +66,12 @@ enum Command {
     /// Registers of AMD's cards by the vendor's names: list, decode, read, write
     #[command(subcommand)]
     Regs(cmd::regs::Command),
+    /// Print the rules by which people use devices without being root
+    Setup(cmd::setup::Args),
+    /// Print what completes commands in a shell
+    Completions(cmd::shell::Completions),
+    /// Write a man page for each command
+    Man(cmd::shell::Man),
     /// Simulated machines for programs that know nothing of them
     #[cfg(feature = "twin")]
     #[command(subcommand)]
@@ -75,6 +84,15 @@ fn main() -> ExitCode {
     // Files alone: a selection of devices that makes no sense is none of its business.
     if let Command::Fw(command) = &cli.command {
         return ended(cmd::fw::run(command));
+    }
+    let text = match &cli.command {
+        Command::Setup(args) => Some(cmd::setup::run(args)),
+        Command::Completions(args) => Some(cmd::shell::completions(args, Cli::command())),
+        Command::Man(args) => Some(cmd::shell::man(args, Cli::command())),
+        _ => None,
+    };
+    if let Some(outcome) = text {
+        return ended(outcome.map(|()| ExitCode::SUCCESS));
     }
     if let Command::Pci(command) = &cli.command {
         observe::start_log();
@@ -98,13 +116,18 @@ fn main() -> ExitCode {
             Command::Demo(args) => cmd::demo::run(args, &setup),
             Command::Devices(args) => cmd::devices::run(args, &setup),
             Command::Doctor(args) => cmd::doctor::run(args, &setup),
+            Command::Bringup(args) => cmd::bringup::run(args, &setup),
             Command::Bench(args) => cmd::bench::run(args, &setup, started),
             Command::Run(args) => cmd::run::run(args, &setup),
             Command::Inspect(args) => cmd::inspect::run(args, &setup),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
             Command::Regs(command) => cmd::regs::run(command, &setup),
             // Done above: there is no device, or it is not ours.
-            Command::Fw(_) | Command::Pci(_) => Ok(()),
+            Command::Fw(_)
+            | Command::Pci(_)
+            | Command::Setup(_)
+            | Command::Completions(_)
+            | Command::Man(_) => Ok(()),
             #[cfg(feature = "twin")]
             Command::Twin(_) => Ok(()),
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codegen::Backend;
-use drivers::env::Settings;
+use drivers::env::{Recorded, Settings};
 use drivers::select::{self, DeviceKind, Selection, Target};
 use hcq::{Device, DeviceInfo};
 use tensor::Engine;
@@ -158,6 +158,18 @@ impl Setup {
         self
     }
 
+    /// With so much time for a wait for the device before it counts as hung.
+    pub fn patience(mut self, limit: Duration) -> Setup {
+        self.settings.wait_timeout = limit;
+        self
+    }
+
+    /// With packets of AMD GPUs as another driver made them, here and there; other devices have no such choices.
+    pub fn recorded(mut self, recorded: Recorded) -> Setup {
+        self.settings.amd_recorded = recorded;
+        self
+    }
+
     /// With somebody who is told what the engine does, beside those that are there.
     pub fn observe(mut self, observer: Arc<dyn Observer>) -> Setup {
         self.observers.push(observer);
@@ -202,9 +214,16 @@ impl Setup {
     /// # Errors
     /// A device or a compiler that is not there, or cannot be used.
     pub fn open(&self) -> Result<Opened> {
+        self.open_on(self.device()?)
+    }
+
+    /// [`Setup::open`] over the device that [`Setup::device`] has given.
+    ///
+    /// # Errors
+    /// A compiler that is not there, or cannot be used.
+    pub fn open_on(&self, device: Arc<dyn Device>) -> Result<Opened> {
         let settings = &self.settings;
         let debug = settings.debug;
-        let device = self.device()?;
         let info = device.info();
         let backend = self.backend(info)?;
         if debug >= 1 {

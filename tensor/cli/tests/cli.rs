@@ -679,3 +679,68 @@ fn registers_are_listed_and_decoded_without_a_card() {
     }
     place.wrote(&[], false);
 }
+
+/// Made from the same definitions as the help: what bash completes are the commands and their options.
+#[test]
+fn shells_complete_what_there_is_and_each_command_has_a_page() {
+    let place = Place::new();
+    let script = place.run(&["completions", "bash"], &[]);
+    assert_eq!(script.code, 0, "{}", script.err);
+    let file = place.path("tmp").join("doorbell.bash");
+    std::fs::write(&file, &script.out).unwrap();
+    let complete = |words: &str, last: usize| {
+        let script = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _doorbell doorbell \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last}-1]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            file.display()
+        );
+        let ran = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete("doorbell bringu", 1), "bringup");
+    assert_eq!(complete("doorbell bringup --reco", 2), "--recorded");
+    assert_eq!(complete("doorbell bringup --from gra", 3), "graph");
+    for shell in ["zsh", "fish"] {
+        let ran = place.run(&["completions", shell], &[]);
+        assert!(
+            ran.code == 0 && ran.out.contains("bringup"),
+            "{shell}: {}",
+            ran.err
+        );
+    }
+
+    let folder = place.path("tmp");
+    let ran = place.run(&["man", folder.to_str().unwrap()], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let page = std::fs::read_to_string(folder.join("doorbell-bringup.1")).unwrap();
+    assert!(page.contains("deadline"), "{page}");
+    let help = place.run(&["--help"], &[]).out;
+    for command in ["demo", "doctor", "twin", "setup"] {
+        assert!(help.contains(command));
+        assert!(
+            folder.join(format!("doorbell-{command}.1")).is_file(),
+            "{command}"
+        );
+    }
+    let ran = place.run(&["man", "none/there"], &[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("none/there: "), "{}", ran.err);
+}
+
+#[test]
+fn setup_prints_and_writes_nothing() {
+    let place = Place::new();
+    let ran = place.run(&["setup", "--print", "usb"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("ATTR{idVendor}==\"174c\""), "{}", ran.out);
+    // A shell takes it.
+    let checked = std::process::Command::new("sh")
+        .args(["-n", "-c", &ran.out])
+        .status();
+    assert!(checked.unwrap().success());
+    assert_eq!(place.run(&["setup"], &[]).code, 2);
+    place.wrote(&[], false);
+}

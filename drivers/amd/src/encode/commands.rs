@@ -63,8 +63,7 @@ impl Commands {
     /// Any command but launches and barriers.
     pub fn encode(&self, command: &Command<'_>, sink: &mut Sink<'_>) -> Result<()> {
         match *command {
-            Command::Wait { signal, value }
-                if !self.setup.chip.generation.wait64 && span::is_past(signal, value) => {}
+            Command::Wait { signal, value } if !self.wait64() && span::is_past(signal, value) => {}
             Command::Wait { signal, value } => {
                 // Waits that follow each other share the last one's cache actions.
                 self.drop_acquire(sink);
@@ -104,6 +103,11 @@ impl Commands {
             Command::Exec { .. } | Command::Barrier { .. } => {}
         }
         Ok(())
+    }
+
+    /// Whether a wait compares 64 bits at once.
+    fn wait64(&self) -> bool {
+        self.setup.chip.generation.wait64 && !self.setup.recorded.waits
     }
 
     /// Waits until all waves before have ended.
@@ -242,7 +246,7 @@ impl Commands {
         width: Width,
     ) -> Result<()> {
         let generation = self.setup.chip.generation;
-        match (width, generation.wait64) {
+        match (width, self.wait64()) {
             (Width::W32, _) => wait32(sink, at, mask as u32, value, Part::Low, compare),
             (Width::W64, true) => {
                 sink.put(&[pm4::header(pm4::WAIT_REG_MEM64, 8), wait_info(compare)]);
@@ -265,7 +269,8 @@ impl Commands {
     fn signal(&self, sink: &mut Sink<'_>, signal: GpuVa, value: Val) {
         let event = self.setup.chip.generation.release_system;
         self.once(sink, |this, sink| {
-            release_mem(sink, event, DATA64, signal.0, value, 0);
+            let select = this.select(value);
+            release_mem(sink, event, select, signal.0, value, 0);
             if let Some(interrupt) = this.setup.interrupt.filter(|i| i.signal == signal) {
                 let (mailbox, id) = (interrupt.mailbox.0, interrupt.event);
                 let select = DATA32 | INTERRUPT;
@@ -279,6 +284,14 @@ impl Commands {
                 );
             }
         });
+    }
+
+    /// How much of a signal's value is written: one that only grows has zeros above a value of 32 bits.
+    fn select(&self, value: Val) -> u32 {
+        match value {
+            Val::Const(value) if self.setup.recorded.writes && value >> 32 == 0 => DATA32,
+            _ => DATA64,
+        }
     }
 
     /// The command processor copies by itself: a compute queue needs no kernel for it.
@@ -340,6 +353,20 @@ impl Commands {
     /// after what came before.
     fn write(&self, sink: &mut Sink<'_>, at: Val, value: Val, width: Width) -> Result<()> {
         span::check_aligned(&self.setup, "write", at, width)?;
+        if self.setup.recorded.writes {
+            let select = match width {
+                Width::W32 => DATA32,
+                Width::W64 => DATA64,
+            };
+            self.gather(sink);
+            self.once(sink, |_, sink| {
+                sink.put(&[pm4::header(pm4::RELEASE_MEM, 7), END_OF_PIPE, select]);
+                sink.val(at);
+                sink.val(value);
+                sink.put(&[0]);
+            });
+            return Ok(());
+        }
         match self.apart() {
             true => self.gather(sink),
             false => self.partial_flush(sink),

@@ -46,6 +46,7 @@ pub use scratch::Scratch;
 pub use sdma::Sdma;
 
 use crate::chip::{Chip, Language};
+use crate::options::Recorded;
 
 /// The alignment of a data block in bytes: that of everything in it.
 pub const DATA_ALIGN: u64 = 256;
@@ -76,6 +77,8 @@ pub struct Setup {
     pub fence: GpuVa,
     /// The interrupt that a signal of the timeline raises, if it raises one.
     pub interrupt: Option<Interrupt>,
+    /// Where packets are not of our choice.
+    pub recorded: Recorded,
 }
 
 /// An interrupt that the kernel driver turns into an event.

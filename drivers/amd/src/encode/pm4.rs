@@ -180,6 +180,10 @@ impl Pm4 {
         }
         let launch = &kernel.launch;
         let generation = setup.chip.generation;
+        if setup.recorded.barriers {
+            self.commands
+                .acquire(&mut Sink::words(out), generation.acquire_queue);
+        }
         let first_patch = out.patches.len();
         let arguments = kernel.arguments(setup, out)?;
         let scratch = self.scratch_for(&kernel, out)?;
@@ -261,6 +265,9 @@ impl Pm4 {
             grid[2],
             initiator,
         ]);
+        if setup.recorded.barriers {
+            self.commands.partial_flush(&mut Sink::words(out));
+        }
         Ok(())
     }
 

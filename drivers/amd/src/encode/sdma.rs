@@ -210,6 +210,10 @@ impl Sdma {
 
     fn copy(&self, sink: &mut Sink<'_>, dst: Val, src: Val, bytes: u64) -> Result<()> {
         let max = self.setup.chip.generation.sdma_bytes_max;
+        let max = match self.setup.recorded.copies {
+            true => max.min(COPY_MAX),
+            false => max,
+        };
         span::check_copy(&self.setup, dst, src, bytes, max)?;
         let mut done = 0;
         while done < bytes {
@@ -236,6 +240,9 @@ impl Sdma {
         Ok(())
     }
 }
+
+/// Bytes that one packet of the recorded driver copied at most.
+const COPY_MAX: u64 = 4 << 20;
 
 /// FILL_SIZE of dwords.
 const DWORDS: u32 = 2;

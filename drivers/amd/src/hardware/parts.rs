@@ -77,6 +77,7 @@ pub(crate) fn open(
             mailbox,
             event: event.id,
         }),
+        recorded: options.recorded,
     };
     let encoder = match language {
         Language::Pm4 => Encoder::Pm4(Pm4::new(setup)),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use drivers_amd::Recorded;
 use drivers_amd::chip::Chip;
 use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Scratch, Sdma, Setup};
 use drivers_spec::amd::packet::Gfx;
@@ -72,6 +73,8 @@ pub struct Golden {
     pub file: Value,
     pub chip: &'static Chip,
     pub addresses: BTreeMap<String, u64>,
+    /// Where ours are to be as theirs.
+    pub recorded: Recorded,
 }
 
 impl Golden {
@@ -85,6 +88,7 @@ impl Golden {
             name: name.into(),
             chip,
             addresses: addresses.collect(),
+            recorded: Recorded::default(),
             file,
         }
     }
@@ -136,6 +140,7 @@ impl Golden {
             queue: GpuVa(0x7d00_0000_1000),
             fence: GpuVa(0x7d00_0000_2000),
             interrupt,
+            recorded: self.recorded,
         };
         let encoder = match case["queue"].as_str().unwrap() {
             "sdma" => Encoder::Sdma(Sdma::new(setup)),

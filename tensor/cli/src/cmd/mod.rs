@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub mod bench;
+pub mod bringup;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
@@ -10,5 +11,7 @@ pub mod onnx_test;
 pub mod pci;
 pub mod regs;
 pub mod run;
+pub mod setup;
+pub mod shell;
 #[cfg(feature = "twin")]
 pub mod twin;

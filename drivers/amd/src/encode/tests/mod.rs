@@ -49,6 +49,7 @@ fn setup(chip: &'static Chip, xccs: u32) -> Setup {
         queue: GpuVa(0x7d00_0000_1000),
         fence: GpuVa(0x7d00_0000_2000),
         interrupt: None,
+        recorded: crate::options::Recorded::default(),
     }
 }
 

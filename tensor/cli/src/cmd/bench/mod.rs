@@ -5,7 +5,6 @@ mod model;
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -13,13 +12,14 @@ use codegen::DType;
 use doorbell::{Opened, Setup};
 use drivers::select::DeviceKind;
 use hcq::graph::{GraphBuilder, Work};
-use hcq::{AllocSpec, ArgLayout, Command, Deadline, KernelImage, Program, Span, Stream, Val};
+use hcq::{AllocSpec, Deadline, Span, Stream};
 use serde::Serialize;
 use tensor::exec::DeviceExecutor;
 use tensor::jit::Jit;
 use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
+use crate::kernels::{self, Loaded};
 use crate::output;
 
 /// Measure the device.
@@ -331,68 +331,29 @@ fn copy(session: &Opened, sizes: &Sizes, threads: usize, rows: &mut Vec<Row>) ->
     Ok(())
 }
 
-/// `out[0] = in[0] + 1`: the smallest kernel there is.
-fn smallest_kernel() -> codegen::Kernel {
-    use codegen::ir::{Binary, Graph, ParamInfo, StoreMode};
-    let mut g = Graph::new();
-    let (out, input) = (g.param(0, DType::F32), g.param(1, DType::F32));
-    let zero = g.index(0);
-    let x = g.load(input, zero);
-    let one = g.bits(DType::F32, u64::from(1f32.to_bits()));
-    let sum = g.binary(Binary::Add, x, one);
-    let store = g.store(StoreMode::Set, out, zero, sum, None);
-    let sink = g.sink(&[store]);
-    let param = |written| ParamInfo {
-        dtype: DType::F32,
-        len: 1,
-        written,
-        constant: false,
-    };
-    codegen::Kernel {
-        name: "smallest".into(),
-        graph: g,
-        sink,
-        params: vec![param(true), param(false)],
-        vars: 0,
-    }
-}
-
 /// The smallest kernel, loaded, with the queue that the engine's tensors use too.
-fn smallest(session: &Opened) -> Result<(Arc<Program>, codegen::Stage, Stream), Error> {
+fn smallest(session: &Opened) -> Result<(Loaded, Stream), Error> {
     let options = codegen::Options::default();
-    let built = codegen::build(&smallest_kernel(), &session.backend, &options)?;
-    let missing = |what: &str| Error::Check(format!("bench: no {what}; build the program again"));
-    let stage = built
-        .stages
-        .into_iter()
-        .next()
-        .ok_or_else(|| missing("stage"))?;
-    let program = session.device.load(&KernelImage {
-        name: stage.name.clone(),
-        arch: session.device.info().arch.clone(),
-        bytes: stage.object.clone(),
-        entry: stage.entry.clone(),
-        args: ArgLayout::buffers(stage.args.len()),
-        local_bytes: stage.local_bytes,
-    })?;
-    let executor = DeviceExecutor::of(&session.engine).ok_or_else(|| missing("device"))?;
-    Ok((program, stage, executor.stream().clone()))
+    let kernel = Loaded::new(
+        &session.device,
+        &session.backend,
+        &kernels::smallest(),
+        &options,
+    )?;
+    let executor = DeviceExecutor::of(&session.engine)
+        .ok_or_else(|| Error::Check("bench: no device; build the program again".into()))?;
+    Ok((kernel, executor.stream().clone()))
 }
 
 fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Error> {
     let device = &session.device;
-    let (program, stage, stream) = smallest(session)?;
+    let (kernel, stream) = smallest(session)?;
     let (out, input) = (
         device.alloc(AllocSpec::device(64))?,
         device.alloc(AllocSpec::device(64))?,
     );
-    let args: [Val; 2] = [out.va().0.into(), input.va().0.into()];
-    let exec = Command::Exec {
-        program: &program,
-        args: &args,
-        grid: stage.grid,
-        block: stage.block,
-    };
+    let args = kernel.args(&[&out, &input]);
+    let exec = kernel.exec(&args);
     let soon = || Deadline::after(Duration::from_secs(10));
     let mut costs = Vec::new();
     for _ in 0..sizes.launches {
@@ -422,7 +383,7 @@ fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Er
 fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     const KERNELS: usize = 100;
     let device = &session.device;
-    let (program, stage, stream) = smallest(session)?;
+    let (kernel, stream) = smallest(session)?;
     // A chain: each kernel reads what the one before wrote, and nothing can be fused.
     let ends = [
         device.alloc(AllocSpec::device(64))?,
@@ -431,19 +392,19 @@ fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     let mut builder = GraphBuilder::new();
     let lane = builder.lane(device, &stream);
     for i in 0..KERNELS {
-        let (input, out) = (ends[i % 2].va().0, ends[(i + 1) % 2].va().0);
+        let (input, out) = (&ends[i % 2], &ends[(i + 1) % 2]);
         let work = Work::Exec {
-            program: program.clone(),
-            args: vec![out.into(), input.into()],
-            grid: stage.grid,
-            block: stage.block,
+            program: kernel.program.clone(),
+            args: kernel.args(&[out, input]),
+            grid: kernel.stage.grid,
+            block: kernel.stage.block,
         };
         builder.add(
             lane,
-            &stage.name,
+            &kernel.stage.name,
             work,
-            [Span::at(input, 4)],
-            [Span::at(out, 4)],
+            [Span::at(input.va().0, 4)],
+            [Span::at(out.va().0, 4)],
         );
     }
     let mut graph = builder.build()?;
