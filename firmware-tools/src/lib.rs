@@ -103,6 +103,17 @@ pub enum Error {
         /// That of the bytes.
         expected: u32,
     },
+    /// The headers are right, the bytes are not those that AMD has signed.
+    #[error(
+        "{name}: {part} is not what AMD has signed: its signature is one of other bytes. The file is damaged; \
+         install it again"
+    )]
+    Signature {
+        /// The image.
+        name: String,
+        /// The part of it.
+        part: String,
+    },
     /// A manifest line that makes no sense.
     #[error("{path} line {line}: {why}")]
     Manifest {

@@ -115,3 +115,29 @@ fn a_boot_without_a_file_names_it() {
     let error = Firmware::of(Vec::new()).boot().unwrap_err().to_string();
     assert!(error.starts_with("psp_*_sos.bin: "), "{error}");
 }
+
+/// What no checksum is kept for is signed: with a bit of it changed it is not loaded.
+#[test]
+fn a_bit_that_amd_has_not_signed_is_found() {
+    for suite in ["bookworm-backports", "trixie-backports"] {
+        for chip in CHIPS.iter().map(|chip| chip.gfx) {
+            firmware(chip, suite).boot().unwrap();
+        }
+        for (file, part) in [("smu_14_0_3.bin", "SMU"), ("gc_12_0_1_rlc.bin", "RLC_G")] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware");
+            let chip = CHIPS.iter().find(|chip| chip.gfx == "gfx1201").unwrap();
+            let names = chip.blocks.boot_files(Edition::Usual);
+            let read = |name: String| {
+                let mut bytes = std::fs::read(folder.join(suite).join("amdgpu").join(&name));
+                if let (true, Ok(bytes)) = (name == file, &mut bytes) {
+                    bytes[0x1000] ^= 0x10;
+                }
+                (name, bytes.unwrap())
+            };
+            let damaged = Firmware::of(names.into_iter().map(read).collect());
+            let error = damaged.boot().unwrap_err().to_string();
+            let expected = format!("{file}: {part} is not what AMD has signed");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+}

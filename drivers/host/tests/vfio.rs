@@ -43,7 +43,7 @@ impl Target for Registers {
         *word = *word & !((width.ones() << shift) as u32) | (value << shift) as u32;
         Ok(())
     }
-    fn reset(&mut self) {
+    fn reset(&mut self, _: ResetKind) {
         self.0 = [0; 64];
     }
 }

@@ -8,6 +8,7 @@
 use drivers_spec::amd::fw_type::{GfxFwType, PspFwType};
 
 use super::chip::{Blocks, Edition};
+use super::signature::Keys;
 use super::{Cp, Image, Kind, Part, PartId};
 use crate::Error;
 use crate::search::Search;
@@ -66,7 +67,7 @@ impl Firmware {
     /// What there is to load.
     ///
     /// # Errors
-    /// As [`Image::parse`], and [`Error::Missing`] if there is no file of the PSP's own.
+    /// As [`Image::parse`]; [`Error::Missing`] if there is no file of the PSP's own; [`Error::Signature`].
     pub fn boot(&self) -> Result<Boot<'_>, Error> {
         let images = self
             .files
@@ -81,6 +82,15 @@ impl Firmware {
             name: "psp_*_sos.bin".into(),
             folders: "the files of this boot".into(),
         })?;
+        let keys = os.psp(PspFwType::PSP_KDB, false);
+        let keys = keys.map(|part| Keys::of(part.bytes)).unwrap_or_default();
+        for ((name, _), image) in self.files.iter().zip(&images) {
+            let mut parts = image.parts().iter();
+            if let Some(part) = parts.find(|part| keys.verify(part) == Some(false)) {
+                let (name, part) = (name.clone(), part.id.name());
+                return Err(Error::Signature { name, part });
+            }
+        }
         let mut boot = Boot {
             os,
             first: Vec::new(),

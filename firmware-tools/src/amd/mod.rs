@@ -1,8 +1,8 @@
 //! amdgpu firmware files. What a file holds follows from its [name](Kind) and from the version of
 //! its header; the parts are those that are handed to the PSP one by one.
 //!
-//! The rules are those of the layouts; the contents are signed by AMD, and whether they are right,
-//! the PSP alone can tell: here, that what is [signed](Signed) is all there. The checksum of the header is held against the bytes where files of the kind are known to
+//! The rules are those of the layouts; the contents are signed by AMD: what is [signed](Signed) is all there, and
+//! a [boot](boot::Firmware::boot) looks whether it is what was signed, with the keys of the PSP's own file. The checksum of the header is held against the bytes where files of the kind are known to
 //! [keep it](Checksum).
 
 pub mod boot;
@@ -13,6 +13,7 @@ mod kind;
 mod psp;
 mod rlc;
 mod sdma;
+mod signature;
 mod signed;
 mod smu;
 

@@ -1,5 +1,5 @@
-//! The header of what the PSP checks: 256 bytes in front of what is signed, which a signature
-//! follows. Only the PSP can tell whether it is right; that it is all there, we can.
+//! The header of what the PSP checks: 256 bytes in front of what is signed, which a
+//! [signature](super::signature) follows.
 //!
 //! Observed in every file of Debian's firmware-amd-graphics 20250410 and 20260916: a part that has
 //! this header is at least as long as header, signed bytes and the smaller signature; but for
@@ -14,7 +14,7 @@ const COOKIE: &[u8] = b"$PS1";
 const COOKIE_AT: usize = 0x10;
 const SIZE_AT: usize = 0x14;
 const VERSION_AT: usize = 0x60;
-const HEADER: usize = 0x100;
+pub(super) const HEADER: usize = 0x100;
 /// RSA of 2048 bits; some chips have 4096.
 const SIGNATURE: usize = 0x100;
 

@@ -5,11 +5,13 @@
 //! | state | how it is known | what is done |
 //! |---|---|---|
 //! | cold | the secure OS does not run | everything |
-//! | warm | an earlier process of this driver has left it in order | queues are set up again, nothing is loaded |
+//! | warm | an earlier process of this driver has left it in order | queues are set up again, nothing is loaded; where that fails, as in use |
 //! | in use | anything else: another driver was here, or a process of this one did not end in order | reset, then as cold |
+//! | begun | the secure OS does not run, and this driver has left word that it was about to start it | reset by the bus, then as cold |
 //!
 //! "In order" is what two scratch registers say, which outlive a process and not a reset: the version of
-//! [`super::areas`] in one, and 0 in the other once queues are empty and engines stand still.
+//! [`super::areas`] in one, and 0 in the other once queues are empty and engines stand still. The other also says that
+//! the PSP's bootloader was given parts: nothing of the PSP tells how many, and it takes none twice.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: amdgpu_device.c (`amdgpu_device_mode1_reset`: what is kept over it),
 //! soc21.c (`soc21_need_reset_on_init`: a secure OS that runs already).
@@ -22,6 +24,7 @@ use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
 use firmware_tools::search::Search;
 use hcq::mem::window::AccessWidth;
 use hcq::reg::At;
+use hcq::transport::ResetKind;
 use hcq::wait::{Look, poll_until};
 
 use super::areas::{DUMMY_PAGE, ROOT, SCRATCH_PAGE, VERSION};
@@ -40,6 +43,8 @@ const BACK: Duration = Duration::from_secs(10);
 /// What `SCRATCH_REG6` holds while a process has the card, and after it has left it in order.
 const IN_USE: u32 = 1;
 const IN_ORDER: u32 = 0;
+/// The same, from the first part of the PSP's firmware until all runs: no value that is there by chance.
+const BEGUN: u32 = 0xd00b_5000;
 /// Base address registers of a function.
 const BARS: u16 = 6;
 
@@ -101,6 +106,7 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
         clear(&card, &hubs).map_err(at(Stage::Hub))?;
         hubs.start(Kind::Mm).map_err(at(Stage::Hub))?;
         let interrupts = Interrupts::start(&card, &hubs).map_err(at(Stage::Ih))?;
+        mark(&card, &gc::SCRATCH_REG6, BEGUN).map_err(at(Stage::Psp))?;
         psp.start(&boot).map_err(at(Stage::Psp))?;
         smu.start(&hubs).map_err(at(Stage::Smu))?;
         Ok(interrupts)
@@ -117,9 +123,25 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
         Err(error) => {
             // Whatever runs on it now may not touch the host. There is nobody left to tell if that fails, too.
             master(&card, false).ok();
-            Err(error)
+            match is_warm {
+                true => anew(card, options, &error, start),
+                false => Err(error),
+            }
         }
     }
+}
+
+/// Starts a card from cold that was left in order, and does not start so.
+pub(super) fn anew<T>(
+    card: Arc<Card>,
+    options: &Options,
+    error: &AmError,
+    start: impl FnOnce(Arc<Card>, &Options) -> Result<T, AmError>,
+) -> Result<T, AmError> {
+    tracing::warn!(target: "hcq::amd", %error, "was left in order and does not go on: it is reset");
+    let firmware = options.firmware.clone();
+    let reset = true;
+    start(card, &Options { firmware, reset })
 }
 
 /// Whether an earlier process has left the card in order.
@@ -131,7 +153,7 @@ fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
     if io.read(&gc::SCRATCH_REG7)?.bits() != VERSION {
         return Ok(false);
     }
-    if io.read(&gc::SCRATCH_REG6)?.bits() != IN_ORDER {
+    if word(card)? != Some(IN_ORDER) {
         tracing::warn!(target: "hcq::amd", device = %card.device(), "was not left in order");
         return Ok(false);
     }
@@ -145,7 +167,7 @@ fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
 pub(super) fn mode1_reset(card: &Arc<Card>) -> Result<bool, Cause> {
     let hubs = Arc::new(Hubs::prepare(card)?);
     let psp = Psp::of(card, &hubs)?;
-    let runs = psp.is_alive()?;
+    let runs = psp.is_alive()? || word(card)? == Some(BEGUN);
     reset(card, &psp, &Smu::of(card)?)?;
     Ok(runs)
 }
@@ -153,7 +175,10 @@ pub(super) fn mode1_reset(card: &Arc<Card>) -> Result<bool, Cause> {
 /// Brings a card that runs back to where power leaves it.
 fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     if !psp.is_alive()? {
-        return Ok(());
+        return match word(card)? {
+            Some(BEGUN) => by_bus(card, psp),
+            _ => Ok(()),
+        };
     }
     // A process that died between two of its words has left it silent, which has another ear for this.
     let has_answered = smu.is_alive();
@@ -161,28 +186,61 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     master(card, false)?;
     let kept = keep(card)?;
     smu.mode1_reset()?;
-    let failed = |what| {
-        move |cause| Cause::Reset {
-            what,
-            cause: Box::new(cause),
-        }
-    };
-    restore(card, &kept).map_err(failed("configuration space"))?;
-    back(card).map_err(failed("RCC_CONFIG_MEMSIZE"))?;
-    match psp.is_alive().map_err(failed("the PSP"))? {
+    returns(card, &kept)?;
+    match psp.is_alive().map_err(after("the PSP"))? {
         false => Ok(()),
-        true if !has_answered => {
-            // It was left in the middle of a start, before power management had firmware: that goes on.
-            tracing::warn!(target: "hcq::amd", device = %card.device(), "cannot be reset, its SMU does not run");
+        // It was left in the middle of a start, before power management had firmware: that goes on where it has to.
+        true if !has_answered => by_bus(card, psp).or_else(|error| {
+            tracing::warn!(target: "hcq::amd", device = %card.device(), %error, "is not reset, its SMU does not run");
             Ok(())
-        }
-        true => Err(failed("the PSP")(Cause::Psp {
+        }),
+        true => Err(after("the PSP")(Cause::Psp {
             what: "mode 1 reset".into(),
             register: "MP0_SMN_C2PMSG_81",
             status: 1,
             expected: 0,
         })),
     }
+}
+
+/// An error of what is looked at after a reset.
+fn after(what: &'static str) -> impl Fn(Cause) -> Cause {
+    move |cause| Cause::Reset {
+        what,
+        cause: Box::new(cause),
+    }
+}
+
+/// What a reset has taken is put back, and the card answers.
+fn returns(card: &Card, kept: &[(u16, u32)]) -> Result<(), Cause> {
+    restore(card, kept).map_err(after("configuration space"))?;
+    back(card).map_err(after("RCC_CONFIG_MEMSIZE"))
+}
+
+/// Brings a card back whose own firmware cannot.
+fn by_bus(card: &Card, psp: &Psp) -> Result<(), Cause> {
+    tracing::info!(target: "hcq::amd", device = %card.device(), "is reset by the bus");
+    let not_reset = |why: String| Cause::Begun { why };
+    let kept = keep(card)?;
+    let done = card.pci().reset(ResetKind::Bus);
+    done.map_err(|error| not_reset(error.to_string()))?;
+    returns(card, &kept)?;
+    match (psp.is_alive()?, word(card)?) {
+        (false, Some(BEGUN)) | (true, _) => {
+            let why = "a reset by the bus has left the card as it was".into();
+            Err(not_reset(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The word of the process before.
+fn word(card: &Card) -> Result<Option<u32>, Cause> {
+    let Some(first) = card.blocks().gc.first() else {
+        return Ok(None);
+    };
+    let word = card.registers(first).read(&gc::SCRATCH_REG6)?;
+    Ok(Some(word.bits()))
 }
 
 /// Whether the card may access memory of the host.

@@ -7,6 +7,7 @@
 //! | BAR 5 | registers, and a pair of them that reaches those beyond its end |
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drivers_spec::amd::discovery as ip;
@@ -42,6 +43,7 @@ pub struct Card {
     gfx: Gfx,
     discovery: Discovery,
     blocks: Blocks,
+    is_dirty: AtomicBool,
 }
 
 /// The blocks that the driver drives, each with where its registers are.
@@ -129,6 +131,7 @@ impl Card {
             gfx,
             discovery,
             blocks,
+            is_dirty: AtomicBool::new(false),
         })
     }
 
@@ -205,6 +208,16 @@ impl Card {
             stage,
             cause: Box::new(cause),
         }
+    }
+
+    /// Notes that something went wrong: who finds the card after us starts it from cold.
+    pub fn soil(&self) {
+        self.is_dirty.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something went wrong.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Ordering::Relaxed)
     }
 
     /// A moment that is so far away, as the card counts time.

@@ -188,6 +188,15 @@ pub enum Cause {
     /// A memory of the device that did not become what was waited for.
     #[error("{0}. Turn the machine off and on")]
     Waited(#[from] Timeout),
+    /// An earlier start has ended in the middle, and there is no way back.
+    #[error(
+        "an earlier start of the card ended while the PSP's bootloader was given its parts, of which it takes none \
+         twice: {why}. Turn the machine off and on"
+    )]
+    Begun {
+        /// Why the bus does not reset it.
+        why: String,
+    },
     /// The card did not come back from a reset.
     #[error(
         "{what} after the reset: {cause}. Turn the machine off and on; another function of the same card (sound, USB) \

@@ -15,8 +15,9 @@ use super::card::Card;
 use super::fault::HubFault;
 use super::ih::Entry;
 
-/// The loss of a card: a block does not do what it is told, or cannot be reached.
+/// The loss of a card: a block does not do what it is told, or cannot be reached. The next process resets it.
 pub(super) fn broken(card: &Card, unit: &str, cause: impl Display) -> Error {
+    card.soil();
     Error::Fault {
         device: card.device().clone(),
         unit: unit.into(),

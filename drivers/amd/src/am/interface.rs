@@ -159,7 +159,6 @@ struct Pcie {
 
 impl Pcie {
     fn lost(&self, unit: &str, cause: Cause) -> Error {
-        self.card.soil();
         broken(self.card.card(), unit, cause)
     }
 }

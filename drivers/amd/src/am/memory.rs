@@ -252,7 +252,7 @@ impl Drop for Memory {
             let hubs = card.started().hubs();
             if let Err(error) = card.space.unmap(hubs, self.va, self.bytes) {
                 tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card");
-                card.soil();
+                card.card().soil();
                 is_free = false;
             }
         }

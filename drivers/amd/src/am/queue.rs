@@ -218,7 +218,7 @@ impl Drop for InSlot {
         if let Err(error) = done {
             // Its memory is given back all the same: the tables say so before anybody else gets it.
             tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot");
-            card.soil();
+            card.card().soil();
         }
     }
 }

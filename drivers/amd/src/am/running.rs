@@ -1,7 +1,6 @@
 //! [`Running`]: a card that is started, with what is divided among those who use it: its addresses, its VRAM, the slots
 //! for queues.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_gpu::interface::Exception;
@@ -33,8 +32,6 @@ pub(super) struct Running {
     pub(super) space: AddressSpace,
     vram: Mutex<Tlsf>,
     slots: Mutex<Slots>,
-    /// Something went wrong: who finds the card after us starts it from cold.
-    is_dirty: AtomicBool,
 }
 
 /// Slots that are taken, a bit for each.
@@ -50,19 +47,24 @@ impl Running {
     /// # Errors
     /// [`AmError`], with the stage.
     pub(super) fn start(card: Arc<Card>, options: &Options) -> Result<Running, AmError> {
-        let started = boot::start(card, options)?;
-        let engines = engines(&started);
-        let (gfx, sdma, space, vram) = engines.inspect_err(|_| {
-            // The error that is told is the first one.
-            started.finish(false).ok();
-        })?;
+        let started = boot::start(card.clone(), options)?;
+        let (gfx, sdma, space, vram) = match engines(&started) {
+            Ok(engines) => engines,
+            Err(error) => {
+                // The error that is told is the first one.
+                started.finish(false).ok();
+                return match started.is_warm() {
+                    true => boot::anew(card, options, &error, Running::start),
+                    false => Err(error),
+                };
+            }
+        };
         Ok(Running {
             gfx,
             sdma,
             space,
             vram: Mutex::new(vram),
             slots: Mutex::default(),
-            is_dirty: AtomicBool::new(false),
             started,
         })
     }
@@ -161,18 +163,13 @@ impl Running {
         let gfx = self.card().gfx();
         let found = of_hubs.or_else(|| entries.iter().find_map(|entry| of_entry(gfx, entry)));
         if found.is_some() {
-            self.soil();
+            self.card().soil();
             for fault in &faults {
                 tracing::warn!(target: "hcq::amd", device = %self.card().device(), "{fault}");
             }
             hubs.clear_faults().map_err(failed)?;
         }
         Ok(found)
-    }
-
-    /// Notes that something went wrong.
-    pub(super) fn soil(&self) {
-        self.is_dirty.store(true, Ordering::Relaxed);
     }
 }
 
@@ -212,7 +209,7 @@ fn engines(started: &Started) -> Result<(Gfx, Sdma, AddressSpace, Tlsf), AmError
 impl Drop for Running {
     fn drop(&mut self) {
         let stopped = self.sdma.stop().and(self.gfx.stop());
-        let is_clean = stopped.is_ok() && !self.is_dirty.load(Ordering::Relaxed);
+        let is_clean = stopped.is_ok() && !self.card().is_dirty();
         if let Err(error) = self.started.finish(is_clean).and(stopped) {
             tracing::warn!(target: "hcq::amd", %error, "the card is left as it is; the next start is from cold");
         }

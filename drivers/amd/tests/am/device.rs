@@ -14,7 +14,7 @@ use super::stand::{self, at, memory, soon};
 /// Chips that are started here.
 const CHIPS: [&str; 4] = ["gfx1100", "gfx1102", "gfx1200", "gfx1201"];
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options {
         firmware: vec![firmware()],
         ..stand::options()
@@ -30,13 +30,13 @@ fn open(twin: &Arc<PciMachine>, index: u32, options: &Options) -> Result<Arc<Amd
     drivers_amd::over(&interface, options)
 }
 
-fn unbroken(twin: &PciMachine) {
+pub fn unbroken(twin: &PciMachine) {
     let broken = twin.journal().violations();
     let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-fn works(twin: &Arc<PciMachine>, chip: &str) {
+pub fn works(twin: &Arc<PciMachine>, chip: &str) {
     let image = stand::kernel(chip, "sums", 2);
     let device = open(twin, 0, &options()).unwrap_or_else(|error| panic!("{chip}: {error}"));
     assert_eq!(device.info().interface, "PCI");

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drivers_amd::Options;
 use drivers_amd::am::areas::MQDS;
+use drivers_gpu::interface::Request;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Fault, Machine, VirtualClock};
-use hcq::{KernelImage, MemoryKind};
+use hcq::{Command, Device, KernelImage, MemoryKind, QueueKind, Stream, Val};
 use twin_amd::pci::chip::Chip;
 use twin_amd::pci::machine::PciMachine;
 
@@ -204,6 +205,11 @@ static BUGS: &[Bug] = &[
         },
         ..NONE
     },
+    untold!(
+        "half of the address of the end-of-pipe buffer",
+        "GPU-PAGE-FAULT",
+        "CP_HQD_EOP_BASE_ADDR_HI"
+    ),
     told!(
         "the pointers of a queue are swapped",
         "GFX-MQD",
@@ -289,6 +295,18 @@ static BUGS: &[Bug] = &[
         |value| Turn::Else(value * 4)
     ),
     told!(
+        "the interrupt ring is in the address space of a program",
+        "AMD-IH-SPACE",
+        "IH_RB_CNTL",
+        |value| Turn::Else(value | 1 << 24)
+    ),
+    told!(
+        "the interrupt ring is in no space that there is",
+        "AMD-IH-SPACE",
+        "IH_RB_CNTL_RING1",
+        |value| Turn::Else(value & !(7 << 28))
+    ),
+    told!(
         "the answer of the SMU is not cleared before a message",
         "AMD-SMU-MESSAGE",
         "MP1_SMN_C2PMSG_90",
@@ -299,6 +317,16 @@ static BUGS: &[Bug] = &[
         rule: "AMD-HUB-SEMAPHORE",
         registers: |name, is_write, _| match (name, is_write) {
             ("MMVM_INVALIDATE_ENG17_SEM", false) => Turn::Said(1),
+            _ => Turn::Same,
+        },
+        ..NONE
+    },
+    Bug {
+        what: "the hub of the graphics block is not told to forget",
+        rule: "AMD-HUB-STALE-TLB",
+        registers: |name, is_write, _| match (name, is_write) {
+            ("GCVM_INVALIDATE_ENG17_REQ", true) => Turn::Lost,
+            ("GCVM_INVALIDATE_ENG17_ACK", false) => Turn::Said(1),
             _ => Turn::Same,
         },
         ..NONE
@@ -415,10 +443,25 @@ fn broken(bug: &'static Bug, image: &KernelImage) -> Vec<&'static str> {
     let work = || -> hcq::Result<()> {
         let interface = drivers_amd::am::open(&machine, &address, 0, &clock, &options)?;
         let device = drivers_amd::over(&interface, &options)?;
-        // Addresses that mean something else the second time.
         for _ in 0..2 {
             stand::work_on(&*device, image, 0)?;
             stand::memory(&*device, MemoryKind::Device, 64 << 20)?.write(0, &[1])?;
+        }
+        // An address that means something else the second time.
+        let copies = Stream::new(device.queue(QueueKind::Copy, 0)?);
+        for kind in [MemoryKind::Device, MemoryKind::Host] {
+            let memory = interface.memory(&Request {
+                bytes: 64 << 10,
+                align: 64 << 10,
+                kind,
+                what: "memory for a moment",
+            })?;
+            let copy = Command::Copy {
+                dst: Val::Const(memory.va.0),
+                src: Val::Const(memory.va.0 + 4096),
+                bytes: 4096,
+            };
+            copies.submit(&[], &[copy])?.wait(stand::soon())?;
         }
         Ok(())
     };

@@ -10,7 +10,7 @@ use drivers_spec::amd::psp::{bl, cmd};
 use drivers_spec::amd::smu::{NAVI, result};
 use firmware_tools::search::Search;
 use hcq::DeviceId;
-use hcq::transport::{Pci, VirtualClock};
+use hcq::transport::{Pci, ResetKind, VirtualClock};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Before, Card as Twin, Config};
@@ -150,6 +150,32 @@ fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
         assert_eq!(error.stage, stage, "{error}");
         assert!(error.to_string().contains(text), "{error}");
         unbroken(&journal, text);
+    }
+}
+
+#[test]
+fn a_card_that_was_left_between_two_parts_is_reset_by_the_bus_or_says_why_not() {
+    for (resets, stage, text) in [
+        // It begins anew, as far as it did before.
+        (vec![ResetKind::Bus], Stage::Psp, "C2PMSG_35 is 0x8000001d"),
+        (
+            vec![ResetKind::Function],
+            Stage::Reset,
+            "takes none twice: 0000:03:00.0: bus reset: not possible here: it can be reset by [Function]. Turn the machine off and on",
+        ),
+    ] {
+        let config = Config {
+            resets,
+            bootloader_error: Some((bl::LOAD_SOCDRV, 0x1d)),
+            ..Config::of(Chip::of("gfx1201").unwrap())
+        };
+        let (pci, journal) = twin(&config);
+        for (stage, text) in [(Stage::Psp, "C2PMSG_35 is 0x8000001d"), (stage, text)] {
+            let error = start(&pci).err().unwrap();
+            assert_eq!(error.stage, stage, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+            unbroken(&journal, text);
+        }
     }
 }
 

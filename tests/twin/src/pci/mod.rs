@@ -102,7 +102,7 @@ pub trait Target: Send {
     }
 
     /// The function was reset.
-    fn reset(&mut self);
+    fn reset(&mut self, kind: ResetKind);
 
     /// What other functions reach through the BAR, if anything.
     fn behind(&self) -> Option<Behind> {
@@ -139,6 +139,8 @@ pub struct Function {
     slots: Vec<Slot>,
     bus: Arc<Bus>,
     journal: Arc<Journal>,
+    /// What the machine can reset it by.
+    resets: Vec<ResetKind>,
 }
 
 /// What a function says it is.
@@ -190,7 +192,15 @@ impl Function {
             slots: slots.collect(),
             bus,
             journal,
+            resets: vec![ResetKind::Function, ResetKind::Bus, ResetKind::Power],
         }
+    }
+
+    /// The machine can reset it in these ways only.
+    #[must_use]
+    pub fn resetting(mut self, resets: &[ResetKind]) -> Function {
+        self.resets = resets.to_vec();
+        self
     }
 
     /// Its way to memory of the host.
@@ -239,9 +249,9 @@ impl Function {
         }
     }
 
-    fn reset_targets(&self) {
+    fn reset_targets(&self, kind: ResetKind) {
         for slot in &self.slots {
-            lock(&slot.target).reset();
+            lock(&slot.target).reset(kind);
         }
     }
 }
@@ -311,7 +321,7 @@ impl Pci for Function {
         self.show(&places);
         if wrote == Wrote::Reset {
             self.journal.event("function level reset".into());
-            self.reset_targets();
+            self.reset_targets(ResetKind::Function);
         }
         Ok(())
     }
@@ -324,12 +334,16 @@ impl Pci for Function {
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
+        if !self.resets.contains(&kind) {
+            let what = format!("it can be reset by {:?}", self.resets);
+            return Err(self.error(format!("{kind} reset"), Fault::Unsupported(what)));
+        }
         self.journal.event(format!("reset {kind}"));
         // The header is restored by the operating system after a reset, but for the command
         // register, which a driver sets again.
         lock(&self.space).set_command(0);
         self.bus.set_command(0);
-        self.reset_targets();
+        self.reset_targets(kind);
         Ok(())
     }
 

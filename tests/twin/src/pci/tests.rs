@@ -27,7 +27,7 @@ impl Target for Scratch {
         self.0 = v as u32;
         Ok(())
     }
-    fn reset(&mut self) {
+    fn reset(&mut self, _: ResetKind) {
         self.0 = 0;
     }
 }

@@ -5,7 +5,7 @@ use drivers_spec::vfio::{
 };
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Ioctl, Map, Prot};
+use hcq::transport::{Ioctl, Map, Prot, ResetKind};
 
 use super::*;
 use crate::fires::fires;
@@ -33,7 +33,7 @@ impl Target for Register {
         self.0 = value as u32;
         Ok(())
     }
-    fn reset(&mut self) {
+    fn reset(&mut self, _: ResetKind) {
         self.0 = 0;
     }
 }

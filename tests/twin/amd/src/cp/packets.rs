@@ -327,6 +327,10 @@ impl Pm4 {
         if cx.desc.kind == QueueKind::Pm4 && cx.desc.eop.1 == 0 {
             return Err(refuse(&EOP_BUFFER, "the queue has none"));
         }
+        if cx.desc.kind == QueueKind::Pm4 {
+            // What an event looks like there is not known; that it cannot be put there, the page tables tell.
+            cx.read::<4>(cx.desc.eop.0)?;
+        }
         let va = wide(body[2], body[3]);
         let data = match data_sel {
             0 => None,

@@ -3,10 +3,12 @@
 //! A register that the vendor's headers do not name for the version of its block breaks `AMD-PCI-REGISTER`; those
 //! that no block has an idea of hold what was written, and start nothing.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::pci::{CLASS_DISPLAY, VENDOR_AMD};
 use hcq::mem::window::AccessWidth;
+use hcq::transport::ResetKind;
 use twin::pci::{Bar, Behind, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
@@ -70,10 +72,16 @@ pub struct Config {
     pub looks: u32,
     /// What is never done.
     pub never: Option<Wait>,
+    /// Which of the things that are waited for, counted from 1 as they begin, is never done.
+    pub stuck: Option<u64>,
+    /// How many have begun, for who asks.
+    pub begun: Arc<AtomicU64>,
     /// After how many accesses to registers the card has left the bus.
     pub gone_after: Option<u64>,
     /// A reset by the card's own firmware has the function forget its command register.
     pub reset_forgets: bool,
+    /// What the machine can reset the function by.
+    pub resets: Vec<ResetKind>,
     /// A command of the PSP's bootloader fails: which, and the error.
     pub bootloader_error: Option<(u32, u32)>,
     /// Making or destroying a ring of the PSP fails: the status.
@@ -102,8 +110,11 @@ impl Config {
             table: None,
             looks: 2,
             never: None,
+            stuck: None,
+            begun: Arc::default(),
             gone_after: None,
             reset_forgets: false,
+            resets: vec![ResetKind::Function, ResetKind::Bus],
             bootloader_error: None,
             ring_error: None,
             psp_error: None,
@@ -153,7 +164,8 @@ impl Card {
             bar(2, 2 << 20, true, Box::new(Doorbells(state.clone()))),
             bar(5, 1 << 20, false, Box::new(Mmio(state))),
         ];
-        Ok(Function::new(name, identity, bars, bus, journal.clone()))
+        let function = Function::new(name, identity, bars, bus, journal.clone());
+        Ok(function.resetting(&config.resets))
     }
 }
 
@@ -187,7 +199,11 @@ impl Target for Memory {
     }
 
     // A function level reset leaves these chips as they are: their own drivers do not use it either.
-    fn reset(&mut self) {}
+    fn reset(&mut self, kind: ResetKind) {
+        if kind == ResetKind::Bus {
+            lock(&self.0).reset("reset of the bus");
+        }
+    }
 
     fn behind(&self) -> Option<Behind> {
         let physical = Arc::downgrade(&lock(&self.0).physical);
@@ -207,7 +223,7 @@ impl Target for Doorbells {
         doorbells::ring(&mut lock(&self.0), offset, width, value)
     }
 
-    fn reset(&mut self) {}
+    fn reset(&mut self, _: ResetKind) {}
 }
 
 /// Behind BAR 5.
@@ -234,5 +250,5 @@ impl Target for Mmio {
         lock(&self.0).write(dword, value as u32)
     }
 
-    fn reset(&mut self) {}
+    fn reset(&mut self, _: ResetKind) {}
 }

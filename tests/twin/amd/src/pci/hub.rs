@@ -214,6 +214,7 @@ impl Hubs {
             side.hub.reset();
             side.is_taken = false;
             side.asked = 0;
+            (side.free, side.done) = Default::default();
         }
     }
 

@@ -33,7 +33,7 @@ pub static POINTER: Rule = Rule {
 /// A ring is in a space that is known.
 pub static SPACE: Rule = Rule {
     name: "AMD-IH-SPACE",
-    text: "mc_space of an interrupt ring is 4, an address of VMID 0, or 2, one of the bus",
+    text: "when an interrupt ring is enabled, its mc_space is 4, an address of VMID 0, or 2, one of the bus, and its mc_vmid is 0",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/ih_v6_0.c, ih_v6_0_rb_cntl",
     proof: Proof::Sourced,
 };
@@ -229,10 +229,17 @@ fn control(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     }
     let broken = was_enabled && enabled && changes;
     drop(rings);
-    match broken {
-        true => Err((&ENABLED, format!("{} becomes {value:#x}", at.reg.word.name))),
-        false => Ok(()),
+    let what = || format!("{} becomes {value:#x}", at.reg.word.name);
+    match () {
+        () if broken => Err((&ENABLED, what())),
+        () if is_new && !is_known(&field) => Err((&SPACE, what())),
+        () => Ok(()),
     }
+}
+
+/// Whether the space of a ring is one that is known, by the fields of its control register.
+fn is_known(field: &impl Fn(&str) -> u32) -> bool {
+    [2, 4].contains(&field("mc_space")) && field("mc_vmid") == 0
 }
 
 fn place(state: &mut State, at: At, value: u32) -> Result<(), Broken> {

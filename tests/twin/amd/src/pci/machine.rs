@@ -15,6 +15,8 @@
 //! | `before` | `kernel`: the vendor's kernel driver has left it running; default: `nobody` |
 //! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
 //! | `never` | what is never done: one of [`WAITS`] |
+//! | `stuck` | which of the things that are waited for, counted from 1 as they begin, is never done |
+//! | `resets` | what the machine can reset cards by: `bus` (default), or `none` |
 //! | `gone` | after how many accesses to registers the card has left the bus |
 
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use drivers_spec::pci::{CLASS_DISPLAY, PCI_BASE_ADDRESS_0, VENDOR_AMD};
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{
-    Bar, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, TransportError,
+    Bar, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, ResetKind, TransportError,
 };
 use twin::host::client::{self, Reservations};
 use twin::pci::{Function, HostMemory};
@@ -33,7 +35,7 @@ use super::card::{Before, Card, Config};
 use super::chip::{CHIPS, Chip};
 use super::wait::WAITS;
 
-const KEYS: &str = "chip, gpus, bar, drain, seed, before, looks, never, gone";
+const KEYS: &str = "chip, gpus, bar, drain, seed, before, looks, never, stuck, resets, gone";
 
 /// The cards of a machine.
 struct Slots {
@@ -98,6 +100,14 @@ fn parse(text: &str) -> Result<(Config, usize), String> {
                 let names = || WAITS.map(|(name, _)| name).join(", ");
                 let found = found.ok_or_else(|| wrong(&format!("one of {}", names())))?;
                 config.never = Some(found.1);
+            }
+            "stuck" => config.stuck = Some(number().ok_or_else(|| wrong("a number"))?),
+            "resets" => {
+                config.resets = match value {
+                    "bus" => vec![ResetKind::Function, ResetKind::Bus],
+                    "none" => Vec::new(),
+                    _ => return Err(wrong("bus or none")),
+                };
             }
             "gone" => config.gone_after = Some(number().ok_or_else(|| wrong("a number"))?),
             _ => return Err(format!("'{key}' is no key; keys: {KEYS}")),
@@ -307,6 +317,8 @@ mod tests {
             ("bar=3", "bar=3: expected MiB"),
             ("never=ever", "never=ever: expected one of semaphore"),
             ("before=me", "before=me: expected nobody or kernel"),
+            ("resets=me", "resets=me: expected bus or none"),
+            ("stuck=me", "stuck=me: expected a number"),
             ("gpus", "'gpus': expected key=value"),
         ] {
             let error = PciMachine::new(config).err().unwrap();

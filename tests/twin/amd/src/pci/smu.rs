@@ -352,7 +352,7 @@ fn debug(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
 /// The card starts anew.
 fn reset(state: &mut State) -> Result<(), Broken> {
     let was_master = state.bus.master();
-    state.reset();
+    state.reset("mode 1 reset");
     match was_master {
         true => Err((&MASTER, "a reset by the SMU".into())),
         false => Ok(()),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use drivers_spec::amd::mmio::{self, Reg, mp};
 use drivers_spec::amd::packet::Gfx;
@@ -151,8 +152,8 @@ impl State {
 
     /// A reset of the whole card: all that it held is gone. VRAM is not zero then: Linux assumes it lost
     /// (amdgpu_device.c, `amdgpu_device_check_vram_lost`), and nobody says what it reads.
-    pub(super) fn reset(&mut self) {
-        self.journal.event("mode 1 reset".into());
+    pub(super) fn reset(&mut self, how: &str) {
+        self.journal.event(how.into());
         hqd::reset(self);
         sdma::stop_all(self);
         self.graphics = Graphics::new(self.graphics.xccs.len());
@@ -172,7 +173,9 @@ impl State {
 
     /// How long a wait takes that begins now.
     pub(super) fn waits(&self, wait: Wait) -> Looks {
-        Looks::new(match self.config.never == Some(wait) {
+        let begun = 1 + self.config.begun.fetch_add(1, Ordering::Relaxed);
+        let is_stuck = self.config.stuck == Some(begun);
+        Looks::new(match self.config.never == Some(wait) || is_stuck {
             true => u32::MAX,
             false => self.config.looks,
         })

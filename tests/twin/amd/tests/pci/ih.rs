@@ -94,11 +94,12 @@ fn a_ring_is_set_up_before_it_runs_and_pointers_are_bytes() {
 
 #[test]
 fn a_ring_is_in_a_space_that_is_known() {
-    let rig = with_ring("gfx1201", 3);
-    rig.set(&osssys::IH_RB_CNTL, control(&rig, 3, 0));
-    let space = rig.with(&osssys::IH_RB_CNTL, &[("mc_space", 5)]);
-    let others = control(&rig, 3, 1) & !rig.with(&osssys::IH_RB_CNTL, &[("mc_space", 7)]);
-    rig.set(&osssys::IH_RB_CNTL, others | space);
-    rig.psp_load(bl::LOAD_KEY_DATABASE, START);
-    fires("AMD-IH-SPACE").first(&rig.broken());
+    for (field, all, wrong) in [("mc_space", 7, 5), ("mc_vmid", 15, 1)] {
+        let rig = with_ring("gfx1201", 3);
+        rig.set(&osssys::IH_RB_CNTL, control(&rig, 3, 0));
+        let bits = |value| rig.with(&osssys::IH_RB_CNTL, &[(field, value)]);
+        let others = control(&rig, 3, 1) & !bits(all);
+        assert!(!rig.try_set(&osssys::IH_RB_CNTL, others | bits(wrong)));
+        fires("AMD-IH-SPACE").only(&rig.broken());
+    }
 }
