@@ -1,7 +1,5 @@
 //! The lowest rung: what is there, seen without a write.
 
-use std::path::PathBuf;
-
 use drivers::doctor::{Places, Row, Status, examine, examine_twin};
 use drivers::select::{DeviceKind, Transport};
 use drivers_host::cpuinfo::CpuInfo;
@@ -25,26 +23,20 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
             return Ok(Outcome::Skipped(why));
         }
     };
+    let firmware = climb.setup.settings().firmware.iter();
+    let places = Places {
+        firmware: firmware.map(|path| path.display().to_string()).collect(),
+    };
+    let system = System::this();
     let (rows, prefix) = match climb.setup.twin() {
-        Some(twin) => (examine_twin(&*twin.machine()), "twin."),
-        None => (here(&climb.setup.settings().firmware), ""),
+        Some(twin) => (examine_twin(&*twin.machine(), &system, &places), "twin."),
+        None => {
+            let cpu = CpuInfo::read();
+            (examine(&system, &*Host::get(), &cpu, &places), "")
+        }
     };
     let check = format!("{prefix}{check}");
-    let rows = of_way(&rows, &check);
-    match (rows.as_slice(), climb.setup.twin()) {
-        ([], Some(twin)) => functions(&*twin.machine()),
-        (rows, _) => judge(&check, rows),
-    }
-}
-
-fn here(firmware: &[PathBuf]) -> Vec<Row> {
-    let places = Places {
-        firmware: firmware
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect(),
-    };
-    examine(&System::this(), &*Host::get(), &CpuInfo::read(), &places)
+    judge(&check, &of_way(&rows, &check))
 }
 
 /// The rows of a way in: its own, and those of its devices.
@@ -84,19 +76,6 @@ fn judge(check: &str, rows: &[&Row]) -> Result<Outcome, Error> {
                 .collect(),
         )),
     }
-}
-
-/// What is on the bus of a machine that has no kernel driver.
-fn functions(machine: &dyn hcq::transport::Machine) -> Result<Outcome, Error> {
-    let functions = machine.pci_functions().map_err(Error::Transport)?;
-    let seen = functions.iter().map(|function| {
-        let driver = function.driver.as_deref().unwrap_or("none");
-        format!(
-            "{} {:04x}:{:04x}, driver {driver}",
-            function.address, function.vendor, function.device
-        )
-    });
-    Ok(Outcome::Passed(seen.collect()))
 }
 
 #[cfg(test)]
