@@ -76,6 +76,8 @@ conformance::conformance!(gfx1100_remote, || {
 // Without a kernel driver: the card itself, which our driver starts.
 conformance::conformance!(gfx1100_pci, || PciSubject::new("gfx1100", ""));
 conformance::conformance!(gfx1201_pci, || PciSubject::new("gfx1201", ""));
+// Eight XCCs, and AQL.
+conformance::conformance!(gfx942_pci, || PciSubject::new("gfx942", ""));
 
 /// Of cards that differ little from these, one case in ten, which the part chooses.
 #[test]

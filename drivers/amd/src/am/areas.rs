@@ -6,6 +6,7 @@
 
 use drivers_spec::amd::packet::Gfx;
 use hcq::addr::VramAddr;
+use hcq::reg::IpVersion;
 
 /// What a started card carries in a scratch register, for who finds it: these places, of this driver.
 pub const VERSION: u32 = 0xd00b_0001;
@@ -55,16 +56,20 @@ pub const PSP_FENCE: Area = Area::new(0x86000, 0x1000);
 pub const PSP_RING: Area = Area::new(0x87000, 64 << 10);
 /// The table that the SMU reads and writes.
 pub const SMU_TABLE: Area = Area::new(0x97000, 16 << 10);
-/// Descriptors of queues, of eight XCCs and two queues.
-pub const MQDS: Area = Area::new(0x9b000, 16 << 12);
+/// Descriptors of queues, of eight XCCs and eight queues.
+pub const MQDS: Area = Area::new(0x9b000, 64 << 12);
 /// Firmware on its way to the PSP, which takes multiples of 1 MiB.
 pub const PSP_FIRMWARE: Area = Area::new(0x10_0000, 1 << 20);
 /// Memory that the PSP keeps for itself, on chips where the driver gives it.
 pub const TMR: Area = Area::new(0x20_0000, 0x1e0_0000);
+/// Bytes that it has on Navi32, which asks for more: how much is not known.
+const TMR_OF_NAVI32: u64 = 128 << 20;
 
 /// VRAM, divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Areas {
+    /// For what the PSP keeps for itself.
+    pub tmr: Area,
     /// For page tables.
     pub tables: Area,
     /// For everything else.
@@ -78,7 +83,7 @@ impl Areas {
     /// Divides `bytes` bytes of VRAM; none if they are too few.
     ///
     /// Tables lie before the rest: where the BAR shows but the first part of VRAM, it shows them.
-    pub fn of(bytes: u64, gfx: Gfx) -> Option<Areas> {
+    pub fn of(bytes: u64, gfx: Gfx, gc: IpVersion) -> Option<Areas> {
         // What firmware has put at the end.
         let reserved = match gfx {
             Gfx::Gfx9 => 384 << 20,
@@ -87,9 +92,16 @@ impl Areas {
         let end = bytes.checked_sub(reserved)?;
         let share = bytes.div_ceil(TABLE_SHARE).next_multiple_of(1 << 20);
         let tables = Area::new(BOOT.end(), share);
-        let rest = end.checked_sub(tables.end()).filter(|rest| *rest > 0)?;
-        let rest = Area::new(tables.end(), rest);
-        Some(Areas { tables, rest })
+        let (tmr, taken) = match gc {
+            IpVersion(11, 0, 3) => {
+                let tmr = Area::new(tables.end(), TMR_OF_NAVI32);
+                (tmr, tmr.end())
+            }
+            _ => (TMR, tables.end()),
+        };
+        let rest = end.checked_sub(taken).filter(|rest| *rest > 0)?;
+        let rest = Area::new(taken, rest);
+        Some(Areas { tmr, tables, rest })
     }
 }
 
@@ -137,15 +149,21 @@ mod tests {
 
     #[test]
     fn vram_is_divided() {
-        let areas = Areas::of(16 << 30, Gfx::Gfx12).unwrap();
+        let gc = IpVersion(12, 0, 1);
+        let areas = Areas::of(16 << 30, Gfx::Gfx12, gc).unwrap();
         assert_eq!(areas.tables, Area::new(32 << 20, 32 << 20));
         assert_eq!(areas.rest.end(), (16 << 30) - (64 << 20));
         // 256 MiB behind the BAR show all tables.
         assert!(areas.tables.end() <= 256 << 20);
-        let large = Areas::of(192 << 30, Gfx::Gfx9).unwrap();
+        assert_eq!(areas.tmr, TMR);
+        let navi32 = Areas::of(16 << 30, Gfx::Gfx11, IpVersion(11, 0, 3)).unwrap();
+        assert_eq!(navi32.tables, areas.tables);
+        assert_eq!(navi32.tmr, Area::new(64 << 20, 128 << 20));
+        assert_eq!(navi32.rest, Area::new(192 << 20, (16 << 30) - (256 << 20)));
+        let large = Areas::of(192 << 30, Gfx::Gfx9, gc).unwrap();
         assert_eq!(large.tables.bytes, 384 << 20);
         assert_eq!(large.rest.end(), (192 << 30) - (384 << 20));
-        assert_eq!(Areas::of(96 << 20, Gfx::Gfx12), None);
-        assert_eq!(Areas::of(384 << 20, Gfx::Gfx9), None);
+        assert_eq!(Areas::of(96 << 20, Gfx::Gfx12, gc), None);
+        assert_eq!(Areas::of(384 << 20, Gfx::Gfx9, gc), None);
     }
 }

@@ -6,6 +6,7 @@
 //! | BAR 2 | doorbells |
 //! | BAR 5 | registers, and a pair of them that reaches those beyond its end |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct Blocks {
     pub mmhub: Vec<Block<Gfxs>>,
     /// The bus interface.
     pub nbif: Block<Gfxs>,
+    /// That of each die which works, where a chip has several: by the number of the die.
+    pub dies: BTreeMap<u8, Block<Gfxs>>,
     /// The host data path.
     pub hdp: Block<Gfxs>,
     /// Interrupt rings.
@@ -107,8 +110,9 @@ impl Card {
             let discovery = Discovery::parse(&bytes)?;
             let gfx = generation(&discovery)?;
             let blocks = Blocks::of(&discovery, gfx)?;
-            let bus = beyond(&registers, &blocks.nbif)?;
-            let areas = Areas::of(vram_bytes, gfx).ok_or_else(|| hcq::Error::OutOfMemory {
+            let bus = beyond(&registers, &blocks.nbif, gfx)?;
+            let gc = discovery.first(ip::GC)?.version;
+            let areas = Areas::of(vram_bytes, gfx, gc).ok_or_else(|| hcq::Error::OutOfMemory {
                 device: device.clone(),
                 asked: super::areas::BOOT.bytes,
                 free: 0,
@@ -357,6 +361,7 @@ impl Blocks {
             gc: all(ip::GC)?,
             mmhub: all(ip::MMHUB)?,
             nbif: first(ip::NBIF)?,
+            dies: dies(discovery, gfx)?,
             hdp: first(ip::HDP)?,
             osssys: first(ip::OSSSYS)?,
             mp0: first(ip::MP0)?,
@@ -365,13 +370,60 @@ impl Blocks {
     }
 }
 
-/// The bus: what the window has directly, what is beyond it by the pair that the bus interface has for that.
-fn beyond(registers: &Window, nbif: &Block<Gfxs>) -> Result<Indirect, Cause> {
-    let place = |register: &Reg| nbif.on(registers).place(register);
-    let pair = Pair {
-        index: place(&nbio::BIF_BX_PF0_RSMU_INDEX)?,
-        high: None,
-        data: place(&nbio::BIF_BX_PF0_RSMU_DATA)?,
+/// Copy engines of a die of MI300.
+pub(super) const ENGINES_OF_DIE: u8 = 4;
+
+/// The bus interfaces of the dies. A die is there where copy engines of it are, and those of others may not be touched.
+///
+/// Source: Linux, aqua_vanjaram.c, `aqua_vanjaram_init_soc_config` (`aid_mask`).
+fn dies(discovery: &Discovery, gfx: Gfx) -> Result<BTreeMap<u8, Block<Gfxs>>, Cause> {
+    let engines = discovery.working(ip::SDMA0);
+    let engines: Vec<_> = engines.map(|ip| ip.instance / ENGINES_OF_DIE).collect();
+    let is_there = |die: u8| die == 0 || gfx == Gfx::Gfx9 && engines.contains(&die);
+    let found = discovery.working(ip::NBIF);
+    let found = found.filter(|ip| is_there(ip.instance));
+    let on_die = |ip: &Ip| {
+        let mut block = block(ip, gfx)?;
+        for base in &mut block.segments {
+            *base += on_die(ip.instance);
+        }
+        Ok((ip.instance, block))
     };
-    Ok(Indirect::new(registers.clone(), "RSMU", pair).above_window())
+    found.map(on_die).collect()
+}
+
+/// What says in the address of a dword on which die it is: nothing for the first.
+///
+/// Source: Linux, aqua_vanjaram.c, `aqua_vanjaram_encode_ext_smn_addressing`.
+const fn on_die(die: u8) -> u64 {
+    match die {
+        0 => 0,
+        die => (1 << 34 | (die as u64 & 3) << 32) / 4,
+    }
+}
+
+/// The bus: what the window has directly, what is beyond it by the pair that the bus interface has for that.
+///
+/// Source: Linux, nbio_v4_3.c, nbif_v6_3_1.c, nbio_v7_9.c, `get_pcie_index_offset`.
+fn beyond(registers: &Window, nbif: &Block<Gfxs>, gfx: Gfx) -> Result<Indirect, Cause> {
+    let place = |register: &Reg| nbif.on(registers).place(register);
+    let (name, pair) = match gfx {
+        Gfx::Gfx9 => {
+            let pair = Pair {
+                index: place(&nbio::BIF_BX0_PCIE_INDEX2)?,
+                high: Some(place(&nbio::BIF_BX0_PCIE_INDEX2_HI)?),
+                data: place(&nbio::BIF_BX0_PCIE_DATA2)?,
+            };
+            ("PCIE_INDEX2", pair)
+        }
+        _ => {
+            let pair = Pair {
+                index: place(&nbio::BIF_BX_PF0_RSMU_INDEX)?,
+                high: None,
+                data: place(&nbio::BIF_BX_PF0_RSMU_DATA)?,
+            };
+            ("RSMU", pair)
+        }
+    };
+    Ok(Indirect::new(registers.clone(), name, pair).above_window())
 }

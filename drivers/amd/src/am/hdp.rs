@@ -1,10 +1,10 @@
 //! The host data path (HDP): what the host writes to VRAM through its BAR waits there until it is flushed.
 //!
-//! A flush is any write to a register that the bus interface shows a second time, at [`FLUSH`], for whoever may map
+//! A flush is any write to a register that the bus interface shows a second time, at [`shown`], for whoever may map
 //! nothing but that page.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: hdp_v6_0.c and hdp_v7_0.c (`flush_hdp`), amdgpu_device.c (which read
-//! follows it), nbio_v4_3.c (`remap_hdp_registers`), soc21.c (`MMIO_REG_HOLE_OFFSET`).
+//! follows it), nbio_v4_3.c (`remap_hdp_registers`), soc21.c and nbio_v7_9.c (`MMIO_REG_HOLE_OFFSET`).
 
 use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, hdp as regs};
 use drivers_spec::amd::packet::Gfx;
@@ -14,13 +14,19 @@ use hcq::reg::At;
 use super::card::Card;
 use super::error::Cause;
 
-/// Where the flush register is shown, in bytes: the last page below those that belong to blocks.
-pub const FLUSH: u32 = 0x7_f000;
+/// Where the flush register is shown, in bytes: a page that belongs to no block.
+pub const fn shown(gfx: Gfx) -> u32 {
+    match gfx {
+        Gfx::Gfx9 => 0x1_a000,
+        Gfx::Gfx10 | Gfx::Gfx11 | Gfx::Gfx12 => 0x7_f000,
+    }
+}
 
 /// The flush, with no look for a register each time: it is on the way of every submission.
 #[derive(Clone)]
 pub struct Hdp {
     mmio: Window,
+    flush: u64,
     /// A register whose read has no effect, but that writes before it have arrived.
     after: u64,
 }
@@ -32,8 +38,11 @@ impl Hdp {
             At::Fixed(dword) => u64::from(dword) * 4,
             At::Rows(_) => 0,
         };
-        let mmio = card.mmio().clone();
-        Hdp { mmio, after }
+        Hdp {
+            mmio: card.mmio().clone(),
+            flush: shown(card.gfx()).into(),
+            after,
+        }
     }
 
     /// What the host has written to VRAM is there when it returns.
@@ -41,7 +50,7 @@ impl Hdp {
     /// # Errors
     /// The transport's.
     pub fn flush(&self) -> Result<(), Cause> {
-        self.mmio.ring(FLUSH.into(), 0u32)?;
+        self.mmio.ring(self.flush, 0u32)?;
         self.mmio.read::<u32>(self.after)?;
         Ok(())
     }

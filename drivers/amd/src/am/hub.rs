@@ -5,7 +5,7 @@
 //! Only VMID 0 is used. Addresses of VRAM as it has them ([`Hubs::mc`]) go through the system aperture, all others
 //! through page tables whose root is [`ROOT`], and which count from [`START`].
 //!
-//! Source: Linux, drivers/gpu/drm/amd/amdgpu: gfxhub_v{3_0,12_0}.c, mmhub_v{3_0,3_0_2,4_1_0}.c (what is set, in this
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: gfxhub_v{1_2,3_0,12_0}.c, mmhub_v{1_8,3_0,3_0_2,4_1_0}.c (what is set, in this
 //! order, and the values of `_DEFAULT`), gmc_v11_0.c and gmc_v12_0.c (`flush_gpu_tlb`, `process_interrupt`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,6 +178,20 @@ static GC: Set = Set {
     private: None,
 };
 
+/// Which clients of the hub of MI300 are snooped, whatever they say, and how.
+static SNOOPS: [&Reg; 10] = [
+    &mmhub::DAGB0_WRCLI_GPU_SNOOP_OVERRIDE,
+    &mmhub::DAGB0_WRCLI_GPU_SNOOP_OVERRIDE_VALUE,
+    &mmhub::DAGB1_WRCLI_GPU_SNOOP_OVERRIDE,
+    &mmhub::DAGB1_WRCLI_GPU_SNOOP_OVERRIDE_VALUE,
+    &mmhub::DAGB2_WRCLI_GPU_SNOOP_OVERRIDE,
+    &mmhub::DAGB2_WRCLI_GPU_SNOOP_OVERRIDE_VALUE,
+    &mmhub::DAGB3_WRCLI_GPU_SNOOP_OVERRIDE,
+    &mmhub::DAGB3_WRCLI_GPU_SNOOP_OVERRIDE_VALUE,
+    &mmhub::DAGB4_WRCLI_GPU_SNOOP_OVERRIDE,
+    &mmhub::DAGB4_WRCLI_GPU_SNOOP_OVERRIDE_VALUE,
+];
+
 /// One hub.
 #[derive(Clone, Copy)]
 struct Hub<'a> {
@@ -302,6 +316,9 @@ impl Hubs {
         for hub in self.hubs(kind) {
             hub.apertures(self.base, self.end)?;
             hub.caches()?;
+            if kind == Kind::Mm && self.card.gfx() == Gfx::Gfx9 {
+                hub.snoop()?;
+            }
             hub.context()?;
             hub.ranges()?;
         }
@@ -402,6 +419,9 @@ impl Hub<'_> {
                 ("mtype", UNCACHED),
             ],
         )?;
+        if further {
+            io.set(set.l1, &[("atc_en", 1)])?;
+        }
         io.set(
             set.l2,
             &[
@@ -432,6 +452,17 @@ impl Hub<'_> {
         io.put(set.l2_4, &[("l2_cache_4k_partition_count", 1)])?;
         if !further {
             io.put(set.l2_5, &[("walker_priority_client_id", 0x1ff)])?;
+        }
+        Ok(())
+    }
+
+    /// What copy engines of MI300 write is no longer in the caches of XCCs.
+    fn snoop(&self) -> Result<(), Cause> {
+        /// The bit of copy engines.
+        const COPIES: u32 = 1 << 15;
+        for reg in SNOOPS {
+            let bits = self.registers.read(reg)?.bits();
+            self.registers.write(reg, bits | COPIES)?;
         }
         Ok(())
     }

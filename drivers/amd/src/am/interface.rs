@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_spec::amd::discovery as ip;
-use drivers_spec::amd::mmio;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
 use hcq::mem::window::Window;
@@ -226,20 +225,8 @@ impl Interface for Pcie {
     }
 
     fn ticks(&self) -> Result<u64> {
-        let card = self.card.card();
-        let any = card.registers(&card.blocks().nbif);
-        let read = |reg| {
-            let value = any.read(reg).map_err(|e| self.lost("clock", e.into()))?;
-            Ok(u64::from(value.bits()))
-        };
-        loop {
-            let high = read(&mmio::GOLDEN_TSC_COUNT_UPPER)?;
-            let low = read(&mmio::GOLDEN_TSC_COUNT_LOWER)?;
-            // The halves are of one moment.
-            if read(&mmio::GOLDEN_TSC_COUNT_UPPER)? == high {
-                return Ok(high << 32 | low);
-            }
-        }
+        let now = self.card.counter().now();
+        now.map_err(|e| self.lost("clock", e))
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {

@@ -19,6 +19,7 @@
 //! | `xcc`, `gfx` | the registers of a graphics block, and its start: from here on there are queues |
 //! | `mqd`, `hqd` | a compute queue as memory, and in its slot |
 //! | `sdma` | copy engines and their queues |
+//! | `clock` | the counter by which packets take times |
 //! | `exception` | what goes wrong while a card runs |
 //! | `space` | what the addresses of a card mean |
 //! | `running` | a card that is started, and what is divided among those who use it |
@@ -30,6 +31,7 @@
 pub mod areas;
 pub mod boot;
 pub mod card;
+mod clock;
 pub mod discovery;
 mod error;
 mod exception;

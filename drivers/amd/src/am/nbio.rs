@@ -3,13 +3,20 @@
 //! A doorbell is a write to BAR 2. It goes to an engine if the aperture is open and one of sixteen ports (S2A) has
 //! its range and the engine's number.
 //!
+//! On MI300 the command processors of all XCCs hear what has no range; copy engines are on several dies, each of which
+//! has ports of its own.
+//!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: nbio_v4_3.c and nbif_v6_3_1.c (`gc_doorbell_init`,
-//! `sdma_doorbell_range`, `enable_doorbell_aperture`, `remap_hdp_registers`), soc21.c (`soc21_common_hw_init`).
+//! `sdma_doorbell_range`, `enable_doorbell_aperture`, `remap_hdp_registers`), soc21.c (`soc21_common_hw_init`);
+//! nbio_v7_9.c (the same, and `init_registers`).
 
+use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::{Reg, nbio as regs};
-use drivers_spec::amd::packet::Gfx;
+use drivers_spec::amd::packet::{Gfx, Gfxs};
+use hcq::reg::block::Registers;
 
-use super::card::Card;
+use super::card::{Card, ENGINES_OF_DIE};
+use super::discovery::DiscoveryError;
 use super::error::Cause;
 use super::hdp;
 
@@ -17,17 +24,19 @@ use super::hdp;
 const SDMA_DOORBELLS: u32 = 20;
 /// Where those of copy engines start, in dwords.
 const SDMA_FIRST: u32 = 0x200;
+/// XCCs of MI300, there or not.
+const XCCS: u32 = 0xff;
+/// What the monitor of interrupts leaves out, and functions that may ring: all. As the vendor's driver has them.
+const MONITOR_MASK: u32 = 0x7ff;
+const MAY_RING: u32 = 0xf_ffff;
 
 /// Who is to have doorbells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Route {
+pub enum Route<'a> {
     /// The command processor: all that nobody else has.
     Compute,
-    /// So many copy engines.
-    Copy {
-        /// How many.
-        engines: u32,
-    },
+    /// Copy engines, by their numbers.
+    Copy(&'a [u8]),
 }
 
 /// Opens the way to doorbells, of which [`route`] makes some, and shows the flush register to the host.
@@ -36,14 +45,35 @@ pub enum Route {
 /// The registers'.
 pub fn start(card: &Card) -> Result<(), Cause> {
     let nbio = card.registers(&card.blocks().nbif);
-    // The sound of the card is a function of its own, and a reset of the card is one of it too.
-    if card.gfx() != Gfx::Gfx9 {
-        let strap = ("strap_no_soft_reset_dev0_f2", 0);
-        nbio.set(&regs::RCC_DEV0_EPF2_STRAP2, &[strap])?;
+    match card.gfx() {
+        Gfx::Gfx9 => dies(card)?,
+        // The sound of the card is a function of its own, and a reset of the card is one of it too.
+        _ => {
+            let strap = ("strap_no_soft_reset_dev0_f2", 0);
+            nbio.set(&regs::RCC_DEV0_EPF2_STRAP2, &[strap])?;
+        }
     }
     let open = [("bif_doorbell_aper_en", 1)];
     nbio.put(&regs::RCC_DEV0_EPF0_RCC_DOORBELL_APER_EN, &open)?;
-    nbio.write(&regs::BIF_BX0_REMAP_HDP_MEM_FLUSH_CNTL, hdp::FLUSH)?;
+    nbio.write(
+        &regs::BIF_BX0_REMAP_HDP_MEM_FLUSH_CNTL,
+        hdp::shown(card.gfx()),
+    )?;
+    Ok(())
+}
+
+/// Lets the XCCs of all dies hear doorbells, and nobody wait for those that are not there.
+fn dies(card: &Card) -> Result<(), Cause> {
+    let nbio = card.registers(&card.blocks().nbif);
+    let there = card.discovery().working(ip::GC);
+    let there = there.fold(0, |bits, xcc| bits | 1 << xcc.instance);
+    nbio.write(&regs::XCC_DOORBELL_FENCE, XCCS & !there)?;
+    nbio.write(&regs::BIFC_GFX_INT_MONITOR_MASK, MONITOR_MASK)?;
+    for (_, die) in card.blocks().dies.range(1..) {
+        let die = card.registers(die);
+        die.put(&regs::XCC_DOORBELL_FENCE, &[("shub_slv_mode", 1)])?;
+    }
+    nbio.write(&regs::BIFC_DOORBELL_ACCESS_EN_PF, MAY_RING)?;
     Ok(())
 }
 
@@ -78,27 +108,65 @@ const CP: [Port; 2] = [
     port!("3", S2A_DOORBELL_ENTRY_3_CTRL, 0x6, 0x3),
 ];
 const SDMA: Port = port!("2", S2A_DOORBELL_ENTRY_2_CTRL, 0xe, 0x3);
+/// Those of a die of MI300, by its copy engines. They begin where their number says.
+const SDMA_OF_DIE: [Port; ENGINES_OF_DIE as usize] = [
+    port!("1", S2A_DOORBELL_ENTRY_1_CTRL, 0xe, 0x1),
+    port!("2", S2A_DOORBELL_ENTRY_2_CTRL, 0x8, 0x2),
+    port!("5", S2A_DOORBELL_ENTRY_5_CTRL, 0x9, 0x8),
+    port!("6", S2A_DOORBELL_ENTRY_6_CTRL, 0xa, 0x9),
+];
+
+impl Port {
+    fn open(&self, nbio: Registers<'_, Gfxs>, offset: u32, size: u32) -> Result<(), Cause> {
+        let fields = [
+            (self.enable, 1),
+            self.awid,
+            (self.offset, offset),
+            (self.size, size),
+            self.awaddr,
+        ];
+        Ok(nbio.put(self.register, &fields)?)
+    }
+}
 
 /// Makes a way for doorbells.
 ///
 /// # Errors
 /// The registers'.
-pub fn route(card: &Card, route: Route) -> Result<(), Cause> {
+pub fn route(card: &Card, route: Route<'_>) -> Result<(), Cause> {
     let nbio = card.registers(&card.blocks().nbif);
-    let open = |port: &Port, offset: u32, size: u32| {
-        let fields = [
-            (port.enable, 1),
-            port.awid,
-            (port.offset, offset),
-            (port.size, size),
-            port.awaddr,
-        ];
-        nbio.put(port.register, &fields)
-    };
-    match route {
+    match (route, card.gfx()) {
+        // All XCCs hear what is for nobody else.
+        (Route::Compute, Gfx::Gfx9) => Ok(()),
         // No range of its own: what no other port has.
-        Route::Compute => CP.iter().try_for_each(|port| open(port, 0, 0))?,
-        Route::Copy { engines } => open(&SDMA, SDMA_FIRST, engines * SDMA_DOORBELLS)?,
+        (Route::Compute, _) => CP.iter().try_for_each(|port| port.open(nbio, 0, 0)),
+        (Route::Copy(engines), Gfx::Gfx9) => {
+            let mut engines = engines.iter().zip(0..);
+            engines.try_for_each(|(engine, nth)| to_die(card, *engine, nth))
+        }
+        (Route::Copy(engines), _) => {
+            SDMA.open(nbio, SDMA_FIRST, engines.len() as u32 * SDMA_DOORBELLS)
+        }
     }
-    Ok(())
+}
+
+/// The way to a copy engine of MI300, which is the `nth` that works: to its die, and from there to it.
+fn to_die(card: &Card, engine: u8, nth: u32) -> Result<(), Cause> {
+    let nbio = card.registers(&card.blocks().nbif);
+    // Doorbells have eight bytes: half as many of them as dwords.
+    let first = SDMA_FIRST + nth * SDMA_DOORBELLS;
+    let range = [
+        ("bif_doorbell1_range_offset_entry", first),
+        ("bif_doorbell1_range_size_entry", SDMA_DOORBELLS),
+    ];
+    nbio.step(engine.into())
+        .put(&regs::DOORBELL0_CTRL_ENTRY_1, &range)?;
+    let die = engine / ENGINES_OF_DIE;
+    let found = card.blocks().dies.get(&die);
+    let die = found.ok_or_else(|| DiscoveryError::Missing {
+        what: format!("NBIF of die {die}, which has copy engine {engine}"),
+    })?;
+    let port = &SDMA_OF_DIE[usize::from(engine % ENGINES_OF_DIE)];
+    let (_, number) = port.awid;
+    port.open(card.registers(die), number, SDMA_DOORBELLS)
 }

@@ -2,13 +2,15 @@
 //!
 //! 1. Its bootloader takes its own drivers and its secure OS, part by part: `PARTS`.
 //! 2. The secure OS takes commands by a ring: the table of contents, firmware of power management, memory for what it
-//!    keeps (TMR), firmware of all other blocks, and the word that the RLC may start those.
+//!    keeps (TMR), firmware of all other blocks, and the word that the RLC may start those; on MI300 the list of
+//!    registers in its place, and that all XCCs are one GPU.
 //!
 //! Everything that it reads lies in VRAM, at addresses of VMID 0, and has to be there before it is told: each is
 //! flushed out of the host data path.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: psp_v13_0.c, psp_v14_0.c (mailboxes, waits), amdgpu_psp.c
-//! (`psp_hw_start`, `psp_load_non_psp_fw`, `psp_ring_cmd_submit`, `psp_cmd_submit_buf`, `psp_tmr_init`).
+//! (`psp_hw_start`, `psp_load_non_psp_fw`, `psp_ring_cmd_submit`, `psp_cmd_submit_buf`, `psp_tmr_init`,
+//! `psp_spatial_partition`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use drivers_spec::amd::fw_type::{GfxFwType, PspFwType};
 use drivers_spec::amd::mmio::{Reg, mp as regs};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use drivers_spec::amd::psp::{
-    ALIGN, BOOTLOADER_ALIGN, CmdResp, LoadIpFw, LoadToc, RbFrame, Resp, SetupTmr,
+    ALIGN, BOOTLOADER_ALIGN, CmdResp, LoadIpFw, LoadToc, RbFrame, Resp, SetupTmr, SpatialPart,
     TMR_VIRT_PHY_ADDR, bl, cmd, ctrl,
 };
 use firmware_tools::amd::boot::{Boot, Load};
@@ -28,7 +30,7 @@ use hcq::reg::{IpVersion, Value};
 use hcq::wait::{Look, poll_until};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::areas::{Area, PSP_COMMAND, PSP_FENCE, PSP_FIRMWARE, PSP_RING, TMR};
+use super::areas::{Area, PSP_COMMAND, PSP_FENCE, PSP_FIRMWARE, PSP_RING};
 use super::card::Card;
 use super::error::Cause;
 use super::hub::Hubs;
@@ -296,20 +298,21 @@ impl Psp {
             Trusted::OwnAsked => {}
             Trusted::Given => {
                 let bytes = bytes.next_multiple_of(ALIGN);
-                if bytes > TMR.bytes {
+                let tmr = self.card.areas().tmr;
+                if bytes > tmr.bytes {
                     return Err(Cause::Large {
                         what: "the trusted memory that the table of contents asks for".into(),
                         bytes,
-                        room: TMR.bytes,
+                        room: tmr.bytes,
                     });
                 }
-                let at = self.hubs.mc(TMR.at);
+                let at = self.hubs.mc(tmr.at);
                 payload.buf_phy_addr_lo = (at as u32).into();
                 payload.buf_phy_addr_hi = ((at >> 32) as u32).into();
                 payload.buf_size = (bytes as u32).into();
                 payload.tmr_flags = TMR_VIRT_PHY_ADDR.into();
-                payload.system_phy_addr_lo = TMR.at.lo().into();
-                payload.system_phy_addr_hi = TMR.at.hi().into();
+                payload.system_phy_addr_lo = tmr.at.lo().into();
+                payload.system_phy_addr_hi = tmr.at.hi().into();
             }
         }
         self.submit("SETUP_TMR", cmd::SETUP_TMR, payload.as_bytes())?;
@@ -326,9 +329,20 @@ impl Psp {
             Some(list) => self.load(Load {
                 id: GfxFwType::REG_LIST,
                 bytes: list.bytes,
-            }),
-            None => Err(Cause::Part { what: "PSP_RL" }),
+            })?,
+            None => return Err(Cause::Part { what: "PSP_RL" }),
         }
+        self.unite()
+    }
+
+    /// All XCCs of MI300 are one GPU, whatever somebody has made of them before.
+    fn unite(&self) -> Result<(), Cause> {
+        if self.card.blocks().gc.len() > 1 {
+            let mut payload = SpatialPart::new_zeroed();
+            payload.mode = 1.into();
+            self.submit("SPATIAL_PART", cmd::SPATIAL_PART, payload.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Runs a command of the ring.

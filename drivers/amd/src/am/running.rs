@@ -11,6 +11,7 @@ use hcq::mem::tlsf::Tlsf;
 use super::areas::MQDS;
 use super::boot::{self, Options, Started};
 use super::card::Card;
+use super::clock::Counter;
 use super::error::{AmError, Stage};
 use super::exception::{broken, of_entry, of_hub};
 use super::gfx::{self, Gfx};
@@ -28,6 +29,7 @@ pub(super) struct Running {
     started: Started,
     gfx: Gfx,
     sdma: Sdma,
+    counter: Counter,
     /// Its addresses.
     pub(super) space: AddressSpace,
     vram: Mutex<Tlsf>,
@@ -62,6 +64,7 @@ impl Running {
         Ok(Running {
             gfx,
             sdma,
+            counter: Counter::of(started.card()),
             space,
             vram: Mutex::new(vram),
             slots: Mutex::default(),
@@ -77,6 +80,11 @@ impl Running {
     /// Its copy engines.
     pub(super) fn sdma(&self) -> &Sdma {
         &self.sdma
+    }
+
+    /// Its clock.
+    pub(super) fn counter(&self) -> &Counter {
+        &self.counter
     }
 
     /// What was started.
@@ -191,8 +199,7 @@ fn engines(started: &Started) -> Result<(Gfx, Sdma, AddressSpace, Tlsf), AmError
     })?;
     let sdma = started.at(Stage::Sdma, || {
         let sdma = Sdma::new(card)?;
-        let engines = sdma.engines();
-        nbio::route(card, Route::Copy { engines })?;
+        nbio::route(card, Route::Copy(sdma.numbers()))?;
         sdma.start()?;
         Ok(sdma)
     })?;

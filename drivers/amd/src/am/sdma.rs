@@ -1,8 +1,8 @@
 //! [`Sdma`]: the copy engines, and their queues.
 //!
 //! From GFX11 on the engines are part of the graphics block: two of them, alike, with eight queues each, whose
-//! registers lie at a fixed distance. On MI300 they are blocks of their own, of which the queue of the kernel
-//! driver is used.
+//! registers lie at a fixed distance. On MI300 they are blocks of their own, four on each die, of which the queue of
+//! the kernel driver is used; they run from when they have firmware, and cannot be reset alone.
 //!
 //! Source: Linux, amdgpu/sdma_v6_0.c, sdma_v7_0.c and sdma_v4_4_2.c, `gfx_resume_instance`, `get_reg_offset`;
 //! amdgpu_amdkfd_gfx_v11.c, `hqd_sdma_load_v11` and `hqd_sdma_destroy_v11`.
@@ -40,6 +40,10 @@ const WATCHDOG: u32 = 100;
 
 /// How long an engine may take to be done with what it does.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// How often an engine of MI300 asks again for a page that is not there, for reads and writes: as the vendor's
+/// driver has it.
+const ASKS_AGAIN: u32 = 0x80;
 
 /// How long an engine is held in reset.
 const SOFT_RESET: Duration = Duration::from_millis(10);
@@ -119,6 +123,8 @@ pub(super) struct Sdma {
     card: Arc<Card>,
     /// The block of each engine, and its number in it.
     engines: Vec<(Block<Gfxs>, u32)>,
+    /// The number of each on the chip.
+    numbers: Vec<u8>,
 }
 
 impl Sdma {
@@ -131,6 +137,15 @@ impl Sdma {
         let first = discovery.first(ip::SDMA0)?;
         let ids = [ip::SDMA0, ip::SDMA1, ip::SDMA2, ip::SDMA3];
         let found = ids.into_iter().flat_map(|id| discovery.working(id));
+        let mut found: Vec<_> = found.collect();
+        let numbers = match card.gfx() {
+            Gfx::Gfx9 => {
+                found.sort_by_key(|ip| ip.instance);
+                found.iter().map(|ip| ip.instance).collect()
+            }
+            _ => (0..found.len() as u8).collect(),
+        };
+        let found = found.into_iter();
         let engines = match card.gfx() {
             Gfx::Gfx9 => {
                 let version = header(ip::SDMA0, first.version);
@@ -139,16 +154,16 @@ impl Sdma {
                     version: first.version,
                     known,
                 })?;
-                let engine = |(i, found): (usize, &Ip)| {
+                let engine = |found: &Ip| {
                     let block = Block {
-                        name: format!("SDMA{i}"),
+                        name: format!("SDMA{}", found.instance),
                         version,
                         one: card.gfx(),
                         segments: found.bases.clone(),
                     };
                     (block, 0)
                 };
-                found.enumerate().map(engine).collect()
+                found.map(engine).collect()
             }
             // PANIC: a card without a graphics block is none.
             _ => {
@@ -160,12 +175,18 @@ impl Sdma {
         Ok(Sdma {
             card: card.clone(),
             engines,
+            numbers,
         })
     }
 
     /// How many engines there are.
     pub(super) fn engines(&self) -> u32 {
         self.engines.len() as u32
+    }
+
+    /// The numbers of the engines on the chip.
+    pub(super) fn numbers(&self) -> &[u8] {
+        &self.numbers
     }
 
     /// How many queues they have.
@@ -188,7 +209,17 @@ impl Sdma {
         let of = self.engine(engine);
         let gfx = self.card.gfx();
         if gfx == Gfx::Gfx9 {
-            of.set(&sdma::SDMA_CNTL, &[("trap_enable", 1)])?;
+            let again = [
+                ("rd_xnack_limit", ASKS_AGAIN),
+                ("wr_xnack_limit", ASKS_AGAIN),
+            ];
+            of.put(&sdma::SDMA_UTCL1_TIMEOUT, &again)?;
+            let on = [
+                ("auto_ctxsw_enable", 1),
+                ("utc_l1_enable", 1),
+                ("trap_enable", 1),
+            ];
+            of.set(&sdma::SDMA_CNTL, &on)?;
             return Ok(());
         }
         let watchdog = [("queue_hang_count", WATCHDOG)];
@@ -287,7 +318,7 @@ impl Sdma {
     /// Takes a queue out; an engine that does not let go of it is reset.
     ///
     /// # Errors
-    /// [`Cause::Register`].
+    /// [`Cause::Register`]; on MI300 also that it does not let go.
     pub(super) fn unload(&self, number: u32) -> Result<(), Cause> {
         let (of, set) = self.queue(number);
         let clock = &**self.card.clock();
@@ -299,6 +330,9 @@ impl Sdma {
         });
         self.silence(number)?;
         if let Err(error) = idle {
+            if self.card.gfx() == Gfx::Gfx9 {
+                return Err(error.into());
+            }
             tracing::warn!(target: "hcq::amd", %error, "the engine is reset");
             let engine = self.place(number).0;
             self.reset(engine)?;

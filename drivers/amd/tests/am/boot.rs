@@ -60,7 +60,7 @@ fn parts(told: &[Told], mock: &Mock) -> usize {
 
 #[test]
 fn a_card_is_cold_then_warm_and_reset_if_it_was_left_in_use() {
-    for name in ["gfx1100", "gfx1102", "gfx1200", "gfx1201"] {
+    for name in ["gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"] {
         let mock = chip(name);
         // As the machine's firmware has it.
         let bus = Bus(mock.clone());

@@ -12,7 +12,9 @@ use super::boot::firmware;
 use super::stand::{self, at, memory, soon};
 
 /// Chips that are started here.
-const CHIPS: [&str; 4] = ["gfx1100", "gfx1102", "gfx1200", "gfx1201"];
+const CHIPS: [&str; 6] = [
+    "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201", "gfx942",
+];
 
 pub fn options() -> Options {
     Options {
@@ -66,23 +68,26 @@ fn a_small_bar_is_slower_and_enough() {
 /// What a process leaves that is killed: nothing of what it has is dropped.
 #[test]
 fn a_card_that_a_process_has_left_in_the_middle_is_reset() {
-    let twin = PciMachine::new("chip=gfx1201").unwrap();
-    let device = open(&twin, 0, &options()).unwrap();
-    let buffer = memory(&*device, MemoryKind::Device, 4096).unwrap();
-    buffer.write(0, &[7; 4096]).unwrap();
-    std::mem::forget((buffer, device));
-    works(&twin.again(), "gfx1201");
-    unbroken(&twin);
+    for chip in ["gfx1201", "gfx942"] {
+        let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
+        let device = open(&twin, 0, &options()).unwrap();
+        let buffer = memory(&*device, MemoryKind::Device, 4096).unwrap();
+        buffer.write(0, &[7; 4096]).unwrap();
+        std::mem::forget((buffer, device));
+        works(&twin.again(), chip);
+        unbroken(&twin);
+    }
 }
 
 #[test]
 fn cards_of_a_process_reach_each_other_and_what_they_have_of_the_host() {
-    for (kind, bar) in [
-        (MemoryKind::Device, ""),
-        (MemoryKind::Host, ""),
-        (MemoryKind::Host, ",bar=256"),
+    for (chip, kind, bar) in [
+        ("gfx1100", MemoryKind::Device, ""),
+        ("gfx1100", MemoryKind::Host, ""),
+        ("gfx1100", MemoryKind::Host, ",bar=256"),
+        ("gfx942", MemoryKind::Device, ""),
     ] {
-        let twin = PciMachine::new(&format!("chip=gfx1100,gpus=2{bar}")).unwrap();
+        let twin = PciMachine::new(&format!("chip={chip},gpus=2{bar}")).unwrap();
         let first = open(&twin, 0, &options()).unwrap();
         let bytes = 300_000;
         let a = memory(&*first, kind, bytes).unwrap();
@@ -131,7 +136,13 @@ fn queues_take_aql_as_well() {
 /// A wait that nobody ends: the queue is taken out all the same, and the card is as good as before.
 #[test]
 fn a_card_that_hangs_is_let_go_and_opens_again() {
-    let twin = PciMachine::new("chip=gfx1201").unwrap();
+    for chip in ["gfx1201", "gfx942"] {
+        hangs(chip);
+    }
+}
+
+fn hangs(chip: &str) {
+    let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
     let short = Options {
         drain_timeout: Duration::from_millis(50),
         ..options()
@@ -149,13 +160,19 @@ fn a_card_that_hangs_is_let_go_and_opens_again() {
         assert!(matches!(error, Err(Error::Timeout { .. })), "{error:?}");
     }
     drop(device);
-    works(&twin, "gfx1201");
+    works(&twin, chip);
     unbroken(&twin);
 }
 
 #[test]
 fn a_fault_names_the_address_and_the_next_open_works() {
-    let twin = PciMachine::new("chip=gfx1100").unwrap();
+    for chip in ["gfx1100", "gfx942"] {
+        faults(chip);
+    }
+}
+
+fn faults(chip: &str) {
+    let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
     let device = open(&twin, 0, &options()).unwrap();
     let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
     let copy = Command::Copy {
@@ -171,5 +188,5 @@ fn a_fault_names_the_address_and_the_next_open_works() {
     let text = cause.to_string();
     assert!(text.contains("page fault"), "{text}");
     drop((stream, device, point));
-    works(&twin, "gfx1100");
+    works(&twin, chip);
 }

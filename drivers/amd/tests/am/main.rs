@@ -5,6 +5,7 @@
 mod boot;
 mod card;
 mod device;
+mod dies;
 mod discovery;
 mod golden;
 mod ih;

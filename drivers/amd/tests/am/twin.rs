@@ -14,7 +14,7 @@ use hcq::transport::{Pci, ResetKind, VirtualClock};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Before, Card as Twin, Config};
-use twin_amd::pci::chip::{CHIPS, Chip, MI300X};
+use twin_amd::pci::chip::{CHIPS, Chip};
 use twin_amd::pci::wait::Wait;
 
 use super::boot::firmware;
@@ -271,7 +271,7 @@ fn what_the_kernel_driver_has_left_is_reset_and_so_is_what_is_asked_for() {
 
 #[test]
 fn a_card_that_the_kernels_driver_has_left_is_reset() {
-    for chip in CHIPS.iter().chain([&MI300X]) {
+    for chip in &CHIPS {
         let config = Config {
             before: Before::Kernel,
             ..Config::of(chip)

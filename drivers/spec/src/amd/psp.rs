@@ -59,6 +59,8 @@ pub mod cmd {
     pub const LOAD_TOC: u32 = 0x20;
     /// All graphics firmware is there: the RLC may start it.
     pub const AUTOLOAD_RLC: u32 = 0x21;
+    /// Says as how many GPUs the XCCs of a chip show themselves: [`super::SpatialPart`].
+    pub const SPATIAL_PART: u32 = 0x27;
 }
 
 /// `PSP_ERR_UNKNOWN_COMMAND`.
@@ -192,6 +194,17 @@ layouts! {
         cmd_buf_phy_addr_hi: U32,
         /// Its bytes.
         cmd_buf_len: U32,
+    }
+    /// `psp_gfx_cmd_sriov_spatial_part`.
+    SpatialPart = 16 {
+        /// How many GPUs: 1 for one that has all XCCs.
+        mode: U32,
+        /// 0 here.
+        override_ips: U32,
+        /// 0 here.
+        override_xcds_avail: U32,
+        /// 0 here.
+        override_this_aid: U32,
     }
     /// `psp_gfx_cmd_load_toc`.
     LoadToc = 12 {

@@ -97,7 +97,7 @@ fn a_machine_finds_the_card_and_its_registers() {
             (0, 256 << 20),
             (1, 0),
             (2, 2 << 20),
-            (5, 1 << 20),
+            (5, chip.registers),
             (ROM, 32 << 10),
         ];
         for (region, bytes) in lengths {

@@ -881,4 +881,12 @@ registers! {
     SDMA0_MCU_CNTL @ (12 0 0) 1:0x588e {
         halt 0 0; reset 1 1; dbg_select_bits 7 2;
     }
+    CP_HYP_XCP_CTL @ (9 4 3) 1:0x5828 {
+        virtual_xcc_id 2 0; num_xcc_in_xcp 6 3;
+    }
+    RLC_GPU_CLOCK_COUNT_LSB @ (9 4 3) 1:0x4c24 {}
+    RLC_GPU_CLOCK_COUNT_MSB @ (9 4 3) 1:0x4c25 {}
+    RLC_CAPTURE_GPU_CLOCK_COUNT @ (9 4 3) 1:0x4c26 {
+        capture 0 0;
+    }
 }

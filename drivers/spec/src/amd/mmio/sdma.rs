@@ -5,6 +5,9 @@
 use super::registers;
 
 registers! {
+    SDMA_UTCL1_TIMEOUT @ (4 4 2) 0:0x47 {
+        rd_xnack_limit 15 0; wr_xnack_limit 31 16;
+    }
     SDMA_CNTL @ (4 4 2) 0:0x6d {
         trap_enable 0 0; utc_l1_enable 1 1; sem_wait_int_enable 2 2; data_swap_enable 3 3;
         fence_swap_enable 4 4; midcmd_preempt_enable 5 5; midcmd_expire_enable 6 6;

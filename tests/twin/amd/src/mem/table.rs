@@ -87,6 +87,11 @@ pub trait Walk: Send + Sync {
     /// # Errors
     /// Nothing is mapped there, or not with that right.
     fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind>;
+
+    /// The way of one XCC, where that is another.
+    fn on(&self, _xcc: u32) -> Option<Arc<dyn Walk>> {
+        None
+    }
 }
 
 /// The page tables of a process on a GPU. Ranges by the number of their first page.

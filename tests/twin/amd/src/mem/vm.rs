@@ -71,7 +71,10 @@ impl Vm {
             home: self.home.clone(),
             xccs: vec![gmc.clone()],
             table: self.table.clone(),
-            walk: self.walk.clone(),
+            walk: self.walk.as_ref().map(|walk| {
+                let own = walk.on(xcc);
+                own.unwrap_or_else(|| walk.clone())
+            }),
             trap: self.trap.clone(),
         })
     }

@@ -162,7 +162,7 @@ impl Card {
         let bars = vec![
             bar(0, memory, true, Box::new(Memory(state.clone())) as _),
             bar(2, 2 << 20, true, Box::new(Doorbells(state.clone()))),
-            bar(5, 1 << 20, false, Box::new(Mmio(state))),
+            bar(5, chip.registers, false, Box::new(Mmio(state))),
         ];
         let function = Function::new(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))

@@ -2,10 +2,12 @@
 //! the command processor or the copy engine, which know their queues.
 
 use drivers_spec::amd::mmio::gc;
+use drivers_spec::amd::packet::Gfx;
 use hcq::mem::window::AccessWidth;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use super::dies::{self, To};
 use super::nbio::{self, Route};
 use super::state::State;
 use super::{hqd, sdma};
@@ -50,16 +52,34 @@ const COMMAND: [u32; 2] = [3, 6];
 const PORTS: usize = 16;
 
 /// Where a doorbell goes: the narrowest range that has it.
-fn route(state: &State, offset: u64) -> Option<Route> {
-    let dword = (offset / 4) as u32;
+fn route(state: &State, dword: u32) -> Option<Route> {
     let has = |route: &Route| {
         let inside = (route.offset..route.offset + route.size).contains(&dword);
         route.enabled && (route.size == 0 || inside)
     };
-    let routes = (0..PORTS).filter_map(|port| nbio::route(state, port));
+    let routes = (0..PORTS).filter_map(|port| nbio::route(state, 0, port));
     routes
         .filter(has)
         .min_by_key(|route| route.size.wrapping_sub(1))
+}
+
+/// Whether somebody hears the doorbell at a dword of BAR 2.
+fn is_heard(state: &mut State, dword: u32) -> Result<bool, Broken> {
+    let bell = (u64::from(dword) * 4) & !7;
+    if state.gfx == Gfx::Gfx9 {
+        return match dies::route(state, dword)? {
+            To::Copy(engine) => sdma::is_rung(state, bell, Some(engine)),
+            To::Command => hqd::ring(state, bell),
+        };
+    }
+    let Some(route) = route(state, dword) else {
+        return Err((&ROUTE, "none has it".into()));
+    };
+    match route.awid {
+        COPY => sdma::is_rung(state, bell, None),
+        awid if COMMAND.contains(&awid) => hqd::ring(state, bell),
+        _ => Ok(false),
+    }
 }
 
 /// A store to BAR 2.
@@ -74,22 +94,14 @@ pub(super) fn ring(
     if !nbio::aperture_enabled(state) {
         return Err((&APERTURE, what));
     }
-    let Some(route) = route(state, offset) else {
-        return Err((&ROUTE, what));
-    };
-    let bell = offset & !7;
-    let heard = match route.awid {
-        COPY => sdma::is_rung(state, bell),
-        awid if COMMAND.contains(&awid) => hqd::ring(state, bell)?,
-        _ => false,
-    };
-    if !heard {
-        return Err((&NOBODY, format!("{what}, for AWID {:#x}", route.awid)));
+    let heard = is_heard(state, (offset / 4) as u32);
+    if !heard.map_err(|(rule, why)| (rule, format!("{what}: {why}")))? {
+        return Err((&NOBODY, what));
     }
     for xcc in 0..state.graphics.xccs.len() as u8 {
         let selected = state.registers.get(&gc::GRBM_GFX_CNTL, xcc);
         if selected != 0 {
-            let what = format!("{what} while GRBM_GFX_CNTL is {selected:#x}");
+            let what = format!("{what} while GRBM_GFX_CNTL of XCC {xcc} is {selected:#x}");
             state.journal.broken(&SELECTION, what);
         }
     }

@@ -10,7 +10,7 @@ use drivers_spec::amd::ih::{self, client, client9, source};
 use drivers_spec::amd::packet::Gfx as Generation;
 use hcq::mem::window::AccessWidth;
 use twin::rule::Journal;
-use twin_shader::page::{Access, FaultKind, Port};
+use twin_shader::page::{Access, FaultKind, MemFault, Port};
 
 use super::hub::Hubs;
 use super::ih::Ih;
@@ -33,9 +33,11 @@ struct Ways {
 }
 
 /// A queue that registers describe. Addresses are virtual, but for the doorbell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
     pub(super) kind: QueueKind,
-    pub(super) xcc: u32,
+    /// Its XCC; of a copy engine that is no part of one, its die.
+    pub(super) place: u32,
     pub(super) vmid: u32,
     /// Where the ring is, and its bytes.
     pub(super) ring: (u64, u64),
@@ -84,6 +86,7 @@ impl Engines {
             hubs: hubs.clone(),
             ih: ih.clone(),
             names: Mutex::default(),
+            refused: Arc::default(),
         });
         let setup = Setup {
             index: physical.gmc.index,
@@ -107,35 +110,41 @@ impl Engines {
         })
     }
 
-    /// The address space of a VMID, as a kind of queue on an XCC reaches it. Copy engines of GFX9 are no part of
+    /// The address space of a VMID, as a kind of queue at a place reaches it. Copy engines of GFX9 are no part of
     /// the graphics block.
-    fn space(&mut self, kind: QueueKind, xcc: u32, vmid: u32) -> Option<Arc<Vm>> {
+    fn space(&mut self, kind: QueueKind, place: u32, vmid: u32) -> Option<Arc<Vm>> {
         let copies = matches!(kind, QueueKind::Sdma { .. });
         let outside = copies && self.generation == Generation::Gfx9;
-        let hubs = if outside {
-            &self.hubs.mm
-        } else {
-            &self.hubs.gc
+        let (place, hubs) = match outside {
+            true => {
+                let hub = self.hubs.mm.get(place as usize)?;
+                (place, vec![hub.clone()])
+            }
+            // One for all XCCs, each of which goes through a hub of its own.
+            false => {
+                self.hubs.gc.get(place as usize)?;
+                (0, self.hubs.gc.clone())
+            }
         };
-        let hub = hubs.get(xcc as usize)?.clone();
         let physical = self.physical.clone();
-        let space = self.spaces.entry((outside, xcc, vmid)).or_insert_with(|| {
-            let gmc = physical.gmc.clone();
-            Vm::walked(
-                gmc,
-                Arc::new(Space {
-                    physical,
-                    hub,
-                    vmid,
-                }),
-            )
+        let refused = self.tell.refused.clone();
+        let space = self.spaces.entry((outside, place, vmid));
+        let space = space.or_insert_with(|| {
+            let space = Space {
+                physical: physical.clone(),
+                hubs,
+                xcc: 0,
+                vmid,
+                refused,
+            };
+            Vm::walked(physical.gmc.clone(), Arc::new(space))
         });
         Some(space.clone())
     }
 
-    /// Starts a queue. None where the XCC does not exist.
+    /// Starts a queue. None where its XCC or die does not exist.
     pub(super) fn start(&mut self, wanted: &Wanted) -> Option<QueueId> {
-        let vm = self.space(wanted.kind, wanted.xcc, wanted.vmid)?;
+        let vm = self.space(wanted.kind, wanted.place, wanted.vmid)?;
         let id = self.gpu.create_queue(QueueDesc {
             process: wanted.vmid,
             vm,
@@ -146,7 +155,7 @@ impl Engines {
             wptr: wanted.wptr,
             eop: wanted.eop,
             cwsr: (0, 0),
-            xcc: wanted.xcc,
+            xcc: wanted.place,
             active: true,
             begin: Begin::Registers(wanted.from),
             doorbell: Doorbell {
@@ -193,16 +202,21 @@ impl Engines {
     }
 }
 
-/// What an address is behind a hub.
+/// The last access that a hub has refused: the page and the hub.
+type Refused = Arc<Mutex<Option<(u64, Arc<Hub>)>>>;
+
+/// What an address is behind the hub of an XCC, or that of a die.
 struct Space {
     physical: Arc<Physical>,
-    hub: Arc<Hub>,
+    hubs: Vec<Arc<Hub>>,
+    xcc: usize,
     vmid: u32,
+    refused: Refused,
 }
 
-impl Walk for Space {
-    fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind> {
-        let to = self.hub.translate(self.vmid, va, access)?;
+impl Space {
+    fn look(&self, hub: &Hub, va: u64, access: Access) -> Result<Entry, FaultKind> {
+        let to = hub.translate(self.vmid, va, access)?;
         to.rights.allow(access)?;
         let found = self.physical.object(to.place);
         let (object, page) = found.ok_or(FaultKind::NotPresent)?;
@@ -212,6 +226,33 @@ impl Walk for Space {
             mtype: to.mtype,
         })
     }
+}
+
+impl Walk for Space {
+    fn find(&self, va: u64, access: Access) -> Result<Entry, FaultKind> {
+        let hub = self.hubs.get(self.xcc).ok_or(FaultKind::NotPresent)?;
+        self.look(hub, va, access).inspect_err(|_| {
+            *lock(&self.refused) = Some((va >> 12, hub.clone()));
+        })
+    }
+
+    fn on(&self, xcc: u32) -> Option<Arc<dyn Walk>> {
+        let xcc = xcc as usize;
+        (xcc != self.xcc && xcc < self.hubs.len()).then(|| {
+            Arc::new(Space {
+                physical: self.physical.clone(),
+                hubs: self.hubs.clone(),
+                xcc,
+                vmid: self.vmid,
+                refused: self.refused.clone(),
+            }) as _
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Values are stored whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What entries call a queue.
@@ -227,12 +268,19 @@ struct Tell {
     hubs: Ways,
     ih: Arc<Ih>,
     names: Mutex<BTreeMap<QueueId, Name>>,
+    refused: Refused,
 }
 
 impl Tell {
     fn names(&self) -> MutexGuard<'_, BTreeMap<QueueId, Name>> {
-        // Entries are inserted and removed whole.
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
+    }
+
+    /// The hub that has refused an access, among several.
+    fn refused(&self, fault: &MemFault) -> Option<Arc<Hub>> {
+        let refused = lock(&self.refused);
+        let known = refused.as_ref().filter(|(page, _)| *page == fault.va >> 12);
+        known.map(|(_, hub)| hub.clone())
     }
 
     /// An entry without its own dwords.
@@ -292,7 +340,8 @@ impl Kernel for Tell {
                 } else {
                     &self.hubs.gc
                 };
-                if let Some(hub) = hubs.first() {
+                let hub = self.refused(&fault).or_else(|| hubs.first().cloned());
+                if let Some(hub) = hub {
                     hub.fault(process, &fault);
                 }
             }

@@ -10,7 +10,7 @@ use twin::rule::{Proof, Rule};
 
 use super::hqd::{Bank, Hqd};
 use super::registers::{At, Hook, hold};
-use super::state::State;
+use super::state::{State, put};
 use super::wait::{Looks, Wait};
 use super::{hqd, sdma};
 
@@ -72,6 +72,8 @@ pub(super) struct Xcc {
     starts: BTreeMap<(u32, u32), [u32; 2]>,
     /// SH_MEM_CONFIG and SH_MEM_BASES of each VMID.
     memory: [[u32; 2]; 16],
+    /// The time that it was asked to hold.
+    pub(super) clock: Option<u64>,
     pub(super) hqds: BTreeMap<Bank, Hqd>,
 }
 
@@ -83,6 +85,7 @@ impl Xcc {
             pipes: Default::default(),
             starts: BTreeMap::new(),
             memory: Default::default(),
+            clock: None,
             hqds: BTreeMap::new(),
         }
     }
@@ -173,6 +176,26 @@ pub(super) fn autoload(state: &mut State) {
     for xcc in &mut state.graphics.xccs {
         xcc.firmware = Firmware::Loads(looks, looks);
     }
+}
+
+/// The XCCs show themselves as so many GPUs. Whether they can.
+pub(super) fn partition(state: &mut State, gpus: u32) -> bool {
+    let xccs = state.graphics.xccs.len() as u32;
+    let Some(of) = xccs.checked_div(gpus).filter(|of| of * gpus == xccs) else {
+        return false;
+    };
+    for xcc in 0..xccs {
+        let number = put(
+            &gc::CP_HYP_XCP_CTL,
+            state.gfx,
+            0,
+            "virtual_xcc_id",
+            xcc % of,
+        );
+        let control = put(&gc::CP_HYP_XCP_CTL, state.gfx, number, "num_xcc_in_xcp", of);
+        state.registers.set(&gc::CP_HYP_XCP_CTL, xcc as u8, control);
+    }
+    true
 }
 
 /// The vendor's kernel driver has it running.

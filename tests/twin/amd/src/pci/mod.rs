@@ -7,12 +7,13 @@
 //! - `nbio`: the bus interface; `hub`, [`tlb`], `walk`: the way to memory; [`ih`]: interrupts;
 //! - [`psp`]: the security processor; `smu`: power management and reset;
 //! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
-//!   `doorbells`: how they are rung; `engines`: what runs them;
+//!   `doorbells`: how they are rung, `dies`: by which way on MI300X; `engines`: what runs them;
 //! - `kernel`: registers that only the vendor's kernel driver uses; [`rom`]: what lies in the expansion ROM;
 //! - `tsc`: the clock of packets, for the host; [`wait`]: what takes its time.
 
 pub mod card;
 pub mod chip;
+mod dies;
 pub mod discovery;
 mod doorbells;
 mod engines;

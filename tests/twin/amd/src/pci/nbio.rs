@@ -1,13 +1,19 @@
 //! The bus interface: pairs of registers that reach what the BARs do not show, flushes of the HDP, and which
 //! doorbells go where.
 
-use drivers_spec::amd::mmio::nbio::{self, BIF_BX_PF0_RSMU_DATA, BIF_BX_PF0_RSMU_INDEX};
+use drivers_spec::amd::discovery as ip;
+use drivers_spec::amd::mmio::nbio::{
+    self, BIF_BX_PF0_RSMU_DATA, BIF_BX_PF0_RSMU_INDEX, BIF_BX0_PCIE_DATA2, BIF_BX0_PCIE_INDEX2,
+    BIF_BX0_PCIE_INDEX2_HI,
+};
 use drivers_spec::amd::mmio::{self, Reg};
+use drivers_spec::amd::packet::Gfx;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::card::REGISTER;
-use super::registers::{At, Hook, hold};
+use super::discovery::Block;
+use super::registers::{At, Hook, held, hold};
 use super::state::State;
 
 /// The index says that it means VRAM.
@@ -21,8 +27,16 @@ pub static MM_INDEX: Rule = Rule {
 /// A register that no block answers for lets the bus wait.
 pub static REMAP: Rule = Rule {
     name: "AMD-HDP-REMAP",
-    text: "REMAP_HDP_MEM_FLUSH_CNTL names a dword of BAR 5 that no other register has, such as the page at 0x7f000",
-    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu.h, MMIO_REG_HOLE_OFFSET; nbio_v4_3.c, nbio_v4_3_remap_hdp_registers",
+    text: "REMAP_HDP_MEM_FLUSH_CNTL names a dword of BAR 5 that no other register has, such as the page at 0x7f000; on MI300X that is of an XCC, and the page at 0x1a000 is free",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu.h, MMIO_REG_HOLE_OFFSET; nbio_v4_3.c, nbio_v4_3_remap_hdp_registers; nbio_v7_9.c, MMIO_REG_HOLE_OFFSET",
+    proof: Proof::Sourced,
+};
+
+/// Dies are chosen by the part of an address that most accesses do not write.
+pub static INDEX_HI: Rule = Rule {
+    name: "AMD-PCI-INDEX-HI",
+    text: "PCIE_INDEX2_HI is written after PCIE_INDEX2 for a register of another die, and 0 again after the access",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_indirect_wreg_ext: clear the high bits",
     proof: Proof::Sourced,
 };
 
@@ -34,6 +48,8 @@ const REMAP_DEFAULT: u32 = 0x385c;
 pub(super) const HOOKS: &[Hook] = &[
     Hook::both(&mmio::MM_DATA, read_indexed, write_indexed),
     Hook::both(&BIF_BX_PF0_RSMU_DATA, read_beyond, write_beyond),
+    Hook::write(&BIF_BX0_PCIE_INDEX2, choose),
+    Hook::both(&BIF_BX0_PCIE_DATA2, read_extended, write_extended),
     Hook::write(&nbio::BIF_BX0_REMAP_HDP_MEM_FLUSH_CNTL, remap),
     Hook::write(&nbio::BIF_BX_PF0_GPU_HDP_FLUSH_REQ, flush),
 ];
@@ -79,10 +95,10 @@ pub(super) fn aperture_enabled(state: &State) -> bool {
     state.field(reg, 0, "bif_doorbell_aper_en") == 1
 }
 
-/// Where the doorbells of a port go.
-pub(super) fn route(state: &State, port: usize) -> Option<Route> {
+/// Where the doorbells of a port of a die go.
+pub(super) fn route(state: &State, die: u8, port: usize) -> Option<Route> {
     let reg = PORTS.get(port)?;
-    let field = |what: &str| state.field(reg, 0, &format!("s2a_doorbell_port{port}_{what}"));
+    let field = |what: &str| state.field(reg, die, &format!("s2a_doorbell_port{port}_{what}"));
     Some(Route {
         enabled: field("enable") == 1,
         offset: field("range_offset"),
@@ -145,8 +161,59 @@ fn write_beyond(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     state.write(other, value)
 }
 
+/// The part of a dword's address that says on which die of MI300X the bus interface is; none for the first.
+///
+/// Source: Linux, aqua_vanjaram.c, `aqua_vanjaram_encode_ext_smn_addressing`.
+pub(super) fn die(block: &Block) -> u64 {
+    match (block.hw_id, u64::from(block.instance)) {
+        (_, 0) => 0,
+        (ip::NBIF, die) => (1 << 34 | die << 32) >> 2,
+        _ => 0,
+    }
+}
+
+fn choose(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    let high = state.registers.get(&BIF_BX0_PCIE_INDEX2_HI, at.instance);
+    if high != 0 {
+        let what = format!("PCIE_INDEX2 is {value:#x} while PCIE_INDEX2_HI is {high:#x}");
+        return Err((&INDEX_HI, what));
+    }
+    hold(state, at, value)
+}
+
+/// The dword that PCIE_INDEX2 means: a pair that only MI300X is used with here.
+fn extended(state: &State, at: At) -> u64 {
+    let get = |reg| u64::from(state.registers.get(reg, at.instance));
+    (get(&BIF_BX0_PCIE_INDEX2) | get(&BIF_BX0_PCIE_INDEX2_HI) << 32) / 4
+}
+
+fn read_extended(state: &mut State, at: At) -> Result<u32, Broken> {
+    match (state.gfx, extended(state, at)) {
+        (Gfx::Gfx9, dword) if dword != at.dword => state.read(dword),
+        _ => held(state, at),
+    }
+}
+
+fn write_extended(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    match (state.gfx, extended(state, at)) {
+        (Gfx::Gfx9, dword) if dword != at.dword => state.write(dword, value),
+        _ => hold(state, at, value),
+    }
+}
+
+/// Whether a dword belongs to an XCC of MI300X, which have the same places of each 64 Ki dwords.
+///
+/// Source: Linux, gfx_v9_4_3.c, `XCC_REG_RANGE_0_LOW` to `XCC_REG_RANGE_1_HIGH`.
+fn is_of_xcc(dword: u32) -> bool {
+    let normal = dword & 0xffff;
+    (0x2000..0x3400).contains(&normal) || normal >= 0xa000
+}
+
 fn remap(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     let address = state.field_of(at.reg, value, "address");
+    if state.gfx == Gfx::Gfx9 && is_of_xcc(address) {
+        return Err((&REMAP, format!("{value:#x}, which is of an XCC")));
+    }
     if let Some(taken) = state.registers.slot(address.into()) {
         let name = taken.at.reg.word.name;
         return Err((&REMAP, format!("{value:#x}, where {name} is")));

@@ -10,7 +10,7 @@ use twin::pci::Broken;
 
 use super::discovery::Block;
 use super::state::State;
-use super::{kernel, sdma};
+use super::{kernel, nbio, sdma};
 
 /// A register of a card.
 #[derive(Clone, Copy)]
@@ -97,7 +97,7 @@ pub(super) struct Registers {
 }
 
 /// The tables of the vendor's registers, by what a block is.
-const TABLES: [(u16, &[&Reg]); 7] = [
+const TABLES: [(u16, &[&Reg]); 8] = [
     (ip::GC, gc::ALL),
     (ip::MMHUB, mmhub::ALL),
     (ip::NBIF, mmio::nbio::ALL),
@@ -105,6 +105,7 @@ const TABLES: [(u16, &[&Reg]); 7] = [
     (ip::HDP, mmio::hdp::ALL),
     (ip::MP0, mmio::mp::ALL),
     (ip::MP1, mmio::mp::ALL),
+    (ip::SDMA0, mmio::sdma::ALL),
 ];
 
 /// Registers of which the tables have the first, the second and the last: the others lie between.
@@ -148,10 +149,13 @@ impl Registers {
             &mmio::MM_DATA,
             &mmio::MM_INDEX_HI,
             &mmio::RCC_CONFIG_MEMSIZE,
-            &mmio::GOLDEN_TSC_COUNT_UPPER,
-            &mmio::GOLDEN_TSC_COUNT_LOWER,
         ];
-        for reg in fixed {
+        let counters = [&mmio::GOLDEN_TSC_COUNT_UPPER, &mmio::GOLDEN_TSC_COUNT_LOWER];
+        // Before GFX11 the graphics block has it.
+        let is_gfx9 = |block: &Block| block.hw_id == ip::GC && block.version.0 == 9;
+        let has_counters = !blocks.iter().any(is_gfx9);
+        let counters = counters.into_iter().filter(|_| has_counters);
+        for reg in fixed.into_iter().chain(counters) {
             if let Where::Fixed(dword) = reg.at {
                 add(reg, 0, dword.into());
             }
@@ -166,7 +170,8 @@ impl Registers {
                 };
                 let row = rows.iter().find(|row| row.version == version)?;
                 let base = block.bases.get(usize::from(row.segment))?;
-                Some((row.segment, base + u64::from(row.dword)))
+                let die = nbio::die(block);
+                Some((row.segment, base + u64::from(row.dword) + die))
             };
             let place = |reg: &Reg| segment(reg).map(|(_, dword)| dword);
             let tables = TABLES

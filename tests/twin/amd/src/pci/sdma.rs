@@ -1,13 +1,14 @@
-//! Copy engines: those that are part of the graphics block from GFX11 on. The registers of a queue become one
-//! when RB_ENABLE is set.
+//! Copy engines: those that are part of the graphics block from GFX11 on, and those of MI300X, which are blocks of
+//! their own on its dies. The registers of a queue become one when RB_ENABLE is set.
 
 use std::collections::BTreeMap;
 
-use drivers_spec::amd::mmio::{Reg, gc};
+use drivers_spec::amd::mmio::{Reg, gc, sdma};
 use drivers_spec::amd::packet::Gfx;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use super::chip::ENGINES_OF_DIE;
 use super::engines::Wanted;
 use super::graphics::AUTOLOAD;
 use super::registers::{At, Hook, hold};
@@ -54,6 +55,80 @@ pub static DOORBELL: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// Addresses are translated.
+pub static UTCL1: Rule = Rule {
+    name: "SDMA-UTCL1",
+    text: "a queue of SDMA 4.4 is rung while SDMA_CNTL has UTC_L1_ENABLE",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/sdma_v4_4_2.c, sdma_v4_4_2_inst_start: set utc l1 enable flag always to 1; sdma_v4_4_2_inst_gfx_stop clears it",
+    proof: Proof::Sourced,
+};
+
+/// The registers of a queue.
+struct Names {
+    base: [&'static Reg; 2],
+    rptr: [&'static Reg; 2],
+    wptr: [&'static Reg; 2],
+    rptr_addr: [&'static Reg; 2],
+    wptr_addr: [&'static Reg; 2],
+    doorbell: &'static Reg,
+    doorbell_offset: &'static Reg,
+    minor_ptr: &'static Reg,
+}
+
+/// Of SDMA 6 and 7.
+static QUEUE0: Names = Names {
+    base: [&gc::SDMA0_QUEUE0_RB_BASE, &gc::SDMA0_QUEUE0_RB_BASE_HI],
+    rptr: [&gc::SDMA0_QUEUE0_RB_RPTR, &gc::SDMA0_QUEUE0_RB_RPTR_HI],
+    wptr: [&gc::SDMA0_QUEUE0_RB_WPTR, &gc::SDMA0_QUEUE0_RB_WPTR_HI],
+    rptr_addr: [
+        &gc::SDMA0_QUEUE0_RB_RPTR_ADDR_LO,
+        &gc::SDMA0_QUEUE0_RB_RPTR_ADDR_HI,
+    ],
+    wptr_addr: [
+        &gc::SDMA0_QUEUE0_RB_WPTR_POLL_ADDR_LO,
+        &gc::SDMA0_QUEUE0_RB_WPTR_POLL_ADDR_HI,
+    ],
+    doorbell: &gc::SDMA0_QUEUE0_DOORBELL,
+    doorbell_offset: &gc::SDMA0_QUEUE0_DOORBELL_OFFSET,
+    minor_ptr: &gc::SDMA0_QUEUE0_MINOR_PTR_UPDATE,
+};
+
+/// Of SDMA 4.4: the queue that the kernel driver has for itself.
+static GFX: Names = Names {
+    base: [&sdma::SDMA_GFX_RB_BASE, &sdma::SDMA_GFX_RB_BASE_HI],
+    rptr: [&sdma::SDMA_GFX_RB_RPTR, &sdma::SDMA_GFX_RB_RPTR_HI],
+    wptr: [&sdma::SDMA_GFX_RB_WPTR, &sdma::SDMA_GFX_RB_WPTR_HI],
+    rptr_addr: [
+        &sdma::SDMA_GFX_RB_RPTR_ADDR_LO,
+        &sdma::SDMA_GFX_RB_RPTR_ADDR_HI,
+    ],
+    wptr_addr: [
+        &sdma::SDMA_GFX_RB_WPTR_POLL_ADDR_LO,
+        &sdma::SDMA_GFX_RB_WPTR_POLL_ADDR_HI,
+    ],
+    doorbell: &sdma::SDMA_GFX_DOORBELL,
+    doorbell_offset: &sdma::SDMA_GFX_DOORBELL_OFFSET,
+    minor_ptr: &sdma::SDMA_GFX_MINOR_PTR_UPDATE,
+};
+
+fn names(gfx: Gfx) -> &'static Names {
+    match gfx {
+        Gfx::Gfx9 => &GFX,
+        _ => &QUEUE0,
+    }
+}
+
+/// The engine of a register's number.
+fn engine(gfx: Gfx, number: u8) -> u8 {
+    match gfx {
+        Gfx::Gfx9 => number,
+        _ => number >> ENGINE,
+    }
+}
+
+/// What SDMA_CNTL has after power came. Linux, include/asic_reg/sdma0/sdma0_4_0_default.h; for 4.4 a guess.
+const CNTL_DEFAULT: u32 = 2;
+
 /// Where the engine is in the number that a register of a copy engine has, and where the queue.
 const ENGINE: u8 = 4;
 const QUEUE: u8 = 0xf;
@@ -66,8 +141,10 @@ const ENGINE_STEP: [u64; 2] = [0x600, 0x20];
 const QUEUE_STEP: u64 = 0x58;
 /// Queues of an engine.
 const QUEUES: u8 = 8;
-/// Engines.
+/// Engines, of the graphics block.
 const ENGINES: u8 = 2;
+/// Engines of MI300X.
+const ENGINES_OF_MI300X: u8 = 16;
 
 /// The registers of other engines and queues than the first, of a register of that: number, and how many dwords
 /// further on.
@@ -109,10 +186,26 @@ pub(super) const HOOKS: &[Hook] = &[
     Hook::read(&gc::SDMA0_QUEUE0_CONTEXT_STATUS, read_status),
     Hook::write(&gc::SDMA0_F32_CNTL, write_engine),
     Hook::write(&gc::SDMA0_MCU_CNTL, write_engine),
+    Hook::write(&sdma::SDMA_GFX_RB_CNTL, write_control),
+    Hook::write(&sdma::SDMA_GFX_RB_BASE, write),
+    Hook::write(&sdma::SDMA_GFX_RB_BASE_HI, write),
+    Hook::write(&sdma::SDMA_GFX_RB_RPTR, write),
+    Hook::write(&sdma::SDMA_GFX_RB_RPTR_HI, write),
+    Hook::write(&sdma::SDMA_GFX_RB_WPTR, write_pointer),
+    Hook::write(&sdma::SDMA_GFX_RB_WPTR_HI, write_pointer),
+    Hook::write(&sdma::SDMA_GFX_RB_RPTR_ADDR_LO, write),
+    Hook::write(&sdma::SDMA_GFX_RB_RPTR_ADDR_HI, write),
+    Hook::write(&sdma::SDMA_GFX_RB_WPTR_POLL_ADDR_LO, write),
+    Hook::write(&sdma::SDMA_GFX_RB_WPTR_POLL_ADDR_HI, write),
+    Hook::read(&sdma::SDMA_GFX_CONTEXT_STATUS, read_status),
 ];
 
-/// Engines are halted when power has come.
+/// Engines are halted when power has come; those of MI300X run once they have firmware.
 pub(super) fn power_on(state: &mut State) {
+    for engine in 0..ENGINES_OF_MI300X {
+        let registers = &mut state.registers;
+        registers.set(&sdma::SDMA_CNTL, engine, CNTL_DEFAULT);
+    }
     for engine in 0..ENGINES {
         let number = engine << ENGINE;
         for reg in [&gc::SDMA0_F32_CNTL, &gc::SDMA0_MCU_CNTL] {
@@ -135,7 +228,7 @@ fn write(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
 
 fn write_pointer(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     let before = state.registers.get(at.reg, at.instance);
-    let minor = state.field(&gc::SDMA0_QUEUE0_MINOR_PTR_UPDATE, at.instance, "enable");
+    let minor = state.field(names(state.gfx).minor_ptr, at.instance, "enable");
     if value < before && minor == 0 {
         let what = format!("{} goes from {before:#x} to {value:#x}", at.reg.word.name);
         return Err((&MINOR_PTR, what));
@@ -152,18 +245,23 @@ fn read_status(state: &mut State, at: At) -> Result<u32, Broken> {
 }
 
 fn runs(state: &State, number: u8) -> bool {
-    let field = |reg: &Reg, name: &str| state.field(reg, number & !QUEUE, name);
-    if state.gfx == Gfx::Gfx12 {
-        field(&gc::SDMA0_MCU_CNTL, "halt") == 0 && field(&gc::SDMA0_MCU_CNTL, "reset") == 0
-    } else {
-        field(&gc::SDMA0_F32_CNTL, "halt") == 0 && field(&gc::SDMA0_F32_CNTL, "th1_reset") == 0
+    let is_clear = |reg: &Reg, name: &str| state.field(reg, number & !QUEUE, name) == 0;
+    match state.gfx {
+        Gfx::Gfx9 => true,
+        Gfx::Gfx12 => {
+            is_clear(&gc::SDMA0_MCU_CNTL, "halt") && is_clear(&gc::SDMA0_MCU_CNTL, "reset")
+        }
+        _ => {
+            let reg = &gc::SDMA0_F32_CNTL;
+            is_clear(reg, "halt") && is_clear(reg, "th1_reset")
+        }
     }
 }
 
 fn write_engine(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     hold(state, at, value)?;
     if !runs(state, at.instance) {
-        stop(state, at.instance >> ENGINE);
+        stop(state, engine(state.gfx, at.instance));
     }
     Ok(())
 }
@@ -196,28 +294,21 @@ fn wanted(state: &State, at: At, control: u32) -> Result<Wanted, Broken> {
     if !loaded {
         return Err((&AUTOLOAD, "a queue of SDMA is enabled".into()));
     }
-    let engine = at.instance >> ENGINE;
+    let names = names(state.gfx);
+    let engine = engine(state.gfx, at.instance);
     if !runs(state, at.instance) {
         return Err((&RUNS, format!("engine {engine}")));
     }
     let get = |reg: &Reg| state.registers.get(reg, at.instance);
-    let wide = |low: &Reg, high: &Reg| u64::from(get(low)) | u64::from(get(high)) << 32;
-    if get(&gc::SDMA0_QUEUE0_MINOR_PTR_UPDATE) & 1 == 1 {
+    let wide = |[low, high]: [&Reg; 2]| u64::from(get(low)) | u64::from(get(high)) << 32;
+    if get(names.minor_ptr) & 1 == 1 {
         return Err((&MINOR_PTR, "a queue is enabled while it is set".into()));
     }
     let field = |name| state.field_of(at.reg, control, name);
-    let ring = wide(&gc::SDMA0_QUEUE0_RB_BASE, &gc::SDMA0_QUEUE0_RB_BASE_HI) << 8;
+    let ring = wide(names.base) << 8;
     let bytes = 4u64 << field("rb_size");
-    let rptr = wide(
-        &gc::SDMA0_QUEUE0_RB_RPTR_ADDR_LO,
-        &gc::SDMA0_QUEUE0_RB_RPTR_ADDR_HI,
-    );
-    let wptr = wide(
-        &gc::SDMA0_QUEUE0_RB_WPTR_POLL_ADDR_LO,
-        &gc::SDMA0_QUEUE0_RB_WPTR_POLL_ADDR_HI,
-    );
-    let from = wide(&gc::SDMA0_QUEUE0_RB_RPTR, &gc::SDMA0_QUEUE0_RB_RPTR_HI);
-    let to = wide(&gc::SDMA0_QUEUE0_RB_WPTR, &gc::SDMA0_QUEUE0_RB_WPTR_HI);
+    let (rptr, wptr) = (wide(names.rptr_addr), wide(names.wptr_addr));
+    let (from, to) = (wide(names.rptr), wide(names.wptr));
     let back = field("rptr_writeback_enable") == 1;
     if ring == 0 || bytes < 256 || !back || rptr == 0 || wptr == 0 || from != to {
         let what = format!(
@@ -231,7 +322,7 @@ fn wanted(state: &State, at: At, control: u32) -> Result<Wanted, Broken> {
         return Err((&NEEDS, what));
     }
     let doorbell = doorbell(state, at.instance);
-    let enabled = state.field(&gc::SDMA0_QUEUE0_DOORBELL, at.instance, "enable") == 1;
+    let enabled = state.field(names.doorbell, at.instance, "enable") == 1;
     let mut others = state.sdma.queues.keys();
     if !enabled || others.any(|other| self::doorbell(state, *other) == doorbell) {
         let how = if enabled {
@@ -245,7 +336,10 @@ fn wanted(state: &State, at: At, control: u32) -> Result<Wanted, Broken> {
         kind: QueueKind::Sdma {
             engine: engine.into(),
         },
-        xcc: 0,
+        place: match state.gfx {
+            Gfx::Gfx9 => (engine / ENGINES_OF_DIE).into(),
+            _ => 0,
+        },
         vmid: field("rb_vmid"),
         ring: (ring, bytes),
         rptr,
@@ -259,19 +353,30 @@ fn wanted(state: &State, at: At, control: u32) -> Result<Wanted, Broken> {
 
 /// The byte of BAR 2 that rings a queue.
 fn doorbell(state: &State, number: u8) -> u64 {
-    let offset = state.field(&gc::SDMA0_QUEUE0_DOORBELL_OFFSET, number, "offset");
+    let offset = state.field(names(state.gfx).doorbell_offset, number, "offset");
     u64::from(offset) * 4
 }
 
-/// Whether a queue has its doorbell at a byte of BAR 2.
-pub(super) fn is_rung(state: &State, offset: u64) -> bool {
+/// Whether a queue, of that engine where it is known, has its doorbell at a byte of BAR 2.
+pub(super) fn is_rung(state: &State, offset: u64, of: Option<u8>) -> Result<bool, Broken> {
     let mut queues = state.sdma.queues.keys();
-    queues.any(|number| doorbell(state, *number) == offset)
+    let is = |number: &&u8| {
+        of.is_none_or(|of| engine(state.gfx, **number) == of) && doorbell(state, **number) == offset
+    };
+    let Some(number) = queues.find(is) else {
+        return Ok(false);
+    };
+    let translates = state.field(&sdma::SDMA_CNTL, *number, "utc_l1_enable") == 1;
+    if state.gfx == Gfx::Gfx9 && !translates {
+        return Err((&UTCL1, format!("engine {number}")));
+    }
+    Ok(true)
 }
 
 /// The queues of an engine end.
 fn stop(state: &mut State, engine: u8) {
-    let of = |number: &u8| number >> ENGINE == engine;
+    let gfx = state.gfx;
+    let of = |number: &u8| self::engine(gfx, *number) == engine;
     let numbers: Vec<_> = state.sdma.queues.keys().copied().filter(of).collect();
     for number in numbers {
         if let Some(queue) = state.sdma.queues.remove(&number) {
@@ -282,7 +387,7 @@ fn stop(state: &mut State, engine: u8) {
 
 /// All queues end.
 pub(super) fn stop_all(state: &mut State) {
-    (0..ENGINES).for_each(|engine| stop(state, engine));
+    (0..ENGINES_OF_MI300X).for_each(|engine| stop(state, engine));
 }
 
 /// An engine forgets its queues.

@@ -1,9 +1,11 @@
 //! The running half of a card, programmed register by register as a driver does, without the firmware that comes
 //! before it.
 
+mod dies;
+
 use std::time::{Duration, Instant};
 
-use drivers_spec::amd::mmio::{Reg, gc, nbio};
+use drivers_spec::amd::mmio::{Reg, gc, mmhub, nbio};
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::pte;
 use hcq::mem::window::AccessWidth;
@@ -34,7 +36,67 @@ const BYTES: u64 = 4096;
 struct Rig {
     state: State,
     journal: Arc<Journal>,
+    /// Of which XCC, engine or die registers are meant.
+    at: u8,
 }
+
+/// The registers of a hub: root, start and end of its tables, where VRAM is, what VMID 0 sees of it, and what turns it on.
+struct HubOf {
+    root: [&'static Reg; 2],
+    start: [&'static Reg; 2],
+    end: [&'static Reg; 2],
+    fb: [&'static Reg; 2],
+    aperture: [&'static Reg; 2],
+    l1: &'static Reg,
+    context: &'static Reg,
+}
+
+static GC_HUB: HubOf = HubOf {
+    root: [
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32,
+    ],
+    start: [
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32,
+    ],
+    end: [
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32,
+        &gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32,
+    ],
+    fb: [&gc::GCMC_VM_FB_LOCATION_BASE, &gc::GCMC_VM_FB_LOCATION_TOP],
+    aperture: [
+        &gc::GCMC_VM_SYSTEM_APERTURE_LOW_ADDR,
+        &gc::GCMC_VM_SYSTEM_APERTURE_HIGH_ADDR,
+    ],
+    l1: &gc::GCMC_VM_MX_L1_TLB_CNTL,
+    context: &gc::GCVM_CONTEXT0_CNTL,
+};
+
+static MM_HUB: HubOf = HubOf {
+    root: [
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32,
+    ],
+    start: [
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32,
+    ],
+    end: [
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32,
+        &mmhub::MMVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32,
+    ],
+    fb: [
+        &mmhub::MMMC_VM_FB_LOCATION_BASE,
+        &mmhub::MMMC_VM_FB_LOCATION_TOP,
+    ],
+    aperture: [
+        &mmhub::MMMC_VM_SYSTEM_APERTURE_LOW_ADDR,
+        &mmhub::MMMC_VM_SYSTEM_APERTURE_HIGH_ADDR,
+    ],
+    l1: &mmhub::MMMC_VM_MX_L1_TLB_CNTL,
+    context: &mmhub::MMVM_CONTEXT0_CNTL,
+};
 
 impl Rig {
     fn new(name: &str) -> Rig {
@@ -45,13 +107,18 @@ impl Rig {
         let facts = crate::chip::Chip::find(chip.name, None).unwrap();
         let physical = Physical::new(facts, chip.vram, bus.clone(), journal.clone()).unwrap();
         let state = State::new(&config, physical, bus, journal.clone()).unwrap();
-        Rig { state, journal }
+        Rig {
+            state,
+            journal,
+            at: 0,
+        }
     }
 
     /// Everything that comes before queues.
     fn started(name: &str) -> Rig {
         let mut rig = Rig::new(name);
-        rig.hub();
+        rig.tables();
+        rig.hub(&GC_HUB);
         rig.loaded();
         rig.processors();
         rig
@@ -75,12 +142,12 @@ impl Rig {
     }
 
     fn attempt(&mut self, reg: &Reg, value: u32) -> Result<(), Broken> {
-        let place = self.place(reg, 0);
+        let place = self.place(reg, self.at);
         self.state.write(place, value)
     }
 
     fn read(&mut self, reg: &Reg) -> u32 {
-        let place = self.place(reg, 0);
+        let place = self.place(reg, self.at);
         self.state.read(place).unwrap()
     }
 
@@ -117,11 +184,12 @@ impl Rig {
     }
 
     fn flush(&mut self) {
-        self.write(&nbio::BIF_BX_PF0_GPU_HDP_FLUSH_REQ, 1);
+        let place = self.place(&nbio::BIF_BX_PF0_GPU_HDP_FLUSH_REQ, 0);
+        self.state.write(place, 1).unwrap();
     }
 
     /// Tables that map 2 MiB: the root at 0, those below one after the other.
-    fn hub(&mut self) {
+    fn tables(&mut self) {
         let entries = pte::entries(self.state.gfx);
         for level in 0..2u64 {
             let entry = (level + 1) << 12 | 1;
@@ -132,37 +200,32 @@ impl Rig {
         let page = VRAM | 1 | rights | entries.leaf.mask() | entries.mtype.put(pte::MTYPE_UC);
         self.vram(2 << 12, &page.to_le_bytes());
         self.flush();
-        let base = [
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32,
-        ];
-        self.wide(base[0], base[1], 1);
-        let start = [
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32,
-        ];
+    }
+
+    fn hub(&mut self, hub: &HubOf) {
+        let HubOf {
+            root,
+            start,
+            end,
+            fb,
+            aperture,
+            l1,
+            context,
+        } = hub;
+        self.wide(root[0], root[1], 1);
         self.wide(start[0], start[1], VA >> 12);
-        let end = [
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32,
-            &gc::GCVM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32,
-        ];
         self.wide(end[0], end[1], 0x7fff_ffff_ffff >> 12);
-        let top = self.read(&gc::GCMC_VM_FB_LOCATION_TOP);
-        let low = self.read(&gc::GCMC_VM_FB_LOCATION_BASE);
-        self.write(&gc::GCMC_VM_SYSTEM_APERTURE_LOW_ADDR, low << 6);
-        self.write(&gc::GCMC_VM_SYSTEM_APERTURE_HIGH_ADDR, top << 6 | 0x3f);
-        self.set(
-            &gc::GCMC_VM_MX_L1_TLB_CNTL,
-            &[
-                ("enable_l1_tlb", 1),
-                ("system_access_mode", 3),
-                ("mtype", 3),
-            ],
-        );
-        self.set(
-            &gc::GCVM_CONTEXT0_CNTL,
-            &[("enable_context", 1), ("page_table_depth", 3)],
-        );
+        let [low, top] = fb.map(|reg| self.read(reg));
+        self.write(aperture[0], low << 6);
+        self.write(aperture[1], top << 6 | 0x3f);
+        let on = [
+            ("enable_l1_tlb", 1),
+            ("system_access_mode", 3),
+            ("mtype", 3),
+        ];
+        self.set(l1, &on);
+        let space = [("enable_context", 1), ("page_table_depth", 3)];
+        self.set(context, &space);
     }
 
     fn loaded(&mut self) {
@@ -235,9 +298,9 @@ impl Rig {
         for engine in [0x17, 0x18, 0x1a, 0x1b] {
             words[engine] = !0;
         }
-        let first = self.place(&gc::CP_MQD_BASE_ADDR, 0);
+        let first = self.place(&gc::CP_MQD_BASE_ADDR, self.at);
         for (reg, value) in registers {
-            words[(0x80 + self.place(reg, 0) - first) as usize] = *value;
+            words[(0x80 + self.place(reg, self.at) - first) as usize] = *value;
         }
         self.words(VA + MQD - VRAM, &words);
     }
@@ -294,7 +357,7 @@ fn store(va: u64, value: u32) -> [u32; 5] {
     [0xc003_3700, control, va as u32, (va >> 32) as u32, value]
 }
 
-const CHIPS: [&str; 4] = ["gfx1100", "gfx1102", "gfx1200", "gfx1201"];
+const CHIPS: [&str; 5] = ["gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"];
 
 #[test]
 fn a_compute_queue_comes_alive_and_leaves_again() {

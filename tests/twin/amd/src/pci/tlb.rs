@@ -170,14 +170,21 @@ impl Hub {
     /// What the registers say has changed; the TLB keeps what it has.
     pub(super) fn set(&self, settings: Settings) {
         self.lock().settings = settings;
-        self.physical.gmc.next_epoch();
+        self.ask_again();
     }
 
     /// Forgets what it has of VMIDs, by their bits.
     pub(super) fn invalidate(&self, vmids: u32) {
         if vmids & 1 == 1 {
             self.lock().tlb.clear();
-            self.physical.gmc.next_epoch();
+            self.ask_again();
+        }
+    }
+
+    /// What waves have found is looked for again, on all XCCs.
+    fn ask_again(&self) {
+        for xcc in self.physical.gmc.package() {
+            xcc.next_epoch();
         }
     }
 

@@ -2,7 +2,9 @@
 
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::mmio::mp;
-use drivers_spec::amd::psp::{CmdResp, LoadIpFw, LoadToc, RbFrame, SetupTmr, TMR_VIRT_PHY_ADDR};
+use drivers_spec::amd::psp::{
+    CmdResp, LoadIpFw, LoadToc, RbFrame, SetupTmr, SpatialPart, TMR_VIRT_PHY_ADDR,
+};
 use drivers_spec::amd::psp::{UNKNOWN_COMMAND, bl, cmd, ctrl};
 use twin::fires::fires;
 use twin_amd::pci::card::Config;
@@ -332,7 +334,15 @@ fn instinct_has_its_region_and_starts_by_a_list_of_registers() {
     for (fw, kind) in all {
         assert_eq!(rig.load_ip_fw(fw, kind), 0, "{fw:?}");
     }
+    let gpus = |mode: u32| {
+        let mut part = SpatialPart::new_zeroed();
+        part.mode = mode.into();
+        rig.status(cmd::SPATIAL_PART, part.as_bytes())
+    };
+    assert_eq!((gpus(8), gpus(1)), (0, 0));
     rig.is_clean();
     assert_ne!(rig.setup_tmr(TMR, TMR_BYTES), 0);
     fires("AMD-PSP-PLACE").only(&rig.broken());
+    assert_ne!(gpus(3), 0);
+    assert_eq!(rig.broken().len(), 2);
 }

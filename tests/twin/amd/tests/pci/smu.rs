@@ -170,7 +170,7 @@ fn instinct_is_reset_by_a_message() {
     rig.set(&mp::MP1_SMN_C2PMSG_82, 1);
     rig.set(&mp::MP1_SMN_C2PMSG_66, INSTINCT.gfx_driver_reset.unwrap());
     let registers = rig.bar(5);
-    let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(24u32 << 10));
+    let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(192u32 << 10));
     assert!(back);
     assert_eq!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
     rig.is_clean();

@@ -5,8 +5,8 @@ use std::ops::Range;
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::psp::{
-    ALIGN, CmdResp, LoadIpFw, LoadTa, LoadToc, RbFrame, SetupTmr, TMR_ALIGN, TMR_VIRT_PHY_ADDR,
-    UNKNOWN_COMMAND, cmd,
+    ALIGN, CmdResp, LoadIpFw, LoadTa, LoadToc, RbFrame, SetupTmr, SpatialPart, TMR_ALIGN,
+    TMR_VIRT_PHY_ADDR, UNKNOWN_COMMAND, cmd,
 };
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
@@ -51,8 +51,6 @@ const FRAME: u32 = (size_of::<RbFrame>() / 4) as u32;
 const BAD_PARAMETERS: u32 = 0xffff_0006;
 /// TEE_ERROR_BAD_STATE.
 const BAD_STATE: u32 = 0xffff_0007;
-/// The bytes of the trusted memory region that a Navi 31 has been seen to ask for.
-const TMR_BYTES: u32 = 0xb0_0000;
 
 /// A ring.
 #[derive(Clone, Debug)]
@@ -200,7 +198,7 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
             let at = wide(toc.toc_phy_addr_lo, toc.toc_phy_addr_hi);
             let status = check(state, "TOC", at, toc.toc_size.get(), &[image::TOC]);
             if status == 0 {
-                command.resp.tmr_size = TMR_BYTES.into();
+                command.resp.tmr_size = state.config.chip.tmr.into();
             }
             status
         }
@@ -225,6 +223,7 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
             0
         }
         cmd::AUTOLOAD_RLC => autoload(state),
+        cmd::SPATIAL_PART if state.gfx == Gfx::Gfx9 => spatial_part(state, &payload(command)),
         id => {
             state
                 .journal
@@ -336,13 +335,31 @@ fn setup_tmr(state: &mut State, tmr: &SetupTmr) -> u32 {
     let bytes = tmr.buf_size.get();
     let placed = state.hubs.mm(0).translate(0, at, Access::Write);
     let is_there = placed.is_ok_and(|found| found.place == Place::Vram(system));
-    let fits = at.is_multiple_of(TMR_ALIGN) && bytes >= TMR_BYTES && bytes.is_multiple_of(0x1000);
+    let asked = state.config.chip.tmr;
+    let fits = at.is_multiple_of(TMR_ALIGN) && bytes >= asked && bytes.is_multiple_of(0x1000);
     if tmr.tmr_flags.get() != TMR_VIRT_PHY_ADDR || !is_there || !fits {
         state.journal.broken(&PLACE, format!("{tmr:?}"));
         return BAD_PARAMETERS;
     }
     state.psp.has_tmr = true;
     state.psp.tmr = system..system + u64::from(bytes);
+    0
+}
+
+fn spatial_part(state: &mut State, part: &SpatialPart) -> u32 {
+    if !state.psp.has(Fw::REG_LIST) {
+        return out_of_order(state, "SPATIAL_PART before the firmware of XCCs");
+    }
+    let others = [
+        part.override_ips,
+        part.override_xcds_avail,
+        part.override_this_aid,
+    ];
+    let is_clean = others.iter().all(|word| word.get() == 0);
+    if !is_clean || !graphics::partition(state, part.mode.get()) {
+        state.journal.broken(&PLACE, format!("{part:?}"));
+        return BAD_PARAMETERS;
+    }
     0
 }
 
