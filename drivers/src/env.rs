@@ -34,6 +34,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "DEBUG",
     "DETERMINISTIC",
     "DEV",
+    "HCQDEV_BUNDLES",
     "HCQDEV_FIRMWARE",
     "HCQDEV_WAIT_TIMEOUT_MS",
     "HCQ_STRICT_ENV",
@@ -64,6 +65,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "TWIN",
     "WEBGPU",
     "XDG_CACHE_HOME",
+    "XDG_STATE_HOME",
 ];
 
 /// A variable that does not hold what it must.
@@ -122,6 +124,11 @@ pub struct Settings {
     pub amd_recorded: Recorded,
     /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
     pub firmware: Vec<PathBuf>,
+    /// `HCQDEV_BUNDLES`: the folder that gets a file with all that is known when a device faults or hangs, 0 for none.
+    /// `$XDG_STATE_HOME/doorbell`, or `$HOME/.local/state/doorbell`, unless set.
+    pub bundles: Option<PathBuf>,
+    /// The variables that were set, of those that have a meaning here, for these files.
+    pub said: Vec<[String; 2]>,
     /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
     /// unless set.
     pub ring_words: Option<u32>,
@@ -156,6 +163,8 @@ impl Default for Settings {
             amd_reset: false,
             amd_recorded: Recorded::default(),
             firmware: Vec::new(),
+            bundles: None,
+            said: Vec::new(),
             ring_words: None,
             cpu_count: None,
             subnormals: false,
@@ -175,11 +184,15 @@ impl Settings {
         env: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Settings, EnvError> {
         let mut s = Settings::default();
-        let (mut xdg, mut home) = (None, None);
+        let (mut xdg, mut state, mut home, mut bundles) = (None, None, None, None);
         for (name, value) in env {
             let (name, value) = (name.as_ref(), value.as_ref().trim());
             if value.is_empty() {
                 continue;
+            }
+            if KNOWN.contains(&name) {
+                s.said.retain(|[known, _]| known != name);
+                s.said.push([name.to_owned(), value.to_owned()]);
             }
             match name {
                 "DEBUG" => s.debug = number("DEBUG", value, 0, 7)? as u8,
@@ -198,6 +211,7 @@ impl Settings {
                 "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
                 "AMD_RESET" => s.amd_reset = flag("AMD_RESET", value)?,
                 "HCQDEV_FIRMWARE" => s.firmware = std::env::split_paths(value).collect(),
+                "HCQDEV_BUNDLES" => bundles = Some(PathBuf::from(value)),
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
@@ -207,13 +221,23 @@ impl Settings {
                 "HCQ_STRICT_ENV" => s.strict_env = flag("HCQ_STRICT_ENV", value)?,
                 "NO_COLOR" => s.no_color = true,
                 "XDG_CACHE_HOME" => xdg = Some(PathBuf::from(value)),
+                "XDG_STATE_HOME" => state = Some(PathBuf::from(value)),
                 "HOME" => home = Some(PathBuf::from(value)),
                 _ => {}
             }
         }
         let cache = xdg.filter(|path| path.is_absolute());
-        let cache = cache.or_else(|| home.map(|home| home.join(".cache")));
+        let cache = cache.or_else(|| Some(home.as_ref()?.join(".cache")));
         s.cache_dir = cache.map(|path| path.join("doorbell"));
+        let state = state.filter(|path| path.is_absolute());
+        let state = state.or_else(|| Some(home?.join(".local/state")));
+        let usual = || state.map(|path| path.join("doorbell"));
+        s.bundles = match bundles {
+            Some(none) if none.as_os_str() == "0" => None,
+            Some(folder) => Some(folder),
+            None => usual(),
+        };
+        s.said.sort();
         Ok(s)
     }
 
@@ -302,7 +326,17 @@ mod tests {
             ("XDG_CACHE_HOME", "/var/cache"),
             ("HOME", "/home/me"),
             ("PATH", "not ours"),
+            ("HCQDEV_BUNDLES", "/var/bundles"),
         ]);
+        let settings = settings.map(|settings| {
+            let names: Vec<_> = settings.said.iter().map(|[name, _]| &**name).collect();
+            assert_eq!(names.len(), 19, "{names:?}");
+            assert_eq!(names[0], "ALLOW_TF32");
+            Settings {
+                said: Vec::new(),
+                ..settings
+            }
+        });
         let expected = Settings {
             debug: 4,
             beam: 8,
@@ -320,6 +354,8 @@ mod tests {
             amd_reset: true,
             amd_recorded: Recorded::default(),
             firmware: vec!["/opt/firmware".into(), "/srv".into()],
+            bundles: Some("/var/bundles".into()),
+            said: Vec::new(),
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),
             subnormals: true,
@@ -356,6 +392,21 @@ mod tests {
         assert_eq!(dir(&[("HOME", "/h")]), home);
         assert_eq!(dir(&[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]), home);
         assert_eq!(dir(&[("XDG_CACHE_HOME", "relative")]), None);
+    }
+
+    #[test]
+    fn bundles_go_where_state_is() {
+        let dir = |env: &[(&str, &str)]| parse(env).unwrap().bundles;
+        let home = ("HOME", "/h");
+        assert_eq!(dir(&[home]), Some("/h/.local/state/doorbell".into()));
+        let state = dir(&[home, ("XDG_STATE_HOME", "/s")]);
+        assert_eq!(state, Some("/s/doorbell".into()));
+        assert_eq!(
+            dir(&[home, ("HCQDEV_BUNDLES", "here")]),
+            Some("here".into())
+        );
+        assert_eq!(dir(&[home, ("HCQDEV_BUNDLES", "0")]), None);
+        assert_eq!(dir(&[("XDG_STATE_HOME", "relative")]), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Opening what was selected.
 
+mod keep;
 mod nv;
 mod pci;
 
@@ -11,7 +12,7 @@ use drivers_amd::kfd::{self, Found, Survey, Unusable};
 use drivers_cpu::{Config, CpuDevice};
 use drivers_host::machine::Host;
 use hcq::transport::Machine;
-use hcq::{Device, Error, Result};
+use hcq::{Device, DeviceId, Error, Result};
 
 use crate::env::Settings;
 use crate::select::{DeviceKind, Target, Transport};
@@ -156,7 +157,7 @@ fn open_amd(
     }
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
-    amd(&machine, index, settings)
+    amd(&machine, is_twin(target), index, settings)
 }
 
 /// The machine of a target whose GPUs are reached in these ways: this one, or a simulated one.
@@ -256,9 +257,34 @@ fn not_there(
     none(target, why)
 }
 
+/// Whether a target asks for a simulated device.
+fn is_twin(target: &Target) -> bool {
+    target.interface.is_some_and(|way| way.twin)
+}
+
 /// A GPU through KFD.
-fn amd(machine: &Arc<dyn Machine>, index: u32, settings: &Settings) -> Result<Arc<dyn Device>> {
-    Ok(drivers_amd::open(machine, index, &amd_options(settings))?)
+fn amd(
+    machine: &Arc<dyn Machine>,
+    twin: bool,
+    index: u32,
+    settings: &Settings,
+) -> Result<Arc<dyn Device>> {
+    let options = drivers_amd::Options {
+        keeper: keep::keeper(machine, twin, settings),
+        ..amd_options(settings)
+    };
+    match drivers_amd::open(machine, index, &options) {
+        Ok(device) => Ok(device),
+        Err(error) => {
+            let id = DeviceId::new("AMD", index);
+            Err(keep::start(
+                &options.keeper,
+                &id,
+                ("KFD", "", "amdgpu"),
+                error,
+            ))
+        }
+    }
 }
 
 fn amd_options(settings: &Settings) -> drivers_amd::Options {
@@ -299,7 +325,7 @@ fn present_amd(machine: &Arc<dyn Machine>, twin: bool, settings: &Settings) -> V
         let reason = survey.driver.as_ref().err().or(found.unusable.as_ref());
         let device = match (reason, found.index) {
             (Some(why), _) => Err(unusable(&target, why)),
-            (None, Some(index)) => amd(machine, index, settings),
+            (None, Some(index)) => amd(machine, twin, index, settings),
             (None, None) => Err(none(&target, "it has no number".into())),
         };
         Present {

@@ -134,6 +134,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// is not waited for any more. Returns the error that every later call gives.
     fn lose(&self, cause: Error) -> Error;
 
+    /// Writes all that is known of the device to a file, because of what somebody has found wrong that the device
+    /// cannot know: a result. Where that is; none where nothing is kept. Faults and hangs are kept without being
+    /// asked for: their errors say where.
+    fn bundle(&self, cause: &Error) -> Option<String> {
+        let _ = cause;
+        None
+    }
+
     /// Waits until everything submitted to every queue so far is done.
     ///
     /// # Errors

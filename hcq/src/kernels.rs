@@ -44,6 +44,14 @@ impl Kernels {
         (va < place.end).then(|| (place.kernel.clone(), va - start))
     }
 
+    /// All of them, with where their images lie.
+    pub fn all(&self) -> Vec<(Range<u64>, Kernel)> {
+        let kernels = self.lock();
+        let all = kernels.iter();
+        all.map(|(start, place)| (*start..place.end, place.kernel.clone()))
+            .collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
         // Entries come and go whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

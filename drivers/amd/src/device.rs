@@ -24,7 +24,7 @@ pub type AmdDevice = Gpu<AmdHardware>;
 /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
 /// the GPU cannot have.
 pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<AmdDevice>> {
-    let core = Arc::new(Core::new(interface.clone()));
+    let core = Arc::new(Core::new(interface.clone(), options.keeper.clone()));
     let gpu = interface.gpu();
     let pool = Pool::new(&core);
     let compute = match options.compute {

@@ -1,7 +1,10 @@
 //! How to open a device.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use drivers_bundle::Keeper;
 
 use crate::chip::Language;
 
@@ -39,6 +42,8 @@ pub struct Options {
     pub reset: bool,
     /// Where packets are those of another driver: nowhere.
     pub recorded: Recorded,
+    /// Where what is known of a fault or a hang goes; nothing is kept without it.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 /// Where packets are to be as in the streams of tests/golden/amd, recorded of a driver that has run on cards, and not
@@ -74,6 +79,7 @@ impl Default for Options {
             firmware: Vec::new(),
             reset: false,
             recorded: Recorded::default(),
+            keeper: None,
         }
     }
 }

@@ -106,7 +106,11 @@ impl<H: Load> Device for Gpu<H> {
     }
 
     fn lose(&self, cause: Error) -> Error {
-        self.core.lose(cause)
+        self.core.give_up(cause)
+    }
+
+    fn bundle(&self, cause: &Error) -> Option<String> {
+        self.core.keep_check(cause)
     }
 
     fn synchronize(&self, deadline: Deadline) -> Result<()> {

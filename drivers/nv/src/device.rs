@@ -22,7 +22,7 @@ pub type NvDevice = Gpu<NvHardware>;
 /// # Errors
 /// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for what is refused.
 pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<NvDevice>> {
-    let core = Arc::new(Core::new(interface.clone()));
+    let core = Arc::new(Core::new(interface.clone(), options.keeper.clone()));
     let gpu = interface.gpu();
     let pool = Pool::new(&core);
     // Engines are shared by channels: where there are few, the driver's own copies go the same way.

@@ -1,6 +1,9 @@
 //! How to open a device.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use drivers_bundle::Keeper;
 
 /// How to open a device.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub struct Options {
     /// Whether device memory is mapped for the host where the BAR is large enough. Without, the host
     /// reaches it by copies.
     pub host_visible: bool,
+    /// Where what is known of a fault or a hang goes; nothing is kept without it.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 impl Default for Options {
@@ -37,6 +42,7 @@ impl Default for Options {
             uvm: true,
             pinned: false,
             host_visible: true,
+            keeper: None,
         }
     }
 }

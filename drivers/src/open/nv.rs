@@ -5,9 +5,9 @@ use std::sync::Arc;
 use drivers_nv::Options;
 use drivers_nv::nvk::{Found, Unusable, survey};
 use drivers_spec::nv::chip::CHIPS;
-use hcq::{Device, DeviceInfo, Error, Result};
+use hcq::{Device, DeviceId, DeviceInfo, Error, Result};
 
-use super::{Present, Twin, none};
+use super::{Present, Twin, is_twin, keep, none};
 use crate::env::Settings;
 use crate::select::{DeviceKind, Target, Transport};
 
@@ -29,7 +29,7 @@ pub(super) fn open(
         match &found.unusable {
             Some(why) => refused = refused.or(Some(unusable(target, why))),
             // What a GPU is, is told by opening it.
-            None => match gpu(&machine, found, settings) {
+            None => match gpu(&machine, is_twin(target), found, settings) {
                 Ok(device) if wanted.is_none_or(|wanted| is(device.info(), wanted)) => {
                     return Ok(device);
                 }
@@ -67,15 +67,23 @@ fn not_there(gpus: &[Found]) -> String {
     }
 }
 
-fn gpu(machine: &Twin, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
     let usual = Options::default();
     let options = Options {
         entries: settings.ring_words.map_or(usual.entries, |words| words / 2),
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
+        keeper: keep::keeper(machine, twin, settings),
         ..usual
     };
-    Ok(drivers_nv::open(machine, found.index, &options)?)
+    match drivers_nv::open(machine, found.index, &options) {
+        Ok(device) => Ok(device),
+        Err(error) => {
+            let id = DeviceId::new("NV", found.index);
+            let way = ("NVK", &*found.place, "-e NVRM -e Xid");
+            Err(keep::start(&options.keeper, &id, way, error))
+        }
+    }
 }
 
 /// The GPUs of a machine.
@@ -89,7 +97,7 @@ pub(super) fn present(machine: &Twin, twin: bool, settings: &Settings) -> Vec<Pr
         };
         let device = match &found.unusable {
             Some(why) => Err(unusable(&target, why)),
-            None => gpu(machine, found, settings),
+            None => gpu(machine, twin, found, settings),
         };
         // Without it another twin would be made.
         let arch = device

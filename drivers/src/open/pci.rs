@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hcq::{Device, Error, Result};
+use hcq::{Device, DeviceId, Error, Result};
 
-use super::{Twin, amd_options, none};
+use super::{Twin, amd_options, is_twin, keep, none};
 use crate::bus::{OnBus, on_bus};
 use crate::env::Settings;
 use crate::select::Target;
@@ -48,10 +48,19 @@ pub(super) fn open(
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
+        keeper: keep::keeper(machine, is_twin(target), settings),
         ..amd_options(settings)
     };
-    let device = drivers_amd::open_pci(machine, &gpu.address, number as u32, &options)?;
-    Ok(device)
+    let id = DeviceId::new("AMD", number as u32);
+    match drivers_amd::open_pci(machine, &gpu.address, number as u32, &options) {
+        Ok(device) => Ok(device),
+        Err(error) => Err(keep::start(
+            &options.keeper,
+            &id,
+            ("PCI", &gpu.address, "amdgpu"),
+            error,
+        )),
+    }
 }
 
 /// Why no GPU is the one that was asked for.

@@ -11,6 +11,7 @@ use super::chip::{Blocks, Edition};
 use super::signature::Keys;
 use super::{Cp, Image, Kind, Part, PartId};
 use crate::Error;
+use crate::manifest::sha256;
 use crate::search::Search;
 
 /// The table of the SMU that cards of MI300 want: "P2SX".
@@ -56,6 +57,12 @@ impl Firmware {
         Ok(Firmware {
             files: files.collect::<Result<_, Error>>()?,
         })
+    }
+
+    /// The files, with the SHA-256 of what is in them.
+    pub fn sums(&self) -> impl Iterator<Item = (&str, String)> {
+        let files = self.files.iter();
+        files.map(|(name, bytes)| (&**name, sha256(bytes)))
     }
 
     /// Takes files apart that somebody has read: names and bytes, in the order of

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use drivers::regs::RegsError;
+use drivers_bundle::ReadError;
 use drivers_host::pci::LockError;
 use drivers_host::pci::claim::ClaimError;
 use hcq::transport::TransportError;
@@ -69,6 +70,9 @@ pub enum Error {
         /// The exit code of what it failed with.
         code: u8,
     },
+    /// A bundle that cannot be read.
+    #[error(transparent)]
+    Bundle(ReadError),
     /// Standard output is gone.
     #[error("stdout: {0}")]
     Output(std::io::Error),
@@ -78,9 +82,9 @@ impl Error {
     /// 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::Registers(RegsError::Chip { .. } | RegsError::Name { .. }) => {
-                2
-            }
+            Error::Usage(_)
+            | Error::Bundle(ReadError::Other { .. })
+            | Error::Registers(RegsError::Chip { .. } | RegsError::Name { .. }) => 2,
             Error::Library(e) => library_code(e),
             Error::Claim(ClaimError::Missing { .. }) | Error::Unusable { .. } => 3,
             Error::Stuck { .. } => 5,

@@ -36,7 +36,7 @@ debug=4,log=FILE for its packets, debug=6 for its instructions). DEBUG=1..7 show
 linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
 zeros otherwise; DETERMINISTIC=1 keeps the order of sums in memory (scatter, gradients of gather) on
 GPUs, for the same bits in every run; ALLOW_TF32=1 lets tensor cores of NVIDIA GPUs multiply 32-bit floats, rounded to ten
-bits behind the point; NV_WGMMA=0 has products on Hopper made as on Ampere.
+bits behind the point; NV_WGMMA=0 has products on Hopper made as on Ampere; HCQDEV_BUNDLES names the folder for files that doorbell explain reads.
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
 6 unsupported hardware.";
 
@@ -72,6 +72,8 @@ enum Command {
     Completions(cmd::shell::Completions),
     /// Write a man page for each command
     Man(cmd::shell::Man),
+    /// Say why a device hung or faulted, by the file that its error named
+    Explain(cmd::explain::Args),
     /// Simulated machines for programs that know nothing of them
     #[cfg(feature = "twin")]
     #[command(subcommand)]
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Setup(args) => Some(cmd::setup::run(args)),
         Command::Completions(args) => Some(cmd::shell::completions(args, Cli::command())),
         Command::Man(args) => Some(cmd::shell::man(args, Cli::command())),
+        Command::Explain(args) => Some(cmd::explain::run(args)),
         _ => None,
     };
     if let Some(outcome) = text {
@@ -127,7 +130,8 @@ fn main() -> ExitCode {
             | Command::Pci(_)
             | Command::Setup(_)
             | Command::Completions(_)
-            | Command::Man(_) => Ok(()),
+            | Command::Man(_)
+            | Command::Explain(_) => Ok(()),
             #[cfg(feature = "twin")]
             Command::Twin(_) => Ok(()),
         };

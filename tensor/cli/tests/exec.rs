@@ -62,6 +62,56 @@ fn a_program_runs_with_its_own_code_and_rules_make_it_fail() {
     assert_eq!(abort.code, 128 + 6);
 }
 
+/// What a program breaks is kept, and the bundle names it.
+#[test]
+fn what_a_program_breaks_is_kept_and_explained() {
+    let place = Place::new();
+    let client = compile(&place, &[]);
+    for (step, rule) in [
+        ("unknown", "KFD-UNKNOWN-IOCTL"),
+        ("mistake", "SDMA-FENCE-MTYPE"),
+        ("wild", "GPU-PAGE-FAULT"),
+    ] {
+        let exec = [
+            "twin",
+            "exec",
+            "--twin",
+            "chip=gfx1030",
+            "--",
+            &client,
+            step,
+        ];
+        let ran = place.run(&exec, &[]);
+        assert_eq!(ran.code, 1, "{step}: {}", ran.err);
+        let (_, path) = ran.err.split_once("doorbell explain ").unwrap();
+        let home = place.path("home");
+        let state = home.join(".local/state/doorbell");
+        assert!(path.starts_with(state.to_str().unwrap()), "{path}");
+        let told = place.run(&["explain", path.trim()], &[]);
+        let cause = format!("Likely cause (rule-broken): it breaks the rule {rule}: ");
+        assert!(told.out.starts_with(&cause), "{step}: {}", told.out);
+        let json = place.run(&["explain", "--json", path.trim()], &[]);
+        let rows = place::rows(&json, "doorbell.explain/1");
+        assert_eq!(rows[0]["cause"], "rule-broken");
+    }
+    let allow = [
+        "twin",
+        "exec",
+        "--allow",
+        "KFD-UNKNOWN-IOCTL",
+        "--",
+        &client,
+        "unknown",
+    ];
+    assert!(!place.run(&allow, &[]).err.contains("explain"));
+    let none = ["twin", "exec", "--", &client, "unknown"];
+    let none = place.run(&none, &[("HCQDEV_BUNDLES", "0")]);
+    assert!(!none.err.contains("explain"), "{}", none.err);
+    let other = place.run(&["explain", &client], &[]);
+    assert_eq!(other.code, 2);
+    assert!(other.err.contains("expected a bundle"), "{}", other.err);
+}
+
 #[test]
 fn what_was_recorded_is_replayed() {
     let place = Place::new();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
@@ -15,6 +16,7 @@ use hcq::{Costs, DeviceId, Error, Result};
 use super::boot;
 use super::card::Card;
 use super::error::{AmError, Cause};
+use super::evidence;
 use super::exception::broken;
 use super::memory;
 use super::process::{Process, SharedMemory};
@@ -90,6 +92,7 @@ pub fn open(
         card,
         known,
         events: AtomicU32::new(1),
+        firmware: Search::new(options.firmware.iter().cloned()),
         woken: Mutex::new(()),
         wake: Condvar::new(),
     }))
@@ -152,6 +155,8 @@ struct Pcie {
     known: Gpu,
     /// The number of the next event.
     events: AtomicU32,
+    /// Where its firmware is, for who wants to know which it was.
+    firmware: Search,
     woken: Mutex<()>,
     wake: Condvar,
 }
@@ -232,6 +237,10 @@ impl Interface for Pcie {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.process.memory_at(va)?;
         Some((memory.window()?.clone(), offset))
+    }
+
+    fn evidence(&self, exception: Option<&Exception>) -> Evidence {
+        evidence::of(&self.card, &self.firmware, exception)
     }
 }
 

@@ -24,6 +24,7 @@
 //! | `space` | what the addresses of a card mean |
 //! | `running` | a card that is started, and what is divided among those who use it |
 //! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
+//! | `evidence` | what can be read of a card when something has gone wrong |
 //! | `queue` | queues, as whoever submits has them |
 //! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
 //! | [`look`] | what is asked of a card without starting it |
@@ -34,6 +35,7 @@ pub mod card;
 mod clock;
 pub mod discovery;
 mod error;
+mod evidence;
 mod exception;
 pub mod fault;
 pub mod firmware;

@@ -26,8 +26,8 @@ use hcq::{Command, KernelImage, Packets, Program, Result};
 
 use self::ring::Ring;
 use self::scratch::Scratches;
-use crate::chip::Chip;
-use crate::encode::{Encoder, MEET_BYTES, pm4};
+use crate::chip::{Chip, Language};
+use crate::encode::{Encoder, MEET_BYTES, aql, pm4};
 
 /// A queue of an AMD GPU.
 pub struct AmdHardware {
@@ -114,8 +114,24 @@ impl Hardware for AmdHardware {
         self.ring.queue().raw_pointers()
     }
 
+    fn fetched(&self) -> Option<u64> {
+        Some(self.ring.fetched())
+    }
+
     fn words(&self, range: Range<u64>) -> Vec<u32> {
         self.ring.words(range)
+    }
+
+    fn is_straight(&self, place: &Range<u64>) -> bool {
+        // Packets of SDMA that do not fit in front of the end of the ring lie behind it.
+        let dwords = self.ring.dwords();
+        self.encoder.language() != Language::Sdma || place.start % dwords < place.end % dwords
+    }
+
+    fn is_left(&self, position: u64) -> bool {
+        // The header of an AQL packet that was taken becomes INVALID.
+        let is_header = position.is_multiple_of(aql::PACKET as u64);
+        self.encoder.language() != Language::Aql || !is_header
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {

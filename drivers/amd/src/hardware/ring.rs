@@ -121,6 +121,11 @@ impl Ring {
         self.position(self.queue.raw_pointers().0)
     }
 
+    /// Behind what the device says it has fetched.
+    pub(crate) fn fetched(&self) -> u64 {
+        self.position(self.queue.raw_pointers().1)
+    }
+
     /// A pointer of the hardware as a position.
     fn position(&self, raw: u64) -> u64 {
         match self.queue.language {

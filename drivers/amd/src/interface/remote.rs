@@ -8,6 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use hcq::mem::window::Window;
 use hcq::transport::cable::Cable;
@@ -110,6 +111,10 @@ impl Interface for Remote {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (window, offset) = self.near.window_at(va)?;
         Some((self.cable.window(&window), offset))
+    }
+
+    fn evidence(&self, exception: Option<&Exception>) -> Evidence {
+        self.near.evidence(exception)
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod boot;
+mod bundles;
 mod card;
 mod device;
 mod dies;
@@ -10,6 +11,8 @@ mod discovery;
 mod golden;
 mod ih;
 mod injected;
+#[path = "../stand/bundles.rs"]
+mod keeping;
 mod killed;
 mod look;
 mod mock;

@@ -5,11 +5,13 @@
 //! [`Queues`], which is filled in from above.
 
 mod fault;
+mod keep;
 pub mod queues;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use drivers_bundle::Keeper;
 use hcq::kernels::Kernels;
 use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
@@ -28,17 +30,20 @@ pub struct Core {
     /// The loaded kernels, for messages.
     pub kernels: Arc<Kernels>,
     queues: Mutex<Option<Weak<dyn Queues>>>,
+    /// Where bundles go; none if nothing is kept.
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Core {
-    /// The state of a GPU whose interface is open.
-    pub fn new(interface: Arc<dyn Interface>) -> Core {
+    /// The state of a GPU whose interface is open. `keeper` has what is known when something goes wrong.
+    pub fn new(interface: Arc<dyn Interface>, keeper: Option<Arc<Keeper>>) -> Core {
         let id = interface.id().clone();
         Core {
             lost: LostState::new(id.clone()),
             interface,
             kernels: Arc::default(),
             queues: Mutex::default(),
+            keeper,
             id,
         }
     }
@@ -99,8 +104,14 @@ impl Core {
         }
     }
 
-    /// Loses the device and wakes whoever waits for it. Returns what every later call gives.
+    /// Loses the device and wakes whoever waits for it; what is known of it is kept before. Returns what every later
+    /// call gives.
     pub fn lose(&self, cause: Error) -> Error {
+        self.give_up(self.keep_loss(cause, None))
+    }
+
+    /// The same for who has a reason of his own: nothing is kept.
+    pub fn give_up(&self, cause: Error) -> Error {
         let error = self.lost.lose(cause);
         if let Some(queues) = self.queues() {
             queues.wake();
@@ -128,7 +139,7 @@ impl Core {
                 let queues = self.queues();
                 let (ranges, log) = (self.ranges(), self.facts().log);
                 let cause = fault::describe(&self.id, &exception, ranges, queues.as_deref(), log);
-                Err(self.lose(cause))
+                Err(self.give_up(self.keep_loss(cause, Some(&exception))))
             }
             Err(error) => Err(self.lose(error)),
         }

@@ -1,5 +1,6 @@
 //! [`Queues`]: what the parts below the queues want of them.
 
+use drivers_bundle::schema::Queue;
 use hcq::Result;
 
 /// The queues of an open device, as memory, signals and faults see them. Who has them implements it
@@ -16,6 +17,9 @@ pub trait Queues: Send + Sync {
 
     /// What is in flight, with regard to a page that could not be reached.
     fn suspects(&self, page: u64) -> Suspects;
+
+    /// Where each queue stands, what is in flight, and what was submitted last, for a bundle.
+    fn evidence(&self) -> Vec<Queue>;
 
     /// Copies device memory at an address to the host.
     ///

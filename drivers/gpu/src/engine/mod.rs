@@ -15,6 +15,7 @@ mod staging;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use drivers_bundle::schema::Queue;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 
@@ -25,7 +26,7 @@ use crate::core::queues::{Queues, Suspects};
 use crate::interface::Age;
 use crate::interface::space::Moves;
 use crate::memory::pool::Pool;
-use crate::submit::Channel;
+use crate::submit::{Channel, evidence};
 
 /// How long queues must stand at the same waits before they are taken to be stuck there.
 const STUCK: Duration = Duration::from_millis(50);
@@ -129,7 +130,7 @@ impl<H: Load> Engine<H> {
                 if let Error::Timeout { what, .. } = &mut error {
                     *what += &format!(" ({})", report::report(channel));
                 }
-                error
+                self.core.overdue(error)
             })
         })
     }
@@ -217,6 +218,14 @@ impl<H: Load> Queues for Engine<H> {
     fn suspects(&self, page: u64) -> Suspects {
         let staging = self.staging_slot().as_ref().map(|m| m.channel().clone());
         report::suspects(self.channels.iter().chain(&staging).map(|c| &**c), page)
+    }
+
+    fn evidence(&self) -> Vec<Queue> {
+        // Who makes that queue holds its place: it has nothing to tell yet.
+        let staging = self.staging.try_lock().ok();
+        let staging = staging.and_then(|made| Some(made.as_ref()?.channel().clone()));
+        let channels = self.channels.iter().chain(&staging);
+        channels.map(|channel| evidence::queue(channel)).collect()
     }
 
     fn read(&self, va: u64, into: &mut [u8]) -> Result<()> {

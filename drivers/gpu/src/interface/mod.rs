@@ -17,6 +17,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_bundle::Evidence;
 use hcq::mem::window::Window;
 use hcq::{Costs, DeviceId, GpuVa, MemoryKind, Result};
 
@@ -87,6 +88,13 @@ pub trait Interface: Send + Sync {
     /// The host's way to an address that any GPU of the process has, and where in it the address is.
     /// Slow: for messages.
     fn window_at(&self, va: u64) -> Option<(Window, u64)>;
+
+    /// What can be read of the GPU when something has gone wrong: registers, the walk of page tables to the address
+    /// at fault. Nothing is changed by looking. What cannot be read is told in its `missing`.
+    fn evidence(&self, exception: Option<&Exception>) -> Evidence {
+        let _ = exception;
+        Evidence::default()
+    }
 }
 
 /// What an interface knows of its GPU, whatever the vendor.

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use drivers_bundle::Hex;
+use drivers_bundle::schema::{Owner, Span};
+
 /// How many freed ranges are remembered.
 const HISTORY: usize = 256;
 
@@ -44,42 +47,26 @@ impl Ranges {
 
     /// What an address belongs to.
     pub fn owner(&self, va: u64) -> Option<String> {
-        self.lock().owner(va)
+        let owner = self.whose(va);
+        matches!(owner, Owner::Inside(_)).then(|| owner.to_string())
     }
 
-    /// What an address belongs to, belonged to, or is near, as the end of a sentence.
+    /// What an address belongs to, belonged to, or is near.
+    pub fn whose(&self, va: u64) -> Owner {
+        self.lock().whose(va).0
+    }
+
+    /// The same as the end of a sentence.
     pub fn describe(&self, va: u64) -> String {
-        let state = self.lock();
-        if let Some(owner) = state.owner(va) {
-            return owner;
-        }
-        let below = state.live.range(..=va).next_back();
-        let mut freed = state.freed.iter().enumerate();
-        if let Some((ago, (start, range))) =
-            freed.find(|(_, (start, range))| va >= *start && va - start < range.bytes)
-        {
-            let ago = match ago {
-                0 => "the last that was freed".to_string(),
-                n => format!("freed {n} frees ago"),
-            };
-            return format!(
-                "at offset {:#x} of {} ({:#x} bytes at {start:#x}), {ago}: it was used after that",
-                va - start,
-                range.what,
-                range.bytes
-            );
-        }
-        let behind =
-            below.map(|(start, range)| (va - (start + range.bytes), start, range, "behind"));
-        let above = state.live.range(va..).next();
-        let before = above.map(|(start, range)| (start - va, start, range, "before"));
-        let nearest = behind.into_iter().chain(before).min_by_key(|near| near.0);
-        match nearest.filter(|near| near.0 < NEAR) {
-            Some((distance, start, range, side)) => format!(
-                "{distance:#x} bytes {side} {} ({:#x} bytes at {start:#x})",
-                range.what, range.bytes
-            ),
-            None => "in no buffer, nor near one".into(),
+        let (owner, ago) = self.lock().whose(va);
+        match (&owner, ago) {
+            (Owner::Freed(_), 0) => {
+                format!("{owner}, the last that was freed: it was used after that")
+            }
+            (Owner::Freed(_), n) => {
+                format!("{owner}, freed {n} frees ago: it was used after that")
+            }
+            _ => owner.to_string(),
         }
     }
 
@@ -90,13 +77,35 @@ impl Ranges {
 }
 
 impl State {
-    fn owner(&self, va: u64) -> Option<String> {
-        let (start, range) = self.live.range(..=va).next_back()?;
-        let offset = va - start;
-        (offset < range.bytes).then(|| {
-            let Range { bytes, what } = range;
-            format!("at offset {offset:#x} of {what} ({bytes:#x} bytes at {start:#x})")
-        })
+    /// Whose an address is; and if it was freed, how many were freed after that.
+    fn whose(&self, va: u64) -> (Owner, usize) {
+        let span = |start: u64, range: &Range, distance: u64| Span {
+            what: range.what.to_string(),
+            start: Hex(start),
+            bytes: Hex(range.bytes),
+            distance: Hex(distance),
+        };
+        let below = self.live.range(..=va).next_back();
+        if let Some((&start, range)) = below.filter(|(start, range)| va - *start < range.bytes) {
+            return (Owner::Inside(span(start, range, va - start)), 0);
+        }
+        let mut freed = self.freed.iter().enumerate();
+        let found = freed.find(|(_, (start, range))| va >= *start && va - start < range.bytes);
+        if let Some((ago, (start, range))) = found {
+            return (Owner::Freed(span(*start, range, va - start)), ago);
+        }
+        let behind = below.map(|(&start, range)| {
+            let distance = va - (start + range.bytes);
+            (distance, Owner::Behind(span(start, range, distance)))
+        });
+        let above = self.live.range(va..).next();
+        let before = above.map(|(&start, range)| {
+            let distance = start - va;
+            (distance, Owner::Before(span(start, range, distance)))
+        });
+        let nearest = behind.into_iter().chain(before).min_by_key(|near| near.0);
+        let nearest = nearest.filter(|near| near.0 < NEAR);
+        (nearest.map_or(Owner::Nobody, |near| near.1), 0)
     }
 }
 

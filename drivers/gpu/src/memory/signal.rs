@@ -189,7 +189,7 @@ impl SignalMemory for SharedSignal {
                 // Why it does not come may be known by now.
                 self.core.look()?;
                 let report = self.core.queues().map(|queues| queues.report());
-                return Err(Error::Timeout {
+                return Err(self.core.overdue(Error::Timeout {
                     device: self.core.id.clone(),
                     what: match report.filter(|text| !text.is_empty()) {
                         Some(report) => format!("signal {} ({report})", self.name),
@@ -198,7 +198,7 @@ impl SignalMemory for SharedSignal {
                     wanted: value,
                     seen,
                     after: deadline.elapsed(&MonotonicClock),
-                });
+                }));
             }
             self.core.sleep(event, &mut age, left.min(self.slice))?;
             if event.is_some() {

@@ -17,6 +17,7 @@ use super::decode::sentence;
 use super::fences::{Fences, Progress};
 use super::hardware::Hardware;
 use super::parts::{Parts, prologue};
+use super::recent::Recent;
 use super::wait::{SLICE, Wait};
 use crate::core::Core;
 use crate::interface::{Age, Event};
@@ -55,6 +56,7 @@ struct Host {
     arguments: Arguments,
     /// What nobody but the device uses any more, until a fence.
     retired: VecDeque<(u64, Keep)>,
+    recent: Recent,
     // Kept, so that nothing is allocated.
     words: Vec<u32>,
     entries: Vec<u32>,
@@ -91,6 +93,7 @@ impl<H: Hardware> Channel<H> {
                 progress: Progress::new(),
                 arguments,
                 retired: VecDeque::new(),
+                recent: Recent::default(),
                 words: Vec::new(),
                 entries: Vec::new(),
                 fence: Packets::new(),
@@ -272,10 +275,11 @@ impl<H: Hardware> Channel<H> {
     fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
         let words = std::mem::take(&mut host.words);
         let done = self.write_pieces(host, &words);
-        if let Ok(doorbell) = done
-            && LevelFilter::current() >= Level::DEBUG
-        {
-            self.trace(&words, makes, host.wptr, doorbell);
+        if let Ok(doorbell) = done {
+            host.recent.note(&words, makes, host.wptr, doorbell);
+            if LevelFilter::current() >= Level::DEBUG {
+                self.trace(&words, makes, host.wptr, doorbell);
+            }
         }
         host.words = words;
         done?;
@@ -524,6 +528,17 @@ impl<H: Hardware> Channel<H> {
             })?;
         }
         work(&self.hardware)
+    }
+
+    /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
+    pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
+        let host = match self.host.try_lock() {
+            Ok(host) => host,
+            Err(TryLockError::Poisoned(host)) => host.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let reached = self.fences.reached().unwrap_or(0);
+        look(&host.recent, [host.progress.issued, reached]);
     }
 
     /// Positions between which there may be packets that are not done, in dwords.

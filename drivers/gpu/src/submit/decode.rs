@@ -24,7 +24,7 @@ pub enum Test {
 
 impl Test {
     /// Its sign.
-    fn sign(self) -> &'static str {
+    pub(super) fn sign(self) -> &'static str {
         match self {
             Test::Always => "always",
             Test::Less => "<",

@@ -82,12 +82,27 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// Both pointers of the hardware, write and read, whatever they are worth: for messages.
     fn pointers(&self) -> (u64, u64);
 
+    /// Behind what the device has fetched, as far as it tells, whatever that is worth: for bundles.
+    fn fetched(&self) -> Option<u64>;
+
     /// Dwords of the ring, as long as they are not overwritten; empty where they cannot be read.
     fn words(&self, range: Range<u64>) -> Vec<u32>;
 
     /// What words of the ring do, in order, for messages and traces. Their positions are counted from
     /// `start` on. What they name in memory is read there.
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet>;
+
+    /// Whether the words of a submission lie at these positions as they were given: a ring may leave its end free.
+    fn is_straight(&self, place: &Range<u64>) -> bool {
+        let _ = place;
+        true
+    }
+
+    /// Whether the device leaves the dword of a position as it was written.
+    fn is_left(&self, position: u64) -> bool {
+        let _ = position;
+        true
+    }
 
     /// Whether an address is one at which parts of the queue wait for each other: a wait there is for
     /// nobody else.

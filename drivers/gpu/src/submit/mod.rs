@@ -8,7 +8,9 @@
 //! | `wait` | how a thread passes the time until there is room |
 //! | `parts` | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
+//! | [`recent`] | what was submitted last, always |
 //! | [`decode`] | what packets do, for messages and traces |
+//! | [`evidence`] | a queue as a bundle has it |
 //!
 //! A submission copies its arguments, writes its words, and rings; nothing is allocated on the way. What
 //! it used is taken back when another one finds no room.
@@ -16,9 +18,11 @@
 pub mod arguments;
 pub mod channel;
 pub mod decode;
+pub mod evidence;
 mod fences;
 pub mod hardware;
 pub mod parts;
+pub mod recent;
 mod wait;
 
 pub use arguments::DATA_ALIGN;

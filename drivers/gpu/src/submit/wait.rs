@@ -44,13 +44,13 @@ impl Wait {
         let left = self.deadline.remaining(&MonotonicClock);
         if left.is_zero() {
             let (what, wanted, seen) = missing();
-            return Err(Error::Timeout {
+            return Err(core.overdue(Error::Timeout {
                 device: core.id.clone(),
                 what,
                 wanted,
                 seen,
                 after: self.deadline.elapsed(&MonotonicClock),
-            });
+            }));
         }
         self.looks += 1;
         if self.looks < LOOKS {

@@ -109,6 +109,10 @@ impl Hardware for NvHardware {
         self.ring.pointers()
     }
 
+    fn fetched(&self) -> Option<u64> {
+        self.ring.fetched()
+    }
+
     fn words(&self, range: Range<u64>) -> Vec<u32> {
         self.ring.words(range)
     }

@@ -85,6 +85,14 @@ impl Ring {
         (put, get)
     }
 
+    /// Behind what the GPU says it has fetched: GPGet counts around the ring.
+    pub(super) fn fetched(&self) -> Option<u64> {
+        let get = u64::from(self.channel.get().ok()?) * ENTRY as u64;
+        let published = self.published();
+        let behind = (published % self.dwords + self.dwords).checked_sub(get)? % self.dwords;
+        published.checked_sub(behind)
+    }
+
     /// Dwords of it, as long as they are not overwritten; empty where they cannot be read.
     pub(super) fn words(&self, range: Range<u64>) -> Vec<u32> {
         let mut words = vec![0; range.end.saturating_sub(range.start).min(self.dwords) as usize];

@@ -45,7 +45,7 @@ fn is_lost(rig: &Rig, text: &str) {
 }
 
 /// A kernel whose first instruction is none that there is.
-fn illegal(config: &str) -> KernelImage {
+pub fn illegal(config: &str) -> KernelImage {
     let mut image = kernel(config, "uneven");
     let cubin = Cubin::parse(&image.bytes).unwrap();
     let code = cubin.kernel("uneven").unwrap();

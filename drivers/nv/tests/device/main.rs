@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+mod bundles;
 #[path = "../../../amd/tests/object/damage.rs"]
 mod damage;
 mod faults;
 mod flaky;
+#[path = "../../../amd/tests/stand/bundles.rs"]
+mod keeping;
 mod mistakes;
 mod objects;
 mod peers;

@@ -5,6 +5,7 @@ pub mod bringup;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
+pub mod explain;
 pub mod fw;
 pub mod inspect;
 pub mod onnx_test;

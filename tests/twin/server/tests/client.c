@@ -317,6 +317,20 @@ static int given_again(void) {
     return 0;
 }
 
+// A copy to where nothing is, and what the kernel tells of it.
+static int wild(void) {
+    begin();
+    make_queue();
+    struct kfd_ioctl_create_event_args reset = {.event_type = 3};
+    event.event_type = 8;
+    MUST(ioctl(kfd, AMDKFD_IOC_CREATE_EVENT, &event) == 0 && ioctl(kfd, AMDKFD_IOC_CREATE_EVENT, &reset) == 0);
+    uint32_t words[] = {1, 255, 0, (uint32_t)FROM, FROM >> 32, 0x456000, 0x12};
+    for (unsigned i = 0; i < sizeof words / 4; i++) emit(words[i]);
+    __sync_synchronize();
+    *bell = *wptr;
+    return wait_for_event((void *)60000) != 0;
+}
+
 int main(int argc, char **argv) {
     const char *step = argc > 1 ? argv[1] : "";
     if (!strcmp(step, "files")) return files();
@@ -329,6 +343,7 @@ int main(int argc, char **argv) {
         fence_mtype = 0;
         return copies(1);
     }
+    if (!strcmp(step, "wild")) return wild();
     kfd = open("/dev/kfd", O_RDWR);
     if (!strcmp(step, "version")) return !version(kfd);
     if (!strcmp(step, "code")) return atoi(argv[2]);

@@ -204,7 +204,7 @@ fn copies_are_lines_of_two_gigabytes_at_most() {
                 (0x6001_0000_0000, 0x7001_0000_0000, gib, 0x181),
             ]
         );
-        assert_eq!(encode(&encoder, &[copy(0, 0, 0)]).words, []);
+        assert_eq!(encode(&encoder, &[copy(0, 0, 0)]).words, [0u32; 0]);
     }
 }
 
@@ -245,7 +245,7 @@ fn fills_are_copies_of_a_constant() {
         transfers,
         [(0x5000, 1 << 29, 0x582), (0x8000_5000, 1 << 28, 0x581)]
     );
-    assert_eq!(encode(&encoder, &[fill(0, 0)]).words, []);
+    assert_eq!(encode(&encoder, &[fill(0, 0)]).words, [0u32; 0]);
     assert!(refused(&encoder, fill(0x1000, 6)).contains("no multiple of the 4"));
     assert!(refused(&encoder, fill(0x1002, 8)).contains("multiples of 4"));
 }
@@ -362,7 +362,7 @@ fn a_channel_begins_with_its_engines_and_windows() {
         );
         out.clear();
         encoder(arch, QueueKind::Copy).begin(&mut out);
-        assert_eq!(out.words, []);
+        assert_eq!(out.words, [0u32; 0]);
     }
 }
 

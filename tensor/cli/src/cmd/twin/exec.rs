@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use twin::wire;
 use twin_server::Server;
 
-use super::{program, report};
+use super::{keep, program, report};
 use crate::error::Error;
 
 /// What is run, and on what.
@@ -76,7 +76,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let recorded = server.finish();
     let rows = report::rows(server.violations(), &args.allow);
     if args.json || !rows.is_empty() {
-        report::print(&rows, args.json)?;
+        let bundle = report::fails(&rows).then(|| {
+            let program = path.display().to_string();
+            keep::keep(&rows, &program, &args.twin)
+        });
+        report::print(&rows, bundle.flatten().as_ref(), args.json)?;
     }
     recorded.map_err(|source| {
         let path = args.record.as_deref().unwrap_or(Path::new("the record"));

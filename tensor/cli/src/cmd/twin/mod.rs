@@ -1,6 +1,7 @@
 //! `doorbell twin`: simulated machines for programs that know nothing of them.
 
 mod exec;
+mod keep;
 mod program;
 mod replay;
 mod report;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use drivers_bundle::schema::Rule;
 use serde::Serialize;
 use twin::rule::Violation;
 
@@ -49,12 +50,31 @@ pub fn fails(rows: &[Row]) -> bool {
     rows.iter().any(|row| !row.allowed)
 }
 
-/// Prints them to stderr: stdout is the program's.
-pub fn print(rows: &[Row], json: bool) -> Result<(), Error> {
+/// Those that are not allowed, as a bundle has them; all, if all are.
+pub fn rules(rows: &[Row]) -> Vec<Rule> {
+    let rule = |row: &Row| Rule {
+        name: row.rule.into(),
+        text: row.text.into(),
+        source: row.source.into(),
+        times: row.times as u64,
+        seen: row.seen.clone(),
+        after: row.after.clone(),
+    };
+    let (allowed, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.allowed);
+    other.into_iter().chain(allowed).map(rule).collect()
+}
+
+/// Prints them to stderr: stdout is the program's. `bundle` is the file that keeps them, or why there is none.
+pub fn print(
+    rows: &[Row],
+    bundle: Option<&Result<String, String>>,
+    json: bool,
+) -> Result<(), Error> {
     let mut out = std::io::stderr().lock();
+    let path = bundle.and_then(|bundle| bundle.as_ref().ok());
     let printed = match json {
         true => {
-            let document = serde_json::json!({"schema": "doorbell.twin.journal/1", "rows": rows});
+            let document = serde_json::json!({"schema": "doorbell.twin.journal/1", "rows": rows, "bundle": path});
             writeln!(out, "{document}")
         }
         false => rows.iter().try_for_each(|row| {
@@ -76,6 +96,11 @@ pub fn print(rows: &[Row], json: bool) -> Result<(), Error> {
             after.iter().try_for_each(|event| writeln!(out, "  after {event}"))
         }),
     };
+    let printed = printed.and_then(|()| match bundle.filter(|_| !json) {
+        None => Ok(()),
+        Some(Ok(path)) => writeln!(out, "all of it is kept: doorbell explain {path}"),
+        Some(Err(why)) => writeln!(out, "nothing is kept: {why}"),
+    });
     printed.map_err(|source| Error::File {
         path: "stderr".into(),
         source,

@@ -1,0 +1,402 @@
+//! The cause of a wait that did not end, by where the queues stand.
+
+use super::Explanation;
+use crate::schema::{Bundle, Does, Packet, Queue};
+
+/// What keeps a queue.
+enum Stop<'a> {
+    /// Nothing is in flight.
+    Idle,
+    /// A wait, which nothing before it delays.
+    At(&'a Packet),
+    /// Work that may go on.
+    Works(&'a Packet),
+    /// The device has not fetched what was submitted.
+    Unheard,
+}
+
+/// What registers of a card read that is not there.
+const ONES: u64 = u32::MAX as u64;
+
+pub(super) fn explain(bundle: &Bundle) -> Explanation {
+    let registers = &bundle.evidence.registers;
+    if !registers.is_empty() && registers.iter().all(|register| register.value.0 == ONES) {
+        return Explanation::new(
+            "device-gone",
+            "the device is gone: all of its registers read as ones",
+        )
+        .because(format!("{} registers were read, each is {ONES:#x}", registers.len()))
+        .then("Look at power and cable, and whether the card is still listed: `lspci`, `doorbell doctor`");
+    }
+    if let Some(found) = bundle.queues.iter().find_map(altered) {
+        return found;
+    }
+    let busy: Vec<_> = bundle
+        .queues
+        .iter()
+        .filter(|queue| !matches!(stop(queue), Stop::Idle))
+        .collect();
+    let Some(first) = waited_for(bundle, &busy) else {
+        return idle(bundle);
+    };
+    // From the queue that is waited for, along what each waits for.
+    let mut path = vec![first];
+    loop {
+        let queue = path[path.len() - 1];
+        let Stop::At(packet) = stop(queue) else {
+            break;
+        };
+        let Some(next) = raiser(packet, &busy) else {
+            break;
+        };
+        if let Some(from) = path.iter().position(|one| one.name == next.name) {
+            return circle(&path[from..]);
+        }
+        path.push(next);
+    }
+    let last = path[path.len() - 1];
+    let mut found = of_queue(last);
+    for pair in path.windows(2) {
+        if let Stop::At(packet) = stop(pair[0]) {
+            let (waits, other) = (&pair[0].name, &pair[1].name);
+            found = found.because(format!(
+                "{waits} stands at {}, which {other} would raise",
+                packet.text
+            ));
+        }
+    }
+    found
+}
+
+/// The queue whose timeline was waited for, if it is busy; else the first that is.
+fn waited_for<'a>(bundle: &Bundle, busy: &[&'a Queue]) -> Option<&'a Queue> {
+    let what = bundle.wait.as_ref().map_or("", |wait| &*wait.what);
+    // Behind it is where every queue stands.
+    let what = what.split(" (").next().unwrap_or(what);
+    // The timeline of `copy 0` is called `copy queue 0 timeline`.
+    let is_named = |queue: &&&Queue| {
+        let timeline = queue.name.replacen(' ', " queue ", 1);
+        what.contains(&*queue.name) || what.contains(&timeline)
+    };
+    busy.iter().find(is_named).or(busy.first()).copied()
+}
+
+fn altered(queue: &Queue) -> Option<Explanation> {
+    let altered = queue.altered.as_ref()?;
+    let found = Explanation::new(
+        "ring-overwritten",
+        format!("something has written into the ring of {}", queue.name),
+    );
+    Some(found
+        .because(format!(
+            "dword {:#x} of what was submitted was {}, and is {} now",
+            altered.at, altered.submitted, altered.found
+        ))
+        .then("Look for a kernel or a copy that writes beyond its buffer: the work before this one in `recent`")
+        .then("Run the kernels one by one (DEBUG=2), and look after which of them the ring changes"))
+}
+
+fn stop(queue: &Queue) -> Stop<'_> {
+    // Behind the last signal of the timeline may be what wakes the host.
+    let is_work = |packet: &Packet| match &packet.does {
+        Does::Signal { at, .. } => *at == queue.timeline.at,
+        Does::Wait { over, .. } => !over,
+        _ => true,
+    };
+    if !queue.in_flight.iter().any(is_work) {
+        return Stop::Idle;
+    }
+    // A pointer that never moves is one that is not reported.
+    let reported = queue.taken.filter(|taken| *taken > 0 || queue.done == 0);
+    if reported.is_some_and(|taken| taken <= queue.done) {
+        return Stop::Unheard;
+    }
+    let mut raised = Vec::new();
+    for packet in &queue.in_flight {
+        match &packet.does {
+            // What the queue has raised itself on its way there does not hold it, whatever it is now.
+            Does::Wait {
+                at,
+                over: false,
+                own: false,
+                ..
+            } if !raised.contains(&at) => return Stop::At(packet),
+            Does::Launch { .. } | Does::Copy { .. } | Does::Fill { .. } => {
+                return Stop::Works(packet);
+            }
+            Does::Signal { at, .. } if *at == queue.timeline.at => return Stop::Works(packet),
+            Does::Signal { at, .. } => raised.push(at),
+            Does::Wait { .. } => {}
+        }
+    }
+    Stop::Idle
+}
+
+/// The queue that has a signal in flight which ends a wait.
+fn raiser<'a>(wait: &Packet, busy: &[&'a Queue]) -> Option<&'a Queue> {
+    let Does::Wait { at, value, .. } = &wait.does else {
+        return None;
+    };
+    let raises = |packet: &Packet| matches!(&packet.does, Does::Signal { at: of, value: to } if of == at && to >= value);
+    busy.iter()
+        .find(|queue| queue.in_flight.iter().any(raises))
+        .copied()
+}
+
+fn circle(path: &[&Queue]) -> Explanation {
+    let mut names: Vec<_> = path.iter().map(|queue| &*queue.name).collect();
+    if let [alone] = names[..] {
+        return Explanation::new(
+            "deadlock",
+            format!("{alone} waits for what it would do itself later"),
+        )
+        .then("Signal before the wait, or wait on another queue");
+    }
+    names.push(&path[0].name);
+    let mut found = Explanation::new(
+        "deadlock",
+        format!("queues wait for each other: {}", names.join(" for ")),
+    );
+    for queue in path {
+        if let Stop::At(packet) = stop(queue) {
+            found = found.because(format!("{} stands at {}", queue.name, packet.text));
+        }
+    }
+    found.then("Submit what raises a signal before what waits for it, on each queue")
+}
+
+fn of_queue(queue: &Queue) -> Explanation {
+    let name = &queue.name;
+    let found = match stop(queue) {
+        Stop::Idle => Explanation::new("unknown", "it is not known: nothing is in flight"),
+        Stop::Unheard => Explanation::new(
+            "not-fetched",
+            format!("the device has not fetched what was submitted to {name}: its doorbell was not heard, or the queue is not scheduled"),
+        )
+        .because(format!(
+            "{name}: {} dwords are written, the device has taken {}, and {} are done",
+            queue.written,
+            queue.taken.unwrap_or_default(),
+            queue.done
+        ))
+        .then("Look whether another program keeps the GPU busy, and whether the machine was suspended")
+        .then("Open the device again; if it stays so, look into the system's log (`dmesg`)"),
+        Stop::At(packet) => never_raised(name, packet),
+        Stop::Works(packet) => works(name, packet),
+    };
+    found.because(format!(
+        "{name}: wptr {}, rptr {}, doorbell {}, dwords {:#x} to {:#x} in flight, fence {} of {}",
+        queue.wptr,
+        queue.rptr,
+        queue.doorbell,
+        queue.done,
+        queue.written,
+        queue.fences[1],
+        queue.fences[0]
+    ))
+}
+
+fn never_raised(name: &str, packet: &Packet) -> Explanation {
+    Explanation::new(
+        "signal-never-raised",
+        format!("{name} waits for a signal that nothing in flight raises"),
+    )
+    .because(format!("{name} stands at {}", packet.text))
+    .then("Look for who should raise it: the host (Signal::set), another process, or work that was never submitted")
+}
+
+fn works(name: &str, packet: &Packet) -> Explanation {
+    let found = match &packet.does {
+        Does::Launch { kernel, .. } => {
+            let which = kernel.as_deref().map_or("a kernel".to_owned(), |kernel| format!("kernel {kernel}"));
+            Explanation::new("kernel-endless", format!("{which} does not end"))
+                .then("Look for a loop that does not end, or a barrier that not all threads reach")
+                .then("If the work is only long, raise HCQDEV_WAIT_TIMEOUT_MS")
+        }
+        Does::Copy { .. } | Does::Fill { .. } => {
+            Explanation::new("copy-endless", format!("a copy or fill on {name} does not end"))
+                .then("Look whether its memory is reachable: another GPU's, or the host's behind a link that is down")
+        }
+        Does::Signal { .. } => Explanation::new(
+            "signal-not-seen",
+            format!("all work on {name} is done but for its last signal, which the host does not see"),
+        )
+        .then("Look whether the memory of signals is uncached for the device"),
+        Does::Wait { .. } => Explanation::new("unknown", "it is not known: the queue waits for its own parts"),
+    };
+    found.because(format!("{name} is at {}", packet.text))
+}
+
+fn idle(bundle: &Bundle) -> Explanation {
+    let what = bundle.wait.as_ref().map_or("something", |wait| &*wait.what);
+    let what = what.split(" (").next().unwrap_or(what);
+    let found = Explanation::new(
+        "signal-never-submitted",
+        format!("nothing is in flight that would raise what is waited for ({what})"),
+    );
+    let found = match &bundle.wait {
+        None => found,
+        Some(wait) => found.because(format!(
+            "{what}: expected at least {}, found {} after {} ms; no queue has anything to do",
+            wait.wanted, wait.seen, wait.after_ms
+        )),
+    };
+    found.then("Look for the submission that should raise it: it was never made, or raised less")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Altered, Hex, Kind, Owner, Timeline, Waited};
+
+    fn packet(position: u64, does: Does) -> Packet {
+        Packet {
+            position,
+            text: format!("{does:?}")
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .to_lowercase(),
+            does,
+        }
+    }
+
+    fn wait(at: u64) -> Packet {
+        packet(
+            0,
+            Does::Wait {
+                at: Hex(at),
+                value: Hex(1),
+                test: ">=".into(),
+                now: Some(Hex(0)),
+                over: false,
+                own: false,
+                owner: Owner::Nobody,
+            },
+        )
+    }
+
+    fn signal(at: u64) -> Packet {
+        packet(
+            8,
+            Does::Signal {
+                at: Hex(at),
+                value: Hex(1),
+            },
+        )
+    }
+
+    fn queue(name: &str, in_flight: Vec<Packet>) -> Queue {
+        Queue {
+            name: name.into(),
+            written: 64,
+            done: 8,
+            taken: Some(16),
+            timeline: Timeline {
+                at: Hex(0xff0),
+                ..Timeline::default()
+            },
+            in_flight,
+            ..Queue::default()
+        }
+    }
+
+    fn cause(queues: Vec<Queue>) -> &'static str {
+        let bundle = Bundle {
+            kind: Kind::Hang,
+            queues,
+            wait: Some(Waited {
+                what: "signal compute queue 0 timeline (copy 0: x)".into(),
+                wanted: 1,
+                ..Waited::default()
+            }),
+            ..Bundle::default()
+        };
+        explain(&bundle).cause
+    }
+
+    #[test]
+    fn where_queues_stand_says_why() {
+        let launch = || {
+            packet(
+                0,
+                Does::Launch {
+                    code: Hex(0),
+                    kernel: Some("add".into()),
+                },
+            )
+        };
+        let copy = || {
+            packet(
+                0,
+                Does::Copy {
+                    dst: Hex(0),
+                    src: Hex(0),
+                    bytes: Hex(1),
+                },
+            )
+        };
+        assert_eq!(cause(vec![]), "signal-never-submitted");
+        assert_eq!(
+            cause(vec![queue("compute 0", vec![wait(1)])]),
+            "signal-never-raised"
+        );
+        assert_eq!(
+            cause(vec![queue("compute 0", vec![launch(), signal(0xff0)])]),
+            "kernel-endless"
+        );
+        assert_eq!(cause(vec![queue("copy 0", vec![copy()])]), "copy-endless");
+        assert_eq!(
+            cause(vec![queue("compute 0", vec![signal(0xff0)])]),
+            "signal-not-seen"
+        );
+        let unheard = Queue {
+            taken: Some(8),
+            ..queue("compute 0", vec![launch()])
+        };
+        assert_eq!(cause(vec![unheard]), "not-fetched");
+        // What wakes the host, behind the end.
+        let done = queue("compute 0", vec![signal(0xff8)]);
+        assert_eq!(cause(vec![done]), "signal-never-submitted");
+        // A barrier of the queue's own, then what holds it.
+        let barrier = vec![signal(3), wait(3), wait(1)];
+        assert_eq!(cause(vec![queue("copy 0", barrier)]), "signal-never-raised");
+        let silent = Queue {
+            taken: Some(0),
+            ..queue("compute 0", vec![launch()])
+        };
+        assert_eq!(cause(vec![silent]), "kernel-endless");
+        let altered = Queue {
+            altered: Some(Altered::default()),
+            ..queue("compute 0", vec![launch()])
+        };
+        assert_eq!(cause(vec![altered]), "ring-overwritten");
+    }
+
+    #[test]
+    fn what_waits_for_another_is_followed_to_the_end() {
+        let compute = queue("compute 0", vec![wait(1), signal(2)]);
+        assert_eq!(
+            cause(vec![
+                compute.clone(),
+                queue("copy 0", vec![wait(2), signal(1)])
+            ]),
+            "deadlock"
+        );
+        assert_eq!(
+            cause(vec![queue("compute 0", vec![wait(1), signal(1)])]),
+            "deadlock"
+        );
+        let launch = packet(
+            0,
+            Does::Launch {
+                code: Hex(0),
+                kernel: None,
+            },
+        );
+        assert_eq!(
+            cause(vec![compute, queue("copy 0", vec![launch, signal(1)])]),
+            "kernel-endless"
+        );
+    }
+}

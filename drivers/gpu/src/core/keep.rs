@@ -1,0 +1,187 @@
+//! What is kept when something goes wrong: a bundle, with all that the device, its queues and its interface know.
+//! The error that the program gets says where it is.
+
+use std::time::Duration;
+
+use drivers_bundle::schema::{self, Bundle, Kernel, Kind, Waited};
+use drivers_bundle::{Hex, Keeper};
+use hcq::Error;
+
+use super::Core;
+use crate::interface::{Access, Cause, Exception, MemoryFault};
+
+/// The bits of an address that a fault does not tell.
+const PAGE_BITS: u64 = 0xfff;
+
+impl Core {
+    /// Keeps what is known of a loss, before it is told; returns the cause with where that is.
+    pub(super) fn keep_loss(&self, cause: Error, exception: Option<&Exception>) -> Error {
+        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.lost.is_lost()) else {
+            return cause;
+        };
+        let Error::Fault { device, unit, what } = cause else {
+            return cause;
+        };
+        let told = match exception {
+            Some(exception) => self.told(exception),
+            None => schema::Exception::Broken {
+                unit: unit.clone(),
+                what: what.clone(),
+            },
+        };
+        let bundle = Bundle {
+            kind: Kind::Fault,
+            error: format!("{device} {unit}: {what}"),
+            exception: Some(told),
+            ..self.bundle(exception)
+        };
+        let what = what + &kept(keeper, bundle);
+        Error::Fault { device, unit, what }
+    }
+
+    /// Keeps what is known where a wait has taken as long as a hang; returns the error with where that is.
+    pub fn overdue(&self, error: Error) -> Error {
+        let Error::Timeout {
+            device,
+            what,
+            wanted,
+            seen,
+            after,
+        } = error
+        else {
+            return error;
+        };
+        let note = match self
+            .keeper
+            .as_ref()
+            .filter(|keeper| keeper.wants_wait(after))
+        {
+            None => String::new(),
+            Some(keeper) => kept(keeper, self.hang(&what, (wanted, seen), after)),
+        };
+        let what = what + &note;
+        Error::Timeout {
+            device,
+            what,
+            wanted,
+            seen,
+            after,
+        }
+    }
+
+    fn hang(&self, what: &str, (wanted, seen): (u64, u64), after: Duration) -> Bundle {
+        Bundle {
+            kind: Kind::Hang,
+            error: format!(
+                "{} {what}: still {seen} after {after:?}, expected at least {wanted}",
+                self.id
+            ),
+            wait: Some(Waited {
+                what: what.into(),
+                wanted,
+                seen,
+                after_ms: after.as_millis().try_into().unwrap_or(u64::MAX),
+            }),
+            ..self.bundle(None)
+        }
+    }
+
+    /// Keeps what is known now, because of what somebody else found wrong. Where that is; none if nothing is kept.
+    pub fn keep_check(&self, error: &Error) -> Option<String> {
+        let bundle = Bundle {
+            kind: Kind::Check,
+            error: error.to_string(),
+            ..self.bundle(None)
+        };
+        let path = self.keeper.as_ref()?.keep(bundle);
+        let path = path.inspect_err(|why| tracing::warn!(why, "no bundle"));
+        path.ok().map(|path| path.display().to_string())
+    }
+
+    /// All that is known of the device.
+    fn bundle(&self, exception: Option<&Exception>) -> Bundle {
+        let facts = self.facts();
+        let kernels = self.kernels.all().into_iter().map(|(code, kernel)| Kernel {
+            name: kernel.name.to_string(),
+            at: Hex(code.start),
+            bytes: Hex(code.end - code.start),
+        });
+        Bundle {
+            device: schema::Device {
+                id: self.id.to_string(),
+                interface: self.interface.name().into(),
+                place: facts.place.clone(),
+                memory: facts.vram,
+                log: facts.log.into(),
+            },
+            queues: self
+                .queues()
+                .map(|queues| queues.evidence())
+                .unwrap_or_default(),
+            kernels: kernels.collect(),
+            evidence: self.interface.evidence(exception),
+            ..Bundle::default()
+        }
+    }
+
+    fn told(&self, exception: &Exception) -> schema::Exception {
+        match exception {
+            Exception::Memory(fault) => self.of_memory(fault),
+            Exception::Refused(refused) => schema::Exception::Refused {
+                unit: refused.unit.clone(),
+                what: refused.what.clone(),
+                at: refused.at.map(Hex),
+                owner: refused.at.map(|at| self.ranges().whose(at)),
+            },
+            Exception::Reset(reset) => schema::Exception::Reset {
+                engine: reset.engine,
+                uncorrectable: reset.uncorrectable,
+                memory_lost: reset.memory_lost,
+            },
+        }
+    }
+
+    fn of_memory(&self, fault: &MemoryFault) -> schema::Exception {
+        let page = fault.va & !PAGE_BITS;
+        let suspects = self
+            .queues()
+            .map(|queues| queues.suspects(page))
+            .unwrap_or_default();
+        // One launch alone is as good as guilty.
+        let guilty = suspects.guilty.or_else(|| match suspects.others.len() {
+            1 => suspects.others.into_iter().next(),
+            _ => None,
+        });
+        schema::Exception::Memory {
+            va: Hex(fault.va),
+            cause: match fault.cause {
+                Cause::PageFault => "page fault",
+                Cause::Ecc => "ecc",
+                Cause::Poison => "poison",
+                Cause::Hang => "hang",
+            }
+            .into(),
+            access: fault.access.map(|access| {
+                match access {
+                    Access::Read => "read",
+                    Access::Write => "write",
+                    Access::Atomic => "atomic",
+                }
+                .into()
+            }),
+            not_present: fault.not_present,
+            read_only: fault.read_only,
+            no_execute: fault.no_execute,
+            owner: self.ranges().whose(fault.va),
+            guilty: guilty.map(|(queue, what)| [queue, what]),
+        }
+    }
+}
+
+/// Writes a bundle; what the message of its error ends with.
+fn kept(keeper: &Keeper, bundle: Bundle) -> String {
+    match keeper.keep(bundle) {
+        Ok(path) => format!(" [doorbell explain {}]", path.display()),
+        Err(why) => format!(" [no bundle: {why}]"),
+    }
+}

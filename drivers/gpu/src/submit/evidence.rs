@@ -1,0 +1,164 @@
+//! A queue as a bundle has it: where it stands, what is in flight, what was submitted last. Never on the way of a
+//! submission; who holds the queue's lock goes on holding it.
+
+use std::ops::Range;
+
+use drivers_bundle::Hex;
+use drivers_bundle::schema::{Altered, Does, Packet, Queue, Submission, Timeline};
+
+use super::channel::Channel;
+use super::decode::{self, Doing, peek, peek_bytes, sentence};
+use super::hardware::Hardware;
+use super::recent;
+use crate::core::Core;
+
+/// Packets in flight that are told at most.
+const PACKETS: usize = 512;
+
+/// Packets of a submission that are told at most.
+const TOLD: usize = 32;
+
+/// What a queue does and did last.
+pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
+    let (core, hardware) = (channel.core(), channel.hardware());
+    let (wptr, rptr) = hardware.pointers();
+    let range = channel.in_flight();
+    let timeline = channel.timeline().signal();
+    let mut packets = decoded(channel, &hardware.words(range.clone()), range.start);
+    packets.truncate(PACKETS);
+    let mut told = Queue {
+        name: channel.unit(),
+        ring: hardware.dwords(),
+        wptr: Hex(wptr),
+        rptr: Hex(rptr),
+        written: range.end,
+        done: range.start,
+        taken: hardware.fetched(),
+        timeline: Timeline {
+            at: Hex(timeline.va().0),
+            made: 0,
+            seen: peek(core, timeline.va().0),
+        },
+        in_flight: packets,
+        ..Queue::default()
+    };
+    // Who holds the lock waits for room meanwhile: what was submitted is his.
+    channel.with_recent(|recent, fences| {
+        told.fences = fences;
+        for (number, one) in recent.all() {
+            told.timeline.made = told.timeline.made.max(one.makes);
+            told.doorbell = Hex(one.doorbell.into());
+            let place = place(one);
+            if told.altered.is_none() {
+                told.altered = altered(hardware, one, range.end);
+            }
+            // What entries name may have been used again.
+            let is_there = !H::ENTRIES || place.end > range.start;
+            let mut does = match (is_there, holds(hardware, one, range.end)) {
+                (false, _) => Vec::new(),
+                (true, true) => hardware.decode(core, &hardware.words(place.clone()), place.start),
+                (true, false) => hardware.decode(core, one.words(), place.start),
+            };
+            does.truncate(TOLD);
+            told.recent.push(Submission {
+                number,
+                makes: one.makes,
+                place: [place.start, place.end],
+                doorbell: Hex(one.doorbell.into()),
+                words: one.words().iter().map(|&word| Hex(word.into())).collect(),
+                does: does
+                    .iter()
+                    .map(|packet| sentence(core, &packet.doing))
+                    .collect(),
+            });
+        }
+    });
+    told
+}
+
+/// Where in the ring a submission lies.
+fn place(one: &recent::Submission) -> Range<u64> {
+    one.end.saturating_sub(one.dwords.into())..one.end
+}
+
+/// Whether the ring has all of a submission, in one piece: nothing else was written there.
+fn holds<H: Hardware>(hardware: &H, one: &recent::Submission, wptr: u64) -> bool {
+    let place = place(one);
+    hardware.is_straight(&place) && place.start + hardware.dwords() >= wptr
+}
+
+/// The first word of a submission that the ring does not hold any more, though nothing else was written there.
+fn altered<H: Hardware>(hardware: &H, one: &recent::Submission, wptr: u64) -> Option<Altered> {
+    if !holds(hardware, one, wptr) {
+        return None;
+    }
+    let place = place(one);
+    let there = hardware.words(place.start..place.start + one.words().len() as u64);
+    let mut pairs = (place.start..).zip(one.words().iter().zip(&there));
+    let (at, (submitted, found)) = pairs.find(|(at, (a, b))| a != b && hardware.is_left(*at))?;
+    Some(Altered {
+        at,
+        submitted: Hex((*submitted).into()),
+        found: Hex((*found).into()),
+    })
+}
+
+/// Packets behind the last signal of the queue's timeline that is reached.
+fn decoded<H: Hardware>(channel: &Channel<H>, words: &[u32], start: u64) -> Vec<Packet> {
+    let (core, hardware) = (channel.core(), channel.hardware());
+    let mut found = hardware.decode(core, words, start);
+    let timeline = channel.timeline().signal().va().0;
+    let reached = peek(core, timeline).unwrap_or(0);
+    let is_done = |packet: &decode::Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
+    let done = found.iter().rposition(is_done).map_or(0, |at| at + 1);
+    let packet = |packet: decode::Packet| Packet {
+        position: packet.position,
+        text: sentence(core, &packet.doing),
+        does: does(core, hardware, &packet.doing),
+    };
+    found.split_off(done).into_iter().map(packet).collect()
+}
+
+fn does<H: Hardware>(core: &Core, hardware: &H, doing: &Doing) -> Does {
+    match *doing {
+        Doing::Wait {
+            at,
+            bytes,
+            mask,
+            value,
+            test,
+        } => {
+            let now = peek_bytes(core, at, bytes).map(|now| now & mask);
+            Does::Wait {
+                at: Hex(at),
+                value: Hex(value),
+                test: test.sign().into(),
+                now: now.map(Hex),
+                over: now.is_none_or(|now| test.holds(now, value)),
+                own: hardware.is_own(at),
+                owner: core.ranges().whose(at),
+            }
+        }
+        Doing::Launch { code, .. } => Does::Launch {
+            code: Hex(code),
+            kernel: core
+                .kernels
+                .at(code)
+                .map(|(kernel, _)| kernel.name.to_string()),
+        },
+        Doing::Copy { dst, src, bytes } => Does::Copy {
+            dst: Hex(dst),
+            src: Hex(src),
+            bytes: Hex(bytes),
+        },
+        Doing::Fill { at, value, bytes } => Does::Fill {
+            at: Hex(at),
+            value: Hex(value.into()),
+            bytes: Hex(bytes),
+        },
+        Doing::Signal { at, value } => Does::Signal {
+            at: Hex(at),
+            value: Hex(value),
+        },
+    }
+}

@@ -1,0 +1,157 @@
+//! What is kept of faults and hangs through NVIDIA's kernel driver, and that it names the cause.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use drivers_bundle::schema::Exception;
+use drivers_nv::{NvDevice, Options};
+use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
+
+use super::faults::illegal;
+use super::keeping::{hang, keeper, told};
+use super::stand::{self, WILD, exec, kernel, memory, options, soon, twin};
+
+const CHIP: &str = "ga102";
+
+fn open(config: &str, folder: &Path) -> hcq::Result<Arc<NvDevice>> {
+    let machine = stand::machine(&twin(config));
+    let options = Options {
+        keeper: keeper(&machine, folder),
+        drain_timeout: hang().limit(),
+        ..options()
+    };
+    drivers_nv::open(&machine, 0, &options)
+}
+
+fn is(error: &Error, cause: &str, part: &str) {
+    let (bundle, found) = told(error);
+    assert_eq!(found.cause, cause, "{found}");
+    assert!(found.to_string().contains(part), "{part}: {found}");
+    assert_eq!(bundle.device.interface, "NVK");
+}
+
+#[test]
+fn what_kernels_do_wrong_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = Val::Const(1 << 20);
+    for (entry, cause, part) in [
+        (
+            "store",
+            "wild-address",
+            "the launch of kernel store writes at an address",
+        ),
+        ("load", "wild-address", "reads at an address"),
+        ("count", "wild-address", "does an atomic operation"),
+        ("odd", "misaligned", "no multiple"),
+        ("shared", "local-out-of-bounds", "address out of range"),
+        ("local", "local-out-of-bounds", "address out of range"),
+        ("trap", "kernel-exception", "kernel trap"),
+        ("uneven", "kernel-endless", "kernel uneven"),
+        ("illegal", "kernel-exception", "kernel illegal"),
+    ] {
+        let device = open("chip=ga102", folder.path()).unwrap();
+        let out = memory(&*device, MemoryKind::Device, 4096).unwrap();
+        let va = out.va().0;
+        let (image, args) = match entry {
+            "odd" => (kernel(CHIP, "store"), vec![Val::Const(va + 2)]),
+            "shared" | "local" => (kernel(CHIP, entry), vec![Val::Const(va), far]),
+            "trap" | "uneven" => (kernel(CHIP, entry), Vec::new()),
+            "illegal" => (illegal(CHIP), Vec::new()),
+            _ => (kernel(CHIP, entry), vec![Val::Const(WILD + 8)]),
+        };
+        let local_bytes = if entry == "shared" { 1024 } else { 0 };
+        let image = hcq::KernelImage {
+            local_bytes,
+            ..image
+        };
+        let program = device.load(&image).unwrap();
+        let threads = if entry == "uneven" { 32 } else { 1 };
+        let work = Command::Exec {
+            program: &program,
+            args: &args,
+            grid: [1, 1, 1],
+            block: [threads, 1, 1],
+        };
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let error = compute
+            .submit(&[], &[work])
+            .unwrap()
+            .wait(soon())
+            .unwrap_err();
+        is(&error, cause, part);
+        let (bundle, _) = told(&error);
+        let is_memory = matches!(bundle.exception, Some(Exception::Memory { .. }));
+        assert_eq!(is_memory, cause == "wild-address", "{:?}", bundle.exception);
+    }
+}
+
+#[test]
+fn freed_memory_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = open("chip=h100", folder.path()).unwrap();
+    let store = device.load(&kernel("h100", "store")).unwrap();
+    let gone = memory(&*device, MemoryKind::Device, 5 << 20).unwrap();
+    let args = [Val::Const(gone.va().0)];
+    drop(gone);
+    // What is kept for reuse would still be mapped: it goes for memory that is asked for.
+    drop(memory(&*device, MemoryKind::Device, 80 << 30));
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let done = compute.submit(&[], &[exec(&store, &args, 1)]).unwrap();
+    let part = "writes in device memory after that was freed";
+    is(&done.wait(soon()).unwrap_err(), "use-after-free", part);
+}
+
+#[test]
+fn what_the_hardware_does_wrong_is_told() {
+    for (fault, cause, part) in [
+        (
+            "hang:channel=0",
+            "not-fetched",
+            "its doorbell was not heard",
+        ),
+        ("exception", "kernel-exception", "Xid 13"),
+        ("mmu:va=0x4000", "wild-address", "0x4000"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("chip=h100,fault={fault}");
+        let error = open(&config, folder.path()).and_then(|device| {
+            let step = device.load(&kernel("h100", "step"))?;
+            let out = memory(&*device, MemoryKind::Device, 4096)?;
+            let args = [stand::at(&out), Val::Const(1)];
+            let compute = Stream::new(device.queue(QueueKind::Compute, 0)?);
+            compute
+                .submit(&[], &[exec(&step, &args, 1)])?
+                .wait(hang())?;
+            let wait = compute.submit(&[], &[])?;
+            wait.wait(hang())
+        });
+        is(&error.unwrap_err(), cause, part);
+    }
+}
+
+#[test]
+fn hangs_are_told_by_where_channels_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = open("chip=ad102", folder.path()).unwrap();
+    let gate = device.signal("the gate").unwrap();
+    for kind in [QueueKind::Compute, QueueKind::Copy] {
+        let stream = Stream::new(device.queue(kind, 0).unwrap());
+        let wait = Command::Wait {
+            signal: &gate,
+            value: Val::Const(1),
+        };
+        let done = stream.submit(&[], &[wait]).unwrap();
+        is(
+            &done.wait(hang()).unwrap_err(),
+            "signal-never-raised",
+            "signal the gate",
+        );
+    }
+    gate.set(1).unwrap();
+    device.synchronize(soon()).unwrap();
+    is(
+        &gate.wait(9, hang()).unwrap_err(),
+        "signal-never-submitted",
+        "at least 9",
+    );
+}

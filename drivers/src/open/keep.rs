@@ -1,0 +1,59 @@
+//! Where what is known of a fault, a hang, or a start that failed goes.
+
+use std::sync::Arc;
+
+use drivers_bundle::schema::{Device, Kind};
+use drivers_bundle::{Bundle, Keeper};
+use hcq::{DeviceId, Error};
+
+use super::Twin;
+use crate::env::Settings;
+
+/// The keeper of a device of a machine; none where nothing is to be kept.
+pub(super) fn keeper(machine: &Twin, twin: bool, settings: &Settings) -> Option<Arc<Keeper>> {
+    let folder = settings.bundles.clone()?;
+    let (patience, said) = (settings.wait_timeout, settings.said.clone());
+    let keeper = Keeper::new(folder, patience, said, machine.clone(), twin);
+    Some(Arc::new(keeper))
+}
+
+/// Keeps what is known of a device that could not be started; returns the error with where that is.
+pub(super) fn start(
+    keeper: &Option<Arc<Keeper>>,
+    id: &DeviceId,
+    (interface, place, log): (&str, &str, &str),
+    error: Error,
+) -> Error {
+    let is_start = matches!(error, Error::NoDevice { .. } | Error::Fault { .. });
+    let Some(keeper) = keeper.as_ref().filter(|_| is_start) else {
+        return error;
+    };
+    let bundle = Bundle {
+        kind: Kind::Start,
+        error: error.to_string(),
+        device: Device {
+            id: id.to_string(),
+            interface: interface.into(),
+            place: place.into(),
+            log: log.into(),
+            ..Device::default()
+        },
+        ..Bundle::default()
+    };
+    let note = match keeper.keep(bundle) {
+        Ok(path) => format!(" [doorbell explain {}]", path.display()),
+        Err(why) => format!(" [no bundle: {why}]"),
+    };
+    match error {
+        Error::NoDevice { asked, why } => Error::NoDevice {
+            asked,
+            why: why + &note,
+        },
+        Error::Fault { device, unit, what } => Error::Fault {
+            device,
+            unit,
+            what: what + &note,
+        },
+        other => other,
+    }
+}
