@@ -60,7 +60,13 @@ pub fn open(
     let found = open.find(|card| card.card().pci().name() == address);
     drop(open);
     let card = match found {
-        Some(card) => card,
+        Some(card) => {
+            // What is left in interrupt rings of a fault that another device was lost by is not this one's.
+            if card.card().is_dirty() {
+                card.exception()?;
+            }
+            card
+        }
         None => {
             let none = |why: String| Error::NoDevice {
                 asked: id.to_string(),

@@ -190,3 +190,26 @@ fn faults(chip: &str) {
     drop((stream, device, point));
     works(&twin, chip);
 }
+
+/// As long as another device of the process has the card, it is not started anew: what is left of a fault in interrupt rings
+/// is not told to the next device.
+#[test]
+fn a_fault_is_told_once_though_another_device_has_the_card() {
+    let twin = PciMachine::new("chip=gfx1100").unwrap();
+    let other = open(&twin, 0, &options()).unwrap();
+    for _ in 0..4 {
+        let device = open(&twin, 0, &options()).unwrap();
+        let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
+        let copy = Command::Copy {
+            dst: Val::Const(0x4560_0000),
+            src: Val::Const(0x1230_0000),
+            bytes: 64,
+        };
+        let point = stream.submit(&[], &[copy]).unwrap();
+        assert!(matches!(point.wait(soon()), Err(Error::DeviceLost { .. })));
+        drop((stream, device, point));
+        works(&twin, "gfx1100");
+    }
+    drop(other);
+    works(&twin, "gfx1100");
+}

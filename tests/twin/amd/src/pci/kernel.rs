@@ -136,6 +136,7 @@ registers! { MMHUB (3 0 0) {
 registers! { MP0 (13 0 0) {
     MP1_FIRMWARE_FLAGS 3:0x84009
     MP0_SMN_C2PMSG_58 0:0x7a
+    MP1_SMN_IH_SW_INT 0:0x2c2
     MP1_SMN_IH_SW_INT_CTRL 0:0x2c3
 } }
 

@@ -65,6 +65,8 @@ const ACCEPTED: [u32; 27] = [
 ];
 /// `TABLE_COMBO_PPTABLE`: what the board's makers have set.
 const TABLE_COMBO_PPTABLE: u32 = 1;
+/// `TABLE_OVERDRIVE`: what a user has set.
+const TABLE_OVERDRIVE: u32 = 8;
 
 /// The argument of `GfxDriverReset` that resets all of it: smu_v13_0_6_ppt.c, smu_v13_0_6_mode1_reset.
 const MODE1: u32 = 1;
@@ -308,8 +310,8 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
 
 /// Writes a table to where the driver has said.
 fn transfer(state: &mut State, table: u32) -> (u32, u32) {
-    if table == TABLE_COMBO_PPTABLE && state.gfx == Gfx::Gfx11 {
-        // Nothing is known of a board here: all limits are 0, which drivers take for "not adjustable".
+    if [TABLE_COMBO_PPTABLE, TABLE_OVERDRIVE].contains(&table) && state.gfx == Gfx::Gfx11 {
+        // Nothing is known of a board here: all limits are 0, which drivers take for "not adjustable"; and nobody has set anything.
         let hub = state.hubs.mm(0);
         let written = hub.write(CLIENT, state.smu.dram, &[0; 4096]);
         return (written.map_or(result::FAILED, |()| result::OK), table);
