@@ -12,7 +12,8 @@
 //!   repository;
 //! - [`wire`]: a process whose calls come through a socket; [`tree`]: files of a machine as files of the host;
 //! - [`record`]: what processes asked of a machine and wrote, as a file; [`watch`]: who looks on;
-//! - [`pci`]: a PCI function to put register models behind; [`vfio`]: the kernel's way of giving one to a program.
+//! - [`pci`]: a PCI function to put register models behind; [`vfio`]: the kernel's way of giving one to a program;
+//! - [`usb`]: a bridge that carries such a function behind USB3.
 #![deny(unsafe_code)]
 
 pub mod caller;
@@ -27,6 +28,7 @@ pub mod rng;
 pub mod rule;
 pub mod touched;
 pub mod tree;
+pub mod usb;
 pub mod vfio;
 pub mod watch;
 pub mod wire;

@@ -6,7 +6,7 @@
 //! - [`gpu`]: a GPU: its queues, what it tells the kernel;
 //! - [`scheduler`]: what runs the queues, in which order, and what time it is;
 //! - [`cp`]: the packets of PM4, AQL and SDMA;
-//! - [`pci`]: what a card shows on its bus;
+//! - [`pci`]: what a card shows on its bus; [`usb`]: the same behind a bridge;
 //! - [`kernel`]: the files, ioctls and events of the kernel driver;
 //! - [`machine`]: a process on the twin, as C and drivers of this repository hold it.
 //!
@@ -22,5 +22,6 @@ pub mod machine;
 pub mod mem;
 pub mod pci;
 pub mod scheduler;
+pub mod usb;
 
 pub use twin::rule::{Journal, Proof, Rule, Violation};

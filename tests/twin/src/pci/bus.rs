@@ -1,7 +1,7 @@
 //! What a function reaches as bus master: memory of the host, by bus addresses.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -68,6 +68,8 @@ struct Range {
     /// The page of the mapping that it begins at.
     page: u64,
     memory: Held,
+    /// Which pages of it functions have asked for, where somebody wants to know.
+    found: Option<BTreeSet<u64>>,
 }
 
 enum Held {
@@ -95,6 +97,7 @@ impl HostMemory {
             bytes,
             page,
             memory,
+            found: None,
         };
         lock(&self.0).ranges.insert(at, range);
     }
@@ -109,13 +112,47 @@ impl HostMemory {
 
     /// The memory at an address, and which page of it.
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
-        let all = lock(&self.0);
-        let (start, range) = all.ranges.range(..=at).next_back()?;
+        let mut all = lock(&self.0);
+        let (start, range) = all.ranges.range_mut(..=at).next_back()?;
         let memory = match &range.memory {
             Held::Given(memory) => memory.upgrade()?,
             Held::Shared(memory) => memory.clone(),
         };
-        (at - start < range.bytes).then(|| (memory, range.page + (at - start) / PAGE))
+        if at - start >= range.bytes {
+            return None;
+        }
+        let page = (at - start) / PAGE;
+        if let Some(found) = &mut range.found {
+            found.insert(page);
+        }
+        Some((memory, range.page + page))
+    }
+
+    /// From now on it is known which pages of a range functions ask for; as yet none.
+    pub(crate) fn watch(&self, at: u64, bytes: u64) {
+        let mut all = lock(&self.0);
+        if let Some((start, range)) = all.ranges.range_mut(..=at).next_back() {
+            let first = (at - start) / PAGE;
+            let pages = first..first + bytes.div_ceil(PAGE);
+            let found = range.found.get_or_insert_default();
+            found.retain(|page| !pages.contains(page));
+        }
+    }
+
+    /// Whether a function has asked for a page of a range that is watched.
+    pub(crate) fn was_found(&self, at: u64, bytes: u64) -> bool {
+        let all = lock(&self.0);
+        let Some((start, range)) = all.ranges.range(..=at).next_back() else {
+            return false;
+        };
+        let first = (at - start) / PAGE;
+        let found = range.found.as_ref();
+        found.is_some_and(|found| {
+            found
+                .range(first..first + bytes.div_ceil(PAGE))
+                .next()
+                .is_some()
+        })
     }
 
     /// A BAR has an address from now on.
@@ -171,6 +208,7 @@ impl HostMemory {
                 bytes,
                 page: done / PAGE,
                 memory: Held::Given(Arc::downgrade(&memory)),
+                found: None,
             };
             all.ranges.insert(at, range);
             let addr = BusAddr(at);

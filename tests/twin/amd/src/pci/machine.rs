@@ -35,7 +35,9 @@ use super::card::{Before, Card, Config};
 use super::chip::{CHIPS, Chip};
 use super::wait::WAITS;
 
-const KEYS: &str = "chip, gpus, bar, drain, seed, before, looks, never, stuck, resets, gone";
+/// Keys of a config string.
+pub(crate) const KEYS: &str =
+    "chip, gpus, bar, drain, seed, before, looks, never, stuck, resets, gone";
 
 /// The cards of a machine.
 struct Slots {
@@ -51,7 +53,8 @@ pub struct PciMachine {
     kept: Kept,
 }
 
-fn parse(text: &str) -> Result<(Config, usize), String> {
+/// The cards of a config string, and how many.
+pub(crate) fn parse(text: &str) -> Result<(Config, usize), String> {
     let names = || CHIPS.map(|chip| chip.name).join(", ");
     let mut config = Config::of(&CHIPS[0]);
     let mut gpus = 1;
