@@ -161,6 +161,8 @@ impl UsbMachine {
             // Each bridge has a bus of its own.
             let memory = HostMemory::new();
             let card = card::Config {
+                // The bridge's engine sends dwords.
+                halves: true,
                 seed: config.card.seed ^ (number as u64) << 48,
                 ..config.card.clone()
             };

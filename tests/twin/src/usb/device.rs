@@ -5,7 +5,7 @@
 
 use hcq::transport::Setup;
 
-use super::bridge::State;
+use super::state::State;
 
 /// What comes of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use hcq::transport::{Fault, Setup, Transfer, TransportError, UsbPipe};
 
-use super::bridge::{Bridge, address, is_control, told};
+use super::bridge::Bridge;
+use super::config::What;
 use super::device::Answer;
 use super::rules;
+use super::transfer::{address, is_control, told};
 
 /// How long a look at what has not come yet is apart from the next.
 const NAP: Duration = Duration::from_micros(50);
@@ -36,7 +38,7 @@ impl Pipe {
     fn one(
         &self,
         transfer: &mut Transfer<'_>,
-        mut trouble: Option<super::What>,
+        mut trouble: Option<What>,
         limit: Duration,
     ) -> Result<(usize, Duration), Fault> {
         let start = Instant::now();

@@ -1,7 +1,7 @@
 //! Bulk transfers: to and from the buffer, or dword by dword to and from the bus.
 
-use super::bridge::State;
 use super::device::Answer;
+use super::state::State;
 use super::{clock, rules};
 
 /// Dwords that go to or come from the bus by bulk transfers.

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use hcq::transport::Setup;
 
-use super::bridge::State;
 use super::device::Answer;
+use super::state::State;
 use super::stream::Stream;
 use super::{rules, tlp};
 
@@ -87,8 +87,10 @@ impl State {
                 self.sram.arm(to_host, sectors, slots, &self.journal);
             }
             (OUT, POWER, []) => {
-                self.power(setup.value & 1 == 1);
+                // Reset is asserted before power comes, whether there was some or not.
+                self.power(false);
                 if setup.value & 1 == 1 {
+                    self.power(true);
                     self.took += POWERED;
                 }
             }

@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use super::bridge::State;
+use super::state::State;
 use super::{rules, sram, tlp};
 
 /// The state of the link.

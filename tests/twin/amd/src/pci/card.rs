@@ -93,6 +93,8 @@ pub struct Config {
     /// What the host writes to VRAM leaves the HDP by itself, until the next access to a register: a card may, and
     /// who relies on it goes unnoticed.
     pub drains: bool,
+    /// Its host cannot store 64 bits at once: doorbells come in two halves.
+    pub halves: bool,
     /// What choices that hardware leaves open follow from.
     pub seed: u64,
 }
@@ -120,6 +122,7 @@ impl Config {
             psp_error: None,
             smu_error: None,
             drains: false,
+            halves: false,
             seed: 0,
         }
     }

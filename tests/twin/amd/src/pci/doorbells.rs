@@ -1,6 +1,8 @@
 //! BAR 2: a store there reaches a queue by way of the bus interface, which knows which doorbells are whose, and of
 //! the command processor or the copy engine, which know their queues.
 
+use std::collections::BTreeMap;
+
 use drivers_spec::amd::mmio::gc;
 use drivers_spec::amd::packet::Gfx;
 use hcq::mem::window::AccessWidth;
@@ -43,6 +45,36 @@ pub static SELECTION: Rule = Rule {
     source: "Linux, gfx_v11_0.c: soc21_grbm_select(adev, 0, 0, 0, 0) ends each use",
     proof: Proof::Sourced,
 };
+
+/// Halves are two.
+pub static HALVES: Rule = Rule {
+    name: "AMD-DOORBELL-HALVES",
+    text: "where a host has no stores of 64 bits, a doorbell is rung with its low half and then its high half, and no other comes between",
+    source: "tinygrad, runtime/support/usb.py, pcie_mem_write: 8 bytes of a doorbell are two packets of a dword each",
+    proof: Proof::Observed,
+};
+
+/// Doorbells that come in halves.
+#[derive(Default)]
+pub(super) struct Halves {
+    /// What each held last.
+    bells: BTreeMap<u64, u64>,
+    /// The one whose low half has come.
+    open: Option<u64>,
+}
+
+impl Halves {
+    /// What a doorbell holds once half of it has come: the queue sees it at once. Whether it was that half's turn.
+    fn take(&mut self, offset: u64, half: u32) -> (u64, bool) {
+        let (bell, is_high) = (offset & !7, offset & 4 != 0);
+        let held = self.bells.entry(bell).or_default();
+        let shift = if is_high { 32 } else { 0 };
+        *held = *held & !(u64::from(u32::MAX) << shift) | u64::from(half) << shift;
+        let turn = self.open == is_high.then_some(bell);
+        self.open = (!is_high).then_some(bell);
+        (*held, turn)
+    }
+}
 
 /// `AWID` of copy engines, and of the command processors. Source: Linux, nbio_v4_3.c.
 const COPY: u32 = 0xe;
@@ -105,6 +137,14 @@ pub(super) fn ring(
             state.journal.broken(&SELECTION, what);
         }
     }
-    state.engines.ring(offset, width, value);
+    if state.config.halves && width == AccessWidth::W32 {
+        let (whole, turn) = state.halves.take(offset, value as u32);
+        if !turn {
+            state.journal.broken(&HALVES, what);
+        }
+        state.engines.ring(bell, AccessWidth::W64, whole);
+    } else {
+        state.engines.ring(offset, width, value);
+    }
     Ok(())
 }

@@ -10,6 +10,7 @@ use twin::pci::{Broken, Bus};
 use twin::rule::{Journal, Proof, Rule};
 
 use super::card::{Before, Config, REGISTER, VRAM_END};
+use super::doorbells::Halves;
 use super::engines::Engines;
 use super::graphics::Graphics;
 use super::hub::Hubs;
@@ -61,6 +62,7 @@ pub(super) struct State {
     pub(super) graphics: Graphics,
     pub(super) sdma: Sdma,
     pub(super) engines: Engines,
+    pub(super) halves: Halves,
     pub(super) rom: Vec<u8>,
     /// See [`Config::silent`].
     silent: (u32, u32),
@@ -94,6 +96,7 @@ impl State {
             graphics: Graphics::new(xccs.len()),
             sdma: Sdma::default(),
             engines,
+            halves: Halves::default(),
             rom: rom::image(config.chip),
             silent: config.silent,
             away: None,

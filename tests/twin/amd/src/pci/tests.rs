@@ -550,6 +550,25 @@ fn a_doorbell_reaches_the_queue_that_it_is_of() {
 }
 
 #[test]
+fn a_host_without_wide_stores_rings_in_halves() {
+    let mut rig = Rig::running("gfx1100");
+    rig.state.config.halves = true;
+    let words = store(DATA, 7);
+    rig.words(RING, &words);
+    rig.words(POINTERS + 8, &[words.len() as u32, 0]);
+    rig.flush();
+    let half = |rig: &mut Rig, byte, value| {
+        doorbells::ring(&mut rig.state, byte, AccessWidth::W32, value).unwrap();
+    };
+    half(&mut rig, 0x18, words.len() as u64);
+    half(&mut rig, 0x1c, 0);
+    rig.wait("the store", |rig| rig.word(DATA) == 7);
+    assert!(rig.broken().is_empty());
+    half(&mut rig, 0x1c, 0);
+    fires("AMD-DOORBELL-HALVES").only(&rig.broken());
+}
+
+#[test]
 fn what_a_queue_is_loaded_from_says_what_its_registers_do() {
     // Not written at all; written and changed; not flushed.
     let mut rig = Rig::started("gfx1100");

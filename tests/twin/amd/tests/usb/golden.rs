@@ -59,7 +59,8 @@ impl Target for Memory {
     fn reset(&mut self) {}
 }
 
-/// A function as the mock's card is: VRAM, doorbells, registers.
+/// A function as the mock's card is: VRAM, doorbells, registers. The mock lets a BAR lie anywhere; here it is as
+/// large as its place below 4 GiB lets it be, where it is there.
 fn function(memory: &Arc<HostMemory>, journal: &Arc<Journal>, prefetch: bool) -> Function {
     let identity = Identity {
         vendor: 0x1002,
@@ -85,7 +86,12 @@ fn function(memory: &Arc<HostMemory>, journal: &Arc<Journal>, prefetch: bool) ->
         }
     };
     let bars = vec![
-        bar(0, 0x2000_0000, true, false),
+        bar(
+            0,
+            if prefetch { 0x2000_0000 } else { 0x1000_0000 },
+            true,
+            false,
+        ),
         bar(2, 0x2000, false, true),
         bar(5, 0x20_0000, false, false),
     ];
@@ -250,7 +256,7 @@ fn recorded_requests_get_the_recorded_answers() {
     ] {
         all += rig.replay(name);
     }
-    assert_eq!(all, 160);
+    assert_eq!(all, 157);
 }
 
 /// Where the recorded driver found the BARs of the mock's card when it opened it: below 4 GiB.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+mod judge;
 mod mistakes;
 
 use std::sync::Arc;
@@ -62,7 +63,7 @@ fn function(memory: &Arc<HostMemory>, journal: &Arc<Journal>) -> Function {
         prefetch: wide,
         target: Box::new(Bytes(vec![0; bytes])) as Box<dyn Target>,
     };
-    let bars = vec![bar(0, 1 << 20, true), bar(5, 0x1000, false)];
+    let bars = vec![bar(0, 8 << 20, true), bar(5, 0x1000, false)];
     Function::new("behind", identity, bars, Bus::new(memory), journal.clone())
 }
 
