@@ -111,6 +111,34 @@ impl Pipe {
         results
     }
 
+    /// One transfer, as a bus does it that offers packets again and again: none as long as the device takes none.
+    pub fn offer(&self, transfer: &mut Transfer<'_>) -> Option<Result<usize, Fault>> {
+        let mut state = self.bridge.lock();
+        if !state.is_there(self.number) {
+            return Some(Err(Fault::Gone));
+        }
+        let ready = match transfer {
+            Transfer::ControlIn(..) | Transfer::ControlOut(..) => true,
+            Transfer::BulkIn(..) => state.is_ready(true),
+            Transfer::BulkOut(..) => state.is_ready(false),
+        };
+        if !ready {
+            return None;
+        }
+        let answer = state.transfer(transfer, None);
+        let took = state.took;
+        match answer {
+            Answer::Moved(bytes) => {
+                state.count(transfer, bytes);
+                state.waited(took);
+                Some(Ok(bytes))
+            }
+            Answer::Stall => Some(Err(Fault::Stall)),
+            Answer::Quiet => Some(Err(Fault::TimedOut(Duration::ZERO))),
+            Answer::Pending => None,
+        }
+    }
+
     fn all(
         &self,
         transfers: &mut [Transfer<'_>],

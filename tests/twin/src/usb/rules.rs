@@ -165,7 +165,7 @@ pub static SLOTS: Rule = Rule {
 /// A copy is as long as armed.
 pub static SECTORS: Rule = Rule {
     name: "ASM24-F2-LENGTH",
-    text: "the bulk transfer of a copy has as many bytes as its sectors",
+    text: "bulk transfers of a copy have as many bytes together as its sectors, and end between packets",
     source: "tinygrad/asm2464pd-firmware, pcie/test_sram_verify.py; tinygrad, runtime/support/usb.py, scsi_write",
     proof: Proof::Sourced,
 };

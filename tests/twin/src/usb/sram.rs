@@ -252,15 +252,15 @@ impl Sram {
         true
     }
 
-    /// A bulk transfer from the host for the first copy that waits. None where none does; else the bytes that the
-    /// engine has taken.
-    pub(super) fn take(&mut self, data: &[u8], journal: &Journal) -> Option<usize> {
+    /// Bulk data from the host for the first copy that waits, of which a part may come. None where none does; else
+    /// the bytes that the engine has taken.
+    pub(super) fn take(&mut self, data: &[u8], packet: usize, journal: &Journal) -> Option<usize> {
         let index = self.copies.iter().position(|copy| !copy.to_host)?;
         let copy = &mut self.copies[index];
         let left = copy.bytes - copy.done;
         let taken = data.len().min(left as usize);
-        if data.len() as u64 != copy.bytes {
-            let what = format!("{:#x} bytes for {:#x}", data.len(), copy.bytes);
+        if !is_part(data.len(), left, packet) {
+            let what = format!("{:#x} bytes for {left:#x}", data.len());
             journal.broken(&rules::SECTORS, what);
         }
         self.buffer.write(copy.at + copy.done, &data[..taken]);
@@ -278,19 +278,25 @@ impl Sram {
         Some(taken)
     }
 
-    /// A bulk transfer to the host from the first copy that waits: none where none does, an error where the function
-    /// has not released it yet; else how many bytes came.
-    pub(super) fn give(&mut self, to: &mut [u8], journal: &Journal) -> Option<Result<usize, ()>> {
+    /// Bulk data for the host from the first copy that waits: none where none does, an error where the function has
+    /// not released it yet; else how many bytes came.
+    pub(super) fn give(
+        &mut self,
+        to: &mut [u8],
+        packet: usize,
+        journal: &Journal,
+    ) -> Option<Result<usize, ()>> {
         let index = self.copies.iter().position(|copy| copy.to_host)?;
         if !self.is_open() {
             return Some(Err(()));
         }
         let copy = &mut self.copies[index];
-        if to.len() as u64 != copy.bytes {
-            let what = format!("room for {:#x} bytes of {:#x}", to.len(), copy.bytes);
+        let left = copy.bytes - copy.done;
+        if !is_part(to.len(), left, packet) {
+            let what = format!("room for {:#x} bytes of {left:#x}", to.len());
             journal.broken(&rules::SECTORS, what);
         }
-        let given = to.len().min((copy.bytes - copy.done) as usize);
+        let given = to.len().min(left as usize);
         self.buffer.read(copy.at + copy.done, &mut to[..given]);
         copy.done += given as u64;
         if copy.done == copy.bytes {
@@ -298,4 +304,9 @@ impl Sram {
         }
         Some(Ok(given))
     }
+}
+
+/// Whether so many bytes are all that is left, or whole packets of it: the device does not see where transfers end.
+fn is_part(bytes: usize, left: u64, packet: usize) -> bool {
+    bytes as u64 == left || bytes as u64 <= left && bytes.is_multiple_of(packet)
 }

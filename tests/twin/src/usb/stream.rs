@@ -60,13 +60,19 @@ impl State {
         self.stale = self.waiting.len();
     }
 
+    /// Whether the device takes a packet of a direction, or has one: until then it lets the host wait.
+    pub(super) fn is_ready(&self, to_host: bool) -> bool {
+        let streams = self.stream.is_some_and(|stream| stream.to_host == to_host);
+        streams || self.sram.waits(to_host) || to_host && !self.waiting.is_empty()
+    }
+
     /// A bulk transfer from the host.
     pub(super) fn bulk_out(&mut self, data: &[u8]) -> Answer {
         if let Some(stream) = self.stream.filter(|stream| !stream.to_host) {
             return self.stream_out(stream, data);
         }
         self.took += clock::Rates::of(data.len(), self.rates.copy);
-        match self.sram.take(data, &self.journal) {
+        match self.sram.take(data, self.packet(), &self.journal) {
             Some(taken) if taken == data.len() => Answer::Moved(taken),
             Some(_) => Answer::Quiet,
             None => {
@@ -115,7 +121,7 @@ impl State {
     /// A bulk transfer to the host.
     pub(super) fn bulk_in(&mut self, to: &mut [u8]) -> Answer {
         if self.waiting.is_empty() {
-            let copied = self.sram.give(to, &self.journal);
+            let copied = self.sram.give(to, self.packet(), &self.journal);
             if let Some(Ok(bytes)) = copied {
                 self.took += clock::Rates::of(bytes, self.rates.copy);
             }

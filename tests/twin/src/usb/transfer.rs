@@ -182,7 +182,7 @@ impl State {
         let (Some(stream), 0xf0) = (self.stream, setup.request) else {
             return false;
         };
-        let address = if stream.to_host { IN } else { OUT };
-        later.iter().any(|other| address(other) == address)
+        let of = if stream.to_host { IN } else { OUT };
+        later.iter().any(|other| address(other) == of)
     }
 }

@@ -283,7 +283,7 @@ impl Board {
         if !self.chip.takes {
             let mut state = self.chip.hardware.lock();
             let State { sram, journal, .. } = &mut *state;
-            return sram.take(data, journal).unwrap_or(0);
+            return sram.take(data, 1024, journal).unwrap_or(0);
         }
         let mut taken = 0;
         for packet in data.chunks(1024) {
@@ -307,7 +307,7 @@ impl Board {
             data.resize(most, 0);
             let mut state = self.chip.hardware.lock();
             let State { sram, journal, .. } = &mut *state;
-            let given = sram.give(&mut data, journal).and_then(Result::ok);
+            let given = sram.give(&mut data, 1024, journal).and_then(Result::ok);
             data.truncate(given.unwrap_or(0));
             return data;
         }
