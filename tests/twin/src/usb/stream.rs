@@ -14,6 +14,12 @@ pub(super) struct Stream {
     pub(super) dwords: u32,
 }
 
+/// The last dword.
+fn last(data: &[u8]) -> u32 {
+    data.last_chunk()
+        .map_or(0, |word| u32::from_le_bytes(*word))
+}
+
 impl State {
     /// Bytes of a packet.
     fn packet(&self) -> usize {
@@ -22,7 +28,6 @@ impl State {
 
     /// Begins a stream. One to the host reads its first packet ahead.
     pub(super) fn begin(&mut self, stream: Stream) {
-        self.engine.streams();
         if stream.dwords == 0 {
             return;
         }
@@ -47,6 +52,7 @@ impl State {
         self.fabric
             .read_all(stream.at, &mut data, self.engine.data());
         stream.at = stream.at.wrapping_add(bytes as u64);
+        self.engine.passed(stream.at, last(&data));
         stream.dwords -= (bytes / 4) as u32;
         if stream.dwords == 0 {
             self.stream = None;
@@ -104,6 +110,10 @@ impl State {
             let at = stream.at.wrapping_add(taken as u64);
             self.fabric.write_all(at, &packet[..used]);
             taken += used;
+            if used > 0 {
+                let next = stream.at.wrapping_add(taken as u64);
+                self.engine.passed(next, last(&packet[..used]));
+            }
         }
         let dwords = stream.dwords - (taken / 4) as u32;
         let at = stream.at.wrapping_add(taken as u64);

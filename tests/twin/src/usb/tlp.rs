@@ -106,9 +106,18 @@ impl Engine {
         }
     }
 
-    /// Streams have no completion that can be asked for.
-    pub(super) fn streams(&mut self) {
+    /// Sets up a stream, whose packets have no completion that can be asked for.
+    pub(super) fn streams(&mut self, format: u8, enables: u8, address: u64) {
+        let data = self.data();
+        self.set(format, enables, address, data);
         self.sent = Sent::Posted;
+    }
+
+    /// A stream has gone on to an address; this was its last dword.
+    pub(super) fn passed(&mut self, address: u64, data: u32) {
+        self.set_word(ADDRESS, address as u32);
+        self.set_word(HIGH, (address >> 32) as u32);
+        self.set_word(DATA, data);
     }
 
     /// Sends the packet that the registers describe.

@@ -115,9 +115,9 @@ impl State {
 
     fn packet_request(&mut self, mode: u8, format: u8, enables: u8, at: u64, value: u32) {
         self.end();
-        self.engine.set(format, enables, at, value);
         let to_host = match mode {
             0 => {
+                self.engine.set(format, enables, at, value);
                 self.engine.fire(&mut self.fabric, &self.journal);
                 return;
             }
@@ -128,6 +128,7 @@ impl State {
             let what = format!("a stream of {format:#04x} at {at:#x}, byte enables {enables:#06b}");
             self.broken(&rules::FORMAT, what);
         }
+        self.engine.streams(format, enables, at);
         self.begin(Stream {
             to_host,
             at: at & !3,

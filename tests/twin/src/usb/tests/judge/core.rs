@@ -407,8 +407,8 @@ impl Core {
                 let (a, b) = (self.a(), self.get(B));
                 self.set_flag(CARRY, false);
                 self.set_flag(OVERFLOW, b == 0);
-                if b != 0 {
-                    self.set_a(a / b);
+                if let Some(quotient) = a.checked_div(b) {
+                    self.set_a(quotient);
                     self.set(B, a % b);
                 }
             }
