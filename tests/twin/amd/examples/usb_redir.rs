@@ -121,8 +121,8 @@ fn connect(to: &Mutex<UnixStream>, bridge: &Bridge) -> io::Result<()> {
     [36, 68, 100]
         .into_iter()
         .for_each(|at| interfaces[at] = 0xff);
-    // By number, those to the host behind the others: kinds, intervals, interfaces, sizes, streams.
-    let mut endpoints = vec![0; 32 * (1 + 1 + 1 + 2 + 4)];
+    // By number, those to the host behind the others: kinds, intervals, interfaces, sizes.
+    let mut endpoints = vec![0; 32 * (1 + 1 + 1 + 2)];
     endpoints[..32].fill(255);
     for number in [0x02, 0x11] {
         endpoints[number] = 2;

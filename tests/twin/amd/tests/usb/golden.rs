@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Pci, Setup, UsbPipe};
+use hcq::transport::{Pci, ResetKind, Setup, UsbPipe};
 use serde_json::Value;
 use twin::host::Mapping;
 use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
@@ -56,7 +56,7 @@ impl Target for Memory {
         }
         Ok(())
     }
-    fn reset(&mut self) {}
+    fn reset(&mut self, _: ResetKind) {}
 }
 
 /// A function as the mock's card is: VRAM, doorbells, registers. The mock lets a BAR lie anywhere; here it is as

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use drivers_spec::pci::PCI_BASE_ADDRESS_0;
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Fault, Setup, Transfer, UsbPipe};
+use hcq::transport::{Fault, ResetKind, Setup, Transfer, UsbPipe};
 
 use super::*;
 use crate::fires::fires;
@@ -38,7 +38,7 @@ impl Target for Bytes {
         self.0[at..at + width.bytes()].copy_from_slice(&value.to_le_bytes()[..width.bytes()]);
         Ok(())
     }
-    fn reset(&mut self) {
+    fn reset(&mut self, _: ResetKind) {
         self.0.fill(0);
     }
 }
