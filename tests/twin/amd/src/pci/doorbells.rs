@@ -142,7 +142,7 @@ pub(super) fn ring(
         if !turn {
             state.journal.broken(&HALVES, what);
         }
-        state.engines.ring(bell, AccessWidth::W64, whole);
+        state.engines.ring(offset & !7, AccessWidth::W64, whole);
     } else {
         state.engines.ring(offset, width, value);
     }
