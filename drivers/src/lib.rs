@@ -4,6 +4,7 @@
 mod bus;
 pub mod doctor;
 pub mod env;
+pub mod gauges;
 mod look;
 pub mod open;
 pub mod regs;

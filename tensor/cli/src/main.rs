@@ -66,6 +66,8 @@ enum Command {
     /// Registers of AMD's cards by the vendor's names: list, decode, read, write
     #[command(subcommand)]
     Regs(cmd::regs::Command),
+    /// Show what GPUs are at: clocks, power, temperature, memory, and who has them
+    Smi(cmd::smi::Args),
     /// Print the rules by which people use devices without being root
     Setup(cmd::setup::Args),
     /// Print what completes commands in a shell
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
             Command::Run(args) => cmd::run::run(args, &setup),
             Command::Inspect(args) => cmd::inspect::run(args, &setup),
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
+            Command::Smi(args) => cmd::smi::run(args, &setup),
             Command::Regs(command) => cmd::regs::run(command, &setup),
             // Done above: there is no device, or it is not ours.
             Command::Fw(_)

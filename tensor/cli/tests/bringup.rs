@@ -135,20 +135,6 @@ fn it_stops_at_the_rung_that_fails() {
         ),
         (
             kfd,
-            "fault=exception:reset",
-            "ring",
-            5,
-            &["the GPU was reset"],
-        ),
-        (
-            kfd,
-            "fault=memory:va=0x1000",
-            "ring",
-            5,
-            &["page fault at page 0x1000"],
-        ),
-        (
-            kfd,
             "fault=hang:queue=1",
             "copy",
             5,
@@ -208,7 +194,7 @@ fn it_stops_at_the_rung_that_fails() {
             let said = last["error"].as_str().unwrap().to_owned() + &last["next"].to_string();
             assert!(said.contains(text), "{text:?} is not in {what}");
         }
-        assert!(last["next"].as_array().unwrap().len() >= 3, "{what}");
+        assert!(last["next"].as_array().unwrap().len() >= 2, "{what}");
     }
 }
 
@@ -259,4 +245,19 @@ fn a_part_of_the_ladder_and_its_words() {
     ] {
         assert!(ran.out.contains(text), "{text:?} is not in {}", ran.out);
     }
+}
+
+/// What the README shows of a screen is what the program prints; the other picture has times and files in it.
+#[test]
+fn pictures_are_what_is_printed() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/pictures");
+    let program = env!("CARGO_BIN_EXE_doorbell");
+    let mut command = std::process::Command::new("python3");
+    let ran = command
+        .arg(script)
+        .args(["smi", "--check", "--program", program])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
 }

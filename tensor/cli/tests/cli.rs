@@ -744,3 +744,48 @@ fn setup_prints_and_writes_nothing() {
     assert_eq!(place.run(&["setup"], &[]).code, 2);
     place.wrote(&[], false);
 }
+
+/// The machine of the pictures: one card of amdgpu with a program on it, one without kernel driver that is ours.
+#[test]
+fn smi_shows_what_cards_are_at_and_who_has_them() {
+    let place = Place::new();
+    let root = place.path("tmp").join("machine");
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.pictures/machine.txt");
+    for line in std::fs::read_to_string(files).unwrap().lines() {
+        let Some((path, text)) = line.split_once(" = ") else {
+            continue;
+        };
+        let path = root.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text.replace("\\n", "\n").replace("\\0", "\0")).unwrap();
+    }
+    let root = root.to_str().unwrap();
+    let found = rows(
+        &place.run(&["smi", "--json", "--root", root], &[]),
+        "doorbell.smi/1",
+    );
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(
+        (&found[0]["celsius"], &found[0]["watts"]),
+        (&Value::from(61.0), &Value::from(323.0))
+    );
+    assert_eq!(found[0]["users"][0]["queues"], 2);
+    assert_eq!(found[1]["users"][0]["command"], "doorbell bench all");
+    assert_eq!(found[1]["celsius"], Value::Null);
+    let text = place.run(&["smi", "--root", root], &[]).out;
+    for part in [
+        "0000:03:00.0 AMD Navi 31 (gfx1100), driver amdgpu, 16.0 GT/s x16\n",
+        "  18.0 of 24.0 GiB, busy 97 %, 323 of 339 W, 61 °C, core 2371 MHz",
+        "  4711 17.0 GiB, 2 queues",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+
+    let twin = [("DEV", "TWINPCI+AMD::gfx1201")];
+    let ran = place.run(&["smi", "--json"], &twin);
+    let found = rows(&ran, "doorbell.smi/1");
+    assert_eq!(found[0]["arch"], "gfx1201");
+    let ran = place.run(&["smi", "--watch"], &twin);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("stdout is no terminal"), "{}", ran.err);
+}

@@ -47,13 +47,18 @@ pub struct Lock {
     _file: File,
 }
 
+/// The file of a function's lock, which says who has had it last: `PID (COMMAND)`.
+pub fn lock_path(address: &str) -> String {
+    format!("/run/lock/doorbell-{address}.lock")
+}
+
 impl Lock {
     /// Waits for the function, at most so long.
     ///
     /// # Errors
     /// [`LockError`].
     pub fn take(system: &System, address: &str, wait: Duration) -> Result<Lock, LockError> {
-        let name = format!("/run/lock/doorbell-{address}.lock");
+        let name = lock_path(address);
         let failed = |source| LockError::File {
             path: name.clone(),
             source,

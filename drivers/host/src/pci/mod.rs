@@ -29,4 +29,4 @@ pub mod vfio;
 
 pub use files::{Files, Rights, System, functions};
 pub use function::{Function, open};
-pub use lock::{Lock, LockError};
+pub use lock::{Lock, LockError, lock_path};

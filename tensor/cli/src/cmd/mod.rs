@@ -14,5 +14,6 @@ pub mod regs;
 pub mod run;
 pub mod setup;
 pub mod shell;
+pub mod smi;
 #[cfg(feature = "twin")]
 pub mod twin;

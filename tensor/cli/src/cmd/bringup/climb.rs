@@ -22,17 +22,20 @@ pub struct Climb {
     pub setup: Setup,
     /// Of each wait of this rung.
     pub limit: Duration,
+    /// Of the waits of any rung: the driver takes one that is as long for a hang.
+    least: Duration,
     // The engine before the device.
     opened: Option<Opened>,
     device: Option<Arc<dyn Device>>,
 }
 
 impl Climb {
-    /// Nothing is open.
-    pub fn new(setup: Setup) -> Climb {
+    /// Nothing is open. No rung waits less than so long.
+    pub fn new(setup: Setup, least: Duration) -> Climb {
         Climb {
             setup,
-            limit: Duration::MAX,
+            limit: least,
+            least,
             opened: None,
             device: None,
         }
@@ -43,7 +46,7 @@ impl Climb {
         if let Some(device) = &self.device {
             return Ok(device.clone());
         }
-        let device = self.setup.clone().patience(self.limit).device()?;
+        let device = self.setup.clone().patience(self.least).device()?;
         Ok(self.device.insert(device).clone())
     }
 

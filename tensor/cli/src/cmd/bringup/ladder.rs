@@ -136,12 +136,21 @@ pub const RUNGS: [Rung; 13] = [
 const RECORDED: &str = "`--recorded waits`, `writes`, `copies`, `barriers`, one at a time or all (`--recorded`): packets as of a driver \
      that has run on cards; what helps is what this card does not like of ours";
 
-/// What holds of every rung.
-const ALWAYS: [&str; 2] = [
-    "the same with `RUST_LOG=debug` shows each submission",
-    "the same on a simulated device (DEV=TWINKFD+AMD::gfx1100, TWINPCI+AMD::gfx1201, TWINNVK+NV::sm_90) shows what \
-     it should look like",
-];
+/// Of every rung.
+const LOGGED: &str = "the same with `RUST_LOG=debug` shows each submission";
+
+/// Of every rung of hardware.
+const SIMULATED: &str = "the same on a simulated device (DEV=TWINKFD+AMD::gfx1100, TWINPCI+AMD::gfx1201, TWINNVK+NV::sm_90) \
+     shows what it should look like";
+
+/// What a ladder stands against.
+#[derive(Clone, Copy)]
+pub struct Wall {
+    /// Packets are those of AMD GPUs.
+    pub amd: bool,
+    /// It is none of hardware.
+    pub simulated: bool,
+}
 
 /// How long a rung may take.
 #[derive(Clone, Copy)]
@@ -209,17 +218,19 @@ impl Step<'_> {
         self.outcome.as_ref().err()
     }
 
-    /// What to try if it failed; of AMD GPUs also other packets.
-    pub fn next(&self, amd: bool) -> Vec<String> {
+    /// What to try if it failed.
+    pub fn next(&self, wall: Wall) -> Vec<String> {
         let fix = match &self.outcome {
             Ok(_) => return Vec::new(),
             Err(Error::Unusable { fix, .. }) if !fix.is_empty() => Some(fix.clone()),
             Err(_) => None,
         };
         // Before there is a queue there are no packets.
-        let packets = amd && !["probe", "map"].contains(&self.rung.name);
+        let packets = wall.amd && !["probe", "map"].contains(&self.rung.name);
         let recorded = packets.then_some(&RECORDED);
-        let hints = self.rung.hints.iter().chain(recorded).chain(&ALWAYS);
+        let simulated = (!wall.simulated).then_some(&SIMULATED);
+        let hints = self.rung.hints.iter().chain(recorded);
+        let hints = hints.chain([&LOGGED]).chain(simulated);
         fix.into_iter()
             .chain(hints.map(ToString::to_string))
             .collect()
@@ -242,7 +253,8 @@ pub fn climb(
     mut tell: impl FnMut(&Step<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (send, receive) = channel();
-    let mut climb = Climb::new(setup.clone());
+    let waits = || rungs.iter().map(|rung| times.wait(rung));
+    let mut climb = Climb::new(setup.clone(), waits().min().unwrap_or_default());
     let thread = thread::Builder::new().name("ladder".into());
     let started = thread.spawn(move || {
         for rung in rungs {
@@ -291,7 +303,7 @@ pub fn climb(
             break;
         }
     }
-    let longest = rungs.iter().map(|rung| times.wait(rung)).max();
+    let longest = waits().max();
     let closed = match &failed {
         // Its thread stays where it is.
         Some((_, Error::Stuck { .. })) => Ok(()),

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::output;
-use ladder::{RUNGS, Rung, Step, Times};
+use ladder::{RUNGS, Rung, Step, Times, Wall};
 
 /// Climb the ladder for a device that never ran.
 #[derive(clap::Args)]
@@ -98,7 +98,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(step: &Step<'_>, amd: bool) -> Row {
+    fn new(step: &Step<'_>, wall: Wall) -> Row {
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         Row {
             number: number(step.rung),
@@ -108,7 +108,7 @@ impl Row {
             ms: millis(step.took),
             evidence: step.evidence(),
             error: step.error().map(|error| error.to_string()),
-            next: step.next(amd),
+            next: step.next(wall),
         }
     }
 
@@ -176,10 +176,13 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let setup = &setup.clone().recorded(choices(args));
     let simulated = setup.twin().is_some();
     let times = Times::new(args.deadline, simulated);
-    let amd = setup.target().device == DeviceKind::Amd;
+    let wall = Wall {
+        amd: setup.target().device == DeviceKind::Amd,
+        simulated,
+    };
     let mut rows: Vec<Row> = Vec::new();
     let outcome = ladder::climb(setup, &RUNGS[from..=to], times, |step| {
-        let row = Row::new(step, amd);
+        let row = Row::new(step, wall);
         if !args.json {
             row.print()?;
         }
