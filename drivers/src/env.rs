@@ -36,6 +36,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "DEV",
     "HCQDEV_BUNDLES",
     "HCQDEV_FIRMWARE",
+    "HCQDEV_PCI_WAIT",
     "HCQDEV_WAIT_TIMEOUT_MS",
     "HCQ_STRICT_ENV",
     "HCQ_VISIBLE_DEVICES",
@@ -129,6 +130,9 @@ pub struct Settings {
     pub bundles: Option<PathBuf>,
     /// The variables that were set, of those that have a meaning here, for these files.
     pub said: Vec<[String; 2]>,
+    /// `HCQDEV_PCI_WAIT`: how long a program waits for a card without a kernel driver that another program has, in
+    /// seconds. 0 unless set: that is an error then, which names the program.
+    pub pci_wait: Duration,
     /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
     /// unless set.
     pub ring_words: Option<u32>,
@@ -165,6 +169,7 @@ impl Default for Settings {
             firmware: Vec::new(),
             bundles: None,
             said: Vec::new(),
+            pci_wait: Duration::ZERO,
             ring_words: None,
             cpu_count: None,
             subnormals: false,
@@ -212,6 +217,10 @@ impl Settings {
                 "AMD_RESET" => s.amd_reset = flag("AMD_RESET", value)?,
                 "HCQDEV_FIRMWARE" => s.firmware = std::env::split_paths(value).collect(),
                 "HCQDEV_BUNDLES" => bundles = Some(PathBuf::from(value)),
+                "HCQDEV_PCI_WAIT" => {
+                    let seconds = number("HCQDEV_PCI_WAIT", value, 0, 86_400)?;
+                    s.pci_wait = Duration::from_secs(seconds);
+                }
                 "CPU_COUNT" => {
                     let count = number("CPU_COUNT", value, 1, 4096)?;
                     s.cpu_count = NonZeroUsize::new(count as usize);
@@ -320,6 +329,7 @@ mod tests {
             ("AMD_AQL", "0"),
             ("AMD_RESET", "1"),
             ("HCQDEV_FIRMWARE", "/opt/firmware:/srv"),
+            ("HCQDEV_PCI_WAIT", "7"),
             ("TWIN", "gpus=2"),
             ("HCQ_STRICT_ENV", "1"),
             ("NO_COLOR", "yes"),
@@ -356,6 +366,7 @@ mod tests {
             firmware: vec!["/opt/firmware".into(), "/srv".into()],
             bundles: Some("/var/bundles".into()),
             said: Vec::new(),
+            pci_wait: Duration::from_secs(7),
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),
             subnormals: true,

@@ -1,7 +1,9 @@
 //! AMD GPUs over PCI, which no kernel driver has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use drivers_host::pci::{Lock, System};
 use hcq::{Device, DeviceId, Error, Result};
 
 use super::{Twin, amd_options, is_twin, keep, none};
@@ -45,6 +47,10 @@ pub(super) fn open(
             ),
         });
     }
+    let is_real = target.interface.is_some_and(|way| !way.twin);
+    if is_real && !settings.pci_wait.is_zero() {
+        wait(&System::this(), target, &gpu.address, settings.pci_wait)?;
+    }
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
@@ -63,6 +69,14 @@ pub(super) fn open(
     }
 }
 
+/// Waits until no other program has a card.
+fn wait(system: &System, target: &Target, address: &str, limit: Duration) -> Result<()> {
+    // Opening it takes the lock again, and says who has come in between.
+    let lock = Lock::take(system, address, limit);
+    lock.map(drop)
+        .map_err(|error| none(target, error.to_string()))
+}
+
 /// Why no GPU is the one that was asked for.
 fn not_there(all: &[OnBus]) -> String {
     let named = |(number, gpu): (usize, &OnBus)| {
@@ -73,5 +87,30 @@ fn not_there(all: &[OnBus]) -> String {
         [] => "there is no AMD GPU on the bus that can be driven without a kernel driver (`lspci -d 1002:`); use DEV=CPU"
             .into(),
         _ => all.iter().enumerate().map(named).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::parse_targets;
+
+    #[test]
+    fn a_card_that_another_program_has_is_waited_for_or_names_it() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("run/lock")).unwrap();
+        let system = System::at(root.path());
+        let target = &parse_targets("test", "PCI+AMD").unwrap()[0];
+        let wait = |ms| wait(&system, target, "0000:03:00.0", Duration::from_millis(ms));
+        let held = Lock::take(&system, "0000:03:00.0", Duration::ZERO).unwrap();
+        let error = wait(20).unwrap_err();
+        assert!(matches!(error, Error::NoDevice { .. }), "{error}");
+        let who = format!("process {} (", std::process::id());
+        assert!(error.to_string().contains(&who), "{error}");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| wait(60_000));
+            drop(held);
+            waits.join().unwrap().unwrap();
+        });
     }
 }

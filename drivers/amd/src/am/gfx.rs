@@ -163,6 +163,18 @@ impl Gfx {
         done
     }
 
+    /// Has the pipe of queues interrupt where a packet asks for it.
+    ///
+    /// # Errors
+    /// [`Cause::Register`].
+    pub(super) fn interrupt_at_ends(&self) -> Result<(), Cause> {
+        self.xccs.iter().try_for_each(|xcc| {
+            let ends = [("time_stamp_int_enable", 1)];
+            xcc.registers().set(&gc::CP_ME1_PIPE0_INT_CNTL, &ends)?;
+            Ok(())
+        })
+    }
+
     /// Lets clocks rest where nothing runs.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
 use hcq::mem::window::Window;
-use hcq::transport::{Clock, Machine};
-use hcq::{Costs, DeviceId, Error, Result};
+use hcq::transport::{Clock, Fault, Machine};
+use hcq::{Costs, Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::boot;
 use super::card::Card;
@@ -19,6 +19,7 @@ use super::error::{AmError, Cause};
 use super::evidence;
 use super::exception::broken;
 use super::memory;
+use super::pages::PAGE;
 use super::process::{Process, SharedMemory};
 use super::queue;
 use super::running::Running;
@@ -36,8 +37,14 @@ const COSTS: Costs = Costs {
 /// Ticks of the clock of all these chips in a second.
 const CLOCK_HZ: u64 = 100_000_000;
 
-/// How long a thread sleeps until it looks again: nothing wakes it but others of this process.
+/// How long a thread sleeps until it looks again, where no interrupt wakes it.
 const NAP: Duration = Duration::from_micros(100);
+/// How long one listens for an interrupt: others of this process may end what it waits for, and do not interrupt.
+const LISTEN: Duration = Duration::from_millis(1);
+/// The one interrupt that the rings raise.
+const VECTOR: u32 = 0;
+/// Bytes of a slot that a packet writes when it interrupts.
+const SLOT: u64 = 8;
 
 /// Opens the card at an address of PCI (`0000:03:00.0`), and starts it if no other device of this process has. `index`
 /// is its number in messages; `clock` is what waits of the start go by.
@@ -92,6 +99,7 @@ pub fn open(
     };
     drop(shared);
     let known = known(&card, options).map_err(|e| broken(card.card(), "GPU", e))?;
+    let slots = slots(&process, &card)?;
     Ok(Arc::new(Pcie {
         id,
         process,
@@ -99,9 +107,30 @@ pub fn open(
         known,
         events: AtomicU32::new(1),
         firmware: Search::new(options.firmware.iter().cloned()),
+        slots,
+        listens: Mutex::new(()),
         woken: Mutex::new(()),
         wake: Condvar::new(),
     }))
+}
+
+/// Where packets write before they interrupt; none where nobody can wait for that.
+fn slots(process: &Arc<Process>, card: &Arc<Running>) -> Result<Option<Arc<memory::Memory>>> {
+    let now = Deadline::after(Duration::ZERO);
+    let found = card.card().pci().wait_irq(VECTOR, now);
+    let can_wait = found.map_or_else(|e| matches!(e.fault, Fault::TimedOut(_)), |_| true);
+    if !can_wait {
+        return Ok(None);
+    }
+    let on = card.gfx().interrupt_at_ends();
+    on.map_err(|e| broken(card.card(), "GFX", e))?;
+    let request = Request {
+        bytes: PAGE,
+        align: PAGE,
+        kind: MemoryKind::Control,
+        what: "the slots of events",
+    };
+    memory::Memory::new(process, card, &request, false).map(Some)
 }
 
 /// What discovery says of a card, as all ways to it say it.
@@ -163,6 +192,10 @@ struct Pcie {
     events: AtomicU32,
     /// Where its firmware is, for who wants to know which it was.
     firmware: Search,
+    /// Their slots, where interrupts end a wait.
+    slots: Option<Arc<memory::Memory>>,
+    /// Held by the thread that listens for all.
+    listens: Mutex<()>,
     woken: Mutex<()>,
     wake: Condvar,
 }
@@ -170,6 +203,21 @@ struct Pcie {
 impl Pcie {
     fn lost(&self, unit: &str, cause: Cause) -> Error {
         broken(self.card.card(), unit, cause)
+    }
+
+    /// Until something may have happened: whoever waits looks again then.
+    fn rest(&self, limit: Duration) {
+        if self.slots.is_some()
+            && let Ok(_turn) = self.listens.try_lock()
+        {
+            let until = Deadline::after(limit.min(LISTEN));
+            // Late, or not at all: the same as an interrupt that was somebody else's.
+            _ = self.card.card().pci().wait_irq(VECTOR, until);
+            self.wake.notify_all();
+            return;
+        }
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.wake.wait_timeout(woken, limit.min(NAP)));
     }
 }
 
@@ -208,11 +256,14 @@ impl Interface for Pcie {
     }
 
     fn event(&self) -> Result<Event> {
+        let id = self.events.fetch_add(1, Ordering::Relaxed);
+        // Nobody reads them; those that come after a page of them share.
+        let slot = |slots: &Arc<memory::Memory>| GpuVa(slots.va().0 + u64::from(id) * SLOT % PAGE);
         Ok(Event {
-            id: self.events.fetch_add(1, Ordering::Relaxed),
-            // Whoever sleeps looks by himself.
-            mailbox: None,
-            owner: Box::new(()),
+            id,
+            // Without, whoever sleeps looks by himself.
+            mailbox: self.slots.as_ref().map(slot),
+            owner: Box::new(self.slots.clone()),
         })
     }
 
@@ -223,9 +274,7 @@ impl Interface for Pcie {
     fn sleep(&self, _: Option<&Event>, _: &mut Age, limit: Duration) -> Result<Option<Exception>> {
         let found = self.card.exception()?;
         if found.is_none() && !limit.is_zero() {
-            let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-            // Early or late: whoever waits looks again.
-            drop(self.wake.wait_timeout(woken, limit.min(NAP)));
+            self.rest(limit);
         }
         Ok(found)
     }

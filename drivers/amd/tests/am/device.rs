@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_amd::{AmdDevice, Language, Options};
-use hcq::transport::{Clock, Machine, VirtualClock};
+use hcq::transport::{Clock, Machine, Pci, VirtualClock};
 use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
 use twin_amd::pci::machine::PciMachine;
 
@@ -75,6 +75,44 @@ fn a_card_that_a_process_has_left_in_the_middle_is_reset() {
         buffer.write(0, &[7; 4096]).unwrap();
         std::mem::forget((buffer, device));
         works(&twin.again(), chip);
+        unbroken(&twin);
+    }
+}
+
+/// Where the machine lets a driver wait for interrupts, the end of what was submitted is one.
+#[test]
+fn the_end_of_work_interrupts_who_can_wait_for_that() {
+    for chip in ["gfx1100", "gfx1201"] {
+        let twin = PciMachine::new(&format!("chip={chip},irq=on")).unwrap();
+        for _ in ["cold", "warm"] {
+            works(&twin, chip);
+            let device = open(&twin, 0, &options()).unwrap();
+            let pci = twin.function(0).unwrap();
+            for kind in [QueueKind::Compute, QueueKind::Copy] {
+                device.synchronize(soon()).unwrap();
+                while pci.wait_irq(0, Deadline::after(Duration::ZERO)).is_ok() {}
+                let stream = Stream::new(device.queue(kind, 0).unwrap());
+                stream.submit(&[], &[]).unwrap();
+                // Nobody else waits, so that it stays for us.
+                assert!(pci.wait_irq(0, soon()).is_ok(), "{chip} {kind:?}");
+                stream.wait(soon()).unwrap();
+            }
+            // Several threads wait for what a third one lets go on.
+            let gate = device.signal("gate").unwrap();
+            let wait = Command::Wait {
+                signal: &gate,
+                value: Val::Const(1),
+            };
+            let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+            let held = stream.submit(&[], &[wait]).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| held.wait(soon()).unwrap());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                gate.set(1).unwrap();
+            });
+        }
         unbroken(&twin);
     }
 }

@@ -19,7 +19,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub enum LockError {
     /// Another program has it.
     #[error(
-        "{address}: {holder} has it, still after {waited:?}. End that, or wait for it with --wait"
+        "{address}: {holder} has it, still after {waited:?}. End that, or wait for it: --wait SECONDS, for programs \
+         HCQDEV_PCI_WAIT=SECONDS"
     )]
     Held {
         /// The function.

@@ -5,9 +5,11 @@
 //! capability, and memory of the host at bus addresses ([`Bus`]). Interrupts are counted for who listens at the
 //! [`Bus`]; a driver polls. What is not modelled of configuration space reads 0, as what is
 //! reserved does (PCI Local Bus Specification 3.0, 6.1); writes there break `PCI-UNMODELLED`.
+//! [`Function::with_interrupts`] has a driver wait for interrupts, as VFIO lets it.
 
 mod bus;
 mod config;
+mod vectors;
 mod window;
 
 #[cfg(test)]
@@ -25,6 +27,7 @@ use hcq::wait::Deadline;
 
 use crate::rule::{Journal, Proof, Rule};
 use config::{Space, Wrote};
+use vectors::Vectors;
 use window::BarWindow;
 
 pub use bus::{Behind, Bus, GIVEN, HostMemory, MASTER, OnInterrupt};
@@ -141,6 +144,8 @@ pub struct Function {
     journal: Arc<Journal>,
     /// What the machine can reset it by.
     resets: Vec<ResetKind>,
+    /// Where a driver waits for interrupts.
+    vectors: Option<Arc<Vectors>>,
 }
 
 /// What a function says it is.
@@ -193,6 +198,7 @@ impl Function {
             bus,
             journal,
             resets: vec![ResetKind::Function, ResetKind::Bus, ResetKind::Power],
+            vectors: None,
         }
     }
 
@@ -200,6 +206,16 @@ impl Function {
     #[must_use]
     pub fn resetting(mut self, resets: &[ResetKind]) -> Function {
         self.resets = resets.to_vec();
+        self
+    }
+
+    /// The same, with so many interrupts that a driver can wait for.
+    #[must_use]
+    pub fn with_interrupts(mut self, vectors: usize) -> Function {
+        let counts = Arc::new(Vectors::new(vectors));
+        self.vectors = Some(counts.clone());
+        self.bus
+            .on_interrupt(Box::new(move |vector| counts.fire(vector)));
         self
     }
 
@@ -347,9 +363,16 @@ impl Pci for Function {
         Ok(())
     }
 
-    fn wait_irq(&self, vector: u32, _deadline: Deadline) -> Result<u64, TransportError> {
-        let what = format!("nobody waits for interrupts of this model, vector {vector}; poll");
-        Err(self.error("wait for interrupt", Fault::Unsupported(what)))
+    fn wait_irq(&self, vector: u32, deadline: Deadline) -> Result<u64, TransportError> {
+        let waited = match &self.vectors {
+            Some(vectors) => vectors.wait(vector, deadline),
+            None => {
+                let what =
+                    format!("nobody waits for interrupts of this model, vector {vector}; poll");
+                Err(Fault::Unsupported(what))
+            }
+        };
+        waited.map_err(|fault| self.error("wait for interrupt", fault))
     }
 }
 

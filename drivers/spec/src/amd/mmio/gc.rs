@@ -407,6 +407,13 @@ registers! {
         opcode_error_int_enable 24 24; time_stamp_int_enable 26 26; reserved_bit_error_int_enable 27 27;
         generic2_int_enable 29 29; generic1_int_enable 30 30; generic0_int_enable 31 31;
     }
+    CP_ME1_PIPE0_INT_CNTL @ (9 4 3) 0:0x1085, (11 0 0) 0:0x1e25, (11 0 3) 0:0x1e25, (12 0 0) 0:0x1e25 {
+        cmp_query_status_int_enable 12 12; dequeue_request_int_enable 13 13; cp_ecc_error_int_enable 14 14;
+        sua_violation_int_enable 15 15; gpf_int_enable 16 16; wrm_poll_timeout_int_enable 17 17;
+        priv_reg_int_enable 23 23; opcode_error_int_enable 24 24; time_stamp_int_enable 26 26;
+        reserved_bit_error_int_enable 27 27; generic2_int_enable 29 29; generic1_int_enable 30 30;
+        generic0_int_enable 31 31;
+    }
     CP_MEC_DOORBELL_RANGE_LOWER @ (9 4 3) 0:0x105c, (11 0 0) 0:0x1dfc, (11 0 3) 0:0x1dfc, (12 0 0) 0:0x1dfc {
         doorbell_range_lower 11 2 GFX11_UP; doorbell_range_lower 27 2 GFX9;
     }

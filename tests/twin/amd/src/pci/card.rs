@@ -78,6 +78,8 @@ pub struct Config {
     pub begun: Arc<AtomicU64>,
     /// After how many accesses to registers the card has left the bus.
     pub gone_after: Option<u64>,
+    /// A driver can wait for its interrupts.
+    pub interrupts: bool,
     /// A reset by the card's own firmware has the function forget its command register.
     pub reset_forgets: bool,
     /// What the machine can reset the function by.
@@ -115,6 +117,7 @@ impl Config {
             stuck: None,
             begun: Arc::default(),
             gone_after: None,
+            interrupts: false,
             reset_forgets: false,
             resets: vec![ResetKind::Function, ResetKind::Bus],
             bootloader_error: None,

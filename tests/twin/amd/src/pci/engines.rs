@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::ih::{self, client, client9, source};
@@ -87,6 +88,7 @@ impl Engines {
             ih: ih.clone(),
             names: Mutex::default(),
             refused: Arc::default(),
+            ends: AtomicBool::new(false),
         });
         let setup = Setup {
             index: physical.gmc.index,
@@ -182,6 +184,12 @@ impl Engines {
         self.gpu.clock()
     }
 
+    /// Whether the first pipe of the MEC interrupts at its end (`TIME_STAMP_INT_ENABLE`). Source: Linux, gfx_v11_0.c,
+    /// `gfx_v11_0_set_compute_eop_interrupt_state`.
+    pub(super) fn interrupt_at_ends(&self, on: bool) {
+        self.tell.ends.store(on, Ordering::Release);
+    }
+
     /// Whether a queue has nothing left to do.
     pub(super) fn is_idle(&self, id: QueueId) -> bool {
         self.gpu.queue_is_idle(id)
@@ -269,6 +277,8 @@ struct Tell {
     ih: Arc<Ih>,
     names: Mutex<BTreeMap<QueueId, Name>>,
     refused: Refused,
+    /// Whether pipes interrupt at their ends.
+    ends: AtomicBool,
 }
 
 impl Tell {
@@ -348,8 +358,11 @@ impl Kernel for Tell {
             Interrupt::EndOfPipe {
                 process, context, ..
             } => {
-                let from = (client::GRBM_CP, source::CP_EOP);
-                self.push(from, self.some_of(process), context);
+                // What a packet asks for comes where the pipe lets it.
+                if self.ends.load(Ordering::Acquire) {
+                    let from = (client::GRBM_CP, source::CP_EOP);
+                    self.push(from, self.some_of(process), context);
+                }
             }
             Interrupt::Wave {
                 process, context, ..

@@ -128,6 +128,7 @@ impl Graphics {
 pub(super) const HOOKS: &[Hook] = &[
     Hook::read(&gc::RLC_RLCS_BOOTLOAD_STATUS, read_bootload),
     Hook::read(&gc::CP_STAT, read_stat),
+    Hook::write(&gc::CP_ME1_PIPE0_INT_CNTL, write_ends),
     Hook::both(&gc::RLC_SAFE_MODE, read_safe_mode, write_safe_mode),
     Hook::write(&gc::CP_MEC_RS64_PRGRM_CNTR_START, write_start),
     Hook::write(&gc::CP_MEC_RS64_PRGRM_CNTR_START_HI, write_start_high),
@@ -231,6 +232,12 @@ fn read_bootload(state: &mut State, at: At) -> Result<u32, Broken> {
         // Complete, and all that leads to it.
         Firmware::Begins(_) | Firmware::Runs => 0x8000_001f,
     })
+}
+
+fn write_ends(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    let on = state.field_of(at.reg, value, "time_stamp_int_enable") == 1;
+    state.engines.interrupt_at_ends(on);
+    hold(state, at, value)
 }
 
 fn read_stat(state: &mut State, at: At) -> Result<u32, Broken> {

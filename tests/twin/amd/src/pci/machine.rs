@@ -18,6 +18,7 @@
 //! | `stuck` | which of the things that are waited for, counted from 1 as they begin, is never done |
 //! | `resets` | what the machine can reset cards by: `bus` (default), or `none` |
 //! | `gone` | after how many accesses to registers the card has left the bus |
+//! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ use super::wait::WAITS;
 
 /// Keys of a config string.
 pub(crate) const KEYS: &str =
-    "chip, gpus, bar, drain, seed, before, looks, never, stuck, resets, gone";
+    "chip, gpus, bar, drain, seed, before, looks, never, stuck, resets, gone, irq";
 
 /// The cards of a machine.
 struct Slots {
@@ -111,6 +112,13 @@ pub(crate) fn parse(text: &str) -> Result<(Config, usize), String> {
                     _ => return Err(wrong("bus or none")),
                 };
             }
+            "irq" => {
+                config.interrupts = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(wrong("on or off")),
+                };
+            }
             "gone" => config.gone_after = Some(number().ok_or_else(|| wrong("a number"))?),
             _ => return Err(format!("'{key}' is no key; keys: {KEYS}")),
         }
@@ -155,6 +163,10 @@ impl PciMachine {
                 let error = std::io::Error::from_raw_os_error(errno);
                 format!("the host of the simulated card {address}: {error}")
             })?;
+            let card = match config.interrupts {
+                true => card.with_interrupts(1),
+                false => card,
+            };
             let found = placed(&card, &address, config, number as u64);
             let found = found.map_err(|error| error.to_string())?;
             cards.push((found, Arc::new(card)));
@@ -322,6 +334,7 @@ mod tests {
             ("before=me", "before=me: expected nobody or kernel"),
             ("resets=me", "resets=me: expected bus or none"),
             ("stuck=me", "stuck=me: expected a number"),
+            ("irq=1", "irq=1: expected on or off"),
             ("gpus", "'gpus': expected key=value"),
         ] {
             let error = PciMachine::new(config).err().unwrap();

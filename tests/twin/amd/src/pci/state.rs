@@ -21,7 +21,7 @@ use super::sdma::Sdma;
 use super::smu::Smu;
 use super::wait::{Looks, Wait};
 use super::{graphics, hqd, hub, ih, kernel, nbio, psp, rom, sdma, smu, tsc};
-use crate::mem::Physical;
+use crate::mem::{Physical, Place};
 
 /// A card that resets does not answer.
 pub static RESETTING: Rule = Rule {
@@ -125,16 +125,16 @@ impl State {
         let table = table.unwrap_or_else(|| self.config.chip.contents().build());
         let at = self.physical.vram_bytes() - drivers_spec::amd::discovery::FROM_END;
         // Firmware puts it inside of VRAM.
-        _ = self.physical.write(
-            crate::mem::Place::Vram(at),
-            &table,
-            &"the card's own firmware".into(),
-        );
+        _ = self
+            .physical
+            .write(Place::Vram(at), &table, &"the card's own firmware".into());
     }
 
     /// What the vendor's kernel driver has left: firmware that runs, rings that are in use, memory with something in it.
     fn leave_running(&mut self) {
-        self.scribble("the kernel driver");
+        for at in Self::here_and_there() {
+            self.fill(at, &[0xa5; 4096], "the kernel driver");
+        }
         psp::leave_running(self);
         smu::start(self);
         hub::leave_running(self);
@@ -142,31 +142,47 @@ impl State {
         graphics::leave_running(self);
     }
 
-    /// VRAM that has something in it, here and there: the first pages, and one in each of the first MiB.
-    fn scribble(&self, who: &str) {
+    /// Places in VRAM, here and there: the first pages, and one in each of the first MiB.
+    fn here_and_there() -> impl Iterator<Item = u64> {
         let pages = (0..64).map(|page| page << 12);
-        for at in pages.chain((1..64).map(|mib| mib << 20)) {
-            // Inside of VRAM.
-            _ = self
-                .physical
-                .write(crate::mem::Place::Vram(at), &[0xa5; 4096], &who.into());
-        }
+        pages.chain((1..64).map(|mib| mib << 20))
     }
 
-    /// A reset of the whole card: all that it held is gone. VRAM is not zero then: Linux assumes it lost
-    /// (amdgpu_device.c, `amdgpu_device_check_vram_lost`), and nobody says what it reads.
+    /// A page of VRAM has something in it.
+    fn fill(&self, at: u64, page: &[u8], who: &str) {
+        // Inside of VRAM.
+        _ = self.physical.write(Place::Vram(at), page, &who.into());
+    }
+
+    /// Every second of those places, with what it holds.
+    fn half(&self) -> Vec<(u64, [u8; 4096])> {
+        let places = Self::here_and_there().skip(1).step_by(2);
+        let read = |at| {
+            let mut page = [0; 4096];
+            self.physical.host_read(at, &mut page).then_some((at, page))
+        };
+        places.filter_map(read).collect()
+    }
+
+    /// A reset of the whole card: all that it held is gone, but for some of VRAM. Linux assumes that to be lost
+    /// (amdgpu_device.c, `amdgpu_device_check_vram_lost`), and does not clear it; tinygrad clears its page tables before the
+    /// reset (runtime/support/am/amdev.py) and runs after it: what VRAM held is zero then, or still there.
     pub(super) fn reset(&mut self, how: &str) {
         self.journal.event(how.into());
         hqd::reset(self);
         sdma::stop_all(self);
+        self.engines.interrupt_at_ends(false);
         self.graphics = Graphics::new(self.graphics.xccs.len());
         self.registers.clear();
         self.hubs.reset();
         self.ih.reset();
         self.psp = Psp::new(&self.config);
         self.smu = Smu::default();
+        let half = self.half();
         self.physical.lose();
-        self.scribble("the reset");
+        for (at, page) in half {
+            self.fill(at, &page, "what it held before the reset");
+        }
         self.power_on();
         self.away = Some(self.waits(Wait::Reset));
         if self.config.reset_forgets {
