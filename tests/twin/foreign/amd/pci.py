@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tinygrad's own driver of AMD's GPUs without a kernel driver (AM) on a card of the twin: from power on, and warm;
-each time with operations whose results numpy knows.
+"""tinygrad's own driver of AMD's GPUs without a kernel driver (AM) on a card of the twin: from power on, warm, and
+after a process that was killed in the middle of its work; each time with operations whose results numpy knows.
 
 usage: pci.py SERVER CHIP [OPERATIONS]     SERVER is the example `pci_remote` of twin-amd
 
@@ -9,6 +9,7 @@ folder FIRMWARE (`scripts/firmware`), where tinygrad would fetch releases that i
 flush the HDP before commands to the PSP, as the vendor's driver does: the card drains it by itself in time.
 """
 import os
+import signal
 import subprocess
 import sys
 
@@ -18,9 +19,15 @@ KNOWN = {
     "AMD-PCI-REGISTER": "the copy of an MQD into registers also writes two dwords between them that have no name",
 }
 
+# What is so where a client was killed while its queue ran: its memory is gone before the next client resets the card.
+KILLED = {
+    "AMD-HUB-STALE-TLB": "the queue of a client that was killed reads pages that are gone",
+    "PCI-MASTER": "the next client takes the right to access memory from the card while that queue still runs",
+}
 
-def work(count):
-    """One client: opens the card and runs operations."""
+
+def work(count, dies):
+    """One client: opens the card and runs operations; or is killed while one of them runs."""
     from tinygrad.runtime.support.am import amdev
 
     def firmware(folder, name, _sum):
@@ -32,8 +39,12 @@ def work(count):
     from operations import OPERATIONS
     from tinygrad import Tensor
     wrong = 0
-    for name, (inputs, ours, numpy) in list(OPERATIONS.items())[:count]:
-        got = ours(*(Tensor(x) for x in inputs)).numpy()
+    for number, (name, (inputs, ours, numpy)) in enumerate(list(OPERATIONS.items())[:count]):
+        result = ours(*(Tensor(x) for x in inputs))
+        if dies and number == count // 2:
+            result.realize()
+            os.kill(os.getpid(), signal.SIGKILL)
+        got = result.numpy()
         want = np.asarray(numpy(*inputs))
         if not np.allclose(got, want, rtol=2e-3, atol=2e-4, equal_nan=True):
             print(f"{name}: differs")
@@ -42,18 +53,22 @@ def work(count):
     sys.exit(wrong != 0)
 
 
-def main(server, chip, count):
+def clients(server, chip, count, runs, known):
+    """Clients of one card, one after the other: whether all went as they should."""
     card = subprocess.Popen([server, f"chip={chip},looks=0,drain=soon"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             text=True)
     port = card.stdout.readline().split()[1]
     failed = False
     env = dict(os.environ, REMOTE=f"127.0.0.1:{port}", DEV="PCI+AMD:LLVM")
-    for how in ["cold", "warm"]:
-        run = subprocess.run([sys.executable, __file__, "--work", str(count)], env=env, capture_output=True, text=True,
-                             check=False)
+    for how in runs:
+        dies = how == "killed"
+        words = [sys.executable, __file__, "--die" if dies else "--work", str(count)]
+        run = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        if dies and run.returncode == -signal.SIGKILL:
+            continue
         last = (run.stdout.strip().splitlines() or [""])[-1]
         print(f"{chip}, {how}: {last}")
-        if run.returncode:
+        if dies or run.returncode:
             print(run.stdout[-4000:], run.stderr[-4000:], sep="\n", file=sys.stderr)
             failed = True
             break
@@ -63,15 +78,21 @@ def main(server, chip, count):
         rule, what = line.split(": ", 1)
         rules.setdefault(rule, []).append(what)
     for rule, seen in rules.items():
-        if rule in KNOWN:
-            print(f"{rule}, {len(seen)} times: known: {KNOWN[rule]}")
+        if rule in known:
+            print(f"{rule}, {len(seen)} times: known: {known[rule]}")
         else:
             print(f"{rule}, {len(seen)} times, first: {seen[0]}")
             failed = True
-    sys.exit(failed)
+    return not failed
+
+
+def main(server, chip, count):
+    went = clients(server, chip, count, ["cold", "warm"], KNOWN)
+    went &= clients(server, chip, count, ["killed", "after one that was killed"], KNOWN | KILLED)
+    sys.exit(not went)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--work":
-        work(int(sys.argv[2]))
+    if sys.argv[1] in ["--work", "--die"]:
+        work(int(sys.argv[2]), sys.argv[1] == "--die")
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 100)
