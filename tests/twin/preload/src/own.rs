@@ -21,6 +21,8 @@ pub struct Own {
     end: u64,
     /// By address: what was put into the file. Some of it may be gone.
     moved: BTreeMap<u64, Moved>,
+    /// What was unmapped and no hook saw, so that devices may still know it: where it ended, by where it began.
+    lost: BTreeMap<u64, u64>,
 }
 
 /// What was put into the file.
@@ -113,6 +115,7 @@ impl Own {
             file,
             end: 0,
             moved: BTreeMap::new(),
+            lost: BTreeMap::new(),
         })
     }
 
@@ -200,12 +203,16 @@ impl Own {
 
     /// Gives back what is mapped nowhere any more.
     fn sweep(&mut self, all: &[Mapped]) {
-        let (file, inode) = (&self.file, self.inode);
-        self.moved.retain(|_, moved| {
+        let (file, inode, lost) = (&self.file, self.inode, &mut self.lost);
+        self.moved.retain(|&at, moved| {
             let used = all.iter().any(|one| one.inode == inode && moved.meets(one));
             // A child may still have what it shares.
             if !used && !moved.shared {
                 system::punch(file, moved.part.offset, moved.part.bytes);
+            }
+            if !used {
+                let end = lost.entry(at).or_default();
+                *end = (*end).max(at + moved.part.bytes);
             }
             used
         });
@@ -214,6 +221,13 @@ impl Own {
     /// Nothing of a range is mapped any more.
     pub fn forget(&mut self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
+        let lost: Vec<(u64, u64)> = self.lost.iter().map(|(&a, &b)| (a, b)).collect();
+        for (first, last) in lost.into_iter().filter(|&(a, b)| a < end && b > at) {
+            self.lost.remove(&first);
+            let rest = [(first, at.min(last)), (end.max(first), last)];
+            self.lost
+                .extend(rest.into_iter().filter(|(from, to)| from < to));
+        }
         let meets = |(&first, moved): (&u64, &Moved)| {
             (first < end && first + moved.part.bytes > at).then_some(first)
         };
@@ -232,7 +246,6 @@ impl Own {
                     self.moved.insert(from, Moved { part, shared });
                 }
             }
-            // A child may still have what it shares.
             if !shared {
                 let (from, to) = (at.max(first), end.min(last));
                 system::punch(&self.file, part.offset + (from - first), to - from);
@@ -240,11 +253,12 @@ impl Own {
         }
     }
 
-    /// Whether something of a range may be in the file.
+    /// Whether something of a range is in the file, or was there when devices last heard of it.
     pub fn has(&self, at: u64, bytes: u64) -> bool {
         let end = at.saturating_add(bytes);
         let mut before = self.moved.range(..end);
         before.any(|(first, moved)| first + moved.part.bytes > at)
+            || self.lost.range(..end).any(|(_, last)| *last > at)
     }
 
     /// In a process that was forked: what was memory of its own is that again.
@@ -344,6 +358,10 @@ mod tests {
 
         system::munmap(at, 4 * PAGE).unwrap();
         assert_eq!(own.pin(at, PAGE, true), Err(libc::EFAULT));
+        assert!(own.has(at, PAGE), "devices have not heard of it");
+        own.forget(at, 2 * PAGE);
+        assert!(!own.has(at, 2 * PAGE) && own.has(at + 2 * PAGE, PAGE));
+        own.forget(at, 4 * PAGE);
         assert!(!own.has(at, 4 * PAGE));
         read(&own, &mut seen).unwrap();
         assert_eq!(seen, [0; 6], "given back");
