@@ -190,10 +190,11 @@ __global__ void tiles(int *out) {
     namespace cg = cooperative_groups;
     cg::thread_block block = cg::this_thread_block();
     auto tile = cg::tiled_partition<16>(block);
-    int sum = tile.thread_rank();
+    // Its thread_rank() is ambiguous in the headers of 5.7.1.
+    int rank = threadIdx.x % 16, sum = rank;
     for (int by = 8; by > 0; by /= 2) sum += tile.shfl_down(sum, by);
     block.sync();
-    if (tile.thread_rank() == 0) out[threadIdx.x / 16] = sum + block.size();
+    if (rank == 0) out[threadIdx.x / 16] = sum + block.size();
 }
 
 static void groups() {
