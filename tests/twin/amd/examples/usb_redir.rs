@@ -7,6 +7,8 @@
 //! Transfers of each endpoint are done in order, those of different endpoints beside each other. What the device does
 //! not take is offered until the guest cancels it.
 //!
+//! Linux 6.12 in QEMU 11.1 has seen it come and go; that it comes again, and what goes over it, no guest has been seen to try.
+//!
 //! Source: usbredir 0.13, usb-redirection-protocol.md and usbredirproto.h.
 
 use std::collections::BTreeSet;
