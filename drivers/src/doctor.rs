@@ -9,11 +9,11 @@ mod kfd;
 mod nvk;
 mod owner;
 mod pci;
+mod usb;
 
 use drivers_host::cpuinfo::CpuInfo;
 use drivers_host::pci::Files;
 use drivers_spec::pci::{VENDOR_AMD, VENDOR_NVIDIA};
-use drivers_spec::usb::GPU_BRIDGES;
 use hcq::transport::{Machine, PciFunction};
 
 use crate::bus::is_gpu;
@@ -95,7 +95,7 @@ pub fn examine(
     let has = |vendor| gpus().any(|gpu| gpu.vendor == vendor);
     rows.extend(kfd::rows(machine, &owner, has(VENDOR_AMD)));
     rows.extend(pci::rows(files, &functions, &places.firmware));
-    rows.push(usb(files));
+    rows.extend(usb::rows(files, machine));
     rows.extend(nvk::rows(machine, &owner, has(VENDOR_NVIDIA)));
     let cards: Vec<_> = gpus().filter(|gpu| gpu.vendor == VENDOR_NVIDIA).collect();
     rows.push(nvidia(&cards));
@@ -194,30 +194,6 @@ fn nvidia(gpus: &[&PciFunction]) -> Row {
     })
 }
 
-fn usb(files: &dyn Files) -> Row {
-    const PATH: &str = "/sys/bus/usb/devices";
-    let mut ports = files.list(PATH).unwrap_or_default();
-    ports.sort();
-    let found: Vec<_> = ports
-        .iter()
-        .filter_map(|port| {
-            let number = |file: &str| {
-                let text = files.read(&format!("{PATH}/{port}/{file}")).ok()?;
-                u16::from_str_radix(text.trim(), 16).ok()
-            };
-            let (vendor, product) = (number("idVendor")?, number("idProduct")?);
-            let is_bridge = GPU_BRIDGES.contains(&(vendor, product));
-            is_bridge.then(|| format!("{port} {vendor:04x}:{product:04x}"))
-        })
-        .collect();
-    if found.is_empty() {
-        let text = format!("no ASM24xx bridge under {PATH}");
-        return Row::new("amd.usb", Status::Absent, text);
-    }
-    Row::new("amd.usb", Status::Fail, found.join("; "))
-        .fix("this version has no driver for it; see the device matrix in README.md")
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -303,13 +279,5 @@ mod tests {
         assert_eq!(row(root.path(), "nv.nvk").status, Status::Fail);
         assert_eq!(driven("nvidia").status, Status::Ok);
         assert_eq!(row(root.path(), "amd.pci").status, Status::Absent);
-    }
-
-    #[test]
-    fn a_bridge_on_the_bus_is_named() {
-        let root = tempfile::tempdir().unwrap();
-        write(root.path(), "sys/bus/usb/devices/2-1/idVendor", "add1\n");
-        write(root.path(), "sys/bus/usb/devices/2-1/idProduct", "0001\n");
-        assert_eq!(row(root.path(), "amd.usb").detail, "2-1 add1:0001");
     }
 }

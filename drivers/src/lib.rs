@@ -13,3 +13,8 @@ pub mod select;
 pub use bus::{OnBus, on_bus};
 pub use look::{Metrics, metrics, reset_card};
 pub use open::{Present, Twin, open, open_with, present};
+
+/// Bridges from USB to PCIe, as a machine lists them.
+pub mod usb {
+    pub use drivers_asm24::machine::{bridges, is_open};
+}

@@ -3,6 +3,7 @@
 mod keep;
 mod nv;
 mod pci;
+mod usb;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -148,12 +149,12 @@ fn open_amd(
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
-    let machine = machine(target, &[Transport::Kfd, Transport::Pci], "AMD", twin)?;
-    if target
-        .interface
-        .is_some_and(|way| way.transport == Transport::Pci)
-    {
-        return pci::open(target, index, settings, &machine);
+    let ways = [Transport::Kfd, Transport::Pci, Transport::Usb];
+    let machine = machine(target, &ways, "AMD", twin)?;
+    match target.interface.map(|way| way.transport) {
+        Some(Transport::Pci) => return pci::open(target, index, settings, &machine),
+        Some(Transport::Usb) => return usb::open(target, index, settings, &machine),
+        _ => {}
     }
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
@@ -405,13 +406,8 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(text.contains("--features twin"), "{text}");
-        for (way, only) in [
-            ("USB+AMD", "by KFD and PCI only"),
-            ("USB+NV", "by NVK only"),
-        ] {
-            let text = open(&target(way)).unwrap_err().to_string();
-            assert!(text.contains(only), "{text}");
-        }
+        let text = open(&target("USB+NV")).unwrap_err().to_string();
+        assert!(text.contains("by NVK only"), "{text}");
         let text = open(&target("TWINNVK+NV::gh100")).unwrap_err().to_string();
         assert!(text.contains("--features twin"), "{text}");
         let text = open(&target("CUDA")).unwrap_err().to_string();

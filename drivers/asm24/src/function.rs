@@ -116,8 +116,26 @@ impl Pci for Function {
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        let why = "turn the power of the enclosure off and on";
-        Err(self.unsupported(format!("{kind} reset"), why))
+        if kind == ResetKind::Function {
+            let why = "the bridge only turns the slot off and on";
+            return Err(self.unsupported(format!("{kind} reset"), why));
+        }
+        self.bridge.send()?;
+        self.bridge.power(false)?;
+        bus::train(&self.bridge)?;
+        let found = bus::number(&self.bridge)?;
+        let bars = bus::place_bars(&self.bridge, found.place)?;
+        match found == self.found && bars == self.bars {
+            true => Ok(()),
+            false => {
+                let fault = Fault::Beyond("another card has come back".into());
+                Err(TransportError::new(
+                    &*self.name,
+                    format!("{kind} reset"),
+                    fault,
+                ))
+            }
+        }
     }
 
     fn wait_irq(&self, vector: u32, _: Deadline) -> Result<u64, TransportError> {

@@ -30,9 +30,14 @@ struct Apart(Kept);
 /// Those of the listing.
 pub fn bridges(machine: &dyn Machine) -> Result<Vec<UsbDevice>, TransportError> {
     let mut all = machine.usb_devices()?;
-    all.retain(|device| GPU_BRIDGES.contains(&(device.vendor, device.product)));
+    all.retain(is_bridge);
     all.sort_by(|a, b| a.port.cmp(&b.port));
     Ok(all)
+}
+
+/// Whether a USB device is a bridge that may carry a GPU.
+pub fn is_bridge(device: &UsbDevice) -> bool {
+    GPU_BRIDGES.contains(&(device.vendor, device.product))
 }
 
 /// Whether a bridge has firmware that is driven here: the open one says so in its name.

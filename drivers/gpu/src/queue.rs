@@ -235,6 +235,9 @@ impl<H: Load> BoundPackets<H> {
 /// than a piece of a transfer more.
 const NEAR: usize = 64;
 
+/// The same at the other end of a cable, where a piece more is one wait more.
+const NEAR_BY_CABLE: usize = 4096;
+
 /// Places that are fetched before they are written: each of a large graph lies in a cache line of its own.
 const AHEAD: usize = 16;
 
@@ -248,6 +251,10 @@ impl<H: Load> Bound for BoundPackets<H> {
         }
         // The first time every place is open.
         let open = self.values.is_empty();
+        let near = match &self.memory {
+            Some((window, _)) if window.is_remote() => NEAR_BY_CABLE,
+            _ => NEAR,
+        };
         // What has changed and is not written yet, of words and of data: places mostly lie in order.
         let mut dirty = [0..0, 0..0];
         let changes = |known: &[u64], patch: Patch| {
@@ -277,7 +284,7 @@ impl<H: Load> Bound for BoundPackets<H> {
             let end = start + if patch.part == Part::Whole { 8 } else { 4 };
             if dirty.start == dirty.end {
                 *dirty = start..end;
-            } else if dirty.start <= start && start <= dirty.end + NEAR {
+            } else if dirty.start <= start && start <= dirty.end + near {
                 dirty.end = dirty.end.max(end);
             } else {
                 let before = std::mem::replace(dirty, start..end);

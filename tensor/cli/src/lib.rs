@@ -29,6 +29,7 @@
 //!
 //! - `llvm`: LLVM in the process as the kernel compiler; without it `clang` must be on the `PATH`.
 //! - `twin`: simulated devices, such as `DEV=TWINKFD+AMD::gfx1100`.
+//! - `usb`: GPUs behind USB bridges, by libusb.
 //! - `cli`: what only the program `doorbell` needs.
 //!
 //! All are on by default, for the program. A library wants
@@ -42,7 +43,7 @@ mod open;
 #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 struct Readme;
 
-pub use open::{Error, Opened, Result, Setup, Twin, open, open_target};
+pub use open::{Error, Opened, Result, Setup, Transfers, Twin, open, open_target};
 
 /// What is below, for those who go deeper.
 pub use {codegen, drivers, hcq, tensor};

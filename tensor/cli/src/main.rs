@@ -30,7 +30,7 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD, NV, NV:PTX); DEV=TWINKFD+AMD::gfx1100
+Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD, USB+AMD, NV, NV:PTX); DEV=TWINKFD+AMD::gfx1100
 and DEV=TWINNVK+NV::sm_90 are simulated ones, and TWIN says what their machine is like (gpus=2; of AMD's
 debug=4,log=FILE for its packets, debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
 linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
@@ -76,6 +76,9 @@ enum Command {
     Man(cmd::shell::Man),
     /// Say why a device hung or faulted, by the file that its error named
     Explain(cmd::explain::Args),
+    /// Bridges from USB to PCIe, and what goes over them
+    #[command(subcommand)]
+    Usb(cmd::usb::Command),
     /// Simulated machines for programs that know nothing of them
     #[cfg(feature = "twin")]
     #[command(subcommand)]
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
             Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
             Command::Smi(args) => cmd::smi::run(args, &setup),
             Command::Regs(command) => cmd::regs::run(command, &setup),
+            Command::Usb(command) => cmd::usb::run(command, &setup),
             // Done above: there is no device, or it is not ours.
             Command::Fw(_)
             | Command::Pci(_)

@@ -17,7 +17,7 @@ use tensor::exec::{DeviceExecutor, Observer, Options};
 
 pub use error::{Error, Result};
 use printer::{All, Printer};
-pub use twin::Twin;
+pub use twin::{Transfers, Twin};
 
 /// Bytes of compiled kernels that are kept on disk.
 const CACHE_BYTES: u64 = 256 << 20;

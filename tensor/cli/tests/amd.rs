@@ -318,6 +318,7 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
     for (dev, twin) in [
         ("TWINPCI+AMD::gfx1100", "before=nobody"),
         ("TWINPCI+AMD::gfx1201", "before=kernel"),
+        ("TWINUSB+AMD::gfx1201", "hops=3"),
     ] {
         let firmware = folder.display().to_string();
         let gpu = losses(&[("DEV", dev), ("HCQDEV_FIRMWARE", &firmware), ("TWIN", twin)]);
@@ -332,6 +333,42 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
         assert_eq!(ran.code, 3, "{}", ran.err);
         assert!(ran.err.contains("psp_14_0_3_sos.bin"), "{}", ran.err);
     }
+}
+
+#[test]
+fn bridges_are_listed_and_measured() {
+    let place = Place::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let firmware = folder.join("bookworm-backports").display().to_string();
+    let bridge = [
+        ("DEV", "TWINUSB+AMD::gfx1201"),
+        ("HCQDEV_FIRMWARE", &*firmware),
+    ];
+    let ran = succeed(&place, &["usb", "list", "--json"], &bridge);
+    let seen = rows(&ran, "doorbell.usb/1");
+    let simulated = seen
+        .iter()
+        .find(|row| row["dev"] == "TWINUSB:0+AMD")
+        .unwrap();
+    assert_eq!(
+        (&simulated["id"], &simulated["open"]),
+        (&"add1:0001".into(), &true.into())
+    );
+    if Path::new(&firmware).is_dir() {
+        let ran = succeed(&place, &["usb", "bench", "--mib", "1"], &bridge);
+        assert!(
+            ran.out.contains("to the GPU") && ran.out.contains("waits"),
+            "{}",
+            ran.out
+        );
+    }
+    let ran = place.run(&["usb", "bench"], &[("DEV", "CPU")]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(
+        ran.err.contains("expected a GPU behind a bridge"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

@@ -53,6 +53,11 @@ pub trait Subject: Sync {
     /// The machine code of a kernel.
     fn kernel(&self, kernel: Kernel) -> KernelImage;
 
+    /// Whether its two devices reach each other's memory and signals, over a bus or by memory of the host.
+    fn devices_meet(&self) -> bool {
+        true
+    }
+
     /// The case leaves a queue at a wait that nothing ends. Who watches the device, and takes that for a
     /// mistake, lets it pass.
     fn waits_for_ever(&self) {}

@@ -14,12 +14,14 @@ use conformance::part::Part;
 use conformance::{Kernel, Subject};
 use drivers_amd::interface::remote::Remote;
 use drivers_amd::{Language, Options};
+use drivers_asm24::Bridged;
 use hcq::transport::cable::Cable;
 use hcq::transport::{Clock, Machine, VirtualClock};
 use hcq::{Device, KernelImage};
 use twin_amd::Journal;
 use twin_amd::machine::TwinMachine;
 use twin_amd::pci::machine::PciMachine;
+use twin_amd::usb::UsbMachine;
 
 conformance::conformance!(gfx1030, || TwinSubject::new("gfx1030", "", Language::Pm4));
 conformance::conformance!(gfx1100, || TwinSubject::new("gfx1100", "", Language::Pm4));
@@ -78,6 +80,8 @@ conformance::conformance!(gfx1100_pci, || PciSubject::new("gfx1100", ""));
 conformance::conformance!(gfx1201_pci, || PciSubject::new("gfx1201", ""));
 // Eight XCCs, and AQL.
 conformance::conformance!(gfx942_pci, || PciSubject::new("gfx942", ""));
+// And behind a bridge of USB.
+conformance::conformance!(gfx1201_usb, || UsbSubject::new("gfx1201", ""));
 
 /// Of cards that differ little from these, one case in ten, which the part chooses.
 #[test]
@@ -168,16 +172,7 @@ impl PciSubject {
 impl Subject for PciSubject {
     fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>> {
         let machine: Arc<dyn Machine> = self.twin.clone();
-        let options = Options {
-            compute_ring: u64::from(ring_words) * 4,
-            copy_ring: u64::from(ring_words) * 4,
-            ring_timeout: Duration::from_millis(match ring_words {
-                64 => 50,
-                _ => 60_000,
-            }),
-            firmware: vec![firmware()],
-            ..Options::default()
-        };
+        let options = bare(ring_words);
         let functions = machine.pci_functions().unwrap();
         let address = &functions[index as usize].address;
         // What the start of a card waits for is counted, not timed.
@@ -194,6 +189,60 @@ impl Subject for PciSubject {
 impl Drop for PciSubject {
     fn drop(&mut self) {
         unbroken(self.twin.journal());
+    }
+}
+
+/// Two cards behind bridges.
+struct UsbSubject {
+    chip: &'static str,
+    twin: Arc<UsbMachine>,
+}
+
+impl UsbSubject {
+    fn new(chip: &'static str, config: &str) -> UsbSubject {
+        let twin = UsbMachine::new(&format!("chip={chip},gpus=2,{config}")).unwrap();
+        UsbSubject { chip, twin }
+    }
+}
+
+impl Subject for UsbSubject {
+    fn open(&self, index: u32, ring_words: u32) -> hcq::Result<Arc<dyn Device>> {
+        let machine: Arc<dyn Machine> = self.twin.clone();
+        let options = bare(ring_words);
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+        let through = Bridged::over(&machine, &clock);
+        let port = format!("2-{}", index + 1);
+        let interface = drivers_amd::am::open(&through, &port, index, &clock, &options)?;
+        Ok(drivers_amd::over(&interface, &options)?)
+    }
+
+    fn devices_meet(&self) -> bool {
+        // The bus of each ends at its bridge.
+        false
+    }
+
+    fn kernel(&self, kernel: Kernel) -> KernelImage {
+        image(self.chip, kernel)
+    }
+}
+
+impl Drop for UsbSubject {
+    fn drop(&mut self) {
+        unbroken(self.twin.journal());
+    }
+}
+
+/// Options for a card without a kernel driver.
+fn bare(ring_words: u32) -> Options {
+    Options {
+        compute_ring: u64::from(ring_words) * 4,
+        copy_ring: u64::from(ring_words) * 4,
+        ring_timeout: Duration::from_millis(match ring_words {
+            64 => 50,
+            _ => 60_000,
+        }),
+        firmware: vec![firmware()],
+        ..Options::default()
     }
 }
 

@@ -229,6 +229,16 @@ impl Card {
         Deadline::on(&*self.clock, limit)
     }
 
+    /// Lets time pass, once what was written to registers is on its way.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn rest(&self, time: Duration) -> Result<(), Cause> {
+        self.mmio.send()?;
+        self.clock.sleep(time);
+        Ok(())
+    }
+
     /// The registers of a block.
     pub fn registers<'a>(&'a self, block: &'a Block<Gfxs>) -> Registers<'a, Gfxs> {
         block.on(&*self.bus)

@@ -110,7 +110,7 @@ impl Gfx {
             doorbells(xcc)?;
             run(xcc)?;
         }
-        self.settle(MEC_STARTS);
+        self.settle(MEC_STARTS)?;
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Gfx {
             }
         }
         if self.generation() != Some(Generation::Gfx12) {
-            self.settle(SOFT_RESET);
+            self.settle(SOFT_RESET)?;
         }
         for xcc in &self.xccs {
             let gc = xcc.registers();
@@ -139,7 +139,7 @@ impl Gfx {
             self.aim(xcc)?;
             run(xcc)?;
         }
-        self.settle(MEC_STARTS);
+        self.settle(MEC_STARTS)?;
         if let Err(error) = left {
             // That is what the reset is for; a queue that is still there tells so here.
             tracing::debug!(%error, "a queue had to be reset");
@@ -187,9 +187,10 @@ impl Gfx {
         self.xccs.first().map(|xcc| xcc.card().gfx())
     }
 
-    fn settle(&self, time: Duration) {
-        if let Some(xcc) = self.xccs.first() {
-            xcc.card().clock().sleep(time);
+    fn settle(&self, time: Duration) -> Result<(), Cause> {
+        match self.xccs.first() {
+            Some(xcc) => xcc.card().rest(time),
+            None => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, hdp as regs};
 use drivers_spec::amd::packet::Gfx;
 use hcq::mem::window::Window;
 use hcq::reg::At;
+use hcq::transport::TransportError;
 
 use super::card::Card;
 use super::error::Cause;
@@ -53,6 +54,14 @@ impl Hdp {
         self.mmio.ring(self.flush, 0u32)?;
         self.mmio.read::<u32>(self.after)?;
         Ok(())
+    }
+
+    /// Asks for a flush, behind what is written before and before what is written behind, and does not wait for it.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn post(&self) -> Result<(), TransportError> {
+        self.mmio.store(self.flush, 0u32)
     }
 }
 

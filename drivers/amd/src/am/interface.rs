@@ -1,6 +1,6 @@
 //! [`open`]: a card over PCI, as every other way to a GPU.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
 use hcq::mem::window::Window;
-use hcq::transport::{Clock, Fault, Machine};
+use hcq::transport::{Clock, Fault, Machine, MonotonicClock};
 use hcq::{Costs, Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::boot;
@@ -45,6 +45,9 @@ const LISTEN: Duration = Duration::from_millis(1);
 const VECTOR: u32 = 0;
 /// Bytes of a slot that a packet writes when it interrupts.
 const SLOT: u64 = 8;
+
+/// How often it is looked over USB whether something went wrong.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Opens the card at an address of PCI (`0000:03:00.0`), and starts it if no other device of this process has. `index`
 /// is its number in messages; `clock` is what waits of the start go by.
@@ -111,6 +114,7 @@ pub fn open(
         listens: Mutex::new(()),
         woken: Mutex::new(()),
         wake: Condvar::new(),
+        looked: AtomicU64::new(0),
     }))
 }
 
@@ -163,7 +167,8 @@ fn known(card: &Running, options: &Options) -> std::result::Result<Gpu, Cause> {
         facts: Facts {
             place: card.pci().name().to_owned(),
             vram: card.vram_bytes(),
-            vram_windows: options.host_visible && card.has_large_bar(),
+            // Behind a bridge the card's own copies are faster.
+            vram_windows: options.host_visible && card.has_large_bar() && card.pci().reaches_host(),
             clock_hz: CLOCK_HZ,
             costs: COSTS,
             log: "amdgpu",
@@ -198,9 +203,26 @@ struct Pcie {
     listens: Mutex<()>,
     woken: Mutex<()>,
     wake: Condvar,
+    /// When it was last looked whether something went wrong.
+    looked: AtomicU64,
 }
 
 impl Pcie {
+    /// Whether it is time to look for what went wrong: each time, but over USB, where a look is several transfers.
+    /// Whoever does not want to sleep wants the look.
+    fn is_due(&self, limit: Duration) -> bool {
+        if self.card.card().pci().reaches_host() || limit.is_zero() {
+            return true;
+        }
+        let now = MonotonicClock.now_ns();
+        let last = self.looked.load(Ordering::Relaxed);
+        let due = now.saturating_sub(last) >= LOOK_EVERY.as_nanos() as u64;
+        if due {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+
     fn lost(&self, unit: &str, cause: Cause) -> Error {
         broken(self.card.card(), unit, cause)
     }
@@ -227,7 +249,10 @@ impl Interface for Pcie {
     }
 
     fn name(&self) -> &'static str {
-        "PCI"
+        match self.card.card().pci().reaches_host() {
+            true => "PCI",
+            false => "USB",
+        }
     }
 
     fn facts(&self) -> &Facts {
@@ -272,7 +297,10 @@ impl Interface for Pcie {
     }
 
     fn sleep(&self, _: Option<&Event>, _: &mut Age, limit: Duration) -> Result<Option<Exception>> {
-        let found = self.card.exception()?;
+        let found = match self.is_due(limit) {
+            true => self.card.exception()?,
+            false => None,
+        };
         if found.is_none() && !limit.is_zero() {
             self.rest(limit);
         }

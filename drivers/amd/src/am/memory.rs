@@ -14,6 +14,7 @@ use hcq::transport::{Dma, Fault, TransportError};
 use hcq::{Error, GpuVa, MemoryKind};
 
 use super::exception::broken;
+use super::near;
 use super::pages::{Attr, PAGE};
 use super::process::{Process, SharedMemory};
 use super::running::Running;
@@ -37,6 +38,8 @@ pub(super) struct Memory {
 /// What is behind an address.
 enum Place {
     Vram(VramAddr),
+    /// VRAM in the place of memory of the host.
+    Near(VramAddr),
     Host(Dma),
 }
 
@@ -80,6 +83,13 @@ impl Memory {
                     memory.window = Some(window.map_err(|e| broken(card.card(), "VRAM", e))?);
                 }
             }
+            MemoryKind::Host | MemoryKind::Control if !card.card().pci().reaches_host() => {
+                let at = card.vram(bytes, align)?;
+                memory.place = Some(Place::Near(at));
+                let window = card.card().vram().sub(at.0, bytes);
+                let window = window.map_err(|e| broken(card.card(), "VRAM", e))?;
+                memory.window = Some(near::memory(&window, card.started().hubs().hdp().clone()));
+            }
             MemoryKind::Host | MemoryKind::Control => {
                 let dma = pinned(card, bytes)?;
                 memory.window = Some(Window::mapped(name, dma.view.clone()));
@@ -117,6 +127,7 @@ impl Memory {
             Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
                 (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
             }
+            Some(Place::Near(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
             Some(Place::Vram(at)) => {
                 let at = on_bus(&self.card, *at)?;
                 (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)
@@ -158,7 +169,8 @@ impl SharedMemory for Memory {
     }
 
     fn share(&self, card: &Arc<Running>) -> Result<(), Error> {
-        if self.is_mapped_for(card) {
+        // A card behind a bridge shares nothing with others.
+        if self.is_mapped_for(card) || !card.card().pci().reaches_host() {
             return Ok(());
         }
         let done = self.map(card);
@@ -257,7 +269,7 @@ impl Drop for Memory {
             }
         }
         match (self.place.take(), is_free) {
-            (Some(Place::Vram(at)), true) => self.card.give_back(at),
+            (Some(Place::Vram(at) | Place::Near(at)), true) => self.card.give_back(at),
             (Some(Place::Host(dma)), false) => std::mem::forget(dma),
             _ => {}
         }

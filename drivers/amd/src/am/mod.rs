@@ -1,4 +1,4 @@
-//! The GPU without a kernel driver: over its PCI function, by what the blocks of the chip offer.
+//! The GPU without a kernel driver: over its PCI function, on the bus or behind a bridge of USB, by what the blocks of the chip offer.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -23,6 +23,7 @@
 //! | `exception` | what goes wrong while a card runs |
 //! | `space` | what the addresses of a card mean |
 //! | `running` | a card that is started, and what is divided among those who use it |
+//! | `near` | VRAM that stands in for memory of the host, for a card over USB |
 //! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
 //! | `evidence` | what can be read of a card when something has gone wrong |
 //! | `queue` | queues, as whoever submits has them |
@@ -50,6 +51,7 @@ mod memory;
 pub mod metrics;
 mod mqd;
 pub mod nbio;
+mod near;
 pub mod pages;
 mod process;
 pub mod psp;

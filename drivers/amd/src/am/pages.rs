@@ -46,6 +46,14 @@ impl Attr {
         uncached: false,
     };
 
+    /// Memory of its own that it shares with the host: cached by nobody.
+    pub const SHARED: Attr = Attr {
+        write: true,
+        execute: true,
+        snooped: false,
+        uncached: true,
+    };
+
     /// Memory of the host, which sees what the GPU writes, and the other way round.
     pub const HOST: Attr = Attr {
         write: true,

@@ -173,7 +173,7 @@ impl Psp {
             return self.bootloader(&format!("the bootloader takes {name}"));
         }
         let clock = &**self.card.clock();
-        clock.sleep(HANDSHAKE);
+        self.card.rest(HANDSHAKE)?;
         let what = "the secure OS starts";
         let alive = |value: Value<Gfxs>| value.bits() != 0;
         let limit = self.card.within(DONE);
@@ -218,14 +218,13 @@ impl Psp {
     /// Gives the secure OS a ring. It forgets that of an earlier driver.
     fn ring(&self) -> Result<(), Cause> {
         let io = self.io();
-        let clock = self.card.clock();
         for area in [PSP_RING, PSP_COMMAND, PSP_FENCE] {
             self.window(area)?.fill(0, area.bytes, 0)?;
         }
         self.hubs.hdp().flush()?;
         if io.read(&regs::MP0_SMN_C2PMSG_71)?.bits() != 0 {
             io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::DESTROY_RINGS)?;
-            clock.sleep(HANDSHAKE);
+            self.card.rest(HANDSHAKE)?;
         }
         self.done(
             &regs::MP0_SMN_C2PMSG_64,
@@ -236,7 +235,7 @@ impl Psp {
         io.write(&regs::MP0_SMN_C2PMSG_70, (at >> 32) as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_71, PSP_RING.bytes as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::INIT_GPCOM_RING)?;
-        clock.sleep(HANDSHAKE);
+        self.card.rest(HANDSHAKE)?;
         let what = "its ring";
         let status = self.done(&regs::MP0_SMN_C2PMSG_64, what)?;
         let said = status & (ctrl::RESPONSE | ctrl::STATUS);

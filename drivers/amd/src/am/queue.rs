@@ -14,6 +14,7 @@ use super::gfx::{LOCAL_APERTURE, SCRATCH_APERTURE};
 use super::hqd::{self, Leave, Pointers};
 use super::memory::Memory;
 use super::mqd::{self, Mqd};
+use super::near;
 use super::pages::PAGE;
 use super::process::{Process, SharedMemory};
 use super::running::{Running, Slot};
@@ -66,6 +67,10 @@ pub(super) fn create(
     let control = memory(CONTROL_BYTES, MemoryKind::Control, "pointers")?;
     let (ring_window, control_window) = (window(card, &ring)?, window(card, &control)?);
     let failed = |e| broken(card.card(), name, e);
+    if !control.is_zeroed() {
+        let zeroed = control_window.fill(0, CONTROL_BYTES, 0);
+        zeroed.map_err(|e| broken(card.card(), name, e))?;
+    }
     if language == Language::Aql {
         let apertures = Apertures {
             local: u64::from(LOCAL_APERTURE) << 48,
@@ -132,7 +137,11 @@ pub(super) fn create(
     }
     let doorbells = bells.iter().map(|bell| {
         let bell = card.card().doorbells().sub(u64::from(*bell) * 8, 8);
-        bell.map_err(|e| broken(card.card(), name, e))
+        let bell = bell.map_err(|e| broken(card.card(), name, e))?;
+        Ok(match card.card().pci().reaches_host() {
+            true => bell,
+            false => near::doorbell(&bell, card.started().hubs().hdp().clone()),
+        })
     });
     Ok(HardwareQueue {
         doorbells: doorbells.collect::<Result<_>>()?,

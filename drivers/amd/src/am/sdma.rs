@@ -267,7 +267,7 @@ impl Sdma {
             _ => "soft_reset_sdma1",
         };
         gc.put(&gc::GRBM_SOFT_RESET, &[(name, 1)])?;
-        self.card.clock().sleep(SOFT_RESET);
+        self.card.rest(SOFT_RESET)?;
         gc.put(&gc::GRBM_SOFT_RESET, &[])?;
         Ok(())
     }

@@ -259,7 +259,6 @@ impl Smu {
             14.. => RESET_14,
             _ => RESET_13,
         };
-        self.card.clock().sleep(wait);
-        Ok(())
+        self.card.rest(wait)
     }
 }

@@ -41,6 +41,9 @@ pub struct Channel<H: Hardware> {
     begin: Vec<u32>,
     _begin_data: Piece,
     full_limit: Duration,
+    /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
+    /// of a cable, where a submission is one piece of memory and a few words more.
+    by_name: bool,
     /// The position behind what is known to be done, for who does not hold the lock.
     done: AtomicU64,
     host: Mutex<Host>,
@@ -74,7 +77,9 @@ impl<H: Hardware> Channel<H> {
         let fences = Fences::new(core, pool, parts.progress, &name)?;
         let (begin, begin_data) = prologue(core, pool, &parts.hardware, &name)?;
         let arguments = Arguments::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
+        let by_name = H::ENTRIES || parts.hardware.is_remote() && parts.hardware.binds_words();
         Ok(Channel {
+            by_name,
             hardware: parts.hardware,
             core: core.clone(),
             pool: pool.clone(),
@@ -173,7 +178,7 @@ impl<H: Hardware> Channel<H> {
         self.core.lost.check()?;
         let begin = self.begin.len();
         // Words that the ring names lie before what they point to.
-        let data_at = match H::ENTRIES {
+        let data_at = match self.by_name {
             true => ((begin + packets.words.len()) as u64 * 4).next_multiple_of(DATA_ALIGN),
             false => 0,
         };
@@ -187,17 +192,7 @@ impl<H: Hardware> Channel<H> {
         host.words.extend_from_slice(&self.begin);
         host.words.extend_from_slice(&packets.words);
         if let Some(room) = &room {
-            if !packets.data.is_empty() {
-                let written = host.arguments.write(room, data_at, &packets.data);
-                written.map_err(|e| self.broken(e))?;
-            }
-            if H::ENTRIES {
-                let written = host.arguments.write(room, 0, &host.words);
-                written.map_err(|e| self.broken(e))?;
-                host.entries.clear();
-                self.hardware.run(room.va(), &host.words, &mut host.entries);
-                std::mem::swap(&mut host.words, &mut host.entries);
-            }
+            self.place(host, room, data_at, &packets.data)?;
         }
         host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
@@ -208,6 +203,33 @@ impl<H: Hardware> Channel<H> {
         self.write_all(host, makes)?;
         if let Some(room) = &room {
             host.arguments.prefetch(room, bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes what a submission points to, and the words if the ring only names them.
+    fn place(&self, host: &mut Host, room: &Room, data_at: u64, data: &[u32]) -> Result<()> {
+        let broken = |e| self.broken(e);
+        if self.by_name && self.hardware.is_remote() {
+            // In one piece.
+            let mut all = host.words.clone();
+            if !data.is_empty() {
+                all.resize(data_at as usize / 4, 0);
+                all.extend_from_slice(data);
+            }
+            host.arguments.write(room, 0, &all).map_err(broken)?;
+        } else {
+            if !data.is_empty() {
+                host.arguments.write(room, data_at, data).map_err(broken)?;
+            }
+            if self.by_name {
+                host.arguments.write(room, 0, &host.words).map_err(broken)?;
+            }
+        }
+        if self.by_name {
+            host.entries.clear();
+            self.hardware.run(room.va(), &host.words, &mut host.entries);
+            std::mem::swap(&mut host.words, &mut host.entries);
         }
         Ok(())
     }

@@ -17,3 +17,4 @@ pub mod shell;
 pub mod smi;
 #[cfg(feature = "twin")]
 pub mod twin;
+pub mod usb;

@@ -1,5 +1,8 @@
-//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100`, `DEV=TWINPCI+AMD::gfx1201` and `DEV=TWINNVK+NV::sm_90` open.
+//! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100`, `DEV=TWINPCI+AMD::gfx1201`,
+//! `DEV=TWINUSB+AMD::gfx1201` and `DEV=TWINNVK+NV::sm_90` open.
 //! One is made only when asked for.
+
+use std::time::Duration;
 
 use drivers::select::Target;
 
@@ -7,6 +10,17 @@ use super::Error;
 
 #[cfg(feature = "twin")]
 pub use simulated::Twin;
+
+/// What has gone over a cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfers {
+    /// Transfers.
+    pub transfers: u64,
+    /// How often the host has waited for some.
+    pub waits: u64,
+    /// How long all of it took, at the rates of a bridge.
+    pub time: Duration,
+}
 
 #[cfg(feature = "twin")]
 mod simulated {
@@ -16,7 +30,7 @@ mod simulated {
     use drivers::select::{DeviceKind, Transport};
     use twin_amd::{Journal, Violation};
 
-    use super::{Error, Target};
+    use super::{Error, Target, Transfers};
 
     /// A simulated machine, and the one process of it that this program is.
     #[derive(Clone)]
@@ -25,6 +39,8 @@ mod simulated {
         Amd(Arc<twin_amd::machine::TwinMachine>),
         /// With AMD's GPUs alone.
         Pci(Arc<twin_amd::pci::machine::PciMachine>),
+        /// With AMD's GPUs behind USB bridges.
+        Usb(Arc<twin_amd::usb::UsbMachine>),
         /// With NVIDIA's.
         Nv(Arc<twin_nv::machine::TwinMachine>),
     }
@@ -44,6 +60,7 @@ mod simulated {
                     (Twin::amd, "debug=0,drain=never".to_owned())
                 }
                 (DeviceKind::Amd, Some(Transport::Pci)) => (Twin::pci, String::new()),
+                (DeviceKind::Amd, Some(Transport::Usb)) => (Twin::usb, String::new()),
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
                 _ => return Ok(None),
             };
@@ -76,6 +93,10 @@ mod simulated {
             twin_amd::pci::machine::PciMachine::new(config).map(Twin::Pci)
         }
 
+        fn usb(config: &str) -> Result<Twin, String> {
+            twin_amd::usb::UsbMachine::new(config).map(Twin::Usb)
+        }
+
         fn nv(config: &str) -> Result<Twin, String> {
             twin_nv::machine::TwinMachine::new(config).map(Twin::Nv)
         }
@@ -85,6 +106,7 @@ mod simulated {
             match self {
                 Twin::Amd(machine) => machine.clone(),
                 Twin::Pci(machine) => machine.clone(),
+                Twin::Usb(machine) => machine.clone(),
                 Twin::Nv(machine) => machine.clone(),
             }
         }
@@ -113,8 +135,23 @@ mod simulated {
             match self {
                 Twin::Amd(machine) => machine.journal(),
                 Twin::Pci(machine) => machine.journal(),
+                Twin::Usb(machine) => machine.journal(),
                 Twin::Nv(machine) => machine.journal(),
             }
+        }
+
+        /// What has gone over the cable of the first bridge, if there is one.
+        pub fn transfers(&self) -> Option<Transfers> {
+            let Twin::Usb(machine) = self else {
+                return None;
+            };
+            let bridge = machine.bridge(0)?;
+            let counts = bridge.counts();
+            Some(Transfers {
+                transfers: counts.control + counts.bulk,
+                waits: counts.round_trips,
+                time: bridge.now(),
+            })
         }
 
         /// The chip (the first one), for messages.
@@ -122,6 +159,7 @@ mod simulated {
             match self {
                 Twin::Amd(machine) => machine.machine().config.chip.name,
                 Twin::Pci(machine) => machine.chip(),
+                Twin::Usb(machine) => machine.chip(),
                 Twin::Nv(machine) => machine
                     .machine()
                     .config
@@ -136,6 +174,7 @@ mod simulated {
             match self {
                 Twin::Amd(machine) => machine.machine().config.chip.name.into(),
                 Twin::Pci(machine) => machine.chip().into(),
+                Twin::Usb(machine) => machine.chip().into(),
                 Twin::Nv(machine) => {
                     let chip = machine.machine().config.chips.first();
                     chip.map_or(String::new(), |chip| chip.target())
@@ -163,6 +202,11 @@ impl Twin {
 
     /// The rules that were broken so far.
     pub fn report(&self) -> Option<String> {
+        match *self {}
+    }
+
+    /// What has gone over the cable of the first bridge.
+    pub fn transfers(&self) -> Option<Transfers> {
         match *self {}
     }
 
@@ -199,19 +243,14 @@ mod tests {
 
     #[test]
     fn only_a_target_that_asks_gets_a_machine() {
-        for target in [
-            "CPU",
-            "AMD",
-            "KFD+AMD::gfx1100",
-            "TWINUSB+AMD",
-            "TWINPCI+NV",
-        ] {
+        for target in ["CPU", "AMD", "KFD+AMD::gfx1100", "TWINPCI+NV"] {
             assert!(twin(target, Some("gpus=2")).unwrap().is_none(), "{target}");
         }
         for (target, chip) in [
             ("TWINKFD+AMD", "gfx1100"),
             ("TWINPCI+AMD", "gfx1100"),
             ("TWINPCI:1+AMD::gfx1201", "gfx1201"),
+            ("TWINUSB+AMD::gfx1201", "gfx1201"),
         ] {
             let twin = twin(target, Some("seed=3")).unwrap().unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, chip), "{target}");

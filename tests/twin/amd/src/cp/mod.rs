@@ -303,6 +303,16 @@ impl Cx<'_> {
         Ok(value)
     }
 
+    /// The write pointer in memory. The host writes the next one while the doorbell of this one is looked at: where
+    /// that has not arrived yet, this one is right.
+    pub fn wptr(&self) -> Result<u64, Stop> {
+        let mut bytes = [0; 8];
+        self.desc.vm.look(self.port(), self.desc.wptr, &mut bytes)?;
+        let value = u64::from_le_bytes(bytes);
+        self.saw(self.desc.wptr, 8, value);
+        Ok(value)
+    }
+
     fn saw(&self, va: u64, bytes: usize, value: u64) {
         self.seen.borrow_mut().push(Word { va, bytes, value });
     }

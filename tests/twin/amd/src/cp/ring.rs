@@ -197,7 +197,7 @@ impl Ring {
                 value = bell & 0xffff_ffff;
             }
             let rung = rung_for(cx.desc.kind, value);
-            let wptr = cx.read64(cx.desc.wptr)?;
+            let wptr = cx.wptr()?;
             if wptr < rung {
                 cx.note(
                     &DOORBELL_WPTR,
@@ -212,14 +212,14 @@ impl Ring {
         }
         if self.look {
             self.look = false;
-            limit = limit.max(cx.read64(cx.desc.wptr)?);
+            limit = limit.max(cx.wptr()?);
         }
         self.publish(cx, limit)
     }
 
     /// The write pointer, where it is not what the doorbell says.
     fn wptr_ahead(&self, cx: &Cx) -> Result<Option<u64>, Stop> {
-        let wptr = cx.read64(cx.desc.wptr)?;
+        let wptr = cx.wptr()?;
         let bell = cx.desc.doorbell.page.load64(cx.desc.doorbell.offset);
         let ahead = wptr != self.limit && bell == self.bell && !self.look;
         Ok(ahead.then_some(wptr))

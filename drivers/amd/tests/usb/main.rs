@@ -1,0 +1,52 @@
+//! AMD GPUs behind a USB bridge, on the twins of both.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../stand/mod.rs"]
+#[allow(dead_code)]
+mod stand;
+
+mod costs;
+mod device;
+mod failures;
+mod mutations;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drivers_amd::{AmdDevice, Options};
+use drivers_asm24::Bridged;
+use hcq::Result;
+use hcq::transport::{Clock, Machine, VirtualClock};
+use twin_amd::usb::UsbMachine;
+
+/// Debian's package, as `scripts/firmware` leaves it.
+fn firmware() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports")
+}
+
+fn options() -> Options {
+    Options {
+        firmware: vec![firmware()],
+        ..stand::options()
+    }
+}
+
+/// Opens the card behind the bridge in the first port.
+fn open(machine: &Arc<dyn Machine>, options: &Options) -> Result<Arc<AmdDevice>> {
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+    let through = Bridged::over(machine, &clock);
+    let interface = drivers_amd::am::open(&through, "2-1", 0, &clock, options)?;
+    drivers_amd::over(&interface, options)
+}
+
+/// The rules that were broken.
+fn broken(twin: &UsbMachine) -> Vec<String> {
+    let violations = twin.journal().violations();
+    violations.iter().map(ToString::to_string).collect()
+}
+
+fn unbroken(twin: &UsbMachine) {
+    let broken = broken(twin);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}

@@ -1,0 +1,130 @@
+//! GPUs behind USB bridges: what lies between a bridge and a program that drives it.
+
+use drivers_asm24::machine::{is_bridge, is_open};
+use drivers_host::pci::Files;
+use hcq::transport::{Machine, UsbDevice};
+
+use super::{Row, Status};
+
+/// What a USB3 link of 5 Gb/s runs at, in Mbit/s.
+const SUPER: u32 = 5000;
+
+/// A row for all bridges, or that there is none.
+pub(super) fn rows(files: &dyn Files, machine: &dyn Machine) -> Vec<Row> {
+    let mut bridges = machine.usb_devices().unwrap_or_default();
+    bridges.retain(is_bridge);
+    bridges.sort_by(|a, b| a.port.cmp(&b.port));
+    if bridges.is_empty() {
+        let text = "no ASM24xx bridge under /sys/bus/usb/devices (AMD GPUs over USB3)";
+        return vec![Row::new("amd.usb", Status::Absent, text)];
+    }
+    let mut rows = Vec::new();
+    for (number, bridge) in bridges.iter().enumerate() {
+        let check = match number {
+            0 => "amd.usb".to_owned(),
+            number => format!("amd.usb.{number}"),
+        };
+        rows.push(row(files, &check, number, bridge));
+    }
+    rows
+}
+
+fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row {
+    let name = bridge.product_name.as_deref().unwrap_or("without a name");
+    let seen = format!(
+        "{} {:04x}:{:04x}, {name}, {} Mbit/s",
+        bridge.port, bridge.vendor, bridge.product, bridge.speed
+    );
+    if !is_open(bridge) {
+        return Row::new(check, Status::Fail, seen).fix(
+            "it has its maker's firmware, which is not driven here; drivers/asm24/README.md says where the open one is",
+        );
+    }
+    let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);
+    if let Err(error) = files.may_write(&file) {
+        let fix = format!(
+            "put this line into /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again: SUBSYSTEM==\"usb\", \
+             ATTR{{idVendor}}==\"{:04x}\", ATTR{{idProduct}}==\"{:04x}\", TAG+=\"uaccess\"",
+            bridge.vendor, bridge.product
+        );
+        return Row::new(check, Status::Fail, format!("{seen}; {file}: {error}")).fix(fix);
+    }
+    if cfg!(not(feature = "usb")) {
+        return Row::new(check, Status::Fail, seen).fix(
+            "this program was built without USB: build it with it (cargo build --release -p doorbell --features usb)",
+        );
+    }
+    if bridge.speed < SUPER {
+        return Row::new(check, Status::Warn, seen)
+            .fix("it runs as USB2, some twenty times slower: use a cable and a port for USB3");
+    }
+    Row::new(check, Status::Ok, format!("{seen}; DEV=USB:{number}+AMD"))
+}
+
+#[cfg(test)]
+mod tests {
+    use drivers_host::machine::Host;
+    use drivers_host::pci::System;
+
+    use super::*;
+
+    fn of(root: &std::path::Path) -> Row {
+        let system = System::at(root);
+        rows(&system, &*Host::at(system.clone())).remove(0)
+    }
+
+    /// The row of a bridge with these files in sysfs.
+    fn seen(files: &[(&str, &str)], device: bool) -> Row {
+        let root = tempfile::tempdir().unwrap();
+        let usual = [
+            ("idVendor", "add1"),
+            ("idProduct", "0001"),
+            ("busnum", "2"),
+            ("devnum", "9"),
+            ("speed", "10000"),
+            ("product", "custom v0.1"),
+        ];
+        let folder = root.path().join("sys/bus/usb/devices/2-1");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, text) in usual.iter().chain(files) {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        if device {
+            let folder = root.path().join("dev/bus/usb/002");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("009"), "").unwrap();
+        }
+        of(root.path())
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_bridge_is_said() {
+        let none = of(tempfile::tempdir().unwrap().path());
+        assert_eq!(none.status, Status::Absent);
+        let stock = seen(
+            &[
+                ("idVendor", "174c"),
+                ("idProduct", "2464"),
+                ("product", "AS24"),
+            ],
+            true,
+        );
+        assert_eq!(stock.status, Status::Fail);
+        assert!(stock.fix.contains("maker's firmware"), "{stock:?}");
+        let closed = seen(&[], false);
+        assert_eq!(closed.status, Status::Fail);
+        assert!(closed.fix.contains("udev"), "{closed:?}");
+        assert!(closed.detail.contains("/dev/bus/usb/002/009"), "{closed:?}");
+        let good = seen(&[], true);
+        assert!(
+            good.detail.starts_with("2-1 add1:0001, custom v0.1, 10000"),
+            "{good:?}"
+        );
+        let (status, slow) = match cfg!(feature = "usb") {
+            true => (Status::Ok, Status::Warn),
+            false => (Status::Fail, Status::Fail),
+        };
+        assert_eq!(good.status, status);
+        assert_eq!(seen(&[("speed", "480")], true).status, slow);
+    }
+}
