@@ -88,11 +88,11 @@ conformance::conformance!(gfx1201_usb, || UsbSubject::new("gfx1201", ""));
 fn a_tenth_on_more_cards_without_a_kernel_driver() {
     let part = Part::chosen();
     // One of them as sysfs gives it, one as VFIO, by which interrupts end waits.
-    let cards = [("gfx1102", ""), ("gfx1200", "irq=on")];
+    let cards = [("gfx1102", ""), ("gfx1200", "irq=on"), ("gfx1101", "")];
     for (number, (chip, config)) in cards.into_iter().enumerate() {
         for (i, (name, case)) in conformance::CASES.iter().enumerate() {
             // Of each another tenth.
-            if part.has(i + 5 * number, 10) {
+            if part.has(i + 3 * number, 10) {
                 println!("{chip}: {name}");
                 case(&PciSubject::new(chip, config));
             }

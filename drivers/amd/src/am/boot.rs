@@ -180,10 +180,13 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
             _ => Ok(()),
         };
     }
-    // A process that died between two of its words has left it silent, which has another ear for this.
+    // A process that died between two of its words has left it silent: most have another ear for this.
     let has_answered = smu.is_alive();
     tracing::info!(target: "hcq::amd", device = %card.device(), "is reset");
     master(card, false)?;
+    if !has_answered && !smu.has_another_ear() {
+        return by_bus(card, psp);
+    }
     let kept = keep(card)?;
     smu.mode1_reset()?;
     returns(card, &kept)?;

@@ -235,6 +235,11 @@ impl Smu {
         Ok(Metrics::of(&table, layout))
     }
 
+    /// Whether it can be told to reset the chip while it does not answer messages.
+    pub fn has_another_ear(&self) -> bool {
+        self.messages.gfx_driver_reset.is_none()
+    }
+
     /// Resets the chip as if power came back: VRAM, all blocks, their firmware. When it returns, nobody knows yet
     /// whether the chip is there again.
     ///

@@ -14,7 +14,7 @@ use hcq::transport::{Pci, ResetKind, VirtualClock};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
 use twin_amd::pci::card::{Before, Card as Twin, Config};
-use twin_amd::pci::chip::{CHIPS, Chip};
+use twin_amd::pci::chip::{CHIPS, Chip, MI300X};
 use twin_amd::pci::wait::Wait;
 
 use super::boot::firmware;
@@ -267,6 +267,20 @@ fn what_the_kernel_driver_has_left_is_reset_and_so_is_what_is_asked_for() {
         assert_eq!(vram.read::<u32>(MARK), Ok(0), "{chip}");
         unbroken(&journal, chip);
     }
+}
+
+/// Messages are the only way to tell the SMU of MI300X that it has to reset the chip.
+#[test]
+fn an_mi300_whose_smu_does_not_answer_is_reset_by_the_bus() {
+    let config = Config {
+        before: Before::Kernel,
+        stuck: Some(1),
+        ..Config::of(&MI300X)
+    };
+    let (pci, journal) = twin(&config);
+    let started = start(&pci).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!started.is_warm());
+    unbroken(&journal, "silent");
 }
 
 #[test]
