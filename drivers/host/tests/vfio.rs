@@ -2,25 +2,26 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "vfio/model.rs"]
+mod model;
+
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_host::pci::System;
-use drivers_host::pci::vfio::calls::{Argument, Calls};
+use drivers_host::pci::vfio::calls::Calls;
 use drivers_host::pci::vfio::open;
 use drivers_spec::pci::PCI_COMMAND;
-use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Fault, Map, Pci, ResetKind, TransportError};
+use hcq::transport::{Fault, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
-use twin::errno::Errno;
 use twin::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Rule};
 use twin::vfio::{Config, Kernel};
+
+use model::{Model, system};
 
 const ADDRESS: &str = "0000:03:00.0";
 
@@ -48,71 +49,6 @@ impl Target for Registers {
     }
 }
 
-/// The model, as what makes system calls; the n-th of them fails.
-struct Model {
-    kernel: Arc<Kernel>,
-    open: Mutex<BTreeSet<i32>>,
-    made: AtomicUsize,
-    fails: Option<usize>,
-}
-
-fn error(errno: Errno) -> io::Error {
-    io::Error::from_raw_os_error(errno.0)
-}
-
-impl Model {
-    fn make<T>(&self, call: impl FnOnce(&Kernel) -> twin::errno::Result<T>) -> io::Result<T> {
-        let n = self.made.fetch_add(1, Ordering::SeqCst);
-        if self.fails == Some(n) {
-            return Err(error(Errno::EPERM));
-        }
-        call(&self.kernel).map_err(error)
-    }
-
-    fn given(&self, fd: i32) -> i32 {
-        self.open.lock().unwrap().insert(fd);
-        fd
-    }
-}
-
-impl Calls for Model {
-    fn open(&self, path: &str) -> io::Result<i32> {
-        Ok(self.given(self.make(|kernel| kernel.open(path))?))
-    }
-    fn close(&self, fd: i32) {
-        assert!(self.open.lock().unwrap().remove(&fd), "closed twice");
-        self.kernel.close(fd).unwrap();
-    }
-    unsafe fn ioctl(&self, fd: i32, request: u32, argument: Argument<'_>) -> io::Result<i32> {
-        let argument = match argument {
-            Argument::Value(value) => value.into(),
-            Argument::Bytes(bytes) => bytes.as_mut_ptr() as u64,
-        };
-        let done = self.make(|kernel| kernel.ioctl(fd, request, argument))?;
-        // GROUP_GET_DEVICE_FD.
-        Ok(if request == 0x3b6a {
-            self.given(done)
-        } else {
-            done
-        })
-    }
-    fn read_at(&self, fd: i32, to: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.make(|kernel| kernel.read_at(fd, to, offset))
-    }
-    fn write_at(&self, fd: i32, from: &[u8], offset: u64) -> io::Result<usize> {
-        self.make(|kernel| kernel.write_at(fd, from, offset))
-    }
-    fn map(&self, fd: i32, map: Map) -> io::Result<View> {
-        self.make(|kernel| kernel.map(fd, map))
-    }
-    fn event(&self) -> io::Result<i32> {
-        Ok(self.given(self.make(|kernel| Ok(kernel.event()))?))
-    }
-    fn wait(&self, fd: i32, limit: Duration) -> io::Result<Option<u64>> {
-        self.make(|kernel| kernel.wait(fd, limit))
-    }
-}
-
 /// A machine with a card in a group, and its kernel.
 struct Rig {
     folder: tempfile::TempDir,
@@ -128,23 +64,7 @@ impl Rig {
         config.trapped = vec![(5, 0x100)];
         change(&mut config);
         let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        put(
-            &format!("sys/kernel/iommu_groups/12/devices/{ADDRESS}/x"),
-            "",
-        );
-        put("sys/kernel/iommu_groups/12/type", "DMA-FQ\n");
-        if config.no_iommu {
-            put("sys/kernel/iommu_groups/12/name", "vfio-noiommu\n");
-        }
-        std::fs::create_dir_all(folder.path().join("run/lock")).unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/self")).unwrap();
-        let pagemap = folder.path().join("proc/self/pagemap");
-        std::os::unix::fs::symlink("/proc/self/pagemap", pagemap).unwrap();
+        system(folder.path(), ADDRESS, config.no_iommu);
         let journal = Arc::new(Journal::new());
         let identity = Identity {
             vendor: 0x1002,
@@ -179,12 +99,7 @@ impl Rig {
     }
 
     fn model(&self, fails: Option<usize>) -> Arc<Model> {
-        Arc::new(Model {
-            kernel: self.kernel.clone(),
-            open: Mutex::default(),
-            made: AtomicUsize::new(0),
-            fails,
-        })
+        Model::new(&self.kernel, fails)
     }
 
     fn open(&self) -> Result<Arc<dyn Pci>, TransportError> {
@@ -391,9 +306,9 @@ fn each_call_that_fails_is_named_and_leaves_nothing_behind() {
             pci.reset(ResetKind::Function)
         };
         let done = run();
-        let failed = model.made.load(Ordering::SeqCst) > n;
+        let failed = model.made() > n;
         drop(calls);
-        assert!(model.open.lock().unwrap().is_empty(), "{n}");
+        assert_eq!(model.open(), 0, "{n}");
         match done {
             Err(error) => _ = named.insert(error.operation),
             // What was not unmapped the kernel takes away with the group.

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drivers_spec::amd::discovery as ip;
-use drivers_spec::amd::mmio::{self, Reg, header, nbio};
+use drivers_spec::amd::mmio::{self, RCC_CONFIG_MEMSIZE, Reg, header, nbio};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::DeviceId;
 use hcq::mem::window::{AccessWidth, Window};
-use hcq::reg::IpVersion;
 use hcq::reg::block::{Block, Registers};
 use hcq::reg::bus::{Bus, Indirect, Pair};
+use hcq::reg::{At, IpVersion};
 use hcq::transport::{Clock, Pci};
 use hcq::wait::Deadline;
 
@@ -121,7 +121,8 @@ impl Card {
             })?;
             Ok((discovery, gfx, blocks, bus, areas))
         };
-        let (discovery, gfx, blocks, bus, areas) = explore().map_err(failed(Stage::Discovery))?;
+        let explored = explore().map_err(|cause| left(&registers, cause));
+        let (discovery, gfx, blocks, bus, areas) = explored.map_err(failed(Stage::Discovery))?;
         Ok(Card {
             device,
             pci,
@@ -210,8 +211,13 @@ impl Card {
             device: self.device.clone(),
             address: self.pci.name().to_owned(),
             stage,
-            cause: Box::new(cause),
+            cause: Box::new(left(&self.mmio, cause)),
         }
+    }
+
+    /// Whether it does not answer any more.
+    pub fn has_left(&self) -> bool {
+        has_left(&self.mmio)
     }
 
     /// Notes that something went wrong: who finds the card after us starts it from cold.
@@ -245,6 +251,26 @@ impl Card {
     }
 }
 
+fn has_left(mmio: &Window) -> bool {
+    let At::Fixed(dword) = RCC_CONFIG_MEMSIZE.at else {
+        return false;
+    };
+    mmio.read::<u32>(u64::from(dword) * 4)
+        .is_ok_and(|mib| mib == u32::MAX)
+}
+
+/// The cause of what went wrong, unless it is that the card is not there any more.
+fn left(mmio: &Window, first: Cause) -> Cause {
+    match first {
+        // They say it themselves, or have nothing to do with the card.
+        Cause::Silent { .. } | Cause::Reset { .. } | Cause::Files(_) => first,
+        first if has_left(mmio) => Cause::Left {
+            first: Box::new(first),
+        },
+        first => first,
+    }
+}
+
 /// The windows of a card that answers.
 struct Windows {
     registers: Window,
@@ -266,7 +292,7 @@ impl Windows {
         let deadline = Deadline::on(clock, FIRMWARE);
         let is_there = |mib: u32| mib != 0 && mib != u32::MAX;
         let mib = card.poll(
-            &mmio::RCC_CONFIG_MEMSIZE,
+            &RCC_CONFIG_MEMSIZE,
             clock,
             deadline,
             "the card says how much VRAM it has",
@@ -276,7 +302,7 @@ impl Windows {
             Ok(mib) => mib.bits(),
             // Whatever it was, the last look says more than how long it took.
             Err(error) => {
-                let seen = card.read(&mmio::RCC_CONFIG_MEMSIZE)?.bits();
+                let seen = card.read(&RCC_CONFIG_MEMSIZE)?.bits();
                 return Err(match is_there(seen) {
                     true => Cause::Register(error),
                     false => Cause::Silent { seen },

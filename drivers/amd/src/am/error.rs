@@ -71,7 +71,7 @@ impl fmt::Display for Stage {
 
 /// The start of a card failed.
 #[derive(Clone, Debug, Error)]
-#[error("{device} ({address}): {stage}: {cause}")]
+#[error("{device} ({address}): {stage}: {cause}{}", .cause.next())]
 pub struct AmError {
     /// The device.
     pub device: DeviceId,
@@ -107,6 +107,15 @@ pub enum Cause {
     Silent {
         /// What it reads.
         seen: u32,
+    },
+    /// It was there, and is no more.
+    #[error(
+        "the card does not answer any more, RCC_CONFIG_MEMSIZE reads 0xffffffff: it has left the bus. Look at cable and \
+         power, then turn the machine off and on. Seen first: {first}"
+    )]
+    Left {
+        /// What was in the way when that was seen.
+        first: Box<Cause>,
     },
     /// Memory is not where it should be.
     #[error(
@@ -186,7 +195,7 @@ pub enum Cause {
         answer: String,
     },
     /// A memory of the device that did not become what was waited for.
-    #[error("{0}. Turn the machine off and on")]
+    #[error(transparent)]
     Waited(#[from] Timeout),
     /// An earlier start has ended in the middle, and there is no way back.
     #[error(
@@ -221,6 +230,21 @@ pub enum Cause {
         /// Those that are known.
         known: Vec<IpVersion>,
     },
+}
+
+impl Cause {
+    /// What to do next, where the cause does not say it.
+    fn next(&self) -> &'static str {
+        match self {
+            Cause::Transport(_)
+            | Cause::Register(_)
+            | Cause::Waited(_)
+            | Cause::Memory(Error::Fault { .. }) => {
+                ". Start it again, which resets it; if it stays so, turn the machine off and on"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl From<firmware_tools::Error> for Cause {

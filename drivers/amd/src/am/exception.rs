@@ -18,10 +18,14 @@ use super::ih::Entry;
 /// The loss of a card: a block does not do what it is told, or cannot be reached. The next process resets it.
 pub(super) fn broken(card: &Card, unit: &str, cause: impl Display) -> Error {
     card.soil();
+    let left = match card.has_left() {
+        true => "the card does not answer any more, it has left the bus: ",
+        false => "",
+    };
     Error::Fault {
         device: card.device().clone(),
         unit: unit.into(),
-        what: format!("{} ({})", cause, card.pci().name()),
+        what: format!("{left}{cause} ({})", card.pci().name()),
     }
 }
 

@@ -13,11 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hcq::addr::BusAddr;
-use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::{
-    BusRange, Clock, DevFile, Dma, Fault, Kept, Machine, MonotonicClock, Pci, Reserved, ResetKind,
-    TransportError,
+    BusRange, Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError,
 };
 use hcq::wait::Deadline;
 use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
@@ -32,6 +30,7 @@ use vfio_user::Client;
 
 use super::device::{options, unbroken, works};
 use super::stand::{at, memory, soon};
+use super::through::Through;
 
 const ADDRESS: &str = "0000:03:00.0";
 /// The region of configuration space, as VFIO numbers them.
@@ -130,19 +129,16 @@ impl RemoteWindow for Bar {
     }
 }
 
-/// The function of it, and the machine that has it.
-struct Host {
-    far: Arc<Far>,
-    near: Arc<PciMachine>,
-}
+/// The function of it.
+struct Card(Arc<Far>);
 
-impl Pci for Host {
+impl Pci for Card {
     fn name(&self) -> &str {
         ADDRESS
     }
 
     fn bar(&self, number: u8) -> Result<Window, TransportError> {
-        let far = self.far.clone();
+        let far = self.0.clone();
         let bar = Arc::new(Bar { far, number });
         Ok(Window::remote(format!("{ADDRESS} BAR{number}"), bar))
     }
@@ -150,7 +146,7 @@ impl Pci for Host {
     fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
         let mut word = [0; 4];
         let to = &mut word[..width.bytes()];
-        self.far.read(CONFIG, offset.into(), to)?;
+        self.0.read(CONFIG, offset.into(), to)?;
         Ok(u32::from_le_bytes(word))
     }
 
@@ -161,8 +157,7 @@ impl Pci for Host {
         value: u32,
     ) -> Result<(), TransportError> {
         let word = value.to_le_bytes();
-        self.far
-            .write(CONFIG, offset.into(), &word[..width.bytes()])
+        self.0.write(CONFIG, offset.into(), &word[..width.bytes()])
     }
 
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
@@ -171,10 +166,10 @@ impl Pci for Host {
         let bytes = memory.bytes();
         let align = align.max(0x1000);
         let room = bytes.next_multiple_of(align) + align;
-        let addr = self.far.next.fetch_add(room, Ordering::Relaxed);
+        let addr = self.0.next.fetch_add(room, Ordering::Relaxed);
         let addr = addr.next_multiple_of(align);
         let file = memory.file().unwrap().as_raw_fd();
-        let mapped = self.far.client().dma_map(0, addr, bytes, file);
+        let mapped = self.0.client().dma_map(0, addr, bytes, file);
         mapped.map_err(|e| error("dma", &e))?;
         let addr = BusAddr(addr);
         Ok(Dma {
@@ -192,37 +187,6 @@ impl Pci for Host {
     }
 }
 
-impl Machine for Host {
-    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
-        self.near.open(path)
-    }
-
-    fn read(&self, path: &str) -> Result<String, TransportError> {
-        self.near.read(path)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        self.near.list(path)
-    }
-
-    fn open_pci(&self, _: &str) -> Result<Arc<dyn Pci>, TransportError> {
-        let (far, near) = (self.far.clone(), self.near.clone());
-        Ok(Arc::new(Host { far, near }))
-    }
-
-    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
-        self.near.reserve(bytes, align, below)
-    }
-
-    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
-        self.near.memory(bytes, align)
-    }
-
-    fn kept(&self) -> &Kept {
-        self.near.kept()
-    }
-}
-
 /// What the other process does; here, where nobody has told of a card, nothing.
 #[test]
 fn the_process_that_is_killed() {
@@ -232,7 +196,7 @@ fn the_process_that_is_killed() {
     // What it has of the machine is no card.
     let near = PciMachine::of(&[]).unwrap();
     let far = Far::at(Path::new(&socket));
-    let machine: Arc<dyn Machine> = Arc::new(Host { far, near });
+    let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(Card(far)));
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
     let device = drivers_amd::over(&interface, &options()).unwrap();

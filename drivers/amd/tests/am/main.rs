@@ -16,9 +16,13 @@ mod keeping;
 mod killed;
 mod look;
 mod mock;
+#[path = "../../../host/tests/vfio/model.rs"]
+mod model;
 mod mutations;
 mod pages;
 #[path = "../stand/mod.rs"]
 mod stand;
+mod through;
 mod twin;
+mod vfio;
 mod walk;

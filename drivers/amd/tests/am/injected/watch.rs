@@ -61,10 +61,11 @@ impl Watch {
     pub fn asked(&self) -> Asked {
         let seen = self.seen();
         let looks = &seen.looks;
-        // Whoever looks at the same once more has not found it done.
-        let waits = (0..looks.len()).filter(|&i| {
-            let before = i.checked_sub(1).and_then(|before| looks[before]);
-            looks[i].is_some() && before != looks[i] && looks.get(i + 1) == Some(&looks[i])
+        // Whoever looks at the same once more has not found it done. The first two may be the starts of two waits.
+        let waits = (2..looks.len()).filter(|&i| {
+            let same = looks[i].is_some() && looks[i - 2..i].iter().all(|look| *look == looks[i]);
+            let is_first = i == 2 || looks[i - 3] != looks[i];
+            same && is_first && looks.get(i + 1) == Some(&looks[i])
         });
         Asked {
             accesses: seen.accesses,

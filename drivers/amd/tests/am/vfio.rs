@@ -1,0 +1,110 @@
+//! A card that vfio-pci has, behind an IOMMU: the driver over drivers-host, on the strict model of the kernel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_amd::AmdDevice;
+use drivers_host::pci::System;
+use drivers_host::pci::vfio::calls::Calls;
+use drivers_host::pci::vfio::open;
+use hcq::MemoryKind;
+use hcq::transport::{Clock, Machine, Pci, TransportError, VirtualClock};
+use tempfile::TempDir;
+use twin::vfio::{Config, Kernel};
+use twin_amd::pci::machine::PciMachine;
+
+use super::device::{options, unbroken};
+use super::model::{Model, system};
+use super::stand;
+use super::through::Through;
+
+const ADDRESS: &str = "0000:03:00.0";
+
+/// A machine with a card, its kernel, and the files that tell of it.
+struct Rig {
+    folder: TempDir,
+    twin: Arc<PciMachine>,
+    kernel: Arc<Kernel>,
+}
+
+impl Rig {
+    fn new(config: &str) -> Rig {
+        let twin = PciMachine::new(config).unwrap();
+        let bars = &twin.pci_functions().unwrap()[0].bars;
+        let config = Config {
+            trapped: bars.iter().map(|bar| (bar.number, bar.bytes)).collect(),
+            ..Config::behind_iommu(12)
+        };
+        let function = twin.function(0).unwrap().clone();
+        let folder = tempfile::tempdir().unwrap();
+        system(folder.path(), ADDRESS, false);
+        Rig {
+            kernel: Kernel::new(config, function, twin.journal().clone()),
+            folder,
+            twin,
+        }
+    }
+
+    /// The function, as a process opens it.
+    fn function(&self) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
+        let model = Model::new(&self.kernel, None);
+        let calls: Arc<dyn Calls> = model.clone();
+        let system = System::at(self.folder.path());
+        let pci = open(&system, &calls, ADDRESS, Duration::ZERO)?;
+        Ok((pci, model))
+    }
+
+    /// The device, as a process opens it.
+    fn device(&self) -> (Arc<AmdDevice>, Arc<Model>) {
+        let (pci, model) = self.function().unwrap();
+        let machine: Arc<dyn Machine> = Through::new(&self.twin.again(), pci);
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
+        let device = drivers_amd::over(&interface, &options()).unwrap();
+        (device, model)
+    }
+}
+
+#[test]
+fn work_is_done_by_vfio_and_the_kernel_has_everything_back() {
+    for chip in ["gfx1100", "gfx1201"] {
+        let rig = Rig::new(&format!("chip={chip}"));
+        let image = stand::kernel(chip, "sums", 2);
+        for found in ["cold", "warm"] {
+            let (device, model) = rig.device();
+            assert!(!rig.kernel.mapped().is_empty());
+            assert!(
+                stand::work_on(&*device, &image, 4).unwrap(),
+                "{chip} {found}"
+            );
+            // Nobody else gets it meanwhile.
+            assert!(rig.function().is_err());
+            drop(device);
+            assert_eq!(rig.kernel.mapped(), [], "{chip} {found}");
+            assert_eq!(model.open(), 0, "{chip} {found}");
+            unbroken(&rig.twin);
+        }
+    }
+}
+
+/// What the kernel does for a process that is killed: descriptors are closed, mappings go, and the function is no master.
+#[test]
+fn a_process_that_dies_leaves_a_card_that_reaches_nothing() {
+    let rig = Rig::new("chip=gfx1201");
+    let (device, model) = rig.device();
+    let buffer = stand::memory(&*device, MemoryKind::Host, 1 << 20).unwrap();
+    std::mem::forget((buffer, device));
+    model.dies();
+    std::fs::remove_file(
+        rig.folder
+            .path()
+            .join(format!("run/lock/doorbell-{ADDRESS}.lock")),
+    )
+    .unwrap();
+    assert_eq!(rig.kernel.mapped(), []);
+    let (device, _) = rig.device();
+    let image = stand::kernel("gfx1201", "sums", 2);
+    assert!(stand::work_on(&*device, &image, 0).unwrap());
+    drop(device);
+    unbroken(&rig.twin);
+}
