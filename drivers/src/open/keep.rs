@@ -24,7 +24,12 @@ pub(super) fn start(
     (interface, place, log): (&str, &str, &str),
     error: Error,
 ) -> Error {
-    let is_start = matches!(error, Error::NoDevice { .. } | Error::Fault { .. });
+    // A kernel driver that refuses has said all there is.
+    let is_start = match error {
+        Error::Fault { .. } => true,
+        Error::NoDevice { .. } => interface == "PCI",
+        _ => false,
+    };
     let Some(keeper) = keeper.as_ref().filter(|_| is_start) else {
         return error;
     };
