@@ -10,7 +10,7 @@ use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
 use hcq::mem::window::Window;
-use hcq::transport::{Clock, Fault, Machine, MonotonicClock};
+use hcq::transport::{Clock, Fault, Machine, MonotonicClock, ResetKind};
 use hcq::{Costs, Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::boot;
@@ -88,7 +88,18 @@ pub fn open(
                 firmware: Search::new(options.firmware.iter().cloned()),
                 reset: options.reset,
             };
-            let card = Card::open(id.clone(), pci, clock.clone()).map_err(not_started)?;
+            let look = || Card::open(id.clone(), pci.clone(), clock.clone());
+            let card = match look() {
+                // It has not come back from a reset of its own: the bus still reaches it.
+                Err(error) if matches!(*error.cause, Cause::Silent { .. }) => {
+                    let reset = pci.reset(ResetKind::Bus);
+                    reset
+                        .map_err(|_| not_started(error))
+                        .and_then(|()| look().map_err(not_started))
+                }
+                seen => seen.map_err(not_started),
+            };
+            let card = card?;
             let card = Running::start(Arc::new(card), &start).map_err(not_started)?;
             let card = Arc::new(card);
             let memories: Vec<_> = shared.memories.iter().filter_map(Weak::upgrade).collect();
