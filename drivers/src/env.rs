@@ -9,6 +9,8 @@ use std::time::Duration;
 
 pub use drivers_amd::Recorded;
 
+use crate::front::Front;
+
 /// Every variable that has a meaning, here or in [`crate::select`], for "did you mean".
 pub(crate) const KNOWN: &[&str] = &[
     "ALLOW_TF32",
@@ -133,6 +135,8 @@ pub struct Settings {
     /// `HCQDEV_PCI_WAIT`: how long a program waits for a card without a kernel driver that another program has, in
     /// seconds. 0 unless set: that is an error then, which names the program.
     pub pci_wait: Duration,
+    /// What stands in front of the machine of devices that are opened, or in its place; no variable says it.
+    pub front: Option<Front>,
     /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
     /// unless set.
     pub ring_words: Option<u32>,
@@ -170,6 +174,7 @@ impl Default for Settings {
             bundles: None,
             said: Vec::new(),
             pci_wait: Duration::ZERO,
+            front: None,
             ring_words: None,
             cpu_count: None,
             subnormals: false,
@@ -367,6 +372,7 @@ mod tests {
             bundles: Some("/var/bundles".into()),
             said: Vec::new(),
             pci_wait: Duration::from_secs(7),
+            front: None,
             ring_words: None,
             cpu_count: NonZeroUsize::new(3),
             subnormals: true,

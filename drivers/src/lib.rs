@@ -4,13 +4,16 @@
 mod bus;
 pub mod doctor;
 pub mod env;
+mod front;
 pub mod gauges;
 mod look;
 pub mod open;
 pub mod regs;
 pub mod select;
+pub mod trace;
 
 pub use bus::{OnBus, on_bus};
+pub use front::Front;
 pub use look::{Metrics, metrics, reset_card};
 pub use open::{Present, Twin, open, open_with, present};
 

@@ -150,7 +150,7 @@ fn open_amd(
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
     let ways = [Transport::Kfd, Transport::Pci, Transport::Usb];
-    let machine = machine(target, &ways, "AMD", twin)?;
+    let machine = machine(target, &ways, "AMD", (settings, twin))?;
     match target.interface.map(|way| way.transport) {
         Some(Transport::Pci) => return pci::open(target, index, settings, &machine),
         Some(Transport::Usb) => return usb::open(target, index, settings, &machine),
@@ -162,7 +162,12 @@ fn open_amd(
 }
 
 /// The machine of a target whose GPUs are reached in these ways: this one, or a simulated one.
-fn machine(target: &Target, ways: &[Transport], vendor: &str, twin: Option<&Twin>) -> Result<Twin> {
+fn machine(
+    target: &Target,
+    ways: &[Transport],
+    vendor: &str,
+    (settings, twin): (&Settings, Option<&Twin>),
+) -> Result<Twin> {
     let first = ways.first().map(|way| way.interface(false));
     let Some(asked) = target
         .interface
@@ -180,10 +185,18 @@ fn machine(target: &Target, ways: &[Transport], vendor: &str, twin: Option<&Twin
             ),
         ));
     };
-    if !asked.twin {
-        return Ok(Host::get());
+    let front = settings.front.as_ref();
+    if let Some(front) = front.filter(|front| front.is_alone()) {
+        return Ok(front.of(|| Host::get()));
     }
-    twin.cloned().ok_or_else(|| {
+    let before = |machine: Twin| match front {
+        Some(front) => front.of(|| machine),
+        None => machine,
+    };
+    if !asked.twin {
+        return Ok(before(Host::get()));
+    }
+    twin.cloned().map(before).ok_or_else(|| {
         none(
             target,
             "this program was built without twins. Build it with them (cargo build --release \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use drivers_amd::am::{AmError, card};
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::tables::{self, CHIPS, Chip, Named};
+use drivers_spec::amd::mmio::{self, Reg};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use hcq::DeviceId;
 use hcq::reg::Value;
@@ -77,6 +78,16 @@ pub struct Listed {
 pub fn chips() -> Vec<&'static str> {
     CHIPS.iter().map(|chip| chip.name).collect()
 }
+
+/// Registers that are found before anybody has said where blocks are.
+static FIXED: [&Reg; 6] = [
+    &mmio::RCC_CONFIG_MEMSIZE,
+    &mmio::MM_INDEX,
+    &mmio::MM_INDEX_HI,
+    &mmio::MM_DATA,
+    &mmio::GOLDEN_TSC_COUNT_UPPER,
+    &mmio::GOLDEN_TSC_COUNT_LOWER,
+];
 
 fn chip(name: &str) -> Result<&'static Chip, RegsError> {
     CHIPS
@@ -209,27 +220,52 @@ impl Card {
         Ok(Card(card.map_err(Box::new)?))
     }
 
+    /// Its generation.
+    pub(crate) fn gfx(&self) -> Gfx {
+        self.0.gfx()
+    }
+
+    /// All registers that it has, each with its byte address and its block.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, String, Named)> {
+        // What lies at one place on all cards, in no table of a block.
+        let fixed = FIXED.iter().map(|&reg| Named {
+            hw_id: ip::NBIF,
+            reg,
+        });
+        fixed.chain(tables::all()).flat_map(move |named| {
+            let blocks = self.of(named.hw_id).into_iter();
+            blocks.filter_map(move |block| {
+                let at = self.0.registers(block).place(named.reg).ok()?;
+                Some((at, block.name.clone(), named))
+            })
+        })
+    }
+
+    fn of(&self, hw_id: u16) -> Vec<&Block<Gfxs>> {
+        let blocks = self.0.blocks();
+        match hw_id {
+            ip::GC => blocks.gc.iter().collect(),
+            ip::MMHUB => blocks.mmhub.iter().collect(),
+            ip::NBIF => vec![&blocks.nbif],
+            ip::OSSSYS => vec![&blocks.osssys],
+            ip::HDP => vec![&blocks.hdp],
+            ip::MP0 => vec![&blocks.mp0],
+            ip::MP1 => vec![&blocks.mp1],
+            _ => Vec::new(),
+        }
+    }
+
     /// The blocks of the card that a register is in.
     fn places(&self, register: &str) -> Result<(Named, Vec<&Block<Gfxs>>), RegsError> {
-        let blocks = self.0.blocks();
-        let of = |hw_id: u16| -> Vec<&Block<Gfxs>> {
-            match hw_id {
-                ip::GC => blocks.gc.iter().collect(),
-                ip::MMHUB => blocks.mmhub.iter().collect(),
-                ip::NBIF => vec![&blocks.nbif],
-                ip::OSSSYS => vec![&blocks.osssys],
-                ip::HDP => vec![&blocks.hdp],
-                ip::MP0 => vec![&blocks.mp0],
-                ip::MP1 => vec![&blocks.mp1],
-                _ => Vec::new(),
-            }
-        };
         let here = tables::all().filter(|named| {
-            let registers = of(named.hw_id).first().map(|block| self.0.registers(block));
+            let registers = self
+                .of(named.hw_id)
+                .first()
+                .map(|block| self.0.registers(block));
             registers.is_some_and(|registers| registers.place(named.reg).is_ok())
         });
         let named = find(here, register, "this card")?;
-        Ok((named, of(named.hw_id)))
+        Ok((named, self.of(named.hw_id)))
     }
 
     /// Reads a register, of each block of its kind.

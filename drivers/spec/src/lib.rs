@@ -1,6 +1,6 @@
 //! Facts of vendors and standards as data: offsets, layouts, identifiers, each with its source.
 //!
-//! No behaviour but reading what a format holds, and no I/O. Drivers and their twins share these tables and nothing else, so a wrong
+//! No behaviour but reading what a format holds, and saying it by its names ([`fields`]), and no I/O. Drivers and their twins share these tables and nothing else, so a wrong
 //! number here is wrong for both: layouts are asserted, and compared with other sources in tests.
 //! Dwords of packets and registers are described as [`hcq::reg`] has it.
 //!
@@ -10,6 +10,7 @@
 
 pub mod amd;
 pub mod asm24;
+pub mod fields;
 pub mod nv;
 pub mod pci;
 pub mod usb;

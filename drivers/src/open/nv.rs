@@ -18,7 +18,7 @@ pub(super) fn open(
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
-    let machine = super::machine(target, &[Transport::Nvk], "NVIDIA", twin)?;
+    let machine = super::machine(target, &[Transport::Nvk], "NVIDIA", (settings, twin))?;
     let survey = survey(&*machine);
     survey.driver.map_err(|why| unusable(target, &why))?;
     // `ga102,...`: what follows is for the compiler.

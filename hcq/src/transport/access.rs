@@ -8,8 +8,8 @@
 //! 0000:03:00.0 read bar=0x5 offset=0x16a0 bytes=0x4 -> ok 0x1
 //! /dev/kfd ioctl request=0x80084b01 name=AMDKFD_IOC_GET_VERSION data=0000 -> failed errno 0x10
 //! ```
-//! Registers and doorbells in a BAR are traced; memory is not: what passes through a DMA buffer or
-//! the mapping of a file is seen by nobody. The data of an ioctl is its argument, with zeros for the
+//! Registers and doorbells in a BAR are traced, and DMA memory that the host has by [`Pci::window`](super::Pci::window);
+//! other memory is not: what passes through a view of DMA memory, or the mapping of a file, is seen by nobody. The data of an ioctl is its argument, with zeros for the
 //! addresses in it, and behind it the memory that they name.
 
 use std::fmt::{self, Write as _};
@@ -66,6 +66,15 @@ verbs! {
     ConfigWrite = "config-write" ["offset" "bytes" "value"];
     /// Allocates DMA memory; answers address and length of each range in turn.
     Dma = "dma" ["bytes" "align"];
+    /// Reads an element of DMA memory, by the address of its first range and how far it is from its start; answers
+    /// its value.
+    Load = "load" ["at" "offset" "bytes"];
+    /// Writes an element of DMA memory.
+    Store = "store" ["at" "offset" "bytes" "value"];
+    /// Reads bytes of DMA memory; answers data.
+    LoadBytes = "load-bytes" ["at" "offset" "bytes"];
+    /// Writes data to DMA memory.
+    StoreBytes = "store-bytes" ["at" "offset"];
     /// Resets: 0 function, 1 bus, 2 power.
     Reset = "reset" ["kind"];
     /// Waits for an interrupt; answers how often it fired.
@@ -76,6 +85,10 @@ verbs! {
     Text = "text" [];
     /// Lists the folder of a name; answers data, one name a line.
     List = "list" [];
+    /// Lists the PCI functions; answers data, one a line.
+    Functions = "functions" [];
+    /// Lists the USB devices; answers data, one a line.
+    Devices = "devices" [];
     /// Reserves addresses, all below one; answers the first and the length.
     Reserve = "reserve" ["bytes" "align" "below"];
     /// Memory of the process; answers its address.

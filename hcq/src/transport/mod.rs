@@ -18,6 +18,7 @@ pub mod error;
 pub mod fault;
 pub mod found;
 pub mod ioctl;
+mod listed;
 pub mod machine;
 pub mod replay;
 pub mod tap;
@@ -116,6 +117,12 @@ pub trait Pci: Send + Sync {
     /// function's own stands in for it.
     fn reaches_host(&self) -> bool {
         true
+    }
+
+    /// The host's way to DMA memory: what passes there is seen by who stands in front of the function, which accesses
+    /// by the view are not.
+    fn window(&self, name: &str, dma: &Dma) -> Window {
+        Window::mapped(name, dma.view.clone())
     }
 
     /// Resets the function. Its registers, and maybe its memory, start anew.

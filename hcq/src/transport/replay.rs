@@ -2,14 +2,14 @@
 //!
 //! The first access that differs is an error that names the line; nothing is searched or skipped.
 //! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
-//! [`Tape::ignore`]. Memory starts zeroed and stays what the driver makes of it: a trace does not
-//! hold what a device wrote there.
+//! [`Tape::ignore`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
+//! wrote nothing there.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Fault;
-use super::access::{Access, Answer, ParseError, Record};
+use super::access::{Access, Answer, ParseError, Record, Verb};
 use super::tap::Tap;
 
 /// A recorded trace with a position. Clones share the position.
@@ -126,6 +126,15 @@ impl State {
 
 /// Answers in the place of every device: see [`Tapped::alone`](super::tap::Tapped::alone).
 impl Tap for Tape {
+    /// As it was recorded.
+    fn sees_memory(&self) -> bool {
+        let is_memory = |(_, record): &(usize, Record)| {
+            let verb = record.access.verb;
+            [Verb::Load, Verb::Store, Verb::LoadBytes, Verb::StoreBytes].contains(&verb)
+        };
+        self.state().records.iter().any(is_memory)
+    }
+
     fn before(&self, device: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
         Some(self.play(device, access))
     }
@@ -133,7 +142,6 @@ impl Tap for Tape {
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::Verb;
     use super::super::ioctl::{Ioctl, Request};
     use super::super::tap::Tapped;
     use super::super::tests::Zeros;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::{Access, Answer, Verb};
+use super::found::{PciFunction, UsbDevice};
 use super::ioctl::Request;
+use super::listed;
 use super::machine::{Kept, Machine, Reserved};
 use super::{
     BusRange, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe,
@@ -24,6 +26,12 @@ pub trait Tap: Send + Sync {
     fn before(&self, device: &str, access: &mut Access) -> Option<Result<Answer, Fault>> {
         let _ = (device, access);
         None
+    }
+
+    /// Whether accesses to DMA memory are to be seen as well, that the host has by [`Pci::window`]. Each is a call then,
+    /// not a load or a store.
+    fn sees_memory(&self) -> bool {
+        false
     }
 
     /// After it, with its answer, which may be replaced.
@@ -139,16 +147,41 @@ fn memory(answer: &Answer, len: usize, align: u64) -> Result<View, Fault> {
     }
 }
 
-/// One BAR of a function behind a tap.
-struct Bar {
+/// One BAR of a function behind a tap, or its DMA memory.
+struct Part {
     name: String,
     tap: Arc<dyn Tap>,
     inner: Option<Window>,
-    bar: u64,
+    verbs: Verbs,
+    /// The number of the BAR, or the address of the memory.
+    of: u64,
     len: u64,
 }
 
-impl Bar {
+/// What accesses to a part are called.
+#[derive(Clone, Copy)]
+struct Verbs {
+    read: Verb,
+    write: Verb,
+    read_bytes: Verb,
+    write_bytes: Verb,
+}
+
+const BAR: Verbs = Verbs {
+    read: Verb::Read,
+    write: Verb::Write,
+    read_bytes: Verb::ReadBytes,
+    write_bytes: Verb::WriteBytes,
+};
+
+const MEMORY: Verbs = Verbs {
+    read: Verb::Load,
+    write: Verb::Store,
+    read_bytes: Verb::LoadBytes,
+    write_bytes: Verb::StoreBytes,
+};
+
+impl Part {
     fn run<R>(
         &self,
         access: Access,
@@ -160,7 +193,7 @@ impl Bar {
     }
 }
 
-impl RemoteWindow for Bar {
+impl RemoteWindow for Part {
     fn len(&self) -> u64 {
         self.len
     }
@@ -174,8 +207,8 @@ impl RemoteWindow for Bar {
                 AccessWidth::W64 => window.read::<u64>(offset)?,
             }))
         };
-        let args = [self.bar, offset, width.bytes() as u64];
-        self.run(Access::new(Verb::Read, args), read, |a| a.first())
+        let args = [self.of, offset, width.bytes() as u64];
+        self.run(Access::new(self.verbs.read, args), read, |a| a.first())
     }
 
     fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
@@ -185,7 +218,7 @@ impl RemoteWindow for Bar {
             window.read_bytes(offset, &mut data)?;
             Ok(Answer::data(data))
         };
-        let access = Access::new(Verb::ReadBytes, [self.bar, offset, bytes as u64]);
+        let access = Access::new(self.verbs.read_bytes, [self.of, offset, bytes as u64]);
         self.run(access, read, |a| a.fill(to))
     }
 
@@ -200,26 +233,33 @@ impl RemoteWindow for Bar {
             }
             .map(done)
         };
-        let args = [self.bar, offset, width.bytes() as u64, value & width.ones()];
-        self.run(Access::new(Verb::Write, args), write, nothing)
+        let args = [self.of, offset, width.bytes() as u64, value & width.ones()];
+        self.run(Access::new(self.verbs.write, args), write, nothing)
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
         pieces.iter().try_for_each(|(offset, from)| {
             let write =
                 |window: &Window, access: &Access| window.write_bytes(*offset, &access.data);
-            let access = Access::new(Verb::WriteBytes, [self.bar, *offset]).with_data(from);
+            let access = Access::new(self.verbs.write_bytes, [self.of, *offset]).with_data(from);
             self.run(access, |w, a| write(w, a).map(done), nothing)
         })
     }
 
     fn send(&self) -> Result<(), TransportError> {
-        let access = Access::new(Verb::Send, [self.bar]);
+        if self.verbs.read == Verb::Load {
+            // Memory has nothing under way.
+            return Ok(());
+        }
+        let access = Access::new(Verb::Send, [self.of]);
         self.run(access, |window, _| window.send().map(done), nothing)
     }
 
     fn flush(&self) -> Result<(), TransportError> {
-        let access = Access::new(Verb::Flush, [self.bar]);
+        if self.verbs.read == Verb::Load {
+            return Ok(());
+        }
+        let access = Access::new(Verb::Flush, [self.of]);
         self.run(access, |window, _| window.flush().map(done), nothing)
     }
 }
@@ -237,11 +277,12 @@ impl Pci for Tapped<dyn Pci> {
         };
         let access = Access::new(Verb::Bar, [n.into()]);
         let len = self.run(access, open, |a| a.first())?;
-        let bar = Bar {
+        let bar = Part {
             name: self.name.clone(),
             tap: self.tap.clone(),
             inner,
-            bar: n.into(),
+            verbs: BAR,
+            of: n.into(),
             len,
         };
         Ok(Window::remote(
@@ -304,6 +345,22 @@ impl Pci for Tapped<dyn Pci> {
 
     fn reaches_host(&self) -> bool {
         self.inner.as_ref().is_none_or(|pci| pci.reaches_host())
+    }
+
+    fn window(&self, name: &str, dma: &Dma) -> Window {
+        let inner = Window::mapped(name, dma.view.clone());
+        if !self.tap.sees_memory() {
+            return inner;
+        }
+        let memory = Part {
+            name: self.name.clone(),
+            tap: self.tap.clone(),
+            inner: Some(inner),
+            verbs: MEMORY,
+            of: dma.ranges.first().map_or(0, |range| range.addr.0),
+            len: dma.view.len() as u64,
+        };
+        Window::remote(name.to_owned(), Arc::new(memory))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
@@ -428,6 +485,24 @@ impl Machine for Tapped<dyn Machine> {
         };
         let take = |answer| Ok(text(answer)?.lines().map(str::to_owned).collect());
         self.run(Access::new(Verb::List, []).named(path), list, take)
+    }
+
+    fn pci_functions(&self) -> Result<Vec<PciFunction>, TransportError> {
+        let list = |machine: &(dyn Machine + 'static), _: &Access| {
+            let all = listed::of_functions(&machine.pci_functions()?);
+            Ok(Answer::data(all.into_bytes()))
+        };
+        let take = |answer| listed::functions(&text(answer)?);
+        self.run(Access::new(Verb::Functions, []), list, take)
+    }
+
+    fn usb_devices(&self) -> Result<Vec<UsbDevice>, TransportError> {
+        let list = |machine: &(dyn Machine + 'static), _: &Access| {
+            let all = listed::of_devices(&machine.usb_devices()?);
+            Ok(Answer::data(all.into_bytes()))
+        };
+        let take = |answer| listed::devices(&text(answer)?);
+        self.run(Access::new(Verb::Devices, []), list, take)
     }
 
     fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {

@@ -1,6 +1,6 @@
 //! [`Trace`]: notes every access that passes, for people and for [`replay`](super::replay).
 //!
-//! What a device file mapped is plain memory of the process: that it was mapped is noted, and the loads,
+//! DMA memory of a PCI function is seen by [`Trace::whole`]. What a device file mapped is plain memory of the process: that it was mapped is noted, and the loads,
 //! stores and doorbells there are not. Those in a BAR are, which is a window of calls behind a tap.
 
 use std::fmt;
@@ -83,20 +83,32 @@ impl fmt::Display for TraceLog {
 }
 
 /// Notes what passes.
-pub struct Trace(TraceLog);
+pub struct Trace {
+    log: TraceLog,
+    memory: bool,
+}
 
 impl Trace {
     /// Notes what passes in `log`.
     pub fn new(log: TraceLog) -> Arc<Trace> {
-        Arc::new(Trace(log))
+        Arc::new(Trace { log, memory: false })
+    }
+
+    /// The same, with what passes to and from DMA memory: all that a driver needs to run from it again.
+    pub fn whole(log: TraceLog) -> Arc<Trace> {
+        Arc::new(Trace { log, memory: true })
     }
 }
 
 impl Tap for Trace {
+    fn sees_memory(&self) -> bool {
+        self.memory
+    }
+
     fn after(&self, device: &str, access: &Access, answer: &mut Result<Answer, Fault>) {
         // Memory lives in this process only; the record does not keep it mapped.
         let noted = answer.clone().map(|a| Answer { view: None, ..a });
-        self.0.note(Record {
+        self.log.note(Record {
             device: device.to_owned(),
             access: access.clone(),
             answer: noted,

@@ -43,6 +43,7 @@ mod open;
 #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 struct Readme;
 
+pub use drivers::Front;
 pub use open::{Error, Opened, Result, Setup, Transfers, Twin, open, open_target};
 
 /// What is below, for those who go deeper.

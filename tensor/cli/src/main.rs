@@ -74,6 +74,9 @@ enum Command {
     Completions(cmd::shell::Completions),
     /// Write a man page for each command
     Man(cmd::shell::Man),
+    /// What a command does to its device, access by access: recorded, shown, compared, done again
+    #[command(subcommand)]
+    Trace(cmd::trace::Command),
     /// Say why a device hung or faulted, by the file that its error named
     Explain(cmd::explain::Args),
     /// Bridges from USB to PCIe, and what goes over them
@@ -91,6 +94,9 @@ fn main() -> ExitCode {
     // Files alone: a selection of devices that makes no sense is none of its business.
     if let Command::Fw(command) = &cli.command {
         return ended(cmd::fw::run(command));
+    }
+    if let Command::Trace(command) = &cli.command {
+        return trace(command, cli.dev.as_deref(), started);
     }
     let text = match &cli.command {
         Command::Setup(args) => Some(cmd::setup::run(args)),
@@ -110,50 +116,135 @@ fn main() -> ExitCode {
     if let Command::Twin(command) = &cli.command {
         return ended(cmd::twin::run(command));
     }
-    let run = || -> Result<(), Error> {
-        let setup = Setup::from_option(cli.dev.as_deref())?;
-        observe::start_log();
-        for warning in setup.warnings() {
-            eprintln!("warning: {warning}");
-        }
-        let verbose = setup.settings().debug >= 1;
-        for note in setup.notes().iter().filter(|_| verbose) {
-            eprintln!("note: {note}");
-        }
-        let outcome = match &cli.command {
-            Command::Demo(args) => cmd::demo::run(args, &setup),
-            Command::Devices(args) => cmd::devices::run(args, &setup),
-            Command::Doctor(args) => cmd::doctor::run(args, &setup),
-            Command::Bringup(args) => cmd::bringup::run(args, &setup),
-            Command::Bench(args) => cmd::bench::run(args, &setup, started),
-            Command::Run(args) => cmd::run::run(args, &setup),
-            Command::Inspect(args) => cmd::inspect::run(args, &setup),
-            Command::OnnxTest(args) => cmd::onnx_test::run(args, &setup),
-            Command::Smi(args) => cmd::smi::run(args, &setup),
-            Command::Regs(command) => cmd::regs::run(command, &setup),
-            Command::Usb(command) => cmd::usb::run(command, &setup),
-            // Done above: there is no device, or it is not ours.
-            Command::Fw(_)
-            | Command::Pci(_)
-            | Command::Setup(_)
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Explain(_) => Ok(()),
-            #[cfg(feature = "twin")]
-            Command::Twin(_) => Ok(()),
-        };
-        // Whatever else went wrong: a broken rule may be why.
-        let rules = setup.check_rules();
-        match (&outcome, &rules, setup.twin()) {
-            (Err(_), Err(rules), _) => eprintln!("{rules}"),
-            (_, Ok(()), Some(twin)) if verbose => {
-                eprintln!("the simulated {} saw no rule broken", twin.chip());
-            }
-            _ => {}
-        }
-        outcome.and(rules.map_err(Error::from))
+    let setup = Setup::from_option(cli.dev.as_deref()).map_err(Error::from);
+    ended(setup.and_then(|setup| on_device(&cli.command, &setup, started)))
+}
+
+/// Runs a command whose device is chosen by variables and options.
+fn on_device(
+    command: &Command,
+    setup: &Setup,
+    started: std::time::Instant,
+) -> Result<ExitCode, Error> {
+    observe::start_log();
+    for warning in setup.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    let verbose = setup.settings().debug >= 1;
+    for note in setup.notes().iter().filter(|_| verbose) {
+        eprintln!("note: {note}");
+    }
+    let outcome = match command {
+        Command::Demo(args) => cmd::demo::run(args, setup),
+        Command::Devices(args) => cmd::devices::run(args, setup),
+        Command::Doctor(args) => cmd::doctor::run(args, setup),
+        Command::Bringup(args) => cmd::bringup::run(args, setup),
+        Command::Bench(args) => cmd::bench::run(args, setup, started),
+        Command::Run(args) => cmd::run::run(args, setup),
+        Command::Inspect(args) => cmd::inspect::run(args, setup),
+        Command::OnnxTest(args) => cmd::onnx_test::run(args, setup),
+        Command::Smi(args) => cmd::smi::run(args, setup),
+        Command::Regs(command) => cmd::regs::run(command, setup),
+        Command::Usb(command) => cmd::usb::run(command, setup),
+        // Done above: there is no device, or it is not ours.
+        Command::Fw(_)
+        | Command::Pci(_)
+        | Command::Setup(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Trace(_)
+        | Command::Explain(_) => Ok(()),
+        #[cfg(feature = "twin")]
+        Command::Twin(_) => Ok(()),
     };
-    ended(run().map(|()| ExitCode::SUCCESS))
+    // Whatever else went wrong: a broken rule may be why.
+    let rules = setup.check_rules();
+    match (&outcome, &rules, setup.twin()) {
+        (Err(_), Err(rules), _) => eprintln!("{rules}"),
+        (_, Ok(()), Some(twin)) if verbose => {
+            eprintln!("the simulated {} saw no rule broken", twin.chip());
+        }
+        _ => {}
+    }
+    outcome.and(rules.map_err(Error::from))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records a command, does a recorded one again, or looks at recordings.
+fn trace(
+    command: &cmd::trace::Command,
+    dev: Option<&str>,
+    started: std::time::Instant,
+) -> ExitCode {
+    use cmd::trace::Command as Trace;
+    match command {
+        Trace::Show(_) | Trace::Diff(_) => ended(cmd::trace::run(command).map(|same| match same {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })),
+        Trace::Record(args) => ended(record(args, dev, started)),
+        Trace::Replay(args) => ended(replay(args, started)),
+    }
+}
+
+/// The command line of a traced command.
+fn traced(arguments: &[String]) -> Result<Cli, Error> {
+    let name = std::iter::once("doorbell");
+    let all = name.chain(arguments.iter().map(String::as_str));
+    Cli::try_parse_from(all).map_err(|e| Error::Usage(e.to_string()))
+}
+
+fn record(
+    args: &cmd::trace::RecordArgs,
+    dev: Option<&str>,
+    started: std::time::Instant,
+) -> Result<ExitCode, Error> {
+    let words = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    let mut words: Vec<String> = words.collect();
+    // What was said before the command is part of it.
+    if let Some(dev) = dev {
+        words.extend(["--dev".into(), dev.into()]);
+    }
+    let cli = traced(&words)?;
+    let touches = matches!(
+        cli.command,
+        Command::Demo(_)
+            | Command::Bench(_)
+            | Command::Run(_)
+            | Command::OnnxTest(_)
+            | Command::Regs(_)
+    );
+    if !touches {
+        let what = words.first().map_or("", |word| word);
+        return Err(Error::Usage(format!(
+            "{what} opens no device by itself: there is nothing to record. Record demo, bench, run, onnx-test or regs read"
+        )));
+    }
+    let (front, log) = cmd::trace::record(args, &words)?;
+    let setup = Setup::from_option(cli.dev.as_deref())?.front(front);
+    let outcome = on_device(&cli.command, &setup, started);
+    drop(setup);
+    match log.failed() {
+        Some(kind) => Err(Error::File {
+            path: args.file.display().to_string(),
+            source: kind.into(),
+        }),
+        None => outcome,
+    }
+}
+
+fn replay(args: &cmd::trace::ReplayArgs, started: std::time::Instant) -> Result<ExitCode, Error> {
+    let (front, origin, tape) = cmd::trace::replay(args)?;
+    let cli = traced(&origin.arguments)?;
+    let setup = Setup::of_variables(cli.dev.as_deref(), &origin.variables, false)?.front(front);
+    let outcome = on_device(&cli.command, &setup, started);
+    drop(setup);
+    // A difference is why the rest went wrong.
+    cmd::trace::finish(args, &tape)?;
+    outcome
 }
 
 fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use codegen::Backend;
+use drivers::Front;
 use drivers::env::{Recorded, Settings};
 use drivers::select::{self, DeviceKind, Selection, Target};
 use hcq::{Device, DeviceInfo};
@@ -25,6 +26,13 @@ const CACHE_BYTES: u64 = 256 << 20;
 /// How long a wait for a simulated device lasts unless HCQDEV_WAIT_TIMEOUT_MS is set: its model
 /// needs seconds for what hardware does in milliseconds.
 const SIMULATED_WAIT: Duration = Duration::from_secs(600);
+
+/// The environment. Names and values that are not UTF-8 cannot be ours.
+fn environment() -> Vec<(String, String)> {
+    let all = std::env::vars_os();
+    all.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+        .collect()
+}
 
 /// An engine on the device that the environment names (`DEV=AMD`, `AMD=1`, `DEV=CPU:CLANG`...), the CPU
 /// if it names none, with the device's best compiler.
@@ -77,7 +85,7 @@ impl Setup {
     /// # Errors
     /// One that is not understood, or two that contradict each other.
     pub fn from_env() -> Result<Setup> {
-        Ok(Setup::read(None, None)?.warned())
+        Ok(Setup::read(None, None, environment(), true)?.warned())
     }
 
     /// What the variables say, on the device that `target` names: see [`open_target`].
@@ -85,7 +93,7 @@ impl Setup {
     /// # Errors
     /// A target or a variable that is not understood.
     pub fn of(target: &str) -> Result<Setup> {
-        Ok(Setup::read(Some(target), None)?.warned())
+        Ok(Setup::read(Some(target), None, environment(), true)?.warned())
     }
 
     /// For a program that has the option `--dev`: its value, which comes before the variables. The
@@ -94,18 +102,20 @@ impl Setup {
     /// # Errors
     /// A target or a variable that is not understood.
     pub fn from_option(dev: Option<&str>) -> Result<Setup> {
-        Setup::read(None, dev)
+        Setup::read(None, dev, environment(), true)
     }
 
-    fn read(api: Option<&str>, cli: Option<&str>) -> Result<Setup> {
-        // Names and values that are not UTF-8 cannot be ours.
-        let env: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-            .collect();
+    fn read(
+        api: Option<&str>,
+        cli: Option<&str>,
+        env: Vec<(String, String)>,
+        simulated: bool,
+    ) -> Result<Setup> {
         let vars = || env.iter().map(|(k, v)| (k, v));
         let mut settings = Settings::parse(vars())?;
         let selection = select::select(api, cli, vars())?;
         let twin = match selection.targets.first() {
+            _ if !simulated => None,
             Some(target) => Twin::of(target, settings.twin.as_deref())?,
             None => None,
         };
@@ -118,6 +128,34 @@ impl Setup {
             twin,
             observers: Vec::new(),
         })
+    }
+
+    /// With something in front of the machine of the device, or in its place: see [`Front`].
+    pub fn front(mut self, front: Front) -> Setup {
+        self.settings.front = Some(front);
+        self
+    }
+
+    /// The variables that have a meaning here and are set, as they are.
+    ///
+    /// # Errors
+    /// One that is not understood.
+    pub fn variables() -> Result<Vec<[String; 2]>> {
+        Ok(Settings::parse(environment())?.said)
+    }
+
+    /// What these variables say, in the place of the environment's. Without `simulated` no simulated machine is made,
+    /// whatever they say: [`Setup::front`] gives what is there instead.
+    ///
+    /// # Errors
+    /// As [`Setup::from_option`].
+    pub fn of_variables(
+        dev: Option<&str>,
+        variables: &[[String; 2]],
+        simulated: bool,
+    ) -> Result<Setup> {
+        let pairs = variables.iter().map(|[k, v]| (k.clone(), v.clone()));
+        Setup::read(None, dev, pairs.collect(), simulated)
     }
 
     fn warned(self) -> Setup {

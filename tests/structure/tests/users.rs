@@ -15,10 +15,6 @@ const COMING: &[(&str, &str)] = &[
     ),
     ("mem/tlsf.rs", "AMD over PCI: VRAM, and how broken up it is"),
     ("mem/view.rs", "AMD over USB: copies between pinned pages"),
-    (
-        "transport/replay.rs",
-        "recordings that a driver runs from, with no device",
-    ),
 ];
 
 /// What is there by convention, beside something that is used.

@@ -92,7 +92,7 @@ impl Memory {
             }
             MemoryKind::Host | MemoryKind::Control => {
                 let dma = pinned(card, bytes)?;
-                memory.window = Some(Window::mapped(name, dma.view.clone()));
+                memory.window = Some(card.card().pci().window(name, &dma));
                 memory.place = Some(Place::Host(dma));
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
 use hcq::mem::view::View;
@@ -273,6 +274,17 @@ impl Interface for Kfd {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.shared.memory_at(va)?;
         Some((Window::mapped("memory", memory.view()?.clone()), offset))
+    }
+
+    fn evidence(&self, _: Option<&Exception>) -> Evidence {
+        let missing = [
+            "registers and page tables: the kernel driver has them; `umr` reads them as root",
+            "waves: the kernel driver tells them to debuggers alone; `rocgdb` is one",
+        ];
+        Evidence {
+            missing: missing.map(str::to_owned).into(),
+            ..Evidence::default()
+        }
     }
 }
 

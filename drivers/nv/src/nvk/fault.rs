@@ -130,7 +130,32 @@ fn access(all: &control::DebugMmuFaultInfo, va: u64) -> Option<Access> {
 
 /// The first exception that a multiprocessor has; none where the driver does not tell.
 fn exception(channel: &Channel) -> Option<Exception> {
-    let debugger = channel.debugger.as_ref()?;
+    let (sm, state) = *stopped(channel).first()?;
+    let ranges = &channel.gpu.session.space.ranges;
+    Some(of_state(&channel.name, sm, &state, ranges))
+}
+
+/// What each multiprocessor that has an exception says, for a bundle.
+pub(super) fn waves(channel: &Channel) -> Vec<String> {
+    let ranges = &channel.gpu.session.space.ranges;
+    let told = |(sm, state): &(u32, control::SmErrorState)| {
+        match of_state(&channel.name, *sm, state, ranges) {
+            Exception::Refused(Refused { unit, what, at }) => {
+                format!("{unit}: {what} {:#x}", at.unwrap_or_default())
+            }
+            // Cannot be: a state is what hardware refuses.
+            _ => String::new(),
+        }
+    };
+    stopped(channel).iter().map(told).collect()
+}
+
+/// Multiprocessors that have an exception; none where the driver does not tell.
+fn stopped(channel: &Channel) -> Vec<(u32, control::SmErrorState)> {
+    let mut found = Vec::new();
+    let Some(debugger) = channel.debugger.as_ref() else {
+        return found;
+    };
     let ask = control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
     let all = channel.gpu.facts.units.sms;
     let rm = &channel.gpu.session.rm;
@@ -143,17 +168,16 @@ fn exception(channel: &Channel) -> Option<Exception> {
         };
         if let Err(error) = rm.control(&ask, debugger.handle(), &mut params) {
             tracing::debug!(%error, "the exceptions of multiprocessors are not told");
-            return None;
+            return found;
         }
         let states = (first..).zip(&params.sm_error_state_array);
         for (sm, state) in states.take(params.num_s_ms_to_read as usize) {
             if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
-                let ranges = &channel.gpu.session.space.ranges;
-                return Some(of_state(&channel.name, sm, state, ranges));
+                found.push((sm, *state));
             }
         }
     }
-    None
+    found
 }
 
 /// What a multiprocessor says of a channel's kernel.

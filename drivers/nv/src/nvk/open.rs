@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use hcq::mem::window::Window;
 use hcq::transport::Machine;
@@ -283,6 +284,22 @@ impl Interface for Nvk {
         let (memory, offset) = self.process.memory_at(va)?;
         let view = memory.view()?.clone();
         Some((Window::mapped("memory", view), offset))
+    }
+
+    fn evidence(&self, _: Option<&Exception>) -> Evidence {
+        let channels: Vec<_> = lock(&self.channels)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let missing = "registers and page tables: the resource manager has them; `nvidia-bug-report.sh` reads its log";
+        Evidence {
+            waves: channels
+                .iter()
+                .flat_map(|channel| fault::waves(channel))
+                .collect(),
+            missing: vec![missing.into()],
+            ..Evidence::default()
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod run;
 pub mod setup;
 pub mod shell;
 pub mod smi;
+pub mod trace;
 #[cfg(feature = "twin")]
 pub mod twin;
 pub mod usb;

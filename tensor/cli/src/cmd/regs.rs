@@ -1,12 +1,9 @@
 //! `doorbell regs`: registers of AMD's cards by the vendor's names.
 
-use std::sync::Arc;
-
-use doorbell::Setup;
+use doorbell::{Front, Setup};
 use drivers::regs::{self, Bits, Card, Change, Seen};
 use drivers_host::machine::Host;
 use drivers_host::pci::look;
-use hcq::transport::Pci;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -252,17 +249,26 @@ fn print(seen: &[Seen], is_json: bool) -> Result<(), Error> {
 impl Which {
     /// The card, which no kernel driver may have.
     fn open(&self, setup: &Setup) -> Result<Card, Error> {
-        let pci: Result<Arc<dyn Pci>, _> = match (&self.at, setup.twin()) {
-            (Some(address), _) => Host::get().open_pci(address),
-            (None, Some(twin)) => {
-                let machine = twin.machine();
-                let found = machine.pci_functions().map_err(Error::Transport)?;
-                let first = found.into_iter().next();
-                let first = first.ok_or_else(|| Error::Usage(NONE.into()))?;
-                machine.open_pci(&first.address)
-            }
+        let front = setup.settings().front.as_ref();
+        let before = |machine: drivers::Twin| match front {
+            Some(front) => front.of(|| machine),
+            None => machine,
+        };
+        let machine = match (&self.at, setup.twin()) {
+            (None, Some(twin)) => before(twin.machine()),
+            (Some(_), _) => before(Host::get()),
+            (None, None) if front.is_some_and(Front::is_alone) => before(Host::get()),
             (None, None) => return Err(Error::Usage(NONE.into())),
         };
+        let address = match &self.at {
+            Some(address) => address.clone(),
+            None => {
+                let found = machine.pci_functions().map_err(Error::Transport)?;
+                let first = found.into_iter().next();
+                first.ok_or_else(|| Error::Usage(NONE.into()))?.address
+            }
+        };
+        let pci = machine.open_pci(&address);
         let pci = pci.map_err(Error::Transport)?;
         Card::open(pci).map_err(Error::Registers)
     }

@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use drivers_spec::amd::{drm, kfd};
-use drivers_spec::nv::abi::{self, Branch};
-use drivers_spec::nv::{class, control, escape, uvm};
-use hcq::transport::Ioctl;
+use drivers_spec::fields;
+use drivers_spec::nv::abi::Branch;
 use twin::errno::Errno;
 use twin::record::{Frame, Runs};
 use twin::wire::{Kind, Message};
@@ -83,94 +81,6 @@ fn ioctl(branch: Branch, request: u32, argument: u64, about: &[&Frame]) -> Strin
         let found = found.find(|one| one.words[0] == argument);
         found.map_or(&[][..], |one| &*one.bytes)
     };
-    let (before, after) = (of(Kind::Read), of(Kind::Write));
-    let amd = [kfd::KIND, drm::KIND].contains(&Ioctl::kind_of(request));
-    let Some((mut text, fields)) = (match amd {
-        true => amd_fields(request),
-        false => nv_fields(branch, request, before),
-    }) else {
-        return format!("{request:#010x}");
-    };
-    let mut changed = String::new();
-    for (name, at, size) in fields {
-        let was = value(before, at, size);
-        let is = value(after, at, size);
-        if let Some(was) = &was {
-            let _ = write!(text, " {name}={was}");
-        }
-        if let Some(is) = is.filter(|is| was.as_ref() != Some(is)) {
-            let _ = write!(changed, " {name}={is}");
-        }
-    }
-    if !changed.is_empty() {
-        let _ = write!(text, " ->{changed}");
-    }
-    text
-}
-
-/// A field: a number, or the start of what is longer.
-fn value(data: &[u8], at: usize, size: usize) -> Option<String> {
-    let bytes = data.get(at..at + size)?;
-    Some(match size {
-        1..=8 => format!("{:#x}", number(bytes)),
-        _ => hex(&bytes[..size.min(16)]),
-    })
-}
-
-/// A little-endian number of up to 8 bytes.
-fn number(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
-
-/// Name, place and size.
-type Fields = Vec<(&'static str, usize, usize)>;
-
-/// The name of an ioctl of KFD or DRM, and its fields.
-fn amd_fields(request: u32) -> Option<(String, Fields)> {
-    let same = |one: &&Ioctl| {
-        Ioctl::kind_of(one.request) == Ioctl::kind_of(request) && one.nr() == Ioctl::nr_of(request)
-    };
-    let name = kfd::IOCTLS.iter().chain(drm::IOCTLS).find(same)?.name;
-    // Headers name a struct after its ioctl.
-    let (wanted, layouts) = match name.strip_prefix("AMDKFD_IOC_") {
-        Some(rest) => (
-            format!("kfd_ioctl_{}_args", rest.to_lowercase()),
-            kfd::LAYOUTS,
-        ),
-        None => {
-            let rest = name.strip_prefix("DRM_IOCTL_")?;
-            (format!("drm_{}", rest.to_lowercase()), drm::LAYOUTS)
-        }
-    };
-    let layout = layouts.iter().find(|layout| layout.name == wanted);
-    let fields = layout.map_or(&[][..], |layout| layout.fields).iter();
-    let fields = fields.map(|field| (field.name, field.offset, field.size));
-    Some((name.to_owned(), fields.collect()))
-}
-
-/// The name of an escape of RM, with the class or the control that it is about, or of a command of UVM, and
-/// its fields.
-fn nv_fields(branch: Branch, request: u32, data: &[u8]) -> Option<(String, Fields)> {
-    let escape = escape::of_request(branch, request);
-    let call = escape.or_else(|| abi::find(uvm::COMMANDS, branch, request))?;
-    let placed = call
-        .layout
-        .into_iter()
-        .flat_map(|layout| layout.fields(branch));
-    let fields: Fields = placed
-        .map(|field| (field.name, field.at, field.size))
-        .collect();
-    let inner = |table, name| {
-        let (_, at, size) = fields.iter().find(|(known, ..)| *known == name)?;
-        let number = number(data.get(*at..at + size)?);
-        abi::find(table, branch, number as u32)
-    };
-    let inner = inner(class::CLASSES, "hClass").or_else(|| inner(control::CONTROLS, "cmd"));
-    let mut name = call.name.to_owned();
-    if let Some(inner) = inner {
-        let _ = write!(name, " of {}", inner.name);
-    }
-    Some((name, fields))
+    let told = fields::describe(branch, request, of(Kind::Read), of(Kind::Write));
+    told.unwrap_or_else(|| format!("{request:#010x}"))
 }

@@ -1,0 +1,120 @@
+//! Arguments of ioctls by the names of their fields, for people: KFD's, DRM's, and NVIDIA's escapes and commands of UVM.
+
+use std::fmt::Write;
+
+use hcq::transport::Ioctl;
+
+use crate::amd::{drm, kfd};
+use crate::nv::abi::{self, Branch};
+use crate::nv::{class, control, escape, uvm};
+
+/// Name, place and size.
+type Fields = Vec<(&'static str, usize, usize)>;
+
+/// The name of an ioctl with the fields of its argument, and behind an arrow those that it has changed. None for one
+/// that no table has. `branch` is that of NVIDIA's driver.
+pub fn describe(branch: Branch, request: u32, before: &[u8], after: &[u8]) -> Option<String> {
+    let amd = [kfd::KIND, drm::KIND].contains(&Ioctl::kind_of(request));
+    let (mut text, fields) = match amd {
+        true => amd_fields(request),
+        false => nv_fields(branch, request, before),
+    }?;
+    let mut changed = String::new();
+    for (name, at, size) in fields {
+        let was = value(before, at, size);
+        let is = value(after, at, size);
+        if let Some(was) = &was {
+            let _ = write!(text, " {name}={was}");
+        }
+        if let Some(is) = is.filter(|is| was.as_ref() != Some(is)) {
+            let _ = write!(changed, " {name}={is}");
+        }
+    }
+    if !changed.is_empty() {
+        let _ = write!(text, " ->{changed}");
+    }
+    Some(text)
+}
+
+/// A field: a number, or the start of what is longer.
+fn value(data: &[u8], at: usize, size: usize) -> Option<String> {
+    let bytes = data.get(at..at + size)?;
+    Some(match size {
+        1..=8 => format!("{:#x}", number(bytes)),
+        _ => bytes[..size.min(16)]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    })
+}
+
+/// A little-endian number of up to 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// The name of an ioctl of KFD or DRM, and its fields.
+fn amd_fields(request: u32) -> Option<(String, Fields)> {
+    let same = |one: &&Ioctl| {
+        Ioctl::kind_of(one.request) == Ioctl::kind_of(request) && one.nr() == Ioctl::nr_of(request)
+    };
+    let name = kfd::IOCTLS.iter().chain(drm::IOCTLS).find(same)?.name;
+    // Headers name a struct after its ioctl.
+    let (wanted, layouts) = match name.strip_prefix("AMDKFD_IOC_") {
+        Some(rest) => (
+            format!("kfd_ioctl_{}_args", rest.to_lowercase()),
+            kfd::LAYOUTS,
+        ),
+        None => {
+            let rest = name.strip_prefix("DRM_IOCTL_")?;
+            (format!("drm_{}", rest.to_lowercase()), drm::LAYOUTS)
+        }
+    };
+    let layout = layouts.iter().find(|layout| layout.name == wanted);
+    let fields = layout.map_or(&[][..], |layout| layout.fields).iter();
+    let fields = fields.map(|field| (field.name, field.offset, field.size));
+    Some((name.to_owned(), fields.collect()))
+}
+
+/// The name of an escape of RM, with the class or the control that it is about, or of a command of UVM, and
+/// its fields.
+fn nv_fields(branch: Branch, request: u32, data: &[u8]) -> Option<(String, Fields)> {
+    let escape = escape::of_request(branch, request);
+    let call = escape.or_else(|| abi::find(uvm::COMMANDS, branch, request))?;
+    let placed = call
+        .layout
+        .into_iter()
+        .flat_map(|layout| layout.fields(branch));
+    let fields: Fields = placed
+        .map(|field| (field.name, field.at, field.size))
+        .collect();
+    let inner = |table, name| {
+        let (_, at, size) = fields.iter().find(|(known, ..)| *known == name)?;
+        let number = number(data.get(*at..at + size)?);
+        abi::find(table, branch, number as u32)
+    };
+    let inner = inner(class::CLASSES, "hClass").or_else(|| inner(control::CONTROLS, "cmd"));
+    let mut name = call.name.to_owned();
+    if let Some(inner) = inner {
+        let _ = write!(name, " of {}", inner.name);
+    }
+    Some((name, fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_named_and_what_has_changed_stands_behind_an_arrow() {
+        let version = kfd::GET_VERSION.ioctl();
+        let (before, after) = ([0; 8], [1, 0, 0, 0, 17, 0, 0, 0]);
+        assert_eq!(
+            describe(Branch::R580, version.request, &before, &after).unwrap(),
+            "AMDKFD_IOC_GET_VERSION major_version=0x0 minor_version=0x0 -> major_version=0x1 minor_version=0x11"
+        );
+        assert_eq!(describe(Branch::R580, 0, &[], &[]), None);
+    }
+}

@@ -1,0 +1,14 @@
+//! Recordings of what a driver does to a machine: every access to registers and configuration space, every call of a
+//! device file, in order, with its answer and its time.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`recording`] | the file: a line of text for each access, which [`hcq::transport::replay`] takes as it is |
+//! | [`names`] | what a line means: registers, fields and ioctls by the vendor's names, and the stage they belong to |
+//! | [`amdgpu`] | the log of the vendor's kernel driver (its tracepoints), as accesses |
+//! | [`diff`] | two recordings side by side, stage by stage |
+
+pub mod amdgpu;
+pub mod diff;
+pub mod names;
+pub mod recording;

@@ -1,0 +1,269 @@
+//! The file of a recording. Its first line says what it is, lines that start with `#` say how it came to be, and every
+//! other line is an access: nanoseconds since the start, then a [`Record`].
+//!
+//! ```text
+//! # doorbell trace 1
+//! # argument devices
+//! # variable DEV=TWINPCI+AMD::gfx1201
+//! +1200 machine open name=0000:03:00.0 -> ok
+//! +5310 0000:03:00.0 config-read offset=0x4 bytes=0x2 -> ok 0x0
+//! ```
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use hcq::transport::access::Record;
+use hcq::transport::replay::Tape;
+use thiserror::Error;
+
+/// The first line.
+const FIRST: &str = "# doorbell trace 1";
+
+/// Why a file is no recording.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("line {line}: {why}")]
+pub struct WrongLine {
+    /// Which, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// How a recording came to be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// The command, without the name of the program.
+    pub arguments: Vec<String>,
+    /// The variables that chose the device.
+    pub variables: Vec<[String; 2]>,
+}
+
+impl Origin {
+    /// Writes the lines that a recording starts with.
+    ///
+    /// # Errors
+    /// The system's; an argument with a line break in it.
+    pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let mut text = format!("{FIRST}\n");
+        for argument in &self.arguments {
+            text += &format!("# argument {}\n", whole(argument)?);
+        }
+        for [name, value] in &self.variables {
+            text += &format!("# variable {name}={}\n", whole(value)?);
+        }
+        to.write_all(text.as_bytes())
+    }
+}
+
+fn whole(text: &str) -> io::Result<&str> {
+    match text.contains(['\n', '\r']) {
+        true => Err(io::Error::other(format!("{text:?} has a line break"))),
+        false => Ok(text),
+    }
+}
+
+/// Puts the time before each line that is written.
+pub struct Stamped<W> {
+    to: W,
+    started: Instant,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Stamped<W> {
+    /// Time starts now.
+    pub fn new(to: W) -> Stamped<W> {
+        Stamped {
+            to,
+            started: Instant::now(),
+            line: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Write for Stamped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            if self.line.is_empty() {
+                let now = self.started.elapsed().as_nanos();
+                self.line.extend_from_slice(format!("+{now} ").as_bytes());
+            }
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.to.write_all(&self.line)?;
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// An access of a recording.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its line, from 1.
+    pub line: usize,
+    /// When it ended, in nanoseconds since the start.
+    pub at: u64,
+    /// What was asked, and what came of it.
+    pub record: Record,
+}
+
+/// A recording.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// How it came to be.
+    pub origin: Origin,
+    /// What was done, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// Whether a text is a recording, of whatever version.
+pub fn is_one(text: &str) -> bool {
+    text.starts_with("# doorbell trace ")
+}
+
+impl Recording {
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// [`WrongLine`], the first.
+    pub fn parse(text: &str) -> Result<Recording, WrongLine> {
+        let mut recording = Recording::default();
+        for (line, text) in (1..).zip(text.lines()) {
+            let wrong = |why: String| WrongLine { line, why };
+            if line == 1 && text != FIRST {
+                let found: String = text.chars().take(40).collect();
+                return Err(wrong(format!("expected {FIRST:?}, found {found:?}")));
+            }
+            if let Some(argument) = text.strip_prefix("# argument ") {
+                recording.origin.arguments.push(argument.to_owned());
+            } else if let Some(variable) = text.strip_prefix("# variable ") {
+                let (name, value) = variable
+                    .split_once('=')
+                    .ok_or_else(|| wrong("a variable without a value".into()))?;
+                let both = [name.to_owned(), value.to_owned()];
+                recording.origin.variables.push(both);
+            } else if !text.is_empty() && !text.starts_with('#') {
+                let (at, rest) = text
+                    .strip_prefix('+')
+                    .and_then(|rest| rest.split_once(' '))
+                    .ok_or_else(|| wrong("it has no time".into()))?;
+                let at = at
+                    .parse()
+                    .map_err(|_| wrong(format!("{at:?} is no time")))?;
+                let record = rest.parse().map_err(|e| wrong(format!("{e}")))?;
+                recording.entries.push(Entry { line, at, record });
+            }
+        }
+        match recording.entries.is_empty() && recording.origin == Origin::default() {
+            true => Err(WrongLine {
+                line: 1,
+                why: "it holds nothing".into(),
+            }),
+            false => Ok(recording),
+        }
+    }
+
+    /// What answers in the place of every device, in the order of the recording.
+    ///
+    /// # Errors
+    /// None: the lines are those of records.
+    pub fn tape(&self) -> Result<Tape, WrongLine> {
+        tape(self.entries.iter())
+    }
+
+    /// The same for one device alone.
+    ///
+    /// # Errors
+    /// As [`Recording::tape`].
+    pub fn tape_of(&self, device: &str) -> Result<Tape, WrongLine> {
+        tape(
+            self.entries
+                .iter()
+                .filter(|one| one.record.device == device),
+        )
+    }
+}
+
+/// Lines where they are in the file, so that a difference names them.
+fn tape<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<Tape, WrongLine> {
+    let mut text = String::new();
+    let mut next = 1;
+    for entry in entries {
+        text.extend(std::iter::repeat_n('\n', entry.line - next));
+        text += &format!("{}\n", entry.record);
+        next = entry.line + 1;
+    }
+    Tape::parse(&text).map_err(|(line, e)| WrongLine {
+        line,
+        why: e.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_get_their_time_and_are_read_back() {
+        let mut bytes = Vec::new();
+        let origin = Origin {
+            arguments: vec!["demo".into(), "--steps".into(), "a b".into()],
+            variables: vec![["DEV".into(), "TWINPCI+AMD".into()]],
+        };
+        origin.write(&mut bytes).unwrap();
+        let mut stamped = Stamped::new(&mut bytes);
+        stamped
+            .write_all(b"gpu read bar=0x5 offset=0x10 bytes=0x4 -> ok 0x1\ngpu send")
+            .unwrap();
+        stamped.write_all(b" bar=0x5 -> ok\n").unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(is_one(&text));
+        let back = Recording::parse(&text).unwrap();
+        assert_eq!(back.origin, origin);
+        let lines: Vec<_> = back.entries.iter().map(|one| one.line).collect();
+        assert_eq!(lines, [6, 7]);
+        assert!(back.entries[0].at <= back.entries[1].at);
+        assert_eq!(back.entries[1].record.to_string(), "gpu send bar=0x5 -> ok");
+        assert!(
+            back.tape()
+                .unwrap()
+                .finish()
+                .unwrap_err()
+                .to_string()
+                .contains("line 6")
+        );
+        assert!(back.tape_of("other").unwrap().finish().is_ok());
+    }
+
+    #[test]
+    fn what_is_no_recording_is_named() {
+        let why = |text: &str| Recording::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            why("{}"),
+            "line 1: expected \"# doorbell trace 1\", found \"{}\""
+        );
+        assert_eq!(why("# doorbell trace 1\n"), "line 1: it holds nothing");
+        assert_eq!(
+            why("# doorbell trace 1\ngpu send"),
+            "line 2: it has no time"
+        );
+        assert_eq!(
+            why("# doorbell trace 1\n+x gpu send"),
+            "line 2: \"x\" is no time"
+        );
+        assert!(why("# doorbell trace 1\n+1 gpu jump -> ok").contains("unknown verb"));
+        assert!(
+            Origin {
+                arguments: vec!["a\nb".into()],
+                ..Origin::default()
+            }
+            .write(&mut Vec::new())
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Recordings of what is done to a device: taken, shown, compared, and run from with nothing behind them.
+
+#![allow(clippy::unwrap_used)]
+
+mod place;
+
+use std::fmt::Write;
+
+use doorbell::{Front, Setup, Tensor};
+use drivers::trace::recording::{Origin, Recording};
+use hcq::transport::trace::{Trace, TraceLog};
+use place::{Place, rows, succeed};
+
+const CARD: &str = "TWINPCI+AMD::gfx1201";
+
+#[test]
+fn what_a_command_does_is_recorded_shown_and_done_again() {
+    let place = Place::new();
+    let read = ["--", "regs", "read", "SCRATCH_REG7", "GRBM_GFX_CNTL"];
+    let record = [&["--dev", CARD, "trace", "record", "first"], &read[..]].concat();
+    let recorded = succeed(&place, &record, &[]);
+    let again = place.run(&record, &[]);
+    assert!(
+        again.code == 1 && again.err.contains("first: File exists"),
+        "{}",
+        again.err
+    );
+
+    let show = succeed(&place, &["trace", "show", "first"], &[]).out;
+    for part in [
+        "machine   machine: open name=0000:03:00.0",
+        "bus       0000:03:00.0: read config 0x4",
+        "GFX       0000:03:00.0: read GC0.SCRATCH_REG7(0x00000000)",
+        "bus       0000:03:00.0: read NBIF0.RCC_CONFIG_MEMSIZE(",
+        "read VRAM 0x",
+    ] {
+        assert!(show.contains(part), "{part}: {show}");
+    }
+    let json = place.run(&["trace", "show", "--json", "--stage", "gfx", "first"], &[]);
+    let gfx = rows(&json, "doorbell.trace/1");
+    assert_eq!(gfx.len(), 2);
+    assert_eq!(gfx[1]["device"], "0000:03:00.0");
+    let summary = succeed(&place, &["trace", "show", "--summary", "first"], &[]).out;
+    assert!(
+        summary.contains("of which registers have ") && !summary.contains(" have 0 names"),
+        "{summary}"
+    );
+
+    let replayed = succeed(&place, &["trace", "replay", "first"], &[]);
+    assert_eq!(replayed.out, recorded.out);
+    assert!(
+        replayed.err.contains("the driver did what was recorded"),
+        "{}",
+        replayed.err
+    );
+    // Another answer, another access, or the end too early.
+    let path = place.path("work").join("first");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let at = text.rfind(" read bar=0x5").unwrap();
+    let other = text[..at].to_owned() + &text[at..].replacen("offset=0x", "offset=0x1", 1);
+    std::fs::write(place.path("work").join("other"), other).unwrap();
+    let failed = place.run(&["trace", "replay", "other"], &[]);
+    assert_eq!(failed.code, 1);
+    assert!(
+        failed
+            .err
+            .contains("other: the driver does something else now: "),
+        "{}",
+        failed.err
+    );
+    let nothing = place.run(&["trace", "record", "x", "--", "explain", "x"], &[]);
+    assert_eq!(nothing.code, 2, "{}", nothing.err);
+    let none = place.run(&["trace", "show", "/proc/self/status"], &[]);
+    assert!(
+        none.code == 2 && none.err.contains("expected \"# doorbell trace 1\""),
+        "{}",
+        none.err
+    );
+}
+
+#[test]
+fn recordings_are_compared_with_each_other_and_with_the_kernel_drivers_log() {
+    let place = Place::new();
+    for (file, register) in [("one", "SCRATCH_REG7"), ("two", "SCRATCH_REG6")] {
+        let record = [
+            "--dev", CARD, "trace", "record", file, "--", "regs", "read", register,
+        ];
+        succeed(&place, &record, &[]);
+    }
+    let same = succeed(&place, &["trace", "diff", "one", "one"], &[]).out;
+    assert!(
+        same.lines().all(|line| line.ends_with(" the same, 0 not")),
+        "{same}"
+    );
+    let diff = place.run(&["trace", "diff", "--stage", "gfx", "one", "two"], &[]);
+    assert_eq!(diff.code, 1);
+    for part in [
+        "GFX: 0 the same, 2 not",
+        "- read GC0.SCRATCH_REG7 0x0",
+        "+ read GC0.SCRATCH_REG6 0x",
+    ] {
+        assert!(diff.out.contains(part), "{part}: {}", diff.out);
+    }
+
+    // The same accesses as the tracepoints print them, but for one.
+    let text = std::fs::read_to_string(place.path("work").join("one")).unwrap();
+    let recording = Recording::parse(&text).unwrap();
+    let mut log = String::from("# tracer: nop\n");
+    let registers = recording.entries.iter().map(|entry| &entry.record);
+    let registers: Vec<_> = registers.filter(|one| one.access.arg("bar") == 5).collect();
+    for record in &registers {
+        let (kind, value) = match record.access.verb.word() {
+            "read" => ("rreg", record.answer.as_ref().unwrap().values[0]),
+            "write" => ("wreg", record.access.arg("value")),
+            _ => continue,
+        };
+        let dword = record.access.arg("offset") / 4;
+        writeln!(
+            log,
+            " modprobe-1 [000] 1.0: amdgpu_device_{kind}: 0x7550, {dword:#010x}, {value:#010x}"
+        )
+        .unwrap();
+    }
+    log += " modprobe-1 [000] 1.1: amdgpu_device_wreg: 0x7550, 0x00000000, 0x00000001\n";
+    std::fs::write(place.path("work").join("amdgpu.txt"), log).unwrap();
+    let diff = place.run(&["trace", "diff", "one", "amdgpu.txt"], &[]);
+    assert_eq!(diff.code, 1, "{}", diff.err);
+    let differences: Vec<_> = diff
+        .out
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .collect();
+    // The kernel driver's log has no configuration space.
+    let registers: Vec<_> = differences
+        .iter()
+        .filter(|line| !line.contains("config"))
+        .collect();
+    assert_eq!(registers.len(), 1, "{}", diff.out);
+    assert!(registers[0].starts_with("  + write "), "{}", registers[0]);
+}
+
+/// All that a driver needs is in a recording: kernels run again, and give what they gave, with nothing there.
+#[test]
+fn work_runs_from_a_recording_alone() {
+    let place = Place::new();
+    let firmware = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/firmware/bookworm-backports"
+    );
+    let variables = [
+        ["DEV".to_owned(), CARD.to_owned()],
+        ["HCQDEV_FIRMWARE".to_owned(), firmware.to_owned()],
+        [
+            "XDG_CACHE_HOME".to_owned(),
+            place.path("cache").display().to_string(),
+        ],
+        ["HCQDEV_BUNDLES".to_owned(), "0".to_owned()],
+    ];
+    let work = |setup: &Setup| {
+        let engine = setup.open().unwrap().engine;
+        let x = Tensor::new(&engine, [1.0f32, 2.0, 3.0]).unwrap();
+        x.square()
+            .unwrap()
+            .add(0.5)
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap()
+    };
+    let log = TraceLog::memory();
+    let front = Front::before(Trace::whole(log.clone()));
+    let twin = Setup::of_variables(None, &variables, true)
+        .unwrap()
+        .front(front);
+    assert_eq!(work(&twin), [1.5, 4.5, 9.5]);
+    twin.check_rules().unwrap();
+    drop(twin);
+
+    let mut text = Vec::new();
+    Origin::default().write(&mut text).unwrap();
+    let mut text = String::from_utf8(text).unwrap();
+    for record in log.records() {
+        writeln!(text, "+0 {record}").unwrap();
+    }
+    let recording = Recording::parse(&text).unwrap();
+    assert!(recording.entries.len() > 1000);
+    let tape = recording.tape().unwrap();
+    let front = Front::alone(std::sync::Arc::new(tape.clone()));
+    let alone = Setup::of_variables(None, &variables, false)
+        .unwrap()
+        .front(front);
+    assert!(alone.twin().is_none());
+    assert_eq!(work(&alone), [1.5, 4.5, 9.5]);
+    drop(alone);
+    tape.finish().unwrap();
+}
