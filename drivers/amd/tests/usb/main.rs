@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../stand/mod.rs"]
-#[allow(dead_code)]
 mod stand;
 
 mod costs;

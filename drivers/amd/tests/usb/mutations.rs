@@ -48,12 +48,6 @@ struct Bug {
     turn: fn(&Sent, u64) -> Turn,
 }
 
-const NONE: Bug = Bug {
-    what: "none",
-    rule: "",
-    turn: |_, _| Same,
-};
-
 /// The type of the TLPs of a request, and its mode, if it is one for them.
 fn of_tlp(sent: &Sent) -> Option<(u8, u16)> {
     match sent {
@@ -77,7 +71,6 @@ fn at(sent: &Sent, kind: u8, mode: u16, change: impl FnOnce(Setup, Vec<u8>) -> T
 
 const SINGLE: u16 = request::SINGLE;
 const STREAM_OUT: u16 = request::STREAM_OUT;
-const STREAM_IN: u16 = request::STREAM_IN;
 /// Where a BAR of registers has the flush of the host data path.
 const FLUSH: u64 = 0x7_f000;
 
@@ -102,7 +95,6 @@ static BUGS: &[Bug] = &[
             BulkOut(_, bytes) => Else(vec![BulkOut(0x04, bytes.clone())]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "a halt is cleared on one side",
@@ -119,7 +111,6 @@ static BUGS: &[Bug] = &[
             }
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "too little room for what comes",
@@ -128,7 +119,6 @@ static BUGS: &[Bug] = &[
             BulkIn(endpoint, bytes) => Else(vec![BulkIn(*endpoint, bytes - 4)]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "a request that there is not",
@@ -143,7 +133,6 @@ static BUGS: &[Bug] = &[
             )]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "the state of the link is looked for beside it",
@@ -158,7 +147,6 @@ static BUGS: &[Bug] = &[
             )]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "the link is taken to be up",
@@ -167,7 +155,6 @@ static BUGS: &[Bug] = &[
             In(setup, 1) if setup.value == LTSSM => Said(vec![LTSSM_UP]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "the first bus is asked as those behind it",
@@ -178,7 +165,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "byte enables with a hole",
@@ -189,7 +175,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "an answer to what has none",
@@ -205,7 +190,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body), In(answer, 8)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "a write to where nobody is",
@@ -216,7 +200,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "a bus gets its number alone",
@@ -230,13 +213,11 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "data for which no stream is open",
         rule: "ASM24-BULK-ARMED",
         turn: |sent, _| at(sent, tlp::MWR64, STREAM_OUT, |_, _| Lost),
-        ..NONE
     },
     Bug {
         what: "more data than the stream was told",
@@ -248,7 +229,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body)])
             })
         },
-        ..NONE
     },
     Bug {
         what: "the next request before the stream is through",
@@ -258,7 +238,6 @@ static BUGS: &[Bug] = &[
                 Else(vec![Out(setup, body), stray()])
             })
         },
-        ..NONE
     },
     Bug {
         what: "a stream to the host that is not read",
@@ -267,7 +246,6 @@ static BUGS: &[Bug] = &[
             BulkIn(_, bytes) if nth == 1 => Said(vec![0; *bytes]),
             _ => Same,
         },
-        ..NONE
     },
     Bug {
         what: "a doorbell's high half first",
@@ -284,7 +262,6 @@ static BUGS: &[Bug] = &[
                 }
             })
         },
-        ..NONE
     },
     Bug {
         what: "the host data path is not flushed",
@@ -297,7 +274,6 @@ static BUGS: &[Bug] = &[
                 }
             })
         },
-        ..NONE
     },
 ];
 

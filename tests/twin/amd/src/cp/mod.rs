@@ -303,6 +303,15 @@ impl Cx<'_> {
         Ok(value)
     }
 
+    /// What a poll looks at. Whoever waits looks again: it may see what is old, but not take that for what it waits for.
+    pub fn look32(&self, va: u64) -> Result<u32, Stop> {
+        let mut bytes = [0; 4];
+        self.desc.vm.look(self.port(), va, &mut bytes)?;
+        let value = u32::from_le_bytes(bytes);
+        self.saw(va, 4, value.into());
+        Ok(value)
+    }
+
     /// The write pointer in memory. The host writes the next one while the doorbell of this one is looked at: where
     /// that has not arrived yet, this one is right.
     pub fn wptr(&self) -> Result<u64, Stop> {

@@ -469,9 +469,9 @@ fn poll(cx: &Cx, words: &[u32], va: u64) -> Result<Option<String>, Stop> {
             format!("header {header:#x}, {retries:#x} retries"),
         ));
     }
-    let (value, mask, reference) = (cx.read32(va)?, words[4], words[3]);
+    let (value, mask, reference) = (cx.look32(va)?, words[4], words[3]);
     match compare(function, u64::from(value & mask), u64::from(reference)) {
-        Some(true) => Ok(None),
+        Some(true) => cx.read32(va).map(|_| None),
         Some(false) => Ok(Some(format!(
             "[{va:#x}] is {value:#x}, waits for (it & {mask:#x}) {} {reference:#x}",
             sign(function)
