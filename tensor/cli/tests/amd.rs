@@ -225,7 +225,7 @@ fn wrong_selections_say_what_was_expected() {
             "expected a renderer of AMD (LLVM, CLANG, HIP)",
         ),
         (";", 2, "expected a device"),
-        ("USB+AMD", 3, "by KFD and PCI only"),
+        ("USB+AMD", 3, "no ASM24xx bridge on USB"),
         ("TWINPCI+AMD::gfx1030", 2, "known behind PCI: gfx1100"),
         ("TWINPCI:9+AMD", 2, "expected 1 to 8"),
         ("TWINKFD:0,1+AMD", 3, "names 2 devices"),
