@@ -49,7 +49,9 @@ impl<'a> Keys<'a> {
     pub(super) fn of(database: &'a [u8]) -> Keys<'a> {
         let table = database.get(HEADER..).unwrap_or_default();
         let all = word(table, 0).and_then(|bytes| table.get(..bytes));
-        let is_table = table.get(8..).is_some_and(|rest| rest.starts_with(COOKIE));
+        let is_first_version = word(table, 4) == Some(1);
+        let is_table =
+            is_first_version && table.get(8..).is_some_and(|rest| rest.starts_with(COOKIE));
         let mut rest = all.filter(|_| is_table).and_then(|all| all.get(FRONT..));
         let mut keys = Vec::new();
         while let Some((key, behind)) = rest.and_then(Key::first) {
