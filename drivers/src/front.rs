@@ -6,14 +6,12 @@ use std::sync::{Arc, OnceLock};
 use hcq::transport::Machine;
 use hcq::transport::tap::{Tap, Tapped};
 
-use crate::open::Twin;
-
 /// A tap on everything that drivers do to the machine.
 #[derive(Clone)]
 pub struct Front {
     tap: Arc<dyn Tap>,
     /// The machine, where there is none but the tap.
-    alone: Option<Arc<OnceLock<Twin>>>,
+    alone: Option<Arc<OnceLock<Arc<dyn Machine>>>>,
 }
 
 impl Front {
@@ -34,11 +32,11 @@ impl Front {
     }
 
     /// A machine with this in front of it, or this.
-    pub fn of(&self, machine: impl FnOnce() -> Twin) -> Twin {
+    pub fn of(&self, machine: impl FnOnce() -> Arc<dyn Machine>) -> Arc<dyn Machine> {
         match &self.alone {
             None => Tapped::machine(machine(), self.tap.clone()),
             Some(made) => {
-                let make = || -> Twin {
+                let make = || -> Arc<dyn Machine> {
                     let alone: Arc<Tapped<dyn Machine>> =
                         Tapped::alone("machine", self.tap.clone());
                     alone

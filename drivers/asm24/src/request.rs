@@ -5,7 +5,7 @@ use hcq::transport::Setup;
 
 use crate::tlp::Tlp;
 
-/// Bytes beside a setup of [`tlp`] and [`stream`].
+/// Bytes beside a setup of [`tlp`] and `stream`.
 pub type Body = [u8; 12];
 
 /// Bytes that [`answer`] moves.

@@ -164,14 +164,6 @@ fn it_stops_at_the_rung_that_fails() {
         ),
         (nvk, "fault=call:mmap:ENOMEM", "map", 3, &["mmap", "ENOMEM"]),
         (nvk, "fault=hang:channel=0", "ring", 5, &["compute queue 0"]),
-        (nvk, "fault=exception", "ring", 5, &["Xid 13"]),
-        (
-            nvk,
-            "fault=mmu:va=0x1000",
-            "ring",
-            5,
-            &["page fault", "0x1000"],
-        ),
     ] {
         let args = if twin.contains("hang") {
             &hang[..]

@@ -1,6 +1,6 @@
 //! The C interface of twins, as `include/doorbell_twin.h` documents it: `libdoorbell_twin.so`.
 //!
-//! All `unsafe` of it is here and in [`pci`]. A C caller promises what the header says: pointers of this library, that
+//! All `unsafe` of it is here and in `pci`. A C caller promises what the header says: pointers of this library, that
 //! live; strings with a terminating zero; buffers of the given size. No panic crosses the boundary: one
 //! is a bug of the twin, is printed, and is `-EFAULT` for the caller.
 

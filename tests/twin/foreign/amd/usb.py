@@ -52,5 +52,5 @@ def main(server, library, chip, count):
 
 if __name__ == "__main__":
     if sys.argv[1] == "--work":
-        work(int(sys.argv[2]))
+        work(int(sys.argv[2]), False)
     main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 100)

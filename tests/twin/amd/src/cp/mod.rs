@@ -312,14 +312,19 @@ impl Cx<'_> {
         Ok(value)
     }
 
+    /// The same of 64 bits.
+    pub fn look64(&self, va: u64) -> Result<u64, Stop> {
+        let mut bytes = [0; 8];
+        self.desc.vm.look(self.port(), va, &mut bytes)?;
+        let value = u64::from_le_bytes(bytes);
+        self.saw(va, 8, value);
+        Ok(value)
+    }
+
     /// The write pointer in memory. The host writes the next one while the doorbell of this one is looked at: where
     /// that has not arrived yet, this one is right.
     pub fn wptr(&self) -> Result<u64, Stop> {
-        let mut bytes = [0; 8];
-        self.desc.vm.look(self.port(), self.desc.wptr, &mut bytes)?;
-        let value = u64::from_le_bytes(bytes);
-        self.saw(self.desc.wptr, 8, value);
-        Ok(value)
+        self.look64(self.desc.wptr)
     }
 
     fn saw(&self, va: u64, bytes: usize, value: u64) {

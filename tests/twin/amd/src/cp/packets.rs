@@ -268,15 +268,17 @@ impl Pm4 {
         } else {
             (u64::from(body[3]), u64::from(body[4]))
         };
+        let mut polled = None;
         let (what, value) = match (wait::MEM_SPACE.get(info), wait::OPERATION.get(info)) {
             (1, 0 | 3) => {
                 let va = wide(body[1], body[2]);
                 atomic::aligned(va, if wide64 { 8 } else { 4 })?;
                 let value = if wide64 {
-                    cx.read64(va)?
+                    cx.look64(va)?
                 } else {
-                    u64::from(cx.read32(va)?)
+                    u64::from(cx.look32(va)?)
                 };
+                polled = Some(va);
                 (format!("[{va:#x}]"), value)
             }
             (0, 1) if (body[1], body[2]) == (regs::GPU_HDP_FLUSH_REQ, regs::GPU_HDP_FLUSH_DONE) => {
@@ -293,7 +295,14 @@ impl Pm4 {
             _ => return Err(refuse(&WAIT, format!("info is {info:#x}"))),
         };
         match compare(function, value & bits, reference) {
-            Some(true) => Ok(Do::Next),
+            Some(true) => {
+                match polled {
+                    Some(va) if wide64 => cx.read64(va).map(drop)?,
+                    Some(va) => cx.read32(va).map(drop)?,
+                    None => {}
+                }
+                Ok(Do::Next)
+            }
             Some(false) => Ok(Do::Wait(format!(
                 "{what} is {value:#x}, waits for (it & {bits:#x}) {} {reference:#x}",
                 sign(function)
