@@ -8,7 +8,9 @@
 #[allow(unsafe_code)]
 mod transfers;
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hcq::transport::{Fault, Setup, Transfer, TransportError, UsbDevice, UsbPipe};
 use rusb::{Context, DeviceHandle, UsbContext};
@@ -18,9 +20,16 @@ const CONFIGURATION: u8 = 1;
 const INTERFACE: u8 = 0;
 const SETTING: u8 = 0;
 
+/// How long the kernel may take to see that a device is away, whose transfers fail before that.
+const AWAY: Duration = Duration::from_millis(250);
+/// How long one look for that is apart from the next.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// A device whose first interface this process has.
 pub struct Pipe {
     name: String,
+    /// Of the device, for as long as it is plugged in.
+    file: PathBuf,
     handle: DeviceHandle<Context>,
 }
 
@@ -69,6 +78,7 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
     set.map_err(failed("choose the first setting"))?;
     Ok(Pipe {
         name: device.port.clone(),
+        file: file.into(),
         handle,
     })
 }
@@ -84,6 +94,18 @@ fn fault(error: rusb::Error) -> Fault {
         rusb::Error::Overflow => Fault::Errno(libc::EOVERFLOW),
         other => Fault::Unsupported(format!("libusb: {other}")),
     }
+}
+
+/// Whether the file of a device is removed within a while.
+fn is_removed(file: &Path) -> bool {
+    let start = Instant::now();
+    while file.exists() {
+        if start.elapsed() > AWAY {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
+    true
 }
 
 impl Pipe {
@@ -104,7 +126,13 @@ impl UsbPipe for Pipe {
         limit: Duration,
     ) -> Result<Vec<usize>, TransportError> {
         let done = transfers::run(&self.handle, transfers, limit);
-        done.map_err(|(operation, fault)| TransportError::new(&*self.name, operation, fault))
+        done.map_err(|(operation, fault)| {
+            let fault = match fault {
+                Fault::Errno(libc::EIO) if is_removed(&self.file) => Fault::Gone,
+                fault => fault,
+            };
+            TransportError::new(&*self.name, operation, fault)
+        })
     }
 
     fn control_in(

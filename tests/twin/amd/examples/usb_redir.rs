@@ -5,16 +5,16 @@
 //! input it prints the rules that were broken, one a line
 //!
 //! Transfers of each endpoint are done in order, those of different endpoints beside each other. What the device does
-//! not take is offered until the guest cancels it.
-//!
-//! Linux 6.12 in QEMU 11.1 has seen it come and go; that it comes again, and what goes over it, no guest has been seen to try.
+//! not take is offered until the guest cancels it. A cable that is pulled out is no end of the connection: the device
+//! goes, and comes again over the same one.
 //!
 //! Source: usbredir 0.13, usb-redirection-protocol.md and usbredirproto.h.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -41,6 +41,7 @@ mod kind {
     pub const GET_SETTING: u32 = 10;
     pub const SETTING: u32 = 11;
     pub const CANCEL: u32 = 21;
+    pub const DISCONNECTED: u32 = 24;
     pub const CONTROL: u32 = 100;
     pub const BULK: u32 = 101;
 }
@@ -53,8 +54,12 @@ mod status {
     pub const STALL: u8 = 4;
 }
 
-/// What this side can: versions of devices, sizes of packets, long identifiers, long transfers.
-const CAPABILITIES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 6;
+/// That the guest says when it knows that a device has gone.
+const ACKNOWLEDGES: u32 = 1 << 3;
+/// What this side can: versions of devices, that, sizes of packets, long identifiers, long transfers.
+const CAPABILITIES: u32 = 1 << 1 | ACKNOWLEDGES | 1 << 4 | 1 << 5 | 1 << 6;
+/// Bytes of a name, which is before the capabilities in the first packet.
+const NAME: usize = 64;
 /// The most that a packet may carry.
 const MOST: u32 = 64 << 20;
 /// How long an offer that was not taken is apart from the next.
@@ -67,11 +72,39 @@ struct Packet {
     data: Vec<u8>,
 }
 
-/// What all threads of a client share.
+/// A guest that is connected.
+struct Client {
+    to: Arc<Mutex<UnixStream>>,
+    bridge: Arc<Bridge>,
+    acknowledges: bool,
+    device: Mutex<Device>,
+}
+
+/// What a guest has of the bridge.
+enum Device {
+    There(Session),
+    /// It was told that it went, and has not said yet that it knows.
+    Going,
+    Away,
+}
+
+/// The bridge from the time that it is plugged in until it is not: a thread for each of its endpoints.
+struct Session {
+    shared: Arc<Shared>,
+    control: Sender<Packet>,
+    out: Sender<Packet>,
+    into: Sender<Packet>,
+}
+
+/// What the threads of a session share.
 struct Shared {
-    to: Mutex<UnixStream>,
+    to: Arc<Mutex<UnixStream>>,
     pipe: Arc<Pipe>,
-    cancelled: Mutex<BTreeSet<u64>>,
+    /// Transfers that the guest has not had an answer to, and whether it has taken them back. It uses their numbers
+    /// again.
+    under_way: Mutex<BTreeMap<u64, bool>>,
+    /// Set with the guest's end locked: nothing of this session is sent after that.
+    is_over: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Sends a packet. In the first, numbers of packets have 32 bits.
-fn send(to: &Mutex<UnixStream>, kind: u32, id: u64, parts: &[&[u8]]) -> io::Result<()> {
+fn send(to: &mut UnixStream, kind: u32, id: u64, parts: &[&[u8]]) -> io::Result<()> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut all = Vec::with_capacity(16 + length);
     all.extend(kind.to_le_bytes());
@@ -89,7 +122,7 @@ fn send(to: &Mutex<UnixStream>, kind: u32, id: u64, parts: &[&[u8]]) -> io::Resu
         _ => all.extend(id.to_le_bytes()),
     }
     parts.iter().for_each(|part| all.extend(*part));
-    lock(to).write_all(&all)
+    to.write_all(&all)
 }
 
 fn receive(from: &mut UnixStream, is_first: bool) -> io::Result<Packet> {
@@ -111,7 +144,7 @@ fn receive(from: &mut UnixStream, is_first: bool) -> io::Result<Packet> {
 }
 
 /// Says what the device is.
-fn connect(to: &Mutex<UnixStream>, bridge: &Bridge) -> io::Result<()> {
+fn connect(to: &mut UnixStream, bridge: &Bridge) -> io::Result<()> {
     let descriptor = bridge.descriptor();
     let speed = bridge
         .found()
@@ -142,10 +175,23 @@ fn connect(to: &Mutex<UnixStream>, bridge: &Bridge) -> io::Result<()> {
 }
 
 impl Shared {
+    fn answer(&self, kind: u32, id: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut to = lock(&self.to);
+        lock(&self.under_way).remove(&id);
+        match self.is_over.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => send(&mut to, kind, id, parts),
+        }
+    }
+
+    fn is_cancelled(&self, id: u64) -> bool {
+        lock(&self.under_way).get(&id) == Some(&true)
+    }
+
     /// Offers a transfer until it is taken, or cancelled.
     fn offer(&self, id: u64, transfer: &mut Transfer<'_>) -> Result<usize, u8> {
         loop {
-            if lock(&self.cancelled).remove(&id) {
+            if self.is_cancelled(id) {
                 return Err(status::CANCELLED);
             }
             match self.pipe.offer(transfer) {
@@ -153,7 +199,10 @@ impl Shared {
                 Some(Err(Fault::Stall)) => return Err(status::STALL),
                 Some(Err(Fault::TimedOut(_))) => {
                     // Nothing ever comes.
-                    while !lock(&self.cancelled).remove(&id) {
+                    while !self.is_cancelled(id) {
+                        if self.is_over.load(Ordering::Acquire) {
+                            return Err(status::ERROR);
+                        }
                         thread::sleep(NAP);
                     }
                     return Err(status::CANCELLED);
@@ -197,8 +246,7 @@ impl Shared {
         answer[3] = status;
         answer[8..].copy_from_slice(&(moved as u16).to_le_bytes());
         let came = if is_in { &data[..moved] } else { &[] };
-        send(&self.to, kind::CONTROL, packet.id, &[&answer, came])?;
-        Ok(())
+        Ok(self.answer(kind::CONTROL, packet.id, &[&answer, came])?)
     }
 
     fn bulk(&self, packet: Packet) -> Done<()> {
@@ -226,8 +274,7 @@ impl Shared {
         answer[2..4].copy_from_slice(&length[..2]);
         answer[8..].copy_from_slice(&length[2..]);
         let came = if is_in { &data[..moved] } else { &[] };
-        send(&self.to, kind::BULK, packet.id, &[&answer, came])?;
-        Ok(())
+        Ok(self.answer(kind::BULK, packet.id, &[&answer, came])?)
     }
 }
 
@@ -249,58 +296,124 @@ fn worker(shared: &Arc<Shared>) -> Sender<Packet> {
     give
 }
 
-/// Serves a guest until it goes.
-fn serve(
-    mut from: UnixStream,
-    bridge: &Arc<Bridge>,
-    plugged: &Mutex<Option<UnixStream>>,
-) -> Done<()> {
-    let to = from.try_clone()?;
-    *lock(plugged) = Some(from.try_clone()?);
-    let mut name = [0; 64];
-    name[..18].copy_from_slice(b"doorbell usb_redir");
-    let hello = [&name[..], &CAPABILITIES.to_le_bytes()].concat();
-    let to = Mutex::new(to);
-    send(&to, kind::HELLO, 0, &[&hello])?;
-    receive(&mut from, true)?;
-    let pipe = bridge.open().ok_or("it is not plugged in")?;
-    connect(&to, bridge)?;
-    let shared = Arc::new(Shared {
-        to,
-        pipe,
-        cancelled: Mutex::default(),
-    });
-    let [control, out, into] = [(); 3].map(|()| worker(&shared));
-    loop {
-        let packet = match receive(&mut from, false) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            packet => packet?,
-        };
+impl Client {
+    /// Greets a guest.
+    fn greet(mut stream: UnixStream, bridge: &Arc<Bridge>) -> Done<Client> {
+        let mut hello = vec![0; NAME];
+        hello[..18].copy_from_slice(b"doorbell usb_redir");
+        hello.extend(CAPABILITIES.to_le_bytes());
+        send(&mut stream, kind::HELLO, 0, &[&hello])?;
+        let theirs = receive(&mut stream, true)?.data;
+        let word: Option<[u8; 4]> = theirs.get(NAME..NAME + 4).and_then(|w| w.try_into().ok());
+        let theirs = word.map_or(0, u32::from_le_bytes);
+        Ok(Client {
+            to: Arc::new(Mutex::new(stream)),
+            bridge: bridge.clone(),
+            acknowledges: theirs & ACKNOWLEDGES != 0,
+            device: Mutex::new(Device::Away),
+        })
+    }
+
+    /// Has the guest see what has become of the bridge.
+    fn follow(&self) -> io::Result<()> {
+        let mut device = lock(&self.device);
+        let mut to = lock(&self.to);
+        let is_there = self.bridge.found().is_some();
+        if let Device::There(session) = &*device
+            && !is_there
+        {
+            session.shared.is_over.store(true, Ordering::Release);
+            send(&mut to, kind::DISCONNECT, 0, &[])?;
+            *device = match self.acknowledges {
+                true => Device::Going,
+                false => Device::Away,
+            };
+        }
+        if let Device::Away = &*device
+            && let Some(pipe) = self.bridge.open()
+        {
+            connect(&mut to, &self.bridge)?;
+            *device = Device::There(Session::new(&self.to, pipe));
+        }
+        Ok(())
+    }
+
+    /// Serves the guest until it goes.
+    fn serve(&self) -> Done<()> {
+        let mut from = lock(&self.to).try_clone()?;
+        self.follow()?;
+        loop {
+            let packet = match receive(&mut from, false) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                packet => packet?,
+            };
+            if packet.kind == kind::DISCONNECTED {
+                *lock(&self.device) = Device::Away;
+                self.follow()?;
+            } else if let Device::There(session) = &*lock(&self.device) {
+                session.take(packet, &self.bridge)?;
+            }
+        }
+    }
+}
+
+impl Session {
+    fn new(to: &Arc<Mutex<UnixStream>>, pipe: Arc<Pipe>) -> Session {
+        let shared = Arc::new(Shared {
+            to: to.clone(),
+            pipe,
+            under_way: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let [control, out, into] = [(); 3].map(|()| worker(&shared));
+        Session {
+            shared,
+            control,
+            out,
+            into,
+        }
+    }
+
+    fn take(&self, packet: Packet, bridge: &Bridge) -> Done<()> {
         let first = packet.data.first().copied().unwrap_or(0);
+        let shared = &self.shared;
+        if let kind::CONTROL | kind::BULK = packet.kind {
+            lock(&shared.under_way).insert(packet.id, false);
+        }
         match packet.kind {
-            kind::CONTROL => control.send(packet)?,
-            kind::BULK if first & 0x80 != 0 => into.send(packet)?,
-            kind::BULK => out.send(packet)?,
-            kind::CANCEL => _ = lock(&shared.cancelled).insert(packet.id),
+            kind::CONTROL => self.control.send(packet)?,
+            kind::BULK if first & 0x80 != 0 => self.into.send(packet)?,
+            kind::BULK => self.out.send(packet)?,
+            kind::CANCEL => {
+                if let Some(cancelled) = lock(&shared.under_way).get_mut(&packet.id) {
+                    *cancelled = true;
+                }
+            }
             kind::RESET => bridge.reset(),
             kind::SET_CONFIGURATION | kind::GET_CONFIGURATION => {
-                send(
-                    &shared.to,
-                    kind::CONFIGURATION,
-                    packet.id,
-                    &[&[status::SUCCESS, 1]],
-                )?;
+                shared.answer(kind::CONFIGURATION, packet.id, &[&[status::SUCCESS, 1]])?;
             }
             kind::SET_SETTING | kind::GET_SETTING => {
-                send(
-                    &shared.to,
-                    kind::SETTING,
-                    packet.id,
-                    &[&[status::SUCCESS, 0, 0]],
-                )?;
+                shared.answer(kind::SETTING, packet.id, &[&[status::SUCCESS, 0, 0]])?;
             }
-            // Filters, and acknowledgements that nobody waits for.
+            // Filters.
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Serves one guest after the other.
+fn listen(listener: &UnixListener, bridge: &Arc<Bridge>, guest: &Mutex<Option<Arc<Client>>>) {
+    for stream in listener.incoming().flatten() {
+        let served = Client::greet(stream, bridge).and_then(|client| {
+            let client = Arc::new(client);
+            *lock(guest) = Some(client.clone());
+            client.serve()
+        });
+        *lock(guest) = None;
+        if let Err(error) = served {
+            eprintln!("usb_redir: {error}");
         }
     }
 }
@@ -313,27 +426,17 @@ fn main() -> Done<()> {
     let machine = UsbMachine::new(&config)?;
     let bridge = machine.bridge(0).ok_or("no bridge")?.clone();
     let listener = UnixListener::bind(socket)?;
-    let plugged = Arc::new(Mutex::new(None));
-    let (served, shown) = (bridge.clone(), plugged.clone());
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            if let Err(error) = serve(client, &served, &shown) {
-                eprintln!("usb_redir: {error}");
-            }
-        }
-    });
+    let guest = Arc::new(Mutex::new(None::<Arc<Client>>));
+    let (served, seen) = (bridge.clone(), guest.clone());
+    thread::spawn(move || listen(&listener, &served, &seen));
     for line in io::stdin().lock().lines() {
         match line?.as_str() {
-            "unplug" => {
-                bridge.unplug();
-                // The guest sees the device go; it is served anew when it comes back.
-                if let Some(client) = lock(&plugged).take() {
-                    send(&Mutex::new(client.try_clone()?), kind::DISCONNECT, 0, &[])?;
-                    client.shutdown(std::net::Shutdown::Both)?;
-                }
-            }
+            "unplug" => bridge.unplug(),
             "plug" => bridge.plug(),
             other => eprintln!("usb_redir: '{other}': expected unplug or plug"),
+        }
+        if let Some(client) = &*lock(&guest) {
+            client.follow()?;
         }
     }
     for broken in machine.journal().violations() {

@@ -1,6 +1,8 @@
 //! Packets on the twin: what they do, and the rule that each mistake breaks.
 #![allow(clippy::unwrap_used)]
 
+#[path = "queues/polls.rs"]
+mod polls;
 mod stand;
 #[path = "queues/vendor.rs"]
 mod vendor;

@@ -66,13 +66,23 @@ struct Waits {
 }
 
 impl Waits {
+    /// The host may be between what it has written and the flush of it.
     fn have_changed(&self, desc: &QueueDesc) -> bool {
         let changed = |word: &Word| {
             let mut bytes = [0; 8];
-            let read = desc.vm.read(desc.port(), word.va, &mut bytes[..word.bytes]);
+            let read = desc.vm.look(desc.port(), word.va, &mut bytes[..word.bytes]);
             read.is_err() || u64::from_le_bytes(bytes) != word.value
         };
         self.on.is_empty() || self.on.iter().any(changed)
+    }
+
+    /// Nobody waits any longer: what is still old would have stayed so.
+    fn end(&self, desc: &QueueDesc) {
+        for word in &self.on {
+            let mut bytes = [0; 8];
+            // A page that has gone is nobody's mistake here.
+            let _ = desc.vm.read(desc.port(), word.va, &mut bytes[..word.bytes]);
+        }
     }
 }
 
@@ -260,6 +270,9 @@ impl Queue {
     pub fn end(&mut self, core: &Arc<Core>) {
         if self.state != State::Runs || !self.desc.active {
             return;
+        }
+        if let Some(waits) = &self.waits {
+            waits.end(&self.desc);
         }
         let (mut out, mut fibers) = (Vec::new(), Fibers::default());
         let mut cx = Cx {
