@@ -158,6 +158,16 @@ impl<'a> Asked<'a> {
         Ok(params.class_list[..count].to_vec())
     }
 
+    /// Its classes that are made below channels: of graphics, of compute, of copies.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(super) fn engines(&self) -> Result<Vec<u32>> {
+        let mut classes = self.classes()?;
+        classes.retain(|class| *class > 0xc000 && matches!(class & 0xff, 0x97 | 0xc0 | 0xb5));
+        Ok(classes)
+    }
+
     fn product(&self) -> Result<String> {
         let mut params = query::NameString::default();
         let ask = control::NV2080_CTRL_CMD_GPU_GET_NAME_STRING;

@@ -173,7 +173,7 @@ fn map_object(
 ) -> Result<hcq::mem::view::View> {
     let file = machine.open(path)?;
     register(rm, &*file)?;
-    rm.map(device, object.handle(), place.bytes, &*file)?;
+    rm.map((device, object.handle()), place.bytes, 0, &*file)?;
     Ok(map_file(&*file, place)?)
 }
 

@@ -9,6 +9,7 @@
 //! | [`mod@survey`] | which GPUs there are, and why one cannot be used |
 //! | `rm`, `uvm`, `session` | a client and its objects; an address space for all GPUs; both of a process |
 //! | `base`, `facts` | what a GPU is asked by; what it tells of itself, and whether it computes for this process |
+//! | [`meters`] | what GPUs are at, and who has them |
 //! | `gpu` | a GPU with its address space and its doorbell |
 //! | `dma`, `memory`, `process` | memory that it has; what GPUs share |
 //! | `channel`, `event`, `fault` | channels; what a thread sleeps on; why a channel has died |
@@ -24,6 +25,7 @@ mod facts;
 mod fault;
 mod gpu;
 mod memory;
+pub mod meters;
 mod open;
 mod process;
 mod rm;

@@ -178,17 +178,25 @@ impl Rm {
         Ok(())
     }
 
-    /// Lets the next mapping of a file be that of an object.
+    /// Lets the next mapping of a file be that of an object of a device, with flags of
+    /// [`map_flags`](drivers_spec::nv::memory::map_flags).
     ///
     /// # Errors
     /// [`CallError`].
-    pub(super) fn map(&self, device: u32, object: u32, bytes: u64, file: &dyn DevFile) -> Result {
+    pub(super) fn map(
+        &self,
+        (device, object): (u32, u32),
+        bytes: u64,
+        flags: u32,
+        file: &dyn DevFile,
+    ) -> Result {
         let args = escape::MapMemoryWithFd {
             params: escape::MapMemory {
                 h_client: self.client,
                 h_device: device,
                 h_memory: object,
                 length: bytes,
+                flags,
                 ..Default::default()
             },
             fd: number(file)?,

@@ -6,6 +6,7 @@
 mod bench;
 mod failures;
 mod faults;
+mod meters;
 mod several;
 mod sleep;
 

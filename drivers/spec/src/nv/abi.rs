@@ -85,6 +85,8 @@ impl Branches {
     pub const R570: Self = Self(0b0100);
     /// 535 and 550.
     pub const TO_550: Self = Self(0b0011);
+    /// 550 and 570.
+    pub const R550_TO_570: Self = Self(0b0110);
     /// 535 to 570.
     pub const TO_570: Self = Self(0b0111);
     /// 550 and newer.
@@ -433,7 +435,7 @@ mod tests {
     use super::super::class::ChannelAlloc;
     use super::super::control::{CeAllCaps, ClassListV2, GpfifoSchedule};
     use super::super::escape::{self, MapMemoryDma, UnmapMemoryDma, WaitOpenComplete};
-    use super::super::{class, control, query, uvm};
+    use super::super::{class, control, query, shared, uvm};
     use super::*;
 
     /// Every struct.
@@ -443,6 +445,7 @@ mod tests {
             class::LAYOUTS,
             control::LAYOUTS,
             query::LAYOUTS,
+            shared::LAYOUTS,
             uvm::LAYOUTS,
         ];
         all.into_iter().flatten().copied()
@@ -517,6 +520,8 @@ mod tests {
         assert_eq!(size(&ClassListV2::LAYOUT), [0x284, 0x2bc, 0x194, 0x324]);
         assert_eq!(size(&GpfifoSchedule::LAYOUT), [2, 2, 2, 3]);
         assert_eq!(size(&CeAllCaps::LAYOUT), [0x44, 0x88, 0x88, 0x88]);
+        // As compilers have it with the header of each.
+        assert_eq!(size(&shared::SharedData::LAYOUT), [16, 320, 464, 2600]);
         assert_eq!(
             size(&uvm::MapExternalAllocation::LAYOUT),
             [0x4b0, 0x2430, 0x2430, 0x2430]

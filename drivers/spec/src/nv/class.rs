@@ -124,6 +124,8 @@ calls! {
     AMPERE_USERMODE_A = 0xc561;
     HOPPER_USERMODE_A = 0xc661: UsermodeAlloc;
     BLACKWELL_USERMODE_A = 0xc761: UsermodeAlloc where FROM_570;
+    /// What RM tells all programs of a GPU, in memory that they map: see [`super::shared`].
+    RM_USER_SHARED_DATA = 0xde: SharedDataAlloc;
     /// Whether computing is confidential.
     NV_CONFIDENTIAL_COMPUTE = 0xcb33: ConfidentialComputeAlloc;
 }
@@ -318,6 +320,14 @@ structs! { LAYOUTS;
         h_debugger_client_obsolete "hDebuggerClient_Obsolete": u32,
         h_app_client "hAppClient": u32,
         h_class3d_object "hClass3dObject": u32,
+    }
+    /// Of `RM_USER_SHARED_DATA`.
+    SharedDataAlloc "NV00DE_ALLOC_PARAMETERS" {
+        reserved "reserved": u32 where R535,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+        /// What shall be measured as long as the object lives: bits of [`super::shared::poll`].
+        polled_data_mask "polledDataMask": u64 where FROM_550,
     }
     /// Of `NV01_EVENT`.
     EventAlloc "NV0005_ALLOC_PARAMETERS" {

@@ -1,7 +1,7 @@
 //! NVIDIA GPUs, as the open kernel modules and the headers of their classes describe them.
 //!
 //! A driver talks to the resource manager (RM) by [`escape`]s, which make objects of a [`class`] and ask
-//! [`control`]s of them ([`query`]: those that only tell), and to [`uvm`], which maps memory. What both take differs from branch to branch
+//! [`control`]s of them ([`query`]: those that only tell; [`shared`]: what it tells without being asked), and to [`uvm`], which maps memory. What both take differs from branch to branch
 //! of the driver: [`abi`]; [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
 //! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`].
@@ -20,6 +20,7 @@ pub mod memory;
 pub mod push;
 pub mod qmd;
 pub mod query;
+pub mod shared;
 pub mod status;
 pub mod tensor_map;
 pub mod uvm;

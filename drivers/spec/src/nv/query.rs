@@ -214,6 +214,44 @@ structs! { LAYOUTS;
         swizz_id "swizzId": [u32; 9],
         partition_count "partitionCount": u32,
     }
+    /// GPU_GET_PIDS: the processes that have an object of a class on the GPU.
+    Pids "NV2080_CTRL_GPU_GET_PIDS_PARAMS" {
+        /// 0: `id` is a class.
+        id_type "idType": u32,
+        /// One of engines, which is made below a channel; `NV20_SUBDEVICE_0` for whoever has looked at the GPU.
+        id "id": u32,
+        pid_tbl_count "pidTblCount": u32,
+        pid_tbl "pidTbl": [u32; 950],
+    }
+    /// What a process has of a GPU's memory, in bytes.
+    MemoryUsage "NV2080_CTRL_GPU_PID_INFO_VIDEO_MEMORY_USAGE_DATA" {
+        mem_private "memPrivate": u64,
+        mem_shared_owned "memSharedOwned": u64,
+        mem_shared_duped "memSharedDuped": u64,
+        protected_mem_private "protectedMemPrivate": u64,
+        protected_mem_shared_owned "protectedMemSharedOwned": u64,
+        protected_mem_shared_duped "protectedMemSharedDuped": u64,
+    }
+    /// One question about a process.
+    PidInfo "NV2080_CTRL_GPU_PID_INFO" {
+        pid "pid": u32,
+        /// 0: the memory that it has.
+        index "index": u32,
+        /// <- a status of RM, of this question.
+        result "result": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+        data "data": MemoryUsage,
+        /// <- the parts of a divided GPU: of computing, of the GPU.
+        smc_subscription "smcSubscription": [u32; 2],
+    }
+    /// GPU_GET_PID_INFO: answers a list about processes.
+    PidInfos "NV2080_CTRL_GPU_GET_PID_INFO_PARAMS" {
+        pid_info_list_count "pidInfoListCount": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+        pid_info_list "pidInfoList": [PidInfo; 200],
+    }
     /// GR_SET_CTXSW_PREEMPTION_MODE: where work of a channel or group may be interrupted.
     PreemptionMode "NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS" {
         flags "flags": u32,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use drivers_spec::nv::abi::{Branch, Call, Layout};
-use drivers_spec::nv::{class, control, escape, memory, query, status, uvm};
+use drivers_spec::nv::{class, control, escape, memory, query, shared, status, uvm};
 
 use super::c::{Headers, read};
 use super::trees;
@@ -17,7 +17,7 @@ const KERNEL: [&str; 5] = [
     "uvm_linux_ioctl.h",
 ];
 const READ_ONLY: [&str; 2] = ["uvm_ioctl.h", "uvm_types.h"];
-const RM: [&str; 47] = [
+const RM: [&str; 48] = [
     "nvtypes.h",
     "nvmisc.h",
     "nvos.h",
@@ -32,6 +32,7 @@ const RM: [&str; 47] = [
     "class/cl0005.h",
     "class/cl0070.h",
     "class/cl0080.h",
+    "class/cl00de.h",
     "class/cl2080.h",
     "class/cl2081.h",
     "class/cl83de.h",
@@ -240,6 +241,7 @@ fn structs_numbers_and_flags_as_in_the_headers() {
             facts.layouts(class::LAYOUTS);
             facts.layouts(control::LAYOUTS);
             facts.layouts(query::LAYOUTS);
+            facts.layouts(shared::LAYOUTS);
             facts.calls(escape::ESCAPES);
             facts.calls(class::CLASSES);
             facts.calls(control::CONTROLS);

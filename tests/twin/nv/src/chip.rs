@@ -163,6 +163,7 @@ const SHARED: &[Call] = &[
     class::NV20_SUBDEVICE_0,
     class::NV50_MEMORY_VIRTUAL,
     class::NV2081_BINAPI,
+    class::RM_USER_SHARED_DATA,
     class::GT200_DEBUGGER,
     class::FERMI_CONTEXT_SHARE_A,
     class::FERMI_VASPACE_A,

@@ -98,7 +98,9 @@ fn parents(class: u32) -> Parents {
         _ if is(&[class::FERMI_CONTEXT_SHARE_A]) => Parents::Of(&[GROUP]),
         _ if is_channel(class) => Parents::Of(&[DEVICE, GROUP]),
         _ if is_engine(class) => Parents::Channel,
-        _ if is_usermode(class) || is(&[class::NV2081_BINAPI]) => Parents::Of(&[SUBDEVICE]),
+        _ if is_usermode(class) || is(&[class::NV2081_BINAPI, class::RM_USER_SHARED_DATA]) => {
+            Parents::Of(&[SUBDEVICE])
+        }
         _ => Parents::Of(&[DEVICE]),
     }
 }
@@ -148,6 +150,7 @@ impl Call<'_> {
         };
         let client = Client {
             file: self.control,
+            pid: self.process.id(),
             objects: [(handle, root)].into(),
             next: FIRST_CHOSEN,
         };
@@ -316,6 +319,9 @@ impl Call<'_> {
                     .any(|class| class.number == number) =>
             {
                 Kind::Memory(self.new_memory(state, new, gpu)?)
+            }
+            (Some(gpu), number) if number == class::RM_USER_SHARED_DATA.number => {
+                Kind::Memory(self.new_shared(state, new, gpu)?)
             }
             (Some(_), number)
                 if [class::NV01_MEMORY_VIRTUAL, class::NV50_MEMORY_VIRTUAL]

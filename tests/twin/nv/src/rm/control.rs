@@ -38,7 +38,7 @@ static SIZE: Rule = Rule {
 pub(super) static VALUE: Rule = Rule {
     name: "RM-CONTROL-VALUE",
     text: "a control gets values that it knows: a GPU's ID, lists of 1 or more, formats and indices that there are",
-    source: "open-gpu-kernel-modules, gpu_mgr.c, gpumgrGetGpuIdInfoV2; subdevice_ctrl_gpu_kernel.c, subdeviceCtrlCmdGpuGetGidInfo; kernel_graphics.c",
+    source: "open-gpu-kernel-modules, gpu_mgr.c, gpumgrGetGpuIdInfoV2; subdevice_ctrl_gpu_kernel.c, subdeviceCtrlCmdGpuGetGidInfo, subdeviceCtrlCmdGpuGetPids, subdeviceCtrlCmdGpuGetPidInfo; kernel_graphics.c",
     proof: Proof::Sourced,
 };
 
@@ -185,6 +185,12 @@ impl Call<'_> {
         }
         if is(control::NV2080_CTRL_CMD_FB_GET_INFO_V2) {
             return self.fb_info(&mut state, gpu, at);
+        }
+        if is(control::NV2080_CTRL_CMD_GPU_GET_PIDS) {
+            return self.answer(at, |params| self.pids(&state, gpu, params));
+        }
+        if is(control::NV2080_CTRL_CMD_GPU_GET_PID_INFO) {
+            return self.answer(at, |params| self.pid_info(&state, gpu, params));
         }
         let (client, object) = (args.h_client, args.h_object);
         if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) {

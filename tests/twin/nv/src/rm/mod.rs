@@ -2,7 +2,7 @@
 //!
 //! - `alloc`: how an object comes to be: what is checked for every class;
 //! - `memory`: memory and its mappings; `vaspace`: address spaces; [`channel`]: groups and channels;
-//! - `control`, `system`, `facts`: what objects are asked; `event`: what they tell; `recovery`: channels that
+//! - `control`, `system`, `facts`, `sensors`: what objects are asked; `event`: what they tell; `recovery`: channels that
 //!   die.
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv, src/nvidia/src/kernel/rmapi.
@@ -15,6 +15,7 @@ mod facts;
 pub(crate) mod memory;
 mod recovery;
 mod reservation;
+mod sensors;
 mod system;
 mod vaspace;
 
@@ -69,6 +70,8 @@ pub struct State {
     ended: Vec<(u32, u32)>,
     /// By GPU, the client and the subdevice that have reserved it.
     reserved: Vec<Option<(u32, u32)>>,
+    /// By GPU, what it measures.
+    sensors: Vec<sensors::Sensors>,
     next: u64,
 }
 
@@ -76,6 +79,8 @@ pub struct State {
 pub(crate) struct Client {
     /// The control file that it was made on.
     file: u64,
+    /// The process that made it.
+    pid: u32,
     objects: BTreeMap<u32, Object>,
     next: u32,
 }
@@ -128,6 +133,7 @@ impl State {
             events: event::Events::default(),
             ended: Vec::new(),
             reserved: reservation::at_first(config),
+            sensors: config.chips.iter().map(|_| Default::default()).collect(),
             next: 1,
         }
     }
@@ -236,6 +242,7 @@ impl State {
     fn end(&mut self, client: u32, handle: u32, object: Object) {
         self.events.forget(client, handle);
         self.unreserve(client, handle);
+        self.unwanted(client, handle);
         match object.kind {
             Kind::Device(_) | Kind::Space(_) => self.sweep(),
             Kind::Range(range) => {

@@ -16,5 +16,6 @@ mod mistakes;
 mod recorded;
 mod recovery;
 mod replay;
+mod sensors;
 mod trees;
 mod uvm;
