@@ -9,6 +9,7 @@ use drivers_spec::amd::kfd::Alloc;
 use crate::mem::{Object, Vm};
 
 use super::errno::{Errno, Result};
+use super::gauges::PROCESSES;
 use super::space::Space;
 use super::tree::{Live, Node};
 use super::{Process, lock};
@@ -103,7 +104,22 @@ impl Process {
 
     /// Whether the machine has a file of that name.
     pub fn exists(&self, path: &str) -> bool {
-        self.machine.tree.find(path).is_some() && self.refused(path) != Some(Errno::ENOENT)
+        self.node(path).is_some() && self.refused(path) != Some(Errno::ENOENT)
+    }
+
+    /// What a path is, and the names in it.
+    fn node(&self, path: &str) -> Option<(Node, Vec<String>)> {
+        let resolved = self.machine.tree.resolve(path)?;
+        let live;
+        let tree = match resolved.starts_with(PROCESSES) {
+            true => {
+                live = self.machine.process_files();
+                &live
+            }
+            false => &self.machine.tree,
+        };
+        let node = tree.find(path.starts_with('/').then_some(&*resolved)?)?;
+        Some((node.clone(), tree.list(&resolved)))
     }
 
     /// What the config says is wrong with a path.
@@ -128,22 +144,22 @@ impl Process {
     pub fn open_as(&self, path: &str, flags: i32, wanted: Option<i32>) -> Result<i32> {
         self.machine.injector.open()?;
         let machine = &self.machine;
-        let node = machine.tree.find(path).ok_or(Errno::ENOENT)?;
+        let (node, names) = self.node(path).ok_or(Errno::ENOENT)?;
         if let Some(errno) = self.refused(path)
             && (errno == Errno::ENOENT || matches!(node, Node::Kfd | Node::Render(_)))
         {
             return Err(errno);
         }
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        if flags & libc::O_DIRECTORY != 0 && *node != Node::Folder {
+        if flags & libc::O_DIRECTORY != 0 && node != Node::Folder {
             return Err(Errno::ENOTDIR);
         }
         let kind = match node {
             Node::Folder if writes => return Err(Errno::EISDIR),
             Node::Text(_) | Node::Live(_) if writes => return Err(Errno::EACCES),
-            Node::Folder => Kind::Folder(machine.tree.list(path)),
-            Node::Text(text) => Kind::Text(text.clone()),
-            Node::Live(live) => Kind::Live(*live),
+            Node::Folder => Kind::Folder(names),
+            Node::Text(text) => Kind::Text(text),
+            Node::Live(live) => Kind::Live(live),
             Node::Link(_) => return Err(Errno::ENOENT),
             Node::Kfd => {
                 let gpus = machine.nodes.len();
@@ -154,7 +170,7 @@ impl Process {
                 }
                 Kind::Kfd
             }
-            &Node::Render(gpu) => {
+            Node::Render(gpu) => {
                 if machine.gone(gpu) {
                     return self.fail(Errno::ENODEV, || {
                         format!("open of {path}: the GPU has gone")
@@ -219,6 +235,7 @@ impl Process {
                         self.machine.config.vram - self.machine.nodes[gpu].gmc.vram.available()
                     }
                     Live::GttUsed => self.machine.config.gtt - self.machine.system.available(),
+                    Live::Sensor(gpu, sensor) => self.machine.sensor(gpu, sensor),
                 };
                 live = format!("{used}\n");
                 &live

@@ -38,7 +38,7 @@ impl Registry {
         lock(&self.processes).get(&id)?.upgrade()
     }
 
-    fn all(&self) -> Vec<Arc<Process>> {
+    pub(super) fn all(&self) -> Vec<Arc<Process>> {
         lock(&self.processes)
             .values()
             .filter_map(std::sync::Weak::upgrade)

@@ -4,7 +4,7 @@
 //! - [`tree`] and [`topology`]: which files there are;
 //! - [`ioctl`]: which ioctls there are, how their arguments are copied, how each can fail;
 //! - `memory`, `space`, `dmabuf`, `queue`, `events`, `svm`, `misc`, `drm`: what they do;
-//! - `map`: mmap and munmap; `interrupt`: what GPUs tell.
+//! - `map`: mmap and munmap; `interrupt`: what GPUs tell; `gauges`: what files tell while it changes.
 //!
 //! A model is strict in two ways: where the kernel has a check, the call fails with the kernel's errno
 //! (and the reason is an event of the journal, printed from `debug=1` on); where the kernel lets a
@@ -14,6 +14,7 @@ mod dmabuf;
 mod drm;
 mod events;
 mod files;
+mod gauges;
 mod inject;
 mod interrupt;
 pub mod ioctl;

@@ -82,15 +82,16 @@ const PAGE: u64 = 4096;
 
 /// A queue.
 pub(super) struct Queue {
-    gpu: usize,
-    kind: u32,
+    pub(super) gpu: usize,
+    pub(super) kind: u32,
     hardware: QueueId,
     doorbell: u32,
     /// Engine and place of an SDMA queue.
     sdma: Option<(u32, u32)>,
     /// Start addresses of what it keeps mapped.
     pinned: Vec<u64>,
-    ring: (u64, u64),
+    /// Where it is, and its bytes.
+    pub(super) ring: (u64, u64),
     percentage: u32,
     hung: bool,
     gws: bool,

@@ -6,9 +6,12 @@
 
 use std::fmt::Write as _;
 
+use twin_shader::isa::Gen;
+
 use crate::chip::Chip;
 use crate::config::{Bar, Config, Version};
 
+use super::gauges::{PROCESSES, Sensor};
 use super::tree::{Live, Node, Tree};
 
 const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
@@ -109,6 +112,7 @@ pub fn files(config: &Config, places: &[Place]) -> Tree {
         "/sys/class/kfd/kfd",
         Node::Link("/sys/devices/virtual/kfd/kfd".into()),
     );
+    tree.add(PROCESSES, Node::Folder);
     let topology = "/sys/devices/virtual/kfd/kfd/topology";
     tree.text(&format!("{topology}/generation_id"), 1 + places.len());
     tree.text(
@@ -385,6 +389,49 @@ fn bases(hardware_id: u32, chip: &Chip) -> &'static [u32] {
     }
 }
 
+/// The windows of a card: VRAM, doorbells, registers. Where they are is of this model's choice.
+fn resource(index: usize, visible: u64) -> String {
+    const WINDOW: u64 = 1 << 40;
+    let prefetched = 0x14_220c;
+    let rows = [
+        (visible.next_power_of_two(), prefetched),
+        (0, 0),
+        (256 << 20, prefetched),
+        (0, 0),
+        (0, 0),
+        (1 << 20, 0x4_0200),
+    ];
+    let mut start = WINDOW * (index as u64 + 1);
+    let lines = rows.map(|(bytes, flags)| match bytes {
+        0 => format!("{0:#018x} {0:#018x} {0:#018x}", 0),
+        _ => {
+            start = start.next_multiple_of(bytes) + bytes;
+            format!("{:#018x} {:#018x} {flags:#018x}", start - bytes, start - 1)
+        }
+    });
+    lines.join("\n")
+}
+
+/// What amdgpu shows of a card's sensors. Server cards have no fan of their own.
+fn sensors(tree: &mut Tree, config: &Config, device: &str, index: usize) {
+    let live = |sensor| Node::Live(Live::Sensor(index, sensor));
+    tree.add(&format!("{device}/gpu_busy_percent"), live(Sensor::Busy));
+    let hwmon = format!("{device}/hwmon/hwmon{}", index + 3);
+    tree.text(&format!("{hwmon}/name"), "amdgpu");
+    tree.text(&format!("{hwmon}/power1_cap"), 339_000_000);
+    for (name, sensor) in [
+        ("temp1_input", Sensor::Edge),
+        ("power1_average", Sensor::Power),
+        ("freq1_input", Sensor::Shaders),
+        ("freq2_input", Sensor::Memory),
+        ("fan1_input", Sensor::Fan),
+    ] {
+        if sensor != Sensor::Fan || config.chip.generation != Gen::Cdna3 {
+            tree.add(&format!("{hwmon}/{name}"), live(sensor));
+        }
+    }
+}
+
 fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
     let (chip, minor) = (config.chip, place.minor);
     let device = format!("/sys/devices/pci0000:00/{}", place.pci());
@@ -425,6 +472,10 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
         &format!("{device}/mem_info_gtt_used"),
         Node::Live(Live::GttUsed),
     );
+    sensors(tree, config, &device, index);
+    tree.text(&format!("{device}/resource"), resource(index, visible));
+    tree.text(&format!("{device}/current_link_speed"), "16.0 GT/s PCIe");
+    tree.text(&format!("{device}/current_link_width"), 16);
     tree.text(
         &format!("{device}/current_compute_partition"),
         match chip.xccs {

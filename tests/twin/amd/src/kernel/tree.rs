@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::gauges::Sensor;
+
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
@@ -26,6 +28,8 @@ pub enum Live {
     VramUsed(usize),
     /// Bytes of system memory in use.
     GttUsed,
+    /// What a sensor of that GPU shows.
+    Sensor(usize, Sensor),
 }
 
 /// All files.
