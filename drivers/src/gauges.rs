@@ -1,5 +1,6 @@
 //! What GPUs are at: memory, clocks, power, temperature, and who uses them. Read from what kernel drivers write to
-//! sysfs and procfs, and from the locks of our own; nothing is opened, asked or woken.
+//! sysfs and procfs, and from the locks of our own; nothing is opened, asked or woken: of a card that sleeps no sensor
+//! is read, since that may wake it. What drivers tell who is asked, [`panel`](crate::panel) adds.
 //!
 //! | of | where | source |
 //! |---|---|---|
@@ -7,6 +8,7 @@
 //! | KFD | `/sys/class/kfd/kfd/proc/PID`: queues, VRAM of each GPU | Linux, amdkfd/kfd_process.c |
 //! | NVIDIA | `/proc/driver/nvidia/gpus/ADDRESS/information`, `power` | NVIDIA's README, "The proc interface" |
 //! | the bus | `current_link_speed`, `current_link_width` | Linux, Documentation/ABI/testing/sysfs-bus-pci |
+//! | its sleep | `power/runtime_status` | Linux, Documentation/ABI/testing/sysfs-devices-power |
 //! | cards without a kernel driver | `/run/lock/doorbell-ADDRESS.lock` | drivers/host |
 
 use drivers_amd::kfd::topology::{self, Entry};
@@ -19,11 +21,24 @@ use crate::look::Metrics;
 /// Processes with queues, by their numbers.
 const KFD_PROCESSES: &str = "/sys/class/kfd/kfd/proc";
 
+/// How a GPU is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// It is on the bus.
+    Pci,
+    /// It is behind a bridge on USB, and known once that is open.
+    Usb,
+}
+
 /// A GPU at one moment. What nobody tells is `None`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gauges {
     /// What it is and which driver has it.
     pub card: OnBus,
+    /// How it is reached.
+    pub way: Way,
+    /// Whether it sleeps: its driver has switched it off until somebody wants it.
+    pub asleep: bool,
     /// Its name, where the driver knows one.
     pub model: Option<String>,
     /// Bytes of its memory in use.
@@ -48,7 +63,7 @@ pub struct Gauges {
     pub link: Option<String>,
     /// Processes that have it.
     pub users: Vec<User>,
-    /// Whether who has it is known: not of NVIDIA's driver.
+    /// Whether who has it is known.
     pub users_known: bool,
 }
 
@@ -74,6 +89,28 @@ pub fn read(machine: &dyn Machine) -> Vec<Gauges> {
 }
 
 impl Gauges {
+    /// A card of which nothing else is known.
+    pub(crate) fn of(card: OnBus, way: Way) -> Gauges {
+        Gauges {
+            card,
+            way,
+            asleep: false,
+            model: None,
+            memory_used: None,
+            memory_total: None,
+            busy: None,
+            celsius: None,
+            watts: None,
+            watts_most: None,
+            core_mhz: None,
+            memory_mhz: None,
+            fan_rpm: None,
+            link: None,
+            users: Vec::new(),
+            users_known: false,
+        }
+    }
+
     /// Whether the SMU may be asked without a word to anybody: no kernel driver has the card, and no program of ours.
     pub fn is_free(&self) -> bool {
         self.card.taken().is_none() && self.users_known && self.users.is_empty()
@@ -111,8 +148,21 @@ fn one(machine: &dyn Machine, card: OnBus) -> Gauges {
         }
     });
     let (users, users_known) = users(machine, &card);
-    Gauges {
+    let known = Gauges {
         model: model(machine, &card),
+        link,
+        users,
+        users_known,
+        ..Gauges::of(card, Way::Pci)
+    };
+    let status = text(&format!("{folder}/power/runtime_status"));
+    if status.as_deref() == Some("suspended") {
+        return Gauges {
+            asleep: true,
+            ..known
+        };
+    }
+    Gauges {
         memory_used: bytes("mem_info_vram_used"),
         memory_total: bytes("mem_info_vram_total"),
         busy: number(format!("{folder}/gpu_busy_percent")),
@@ -123,10 +173,7 @@ fn one(machine: &dyn Machine, card: OnBus) -> Gauges {
         core_mhz: sensor("freq1_input", 1e6),
         memory_mhz: sensor("freq2_input", 1e6),
         fan_rpm: sensor("fan1_input", 1.0),
-        link,
-        users,
-        users_known,
-        card,
+        ..known
     }
 }
 
@@ -147,7 +194,8 @@ fn users(machine: &dyn Machine, card: &OnBus) -> (Vec<User>, bool) {
     }
 }
 
-fn command(machine: &dyn Machine, pid: u32) -> Option<String> {
+/// The command of a process, as far as that may be seen.
+pub(crate) fn command(machine: &dyn Machine, pid: u32) -> Option<String> {
     let text = machine.read(&format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<_> = text.split('\0').filter(|word| !word.is_empty()).collect();
     match words.is_empty() {
@@ -180,7 +228,7 @@ fn of_kfd(machine: &dyn Machine, address: &str) -> Vec<User> {
     pids.sort_unstable();
     let user = |pid: u32| {
         let folder = format!("{KFD_PROCESSES}/{pid}");
-        // A process has the file of each GPU that it has been given.
+        // A process has the files of all GPUs, whichever it uses.
         let memory = number(format!("{folder}/vram_{gpu}"))?;
         let queues = machine
             .list(&format!("{folder}/queues"))
@@ -191,7 +239,7 @@ fn of_kfd(machine: &dyn Machine, address: &str) -> Vec<User> {
                 };
                 queues.iter().filter(here).count() as u32
             });
-        Some(User {
+        (memory > 0 || queues != Some(0)).then(|| User {
             pid,
             command: command(machine, pid).unwrap_or_else(|| "?".into()),
             memory: Some(memory),
@@ -292,6 +340,24 @@ mod tests {
             queues: Some(2),
         };
         assert_eq!(card.users, [user]);
+    }
+
+    #[test]
+    fn the_sensors_of_a_card_that_sleeps_are_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        let all = machine(
+            root.path(),
+            "/sys/bus/pci/devices/0000:03:00.0/resource = 
+             /sys/bus/pci/devices/0000:03:00.0/vendor = 0x1002
+             /sys/bus/pci/devices/0000:03:00.0/device = 0x744c
+             /sys/bus/pci/devices/0000:03:00.0/class = 0x030000
+             /sys/bus/pci/devices/0000:03:00.0/uevent = DRIVER=amdgpu\\n
+             /sys/bus/pci/devices/0000:03:00.0/power/runtime_status = suspended\\n
+             /sys/bus/pci/devices/0000:03:00.0/mem_info_vram_used = 1073741824\\n
+             /sys/bus/pci/devices/0000:03:00.0/hwmon/hwmon4/temp1_input = 61000\\n",
+        );
+        assert!(all[0].asleep && all[0].users_known, "{all:?}");
+        assert_eq!((all[0].celsius, all[0].memory_used), (None, None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod front;
 pub mod gauges;
 mod look;
 pub mod open;
+pub mod panel;
 pub mod regs;
 pub mod select;
 pub mod trace;

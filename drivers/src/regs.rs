@@ -45,7 +45,10 @@ pub enum RegsError {
 }
 
 fn nearest(near: &Option<&str>) -> String {
-    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
+    match near {
+        Some(near) => format!("; did you mean {near}?"),
+        None => "; `doorbell regs list TEXT` lists those with a text in their names".into(),
+    }
 }
 
 /// Bits of a register, by the vendor's name.

@@ -181,6 +181,12 @@ fn all(each: impl Iterator<Item = Result<Vec<Seen>, regs::RegsError>>) -> Result
 
 fn list(args: &List) -> Result<(), Error> {
     let found = regs::list(&args.chip, &args.part).map_err(Error::Registers)?;
+    if found.is_empty() {
+        eprintln!(
+            "note: no register of {} has \"{}\" in its name; --chip names another chip",
+            args.chip, args.part
+        );
+    }
     let field = |bits: &Bits| Field::of(*bits, None);
     if args.json {
         let rows: Vec<_> = found

@@ -1,4 +1,4 @@
-//! `doorbell smi`: what the GPUs of this machine are at, and who has them. Looking disturbs nobody.
+//! `doorbell smi`: what the GPUs of this machine are at, and who has them. Looking disturbs nobody, and wakes no card.
 
 mod text;
 mod watch;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doorbell::Setup;
-use drivers::gauges::{self, Gauges};
+use drivers::gauges::{Gauges, Way};
+use drivers::panel::Panel;
 use drivers_host::machine::Host;
 use drivers_host::pci::System;
 use hcq::transport::Machine;
@@ -27,8 +28,8 @@ pub struct Args {
     /// Show it again and again on a screen of its own, every so many seconds, until q is pressed
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// Ask the power management of AMD's cards that neither a kernel driver nor a program has. Each is opened for a
-    /// moment, in which no other program can have it
+    /// Ask the power management of AMD's cards that neither a kernel driver nor a program has, also behind bridges on
+    /// USB. Each is opened for a moment, in which no other program can have it
     #[arg(long)]
     smu: bool,
     /// Look at a machine whose files lie in this folder, in place of this one
@@ -52,6 +53,10 @@ struct Row<'a> {
     name: &'a str,
     arch: Option<&'a str>,
     driver: Option<&'a str>,
+    /// Whether it is behind a bridge on USB; the address is then the port of that.
+    usb: bool,
+    /// Whether its driver has switched it off until somebody wants it.
+    asleep: bool,
     memory_used: Option<u64>,
     memory_total: Option<u64>,
     busy_percent: Option<f64>,
@@ -87,6 +92,8 @@ fn row(card: &Gauges) -> Row<'_> {
         name: name(card),
         arch: card.card.arch,
         driver: card.card.driver.as_deref(),
+        usb: card.way == Way::Usb,
+        asleep: card.asleep,
         memory_used: card.memory_used,
         memory_total: card.memory_total,
         busy_percent: card.busy,
@@ -101,26 +108,6 @@ fn row(card: &Gauges) -> Row<'_> {
     }
 }
 
-/// Every card; with `smu` also what power management tells of those that nobody has, and why others of them tell
-/// nothing.
-fn look(machine: &Arc<dyn Machine>, smu: bool) -> (Vec<Gauges>, Vec<String>) {
-    let (mut cards, mut notes) = (gauges::read(&**machine), Vec::new());
-    let free = cards
-        .iter_mut()
-        .filter(|card| card.is_free() && card.card.arch.is_some());
-    for card in free.filter(|_| smu) {
-        match drivers::metrics(machine, &card.card.address) {
-            Ok(Some(measured)) => card.measured(&measured),
-            Ok(None) => notes.push(format!(
-                "{}: its power management is not started",
-                card.card.address
-            )),
-            Err(error) => notes.push(error.to_string()),
-        }
-    }
-    (cards, notes)
-}
-
 /// Prints what there is, or shows it until it is ended.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let machine: Arc<dyn Machine> = match (&args.root, setup.twin()) {
@@ -128,10 +115,11 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         (None, Some(twin)) => twin.machine(),
         (None, None) => Host::get(),
     };
+    let panel = Panel::new(machine, args.smu);
     if let Some(interval) = args.watch {
-        return watch::watch(&|| look(&machine, args.smu).0, interval);
+        return watch::watch(&|| panel.read(), interval);
     }
-    let (cards, notes) = look(&machine, args.smu);
+    let (cards, notes) = panel.read();
     notes.iter().for_each(|note| eprintln!("note: {note}"));
     if args.json {
         return output::json("doorbell.smi/1", &cards.iter().map(row).collect::<Vec<_>>());

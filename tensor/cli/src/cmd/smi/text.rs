@@ -1,6 +1,6 @@
 //! What is known of a card, in words.
 
-use drivers::gauges::{Gauges, User};
+use drivers::gauges::{Gauges, User, Way};
 
 /// What it is called.
 pub fn name(card: &Gauges) -> &str {
@@ -13,12 +13,16 @@ pub fn title(card: &Gauges) -> String {
     if let Some(arch) = card.card.arch {
         text += &format!(" ({arch})");
     }
-    match &card.card.driver {
-        Some(driver) => text += &format!(", driver {driver}"),
-        None => text += ", no kernel driver",
+    match (&card.card.driver, card.way) {
+        (_, Way::Usb) => text += ", on USB",
+        (Some(driver), Way::Pci) => text += &format!(", driver {driver}"),
+        (None, Way::Pci) => text += ", no kernel driver",
     }
     if let Some(link) = &card.link {
         text += &format!(", {link}");
+    }
+    if card.asleep {
+        text += ", asleep";
     }
     text
 }
@@ -70,8 +74,10 @@ pub fn sensors(card: &Gauges) -> Vec<String> {
 
 /// Who has it, a line each.
 pub fn users(card: &Gauges) -> Vec<String> {
-    if !card.users_known {
-        return vec!["its driver does not tell who has it".into()];
+    match (card.users_known, card.way) {
+        (false, Way::Pci) => return vec!["its driver does not tell who has it".into()],
+        (false, Way::Usb) => return vec!["who has it shows when it is opened".into()],
+        (true, _) => {}
     }
     if card.users.is_empty() {
         return vec!["nobody has it".into()];

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Block, LineGauge, Paragraph, Sparkline};
+use ratatui::widgets::{Block, LineGauge, Paragraph, Sparkline, Wrap};
 
 use super::text::{memory, power, sensors, title, users};
 use crate::error::Error;
@@ -22,7 +22,10 @@ const KEPT: usize = 200;
 type History = BTreeMap<String, VecDeque<u64>>;
 
 /// Shows what `look` sees until somebody ends it.
-pub fn watch(look: &dyn Fn() -> Vec<Gauges>, interval: Duration) -> Result<(), Error> {
+pub fn watch(
+    look: &dyn Fn() -> (Vec<Gauges>, Vec<String>),
+    interval: Duration,
+) -> Result<(), Error> {
     if !std::io::stdout().is_terminal() {
         return Err(Error::Usage(
             "smi --watch: stdout is no terminal; leave --watch out, or use --json again and again"
@@ -32,9 +35,10 @@ pub fn watch(look: &dyn Fn() -> Vec<Gauges>, interval: Duration) -> Result<(), E
     let mut terminal = ratatui::try_init().map_err(Error::Output)?;
     let mut history = History::new();
     let shown = loop {
-        let cards = look();
+        let (cards, notes) = look();
         remember(&mut history, &cards);
-        if let Err(error) = terminal.draw(|frame| draw(frame, &cards, &history, interval)) {
+        let seen = (&cards[..], &notes[..]);
+        if let Err(error) = terminal.draw(|frame| draw(frame, seen, &history, interval)) {
             break Err(error);
         }
         match ended(interval) {
@@ -79,21 +83,29 @@ fn remember(history: &mut History, cards: &[Gauges]) {
     }
 }
 
-fn draw(frame: &mut Frame<'_>, cards: &[Gauges], history: &History, interval: Duration) {
+fn draw(
+    frame: &mut Frame<'_>,
+    (cards, notes): (&[Gauges], &[String]),
+    history: &History,
+    interval: Duration,
+) {
     let heights = cards
         .iter()
         .map(|card| Constraint::Length(6 + users(card).len() as u16));
+    // Notes are cut where there is no room for all.
     let heights = heights.chain([Constraint::Fill(1), Constraint::Length(1)]);
     let areas = Layout::vertical(heights).split(frame.area());
     for (card, area) in cards.iter().zip(areas.iter()) {
         one(frame, *area, card, history);
     }
     if let [.., rest, last] = *areas {
-        if cards.is_empty() {
-            let text =
-                "no GPU of AMD or NVIDIA is on the bus; doorbell doctor says what was looked at";
-            frame.render_widget(Paragraph::new(text), rest);
-        }
+        let none = "no GPU of AMD or NVIDIA is on the bus; doorbell doctor says what was looked at";
+        let lines = cards.is_empty().then_some(none).into_iter();
+        let lines: Vec<_> = lines
+            .chain(notes.iter().map(String::as_str))
+            .map(Line::from)
+            .collect();
+        frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), rest);
         let text = format!(" every {:.1} s; q ends it", interval.as_secs_f64());
         frame.render_widget(Paragraph::new(text).dark_gray(), last);
     }
@@ -170,17 +182,17 @@ fn gauge(frame: &mut Frame<'_>, area: Rect, name: &str, text: Option<String>, pa
 #[cfg(test)]
 mod tests {
     use drivers::OnBus;
-    use drivers::gauges::User;
+    use drivers::gauges::{User, Way};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     use super::*;
 
-    fn screen(cards: &[Gauges], history: &History) -> Vec<String> {
+    fn screen((cards, notes): (&[Gauges], &[String]), history: &History) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
         let every = Duration::from_secs(1);
         terminal
-            .draw(|frame| draw(frame, cards, history, every))
+            .draw(|frame| draw(frame, (cards, notes), history, every))
             .unwrap();
         let buffer = terminal.backend().buffer();
         let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
@@ -197,6 +209,8 @@ mod tests {
                 arch: Some("gfx1100"),
                 name: "AMD Navi 31".into(),
             },
+            way: Way::Pci,
+            asleep: false,
             model: None,
             memory_used: Some(12 << 30),
             memory_total: Some(24 << 30),
@@ -218,7 +232,8 @@ mod tests {
         };
         let mut history = History::new();
         remember(&mut history, std::slice::from_ref(&card));
-        let rows = screen(std::slice::from_ref(&card), &history);
+        let notes = ["0000:0a:00.0: permission denied".to_owned()];
+        let rows = screen((std::slice::from_ref(&card), &notes), &history);
         for (row, text) in [
             (
                 0,
@@ -229,11 +244,12 @@ mod tests {
             (3, "│busy    50 %                ▄"),
             (4, "│sensors 61 °C, core 2371 MHz"),
             (5, "│   4711 1.0 GiB, 2 queues    python3 train.py"),
+            (7, "0000:0a:00.0: permission denied"),
             (11, " every 1.0 s; q ends it"),
         ] {
             assert!(rows[row].starts_with(text), "{row}: {rows:#?}");
         }
-        let none = screen(&[], &history);
+        let none = screen((&[], &[]), &history);
         assert!(none[0].starts_with("no GPU of AMD or NVIDIA"), "{none:#?}");
         // Readings that nobody sees any more go.
         for _ in 0..2 * KEPT {
