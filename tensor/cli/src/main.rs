@@ -30,15 +30,20 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Variables: DEV selects the device (CPU, CPU:CLANG, AMD, KFD:1+AMD, USB+AMD, NV, NV:PTX); DEV=TWINKFD+AMD::gfx1100
-and DEV=TWINNVK+NV::sm_90 are simulated ones, and TWIN says what their machine is like (gpus=2; of AMD's
-debug=4,log=FILE for its packets, debug=6 for its instructions). DEBUG=1..7 shows devices, kernels, applied optimisations, source, IR,
-linear IR, assembly; CPU_COUNT sets the number of threads; SUBNORMALS=1 keeps numbers below 1e-38 on the CPU, which are
-zeros otherwise; DETERMINISTIC=1 keeps the order of sums in memory (scatter, gradients of gather) on
-GPUs, for the same bits in every run; ALLOW_TF32=1 lets tensor cores of NVIDIA GPUs multiply 32-bit floats, rounded to ten
-bits behind the point; NV_WGMMA=0 has products on Hopper made as on Ampere; HCQDEV_BUNDLES names the folder for files that doorbell explain reads.
-Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging,
-6 unsupported hardware.";
+Variables:
+  DEV            the device: CPU, CPU:CLANG, AMD, KFD:1+AMD, PCI+AMD, USB+AMD, NV, NV:PTX; simulated ones:
+                 TWINKFD+AMD::gfx1100, TWINPCI+AMD::gfx1201, TWINUSB+AMD::gfx1201, TWINNVK+NV::sm_90
+  TWIN           what the machine of a simulated device is like: gpus=2; of AMD's debug=4,log=FILE for its packets,
+                 debug=6 for its instructions
+  DEBUG          1 to 7: devices, kernels, applied optimisations, source, IR, linear IR, assembly
+  CPU_COUNT      how many threads the CPU computes with
+  SUBNORMALS     1 keeps numbers below 1e-38 on the CPU, which are zeros otherwise
+  DETERMINISTIC  1 keeps the order of sums in memory (scatter, gradients of gather) on GPUs: the same bits in every run
+  ALLOW_TF32     1 lets tensor cores of NVIDIA GPUs multiply 32-bit floats, rounded to ten bits behind the point
+  NV_WGMMA       0 has products on Hopper made as on Ampere
+  HCQDEV_BUNDLES the folder for the files that doorbell explain reads; 0: none is written
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported hardware.";
 
 #[derive(Subcommand)]
 enum Command {

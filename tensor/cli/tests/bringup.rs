@@ -239,7 +239,7 @@ fn a_part_of_the_ladder_and_its_words() {
     }
 }
 
-/// What the README shows of a screen is what the program prints; the other picture has times and files in it.
+/// What the README shows is what the program prints, but for times, addresses and names of files.
 #[test]
 fn pictures_are_what_is_printed() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/pictures");
@@ -247,7 +247,7 @@ fn pictures_are_what_is_printed() {
     let mut command = std::process::Command::new("python3");
     let ran = command
         .arg(script)
-        .args(["smi", "--check", "--program", program])
+        .args(["--check", "--program", program])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);

@@ -717,6 +717,11 @@ fn shells_complete_what_there_is_and_each_command_has_a_page() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let page = std::fs::read_to_string(folder.join("doorbell-bringup.1")).unwrap();
     assert!(page.contains("deadline"), "{page}");
+    let first = std::fs::read_to_string(folder.join("doorbell.1")).unwrap();
+    assert!(
+        first.contains(".SH ENVIRONMENT AND EXIT CODES\n"),
+        "{first}"
+    );
     let help = place.run(&["--help"], &[]).out;
     for command in ["demo", "doctor", "twin", "setup"] {
         assert!(help.contains(command));
@@ -785,6 +790,29 @@ fn smi_shows_what_cards_are_at_and_who_has_them() {
     let ran = place.run(&["smi", "--json"], &twin);
     let found = rows(&ran, "doorbell.smi/1");
     assert_eq!(found[0]["arch"], "gfx1201");
+    for (dev, driver, named) in [
+        ("TWINKFD+AMD::gfx1100", "amdgpu", "AMD Navi 31"),
+        ("TWINNVK+NV::sm_90", "nvidia", "NVIDIA H100 80GB HBM3"),
+    ] {
+        let ran = place.run(&["smi", "--json"], &[("DEV", dev)]);
+        let found = rows(&ran, "doorbell.smi/1");
+        assert_eq!(
+            (&found[0]["driver"], &found[0]["name"]),
+            (&Value::from(driver), &Value::from(named))
+        );
+        for value in ["celsius", "watts", "core_mhz", "memory_total"] {
+            assert!(found[0][value].as_f64() > Some(0.0), "{value}: {}", ran.out);
+        }
+        assert_eq!(found[0]["users"], Value::Array(Vec::new()));
+    }
+    let usb = [("DEV", "TWINUSB+AMD::gfx1201")];
+    let ran = place.run(&["smi", "--smu"], &usb);
+    assert!(
+        ran.out.contains("bridge to PCIe (") && ran.out.contains(", on USB, "),
+        "{}",
+        ran.out
+    );
+    assert!(ran.err.contains("is not started"), "{}", ran.err);
     let ran = place.run(&["smi", "--watch"], &twin);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("stdout is no terminal"), "{}", ran.err);

@@ -1,6 +1,6 @@
 //! `doorbell completions` and `doorbell man`: made from the same definitions as the help texts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Command, ValueEnum};
 
@@ -44,10 +44,17 @@ pub struct Man {
     folder: PathBuf,
 }
 
+/// What the first page calls the text after its options, and what that is.
+const HEADINGS: [&str; 2] = [".SH EXTRA\n", ".SH ENVIRONMENT AND EXIT CODES\n"];
+
 /// Writes them.
 pub fn man(args: &Man, command: Command) -> Result<(), Error> {
-    clap_mangen::generate_to(command, &args.folder).map_err(|source| Error::File {
-        path: args.folder.display().to_string(),
+    let first = args.folder.join(format!("{}.1", command.get_name()));
+    let failed = |path: &Path, source| Error::File {
+        path: path.display().to_string(),
         source,
-    })
+    };
+    clap_mangen::generate_to(command, &args.folder).map_err(|e| failed(&args.folder, e))?;
+    let page = std::fs::read_to_string(&first).map_err(|e| failed(&first, e))?;
+    std::fs::write(&first, page.replace(HEADINGS[0], HEADINGS[1])).map_err(|e| failed(&first, e))
 }
