@@ -119,11 +119,11 @@ impl Gauges {
     /// With what the SMU has measured.
     pub fn measured(&mut self, by: &Metrics) {
         self.busy = Some(by.gfx_percent.into());
-        self.celsius = Some(by.edge.into());
+        self.celsius = Some(by.edge.unwrap_or(by.hotspot).into());
         self.watts = Some(by.socket_watts.into());
-        self.core_mhz = Some(by.gfx_mhz.into());
+        self.core_mhz = by.gfx_mhz.map(f64::from);
         self.memory_mhz = Some(by.memory_mhz.into());
-        self.fan_rpm = Some(by.fan_rpm.into());
+        self.fan_rpm = by.fan_rpm.map(f64::from);
     }
 }
 

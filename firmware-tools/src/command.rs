@@ -35,7 +35,7 @@ pub struct From {
     #[arg(
         long,
         value_name = "FOLDER",
-        env = "DOORBELL_FIRMWARE",
+        env = "HCQDEV_FIRMWARE",
         value_delimiter = ':'
     )]
     from: Vec<PathBuf>,

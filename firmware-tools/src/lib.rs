@@ -34,7 +34,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is in none of the folders.
-    #[error("{name}: in none of {folders}. Install it ({PACKAGES}), or name its folder by --from")]
+    #[error(
+        "{name}: in none of {folders}. Install it ({PACKAGES}), or name its folder: HCQDEV_FIRMWARE, and --from for \
+         `doorbell fw`"
+    )]
     Missing {
         /// The image.
         name: String,

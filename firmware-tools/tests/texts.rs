@@ -31,7 +31,7 @@ fn fwtool(folder: &Path, args: &[&str]) -> (i32, String, String) {
     let ran = Command::new(env!("CARGO_BIN_EXE_fwtool"))
         .args(args)
         .current_dir(folder)
-        .env_remove("DOORBELL_FIRMWARE")
+        .env_remove("HCQDEV_FIRMWARE")
         .output()
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

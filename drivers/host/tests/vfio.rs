@@ -173,9 +173,30 @@ fn windows_are_mapped_or_read_and_written_and_the_configuration_too() {
     assert!(error.contains("it has the BARs of memory 0, 5"), "{error}");
     pci.reset(ResetKind::Function).unwrap();
     assert_eq!(registers.read::<u32>(0x10), Ok(0));
-    let error = pci.reset(ResetKind::Bus).unwrap_err().to_string();
-    assert!(error.contains("doorbell reset --kind"), "{error}");
+    let error = pci.reset(ResetKind::Power).unwrap_err().to_string();
+    assert!(error.contains("doorbell reset --kind pm"), "{error}");
     rig.unbroken();
+}
+
+#[test]
+fn a_bus_is_reset_if_nobody_else_is_on_it() {
+    // Alone; with a function of the same group; with one of another group.
+    for beside in [vec![], vec![(12, 1)], vec![(12, 1), (13, 2)]] {
+        let is_alone = beside.len() < 2;
+        let rig = Rig::of(|config| config.beside = beside);
+        let pci = rig.open().unwrap();
+        let registers = pci.bar(5).unwrap();
+        registers.write(0x10, 7u32).unwrap();
+        let done = pci.reset(ResetKind::Bus);
+        assert_eq!(done.is_ok(), is_alone, "{done:?}");
+        if let Err(error) = done {
+            let error = error.to_string();
+            assert!(error.contains("0000:03:00.2 of group 13"), "{error}");
+        }
+        let left = if is_alone { 0 } else { 7 };
+        assert_eq!(registers.read::<u32>(0x10), Ok(left));
+        rig.unbroken();
+    }
 }
 
 #[test]
@@ -303,7 +324,8 @@ fn each_call_that_fails_is_named_and_leaves_nothing_behind() {
             pci.bar(0)?;
             pci.bar(5)?.read::<u32>(0)?;
             drop(dma);
-            pci.reset(ResetKind::Function)
+            pci.reset(ResetKind::Function)?;
+            pci.reset(ResetKind::Bus)
         };
         let done = run();
         let failed = model.made() > n;
@@ -334,6 +356,8 @@ fn each_call_that_fails_is_named_and_leaves_nothing_behind() {
         "mmap 0x4000 bytes rw at offset 0x40000000000",
         "read BAR5 0x0 4 bytes",
         "ioctl VFIO_DEVICE_RESET",
+        "ioctl VFIO_DEVICE_GET_PCI_HOT_RESET_INFO",
+        "ioctl VFIO_DEVICE_PCI_HOT_RESET",
     ] {
         assert!(named.contains(operation), "{operation}: {named:?}");
     }

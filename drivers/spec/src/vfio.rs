@@ -48,6 +48,10 @@ pub const DEVICE_GET_IRQ_INFO: Ioctl = request("VFIO_DEVICE_GET_IRQ_INFO", 9);
 pub const DEVICE_SET_IRQS: Ioctl = request("VFIO_DEVICE_SET_IRQS", 10);
 /// Of a device, without argument.
 pub const DEVICE_RESET: Ioctl = request("VFIO_DEVICE_RESET", 11);
+/// Of a device, [`HotResetInfo`] with room for [`DependentDevice`]s behind it.
+pub const DEVICE_GET_PCI_HOT_RESET_INFO: Ioctl = request("VFIO_DEVICE_GET_PCI_HOT_RESET_INFO", 12);
+/// Of a device, [`HotReset`] with the descriptors of groups behind it, 32 bits each.
+pub const DEVICE_PCI_HOT_RESET: Ioctl = request("VFIO_DEVICE_PCI_HOT_RESET", 13);
 /// Of a container, [`Type1Info`] with capabilities behind it.
 pub const IOMMU_GET_INFO: Ioctl = request("VFIO_IOMMU_GET_INFO", 12);
 /// Of a container, [`DmaMap`].
@@ -68,6 +72,8 @@ pub const IOCTLS: &[Ioctl] = &[
     DEVICE_GET_IRQ_INFO,
     DEVICE_SET_IRQS,
     DEVICE_RESET,
+    DEVICE_GET_PCI_HOT_RESET_INFO,
+    DEVICE_PCI_HOT_RESET,
     IOMMU_GET_INFO,
     IOMMU_MAP_DMA,
     IOMMU_UNMAP_DMA,
@@ -131,6 +137,35 @@ structs! { LAYOUTS;
         /// The first one.
         start: u32,
         /// How many.
+        count: u32,
+    }
+    /// `VFIO_DEVICE_GET_PCI_HOT_RESET_INFO`.
+    HotResetInfo = "vfio_pci_hot_reset_info" {
+        /// Bytes of the argument, with what is behind it.
+        argsz: u32,
+        /// <- Nothing, for a device of a group.
+        flags: u32,
+        /// <- How many functions a reset takes along, this one among them.
+        count: u32,
+    }
+    /// A function that a reset takes along.
+    DependentDevice = "vfio_pci_dependent_device" {
+        /// The number of its group.
+        group_id: u32,
+        /// Its segment.
+        segment: u16,
+        /// Its bus.
+        bus: u8,
+        /// Its device in bits 7:3, its function in 2:0.
+        devfn: u8,
+    }
+    /// `VFIO_DEVICE_PCI_HOT_RESET`.
+    HotReset = "vfio_pci_hot_reset" {
+        /// Bytes of the argument, with what is behind it.
+        argsz: u32,
+        /// Nothing.
+        flags: u32,
+        /// How many groups.
         count: u32,
     }
     /// `VFIO_IOMMU_GET_INFO`.

@@ -73,6 +73,9 @@ pub enum Error {
     /// A bundle that cannot be read.
     #[error(transparent)]
     Bundle(ReadError),
+    /// Signals cannot be held back.
+    #[error("signals: {0}")]
+    Signals(std::io::Error),
     /// Standard output is gone.
     #[error("stdout: {0}")]
     Output(std::io::Error),

@@ -9,6 +9,7 @@ mod kernels;
 mod net;
 mod observe;
 mod output;
+mod signals;
 
 use std::process::ExitCode;
 

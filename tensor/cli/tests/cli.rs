@@ -8,6 +8,8 @@ mod place;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tensor::DType;
@@ -509,6 +511,46 @@ fn machine(place: &Place) -> String {
     put("sys/bus/pci/drivers/amdgpu/bind", "");
     std::fs::create_dir_all(root.join("run/lock")).unwrap();
     root.display().to_string()
+}
+
+/// A write waits for a reader: what comes meanwhile comes in the middle of taking over.
+#[test]
+fn a_signal_in_the_middle_of_taking_over_leaves_a_card_as_it_was() {
+    let place = Place::new();
+    let root = machine(&place);
+    let inside = |name: &str| place.path("machine").join(name);
+    let card = "sys/bus/pci/devices/0000:03:00.0";
+    let unbind = inside(&format!("{card}/driver/unbind"));
+    std::fs::remove_file(&unbind).unwrap();
+    let made = Command::new("mkfifo").arg(&unbind).status().unwrap();
+    assert!(made.success());
+    let child = place
+        .command(&["bind", "03:00.0", "--root", &root], &[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let journal = inside("run/doorbell/0000:03:00.0.undo");
+    while !std::fs::read_to_string(&journal).is_ok_and(|text| text.ends_with('\n')) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let pid = child.id().to_string();
+    let told = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(told.success());
+    // The kernel does as it is told.
+    std::fs::write(inside(&format!("{card}/uevent")), "").unwrap();
+    assert_eq!(std::fs::read_to_string(&unbind).unwrap(), "0000:03:00.0\n");
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("ended by a signal. What was changed before is undone"),
+        "{err}"
+    );
+    let text = |name: &str| std::fs::read_to_string(inside(name)).unwrap();
+    assert_eq!(text("sys/bus/pci/drivers/amdgpu/bind"), "0000:03:00.0\n");
+    assert_eq!(text(&format!("{card}/power/control")), "auto\n");
+    assert!(!journal.exists());
 }
 
 /// Every file of the machine, with what is in it.

@@ -262,7 +262,7 @@ pub fn gfx1100_remote() -> Result<Rig, EngineError> {
 ///
 /// # Errors
 /// From the device or the compiler; [`EngineError::NotFetched`].
-fn pci(chip: &str) -> Result<Rig, EngineError> {
+pub fn pci(chip: &str) -> Result<Rig, EngineError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
     let firmware = root.join("bookworm-backports");
     if !firmware.is_dir() {
@@ -289,7 +289,7 @@ fn pci(chip: &str) -> Result<Rig, EngineError> {
     amd(device, chip, broken)
 }
 
-/// A simulated gfx1100 over PCI, see `pci`.
+/// A simulated gfx1100 over PCI, see [`pci`].
 ///
 /// # Errors
 /// From the device or the compiler; [`EngineError::NotFetched`].
@@ -297,7 +297,7 @@ pub fn gfx1100_pci() -> Result<Rig, EngineError> {
     pci("gfx1100")
 }
 
-/// A simulated gfx1201 over PCI, see `pci`.
+/// A simulated gfx1201 over PCI, see [`pci`].
 ///
 /// # Errors
 /// From the device or the compiler; [`EngineError::NotFetched`].

@@ -68,6 +68,26 @@ fn check(made: Result<Rig, EngineError>, group: &str, of: usize) {
     );
 }
 
+/// Cards that differ from these in how they are started: of one of them, which the part chooses, one case in ten.
+#[test]
+fn a_tenth_on_another_card_without_a_kernel_driver() {
+    let part = Part::chosen();
+    let cards = ["gfx942", "gfx1101", "gfx1102", "gfx1200"];
+    let chosen = (0..cards.len()).filter(|number| part.has(*number, cards.len()));
+    for chip in chosen.map(|number| cards[number]) {
+        println!("{chip}");
+        let Some(rig) = Rig::of_test(engines::pci(chip)) else {
+            return;
+        };
+        let index = Cell::new(0usize);
+        let tenth = |_: &_, _: &_| index.replace(index.get() + 1).is_multiple_of(10);
+        let report = run_suite(&rig.engine, tenth).unwrap();
+        assert!(report.cases > 100, "{report}");
+        assert!(report.failures.is_empty(), "{chip}: {report}");
+        rig.finish().unwrap();
+    }
+}
+
 #[test]
 fn every_group_has_a_test() {
     let references = References::open(&References::folder()).unwrap();

@@ -103,6 +103,14 @@ impl Areas {
         let rest = Area::new(taken, rest);
         Some(Areas { tmr, tables, rest })
     }
+
+    /// The same where the BAR shows but the first `bar` bytes: there are no tables beyond. All else stays where it is.
+    pub fn behind(self, bar: u64) -> Areas {
+        let shown = bar.saturating_sub(self.tables.at.0);
+        let bytes = self.tables.bytes.min(shown);
+        let tables = Area::new(self.tables.at.0, bytes);
+        Areas { tables, ..self }
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +171,10 @@ mod tests {
         let large = Areas::of(192 << 30, Gfx::Gfx9, gc).unwrap();
         assert_eq!(large.tables.bytes, 384 << 20);
         assert_eq!(large.rest.end(), (192 << 30) - (384 << 20));
+        let small = large.behind(256 << 20);
+        assert_eq!(small.tables, Area::new(32 << 20, 224 << 20));
+        assert_eq!((small.rest, small.tmr), (large.rest, large.tmr));
+        assert_eq!(areas.behind(256 << 20), areas);
         assert_eq!(Areas::of(96 << 20, Gfx::Gfx12, gc), None);
         assert_eq!(Areas::of(384 << 20, Gfx::Gfx9, gc), None);
     }

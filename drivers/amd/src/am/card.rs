@@ -119,7 +119,7 @@ impl Card {
                 total: vram_bytes,
                 hint: " of VRAM, less what firmware has reserved".into(),
             })?;
-            Ok((discovery, gfx, blocks, bus, areas))
+            Ok((discovery, gfx, blocks, bus, areas.behind(vram.len())))
         };
         let explored = explore().map_err(|cause| left(&registers, cause));
         let (discovery, gfx, blocks, bus, areas) = explored.map_err(failed(Stage::Discovery))?;

@@ -156,8 +156,12 @@ impl Gfx {
         let mut done = Ok(());
         for xcc in &self.xccs {
             for queue in 0..hqd::queues(xcc.card().gfx()) {
-                let left = hqd::unload(xcc, queue, Leave::Reset);
-                done = left.map(|_| ()).and(done);
+                let left = hqd::unload(xcc, queue, Leave::Reset).map(|_| ());
+                // Each of its slots would be waited for.
+                if left.is_err() && xcc.card().has_left() {
+                    return left;
+                }
+                done = left.and(done);
             }
         }
         done

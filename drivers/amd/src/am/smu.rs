@@ -4,7 +4,7 @@
 //! driver has the card.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/pm/swsmu: smu_cmn.c (`smu_cmn_send_smc_msg_with_param`), smu_v14_0_2_ppt.c and
-//! smu_v13_0_0_ppt.c (`mode1_reset`, `get_gpu_metrics`), smu_v14_0.c (`set_soft_freq_limited_range`).
+//! smu_v13_0_0_ppt.c (`mode1_reset`, `get_gpu_metrics`), smu_v13_0_6_ppt.c (`get_metrics_table`), smu_v14_0.c (`set_soft_freq_limited_range`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,11 +13,12 @@ use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::mp as regs;
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use drivers_spec::amd::smu::{
-    Clocks, DEBUG_MODE1_RESET, DPM_COUNT, DPM_FINE, INSTINCT, INSTINCT_CLOCKS, METRICS_13,
-    METRICS_14, Messages, NAVI, NAVI_CLOCKS, TABLE_SMU_METRICS, result,
+    Clocks, DEBUG_MODE1_RESET, DPM_COUNT, DPM_FINE, INSTINCT, INSTINCT_CLOCKS, InstinctLayout,
+    METRICS_13, METRICS_13_0_6, METRICS_14, Messages, NAVI, NAVI_CLOCKS, TABLE_SMU_METRICS, result,
 };
 use hcq::reg::block::Registers;
 use hcq::reg::{IpVersion, Value};
+use hcq::wait::{Look, poll_until};
 
 use super::areas::SMU_TABLE;
 use super::card::Card;
@@ -29,6 +30,8 @@ use super::metrics::Metrics;
 const ANSWER: Duration = Duration::from_secs(2);
 /// How long firmware that runs takes to say its version.
 const ALIVE: Duration = Duration::from_millis(100);
+/// How long it may take until it has measured something (`smu_v13_0_6_setup_driver_pptable`).
+const MEASURED: Duration = Duration::from_millis(100);
 /// How long nobody may touch a chip that is being reset (`SMU13_MODE1_RESET_WAIT_TIME_IN_MS`, and that of SMU 14).
 const RESET_13: Duration = Duration::from_millis(500);
 const RESET_14: Duration = Duration::from_millis(1000);
@@ -215,24 +218,57 @@ impl Smu {
     /// # Errors
     /// [`Cause::Smu`], the registers'; [`Cause::Version`] for a chip whose table is not known.
     pub fn metrics(&self) -> Result<Metrics, Cause> {
-        let layout = match self.version {
-            IpVersion(13, 0, 0 | 7 | 10) => Some(&METRICS_13),
-            IpVersion(14, 0, 2 | 3) => Some(&METRICS_14),
-            _ => None,
-        };
-        let (Some(layout), Some(transfer)) = (layout, self.messages.transfer_table_smu2dram) else {
-            let known = [(13, 0, 0), (13, 0, 7), (13, 0, 10), (14, 0, 2), (14, 0, 3)];
-            return Err(Cause::Version {
-                block: "measurements of MP1".into(),
-                version: self.version,
-                known: known.map(|(a, b, c)| IpVersion(a, b, c)).into(),
-            });
-        };
         let _turn = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let layout = match self.version {
+            IpVersion(13, 0, 0 | 7 | 10) => &METRICS_13,
+            IpVersion(14, 0, 2 | 3) => &METRICS_14,
+            IpVersion(13, 0, 6) => return self.metrics_of_instinct(&METRICS_13_0_6),
+            _ => return Err(self.has_no_table()),
+        };
+        let transfer = self.messages.transfer_table_smu2dram;
+        let transfer = transfer.ok_or_else(|| self.has_no_table())?;
         self.send("TransferTableSmu2Dram", transfer, TABLE_SMU_METRICS, ANSWER)?;
-        let mut table = vec![0; layout.bytes];
+        Ok(Metrics::of(&self.written(layout.bytes)?, layout))
+    }
+
+    fn metrics_of_instinct(&self, layout: &InstinctLayout) -> Result<Metrics, Cause> {
+        let export = self.messages.get_metrics_table;
+        let export = export.ok_or_else(|| self.has_no_table())?;
+        let version = self.messages.get_smu_version;
+        let firmware = self.send("GetSmuVersion", version, 0, ANSWER)?;
+        let (clock, limit) = (&**self.card.clock(), self.card.within(MEASURED));
+        poll_until(clock, limit, "the SMU measures for the first time", || {
+            self.send("GetMetricsTable", export, 0, ANSWER)?;
+            let table = self.written(layout.bytes)?;
+            let seen = Metrics::of_instinct(&table, layout, firmware);
+            Ok(match seen.counter {
+                0 => Look::Not(0),
+                _ => Look::Done(seen),
+            })
+        })
+    }
+
+    /// A table that it has written.
+    fn written(&self, bytes: usize) -> Result<Vec<u8>, Cause> {
+        let mut table = vec![0; bytes];
         self.card.vram().read_bytes(SMU_TABLE.at.0, &mut table)?;
-        Ok(Metrics::of(&table, layout))
+        Ok(table)
+    }
+
+    fn has_no_table(&self) -> Cause {
+        let known = [
+            (13, 0, 0),
+            (13, 0, 6),
+            (13, 0, 7),
+            (13, 0, 10),
+            (14, 0, 2),
+            (14, 0, 3),
+        ];
+        Cause::Version {
+            block: "measurements of MP1".into(),
+            version: self.version,
+            known: known.map(|(a, b, c)| IpVersion(a, b, c)).into(),
+        }
     }
 
     /// Whether it can be told to reset the chip while it does not answer messages.

@@ -60,9 +60,13 @@ fn work_is_done_on_cards_that_are_cold_and_warm() {
 
 #[test]
 fn a_small_bar_is_slower_and_enough() {
-    let twin = PciMachine::new("chip=gfx1201,bar=256").unwrap();
-    works(&twin, "gfx1201");
-    unbroken(&twin);
+    for chip in ["gfx1101", "gfx1201", "gfx942"] {
+        let twin = PciMachine::new(&format!("chip={chip},bar=256")).unwrap();
+        for _ in ["cold", "warm"] {
+            works(&twin, chip);
+            unbroken(&twin);
+        }
+    }
 }
 
 /// What a process leaves that is killed: nothing of what it has is dropped.

@@ -87,6 +87,22 @@ fn work_is_done_by_vfio_and_the_kernel_has_everything_back() {
     }
 }
 
+/// The kernel resets the bus for who has its only group: a card whose reset has not ended is silent until then.
+#[test]
+fn a_silent_card_is_reset_by_vfio() {
+    let rig = Rig::new("chip=gfx1201,before=kernel,stuck=2");
+    let open = || {
+        let (pci, _) = rig.function().unwrap();
+        let machine: Arc<dyn Machine> = Through::new(&rig.twin.again(), pci);
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
+        drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options())
+    };
+    let error = open().err().unwrap().to_string();
+    assert!(error.contains("stage 4 of 13"), "{error}");
+    drop(open().unwrap());
+    unbroken(&rig.twin);
+}
+
 /// What the kernel does for a process that is killed: descriptors are closed, mappings go, and the function is no master.
 #[test]
 fn a_process_that_dies_leaves_a_card_that_reaches_nothing() {

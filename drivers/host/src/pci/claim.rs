@@ -144,6 +144,14 @@ pub enum ClaimError {
         /// What became of the steps before.
         undone: String,
     },
+    /// A signal asked the program to end.
+    #[error("{address}: ended by a signal. {undone}")]
+    Ended {
+        /// The function.
+        address: String,
+        /// What became of the steps before.
+        undone: String,
+    },
     /// The journal cannot be kept: nothing is written without.
     #[error("{path}: {source}. Nothing is changed that could not be given back; run as root")]
     Journal {

@@ -18,16 +18,27 @@ fn journal(address: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(usize);
 
-/// Writes the steps. If one fails that must not, those before it are undone.
+/// Writes the steps. If one fails that must not, or `ends` says after one that the program is to end, those before are
+/// undone.
 ///
 /// # Errors
 /// [`ClaimError`].
-pub fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimError> {
-    marked(files, address, steps).map(drop)
+pub fn apply(
+    files: &dyn Files,
+    address: &str,
+    steps: &[Step],
+    ends: &dyn Fn() -> bool,
+) -> Result<(), ClaimError> {
+    marked(files, address, steps, ends).map(drop)
 }
 
 /// Writes the steps, and says from where on they are undone.
-pub(super) fn marked(files: &dyn Files, address: &str, steps: &[Step]) -> Result<Mark, ClaimError> {
+pub(super) fn marked(
+    files: &dyn Files,
+    address: &str,
+    steps: &[Step],
+    ends: &dyn Fn() -> bool,
+) -> Result<Mark, ClaimError> {
     let path = journal(address);
     let note = |text: String| {
         let noted = files.append(&path, &text);
@@ -70,6 +81,12 @@ pub(super) fn marked(files: &dyn Files, address: &str, steps: &[Step]) -> Result
             });
         }
         note("done\n".into())?;
+        if ends() {
+            return Err(ClaimError::Ended {
+                address: address.into(),
+                undone: back(done + 1),
+            });
+        }
     }
     Ok(before)
 }

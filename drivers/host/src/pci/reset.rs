@@ -90,7 +90,7 @@ pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result
 /// # Errors
 /// [`ClaimError`].
 pub fn apply(files: &dyn Files, address: &str, plan: &Plan) -> Result<(), ClaimError> {
-    let mark = journal::marked(files, address, plan.way.as_slice())?;
+    let mark = journal::marked(files, address, plan.way.as_slice(), &|| false)?;
     let Write { path, value } = &plan.reset;
     let done = files.tell(path, value);
     let back = journal::undo(files, address, mark);

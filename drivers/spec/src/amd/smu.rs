@@ -247,3 +247,53 @@ pub const METRICS_14: MetricsLayout = MetricsLayout {
     ],
     idle_percent: 5,
 };
+
+/// Where measurements are in the table of [`Messages::get_metrics_table`] (`MetricsTableX_t`): bytes from its start, of values
+/// of 32 bits, with 10 bits behind the point where nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InstinctLayout {
+    /// Its length.
+    pub bytes: usize,
+    /// How often it was measured, a whole number; 0 before the first time.
+    pub counter: usize,
+    /// Degrees Celsius of the hottest place.
+    pub socket_celsius: usize,
+    /// Those of the hottest stack of memory.
+    pub memory_celsius: usize,
+    /// The power of the chip in W.
+    pub socket_watts: usize,
+    /// The frequency of the fabric in MHz.
+    pub fabric_mhz: usize,
+    /// That of memory.
+    pub memory_mhz: usize,
+    /// How busy shaders are, in %.
+    pub gfx_percent: usize,
+    /// How much of the bandwidth of memory is in use, in %.
+    pub memory_percent: usize,
+    /// The frequency of shaders in MHz, one for each XCC.
+    pub gfx_mhz: usize,
+    /// The first firmware that has [`InstinctLayout::gfx_mhz`].
+    pub gfx_mhz_since: u32,
+    /// The generation of PCIe, and after it how many lanes, whole numbers.
+    pub pcie: usize,
+    /// The first firmware that has [`InstinctLayout::pcie`].
+    pub pcie_since: u32,
+}
+
+/// Of version 13.0.6, in a card: smu_v13_0_6_pmfw.h, version 0xd of the table; smu_v13_0_6_ppt.c
+/// (`smu_v13_0_6_get_gpu_metrics`: which firmware has what).
+pub const METRICS_13_0_6: InstinctLayout = InstinctLayout {
+    bytes: 2008,
+    counter: 0,
+    socket_celsius: 4,
+    memory_celsius: 12,
+    socket_watts: 48,
+    fabric_mhz: 108,
+    memory_mhz: 112,
+    gfx_percent: 1272,
+    memory_percent: 1276,
+    gfx_mhz: 1372,
+    gfx_mhz_since: 0x0055_2f00,
+    pcie: 1904,
+    pcie_since: 0x0055_6300,
+};

@@ -1,7 +1,9 @@
 //! `doorbell devices`: what can be opened here, and which GPUs are on the bus.
 
 use doorbell::{Setup, Twin};
+use drivers::OnBus;
 use drivers_host::machine::Host;
+use hcq::transport::Machine;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -31,6 +33,32 @@ struct Line {
     selected: bool,
     /// The kernel driver that has a GPU on the bus.
     driver: Option<String>,
+}
+
+/// GPUs on the bus of a machine, of which nothing is opened; `chosen` is the number of the selected one.
+fn on_bus(machine: &dyn Machine, prefix: &str, chosen: Option<u32>) -> Vec<Line> {
+    // Those that we can drive are counted.
+    let mut driven = 0;
+    let line = |card: OnBus| {
+        let number = card.arch.map(|_| {
+            driven += 1;
+            driven - 1
+        });
+        let free = number.filter(|_| card.taken().is_none());
+        Line {
+            dev: free.map_or(String::new(), |n| format!("{prefix}PCI:{n}+AMD")),
+            device: card.address,
+            interface: format!("{prefix}PCI"),
+            arch: card.arch.unwrap_or_default().into(),
+            name: format!("{} ({})", card.name, card.id),
+            units: None,
+            memory_bytes: None,
+            queues: Vec::new(),
+            selected: number.is_some() && number == chosen,
+            driver: card.driver,
+        }
+    };
+    drivers::on_bus(machine).into_iter().map(line).collect()
 }
 
 /// Opens each device that is present and prints a row for it; devices that are there and do not open
@@ -74,28 +102,15 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
             driver: None,
         });
     }
-    let cards = drivers::on_bus(&*Host::get()).into_iter();
-    // Those that we can drive are counted.
-    let mut driven = 0;
-    lines.extend(cards.map(|card| Line {
-        dev: match (card.arch, card.taken()) {
-            (None, _) => String::new(),
-            (Some(_), taken) => {
-                driven += 1;
-                let dev = format!("PCI:{}+AMD", driven - 1);
-                taken.map_or(dev, |_| String::new())
-            }
-        },
-        device: card.address,
-        interface: "PCI".into(),
-        arch: card.arch.unwrap_or_default().into(),
-        name: format!("{} ({})", card.name, card.id),
-        units: None,
-        memory_bytes: None,
-        queues: Vec::new(),
-        selected: false,
-        driver: card.driver,
-    }));
+    lines.extend(on_bus(&*Host::get(), "", None));
+    if let Some(twin) = &twin {
+        let is_chosen = chosen.interface == "PCI";
+        lines.extend(on_bus(
+            &**twin,
+            "TWIN",
+            is_chosen.then_some(chosen.id.index()),
+        ));
+    }
     if args.json {
         return output::json("doorbell.devices/2", &lines);
     }

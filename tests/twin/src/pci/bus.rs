@@ -229,6 +229,8 @@ pub struct Bus {
     number: usize,
     memory: Arc<HostMemory>,
     command: AtomicU16,
+    /// It was master, and is no more, without a reset since then; and what of it went on all the same.
+    withdrawn: Mutex<Option<Option<String>>>,
     on_interrupt: Mutex<Option<OnInterrupt>>,
 }
 
@@ -242,6 +244,7 @@ impl Bus {
             number,
             memory: memory.clone(),
             command: AtomicU16::new(0),
+            withdrawn: Mutex::default(),
             on_interrupt: Mutex::default(),
         })
     }
@@ -270,12 +273,23 @@ impl Bus {
     /// there, none, and the rule that `who` has broken is reported.
     pub fn reach(&self, at: u64, who: &str, journal: &Journal) -> Option<(Arc<Mapping>, u64)> {
         let found = self.find(at);
-        let rule = match (self.master(), &found) {
-            (false, _) => &MASTER,
-            (true, None) => &GIVEN,
-            (true, Some(_)) => return found,
+        if self.master() && found.is_some() {
+            return found;
+        }
+        let what = format!("{who} accesses {at:#x} on the bus");
+        let mut withdrawn = lock(&self.withdrawn);
+        let rule = match (self.master(), &mut *withdrawn) {
+            (true, _) if found.is_some() => return found,
+            (true, _) => &GIVEN,
+            (false, None) => &MASTER,
+            (false, Some(first)) => {
+                journal.event(format!("{what}, and may not any more"));
+                first.get_or_insert(what);
+                return None;
+            }
         };
-        journal.broken(rule, format!("{who} accesses {at:#x} on the bus"));
+        drop(withdrawn);
+        journal.broken(rule, what);
         None
     }
 
@@ -284,8 +298,24 @@ impl Bus {
         self.command.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_command(&self, command: u16) {
+    /// Sets it. What a function did after it was master no more breaks [`MASTER`] when it becomes master again: it is taken
+    /// from one that hangs to reset it (Linux, amdgpu_device.c, amdgpu_device_mode1_reset: pci_clear_master), and from no
+    /// other.
+    pub(super) fn set_command(&self, command: u16) -> Option<String> {
+        let mut withdrawn = lock(&self.withdrawn);
+        let was_master = self.master();
         self.command.store(command, Ordering::Release);
+        match (was_master, self.master()) {
+            (true, false) => *withdrawn = Some(None),
+            (_, true) => return withdrawn.take().flatten(),
+            _ => {}
+        }
+        None
+    }
+
+    /// The function was reset: nothing of before goes on.
+    pub fn was_reset(&self) {
+        *lock(&self.withdrawn) = None;
     }
 
     /// Whether the function answers accesses to its BARs.
@@ -296,6 +326,7 @@ impl Bus {
     /// The function forgets the command register, as a reset by its own firmware may have it.
     pub fn forget(&self) {
         self.set_command(0);
+        self.was_reset();
     }
 
     /// What interrupts call from now on.

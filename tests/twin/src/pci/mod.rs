@@ -327,7 +327,9 @@ impl Pci for Function {
             // 6.6.2: configuration starts anew with the function.
             *space = self.fresh.clone();
         }
-        self.bus.set_command(space.command());
+        if let Some(what) = self.bus.set_command(space.command()) {
+            self.journal.broken(&MASTER, what);
+        }
         let places: Vec<_> = self
             .slots
             .iter()
@@ -360,6 +362,9 @@ impl Pci for Function {
         lock(&self.space).set_command(0);
         self.bus.set_command(0);
         self.reset_targets(kind);
+        if kind == ResetKind::Bus {
+            self.bus.was_reset();
+        }
         Ok(())
     }
 

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use drivers_spec::pci::{CONFIG_BYTES, Command, PCI_COMMAND};
 use drivers_spec::vfio::{
-    self as uapi, DeviceFlags, DeviceInfo, IrqFlags, IrqInfo, IrqSet, IrqSetFlags, RegionFlags,
-    RegionInfo, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSI_IRQ_INDEX,
+    self as uapi, DependentDevice, DeviceFlags, DeviceInfo, HotReset, HotResetInfo, IrqFlags,
+    IrqInfo, IrqSet, IrqSetFlags, RegionFlags, RegionInfo, VFIO_PCI_CONFIG_REGION_INDEX,
+    VFIO_PCI_MSI_IRQ_INDEX,
 };
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Map, Pci, ResetKind, TransportError};
+use zerocopy::IntoBytes;
 
 use super::{File, Kernel, PAGE, State, rules};
 use crate::caller::{Caller, Here};
@@ -24,6 +26,8 @@ const IRQS: u32 = 5;
 pub(super) struct Device {
     /// Eventfds by their interrupt.
     pub(super) vectors: Vec<Option<i32>>,
+    /// What a reset of the bus takes along was asked.
+    asked: bool,
     /// Behind BARs that can be mapped.
     pub(super) memory: BTreeMap<u8, View>,
 }
@@ -117,17 +121,94 @@ impl Kernel {
                 let what = "DEVICE_RESET".to_owned();
                 return self.broken(&rules::RESET, what, Errno::EINVAL);
             }
-            // Configuration is kept over it.
-            let command = self.function.config_read(PCI_COMMAND, AccessWidth::W16);
-            self.function.reset(ResetKind::Function).map_err(io)?;
-            let command = command.map_err(io)?;
-            let back = self
-                .function
-                .config_write(PCI_COMMAND, AccessWidth::W16, command);
-            return back.map(|()| 0).map_err(io);
+            return self.reset(ResetKind::Function);
+        }
+        if is(uapi::DEVICE_GET_PCI_HOT_RESET_INFO) {
+            return self.hot_reset_info(state, argument);
+        }
+        if is(uapi::DEVICE_PCI_HOT_RESET) {
+            return self.hot_reset(state, argument);
         }
         let what = format!("device request {request:#x}");
         self.broken(&rules::UNMODELLED, what, Errno::ENOTTY)
+    }
+
+    /// Configuration is kept over it.
+    fn reset(&self, kind: ResetKind) -> Result<i32> {
+        let command = self.function.config_read(PCI_COMMAND, AccessWidth::W16);
+        self.function.reset(kind).map_err(io)?;
+        let command = command.map_err(io)?;
+        let back = self
+            .function
+            .config_write(PCI_COMMAND, AccessWidth::W16, command);
+        back.map(|()| 0).map_err(io)
+    }
+
+    fn hot_reset_info(&self, state: &mut State, argument: u64) -> Result<i32> {
+        let argsz = |info: &HotResetInfo| info.argsz;
+        let name = "DEVICE_GET_PCI_HOT_RESET_INFO";
+        let mut info: HotResetInfo = self.argument(name, argument, argsz)?;
+        // An address: segment, bus, device, function.
+        let words = self.function.name().split([':', '.']);
+        let words: Vec<_> = words
+            .map(|word| u16::from_str_radix(word, 16).unwrap_or(0))
+            .collect();
+        let &[segment, bus, device, function] = &*words else {
+            return Err(Errno::ENODEV);
+        };
+        let own = (self.config.group, (device << 3 | function) as u8);
+        let all = [&[own][..], &self.config.beside].concat();
+        let all = all.iter().map(|&(group_id, devfn)| DependentDevice {
+            group_id,
+            segment,
+            bus: bus as u8,
+            devfn,
+        });
+        let all: Vec<_> = all.collect();
+        info.count = all.len() as u32;
+        let room = info.argsz as usize - size_of::<HotResetInfo>();
+        let here: &dyn Caller = &Here;
+        if room < size_of_val(&*all) {
+            here.put(argument, &info)?;
+            return Err(Errno::ENOSPC);
+        }
+        state.device.asked = true;
+        here.write(argument + size_of::<HotResetInfo>() as u64, all.as_bytes())?;
+        info.flags = 0;
+        self.answer(argument, &info)
+    }
+
+    fn hot_reset(&self, state: &mut State, argument: u64) -> Result<i32> {
+        let argsz = |reset: &HotReset| reset.argsz;
+        let reset: HotReset = self.argument("DEVICE_PCI_HOT_RESET", argument, argsz)?;
+        let HotReset {
+            argsz,
+            flags,
+            count,
+        } = reset;
+        let wrong = |what: String| self.broken(&rules::HOT_RESET, what, Errno::EINVAL);
+        let bytes = size_of::<HotReset>() as u64 + u64::from(count) * 4;
+        let most = 1 + self.config.beside.len();
+        if flags != 0 || count == 0 || count as usize > most || u64::from(argsz) < bytes {
+            return wrong(format!(
+                "flags {flags:#x}, {count} groups in {argsz} bytes, for {most} functions"
+            ));
+        }
+        let here: &dyn Caller = &Here;
+        let from = argument + size_of::<HotReset>() as u64;
+        let fds: Vec<i32> = here.get_all(from, count as usize)?;
+        if let Some(fd) = fds.iter().find(|fd| state.file(**fd) != Ok(File::Group)) {
+            return wrong(format!("descriptor {fd} is no group"));
+        }
+        // There is one group that can be open.
+        let own = self.config.group;
+        if let Some((group, _)) = self.config.beside.iter().find(|(group, _)| *group != own) {
+            return wrong(format!("a function of group {group} is on the bus, too"));
+        }
+        if !std::mem::take(&mut state.device.asked) {
+            return wrong("nobody has asked what it takes along".into());
+        }
+        self.reset(ResetKind::Bus)
     }
 
     fn set_irqs(&self, state: &mut State, argument: u64) -> Result<i32> {

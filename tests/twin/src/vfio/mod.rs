@@ -2,7 +2,7 @@
 //!
 //! What is modelled: `/dev/vfio/vfio`, the file of the group (behind an IOMMU of type 1, version 2, or without one),
 //! the device's regions by read, write and mmap, message signalled interrupts by eventfds, and mappings
-//! for DMA, which are what the function finds on its bus. Not modelled: several groups, dirty pages, hot resets, INTx and MSI-X, cdevs and iommufd.
+//! for DMA, which are what the function finds on its bus. Of several groups there is what a reset of the bus takes along. Not modelled: several groups that are open, dirty pages, INTx and MSI-X, cdevs and iommufd.
 //!
 //! The kernel answers wrong calls with an errno, and so does this; a rule says what was wrong. Regions do not lie
 //! where Linux has them: where, the kernel tells.
@@ -52,6 +52,8 @@ pub struct Config {
     pub room: u32,
     /// Whether the function can be reset.
     pub resets: bool,
+    /// Other functions on its bus, each with the number of its group: device in bits 7:3, function in 2:0.
+    pub beside: Vec<(u32, u8)>,
 }
 
 impl Config {
@@ -67,6 +69,7 @@ impl Config {
             vectors: 1,
             room: 32,
             resets: true,
+            beside: Vec::new(),
         }
     }
 }

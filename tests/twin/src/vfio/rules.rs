@@ -84,6 +84,15 @@ pub static RESET: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// Who is asked before a bus is reset.
+pub static HOT_RESET: Rule = Rule {
+    name: "VFIO-HOT-RESET",
+    text: "a bus is reset with the descriptors of the groups of all functions on it, once was asked which these are",
+    source: "Linux, drivers/vfio/pci/vfio_pci_core.c, vfio_pci_ioctl_pci_hot_reset and vfio_pci_dev_set_hot_reset; \
+             include/uapi/linux/vfio.h",
+    proof: Proof::Sourced,
+};
+
 /// What is not modelled.
 pub static UNMODELLED: Rule = Rule {
     name: "VFIO-UNMODELLED",

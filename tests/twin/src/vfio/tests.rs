@@ -233,6 +233,60 @@ fn a_function_is_given_read_mapped_and_reset() {
     assert_eq!(rig.kernel.close(device), Err(Errno::EBADF));
 }
 
+/// The argument of a reset of the bus, with the descriptor of a group.
+fn hot_reset(group: i32) -> [i32; 4] {
+    [16, 0, 1, group]
+}
+
+#[test]
+fn a_bus_is_reset_with_all_that_is_on_it() {
+    let rig = Rig::of(|config| config.beside = vec![(12, 3 << 3 | 1)]);
+    let device = rig.opened();
+    let registers = rig.region(device, 5).offset;
+    rig.kernel
+        .write_at(device, &7u32.to_le_bytes(), registers)
+        .unwrap();
+    // First too little room, then enough for two functions.
+    let mut short = [12u32, 0, 0];
+    let info = uapi::DEVICE_GET_PCI_HOT_RESET_INFO;
+    assert_eq!(rig.with(device, info, &mut short), Err(Errno::ENOSPC));
+    assert_eq!(short[2], 2);
+    let mut all = [28u32, 9, 0, 0, 0, 0, 0];
+    rig.with(device, info, &mut all).unwrap();
+    assert_eq!(all, [28, 0, 2, 12, 0x0003_0000, 12, 0x1903_0000]);
+    let reset = uapi::DEVICE_PCI_HOT_RESET;
+    rig.with(device, reset, &mut hot_reset(rig.group)).unwrap();
+    let mut word = [1; 4];
+    rig.kernel.read_at(device, &mut word, registers).unwrap();
+    assert_eq!(word, [0; 4]);
+    assert!(rig.broken().is_empty());
+}
+
+#[test]
+fn a_bus_is_not_reset_under_others() {
+    let reset = uapi::DEVICE_PCI_HOT_RESET;
+    let info = uapi::DEVICE_GET_PCI_HOT_RESET_INFO;
+    // Nobody has asked; no group; a descriptor of something else; a function of another group.
+    for mistake in 0..4 {
+        let rig = Rig::of(|config| {
+            if mistake == 3 {
+                config.beside.push((13, 1));
+            }
+        });
+        let device = rig.opened();
+        if mistake > 0 {
+            rig.with(device, info, &mut [28u32; 7]).unwrap();
+        }
+        let mut argument = hot_reset(if mistake == 2 { device } else { rig.group });
+        if mistake == 1 {
+            argument[2] = 0;
+        }
+        let done = rig.with(device, reset, &mut argument);
+        assert_eq!(done, Err(Errno::EINVAL), "{mistake}");
+        fires("VFIO-HOT-RESET").only(&rig.broken());
+    }
+}
+
 #[test]
 fn memory_is_mapped_reached_and_taken_away() {
     let rig = Rig::new();
@@ -459,6 +513,6 @@ fn what_no_region_has_is_named() {
     fires("VFIO-RESET").only(&rig.broken());
     let rig = Rig::new();
     let device = rig.opened();
-    assert_eq!(rig.kernel.ioctl(device, 0x3b70, 0), Err(Errno::ENOTTY));
+    assert_eq!(rig.kernel.ioctl(device, 0x3b72, 0), Err(Errno::ENOTTY));
     fires("VFIO-UNMODELLED").only(&rig.broken());
 }

@@ -3,6 +3,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::*;
+
+/// Writes the steps; nothing asks to end.
+fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimError> {
+    super::apply(files, address, steps, &|| false)
+}
 use crate::pci::claim::{Wanted, Way, plan, release};
 use crate::pci::files::{Rights, folder as in_sysfs};
 use crate::pci::reset;
@@ -504,4 +509,23 @@ fn a_reset_chooses_a_way_and_puts_it_back() {
     assert!(refused(Some(ResetKind::Power)).ends_with("it can be reset by: flr bus"));
     kernel.put(&format!("{folder}/reset_method"), "\n");
     assert!(refused(None).contains("all ways are turned off"));
+}
+
+#[test]
+fn a_program_that_is_asked_to_end_undoes_what_it_has_done() {
+    let kernel = Kernel::new();
+    let before = kernel.state();
+    let steps = plan(&kernel, GPU, ALL).unwrap();
+    for most in 0..steps.len() {
+        let looked = std::cell::Cell::new(0);
+        let ends = || {
+            looked.set(looked.get() + 1);
+            looked.get() > most
+        };
+        let error = super::apply(&kernel, GPU, &steps, &ends).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("What was changed before is undone"), "{text}");
+        assert_eq!(kernel.state(), before, "{most}");
+        assert_eq!(pending(&kernel, GPU), []);
+    }
 }

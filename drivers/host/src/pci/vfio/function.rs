@@ -18,10 +18,10 @@ use crate::range::page_size;
 pub(super) enum Memory {
     /// Where the IOMMU is told to have it.
     Mapped(Arc<Space>),
-    /// Where it lies: there is no IOMMU. Group and container stay open.
+    /// Where it lies: there is no IOMMU. The container stays open.
     Physical {
         system: System,
-        _kept: [Descriptor; 2],
+        _container: Descriptor,
     },
 }
 
@@ -36,6 +36,9 @@ pub(super) struct Function {
     pub(super) config: RegionInfo,
     pub(super) resets: bool,
     pub(super) memory: Memory,
+    /// The number of its group, and the group's file.
+    pub(super) number: String,
+    pub(super) group: Arc<Descriptor>,
     pub(super) _lock: Lock,
 }
 
@@ -76,6 +79,32 @@ impl Function {
             return Ok((operation, self.config.offset + u64::from(offset)));
         };
         Err(self.failed(operation, fault))
+    }
+
+    /// Resets the bus, or the slot, that the function is on, if nothing else is there.
+    fn hot_reset(&self) -> Result<(), TransportError> {
+        let along = self.device.taken_along()?;
+        let others = along
+            .iter()
+            .filter(|other| other.group_id.to_string() != self.number);
+        let others: Vec<_> = others
+            .map(|other| {
+                let (slot, function) = (other.devfn >> 3, other.devfn & 7);
+                let (segment, bus) = (other.segment, other.bus);
+                let group = other.group_id;
+                format!("{segment:04x}:{bus:02x}:{slot:02x}.{function} of group {group}")
+            })
+            .collect();
+        if !others.is_empty() {
+            let why = format!(
+                "it would take along {}, which this program does not have. Remove what is not needed of these \
+                 (`doorbell bind {} --plan` says how), or turn the machine off and on",
+                others.join(", "),
+                self.address
+            );
+            return Err(self.failed("bus reset", Fault::Unsupported(why)));
+        }
+        self.device.hot_reset(&self.group)
     }
 }
 
@@ -159,9 +188,8 @@ impl Pci for Function {
         match kind {
             ResetKind::Function if self.resets => self.device.reset(),
             ResetKind::Function => refused("the kernel knows no reset of it"),
-            ResetKind::Bus | ResetKind::Power => {
-                refused("VFIO resets the function; `doorbell reset --kind` does the others")
-            }
+            ResetKind::Bus => self.hot_reset(),
+            ResetKind::Power => refused("VFIO has none; `doorbell reset --kind pm`"),
         }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! Crates for this (`pci-driver` 0.1, `vfio-ioctls`) make their calls by themselves, so that no model of a kernel
 //! can judge the order of them, know no mode without IOMMU, and say `TODO` where an error has to say which group,
-//! file or limit it was. What they would spare are the fourteen requests of `request`.
+//! file or limit it was. What they would spare are the sixteen requests of `request`.
 //!
 //! Source: Linux, Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h.
 
@@ -85,7 +85,7 @@ pub fn open(
              enable_unsafe_noiommu_mode"
         )));
     }
-    let file = Descriptor::open(calls, &group.node())?;
+    let file = Arc::new(Descriptor::open(calls, &group.node())?);
     let status = GroupFlags::from_bits_retain(file.status()?.flags);
     if !status.contains(GroupFlags::VIABLE) {
         return Err(unsupported(format!(
@@ -101,9 +101,9 @@ pub fn open(
     let memory = match group.no_iommu {
         true => Memory::Physical {
             system: system.clone(),
-            _kept: [file, container],
+            _container: container,
         },
-        false => Memory::Mapped(Space::of(container, file, address)?),
+        false => Memory::Mapped(Space::of(container, file.clone(), address)?),
     };
     let info = device.info()?;
     let flags = DeviceFlags::from_bits_retain(info.flags);
@@ -121,6 +121,8 @@ pub fn open(
         device: Arc::new(device),
         resets: flags.contains(DeviceFlags::RESET),
         memory,
+        number: group.number,
+        group: file,
         _lock: lock,
     }))
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use drivers_spec::vfio::{
-    self as uapi, CAP_IOVA_RANGE, CapHeader, CapIovaRange, DeviceInfo, DmaMap, DmaUnmap,
-    GroupStatus, IovaRange, IrqInfo, IrqSet, IrqSetFlags, MapFlags, RegionInfo, Type1Info,
+    self as uapi, CAP_IOVA_RANGE, CapHeader, CapIovaRange, DependentDevice, DeviceInfo, DmaMap,
+    DmaUnmap, GroupStatus, HotReset, HotResetInfo, IovaRange, IrqInfo, IrqSet, IrqSetFlags,
+    MapFlags, RegionInfo, Type1Info,
 };
 use hcq::mem::view::View;
 use hcq::transport::{Fault, Ioctl, TransportError};
@@ -16,6 +17,8 @@ use crate::devfile::refused;
 
 /// The most that capabilities of an IOMMU may take: a list of ranges between what is reserved.
 const MOST: usize = 1 << 16;
+/// The most functions that a bus has.
+const FUNCTIONS: usize = 256;
 
 /// An open file, under its name.
 pub(super) struct Descriptor {
@@ -209,6 +212,34 @@ impl Descriptor {
 
     pub(super) fn reset(&self) -> Result<(), TransportError> {
         self.call(uapi::DEVICE_RESET, Argument::Value(0)).map(drop)
+    }
+
+    /// The functions that a reset of the bus takes along, this one among them.
+    pub(super) fn taken_along(&self) -> Result<Vec<DependentDevice>, TransportError> {
+        let (first, each) = (size_of::<HotResetInfo>(), size_of::<DependentDevice>());
+        let mut all = vec![0; first + FUNCTIONS * each];
+        let info = HotResetInfo {
+            argsz: all.len() as u32,
+            ..HotResetInfo::default()
+        };
+        put(&mut all, &info);
+        let info = uapi::DEVICE_GET_PCI_HOT_RESET_INFO;
+        self.call(info, Argument::Bytes(&mut all))?;
+        let count = get::<HotResetInfo>(&all, 0).map_or(0, |info| info.count as usize);
+        let places = (0..count.min(FUNCTIONS)).map(|i| first + i * each);
+        Ok(places.map_while(|at| get(&all, at)).collect())
+    }
+
+    /// Resets the bus, all of whose functions are of a group.
+    pub(super) fn hot_reset(&self, group: &Descriptor) -> Result<(), TransportError> {
+        let reset = HotReset {
+            argsz: (size_of::<HotReset>() + size_of::<i32>()) as u32,
+            flags: 0,
+            count: 1,
+        };
+        let mut argument = [reset.as_bytes(), &group.fd.to_ne_bytes()].concat();
+        let reset = uapi::DEVICE_PCI_HOT_RESET;
+        self.call(reset, Argument::Bytes(&mut argument)).map(drop)
     }
 }
 

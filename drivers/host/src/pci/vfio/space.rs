@@ -19,7 +19,7 @@ const HIGHEST: u64 = (1 << 44) - 1;
 /// The addresses that a function can be given. The group is in the container as long as something is mapped.
 pub(super) struct Space {
     free: Mutex<Tlsf>,
-    _group: Descriptor,
+    _group: Arc<Descriptor>,
     container: Descriptor,
 }
 
@@ -27,7 +27,7 @@ impl Space {
     /// The largest range that the IOMMU of a container translates.
     pub(super) fn of(
         container: Descriptor,
-        group: Descriptor,
+        group: Arc<Descriptor>,
         address: &str,
     ) -> Result<Arc<Space>, TransportError> {
         let ranges = container.ranges()?;

@@ -15,6 +15,7 @@ use drivers_host::pci::{Lock, System, journal, look};
 
 use crate::error::Error;
 use crate::output;
+use crate::signals::Held;
 
 /// Which function, and how.
 #[derive(clap::Args)]
@@ -67,7 +68,9 @@ impl Function {
             return Ok(());
         }
         if lock.is_some() {
-            journal::apply(&system, address, &steps).map_err(Error::Claim)?;
+            let held = Held::new()?;
+            let done = journal::apply(&system, address, &steps, &|| held.came());
+            done.map_err(Error::Claim)?;
             eprintln!("{address}: `doorbell unbind {address} --restore` gives it back as it was");
         }
         steps

@@ -10,6 +10,7 @@ use hcq::transport::ResetKind;
 use super::{Function, print};
 use crate::error::Error;
 use crate::output;
+use crate::signals::Held;
 
 /// A way to reset.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -49,6 +50,8 @@ pub fn run(args: &Args, dev: Option<&str>) -> Result<(), Error> {
     let plan = reset::plan(&system, address, kind).map_err(Error::Claim)?;
     if !function.plan {
         let _lock = function.lock(&system)?;
+        // The way is put back.
+        let _held = Held::new()?;
         reset::apply(&system, address, &plan).map_err(Error::Claim)?;
     }
     let (way, back) = (plan.way.as_ref(), plan.way.as_ref());

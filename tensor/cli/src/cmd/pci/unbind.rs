@@ -4,6 +4,7 @@ use drivers_host::pci::{claim, journal};
 
 use super::{Function, print};
 use crate::error::Error;
+use crate::signals::Held;
 
 /// Let a kernel driver's function go, or give it back.
 #[derive(clap::Args)]
@@ -26,6 +27,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         true => journal::pending(&system, address),
         false => {
             let _lock = function.lock(&system)?;
+            let _held = Held::new()?;
             journal::restore(&system, address).map_err(Error::Claim)?
         }
     };

@@ -77,6 +77,10 @@ struct Ring {
     rptr: u32,
     wptr: u32,
     overflow: bool,
+    /// The word of the last overflow was taken back, and the bit that does that is still set: there is none of another.
+    /// Source: Linux, ih_v6_0.c, ih_v6_0_get_wptr: "Unset the CLEAR_OVERFLOW bit immediately so new overflow could be
+    /// detected".
+    deaf: bool,
 }
 
 impl Ring {
@@ -139,7 +143,9 @@ impl Ih {
             if !ring.overflows {
                 return;
             }
-            ring.overflow = true;
+            let event = "the interrupt ring is full: the oldest entry is written over";
+            self.journal.event(event.to_owned());
+            ring.overflow = !ring.deaf;
         }
         ring.wptr = next;
         if let Some(at) = ring.told {
@@ -207,8 +213,7 @@ fn control(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     let told = wide(&osssys::IH_RB_WPTR_ADDR_LO) | wide(&osssys::IH_RB_WPTR_ADDR_HI) << 32;
     let enabled = field("rb_enable") == 1;
     let is_new = enabled && state.field_of(at.reg, old, "rb_enable") == 0;
-    let clears = field("wptr_overflow_clear") == 1
-        && state.field_of(at.reg, old, "wptr_overflow_clear") == 0;
+    let clears = field("wptr_overflow_clear") == 1;
     let bytes = 4u32 << field("rb_size");
     let changes = state.field_of(at.reg, old, "rb_size") != field("rb_size")
         || state.field_of(at.reg, old, "mc_space") != field("mc_space");
@@ -224,9 +229,8 @@ fn control(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     ring.overflows = field("wptr_overflow_enable") == 1;
     ring.interrupts = number == 0 && field("enable_intr") == 1;
     ring.told = (field("wptr_writeback_enable") == 1).then_some(told);
-    if clears {
-        ring.overflow = false;
-    }
+    ring.deaf = clears && (ring.deaf || ring.overflow);
+    ring.overflow &= !clears;
     let broken = was_enabled && enabled && changes;
     drop(rings);
     let what = || format!("{} becomes {value:#x}", at.reg.word.name);

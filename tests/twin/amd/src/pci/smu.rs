@@ -1,6 +1,6 @@
 //! Power management: messages by mailboxes, tables, and the reset of the card.
 //!
-//! Messages of versions 13.0.0, 13.0.7, 14.0.2 and 14.0.3, as far as drivers without a kernel driver send them;
+//! Messages of versions 13.0.0, 13.0.6, 13.0.7, 14.0.2 and 14.0.3, as far as drivers without a kernel driver send them;
 //! clocks have three levels each, and settings change nothing but what is asked for afterwards.
 
 use std::collections::HashMap;
@@ -140,6 +140,31 @@ type Values = [(usize, u16); 17];
 const COUNTER: [(Gfx, usize); 2] = [(Gfx::Gfx11, 80), (Gfx::Gfx12, 104)];
 const THROTTLED: [(Gfx, usize); 2] = [(Gfx::Gfx11, 154 + 16), (Gfx::Gfx12, 172 + 14)];
 
+/// The same of an MI300X, which all has 32 bits and most of it 10 bits behind the point: smu_v13_0_6_pmfw.h,
+/// `MetricsTableX_t`.
+const INSTINCT_METRICS: [(usize, u32); 13] = [
+    (4, 51 << 10 | 0x1ff),  // MaxSocketTemperature
+    (8, 49 << 10),          // MaxVrTemperature
+    (12, 37 << 10 | 0x300), // MaxHbmTemperature
+    (40, 750 << 10),        // SocketPowerLimit
+    (44, 750 << 10),        // MaxSocketPowerLimit
+    (48, 138 << 10),        // SocketPower
+    (108, 1800 << 10),      // FclkFrequency
+    (112, 900 << 10),       // UclkFrequency
+    (1272, 2 << 10),        // SocketGfxBusy
+    (1276, 1 << 10),        // DramBandwidthUtilization
+    (1372, 132 << 10),      // GfxclkFrequency[0]
+    (1904, 5),              // PCIeLinkSpeed
+    (1908, 16),             // PCIeLinkWidth
+];
+const INSTINCT_METRICS_BYTES: usize = 2008;
+/// How many tables are empty before the SMU has measured for the first time: Linux, smu_v13_0_6_ppt.c,
+/// smu_v13_0_6_setup_driver_pptable, asks again until AccumulationCounter is not 0.
+const EMPTY_TABLES: u32 = 2;
+/// Versions of the firmware: made up, but that the second has all of the table.
+const NAVI_FIRMWARE: u32 = 0x004e_5400;
+const INSTINCT_FIRMWARE: u32 = 0x0055_7c00;
+
 /// The state of the SMU.
 #[derive(Default)]
 pub(super) struct Smu {
@@ -237,7 +262,10 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
     let limits = smu.limits.entry(clock).or_insert([0, u32::MAX]);
     match number {
         TEST => ok(argument.wrapping_add(1)),
-        n if n == known.get_smu_version => ok(0x004e_5400),
+        n if n == known.get_smu_version => ok(match is_navi {
+            true => NAVI_FIRMWARE,
+            false => INSTINCT_FIRMWARE,
+        }),
         n if n == known.get_driver_if_version => ok(0x3d),
         n if n == known.enable_all_smu_features => {
             smu.features = true;
@@ -256,6 +284,7 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
             ok(argument)
         }
         n if Some(n) == known.transfer_table_smu2dram => transfer(state, argument),
+        n if Some(n) == known.get_metrics_table => export(state, argument),
         n if n == known.get_dpm_freq_by_index => match (smu.features, levels) {
             (false, _) => (result::PREREQ, argument),
             (true, None) => failed,
@@ -334,6 +363,27 @@ fn transfer(state: &mut State, table: u32) -> (u32, u32) {
     match hub.write(CLIENT, state.smu.dram, &metrics) {
         Ok(()) => (result::OK, table),
         Err(_) => (result::FAILED, table),
+    }
+}
+
+/// Writes the table of an MI300X to where the driver has said.
+fn export(state: &mut State, argument: u32) -> (u32, u32) {
+    state.smu.tables += 1;
+    let mut metrics = vec![0u8; INSTINCT_METRICS_BYTES];
+    if let Some(counter) = state
+        .smu
+        .tables
+        .checked_sub(EMPTY_TABLES)
+        .filter(|n| *n > 0)
+    {
+        for (at, value) in [(0, counter)].into_iter().chain(INSTINCT_METRICS) {
+            metrics[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    let hub = state.hubs.mm(0).clone();
+    match hub.write(CLIENT, state.smu.dram, &metrics) {
+        Ok(()) => (result::OK, argument),
+        Err(_) => (result::FAILED, argument),
     }
 }
 

@@ -171,6 +171,7 @@ impl State {
         self.journal.event(how.into());
         hqd::reset(self);
         sdma::stop_all(self);
+        self.bus.was_reset();
         self.engines.interrupt_at_ends(false);
         self.graphics = Graphics::new(self.graphics.xccs.len());
         self.registers.clear();

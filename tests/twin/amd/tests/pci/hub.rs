@@ -229,7 +229,11 @@ fn memory_of_the_host_is_reached_as_master() {
         .config_write(PCI_COMMAND, AccessWidth::W16, 2)
         .unwrap();
     load_levels(&rig);
-    fires("PCI-MASTER").first(&rig.broken());
+    // It may be on its way to a reset until it is master again.
+    rig.pci
+        .config_write(PCI_COMMAND, AccessWidth::W16, 6)
+        .unwrap();
+    fires("PCI-MASTER").only(&rig.broken()[1..]);
 }
 
 #[test]

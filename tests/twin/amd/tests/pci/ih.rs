@@ -71,10 +71,19 @@ fn a_full_ring_is_written_over_and_says_so() {
     }
     // Four entries: the pointer is where the reader's is, and one was lost.
     assert_eq!(rig.get(&osssys::IH_RB_WPTR), 1);
+    assert_eq!(rig.bar(0).read(TOLD), Ok(1u32));
     let clear = rig.with(&osssys::IH_RB_CNTL, &[("wptr_overflow_clear", 1)]);
     rig.set(&osssys::IH_RB_CNTL, control(&rig, 2, 1) | clear);
-    rig.set(&osssys::IH_RB_CNTL, control(&rig, 2, 1));
+    // Whoever leaves it at that hears of no other.
     assert_eq!(rig.get(&osssys::IH_RB_WPTR), 0);
+    let again = || {
+        rig.set(&osssys::IH_RB_RPTR, rig.get(&osssys::IH_RB_WPTR) & !31);
+        (0..4).for_each(|_| fault(&rig));
+        rig.get(&osssys::IH_RB_WPTR)
+    };
+    assert_eq!(again(), 0);
+    rig.set(&osssys::IH_RB_CNTL, control(&rig, 2, 1));
+    assert_eq!(again(), 1);
 }
 
 #[test]

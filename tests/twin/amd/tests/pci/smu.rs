@@ -176,3 +176,23 @@ fn instinct_is_reset_by_a_message() {
     assert_eq!(rig.get(&mp::MP0_SMN_C2PMSG_81), 0);
     rig.is_clean();
 }
+
+#[test]
+fn instinct_has_measured_nothing_at_first() {
+    let mut config = Config::of(Chip::of("gfx942").unwrap());
+    config.before = Before::Kernel;
+    let rig = Rig::new(&config);
+    rig.ok(
+        INSTINCT.set_driver_dram_addr_high,
+        ((FB + TABLE) >> 32) as u32,
+    );
+    rig.ok(INSTINCT.set_driver_dram_addr_low, (FB + TABLE) as u32);
+    let counter = || {
+        rig.ok(INSTINCT.get_metrics_table.unwrap(), 0);
+        rig.bar(0).read::<u32>(TABLE).unwrap()
+    };
+    assert_eq!([counter(), counter(), counter(), counter()], [0, 0, 1, 2]);
+    // Watts of the socket, with 10 bits behind the point: MetricsTableX_t.
+    assert_eq!(rig.bar(0).read(TABLE + 48), Ok(138u32 << 10));
+    rig.is_clean();
+}
