@@ -23,12 +23,13 @@ pub struct Step {
     pub times: u32,
 }
 
-/// The accesses of a recording that another driver may make as well: registers and configuration space.
+/// The accesses of a recording that another driver may make as well: registers, configuration space, calls of the kernel
+/// driver.
 pub fn steps(recording: &Recording, names: &mut Names) -> Vec<Step> {
     let mut steps = Vec::new();
     for entry in &recording.entries {
         let told = names.tell(&entry.record);
-        let is_step = told.value.is_some() && !["machine", "memory", "calls"].contains(&told.stage);
+        let is_step = told.value.is_some() && !["machine", "memory"].contains(&told.stage);
         if is_step {
             steps.push(Step {
                 line: entry.line,

@@ -105,6 +105,21 @@ impl Names {
         }
     }
 
+    /// The fields in which two values of a register differ, as `name 1 -> 2`.
+    pub fn differences(&self, what: &str, first: u64, second: u64) -> Vec<String> {
+        let cards = self.0.values();
+        let mut all = cards.flat_map(|card| card.places.values().map(|place| (card.gfx, place)));
+        let Some((gfx, place)) = all.find(|(_, place)| name(place) == what) else {
+            return Vec::new();
+        };
+        let fields = place.named.reg.word.fields.iter();
+        let fields = fields.filter(|field| field.on.has(gfx));
+        let both = fields.map(|field| (field, field.get(first as u32), field.get(second as u32)));
+        both.filter(|(_, a, b)| a != b)
+            .map(|(field, a, b)| format!("{} {a:#x} -> {b:#x}", field.name))
+            .collect()
+    }
+
     /// What an access means.
     pub fn tell(&mut self, record: &Record) -> Told {
         let Record {

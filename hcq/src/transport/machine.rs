@@ -14,6 +14,7 @@ use super::found::{self, PciFunction, UsbDevice};
 use super::{DevFile, Fault, Pci, TransportError, UsbPipe};
 use crate::error::process_generation;
 use crate::mem::view::View;
+use crate::mem::window::Window;
 
 /// No limit for [`Machine::reserve`].
 pub const ANYWHERE: u64 = u64::MAX;
@@ -90,6 +91,13 @@ pub trait Machine: Send + Sync {
     /// # Errors
     /// [`super::Fault::Errno`].
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError>;
+
+    /// The host's window to memory that one of its files or [`Machine::memory`] gave, called `name`. `at` is its address:
+    /// for devices, or in its file.
+    fn window(&self, name: &str, at: u64, view: View) -> Window {
+        let _ = at;
+        Window::mapped(name, view)
+    }
 
     /// What drivers keep for as long as this process is on the machine.
     fn kept(&self) -> &Kept;

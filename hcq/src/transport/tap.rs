@@ -28,8 +28,8 @@ pub trait Tap: Send + Sync {
         None
     }
 
-    /// Whether accesses to DMA memory are to be seen as well, that the host has by [`Pci::window`]. Each is a call then,
-    /// not a load or a store.
+    /// Whether accesses to memory are to be seen as well, that the host has by [`Pci::window`] or [`Machine::window`]. Each
+    /// is a call then, not a load or a store.
     fn sees_memory(&self) -> bool {
         false
     }
@@ -539,6 +539,23 @@ impl Machine for Tapped<dyn Machine> {
         self.run(access, make, |answer| {
             memory(&answer, bytes as usize, align)
         })
+    }
+
+    fn window(&self, name: &str, at: u64, view: View) -> Window {
+        let len = view.len() as u64;
+        let inner = Window::mapped(name, view);
+        if !self.tap.sees_memory() {
+            return inner;
+        }
+        let memory = Part {
+            name: self.name.clone(),
+            tap: self.tap.clone(),
+            inner: Some(inner),
+            verbs: MEMORY,
+            of: at,
+            len,
+        };
+        Window::remote(name.to_owned(), Arc::new(memory))
     }
 
     fn kept(&self) -> &Kept {

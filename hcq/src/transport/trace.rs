@@ -1,7 +1,7 @@
 //! [`Trace`]: notes every access that passes, for people and for [`replay`](super::replay).
 //!
-//! DMA memory of a PCI function is seen by [`Trace::whole`]. What a device file mapped is plain memory of the process: that it was mapped is noted, and the loads,
-//! stores and doorbells there are not. Those in a BAR are, which is a window of calls behind a tap.
+//! Memory of a device, which the host has mapped, is seen by [`Trace::whole`] alone: loads, stores and doorbells there are
+//! calls then. Those in a BAR are always, which is a window of calls behind a tap.
 
 use std::fmt;
 use std::io::Write;

@@ -222,11 +222,12 @@ fn record(
             | Command::Run(_)
             | Command::OnnxTest(_)
             | Command::Regs(_)
+            | Command::Bringup(_)
     );
     if !touches {
         let what = words.first().map_or("", |word| word);
         return Err(Error::Usage(format!(
-            "{what} opens no device by itself: there is nothing to record. Record demo, bench, run, onnx-test or regs read"
+            "{what} opens no device by itself: there is nothing to record. Record demo, bench, bringup, run, onnx-test or regs read"
         )));
     }
     let (front, log) = cmd::trace::record(args, &words)?;

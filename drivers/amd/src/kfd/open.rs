@@ -217,7 +217,9 @@ impl Interface for Kfd {
         Ok(Memory {
             va: GpuVa(memory.va()),
             bytes: memory.bytes(),
-            window: memory.view().map(|view| Window::mapped(name, view.clone())),
+            window: memory
+                .view()
+                .map(|view| self.machine.window(name, memory.va(), view.clone())),
             // The kernel gives system memory as zeros; it promises nothing about VRAM.
             zeroed: !purpose.is_vram(),
             owner: Box::new(memory),
@@ -273,7 +275,8 @@ impl Interface for Kfd {
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.shared.memory_at(va)?;
-        Some((Window::mapped("memory", memory.view()?.clone()), offset))
+        let view = memory.view()?.clone();
+        Some((self.machine.window("memory", memory.va(), view), offset))
     }
 
     fn evidence(&self, _: Option<&Exception>) -> Evidence {

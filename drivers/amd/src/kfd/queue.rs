@@ -116,8 +116,8 @@ pub(super) fn create(
     };
     let ring = memory(ring_bytes, Use::Gtt, "ring")?;
     let control = memory(CONTROL_BYTES, Use::Gtt, "pointers")?;
-    let ring_window = window(&ring, "ring", name)?;
-    let control_window = window(&control, "pointers", name)?;
+    let ring_window = window(machine, &ring, "ring", name)?;
+    let control_window = window(machine, &control, "pointers", name)?;
     if language == Language::Aql {
         let apertures = Apertures {
             local: gpu.apertures.lds_base,
@@ -185,7 +185,8 @@ pub(super) fn create(
         if !offset.is_multiple_of(8) {
             return Err(no_doorbell(offset).into());
         }
-        let all = Window::mapped("doorbells", gpu.doorbells(args.doorbell_offset)?);
+        let page = args.doorbell_offset & !(mmap::DOORBELL_BYTES - 1);
+        let all = machine.window("doorbells", page, gpu.doorbells(page)?);
         doorbells.push(all.sub(offset, 8)?);
     }
     Ok(HardwareQueue {
@@ -236,12 +237,17 @@ const fn percentage(xcc: u32) -> u32 {
 }
 
 /// The host's window to memory that has one.
-fn window(memory: &Memory, what: &str, name: &str) -> Result<Window, MemoryError> {
+fn window(
+    machine: &dyn Machine,
+    memory: &Memory,
+    what: &str,
+    name: &str,
+) -> Result<Window, MemoryError> {
     let view = memory.view().cloned().ok_or_else(|| {
         let why = "system memory without a mapping".to_string();
         MemoryError::Refused(TransportError::new("KFD", "map", Fault::Unsupported(why)))
     })?;
-    Ok(Window::mapped(format!("the {what} of {name}"), view))
+    Ok(machine.window(&format!("the {what} of {name}"), memory.va(), view))
 }
 
 fn refused(name: &str, error: ViewError) -> MemoryError {

@@ -107,10 +107,10 @@ impl Channel {
         let userd_at = ring_bytes.next_multiple_of(PAGE);
         let ring = memory(userd_at + PAGE, Use::VisibleLocal, "ring")?;
         let notices = memory(PAGE, Use::System, "notifier")?;
-        let whole = window(&ring, "ring", name)?;
+        let whole = window(machine, &ring, "ring", name)?;
         let userd = whole.sub(userd_at, userd::BYTES)?;
         userd.fill(0, userd::BYTES, 0)?;
-        let notifier = window(&notices, "notifier", name)?;
+        let notifier = window(machine, &notices, "notifier", name)?;
         notifier.fill(0, PAGE, 0)?;
 
         let rm = &gpu.session.rm;
@@ -305,10 +305,15 @@ fn addresses(
 }
 
 /// The host's window to memory that has one.
-fn window(memory: &Memory, what: &str, name: &str) -> Result<Window, TransportError> {
+fn window(
+    machine: &dyn Machine,
+    memory: &Memory,
+    what: &str,
+    name: &str,
+) -> Result<Window, TransportError> {
     let view = memory.view().cloned().ok_or_else(|| {
         let why = "memory without a mapping".to_string();
         TransportError::new(name, "map", Fault::Unsupported(why))
     })?;
-    Ok(Window::mapped(format!("the {what} of {name}"), view))
+    Ok(machine.window(&format!("the {what} of {name}"), memory.va(), view))
 }

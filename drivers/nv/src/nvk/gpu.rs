@@ -85,7 +85,7 @@ impl Gpu {
             },
         )?;
         Ok(Gpu {
-            doorbell: Window::mapped("doorbells", view),
+            doorbell: machine.window("doorbells", 0, view),
             _usermode: usermode,
             _registered: registered,
             space,

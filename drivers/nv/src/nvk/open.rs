@@ -214,7 +214,9 @@ impl Interface for Nvk {
         Ok(Memory {
             va: GpuVa(memory.va()),
             bytes: memory.bytes(),
-            window: memory.view().map(|view| Window::mapped(name, view.clone())),
+            window: memory
+                .view()
+                .map(|view| self.machine.window(name, memory.va(), view.clone())),
             // The driver gives system memory as zeros; memory of the GPU is cleared before it is given
             // to another process, not to this one.
             zeroed: !memory.is_local(),
@@ -283,7 +285,7 @@ impl Interface for Nvk {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.process.memory_at(va)?;
         let view = memory.view()?.clone();
-        Some((Window::mapped("memory", view), offset))
+        Some((self.machine.window("memory", memory.va(), view), offset))
     }
 
     fn evidence(&self, _: Option<&Exception>) -> Evidence {

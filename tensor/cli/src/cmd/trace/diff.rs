@@ -10,6 +10,9 @@ use drivers::trace::recording;
 use crate::error::Error;
 use crate::output;
 
+/// The stage of calls of a kernel driver.
+const CALLS: &str = "calls";
+
 /// What is compared.
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,7 +39,8 @@ pub fn run(args: &Args) -> Result<bool, Error> {
     if is_log {
         // It has registers alone.
         let others = ["config", "doorbell", "VRAM"];
-        first.retain(|step| !others.iter().any(|start| step.what.starts_with(start)));
+        let is_other = |step: &Step| others.iter().any(|start| step.what.starts_with(start));
+        first.retain(|step| step.stage != CALLS && !is_other(step));
     }
     let stages = compare(&first, &second, args.values);
     let wanted = |stage: &&Stage| {
@@ -55,6 +59,13 @@ pub fn run(args: &Args) -> Result<bool, Error> {
                 Line::Other(step, other) => ('~', step, Some(other)),
             };
             output::line(format_args!("  {sign} {}", shown(step, instead)))?;
+            let values = (step.value, instead.and_then(|other| other.value));
+            if let (Some(a), Some(b)) = values {
+                let fields = names.differences(&step.what, a, b);
+                if !fields.is_empty() {
+                    output::line(format_args!("      {}", fields.join(", ")))?;
+                }
+            }
         }
     }
     Ok(is_same)
@@ -78,7 +89,11 @@ fn other(path: &Path, names: &Names) -> Result<(Vec<Step>, bool), Error> {
 }
 
 fn shown(step: &Step, instead: Option<&Step>) -> String {
-    let does = if step.is_write { "write" } else { "read" };
+    let does = match step.is_write {
+        _ if step.stage == CALLS => "call",
+        true => "write",
+        false => "read",
+    };
     let value = |step: &Step| {
         step.value
             .map_or(String::new(), |value| format!(" {value:#x}"))
