@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "stand/bundles.rs"]
-mod bundles;
+mod keeping;
 mod stand;
+#[path = "stand/wrongs.rs"]
+mod wrongs;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use bundles::{hang, keeper, told};
 use drivers_amd::{AmdDevice, Options};
 use drivers_bundle::Explanation;
 use drivers_bundle::schema::{Does, Exception, Owner};
@@ -17,8 +18,10 @@ use hcq::transport::Machine;
 use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
 use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
+use keeping::{hang, keeper, told};
 use stand::{at, memory};
 use twin_amd::machine::TwinMachine;
+use wrongs::{Bench, WRONGS};
 
 fn open(twin: &Arc<TwinMachine>, folder: &Path) -> Arc<AmdDevice> {
     open_on(&stand::machine(twin), folder).unwrap()
@@ -110,7 +113,8 @@ fn stores_to_the_wrong_place_are_told_apart() {
     ];
     says(&store(&device, va), "use-after-free", &parts);
 
-    let device = open(&twin, folder.path());
+    // Where nothing was freed before.
+    let device = open(&stand::twin("vram=1G"), folder.path());
     let small = memory(&*device, MemoryKind::Device, 3 << 20).unwrap();
     let behind = small.va().0 + (3 << 20) + 0x1_0000;
     says(
@@ -228,19 +232,40 @@ fn what_the_hardware_does_wrong_is_told() {
     for (fault, cause, part) in [
         ("hang:queue=0", "not-fetched", "its doorbell was not heard"),
         ("exception:reset", "gpu-reset", "the GPU was reset"),
-        ("memory:va=0x5000", "wild-address", "0x5000"),
+        ("hang:queue=1", "not-fetched", "its doorbell was not heard"),
+        ("memory:va=0x5000", "null-pointer", "0x5000"),
+        ("memory:va=0x50000000", "wild-address", "0x50000000"),
+        (
+            "exception:poison",
+            "memory-error",
+            "memory that had lost its content was used",
+        ),
         ("gone:queue=1", "device-gone", "does not answer"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let twin = stand::twin(&format!("vram=1G,fault={fault}"));
         let machine = stand::machine(&twin);
         let error = open_on(&machine, folder.path()).and_then(|device| {
-            stream(&device, QueueKind::Compute)
-                .submit(&[], &[])?
-                .wait(hang())?;
+            for kind in [QueueKind::Compute, QueueKind::Copy] {
+                stream(&device, kind).submit(&[], &[])?.wait(hang())?;
+            }
             device.status()
         });
         says(&error.unwrap_err(), cause, &[part]);
+        println!("KFD  | {fault} | {cause}");
+    }
+}
+
+#[test]
+fn what_programs_do_wrong_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for wrong in &WRONGS {
+        let bench = Bench {
+            device: open(&stand::twin("vram=1G"), folder.path()),
+            chip: "gfx1100",
+            by_kfd: true,
+        };
+        wrong.check(&bench);
     }
 }
 

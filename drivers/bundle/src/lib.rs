@@ -17,6 +17,6 @@ pub mod keeper;
 pub mod schema;
 mod system;
 
-pub use cause::{Explanation, explain};
+pub use cause::{Explanation, PROGRAM, explain};
 pub use keeper::{Keeper, ReadError};
 pub use schema::{Bundle, Evidence, Hex};

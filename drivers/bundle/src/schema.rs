@@ -82,6 +82,9 @@ pub struct Bundle {
     /// Its queues, each with what it does and did last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// What is not done of a program that was ended on a simulated card.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<Undone>,
     /// Kernels that are loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
@@ -263,6 +266,43 @@ pub struct Queue {
     pub altered: Option<Altered>,
 }
 
+/// Something of a program that is not done, as a simulated card has it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Undone {
+    /// A queue or a process: `GPU 0 queue 1 (Aql)`.
+    pub who: String,
+    /// The packet or the call that it is at; empty where that is not known.
+    pub at: String,
+    /// What keeps it there.
+    #[serde(flatten)]
+    pub kept: Kept,
+}
+
+/// What keeps something from being done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kept", rename_all = "lowercase")]
+pub enum Kept {
+    /// Memory that does not hold what is waited for.
+    Memory {
+        /// Where that is.
+        va: Hex,
+        /// What it holds.
+        now: Hex,
+        /// What is waited for.
+        why: String,
+    },
+    /// Work that has begun and does not end.
+    Work {
+        /// What.
+        what: String,
+    },
+    /// Something else.
+    Other {
+        /// What.
+        why: String,
+    },
+}
+
 /// What counts the submissions of a queue.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -372,6 +412,11 @@ pub enum Does {
         /// The value.
         value: Hex,
     },
+    /// Nothing that the device knows.
+    Unknown {
+        /// Its first dword.
+        word: Hex,
+    },
 }
 
 /// A kernel that is loaded.
@@ -398,6 +443,9 @@ pub struct Evidence {
     /// What waves or warps were doing, where that can be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waves: Vec<String>,
+    /// Waves of a shader, where their registers can be read; of many, the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shader_waves: Vec<Wave>,
     /// Firmware that was loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<Firmware>,
@@ -428,6 +476,26 @@ pub struct Step {
     pub entry: Hex,
     /// What it says.
     pub text: String,
+}
+
+/// A wave that has not ended.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wave {
+    /// The unit that it is on.
+    pub place: String,
+    /// Address of its next instruction.
+    pub pc: Hex,
+    /// Its lanes, a bit for each.
+    pub exec: Hex,
+    /// Its state, as the unit has it.
+    pub status: Hex,
+    /// Exceptions that it has met, likewise.
+    pub exceptions: Hex,
+    /// Whether it waits at a barrier.
+    pub in_barrier: bool,
+    /// Whether it is halted.
+    pub halted: bool,
 }
 
 /// A file of firmware.

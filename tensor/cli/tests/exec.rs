@@ -190,6 +190,110 @@ fn who_is_told_to_end_says_what_was_broken() {
     assert!(said.contains("rule KFD-UNKNOWN-IOCTL"), "{said}");
 }
 
+/// What is said where a program that says that it waits is told to end some time later.
+fn ended_after(place: &Place, args: &[&str], ms: u64) -> String {
+    let mut command = place.command(args, &[]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut out = BufReader::new(running.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "waits\n");
+    std::thread::sleep(std::time::Duration::from_millis(ms));
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(128 + 15));
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+/// A program that waits for what never comes breaks no rule: what the card has not done for it is kept.
+#[test]
+fn what_was_not_done_of_a_program_that_hangs_is_kept() {
+    let place = Place::new();
+    let client = compile(&place, &[]);
+    let explained = |err: &str| {
+        let (_, path) = err
+            .split_once("doorbell explain ")
+            .unwrap_or_else(|| panic!("{err}"));
+        place.run(&["explain", path.trim()], &[]).out
+    };
+    for (what, config, cause, parts) in [
+        (
+            "poll",
+            "chip=gfx1030",
+            "signal-never-raised",
+            &[
+                "waits for memory at 0x100050000, which holds 0x0",
+                "POLL_REGMEM",
+                "== 0x7",
+            ][..],
+        ),
+        (
+            "event",
+            "chip=gfx1030",
+            "event-never-signalled",
+            &["AMDKFD_IOC_WAIT_EVENTS", "event 1 is not signalled"],
+        ),
+        (
+            "fence",
+            "chip=gfx1030",
+            "nothing-in-flight",
+            &["it waits for something that it has not submitted"],
+        ),
+        (
+            "poll",
+            "chip=gfx1030,fault=hang:queue=0",
+            "not-fetched",
+            &["it hangs, as the config asks"],
+        ),
+    ] {
+        // The card comes to the packet, or the program into the kernel, some time later.
+        let args = [
+            "twin", "exec", "--twin", config, "--", &client, "hang", what,
+        ];
+        let wanted = format!("Likely cause ({cause}): ");
+        let mut told = String::new();
+        let found = [100, 500, 2500, 12500].into_iter().any(|ms| {
+            let said = ended_after(&place, &args, ms);
+            assert!(said.contains("was told to end (SIGTERM)"), "{said}");
+            told = explained(&said);
+            told.starts_with(&wanted) && parts.iter().all(|part| told.contains(part))
+        });
+        assert!(found, "{what}: {cause}: {parts:?}: {told}");
+        println!("exec | {what}, {config} | {cause}");
+    }
+    let late = [
+        "twin",
+        "exec",
+        "--twin",
+        "chip=gfx1030",
+        "--deadline",
+        "1",
+        "--",
+        &client,
+        "hang",
+        "poll",
+    ];
+    let late = place.run(&late, &[]);
+    assert_eq!(late.code, 124, "{}", late.err);
+    assert!(late.err.contains("has not ended in 1 s"), "{}", late.err);
+    assert!(explained(&late.err).contains("0x100050000"));
+    let well = [
+        "twin",
+        "exec",
+        "--twin",
+        "chip=gfx1030",
+        "--deadline",
+        "600",
+        "--",
+        &client,
+        "copies",
+    ];
+    let well = place.run(&well, &[]);
+    assert_eq!((well.code, &*well.err), (0, ""));
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let place = Place::new();

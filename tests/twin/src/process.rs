@@ -19,6 +19,35 @@ pub struct Wanted {
     pub flags: i32,
 }
 
+/// Something of a process that is not done: a queue, or a call that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// What: `GPU 0 queue 1 (Pm4)`.
+    pub who: String,
+    /// The packet that it is at, as text; empty where it is at none.
+    pub at: String,
+    /// What keeps it there.
+    pub kept: Kept,
+}
+
+/// What keeps something from being done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Memory that does not hold what is waited for.
+    Memory {
+        /// Where that is.
+        at: u64,
+        /// What was there at the last look.
+        now: u64,
+        /// What is waited for, in words.
+        why: String,
+    },
+    /// Work that has begun, in words.
+    Work(String),
+    /// Something else, in words.
+    Other(String),
+}
+
 /// System calls of a process, on files that the machine has. Addresses are those of this process.
 ///
 /// Errors are those of the system.
@@ -53,6 +82,10 @@ pub trait Calls: Send + Sync {
     /// Everything that the process has of the machine, as text: nothing is left where a driver has given all
     /// of it back.
     fn objects(&self) -> Vec<String>;
+    /// What of it is not done, if anything.
+    fn standing(&self) -> Vec<Standing> {
+        Vec::new()
+    }
     /// The end of the process: what it has opened and mapped is gone.
     fn exit(&self);
 }

@@ -17,6 +17,7 @@ use super::card::Card;
 use super::firmware;
 use super::pages::START;
 use super::running::Running;
+use super::waves;
 use super::xcc::Bank;
 
 /// What a graphics block says of all of its work.
@@ -84,8 +85,18 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
             &fault,
         );
     }
-    let waves = "waves: this version does not read their registers";
-    found.missing.push(waves.into());
+    let units = card.discovery().units;
+    for xcc in running.gfx().xccs() {
+        match waves::of(xcc, &units) {
+            Ok(Some(waves)) => found.shader_waves.extend(waves),
+            Ok(None) => {
+                let waves = "waves: where GPUs of this generation show them is not known here";
+                found.missing.push(waves.into());
+                break;
+            }
+            Err(error) => found.missing.push(format!("waves: {error}")),
+        }
+    }
     match firmware::find(card, search) {
         Ok(files) => {
             let files = files.sums();

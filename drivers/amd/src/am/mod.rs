@@ -25,6 +25,7 @@
 //! | `running` | a card that is started, and what is divided among those who use it |
 //! | `near` | VRAM that stands in for memory of the host, for a card over USB |
 //! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
+//! | `waves` | what waves of shaders are at |
 //! | `evidence` | what can be read of a card when something has gone wrong |
 //! | `queue` | queues, as whoever submits has them |
 //! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
@@ -60,6 +61,7 @@ mod running;
 mod sdma;
 pub mod smu;
 mod space;
+mod waves;
 mod xcc;
 
 pub use error::{AmError, Cause, Stage};

@@ -21,10 +21,11 @@ pub(crate) fn decode(
     start: u64,
 ) -> Vec<Packet> {
     let mut found = Vec::new();
+    let gfx = chip.generation.gfx;
     match language {
-        Language::Pm4 => walk_pm4(core, words, start, 0, &mut found),
-        Language::Aql => walk_aql(core, words, start, &mut found),
-        Language::Sdma => walk_sdma(chip.generation.gfx, words, start, &mut found),
+        Language::Pm4 => walk_pm4((core, gfx), words, start, 0, &mut found),
+        Language::Aql => walk_aql((core, gfx), words, start, &mut found),
+        Language::Sdma => walk_sdma(gfx, words, start, &mut found),
     }
     found
 }
@@ -43,7 +44,13 @@ fn test(function: u32) -> Test {
     }
 }
 
-fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<Packet>) {
+fn walk_pm4(
+    (core, gfx): (&Core, Gfx),
+    words: &[u32],
+    start: u64,
+    depth: u32,
+    found: &mut Vec<Packet>,
+) {
     let first = regs::COMPUTE_PGM_LO;
     let mut registers = [0u32; 0x100];
     let mut at = 0;
@@ -62,7 +69,13 @@ fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<
                 doing,
             });
         };
-        match pm4::OPCODE.get(header) as u8 {
+        let opcode = pm4::OPCODE.get(header) as u8;
+        let is_packet = pm4::TYPE.get(header) == 3 && pm4::find(gfx, opcode).is_some();
+        if header != 0 && !is_packet {
+            push(Doing::Unknown { word: header });
+            return;
+        }
+        match opcode {
             pm4::SET_SH_REG => {
                 for (i, &value) in packet.iter().take(length).skip(2).enumerate() {
                     let register = (word(1) + pm4::SH_REG_START + i as u32).wrapping_sub(first);
@@ -120,7 +133,7 @@ fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<
             pm4::INDIRECT_BUFFER if depth == 0 => {
                 let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
                 if let Some(words) = peek_words(core, wide(packet, 1), dwords) {
-                    walk_pm4(core, &words, start + at as u64, depth + 1, found);
+                    walk_pm4((core, gfx), &words, start + at as u64, depth + 1, found);
                 }
             }
             _ => {}
@@ -129,7 +142,7 @@ fn walk_pm4(core: &Core, words: &[u32], start: u64, depth: u32, found: &mut Vec<
     }
 }
 
-fn walk_aql(core: &Core, words: &[u32], start: u64, found: &mut Vec<Packet>) {
+fn walk_aql((core, gfx): (&Core, Gfx), words: &[u32], start: u64, found: &mut Vec<Packet>) {
     // What was taken is marked invalid by the device; its content is still there.
     for (i, packet) in words.chunks_exact(crate::encode::aql::PACKET).enumerate() {
         let position = start + (i * packet.len()) as u64;
@@ -137,8 +150,14 @@ fn walk_aql(core: &Core, words: &[u32], start: u64, found: &mut Vec<Packet>) {
         if packet[1] == pm4::header(pm4::INDIRECT_BUFFER, 3) {
             let dwords = pm4::ib::IB_SIZE.get(packet[4]) as usize;
             if let Some(words) = peek_words(core, wide(packet, 2), dwords) {
-                walk_pm4(core, &words, position, 1, found);
+                walk_pm4((core, gfx), &words, position, 1, found);
             }
+        } else if aql::TYPE.get(packet[0]) > aql::BARRIER_OR {
+            found.push(Packet {
+                position,
+                doing: Doing::Unknown { word: packet[0] },
+            });
+            return;
         } else if field(aql::dispatch::KERNEL_OBJECT) != 0 {
             found.push(Packet {
                 position,
@@ -186,6 +205,7 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
                 value: word(3).into(),
                 test: test(sdma::FUNC.get(packet[0])),
             }),
+            _ if sdma::find(gfx, packet[0]).is_none() => Some(Doing::Unknown { word: packet[0] }),
             _ => None,
         };
         found.extend(doing.map(|doing| Packet {

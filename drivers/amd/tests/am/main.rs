@@ -27,3 +27,5 @@ mod through;
 mod twin;
 mod vfio;
 mod walk;
+#[path = "../stand/wrongs.rs"]
+mod wrongs;

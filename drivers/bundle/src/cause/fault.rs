@@ -26,6 +26,9 @@ fn dmesg(bundle: &Bundle) -> String {
     }
 }
 
+/// What is below was reached by a pointer that is zero: nothing is ever mapped there.
+const NULL: u64 = 64 << 10;
+
 /// An address that was not to be used.
 fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
     let Exception::Memory {
@@ -88,6 +91,11 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
             ),
         )
         .then("Look whether the memory is another device's, and whether it was mapped for this one"),
+        Owner::Nobody if va.0 < NULL => Explanation::new(
+            "null-pointer",
+            format!("{who} {does} at {va}: by a pointer that was never set, or one that was and a small offset"),
+        )
+        .then("Look which argument of the kernel is zero"),
         Owner::Nobody => Explanation::new(
             "wild-address",
             format!("{who} {does} at an address that no buffer is near"),
@@ -342,7 +350,18 @@ mod tests {
             )
         );
         assert_eq!(told(Owner::Before(span(8))).0, "out-of-bounds");
-        assert_eq!(told(Owner::Nobody).0, "wild-address");
+        assert_eq!(told(Owner::Nobody).0, "null-pointer");
+        let far = Exception::Memory {
+            va: Hex(0x7000_0000),
+            cause: "page fault".into(),
+            access: None,
+            not_present: true,
+            read_only: false,
+            no_execute: false,
+            owner: Owner::Nobody,
+            guilty: None,
+        };
+        assert_eq!(explain(&Bundle::default(), &far).cause, "wild-address");
         assert_eq!(told(Owner::Inside(span(0))).0, "not-mapped-here");
     }
 

@@ -56,6 +56,9 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
     }
     let last = path[path.len() - 1];
     let mut found = of_queue(last);
+    if matches!(stop(last), Stop::Works(_)) {
+        found.evidence.extend(super::waves::places(bundle));
+    }
     for pair in path.windows(2) {
         if let Stop::At(packet) = stop(pair[0]) {
             let (waits, other) = (&pair[0].name, &pair[1].name);
@@ -121,7 +124,7 @@ fn stop(queue: &Queue) -> Stop<'_> {
                 own: false,
                 ..
             } if !raised.contains(&at) => return Stop::At(packet),
-            Does::Launch { .. } | Does::Copy { .. } | Does::Fill { .. } => {
+            Does::Launch { .. } | Does::Copy { .. } | Does::Fill { .. } | Does::Unknown { .. } => {
                 return Stop::Works(packet);
             }
             Does::Signal { at, .. } if *at == queue.timeline.at => return Stop::Works(packet),
@@ -212,6 +215,7 @@ fn works(name: &str, packet: &Packet) -> Explanation {
             Explanation::new("kernel-endless", format!("{which} does not end"))
                 .then("Look for a loop that does not end, or a barrier that not all threads reach")
                 .then("If the work is only long, raise HCQDEV_WAIT_TIMEOUT_MS")
+                .then("By a kernel driver, a wave that traps or meets an instruction that there is not looks the same: see that the kernel was compiled for this chip")
         }
         Does::Copy { .. } | Does::Fill { .. } => {
             Explanation::new("copy-endless", format!("a copy or fill on {name} does not end"))
@@ -222,6 +226,9 @@ fn works(name: &str, packet: &Packet) -> Explanation {
             format!("all work on {name} is done but for its last signal, which the host does not see"),
         )
         .then("Look whether the memory of signals is uncached for the device"),
+        Does::Unknown { .. } => Explanation::new("bad-packet", format!("{name} has come to something that is no packet"))
+            .then("Look whether the ring was overwritten: `queues` in the bundle has what was submitted")
+            .then("Look for who wrote that word into a submission: a packet that another generation has, or a wrong length of the one before"),
         Does::Wait { .. } => Explanation::new("unknown", "it is not known: the queue waits for its own parts"),
     };
     found.because(format!("{name} is at {}", packet.text))
@@ -349,6 +356,16 @@ mod tests {
         assert_eq!(
             cause(vec![queue("compute 0", vec![signal(0xff0)])]),
             "signal-not-seen"
+        );
+        let unknown = packet(
+            0,
+            Does::Unknown {
+                word: Hex(0xc000_0500),
+            },
+        );
+        assert_eq!(
+            cause(vec![queue("compute 0", vec![unknown, signal(0xff0)])]),
+            "bad-packet"
         );
         let unheard = Queue {
             taken: Some(8),

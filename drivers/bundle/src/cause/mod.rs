@@ -5,12 +5,17 @@
 
 mod fault;
 mod hang;
+mod program;
 mod start;
 mod text;
+mod waves;
 
 use serde::Serialize;
 
 use crate::schema::{Bundle, Kind};
+
+/// What bundles of programs on simulated cards have as the way to the device.
+pub const PROGRAM: &str = "TWIN";
 
 /// What a bundle says.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -55,6 +60,7 @@ pub fn explain(bundle: &Bundle) -> Explanation {
         (Some(exception), _) => Some(fault::explain(bundle, exception)),
         (None, Kind::Start) => Some(start::explain(bundle)),
         (None, Kind::Check) => None,
+        (None, Kind::Hang) if bundle.device.interface == PROGRAM => Some(program::explain(bundle)),
         (None, _) => Some(hang::explain(bundle)),
     });
     let mut found = found.unwrap_or_else(|| {

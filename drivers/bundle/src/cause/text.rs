@@ -70,6 +70,8 @@ pub(super) fn rest(bundle: &Bundle) -> Vec<String> {
         )
     }));
     lines.extend(evidence.waves.iter().map(|wave| format!("wave: {wave}")));
+    let waves = evidence.shader_waves.iter();
+    lines.extend(waves.map(|wave| super::waves::line(bundle, wave)));
     lines.extend(
         evidence
             .registers

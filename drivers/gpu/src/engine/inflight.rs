@@ -31,6 +31,7 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
             Doing::Launch { .. } | Doing::Copy { .. } | Doing::Fill { .. } => works = true,
             // Not reached yet, or it would not be in flight.
             Doing::Signal { at, .. } => works |= at == timeline,
+            Doing::Unknown { .. } => works = true,
             Doing::Wait { .. } => {}
         }
     }

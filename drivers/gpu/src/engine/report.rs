@@ -75,6 +75,7 @@ pub(super) fn suspects<'a, H: Hardware>(
                     inside.then_some(told)
                 }
                 Doing::Wait { at, .. } | Doing::Signal { at, .. } => in_page(*at).then_some(told),
+                Doing::Unknown { .. } => None,
             };
             if let Some(what) = guilty {
                 found.guilty = Some((channel.unit(), what));

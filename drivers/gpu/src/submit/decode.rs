@@ -98,6 +98,11 @@ pub enum Doing {
         /// The value.
         value: u64,
     },
+    /// Nothing that the device knows: what is behind it is not decoded.
+    Unknown {
+        /// Its first dword.
+        word: u32,
+    },
 }
 
 /// A packet in flight.
@@ -138,6 +143,7 @@ pub fn sentence(core: &Core, doing: &Doing) -> String {
             format!("a fill of {bytes:#x} bytes at {at:#x} with {value:#x}")
         }
         Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
+        Doing::Unknown { word } => format!("a word that starts no packet, {word:#x}"),
     }
 }
 

@@ -160,5 +160,8 @@ fn does<H: Hardware>(core: &Core, hardware: &H, doing: &Doing) -> Does {
             at: Hex(at),
             value: Hex(value),
         },
+        Doing::Unknown { word } => Does::Unknown {
+            word: Hex(word.into()),
+        },
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drivers_bundle::schema::Exception;
 use drivers_nv::{NvDevice, Options};
-use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
+use hcq::{Command, Device, Error, MemoryKind, Packets, QueueKind, Stream, Val};
 
 use super::faults::illegal;
 use super::keeping::{hang, keeper, told};
@@ -110,7 +110,8 @@ fn what_the_hardware_does_wrong_is_told() {
             "its doorbell was not heard",
         ),
         ("exception", "kernel-exception", "Xid 13"),
-        ("mmu:va=0x4000", "wild-address", "0x4000"),
+        ("mmu:va=0x4000", "null-pointer", "0x4000"),
+        ("mmu:va=0x40000000", "wild-address", "0x40000000"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let config = format!("chip=h100,fault={fault}");
@@ -122,10 +123,129 @@ fn what_the_hardware_does_wrong_is_told() {
             compute
                 .submit(&[], &[exec(&step, &args, 1)])?
                 .wait(hang())?;
-            let wait = compute.submit(&[], &[])?;
-            wait.wait(hang())
+            compute.submit(&[], &[])?.wait(hang())?;
+            let copy = Stream::new(device.queue(QueueKind::Copy, 0)?);
+            copy.submit(&[], &[])?.wait(hang())
         });
         is(&error.unwrap_err(), cause, part);
+        println!("NVK  | {fault} | {cause}");
+    }
+}
+
+/// Addresses of copies and fills, and channels that wait for each other.
+#[test]
+fn what_programs_do_wrong_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = Val::Const(WILD);
+    for (what, cause, part) in [
+        (
+            "a copy from where nothing is",
+            "wild-address",
+            "a copy of 0x40 bytes",
+        ),
+        (
+            "a fill of where nothing is",
+            "wild-address",
+            "a fill of 0x40 bytes",
+        ),
+        (
+            "a store by a pointer that is zero",
+            "null-pointer",
+            "by a pointer that was never set",
+        ),
+        (
+            "a store behind a buffer",
+            "out-of-bounds",
+            "bytes behind the end of device memory",
+        ),
+        (
+            "two channels that wait for each other",
+            "deadlock",
+            "queues wait for each other: compute 0 for copy 0",
+        ),
+        (
+            "a channel that waits for itself",
+            "deadlock",
+            "compute 0 waits for what it would do itself later",
+        ),
+        (
+            "a copy behind a channel that waits",
+            "signal-never-raised",
+            "compute 0 waits for a signal",
+        ),
+        ("a word that is no method", "bad-packet", "Xid 32"),
+    ] {
+        let device = open("chip=ad102", folder.path()).unwrap();
+        let stream = |kind| Stream::new(device.queue(kind, 0).unwrap());
+        let (compute, copy) = (stream(QueueKind::Compute), stream(QueueKind::Copy));
+        let buffer = memory(&*device, MemoryKind::Device, 100 << 20).unwrap();
+        let (first, second) = (
+            device.signal("first").unwrap(),
+            device.signal("second").unwrap(),
+        );
+        let wait = |signal| Command::Wait {
+            signal,
+            value: Val::Const(1),
+        };
+        let raise = |signal| Command::Signal {
+            signal,
+            value: Val::Const(1),
+        };
+        let store = device.load(&kernel("ad102", "store")).unwrap();
+        let stores = |va: u64| {
+            let args = [Val::Const(va)];
+            compute.submit(&[], &[exec(&store, &args, 1)])
+        };
+        let point = match what {
+            "a copy from where nothing is" => {
+                let dst = stand::at(&buffer);
+                copy.submit(
+                    &[],
+                    &[Command::Copy {
+                        dst,
+                        src: far,
+                        bytes: 64,
+                    }],
+                )
+            }
+            "a fill of where nothing is" => copy.submit(
+                &[],
+                &[Command::Fill {
+                    at: far,
+                    value: 7,
+                    bytes: 64,
+                }],
+            ),
+            "a store by a pointer that is zero" => stores(0x10),
+            "a store behind a buffer" => stores(buffer.va().0 + (102 << 20)),
+            "two channels that wait for each other" => {
+                let one = compute.submit(&[], &[wait(&first), raise(&second)]);
+                copy.submit(&[], &[wait(&second), raise(&first)]).unwrap();
+                one
+            }
+            "a channel that waits for itself" => {
+                compute.submit(&[], &[wait(&first), raise(&first)])
+            }
+            "a copy behind a channel that waits" => {
+                let held = compute.submit(&[], &[wait(&first)]).unwrap();
+                copy.submit(&[held], &[])
+            }
+            _ => {
+                let queue = device.queue(QueueKind::Compute, 0).unwrap();
+                queue.timeline().submit(|makes, packets: &mut Packets| {
+                    packets.words.extend_from_slice(&[u32::MAX; 4]);
+                    queue.submit(packets, makes)
+                })
+            }
+        };
+        let limit = if cause == "deadlock" || cause == "signal-never-raised" {
+            hang()
+        } else {
+            soon()
+        };
+        let error = point.and_then(|point| point.wait(limit)).unwrap_err();
+        is(&error, cause, part);
+        println!("NVK  | {what} | {cause}");
     }
 }
 

@@ -17,4 +17,5 @@ pub mod pte;
 pub mod regs;
 pub mod sdma;
 pub mod smu;
+pub mod sq;
 pub mod uapi;

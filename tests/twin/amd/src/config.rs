@@ -106,6 +106,12 @@ pub enum Fault {
         /// Which queue.
         queue: u32,
     },
+    /// `exception:poison`, `exception:poison:queue=n`: memory whose content is lost is used once the n-th queue is
+    /// there; the queues of the process stop.
+    Poison {
+        /// Which queue.
+        queue: u32,
+    },
     /// `event:lost`, `event:lost:n`: the n-th interrupt (default: first) that would signal an event
     /// is lost.
     EventLost {
@@ -310,7 +316,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 const FAULTS: &str = "ioctl:NAME:ERRNO[:n], mmap:ERRNO[:n], open:ERRNO[:n], path:PATH:ERRNO, \
-    hang:queue=n, memory:va=0x...[:queue=n], exception:reset[:queue=n], event:lost[:n], gone[:queue=n]";
+    hang:queue=n, memory:va=0x...[:queue=n], exception:reset[:queue=n], exception:poison[:queue=n], event:lost[:n], gone[:queue=n]";
 
 fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
     let parts: Vec<&str> = text.split(':').collect();
@@ -363,6 +369,9 @@ fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
             queue: queue(rest.first())?,
         }),
         ["exception", "reset", rest @ ..] if rest.len() <= 1 => Ok(Fault::Reset {
+            queue: queue(rest.first())?,
+        }),
+        ["exception", "poison", rest @ ..] if rest.len() <= 1 => Ok(Fault::Poison {
             queue: queue(rest.first())?,
         }),
         ["event", "lost", rest @ ..] if rest.len() <= 1 => Ok(Fault::EventLost {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use twin::process::{Kept, Standing};
 use twin::rng::Rng;
 use twin::rule::Journal;
 use twin_shader::page::{MemFault, Port};
@@ -145,6 +146,11 @@ pub enum Interrupt {
         /// The exception code of the KFD debugger interface (`EC_QUEUE_*`).
         code: u32,
     },
+    /// Memory whose content is lost was used. The queues of the process on this GPU have stopped.
+    Poison {
+        /// By whom.
+        process: ProcessId,
+    },
     /// The GPU hung and was reset, or has gone.
     Reset {
         /// Memory is lost.
@@ -187,6 +193,8 @@ pub enum Injection {
     Hang(QueueId),
     /// An access of the process has faulted.
     Fault(ProcessId, MemFault),
+    /// The process has used memory whose content is lost.
+    Poison(ProcessId),
     /// The GPU hangs and is reset: every queue is lost.
     Reset {
         /// Memory is lost.
@@ -320,15 +328,34 @@ impl Gpu {
         })
     }
 
-    /// What every queue of a process waits for, one line each, for reports of a hang.
-    pub fn waiting(&self, process: ProcessId) -> Vec<String> {
+    /// What the queues of a process are at that have something to do.
+    pub fn standing(&self, process: ProcessId) -> Vec<Standing> {
         self.at(|side| {
+            let index = side.core.index;
             let queues = side.queues.values();
             let own = queues.filter(|queue| queue.process() == process);
-            let mut lines: Vec<_> = own.filter_map(Queue::waiting).collect();
-            lines.sort();
-            lines
+            own.filter_map(|queue| queue.standing(index)).collect()
         })
+    }
+
+    /// Where waves are that have run for long.
+    pub fn waves(&self) -> Vec<twin_shader::launch::Standing> {
+        self.at(|side| side.queues.values().flat_map(Queue::waves).collect())
+    }
+
+    /// What every queue of a process waits for, one line each, for reports of a hang.
+    pub fn waiting(&self, process: ProcessId) -> Vec<String> {
+        let line = |one: Standing| match one.kept {
+            Kept::Memory { why, .. } => Some(format!("{} waits: {why}", one.at)),
+            _ => None,
+        };
+        let mut lines: Vec<_> = self
+            .standing(process)
+            .into_iter()
+            .filter_map(line)
+            .collect();
+        lines.sort();
+        lines
     }
 
     /// Makes something go wrong.
@@ -342,6 +369,10 @@ impl Gpu {
             Injection::Fault(process, fault) => {
                 side.stop(|queue| queue.process() == process);
                 side.injected.push(Interrupt::Fault { process, fault });
+            }
+            Injection::Poison(process) => {
+                side.stop(|queue| queue.process() == process);
+                side.injected.push(Interrupt::Poison { process });
             }
             Injection::Reset { memory_lost } => {
                 side.stop(|_| true);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twin::process::{self, Calls, Wanted};
+use twin::process::{self, Calls, Standing, Wanted};
 use twin::rule::Journal;
 
 use crate::client::Here;
@@ -87,6 +87,10 @@ impl Calls for Process {
 
     fn objects(&self) -> Vec<String> {
         Process::objects(self)
+    }
+
+    fn standing(&self) -> Vec<Standing> {
+        Process::standing(self)
     }
 
     fn exit(&self) {

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use twin::process::{Kept, Standing};
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin::watch::{Moment, Watch};
@@ -172,6 +173,26 @@ impl Live {
     fn kill(&mut self, error: &Error) {
         self.channel.kill(error.clone());
         (self.active, self.dead) = (false, true);
+    }
+
+    /// What it is at; none where it has nothing to do.
+    fn standing(&self) -> Option<Standing> {
+        let kept = match &self.waited {
+            _ if self.hangs => Kept::Other("it hangs, as the config asks".into()),
+            _ if self.dead => return None,
+            Some(wait) => Kept::Memory {
+                at: wait.va,
+                now: wait.held,
+                why: wait.to_string(),
+            },
+            None if self.active => Kept::Work("its methods".into()),
+            None => return None,
+        };
+        Some(Standing {
+            who: self.channel.who().into(),
+            at: String::new(),
+            kept,
+        })
     }
 
     /// The end of a channel: what it still waited for, and what nobody has rung for.
@@ -382,6 +403,16 @@ impl Scheduler {
     /// Has somebody watch from now on.
     pub(crate) fn watch(&self, watch: Box<dyn Watch>) {
         self.lock().watch = Some(watch);
+    }
+
+    /// What channels of those clients are at.
+    pub(crate) fn standing(&self, clients: &[u32]) -> Vec<Standing> {
+        let side = self.lock();
+        let own = side
+            .channels
+            .iter()
+            .filter(|((client, _), _)| clients.contains(client));
+        own.filter_map(|(_, live)| live.standing()).collect()
     }
 
     /// Holds the next round back until [`Self::go_on`]. One caller at a time.

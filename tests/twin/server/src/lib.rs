@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
-use twin::process::Calls;
+use twin::process::{Calls, Standing};
 use twin::rule::Violation;
 use twin::tree::Tree;
 use twin::wire::{self, Kind, WORDS};
@@ -55,6 +55,8 @@ struct State {
     processes: Mutex<BTreeMap<u32, Arc<dyn Calls>>>,
     next: AtomicU32,
     recorder: Option<Arc<Recorder>>,
+    /// What was not done of processes when they ended.
+    left: Mutex<Vec<Standing>>,
 }
 
 impl State {
@@ -73,6 +75,7 @@ impl State {
 
     /// A process has ended.
     fn end(&self, number: u32, process: &dyn Calls) {
+        self.left().extend(process.standing());
         let Some(recorder) = &self.recorder else {
             return process.exit();
         };
@@ -82,6 +85,11 @@ impl State {
         };
         // It has no result.
         let _ = recorder.call(number, (Kind::Exit, [0; WORDS], &[]), run);
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Standing>> {
+        // Entries are whole.
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Calls>>> {
@@ -140,6 +148,7 @@ impl Server {
             processes: Mutex::default(),
             next: AtomicU32::new(1),
             recorder,
+            left: Mutex::default(),
         });
         let shared = state.clone();
         let threads = std::thread::Builder::new().name("twin-server".into());
@@ -170,6 +179,20 @@ impl Server {
         }
         let recorder = self.state.recorder.as_ref();
         recorder.map_or(Ok(()), |recorder| recorder.finish())
+    }
+
+    /// What is not done of the processes that there are.
+    pub fn standing(&self) -> Vec<Standing> {
+        let processes: Vec<_> = self.state.processes().values().cloned().collect();
+        processes
+            .iter()
+            .flat_map(|process| process.standing())
+            .collect()
+    }
+
+    /// What was not done of processes when they ended, since the last call.
+    pub fn take_left(&self) -> Vec<Standing> {
+        std::mem::take(&mut *self.state.left())
     }
 
     /// Every case of a broken rule.

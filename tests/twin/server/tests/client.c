@@ -331,6 +331,25 @@ static int wild(void) {
     return wait_for_event((void *)60000) != 0;
 }
 
+// Something that never comes: memory that nobody writes (SDMA's POLL_REGMEM), an event that nobody signals, a fence
+// that nobody has submitted.
+static int hang(const char *for_what) {
+    begin();
+    make_queue();
+    MUST(ioctl(kfd, AMDKFD_IOC_CREATE_EVENT, &event) == 0);
+    if (!strcmp(for_what, "poll")) {
+        uint32_t words[] = {8 | 3u << 28 | 1u << 31, (uint32_t)SIGNAL, SIGNAL >> 32, 7, ~0u, 0x0fff0004};
+        for (unsigned i = 0; i < sizeof words / 4; i++) emit(words[i]);
+        __sync_synchronize();
+        *bell = *wptr;
+    }
+    puts("waits");
+    fflush(stdout);
+    if (!strcmp(for_what, "event")) return wait_for_event((void *)60000) != 0;
+    for (int ms = 0; ms < 60000 && *fence != 1; ms++) usleep(1000);
+    return 5;
+}
+
 int main(int argc, char **argv) {
     const char *step = argc > 1 ? argv[1] : "";
     if (!strcmp(step, "files")) return files();
@@ -344,6 +363,7 @@ int main(int argc, char **argv) {
         return copies(1);
     }
     if (!strcmp(step, "wild")) return wild();
+    if (!strcmp(step, "hang")) return hang(argv[2]);
     kfd = open("/dev/kfd", O_RDWR);
     if (!strcmp(step, "version")) return !version(kfd);
     if (!strcmp(step, "code")) return atoi(argv[2]);

@@ -7,7 +7,7 @@ use twin::rule::{Proof, Rule};
 
 use crate::code::{self, Bounds, CodePage, Entry};
 use crate::counters::WAIT_BEFORE_USE;
-use crate::launch::{Broken, Done, Room, Shared};
+use crate::launch::{Broken, Done, Room, Shared, Standing};
 use crate::page::{Bus, PAGE};
 use crate::start;
 use crate::step::{Flow, SGPR_RANGE, Stop, VGPR_RANGE};
@@ -76,6 +76,17 @@ impl Group<'_> {
     /// Whether it has had a turn and did not end.
     pub fn waits(&self) -> bool {
         self.turns > 0
+    }
+
+    /// Where its waves are that have not ended.
+    pub fn standing(&self) -> impl Iterator<Item = Standing> {
+        let alive = self.waves.iter().filter(|w| w.state != State::Ended);
+        alive.map(|runner| Standing {
+            pc: runner.wave.next,
+            exec: runner.wave.exec,
+            in_barrier: runner.state == State::Barrier,
+            halted: runner.state == State::Halted,
+        })
     }
 
     /// Lets waves through the barrier that all others have signalled; waves that have ended count as

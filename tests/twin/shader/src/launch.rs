@@ -94,8 +94,24 @@ impl Launch {
     }
 }
 
+/// Where a wave is that has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Address of its next instruction.
+    pub pc: u64,
+    /// Its lanes, a bit for each.
+    pub exec: u64,
+    /// Whether it waits at the barrier of its workgroup.
+    pub in_barrier: bool,
+    /// Whether it is halted.
+    pub halted: bool,
+}
+
 /// How a launch is watched.
 pub struct Watch<'a> {
+    /// Called now and then, where waves run for long, with a thread and its waves that have not ended; with none at its
+    /// end.
+    pub standing: Option<&'a (dyn Fn(u32, Vec<Standing>) + Sync)>,
     /// Set from outside to stop a launch that does not end.
     pub cancel: &'a AtomicBool,
     /// Called with every instruction that ran, where the person asked for it (`DEBUG=6`).
@@ -303,7 +319,14 @@ fn work(shared: &Shared, seat: Seat, resident: u32) {
                 break 'all None;
             }
         }
+        if let Some(standing) = shared.watch.standing {
+            let waves = groups.iter().flat_map(|(_, group)| group.standing());
+            standing(thread, waves.collect());
+        }
     };
+    if let Some(standing) = shared.watch.standing {
+        standing(thread, Vec::new());
+    }
     let done = worker.done();
     if let Ok(mut all) = shared.done.lock() {
         all.instructions += done.instructions;

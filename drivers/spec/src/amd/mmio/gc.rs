@@ -634,6 +634,12 @@ registers! {
     CP_COHER_START_DELAY @ (9 4 3) 1:0x207b {
         start_delay_count 5 0;
     }
+    SQ_IND_INDEX @ (11 0 0) 0:0x1118, (11 0 3) 0:0x1118 {
+        wave_id 4 0; workitem_id 10 5; auto_incr 11 11; index 31 16;
+    }
+    SQ_IND_DATA @ (11 0 0) 0:0x1119, (11 0 3) 0:0x1119 {
+        data 31 0;
+    }
     GRBM_GFX_INDEX @ (9 4 3) 1:0x2200, (11 0 0) 1:0x2200, (11 0 3) 1:0x2200, (12 0 0) 1:0x2200 {
         instance_index 6 0 GFX12; instance_index 7 0 TO_GFX11; sa_index 9 8 GFX12; sh_index 15 8 GFX9;
         sa_index 15 8 GFX11; se_index 19 16 GFX12; se_index 23 16 TO_GFX11; sh_broadcast_writes 29 29 GFX9;

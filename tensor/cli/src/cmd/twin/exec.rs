@@ -6,9 +6,13 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use twin::process::Standing;
 use twin::wire;
 use twin_server::Server;
 
@@ -36,12 +40,16 @@ pub struct Args {
     /// Keep what the program asks of the card, and what both write, for `doorbell twin replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Seconds after which the program is told to end (SIGTERM), and what it had not done is kept
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
     /// The program, and its arguments
     #[arg(required = true, last = true)]
     program: Vec<OsString>,
 }
 
-/// Runs it: the code of the program, 128 and the signal that ended it, or 1 if it has broken a rule.
+/// Runs it: the code of the program, 128 and the signal that ended it, 124 if its time was over, or 1 if it has broken a
+/// rule.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some((name, arguments)) = args.program.split_first() else {
         return Err(Error::Usage("no program is named".into()));
@@ -72,45 +80,123 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         source,
     })?;
     let _ = signals.thread_block();
-    let status = wait(child, signals)?;
+    let server = Arc::new(server);
+    let limit = args.deadline.map(Duration::from_secs);
+    let (status, told) = wait(child, signals, limit, &server)?;
     let recorded = server.finish();
+    let mut undone = told.undone;
+    for one in server.take_left() {
+        if !undone.contains(&one) {
+            undone.push(one);
+        }
+    }
+    let left = !status.success() && !undone.is_empty();
+    let ended = || format!("has ended with {status}, and not all of its work was done");
+    let early = told.how.clone().or_else(|| left.then(ended));
     let rows = report::rows(server.violations(), &args.allow);
-    if args.json || !rows.is_empty() {
-        let bundle = report::fails(&rows).then(|| {
-            let program = path.display().to_string();
-            keep::keep(&rows, &program, &args.twin)
-        });
-        report::print(&rows, bundle.flatten().as_ref(), args.json)?;
+    let program = path.display().to_string();
+    let bundle = keep::keep(keep::Ended {
+        rows: &rows,
+        early: early.clone(),
+        undone,
+        program: &program,
+        config: &args.twin,
+    });
+    if let Some(how) = early.filter(|_| !args.json) {
+        eprintln!("{program} {how}");
+    }
+    if args.json || !rows.is_empty() || bundle.is_some() {
+        report::print(&rows, bundle.as_ref(), args.json)?;
     }
     recorded.map_err(|source| {
         let path = args.record.as_deref().unwrap_or(Path::new("the record"));
         let path = path.display().to_string();
         Error::File { path, source }
     })?;
-    Ok(match (code(status), report::fails(&rows)) {
-        (_, true) => ExitCode::FAILURE,
-        (code, false) => ExitCode::from(code),
+    Ok(match (report::fails(&rows), told.late) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(LATE),
+        (false, false) => ExitCode::from(code(status)),
     })
 }
 
-/// Waits for the end; who asks us to end asks the program, and is told what it broke.
-fn wait(mut child: Child, signals: SigSet) -> Result<ExitStatus, Error> {
+/// Of a program that has not ended in its time, as timeout(1) has it.
+const LATE: u8 = 124;
+
+/// How long a program that is told to end may take for that.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a program was told.
+#[derive(Default)]
+struct Told {
+    /// By whom it was told to end, if it was.
+    how: Option<String>,
+    /// Whether its time was over.
+    late: bool,
+    /// What was not done then.
+    undone: Vec<Standing>,
+}
+
+/// Waits for the end; who asks us to end asks the program, and is told what it broke. Without an end by `limit`, the
+/// program is told to end, then made to.
+fn wait(
+    mut child: Child,
+    signals: SigSet,
+    limit: Option<Duration>,
+    server: &Arc<Server>,
+) -> Result<(ExitStatus, Told), Error> {
     let pid = Pid::from_raw(child.id() as i32);
+    let told = Arc::new(Mutex::new(Told::default()));
+    let tell = {
+        let (told, server) = (told.clone(), Arc::downgrade(server));
+        move |how: String, late: bool| {
+            let standing = server.upgrade().map(|server| server.standing());
+            let mut told = lock(&told);
+            if told.how.is_none() {
+                told.undone = standing.unwrap_or_default();
+                (told.how, told.late) = (Some(how), late);
+            }
+        }
+    };
+    let failed = |source| Error::File {
+        path: "the program".into(),
+        source,
+    };
+    let asked = tell.clone();
     let threads = std::thread::Builder::new().name("signals".into());
     let watching = threads.spawn(move || {
         while let Ok(signal) = signals.wait() {
+            asked(format!("was told to end ({signal})"), false);
             // A terminal asks the program by itself.
             if signal != Signal::SIGINT {
                 let _ = kill(pid, signal);
             }
         }
     });
-    let failed = |source| Error::File {
-        path: "the program".into(),
-        source,
-    };
     watching.map_err(failed)?;
-    child.wait().map_err(failed)
+    let (running, ended) = mpsc::channel::<()>();
+    if let Some(limit) = limit {
+        let threads = std::thread::Builder::new().name("deadline".into());
+        let watching = threads.spawn(move || {
+            if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                tell(format!("has not ended in {} s", limit.as_secs()), true);
+                let _ = kill(pid, Signal::SIGTERM);
+                if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+                    let _ = kill(pid, Signal::SIGKILL);
+                }
+            }
+        });
+        watching.map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
+    drop(running);
+    let told = std::mem::take(&mut *lock(&told));
+    Ok((status, told))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // It is changed whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As shells have it.

@@ -1,14 +1,43 @@
-//! What is kept of a program that has broken rules: a bundle, as for devices.
+//! What is kept of a program that has broken rules, or that was ended before it was done: a bundle, as for devices.
 
 use drivers::env::Settings;
-use drivers_bundle::schema::{Device, Kind, System};
-use drivers_bundle::{Bundle, keeper};
+use drivers_bundle::schema::{self, Device, Hex, Kind, System, Undone};
+use drivers_bundle::{Bundle, PROGRAM, keeper};
+use twin::process::{Kept, Standing};
 
-use super::report::{Row, rules};
+use super::report::{Row, fails, rules};
 
-/// Writes the bundle of what a program has broken on a machine of a config, if something is to be kept: its file, or
-/// why there is none.
-pub fn keep(rows: &[Row], program: &str, config: &str) -> Option<Result<String, String>> {
+/// How a program ended.
+pub struct Ended<'a> {
+    /// Rules that it has broken.
+    pub rows: &'a [Row],
+    /// How it was ended before it was done, if it was.
+    pub early: Option<String>,
+    /// What was not done.
+    pub undone: Vec<Standing>,
+    /// The program.
+    pub program: &'a str,
+    /// The config of its machine.
+    pub config: &'a str,
+}
+
+/// Writes the bundle of a program, if something is to be kept: its file, or why there is none.
+pub fn keep(ended: Ended) -> Option<Result<String, String>> {
+    let Ended {
+        rows,
+        early,
+        undone,
+        program,
+        config,
+    } = ended;
+    let (kind, error) = match (fails(rows), early) {
+        (true, _) => (
+            Kind::Rules,
+            format!("{program} has broken rules of the simulated card"),
+        ),
+        (false, Some(how)) => (Kind::Hang, format!("{program} {how}")),
+        (false, None) => return None,
+    };
     let env: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
         .collect();
@@ -16,11 +45,11 @@ pub fn keep(rows: &[Row], program: &str, config: &str) -> Option<Result<String, 
     let settings = Settings::parse(env.iter().map(|(k, v)| (k, v))).ok()?;
     let folder = settings.bundles?;
     let bundle = Bundle {
-        kind: Kind::Rules,
-        error: format!("{program} has broken rules of the simulated card"),
+        kind,
+        error,
         device: Device {
             id: "program".into(),
-            interface: "TWIN".into(),
+            interface: PROGRAM.into(),
             place: format!("a simulated machine ({config})"),
             ..Device::default()
         },
@@ -29,9 +58,31 @@ pub fn keep(rows: &[Row], program: &str, config: &str) -> Option<Result<String, 
             environment: settings.said,
             ..System::default()
         },
-        rules: rules(rows),
+        // Rules that may be broken are no cause of a hang.
+        rules: if kind == Kind::Rules {
+            rules(rows)
+        } else {
+            Vec::new()
+        },
+        undone: undone.into_iter().map(told).collect(),
         ..Bundle::default()
     };
     let path = keeper::write(&folder, bundle);
     Some(path.map(|path| path.display().to_string()))
+}
+
+fn told(one: Standing) -> Undone {
+    Undone {
+        who: one.who,
+        at: one.at,
+        kept: match one.kept {
+            Kept::Memory { at, now, why } => schema::Kept::Memory {
+                va: Hex(at),
+                now: Hex(now),
+                why,
+            },
+            Kept::Work(what) => schema::Kept::Work { what },
+            Kept::Other(why) => schema::Kept::Other { why },
+        },
+    }
 }

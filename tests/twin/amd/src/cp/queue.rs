@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_spec::amd::aql;
+use twin::process::{Kept, Standing};
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin_shader::launch::Broken;
@@ -186,20 +187,14 @@ impl Queue {
 
     /// Stops what runs on other threads.
     pub fn cancel(&self) {
-        match &self.engine {
-            Engine::Pm4(pm4) => pm4.pending.cancel(),
-            Engine::Aql(aql) => aql.pm4.pending.cancel(),
-            Engine::Sdma(_) => {}
+        if let Some(pending) = self.pending() {
+            pending.cancel();
         }
     }
 
     /// Whether something of it runs on another thread.
     pub fn is_busy(&self) -> bool {
-        match &self.engine {
-            Engine::Pm4(pm4) => pm4.pending.is_running(),
-            Engine::Aql(aql) => aql.pm4.pending.is_running(),
-            Engine::Sdma(_) => false,
-        }
+        self.pending().is_some_and(super::work::Pending::is_running)
     }
 
     /// How far it has read, and how far it may.
@@ -217,13 +212,51 @@ impl Queue {
         self.state == State::Stopped || done && self.ring.is_quiet(&self.desc)
     }
 
-    /// What it waits for.
-    pub fn waiting(&self) -> Option<String> {
-        if self.state == State::Hangs {
-            return Some(format!("{}: hangs, as asked", self.who));
+    /// What it is at, on a GPU of that number; none where it has nothing to do, or has stopped.
+    pub fn standing(&self, gpu: usize) -> Option<Standing> {
+        if self.state == State::Stopped || self.is_idle() {
+            return None;
         }
-        let why = &self.waits.as_ref()?.why;
-        Some(format!("{} waits: {why}", self.who))
+        let (read, end) = self.pointers();
+        let kept = match &self.waits {
+            _ if self.state == State::Hangs => Kept::Other("it hangs, as the config asks".into()),
+            Some(Waits { why, on }) => match on.last() {
+                Some(word) => Kept::Memory {
+                    at: word.va,
+                    now: word.value,
+                    why: why.clone(),
+                },
+                None => Kept::Other(why.clone()),
+            },
+            None if self.is_busy() => Kept::Work(
+                self.pending()
+                    .map_or(String::new(), |pending| pending.runs().join("; ")),
+            ),
+            None if !self.desc.active => {
+                Kept::Other("it is not scheduled: its percentage is 0, or it was unmapped".into())
+            }
+            None => Kept::Other(format!("it has read up to {read:#x} of {end:#x}")),
+        };
+        Some(Standing {
+            who: format!("GPU {gpu} queue {} ({:?})", self.id, self.desc.kind),
+            at: self.who.clone(),
+            kept,
+        })
+    }
+
+    /// Where its waves are that have run for long.
+    pub fn waves(&self) -> Vec<twin_shader::launch::Standing> {
+        self.pending()
+            .map(super::work::Pending::waves)
+            .unwrap_or_default()
+    }
+
+    fn pending(&self) -> Option<&super::work::Pending> {
+        match &self.engine {
+            Engine::Pm4(pm4) => Some(&pm4.pending),
+            Engine::Aql(aql) => Some(&aql.pm4.pending),
+            Engine::Sdma(_) => None,
+        }
     }
 
     /// Memory reports what the host may look at and GL2 still holds.

@@ -2,13 +2,14 @@
 //!
 //! Dispatches that take long run in pieces, so that other queues go on meanwhile.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
 use twin_shader::code::Code;
-use twin_shader::launch::{Launch, Watch, run_with_pauses};
+use twin_shader::launch::{Launch, Standing, Watch, run_with_pauses};
 use twin_shader::page::{MemFault, Port};
 use twin_shader::trap::Message;
 
@@ -95,11 +96,22 @@ pub(crate) struct Pending {
     items: Vec<Work>,
     /// A batch runs.
     running: bool,
+    /// Its dispatches.
+    runs: Vec<String>,
     cancel: Arc<AtomicBool>,
     /// The other XCCs of the ring.
     place: Option<Arc<Place>>,
     /// What waves that run tell the host.
     messages: Messages,
+    waves: Waves,
+}
+
+/// Where waves are that have run for long, by XCC and thread.
+type Waves = Arc<Mutex<BTreeMap<(u32, u32), Vec<Standing>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Interrupts of waves that run, which do not wait for the end of their dispatch.
@@ -111,9 +123,16 @@ impl Pending {
             place,
             items: Vec::new(),
             running: false,
+            runs: Vec::new(),
             cancel: Arc::new(AtomicBool::new(false)),
             messages: Messages::default(),
+            waves: Waves::default(),
         }
+    }
+
+    /// Where waves are that have run for long.
+    pub fn waves(&self) -> Vec<Standing> {
+        lock(&self.waves).values().flatten().copied().collect()
     }
 
     /// Stops what runs.
@@ -124,6 +143,11 @@ impl Pending {
     /// Whether a batch runs.
     pub fn is_running(&self) -> bool {
         self.running
+    }
+
+    /// The dispatches of the batch that runs.
+    pub fn runs(&self) -> &[String] {
+        &self.runs
     }
 
     /// Whether there is nothing.
@@ -161,6 +185,11 @@ impl Pending {
                 }
                 return Ok(true);
             }
+            let dispatch = |work: &Work| match work {
+                Work::Run { who, .. } => Some(who.clone()),
+                Work::End(_) => None,
+            };
+            self.runs = items.iter().filter_map(dispatch).collect();
             let task = Arc::new(Task {
                 core: cx.core.clone(),
                 vm: cx.desc.vm.clone(),
@@ -169,6 +198,7 @@ impl Pending {
                 cancel: self.cancel.clone(),
                 place: self.place.clone(),
                 messages: self.messages.clone(),
+                waves: self.waves.clone(),
                 queue: cx.id,
             });
             let started = cx.fibers.start(queue, move |pause| {
@@ -233,6 +263,7 @@ struct Task {
     cancel: Arc<AtomicBool>,
     place: Option<Arc<Place>>,
     messages: Messages,
+    waves: Waves,
     queue: QueueId,
 }
 
@@ -393,7 +424,15 @@ impl Task {
                 log(line);
             }
         };
+        let standing = |thread: u32, waves: Vec<Standing>| {
+            let mut all = lock(&self.waves);
+            match waves.is_empty() {
+                true => _ = all.remove(&(xcc, thread)),
+                false => _ = all.insert((xcc, thread), waves),
+            }
+        };
         let watch = Watch {
+            standing: Some(&standing),
             cancel: &self.cancel,
             trace: log.is_some().then_some(&print as &(dyn Fn(&str) + Sync)),
             clock: &|| self.core.clock.now(),

@@ -414,6 +414,16 @@ impl Events {
         Ok(())
     }
 
+    /// The events that somebody waits for.
+    pub fn waited(&self) -> Vec<u32> {
+        let state = self.lock();
+        let waited = state
+            .events
+            .iter()
+            .filter(|(_, event)| !event.waiters.is_empty());
+        waited.map(|(&id, _)| id).collect()
+    }
+
     /// An interrupt of a packet with that id, of which `bits` bits are valid, and whose slot was written
     /// after `since`. Returns whether an event was signalled.
     pub fn interrupt(&self, id: u32, bits: u32, since: u64) -> bool {

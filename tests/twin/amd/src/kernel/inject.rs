@@ -109,6 +109,7 @@ impl Injector {
             Fault::Hang { queue }
             | Fault::Memory { queue, .. }
             | Fault::Reset { queue }
+            | Fault::Poison { queue }
             | Fault::Gone { queue } => *queue == number,
             _ => false,
         };

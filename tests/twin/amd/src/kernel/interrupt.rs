@@ -1,7 +1,8 @@
 //! What GPUs tell: ends of packets, faults, resets.
 //!
 //! Source: Linux 6.12, amdkfd/kfd_int_process_v11.c (contexts of interrupts, bits of faults);
-//! amdkfd/kfd_events.c, `kfd_signal_vm_fault_event`, `kfd_signal_reset_event`; amdkfd/kfd_debug.c,
+//! amdkfd/kfd_events.c, `kfd_signal_vm_fault_event`,
+//! `kfd_signal_poison_consumed_event`, `kfd_signal_reset_event`; amdkfd/kfd_debug.c,
 //! `kfd_dbg_send_exception_to_runtime`.
 
 use std::mem::offset_of;
@@ -99,6 +100,11 @@ impl Kernel for Registry {
                     process.queue_error(gpu, queue, exception_code::mask(code));
                 }
             }
+            Interrupt::Poison { process } => {
+                if let Some(process) = self.process(process) {
+                    process.poisoned(gpu_id);
+                }
+            }
             Interrupt::Reset { memory_lost } => {
                 self.journal.event(format!("GPU {gpu} was reset"));
                 for process in self.all() {
@@ -141,6 +147,30 @@ impl Process {
                 &UNSEEN,
                 format!("{fault} on GPU {gpu_id:#x}, and no MEMORY event"),
             );
+        }
+    }
+
+    /// As `kfd_signal_poison_consumed_event` tells it: by both events, without an address.
+    fn poisoned(&self, gpu_id: u32) {
+        let memory = HsaMemoryExceptionData {
+            failure: MemoryExceptionFailure {
+                imprecise: 1,
+                ..MemoryExceptionFailure::default()
+            },
+            gpu_id,
+            error_type: exception::POISON_CONSUMED,
+            ..HsaMemoryExceptionData::default()
+        };
+        let hardware = HsaHwExceptionData {
+            reset_cause: exception::ECC,
+            memory_lost: 1,
+            gpu_id,
+            ..HsaHwExceptionData::default()
+        };
+        self.note(|| format!("poison was consumed on GPU {gpu_id:#x}"));
+        if !(self.events.memory(memory) | self.events.hardware(hardware)) {
+            let what = format!("GPU {gpu_id:#x} consumed poison, and no MEMORY event");
+            self.broken(&UNSEEN, what);
         }
     }
 

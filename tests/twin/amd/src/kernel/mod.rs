@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use twin::caller::{Caller, Here};
 pub use twin::errno;
 pub use twin::host::user;
+use twin::process::{Kept, Standing};
 use twin::rule::{Journal, Rule};
 use twin::watch::{Moment, Watch};
 
@@ -340,6 +341,18 @@ impl Process {
                 all.push(format!("{what} {}", bo.object.name));
             }
         }
+        all
+    }
+
+    /// What its queues are at that have something to do, and the events that it waits for.
+    pub fn standing(&self) -> Vec<Standing> {
+        let gpus = self.machine.nodes.iter();
+        let mut all: Vec<_> = gpus.flat_map(|node| node.gpu.standing(self.id)).collect();
+        all.extend(self.events.waited().into_iter().map(|event| Standing {
+            who: format!("process {}", self.id),
+            at: "AMDKFD_IOC_WAIT_EVENTS".into(),
+            kept: Kept::Other(format!("event {event} is not signalled")),
+        }));
         all
     }
 

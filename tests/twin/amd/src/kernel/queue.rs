@@ -286,6 +286,7 @@ impl Process {
                 hardware.inject(Injection::Fault(self.id, fault));
             }
             Fault::Reset { .. } => hardware.inject(Injection::Reset { memory_lost: true }),
+            Fault::Poison { .. } => hardware.inject(Injection::Poison(self.id)),
             Fault::Gone { .. } => self.machine.unplug(gpu),
             _ => {}
         }

@@ -200,6 +200,11 @@ impl Engines {
         self.gpu.queue_pointers(id)
     }
 
+    /// Where waves are that have run for long.
+    pub(super) fn waves(&self) -> Vec<twin_shader::launch::Standing> {
+        self.gpu.waves()
+    }
+
     /// A doorbell is written.
     pub(super) fn ring(&self, offset: u64, width: AccessWidth, value: u64) {
         match width {
@@ -393,7 +398,7 @@ impl Kernel for Tell {
                 }
             }
             // Nobody asks for these on a card.
-            Interrupt::Reset { .. } => {}
+            Interrupt::Poison { .. } | Interrupt::Reset { .. } => {}
         }
     }
 }

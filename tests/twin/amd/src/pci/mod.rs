@@ -7,7 +7,7 @@
 //! - `nbio`: the bus interface; `hub`, [`tlb`], `walk`: the way to memory; [`ih`]: interrupts;
 //! - [`psp`]: the security processor; `smu`: power management and reset;
 //! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
-//!   `doorbells`: how they are rung, `dies`: by which way on MI300X; `engines`: what runs them;
+//!   `shaders`: what waves are at; `doorbells`: how they are rung, `dies`: by which way on MI300X; `engines`: what runs them;
 //! - `kernel`: registers that only the vendor's kernel driver uses; [`rom`]: what lies in the expansion ROM;
 //! - `tsc`: the clock of packets, for the host; [`wait`]: what takes its time.
 
@@ -28,6 +28,7 @@ pub mod psp;
 mod registers;
 pub mod rom;
 mod sdma;
+mod shaders;
 mod smu;
 mod state;
 pub mod tlb;

@@ -20,7 +20,7 @@ use super::registers::{Hook, Registers, held, hold};
 use super::sdma::Sdma;
 use super::smu::Smu;
 use super::wait::{Looks, Wait};
-use super::{graphics, hqd, hub, ih, kernel, nbio, psp, rom, sdma, smu, tsc};
+use super::{graphics, hqd, hub, ih, kernel, nbio, psp, rom, sdma, shaders, smu, tsc};
 use crate::mem::{Physical, Place};
 
 /// A card that resets does not answer.
@@ -34,7 +34,7 @@ pub static RESETTING: Rule = Rule {
 };
 
 /// Every register that does something.
-const HOOKS: [&[Hook]; 10] = [
+const HOOKS: [&[Hook]; 11] = [
     tsc::HOOKS,
     nbio::HOOKS,
     hub::HOOKS,
@@ -42,6 +42,7 @@ const HOOKS: [&[Hook]; 10] = [
     psp::HOOKS,
     smu::HOOKS,
     graphics::HOOKS,
+    shaders::HOOKS,
     hqd::HOOKS,
     sdma::HOOKS,
     kernel::HOOKS,

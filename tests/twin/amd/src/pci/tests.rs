@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use drivers_spec::amd::mmio::{Reg, gc, mmhub, nbio};
 use drivers_spec::amd::packet::Gfx;
-use drivers_spec::amd::pte;
+use drivers_spec::amd::{pte, sq};
 use hcq::mem::window::AccessWidth;
 use twin::fires::fires;
 use twin::pci::{Broken, Bus, HostMemory};
@@ -144,6 +144,11 @@ impl Rig {
     fn attempt(&mut self, reg: &Reg, value: u32) -> Result<(), Broken> {
         let place = self.place(reg, self.at);
         self.state.write(place, value)
+    }
+
+    fn attempt_read(&mut self, reg: &Reg) -> Result<(), Broken> {
+        let place = self.place(reg, self.at);
+        self.state.read(place).map(drop)
     }
 
     fn read(&mut self, reg: &Reg) -> u32 {
@@ -711,4 +716,36 @@ fn a_copy_queue_that_cannot_run_does_not_come_alive() {
     let mut rig = Rig::new("gfx1201");
     let tried = rig.attempt(&gc::SDMA0_QUEUE0_RB_CNTL, control);
     fires("GFX-AUTOLOAD").only(&rig.tried(tried));
+}
+
+#[test]
+fn waves_are_read_of_one_simd_each() {
+    let mut rig = Rig::started("gfx1100");
+    let index = |rig: &mut Rig, register: u32, slot: u32| {
+        rig.set(&gc::SQ_IND_INDEX, &[("index", register), ("wave_id", slot)]);
+    };
+    index(&mut rig, sq::WAVE_ACTIVE, 0);
+    rig.set(
+        &gc::GRBM_GFX_INDEX,
+        &[("se_index", 5), ("sa_index", 1), ("instance_index", 15)],
+    );
+    assert_eq!(rig.read(&gc::SQ_IND_DATA), 0);
+    index(&mut rig, sq::WAVE_STATUS, 19);
+    assert_eq!(rig.read(&gc::SQ_IND_DATA), sq::ABSENT);
+    // M0, which is not modelled; a slot that there is not.
+    for (register, slot) in [(0x27d, 0), (sq::WAVE_STATUS, 20)] {
+        index(&mut rig, register, slot);
+        let tried = rig.attempt_read(&gc::SQ_IND_DATA);
+        fires("GFX-SQ-REGISTER").only(&rig.tried(tried));
+    }
+    index(&mut rig, sq::WAVE_STATUS, 0);
+    for wrong in [
+        ("se_index", 6),
+        ("instance_index", 16),
+        ("se_broadcast_writes", 1),
+    ] {
+        rig.set(&gc::GRBM_GFX_INDEX, &[wrong]);
+        let tried = rig.attempt_read(&gc::SQ_IND_DATA);
+        fires("GFX-SQ-SELECT").only(&rig.tried(tried));
+    }
 }

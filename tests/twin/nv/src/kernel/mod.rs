@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::nv::abi::{Branch, Struct};
 use twin::host::Mapping;
+use twin::process::Standing;
 use twin::rule::{Journal, Rule};
 use twin::watch::{Moment, Watch};
 
@@ -262,6 +263,13 @@ impl Process {
         let _between = self.machine.between();
         let gone = lock(&self.maps).cut(0, u64::MAX);
         self.let_go_all(gone);
+    }
+
+    /// What its channels are at that have something to do.
+    pub fn standing(&self) -> Vec<Standing> {
+        let files: Vec<u64> = lock(&self.files).values().map(|file| file.id).collect();
+        let clients = self.machine.state().clients_of(&files);
+        self.machine.scheduler.standing(&clients)
     }
 
     /// Ends the process: what it has mapped and opened is gone.

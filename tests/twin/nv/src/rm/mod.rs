@@ -292,14 +292,16 @@ impl State {
     /// Frees the clients and events that were made on a file.
     pub(crate) fn free_clients_of(&mut self, file: u64) {
         self.events.forget_file(file);
-        let all = self.clients.iter();
-        let found: Vec<u32> = all
-            .filter(|(_, client)| client.file == file)
-            .map(|(&handle, _)| handle)
-            .collect();
-        for client in found {
+        for client in self.clients_of(&[file]) {
             self.free(client, client);
         }
+    }
+
+    /// The clients of files.
+    pub(crate) fn clients_of(&self, files: &[u64]) -> Vec<u32> {
+        let all = self.clients.iter();
+        let own = all.filter(|(_, client)| files.contains(&client.file));
+        own.map(|(&handle, _)| handle).collect()
     }
 }
 

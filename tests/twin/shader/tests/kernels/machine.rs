@@ -278,6 +278,7 @@ impl Machine {
         let start = Instant::now();
         let cancel = AtomicBool::new(false);
         let watch = Watch {
+            standing: None,
             cancel: &cancel,
             trace,
             clock: &|| start.elapsed().as_nanos() as u64 / 10,

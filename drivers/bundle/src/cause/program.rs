@@ -1,0 +1,144 @@
+//! The cause of a program that was ended on a simulated card before it was done, by what the card had not done for it.
+
+use super::Explanation;
+use crate::schema::{Bundle, Kept, Undone};
+
+pub(super) fn explain(bundle: &Bundle) -> Explanation {
+    let all = &bundle.undone;
+    // What runs goes before what may wait for that.
+    let is = |wanted: fn(&Undone) -> bool| all.iter().find(|one| wanted(one));
+    let first = is(|one| matches!(one.kept, Kept::Work { .. }))
+        .or_else(|| is(|one| matches!(one.kept, Kept::Other { .. }) && is_queue(one)))
+        .or_else(|| is(|one| matches!(one.kept, Kept::Memory { .. })))
+        .or_else(|| all.first());
+    let Some(first) = first else {
+        return Explanation::new(
+            "nothing-in-flight",
+            "nothing of the program is left to do on the card: it waits for something that it has not submitted, or for itself",
+        )
+        .because("no queue has anything to do, and nobody waits for an event of the kernel driver")
+        .then("Look with a debugger where the program is");
+    };
+    let mut found = of(first, all.len());
+    for one in all {
+        let at = match &*one.at {
+            "" => String::new(),
+            at => format!(" is at {at}:"),
+        };
+        found = found.because(format!("{}{at} {}", one.who, kept(&one.kept)));
+    }
+    found.then("`doorbell twin exec --record FILE` keeps what led to it, `twin replay --show FILE` shows it packet by packet")
+}
+
+/// Others are processes that wait.
+fn is_queue(one: &Undone) -> bool {
+    !one.who.starts_with("process ")
+}
+
+fn kept(kept: &Kept) -> String {
+    match kept {
+        Kept::Memory { why, .. } | Kept::Other { why } => why.clone(),
+        Kept::Work { what } => format!("runs {what}"),
+    }
+}
+
+fn of(first: &Undone, all: usize) -> Explanation {
+    let who = &first.who;
+    match &first.kept {
+        Kept::Work { .. } => Explanation::new("kernel-endless", format!("{who} runs work that does not end"))
+            .then("Look for a loop that does not end, or one that waits for what is behind it in the queue"),
+        Kept::Memory { va, now, .. } => {
+            let others = match all {
+                1 => "nothing else of the program is under way",
+                _ => "so do others, or what they do has not changed that",
+            };
+            let text = format!("{who} waits for memory at {va}, which holds {now}: {others}");
+            Explanation::new("signal-never-raised", text)
+                .then(format!("Look for who should write {va}: the program itself, or a queue that was not rung for"))
+        }
+        Kept::Other { why } if is_queue(first) => {
+            Explanation::new("not-fetched", format!("{who} does not go on: {why}"))
+                .then("Look at the configuration of the simulated machine, and whether the queue was given time")
+        }
+        Kept::Other { why } => {
+            let text = format!("the program waits for the kernel driver, and has nothing under way: {why}");
+            Explanation::new("event-never-signalled", text).then(
+                "Look for the packet that should signal the event: with its number, after a write to its slot, and with an interrupt",
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Hex, Kind};
+
+    fn cause(undone: Vec<Undone>) -> Explanation {
+        let mut bundle = Bundle {
+            kind: Kind::Hang,
+            undone,
+            ..Bundle::default()
+        };
+        bundle.device.interface = super::super::PROGRAM.into();
+        super::super::explain(&bundle)
+    }
+
+    fn undone(who: &str, kept: Kept) -> Undone {
+        Undone {
+            who: who.into(),
+            at: "POLL_REGMEM".into(),
+            kept,
+        }
+    }
+
+    #[test]
+    fn what_was_not_done_says_why() {
+        let waits = || {
+            undone(
+                "queue 1",
+                Kept::Memory {
+                    va: Hex(0x7000),
+                    now: Hex(3),
+                    why: "[0x7000] is 0x3, waits for it == 0x4".into(),
+                },
+            )
+        };
+        let runs = undone(
+            "queue 2",
+            Kept::Work {
+                what: "a dispatch".into(),
+            },
+        );
+        let hangs = undone(
+            "queue 3",
+            Kept::Other {
+                why: "it hangs".into(),
+            },
+        );
+        let event = || {
+            undone(
+                "process 1",
+                Kept::Other {
+                    why: "event 5 is not signalled".into(),
+                },
+            )
+        };
+        let found = cause(vec![event(), waits()]);
+        assert_eq!(found.cause, "signal-never-raised");
+        assert!(
+            found
+                .text
+                .contains("queue 1 waits for memory at 0x7000, which holds 0x3"),
+            "{found}"
+        );
+        assert_eq!(
+            found.evidence[1],
+            "queue 1 is at POLL_REGMEM: [0x7000] is 0x3, waits for it == 0x4"
+        );
+        assert_eq!(cause(vec![waits(), hangs]).cause, "not-fetched");
+        assert_eq!(cause(vec![waits(), runs]).cause, "kernel-endless");
+        assert_eq!(cause(vec![event()]).cause, "event-never-signalled");
+        assert_eq!(cause(Vec::new()).cause, "nothing-in-flight");
+    }
+}
