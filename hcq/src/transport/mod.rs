@@ -20,11 +20,13 @@ pub mod found;
 pub mod ioctl;
 mod listed;
 pub mod machine;
+pub mod relay;
 pub mod replay;
 pub mod tap;
 pub mod trace;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::addr::BusAddr;
@@ -37,6 +39,7 @@ pub use error::{Fault, TransportError};
 pub use found::{Bar, PciFunction, UsbDevice};
 pub use ioctl::{Ioctl, IoctlOf, Request};
 pub use machine::{ANYWHERE, Kept, Machine, Reserved};
+pub use relay::Relay;
 
 /// Host memory that is pinned and that the device can reach.
 #[derive(Debug, Clone)]
@@ -117,6 +120,11 @@ pub trait Pci: Send + Sync {
     /// function's own stands in for it.
     fn reaches_host(&self) -> bool {
         true
+    }
+
+    /// Memory on the way to a function that does not reach the host's; none where there is none.
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        None
     }
 
     /// The host's way to DMA memory: what passes there is seen by who stands in front of the function, which accesses
@@ -250,6 +258,24 @@ pub enum Transfer<'a> {
     BulkOut(u8, &'a [u8]),
 }
 
+/// A transfer that is under way. Dropped, it is called off, and is not under way any more.
+pub trait Flight {
+    /// Waits for its end, and returns the bytes that it has moved.
+    ///
+    /// # Errors
+    /// As [`UsbPipe::control_in`].
+    fn wait(self: Box<Self>) -> Result<usize, TransportError>;
+}
+
+/// A transfer that is over, with the bytes that it has moved.
+struct Landed(usize);
+
+impl Flight for Landed {
+    fn wait(self: Box<Self>) -> Result<usize, TransportError> {
+        Ok(self.0)
+    }
+}
+
 /// A claimed interface of a USB device. A transfer that moves fewer bytes than asked for is no
 /// error here: the count is returned.
 pub trait UsbPipe: Send + Sync {
@@ -297,6 +323,21 @@ pub trait UsbPipe: Send + Sync {
             Transfer::BulkOut(endpoint, from) => self.bulk_out(*endpoint, from, timeout),
         };
         transfers.iter_mut().map(one).collect()
+    }
+
+    /// A bulk transfer to the device's endpoint that goes on while others are made; those of one endpoint are done in
+    /// their order. Where a transport cannot, it is over when this returns.
+    ///
+    /// # Errors
+    /// As [`UsbPipe::control_in`].
+    fn submit(
+        &self,
+        endpoint: u8,
+        bytes: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Box<dyn Flight + '_>, TransportError> {
+        let moved = self.queue(&mut [Transfer::BulkOut(endpoint, &bytes)], timeout)?;
+        Ok(Box::new(Landed(moved.first().copied().unwrap_or(0))))
     }
 
     /// Ends the halt of an endpoint, on both sides: their toggles start anew.

@@ -12,7 +12,7 @@ use super::ioctl::Request;
 use super::listed;
 use super::machine::{Kept, Machine, Reserved};
 use super::{
-    BusRange, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, Setup, TransportError, UsbPipe,
+    BusRange, DevFile, Dma, Fault, Map, Pci, Prot, Relay, ResetKind, Setup, TransportError, UsbPipe,
 };
 use crate::addr::BusAddr;
 use crate::mem::view::View;
@@ -345,6 +345,11 @@ impl Pci for Tapped<dyn Pci> {
 
     fn reaches_host(&self) -> bool {
         self.inner.as_ref().is_none_or(|pci| pci.reaches_host())
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        // What goes there are transfers, which a tap on their pipe sees.
+        self.inner.as_ref()?.relay()
     }
 
     fn window(&self, name: &str, dma: &Dma) -> Window {

@@ -1,0 +1,57 @@
+//! [`Relay`]: memory between the host and a function that reaches none of the host's, through which bytes go faster
+//! than dword by dword.
+//!
+//! The function copies between there and its own memory. It waits for a word that says that a part is there, and writes
+//! another when it is done with it: a [`Leg`] names both. Whoever asks for a copy gives the function its legs, in their
+//! order, before the bytes go.
+
+use std::ops::ControlFlow;
+
+use super::{BusRange, TransportError};
+use crate::addr::BusAddr;
+
+/// A word of 32 bits, and where the function finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Its address, a multiple of 4.
+    pub at: BusAddr,
+    /// Its value.
+    pub value: u32,
+}
+
+/// What the function does for a part of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leg {
+    /// It starts once this word is there.
+    pub ready: Mark,
+    /// Where the part lies on the way.
+    pub at: BusAddr,
+    /// Bytes of the part.
+    pub bytes: usize,
+    /// What it writes once the part is copied.
+    pub done: Mark,
+}
+
+/// Gives the function the legs of a copy; `Break` where it could not.
+pub type Start<'a> = dyn FnMut(&[Leg]) -> ControlFlow<()> + 'a;
+
+/// See the front page.
+pub trait Relay: Send + Sync {
+    /// What the function has to reach: each starts and ends at a page of 4 KiB.
+    fn ranges(&self) -> Vec<BusRange>;
+
+    /// Bytes of a leg at most: from the host, and to it.
+    fn parts(&self) -> [usize; 2];
+
+    /// Sends bytes, until the function is done with all legs. Where `start` breaks off, nothing is sent.
+    ///
+    /// # Errors
+    /// The transport's; [`Fault::TimedOut`](super::Fault::TimedOut) if the function is not done with a leg in time.
+    fn send(&self, from: &[u8], start: &mut Start<'_>) -> Result<(), TransportError>;
+
+    /// Takes bytes that the function sends; none where `start` breaks off.
+    ///
+    /// # Errors
+    /// As [`Relay::send`].
+    fn receive(&self, to: &mut [u8], start: &mut Start<'_>) -> Result<(), TransportError>;
+}
