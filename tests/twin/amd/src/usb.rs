@@ -16,6 +16,7 @@
 //! | `retries` | how many configuration requests the card wants again; default: 0 |
 //! | `trouble` | what goes wrong with a transfer, and after how many: `stall:N`, `short:N`, `late:N`, `vanish:N`, `unplug:N` |
 //! | `away` | at how many looks for it an unplugged bridge is away; default: for good |
+//! | `firmware` | `open` (default), or `stock`: the maker's, which is seen on the bus and stalls vendor requests |
 //! | `reset` | `keeps`: firmware that keeps a copy over a reset of the device; default: `forgets` |
 
 use std::sync::Arc;
@@ -35,7 +36,8 @@ use twin::usb::{self, Bridge, Trouble, What};
 use crate::pci::card::{self, Card};
 use crate::pci::machine;
 
-const KEYS: &str = "speed, copy, round, hops, power, training, retries, trouble, away, reset";
+const KEYS: &str =
+    "speed, copy, round, hops, power, training, retries, trouble, away, firmware, reset";
 
 /// What a config string says.
 #[derive(Clone, Debug)]
@@ -98,6 +100,7 @@ fn parse(text: &str) -> Result<Config, String> {
             "power" => bridge.powered = one("off", "on")?,
             "training" => bridge.training = count()?,
             "retries" => bridge.retries = count()?,
+            "firmware" => bridge.stock = one("open", "stock")?,
             "reset" => bridge.keeps = one("forgets", "keeps")?,
             "trouble" => {
                 let expected = "stall, short, late, vanish or unplug, a colon, a number";

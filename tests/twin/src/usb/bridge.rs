@@ -58,6 +58,7 @@ impl Bridge {
             troubles: Vec::new(),
             counts: Counts::default(),
             now: Duration::ZERO,
+            carries: Duration::ZERO,
             config,
         };
         state.start();
@@ -113,7 +114,10 @@ impl Bridge {
     /// What the host sees of it; none while it is not plugged in.
     pub fn found(&self) -> Option<UsbDevice> {
         let state = self.lock();
-        let (vendor, product) = device::IDS;
+        let ((vendor, product), name) = match state.config.stock {
+            true => (device::STOCK_IDS, device::STOCK_PRODUCT),
+            false => (device::IDS, device::PRODUCT),
+        };
         state.plugged.then(|| UsbDevice {
             port: self.port.clone(),
             vendor,
@@ -121,7 +125,7 @@ impl Bridge {
             bus: 2,
             number: state.number,
             speed: if state.config.usb2 { 480 } else { 10_000 },
-            product_name: Some(device::PRODUCT.into()),
+            product_name: Some(name.into()),
             serial: Some(device::SERIAL.into()),
         })
     }

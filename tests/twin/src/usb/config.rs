@@ -23,6 +23,8 @@ pub struct Config {
     pub retries: u32,
     /// How many looks at a packet's completion are in vain, by who looks at registers.
     pub looks: u32,
+    /// It has its maker's firmware, which knows no vendor requests.
+    pub stock: bool,
     /// Its firmware keeps a copy over a reset, as it did once.
     pub keeps: bool,
 }
@@ -38,6 +40,7 @@ impl Default for Config {
             training: 0,
             retries: 0,
             looks: 1,
+            stock: false,
             keeps: false,
         }
     }

@@ -65,6 +65,9 @@ impl Endpoints {
 pub(super) const IDS: (u16, u16) = (0xadd1, 0x0001);
 /// What it calls itself.
 pub(super) const PRODUCT: &str = "custom v0.1";
+/// The same of its maker's firmware (tinygrad, runtime/support/usb.py, which took that name).
+pub(super) const STOCK_IDS: (u16, u16) = (0x174c, 0x2464);
+pub(super) const STOCK_PRODUCT: &str = "AS2462";
 const MAKER: &str = "tiny";
 /// The serial number, where none has been given.
 pub(super) const SERIAL: &str = "ffffffff";
@@ -201,10 +204,12 @@ impl State {
                     self.stale = 0;
                 }
                 self.stream = None;
+                self.sram.leave();
             }
             request::SET_CONFIGURATION | request::SET_INTERFACE => {
                 self.endpoints.anew();
                 self.quiet();
+                self.sram.leave();
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hcq::transport::{Fault, Setup, Transfer, TransportError, UsbPipe};
+use hcq::transport::{Fault, Flight, Setup, Transfer, TransportError, UsbPipe};
 
 use super::bridge::Bridge;
 use super::config::What;
@@ -106,8 +106,14 @@ impl Pipe {
             results[i] = result.map(|(bytes, _)| bytes);
         }
         let mut state = self.bridge.lock();
+        // Bulk data waits for what is under way.
+        let done = match bulk.is_zero() {
+            true => state.now + control,
+            false => state.carried(bulk).max(state.now + control),
+        };
         let round = state.rates.round;
-        state.waited(round + control.max(bulk));
+        let time = done - state.now + round;
+        state.waited(time);
         results
     }
 
@@ -160,11 +166,48 @@ impl Pipe {
         Ok(moved.first().copied().unwrap_or(0))
     }
 
+    /// A bulk transfer that nobody waits for yet: the device has it at once, but the cable carries it after what is
+    /// under way.
+    fn start(&self, endpoint: u8, bytes: &[u8], limit: Duration) -> UnderWay<'_> {
+        let trouble = self.bridge.lock().troubles(1).pop().flatten();
+        let mut transfer = Transfer::BulkOut(endpoint, bytes);
+        let operation = told(&transfer);
+        let result = self.one(&mut transfer, trouble, limit);
+        let mut state = self.bridge.lock();
+        let took = result.as_ref().map_or(Duration::ZERO, |(_, took)| *took);
+        let end = state.carried(took);
+        let moved = result.map(|(bytes, _)| bytes);
+        UnderWay {
+            pipe: self,
+            end,
+            moved: moved.map_err(|fault| self.error(operation, fault)),
+        }
+    }
+
     fn there(&self, operation: &str) -> Result<(), TransportError> {
         match self.bridge.lock().is_there(self.number) {
             true => Ok(()),
             false => Err(self.error(operation, Fault::Gone)),
         }
+    }
+}
+
+/// A bulk transfer that is under way.
+struct UnderWay<'a> {
+    pipe: &'a Pipe,
+    /// When it ends.
+    end: Duration,
+    moved: Result<usize, TransportError>,
+}
+
+impl Flight for UnderWay<'_> {
+    fn wait(self: Box<Self>) -> Result<usize, TransportError> {
+        let mut state = self.pipe.bridge.lock();
+        if let Some(left) = self.end.checked_sub(state.now) {
+            let round = state.rates.round;
+            state.waited(left + round);
+        }
+        self.moved
     }
 }
 
@@ -207,6 +250,15 @@ impl UsbPipe for Pipe {
         timeout: Duration,
     ) -> Result<Vec<usize>, TransportError> {
         self.all(transfers, timeout)
+    }
+
+    fn submit(
+        &self,
+        endpoint: u8,
+        bytes: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Box<dyn Flight + '_>, TransportError> {
+        Ok(Box::new(self.start(endpoint, &bytes, timeout)))
     }
 
     fn bulk_in(

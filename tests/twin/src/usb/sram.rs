@@ -56,6 +56,8 @@ struct Copy {
     bytes: u64,
     /// How much of it is done.
     done: u64,
+    /// Whoever armed it has begun anew: the next to arm one sets the engine up anew.
+    left: bool,
 }
 
 /// A part of the buffer that the host has sent: nobody has looked at it as long as no page of it was asked for.
@@ -122,6 +124,16 @@ impl Sram {
         self.open();
     }
 
+    /// Endpoints start anew. The engine is not told (asm2464pd-firmware, handmade/src/main.c, CLEAR_FEATURE,
+    /// SET_INTERFACE): a copy takes what comes, until another is armed, which sets the engine up anew (0xF2).
+    pub(super) fn leave(&mut self) {
+        for copy in &mut self.copies {
+            copy.left = true;
+        }
+        // Nobody is there any more who would want it read.
+        self.sent.clear();
+    }
+
     /// Power has gone.
     pub(super) fn lose(&mut self) {
         self.forget();
@@ -176,6 +188,10 @@ impl Sram {
             journal.broken(&rules::SLOTS, what);
             return;
         }
+        if self.copies.iter().any(|copy| copy.left) {
+            self.copies.clear();
+            self.open();
+        }
         let waiting = self.copies.iter().filter(|copy| copy.to_host == to_host);
         if waiting.count() >= MOST {
             journal.broken(&rules::ENGINES, format!("{what}, while {MOST} wait"));
@@ -196,13 +212,15 @@ impl Sram {
             at,
             bytes,
             done: 0,
+            left: false,
         });
     }
 
     /// What the host has sent into a range, and nobody has looked at.
     fn unread(&mut self, at: u64, bytes: u64) -> Option<(u64, u64)> {
         let overlaps = |sent: &Sent| sent.at < at + bytes && at < sent.at + sent.bytes;
-        let looked = |sent: &Sent| self.memory.was_found(BUFFER + sent.at, sent.bytes);
+        // Its start: a look at its end is for whether it is there.
+        let looked = |sent: &Sent| self.memory.was_found(BUFFER + sent.at, 1);
         let found = self
             .sent
             .iter()

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) troubles: Vec<Trouble>,
     pub(super) counts: Counts,
     pub(super) now: Duration,
+    /// Until when the cable carries bulk data.
+    pub(super) carries: Duration,
 }
 
 impl State {
@@ -91,6 +93,12 @@ impl State {
         self.power(false);
     }
 
+    /// The cable carries bulk data for so long, after what is under way: returns when that ends.
+    pub(super) fn carried(&mut self, took: Duration) -> Duration {
+        self.carries = self.carries.max(self.now) + took;
+        self.carries
+    }
+
     /// What is wrong with the next transfer.
     fn trouble(&mut self) -> Option<What> {
         let mut found = None;
@@ -117,6 +125,7 @@ impl State {
     pub(super) fn configure(&mut self) {
         self.endpoints.both();
         self.quiet();
+        self.sram.leave();
     }
 
     /// Clears a halt, as the host's own call does.

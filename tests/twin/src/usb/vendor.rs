@@ -39,6 +39,9 @@ impl State {
         if setup.request_type & KIND == 0 {
             return self.standard_in(setup, to);
         }
+        if self.config.stock {
+            return Answer::Stall;
+        }
         match (setup.request_type, setup.request) {
             (IN, READ) => {
                 let most = if self.config.usb2 { 64 } else { 512 };
@@ -72,6 +75,9 @@ impl State {
     pub(super) fn control_out(&mut self, setup: Setup, from: &[u8]) -> Answer {
         if setup.request_type & KIND == 0 {
             return self.standard_out(setup, from);
+        }
+        if self.config.stock {
+            return Answer::Stall;
         }
         let [low, high] = setup.index.to_le_bytes();
         match (setup.request_type, setup.request, from) {

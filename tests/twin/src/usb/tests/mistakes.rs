@@ -192,6 +192,14 @@ fn mistakes_of_copies_are_named() {
     rig.is_clean();
     send(3);
     fires("ASM24-SRAM-UNREAD").only(&rig.broken());
+    // A look at the end of a window is not for what is in it.
+    let rig = Rig::ready();
+    for byte in [1, 2] {
+        rig.out(0xf2, 32, 0x0100, &[]);
+        rig.bulk_out(&[byte; 0x4000]).unwrap();
+        rig.sram(0x3000, 0x1000);
+    }
+    fires("ASM24-SRAM-UNREAD").only(&rig.broken());
 
     let rig = Rig::set_up(Config {
         keeps: true,

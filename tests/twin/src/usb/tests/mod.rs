@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+mod copies;
 mod judge;
 mod mistakes;
 
@@ -306,36 +307,6 @@ fn registers_send_packets_as_requests_do() {
     rig.get(0xe4, 0xb220, 4);
     assert!(rig.broken().iter().all(|rule| *rule == "ASM24-TLP-EARLY"));
     fires("ASM24-TLP-EARLY").first(&rig.broken());
-}
-
-#[test]
-fn copies_go_through_the_buffer_when_they_are_released() {
-    let rig = Rig::ready();
-    let data: Vec<u8> = (0..0x8000u32).map(|i| (i * 7) as u8).collect();
-    // Two may wait at a time.
-    rig.out(0xf2, 64, 0x0200, &[]);
-    rig.out(0xf2, 64, 0x0210, &[]);
-    assert_eq!(rig.bulk_out(&data), Ok(data.len()));
-    assert_eq!(rig.bulk_out(&data), Ok(data.len()));
-    assert_eq!(rig.get(0xe4, 0xf000, 16), data[..16]);
-    assert_eq!(rig.sram(0x10 * 0x4000, 4096), data[..4096]);
-    // To the host: when the function has written to the page of completions, and not before.
-    let page = rig.get(0xe4, 0xb800, 64);
-    rig.out(0xf2, 0x8000 | 64, 0x0200, &[]);
-    assert!(matches!(rig.bulk_in(data.len()), Err(Fault::TimedOut(_))));
-    assert_eq!(
-        rig.get(0xe4, 0xb800, 64),
-        page,
-        "nothing is to be seen of the gate"
-    );
-    // A zero where a zero was.
-    rig.reach(CQ + 12, |mapping, at| assert!(mapping.write(at, &[0; 4])));
-    assert_eq!(rig.bulk_in(data.len()).unwrap(), data);
-    rig.out(0xe5, 0xa800, 7, &[]);
-    rig.reach(0x82_0800, |mapping, at| {
-        assert_eq!(mapping.load64(at as usize), 7)
-    });
-    rig.is_clean();
 }
 
 #[test]
