@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers_gpu::core::Core;
 use drivers_gpu::device::Gpu;
-use drivers_gpu::engine::Engine;
+use drivers_gpu::engine::{Engine, RELAY_RING};
 use drivers_gpu::memory::pool::Pool;
 use hcq::{Abilities, DeviceInfo, Error, QueueKind, Result};
 
@@ -57,7 +57,10 @@ pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<
     let own = {
         let (core, pool, interface) = (core.clone(), pool.clone(), interface.clone());
         let options = Options {
-            copy_ring: 0,
+            copy_ring: match interface.has_relay() {
+                true => RELAY_RING,
+                false => 0,
+            },
             ..options.clone()
         };
         move || parts::open(&core, &interface, &pool, &copy(copies), &options)

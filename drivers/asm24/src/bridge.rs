@@ -11,13 +11,11 @@ use std::time::Duration;
 
 use drivers_spec::asm24::open;
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Clock, Fault, Setup, Transfer, TransportError, UsbPipe};
+use hcq::transport::{Clock, Fault, Flight, Setup, Transfer, TransportError, UsbPipe};
 
 use crate::request::{self, ANSWER, Answer, Body, Status};
 use crate::tlp::Tlp;
-
-/// So many dwords in a row are a request each; more are a stream.
-pub const FEW: usize = 4;
+use crate::writes::{FEW, Piece, Step, Writes};
 
 /// Requests that are under way together at most.
 const MOST: usize = 32;
@@ -45,26 +43,12 @@ pub struct Bridge {
     state: Mutex<State>,
 }
 
+/// What is on its way.
 #[derive(Default)]
-struct State {
-    queued: Vec<Piece>,
-    /// Bytes in the queue.
-    gathered: usize,
+pub(crate) struct State {
+    writes: Writes,
     /// The first failure.
     broken: Option<TransportError>,
-}
-
-/// Bytes for an address of the bus.
-struct Piece {
-    address: u64,
-    bytes: Vec<u8>,
-}
-
-/// A step of what is written.
-#[derive(PartialEq, Eq, Debug)]
-enum Step<'a> {
-    One(Tlp),
-    Stream(u64, &'a [u8]),
 }
 
 impl Bridge {
@@ -76,11 +60,24 @@ impl Bridge {
         for endpoint in [open::OUT, open::IN] {
             pipe.clear_halt(endpoint)?;
         }
-        Ok(Bridge {
+        let bridge = Bridge {
             pipe,
             clock,
             state: Mutex::default(),
-        })
+        };
+        bridge.settle()?;
+        Ok(bridge)
+    }
+
+    /// A copy that an earlier process has left armed would take what comes next: a small one takes its place.
+    ///
+    /// Source: asm2464pd-firmware, handmade/src/main.c, request 0xF2, sets the one engine up anew; pull request 75.
+    fn settle(&self) -> Result<(), TransportError> {
+        let mut transfers = [
+            Transfer::ControlOut(request::arm(false, 0, open::SECTOR), &[]),
+            Transfer::BulkOut(open::OUT, &[0; open::SECTOR]),
+        ];
+        self.queue(&mut self.lock(), &mut transfers, CONTROL)
     }
 
     /// Its name: the port.
@@ -137,10 +134,10 @@ impl Bridge {
         let mut state = self.lock();
         let mut address = address;
         for part in bytes.chunks(GATHERED) {
-            if state.gathered + part.len() > GATHERED {
+            if state.writes.bytes() + part.len() > GATHERED {
                 self.send_all(&mut state)?;
             }
-            state.put(address, part);
+            state.writes.put(address, part);
             address += part.len() as u64;
         }
         Ok(())
@@ -222,7 +219,7 @@ impl Bridge {
     ) -> Result<(), TransportError> {
         self.ask_all(state, &[Tlp::read(address, 4)], &mut [0])?;
         let (setup, body) = request::stream_in(address, (to.len() / 4) as u32);
-        let limit = CONTROL + Duration::from_millis(to.len() as u64 * 1000 / SLOWEST);
+        let limit = limit(to.len());
         let mut transfers = [
             Transfer::ControlOut(setup, &body),
             Transfer::BulkIn(open::IN, to),
@@ -270,7 +267,7 @@ impl Bridge {
     }
 
     fn ask_once(&self, state: &mut State, tlps: &[Tlp]) -> Result<Vec<Answer>, TransportError> {
-        let queued = state.take();
+        let queued = state.writes.take();
         let last = self.write_all(state, &queued)?;
         let asked: Vec<_> = tlps.iter().map(request::tlp).collect();
         let mut answers = vec![[0; ANSWER]; tlps.len()];
@@ -303,8 +300,8 @@ impl Bridge {
         self.error(operation, Fault::Beyond(what.into()))
     }
 
-    fn send_all(&self, state: &mut State) -> Result<(), TransportError> {
-        let queued = state.take();
+    pub(crate) fn send_all(&self, state: &mut State) -> Result<(), TransportError> {
+        let queued = state.writes.take();
         let last = self.write_all(state, &queued)?;
         let mut transfers: Vec<_> = last.iter().map(control).collect();
         self.queue(state, &mut transfers, CONTROL)
@@ -331,9 +328,7 @@ impl Bridge {
                     requests.push(request::stream_out(address, (bytes.len() / 4) as u32));
                     let mut transfers: Vec<_> = requests.iter().map(control).collect();
                     transfers.push(Transfer::BulkOut(open::OUT, bytes));
-                    let limit =
-                        CONTROL + Duration::from_millis(bytes.len() as u64 * 1000 / SLOWEST);
-                    self.queue(state, &mut transfers, limit)?;
+                    self.queue(state, &mut transfers, limit(bytes.len()))?;
                     requests.clear();
                 }
             }
@@ -341,8 +336,55 @@ impl Bridge {
         Ok(requests)
     }
 
+    /// One wait for control transfers.
+    pub(crate) fn control(
+        &self,
+        state: &mut State,
+        transfers: &mut [Transfer<'_>],
+    ) -> Result<(), TransportError> {
+        self.queue(state, transfers, CONTROL)
+    }
+
+    /// Puts a bulk transfer to the device on its way, and does not wait for it.
+    pub(crate) fn submit(
+        &self,
+        state: &mut State,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Box<dyn Flight + '_>, TransportError> {
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        let flight = self.pipe.submit(open::OUT, bytes, limit);
+        flight.inspect_err(|error| state.broken = Some(error.clone()))
+    }
+
+    /// What became of it.
+    pub(crate) fn landed(
+        &self,
+        state: &mut State,
+        moved: Result<usize, TransportError>,
+        wanted: usize,
+    ) -> Result<(), TransportError> {
+        let done = moved.and_then(|moved| match moved == wanted {
+            true => Ok(()),
+            false => {
+                let operation = format!("bulk transfer of endpoint {:#x}", open::OUT);
+                Err(self.error(operation, Fault::Short { wanted, moved }))
+            }
+        });
+        done.inspect_err(|error| state.broken = Some(error.clone()))
+    }
+
+    /// Nothing is asked any more: nobody knows what the bridge has taken.
+    pub(crate) fn lost(&self, state: &mut State, what: String, fault: Fault) -> TransportError {
+        let error = self.error(what, fault);
+        state.broken = Some(error.clone());
+        error
+    }
+
     /// One wait. What moved less than it should has failed.
-    fn queue(
+    pub(crate) fn queue(
         &self,
         state: &mut State,
         transfers: &mut [Transfer<'_>],
@@ -369,7 +411,7 @@ impl Bridge {
         done.inspect_err(|error| state.broken = Some(error.clone()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // Pieces are taken out before they are sent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -382,6 +424,11 @@ impl Drop for Bridge {
             tracing::debug!(%error, "the last writes are lost");
         }
     }
+}
+
+/// How long a stream of so many bytes may take, with what is queued with it.
+const fn limit(bytes: usize) -> Duration {
+    CONTROL.saturating_add(Duration::from_millis(bytes as u64 * 1000 / SLOWEST))
 }
 
 fn control(request: &(Setup, Body)) -> Transfer<'_> {
@@ -403,86 +450,5 @@ fn name(transfer: &Transfer<'_>) -> String {
         Transfer::BulkIn(endpoint, _) | Transfer::BulkOut(endpoint, _) => {
             format!("bulk transfer of endpoint {endpoint:#x}")
         }
-    }
-}
-
-impl State {
-    /// What follows the last write goes with it, where both are whole dwords.
-    fn put(&mut self, address: u64, bytes: &[u8]) {
-        self.gathered += bytes.len();
-        let is_whole = |address: u64, len: usize| address & 3 == 0 && len & 3 == 0;
-        if let Some(last) = self.queued.last_mut()
-            && last.address + last.bytes.len() as u64 == address
-            && is_whole(last.address, last.bytes.len())
-            && is_whole(address, bytes.len())
-        {
-            last.bytes.extend_from_slice(bytes);
-            return;
-        }
-        self.queued.push(Piece {
-            address,
-            bytes: bytes.to_vec(),
-        });
-    }
-
-    fn take(&mut self) -> Vec<Piece> {
-        self.gathered = 0;
-        std::mem::take(&mut self.queued)
-    }
-}
-
-impl Piece {
-    /// What is no whole dword is a request of its own, before and behind those that are.
-    fn steps(&self) -> Vec<Step<'_>> {
-        let mut steps = Vec::new();
-        let (mut address, mut bytes) = (self.address, &*self.bytes);
-        let one = |address: u64, bytes: &[u8]| {
-            let mut word = [0; 4];
-            word[..bytes.len()].copy_from_slice(bytes);
-            Step::One(Tlp::write(address, bytes.len(), u32::from_le_bytes(word)))
-        };
-        if address & 3 != 0 {
-            let head = bytes.len().min(4 - (address & 3) as usize);
-            steps.push(one(address, &bytes[..head]));
-            (address, bytes) = (address + head as u64, &bytes[head..]);
-        }
-        let (whole, tail) = bytes.split_at(bytes.len() & !3);
-        match whole.len() / 4 <= FEW {
-            true => {
-                let places = (address..).step_by(4);
-                let words = whole.chunks_exact(4).zip(places);
-                steps.extend(words.map(|(bytes, at)| one(at, bytes)));
-            }
-            false => steps.push(Step::Stream(address, whole)),
-        }
-        if !tail.is_empty() {
-            steps.push(one(address + whole.len() as u64, tail));
-        }
-        steps
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writes_are_cut_into_dwords_and_streams() {
-        let mut state = State::default();
-        state.put(0x1001, &[1, 2]);
-        state.put(0x1004, &[3, 0, 0, 0]);
-        state.put(0x1008, &[4, 0, 0, 0]);
-        state.put(0x2000, &[7; 22]);
-        let pieces = state.take();
-        assert_eq!(pieces.len(), 3);
-        let steps: Vec<_> = pieces.iter().flat_map(Piece::steps).collect();
-        let expected = [
-            Step::One(Tlp::write(0x1001, 2, 0x201)),
-            Step::One(Tlp::write(0x1004, 4, 3)),
-            Step::One(Tlp::write(0x1008, 4, 4)),
-            Step::Stream(0x2000, &[7; 20]),
-            Step::One(Tlp::write(0x2014, 2, 0x707)),
-        ];
-        assert_eq!(steps, expected);
     }
 }

@@ -5,17 +5,19 @@
 use std::sync::Arc;
 
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
-use hcq::transport::{Bar, Clock, Dma, Fault, Pci, ResetKind, TransportError, UsbPipe};
+use hcq::transport::{Bar, Clock, Dma, Fault, Pci, Relay, ResetKind, TransportError, UsbPipe};
 use hcq::wait::Deadline;
 
 use crate::bridge::Bridge;
 use crate::bus::{self, Found};
 use crate::error::Stage;
+use crate::relay::Buffer;
 use crate::tlp::{Place, Tlp};
 
 /// A function behind a bridge.
 pub struct Function {
     bridge: Arc<Bridge>,
+    buffer: Arc<Buffer>,
     name: String,
     found: Found,
     bars: Vec<Bar>,
@@ -32,9 +34,11 @@ pub fn open(pipe: Arc<dyn UsbPipe>, clock: Arc<dyn Clock>) -> Result<Function, T
     bus::train(&bridge).map_err(at(Stage::Link))?;
     let found = bus::number(&bridge).map_err(at(Stage::Bus))?;
     let bars = bus::place_bars(&bridge, found.place).map_err(at(Stage::Windows))?;
+    let bridge = Arc::new(bridge);
     Ok(Function {
         name: bridge.name().to_owned(),
-        bridge: Arc::new(bridge),
+        buffer: Arc::new(Buffer::new(bridge.clone())),
+        bridge,
         found,
         bars,
     })
@@ -115,12 +119,17 @@ impl Pci for Function {
         false
     }
 
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        Some(self.buffer.clone())
+    }
+
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
         if kind == ResetKind::Function {
             let why = "the bridge only turns the slot off and on";
             return Err(self.unsupported(format!("{kind} reset"), why));
         }
         self.bridge.send()?;
+        self.buffer.forget();
         self.bridge.power(false)?;
         bus::train(&self.bridge)?;
         let found = bus::number(&self.bridge)?;

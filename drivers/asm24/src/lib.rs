@@ -6,9 +6,12 @@
 //! |---|---|
 //! | [`tlp`] | one PCIe request as numbers |
 //! | [`request`] | what the bridge's open firmware is asked by USB: pure |
-//! | [`bridge`] | the bridge: writes that wait for their turn, reads, its own memory |
+//! | [`stock`] | what its maker's firmware is asked: pure, and used by nobody yet |
+//! | `writes` | bytes that wait for their turn, cut into requests |
+//! | [`bridge`] | the bridge: writes, reads, its own memory |
 //! | `error` | how far the way to the function came, and what helps there |
 //! | [`bus`] | the buses behind it: numbers, windows, BARs |
+//! | `relay` | copies through the bridge's own memory |
 //! | [`function`] | [`open`]: the function at their end |
 //! | [`machine`] | a machine whose PCI functions are those behind its bridges |
 //!
@@ -16,10 +19,11 @@
 //!
 //! | what | transfers | waits |
 //! |---|---|---|
-//! | up to [`bridge::FEW`] dwords are written | a control transfer each | one, with all others of the kind, and with a stream behind them |
+//! | up to 4 dwords are written | a control transfer each | one, with all others of the kind, and with a stream behind them |
 //! | more dwords in a row | a control and a bulk transfer | one |
 //! | a register is read | two control transfers | one |
 //! | memory is read | the same, then a control and a bulk transfer | two |
+//! | 256 KiB go through the buffer | a look, a control and a bulk transfer | none: they go on behind each other |
 #![forbid(unsafe_code)]
 
 pub mod bridge;
@@ -27,8 +31,11 @@ pub mod bus;
 mod error;
 pub mod function;
 pub mod machine;
+mod relay;
 pub mod request;
+pub mod stock;
 pub mod tlp;
+mod writes;
 
 pub use function::open;
 pub use machine::Bridged;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use drivers_spec::usb::GPU_BRIDGES;
+use drivers_spec::usb::{ASMEDIA, GPU_BRIDGES};
 use hcq::mem::view::View;
 use hcq::transport::{
     Clock, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, TransportError, UsbDevice,
@@ -40,10 +40,13 @@ pub fn is_bridge(device: &UsbDevice) -> bool {
     GPU_BRIDGES.contains(&(device.vendor, device.product))
 }
 
-/// Whether a bridge has firmware that is driven here: the open one says so in its name.
+/// Whether a bridge has firmware that is driven here: the open one says so in its name, and has numbers of its own.
+///
+/// Source: tinygrad, runtime/support/usb.py and ops_amd.py.
 pub fn is_open(bridge: &UsbDevice) -> bool {
     let name = bridge.product_name.as_deref().unwrap_or("");
-    name.starts_with("custom") || name.starts_with("AS2462")
+    let is_named = name.starts_with("custom") || name.starts_with("AS2462");
+    is_named && bridge.vendor != ASMEDIA
 }
 
 impl Bridged {
@@ -98,7 +101,7 @@ impl Machine for Bridged {
             let name = bridge.product_name.as_deref().unwrap_or("no name");
             return Err(refused(format!(
                 "the bridge ({:04x}:{:04x}, {name}) has its maker's firmware, expected the open one, whose name starts \
-                 with `custom`: see drivers/asm24/README.md for how it gets there",
+                 with `custom`: flash it (https://github.com/tinygrad/asm2464pd-firmware; see drivers/asm24/README.md)",
                 bridge.vendor, bridge.product
             )));
         }

@@ -76,6 +76,28 @@ pub mod tlp {
     pub const ABORT: u8 = 4;
 }
 
+/// Registers of the engine that sends one TLP. Numbers lie with their highest byte first.
+pub mod engine {
+    /// `Fmt` and `Type`.
+    pub const FORMAT: u16 = 0xb210;
+    /// Byte enables.
+    pub const ENABLES: u16 = 0xb217;
+    /// The lower half of the address.
+    pub const ADDRESS: u16 = 0xb218;
+    /// The upper half.
+    pub const ADDRESS_HIGH: u16 = 0xb21c;
+    /// Data.
+    pub const DATA: u16 = 0xb220;
+    /// Starts it.
+    pub const TRIGGER: u16 = 0xb254;
+    /// Value of [`TRIGGER`].
+    pub const EXECUTE: u8 = 0x0f;
+    /// Whether it is done.
+    pub const STATUS: u16 = 0xb296;
+    /// Written to [`STATUS`] with the start.
+    pub const KICK: u8 = 4;
+}
+
 /// State of the PCIe link.
 pub const LTSSM: u16 = 0xb450;
 /// Value of [`LTSSM`]: the link is up.
@@ -127,6 +149,8 @@ pub mod stock {
     pub const XDATA_246X: u32 = 0x50_0000;
     /// Bytes that one read moves at most.
     pub const MOST_READ: usize = 255;
+    /// Streams of UAS, so many commands are under way at most.
+    pub const STREAMS: u8 = 31;
 
     /// The bulk endpoint for commands and data.
     pub const OUT: u8 = 0x02;

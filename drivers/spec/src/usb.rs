@@ -10,3 +10,6 @@ pub const GPU_BRIDGES: [(u16, u16); 4] = [
     (0x174c, 0x2463),
     (0x174c, 0x2464),
 ];
+
+/// Vendor of the maker of ASM24xx, by which its own firmware is known.
+pub const ASMEDIA: u16 = 0x174c;

@@ -37,7 +37,8 @@ fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row
     );
     if !is_open(bridge) {
         return Row::new(check, Status::Fail, seen).fix(
-            "it has its maker's firmware, which is not driven here; drivers/asm24/README.md says where the open one is",
+            "it has its maker's firmware, by which no card is driven: flash the open one, \
+             https://github.com/tinygrad/asm2464pd-firmware (drivers/asm24/README.md says more), and plug it in again",
         );
     }
     let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);

@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_gpu::interface::{
+    Age, Event, Exception, Facts, Interface, Memory, Relayed, Request, Space,
+};
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
@@ -331,6 +333,28 @@ impl Interface for Pcie {
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.process.memory_at(va)?;
         Some((memory.window()?.clone(), offset))
+    }
+
+    fn has_relay(&self) -> bool {
+        self.card.card().pci().relay().is_some()
+    }
+
+    fn relay(&self) -> Result<Option<Relayed>> {
+        let Some(relay) = self.card.card().pci().relay() else {
+            return Ok(None);
+        };
+        let (mut parts, mut owners) = (Vec::new(), Vec::new());
+        for range in relay.ranges() {
+            let name = "the buffer of the bridge";
+            let memory = memory::Memory::on_bus(&self.process, &self.card, range, name)?;
+            parts.push((range, memory.va()));
+            owners.push(memory);
+        }
+        Ok(Some(Relayed {
+            relay,
+            parts,
+            owner: Box::new(owners),
+        }))
     }
 
     fn evidence(&self, exception: Option<&Exception>) -> Evidence {

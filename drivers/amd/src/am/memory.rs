@@ -10,7 +10,7 @@ use drivers_gpu::interface::Request;
 use drivers_spec::pci::PCI_BASE_ADDRESS_0;
 use hcq::addr::{BusAddr, PhysAddr, VramAddr};
 use hcq::mem::window::{AccessWidth, Window};
-use hcq::transport::{Dma, Fault, TransportError};
+use hcq::transport::{BusRange, Dma, Fault, TransportError};
 use hcq::{Error, GpuVa, MemoryKind};
 
 use super::exception::broken;
@@ -41,6 +41,8 @@ enum Place {
     /// VRAM in the place of memory of the host.
     Near(VramAddr),
     Host(Dma),
+    /// Memory of somebody else's on the bus.
+    Bus(BusAddr),
 }
 
 impl Memory {
@@ -60,16 +62,8 @@ impl Memory {
         let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
         let va = process.addresses(device, bytes, align)?;
         // From here on the drop takes apart what has been made.
-        let mut memory = Memory {
-            process: process.clone(),
-            card: card.clone(),
-            va,
-            bytes,
-            place: None,
-            window: None,
-            mapped: Mutex::default(),
-            is_named: !request.what.is_empty(),
-        };
+        let mut memory = Memory::nowhere(process, card, va, bytes);
+        memory.is_named = !request.what.is_empty();
         let name = match request.what {
             "" => "memory",
             what => what,
@@ -116,6 +110,39 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Memory of somebody else's on the bus, for its card alone.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub(super) fn on_bus(
+        process: &Arc<Process>,
+        card: &Arc<Running>,
+        range: BusRange,
+        name: &str,
+    ) -> Result<Memory, Error> {
+        let va = process.addresses(card.card().device(), range.bytes, PAGE)?;
+        let mut memory = Memory::nowhere(process, card, va, range.bytes);
+        memory.place = Some(Place::Bus(range.addr));
+        process.space.ranges.insert(va.0, range.bytes, name);
+        memory.is_named = true;
+        memory.map(card)?;
+        Ok(memory)
+    }
+
+    /// Addresses without memory yet.
+    fn nowhere(process: &Arc<Process>, card: &Arc<Running>, va: GpuVa, bytes: u64) -> Memory {
+        Memory {
+            process: process.clone(),
+            card: card.clone(),
+            va,
+            bytes,
+            place: None,
+            window: None,
+            mapped: Mutex::default(),
+            is_named: false,
+        }
+    }
+
     /// Filled with zeros when it was made.
     pub(super) fn is_zeroed(&self) -> bool {
         matches!(self.place, Some(Place::Host(_)))
@@ -128,6 +155,7 @@ impl Memory {
                 (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
             }
             Some(Place::Near(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
+            Some(Place::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
             Some(Place::Vram(at)) => {
                 let at = on_bus(&self.card, *at)?;
                 (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)

@@ -56,3 +56,19 @@ fn a_card_that_is_unplugged_is_lost_at_once_and_opens_when_it_is_back() {
     works(&twin, "gfx1201");
     unbroken(&twin);
 }
+
+#[test]
+fn a_bridge_with_its_makers_firmware_is_named_and_left_alone() {
+    let twin = UsbMachine::new("chip=gfx1201,firmware=stock").unwrap();
+    let machine: Arc<dyn Machine> = twin.clone();
+    let found = drivers_asm24::machine::bridges(&*machine).unwrap();
+    assert!(!drivers_asm24::machine::is_open(&found[0]));
+    let error = open(&machine, &options()).err().unwrap().to_string();
+    assert!(
+        error.contains("174c:2464, AS2462) has its maker's firmware"),
+        "{error}"
+    );
+    assert!(error.contains("asm2464pd-firmware"), "{error}");
+    assert_eq!(twin.bridge(0).unwrap().counts().control, 0);
+    unbroken(&twin);
+}

@@ -5,6 +5,8 @@
 #[path = "../stand/mod.rs"]
 mod stand;
 
+mod bugs;
+mod copies;
 mod costs;
 mod device;
 mod failures;

@@ -20,6 +20,7 @@ use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 
 use self::load::{Load, Loader};
+pub use self::staging::RELAY_RING;
 use self::staging::StagingQueue;
 use crate::core::Core;
 use crate::core::queues::{Queues, Suspects};

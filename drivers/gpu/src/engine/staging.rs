@@ -1,12 +1,19 @@
 //! [`StagingQueue`]: copies between host memory and VRAM, and fills it, by a copy engine.
+//!
+//! What the host and the engine share is memory of the host. Where the GPU reaches none of that, VRAM stands in for it,
+//! which is slow for the host: all but the smallest copies go through the [relay](hcq::transport::relay) then.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hcq::transport::TransportError;
-use hcq::{Command, Deadline, Error, MemoryKind, Point, Result, Staging, Val};
+use hcq::addr::BusAddr;
+use hcq::transport::relay::{Leg, Mark, Relay, Start};
+use hcq::transport::{Fault, TransportError};
+use hcq::{Command, Compare, Deadline, Error, MemoryKind, Point, Result, Staging, Val, Width};
 
 use crate::core::Core;
+use crate::interface::Relayed;
 use crate::memory::pool::{Piece, Pool};
 use crate::submit::{Channel, Hardware};
 
@@ -16,6 +23,15 @@ const CHUNK: usize = 2 << 20;
 /// How long one copy of a chunk, or one fill, may take. A bus that moves less than a MiB a second hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// Bytes that do not go through a relay: it would take longer.
+const FEW: usize = 512;
+
+/// Parts of a copy through a relay that are submitted together: a ring of [`RELAY_RING`] has room for them twice.
+const LEGS: usize = 100;
+
+/// Bytes of the ring of a queue that copies through a relay.
+pub const RELAY_RING: u64 = 16 << 10;
+
 /// Copies between host memory and VRAM on a queue of its own: what the host wants to read must not
 /// wait behind work that waits for the host.
 pub struct StagingQueue<H: Hardware> {
@@ -23,13 +39,21 @@ pub struct StagingQueue<H: Hardware> {
     channel: Arc<Channel<H>>,
     /// Two chunks of host memory.
     staging: Mutex<Staging<Piece>>,
+    relay: Option<Relayed>,
+}
+
+/// Which way a copy through a relay goes.
+#[derive(Clone, Copy)]
+enum Way {
+    In,
+    Out,
 }
 
 impl<H: Hardware> StagingQueue<H> {
     /// Over a copy queue that nobody else uses.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`], [`Error::Fault`].
     pub fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
@@ -41,6 +65,7 @@ impl<H: Hardware> StagingQueue<H> {
             core: core.clone(),
             staging: Mutex::new(Staging::new(chunks, CHUNK, LIMIT)),
             channel,
+            relay: core.interface.relay()?,
         })
     }
 
@@ -54,6 +79,13 @@ impl<H: Hardware> StagingQueue<H> {
     /// # Errors
     /// [`hcq::Error::Timeout`], the loss of the device.
     pub fn read(&self, from: u64, into: &mut [u8]) -> Result<()> {
+        if let Some(relay) = self.relay.as_ref().filter(|_| into.len() > FEW) {
+            let group = relay.relay.parts()[1] * LEGS;
+            for (part, at) in into.chunks_mut(group).zip((from..).step_by(group)) {
+                self.relayed(relay, Way::Out, at, |by, start| by.receive(part, start))?;
+            }
+            return Ok(());
+        }
         self.staging().read(
             into.len(),
             |chunk, range| {
@@ -72,6 +104,14 @@ impl<H: Hardware> StagingQueue<H> {
     /// # Errors
     /// As [`StagingQueue::read`].
     pub fn write(&self, to: u64, from: &[u8]) -> Result<()> {
+        if let Some(relay) = self.relay.as_ref().filter(|_| from.len() > FEW) {
+            let group = relay.relay.parts()[0] * LEGS;
+            let mut last = None;
+            for (part, at) in from.chunks(group).zip((to..).step_by(group)) {
+                last = self.relayed(relay, Way::In, at, |by, start| by.send(part, start))?;
+            }
+            return last.map_or(Ok(()), |last| last.wait(Deadline::after(LIMIT)));
+        }
         let done = self.staging().write(
             from.len(),
             |chunk, range| {
@@ -92,26 +132,91 @@ impl<H: Hardware> StagingQueue<H> {
     /// As [`StagingQueue::read`].
     pub fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<()> {
         let at = Val::Const(at);
-        let done = self.submit(Command::Fill { at, value, bytes })?;
+        let done = self.submit(&[Command::Fill { at, value, bytes }])?;
         done.wait(Deadline::after(LIMIT))
     }
 
+    /// Copies through a relay: the engine is told first, and waits for the bytes.
+    fn relayed(
+        &self,
+        relay: &Relayed,
+        way: Way,
+        at: u64,
+        run: impl FnOnce(&dyn Relay, &mut Start<'_>) -> std::result::Result<(), TransportError>,
+    ) -> Result<Option<Point>> {
+        let mut told = Ok(None);
+        // Its parts are those of the relay, one behind the other.
+        let _turn = self.staging();
+        let done = run(&*relay.relay, &mut |legs| {
+            told = self.tell(relay, way, at, legs).map(Some);
+            match told {
+                Ok(_) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        if let Err(error) = done {
+            // The GPU may have stopped, and know why.
+            if let Fault::TimedOut(_) = error.fault {
+                self.core.look()?;
+            }
+            return Err(self.broken(error));
+        }
+        told
+    }
+
+    /// Submits what the engine does for a copy through a relay.
+    fn tell(&self, relay: &Relayed, way: Way, at: u64, legs: &[Leg]) -> Result<Point> {
+        let va = |at: BusAddr| {
+            let why = Fault::Unsupported("the GPU does not reach it there".into());
+            let error = || TransportError::new("relay", format!("{:#x}", at.0), why);
+            let va = relay.va(at).ok_or_else(error);
+            va.map(|va| va.0).map_err(|e| self.broken(e))
+        };
+        let mut commands = Vec::with_capacity(3 * legs.len());
+        let mut at = at;
+        for leg in legs {
+            let Mark { at: ready, value } = leg.ready;
+            commands.push(Command::Poll {
+                at: Val::Const(va(ready)?),
+                mask: u32::MAX.into(),
+                value: Val::Const(value.into()),
+                compare: Compare::Equal,
+                width: Width::W32,
+            });
+            let (near, far) = (Val::Const(va(leg.at)?), Val::Const(at));
+            let (dst, src) = match way {
+                Way::In => (far, near),
+                Way::Out => (near, far),
+            };
+            let bytes = leg.bytes as u64;
+            commands.push(Command::Copy { dst, src, bytes });
+            commands.push(Command::Write {
+                at: Val::Const(va(leg.done.at)?),
+                value: Val::Const(leg.done.value.into()),
+                width: Width::W32,
+            });
+            at += bytes;
+        }
+        self.submit(&commands)
+    }
+
     fn copy(&self, dst: u64, src: u64, bytes: usize) -> Result<Point> {
-        self.submit(Command::Copy {
+        self.submit(&[Command::Copy {
             dst: Val::Const(dst),
             src: Val::Const(src),
             bytes: bytes as u64,
-        })
+        }])
     }
 
-    fn submit(&self, command: Command<'_>) -> Result<Point> {
+    fn submit(&self, commands: &[Command<'_>]) -> Result<Point> {
         let timeline = self.channel.timeline();
         timeline.submit(|makes, packets| {
             let done = Command::Signal {
                 signal: timeline.signal(),
                 value: Val::Const(makes),
             };
-            self.channel.hardware().encode(&[command, done], packets)?;
+            self.channel.hardware().encode(commands, packets)?;
+            self.channel.hardware().encode(&[done], packets)?;
             self.channel.submit(packets, makes)
         })
     }

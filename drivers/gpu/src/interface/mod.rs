@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
+use hcq::addr::BusAddr;
 use hcq::mem::window::Window;
+use hcq::transport::{BusRange, Relay};
 use hcq::{Costs, DeviceId, GpuVa, MemoryKind, Result};
 
 pub use ranges::Ranges;
@@ -89,6 +91,19 @@ pub trait Interface: Send + Sync {
     /// Slow: for messages.
     fn window_at(&self, va: u64) -> Option<(Window, u64)>;
 
+    /// Whether there is a [`relay`](Interface::relay).
+    fn has_relay(&self) -> bool {
+        false
+    }
+
+    /// Memory on the way to a GPU that does not reach the host's; none where there is none.
+    ///
+    /// # Errors
+    /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Fault`].
+    fn relay(&self) -> Result<Option<Relayed>> {
+        Ok(None)
+    }
+
     /// What can be read of the GPU when something has gone wrong: registers, the walk of page tables to the address
     /// at fault. Nothing is changed by looking. What cannot be read is told in its `missing`.
     fn evidence(&self, exception: Option<&Exception>) -> Evidence {
@@ -139,6 +154,26 @@ pub struct Memory {
     pub zeroed: bool,
     /// Frees it; after the window.
     pub owner: Box<dyn Any + Send + Sync>,
+}
+
+/// A relay, as the GPU reaches it.
+pub struct Relayed {
+    /// The host's side of it.
+    pub relay: Arc<dyn Relay>,
+    /// Its parts, each with the address that the GPU knows it by.
+    pub parts: Vec<(BusRange, GpuVa)>,
+    /// Takes them away from the GPU.
+    pub owner: Box<dyn Any + Send + Sync>,
+}
+
+impl Relayed {
+    /// The address of a place on the bus.
+    pub fn va(&self, at: BusAddr) -> Option<GpuVa> {
+        self.parts.iter().find_map(|(range, va)| {
+            let offset = at.0.checked_sub(range.addr.0)?;
+            (offset < range.bytes).then_some(GpuVa(va.0 + offset))
+        })
+    }
 }
 
 /// What a thread sleeps on.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hcq::transport::{Fault, Setup, Transfer, TransportError, UsbDevice, UsbPipe};
+use hcq::transport::{Fault, Flight, Setup, Transfer, TransportError, UsbDevice, UsbPipe};
 use rusb::{Context, DeviceHandle, UsbContext};
 
 /// The configuration, interface and setting that are used.
@@ -115,6 +115,19 @@ impl Pipe {
     }
 }
 
+/// A bulk transfer of a device.
+struct UnderWay<'a> {
+    name: &'a str,
+    flight: transfers::UnderWay<'a>,
+}
+
+impl Flight for UnderWay<'_> {
+    fn wait(self: Box<Self>) -> Result<usize, TransportError> {
+        let moved = self.flight.wait();
+        moved.map_err(|(operation, fault)| TransportError::new(self.name, operation, fault))
+    }
+}
+
 impl UsbPipe for Pipe {
     fn name(&self) -> &str {
         &self.name
@@ -169,6 +182,21 @@ impl UsbPipe for Pipe {
         limit: Duration,
     ) -> Result<usize, TransportError> {
         self.one(Transfer::BulkOut(endpoint, from), limit)
+    }
+
+    fn submit(
+        &self,
+        endpoint: u8,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Box<dyn Flight + '_>, TransportError> {
+        let flight = transfers::submit(&self.handle, endpoint, &bytes, limit);
+        let flight = flight
+            .map_err(|(operation, fault)| TransportError::new(&*self.name, operation, fault))?;
+        Ok(Box::new(UnderWay {
+            name: &self.name,
+            flight,
+        }))
     }
 
     fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {

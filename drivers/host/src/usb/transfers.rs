@@ -53,6 +53,68 @@ extern "system" fn called_back(transfer: *mut ffi::libusb_transfer) {
     done.store(1, Ordering::Release);
 }
 
+/// A bulk transfer to the device that goes on by itself.
+pub(super) struct UnderWay<'a> {
+    handle: &'a DeviceHandle<Context>,
+    flight: Flight,
+    name: String,
+    limit: Duration,
+}
+
+/// Puts a bulk transfer to the device on its way.
+///
+/// # Errors
+/// Which one it was, and why it was refused.
+pub(super) fn submit<'a>(
+    handle: &'a DeviceHandle<Context>,
+    endpoint: u8,
+    bytes: &[u8],
+    limit: Duration,
+) -> Result<UnderWay<'a>, (String, Fault)> {
+    let transfer = Transfer::BulkOut(endpoint, bytes);
+    let flight = prepare(handle, &transfer, limit).ok_or_else(|| no_memory(&transfer))?;
+    let mut under_way = UnderWay {
+        handle,
+        flight,
+        name: name(&transfer),
+        limit,
+    };
+    // SAFETY: the transfer is filled in, and its buffer and flag live until it is over: the drop waits for that.
+    let code = unsafe { ffi::libusb_submit_transfer(under_way.flight.raw.as_ptr()) };
+    if code != 0 {
+        return Err((name(&transfer), submission(code)));
+    }
+    under_way.flight.is_submitted = true;
+    Ok(under_way)
+}
+
+impl UnderWay<'_> {
+    /// Waits for its end, and says how many bytes it has moved.
+    ///
+    /// # Errors
+    /// Which one it was, and how it failed.
+    pub(super) fn wait(self) -> Result<usize, (String, Fault)> {
+        self.land();
+        match outcome(status(&self.flight), self.limit) {
+            None => Ok(length(&self.flight)),
+            Some(fault) => Err((self.name.clone(), fault)),
+        }
+    }
+
+    fn land(&self) {
+        while !self.flight.is_over() {
+            handle_events(self.handle.context(), &self.flight.done);
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        cancel(&self.flight);
+        self.land();
+    }
+}
+
 /// Does transfers together, and says how many bytes each has moved.
 ///
 /// # Errors

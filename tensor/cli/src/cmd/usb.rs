@@ -81,7 +81,9 @@ fn list(args: &List, setup: &Setup) -> Result<(), Error> {
     for line in &lines {
         let firmware = match line.open {
             true => format!("DEV={}", line.dev),
-            false => "its maker's firmware, which is not driven: drivers/asm24/README.md".into(),
+            false => {
+                "its maker's firmware, not driven: flash the open one, see `doorbell doctor`".into()
+            }
         };
         output::line(format_args!(
             "{:<8} {} {} | {} Mbit/s | {firmware}",
