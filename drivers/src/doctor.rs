@@ -103,14 +103,15 @@ pub fn examine(
     rows
 }
 
-/// Looks at a simulated machine: the rows of the kernel driver that it has, or of its cards, named `twin.amd.kfd` and the
-/// like. Its firmware is that of the system with these files.
+/// Looks at a simulated machine: the rows of the kernel driver that it has, or of its cards and bridges, named
+/// `twin.amd.kfd` and the like. Its firmware is that of the system with these files.
 pub fn examine_twin(machine: &dyn Machine, files: &dyn Files, places: &Places) -> Vec<Row> {
     let mut rows = kfd::rows(machine, &|_| None, false);
     rows.extend(nvk::rows(machine, &|_| None, false));
     rows.retain(|row| row.status != Status::Absent);
     let functions = machine.pci_functions().unwrap_or_default();
     rows.extend(pci::simulated(files, &functions, &places.firmware));
+    rows.extend(usb::simulated(machine));
     for row in &mut rows {
         row.check.insert_str(0, "twin.");
     }

@@ -99,7 +99,8 @@ pub struct Present {
     pub device: Result<Arc<dyn Device>>,
 }
 
-/// Every device that is there and that this version has a driver for, open; those of `twin` last.
+/// Every device that is there and that this version has a driver for, open; those of `twin` last. GPUs that no kernel
+/// driver has are started by being opened: they are listed of `twin` alone.
 pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
     let target = Target::any(DeviceKind::Cpu);
     let mut all = vec![Present {
@@ -113,6 +114,10 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
         let Some(machine) = machine else { continue };
         all.extend(present_amd(machine, simulated, settings));
         all.extend(nv::present(machine, simulated, settings));
+        if simulated {
+            all.extend(pci::present(machine, settings));
+            all.extend(usb::present(machine, settings));
+        }
     }
     all
 }

@@ -8,6 +8,7 @@ use drivers::env::Settings;
 use drivers::select::parse_targets;
 use drivers_bundle::{Bundle, explain};
 use twin_amd::pci::machine::PciMachine;
+use twin_amd::usb::UsbMachine;
 use twin_nv::machine::TwinMachine;
 
 /// What is told of a target that cannot be started on a machine.
@@ -34,20 +35,24 @@ fn told(target: &str, machine: drivers::Twin) -> Bundle {
 
 #[test]
 fn a_start_that_stops_is_kept_with_its_stage() {
-    let (amd, nv) = ("TWINPCI+AMD", "TWINNVK+NV");
+    let (amd, usb, nv) = ("TWINPCI+AMD", "TWINUSB+AMD", "TWINNVK+NV");
     for (target, config, cause) in [
         (amd, "chip=gfx1201,never=invalidation", "hub-silent"),
         (amd, "chip=gfx1100,gone=200", "device-gone"),
         (nv, "chip=h100,fault=gone", "device-gone"),
+        (usb, "chip=gfx1201,never=invalidation", "hub-silent"),
+        (usb, "chip=gfx1201,gone=500", "card-silent"),
+        (usb, "chip=gfx1100,hops=2,trouble=stall:700", "usb-transfer"),
+        (usb, "chip=gfx1200,trouble=unplug:900", "device-gone"),
     ] {
-        let machine: drivers::Twin = match target == amd {
-            true => PciMachine::new(config).unwrap(),
-            false => TwinMachine::new(config).unwrap(),
+        let (machine, interface): (drivers::Twin, _) = match target {
+            _ if target == amd => (PciMachine::new(config).unwrap(), "PCI"),
+            _ if target == usb => (UsbMachine::new(config).unwrap(), "USB"),
+            _ => (TwinMachine::new(config).unwrap(), "NVK"),
         };
         let bundle = told(target, machine);
         let found = explain(&bundle);
         assert_eq!(found.cause, cause, "{config}: {found}");
-        let interface = if target == amd { "PCI" } else { "NVK" };
         assert_eq!(bundle.device.interface, interface);
     }
 }

@@ -15,6 +15,7 @@ use hcq::transport::{Clock, Fault, Flight, Setup, Transfer, TransportError, UsbP
 
 use crate::request::{self, ANSWER, Answer, Body, Status};
 use crate::tlp::Tlp;
+use crate::traffic::{Traffic, length};
 use crate::writes::{FEW, Piece, Step, Writes};
 
 /// Requests that are under way together at most.
@@ -47,8 +48,7 @@ pub struct Bridge {
 #[derive(Default)]
 pub(crate) struct State {
     writes: Writes,
-    /// The first failure.
-    broken: Option<TransportError>,
+    traffic: Traffic,
 }
 
 impl Bridge {
@@ -88,6 +88,11 @@ impl Bridge {
     /// What its waits go by.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// What has gone over the cable so far.
+    pub fn traffic(&self) -> Traffic {
+        self.lock().traffic.clone()
     }
 
     /// An error of the bridge.
@@ -352,11 +357,11 @@ impl Bridge {
         bytes: Vec<u8>,
         limit: Duration,
     ) -> Result<Box<dyn Flight + '_>, TransportError> {
-        if let Some(error) = &state.broken {
+        if let Some(error) = &state.traffic.broken {
             return Err(error.clone());
         }
         let flight = self.pipe.submit(open::OUT, bytes, limit);
-        flight.inspect_err(|error| state.broken = Some(error.clone()))
+        flight.inspect_err(|error| state.traffic.broken = Some(error.clone()))
     }
 
     /// What became of it.
@@ -367,19 +372,22 @@ impl Bridge {
         wanted: usize,
     ) -> Result<(), TransportError> {
         let done = moved.and_then(|moved| match moved == wanted {
-            true => Ok(()),
+            true => {
+                state.traffic.sent(moved);
+                Ok(())
+            }
             false => {
                 let operation = format!("bulk transfer of endpoint {:#x}", open::OUT);
                 Err(self.error(operation, Fault::Short { wanted, moved }))
             }
         });
-        done.inspect_err(|error| state.broken = Some(error.clone()))
+        done.inspect_err(|error| state.traffic.broken = Some(error.clone()))
     }
 
     /// Nothing is asked any more: nobody knows what the bridge has taken.
     pub(crate) fn lost(&self, state: &mut State, what: String, fault: Fault) -> TransportError {
         let error = self.error(what, fault);
-        state.broken = Some(error.clone());
+        state.traffic.broken = Some(error.clone());
         error
     }
 
@@ -390,7 +398,7 @@ impl Bridge {
         transfers: &mut [Transfer<'_>],
         limit: Duration,
     ) -> Result<(), TransportError> {
-        if let Some(error) = &state.broken {
+        if let Some(error) = &state.traffic.broken {
             return Err(error.clone());
         }
         if transfers.is_empty() {
@@ -408,7 +416,12 @@ impl Bridge {
                 }
             }
         });
-        done.inspect_err(|error| state.broken = Some(error.clone()))
+        let traffic = &mut state.traffic;
+        match &done {
+            Ok(()) => transfers.iter().for_each(|transfer| traffic.add(transfer)),
+            Err(error) => traffic.broken = Some(error.clone()),
+        }
+        done
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -433,13 +446,6 @@ const fn limit(bytes: usize) -> Duration {
 
 fn control(request: &(Setup, Body)) -> Transfer<'_> {
     Transfer::ControlOut(request.0, &request.1)
-}
-
-fn length(transfer: &Transfer<'_>) -> usize {
-    match transfer {
-        Transfer::ControlIn(_, to) | Transfer::BulkIn(_, to) => to.len(),
-        Transfer::ControlOut(_, from) | Transfer::BulkOut(_, from) => from.len(),
-    }
 }
 
 fn name(transfer: &Transfer<'_>) -> String {

@@ -10,6 +10,7 @@ use hcq::wait::Deadline;
 
 use crate::bridge::Bridge;
 use crate::bus::{self, Found};
+use crate::condition;
 use crate::error::Stage;
 use crate::relay::Buffer;
 use crate::tlp::{Place, Tlp};
@@ -121,6 +122,10 @@ impl Pci for Function {
 
     fn relay(&self) -> Option<Arc<dyn Relay>> {
         Some(self.buffer.clone())
+    }
+
+    fn condition(&self) -> Vec<[String; 2]> {
+        condition::of(&self.bridge, self.place())
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {

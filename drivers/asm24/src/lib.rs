@@ -8,10 +8,12 @@
 //! | [`request`] | what the bridge's open firmware is asked by USB: pure |
 //! | [`stock`] | what its maker's firmware is asked: pure, and used by nobody yet |
 //! | `writes` | bytes that wait for their turn, cut into requests |
+//! | [`traffic`] | what has gone over the cable, counted |
 //! | [`bridge`] | the bridge: writes, reads, its own memory |
 //! | `error` | how far the way to the function came, and what helps there |
 //! | [`bus`] | the buses behind it: numbers, windows, BARs |
 //! | `relay` | copies through the bridge's own memory |
+//! | `condition` | what all of that says of itself when something has gone wrong |
 //! | [`function`] | [`open`]: the function at their end |
 //! | [`machine`] | a machine whose PCI functions are those behind its bridges |
 //!
@@ -28,6 +30,7 @@
 
 pub mod bridge;
 pub mod bus;
+mod condition;
 mod error;
 pub mod function;
 pub mod machine;
@@ -35,6 +38,7 @@ mod relay;
 pub mod request;
 pub mod stock;
 pub mod tlp;
+pub mod traffic;
 mod writes;
 
 pub use function::open;

@@ -117,9 +117,9 @@ pub struct Written {
 pub struct Device {
     /// Its name in messages: `AMD:0`.
     pub id: String,
-    /// The way to it: `KFD`, `PCI`, `NVK`.
+    /// The way to it: `KFD`, `PCI`, `USB`, `NVK`.
     pub interface: String,
-    /// Where it is: `0000:03:00.0`.
+    /// Where it is: `0000:03:00.0`, or a port of USB, `2-1`.
     pub place: String,
     /// Bytes of its memory.
     pub memory: u64,
@@ -449,6 +449,9 @@ pub struct Evidence {
     /// Firmware that was loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<Firmware>,
+    /// What the way to the device says of itself, by name: links, counts of errors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub way: Vec<[String; 2]>,
     /// What could not be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,

@@ -2,6 +2,7 @@
 //! device, has some of them.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-bus-pci (link, power) and sysfs-bus-pci-devices-aer_stats;
+//! Documentation/ABI/stable/sysfs-bus-usb and testing/sysfs-bus-usb;
 //! amdgpu/amdgpu_ucode.c, `fw_version`; NVIDIA, kernel-open/nvidia/nv-procfs.c.
 
 use hcq::transport::Machine;
@@ -35,6 +36,18 @@ const FUNCTION: [&str; 15] = [
     "vbios_version",
 ];
 
+/// Files of a USB device.
+const BRIDGE: [&str; 8] = [
+    "idVendor",
+    "idProduct",
+    "product",
+    "speed",
+    "rx_lanes",
+    "tx_lanes",
+    "urbnum",
+    "power/runtime_status",
+];
+
 /// Where a function is.
 fn function(place: &str) -> String {
     format!("/sys/bus/pci/devices/{place}")
@@ -43,12 +56,16 @@ fn function(place: &str) -> String {
 /// Files, with what they say.
 pub(crate) fn files(machine: &dyn Machine, place: &str) -> Vec<[String; 2]> {
     let of_function = FUNCTION.map(|name| format!("{}/{name}", function(place)));
+    let of_bridge = BRIDGE.map(|name| format!("/sys/bus/usb/devices/{place}/{name}"));
     let all = SYSTEM.iter().map(|path| (*path).to_owned());
     let read = |path: String| {
         let text = machine.read(&path).ok()?;
         Some([path, text.trim_end().to_owned()])
     };
-    all.chain(of_function).filter_map(read).collect()
+    all.chain(of_function)
+        .chain(of_bridge)
+        .filter_map(read)
+        .collect()
 }
 
 /// Versions of firmware, which a kernel driver tells.

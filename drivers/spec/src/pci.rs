@@ -56,6 +56,32 @@ bitflags::bitflags! {
 /// Status: the capability list is there.
 pub const PCI_STATUS_CAP_LIST: u16 = 0x10;
 
+/// Capability: PCI Express. Its identifier is in the first 8 bits of a capability, the next one's offset behind it.
+pub const PCI_CAP_ID_EXP: u8 = 0x10;
+/// Of that capability, 32 bits: device control, and from bit 16 [`DeviceStatus`].
+pub const PCI_EXP_DEVCTL: u16 = 0x08;
+/// Of that capability, 32 bits: link control, and from bit 16 the link's status.
+pub const PCI_EXP_LNKCTL: u16 = 0x10;
+/// The link's status: its speed, 1 for 2.5 GT/s, 2 for 5, then twice as much each.
+pub const PCI_EXP_LNKSTA_CLS: u16 = 0xf;
+/// The link's status: its lanes.
+pub const PCI_EXP_LNKSTA_NLW: u16 = 0x3f0;
+
+bitflags::bitflags! {
+    /// What a function has seen go wrong, `PCI_EXP_DEVSTA_*`. It stays until it is written.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DeviceStatus: u16 {
+        /// Correctable errors.
+        const CORRECTABLE = 0x1;
+        /// Errors that are not fatal.
+        const NONFATAL = 0x2;
+        /// Fatal errors.
+        const FATAL = 0x4;
+        /// Requests that it does not support.
+        const UNSUPPORTED_REQUEST = 0x8;
+    }
+}
+
 /// Where extended capabilities start: identifier in 16 bits, version in 4, the next one's offset in 12.
 pub const PCI_EXT_CAPABILITIES: u16 = 0x100;
 /// Extended capability: resizable BAR. Behind its header a capability and a control register for each BAR.

@@ -1,6 +1,6 @@
 //! GPUs behind USB bridges: what lies between a bridge and a program that drives it.
 
-use drivers_asm24::machine::{is_bridge, is_open};
+use drivers_asm24::machine::{bridges, is_open};
 use drivers_host::pci::Files;
 use hcq::transport::{Machine, UsbDevice};
 
@@ -11,9 +11,7 @@ const SUPER: u32 = 5000;
 
 /// A row for all bridges, or that there is none.
 pub(super) fn rows(files: &dyn Files, machine: &dyn Machine) -> Vec<Row> {
-    let mut bridges = machine.usb_devices().unwrap_or_default();
-    bridges.retain(is_bridge);
-    bridges.sort_by(|a, b| a.port.cmp(&b.port));
+    let bridges = bridges(machine).unwrap_or_default();
     if bridges.is_empty() {
         let text = "no ASM24xx bridge under /sys/bus/usb/devices (AMD GPUs over USB3)";
         return vec![Row::new("amd.usb", Status::Absent, text)];
@@ -29,17 +27,49 @@ pub(super) fn rows(files: &dyn Files, machine: &dyn Machine) -> Vec<Row> {
     rows
 }
 
-fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row {
+/// The rows of simulated bridges, which no system stands before: there are no device files, and libusb is not needed.
+pub(super) fn simulated(machine: &dyn Machine) -> Vec<Row> {
+    let bridges = bridges(machine).unwrap_or_default();
+    let row = |(number, bridge)| {
+        let check = format!("amd.usb.{number}");
+        match is_open(bridge) {
+            true => by_speed(&check, bridge, &format!("DEV=TWINUSB:{number}+AMD")),
+            false => stock(&check, bridge),
+        }
+    };
+    bridges.iter().enumerate().map(row).collect()
+}
+
+/// What a bridge tells of itself without being opened.
+fn seen(bridge: &UsbDevice) -> String {
     let name = bridge.product_name.as_deref().unwrap_or("without a name");
-    let seen = format!(
+    format!(
         "{} {:04x}:{:04x}, {name}, {} Mbit/s",
         bridge.port, bridge.vendor, bridge.product, bridge.speed
-    );
+    )
+}
+
+/// The row of a bridge that is not driven.
+fn stock(check: &str, bridge: &UsbDevice) -> Row {
+    Row::new(check, Status::Fail, seen(bridge)).fix(
+        "it has its maker's firmware, by which no card is driven: flash the open one, \
+         https://github.com/tinygrad/asm2464pd-firmware (drivers/asm24/README.md says more), and plug it in again",
+    )
+}
+
+/// The row of a bridge that nothing keeps from being driven.
+fn by_speed(check: &str, bridge: &UsbDevice, dev: &str) -> Row {
+    match bridge.speed < SUPER {
+        true => Row::new(check, Status::Warn, seen(bridge))
+            .fix("it runs as USB2, some twenty times slower: use a cable and a port for USB3"),
+        false => Row::new(check, Status::Ok, format!("{}; {dev}", seen(bridge))),
+    }
+}
+
+fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row {
+    let seen = seen(bridge);
     if !is_open(bridge) {
-        return Row::new(check, Status::Fail, seen).fix(
-            "it has its maker's firmware, by which no card is driven: flash the open one, \
-             https://github.com/tinygrad/asm2464pd-firmware (drivers/asm24/README.md says more), and plug it in again",
-        );
+        return stock(check, bridge);
     }
     let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);
     if let Err(error) = files.may_write(&file) {
@@ -55,17 +85,14 @@ fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row
             "this program was built without USB: build it with it (cargo build --release -p doorbell --features usb)",
         );
     }
-    if bridge.speed < SUPER {
-        return Row::new(check, Status::Warn, seen)
-            .fix("it runs as USB2, some twenty times slower: use a cable and a port for USB3");
-    }
-    Row::new(check, Status::Ok, format!("{seen}; DEV=USB:{number}+AMD"))
+    by_speed(check, bridge, &format!("DEV=USB:{number}+AMD"))
 }
 
 #[cfg(test)]
 mod tests {
     use drivers_host::machine::Host;
     use drivers_host::pci::System;
+    use twin_amd::usb::UsbMachine;
 
     use super::*;
 
@@ -96,6 +123,17 @@ mod tests {
             std::fs::write(folder.join("009"), "").unwrap();
         }
         of(root.path())
+    }
+
+    #[test]
+    fn simulated_bridges_have_rows_of_their_own() {
+        let machine = UsbMachine::new("gpus=2,speed=high").unwrap();
+        let rows = simulated(&*machine);
+        assert_eq!((rows.len(), &*rows[1].check), (2, "amd.usb.1"));
+        assert_eq!(rows[0].status, Status::Warn);
+        let rows = simulated(&*UsbMachine::new("").unwrap());
+        assert_eq!(rows[0].status, Status::Ok);
+        assert!(rows[0].detail.ends_with("; DEV=TWINUSB:0+AMD"), "{rows:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) fn start(
     // A kernel driver that refuses has said all there is.
     let is_start = match error {
         Error::Fault { .. } => true,
-        Error::NoDevice { .. } => interface == "PCI",
+        Error::NoDevice { .. } => ["PCI", "USB"].contains(&interface),
         _ => false,
     };
     let Some(keeper) = keeper.as_ref().filter(|_| is_start) else {

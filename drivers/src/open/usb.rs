@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use drivers_asm24::{Bridged, machine};
 use hcq::transport::{Clock, MonotonicClock, UsbDevice};
-use hcq::{Device, Error, Result};
+use hcq::{Device, DeviceId, Error, Result};
 
-use super::{Twin, amd_options, none};
+use super::{Present, Twin, amd_options, is_twin, keep, none};
 use crate::env::Settings;
-use crate::select::Target;
+use crate::select::{DeviceKind, Target, Transport};
 
 /// Opens the GPU behind the bridge that a target names, the first one if it names none.
 pub(super) fn open(
@@ -27,9 +27,14 @@ pub(super) fn open(
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
+        keeper: keep::keeper(machine, is_twin(target), settings),
         ..amd_options(settings)
     };
-    let device: Arc<dyn Device> = drivers_amd::open_pci(&through, &bridge.port, number, &options)?;
+    let started = drivers_amd::open_pci(&through, &bridge.port, number, &options);
+    let device: Arc<dyn Device> = started.map_err(|error| {
+        let (id, way) = (DeviceId::new("AMD", number), ("USB", &*bridge.port, "usb"));
+        keep::start(&options.keeper, &id, way, error)
+    })?;
     // What is behind a bridge is known once it runs.
     let wanted = target
         .arch
@@ -46,6 +51,31 @@ pub(super) fn open(
         }),
         _ => Ok(device),
     }
+}
+
+/// The GPUs behind the bridges of a simulated machine: those of this one are opened only by who asks for one, since that
+/// gives them power.
+pub(super) fn present(machine: &Twin, settings: &Settings) -> Vec<Present> {
+    let bridges = machine::bridges(&**machine).unwrap_or_default();
+    let one = |(number, bridge): (u32, &UsbDevice)| {
+        let target = Target {
+            interface: Some(Transport::Usb.interface(true)),
+            indices: Some(vec![number]),
+            ..Target::any(DeviceKind::Amd)
+        };
+        let device = open(&target, Some(number), settings, machine);
+        let arch = device
+            .as_ref()
+            .ok()
+            .map(|device| device.info().arch.clone());
+        Present {
+            // Without it another twin would be made.
+            target: Target { arch, ..target },
+            place: bridge.port.clone(),
+            device,
+        }
+    };
+    (0..).zip(&bridges).map(one).collect()
 }
 
 /// Why there is no bridge of the number that was asked for.

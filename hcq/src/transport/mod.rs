@@ -133,6 +133,12 @@ pub trait Pci: Send + Sync {
         Window::mapped(name, dma.view.clone())
     }
 
+    /// What the way to the function says of itself, by name and in words: links, counts of errors. For people, once
+    /// something has gone wrong; looking changes nothing. Empty where the machine's own files say it.
+    fn condition(&self) -> Vec<[String; 2]> {
+        Vec::new()
+    }
+
     /// Resets the function. Its registers, and maybe its memory, start anew.
     ///
     /// # Errors

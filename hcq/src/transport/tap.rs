@@ -343,6 +343,11 @@ impl Pci for Tapped<dyn Pci> {
         })
     }
 
+    fn condition(&self) -> Vec<[String; 2]> {
+        let inner = self.inner.as_ref();
+        inner.map_or_else(Vec::new, |inner| inner.condition())
+    }
+
     fn reaches_host(&self) -> bool {
         self.inner.as_ref().is_none_or(|pci| pci.reaches_host())
     }

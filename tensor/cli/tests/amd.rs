@@ -385,6 +385,56 @@ fn bridges_are_listed_and_measured() {
 }
 
 #[test]
+fn cards_that_no_kernel_driver_has_are_listed_where_they_are_simulated() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let firmware = folder.join("bookworm-backports");
+    let place = Place::new();
+    for (dev, way, check, detail) in [
+        (
+            "TWINUSB+AMD::gfx1201",
+            "TWINUSB",
+            "twin.amd.usb",
+            "add1:0001, custom v0.1, 10000 Mbit/s; DEV=TWINUSB:0+AMD",
+        ),
+        ("TWINPCI+AMD::gfx1102", "TWINPCI", "twin.amd.pci", "gfx1102"),
+    ] {
+        let env = [
+            ("DEV", dev),
+            ("TWIN", "gpus=2"),
+            ("HCQDEV_FIRMWARE", &firmware.display().to_string()),
+        ];
+        let ran = succeed(&place, &["doctor", "--json"], &env);
+        let rows_of = |prefix: &str, rows: &[serde_json::Value]| {
+            let has = |row: &&serde_json::Value| row["check"].as_str().unwrap().starts_with(prefix);
+            rows.iter().filter(has).cloned().collect::<Vec<_>>()
+        };
+        let seen = rows_of(check, &rows(&ran, "doorbell.doctor/1"));
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert!(
+            seen[0]["detail"].as_str().unwrap().contains(detail),
+            "{seen:?}"
+        );
+        if !firmware.is_dir() {
+            println!(
+                "skipped: {}: scripts/firmware fetches it",
+                firmware.display()
+            );
+            continue;
+        }
+        let ran = succeed(&place, &["devices", "--json"], &env);
+        let found = rows(&ran, "doorbell.devices/2");
+        let twins: Vec<_> = found.iter().filter(|row| row["interface"] == way).collect();
+        assert_eq!(twins.len(), 2, "{found:?}");
+        let (_, arch) = dev.split_once("::").unwrap();
+        for (i, row) in twins.iter().enumerate() {
+            assert_eq!(row["dev"], format!("{way}:{i}+AMD::{arch}"));
+            assert_eq!(row["arch"], arch);
+            assert_eq!(row["selected"], i == 0);
+        }
+    }
+}
+
+#[test]
 fn registers_of_a_simulated_card_are_read_and_written_by_name() {
     let place = Place::new();
     let card = [("DEV", "TWINPCI+AMD::gfx1201")];

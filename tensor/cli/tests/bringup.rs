@@ -20,7 +20,7 @@ fn needs(dev: &str) -> Option<Vec<(&'static str, String)>> {
     if dev.starts_with("TWINNVK") {
         return Some(vec![("CUDA_PATH", toolkit()?)]);
     }
-    if dev.starts_with("TWINPCI") {
+    if dev.starts_with("TWINPCI") || dev.starts_with("TWINUSB") {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports");
         if !folder.is_dir() {
@@ -72,9 +72,15 @@ fn every_simulated_device_gets_to_the_top() {
         ("TWINKFD+AMD::gfx1100", "bar=small", &[]),
         ("TWINNVK+NV::sm_89", "", &[]),
         ("TWINPCI+AMD::gfx1102", "", &[]),
+        ("TWINUSB+AMD::gfx1201", "", &[]),
+        ("TWINPCI+AMD::gfx942", "", &[]),
+        ("TWINUSB+AMD::gfx1100", "hops=1,power=on", &[]),
+        ("TWINPCI+AMD::gfx1200", "before=kernel", &[]),
+        ("TWINPCI+AMD::gfx1101", "", &[]),
+        ("TWINUSB+AMD::gfx1200", "hops=2,speed=high", &[]),
     ];
     for (i, (dev, twin, without)) in devices.iter().enumerate() {
-        if !part.has(i, 4) {
+        if !part.has(i, 6) {
             continue;
         }
         let Some((rows, code, err)) = climb(&place, dev, twin, &[]) else {
@@ -103,9 +109,10 @@ fn every_simulated_device_gets_to_the_top() {
 #[test]
 fn it_stops_at_the_rung_that_fails() {
     let place = Place::new();
-    let (kfd, pci, nvk) = (
+    let (kfd, pci, usb, nvk) = (
         "TWINKFD+AMD::gfx1100",
         "TWINPCI+AMD::gfx1100",
+        "TWINUSB+AMD::gfx1201",
         "TWINNVK+NV::sm_90",
     );
     // Waits that end; those that do not are of two seconds here.
@@ -155,6 +162,24 @@ fn it_stops_at_the_rung_that_fails() {
             &["stage 9 of 13, power management"],
         ),
         (pci, "gone=500", "map", 3, &["stage 13 of 13", "0xffffffff"]),
+        (
+            usb,
+            "trouble=unplug:0,away=9",
+            "map",
+            3,
+            &["stage 1 of 4, bridge", "2-1", "the device is gone"],
+        ),
+        (
+            usb,
+            "hops=1,trouble=stall:2000",
+            "map",
+            3,
+            &[
+                "security processor (PSP)",
+                "endpoint stalled",
+                "doorbell explain",
+            ],
+        ),
         (
             nvk,
             "fault=path:/dev/nvidiactl:EACCES",

@@ -16,6 +16,7 @@ use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
 use twin_amd::Violation;
 use twin_amd::pci::machine::PciMachine;
+use twin_amd::usb::UsbMachine;
 
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -258,20 +259,23 @@ pub fn gfx1100_remote() -> Result<Rig, EngineError> {
     amd(device, "gfx1100", broken)
 }
 
-/// A simulated card that no kernel driver has: ours starts it, with firmware that `scripts/firmware` has fetched.
+/// Firmware of AMD's cards, which `scripts/firmware` has fetched.
+fn firmware() -> Result<PathBuf, EngineError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let folder = root.join("bookworm-backports");
+    let script = "scripts/firmware";
+    match folder.is_dir() {
+        true => Ok(folder),
+        false => Err(EngineError::NotFetched { folder, script }),
+    }
+}
+
+/// A simulated card that no kernel driver has: ours starts it.
 ///
 /// # Errors
 /// From the device or the compiler; [`EngineError::NotFetched`].
 pub fn pci(chip: &str) -> Result<Rig, EngineError> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
-    let firmware = root.join("bookworm-backports");
-    if !firmware.is_dir() {
-        let script = "scripts/firmware";
-        return Err(EngineError::NotFetched {
-            folder: firmware,
-            script,
-        });
-    }
+    let firmware = firmware()?;
     let twin = PciMachine::new(&format!("chip={chip}")).map_err(EngineError::Twin)?;
     let machine: Arc<dyn Machine> = twin.clone();
     let options = drivers_amd::Options {
@@ -303,4 +307,24 @@ pub fn gfx1100_pci() -> Result<Rig, EngineError> {
 /// From the device or the compiler; [`EngineError::NotFetched`].
 pub fn gfx1201_pci() -> Result<Rig, EngineError> {
     pci("gfx1201")
+}
+
+/// A simulated gfx1201 behind a bridge of USB.
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+pub fn gfx1201_usb() -> Result<Rig, EngineError> {
+    let settings = Settings {
+        firmware: vec![firmware()?],
+        ..Settings::default()
+    };
+    let twin = UsbMachine::new("chip=gfx1201").map_err(EngineError::Twin)?;
+    let machine: drivers::Twin = twin.clone();
+    let target = Target {
+        interface: Some(Transport::Usb.interface(true)),
+        ..Target::any(DeviceKind::Amd)
+    };
+    let device = drivers::open_with(&target, &settings, Some(&machine))?;
+    let broken = Box::new(move || twin.journal().violations());
+    amd(device, "gfx1201", broken)
 }

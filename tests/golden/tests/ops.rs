@@ -34,7 +34,7 @@ suites! {
     1: [reference interpreter cpu]
     4: [gfx1100 gfx1201]
     8: [sm_86 sm_89 sm_90]
-    10: [gfx1030 gfx942 gfx1100_remote gfx1100_pci gfx1201_pci sm_120]
+    10: [gfx1030 gfx942 gfx1100_remote gfx1100_pci gfx1201_pci gfx1201_usb sm_120]
     of [
         activation attention binary cast choice conv create index integer linalg loss movement norm
         optim order pool position promote random reduce scan softmax spread unary

@@ -85,6 +85,7 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
             &fault,
         );
     }
+    found.way = card.pci().condition();
     let units = card.discovery().units;
     for xcc in running.gfx().xccs() {
         match waves::of(xcc, &units) {

@@ -184,7 +184,10 @@ fn known(card: &Running, options: &Options) -> std::result::Result<Gpu, Cause> {
             vram_windows: options.host_visible && card.has_large_bar() && card.pci().reaches_host(),
             clock_hz: CLOCK_HZ,
             costs: COSTS,
-            log: "amdgpu",
+            log: match card.pci().reaches_host() {
+                true => "amdgpu",
+                false => "usb",
+            },
         },
         chip,
         units: Units {

@@ -1,14 +1,15 @@
 //! Cards behind bridges as devices: cold, warm, unplugged and plugged in again; what they cost.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use drivers_amd::AmdDevice;
 use hcq::transport::Machine;
-use hcq::{Deadline, Device, Error, MemoryKind};
+use hcq::{Command, Deadline, Device, Error, MemoryKind, QueueKind, Stream, Val};
 use twin_amd::usb::UsbMachine;
 
 use super::stand::{self, memory};
-use super::{open, options, unbroken};
+use super::{open, open_at, options, unbroken};
 
 fn works(twin: &Arc<UsbMachine>, chip: &str) {
     let machine: Arc<dyn Machine> = twin.clone();
@@ -71,4 +72,54 @@ fn a_bridge_with_its_makers_firmware_is_named_and_left_alone() {
     assert!(error.contains("asm2464pd-firmware"), "{error}");
     assert_eq!(twin.bridge(0).unwrap().counts().control, 0);
     unbroken(&twin);
+}
+
+#[test]
+fn a_cable_that_is_pulled_while_its_card_is_busy_harms_no_other() {
+    for config in ["chip=gfx1201,gpus=2", "chip=gfx1100,gpus=2,hops=1"] {
+        let twin = UsbMachine::new(config).unwrap();
+        let machine: Arc<dyn Machine> = twin.clone();
+        let first = open(&machine, &options()).unwrap();
+        let second = open_at(&machine, 1, &options()).unwrap();
+        let busy = |device: &AmdDevice| {
+            let gate = device.signal("the gate").unwrap();
+            let wait = Command::Wait {
+                signal: &gate,
+                value: Val::Const(1),
+            };
+            let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+            (stream.submit(&[], &[wait]).unwrap(), gate)
+        };
+        let ((held, _gate), (other, gate)) = (busy(&first), busy(&second));
+        let bridge = twin.bridge(0).unwrap();
+        let (error, pulled) = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| held.wait(Deadline::after(Duration::from_secs(60))));
+            // Whoever waits has begun to look.
+            let looked = bridge.counts().round_trips + 4;
+            while bridge.counts().round_trips < looked {
+                std::thread::yield_now();
+            }
+            let pulled = (bridge.now(), Instant::now());
+            bridge.unplug();
+            (waits.join().unwrap().unwrap_err(), pulled)
+        });
+        let took = bridge.now() - pulled.0;
+        println!(
+            "{config}: lost {took:?} later by the bridge, {:?} by the host",
+            pulled.1.elapsed()
+        );
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        assert!(error.to_string().contains("the device is gone"), "{error}");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        // The other one goes on with what it had, and takes more.
+        gate.set(1).unwrap();
+        other.wait(stand::soon()).unwrap();
+        let (chip, _) = config["chip=".len()..].split_once(',').unwrap();
+        let image = stand::kernel(chip, "sums", 2);
+        assert!(stand::work_on(&*second, &image, 8).unwrap());
+        drop((_gate, held, first));
+        bridge.plug();
+        works(&twin, chip);
+        unbroken(&twin);
+    }
 }

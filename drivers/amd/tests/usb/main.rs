@@ -5,7 +5,11 @@
 #[path = "../stand/mod.rs"]
 mod stand;
 
+#[path = "../stand/bundles.rs"]
+mod keeping;
+
 mod bugs;
+mod bundles;
 mod copies;
 mod costs;
 mod device;
@@ -35,9 +39,15 @@ fn options() -> Options {
 
 /// Opens the card behind the bridge in the first port.
 fn open(machine: &Arc<dyn Machine>, options: &Options) -> Result<Arc<AmdDevice>> {
+    open_at(machine, 0, options)
+}
+
+/// The same, of any port.
+fn open_at(machine: &Arc<dyn Machine>, number: u32, options: &Options) -> Result<Arc<AmdDevice>> {
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let through = Bridged::over(machine, &clock);
-    let interface = drivers_amd::am::open(&through, "2-1", 0, &clock, options)?;
+    let port = format!("2-{}", number + 1);
+    let interface = drivers_amd::am::open(&through, &port, number, &clock, options)?;
     drivers_amd::over(&interface, options)
 }
 

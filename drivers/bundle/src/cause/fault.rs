@@ -1,6 +1,6 @@
 //! The cause of what a device said went wrong.
 
-use super::Explanation;
+use super::{Explanation, cable};
 use crate::schema::{Bundle, Exception, Owner, Step};
 
 pub(super) fn explain(bundle: &Bundle, exception: &Exception) -> Explanation {
@@ -174,6 +174,14 @@ fn reset(bundle: &Bundle, engine: bool, uncorrectable: bool, memory_lost: bool) 
 }
 
 fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
+    if let Some(found) = cable::explain(what).filter(|_| bundle.device.interface == "USB") {
+        let mut found = found.because(format!("{unit}: {what}"));
+        let way = bundle.evidence.way.iter();
+        found
+            .evidence
+            .extend(way.map(|[name, text]| format!("{name}: {text}")));
+        return found.then(dmesg(bundle));
+    }
     let gone = ["is gone", "gone", "left the bus", "0xffffffff", "unplugged"];
     let is_gone = gone.iter().any(|word| what.contains(word));
     let found = match is_gone {

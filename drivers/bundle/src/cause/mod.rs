@@ -3,6 +3,7 @@
 //! What says most is asked first: rules that a simulated card saw broken, then what the device said itself, then
 //! where its queues stand. Each answer has a short name that does not change, for programs.
 
+mod cable;
 mod fault;
 mod hang;
 mod program;
@@ -56,22 +57,32 @@ impl Explanation {
 
 /// The likely cause of what a bundle is about.
 pub fn explain(bundle: &Bundle) -> Explanation {
-    let found = rules(bundle).or_else(|| match (&bundle.exception, bundle.kind) {
-        (Some(exception), _) => Some(fault::explain(bundle, exception)),
-        (None, Kind::Start) => Some(start::explain(bundle)),
-        (None, Kind::Check) => None,
-        (None, Kind::Hang) if bundle.device.interface == PROGRAM => Some(program::explain(bundle)),
-        (None, _) => Some(hang::explain(bundle)),
-    });
-    let mut found = found.unwrap_or_else(|| {
-        Explanation::new("unknown", "it is not known: the device saw nothing wrong")
-            .then("Send the bundle with a report: it has all that is known")
+    let mut found = rules(bundle).unwrap_or_else(|| match (&bundle.exception, bundle.kind) {
+        (Some(exception), _) => fault::explain(bundle, exception),
+        (None, Kind::Start) => start::explain(bundle),
+        (None, Kind::Check) => wrong(bundle),
+        (None, Kind::Hang) if bundle.device.interface == PROGRAM => program::explain(bundle),
+        (None, _) => hang::explain(bundle),
     });
     found
         .evidence
         .push(format!("the program was told: {}", bundle.error));
     found.rest = text::rest(bundle);
     found
+}
+
+/// What was found wrong by who knows what is right.
+fn wrong(bundle: &Bundle) -> Explanation {
+    let text = "the device saw nothing wrong, and a result of its work is not what it should be";
+    let last = bundle.queues.iter().filter_map(|queue| {
+        let does = queue.recent.last()?.does.join("; ");
+        Some(format!("the last on {}: {does}", queue.name))
+    });
+    let mut found = Explanation::new("wrong-result", text);
+    found.evidence.extend(last);
+    found
+        .then("Do the same on a simulated device (DEV=TWINKFD+AMD::gfx1100 and others): if it is wrong there, it is the program's doing")
+        .then("Do it again: what changes from run to run is memory that is not flushed or not waited for, what stays is a kernel (DEBUG=4 prints its source)")
 }
 
 /// A rule of a simulated card: the first that was broken is why what came later went wrong.
@@ -100,7 +111,7 @@ fn rules(bundle: &Bundle) -> Option<Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::Rule;
+    use crate::schema::{Queue, Rule, Submission};
 
     #[test]
     fn the_first_rule_is_the_cause() {
@@ -132,11 +143,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn a_wrong_result_is_told_with_the_last_work() {
+        let last = Submission {
+            does: vec!["a copy".into(), "a signal".into()],
+            ..Submission::default()
+        };
         let bundle = Bundle {
             kind: Kind::Check,
+            queues: vec![Queue {
+                name: "copy 0".into(),
+                recent: vec![last],
+                ..Queue::default()
+            }],
             ..Bundle::default()
         };
-        assert_eq!(explain(&bundle).cause, "unknown");
+        let found = explain(&bundle);
+        assert_eq!(found.cause, "wrong-result");
+        assert_eq!(found.evidence[0], "the last on copy 0: a copy; a signal");
     }
 }

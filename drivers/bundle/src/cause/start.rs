@@ -1,6 +1,6 @@
 //! The cause of a device that does not start, by the error of the stage at which it stopped.
 
-use super::Explanation;
+use super::{Explanation, cable};
 use crate::schema::Bundle;
 
 /// What errors of a start say, and what that means.
@@ -67,13 +67,20 @@ const KNOWN: [(&str, &str, &str, &str); 10] = [
     ),
 ];
 
+const DOCTOR: &str = "`doorbell doctor` looks at each step before the start";
+
 pub(super) fn explain(bundle: &Bundle) -> Explanation {
+    // A transfer that fails says nothing of the block that was started.
+    let on_cable = cable::explain(&bundle.error).filter(|_| bundle.device.interface == "USB");
+    if let Some(found) = on_cable {
+        return found.then(DOCTOR);
+    }
     let known = KNOWN.iter().find(|(said, ..)| bundle.error.contains(said));
     let found = match known {
         Some((_, cause, text, next)) => Explanation::new(cause, *text).then(*next),
         None => Explanation::new("not-started", "the device could not be started"),
     };
-    found.then("`doorbell doctor` looks at each step before the start")
+    found.then(DOCTOR)
 }
 
 #[cfg(test)]

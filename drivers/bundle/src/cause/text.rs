@@ -69,6 +69,8 @@ pub(super) fn rest(bundle: &Bundle) -> Vec<String> {
             step.level, step.at, step.entry, step.text
         )
     }));
+    let way = evidence.way.iter();
+    lines.extend(way.map(|[name, text]| format!("{name}: {text}")));
     lines.extend(evidence.waves.iter().map(|wave| format!("wave: {wave}")));
     let waves = evidence.shader_waves.iter();
     lines.extend(waves.map(|wave| super::waves::line(bundle, wave)));

@@ -50,6 +50,23 @@ impl Climb {
         Ok(self.device.insert(device).clone())
     }
 
+    /// A wrong result with the file that holds all that is known of the device. Of faults and hangs the device keeps
+    /// that by itself.
+    pub fn kept(&self, rung: &str, error: Error) -> Error {
+        let (Error::Check(text), Some(device)) = (&error, &self.device) else {
+            return error;
+        };
+        let cause = hcq::Error::Fault {
+            device: device.info().id.clone(),
+            unit: format!("bringup, rung {rung}"),
+            what: text.clone(),
+        };
+        match device.bundle(&cause) {
+            Some(path) => Error::Check(format!("{text} [doorbell explain {path}]")),
+            None => error,
+        }
+    }
+
     /// The device with its compiler and an engine.
     pub fn opened(&mut self) -> Result<&Opened, Error> {
         let device = self.device()?;

@@ -21,7 +21,7 @@ pub struct Rung {
     hints: &'static [&'static str],
 }
 
-const fn rung(
+pub(super) const fn rung(
     name: &'static str,
     seconds: u64,
     climb: fn(&mut Climb) -> Result<Outcome, Error>,
@@ -265,6 +265,7 @@ pub fn climb(
                 Ok(outcome)
             });
             let failed = outcome.is_err();
+            let outcome = outcome.map_err(|error| climb.kept(rung.name, error));
             if send.send(News::Ended(outcome, start.elapsed())).is_err() || failed {
                 break;
             }

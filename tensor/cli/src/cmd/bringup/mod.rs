@@ -1,6 +1,8 @@
 //! `doorbell bringup`: a ladder for a device that never ran. Each rung needs what the rungs below it have
 //! shown, and little more; the first that fails says what is known and what to try.
 
+#[cfg(all(test, feature = "twin"))]
+mod again;
 mod climb;
 mod kernels;
 mod ladder;

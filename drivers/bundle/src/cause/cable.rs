@@ -1,0 +1,76 @@
+//! The cause of what goes wrong on a cable of USB: whether it was pulled, lost a transfer, or the card behind the bridge
+//! does not answer.
+
+use super::Explanation;
+
+/// What errors say, and what that means. That a device is gone is said first: nothing else is to be expected then.
+const KNOWN: [(&str, &str, &str, &str); 6] = [
+    (
+        "the device is gone",
+        "device-gone",
+        "the bridge is gone: its cable was pulled, or its enclosure has lost power",
+        "Plug it in again; `doorbell usb list` says whether it is seen",
+    ),
+    (
+        "what is behind it does not",
+        "card-silent",
+        "the bridge answers, and the card behind it does not",
+        "See that the card sits in its slot and that its power supply is on; then turn the enclosure off and on",
+    ),
+    (
+        "endpoint stalled",
+        "usb-transfer",
+        "the bridge refused a transfer over USB (a stall)",
+        "Open the device again, which begins from a known state; if it comes back, turn the enclosure off and on",
+    ),
+    (
+        "moved 0x",
+        "usb-transfer",
+        "a transfer over USB was cut short",
+        "Open the device again, which begins from a known state; if it comes back, try another cable, and a port of the \
+         machine itself in place of a hub's",
+    ),
+    (
+        "no answer within",
+        "usb-transfer",
+        "a transfer over USB was not answered in time",
+        "Open the device again, which begins from a known state; if it comes back, try another cable, and a port of the \
+         machine itself in place of a hub's",
+    ),
+    (
+        "no ASM24xx bridge",
+        "device-gone",
+        "there is no bridge in this port",
+        "Plug it in again; `doorbell usb list` says whether it is seen",
+    ),
+];
+
+/// The cause, by the text of an error.
+pub(super) fn explain(error: &str) -> Option<Explanation> {
+    let (_, cause, text, next) = KNOWN.iter().find(|(said, ..)| error.contains(said))?;
+    Some(Explanation::new(cause, *text).then(*next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cable_does_has_names() {
+        for (error, cause) in [
+            (
+                "2-1 request 0xf0: the device is gone; open it again",
+                "device-gone",
+            ),
+            ("2-1 request 0xf0: endpoint stalled", "usb-transfer"),
+            ("bulk transfer: moved 0x10 of 0x20 bytes", "usb-transfer"),
+            (
+                "the bridge answers, what is behind it does not: x",
+                "card-silent",
+            ),
+        ] {
+            assert_eq!(explain(error).unwrap().cause, cause, "{error}");
+        }
+        assert_eq!(explain("PSP: it refused"), None);
+    }
+}
