@@ -6,12 +6,12 @@ use std::sync::Arc;
 use drivers_amd::{AmdDevice, Options};
 use drivers_bundle::Bundle;
 use hcq::transport::Machine;
-use hcq::{Command, Device, Error, MemoryKind, Packets, QueueKind, Stream, Val};
+use hcq::{Command, Device, Error, Packets, QueueKind, Stream, Val};
 use twin::usb::{Trouble, What};
 use twin_amd::usb::UsbMachine;
 
 use super::keeping::{hang, keeper, told};
-use super::stand::{self, at, memory};
+use super::stand;
 use super::{firmware, open};
 
 /// A device of a machine that keeps what goes wrong in a folder.
@@ -101,17 +101,30 @@ fn faults_and_hangs_behind_a_bridge_have_their_causes() {
     }
     gate.set(1).unwrap();
     device.synchronize(stand::soon()).unwrap();
-    let (kept_one, freed) = (
-        memory(&*device, MemoryKind::Device, 8 << 20).unwrap(),
-        memory(&*device, MemoryKind::Device, 8 << 20).unwrap(),
+    let (one, other) = (
+        device.signal("one").unwrap(),
+        device.signal("other").unwrap(),
     );
-    let place = at(&freed);
-    drop(freed);
-    is(&copied(&device, at(&kept_one), place), "use-after-free");
+    let wait = |signal| Command::Wait {
+        signal,
+        value: Val::Const(1),
+    };
+    let raise = |signal| Command::Signal {
+        signal,
+        value: Val::Const(1),
+    };
+    let (compute, copy) = (
+        stream(&device, QueueKind::Compute),
+        stream(&device, QueueKind::Copy),
+    );
+    let held = compute.submit(&[], &[wait(&one), raise(&other)]).unwrap();
+    copy.submit(&[], &[wait(&other), raise(&one)]).unwrap();
+    is(&held.wait(hang()).unwrap_err(), "deadlock");
+    one.set(1).unwrap();
+    held.wait(stand::soon()).unwrap();
+    device.synchronize(stand::soon()).unwrap();
 
     // A type-3 packet of an opcode that there is none of.
-    drop((gate, kept_one, device));
-    let device = kept(&twin.again(), folder.path());
     let queue = device.queue(QueueKind::Compute, 0).unwrap();
     let point = queue
         .timeline()

@@ -151,7 +151,7 @@ fn is_told(error: &Error, what: What) {
     let place = [
         "stage ", "HDP", "doorbell", "queue", "memory", "buffer", "signal", "GPU", "clock", "copy",
     ];
-    let transfer = ["request 0x", "bulk ", "endpoint ", "halt"];
+    let transfer = ["request 0x", "control in 0x", "control out 0x", "bulk "];
     let fault = match what {
         What::Stall => "endpoint stalled",
         What::Short => "moved 0x",

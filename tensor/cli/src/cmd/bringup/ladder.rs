@@ -49,8 +49,8 @@ pub const RUNGS: [Rung; 13] = [
         queues::map,
         &[
             "`doorbell doctor` says what is missing; `sudo dmesg | tail -n 50`, what the kernel says",
-            "without the kernel driver: the stage in the text is one of the table in drivers/amd/README.md; \
-             `AMD_RESET=1` begins from a reset",
+            "without the kernel driver: the stage in the text is one of the table in drivers/amd/README.md, or, of the way \
+             through a USB bridge, of drivers/asm24/README.md; `AMD_RESET=1` begins from a reset",
         ],
     ),
     rung(
