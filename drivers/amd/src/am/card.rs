@@ -220,9 +220,9 @@ impl Card {
         has_left(&self.mmio)
     }
 
-    /// Notes that something went wrong: who finds the card after us starts it from cold.
-    pub fn soil(&self) {
-        self.is_dirty.store(true, Ordering::Relaxed);
+    /// Notes that something went wrong: who finds the card after us starts it from cold. Whether that was known.
+    pub fn soil(&self) -> bool {
+        self.is_dirty.swap(true, Ordering::Relaxed)
     }
 
     /// Whether something went wrong.

@@ -68,7 +68,7 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
                 Ok::<_, RegError>(())
             });
             if let Err(error) = looked {
-                found.missing.push(error.to_string());
+                missed(&mut found, &error);
             }
         }
     }
@@ -127,8 +127,16 @@ fn read(found: &mut Evidence, of: &Registers<'_, Gfxs>, (block, what): (&str, &s
                 value: Hex(value.bits().into()),
                 text: format!("{block}.{value:?}{what}"),
             }),
-            Err(error) => found.missing.push(error.to_string()),
+            Err(error) => missed(found, &error),
         }
+    }
+}
+
+/// Notes what could not be read; of what fails for one reason, the first.
+fn missed(found: &mut Evidence, error: &RegError) {
+    let why = error.fault.to_string();
+    if !found.missing.iter().any(|said| said.ends_with(&why)) {
+        found.missing.push(error.to_string());
     }
 }
 

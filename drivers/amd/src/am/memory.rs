@@ -291,8 +291,15 @@ impl Drop for Memory {
         for card in mapped.iter().filter_map(Weak::upgrade) {
             let hubs = card.started().hubs();
             if let Err(error) = card.space.unmap(hubs, self.va, self.bytes) {
-                tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card");
-                card.card().soil();
+                // A card that is lost keeps all of its memory.
+                match card.card().soil() {
+                    true => {
+                        tracing::debug!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                    }
+                    false => {
+                        tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                    }
+                }
                 is_free = false;
             }
         }

@@ -226,8 +226,10 @@ impl Drop for InSlot {
         };
         if let Err(error) = done {
             // Its memory is given back all the same: the tables say so before anybody else gets it.
-            tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot");
-            card.card().soil();
+            match card.card().soil() {
+                true => tracing::debug!(target: "hcq::amd", error, "a queue stays in its slot"),
+                false => tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot"),
+            }
         }
     }
 }
