@@ -47,6 +47,12 @@ pub mod ctrl {
 
 /// Commands of the ring (`GFX_CMD_ID_*`).
 pub mod cmd {
+    /// Loads a trusted application: [`super::LoadTa`]. Its session is in the answer.
+    pub const LOAD_TA: u32 = 0x1;
+    /// Ends the session of an application: [`super::UnloadTa`].
+    pub const UNLOAD_TA: u32 = 0x2;
+    /// Calls an application: [`super::InvokeCmd`].
+    pub const INVOKE_CMD: u32 = 0x3;
     /// Loads the secure OS's own part for applications: [`super::LoadTa`].
     pub const LOAD_ASD: u32 = 0x4;
     /// Sets up the trusted memory region: [`super::SetupTmr`].
@@ -194,6 +200,18 @@ layouts! {
         cmd_buf_phy_addr_hi: U32,
         /// Its bytes.
         cmd_buf_len: U32,
+    }
+    /// `psp_gfx_cmd_unload_ta`.
+    UnloadTa = 4 {
+        /// [`Resp::session_id`] of when it was loaded.
+        session_id: U32,
+    }
+    /// `psp_gfx_cmd_invoke_cmd`, without its list of further memory.
+    InvokeCmd = 8 {
+        /// [`Resp::session_id`] of when it was loaded.
+        session_id: U32,
+        /// What the application is to do.
+        ta_cmd_id: U32,
     }
     /// `psp_gfx_cmd_sriov_spatial_part`.
     SpatialPart = 16 {

@@ -3,7 +3,8 @@
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::mmio::mp;
 use drivers_spec::amd::psp::{
-    CmdResp, LoadIpFw, LoadToc, RbFrame, SetupTmr, SpatialPart, TMR_VIRT_PHY_ADDR,
+    CmdResp, InvokeCmd, LoadIpFw, LoadTa, LoadToc, RbFrame, SetupTmr, SpatialPart,
+    TMR_VIRT_PHY_ADDR, UnloadTa,
 };
 use drivers_spec::amd::psp::{UNKNOWN_COMMAND, bl, cmd, ctrl};
 use twin::fires::fires;
@@ -19,6 +20,8 @@ const FIRMWARE: u64 = 0x10_0000;
 const COMMAND: u64 = 0x8_5000;
 const FENCE: u64 = 0x8_6000;
 const RING: u64 = 0x8_7000;
+/// What an application shares.
+const SHARED: u64 = 0x9_0000;
 /// Bytes of the ring: three frames.
 const RING_BYTES: u32 = 192;
 const TMR: u64 = 0x200_0000;
@@ -137,6 +140,36 @@ impl Rig {
         load.fw_size = (image.len() as u32).into();
         load.fw_type = fw.0.into();
         self.status(cmd::LOAD_IP_FW, load.as_bytes())
+    }
+
+    /// An application that shares memory: the status, and its session.
+    fn load_ta(&self, kind: u16, shared: u64, bytes: u32) -> (u32, u32) {
+        let image = image(kind, 0x1240);
+        self.write(FIRMWARE, &image);
+        let [app, shared] = [FIRMWARE, shared].map(|at| FB + at);
+        let load = LoadTa {
+            app_phy_addr_lo: (app as u32).into(),
+            app_phy_addr_hi: ((app >> 32) as u32).into(),
+            app_len: (image.len() as u32).into(),
+            cmd_buf_phy_addr_lo: (shared as u32).into(),
+            cmd_buf_phy_addr_hi: ((shared >> 32) as u32).into(),
+            cmd_buf_len: bytes.into(),
+        };
+        let done = self.submit(cmd::LOAD_TA, load.as_bytes()).unwrap();
+        (done.resp.status.get(), done.resp.session_id.get())
+    }
+
+    fn unload_ta(&self, session: u32) -> u32 {
+        let session_id = session.into();
+        self.status(cmd::UNLOAD_TA, UnloadTa { session_id }.as_bytes())
+    }
+
+    fn call_ta(&self, session: u32) -> u32 {
+        let call = InvokeCmd {
+            session_id: session.into(),
+            ta_cmd_id: 1.into(),
+        };
+        self.status(cmd::INVOKE_CMD, call.as_bytes())
     }
 
     fn setup_tmr(&self, at: u64, bytes: u32) -> u32 {
@@ -270,6 +303,44 @@ fn the_graphics_block_starts_with_all_of_its_firmware() {
     assert_eq!(rig.load_ip_fw(Fw::RLC_G, 0x2009), 0);
     assert_ne!(rig.status(cmd::AUTOLOAD_RLC, &[]), 0);
     fires("AMD-PSP-AUTOLOAD").only(&rig.broken());
+}
+
+#[test]
+fn an_application_has_a_session_until_it_is_unloaded() {
+    let rig = Rig::with_tmr("gfx1100");
+    let (status, first) = rig.load_ta(0, SHARED, 0x4000);
+    assert_eq!(status, 0);
+    let (status, second) = rig.load_ta(0, SHARED, 0);
+    assert_eq!(status, 0);
+    assert_ne!(first, second);
+    // What it would do is not modelled, and no rule is against asking.
+    assert_ne!(rig.call_ta(first), 0);
+    assert_eq!(rig.unload_ta(first), 0);
+    rig.is_clean();
+    assert_ne!(rig.unload_ta(first), 0);
+    fires("AMD-PSP-SESSION").only(&rig.broken());
+    assert_ne!(rig.call_ta(first), 0);
+    assert_eq!(rig.unload_ta(second), 0);
+    assert_eq!(rig.broken(), ["AMD-PSP-SESSION"; 2]);
+}
+
+#[test]
+fn an_application_shares_whole_pages() {
+    for (shared, bytes) in [
+        (SHARED + 0x800, 0x1000),
+        (SHARED, 0x1800),
+        (0xf_0000_0000, 0x1000),
+    ] {
+        let rig = Rig::with_tmr("gfx1100");
+        assert_ne!(rig.load_ta(0, shared, bytes).0, 0);
+        fires("AMD-PSP-SHARED").only(&rig.broken());
+    }
+    let rig = Rig::with_tmr("gfx1100");
+    assert_ne!(rig.load_ta(0x2048, SHARED, 0x1000).0, 0);
+    fires("AMD-PSP-IMAGE").only(&rig.broken());
+    let rig = Rig::with_smu(&Config::of(Chip::of("gfx1100").unwrap()));
+    assert_ne!(rig.load_ta(0, SHARED, 0x1000).0, 0);
+    fires("AMD-PSP-ORDER").only(&rig.broken());
 }
 
 #[test]

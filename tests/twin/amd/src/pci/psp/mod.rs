@@ -1,6 +1,7 @@
 //! The security processor: its bootloader takes the PSP's own firmware part by part until the secure OS runs, which
 //! takes that of all other blocks by a ring.
 
+mod apps;
 mod image;
 mod ring;
 
@@ -97,6 +98,7 @@ pub(super) struct Psp {
     tmr: Range<u64>,
     /// What is written when a command is done, after so many looks at it.
     fence: Option<ring::Fence>,
+    apps: apps::Apps,
 }
 
 impl Psp {
@@ -114,6 +116,7 @@ impl Psp {
             has_tmr: false,
             tmr: 0..0,
             fence: None,
+            apps: apps::Apps::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::psp::{
-    ALIGN, CmdResp, LoadIpFw, LoadTa, LoadToc, RbFrame, SetupTmr, SpatialPart, TMR_ALIGN,
+    ALIGN, CmdResp, LoadIpFw, LoadToc, RbFrame, SetupTmr, SpatialPart, TMR_ALIGN,
     TMR_VIRT_PHY_ADDR, UNKNOWN_COMMAND, cmd,
 };
 use twin::pci::Broken;
@@ -14,6 +14,7 @@ use twin_shader::page::Access;
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::apps;
 use super::image::{self, HEADER};
 use super::{CLIENT, IMAGE, RING};
 use crate::mem::Place;
@@ -48,7 +49,7 @@ pub static AUTOLOAD: Rule = Rule {
 /// Dwords of a frame.
 const FRAME: u32 = (size_of::<RbFrame>() / 4) as u32;
 /// GlobalPlatform's TEE_ERROR_BAD_PARAMETERS, which Linux has in ta_ras_if.h and others.
-const BAD_PARAMETERS: u32 = 0xffff_0006;
+pub(super) const BAD_PARAMETERS: u32 = 0xffff_0006;
 /// TEE_ERROR_BAD_STATE.
 const BAD_STATE: u32 = 0xffff_0007;
 
@@ -100,7 +101,7 @@ impl Ring {
     }
 }
 
-fn wide(low: U32, high: U32) -> u64 {
+pub(super) fn wide(low: U32, high: U32) -> u64 {
     u64::from(low.get()) | u64::from(high.get()) << 32
 }
 
@@ -207,15 +208,16 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
             let fw = Fw(load.fw_type.get());
             load_ip_fw(state, fw, &load)
         }
-        cmd::LOAD_ASD => {
-            let app: LoadTa = payload(command);
-            let at = wide(app.app_phy_addr_lo, app.app_phy_addr_hi);
-            let kinds = [image::APPLICATION];
-            match state.psp.has_tmr || !driver_sets_tmr(state) {
-                true => check(state, "ASD", at, app.app_len.get(), &kinds),
-                false => out_of_order(state, "LOAD_ASD before SETUP_TMR"),
+        cmd::LOAD_ASD | cmd::LOAD_TA => {
+            if !state.psp.has_tmr && driver_sets_tmr(state) {
+                return out_of_order(state, "an application before SETUP_TMR");
             }
+            let (status, session) = apps::load(state, &payload(command));
+            command.resp.session_id = session.into();
+            status
         }
+        cmd::UNLOAD_TA => apps::unload(state, &payload(command)),
+        cmd::INVOKE_CMD => apps::call(state, &payload(command)),
         cmd::SETUP_TMR => setup_tmr(state, &payload(command)),
         cmd::DESTROY_TMR => {
             state.psp.has_tmr = false;
@@ -234,7 +236,7 @@ fn execute(state: &mut State, command: &mut CmdResp) -> u32 {
 }
 
 /// An image is looked at.
-fn check(state: &State, name: &str, at: u64, bytes: u32, kinds: &[u16]) -> u32 {
+pub(super) fn check(state: &State, name: &str, at: u64, bytes: u32, kinds: &[u16]) -> u32 {
     if !at.is_multiple_of(ALIGN) {
         let what = format!("{name} at {at:#x}");
         state.journal.broken(&PLACE, what);
