@@ -12,7 +12,7 @@ use twin::rule::{Proof, Rule};
 use super::dies::{self, To};
 use super::nbio::{self, Route};
 use super::state::State;
-use super::{hqd, sdma};
+use super::{hqd, mes, sdma};
 
 /// The BAR answers once it is told to.
 pub static APERTURE: Rule = Rule {
@@ -137,14 +137,15 @@ pub(super) fn ring(
             state.journal.broken(&SELECTION, what);
         }
     }
-    if state.config.halves && width == AccessWidth::W32 {
+    let (offset, width, value) = if state.config.halves && width == AccessWidth::W32 {
         let (whole, turn) = state.halves.take(offset, value as u32);
         if !turn {
             state.journal.broken(&HALVES, what);
         }
-        state.engines.ring(offset & !7, AccessWidth::W64, whole);
+        (offset & !7, AccessWidth::W64, whole)
     } else {
-        state.engines.ring(offset, width, value);
-    }
-    Ok(())
+        (offset, width, value)
+    };
+    state.engines.ring(offset, width, value);
+    mes::ring(state, offset, value)
 }

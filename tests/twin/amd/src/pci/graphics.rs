@@ -9,10 +9,11 @@ use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::hqd::{Bank, Hqd};
+use super::mes::Mes;
 use super::registers::{At, Hook, hold};
 use super::state::{State, put};
 use super::wait::{Looks, Wait};
-use super::{hqd, sdma};
+use super::{hqd, mes, sdma};
 
 /// The command processors have firmware before they are programmed.
 pub static AUTOLOAD: Rule = Rule {
@@ -362,7 +363,9 @@ fn write_rs64(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
 fn set_runs(state: &mut State, at: At, pipe: usize, runs: bool) -> Result<(), Broken> {
     let before = std::mem::replace(&mut xcc(state, at)?.pipes[pipe].runs, runs);
     if before && !runs {
-        hqd::stop(state, at.instance, |bank| bank.pipe as usize == pipe);
+        hqd::stop(state, at.instance, |bank| {
+            bank.me != mes::ME && bank.pipe as usize == pipe
+        });
     }
     Ok(())
 }
@@ -396,6 +399,7 @@ fn write_soft_reset(state: &mut State, at: At, value: u32) -> Result<(), Broken>
             &gc::CP_MEC_RS64_CNTL
         };
         state.registers.set(reg, at.instance, 0);
+        state.mes = Mes::default();
     }
     for engine in 0..2 {
         if field(state, &format!("soft_reset_sdma{engine}")) {

@@ -6,8 +6,9 @@
 //! - `state`, `registers`: what a card is behind its BARs, and which register does what;
 //! - `nbio`: the bus interface; `hub`, [`tlb`], `walk`: the way to memory; [`ih`]: interrupts;
 //! - [`psp`]: the security processor; `smu`: power management and reset;
-//! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues;
-//!   `shaders`: what waves are at; `doorbells`: how they are rung, `dies`: by which way on MI300X; `engines`: what runs them;
+//! - `graphics`: the graphics block before it has queues; `hqd`, `sdma`: registers that become queues; `mes`: the
+//!   scheduler, which maps them, too; `shaders`: what waves are at; `doorbells`: how they are rung, `dies`: by which way
+//!   on MI300X; `engines`: what runs them;
 //! - `kernel`: registers that only the vendor's kernel driver uses; [`rom`]: what lies in the expansion ROM;
 //! - `tsc`: the clock of packets, for the host; [`wait`]: what takes its time.
 
@@ -23,6 +24,7 @@ mod hub;
 pub mod ih;
 mod kernel;
 pub mod machine;
+mod mes;
 mod nbio;
 pub mod psp;
 mod registers;

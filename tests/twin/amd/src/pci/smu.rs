@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use drivers_spec::amd::fw_type::GfxFwType as Fw;
 use drivers_spec::amd::mmio::mp;
 use drivers_spec::amd::packet::Gfx;
+use drivers_spec::amd::smu::result::OK;
 use drivers_spec::amd::smu::{
     self, DEBUG_MODE1_RESET, DPM_COUNT, INSTINCT, Messages, NAVI, result,
 };
@@ -56,6 +57,8 @@ const GET_DC_MODE_MAX_DPM_FREQ: u32 = 0x27;
 const ALLOW_GFX_OFF: u32 = 0x28;
 const DISALLOW_GFX_OFF: u32 = 0x29;
 const PREPARE_MP1_FOR_UNLOAD: u32 = 0x2e;
+/// Of version 13 alone.
+const MODE1_RESET: u32 = 0x2f;
 const GET_PPT_LIMIT: u32 = 0x33;
 /// Settings of the vendor's kernel driver that nothing here depends on: addresses of logs, PCIe, workloads, VCN and JPEG
 /// on and off, calibration, throttlers, fans.
@@ -65,6 +68,8 @@ const ACCEPTED: [u32; 27] = [
 ];
 /// `TABLE_COMBO_PPTABLE`: what the board's makers have set.
 const TABLE_COMBO_PPTABLE: u32 = 1;
+/// `TABLE_ACTIVITY_MONITOR_COEFF`: how a workload is followed; which one is in bits 31:16.
+const TABLE_ACTIVITY: u32 = 7;
 /// `TABLE_OVERDRIVE`: what a user has set.
 const TABLE_OVERDRIVE: u32 = 8;
 
@@ -172,6 +177,8 @@ pub(super) struct Smu {
     answer: Option<(Looks, u32, u32)>,
     /// C2PMSG_90 was cleared since the last answer.
     is_clear: bool,
+    /// The card starts anew once the answer has been seen.
+    resets: bool,
     features: bool,
     /// Which of them may run: bits 31:0 and 63:32.
     allowed: [u32; 2],
@@ -214,6 +221,9 @@ fn response(state: &mut State, at: At) -> Result<u32, Broken> {
         state.registers.set(at.reg, at.instance, result);
         let reg = &mp::MP1_SMN_C2PMSG_82;
         state.registers.set(reg, at.instance, argument);
+        if state.smu.resets {
+            return reset(state).map(|()| result);
+        }
     }
     Ok(state.registers.get(at.reg, at.instance))
 }
@@ -240,6 +250,8 @@ fn send(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     if let Some((_, error)) = injected.filter(|(of, _)| *of == value) {
         result = error;
     }
+    let is_reset = value == MODE1_RESET && state.gfx == Gfx::Gfx11;
+    state.smu.resets = is_reset && result == OK;
     state.smu.answer = Some((looks, result, argument));
     Ok(())
 }
@@ -316,6 +328,7 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
             levels.map_or(failed, |levels| ok(levels[levels.len() - 1]))
         }
         ALLOW_GFX_OFF | DISALLOW_GFX_OFF if is_navi => ok(argument),
+        MODE1_RESET if state.gfx == Gfx::Gfx11 => ok(argument),
         n if is_navi && SET_ALLOWED_FEATURES_MASK.contains(&n) => {
             smu.allowed[(n - SET_ALLOWED_FEATURES_MASK[0]) as usize] = argument;
             ok(argument)
@@ -339,8 +352,10 @@ fn message(state: &mut State, number: u32, argument: u32) -> (u32, u32) {
 
 /// Writes a table to where the driver has said.
 fn transfer(state: &mut State, table: u32) -> (u32, u32) {
-    if [TABLE_COMBO_PPTABLE, TABLE_OVERDRIVE].contains(&table) && state.gfx == Gfx::Gfx11 {
-        // Nothing is known of a board here: all limits are 0, which drivers take for "not adjustable"; and nobody has set anything.
+    let known = [TABLE_COMBO_PPTABLE, TABLE_ACTIVITY, TABLE_OVERDRIVE];
+    if known.contains(&(table & 0xffff)) && state.gfx == Gfx::Gfx11 {
+        // Nothing is known of a board here: all limits are 0, which drivers take for "not adjustable"; nobody has set anything,
+        // and no workload is followed.
         let hub = state.hubs.mm(0);
         let written = hub.write(CLIENT, state.smu.dram, &[0; 4096]);
         return (written.map_or(result::FAILED, |()| result::OK), table);

@@ -15,26 +15,27 @@ use super::engines::Engines;
 use super::graphics::Graphics;
 use super::hub::Hubs;
 use super::ih::Ih;
+use super::mes::Mes;
 use super::psp::Psp;
 use super::registers::{Hook, Registers, held, hold};
 use super::sdma::Sdma;
 use super::smu::Smu;
 use super::wait::{Looks, Wait};
-use super::{graphics, hqd, hub, ih, kernel, nbio, psp, rom, sdma, shaders, smu, tsc};
+use super::{graphics, hqd, hub, ih, kernel, mes, nbio, psp, rom, sdma, shaders, smu, tsc};
 use crate::mem::{Physical, Place};
 
 /// A card that resets does not answer.
 pub static RESETTING: Rule = Rule {
     name: "AMD-PCI-RESETTING",
-    text: "while a card resets, nothing of it is accessed but the mailbox that asked for it, and RCC_CONFIG_MEMSIZE, which \
-           tells when it is back",
-    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls get_memsize; \
-             tinygrad, runtime/support/am/ip.py, AM_SMU.mode1_reset: waits for C2PMSG_54 first",
+    text: "while a card resets, nothing of it is accessed but the mailbox that asked for it, the PSP's C2PMSG_35, and \
+           RCC_CONFIG_MEMSIZE, which tell when it is back",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls the bootloader, \
+             then get_memsize; tinygrad, runtime/support/am/ip.py, AM_SMU.mode1_reset: waits for C2PMSG_54 first",
     proof: Proof::Sourced,
 };
 
 /// Every register that does something.
-const HOOKS: [&[Hook]; 11] = [
+const HOOKS: [&[Hook]; 12] = [
     tsc::HOOKS,
     nbio::HOOKS,
     hub::HOOKS,
@@ -44,6 +45,7 @@ const HOOKS: [&[Hook]; 11] = [
     graphics::HOOKS,
     shaders::HOOKS,
     hqd::HOOKS,
+    mes::HOOKS,
     sdma::HOOKS,
     kernel::HOOKS,
 ];
@@ -61,6 +63,7 @@ pub(super) struct State {
     pub(super) psp: Psp,
     pub(super) smu: Smu,
     pub(super) graphics: Graphics,
+    pub(super) mes: Mes,
     pub(super) sdma: Sdma,
     pub(super) engines: Engines,
     pub(super) halves: Halves,
@@ -95,6 +98,7 @@ impl State {
             psp: Psp::new(config),
             smu: Smu::default(),
             graphics: Graphics::new(xccs.len()),
+            mes: Mes::default(),
             sdma: Sdma::default(),
             engines,
             halves: Halves::default(),
@@ -175,6 +179,7 @@ impl State {
         self.bus.was_reset();
         self.engines.interrupt_at_ends(false);
         self.graphics = Graphics::new(self.graphics.xccs.len());
+        self.mes = Mes::default();
         self.registers.clear();
         self.hubs.reset();
         self.ih.reset();
@@ -278,7 +283,8 @@ impl State {
         if !is_read && is(&mp::MP1_SMN_C2PMSG_54) {
             return Ok(true);
         }
-        if !is_read || !is(&mmio::RCC_CONFIG_MEMSIZE) {
+        let tells = is(&mmio::RCC_CONFIG_MEMSIZE) || is(&mp::MP0_SMN_C2PMSG_35);
+        if !is_read || !tells {
             let verb = if is_read { "read" } else { "write" };
             return Err((&RESETTING, format!("{verb} of dword {dword:#x}")));
         }

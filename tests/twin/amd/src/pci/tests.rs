@@ -2,6 +2,7 @@
 //! before it.
 
 mod dies;
+mod mes;
 
 use std::time::{Duration, Instant};
 

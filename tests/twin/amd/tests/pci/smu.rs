@@ -49,7 +49,7 @@ fn messages_are_answered() {
     let top = rig.ok(levels, 2);
     rig.ok(NAVI.set_soft_min_by_freq, top);
     assert_eq!(rig.message(levels, 3), Some((result::FAILED, 3)));
-    assert_eq!(rig.message(0x2f, 0), Some((result::UNKNOWN, 0)));
+    assert_eq!(rig.message(0x5f, 0), Some((result::UNKNOWN, 0)));
     rig.is_clean();
 }
 
@@ -114,6 +114,33 @@ fn a_reset_leaves_a_card_as_power_does() {
     // VRAM is nothing to count on: some of it is as it was.
     assert_eq!(rig.bar(0).read(0x1000), Ok(u32::from_le_bytes(*b"stay")));
     rig.is_clean();
+}
+
+#[test]
+fn a_reset_that_is_asked_for_by_a_message_is_answered_first() {
+    let rig = running();
+    rig.write(0x1234_5000, b"gone");
+    let message = |number| {
+        rig.set(&mp::MP1_SMN_C2PMSG_90, 0);
+        rig.set(&mp::MP1_SMN_C2PMSG_82, 0);
+        rig.set(&mp::MP1_SMN_C2PMSG_66, number);
+        rig.until(&mp::MP1_SMN_C2PMSG_90, u32::MAX, result::OK)
+    };
+    rig.pci
+        .config_write(PCI_COMMAND, AccessWidth::W16, 2)
+        .unwrap();
+    assert!(message(0x2f));
+    // Linux looks for the bootloader before it looks for memory.
+    let registers = rig.bar(5);
+    let bootloader = rig.dword(&mp::MP0_SMN_C2PMSG_35) * 4;
+    assert_eq!(registers.read(bootloader), Ok(u32::MAX));
+    let back = (0..16).any(|_| registers.read(0xde3 * 4) == Ok(24u32 << 10));
+    assert!(back);
+    assert_eq!(rig.bar(0).read(0x1234_5000), Ok(0u32));
+    rig.is_clean();
+    // Of version 14 it is none.
+    let rig = Rig::with_smu(&Config::of(Chip::of("gfx1201").unwrap()));
+    assert_eq!(rig.message(0x2f, 0), Some((result::UNKNOWN, 0)));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use twin::rule::{Proof, Rule};
 use self::view::View;
 use super::engines::Wanted;
 use super::graphics::{self, Selected, selected, units, xcc};
+use super::mes;
 use super::registers::{At, Hook};
 use super::state::State;
 use super::wait::{Looks, Wait};
@@ -23,8 +24,8 @@ use crate::gpu::{QueueId, QueueKind};
 /// Registers of queues are those of the queue that is selected.
 pub static SELECT: Rule = Rule {
     name: "GFX-HQD-SELECT",
-    text: "registers of a queue are accessed while GRBM_GFX_CNTL selects a pipe for compute that the chip has (ME 1, or ME 2 where there are two), and a queue of it",
-    source: "Linux, gfx_v11_0.c, soc21_grbm_select before gfx_v11_0_kiq_init_register; num_pipe_per_mec, num_queue_per_pipe",
+    text: "registers of a queue are accessed while GRBM_GFX_CNTL selects a pipe that the chip has, for compute (ME 1, or ME 2 where there are two) or of the scheduler (ME 3), and a queue of it",
+    source: "Linux, gfx_v11_0.c, soc21_grbm_select before gfx_v11_0_kiq_init_register; num_pipe_per_mec, num_queue_per_pipe; mes_v11_0.c, mes_v11_0_queue_init_register",
     proof: Proof::Sourced,
 };
 
@@ -104,18 +105,27 @@ fn bank(state: &State, at: At) -> Result<Bank, Broken> {
     let Selected {
         me, pipe, queue, ..
     } = selected(state, at.instance);
+    let bank = Bank { me, pipe, queue };
+    match has(state, bank) {
+        true => Ok(bank),
+        false => {
+            let name = at.reg.word.name;
+            let what = format!("{name} with ME {me}, pipe {pipe}, queue {queue} selected");
+            Err((&SELECT, what))
+        }
+    }
+}
+
+/// Whether a chip has a queue.
+pub(super) fn has(state: &State, bank: Bank) -> bool {
     let (pipes, queues) = units(state.gfx);
     let mes = if state.gfx == drivers_spec::amd::packet::Gfx::Gfx9 {
         1..=2
     } else {
         1..=1
     };
-    if !mes.contains(&me) || pipe >= pipes || queue >= queues {
-        let name = at.reg.word.name;
-        let what = format!("{name} with ME {me}, pipe {pipe}, queue {queue} selected");
-        return Err((&SELECT, what));
-    }
-    Ok(Bank { me, pipe, queue })
+    let computes = mes.contains(&bank.me) && bank.pipe < pipes && bank.queue < queues;
+    computes || mes::has(state.gfx, bank)
 }
 
 fn hqd(state: &mut State, at: At) -> Result<&mut Hqd, Broken> {
@@ -225,40 +235,115 @@ fn write_active(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     match (is_active, active) {
         (true, _) => Err((&BUSY, format!("CP_HQD_ACTIVE is written with {value:#x}"))),
         (false, false) => Ok(()),
-        (false, true) => activate(state, at),
+        (false, true) => {
+            let bank = bank(state, at)?;
+            activate(state, at.instance, bank, false)
+        }
     }
 }
 
-fn activate(state: &mut State, at: At) -> Result<(), Broken> {
-    let bank = bank(state, at)?;
-    hqd(state, at)?;
-    let xcc = &state.graphics.xccs[usize::from(at.instance)];
-    if !xcc.runs(bank.pipe) {
+/// Queues of a driver's own, which another one maps, have no shaders that need apertures where they have VMID 0.
+fn activate(state: &mut State, instance: u8, bank: Bank, mapped: bool) -> Result<(), Broken> {
+    let xcc = &state.graphics.xccs[usize::from(instance)];
+    let is_mes = bank.me == mes::ME;
+    let runs = match is_mes {
+        true => state.mes.runs(bank.pipe),
+        false => xcc.runs(bank.pipe),
+    };
+    if !runs {
         return Err((&RUNS, format!("pipe {} of ME {}", bank.pipe, bank.me)));
     }
     let view = View {
         state,
         hqd: &xcc.hqds[&bank],
-        xcc: at.instance,
+        xcc: instance,
         bank,
     };
     let wanted = view.wanted()?;
     view.check_doorbell(&wanted)?;
-    view.check_memory(wanted.vmid)?;
+    let is_kernels = mapped && wanted.vmid == 0;
+    if !is_mes && !is_kernels {
+        view.check_memory(wanted.vmid)?;
+    }
     view.check_partition()?;
     let is_shared = wanted.kind == QueueKind::Aql && state.graphics.xccs.len() > 1;
-    let queue = match is_shared {
+    let queue = match is_shared || is_mes {
         true => None,
         false => state.engines.start(&wanted),
     };
-    hqd(state, at)?.active = Some(Active { wanted, queue });
+    if is_mes {
+        mes::begin(state, bank.pipe, wanted.from);
+    }
+    let xcc = &mut state.graphics.xccs[usize::from(instance)];
+    let hqd = xcc.hqds.entry(bank).or_default();
+    hqd.active = Some(Active { wanted, queue });
+    // What was loaded from its descriptor is not compared with it.
+    hqd.loaded = mapped || is_mes;
     if is_shared {
         shared::start(state, bank);
     }
     Ok(())
 }
 
-/// The doorbell of a queue for compute at a byte of BAR 2. Whether there is one.
+/// A queue becomes active with the registers of its descriptor, from its dword 128 on. Its doorbell is the byte that is told.
+pub(super) fn map(
+    state: &mut State,
+    bank: Bank,
+    descriptor: &[u32],
+    doorbell: u64,
+) -> Result<(), Broken> {
+    const FIRST: u64 = 0x80;
+    let registers = &state.registers;
+    let base = registers.place(&gc::CP_MQD_BASE_ADDR, 0);
+    let places = HOOKS.iter().filter_map(|hook| registers.place(hook.reg, 0));
+    let words = places.filter_map(|place| {
+        let index = FIRST + place.checked_sub(base?)?;
+        Some((place, *descriptor.get(index as usize)?))
+    });
+    let words: BTreeMap<_, _> = words.collect();
+    let hqd = state.graphics.xccs[0].hqds.entry(bank).or_default();
+    if hqd.active.is_some() {
+        return Err((&BUSY, format!("{bank:?} is mapped, and is active")));
+    }
+    hqd.words = words;
+    let view = View {
+        state,
+        hqd: &state.graphics.xccs[0].hqds[&bank],
+        xcc: 0,
+        bank,
+    };
+    let own = view.doorbell();
+    if own != doorbell {
+        let what = format!("{bank:?} with byte {doorbell:#x}, and {own:#x} in its descriptor");
+        return Err((&mes::MAPPED, what));
+    }
+    activate(state, 0, bank, true)
+}
+
+/// Takes queues off, by their place and the byte of their doorbell.
+pub(super) fn unmap(state: &mut State, which: impl Fn(Bank, u64) -> bool) {
+    let all = state.graphics.xccs[0].hqds.iter();
+    let found = all.filter(|(bank, hqd)| {
+        let view = View {
+            state,
+            hqd,
+            xcc: 0,
+            bank: **bank,
+        };
+        which(**bank, view.doorbell())
+    });
+    let found: Vec<_> = found.map(|(bank, _)| *bank).collect();
+    stop(state, 0, |bank| found.contains(&bank));
+}
+
+/// The ring of an active queue, and its bytes, if a byte of BAR 2 is its doorbell.
+pub(super) fn ring_of(state: &State, bank: Bank, doorbell: u64) -> Option<(u64, u64)> {
+    let hqd = state.graphics.xccs.first()?.hqds.get(&bank)?;
+    let active = hqd.active?;
+    (active.wanted.doorbell == doorbell).then_some(active.wanted.ring)
+}
+
+/// The doorbell of a queue at a byte of BAR 2. Whether there is one.
 pub(super) fn ring(state: &mut State, offset: u64) -> Result<bool, Broken> {
     let mut found = Vec::new();
     for (number, xcc) in state.graphics.xccs.iter().enumerate() {
@@ -273,7 +358,7 @@ pub(super) fn ring(state: &mut State, offset: u64) -> Result<bool, Broken> {
             if view.doorbell() != offset {
                 continue;
             }
-            if active.queue.is_none() {
+            if active.queue.is_none() && bank.me != mes::ME {
                 let what = format!("XCC {number} has queue {} alone or as another", bank.queue);
                 return Err((&shared::SHARED, what));
             }

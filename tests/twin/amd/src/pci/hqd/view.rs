@@ -8,6 +8,7 @@ use super::{Bank, Hqd};
 use crate::cp::dispatch::{PRIVATE_APERTURE, SHARED_APERTURE};
 use crate::gpu::QueueKind;
 use crate::pci::engines::Wanted;
+use crate::pci::mes;
 use crate::pci::state::State;
 
 /// What a queue cannot be without.
@@ -90,7 +91,8 @@ impl View<'_> {
         }
         let eop = self.wide(&gc::CP_HQD_EOP_BASE_ADDR, &gc::CP_HQD_EOP_BASE_ADDR_HI) << 8;
         let eop_bytes = 8u64 << self.field(&gc::CP_HQD_EOP_CONTROL, "eop_size");
-        if eop == 0 {
+        // The scheduler's come from its descriptor alone.
+        if eop == 0 && self.bank.me != mes::ME {
             return needs("no end-of-pipe buffer".into());
         }
         let from = u64::from(self.get(&gc::CP_HQD_PQ_RPTR));
