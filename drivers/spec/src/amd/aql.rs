@@ -164,6 +164,10 @@ pub mod signal {
 pub mod queue {
     /// Its bytes.
     pub const BYTES: usize = 256;
+    /// Who writes packets ([`TYPE_MULTI`], or 1: one producer alone), 32 bits.
+    pub const TYPE: usize = 0;
+    /// Several producers: the doorbell may be rung in any order (hsa.h, `hsa_queue_t.doorbell_signal`).
+    pub const TYPE_MULTI: u32 = 0;
     /// Address of the ring.
     pub const BASE_ADDRESS: usize = 8;
     /// Packets of the ring, 32 bits.

@@ -8,9 +8,10 @@
 #![allow(unsafe_code)]
 #![allow(missing_docs, clippy::missing_safety_doc)] // Those of libc, which its manual describes.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use crate::driver::{Map, Result};
+use crate::paths::placed;
 use crate::session::{Session, begun, running, session};
 use crate::system::{self, Inside, Next};
 
@@ -54,7 +55,7 @@ pub fn inside<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
 }
 
 /// The same, and begins a session if the environment asks for one: a path may be the machine's.
-fn begin<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
+pub fn begin<T>(ours: impl FnOnce(&Session) -> Option<T>) -> Option<T> {
     with(session, ours)
 }
 
@@ -70,37 +71,20 @@ fn with<T>(
     done
 }
 
-/// The path that the host is asked for instead; the same where that is the host's own business.
-///
-/// # Safety
-/// `path` is null or a string.
-unsafe fn placed(path: *const c_char) -> Option<CString> {
-    // What most paths are: no file of devices begins like this. Nothing is set up for them.
-    const FIRST: [&[u8]; 3] = [b"/dev/", b"/proc/", b"/sys/"];
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: a string, by the caller's promise.
-    let path = unsafe { CStr::from_ptr(path) };
-    let bytes = path.to_bytes();
-    if !FIRST.iter().any(|first| bytes.starts_with(first)) && !bytes.starts_with(b"//") {
-        return None;
-    }
-    let path = path.to_str().ok()?;
-    begin(|session| session.on_host(path))
-}
-
 fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> Result<c_int> {
     // SAFETY: a string, by the caller's promise; not null there, or the system says so.
     let name = unsafe { path.as_ref() }.map(|path| unsafe { CStr::from_ptr(path) });
     let Some(name) = name else {
         return Err(libc::EFAULT);
     };
-    if let Ok(text) = name.to_str()
-        && text.starts_with("/dev/")
-        && let Some(opened) = begin(|session| session.open(text, flags))
-    {
-        return opened;
+    if let Ok(text) = name.to_str() {
+        let opened = match text.starts_with("/dev/") {
+            true => begin(|session| session.open(text, flags)),
+            false => inside(|session| session.open(&session.named(folder, text)?, flags)),
+        };
+        if let Some(opened) = opened {
+            return opened;
+        }
     }
     // SAFETY: as above.
     match unsafe { placed(path) } {
@@ -147,6 +131,16 @@ pub unsafe extern "C" fn openat64(
     mode: c_uint,
 ) -> c_int {
     returned(open_at(at, path, flags, mode))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
+    returned(open_at(at, path, flags, 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
+    returned(open_at(at, path, flags, 0))
 }
 
 #[unsafe(no_mangle)]
@@ -298,190 +292,6 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, bytes: usize) -> c_int {
         Some(Err(errno)) => Err(errno),
         Some(Ok(false)) | None => system::munmap(at, bytes),
     })
-}
-
-fn stat_at(folder: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int {
-    // SAFETY: null or a string, by the caller's promise.
-    let placed = unsafe { placed(path) };
-    let done = match &placed {
-        Some(path) => system::stat_at(libc::AT_FDCWD, path.as_ptr(), to, flags),
-        None => system::stat_at(folder, path, to, flags),
-    };
-    if done.is_ok() && !path.is_null() {
-        // SAFETY: a string, or the system had refused it.
-        let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or_default();
-        let device = inside(|session| match (&placed, name) {
-            (Some(_), name) => session.device(name),
-            (None, "") => session.device_of(folder),
-            (None, _) => None,
-        });
-        if let Some(numbers) = device {
-            // SAFETY: just filled.
-            unsafe { system::make_device(to, numbers) };
-        }
-    }
-    returned(done)
-}
-
-/// The family of `stat`, with and without a version of the struct: there is one on 64-bit systems.
-macro_rules! stat {
-    ($($name:ident $(, $version:ident)?: $flags:expr;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            $($version: c_int,)?
-            path: *const c_char,
-            to: *mut libc::stat,
-        ) -> c_int {
-            stat_at(libc::AT_FDCWD, path, to, $flags)
-        }
-    )*};
-}
-
-stat! {
-    stat: 0;
-    stat64: 0;
-    lstat: libc::AT_SYMLINK_NOFOLLOW;
-    lstat64: libc::AT_SYMLINK_NOFOLLOW;
-    __xstat, _version: 0;
-    __xstat64, _version: 0;
-    __lxstat, _version: libc::AT_SYMLINK_NOFOLLOW;
-    __lxstat64, _version: libc::AT_SYMLINK_NOFOLLOW;
-}
-
-macro_rules! fstat {
-    ($($name:ident $(, $version:ident)?;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            $($version: c_int,)?
-            fd: c_int,
-            to: *mut libc::stat,
-        ) -> c_int {
-            stat_at(fd, c"".as_ptr(), to, libc::AT_EMPTY_PATH)
-        }
-    )*};
-}
-
-fstat! {
-    fstat;
-    fstat64;
-    __fxstat, _version;
-    __fxstat64, _version;
-}
-
-macro_rules! fstatat {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            folder: c_int,
-            path: *const c_char,
-            to: *mut libc::stat,
-            flags: c_int,
-        ) -> c_int {
-            stat_at(folder, path, to, flags)
-        }
-    )*};
-}
-
-fstatat! { fstatat fstatat64 }
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    // SAFETY: by the caller's promise.
-    let placed = unsafe { placed(path) };
-    returned(match placed {
-        Some(path) => system::access(libc::AT_FDCWD, &path, mode),
-        None if path.is_null() => Err(libc::EFAULT),
-        // SAFETY: not null, so a string.
-        None => system::access(libc::AT_FDCWD, unsafe { CStr::from_ptr(path) }, mode),
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlink(path: *const c_char, to: *mut c_char, bytes: usize) -> isize {
-    // SAFETY: by the caller's promise.
-    let placed = unsafe { placed(path) };
-    returned(match placed {
-        Some(path) => system::readlink(libc::AT_FDCWD, &path, to, bytes),
-        None if path.is_null() => Err(libc::EFAULT),
-        // SAFETY: not null, so a string.
-        None => system::readlink(libc::AT_FDCWD, unsafe { CStr::from_ptr(path) }, to, bytes),
-    })
-}
-
-/// Functions of libc that get another path, and nothing else: name, what comes behind the path, what they
-/// return.
-macro_rules! elsewhere {
-    ($($name:ident($($argument:ident: $ty:ty),*) -> $out:ty;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(path: *const c_char $(, $argument: $ty)*) -> $out {
-            type Real = unsafe extern "C" fn(*const c_char $(, $ty)*) -> $out;
-            static NEXT: Next = Next::new(
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                },
-            );
-            // SAFETY: libc's function of that name has this type.
-            let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
-            // SAFETY: what the caller handed over, by the caller's promise.
-            unsafe {
-                match placed(path) {
-                    Some(path) => real(path.as_ptr() $(, $argument)*),
-                    None => real(path $(, $argument)*),
-                }
-            }
-        }
-    )*};
-}
-
-elsewhere! {
-    fopen(mode: *const c_char) -> *mut c_void;
-    fopen64(mode: *const c_char) -> *mut c_void;
-    opendir() -> *mut c_void;
-    scandir(list: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int;
-    scandir64(list: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int;
-    nftw(call: *const c_void, open: c_int, flags: c_int) -> c_int;
-    realpath(to: *mut c_char) -> *mut c_char;
-    chmod(mode: libc::mode_t) -> c_int;
-    chown(user: libc::uid_t, group: libc::gid_t) -> c_int;
-    unlink() -> c_int;
-    mkdir(mode: libc::mode_t) -> c_int;
-    mknod(mode: libc::mode_t, device: libc::dev_t) -> c_int;
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __xmknod(
-    version: c_int,
-    path: *const c_char,
-    mode: libc::mode_t,
-    device: *mut libc::dev_t,
-) -> c_int {
-    type Real = unsafe extern "C" fn(c_int, *const c_char, libc::mode_t, *mut libc::dev_t) -> c_int;
-    static NEXT: Next = Next::new(c"__xmknod");
-    // SAFETY: libc's function of that name has this type.
-    let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
-    // SAFETY: what the caller handed over, by the caller's promise.
-    unsafe {
-        match placed(path) {
-            Some(path) => real(version, path.as_ptr(), mode, device),
-            None => real(version, path, mode, device),
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn symlink(to: *const c_char, path: *const c_char) -> c_int {
-    type Real = unsafe extern "C" fn(*const c_char, *const c_char) -> c_int;
-    static NEXT: Next = Next::new(c"symlink");
-    // SAFETY: libc's function of that name has this type.
-    let real: Real = unsafe { std::mem::transmute(NEXT.address()) };
-    // SAFETY: what the caller handed over, by the caller's promise.
-    unsafe {
-        match placed(path) {
-            Some(path) => real(to, path.as_ptr()),
-            None => real(to, path),
-        }
-    }
 }
 
 /// What a thread of the twin's own begins with.

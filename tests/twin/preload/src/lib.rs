@@ -2,7 +2,8 @@
 //! them, find a simulated machine behind the files of drivers, or have what they ask of a real one written
 //! down.
 //!
-//! - `hooks`: the functions of libc that stand in for the real ones; `poll`: those that wait;
+//! - `hooks`: the functions of libc that stand in for the real ones; `paths`: those with paths; `poll`: those
+//!   that wait;
 //! - `session`: what this process has open, and whose it is;
 //! - `driver`: what serves the files of devices: `remote` a simulated machine in another process, with `own`
 //!   for memory that is shared with it, `nv` a simulated NVIDIA machine in this one, `host` the kernel;
@@ -18,7 +19,7 @@
 //! What the twin itself asks of the system, on the calling thread or on one of its own, passes through: a
 //! thread that is inside has a mark, and so have the threads that it starts.
 //!
-//! `unsafe` is in `hooks`, `poll` and `system` alone.
+//! `unsafe` is in `hooks`, `paths`, `poll` and `system` alone.
 #![deny(unsafe_code)]
 
 mod driver;
@@ -28,6 +29,7 @@ mod host;
 mod memory;
 mod nv;
 mod own;
+mod paths;
 mod poll;
 mod record;
 mod remote;

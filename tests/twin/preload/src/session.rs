@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -171,6 +173,28 @@ impl Session {
         let tree = self.tree.as_ref().filter(|_| self.driver.owns(&path))?;
         self.driver.refresh(&path);
         system::c_path(&tree.path(&path)).ok()
+    }
+
+    /// The path of the machine that is named from a folder of it; none where the folder is the host's.
+    pub fn named(&self, folder: i32, name: &str) -> Option<String> {
+        let tree = self.tree.as_ref().filter(|_| !name.starts_with('/'))?;
+        let at = match folder {
+            libc::AT_FDCWD => "/proc/self/cwd".into(),
+            fd => format!("/proc/self/fd/{fd}"),
+        };
+        let at = fs::read_link(at).ok()?;
+        let folder = at.strip_prefix(tree.path("/")).ok()?.to_str()?;
+        let path = plain(&format!("{folder}/{name}"));
+        self.driver.refresh(&path);
+        Some(path)
+    }
+
+    /// How much longer a path on the host is than that of the machine; none where it is the host's own.
+    pub fn above(&self, path: &[u8]) -> Option<usize> {
+        // It ends with a slash.
+        let root = self.tree.as_ref()?.path("/");
+        let root = root.as_os_str().as_bytes();
+        path.starts_with(root).then_some(root.len() - 1)
     }
 
     /// The numbers of a device of the machine.

@@ -248,6 +248,32 @@ pub unsafe fn make_device(stat: *mut libc::stat, (major, minor): (u32, u32)) {
     (stat.st_uid, stat.st_gid) = (0, 0);
 }
 
+/// `statx`.
+///
+/// # Errors
+/// An errno.
+pub fn statx(
+    folder: i32,
+    path: *const c_char,
+    flags: i32,
+    mask: u32,
+    to: *mut libc::statx,
+) -> Result<i32> {
+    Ok(call!(SYS_statx, folder, path, flags, mask, to)? as i32)
+}
+
+/// Makes what `statx` wrote that of a device.
+///
+/// # Safety
+/// `stat` was just filled by [`statx`].
+pub unsafe fn make_device_x(stat: *mut libc::statx, (major, minor): (u32, u32)) {
+    // SAFETY: by the caller's promise.
+    let stat = unsafe { &mut *stat };
+    stat.stx_mode = (libc::S_IFCHR | 0o666) as u16;
+    (stat.stx_rdev_major, stat.stx_rdev_minor) = (major, minor);
+    (stat.stx_uid, stat.stx_gid) = (0, 0);
+}
+
 /// `faccessat`.
 ///
 /// # Errors
@@ -260,8 +286,8 @@ pub fn access(folder: i32, path: &CStr, mode: i32) -> Result<i32> {
 ///
 /// # Errors
 /// An errno.
-pub fn readlink(folder: i32, path: &CStr, to: *mut c_char, bytes: usize) -> Result<isize> {
-    Ok(call!(SYS_readlinkat, folder, path.as_ptr(), to, bytes)? as isize)
+pub fn readlink(folder: i32, path: *const c_char, to: *mut c_char, bytes: usize) -> Result<isize> {
+    Ok(call!(SYS_readlinkat, folder, path, to, bytes)? as isize)
 }
 
 /// A function of libc behind the hook of that name.

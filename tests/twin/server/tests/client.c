@@ -1,4 +1,5 @@
 // A program that knows nothing of simulated cards. Each step ends with 0 where all is as on a card.
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -111,6 +112,22 @@ static int files(void) {
     for (struct dirent *one; folder && (one = readdir(folder));) nodes += one->d_name[0] != '.';
     MUST(nodes == 2);
     closedir(folder);
+    // By other names, and from a folder.
+    struct statx more;
+    MUST(statx(AT_FDCWD, "/dev/dri/renderD128", 0, STATX_BASIC_STATS, &more) == 0);
+    MUST(S_ISCHR(more.stx_mode) && more.stx_rdev_major == 226 && more.stx_rdev_minor == 128);
+    MUST(realpath("/sys/class/kfd/kfd", text) && !strcmp(text, "/sys/devices/virtual/kfd/kfd"));
+    MUST(faccessat(AT_FDCWD, "/dev/dri/renderD128", R_OK | W_OK, AT_EACCESS) == 0);
+    int dri = open("/dev/dri", O_RDONLY | O_DIRECTORY);
+    MUST(fstatat(dri, "renderD128", &about, 0) == 0 && S_ISCHR(about.st_mode));
+    int again = openat(dri, "renderD128", O_RDWR);
+    MUST(fstat(again, &about) == 0 && S_ISCHR(about.st_mode));
+    close(again);
+    close(dri);
+    MUST(chdir("/sys/class/kfd/kfd/topology") == 0 && getcwd(text, sizeof text));
+    MUST(!strcmp(text, "/sys/devices/virtual/kfd/kfd/topology"));
+    MUST(chdir("../../../../../../dev") == 0 && (again = open("kfd", O_RDWR)) >= 0 && version(again));
+    close(again);
     // A text that changes.
     long before = -1, after = -1;
     const char *used = "/sys/class/drm/renderD128/device/mem_info_vram_used";

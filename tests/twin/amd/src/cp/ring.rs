@@ -21,8 +21,10 @@ pub static DOORBELL_64: Rule = Rule {
 pub static DOORBELL_WPTR: Rule = Rule {
     name: "Q-DOORBELL-WPTR",
     text: "the write pointer in memory is written before the doorbell, and the doorbell carries it: \
-           dwords for PM4, bytes for SDMA, the index of the last packet for AQL",
-    source: "Linux, gfx_v11_0.c and sdma_v6_0.c, set_wptr; ROCR, amd_aql_queue.cpp, StoreRelaxed",
+           dwords for PM4, bytes for SDMA, the index of the last packet for AQL (of any one that is written, where \
+           several producers ring)",
+    source: "Linux, gfx_v11_0.c and sdma_v6_0.c, set_wptr; ROCR, amd_aql_queue.cpp, StoreRelaxed; hsa.h, \
+             hsa_queue_t.doorbell_signal",
     proof: Proof::Sourced,
 };
 
@@ -204,9 +206,8 @@ impl Ring {
                     format!("the doorbell says {rung}, the write pointer in memory {wptr}"),
                 );
             }
-            // Several producers may ring an AQL doorbell out of order.
             limit = match cx.desc.kind {
-                QueueKind::Aql => rung.max(limit),
+                QueueKind::Aql => self.written(cx, rung.max(limit), wptr)?,
                 QueueKind::Pm4 | QueueKind::Sdma { .. } => rung,
             };
         }
@@ -215,6 +216,23 @@ impl Ring {
             limit = limit.max(cx.wptr()?);
         }
         self.publish(cx, limit)
+    }
+
+    /// How far packets are written from there on. Several producers ring in any order, and nobody sees here that the doorbell held
+    /// more before: a packet whose header is there was rung for, or will be. One producer alone rings in order.
+    fn written(&self, cx: &Cx, from: u64, wptr: u64) -> Result<u64, Stop> {
+        let kind = cx.desc.rptr - (aql::queue::READ_DISPATCH_ID - aql::queue::TYPE) as u64;
+        if wptr <= from || cx.words(kind, 1)? != [aql::queue::TYPE_MULTI] {
+            return Ok(from);
+        }
+        let end = wptr.min(self.rptr + self.bytes / self.unit);
+        for slot in from..end {
+            let header = self.read(cx, slot * self.unit, 1)?;
+            if aql::TYPE.get(header[0]) == aql::INVALID {
+                return Ok(slot);
+            }
+        }
+        Ok(end.max(from))
     }
 
     /// The write pointer, where it is not what the doorbell says.

@@ -476,15 +476,18 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
     tree.text(&format!("{device}/resource"), resource(index, visible));
     tree.text(&format!("{device}/current_link_speed"), "16.0 GT/s PCIe");
     tree.text(&format!("{device}/current_link_width"), 16);
-    tree.text(
-        &format!("{device}/current_compute_partition"),
-        match chip.xccs {
-            8 => "SPX",
-            4 => "DPX",
-            2 => "QPX",
-            _ => "CPX",
-        },
-    );
+    // Of cards that have partitions (amdgpu_gfx.c, amdgpu_gfx_sysfs_xcp_init: an xcp_mgr).
+    if chip.wave_front_size() == 64 {
+        tree.text(
+            &format!("{device}/current_compute_partition"),
+            match chip.xccs {
+                8 => "SPX",
+                4 => "DPX",
+                2 => "QPX",
+                _ => "CPX",
+            },
+        );
+    }
     let text = format!(
         "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:{:04X}\nPCI_SUBSYS_ID={:04X}:{:04X}\nPCI_SLOT_NAME={}",
         chip.device_id,

@@ -466,6 +466,41 @@ fn barriers_have_times() {
 }
 
 #[test]
+fn several_producers_ring_in_any_order() {
+    // The doorbell says what is left in it when the producer of the second packet was faster than that of the first; the third has
+    // no header yet. One producer alone has rung for the first, and for no other to the end.
+    for (kind, taken) in [(0u32, 2), (1, 1)] {
+        let stand = inactive(&GFX942);
+        stand.write(QUEUE, &kind.to_le_bytes());
+        let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
+        stand.idle();
+        let mut packets = [0u32; 48];
+        (packets[0], packets[16], packets[32]) = (0x1503, 0x1503, aql::INVALID);
+        let wptr = queue.put(&packets);
+        stand.write(queue.desc.wptr, &wptr.to_le_bytes());
+        queue.bell(0);
+        stand.wait("it is taken", |stand| {
+            stand.read64(queue.desc.rptr) == taken
+        });
+        stand.idle();
+        assert_eq!(
+            (stand.read64(queue.desc.rptr), stand.reports().as_str()),
+            (taken, "")
+        );
+        if kind == 0 {
+            stand.write(RING + 128, &0x1503u16.to_le_bytes());
+            queue.bell(2);
+            stand.wait("the third", |stand| stand.read64(queue.desc.rptr) == 3);
+        }
+        stand.gpu.destroy_queue(queue.id);
+        match kind {
+            0 => assert_eq!(stand.reports(), ""),
+            _ => fires("Q-DOORBELL-WPTR").only(&stand.broken()),
+        }
+    }
+}
+
+#[test]
 fn a_barrier_that_releases_nothing_says_nothing_of_memory() {
     // Its header, with a release for nobody, the GPU, the system.
     for (header, ready) in [(0x0503, None), (0x0d03, Some(false)), (0x1503, Some(true))] {
