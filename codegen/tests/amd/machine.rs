@@ -251,6 +251,7 @@ fn start(ram: &mut Ram, stage: &Stage, target: &Target, kernarg: &[u8]) {
         trace: None,
         clock: &|| 0,
         message: &|_| (),
+        standing: None,
         threads: 1,
     };
     match launch::run(&*ram, &Code::new(generation), &launch, &watch) {
