@@ -47,6 +47,8 @@ pub enum FaultKind {
     ReadOnly,
     /// Mapped without the right to execute.
     NoExecute,
+    /// Mapped, and the GPU may not get there any more: it is on its way to a reset.
+    Aborted,
 }
 
 /// An access that memory refused.

@@ -313,6 +313,11 @@ impl Bus {
         None
     }
 
+    /// Whether the function was master, and is no more: what it still does comes to nothing.
+    pub fn is_withdrawn(&self) -> bool {
+        lock(&self.withdrawn).is_some()
+    }
+
     /// The function was reset: nothing of before goes on.
     pub fn was_reset(&self) {
         *lock(&self.withdrawn) = None;

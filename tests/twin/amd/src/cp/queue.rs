@@ -9,7 +9,7 @@ use twin::process::{Kept, Standing};
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin_shader::launch::Broken;
-use twin_shader::page::{MemFault, Port};
+use twin_shader::page::{FaultKind, MemFault, Port};
 
 use super::aql::Aql;
 use super::clock;
@@ -410,8 +410,7 @@ impl Queue {
                 Turn::Moved
             }
             Stop::Fault(at) => {
-                core.journal
-                    .broken(&PAGE_FAULT, format!("{at} ({})", self.who));
+                faulted(core, at, format!("{at} ({})", self.who));
                 fault(at, out)
             }
             Stop::Wave { broken, dispatch } => {
@@ -426,7 +425,7 @@ impl Queue {
                         Turn::Moved
                     }
                     twin_shader::step::Stop::Fault(at) => {
-                        core.journal.broken(&PAGE_FAULT, format!("{at}; {what}"));
+                        faulted(core, at, format!("{at}; {what}"));
                         fault(at, out)
                     }
                     twin_shader::step::Stop::Trap(why) => {
@@ -438,6 +437,14 @@ impl Queue {
             }
             Stop::Cancelled => Turn::Moved,
         }
+    }
+}
+
+/// Notes a fault. What a card did on its way to a reset is nobody's mistake, see [`twin::pci::MASTER`].
+fn faulted(core: &Core, at: MemFault, what: String) {
+    match at.kind {
+        FaultKind::Aborted => core.journal.event(what),
+        _ => _ = core.journal.broken(&PAGE_FAULT, what),
     }
 }
 

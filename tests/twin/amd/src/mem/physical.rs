@@ -208,6 +208,11 @@ impl Physical {
         }
     }
 
+    /// Whether the card may not reach the host any more.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.bus.is_withdrawn()
+    }
+
     fn of_host(&self, at: u64) -> Option<(Arc<Object>, u64)> {
         if self.bus.master()
             && let Some((behind, offset)) = self.bus.memory().behind(at)

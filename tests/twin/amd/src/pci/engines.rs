@@ -232,7 +232,10 @@ impl Space {
         let to = hub.translate(self.vmid, va, access)?;
         to.rights.allow(access)?;
         let found = self.physical.object(to.place);
-        let (object, page) = found.ok_or(FaultKind::NotPresent)?;
+        let (object, page) = found.ok_or(match self.physical.is_cut_off() {
+            true => FaultKind::Aborted,
+            false => FaultKind::NotPresent,
+        })?;
         Ok(Entry {
             object,
             page,
