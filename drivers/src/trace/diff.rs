@@ -1,6 +1,8 @@
 //! Two recordings side by side. Each stage of one is held against the same stage of the other: drivers start blocks in
 //! orders of their own, and within a block the order is the hardware's.
 
+use std::hash::Hash;
+
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use super::names::Names;
@@ -102,44 +104,46 @@ pub fn compare(first: &[Step], second: &[Step], values: bool) -> Vec<Stage> {
     names.into_iter().map(stage).collect()
 }
 
+/// First by all that is written, so that what one does more shifts nothing; what is left between is held against each
+/// other by place alone.
 fn compare_stage(name: &'static str, first: &[Step], second: &[Step], values: bool) -> Stage {
-    let key = |step: &Step| (step.what.clone(), step.is_write);
-    let (a, b): (Vec<_>, Vec<_>) = (
-        first.iter().map(key).collect(),
-        second.iter().map(key).collect(),
-    );
+    let exact = |step: &Step| {
+        (
+            step.what.clone(),
+            step.is_write,
+            step.value.filter(|_| step.is_write),
+        )
+    };
+    let place = |step: &Step| (step.what.clone(), step.is_write);
     let mut stage = Stage {
         name,
         same: 0,
         lines: Vec::new(),
     };
-    for op in capture_diff_slices(Algorithm::Myers, &a, &b) {
-        match op {
-            DiffOp::Equal {
-                old_index,
-                new_index,
-                len,
-            } => {
-                let pairs = first[old_index..old_index + len].iter();
-                for (one, other) in pairs.zip(&second[new_index..new_index + len]) {
-                    match one.value == other.value || !(one.is_write || values) {
-                        true => stage.same += 1,
-                        false => stage.lines.push(Line::Other(one.clone(), other.clone())),
-                    }
-                }
+    for outer in ops(first, second, exact) {
+        let (first, second) = (&first[outer.old_range()], &second[outer.new_range()]);
+        for op in ops(first, second, place) {
+            let (old, new) = (&first[op.old_range()], &second[op.new_range()]);
+            if !matches!(op, DiffOp::Equal { .. }) {
+                stage.lines.extend(old.iter().cloned().map(Line::Less));
+                stage.lines.extend(new.iter().cloned().map(Line::More));
+                continue;
             }
-            op => {
-                let (old, new) = (op.old_range(), op.new_range());
-                stage
-                    .lines
-                    .extend(first[old].iter().cloned().map(Line::Less));
-                stage
-                    .lines
-                    .extend(second[new].iter().cloned().map(Line::More));
+            for (one, other) in old.iter().zip(new) {
+                match one.value == other.value || !(one.is_write || values) {
+                    true => stage.same += 1,
+                    false => stage.lines.push(Line::Other(one.clone(), other.clone())),
+                }
             }
         }
     }
     stage
+}
+
+/// How two rows of steps go together, by what is to be equal of them.
+fn ops<K: Ord + Hash>(first: &[Step], second: &[Step], key: impl Fn(&Step) -> K) -> Vec<DiffOp> {
+    let keys = |all: &[Step]| all.iter().map(&key).collect::<Vec<K>>();
+    capture_diff_slices(Algorithm::Myers, &keys(first), &keys(second))
 }
 
 #[cfg(test)]
@@ -182,6 +186,13 @@ mod tests {
                 Line::Other(first[3].clone(), second[0].clone()),
                 Line::More(second[1].clone()),
             ]
+        );
+        // What one does more shifts nothing.
+        let [c, d] = [step("SMU", "C", true, 7), step("SMU", "C", true, 9)];
+        let stages = compare(&[c.clone(), d.clone()], &[d], false);
+        assert_eq!(
+            (stages[0].same, &stages[0].lines[..]),
+            (1, &[Line::Less(c)][..])
         );
         // Also what was read.
         let stages = compare(&first, &second, true);

@@ -1,5 +1,6 @@
 //! The lowest rung: what is there, seen without a write.
 
+use doorbell::Front;
 use drivers::doctor::{Places, Row, Status, examine, examine_twin};
 use drivers::select::{DeviceKind, Transport};
 use drivers_host::cpuinfo::CpuInfo;
@@ -11,6 +12,10 @@ use crate::error::Error;
 
 /// Looks as `doorbell doctor` does, at the way in that was chosen.
 pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
+    let front = climb.setup.settings().front.as_ref();
+    if front.is_some_and(Front::is_alone) {
+        return Ok(Outcome::Skipped("a recording has the device alone".into()));
+    }
     let target = climb.setup.target();
     let check = match (target.device, target.interface.map(|way| way.transport)) {
         (DeviceKind::Cpu, _) => "cpu",
