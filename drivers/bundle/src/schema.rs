@@ -269,7 +269,7 @@ pub struct Queue {
 /// Something of a program that is not done, as a simulated card has it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Undone {
-    /// A queue or a process: `GPU 0 queue 1 (Aql)`.
+    /// A queue or a process: `GPU 0 queue 1 (AQL)`.
     pub who: String,
     /// The packet or the call that it is at; empty where that is not known.
     pub at: String,

@@ -22,7 +22,7 @@ pub struct Wanted {
 /// Something of a process that is not done: a queue, or a call that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// What: `GPU 0 queue 1 (Pm4)`.
+    /// What: `GPU 0 queue 1 (PM4)`.
     pub who: String,
     /// The packet that it is at, as text; empty where it is at none.
     pub at: String,

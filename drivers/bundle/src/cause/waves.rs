@@ -6,9 +6,11 @@ use crate::schema::{Bundle, Wave};
 
 /// The kernel that an address is of, and how far into its image.
 fn kernel(bundle: &Bundle, pc: u64) -> Option<(&str, u64)> {
-    let inside = |one: &&crate::schema::Kernel| (one.at.0..one.at.0 + one.bytes.0).contains(&pc);
-    let found = bundle.kernels.iter().find(inside)?;
-    Some((&found.name, pc - found.at.0))
+    let mut kernels = bundle.kernels.iter();
+    kernels.find_map(|one| {
+        let offset = pc.checked_sub(one.at.0)?;
+        (offset < one.bytes.0).then_some((&*one.name, offset))
+    })
 }
 
 /// A place as part of a sentence.

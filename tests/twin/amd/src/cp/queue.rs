@@ -237,8 +237,13 @@ impl Queue {
             }
             None => Kept::Other(format!("it has read up to {read:#x} of {end:#x}")),
         };
+        let kind = match self.desc.kind {
+            QueueKind::Pm4 => "PM4".into(),
+            QueueKind::Aql => "AQL".into(),
+            QueueKind::Sdma { engine } => format!("SDMA {engine}"),
+        };
         Some(Standing {
-            who: format!("GPU {gpu} queue {} ({:?})", self.id, self.desc.kind),
+            who: format!("GPU {gpu} queue {} ({kind})", self.id),
             at: self.who.clone(),
             kept,
         })
