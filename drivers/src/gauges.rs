@@ -81,7 +81,7 @@ pub struct User {
 }
 
 /// All GPUs of a machine, in the order of the bus.
-pub fn read(machine: &dyn Machine) -> Vec<Gauges> {
+pub(crate) fn read(machine: &dyn Machine) -> Vec<Gauges> {
     on_bus(machine)
         .into_iter()
         .map(|card| one(machine, card))
@@ -112,12 +112,12 @@ impl Gauges {
     }
 
     /// Whether the SMU may be asked without a word to anybody: no kernel driver has the card, and no program of ours.
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.card.taken().is_none() && self.users_known && self.users.is_empty()
     }
 
     /// With what the SMU has measured.
-    pub fn measured(&mut self, by: &Metrics) {
+    pub(crate) fn measured(&mut self, by: &Metrics) {
         self.busy = Some(by.gfx_percent.into());
         self.celsius = Some(by.edge.unwrap_or(by.hotspot).into());
         self.watts = Some(by.socket_watts.into());

@@ -8,7 +8,7 @@ use drivers_spec::amd::kfd::queue_type;
 
 use crate::mem::Kind as Memory;
 
-use super::tree::{Node, Tree};
+use super::tree::{Node, Sensor, Tree};
 use super::{Machine, Process, lock};
 
 /// The processes that have opened `/dev/kfd`, by their numbers.
@@ -19,23 +19,6 @@ const COMPUTE: u64 = 0;
 const SDMA: u64 = 1;
 const SDMA_XGMI: u64 = 4;
 const SDMA_BY_ENG_ID: u64 = 5;
-
-/// A sensor of a card, by the file that has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sensor {
-    /// `gpu_busy_percent`.
-    Busy,
-    /// `temp1_input`, in thousandths of a degree Celsius.
-    Edge,
-    /// `power1_average`, in millionths of a watt.
-    Power,
-    /// `freq1_input`, in Hz.
-    Shaders,
-    /// `freq2_input`, in Hz.
-    Memory,
-    /// `fan1_input`, in turns a minute.
-    Fan,
-}
 
 impl Machine {
     /// What a sensor shows. Nothing is warm here: all of it is of this model's choice, higher where there is a queue.

@@ -11,8 +11,8 @@ use twin_shader::isa::Gen;
 use crate::chip::Chip;
 use crate::config::{Bar, Config, Version};
 
-use super::gauges::{PROCESSES, Sensor};
-use super::tree::{Live, Node, Tree};
+use super::gauges::PROCESSES;
+use super::tree::{Live, Node, Sensor, Tree};
 
 const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
 /// The render node of the first GPU.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::gauges::Sensor;
-
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
@@ -30,6 +28,23 @@ pub enum Live {
     GttUsed,
     /// What a sensor of that GPU shows.
     Sensor(usize, Sensor),
+}
+
+/// A sensor of a card, by the file that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sensor {
+    /// `gpu_busy_percent`.
+    Busy,
+    /// `temp1_input`, in thousandths of a degree Celsius.
+    Edge,
+    /// `power1_average`, in millionths of a watt.
+    Power,
+    /// `freq1_input`, in Hz.
+    Shaders,
+    /// `freq2_input`, in Hz.
+    Memory,
+    /// `fan1_input`, in turns a minute.
+    Fan,
 }
 
 /// All files.
