@@ -58,7 +58,7 @@ fn every_gpu_tells_what_it_is_at_and_who_has_it() {
             panic!("{config}: {users:?}");
         };
         assert_eq!(pid, other.process().id());
-        assert!(bytes >= 3 << 20 && bytes <= busy.memory.unwrap().0);
+        assert!((3 << 20..=busy.memory.unwrap().0).contains(&bytes));
         drop((worker, memory, nvk));
         let after = meters.read().remove(0);
         assert_eq!(after.users.as_deref(), Some(&[][..]), "{config}");
