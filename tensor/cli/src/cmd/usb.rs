@@ -163,9 +163,11 @@ fn measured(
     if let (Some(before), Some(after)) = (before, setup.twin().and_then(Twin::transfers)) {
         let took = after.time - before.time;
         output::line(format_args!(
-            "{:<12} at the rates of a bridge {took:.2?}: {:.1} MB/s; {} transfers, {} waits",
+            "{:<12} at the rates of a bridge {took:.2?}: {:.1} MB/s, {:.1} % of {} MB/s; {} transfers, {} waits",
             "",
             rate(took),
+            rate(took) * 1e8 / after.most.max(1) as f64,
+            after.most / 1_000_000,
             after.transfers - before.transfers,
             after.waits - before.waits
         ))?;

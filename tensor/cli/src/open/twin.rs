@@ -20,6 +20,8 @@ pub struct Transfers {
     pub waits: u64,
     /// How long all of it took, at the rates of a bridge.
     pub time: Duration,
+    /// Bytes a second that its bulk transfers carry at most.
+    pub most: u64,
 }
 
 #[cfg(feature = "twin")]
@@ -151,6 +153,7 @@ mod simulated {
                 transfers: counts.control + counts.bulk,
                 waits: counts.round_trips,
                 time: bridge.now(),
+                most: bridge.rates().copy,
             })
         }
 

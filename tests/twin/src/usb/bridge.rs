@@ -101,6 +101,11 @@ impl Bridge {
         self.lock().counts
     }
 
+    /// How fast it is.
+    pub fn rates(&self) -> Rates {
+        self.lock().rates
+    }
+
     /// How long that has taken the host.
     pub fn now(&self) -> Duration {
         self.lock().now
