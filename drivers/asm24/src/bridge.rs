@@ -384,13 +384,6 @@ impl Bridge {
         done.inspect_err(|error| state.traffic.broken = Some(error.clone()))
     }
 
-    /// Nothing is asked any more: nobody knows what the bridge has taken.
-    pub(crate) fn lost(&self, state: &mut State, what: String, fault: Fault) -> TransportError {
-        let error = self.error(what, fault);
-        state.traffic.broken = Some(error.clone());
-        error
-    }
-
     /// One wait. What moved less than it should has failed.
     pub(crate) fn queue(
         &self,

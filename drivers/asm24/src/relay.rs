@@ -52,6 +52,9 @@ pub(crate) struct Buffer {
     turn: Mutex<Turn>,
 }
 
+/// A bulk transfer that is under way, and its bytes.
+type UnderWay<'a> = (Box<dyn Flight + 'a>, usize);
+
 /// How far copies are.
 #[derive(Default)]
 struct Turn {
@@ -106,7 +109,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Waits until the function is done with so many parts.
+    /// Waits until the function is done with so many parts: by the host's own clock, which the function's work takes.
     fn passed(&self, state: &mut State, parts: u32) -> Result<(), TransportError> {
         let deadline = Deadline::on(&MonotonicClock, PATIENCE);
         let mut pause = PAUSES.0;
@@ -124,7 +127,7 @@ impl Buffer {
                 let what = format!(
                     "wait for the GPU to empty a window of the buffer: part {seen} is done, expected {parts}"
                 );
-                return Err(self.bridge.lost(state, what, Fault::TimedOut(PATIENCE)));
+                return Err(self.bridge.error(what, Fault::TimedOut(PATIENCE)));
             }
             MonotonicClock.sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
@@ -135,43 +138,51 @@ impl Buffer {
         let mut state = self.bridge.lock();
         self.bridge.send_all(&mut state)?;
         let mut under_way = VecDeque::new();
+        let filled = self.fill(&mut state, &mut under_way, first, legs, from);
+        // Also where the function is not done in time: whoever looks why asks through a bridge that is in order.
+        while let Some(flight) = under_way.pop_front() {
+            self.land(&mut state, flight)?;
+        }
+        filled?;
+        self.passed(&mut state, first.wrapping_add(legs.len() as u32))
+    }
+
+    /// Fills one window after the other. Two transfers are under way at most.
+    fn fill<'a>(
+        &'a self,
+        state: &mut State,
+        under_way: &mut VecDeque<UnderWay<'a>>,
+        first: u32,
+        legs: &[Leg],
+        from: &[u8],
+    ) -> Result<(), TransportError> {
         let mut rest = from;
         for (leg, part) in legs.iter().zip(first..) {
             let (now, later) = rest.split_at(leg.bytes.min(rest.len()));
             rest = later;
-            if under_way.len() == 2 {
-                self.land(&mut state, &mut under_way)?;
+            if under_way.len() == 2
+                && let Some(flight) = under_way.pop_front()
+            {
+                self.land(state, flight)?;
             }
             // The last one that was in this window.
             if part >= 2 {
-                self.passed(&mut state, part - 1)?;
+                self.passed(state, part - 1)?;
             }
             let wire = wire(now, leg.ready.value);
-            let slot = (leg.at.0 - SRAM.bus) / open::SLOT as u64;
-            let mut arm = [Transfer::ControlOut(
-                request::arm(false, slot as u8, wire.len()),
-                &[],
-            )];
-            self.bridge.control(&mut state, &mut arm)?;
             let bytes = wire.len();
-            let flight = self.bridge.submit(&mut state, wire, PATIENCE)?;
+            let slot = (leg.at.0 - SRAM.bus) / open::SLOT as u64;
+            let arm = request::arm(false, slot as u8, bytes);
+            let mut arm = [Transfer::ControlOut(arm, &[])];
+            self.bridge.control(state, &mut arm)?;
+            let flight = self.bridge.submit(state, wire, PATIENCE)?;
             under_way.push_back((flight, bytes));
         }
-        while !under_way.is_empty() {
-            self.land(&mut state, &mut under_way)?;
-        }
-        self.passed(&mut state, first.wrapping_add(legs.len() as u32))
+        Ok(())
     }
 
-    fn land(
-        &self,
-        state: &mut State,
-        under_way: &mut VecDeque<(Box<dyn Flight + '_>, usize)>,
-    ) -> Result<(), TransportError> {
-        let Some((flight, wanted)) = under_way.pop_front() else {
-            return Ok(());
-        };
-        self.bridge.landed(state, flight.wait(), wanted)
+    fn land(&self, state: &mut State, (flight, bytes): UnderWay<'_>) -> Result<(), TransportError> {
+        self.bridge.landed(state, flight.wait(), bytes)
     }
 
     fn take(&self, legs: &[Leg], to: &mut [u8]) -> Result<(), TransportError> {

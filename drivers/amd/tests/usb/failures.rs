@@ -61,11 +61,7 @@ const COPY_STEP: usize = 13;
 const COPIED: usize = 600_000;
 
 /// A device with memory, and a copy to it and back; something is done before and behind it.
-fn copy(
-    machine: &Arc<dyn Machine>,
-    before: impl FnOnce(),
-    behind: impl FnOnce(),
-) -> Result<bool> {
+fn copy(machine: &Arc<dyn Machine>, before: impl FnOnce(), behind: impl FnOnce()) -> Result<bool> {
     let device = open(machine, &patient())?;
     let buffer = memory(&*device, MemoryKind::Device, COPIED as u64)?;
     // The first one makes the queue.
@@ -101,8 +97,7 @@ fn a_transfer_of_a_copy_that_fails_is_an_error_and_the_next_process_copies() {
         What::Unplug,
     ];
     for (number, what) in kinds.into_iter().enumerate() {
-        let moments =
-            (0..all).filter(|k| part.has((k + 7 * number as u64) as usize, COPY_STEP));
+        let moments = (0..all).filter(|k| part.has((k + 7 * number as u64) as usize, COPY_STEP));
         for after in moments {
             let twin = UsbMachine::new("chip=gfx1201").unwrap();
             let bridge = twin.bridge(0).unwrap();
