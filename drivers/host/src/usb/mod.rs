@@ -109,6 +109,15 @@ fn is_removed(file: &Path) -> bool {
 }
 
 impl Pipe {
+    /// What fails on the way to a device that is not there any longer fails because of that.
+    fn error(&self, operation: String, fault: Fault) -> TransportError {
+        let fault = match fault {
+            Fault::Errno(libc::EIO) if is_removed(&self.file) => Fault::Gone,
+            fault => fault,
+        };
+        TransportError::new(&*self.name, operation, fault)
+    }
+
     fn one(&self, transfer: Transfer<'_>, limit: Duration) -> Result<usize, TransportError> {
         let moved = self.queue(&mut [transfer], limit)?;
         Ok(moved.first().copied().unwrap_or(0))
@@ -139,13 +148,7 @@ impl UsbPipe for Pipe {
         limit: Duration,
     ) -> Result<Vec<usize>, TransportError> {
         let done = transfers::run(&self.handle, transfers, limit);
-        done.map_err(|(operation, fault)| {
-            let fault = match fault {
-                Fault::Errno(libc::EIO) if is_removed(&self.file) => Fault::Gone,
-                fault => fault,
-            };
-            TransportError::new(&*self.name, operation, fault)
-        })
+        done.map_err(|(operation, fault)| self.error(operation, fault))
     }
 
     fn control_in(
@@ -202,6 +205,6 @@ impl UsbPipe for Pipe {
     fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
         let operation = format!("clear the halt of endpoint {endpoint:#x}");
         let cleared = self.handle.clear_halt(endpoint);
-        cleared.map_err(|error| TransportError::new(&*self.name, operation, fault(error)))
+        cleared.map_err(|error| self.error(operation, fault(error)))
     }
 }

@@ -1,8 +1,8 @@
-//! A bridge with a card as a USB device of a virtual machine: speaks the usb-host's side of the protocol usbredir, as
+//! Bridges with cards as USB devices of a virtual machine: speaks the usb-host's side of the protocol usbredir, as
 //! QEMU's device `usb-redir` has it behind a socket.
 //!
-//! usage: usb_redir CONFIG SOCKET     serves one client after the other; takes `unplug` and `plug` as lines; at the end of its
-//! input it prints the rules that were broken, one a line
+//! usage: usb_redir CONFIG SOCKET...     a bridge behind each socket, which serves one client after the other; takes `unplug`
+//! and `plug` as lines, which are about the first of them; at the end of its input it prints the rules that were broken, one a line
 //!
 //! Transfers of each endpoint are done in order, those of different endpoints beside each other. What the device does
 //! not take is offered until the guest cancels it. A cable that is pulled out is no end of the connection: the device
@@ -420,22 +420,28 @@ fn listen(listener: &UnixListener, bridge: &Arc<Bridge>, guest: &Mutex<Option<Ar
 
 fn main() -> Done<()> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(config), Some(socket)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: usb_redir CONFIG SOCKET".into());
-    };
+    let config = arguments.next().unwrap_or_default();
     let machine = UsbMachine::new(&config)?;
-    let bridge = machine.bridge(0).ok_or("no bridge")?.clone();
-    let listener = UnixListener::bind(socket)?;
-    let guest = Arc::new(Mutex::new(None::<Arc<Client>>));
-    let (served, seen) = (bridge.clone(), guest.clone());
-    thread::spawn(move || listen(&listener, &served, &seen));
+    let mut cables = Vec::new();
+    for (number, socket) in arguments.enumerate() {
+        let none = || format!("{socket}: the config has {number} bridges (gpus=)");
+        let bridge = machine.bridge(number).ok_or_else(none)?.clone();
+        let listener = UnixListener::bind(&socket)?;
+        let guest = Arc::new(Mutex::new(None::<Arc<Client>>));
+        let (served, seen) = (bridge.clone(), guest.clone());
+        thread::spawn(move || listen(&listener, &served, &seen));
+        cables.push((bridge, guest));
+    }
+    let Some((bridge, guest)) = cables.first() else {
+        return Err("usage: usb_redir CONFIG SOCKET...".into());
+    };
     for line in io::stdin().lock().lines() {
         match line?.as_str() {
             "unplug" => bridge.unplug(),
             "plug" => bridge.plug(),
             other => eprintln!("usb_redir: '{other}': expected unplug or plug"),
         }
-        if let Some(client) = &*lock(&guest) {
+        if let Some(client) = &*lock(guest) {
             client.follow()?;
         }
     }
