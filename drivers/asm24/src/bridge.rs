@@ -163,15 +163,28 @@ impl Bridge {
     pub fn read(&self, address: u64, width: AccessWidth) -> Result<u64, TransportError> {
         let mut state = self.lock();
         if width == AccessWidth::W64 {
-            let halves = [Tlp::read(address, 4), Tlp::read(address + 4, 4)];
-            let mut words = [0; 2];
-            self.ask_all(&mut state, &halves, &mut words)?;
-            return Ok(u64::from(words[0]) | u64::from(words[1]) << 32);
+            return self.read_wide(&mut state, address);
         }
         let tlp = Tlp::read(address, width.bytes());
         let mut words = [0];
         self.ask_all(&mut state, &[tlp], &mut words)?;
         Ok(tlp.value(words[0]).into())
+    }
+
+    /// Halves are read one after the other, and the function may write between: what is read between two upper halves
+    /// that are equal belongs to them, in what only grows.
+    fn read_wide(&self, state: &mut State, address: u64) -> Result<u64, TransportError> {
+        let (low, high) = (Tlp::read(address, 4), Tlp::read(address + 4, 4));
+        for _ in 0..TRIES {
+            let mut words = [0; 3];
+            self.ask_all(state, &[high, low, high], &mut words)?;
+            let [before, low, after] = words.map(u64::from);
+            if before == after {
+                return Ok(low | after << 32);
+            }
+        }
+        let why = "its upper half is another one at each look";
+        Err(self.error(format!("read of {address:#x}"), Fault::Beyond(why.into())))
     }
 
     /// Reads bytes, after all queued writes.

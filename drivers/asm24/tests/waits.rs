@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use drivers_asm24::bridge::Bridge;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Fault, Setup, Transfer, TransportError, UsbPipe, VirtualClock};
 
-/// A pipe whose other end answers zeros, and that notes each wait.
+/// A pipe whose other end answers these words, and zeros after them, and that notes each wait.
 #[derive(Default)]
 struct Pipe {
+    words: Mutex<VecDeque<u32>>,
     waits: Mutex<Vec<String>>,
     /// The wait that fails.
     fails: Option<(usize, Fault)>,
@@ -36,7 +38,11 @@ impl UsbPipe for Pipe {
         let mut waits = self.waits.lock().unwrap();
         let mut moved = Vec::new();
         let mut text = String::new();
-        for transfer in &*transfers {
+        for transfer in &mut *transfers {
+            if let Transfer::ControlIn(_, to) = transfer {
+                let word = self.words.lock().unwrap().pop_front().unwrap_or(0);
+                to[..4].copy_from_slice(&word.to_le_bytes());
+            }
             let (sign, bytes) = match transfer {
                 Transfer::ControlIn(_, to) => ('i', to.len()),
                 Transfer::ControlOut(_, from) => ('o', from.len()),
@@ -99,8 +105,23 @@ fn a_submission_and_the_look_for_its_end_are_three_waits() {
     assert_eq!(pipe.taken().len(), 1);
     let seen = bridge.read(0x8_0030_0000, AccessWidth::W64).unwrap();
     assert_eq!(seen, 0);
-    let waits = ["o12 O256", "o12 O300", "o12 o12 o12 o12 o12 o12 i8 o12 i8"];
-    assert_eq!(pipe.taken(), waits);
+    let look = "o12 o12 o12 o12 o12 o12 i8 o12 i8 o12 i8";
+    assert_eq!(pipe.taken(), ["o12 O256", "o12 O300", look]);
+}
+
+#[test]
+fn halves_that_do_not_belong_together_are_read_again() {
+    let (pipe, bridge) = bridge(None);
+    let read = |words: &[u32]| {
+        *pipe.words.lock().unwrap() = words.iter().copied().collect();
+        bridge.read(0x8_0000_0000, AccessWidth::W64)
+    };
+    assert_eq!(read(&[3, 4, 3]), Ok(0x3_0000_0004));
+    // From 0xffff_ffff to 0x1_0000_0000, after the lower half was read.
+    assert_eq!(read(&[0, u32::MAX, 1, 1, 0, 1]), Ok(0x1_0000_0000));
+    let many: Vec<u32> = (0..100).collect();
+    let error = read(&many).unwrap_err();
+    assert!(matches!(error.fault, Fault::Beyond(_)), "{error}");
 }
 
 #[test]
