@@ -126,14 +126,14 @@ impl Pipe {
 
 /// A bulk transfer of a device.
 struct UnderWay<'a> {
-    name: &'a str,
+    pipe: &'a Pipe,
     flight: transfers::UnderWay<'a>,
 }
 
 impl Flight for UnderWay<'_> {
     fn wait(self: Box<Self>) -> Result<usize, TransportError> {
         let moved = self.flight.wait();
-        moved.map_err(|(operation, fault)| TransportError::new(self.name, operation, fault))
+        moved.map_err(|(operation, fault)| self.pipe.error(operation, fault))
     }
 }
 
@@ -194,12 +194,8 @@ impl UsbPipe for Pipe {
         limit: Duration,
     ) -> Result<Box<dyn Flight + '_>, TransportError> {
         let flight = transfers::submit(&self.handle, endpoint, &bytes, limit);
-        let flight = flight
-            .map_err(|(operation, fault)| TransportError::new(&*self.name, operation, fault))?;
-        Ok(Box::new(UnderWay {
-            name: &self.name,
-            flight,
-        }))
+        let flight = flight.map_err(|(operation, fault)| self.error(operation, fault))?;
+        Ok(Box::new(UnderWay { pipe: self, flight }))
     }
 
     fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
