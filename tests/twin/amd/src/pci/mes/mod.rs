@@ -31,6 +31,14 @@ pub static MAPPED: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// A doorbell says how far the driver is.
+pub static WPTR: Rule = Rule {
+    name: "GFX-MES-WPTR",
+    text: "doorbells of KIQ and MES say how many dwords the driver has written since the queue began: never fewer than were taken, and at most a ring more",
+    source: "Linux, drivers/gpu/drm/amd/amdgpu/mes_v11_0.c, mes_v11_0_ring_set_wptr: a pointer of 64 bits that does not wrap; amdgpu_ring.c, amdgpu_ring_alloc",
+    proof: Proof::Sourced,
+};
+
 /// The micro engine that it is.
 pub(super) const ME: u32 = 3;
 /// Its pipes, by what their queue takes.
@@ -183,12 +191,16 @@ pub(super) fn ring(state: &mut State, doorbell: u64, dwords: u64) -> Result<(), 
         let ring = hqd::ring_of(state, bank, doorbell);
         let Some((base, bytes)) = ring else { continue };
         let taken = state.mes.pipes[pipe as usize].taken;
+        if dwords < taken || dwords - taken > bytes / 4 {
+            let what = format!("{dwords:#x} after {taken:#x}, in a ring of {bytes:#x} bytes");
+            return Err((&WPTR, what));
+        }
         let words: Option<Vec<u32>> = (taken..dwords)
             .map(|at| word(state, base + at * 4 % bytes))
             .collect();
         // What it cannot read is a fault, which its hub has told.
         let Some(words) = words else { return Ok(()) };
-        state.mes.pipes[pipe as usize].taken = dwords.max(taken);
+        state.mes.pipes[pipe as usize].taken = dwords;
         match pipe {
             PACKETS => kiq::take(state, &words)?,
             _ => frame::take(state, &words)?,

@@ -228,6 +228,16 @@ fn what_maps_queues_takes_its_own_packets() {
 }
 
 #[test]
+fn doorbells_of_the_scheduler_count_up_to_a_ring() {
+    let mut rig = Rig::with_frames();
+    for dwords in [6, 7 + BYTES / 4 + 1, u64::MAX] {
+        let tried = rig.bell(BELLS[0], dwords);
+        fires("GFX-MES-WPTR").only(&rig.tried(tried));
+    }
+    rig.packets(7, &[pm4::NOP_PAD]).unwrap();
+}
+
+#[test]
 fn a_queue_that_is_mapped_is_there() {
     for (descriptor, bell) in [(DATA, BELLS[1]), (SCHEDULER, BELLS[2])] {
         let mut rig = Rig::with_packets();
