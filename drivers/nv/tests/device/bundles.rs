@@ -178,6 +178,7 @@ fn what_programs_do_wrong_is_told() {
         let device = open("chip=ad102", folder.path()).unwrap();
         let stream = |kind| Stream::new(device.queue(kind, 0).unwrap());
         let (compute, copy) = (stream(QueueKind::Compute), stream(QueueKind::Copy));
+        let store = device.load(&kernel("ad102", "store")).unwrap();
         let buffer = memory(&*device, MemoryKind::Device, 100 << 20).unwrap();
         let (first, second) = (
             device.signal("first").unwrap(),
@@ -191,7 +192,6 @@ fn what_programs_do_wrong_is_told() {
             signal,
             value: Val::Const(1),
         };
-        let store = device.load(&kernel("ad102", "store")).unwrap();
         let stores = |va: u64| {
             let args = [Val::Const(va)];
             compute.submit(&[], &[exec(&store, &args, 1)])

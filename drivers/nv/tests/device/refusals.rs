@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use conformance::part::Part;
 use drivers_nv::Options;
+use drivers_nv::nvk::meters::Meters;
 use drivers_nv::nvk::survey;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::transport::Machine;
@@ -394,6 +395,7 @@ fn sessions_make_every_call_that_there_is() {
         let done = rig.compute.submit(&[], &[exec(&program, args, 1)]).unwrap();
         assert!(done.wait(soon()).is_err());
         survey(&*twin);
+        assert_eq!(Meters::new(&*twin).unwrap().read().len(), 1);
         made.extend(twin.machine().calls());
     }
     // What is asked in another way where a sandbox does not pass a call on.
