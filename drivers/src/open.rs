@@ -100,7 +100,8 @@ pub struct Present {
 }
 
 /// Every device that is there and that this version has a driver for, open; those of `twin` last. GPUs that no kernel
-/// driver has are started by being opened: they are listed of `twin` alone.
+/// driver has are started by being opened: what is behind USB bridges is listed of `twin` alone, what is on the bus not
+/// at all.
 pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
     let target = Target::any(DeviceKind::Cpu);
     let mut all = vec![Present {
@@ -115,7 +116,6 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
         all.extend(present_amd(machine, simulated, settings));
         all.extend(nv::present(machine, simulated, settings));
         if simulated {
-            all.extend(pci::present(machine, settings));
             all.extend(usb::present(machine, settings));
         }
     }

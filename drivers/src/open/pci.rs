@@ -6,10 +6,10 @@ use std::time::Duration;
 use drivers_host::pci::{Lock, System};
 use hcq::{Device, DeviceId, Error, Result};
 
-use super::{Present, Twin, amd_options, is_twin, keep, none};
+use super::{Twin, amd_options, is_twin, keep, none};
 use crate::bus::{OnBus, on_bus};
 use crate::env::Settings;
-use crate::select::{DeviceKind, Target, Transport};
+use crate::select::Target;
 
 /// Opens the GPU that a target names. Nothing else on the bus is touched.
 pub(super) fn open(
@@ -67,30 +67,6 @@ pub(super) fn open(
             error,
         )),
     }
-}
-
-/// The cards of a simulated machine that no kernel driver has: those of this one are opened only by who asks for one,
-/// since that starts them.
-pub(super) fn present(machine: &Twin, settings: &Settings) -> Vec<Present> {
-    let known = on_bus(&**machine)
-        .into_iter()
-        .filter(|gpu| gpu.arch.is_some());
-    let free = (0..).zip(known).filter(|(_, gpu)| gpu.driver.is_none());
-    let one = |(number, gpu): (u32, OnBus)| {
-        let target = Target {
-            interface: Some(Transport::Pci.interface(true)),
-            indices: Some(vec![number]),
-            // Without it another twin would be made.
-            arch: gpu.arch.map(str::to_owned),
-            ..Target::any(DeviceKind::Amd)
-        };
-        Present {
-            device: open(&target, Some(number), settings, machine),
-            place: gpu.address,
-            target,
-        }
-    };
-    free.map(one).collect()
 }
 
 /// Waits until no other program has a card.

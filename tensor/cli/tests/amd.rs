@@ -427,7 +427,9 @@ fn cards_that_no_kernel_driver_has_are_listed_where_they_are_simulated() {
         assert_eq!(twins.len(), 2, "{found:?}");
         let (_, arch) = dev.split_once("::").unwrap();
         for (i, row) in twins.iter().enumerate() {
-            assert_eq!(row["dev"], format!("{way}:{i}+AMD::{arch}"));
+            // What is on the bus is not opened.
+            let of = row["dev"].as_str().unwrap().split("::").next().unwrap();
+            assert_eq!(of, format!("{way}:{i}+AMD"));
             assert_eq!(row["arch"], arch);
             assert_eq!(row["selected"], i == 0);
         }

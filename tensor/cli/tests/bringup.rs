@@ -167,7 +167,7 @@ fn it_stops_at_the_rung_that_fails() {
             "trouble=unplug:0,away=9",
             "map",
             3,
-            &["stage 2 of 4, PCIe link", "2-1", "the device is gone"],
+            &["stage 1 of 4, bridge", "2-1", "the device is gone"],
         ),
         (
             usb,
