@@ -986,9 +986,11 @@ fn faults_are_injected() {
     let queue = stand.queue(QueueKind::Pm4, RING, 1024);
     stand.gpu.inject(Injection::Hang(queue.id));
     queue.submit(&signal(DATA, 1));
-    std::thread::sleep(std::time::Duration::from_millis(5));
+    stand.wait("it hangs", |stand| {
+        let waits = stand.gpu.waiting(PROCESS);
+        waits.iter().any(|one| one.contains("hangs, as asked"))
+    });
     assert_eq!(stand.read32(DATA), 0);
-    assert!(stand.gpu.waiting(PROCESS)[0].contains("hangs, as asked"));
     stand.gpu.inject(Injection::Reset { memory_lost: true });
     stand.gpu.inject(Injection::Gone);
     assert!(stand.gpu.gone());
