@@ -234,7 +234,8 @@ fn what_programs_do_wrong_is_told() {
             _ => {
                 let queue = device.queue(QueueKind::Compute, 0).unwrap();
                 queue.timeline().submit(|makes, packets: &mut Packets| {
-                    packets.words.extend_from_slice(&[u32::MAX; 4]);
+                    // SEC_OP 6 is reserved; 7 would end the segment.
+                    packets.words.extend_from_slice(&[0xc000_0000; 4]);
                     queue.submit(packets, makes)
                 })
             }
