@@ -60,28 +60,6 @@ impl Copy {
         }
     }
 
-    /// The first address and one past the last of the source, if it is memory, and of the
-    /// destination.
-    pub fn extent(&self) -> [Option<(u64, u64)>; 2] {
-        let span = |base: u64, pitch: [u64; 2]| {
-            let last = pitch[0] * (self.rows[0] - 1) + pitch[1] * (self.rows[1] - 1);
-            (base, base + last + self.row)
-        };
-        let src = match self.source {
-            Source::Memory(src) => Some(span(src, self.src_pitch)),
-            Source::Fill(_) => None,
-        };
-        [src, Some(span(self.dst, self.dst_pitch))]
-    }
-
-    /// Whether it touches a range.
-    pub fn touches(&self, from: u64, to: u64) -> bool {
-        self.extent()
-            .into_iter()
-            .flatten()
-            .any(|(start, end)| from < end && start < to)
-    }
-
     /// Moves a piece; true once all is done.
     pub fn step(&mut self, cx: &Cx) -> Result<bool, Stop> {
         cx.desc.vm.set_origin(&self.who);

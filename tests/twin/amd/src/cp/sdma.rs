@@ -227,7 +227,7 @@ impl Sdma {
             }
         }
         cx.announce();
-        if self.waits_for_copies(found.op, &words) && self.work(cx)? {
+        if Self::waits_for_copies(found.op) && self.work(cx)? {
             self.untried |= cx.first;
             return Ok(Step::More);
         }
@@ -306,21 +306,17 @@ impl Sdma {
         Ok(())
     }
 
-    /// Whether a packet is ordered behind the copies before it.
-    fn waits_for_copies(&self, op: u16, words: &[u32]) -> bool {
-        match op {
+    /// Whether a packet is ordered behind the copies before it. WRITE is: tinygrad tells a bridge by one that a copy is
+    /// through, on cards (runtime/ops_amd.py, _copyout over USB).
+    fn waits_for_copies(op: u16) -> bool {
+        !matches!(
+            op,
             packet::NOP
-            | packet::COPY_LINEAR
-            | packet::COPY_LINEAR_SUB_WIND
-            | packet::CONST_FILL
-            | packet::INDIRECT => false,
-            packet::WRITE => {
-                let va = wide(words[1], words[2]);
-                let end = va + (words.len() as u64 - 4) * 4;
-                self.copies.iter().any(|copy| copy.touches(va, end))
-            }
-            _ => true,
-        }
+                | packet::COPY_LINEAR
+                | packet::COPY_LINEAR_SUB_WIND
+                | packet::CONST_FILL
+                | packet::INDIRECT
+        )
     }
 
     fn indirect(&self, cx: &Cx, ring: &Ring, words: &[u32]) -> Result<Ib, Stop> {
