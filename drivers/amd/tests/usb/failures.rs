@@ -166,11 +166,13 @@ fn is_told(error: &Error, what: What) {
         "control out 0x",
         "bulk ",
         "wait for the GPU",
+        // Of a request that was cut, and that would have woken it.
+        "train the PCIe link",
     ];
     let fault: &[_] = match what {
         What::Stall => &["endpoint stalled"],
         // A request that is cut does nothing: what is under way behind it waits in vain.
-        What::Short => &["moved 0x", "no answer within"],
+        What::Short => &["moved 0x", "no answer within", "the link is in state"],
         What::Late | What::Vanish => &["no answer within"],
         What::Unplug => &["the device is gone"],
     };
