@@ -12,12 +12,13 @@ mod looped;
 
 use std::collections::{HashMap, HashSet};
 use std::f64::consts::LN_2;
+use std::sync::Arc;
 
 use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::Result;
-use crate::graph::{Op, ScatterMode, Taken, Tensor};
+use crate::graph::{Op, ScatterMode, Storage, Taken, Tensor};
 use crate::ops::{dtype_error, same_engine, shape_error};
 use looped::looped;
 
@@ -25,7 +26,9 @@ use looped::looped;
 /// zeros where it does not depend on one.
 ///
 /// # Errors
-/// A tensor with more than one element (see [`gradients_from`]), or of a type that is no float.
+/// A tensor with more than one element (see [`gradients_from`]), or of a type that is no float. A
+/// value of a parameter, if it depends on an earlier value of that parameter instead. A tensor whose
+/// graph was given up by [`crate::nn::Optimizer::minimize`].
 pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
     if of.numel() != 1 {
         return shape_error(
@@ -77,9 +80,29 @@ pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Ve
 /// The derivative of the sum of all tensors times their seeds with respect to each of `with`; none
 /// where they do not depend on one.
 fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
-    let order = dependents(of.iter().map(|(t, _)| t), with);
     let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
+    let owners = parameters(of.iter().map(|(t, _)| t), &wanted)?;
+    let order = dependents(of.iter().map(|(t, _)| t), with);
     let live: HashSet<u64> = order.iter().map(Tensor::id).collect();
+    let mut same: Vec<&Tensor> = with.to_vec();
+    for t in same.iter_mut().filter(|t| !live.contains(&t.id())) {
+        let Some(other) = t.owner().and_then(|owner| owners.get(&owner)) else {
+            continue;
+        };
+        if !one_value(t, other) {
+            return shape_error(
+                "gradients",
+                format!(
+                    "{t:?} is what a parameter holds now, and this was made of what it held before, \
+                     {other:?}; build it again after the parameter was set"
+                ),
+            );
+        }
+        *t = other;
+    }
+    if same.iter().zip(with).any(|(a, b)| a.id() != b.id()) {
+        return backward(of, &same);
+    }
     let mut pending: HashMap<u64, Tensor> = HashMap::new();
     let mut found: HashMap<u64, Tensor> = HashMap::new();
     let add = |pending: &mut HashMap<u64, Tensor>, to: &Tensor, part: Tensor| {
@@ -97,7 +120,8 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
     let mut loops: HashMap<(usize, Vec<u64>), Results> = HashMap::new();
     let key = |t: &Tensor| match &t.node().op {
         Op::Loop(body, taken) => {
-            let src = t.node().src.iter().map(Tensor::id);
+            let src = t.node().src();
+            let src = src.iter().map(Tensor::id);
             Some(((body.identity(), src.collect::<Vec<u64>>()), *taken))
         }
         _ => None,
@@ -113,7 +137,7 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
         {
             found.insert(tensor.id(), gradient.clone());
         }
-        let src = &tensor.node().src;
+        let src = tensor.node().src();
         let needs = |s: &Tensor| s.dtype().is_float() && live.contains(&s.id());
         let needs: Vec<bool> = src.iter().map(needs).collect();
         if !needs.contains(&true) {
@@ -147,6 +171,52 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
 #[derive(Default)]
 struct Results(usize, Vec<(Taken, Tensor)>);
 
+/// Whether two tensors are one value of a parameter: the graph, and what is left of it in memory.
+fn one_value(a: &Tensor, b: &Tensor) -> bool {
+    match (a.storage(), b.storage()) {
+        (Some(Storage::Device(a)), Some(Storage::Device(b))) => Arc::ptr_eq(&a, &b),
+        (Some(Storage::Host(a)), Some(Storage::Host(b))) => Arc::ptr_eq(&a, &b),
+        (Some(Storage::Source(a)), Some(Storage::Source(b))) => Arc::ptr_eq(&a, &b),
+        _ => false,
+    }
+}
+
+/// The values of parameters that tensors are made of, by parameter, above `wanted`.
+///
+/// # Errors
+/// A tensor among them whose graph was given up.
+fn parameters<'a>(
+    of: impl Iterator<Item = &'a Tensor>,
+    wanted: &HashSet<u64>,
+) -> Result<HashMap<usize, Tensor>> {
+    let mut owners = HashMap::new();
+    let mut seen = HashSet::new();
+    let mut pending: Vec<Tensor> = of.cloned().collect();
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) {
+            continue;
+        }
+        if let Some(owner) = tensor.owner() {
+            owners.insert(owner, tensor.clone());
+        }
+        let ends = wanted.contains(&tensor.id()) || !tensor.dtype().is_float();
+        if ends || matches!(tensor.node().op, Op::Detach) {
+            continue;
+        }
+        if tensor.node().is_cut() {
+            return shape_error(
+                "gradients",
+                format!(
+                    "the graph of {tensor:?} was given up by a step of an optimizer (`minimize`); \
+                     build it again, or take all gradients of it before the step"
+                ),
+            );
+        }
+        pending.extend(tensor.node().src().iter().cloned());
+    }
+    Ok(owners)
+}
+
 /// The nodes on a path from `of` to one of `with`, sources before users.
 fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec<Tensor> {
     let mut depends: HashMap<u64, bool> = with.iter().map(|t| (t.id(), true)).collect();
@@ -157,7 +227,7 @@ fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec
         if expanded {
             let below = tensor
                 .node()
-                .src
+                .src()
                 .iter()
                 .any(|s| depends.get(&s.id()).copied().unwrap_or(false));
             let entry = depends.entry(tensor.id()).or_insert(false);
@@ -170,23 +240,24 @@ fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec
         if !visited.insert(tensor.id()) {
             continue;
         }
-        let sources: Vec<Tensor> = match tensor.node().op {
-            Op::Detach => Vec::new(),
-            _ => tensor.node().src.clone(),
+        let sources: Arc<[Tensor]> = match tensor.node().op {
+            Op::Detach => Arc::default(),
+            _ => tensor.node().src(),
         };
         stack.push((tensor, true));
-        stack.extend(sources.into_iter().map(|s| (s, false)));
+        stack.extend(sources.iter().map(|s| (s.clone(), false)));
     }
     order
 }
 
 /// The gradient of each source of a node, given that of the node; `needs` says which are used.
 fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
-    let src = &y.node().src;
+    let src = y.node().src();
     let none = vec![None; src.len()];
     let one = |part: Result<Tensor>| part.map(|part| vec![Some(part)]);
     match &y.node().op {
-        Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach | Op::Param => Ok(none),
+        Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach => Ok(none),
+        Op::Param | Op::Given => Ok(none),
         // All results of a loop together, in `looped`.
         Op::Loop(..) => Ok(none),
         Op::Unary(op) => unary(*op, &src[0], y, g),
@@ -234,7 +305,7 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
                 None,
             ])
         }
-        Op::Scatter(axis, mode) => scatter(*axis as isize, *mode, src, y, g),
+        Op::Scatter(axis, mode) => scatter(*axis as isize, *mode, &src, y, g),
         Op::Contiguous => one(Ok(g.clone())),
         Op::Copy => one(g.to(src[0].engine())),
     }

@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::{Error, Result};
+use crate::param::Waiting;
 
 /// Sizes of the axes, outermost first. A scalar has none.
 pub type Shape = Vec<usize>;
@@ -93,6 +94,9 @@ pub enum Op {
     Copy,
     /// A value inside of a loop, another one at each step. src: `[]`.
     Param,
+    /// A value that each replay of a captured function is given: an input, a parameter, random
+    /// numbers. It is a value only while the function is traced. src: `[]`.
+    Given,
     /// A result of a loop. src: one per parameter of the body.
     Loop(Arc<Loop>, Taken),
 }
@@ -181,12 +185,16 @@ impl Op {
 }
 
 /// Where the elements of a realized tensor are, in row-major order without gaps.
+///
+/// They never change while anybody holds the storage. New values of a parameter are written over the
+/// old ones only if nobody else holds these; see [`crate::param`].
 #[derive(Clone, Debug)]
 pub enum Storage {
     /// In host memory; uploaded when first used by a device.
     Host(Arc<[u8]>),
-    /// In the memory of the engine's device.
-    Device(hcq::Buffer),
+    /// In the memory of the engine's device. The count of this handle is that of the tensors, and of
+    /// whoever reads them; work in flight holds the buffer inside.
+    Device(Arc<hcq::Buffer>),
     /// Somewhere else, in a file for example; read when first used. What is constant for a
     /// [`crate::jit::Frozen`] function is read once and not kept.
     Source(Arc<dyn Source>),
@@ -263,12 +271,22 @@ pub trait Executor: Send + Sync {
     /// From the device.
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()>;
 
-    /// Computes `values` and puts each into the storage of the realized tensor beside it, so that
-    /// the target node has the new content under the same address.
+    /// Computes the storage of every root that has none, and the waiting values of parameters,
+    /// which take their places. `cut` are those of the roots whose graphs are given up behind it.
     ///
     /// # Errors
-    /// From compiling, or from the device; shapes and types must be equal.
-    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()>;
+    /// From compiling, or from the device; then the parameters wait as before.
+    fn update(&self, roots: &[Tensor], waiting: &[Waiting], cut: &[Tensor]) -> Result<()> {
+        let _ = cut;
+        let values = waiting.iter().map(|w| w.value.clone());
+        let all: Vec<Tensor> = roots.iter().cloned().chain(values).collect();
+        let missing: Vec<Tensor> = all.into_iter().filter(|t| t.storage().is_none()).collect();
+        self.realize(&missing)?;
+        for waiting in waiting {
+            waiting.settle(waiting.value.as_data());
+        }
+        Ok(())
+    }
 
     /// For downcasts to the concrete executor.
     fn as_any(&self) -> &dyn std::any::Any;
@@ -296,8 +314,7 @@ pub struct Node {
     pub id: u64,
     /// What it computes.
     pub op: Op,
-    /// From what.
-    pub src: Vec<Tensor>,
+    src: Sources,
     /// Sizes of the axes.
     pub shape: Shape,
     /// Element type.
@@ -306,12 +323,77 @@ pub struct Node {
     pub engine: Engine,
     /// Filled once the value is in memory.
     pub storage: Slot,
+    /// The parameter whose value it is or was, by the address of its cell.
+    owner: OnceLock<usize>,
+}
+
+/// What a node is computed from.
+///
+/// A node that is realized may give its sources up, which frees what only its graph held; see
+/// [`Node::cut`].
+struct Sources(RwLock<Option<Arc<[Tensor]>>>);
+
+impl Node {
+    /// From what it is computed; nothing if the node has no sources, or has given them up.
+    pub fn src(&self) -> Arc<[Tensor]> {
+        let src = self.src.0.read();
+        let src = src.unwrap_or_else(|broken| broken.into_inner());
+        src.clone().unwrap_or_default()
+    }
+
+    /// Gives the sources of a realized node up. Its value stays; what it was computed from is
+    /// unknown from then on, so it has no gradient.
+    pub(crate) fn cut(&self) {
+        if self.storage.get().is_none() {
+            return;
+        }
+        let src = {
+            let mut src = self.src.0.write();
+            match &mut src {
+                Ok(src) => src.take(),
+                Err(broken) => broken.get_mut().take(),
+            }
+        };
+        drop_all(src.into_iter().collect());
+    }
+
+    /// The value is in memory from now on. What has no gradient gives its sources up.
+    pub(crate) fn fill(&self, storage: Storage) {
+        self.storage.fill(storage);
+        if matches!(self.op, Op::Detach) || !self.dtype.is_float() {
+            self.cut();
+        }
+    }
+
+    /// Whether the sources were given up.
+    pub(crate) fn is_cut(&self) -> bool {
+        let src = self.src.0.read();
+        src.unwrap_or_else(|broken| broken.into_inner()).is_none()
+    }
+}
+
+/// Drops lists of sources, and what only they hold. A chain of a million operations must not become a
+/// million nested drops.
+fn drop_all(mut pending: Vec<Arc<[Tensor]>>) {
+    while let Some(mut list) = pending.pop() {
+        let Some(list) = Arc::get_mut(&mut list) else {
+            continue;
+        };
+        for tensor in list {
+            if let Some(node) = Arc::get_mut(&mut tensor.0)
+                && let Ok(src) = node.src.0.get_mut()
+                && let Some(src) = src.take()
+            {
+                pending.push(src);
+            }
+        }
+    }
 }
 
 /// The cell that holds the storage of a node.
 ///
-/// Empty until the node is realized. Only [`Executor::assign`] replaces what is in it, and only for
-/// a node whose bytes are immutable where they are (in host memory).
+/// Empty until the node is realized. What is in it is only replaced by the same bytes elsewhere: those
+/// of the host by a copy in device memory, and back.
 #[derive(Default)]
 pub struct Slot(RwLock<Option<Storage>>);
 
@@ -339,12 +421,8 @@ impl Slot {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // A chain of a million operations must not become a million nested drops.
-        let mut pending = std::mem::take(&mut self.src);
-        while let Some(tensor) = pending.pop() {
-            if let Ok(mut node) = Arc::try_unwrap(tensor.0) {
-                pending.append(&mut node.src);
-            }
+        if let Ok(src) = self.src.0.get_mut() {
+            drop_all(src.take().into_iter().collect());
         }
     }
 }
@@ -367,11 +445,15 @@ impl Tensor {
         Tensor(Arc::new(Node {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             op,
-            src: src.iter().map(|&t| t.clone()).collect(),
+            src: Sources(RwLock::new(Some(match src.is_empty() {
+                true => Arc::default(),
+                false => src.iter().map(|&t| t.clone()).collect(),
+            }))),
             shape: shape.to_vec(),
             dtype,
             engine: engine.clone(),
             storage: Slot::default(),
+            owner: OnceLock::new(),
         }))
     }
 
@@ -385,6 +467,33 @@ impl Tensor {
         let tensor = Tensor::make(engine, Op::Data, &[], shape, dtype);
         tensor.0.storage.fill(storage);
         tensor
+    }
+
+    /// A number that is larger than those of all nodes made before.
+    pub(crate) fn next_id() -> u64 {
+        NEXT_ID.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A realized tensor as plain data in the same memory, without the graph behind it; itself if it is
+    /// that already, or is not realized.
+    pub(crate) fn as_data(&self) -> Tensor {
+        match self.storage() {
+            Some(storage) if !matches!(self.node().op, Op::Data) => {
+                Tensor::stored(self.engine(), storage, self.shape(), self.dtype())
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// Notes the parameter that it is given away as a value of.
+    pub(crate) fn owned_by(self, parameter: usize) -> Tensor {
+        self.0.owner.get_or_init(|| parameter);
+        self
+    }
+
+    /// The parameter whose value it is or was.
+    pub(crate) fn owner(&self) -> Option<usize> {
+        self.0.owner.get().copied()
     }
 
     /// The node under the handle.

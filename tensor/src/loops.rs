@@ -210,7 +210,7 @@ fn lifted(
     let mut heavy: HashSet<u64> = HashSet::new();
     let all = below(&results, |_| false);
     for tensor in &all {
-        let (id, src) = (tensor.id(), &tensor.node().src);
+        let (id, src) = (tensor.id(), tensor.node().src());
         if src.iter().any(|s| bound.contains(&s.id())) {
             bound.insert(id);
         } else if src.iter().any(|s| free.contains(&s.id())) {
@@ -223,7 +223,7 @@ fn lifted(
     }
     let mut ends: Vec<Tensor> = results.clone();
     for tensor in all.iter().filter(|t| bound.contains(&t.id())) {
-        ends.extend(tensor.node().src.iter().cloned());
+        ends.extend(tensor.node().src().iter().cloned());
     }
     let mut seen = HashSet::new();
     let mut lifts = Vec::new();
@@ -234,7 +234,7 @@ fn lifted(
         // What is left above is cheaper to compute in each step than to read.
         match tensor.node().op {
             Op::Reduce(..) => lifts.push(tensor),
-            _ => ends.extend(tensor.node().src.iter().cloned()),
+            _ => ends.extend(tensor.node().src().iter().cloned()),
         }
     }
     let rows = own.iter().zip(sources).skip(states);
@@ -276,29 +276,30 @@ fn captured(own: &[Tensor], results: &[Tensor]) -> Vec<Tensor> {
             node.op,
             Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast
         ) || node.op.is_movement();
-        if node.src.iter().any(|s| varies.contains(&s.id())) && tensor.storage().is_none() {
+        let src = node.src();
+        if src.iter().any(|s| varies.contains(&s.id())) && tensor.storage().is_none() {
             varies.insert(tensor.id());
         } else if tensor.storage().is_none()
             && (matches!(node.op, Op::Const(_) | Op::Iota)
-                || computes && node.src.iter().all(|s| fixed.contains(&s.id())))
+                || computes && src.iter().all(|s| fixed.contains(&s.id())))
         {
             fixed.insert(tensor.id());
         }
     }
     for tensor in all.iter().filter(|t| varies.contains(&t.id())) {
-        ends.extend(tensor.node().src.iter().cloned());
+        ends.extend(tensor.node().src().iter().cloned());
     }
     ends.extend(results.iter().cloned());
     let mut made_of: HashMap<u64, usize> = HashMap::new();
     for tensor in &all {
-        let src = tensor.node().src.iter();
+        let src = tensor.node().src();
         let light = matches!(
             tensor.node().op,
             Op::Cast | Op::Binary(Binary::Add | Binary::Sub)
         ) && tensor.dtype().is_int();
         let through = tensor.storage().is_none() && (light || tensor.node().op.is_movement());
         let bytes = match through {
-            true => src.fold(0usize, |n, s| {
+            true => src.iter().fold(0usize, |n, s| {
                 n.saturating_add(made_of.get(&s.id()).copied().unwrap_or(0))
             }),
             false => tensor.numel() * tensor.dtype().size(),
@@ -315,7 +316,7 @@ fn captured(own: &[Tensor], results: &[Tensor]) -> Vec<Tensor> {
             continue;
         }
         if tensor.storage().is_none() && (tensor.node().op.is_movement() || widened(&tensor)) {
-            ends.extend(tensor.node().src.iter().cloned());
+            ends.extend(tensor.node().src().iter().cloned());
         } else {
             found.push(tensor);
         }

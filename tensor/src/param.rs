@@ -1,21 +1,48 @@
 //! State that outlives a graph: weights, running statistics, counters, optimizer moments.
+//!
+//! # The rule
+//!
+//! A tensor is a value: it is what it was when it was made. A [`Parameter`] is a cell that holds one
+//! value after the other. [`Parameter::get`] gives the value of now, and whatever is made of it stays
+//! made of it: a kept handle of a weight, a loss that is read after the step, a tensor that is still
+//! lazy when the parameter moves on.
+//!
+//! The new value is written over the old one in memory where nobody can tell the difference, which is
+//! when no tensor and no reader holds the old one any more. Otherwise the old value keeps its memory,
+//! and the parameter gets other memory. So state that nobody looks at is updated in place, as if
+//! there were no rule.
+//!
+//! What is kept is memory: a lazy tensor holds the parameters that it needs, and a realized one those
+//! that its gradient needs. Hold [`Tensor::detach`] of a realized tensor, or numbers, to hold neither.
+//! [`crate::nn::Optimizer::minimize`] gives the graph of its loss up, as PyTorch's `backward` does.
 
-use std::sync::{Arc, RwLock};
+mod donate;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Op, Tensor};
+use crate::graph::{Engine, Storage, Tensor};
+use crate::jit::tracing::{self, Seen};
+pub(crate) use donate::donations;
 
 /// A shared cell with a tensor. Clones share the cell.
 ///
-/// The tensor that it was made with keeps its memory for good; [`Parameter::set`] gives the cell a
-/// new value lazily, and [`commit`] computes the new values of many cells at once and writes each
-/// into the memory of its cell, so that captured work sees them under the same addresses.
+/// [`Parameter::set`] gives the cell a new value lazily, and [`commit`] computes the new values of many
+/// cells at once. In a captured function ([`crate::Jit`]) both belong to the function: each call reads
+/// the values of then, and leaves the new ones.
 #[derive(Clone, Debug)]
 pub struct Parameter(Arc<Cell>);
 
 #[derive(Debug)]
 struct Cell {
     trainable: bool,
+    /// The number of the next tensor when the cell was made.
+    born: u64,
+    /// How often its value was given away.
+    gets: AtomicU64,
     content: RwLock<Content>,
 }
 
@@ -23,6 +50,36 @@ struct Cell {
 struct Content {
     stored: Tensor,
     pending: Option<Tensor>,
+}
+
+thread_local! {
+    /// Parameters that this thread has set and not committed, the oldest first.
+    static SET: RefCell<BTreeMap<u64, Weak<Cell>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// With more, those that are gone are forgotten.
+const MOST_SET: usize = 4096;
+
+/// Parameters that this thread has set and not committed; they are forgotten by that.
+pub(crate) fn set_by_this_thread() -> Vec<Parameter> {
+    let set = SET.with(RefCell::take);
+    let alive = set.values().filter_map(Weak::upgrade).map(Parameter);
+    alive
+        .filter(|parameter| parameter.read().pending.is_some())
+        .collect()
+}
+
+/// A new value of a parameter that waits to be computed.
+///
+/// Made and settled by [`commit`]; see [`crate::Executor::update`].
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    parameter: Parameter,
+    /// The value that it has in memory.
+    pub stored: Tensor,
+    /// The value that waits. It is the stored one if that was never computed.
+    pub value: Tensor,
+    gets: u64,
 }
 
 impl Parameter {
@@ -41,7 +98,12 @@ impl Parameter {
             stored,
             pending: None,
         });
-        Parameter(Arc::new(Cell { trainable, content }))
+        Parameter(Arc::new(Cell {
+            trainable,
+            born: Tensor::next_id(),
+            gets: AtomicU64::new(0),
+            content,
+        }))
     }
 
     /// Whether optimizers may change it.
@@ -49,137 +111,220 @@ impl Parameter {
         self.0.trainable
     }
 
-    fn content(&self) -> Content {
-        self.0
-            .content
-            .read()
-            .unwrap_or_else(|broken| broken.into_inner())
-            .clone()
+    fn read(&self) -> RwLockReadGuard<'_, Content> {
+        let content = self.0.content.read();
+        content.unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// The current value: the same node until the next [`Parameter::set`] or [`commit`].
+    fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        let content = self.0.content.write();
+        content.unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// The value of now. It stays what it is, whatever the parameter is set to.
     pub fn get(&self) -> Tensor {
-        let content = self.content();
-        content.pending.unwrap_or(content.stored)
+        let value = match tracing::read(self) {
+            Seen::Given(value) => value,
+            Seen::Own => self.current(),
+        };
+        value.owned_by(self.address())
+    }
+
+    /// The value of now, whether a function is being captured or not.
+    pub(crate) fn current(&self) -> Tensor {
+        let content = self.read();
+        self.0.gets.fetch_add(1, Ordering::Relaxed);
+        let value = content.pending.as_ref().unwrap_or(&content.stored);
+        value.clone()
     }
 
     /// A new value, which must have the shape, type and engine of the old one.
     ///
     /// # Errors
-    /// Another shape, type or engine.
+    /// Another shape, type or engine; [`Error::Capture`] in a function whose parameters are constants
+    /// ([`crate::Frozen`]).
     pub fn set(&self, value: Tensor) -> Result<()> {
-        let old = self.content().stored;
-        if value.engine() != old.engine() {
-            return Err(Error::Engines {
-                op: "parameter",
-                a: old.engine().name(),
-                b: value.engine().name(),
+        {
+            let content = self.read();
+            let old = &content.stored;
+            if value.engine() != old.engine() {
+                return Err(Error::Engines {
+                    op: "parameter",
+                    a: old.engine().name(),
+                    b: value.engine().name(),
+                });
+            }
+            if value.shape() != old.shape() || value.dtype() != old.dtype() {
+                return Err(Error::Shape {
+                    op: "parameter",
+                    what: format!(
+                        "holds {:?} {}, was given {:?} {}",
+                        old.shape(),
+                        old.dtype(),
+                        value.shape(),
+                        value.dtype()
+                    ),
+                });
+            }
+        }
+        if !tracing::written(self, &value)? {
+            self.write().pending = Some(value);
+            SET.with(|set| {
+                let mut set = set.borrow_mut();
+                set.insert(self.0.born, Arc::downgrade(&self.0));
+                if set.len() > MOST_SET {
+                    set.retain(|_, cell| cell.strong_count() > 0);
+                }
             });
         }
-        if value.shape() != old.shape() || value.dtype() != old.dtype() {
-            return Err(Error::Shape {
-                op: "parameter",
-                what: format!(
-                    "holds {:?} {}, was given {:?} {}",
-                    old.shape(),
-                    old.dtype(),
-                    value.shape(),
-                    value.dtype()
-                ),
-            });
-        }
-        self.write(|content| content.pending = Some(value));
         Ok(())
     }
 
-    fn write(&self, f: impl FnOnce(&mut Content)) {
-        f(&mut self
-            .0
-            .content
-            .write()
-            .unwrap_or_else(|broken| broken.into_inner()));
+    /// Shape, type and engine are these of the value that it has, whatever it is set to.
+    pub(crate) fn like(&self) -> Tensor {
+        self.read().stored.clone()
     }
 
-    /// The tensor with the memory, and the value that waits to be written into it.
-    pub fn pending(&self) -> (Tensor, Option<Tensor>) {
-        let content = self.content();
-        (content.stored, content.pending)
+    /// The number of the next tensor when it was made.
+    pub(crate) fn born(&self) -> u64 {
+        self.0.born
     }
 
-    /// Drops the waiting value, after it was written by other means than [`commit`].
-    pub fn clear_pending(&self) {
-        self.write(|content| content.pending = None);
+    /// Identity of the cell.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     /// Whether both are one cell.
     pub fn is(&self, other: &Parameter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+
+    /// Whether its value has still to be computed.
+    pub(crate) fn waits(&self) -> bool {
+        let content = self.read();
+        content.pending.is_some() || content.stored.storage().is_none()
+    }
+
+    /// What has to be computed, if anything.
+    fn waiting(&self) -> Option<Waiting> {
+        let content = self.read();
+        let stored = content.stored.clone();
+        let value = match &content.pending {
+            Some(pending) => pending.clone(),
+            None if stored.storage().is_none() => stored.clone(),
+            None => return None,
+        };
+        Some(Waiting {
+            parameter: self.clone(),
+            stored,
+            value,
+            gets: self.0.gets.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The storage of its value, to be written over: only if nobody else holds it. From then on the
+    /// value is another one. `None`: somebody holds it, so it has to be copied, see
+    /// [`Parameter::replaced`].
+    ///
+    /// Whoever calls it holds back readers until the write is submitted.
+    pub(crate) fn taken(&self) -> Option<Arc<hcq::Buffer>> {
+        let content = self.write();
+        if Arc::strong_count(&content.stored.0) > 1 {
+            return None;
+        }
+        match content.stored.storage() {
+            // One of the tensor, and one here.
+            Some(Storage::Device(buffer)) if Arc::strong_count(&buffer) <= 2 => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Puts a value in memory in the place of the one that it has.
+    pub(crate) fn replaced(&self, by: Tensor) {
+        self.write().stored = by;
+    }
 }
 
-/// Writes the waiting values of all parameters into their memory, together, on their engines; those
-/// that were never computed are computed first. Cells named twice count once.
+impl Waiting {
+    /// The parameter has this value from now on, in memory. What it was set to in the meantime still
+    /// waits.
+    pub fn settle(&self, value: Tensor) {
+        let mut content = self.parameter.write();
+        self.settle_in(&mut content, value);
+    }
+
+    fn settle_in(&self, content: &mut Content, value: Tensor) {
+        content.stored = value;
+        let own = |pending: &Tensor| pending.id() == self.value.id();
+        if content.pending.as_ref().is_some_and(own) {
+            content.pending = None;
+        }
+    }
+
+    /// Like [`Waiting::settle`], with a value that will be in the memory of the old one; `false`, and
+    /// nothing is changed, if somebody has taken the old or the waiting value since the look.
+    ///
+    /// Whoever calls it holds back readers until the write is submitted.
+    pub(crate) fn settle_over(&self, value: Tensor) -> bool {
+        let mut content = self.parameter.write();
+        let same = content.stored.id() == self.stored.id()
+            && content.pending.as_ref().map(Tensor::id) == Some(self.value.id());
+        if !same || self.parameter.0.gets.load(Ordering::Relaxed) != self.gets {
+            return false;
+        }
+        self.settle_in(&mut content, value);
+        true
+    }
+}
+
+/// Computes the waiting values of all parameters, together, on their engines; those that were never
+/// computed are computed, too. Cells named twice count once.
+///
+/// In a function that is being captured it does nothing: there the values wait for the end of the
+/// function anyway.
 ///
 /// # Errors
-/// From compiling, or from the device; then nothing is cleared.
+/// From compiling, or from the device; then all wait as before.
 pub fn commit(parameters: &[Parameter]) -> Result<()> {
+    commit_with(&[], parameters, &[])
+}
+
+/// [`commit`], and the values of tensors, together. The graphs of those in `cut` are given up.
+pub(crate) fn commit_with(
+    roots: &[Tensor],
+    parameters: &[Parameter],
+    cut: &[Tensor],
+) -> Result<()> {
+    if tracing::is_capturing() {
+        return Ok(());
+    }
     let mut engines: Vec<Engine> = Vec::new();
-    for parameter in parameters {
-        let engine = parameter.content().stored.engine().clone();
+    let of_parameters = parameters.iter().map(|p| p.like().engine().clone());
+    for engine in of_parameters.chain(roots.iter().map(|t| t.engine().clone())) {
         if !engines.contains(&engine) {
             engines.push(engine);
         }
     }
     for engine in engines {
         let mut here: Vec<&Parameter> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
         for parameter in parameters {
-            if parameter.content().stored.engine() == &engine
-                && !here.iter().any(|p| p.is(parameter))
-            {
+            if parameter.read().stored.engine() == &engine && seen.insert(parameter.address()) {
                 here.push(parameter);
             }
         }
-        // A first value that is still a graph becomes data, and its graph is dropped.
-        let fresh: Vec<Tensor> = here
-            .iter()
-            .map(|p| p.content().stored)
-            .filter(|t| t.storage().is_none())
-            .collect();
-        engine.realize(&fresh.iter().collect::<Vec<_>>())?;
-        let pairs: Vec<(Tensor, Tensor)> = here
-            .iter()
-            .filter_map(|p| {
-                let content = p.content();
-                content.pending.map(|value| (content.stored, value))
-            })
-            .collect();
-        if !pairs.is_empty() {
-            engine.assign(&pairs)?;
+        let waiting: Vec<Waiting> = here.iter().filter_map(|p| p.waiting()).collect();
+        let on = |t: &&Tensor| t.engine() == &engine;
+        let missing = |t: &&Tensor| on(t) && t.storage().is_none();
+        let roots: Vec<Tensor> = roots.iter().filter(missing).cloned().collect();
+        let cut: Vec<Tensor> = cut.iter().filter(on).cloned().collect();
+        if !roots.is_empty() || !waiting.is_empty() {
+            engine.0.update(&roots, &waiting, &cut)?;
         }
-        for parameter in here {
-            parameter.write(|content| {
-                content.pending = None;
-                if let Some(data) = content.stored.as_data() {
-                    content.stored = data;
-                }
-            });
+        for tensor in &cut {
+            tensor.node().cut();
         }
     }
     Ok(())
-}
-
-impl Tensor {
-    /// A realized tensor as plain data on the same memory, without the graph behind it.
-    fn as_data(&self) -> Option<Tensor> {
-        if matches!(self.node().op, Op::Data) {
-            return None;
-        }
-        let storage = self.storage()?;
-        Some(Tensor::stored(
-            self.engine(),
-            storage,
-            self.shape(),
-            self.dtype(),
-        ))
-    }
 }

@@ -7,7 +7,7 @@ use codegen::interp::scalar;
 use crate::element::Element;
 use crate::error::Result;
 use crate::graph::{Engine, Tensor};
-use crate::ops::{dtype_error, same_engine, shape_error};
+use crate::ops::{dtype_error, shape_error};
 
 impl Engine {
     /// Its name in messages.
@@ -37,44 +37,6 @@ impl Engine {
             return Ok(());
         }
         self.0.realize(&missing)
-    }
-
-    /// Computes each value, all from the state before, and then puts each into the storage of the
-    /// realized tensor beside it.
-    ///
-    /// # Errors
-    /// A target that is not realized or is named twice; shapes, types or engines that differ.
-    pub fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        let mut seen = std::collections::HashSet::new();
-        for (target, value) in pairs {
-            same_engine("assign", target, value)?;
-            if target.engine() != self {
-                return Err(crate::Error::Engines {
-                    op: "assign",
-                    a: self.name(),
-                    b: target.engine().name(),
-                });
-            }
-            if target.storage().is_none() || !seen.insert(target.id()) {
-                return shape_error(
-                    "assign",
-                    format!("target {target:?} must be realized, and named once"),
-                );
-            }
-            if target.shape() != value.shape() {
-                return shape_error(
-                    "assign",
-                    format!("{:?} into {:?}", value.shape(), target.shape()),
-                );
-            }
-            if target.dtype() != value.dtype() {
-                return dtype_error(
-                    "assign",
-                    format!("{} into {}; cast it", value.dtype(), target.dtype()),
-                );
-            }
-        }
-        self.0.assign(pairs)
     }
 }
 

@@ -57,7 +57,7 @@ impl Executor for Reference {
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
         let values = self.evaluate(roots, &HashMap::new())?;
         for (root, values) in roots.iter().zip(values) {
-            root.node().storage.fill(encode(root.dtype(), &values));
+            root.node().fill(encode(root.dtype(), &values));
         }
         Ok(())
     }
@@ -75,16 +75,6 @@ impl Executor for Reference {
             });
         }
         into.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        let new: Vec<Tensor> = pairs.iter().map(|(_, value)| value.clone()).collect();
-        let values = self.evaluate(&new, &HashMap::new())?;
-        for ((target, _), values) in pairs.iter().zip(values) {
-            let storage = encode(target.dtype(), &values);
-            target.node().storage.replace(storage);
-        }
         Ok(())
     }
 
@@ -126,7 +116,7 @@ fn leaf(tensor: &Tensor) -> Result<Option<Values>> {
         return Ok(Some(decode(tensor.dtype(), &bytes)));
     }
     if matches!(tensor.node().op, Op::Copy) {
-        let bytes = tensor.node().src[0].to_bytes()?;
+        let bytes = tensor.node().src()[0].to_bytes()?;
         return Ok(Some(decode(tensor.dtype(), &bytes)));
     }
     Ok(None)
@@ -175,7 +165,7 @@ impl Reference {
                 continue;
             }
             stack.push((tensor.clone(), true));
-            for source in &tensor.node().src {
+            for source in tensor.node().src().iter() {
                 *users.entry(source.id()).or_default() += 1;
                 stack.push((source.clone(), false));
             }
@@ -187,7 +177,7 @@ impl Reference {
         for tensor in &order {
             let sources = tensor
                 .node()
-                .src
+                .src()
                 .iter()
                 .map(|source| {
                     memo.get(&source.id())
@@ -201,7 +191,7 @@ impl Reference {
                 _ => node(tensor, &sources)?,
             };
             drop(sources);
-            for source in &tensor.node().src {
+            for source in tensor.node().src().iter() {
                 if let Some(left) = users.get_mut(&source.id()) {
                     *left -= 1;
                     if *left == 0 {
@@ -230,7 +220,7 @@ impl Reference {
         sources: &[Values],
         runs: &mut Runs,
     ) -> Result<Values> {
-        let ids = tensor.node().src.iter().map(Tensor::id).collect();
+        let ids = tensor.node().src().iter().map(Tensor::id).collect();
         let key = (body.identity(), ids);
         let run = match runs.remove(&key) {
             Some(run) => run,
@@ -343,10 +333,15 @@ fn undefined(tensor: &Tensor) -> Error {
 fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
     let shape = tensor.shape();
     let dtype = tensor.dtype();
-    let src = &tensor.node().src;
+    let src = tensor.node().src();
     let all = |bits: Option<Vec<u64>>| bits.map(Arc::new).ok_or_else(|| undefined(tensor));
     match &tensor.node().op {
         Op::Data | Op::Copy | Op::Loop(..) => Err(foreign("data without storage")),
+        Op::Given => Err(Error::Capture {
+            what: format!(
+                "{tensor:?} is a value inside of a captured function; return it as an output"
+            ),
+        }),
         Op::Param => Err(Error::Capture {
             what:
                 "a value inside of the body of a loop was asked for, which is another one at each \

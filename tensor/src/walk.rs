@@ -16,7 +16,7 @@ pub(crate) fn below(roots: &[Tensor], stop: impl Fn(&Tensor) -> bool) -> Vec<Ten
             continue;
         }
         if tensor.storage().is_none() && !stop(&tensor) {
-            pending.extend(tensor.node().src.iter().cloned());
+            pending.extend(tensor.node().src().iter().cloned());
         }
         all.push(tensor);
     }
@@ -33,9 +33,9 @@ pub(crate) fn replaced(roots: &[Tensor], mut known: HashMap<u64, Tensor>) -> Vec
             continue;
         }
         let node = tensor.node();
-        let src: Vec<&Tensor> = node.src.iter().filter_map(|s| known.get(&s.id())).collect();
-        let same =
-            src.len() != node.src.len() || src.iter().zip(&node.src).all(|(a, b)| a.id() == b.id());
+        let own = node.src();
+        let src: Vec<&Tensor> = own.iter().filter_map(|s| known.get(&s.id())).collect();
+        let same = src.len() != own.len() || src.iter().zip(&*own).all(|(a, b)| a.id() == b.id());
         let made = if same {
             tensor.clone()
         } else {
@@ -59,14 +59,15 @@ pub(crate) fn batched(
     let spread = |t: &Tensor| t.unsqueeze(0)?.expand(&wide(t.shape()));
     for tensor in below(roots, |t| rows.contains_key(&t.id())) {
         let node = tensor.node();
-        let varies = node.src.iter().any(|s| rows.contains_key(&s.id()));
+        let own = node.src();
+        let varies = own.iter().any(|s| rows.contains_key(&s.id()));
         if rows.contains_key(&tensor.id()) || !varies || tensor.storage().is_some() {
             continue;
         }
         let Some(op) = behind_an_axis(&node.op) else {
             return Ok(None);
         };
-        let src = node.src.iter().map(|s| match rows.get(&s.id()) {
+        let src = own.iter().map(|s| match rows.get(&s.id()) {
             Some(rows) => Ok(rows.clone()),
             None => spread(s),
         });
@@ -108,6 +109,7 @@ pub(crate) fn behind_an_axis(op: &Op) -> Option<Op> {
         },
         Op::Gather(axis) => Op::Gather(axis + 1),
         Op::Scatter(axis, mode) => Op::Scatter(axis + 1, *mode),
-        Op::Data | Op::Const(_) | Op::Iota | Op::Copy | Op::Param | Op::Loop(..) => return None,
+        Op::Data | Op::Const(_) | Op::Iota | Op::Copy => return None,
+        Op::Param | Op::Given | Op::Loop(..) => return None,
     })
 }

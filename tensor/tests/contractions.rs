@@ -69,7 +69,7 @@ fn same(
     close(build(&all).unwrap().to_vec().unwrap(), "eager");
     // The first is the input, the others are constant.
     let signature = [(shapes[0].clone(), DType::F32)];
-    let mut frozen = Frozen::capture(here, &signature, |x| {
+    let frozen = Frozen::capture(here, &signature, |x| {
         let mut inputs = all.clone();
         inputs[0] = x[0].clone();
         Ok(vec![build(&inputs)?])

@@ -590,6 +590,7 @@ fn variant(op: &Op) -> &'static str {
         Op::Detach => "Detach",
         Op::Copy => "Copy",
         Op::Param => "Param",
+        Op::Given => "Given",
         Op::Loop(..) => "Loop",
     }
 }
@@ -630,7 +631,7 @@ fn the_table_has_every_op() -> Result<()> {
         while let Some(t) = stack.pop() {
             if done.insert(t.id()) {
                 seen.insert(variant(&t.node().op));
-                stack.extend(t.node().src.iter().cloned());
+                stack.extend(t.node().src().iter().cloned());
             }
         }
     }

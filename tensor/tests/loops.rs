@@ -283,8 +283,8 @@ fn a_captured_loop_is_replayed() {
             Ok(vec![made.states[0].clone(), made.last[1].clone()])
         };
         let signature = [(lstm.x.shape().to_vec(), DType::F32)];
-        let mut frozen = Frozen::capture(&engine, &signature, call).unwrap();
-        let mut jit = Jit::new(&engine, &[], call);
+        let frozen = Frozen::capture(&engine, &signature, call).unwrap();
+        let jit = Jit::new(&engine, call);
         for seed in 20..23 {
             let x = data(&engine, lstm.x.shape(), seed);
             let mut want = Lstm::new(&reference, 9, batch, 40, 32);

@@ -22,9 +22,10 @@ pub(super) fn looped(
     given: &[(Taken, Tensor)],
     needs: &[bool],
 ) -> Result<Vec<Option<Tensor>>> {
-    let (Op::Loop(body, _), src) = (&y.node().op, &y.node().src) else {
+    let Op::Loop(body, _) = &y.node().op else {
         return Ok(vec![None; needs.len()]);
     };
+    let src = y.node().src();
     let (states, ends) = (body.states, body.states + body.inputs);
     let of = |what: Taken| given.iter().find(|g| g.0 == what).map(|g| &g.1);
     // The derivative of one step, over stand-ins for the gradients of its results.
@@ -128,7 +129,7 @@ pub(super) fn looped(
 
 /// A state of a loop before each step, `[steps, ...]`.
 fn before(y: &Tensor, body: &Arc<Loop>, state: usize) -> Result<Tensor> {
-    let src = &y.node().src;
+    let src = y.node().src();
     let first = src[state].unsqueeze(0)?;
     if body.steps == 1 {
         return Ok(first);
@@ -148,56 +149,60 @@ fn before(y: &Tensor, body: &Arc<Loop>, state: usize) -> Result<Tensor> {
 /// How a sum over all steps comes out of the terms of each.
 enum Sum<'a> {
     /// The sum over the source, moved in the same way.
-    Moved(&'a Tensor),
+    Moved(Tensor),
     /// Of the sums over two sources.
-    Both(&'a Tensor, &'a Tensor),
+    Both(Tensor, Tensor),
     /// Of the elements of a node, over some axes as well.
-    Over(&'a Tensor, &'a [usize]),
+    Over(Tensor, &'a [usize]),
 }
 
 impl Sum<'_> {
     fn of(t: &Tensor) -> Sum<'_> {
-        let node = t.node();
-        match &node.op {
-            Op::Pad(_, bits) if *bits != 0 => Sum::Over(t, &[]),
-            op if op.is_movement() => Sum::Moved(&node.src[0]),
-            Op::Binary(Binary::Add) => Sum::Both(&node.src[0], &node.src[1]),
-            Op::Reduce(ReduceOp::Add, axes) if factors(&node.src[0]).is_some() => {
-                Sum::Over(&node.src[0], axes)
+        let src = t.node().src();
+        match &t.node().op {
+            Op::Pad(_, bits) if *bits != 0 => Sum::Over(t.clone(), &[]),
+            op if op.is_movement() => Sum::Moved(src[0].clone()),
+            Op::Binary(Binary::Add) => Sum::Both(src[0].clone(), src[1].clone()),
+            Op::Reduce(ReduceOp::Add, axes) if factors(&src[0]).is_some() => {
+                Sum::Over(src[0].clone(), axes)
             }
-            _ => Sum::Over(t, &[]),
+            _ => Sum::Over(t.clone(), &[]),
         }
     }
 }
 
 /// Below what only moves elements.
-fn base(mut t: &Tensor) -> &Tensor {
-    while t.node().op.is_movement() {
-        t = &t.node().src[0];
+fn base(t: &Tensor) -> Tensor {
+    let mut t = t.clone();
+    while t.node().op.is_movement()
+        && let Some(source) = t.node().src().first().cloned()
+    {
+        t = source;
     }
     t
 }
 
 /// The two factors of a product that are smaller than it.
-fn factors(t: &Tensor) -> Option<[&Tensor; 2]> {
+fn factors(t: &Tensor) -> Option<[Tensor; 2]> {
     let product = base(t);
     if !matches!(product.node().op, Op::Binary(Binary::Mul)) {
         return None;
     }
-    let [a, b] = [0, 1].map(|i| base(&product.node().src[i]));
+    let src = product.node().src();
+    let [a, b] = [0, 1].map(|i| base(&src[i]));
     (a.numel() + b.numel() < t.numel()).then_some([a, b])
 }
 
 /// The nodes whose rows the sum over all steps is made of.
 fn cut(t: &Tensor, found: &mut Vec<Tensor>) {
     match Sum::of(t) {
-        Sum::Moved(from) => cut(from, found),
+        Sum::Moved(from) => cut(&from, found),
         Sum::Both(a, b) => {
-            cut(a, found);
-            cut(b, found);
+            cut(&a, found);
+            cut(&b, found);
         }
-        Sum::Over(t, _) => match factors(t) {
-            Some(factors) => found.extend(factors.map(Tensor::clone)),
+        Sum::Over(t, _) => match factors(&t) {
+            Some(factors) => found.extend(factors),
             None => found.push(t.clone()),
         },
     }
@@ -207,14 +212,14 @@ fn cut(t: &Tensor, found: &mut Vec<Tensor>) {
 fn total(t: &Tensor, steps: usize, rows: &HashMap<u64, Tensor>) -> Result<Tensor> {
     match Sum::of(t) {
         Sum::Moved(from) => {
-            let from = total(from, steps, rows)?;
+            let from = total(&from, steps, rows)?;
             let shape = [&[1], t.shape()].concat();
             let op = behind_an_axis(&t.node().op).unwrap_or(Op::Reshape);
             Ok(Tensor::make(t.engine(), op, &[&from], &shape, t.dtype()))
         }
-        Sum::Both(a, b) => total(a, steps, rows)?.add(&total(b, steps, rows)?),
+        Sum::Both(a, b) => total(&a, steps, rows)?.add(&total(&b, steps, rows)?),
         Sum::Over(from, axes) => {
-            let all = batched(std::slice::from_ref(from), steps, rows.clone())?;
+            let all = batched(std::slice::from_ref(&from), steps, rows.clone())?;
             let Some(all) = all.and_then(|mut all| all.pop()) else {
                 return t.zeros_like();
             };

@@ -4,7 +4,6 @@ mod transfer;
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use codegen::Backend;
@@ -22,7 +21,9 @@ use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Executor, Storage, Tensor};
+use crate::graph::{Engine, Executor, Op, Storage, Tensor};
+use crate::jit::tracing::refuse;
+use crate::param::{Waiting, donations};
 use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
 
 /// How an executor works.
@@ -68,9 +69,8 @@ pub struct DeviceExecutor {
     options: Options,
     limits: Limits,
     state: Mutex<State>,
-    /// Held while a schedule is submitted: its parts share the arena.
+    /// See [`DeviceExecutor::turn`].
     turn: Mutex<()>,
-    capturing: Mutex<Option<ThreadId>>,
     packed: Packed,
 }
 
@@ -83,15 +83,6 @@ struct State {
     pending: InFlight<Vec<Buffer>>,
     stamps: Vec<(Signal, Signal)>,
     runs: Vec<Run>,
-}
-
-/// A function is being traced; see [`DeviceExecutor::capturing`].
-pub(crate) struct Capturing<'a>(&'a Mutex<Option<ThreadId>>);
-
-impl Drop for Capturing<'_> {
-    fn drop(&mut self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
 }
 
 impl DeviceExecutor {
@@ -147,7 +138,6 @@ impl DeviceExecutor {
             limits,
             state: Mutex::default(),
             turn: Mutex::new(()),
-            capturing: Mutex::new(None),
             packed: Packed::default(),
         })))
     }
@@ -251,48 +241,10 @@ impl DeviceExecutor {
         self.options.observer.as_deref()
     }
 
-    /// Waits until no other thread is submitting a schedule.
+    /// Waits until no other thread is between the choice of what a submission touches and the note of it:
+    /// its parts share the arena, and who reads has to find it noted.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Until the guard is dropped, this thread cannot realize anything.
-    pub(crate) fn capturing(&self) -> Capturing<'_> {
-        let mut cell = self
-            .capturing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *cell = Some(std::thread::current().id());
-        Capturing(&self.capturing)
-    }
-
-    /// Calls `f` as if nothing were being captured: for what a replay does not have to do again.
-    pub(crate) fn outside<T>(&self, f: impl FnOnce() -> T) -> T {
-        let cell = || {
-            self.capturing
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let thread = cell().take();
-        let made = f();
-        *cell() = thread;
-        made
-    }
-
-    fn refuse_capture(&self, op: &'static str) -> Result<()> {
-        let cell = self
-            .capturing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *cell == Some(std::thread::current().id()) {
-            return Err(Error::Capture {
-                what: format!(
-                    "{op} inside of a captured function: a replay would not do it. Return the \
-                     value as an output, or declare it as a state update"
-                ),
-            });
-        }
-        Ok(())
     }
 
     /// Packed operands of captures.
@@ -340,12 +292,13 @@ impl DeviceExecutor {
         schedule: &Schedule,
         compiled: &[Arc<Compiled>],
         done: &Done,
-    ) -> Result<Vec<Option<Buffer>>> {
+    ) -> Result<Vec<Option<Arc<Buffer>>>> {
         let used = submit::used(schedule, compiled, done);
         let mut leaves = vec![None; schedule.buffers.len()];
         for (i, info) in schedule.buffers.iter().enumerate() {
             if let Place::Leaf(tensor) = &info.place
                 && used[i]
+                && !matches!(tensor.node().op, Op::Given)
             {
                 leaves[i] = Some(self.resident(tensor)?);
             }
@@ -354,7 +307,7 @@ impl DeviceExecutor {
     }
 
     /// The device memory of a realized tensor; uploads it if it is in host memory.
-    pub(crate) fn resident(&self, tensor: &Tensor) -> Result<Buffer> {
+    pub(crate) fn resident(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
         match tensor.storage() {
             Some(Storage::Device(buffer)) if buffer.device() == &self.device.info().id => {
                 Ok(buffer)
@@ -365,7 +318,7 @@ impl DeviceExecutor {
                 b: buffer.device().to_string(),
             }),
             Some(storage) => {
-                let buffer = self.uploaded(&storage)?;
+                let buffer = Arc::new(self.uploaded(&storage)?);
                 tensor
                     .node()
                     .storage
@@ -404,25 +357,6 @@ impl DeviceExecutor {
         Ok(block.clone())
     }
 
-    /// Computes tensors, and new values of others, in one schedule.
-    ///
-    /// # Errors
-    /// From compiling, or from the device.
-    pub fn realize_with(&self, roots: &[Tensor], updates: &[(Tensor, Tensor)]) -> Result<()> {
-        self.refuse_capture("realizing")?;
-        let missing = roots.iter().filter(|t| t.storage().is_none());
-        let missing = missing.map(|t| Wanted {
-            value: t.clone(),
-            into: None,
-        });
-        let updates = updates.iter().map(|(target, value)| Wanted {
-            value: value.clone(),
-            into: Some(target.clone()),
-        });
-        let wanted: Vec<Wanted> = missing.chain(updates).collect();
-        self.compute(&wanted)
-    }
-
     /// Records the runs of the last replay of a graph, which is over.
     pub(crate) fn record(&self, graph: &Graph, costs: &[(f64, f64)]) -> Result<()> {
         let clock = self.device.clock()?;
@@ -446,25 +380,51 @@ impl DeviceExecutor {
         Ok(())
     }
 
-    fn compute(&self, wanted: &[Wanted]) -> Result<()> {
-        let mut some: Vec<Wanted> = Vec::new();
-        for want in wanted {
-            super::copies_from_elsewhere(&want.value)?;
-            if want.value.numel() > 0 {
-                some.push(want.clone());
-            } else {
-                want.value.node().storage.fill(Storage::Host(Arc::from([])));
-            }
-        }
-        if some.is_empty() {
-            return Ok(());
-        }
-        let _turn = self.turn();
-        let (schedule, compiled) = self.plan(&some, None)?;
+    /// Computes values. Those that go into the memory of a parameter's old value are the waiting ones of
+    /// `over`, in order.
+    fn compute(&self, wanted: &[Wanted], over: &[&Waiting]) -> Result<()> {
+        let (schedule, compiled) = self.plan(wanted, None)?;
         let done = Done::new();
-        let leaves = self.leaves(&schedule, &compiled, &done)?;
         let (schedule, compiled) = (&schedule, &compiled);
         let once = Once::of(schedule, compiled, &done.launches);
+        let mut results: Vec<Option<Buffer>> = vec![None; wanted.len()];
+        let mut buffers: Vec<Option<Buffer>> = vec![None; schedule.buffers.len()];
+        for (i, info) in schedule.buffers.iter().enumerate() {
+            if let Place::Result(result) = info.place {
+                let buffer = self.alloc(info.bytes())?;
+                results[result] = Some(buffer.clone());
+                buffers[i] = Some(buffer);
+            }
+        }
+        // Uploads, before others have to wait.
+        let leaves = self.leaves(schedule, compiled, &done)?;
+        let _turn = self.turn();
+        for (buffer, leaf) in buffers.iter_mut().zip(&leaves) {
+            if let Some(leaf) = leaf {
+                *buffer = Some((**leaf).clone());
+            }
+        }
+        // No handle of the memory that is written over is left here, and none is given away.
+        drop(leaves);
+        let mut copies = Vec::new();
+        let into = wanted
+            .iter()
+            .zip(&schedule.results)
+            .filter(|(w, _)| w.into.is_some());
+        for (waiting, (want, target)) in over.iter().zip(into) {
+            let Some(old) = buffers[target.0 as usize].clone() else {
+                continue;
+            };
+            let (shape, dtype) = (want.value.shape(), want.value.dtype());
+            let value = |b| Tensor::stored(want.value.engine(), Storage::Device(b), shape, dtype);
+            if !waiting.settle_over(value(Arc::new(old.clone()))) {
+                // Somebody has taken the old value in the meantime, which stays where it is.
+                let fresh = self.alloc(old.bytes())?;
+                copies.push(submit::copy(&old, &fresh));
+                buffers[target.0 as usize] = Some(fresh.clone());
+                waiting.settle(value(Arc::new(fresh)));
+            }
+        }
         let (arena, scratch) = {
             let mut state = self.state();
             let State { arena, scratch, .. } = &mut *state;
@@ -473,29 +433,24 @@ impl DeviceExecutor {
                 self.grown(scratch, once.bytes)?,
             )
         };
-        let mut buffers = leaves.clone();
-        let mut results: Vec<Option<Buffer>> = vec![None; some.len()];
-        for (i, info) in schedule.buffers.iter().enumerate() {
-            if let Place::Result(result) = info.place {
-                let buffer = self.alloc(info.bytes())?;
-                results[result] = Some(buffer.clone());
-                buffers[i] = Some(buffer);
-            }
-        }
         let places = temporaries(schedule, arena.as_ref().map_or(0, |b| b.va().0));
         let address = |b: BufferId| match &buffers[b.0 as usize] {
             Some(buffer) => Val::Const(buffer.va().0),
             None => Val::Const(places[b.0 as usize]),
         };
         let base = scratch.as_ref().map_or(0, |b| b.va().0);
-        let items = submit::items(schedule, compiled, &address, base, &done, &once)?;
+        let mut items = copies;
+        items.extend(submit::items(
+            schedule, compiled, &address, base, &done, &once,
+        )?);
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);
         self.submit(&items, keep)?;
-        for (want, result) in some.iter().zip(results) {
+        for (want, result) in wanted.iter().zip(results) {
             if let (None, Some(buffer)) = (&want.into, result) {
-                want.value.node().storage.fill(Storage::Device(buffer));
+                let storage = Storage::Device(Arc::new(buffer));
+                want.value.node().fill(storage);
             }
         }
         Ok(())
@@ -571,11 +526,46 @@ impl Executor for DeviceExecutor {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
-        self.realize_with(roots, &[])
+        self.update(roots, &[], &[])
+    }
+
+    fn update(&self, roots: &[Tensor], waiting: &[Waiting], cut: &[Tensor]) -> Result<()> {
+        refuse(self, "realizing")?;
+        let donated = donations(waiting, cut);
+        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut over: Vec<&Waiting> = Vec::new();
+        let values = waiting.iter().zip(&donated);
+        let values = values.map(|(w, &donated)| (&w.value, donated.then_some(w)));
+        let roots = roots.iter().map(|root| (root, None));
+        for (value, donated) in roots.chain(values) {
+            super::copies_from_elsewhere(value)?;
+            if value.storage().is_some() {
+                continue;
+            }
+            if value.numel() == 0 {
+                value.node().fill(Storage::Host(Arc::from([])));
+                continue;
+            }
+            let into = donated.map(|w| w.stored.clone());
+            over.extend(donated);
+            wanted.push(Wanted {
+                value: value.clone(),
+                into,
+            });
+        }
+        if !wanted.is_empty() {
+            self.compute(&wanted, &over)?;
+        }
+        for (waiting, donated) in waiting.iter().zip(&donated) {
+            if waiting.value.storage().is_some() || !donated {
+                waiting.settle(waiting.value.as_data());
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
-        self.refuse_capture("reading")?;
+        refuse(self, "reading")?;
         let buffer = match storage {
             Storage::Host(bytes) if bytes.len() == into.len() => {
                 into.copy_from_slice(bytes);
@@ -594,7 +584,9 @@ impl Executor for DeviceExecutor {
             return Ok(());
         }
         // All of them: a replay ends with one point per queue, and any of the queues may write it.
+        // What is about to be submitted is waited for, too.
         let points: Vec<Point> = {
+            let _turn = self.turn();
             let state = self.state();
             let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
             let used = state.pending.iter().filter(|(_, kept)| uses(kept));
@@ -604,10 +596,6 @@ impl Executor for DeviceExecutor {
             point.wait(self.deadline())?;
         }
         Ok(buffer.read(0, into)?)
-    }
-
-    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        self.realize_with(&[], pairs)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -48,6 +48,22 @@ impl Interpreter {
         Ok(results.map(|b| memory[b.0 as usize].clone()).collect())
     }
 
+    /// Computes each value, all from what is there before, and puts each into the place of the realized
+    /// tensor beside it, as plans of schedules do it.
+    ///
+    /// # Errors
+    /// What the interpreter finds wrong with a kernel.
+    pub fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
+        let wanted: Vec<Wanted> = pairs
+            .iter()
+            .map(|(target, value)| Wanted {
+                value: value.clone(),
+                into: Some(target.clone()),
+            })
+            .collect();
+        self.compute(&wanted)
+    }
+
     fn compute(&self, wanted: &[Wanted]) -> Result<()> {
         let mut some: Vec<Wanted> = Vec::new();
         for want in wanted {
@@ -55,7 +71,7 @@ impl Interpreter {
             if want.value.numel() > 0 {
                 some.push(want.clone());
             } else {
-                want.value.node().storage.fill(Storage::Host(Arc::from([])));
+                want.value.node().fill(Storage::Host(Arc::from([])));
             }
         }
         let mut schedule = Schedule::new(&some, &self.limits);
@@ -67,7 +83,7 @@ impl Interpreter {
             let storage = Storage::Host(Arc::from(bytes));
             match &want.into {
                 Some(target) => target.node().storage.replace(storage),
-                None => want.value.node().storage.fill(storage),
+                None => want.value.node().fill(storage),
             }
         }
         Ok(())
@@ -190,17 +206,6 @@ impl Executor for Interpreter {
             Storage::Source(source) => source.fill(into)?,
         }
         Ok(())
-    }
-
-    fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        let wanted: Vec<Wanted> = pairs
-            .iter()
-            .map(|(target, value)| Wanted {
-                value: value.clone(),
-                into: Some(target.clone()),
-            })
-            .collect();
-        self.compute(&wanted)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -47,12 +47,12 @@ pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
             continue;
         }
         let node = tensor.node();
-        match (&node.op, node.src.first()) {
+        match (&node.op, node.src().first()) {
             (Op::Copy, Some(source)) if source.engine() != tensor.engine() => {
                 let here = DeviceExecutor::of(tensor.engine());
                 let brought = here.map(|here| here.brought(source)).transpose()?;
                 node.storage.fill(match brought.flatten() {
-                    Some(buffer) => Storage::Device(buffer),
+                    Some(buffer) => Storage::Device(Arc::new(buffer)),
                     None => Storage::Host(Arc::from(source.to_bytes()?)),
                 });
             }
@@ -63,7 +63,15 @@ pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
                         .into(),
                 });
             }
-            _ => pending.extend(node.src.iter().cloned()),
+            (Op::Given, _) => {
+                return Err(Error::Capture {
+                    what: format!(
+                        "{tensor:?} is a value inside of a captured function, and was used outside of \
+                         it; return it as an output of the function"
+                    ),
+                });
+            }
+            _ => pending.extend(node.src().iter().cloned()),
         }
     }
     Ok(())

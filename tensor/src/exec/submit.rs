@@ -6,7 +6,7 @@ use std::sync::Arc;
 use codegen::StageArg;
 use codegen::ir::Kernel;
 use hcq::graph::Work as Node;
-use hcq::{Command, Hazards, Scope, Signal, Span, Val};
+use hcq::{Buffer, Command, Hazards, Scope, Signal, Span, Val};
 
 use super::compile::Compiled;
 use super::packing::Once;
@@ -27,6 +27,22 @@ pub struct Item {
     pub writes: Vec<Span>,
     /// Bytes and operations, for rates; 0 but for the first command of a kernel.
     pub cost: (f64, f64),
+}
+
+/// A copy of a whole buffer to one that is at least as large.
+pub fn copy(from: &Buffer, to: &Buffer) -> Item {
+    let (src, dst) = (Val::Const(from.va().0), Val::Const(to.va().0));
+    copied(src, dst, from.bytes())
+}
+
+fn copied(src: Val, dst: Val, bytes: u64) -> Item {
+    Item {
+        name: "copy".into(),
+        node: Node::Copy { dst, src, bytes },
+        reads: vec![Span::new(src, bytes)],
+        writes: vec![Span::new(dst, bytes)],
+        cost: (2.0 * bytes as f64, 0.0),
+    }
 }
 
 /// Launches that were done ahead of time, by step and launch, and where the scratch blocks are that
@@ -185,13 +201,7 @@ impl Emit<'_> {
     }
 
     fn copy(&mut self, src: Val, dst: Val, bytes: u64) {
-        self.out.push(Item {
-            name: "copy".into(),
-            node: Node::Copy { dst, src, bytes },
-            reads: vec![Span::new(src, bytes)],
-            writes: vec![Span::new(dst, bytes)],
-            cost: (2.0 * bytes as f64, 0.0),
-        });
+        self.out.push(copied(src, dst, bytes));
     }
 
     fn kernel(

@@ -1,32 +1,69 @@
-//! A traced function as one graph of commands, with the addresses of inputs and outputs open.
+//! A traced function as one graph of commands, with the addresses of inputs, parameters and outputs open.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen::DType;
 use hcq::graph::{Graph, GraphBuilder, Work};
+use hcq::memory::{AllocSpec, MemoryKind};
 use hcq::signal::Point;
-use hcq::{Buffer, Command, Slot, Span, Val};
+use hcq::{Buffer, Command, Slot, Val};
 
-use super::capture;
 use super::freeze::FrozenSteps;
+use super::tracing::{Draw, Used};
+use super::{capture, settle};
 use crate::error::Result;
 use crate::exec::engine::{DeviceExecutor, temporaries};
 use crate::exec::packing::Once;
 use crate::exec::submit;
-use crate::graph::{Engine, Shape, Storage, Tensor};
-use crate::schedule::{BufferId, Place, Wanted};
+use crate::graph::{Engine, Op, Shape, Storage, Tensor};
+use crate::ops::random::Rng;
+use crate::param::Parameter;
+use crate::schedule::{BufferId, Place, Schedule, Wanted};
 
 /// What one signature was turned into.
 pub(super) struct Capture {
-    graph: Graph,
+    run: Mutex<Run>,
     outputs: Vec<Output>,
-    /// Address and memory of each state tensor; a change of address means a new capture.
-    pub(super) state: Vec<(Tensor, Buffer)>,
+    parameters: Vec<State>,
+    /// Words of each generator, in the order of the draws.
+    draws: Vec<(Rng, usize)>,
     /// Bytes and operations of each command.
     costs: Vec<(f64, f64)>,
+}
+
+/// The commands, of which one replay at a time uses the packets.
+struct Run {
+    graph: Graph,
     /// The points that the last replay ends with, one per queue.
     last: Vec<Point>,
 }
+
+/// A parameter that is used.
+struct State {
+    parameter: Parameter,
+    /// Its old value is needed.
+    read: bool,
+    written: bool,
+}
+
+/// What stands for the values that each call gives.
+pub(super) struct Given {
+    pub(super) inputs: Vec<Tensor>,
+    pub(super) parameters: Vec<Used>,
+    pub(super) draws: Vec<Draw>,
+}
+
+/// What the other tensors in memory are, which a function uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sources {
+    /// Kept as they are, in memory.
+    Vary,
+    /// Constant for good: what only depends on them is done when the function is captured.
+    Constant,
+}
+
+/// A draw takes a key of two words and a counter, in a line of its own.
+const DRAW_BYTES: u64 = 64;
 
 pub(super) struct Output {
     shape: Shape,
@@ -47,31 +84,34 @@ impl Output {
 }
 
 impl Capture {
-    /// Plans, compiles and records. If `frozen`, every leaf but the placeholders is constant for
-    /// good, and what only depends on them is done now.
+    /// Plans, compiles and records.
     pub(super) fn encode(
         executor: &DeviceExecutor,
-        placeholders: &[Tensor],
+        given: Given,
         wanted: &[Wanted],
         outputs: Vec<Output>,
-        frozen: bool,
+        sources: Sources,
     ) -> Result<Capture> {
-        let _turn = executor.turn();
-        let (schedule, compiled) = executor.plan(wanted, frozen.then_some(placeholders))?;
+        let constant = sources == Sources::Constant;
+        let (schedule, compiled) = executor.plan(wanted, constant.then_some(&given.inputs))?;
         let schedule = &schedule;
-        let frozen = match frozen {
+        let frozen = match constant {
             true => executor
                 .ledger()
-                .packed(|| FrozenSteps::run(executor, schedule, &compiled, placeholders))?,
+                .packed(|| FrozenSteps::run(executor, schedule, &compiled, &given.inputs))?,
             false => FrozenSteps::default(),
         };
         let leaves = executor.leaves(schedule, &compiled, &frozen.done)?;
         let mut builder = GraphBuilder::new();
         let lane = builder.lane(executor.device(), executor.stream());
-        let inputs: Vec<Slot> = placeholders
-            .iter()
-            .map(|_| builder.slot())
-            .collect::<hcq::Result<_>>()?;
+        let parameters: Vec<(Tensor, State)> = states(schedule, given.parameters);
+        let of_inputs = given.inputs.iter();
+        let of_parameters = parameters.iter().map(|(given, _)| given);
+        let of_draws = given.draws.iter().map(|draw| &draw.given);
+        let mut slots: Vec<(u64, Slot)> = Vec::new();
+        for tensor in of_inputs.chain(of_parameters).chain(of_draws) {
+            slots.push((tensor.id(), builder.slot()?));
+        }
         let full = outputs.iter().filter(|o| o.bytes() > 0);
         let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
 
@@ -79,19 +119,29 @@ impl Capture {
         let once = Once::of(schedule, &compiled, &frozen.done.launches);
         let scratch = executor.alloc(once.bytes)?;
         let places = temporaries(schedule, arena.va().0);
-        let mut keep = vec![arena, scratch.clone()];
+        let base = scratch.va().0;
+        let keep = vec![arena, scratch];
+        let used = submit::used(schedule, &compiled, &frozen.done);
         let mut address: Vec<Val> = places.into_iter().map(Val::Const).collect();
         for (i, info) in schedule.buffers.iter().enumerate() {
             match &info.place {
-                Place::Leaf(tensor) => {
-                    let input = placeholders.iter().position(|p| p.id() == tensor.id());
-                    match (input, &leaves[i]) {
-                        (Some(input), _) => address[i] = Val::Slot(inputs[input], 0),
-                        (None, Some(buffer)) => {
-                            address[i] = Val::Const(buffer.va().0);
-                            keep.push(buffer.clone());
+                Place::Leaf(tensor) if matches!(tensor.node().op, Op::Given) => {
+                    let slot = slots.iter().find(|(id, _)| *id == tensor.id());
+                    let Some((_, slot)) = slot else {
+                        // A parameter that is only named.
+                        if !used[i] {
+                            continue;
                         }
-                        (None, None) => {}
+                        return Err(capture(format!(
+                            "{tensor:?} belongs to another captured function, or to another call \
+                             of it; return it as an output, and pass that as an input"
+                        )));
+                    };
+                    address[i] = Val::Slot(*slot, 0);
+                }
+                Place::Leaf(_) => {
+                    if let Some(buffer) = &leaves[i] {
+                        address[i] = Val::Const(buffer.va().0);
                     }
                 }
                 Place::Result(result) => address[i] = Val::Slot(results[*result], 0),
@@ -100,8 +150,7 @@ impl Capture {
         }
         let mut costs = Vec::new();
         let at = |b: BufferId| address[b.0 as usize];
-        let scratch = scratch.va().0;
-        let items = submit::items(schedule, &compiled, &at, scratch, &frozen.done, &once)?;
+        let items = submit::items(schedule, &compiled, &at, base, &frozen.done, &once)?;
         // Copies run beside the kernels that have nothing to do with them.
         let any = items.iter().any(|i| matches!(i.node, Work::Copy { .. }));
         let copies = executor.copies().filter(|_| any);
@@ -114,70 +163,148 @@ impl Capture {
             };
             builder.add(lane, &item.name, item.node, item.reads, item.writes);
         }
-        let mut state = Vec::new();
-        for target in wanted.iter().filter_map(|w| w.into.as_ref()) {
-            let buffer = executor.resident(target)?;
-            keep.push(buffer.clone());
-            state.push((target.clone(), buffer));
-        }
-        // What the commands name besides inputs and outputs. Packed operands are found by other
-        // captures while this one lives.
-        builder.keep(Arc::new((keep, frozen.operands)));
+        // What the commands name besides what each call gives. Leaves are held as their tensors hold them,
+        // so that nobody writes over them. Packed operands are found by other captures while this one
+        // lives.
+        builder.keep(Arc::new((keep, leaves, frozen.operands)));
         let graph = builder.profiled(executor.options().profile).build()?;
+        let draws = given.draws.into_iter();
         Ok(Capture {
-            graph,
+            run: Mutex::new(Run {
+                graph,
+                last: Vec::new(),
+            }),
             outputs,
-            state,
+            parameters: parameters.into_iter().map(|(_, state)| state).collect(),
+            draws: draws.map(|draw| (draw.rng, draw.words)).collect(),
             costs,
-            last: Vec::new(),
         })
     }
 
-    pub(super) fn replay(
-        &mut self,
+    /// Runs it once for these inputs, which are realized; gives the outputs, in fresh memory.
+    pub(super) fn call(
+        &self,
         executor: &DeviceExecutor,
         engine: &Engine,
         inputs: &[Tensor],
     ) -> Result<Vec<Tensor>> {
-        let _turn = executor.turn();
-        let mut values = Vec::with_capacity(inputs.len() + self.outputs.len());
-        let mut keep = Vec::with_capacity(inputs.len() + self.outputs.len());
+        settle(self.parameters.iter().map(|state| &state.parameter))?;
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before anybody else has to wait: the packets are patched in place.
+        run.graph.wait(executor.deadline())?;
+        let slots = inputs.len() + self.parameters.len() + self.draws.len() + self.outputs.len();
+        let mut values = Vec::with_capacity(slots);
+        let mut keep = Vec::with_capacity(slots);
         for input in inputs {
-            let mut buffer = executor.resident(input)?;
-            let touched = Span::of(&buffer);
-            let mut state = self.state.iter().map(|(_, state)| Span::of(state));
-            if state.any(|state| state.overlaps(&touched)) {
-                // The update would change the input while it is read.
-                buffer = duplicate(executor, &buffer)?;
-            }
+            let buffer = executor.resident(input)?;
             values.push(buffer.va().0);
-            keep.push(buffer);
+            keep.push((*buffer).clone());
         }
+        let drawn = self.drawn(executor)?;
         let mut results = Vec::with_capacity(self.outputs.len());
+        let mut fresh = Vec::with_capacity(self.outputs.len());
         for output in &self.outputs {
             let buffer = executor.alloc(output.bytes())?;
             if output.bytes() > 0 {
-                values.push(buffer.va().0);
-                keep.push(buffer.clone());
+                fresh.push(buffer.clone());
             }
-            let storage = Storage::Device(buffer);
+            let storage = Storage::Device(Arc::new(buffer));
             results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
+        }
+        // From here on readers wait until the work is submitted that they have to wait for.
+        let _turn = executor.turn();
+        for state in &self.parameters {
+            let buffer = state.buffer(executor, engine)?;
+            values.push(buffer.va().0);
+            keep.push(buffer);
+        }
+        for buffer in drawn.into_iter().chain(fresh) {
+            values.push(buffer.va().0);
+            keep.push(buffer);
         }
         let streams = [Some(executor.stream()), executor.copies()];
         // The queues are in order: only what others have submitted since has to be waited for.
-        let others = |p: &Point| p.value > 0 && !self.last.iter().any(|l| same(l, p));
+        let Run { graph, last } = &mut *run;
+        let others = |p: &Point| p.value > 0 && !last.iter().any(|l| same(l, p));
         let before = streams.into_iter().flatten().map(|s| s.last());
         let after: Vec<Point> = before.filter(others).collect();
-        self.last = self
-            .graph
-            .replay(&values, &after, executor.deadline())?
-            .to_vec();
-        executor.keep(&self.last, keep)?;
+        *last = graph.replay(&values, &after, executor.deadline())?.to_vec();
+        executor.keep(last, keep)?;
         if executor.options().profile {
-            self.graph.wait(executor.deadline())?;
-            executor.record(&self.graph, &self.costs)?;
+            graph.wait(executor.deadline())?;
+            executor.record(graph, &self.costs)?;
         }
         Ok(results)
+    }
+
+    /// Key and counter of each draw of this call.
+    fn drawn(&self, executor: &DeviceExecutor) -> Result<Vec<Buffer>> {
+        if self.draws.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut spec = AllocSpec::device(self.draws.len() as u64 * DRAW_BYTES);
+        spec.kind = MemoryKind::Host;
+        let all = executor.device().alloc(spec)?;
+        let mut parts = Vec::with_capacity(self.draws.len());
+        for (i, (rng, words)) in self.draws.iter().enumerate() {
+            let words = rng.next(*words);
+            let part = all.slice(i as u64 * DRAW_BYTES, size_of_val(&words) as u64)?;
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            part.write(0, &bytes)?;
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+}
+
+/// The parameters that a schedule touches, with what stands for them.
+fn states(schedule: &Schedule, used: Vec<Used>) -> Vec<(Tensor, State)> {
+    let mut found = Vec::with_capacity(used.len());
+    for Used {
+        parameter, given, ..
+    } in used
+    {
+        let own = schedule.buffers.iter().position(|info| match &info.place {
+            Place::Leaf(tensor) => tensor.id() == given.id(),
+            _ => false,
+        });
+        let Some(own) = own.map(|i| BufferId(i as u32)) else {
+            continue;
+        };
+        let read = schedule.steps.iter().any(|step| step.reads.contains(&own));
+        // One that is set to what it holds is not written.
+        let written = schedule.steps.iter().any(|step| step.writes.contains(&own));
+        if read || written {
+            let state = State {
+                parameter,
+                read,
+                written,
+            };
+            found.push((given, state));
+        }
+    }
+    found
+}
+
+impl State {
+    /// Where the commands find the parameter and leave it. The caller has the turn of the executor.
+    fn buffer(&self, executor: &DeviceExecutor, engine: &Engine) -> Result<Buffer> {
+        let parameter = &self.parameter;
+        let old = executor.resident(&parameter.like())?;
+        let buffer = (*old).clone();
+        drop(old);
+        if !self.written || parameter.taken().is_some() {
+            return Ok(buffer);
+        }
+        // Somebody holds the old value, which stays where it is.
+        let fresh = match self.read {
+            true => duplicate(executor, &buffer)?,
+            false => executor.alloc(buffer.bytes())?,
+        };
+        let like = parameter.like();
+        let storage = Storage::Device(Arc::new(fresh.clone()));
+        parameter.replaced(Tensor::stored(engine, storage, like.shape(), like.dtype()));
+        Ok(fresh)
     }
 }
 
@@ -200,26 +327,4 @@ fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
         .submit(&executor.copied()?, &[barrier, copy])?;
     executor.keep(&[point], vec![from.clone(), to.clone()])?;
     Ok(to)
-}
-
-/// A copy from another engine cannot be in a graph of this one.
-pub(super) fn foreign(root: &Tensor, engine: &Engine) -> Result<()> {
-    let mut seen = std::collections::HashSet::new();
-    let mut pending = vec![root.clone()];
-    while let Some(tensor) = pending.pop() {
-        if !seen.insert(tensor.id()) {
-            continue;
-        }
-        if tensor.engine() != engine {
-            return Err(capture(format!(
-                "{tensor:?} is on {}; copy it before the call, and pass it as an input",
-                tensor.engine().name()
-            )));
-        }
-        if tensor.storage().is_some() {
-            continue;
-        }
-        pending.extend(tensor.node().src.iter().cloned());
-    }
-    Ok(())
 }

@@ -13,7 +13,8 @@ use crate::exec::engine::DeviceExecutor;
 use crate::exec::packed::{PackedKey, PackedOperand};
 use crate::exec::packing::packs;
 use crate::exec::submit::Done;
-use crate::graph::{Op, Storage, Tensor};
+use crate::graph::{Executor, Op, Storage, Tensor};
+use crate::jit::tracing;
 use crate::schedule::Schedule;
 use crate::walk::below;
 
@@ -52,7 +53,12 @@ pub(super) fn constants(
             leaves: if leaf { bytes(tensor) } else { 0 },
         };
         if !leaf {
-            for source in tensor.node().src.iter().filter_map(|s| facts.get(&s.id())) {
+            for source in tensor
+                .node()
+                .src()
+                .iter()
+                .filter_map(|s| facts.get(&s.id()))
+            {
                 own.varies |= source.varies;
                 own.leaves = own.leaves.saturating_add(source.leaves);
             }
@@ -66,7 +72,7 @@ pub(super) fn constants(
     };
     let mut ends: Vec<Tensor> = Vec::new();
     for tensor in all.iter().filter(|t| !frozen(t) && t.storage().is_none()) {
-        ends.extend(tensor.node().src.iter().filter(|s| frozen(s)).cloned());
+        ends.extend(tensor.node().src().iter().filter(|s| frozen(s)).cloned());
     }
     ends.extend(outputs.iter().filter(|t| frozen(t)).cloned());
     let mut seen: HashSet<u64> = HashSet::new();
@@ -80,8 +86,8 @@ pub(super) fn constants(
         let op = &tensor.node().op;
         let light = matches!(op, Op::Cast | Op::Bitcast | Op::Detach);
         if op.is_movement() || light || bytes(&tensor) > leaves {
-            let sources = tensor.node().src.iter();
-            ends.extend(sources.filter(|s| frozen(s)).cloned());
+            let sources = tensor.node().src();
+            ends.extend(sources.iter().filter(|s| frozen(s)).cloned());
         } else {
             wanted.push(tensor);
         }
@@ -99,7 +105,7 @@ fn computed(executor: &DeviceExecutor, wanted: &[Tensor]) -> Result<()> {
         .into_iter()
         .filter_map(|t| t.storage().filter(immutable).map(|s| (t, s)))
         .collect();
-    executor.realize_with(wanted, &[])?;
+    executor.realize(wanted)?;
     executor.synchronize()?;
     for (tensor, storage) in leaves {
         tensor.node().storage.replace(storage);
@@ -112,7 +118,7 @@ pub(crate) fn constant(tensor: &Tensor) -> Result<Vec<u8>> {
     let Some(executor) = DeviceExecutor::of(tensor.engine()) else {
         return tensor.to_bytes();
     };
-    executor.outside(|| {
+    tracing::outside(tensor.engine(), || {
         if tensor.storage().is_none() {
             computed(executor, std::slice::from_ref(tensor))?;
         }
@@ -224,7 +230,7 @@ impl Launching<'_> {
                 continue;
             };
             let buffer = match storage {
-                Storage::Device(buffer) => buffer,
+                Storage::Device(buffer) => (*buffer).clone(),
                 storage => executor.staged(&storage, n, staging)?,
             };
             at.insert(slot, buffer.va().0);

@@ -2,12 +2,13 @@
 
 use codegen::DType;
 
-use super::capture::{Capture, Output, foreign};
-use super::{Signature, capture, freeze, full, placeholders};
+use super::capture::{Capture, Given, Output, Sources};
+use super::tracing::{self, Kind as Tracing, Trace};
+use super::{Signature, capture, freeze, full, placeholders, resolve};
 use crate::error::Result;
 use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Shape, Tensor};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Wanted};
 use crate::walk::replaced;
 
 /// A pure function over constant weights, captured at once.
@@ -44,26 +45,27 @@ impl Frozen {
     ) -> Result<Frozen> {
         let kind = match DeviceExecutor::of(engine) {
             Some(executor) => {
-                let inputs = placeholders(engine, executor, signature)?;
-                let guard = executor.capturing();
-                let traced = function(&inputs);
-                drop(guard);
-                let mut traced = traced?;
-                for output in &traced {
-                    foreign(output, engine)?;
-                }
+                let (inputs, traced) = traced(engine, signature, function)?;
                 let constants = || freeze::constants(executor, &inputs, &traced);
                 executor.ledger().packed(constants)?;
                 let outputs = traced.iter().map(Output::of).collect();
-                for output in &mut traced {
+                let own = |t: &Tensor| inputs.iter().any(|i| i.id() == t.id());
+                let wanted = full(&traced).into_iter().map(|mut wanted| {
                     // An input that is returned as it is would have no buffer of its own.
-                    if inputs.iter().any(|i| i.id() == output.id()) {
-                        *output = output.contiguous()?;
+                    if own(&wanted.value) {
+                        wanted.value = wanted.value.contiguous()?;
                     }
-                }
-                let wanted = full(&traced);
+                    Ok(wanted)
+                });
+                let wanted = wanted.collect::<Result<Vec<Wanted>>>()?;
                 drop(traced);
-                let made = Capture::encode(executor, &inputs, &wanted, outputs, true)?;
+                let given = Given {
+                    inputs,
+                    parameters: Vec::new(),
+                    draws: Vec::new(),
+                };
+                let constant = Sources::Constant;
+                let made = Capture::encode(executor, given, &wanted, outputs, constant)?;
                 Kind::Commands(Box::new(made))
             }
             None => {
@@ -101,11 +103,7 @@ impl Frozen {
                 engine.name()
             )));
         };
-        let inputs = placeholders(engine, executor, signature)?;
-        let guard = executor.capturing();
-        let traced = function(&inputs);
-        drop(guard);
-        let traced = traced?;
+        let (inputs, traced) = traced(engine, signature, function)?;
         freeze::constants(executor, &inputs, &traced)?;
         Ok(Schedule::new(&full(&traced), executor.limits()))
     }
@@ -114,7 +112,16 @@ impl Frozen {
     ///
     /// # Errors
     /// Inputs of another number, shape, type or engine than captured; the device's.
-    pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    /// [`crate::Error::Capture`] inside of a function that is being captured.
+    pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        if tracing::is_capturing() {
+            return Err(capture(
+                "a function with constant weights (a model, a Frozen) is called inside of a function \
+                 that is being captured: a replay would not call it. Call it before, and pass its \
+                 outputs as inputs"
+                    .into(),
+            ));
+        }
         let fits = inputs.len() == self.signature.len()
             && inputs
                 .iter()
@@ -129,9 +136,9 @@ impl Frozen {
         }
         let refs: Vec<&Tensor> = inputs.iter().collect();
         self.engine.realize(&refs)?;
-        match &mut self.kind {
+        match &self.kind {
             Kind::Commands(capture) => match DeviceExecutor::of(&self.engine) {
-                Some(executor) => capture.replay(executor, &self.engine, inputs),
+                Some(executor) => capture.call(executor, &self.engine, inputs),
                 None => Err(super::capture(
                     "the engine is not that of the capture".into(),
                 )),
@@ -151,4 +158,27 @@ impl Frozen {
             }
         }
     }
+}
+
+/// Inputs, and what the function makes of them.
+fn traced(
+    engine: &Engine,
+    signature: &[(Shape, DType)],
+    function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    if tracing::is_capturing() {
+        return Err(capture(
+            "a function with constant weights (a model, a Frozen) is captured inside of another one; \
+             capture it before"
+                .into(),
+        ));
+    }
+    let inputs = placeholders(engine, signature);
+    let trace = Trace::begin(engine, Tracing::Freezing);
+    let made = function(&inputs);
+    drop(trace);
+    let made = made?;
+    // What is older is constant like the rest, of which `freeze` knows better what to compute now.
+    resolve::resolve(engine, &made, 0)?;
+    Ok((inputs, made))
 }

@@ -1,71 +1,112 @@
 //! Captured functions: traced once, replayed as prepared queues.
 //!
-//! The first call with inputs of certain shapes runs plainly. The second traces the function over
-//! placeholders, and turns everything that its outputs and its state updates need into one graph of
-//! commands, with the addresses of inputs and outputs left open. From then on a call patches the
-//! addresses and launches.
+//! The first call with inputs of certain shapes runs plainly. The second traces the function, and turns
+//! everything that its outputs and its state need into one graph of commands, with the addresses of
+//! inputs, state and outputs left open. From then on a call patches the addresses and launches.
 //!
-//! The contract: a captured function computes its outputs and the new values of its *declared*
-//! state from its inputs and state, and does nothing else. Reading or realizing a tensor inside of
-//! it is an error, because a replay would not do it again. Values that the function takes from
-//! elsewhere in Rust (a learning rate as `f64`) stay what they were at capture; make them inputs or
-//! state. State is updated in place. Outputs are in fresh memory at every call: nothing that the
-//! caller holds is ever overwritten.
+//! # What a captured function is
+//!
+//! It computes outputs, and new values of [`Parameter`]s, from its inputs, parameters and random numbers.
+//! What it uses is found by tracing:
+//!
+//! - A parameter that it reads has in each call the value of then, also one that was set or loaded in
+//!   the meantime. A parameter that it sets has the new value after the call.
+//! - A generator ([`crate::Rng`]) gives each call the numbers that it would give to a plain one.
+//! - A tensor from outside is a value like any other: it stays what it is.
+//! - A captured function that is called inside of another becomes a part of it.
+//!
+//! Whatever else it does happens at the first two calls and never again. What can be seen of that is
+//! refused: reading or realizing a tensor, and setting a parameter of another engine. What cannot be
+//! seen is a number that Rust computes (a learning rate as `f64`, a counter): it stays what it was at
+//! the capture; make it an input or a parameter.
+//!
+//! Outputs are in fresh memory at every call. State is updated in place if nobody holds the old value,
+//! see [`crate::param`].
+//!
+//! # Threads
+//!
+//! Functions may be called from many threads at once. A call that replays waits for no compiler: only
+//! calls that need the same capture made wait for each other.
 
 mod capture;
 mod freeze;
 mod frozen;
+mod resolve;
+pub(crate) mod tracing;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use codegen::DType;
 
 use crate::error::{Error, Result};
 use crate::exec::engine::DeviceExecutor;
-use crate::graph::{Engine, Shape, Storage, Tensor};
-use crate::param::Parameter;
+use crate::graph::{Engine, Op, Shape, Tensor};
+use crate::param::{Parameter, commit, commit_with};
 use crate::schedule::Wanted;
-use capture::{Capture, Output, foreign};
+use capture::{Capture, Given, Output, Sources};
 pub(crate) use freeze::constant;
 pub use frozen::Frozen;
+use tracing::{Kind, Trace};
 
 /// Shapes and types of inputs.
 type Signature = Vec<(Shape, DType)>;
 
-/// A function of tensors that is captured at its second call.
+/// Captures that a function keeps; the one that was used least recently goes first.
+const MOST_CAPTURES: usize = 64;
+
+/// A function of tensors that is captured at its second call with inputs of certain shapes.
 pub struct Jit<F> {
     engine: Engine,
-    state: Vec<Parameter>,
-    function: F,
-    inputs: Option<usize>,
-    captures: HashMap<Signature, Option<Capture>>,
+    function: Mutex<F>,
+    inputs: OnceLock<usize>,
+    captures: Mutex<Captures>,
+}
+
+#[derive(Default)]
+struct Captures {
+    known: HashMap<Signature, Known>,
+    calls: u64,
+}
+
+struct Known {
+    /// None: it was called once.
+    capture: Option<Arc<Capture>>,
+    used: u64,
+}
+
+/// What to do for inputs of some shapes.
+enum Next {
+    Plain,
+    Capture,
+    Replay(Arc<Capture>),
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
-    /// A function over an engine, with the state that it updates by [`Parameter::set`]. State that
-    /// it only reads need not be declared.
-    pub fn new(engine: &Engine, state: &[Parameter], function: F) -> Jit<F> {
+    /// A function over an engine.
+    pub fn new(engine: &Engine, function: F) -> Jit<F> {
         Jit {
             engine: engine.clone(),
-            state: state.to_vec(),
-            function,
-            inputs: None,
-            captures: HashMap::new(),
+            function: Mutex::new(function),
+            inputs: OnceLock::new(),
+            captures: Mutex::default(),
         }
     }
 
-    /// Number of graphs that were captured so far.
+    /// Number of graphs that are captured.
     pub fn captures(&self) -> usize {
-        self.captures.values().flatten().count()
+        let captures = self.known();
+        let known = captures.known.values();
+        known.filter(|known| known.capture.is_some()).count()
     }
 
-    /// Calls the function. The outputs are realized, the state is updated.
+    /// Calls the function. The outputs are realized, the parameters that it sets have their new values.
     ///
     /// # Errors
     /// An input of another engine, or another number of inputs than before; what the function
-    /// returns; [`Error::Capture`] if it realizes something; the device's.
-    pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let expected = *self.inputs.get_or_insert(inputs.len());
+    /// returns; [`Error::Capture`] for what cannot be captured; the device's.
+    pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let expected = *self.inputs.get_or_init(|| inputs.len());
         if expected != inputs.len() {
             return Err(capture(format!(
                 "{} inputs given, the first call had {expected}",
@@ -81,96 +122,154 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                 )));
             }
         }
+        if tracing::is_capturing() {
+            return self.inlined(inputs);
+        }
         let signature: Signature = inputs
             .iter()
             .map(|t| (t.shape().to_vec(), t.dtype()))
             .collect();
         let refs: Vec<&Tensor> = inputs.iter().collect();
         self.engine.realize(&refs)?;
-        // Initial values, and those set between calls, are no part of the function.
-        let waits = |p: &Parameter| {
-            let (stored, new) = p.pending();
-            new.is_some() || stored.storage().is_none()
-        };
-        if self.state.iter().any(waits) {
-            crate::param::commit(&self.state)?;
-        }
         let engine = self.engine.clone();
         let Some(executor) = DeviceExecutor::of(&engine) else {
             // Without queues there is nothing to capture.
-            return self.plain(inputs);
+            let mut function = self.function()?;
+            return self.plain(&mut function, inputs);
         };
-        if !self.captures.contains_key(&signature) {
-            let outputs = self.plain(inputs)?;
-            self.captures.insert(signature, None);
-            return Ok(outputs);
+        if let Next::Replay(capture) = self.next(&signature) {
+            return capture.call(executor, &engine, inputs);
         }
-        let stale = match self.captures.get(&signature) {
-            Some(Some(known)) => known.state.iter().any(|(tensor, buffer)| {
-                !matches!(tensor.storage(), Some(Storage::Device(b)) if b.va() == buffer.va())
-            }),
-            _ => true,
-        };
-        if stale {
-            let fresh = self.capture(executor, &signature)?;
-            self.captures.insert(signature.clone(), Some(fresh));
-        }
-        match self.captures.get_mut(&signature) {
-            Some(Some(capture)) => capture.replay(executor, &self.engine, inputs),
-            _ => Err(capture("the capture is gone".into())),
-        }
-    }
-
-    /// The function, its outputs and its updates, as they are.
-    fn plain(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let outputs = (self.function)(inputs)?;
-        let updates = self.updates();
-        match DeviceExecutor::of(&self.engine) {
-            Some(executor) => {
-                executor.realize_with(&outputs, &updates)?;
+        // Another thread may have captured it while this one waited.
+        let mut function = self.function()?;
+        match self.next(&signature) {
+            Next::Plain => {
+                let outputs = self.plain(&mut function, inputs)?;
+                self.learn(signature, None);
+                Ok(outputs)
             }
-            None => {
-                let refs: Vec<&Tensor> = outputs.iter().collect();
-                self.engine.realize(&refs)?;
-                self.engine.assign(&updates)?;
+            Next::Capture => {
+                let fresh = Arc::new(self.capture(&mut function, executor, &signature)?);
+                self.learn(signature, Some(fresh.clone()));
+                drop(function);
+                fresh.call(executor, &engine, inputs)
+            }
+            Next::Replay(capture) => {
+                drop(function);
+                capture.call(executor, &engine, inputs)
             }
         }
-        for parameter in &self.state {
-            parameter.clear_pending();
-        }
-        Ok(outputs)
     }
 
-    /// New values of the declared state, with the tensors that take them.
-    fn updates(&self) -> Vec<(Tensor, Tensor)> {
-        let pending = self.state.iter().map(Parameter::pending);
-        pending
-            .filter_map(|(stored, new)| new.map(|new| (stored, new)))
-            .collect()
+    /// The function; waits for a call of another thread that runs or traces it.
+    fn function(&self) -> Result<MutexGuard<'_, F>> {
+        if tracing::is_inside(self.address()) {
+            return Err(capture(
+                "a captured function calls itself; call the function that it is made of".into(),
+            ));
+        }
+        Ok(self.function.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn capture(&mut self, executor: &DeviceExecutor, signature: &Signature) -> Result<Capture> {
-        let placeholders = placeholders(&self.engine, executor, signature)?;
-        let guard = executor.capturing();
-        let traced = (self.function)(&placeholders);
-        drop(guard);
-        let updates = self.updates();
-        for parameter in &self.state {
-            parameter.clear_pending();
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.function).addr()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Captures> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, signature: &Signature) -> Next {
+        let mut captures = self.known();
+        captures.calls += 1;
+        let now = captures.calls;
+        match captures.known.get_mut(signature) {
+            None => Next::Plain,
+            Some(known) => {
+                known.used = now;
+                match &known.capture {
+                    None => Next::Capture,
+                    Some(capture) => Next::Replay(capture.clone()),
+                }
+            }
         }
+    }
+
+    fn learn(&self, signature: Signature, capture: Option<Arc<Capture>>) {
+        let mut captures = self.known();
+        let used = captures.calls;
+        let known = Known { capture, used };
+        captures.known.insert(signature, known);
+        if captures.known.len() > MOST_CAPTURES
+            && let Some(oldest) = captures.known.values().map(|k| k.used).min()
+        {
+            captures.known.retain(|_, known| known.used != oldest);
+        }
+    }
+
+    /// The function as a part of the one that is being captured.
+    fn inlined(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        if tracing::capturing().as_ref() != Some(&self.engine) {
+            return Err(capture(format!(
+                "a captured function on {} is called inside of another one, which is on another \
+                 engine or has constant parameters: a replay would not call it. Call it before, and \
+                 pass its outputs as inputs",
+                self.engine.name()
+            )));
+        }
+        let mut function = self.function()?;
+        let _inside = tracing::Inside::of(self.address());
+        function(inputs)
+    }
+
+    /// The function, its outputs and the parameters that it sets, as they are.
+    fn plain(&self, function: &mut F, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let trace = Trace::begin(&self.engine, Kind::Noting);
+        let inside = tracing::Inside::of(self.address());
+        let outputs = function(inputs);
+        drop(inside);
+        let used = trace.end().parameters.into_iter();
+        let set: Vec<Parameter> = used.map(|used| used.parameter).collect();
+        let outputs = outputs?;
+        commit_with(&outputs, &set, &[])?;
+        // As a replay gives them: without a graph, which would hold the state from before.
+        Ok(outputs.iter().map(Tensor::as_data).collect())
+    }
+
+    fn capture(
+        &self,
+        function: &mut F,
+        executor: &DeviceExecutor,
+        signature: &Signature,
+    ) -> Result<Capture> {
+        let inputs = placeholders(&self.engine, signature);
+        let trace = Trace::begin(&self.engine, Kind::Capturing);
+        let inside = tracing::Inside::of(self.address());
+        let traced = function(&inputs);
+        drop(inside);
+        let first = trace.first();
+        let uses = trace.end();
         let traced = traced?;
         let outputs: Vec<Output> = traced.iter().map(Output::of).collect();
-        let full = full(&traced);
-        let changed = updates.iter().filter(|(t, _)| t.numel() > 0);
-        let changed = changed.map(|(target, value)| Wanted {
-            value: value.clone(),
-            into: Some(target.clone()),
-        });
-        let wanted: Vec<Wanted> = full.into_iter().chain(changed).collect();
-        for want in &wanted {
-            foreign(&want.value, &self.engine)?;
+        let new = uses.parameters.iter().filter_map(|used| used.new.as_ref());
+        let roots: Vec<Tensor> = traced.iter().chain(new).cloned().collect();
+        resolve::resolve(&self.engine, &roots, first)?;
+        let mut wanted = full(&traced);
+        for used in &uses.parameters {
+            if let Some(new) = used.new.as_ref().filter(|new| new.numel() > 0) {
+                wanted.push(Wanted {
+                    value: new.clone(),
+                    into: Some(used.given.clone()),
+                });
+            }
         }
-        Capture::encode(executor, &placeholders, &wanted, outputs, false)
+        drop((traced, roots));
+        let given = Given {
+            inputs,
+            parameters: uses.parameters,
+            draws: uses.draws,
+        };
+        Capture::encode(executor, given, &wanted, outputs, Sources::Vary)
     }
 }
 
@@ -179,17 +278,11 @@ fn capture(what: String) -> Error {
 }
 
 /// Inputs to trace a function with.
-fn placeholders(
-    engine: &Engine,
-    executor: &DeviceExecutor,
-    signature: &[(Shape, DType)],
-) -> Result<Vec<Tensor>> {
-    let one = |(shape, dtype): &(Shape, DType)| {
-        let bytes = shape.iter().product::<usize>() as u64 * dtype.size() as u64;
-        let storage = Storage::Device(executor.alloc(bytes)?);
-        Ok(Tensor::stored(engine, storage, shape, *dtype))
-    };
-    signature.iter().map(one).collect()
+fn placeholders(engine: &Engine, signature: &[(Shape, DType)]) -> Vec<Tensor> {
+    let given = signature.iter();
+    given
+        .map(|(shape, dtype)| Tensor::make(engine, Op::Given, &[], shape, *dtype))
+        .collect()
 }
 
 /// The outputs that have elements, each in new memory.
@@ -200,4 +293,13 @@ fn full(outputs: &[Tensor]) -> Vec<Wanted> {
         into: None,
     })
     .collect()
+}
+
+/// Computes what parameters wait for, if any do.
+fn settle<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<()> {
+    let waiting: Vec<Parameter> = parameters.filter(|p| p.waits()).cloned().collect();
+    match waiting.is_empty() {
+        true => Ok(()),
+        false => commit(&waiting),
+    }
 }

@@ -1,13 +1,14 @@
-//! Optimizers. A step sets new values lazily; [`commit`] computes them all at once.
+//! Optimizers. A step sets new values lazily; [`super::commit`] computes them all at once.
 //!
 //! Moments and updates are computed in at least `f32`, whatever the type of the parameter. The
 //! learning rate is a value in memory, so a captured step follows a schedule.
 
-use super::{Parameter, commit};
+use super::Parameter;
 use crate::autograd::gradients;
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::ops::shape_error;
+use crate::param::{commit_with, set_by_this_thread};
 
 /// Changes parameters along their gradients.
 pub trait Optimizer {
@@ -35,15 +36,29 @@ pub trait Optimizer {
         cell.set(number(cell.get().engine(), rate)?)
     }
 
-    /// One step down the loss, computed.
+    /// One step down the loss, computed, with the loss itself: read it before or after the step, it is
+    /// that of the parameters it was made of. What else this thread has set and not committed (running
+    /// statistics of [`super::BatchNorm`]) is computed, too.
+    ///
+    /// The graph of the loss is given up, as PyTorch's `backward` does it: the loss keeps its value and
+    /// has no gradient any more. For several optimizers over one loss take [`gradients`] once, and give
+    /// each its part by [`Optimizer::step`].
+    ///
+    /// In a captured function ([`crate::Jit`]) the step is a part of each call.
     ///
     /// # Errors
-    /// From differentiation, from compiling, or from the device.
+    /// From differentiation, from compiling, or from the device. A loss whose graph was given up.
     fn minimize(&mut self, loss: &Tensor) -> Result<()> {
-        let values: Vec<Tensor> = self.parameters().iter().map(Parameter::get).collect();
-        let slopes = gradients(loss, &values.iter().collect::<Vec<_>>())?;
-        self.step(&slopes)?;
-        commit(&self.state())
+        {
+            let values: Vec<Tensor> = self.parameters().iter().map(Parameter::get).collect();
+            let slopes = gradients(loss, &values.iter().collect::<Vec<_>>())?;
+            self.step(&slopes)?;
+            // They go before the parameters are computed: who holds an old value keeps its memory.
+        }
+        let mut all = self.state();
+        all.extend(set_by_this_thread());
+        let loss = std::slice::from_ref(loss);
+        commit_with(loss, &all, loss)
     }
 }
 

@@ -520,7 +520,7 @@ impl<'m> Eval<'m> {
             time.map_or(0, |t| t.as_nanos() as u64)
         };
         let state = self.rng.get_or_insert_with(|| Rng::new(&self.host, seed()));
-        let mut rng = state.fork();
+        let mut rng = state.fork()?;
         if engine != &self.host {
             // A fork of the host's numbers seeds those of the device.
             let bits = rng.bits(&[2])?.to_vec::<u32>()?;
@@ -533,18 +533,22 @@ impl<'m> Eval<'m> {
 
 /// A literal that fills a shape: nothing is gained by writing it out.
 fn is_uniform(tensor: &Tensor) -> bool {
-    let mut at = tensor;
-    while matches!(at.node().op, Op::Reshape | Op::Expand) {
-        at = &at.node().src[0];
+    let mut at = tensor.clone();
+    while matches!(at.node().op, Op::Reshape | Op::Expand)
+        && let Some(source) = at.node().src().first().cloned()
+    {
+        at = source;
     }
     matches!(at.node().op, Op::Const(_))
 }
 
 /// The bits of the element that all elements are, if that can be seen.
 fn one_value(tensor: &Tensor) -> Result<Option<u64>> {
-    let mut at = tensor;
-    while matches!(at.node().op, Op::Reshape | Op::Expand) {
-        at = &at.node().src[0];
+    let mut at = tensor.clone();
+    while matches!(at.node().op, Op::Reshape | Op::Expand)
+        && let Some(source) = at.node().src().first().cloned()
+    {
+        at = source;
     }
     if let Op::Const(bits) = at.node().op {
         return Ok(Some(bits));

@@ -256,8 +256,8 @@ impl Tensor {
         }
         // A reshape of a reshape is one reshape.
         let source = match (&self.node().op, self.storage()) {
-            (Op::Reshape, None) => &self.node().src[0],
-            _ => self,
+            (Op::Reshape, None) => self.node().src()[0].clone(),
+            _ => self.clone(),
         };
         if source.shape() == shape {
             return Ok(source.clone());
@@ -265,7 +265,7 @@ impl Tensor {
         Ok(Tensor::make(
             self.engine(),
             Op::Reshape,
-            &[source],
+            &[&source],
             shape,
             self.dtype(),
         ))
@@ -569,12 +569,15 @@ impl Tensor {
         Ok(self.same(Op::Contiguous))
     }
 
-    /// The same value without gradient.
+    /// The same value without gradient. That of a realized tensor holds nothing of what it was made of.
     ///
     /// # Errors
     /// None today.
     pub fn detach(&self) -> Result<Tensor> {
-        Ok(self.same(Op::Detach))
+        Ok(match (self.storage(), &self.node().op) {
+            (Some(_), op) if !matches!(op, Op::Data) => self.as_data(),
+            _ => self.same(Op::Detach),
+        })
     }
 
     fn same(&self, op: Op) -> Tensor {

@@ -6,10 +6,13 @@
 
 use codegen::DType;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::{check_size, dtype_error, shape_error};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Engine, Tensor};
-use crate::param::Parameter;
+use crate::jit::tracing;
 
 /// Rotations of the rounds, in two groups of four.
 const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
@@ -62,79 +65,97 @@ pub fn threefry_tensors(key: [&Tensor; 2], counter: [&Tensor; 2]) -> Result<[Ten
     Ok([a, b])
 }
 
-/// Where the counter of a generator is.
-#[derive(Clone, Debug)]
-enum Counter {
-    /// In the host's hands: draws are constants of the graph.
-    Host(u64),
-    /// `base` (a `u64` of one element) in memory, plus what was drawn since.
-    Stored { base: Parameter, drawn: u64 },
+/// Where a generator stands; shared by its clones.
+#[derive(Debug)]
+struct Counter {
+    /// The number of the next tensor when the generator was made.
+    born: u64,
+    at: AtomicU64,
 }
 
 /// A source of random tensors on one engine: a key and a counter that moves with every draw.
+///
+/// Clones share the counter. A captured function ([`crate::Jit`]) draws new numbers in each replay: those
+/// that it would draw if it were called plainly.
 #[derive(Clone, Debug)]
 pub struct Rng {
     engine: Engine,
     key: [u32; 2],
-    counter: Counter,
+    counter: Arc<Counter>,
 }
 
 impl Rng {
-    /// A generator whose counter lives on the host; each draw is a new graph of constants.
+    /// A generator of a seed. The numbers depend on the seed, and on what was drawn before.
     pub fn new(engine: &Engine, seed: u64) -> Rng {
+        Rng::of(engine, [(seed >> 32) as u32, seed as u32])
+    }
+
+    fn of(engine: &Engine, key: [u32; 2]) -> Rng {
         Rng {
             engine: engine.clone(),
-            key: [(seed >> 32) as u32, seed as u32],
-            counter: Counter::Host(0),
+            key,
+            counter: Arc::new(Counter {
+                born: Tensor::next_id(),
+                at: AtomicU64::new(0),
+            }),
         }
     }
 
-    /// A generator whose counter lives in memory, so that a captured function draws new numbers in
-    /// each replay: [`Rng::advance`] at its end, with [`Rng::state`] among the updated parameters.
-    ///
-    /// # Errors
-    /// From the device.
-    pub fn stored(engine: &Engine, seed: u64) -> Result<Rng> {
-        let base = Parameter::buffer(Tensor::from_slice(engine, &[0u64], &[])?);
-        Ok(Rng {
-            counter: Counter::Stored { base, drawn: 0 },
-            ..Rng::new(engine, seed)
-        })
+    /// Where its numbers are.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
-    /// The counter in memory, if that is where it is.
-    pub fn state(&self) -> Option<Parameter> {
-        match &self.counter {
-            Counter::Host(_) => None,
-            Counter::Stored { base, .. } => Some(base.clone()),
-        }
+    /// The number of the next tensor when it was made.
+    pub(crate) fn born(&self) -> u64 {
+        self.counter.born
     }
 
-    /// Moves the counter in memory past what was drawn; the new value is set lazily.
-    ///
-    /// # Errors
-    /// None today.
-    pub fn advance(&mut self) -> Result<()> {
-        if let Counter::Stored { base, drawn } = &mut self.counter {
-            base.set(base.get().add(*drawn as i64)?)?;
-            *drawn = 0;
-        }
-        Ok(())
+    /// Moves on by `n` words; where it stood, to be counted on from.
+    fn advance(&self, n: u64) -> u64 {
+        let start = |at: u64| match at >> 32 == (at + n) >> 32 {
+            true => at,
+            // A draw stays within 2^32 words, which have one key.
+            false => (at + n) >> 32 << 32,
+        };
+        let at = self
+            .counter
+            .at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+                Some(start(at) + n)
+            });
+        // It never gives `None`.
+        at.map_or_else(start, start)
+    }
+
+    /// Key and counter of the next `n` words, which are drawn by that.
+    pub(crate) fn next(&self, n: usize) -> [u32; 3] {
+        let at = self.advance(n as u64);
+        // The upper half of the counter is mixed into the key, which leaves the first 2^32 words of
+        // a seed those of the plain key.
+        let [a, b] = match (at >> 32) as u32 {
+            0 => self.key,
+            high => threefry(self.key, [high, 0xffff_ffff]),
+        };
+        [a, b, at as u32]
     }
 
     /// An independent generator, as far as Threefry's outputs are.
-    pub fn fork(&mut self) -> Rng {
-        let at = match &mut self.counter {
-            Counter::Host(at) => at,
-            Counter::Stored { drawn, .. } => drawn,
-        };
-        let word = [*at as u32, (*at >> 32) as u32 ^ 0x8000_0000];
-        *at += 1;
-        Rng {
-            engine: self.engine.clone(),
-            key: threefry(self.key, word),
-            counter: Counter::Host(0),
+    ///
+    /// # Errors
+    /// In a captured function, of a generator that is older: the replays would all use one.
+    pub fn fork(&mut self) -> Result<Rng> {
+        if tracing::is_outside(self) {
+            return Err(Error::Capture {
+                what:
+                    "fork inside of a captured function: a replay would not do it. Fork before the \
+                       call, or draw from the generator itself"
+                        .into(),
+            });
         }
+        let at = self.advance(1);
+        let word = [at as u32, (at >> 32) as u32 ^ 0x8000_0000];
+        Ok(Rng::of(&self.engine, threefry(self.key, word)))
     }
 
     /// Uniform `u32` words of a shape.
@@ -148,42 +169,20 @@ impl Rng {
         }
         let half = n.div_ceil(2);
         let engine = self.engine.clone();
-        let word = |x: u32| Tensor::scalar(&engine, i64::from(x), DType::U32);
-        // The upper half of the counter is mixed into the key, which leaves the first 2^32 words of
-        // a seed those of the plain key.
-        let (key, base) = match &mut self.counter {
-            Counter::Host(at) => {
-                if (*at >> 32) != (*at + n as u64) >> 32 {
-                    *at = (*at + n as u64) >> 32 << 32;
-                }
-                let high = (*at >> 32) as u32;
-                let key = match high {
-                    0 => self.key,
-                    _ => threefry(self.key, [high, 0xffff_ffff]),
-                };
-                let base = word(*at as u32)?;
-                *at += n as u64;
-                ([word(key[0])?, word(key[1])?], base)
+        let [k0, k1, base] = match tracing::drawn(self, n) {
+            Some(given) => {
+                let word = |i: usize| given.narrow(0, i, 1)?.reshape(&[]);
+                [word(0)?, word(1)?, word(2)?]
             }
-            Counter::Stored { base, drawn } => {
-                let at = base.get().add(*drawn as i64)?;
-                *drawn += n as u64;
-                let high = at.shr(32)?.cast(DType::U32)?;
-                let key = [word(self.key[0])?, word(self.key[1])?];
-                let mixed = threefry_tensors([&key[0], &key[1]], [&high, &word(0xffff_ffff)?])?;
-                let plain = high.eq(0)?;
-                (
-                    [
-                        plain.select(&key[0], &mixed[0])?.contiguous()?,
-                        plain.select(&key[1], &mixed[1])?.contiguous()?,
-                    ],
-                    at.cast(DType::U32)?,
-                )
+            None => {
+                let [a, b, c] = self.next(n);
+                let word = |x: u32| Tensor::scalar(&engine, i64::from(x), DType::U32);
+                [word(a)?, word(b)?, word(c)?]
             }
         };
         let index = Tensor::iota(&engine, half, DType::U32)?.add(&base)?;
         let second = index.add(half as i64)?;
-        let [a, b] = threefry_tensors([&key[0], &key[1]], [&index, &second])?;
+        let [a, b] = threefry_tensors([&k0, &k1], [&index, &second])?;
         Tensor::cat(&[&a, &b], 0)?.narrow(0, 0, n)?.reshape(shape)
     }
 

@@ -20,7 +20,8 @@ pub struct DagNode {
     pub shape: Vec<usize>,
     /// Element type.
     pub dtype: DType,
-    /// A tensor whose value is in memory, or a parameter of the loop whose body this is.
+    /// A tensor whose value is in memory, a parameter of the loop whose body this is, or a value that each
+    /// replay is given.
     pub leaf: Option<Tensor>,
     /// Made of constants and positions only: never worth a place in memory.
     pub constant: bool,
@@ -62,22 +63,22 @@ impl Dag {
     /// Flattens everything that `roots` need and that is not in memory yet.
     pub fn new(roots: &[Tensor]) -> Dag {
         let mut seen: HashSet<u64> = HashSet::new();
-        let mut pending: Vec<&Tensor> = roots.iter().collect();
-        let mut all: Vec<&Tensor> = Vec::new();
+        let mut pending: Vec<Tensor> = roots.to_vec();
+        let mut all: Vec<Tensor> = Vec::new();
         while let Some(tensor) = pending.pop() {
             if !seen.insert(tensor.id()) {
                 continue;
             }
-            all.push(tensor);
             if tensor.storage().is_none() {
-                pending.extend(tensor.node().src.iter());
+                pending.extend(tensor.node().src().iter().cloned());
             }
+            all.push(tensor);
         }
         // Sources are older than their users.
         all.sort_unstable_by_key(|t| t.id());
         let mut dag = Dag::default();
         let mut number: HashMap<u64, u32> = HashMap::with_capacity(all.len());
-        for tensor in all {
+        for tensor in &all {
             let n = dag.add(tensor, &number);
             number.insert(tensor.id(), n);
         }
@@ -101,7 +102,7 @@ impl Dag {
 
     fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {
         let node = tensor.node();
-        if tensor.storage().is_some() || matches!(node.op, Op::Param) {
+        if tensor.storage().is_some() || matches!(node.op, Op::Param | Op::Given) {
             return self.intern(Identity::Leaf(tensor.id()), || DagNode {
                 op: Op::Data,
                 src: SmallVec::new(),
@@ -111,7 +112,7 @@ impl Dag {
                 constant: false,
             });
         }
-        let mut src: SmallVec<[u32; 3]> = node.src.iter().map(|s| number[&s.id()]).collect();
+        let mut src: SmallVec<[u32; 3]> = node.src().iter().map(|s| number[&s.id()]).collect();
         let mut op = node.op.clone();
         let nothing_in: SmallVec<[bool; 3]> =
             src.iter().map(|&s| self.node(s).numel() == 0).collect();

@@ -8,6 +8,7 @@ pub mod array;
 pub mod call;
 #[cfg(feature = "engines")]
 pub mod engines;
+pub mod judge;
 pub mod manifest;
 pub mod random;
 pub mod suite;

@@ -59,7 +59,7 @@ fn a_captured_function_takes_what_another_device_makes() {
     let rigs = rigs();
     for pair in rigs.windows(2) {
         let (from, to) = (&pair[0].engine, &pair[1].engine);
-        let mut twice = Jit::new(to, &[], |x: &[Tensor]| Ok(vec![x[0].mul(2)?]));
+        let twice = Jit::new(to, |x: &[Tensor]| Ok(vec![x[0].mul(2)?]));
         for i in 0..4 {
             let made = count(from, DType::I32).add(i).unwrap();
             let found = twice.call(&[made.to(to).unwrap()]).unwrap();

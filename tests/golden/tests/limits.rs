@@ -140,7 +140,7 @@ fn captured_functions_follow_their_inputs() {
     let run = |e: &Engine| -> Vec<Vec<u8>> {
         let total = Parameter::buffer(count(e, &[7], DType::F32).unwrap());
         let state = total.clone();
-        let mut f = Jit::new(e, std::slice::from_ref(&total), move |x: &[Tensor]| {
+        let f = Jit::new(e, move |x: &[Tensor]| {
             let rows = x[0].matmul(&x[1])?;
             let sum = state.get().add(&rows.sum(&[0], false)?)?;
             state.set(sum.clone())?;

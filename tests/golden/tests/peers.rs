@@ -58,8 +58,8 @@ fn around(machine: &str) -> Option<u64> {
     let want: Vec<i32> = (0..COUNT as i32).map(|n| n + 6).collect();
     assert_eq!(tensor.to_vec::<i32>().unwrap(), want, "{machine}");
     let step = |by: i64| move |x: &[Tensor]| Ok(vec![x[0].mul(3)?.add(by)?]);
-    let mut first = Jit::new(&a, &[], step(1));
-    let mut second = Jit::new(&b, &[], step(2));
+    let first = Jit::new(&a, step(1));
+    let second = Jit::new(&b, step(2));
     let mut sum = Tensor::full(&c, &[COUNT], 0, DType::I32).unwrap();
     for i in 0..6 {
         let x = Tensor::iota(&a, COUNT, DType::I32).unwrap().add(i).unwrap();

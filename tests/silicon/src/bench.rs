@@ -153,7 +153,7 @@ fn captured(
     for input in inputs {
         input.realize()?;
     }
-    let mut call = Jit::new(engine, &[], |x: &[Tensor]| Ok(vec![f(x)?.contiguous()?]));
+    let call = Jit::new(engine, |x: &[Tensor]| Ok(vec![f(x)?.contiguous()?]));
     let mut run = || {
         call.call(inputs)?;
         Ok(engine.synchronize()?)

@@ -126,17 +126,9 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
 /// Minimizes the cross entropy with Adam; returns the mean loss of the last epoch.
 fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Error> {
     let mut adam = Adam::usual(net.trainable(), RATE)?;
-    let mut state = net.trainable();
-    state.extend(
-        adam.state()
-            .into_iter()
-            .filter(|s| !net.trainable().iter().any(|p| p.is(s))),
-    );
-    let mut step = Jit::new(engine, &state, |inputs: &[Tensor]| {
+    let step = Jit::new(engine, |inputs: &[Tensor]| {
         let loss = net.loss(&inputs[0], &inputs[1])?;
-        let values: Vec<Tensor> = adam.parameters().iter().map(Parameter::get).collect();
-        let slopes = gradients(&loss, &values.iter().collect::<Vec<_>>())?;
-        adam.step(&slopes)?;
+        adam.minimize(&loss)?;
         Ok(vec![loss])
     });
 

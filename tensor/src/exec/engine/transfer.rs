@@ -14,7 +14,7 @@ impl DeviceExecutor {
     /// Device memory with the bytes of a storage; its own, if it is there already.
     pub(super) fn uploaded(&self, storage: &Storage) -> Result<Buffer> {
         let bytes = match storage {
-            Storage::Device(buffer) => return Ok(buffer.clone()),
+            Storage::Device(buffer) => return Ok((**buffer).clone()),
             Storage::Host(bytes) => bytes.len(),
             Storage::Source(source) => source.bytes(),
         };
@@ -43,16 +43,18 @@ impl DeviceExecutor {
             bytes: from.bytes(),
         };
         let queue = self.copies.as_ref().unwrap_or(&self.stream);
+        // Nothing that writes there is submitted until the copy is.
+        let _turn = other.turn();
         let made: Vec<Point> = other.streams().map(|stream| stream.last()).collect();
         let copied = queue.submit(&made, &[copy])?;
         self.keep(
             std::slice::from_ref(&copied),
-            vec![from.clone(), to.clone()],
+            vec![(*from).clone(), to.clone()],
         )?;
         // What is written there later may be in the same place.
         for stream in other.streams() {
             let behind = stream.submit(std::slice::from_ref(&copied), &[])?;
-            other.keep(&[behind], vec![from.clone()])?;
+            other.keep(&[behind], vec![(*from).clone()])?;
         }
         if let Some(observer) = self.observer() {
             observer.brought(&other.device.info().id, from.bytes());
@@ -89,7 +91,7 @@ impl DeviceExecutor {
         staging: &mut Vec<Buffer>,
     ) -> Result<Buffer> {
         let bytes = match storage {
-            Storage::Device(buffer) => return Ok(buffer.clone()),
+            Storage::Device(buffer) => return Ok((**buffer).clone()),
             Storage::Host(bytes) => bytes.len(),
             Storage::Source(source) => source.bytes(),
         } as u64;

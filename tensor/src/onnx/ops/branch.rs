@@ -85,10 +85,10 @@ fn elements(tensors: &[Tensor], outside: &HashSet<u64>) -> Option<usize> {
     made.map(|t| match t.node().op {
         Op::Loop(..) => None,
         _ if t.storage().is_some() => Some(0),
-        Op::Data | Op::Const(_) | Op::Param | Op::Detach => Some(0),
+        Op::Data | Op::Const(_) | Op::Param | Op::Given | Op::Detach => Some(0),
         Op::Reshape | Op::Permute(_) | Op::Expand | Op::Shrink(_) => Some(0),
         Op::Flip(_) | Op::Windows { .. } => Some(0),
-        Op::Reduce(..) => Some(KERNEL + t.node().src.iter().map(Tensor::numel).sum::<usize>()),
+        Op::Reduce(..) => Some(KERNEL + t.node().src().iter().map(Tensor::numel).sum::<usize>()),
         _ => Some(KERNEL + t.numel()),
     })
     .try_fold(0usize, |sum, n| Some(sum.saturating_add(n?)))

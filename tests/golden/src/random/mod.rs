@@ -212,7 +212,7 @@ fn run(
                 let (maker, made) = make(engine, family, seed, Some(given));
                 made.map(|()| maker.outputs)
             };
-            let mut function = Jit::new(engine, &[], again);
+            let function = Jit::new(engine, again);
             for _ in 0..3 {
                 outputs = function.call(&maker.data)?;
             }

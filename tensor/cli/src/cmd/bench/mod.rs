@@ -239,7 +239,7 @@ fn captured<'a>(
     f: impl Fn(&[Tensor]) -> tensor::Result<Tensor> + 'a,
 ) -> Result<impl FnMut() -> Result<(), Error> + 'a, Error> {
     let function = move |x: &[Tensor]| Ok(vec![f(x)?]);
-    let mut capture = Jit::new(&session.engine, &[], function);
+    let capture = Jit::new(&session.engine, function);
     let mut call = move || {
         black_box(capture.call(inputs)?);
         Ok(session.engine.synchronize()?)

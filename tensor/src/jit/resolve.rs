@@ -1,0 +1,70 @@
+//! What a captured function uses from outside: values, which are computed once and for all.
+
+use std::collections::HashSet;
+
+use super::{capture, tracing};
+use crate::error::Result;
+use crate::graph::{Engine, Op, Tensor};
+
+/// Computes what is older than the trace (`first` is the number of the next tensor when it began) and still
+/// lazy: a weight that was drawn or loaded before, a value from another engine. A replay would compute it
+/// again.
+///
+/// # Errors
+/// A copy from another engine that the function itself makes; those of compiling and of the device.
+pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<()> {
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut pending: Vec<Tensor> = roots.to_vec();
+    let mut older: Vec<Tensor> = Vec::new();
+    while let Some(tensor) = pending.pop() {
+        if tensor.storage().is_some() || !seen.insert(tensor.id()) {
+            continue;
+        }
+        if tensor.engine() != engine {
+            return Err(capture(format!(
+                "{tensor:?} is on {}; copy it before the call, and pass it as an input",
+                tensor.engine().name()
+            )));
+        }
+        let copies = match &tensor.node().op {
+            Op::Copy => tensor.node().src().first().cloned(),
+            _ => None,
+        };
+        let foreign = copies.filter(|source| source.engine() != engine);
+        if tensor.id() < first {
+            if !cheap(&tensor) {
+                older.push(tensor);
+            }
+        } else if let Some(source) = foreign {
+            return Err(capture(format!(
+                "{source:?} is on {}, and copied inside of the function; copy it before the call, and \
+                 pass it as an input",
+                source.engine().name()
+            )));
+        } else {
+            pending.extend(tensor.node().src().iter().cloned());
+        }
+    }
+    if older.is_empty() {
+        return Ok(());
+    }
+    tracing::outside(engine, || engine.realize(&older.iter().collect::<Vec<_>>()))
+}
+
+/// Whether it is one number, however often: cheaper to have in a kernel than to load.
+fn cheap(tensor: &Tensor) -> bool {
+    let mut at = tensor.clone();
+    loop {
+        let below = match &at.node().op {
+            Op::Const(_) | Op::Iota | Op::Given => return true,
+            Op::Reshape | Op::Expand | Op::Permute(_) | Op::Cast | Op::Detach => {
+                at.node().src().first().cloned()
+            }
+            _ => return false,
+        };
+        match below {
+            Some(source) if source.storage().is_none() => at = source,
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Which parameters may be written over.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Waiting;
+use crate::graph::{Storage, Tensor};
+
+/// For each waiting value, whether it may be written over the value that the parameter has: nothing that
+/// lives on can see either of them. `cut` are tensors that give their graphs up once they are computed.
+///
+/// A node dies with the commit if all of its handles are those of nodes that die, or of the cells. The
+/// counts are those of now: who takes a value out of a cell later is found by
+/// [`Waiting::settle_over`].
+pub(crate) fn donations(waiting: &[Waiting], cut: &[Tensor]) -> Vec<bool> {
+    let mut found: HashMap<u64, Found> = HashMap::new();
+    // A handle in the cell, and one in `waiting`.
+    for waiting in waiting {
+        // What is in memory already becomes the value of the parameter, and lives on.
+        if waiting.value.storage().is_none() {
+            known(&mut found, &waiting.value).handles += 2;
+        }
+        known(&mut found, &waiting.stored).handles += match waiting.stored.id() {
+            // Never computed: the waiting value is the handle in the cell.
+            id if id == waiting.value.id() => 1,
+            _ => 2,
+        };
+    }
+    for tensor in cut {
+        known(&mut found, tensor);
+    }
+    let mut pending: Vec<u64> = found.keys().copied().collect();
+    while let Some(id) = pending.pop() {
+        let Some(src) = found.get(&id).map(|f| f.src.clone()) else {
+            continue;
+        };
+        for source in src.iter() {
+            if !found.contains_key(&source.id()) {
+                pending.push(source.id());
+            }
+            known(&mut found, source);
+        }
+    }
+    // Users are younger than their sources.
+    let mut order: Vec<u64> = found.keys().copied().collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    let cut: HashSet<u64> = cut.iter().map(Tensor::id).collect();
+    let mut dies: HashSet<u64> = HashSet::new();
+    for id in order {
+        let Some(node) = found.get(&id) else { continue };
+        let dead = node.handles >= node.count;
+        if dead {
+            dies.insert(id);
+        }
+        if !dead && !cut.contains(&id) {
+            continue;
+        }
+        for source in node.src.clone().iter() {
+            if let Some(source) = found.get_mut(&source.id()) {
+                source.handles += 1;
+            }
+        }
+    }
+    let mut times: HashMap<u64, usize> = HashMap::new();
+    for waiting in waiting {
+        *times.entry(waiting.stored.id()).or_default() += 1;
+    }
+    waiting
+        .iter()
+        .map(|w| {
+            let alone = match w.stored.storage() {
+                // One of the tensor, and one here.
+                Some(Storage::Device(buffer)) => Arc::strong_count(&buffer) <= 2,
+                _ => false,
+            };
+            let apart = w.stored.id() != w.value.id() && w.value.storage().is_none();
+            let once = times.get(&w.stored.id()) == Some(&1);
+            alone && apart && once && dies.contains(&w.stored.id()) && dies.contains(&w.value.id())
+        })
+        .collect()
+}
+
+struct Found {
+    /// Handles that there are.
+    count: usize,
+    /// Those among them that go with the commit.
+    handles: usize,
+    src: Arc<[Tensor]>,
+}
+
+fn known<'a>(found: &'a mut HashMap<u64, Found>, tensor: &Tensor) -> &'a mut Found {
+    found.entry(tensor.id()).or_insert_with(|| Found {
+        count: Arc::strong_count(&tensor.0),
+        handles: 0,
+        src: tensor.node().src(),
+    })
+}
