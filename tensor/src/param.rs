@@ -223,39 +223,43 @@ impl Parameter {
         })
     }
 
-    /// The storage of its value, to be written over: only if nobody else holds it. From then on the
-    /// value is another one. `None`: somebody holds it, so it has to be copied, see
-    /// [`Parameter::replaced`].
+    /// The memory of its value, to be written over. If somebody else holds the value, that stays where
+    /// it is, and the parameter has the one that `copy` makes of it.
     ///
     /// Whoever calls it holds back readers until the write is submitted.
-    pub(crate) fn taken(&self) -> Option<Arc<hcq::Buffer>> {
-        let content = self.write();
-        if Arc::strong_count(&content.stored.0) > 1 {
-            return None;
-        }
-        match content.stored.storage() {
+    ///
+    /// # Errors
+    /// Those of `copy`.
+    pub(crate) fn over(
+        &self,
+        copy: impl FnOnce(&Tensor) -> Result<(Tensor, Arc<hcq::Buffer>)>,
+    ) -> Result<Arc<hcq::Buffer>> {
+        let mut content = self.write();
+        if let Some(Storage::Device(buffer)) = content.stored.storage()
             // One of the tensor, and one here.
-            Some(Storage::Device(buffer)) if Arc::strong_count(&buffer) <= 2 => Some(buffer),
-            _ => None,
+            && Arc::strong_count(&buffer) <= 2
+            && Arc::strong_count(&content.stored.0) == 1
+        {
+            return Ok(buffer);
         }
-    }
-
-    /// Puts a value in memory in the place of the one that it has.
-    pub(crate) fn replaced(&self, by: Tensor) {
-        self.write().stored = by;
+        let (value, buffer) = copy(&content.stored)?;
+        content.stored = value;
+        Ok(buffer)
     }
 }
 
 impl Waiting {
     /// The parameter has this value from now on, in memory. What it was set to in the meantime still
-    /// waits.
+    /// waits; if another thread has computed a value in the meantime, the parameter has that.
     pub fn settle(&self, value: Tensor) {
         let mut content = self.parameter.write();
         self.settle_in(&mut content, value);
     }
 
     fn settle_in(&self, content: &mut Content, value: Tensor) {
-        content.stored = value;
+        if content.stored.id() == self.stored.id() {
+            content.stored = value;
+        }
         let own = |pending: &Tensor| pending.id() == self.value.id();
         if content.pending.as_ref().is_some_and(own) {
             content.pending = None;

@@ -406,7 +406,7 @@ impl DeviceExecutor {
         }
         // No handle of the memory that is written over is left here, and none is given away.
         drop(leaves);
-        let mut copies = Vec::new();
+        let (mut copies, mut copied) = (Vec::new(), Vec::new());
         let into = wanted
             .iter()
             .zip(&schedule.results)
@@ -421,6 +421,7 @@ impl DeviceExecutor {
                 // Somebody has taken the old value in the meantime, which stays where it is.
                 let fresh = self.alloc(old.bytes())?;
                 copies.push(submit::copy(&old, &fresh));
+                copied.push(old);
                 buffers[target.0 as usize] = Some(fresh.clone());
                 waiting.settle(value(Arc::new(fresh)));
             }
@@ -444,6 +445,7 @@ impl DeviceExecutor {
             schedule, compiled, &address, base, &done, &once,
         )?);
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
+        keep.extend(copied);
         keep.extend(arena);
         keep.extend(scratch);
         self.submit(&items, keep)?;

@@ -289,22 +289,20 @@ fn states(schedule: &Schedule, used: Vec<Used>) -> Vec<(Tensor, State)> {
 impl State {
     /// Where the commands find the parameter and leave it. The caller has the turn of the executor.
     fn buffer(&self, executor: &DeviceExecutor, engine: &Engine) -> Result<Buffer> {
-        let parameter = &self.parameter;
-        let old = executor.resident(&parameter.like())?;
-        let buffer = (*old).clone();
-        drop(old);
-        if !self.written || parameter.taken().is_some() {
-            return Ok(buffer);
+        if !self.written {
+            return Ok((*executor.resident(&self.parameter.like())?).clone());
         }
-        // Somebody holds the old value, which stays where it is.
-        let fresh = match self.read {
-            true => duplicate(executor, &buffer)?,
-            false => executor.alloc(buffer.bytes())?,
-        };
-        let like = parameter.like();
-        let storage = Storage::Device(Arc::new(fresh.clone()));
-        parameter.replaced(Tensor::stored(engine, storage, like.shape(), like.dtype()));
-        Ok(fresh)
+        let over = self.parameter.over(|old| {
+            let from = executor.resident(old)?;
+            let fresh = Arc::new(match self.read {
+                true => duplicate(executor, &from)?,
+                false => executor.alloc(from.bytes())?,
+            });
+            let storage = Storage::Device(fresh.clone());
+            let value = Tensor::stored(engine, storage, old.shape(), old.dtype());
+            Ok((value, fresh))
+        });
+        Ok((*over?).clone())
     }
 }
 

@@ -207,7 +207,7 @@ fn ramps(model: &Model, engine: &Engine) -> Result<Vec<(String, Value)>, Stop> {
 
 fn check(
     model: &Model,
-    session: &mut Session,
+    session: &Session,
     inputs: Vec<(String, Value)>,
     expected: &[PathBuf],
     tolerance: Tolerance,

@@ -51,6 +51,7 @@ pub mod session;
 mod sort;
 mod subnormal;
 pub mod summary;
+mod tracer;
 mod types;
 pub mod value;
 pub mod write;

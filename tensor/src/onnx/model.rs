@@ -19,7 +19,7 @@ use crate::io::Shared;
 pub struct Model {
     program: Arc<Program>,
     /// The session of [`Model::run`].
-    session: Arc<Mutex<Option<Session>>>,
+    session: Arc<Mutex<Option<Arc<Session>>>>,
 }
 
 impl Model {
@@ -124,13 +124,14 @@ impl Model {
         inputs.iter().for_each(|(_, v)| v.tensors(&mut tensors));
         let mut kept = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let session = match (&mut *kept, tensors.first()) {
-            (Some(session), None) => session,
-            (Some(session), Some(t)) if t.engine() == session.engine() => session,
+            (Some(session), None) => session.clone(),
+            (Some(session), Some(t)) if t.engine() == session.engine() => session.clone(),
             (kept, first) => {
                 let engine = first.map_or_else(Engine::reference, |t| t.engine().clone());
-                kept.insert(self.on(&engine))
+                kept.insert(Arc::new(self.on(&engine))).clone()
             }
         };
+        drop(kept);
         session.run(inputs)
     }
 }

@@ -124,17 +124,26 @@ pub struct Prepared {
 }
 
 /// A way to run the model.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) guards: Vec<Specialised>,
     pub(super) way: Way,
     used: u64,
 }
 
+#[derive(Clone)]
 pub(super) enum Way {
-    /// Replayed; the outputs are made of its results.
-    Captured(Box<Frozen>, Vec<Output>),
+    /// Replayed.
+    Captured(Arc<Captured>),
     /// Depends on values that are too large, for this reason: evaluated again at every run.
     Plain(String),
+}
+
+/// A captured graph.
+pub(super) struct Captured {
+    pub(super) frozen: Frozen,
+    /// What the outputs are made of its results.
+    pub(super) outputs: Vec<Output>,
 }
 
 impl Plan {
@@ -216,10 +225,9 @@ pub(super) struct Plans {
 }
 
 /// What there is for certain inputs.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// A plan, which is in front now.
-    Plan,
+    Plan(Plan),
     /// Nothing; a plan should be made.
     Nothing,
     /// Nothing, and plans for other values have not paid yet.
@@ -262,18 +270,19 @@ impl Plans {
         family.plans[..=at].rotate_right(1);
         let plan = &mut family.plans[0];
         plan.used = self.uses;
+        let plan = plan.clone();
         if !plan.guards.is_empty() && matches!(plan.way, Way::Captured(..)) {
             family.replays += 1;
             if family.replays.is_multiple_of(PRICE) {
                 family.credit = CREDIT.min(family.credit + 1);
             }
         }
-        Ok(Found::Plan)
+        Ok(Found::Plan(plan))
     }
 
     /// The plan that was found or added last for inputs of these forms.
-    pub(super) fn front(&mut self, signature: &Signature) -> Option<&mut Plan> {
-        self.families.get_mut(signature)?.plans.first_mut()
+    pub(super) fn front(&self, signature: &Signature) -> Option<Plan> {
+        self.families.get(signature)?.plans.first().cloned()
     }
 
     /// Adds a plan, in the place of the one that was used least recently if there are too many.

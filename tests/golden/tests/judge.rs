@@ -8,7 +8,7 @@ use tensor::exec::Options;
 
 /// Programs of the usual run on the CPU, and on a simulated GPU; all of them are a hundred times as many.
 const CPU: u64 = 2000;
-const GPU: u64 = 20;
+const GPU: u64 = 200;
 
 fn run(rigs: Vec<Rig>, count: u64, first: u64) {
     let all: Vec<_> = rigs.iter().map(|rig| rig.engine.clone()).collect();
