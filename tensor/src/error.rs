@@ -72,6 +72,9 @@ pub enum Error {
         /// What it may use.
         most: u64,
     },
+    /// An error of another kind, from a function of a program that is captured.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// A device said no.
     #[error(transparent)]
     Device(#[from] hcq::Error),

@@ -104,7 +104,7 @@ fn speech(engine: &Engine) -> Writer {
 fn ifs_on_a_scalar_and_on_shapes_are_captured_for_each_value() {
     let engine = engine();
     let model = load(speech(&engine));
-    let mut session = model.on(&engine);
+    let session = model.on(&engine);
     let state = ramp(&engine, &[2, 5]);
     let (wide, narrow) = (ramp(&engine, &[2, 6]), ramp(&engine, &[2, 3]));
     for round in 0..3 {
@@ -161,7 +161,7 @@ fn an_input_that_counts_is_given_up_until_replays_have_paid() {
     model.input("n", &write::tensor(DType::I64, &[Dim::Fixed(1)]));
     first(&mut model, &engine, "n");
     let model = load(model);
-    let mut session = model.on(&engine);
+    let session = model.on(&engine);
     let x = ramp(&engine, &[64, 2]);
     let mut check = |n: usize| {
         let (shape, values) = run(
@@ -189,7 +189,7 @@ fn a_bounded_number_of_graphs_is_kept() {
     let mut model = Writer::new("count", 17);
     model.input("n", &write::tensor(DType::I64, &[Dim::Fixed(1)]));
     first(&mut model, &engine, "n");
-    let mut session = load(model).on(&engine);
+    let session = load(model).on(&engine);
     for rows in 2..20 {
         let x = ramp(&engine, &[rows, 1]);
         for n in [1, 2] {
@@ -211,7 +211,7 @@ fn what_depends_on_a_large_input_is_not_captured_and_says_where() {
     model.node("NonZero", &["x"], &["at"], []);
     model.node("Cast", &["at"], &["y"], [write::int("to", 1)]);
     model.output("y", &any());
-    let mut session = load(model).on(&engine);
+    let session = load(model).on(&engine);
     let x = Tensor::eye(&engine, 20, 20, DType::F32).unwrap();
     for _ in 0..2 {
         assert_eq!(run(&mut session, &[("x", &x)]).0, [2, 20]);
@@ -239,7 +239,7 @@ fn what_depends_on_weights_alone_is_computed_once() {
     model.node("Gather", &["x", "rows"], &["y"], [write::int("axis", 0)]);
     model.output("y", &any());
     let model = load(model);
-    let mut session = model.on(&engine);
+    let session = model.on(&engine);
     let x = ramp(&engine, &[400, 2]);
     let first = run(&mut session, &[("x", &x)]);
     assert_eq!(first.0, [10, 2]);
@@ -269,7 +269,7 @@ fn a_mask_that_decides_by_its_sum_and_a_loop_that_an_input_counts() {
     model.input("x", &any());
     model.output("y", &any());
     let model = load(model);
-    let mut session = model.on(&engine);
+    let session = model.on(&engine);
     let x = ramp(&engine, &[3, 3]);
     for (mask, captures) in [
         ([1, 0, 1], 1),
@@ -307,7 +307,7 @@ fn tensors_in_sequences_and_optionals_are_inputs_of_a_graph() {
     branch(&mut model, "has", "z", yes, no);
     model.node("Add", &["x", "z"], &["y"], []);
     model.output("y", &any());
-    let mut session = load(model).on(&engine);
+    let session = load(model).on(&engine);
     let parts: Vec<Tensor> = (1..3).map(|n| ramp(&engine, &[n, 20])).collect();
     let list = Value::Sequence(std::sync::Arc::new(
         parts.iter().cloned().map(Value::from).collect(),

@@ -43,7 +43,7 @@ fn each_shape_is_captured_once_and_defaults_can_be_given() {
     let model = Model::from_bytes("affine", affine(&engine)).unwrap();
     assert_eq!(model.inputs().count(), 1);
     assert_eq!(model.defaults().map(|(n, _)| n).collect::<Vec<_>>(), ["w"]);
-    let mut session = model.on(&engine);
+    let session = model.on(&engine);
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let log = seen.clone();
     session.on_progress(move |p| log.lock().unwrap().push(p));

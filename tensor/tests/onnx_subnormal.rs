@@ -66,7 +66,7 @@ fn subnormal_numbers_are_zeros_unless_they_are_asked_for() {
             }),
         };
         let kept = |x: f32| if subnormals { x } else { 0.0 };
-        let mut session = model.on(&engine);
+        let session = model.on(&engine);
         let x = Tensor::full(&engine, &[1], 1e10, DType::F32).unwrap();
         for _ in 0..2 {
             let outputs = session.run([("x", x.clone())]).unwrap();

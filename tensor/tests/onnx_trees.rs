@@ -180,7 +180,7 @@ fn check(rows: usize, trees: usize, depth: usize, shape: [usize; 2], modes: usiz
         let mut model = ModelProto::decode(&model.finish()[..]).unwrap();
         model.graph.as_mut().unwrap().node[0].domain = "ai.onnx.ml".into();
         let bytes = model.encode_to_vec();
-        let mut session = Model::from_bytes("trees", bytes).unwrap().on(&engine);
+        let session = Model::from_bytes("trees", bytes).unwrap().on(&engine);
         let input = Tensor::from_slice(&engine, &x, &[rows, width]).unwrap();
         let out = session.run([("x", input)]).unwrap();
         let got: Vec<f32> = out.tensor("y").unwrap().to_vec().unwrap();

@@ -46,7 +46,7 @@ pub enum Error {
     Device(#[from] hcq::Error),
     /// From building, compiling or running tensors.
     #[error(transparent)]
-    Tensor(#[from] tensor::Error),
+    Tensor(tensor::Error),
     /// From an ONNX model.
     #[error(transparent)]
     Model(Box<OnnxError>),
@@ -94,6 +94,29 @@ boxed! {
     SafetensorsError => Safetensors;
     NpyError => Npy;
     NpzError => Npz;
+}
+
+impl From<tensor::Error> for Error {
+    fn from(e: tensor::Error) -> Error {
+        match e {
+            // One of these that went through a captured function.
+            tensor::Error::Other(other) => match other.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(other) => Error::Tensor(tensor::Error::Other(other)),
+            },
+            e => Error::Tensor(e),
+        }
+    }
+}
+
+/// So that a function of a program may be captured as it is: `?` takes its errors there and back.
+impl From<Error> for tensor::Error {
+    fn from(e: Error) -> tensor::Error {
+        match e {
+            Error::Tensor(e) => e,
+            other => tensor::Error::Other(Box::new(other)),
+        }
+    }
 }
 
 impl fmt::Debug for Error {

@@ -28,7 +28,7 @@ pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result
             ones(value, &opened.engine)?;
         }
     }
-    let mut session = model.on(&opened.engine);
+    let session = model.on(&opened.engine);
     let mut run = || -> Result<(), Error> {
         let outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
         opened.engine.synchronize()?;
