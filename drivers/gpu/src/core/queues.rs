@@ -15,6 +15,9 @@ pub trait Queues: Send + Sync {
     /// Where each queue stands that has something to do; empty if none has.
     fn report(&self) -> String;
 
+    /// Whether one of them runs something, and does not only wait.
+    fn runs(&self) -> bool;
+
     /// What is in flight, with regard to a page that could not be reached.
     fn suspects(&self, page: u64) -> Suspects;
 

@@ -1,8 +1,15 @@
 //! What a queue may be doing: the packets behind the last point that it is known to have reached, read
-//! back from its ring. Only looked at when something is wrong.
+//! back from its ring. Only looked at when something is wrong, or takes long.
+
+use std::time::Duration;
+
+use hcq::progress::{Asked, raising};
 
 use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
 use crate::submit::{Channel, Hardware};
+
+/// What has moved so short a time ago needs no look at its packets.
+const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
 /// reached.
@@ -36,6 +43,34 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
         }
     }
     None
+}
+
+/// For how long nothing has moved in a queue, nor in what it waits for. A kernel that the GPU is known to be inside of is
+/// progress.
+pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
+    let own = channel.unmoved();
+    if own < JUST_NOW {
+        return own;
+    }
+    match blocked(channel) {
+        Some((packet, true)) => match packet.doing {
+            Doing::Wait { at, .. } => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
+            _ => own,
+        },
+        _ if channel.core().interface.computes() == Some(true) => {
+            channel.moves();
+            Duration::ZERO
+        }
+        _ => own,
+    }
+}
+
+/// Whether something in flight raises the signal at an address.
+pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
+    // A wait may be for a half of its value.
+    let is_there = |to: u64| to & !7 == at & !7;
+    let raises = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, .. } if is_there(at));
+    is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
 }
 
 /// Whether a wait is over, as far as the host sees the memory.

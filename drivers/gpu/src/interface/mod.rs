@@ -81,6 +81,12 @@ pub trait Interface: Send + Sync {
     /// The transport's.
     fn flush_vram(&self) -> Result<()>;
 
+    /// Whether the GPU is inside of a kernel now, as far as it tells: waves are alive, and none has met a fault. None
+    /// where it does not tell. Slow: asked before a wait is given up.
+    fn computes(&self) -> Option<bool> {
+        None
+    }
+
     /// The counter of the GPU's clock, now.
     ///
     /// # Errors
