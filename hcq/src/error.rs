@@ -170,7 +170,8 @@ fn why_over(over: &Over) -> String {
              this device does not tell from a dead one, else the queue hangs"
         ),
         Over::Long(work) => format!(
-            "The work goes on, and HCQDEV_WORK_TIMEOUT_MS allows it {work:?}: raise or unset it if the work may take longer"
+            "Work may take no longer than {work:?}, whether it goes on or not: raise or unset HCQDEV_WORK_TIMEOUT_MS if it \
+             may"
         ),
     }
 }

@@ -16,6 +16,9 @@ use crate::wait::Deadline;
 /// A wait looks so often at the work before the silence is as long as its limit.
 const LOOKS: u32 = 8;
 
+/// The first look, after this part of the limit, is what later ones are compared with.
+const FIRST: u32 = 64;
+
 /// The queues of a device, as others see them.
 pub trait Queues: Send + Sync {
     /// For how long nothing has moved that may raise the signal at an address: packets in flight that raise it, and
@@ -89,7 +92,7 @@ pub enum Over {
     Silent(Duration),
     /// The same, on a device that does not tell a long kernel from a dead one.
     Blind(Duration),
-    /// The work goes on, and was given no more time than this: [`Deadline::within`].
+    /// The work was given no more time than this, whether it goes on or not: [`Deadline::within`].
     Long(Duration),
 }
 
@@ -106,13 +109,12 @@ pub struct Silence {
 impl Silence {
     /// A wait that begins.
     pub fn new(deadline: Deadline) -> Silence {
-        let mut silence = Silence {
+        let first = deadline.limit() / FIRST;
+        Silence {
             deadline,
             heard: Duration::ZERO,
-            next: Duration::ZERO,
-        };
-        silence.plan(Duration::ZERO, Duration::ZERO);
-        silence
+            next: deadline.work().map_or(first, |work| work.min(first)),
+        }
     }
 
     /// How long to sleep at most. Once nothing is left, [`Silence::over`] is to be asked.
@@ -134,11 +136,6 @@ impl Silence {
     ) -> Option<Over> {
         let limit = self.deadline.limit();
         let elapsed = self.deadline.elapsed(clock);
-        if let Some(work) = self.deadline.work()
-            && elapsed >= work
-        {
-            return Some(Over::Long(work));
-        }
         let unheard = elapsed.saturating_sub(self.heard);
         let silence = match limit.is_zero() {
             true => unheard,
@@ -146,6 +143,11 @@ impl Silence {
         };
         if silence >= limit {
             return Some(Over::Silent(silence));
+        }
+        if let Some(work) = self.deadline.work()
+            && elapsed >= work
+        {
+            return Some(Over::Long(work));
         }
         self.plan(elapsed, silence);
         None

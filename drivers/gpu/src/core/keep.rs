@@ -55,7 +55,7 @@ impl Core {
         };
         let runs = || self.queues().is_some_and(|queues| queues.runs());
         let over = match over {
-            Over::Silent(silence) if self.interface.computes().is_none() && runs() => {
+            Over::Silent(silence) if runs() && self.interface.places().is_none() => {
                 Over::Blind(silence)
             }
             other => other,

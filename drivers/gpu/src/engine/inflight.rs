@@ -45,24 +45,39 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
     None
 }
 
-/// For how long nothing has moved in a queue, nor in what it waits for. A kernel that the GPU is known to be inside of is
-/// progress.
+/// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
+/// stands at, waves where the GPU shows them.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
     let own = channel.unmoved();
     if own < JUST_NOW {
         return own;
     }
-    match blocked(channel) {
+    let (mut marks, waits) = match blocked(channel) {
         Some((packet, true)) => match packet.doing {
-            Doing::Wait { at, .. } => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
-            _ => own,
+            Doing::Wait { at, value, .. } => (vec![packet.position, at, value], Some(at)),
+            _ => (Vec::new(), None),
         },
-        _ if channel.core().interface.computes() == Some(true) => {
-            channel.moves();
-            Duration::ZERO
+        _ => {
+            let places = channel.core().interface.places();
+            (places.unwrap_or_default(), None)
         }
-        _ => own,
+    };
+    marks.push(reached(channel));
+    let own = own.min(channel.stands(&marks));
+    match waits {
+        Some(at) => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
+        None => own,
     }
+}
+
+/// How many of the signals on the way are reached: those inside of a graph as well.
+fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
+    let is_reached = |packet: &Packet| match packet.doing {
+        Doing::Signal { at, value } => peek(channel.core(), at).is_some_and(|now| now >= value),
+        _ => false,
+    };
+    let packets = packets(channel);
+    packets.iter().filter(|packet| is_reached(packet)).count() as u64
 }
 
 /// Whether something in flight raises the signal at an address.

@@ -81,9 +81,9 @@ pub trait Interface: Send + Sync {
     /// The transport's.
     fn flush_vram(&self) -> Result<()>;
 
-    /// Whether the GPU is inside of a kernel now, as far as it tells: waves are alive, and none has met a fault. None
-    /// where it does not tell. Slow: asked before a wait is given up.
-    fn computes(&self) -> Option<bool> {
+    /// Where kernels are now: numbers that differ from those of an earlier look if waves have gone on. None where the GPU
+    /// does not tell a long kernel from a dead one. Slow: asked before a wait is given up.
+    fn places(&self) -> Option<Vec<u64>> {
         None
     }
 

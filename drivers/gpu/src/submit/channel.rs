@@ -49,6 +49,7 @@ pub struct Channel<H: Hardware> {
     done: AtomicU64,
     /// For who has waited long.
     seen: Seen,
+    stood: Seen,
     host: Mutex<Host>,
 }
 
@@ -96,6 +97,7 @@ impl<H: Hardware> Channel<H> {
             full_limit: parts.full_limit,
             done: AtomicU64::new(0),
             seen: Seen::default(),
+            stood: Seen::default(),
             host: Mutex::new(Host {
                 wptr: 0,
                 free: 0,
@@ -580,9 +582,9 @@ impl<H: Hardware> Channel<H> {
         raising(timeline, &mut Asked::default()).unwrap_or_else(|| self.unmoved())
     }
 
-    /// What it runs is known to go on.
-    pub fn moves(&self) {
-        self.seen.moves();
+    /// The same for what was found where the queue stands.
+    pub fn stands(&self, marks: &[u64]) -> Duration {
+        self.stood.note(marks)
     }
 
     /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
