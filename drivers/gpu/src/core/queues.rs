@@ -15,7 +15,7 @@ pub trait Queues: Send + Sync {
     /// Where each queue stands that has something to do; empty if none has.
     fn report(&self) -> String;
 
-    /// Whether one of them runs something, and does not only wait.
+    /// Whether one of them may be inside of a kernel.
     fn runs(&self) -> bool;
 
     /// What is in flight, with regard to a page that could not be reached.

@@ -70,6 +70,15 @@ pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration
     }
 }
 
+/// Whether the queue may be inside of a kernel: one stands before whatever it waits for.
+pub fn runs<H: Hardware>(channel: &Channel<H>) -> bool {
+    let packets = packets(channel);
+    let mut before = packets
+        .iter()
+        .take_while(|packet| holds(channel, &packet.doing));
+    before.any(|packet| matches!(packet.doing, Doing::Launch { .. }))
+}
+
 /// How many of the signals on the way are reached: those inside of a graph as well.
 fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
     let is_reached = |packet: &Packet| match packet.doing {

@@ -237,7 +237,7 @@ impl<H: Load> Queues for Engine<H> {
     }
 
     fn runs(&self) -> bool {
-        self.moves()
+        self.channels.iter().any(|channel| inflight::runs(channel))
     }
 
     fn suspects(&self, page: u64) -> Suspects {
