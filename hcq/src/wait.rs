@@ -57,6 +57,14 @@ impl Deadline {
         }
     }
 
+    /// The same limits for a wait that begins now, in wall time.
+    pub fn again(&self) -> Deadline {
+        Deadline {
+            start: Start::Wall(Instant::now()),
+            ..*self
+        }
+    }
+
     /// The bound of the work, if it has one.
     pub fn work(&self) -> Option<Duration> {
         self.work

@@ -45,6 +45,7 @@ impl Thread {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -68,12 +69,19 @@ mod tests {
                 std::thread::yield_now();
             }
             state.store(1, Ordering::Relaxed);
-            while thread.is_runnable() == Some(true) {
-                std::thread::yield_now();
+            // It comes to its wait at some time, and uses no processor from then on.
+            let start = Instant::now();
+            let stops = || {
+                let before = thread.processor_ns();
+                std::thread::sleep(Duration::from_millis(2));
+                thread.is_runnable() == Some(false) && thread.processor_ns() == before
+            };
+            while !stops() {
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "it does not stop"
+                );
             }
-            let stopped = thread.processor_ns().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(2));
-            assert_eq!(thread.processor_ns(), Some(stopped));
             drop(go);
         });
         assert_eq!(Thread::from_raw(i32::MAX).processor_ns(), None);
