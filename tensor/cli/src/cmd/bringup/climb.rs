@@ -79,7 +79,10 @@ impl Climb {
 
     /// The setup with the waits of this rung.
     pub fn patient(&self) -> Setup {
-        self.setup.clone().patience(self.limit).within(self.limit * 2)
+        self.setup
+            .clone()
+            .patience(self.limit)
+            .within(self.limit * 2)
     }
 
     /// Ends an engine whose waits are those of another rung.
