@@ -40,6 +40,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "HCQDEV_FIRMWARE",
     "HCQDEV_PCI_WAIT",
     "HCQDEV_WAIT_TIMEOUT_MS",
+    "HCQDEV_WORK_TIMEOUT_MS",
     "HCQ_STRICT_ENV",
     "HCQ_VISIBLE_DEVICES",
     "HIP",
@@ -95,9 +96,11 @@ pub struct Settings {
     pub jit: u8,
     /// `PROFILE`: record timestamps of every kernel and copy.
     pub profile: bool,
-    /// `HCQDEV_WAIT_TIMEOUT_MS`: how long a wait for a device lasts before it counts as hung.
-    /// 30 seconds unless set.
+    /// `HCQDEV_WAIT_TIMEOUT_MS`: for how long nothing may move on a device that is waited for before it counts as hung.
+    /// Work that goes on may take as long as it takes. 30 seconds unless set.
     pub wait_timeout: Duration,
+    /// `HCQDEV_WORK_TIMEOUT_MS`: how long a wait for work may last though the work goes on. Without end unless set.
+    pub work_timeout: Option<Duration>,
     /// `CACHELEVEL`: 0 no cache on disk, 1 (the default) compiled kernels; 2 is searches as well, of which
     /// there are none yet.
     pub cache_level: u8,
@@ -160,6 +163,7 @@ impl Default for Settings {
             jit: 1,
             profile: false,
             wait_timeout: Duration::from_millis(30_000),
+            work_timeout: None,
             cache_level: 1,
             compile_cache: true,
             cache_dir: None,
@@ -212,6 +216,10 @@ impl Settings {
                 "HCQDEV_WAIT_TIMEOUT_MS" => {
                     let ms = number("HCQDEV_WAIT_TIMEOUT_MS", value, 1, 86_400_000)?;
                     s.wait_timeout = Duration::from_millis(ms);
+                }
+                "HCQDEV_WORK_TIMEOUT_MS" => {
+                    let ms = number("HCQDEV_WORK_TIMEOUT_MS", value, 1, 86_400_000)?;
+                    s.work_timeout = Some(Duration::from_millis(ms));
                 }
                 "CACHELEVEL" => s.cache_level = number("CACHELEVEL", value, 0, 2)? as u8,
                 "CCACHE" => s.compile_cache = flag("CCACHE", value)?,
@@ -324,6 +332,7 @@ mod tests {
             ("JIT", "2"),
             ("PROFILE", "1"),
             ("HCQDEV_WAIT_TIMEOUT_MS", "250"),
+            ("HCQDEV_WORK_TIMEOUT_MS", "4000"),
             ("CACHELEVEL", "2"),
             ("CCACHE", "0"),
             ("CPU_COUNT", " 3 "),
@@ -358,6 +367,7 @@ mod tests {
             jit: 2,
             profile: true,
             wait_timeout: Duration::from_millis(250),
+            work_timeout: Some(Duration::from_secs(4)),
             cache_level: 2,
             compile_cache: false,
             cache_dir: Some("/var/cache/doorbell".into()),

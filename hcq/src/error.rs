@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::id::DeviceId;
+use crate::progress::Over;
 
 /// What can go wrong between a command and its packets, and between packets and the device.
 ///
@@ -20,11 +21,9 @@ pub enum Error {
         /// The first fault.
         cause: Arc<Error>,
     },
-    /// A deadline passed before a signal reached its value.
-    #[error(
-        "{device} {what}: still {seen} after {after:?}, expected at least {wanted}. \
-         Raise HCQDEV_WAIT_TIMEOUT_MS if the work is long, else the queue hangs"
-    )]
+    /// Nothing moved for as long as a deadline allows, before a signal reached its value; or the work took longer than
+    /// it may.
+    #[error("{device} {what}: still {seen} after {after:?}, expected at least {wanted}. {}", why_over(.over))]
     Timeout {
         /// The device that should have signalled.
         device: DeviceId,
@@ -36,6 +35,8 @@ pub enum Error {
         seen: u64,
         /// How long the wait lasted.
         after: Duration,
+        /// Why it was over.
+        over: Over,
     },
     /// A kernel, packet processor or copy engine reported a fault.
     #[error("{device} {unit}: {what}")]
@@ -156,6 +157,23 @@ pub enum Error {
         /// What was looked at, and what was found.
         why: String,
     },
+}
+
+fn why_over(over: &Over) -> String {
+    match over {
+        Over::Silent(silence) => format!(
+            "There was no progress for {silence:?}: the queue hangs, or raise HCQDEV_WAIT_TIMEOUT_MS if what it waits \
+             for may be silent for longer"
+        ),
+        Over::Blind(silence) => format!(
+            "There was no progress for {silence:?}: raise HCQDEV_WAIT_TIMEOUT_MS if one kernel may take longer, which \
+             this device does not tell from a dead one, else the queue hangs"
+        ),
+        Over::Long(work) => format!(
+            "Work may take no longer than {work:?}, whether it goes on or not: raise or unset HCQDEV_WORK_TIMEOUT_MS if it \
+             may"
+        ),
+    }
 }
 
 /// The result of queue operations.

@@ -325,7 +325,7 @@ impl GraphBuilder {
             slots: internal as usize,
             bound,
             last: Vec::with_capacity(lanes),
-            patience: Duration::ZERO,
+            patience: Deadline::after(Duration::ZERO),
             names: self
                 .nodes
                 .iter()
@@ -356,8 +356,8 @@ pub struct Graph {
     /// The values of a replay; kept, so that a replay does not allocate.
     values: Vec<u64>,
     last: Vec<Point>,
-    /// How long the last replay was allowed to wait.
-    patience: Duration,
+    /// How the last replay was allowed to wait.
+    patience: Deadline,
     names: Vec<(String, Lane)>,
     named: Arc<Named>,
 }
@@ -393,7 +393,7 @@ impl Graph {
                 self.slots
             )));
         }
-        self.patience = deadline.limit();
+        self.patience = deadline;
         self.wait(deadline)?;
         for (base, step) in self.bases.iter_mut().zip(&self.steps) {
             *base = next_base(*base, *step);
@@ -497,7 +497,7 @@ fn next_base(base: u64, step: u64) -> u64 {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let deadline = Deadline::after(self.patience);
+        let deadline = self.patience.again();
         let mut kept = InFlight::default();
         for point in self.last.drain(..) {
             kept.keep(point, self.named.clone());

@@ -16,6 +16,7 @@
 //! - Memory is a capability: [`HostAccess`] says how the host reaches a buffer, so the code that
 //!   writes arguments and signals is the same over a mapping and over a cable.
 //! - What a submission uses is kept until its point, or leaked: the rule is that of [`InFlight`].
+//! - Work may take as long as it takes. A wait for it ends after a silence: [`progress`].
 //! - The first fault loses the device for its handle and is kept as the cause ([`LostState`]).
 //!
 //! Who validates: encoders check what a queue cannot take; addresses are not checked here, a wrong
@@ -49,6 +50,7 @@ pub mod mem;
 pub mod memory;
 pub mod packets;
 pub mod program;
+pub mod progress;
 pub mod queue;
 pub mod reg;
 pub mod ring;

@@ -12,10 +12,15 @@ use crate::clock::Clock;
 /// The latest moment for something to happen.
 ///
 /// Made from wall time, or on a [`Clock`] where time may be virtual. "No limit" is not offered.
+///
+/// A register, a mailbox or an interrupt has until then. Work that was submitted may take as long as it takes: for waits
+/// for points, signals and room in rings, and for whole devices, the limit is that of a silence, in which nothing
+/// moves that they wait for ([`crate::progress`]). [`Deadline::within`] bounds the work itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     start: Start,
     limit: Duration,
+    work: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +35,7 @@ impl Deadline {
         Deadline {
             start: Start::Wall(Instant::now()),
             limit,
+            work: None,
         }
     }
 
@@ -38,10 +44,33 @@ impl Deadline {
         Deadline {
             start: Start::Clock(clock.now_ns()),
             limit,
+            work: None,
         }
     }
 
-    /// The limit as it was given.
+    /// The same, and work that is waited for may take so long at most, from when the deadline was made, however much
+    /// it moves.
+    pub fn within(self, work: Duration) -> Deadline {
+        Deadline {
+            work: Some(work),
+            ..self
+        }
+    }
+
+    /// The same limits for a wait that begins now, in wall time.
+    pub fn again(&self) -> Deadline {
+        Deadline {
+            start: Start::Wall(Instant::now()),
+            ..*self
+        }
+    }
+
+    /// The bound of the work, if it has one.
+    pub fn work(&self) -> Option<Duration> {
+        self.work
+    }
+
+    /// The limit as it was given: of the time, or of the silence of work.
     pub fn limit(&self) -> Duration {
         self.limit
     }

@@ -438,6 +438,52 @@ fn a_submission_that_has_to_wait_for_older_ones_in_vain_keeps_its_memory() {
     assert!(device.memory().used < LARGE, "what is done is freed");
 }
 
+/// Products, each of the one before: far more work than the engines below are patient.
+fn long(e: &Engine) -> Tensor {
+    let factor = ramp(e, &[1024, 1024]).mul(1e-3).unwrap();
+    let product = |x: Tensor, _| x.matmul(&factor).unwrap();
+    (0..6).fold(ramp(e, &[1024, 1024]), product)
+}
+
+#[test]
+fn work_may_take_longer_than_the_engine_is_patient() {
+    let options = Options {
+        patience: Duration::from_millis(20),
+        ..Options::default()
+    };
+    let e = engine(options);
+    let values = long(&e).to_vec::<f32>().unwrap();
+    assert_eq!(values.len(), 1 << 20);
+    long(&e).realize().unwrap();
+    DeviceExecutor::of(&e).unwrap().synchronize().unwrap();
+}
+
+#[test]
+fn work_may_be_bounded_though_it_goes_on() {
+    let device = device();
+    let options = Options {
+        work: Some(Duration::from_millis(10)),
+        ..Options::default()
+    };
+    let e = DeviceExecutor::engine(device.clone(), backend(2), options).unwrap();
+    let product = long(&e);
+    product.realize().unwrap();
+    let error = product.to_vec::<f32>().unwrap_err();
+    assert!(
+        matches!(error, Error::Device(hcq::Error::Timeout { .. })),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("HCQDEV_WORK_TIMEOUT_MS"),
+        "{error}"
+    );
+    // That is no loss.
+    device
+        .synchronize(Deadline::after(Duration::from_secs(60)))
+        .unwrap();
+    assert_eq!(product.to_vec::<f32>().unwrap().len(), 1 << 20);
+}
+
 #[test]
 fn engines_on_one_device_do_not_disturb_each_other() {
     let device = device();

@@ -26,9 +26,9 @@ pub struct Options {
     /// driver may take one of these queues from the hardware while others wait for it, which AQL queues do
     /// not have. AQL has PM4 in indirect buffers for all but launches.
     pub compute: Option<Language>,
-    /// How long a submission waits for room in a full ring.
+    /// How long a submission waits for room in a full ring while nothing moves.
     pub ring_timeout: Duration,
-    /// How long the end of a device waits for work that still runs.
+    /// How long the end of a device waits for work that still runs while nothing moves.
     pub drain_timeout: Duration,
     /// Whether host buffers are memory of this process that GPUs use in place (userptr), not the
     /// kernel driver's (GTT). The kernel driver stops all queues when it has to move such memory.

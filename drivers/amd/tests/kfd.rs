@@ -300,3 +300,66 @@ fn the_survey_tells_what_can_be_used() {
         "{error}"
     );
 }
+
+/// What a wait is given, and how often something moves meanwhile, for half as long again.
+const LIMIT: Duration = Duration::from_secs(1);
+const STEPS: u64 = 15;
+
+#[test]
+fn work_that_goes_on_is_waited_for_and_what_does_not_is_told() {
+    let twin = twin("vram=1G");
+    let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
+    let (gate, never) = (device.signal("the gate"), device.signal("what never comes"));
+    let (gate, never) = (gate.unwrap(), never.unwrap());
+    let until = |value| Command::Wait {
+        signal: &gate,
+        value: Val::Const(value),
+    };
+    let [compute, copies] = [QueueKind::Compute, QueueKind::Copy].map(|kind| stream(&device, kind));
+    // One submission, of which the queue shows where it stands; and several, behind it.
+    let waits: Vec<_> = (1..=STEPS).map(until).collect();
+    let one = compute.submit(&[], &waits).unwrap();
+    let behind = copies.submit(&[one], &[]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in 1..=STEPS {
+                std::thread::sleep(LIMIT / 10);
+                gate.set(value).unwrap();
+            }
+        });
+        behind.wait(Deadline::after(LIMIT)).unwrap();
+    });
+    // One kernel, of which this way shows nothing.
+    let spin = device.load(&stand::kernel("gfx1100", "spin", 1)).unwrap();
+    let word = memory(&*device, MemoryKind::Host, 256).unwrap();
+    word.write(0, &[0; 256]).unwrap();
+    let args = [at(&word)];
+    let exec = Command::Exec {
+        program: &spin,
+        args: &args,
+        grid: [1, 1, 1],
+        block: [1, 1, 1],
+    };
+    let spins = compute.submit(&[], &[exec]).unwrap();
+    let short = || Deadline::after(Duration::from_millis(100));
+    let wait = Command::Wait {
+        signal: &never,
+        value: Val::Const(1),
+    };
+    let error = spins.wait(short()).unwrap_err().to_string();
+    let blind = "raise HCQDEV_WAIT_TIMEOUT_MS if one kernel may take longer, which this device does not tell";
+    assert!(error.contains(blind), "{error}");
+    assert!(error.contains("There was no progress for 1"), "{error}");
+    assert!(error.contains("rptr 0x"), "{error}");
+    word.write(0, &[1; 4]).unwrap();
+    spins.wait(soon()).unwrap();
+    // A signal that nobody sets, beside a queue that works.
+    let held = copies.submit(&[], &[wait]).unwrap();
+    let error = held.wait(short()).unwrap_err().to_string();
+    assert!(error.contains("There was no progress for 1"), "{error}");
+    assert!(error.contains("may be silent for longer"), "{error}");
+    never.set(1).unwrap();
+    held.wait(soon()).unwrap();
+    device.synchronize(soon()).unwrap();
+    device.status().unwrap();
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use drivers_host::clock::monotonic_ns;
 use drivers_host::cpuinfo::CpuInfo;
 use hcq::kernels::Kernel;
+use hcq::progress::Queues;
 use hcq::{
     Abilities, AllocSpec, Buffer, ClockInfo, Costs, Deadline, Device, DeviceId, DeviceInfo, Error,
     GpuVa, KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
@@ -18,6 +19,7 @@ use crate::guard::Floats;
 use crate::loader;
 use crate::memory::system_memory;
 use crate::processor::Processor;
+use crate::progress::{Progress, Worker};
 use crate::queue::{Channel, CpuQueue, Engine};
 use crate::ring::command_ring;
 use crate::shared::Shared;
@@ -36,7 +38,7 @@ pub struct Config {
     pub ring_words: u32,
     /// Bytes that may be allocated; 0 for what the machine has.
     pub memory: u64,
-    /// How long a submission waits for room in a full ring.
+    /// How long a submission waits for room in a full ring while nothing moves: see [`hcq::progress`].
     pub ring_timeout: Duration,
     /// Whether kernels compute with subnormal numbers. They take one to two hundred cycles each on
     /// many processors and mean nothing to a network, whose weights and states decay into them: so
@@ -80,7 +82,8 @@ const QUEUES: [QueueKind; 2] = [QueueKind::Compute, QueueKind::Copy];
 ///
 /// Dropping the last handle (this one and those of its queues) finishes what was submitted and
 /// ends the threads. Work that is blocked in a wait which nothing submitted here can end is given
-/// up. A kernel that never returns cannot be stopped, and holds the drop as well.
+/// up. A kernel that never returns cannot be stopped, and holds the drop as well; whoever waits for it waits as long as
+/// it runs, unless the deadline bounds the work ([`Deadline::within`]).
 pub struct CpuDevice {
     info: DeviceInfo,
     shared: Arc<Shared>,
@@ -157,11 +160,19 @@ impl CpuDevice {
                 ),
                 QueueKind::Copy => None,
             };
+            let worker = Arc::new(Worker::default());
+            let helpers = workers.as_ref().map_or(&[][..], Workers::progress);
+            let all = std::iter::once(&worker).chain(helpers).cloned().collect();
+            let progress = Progress::new(&unit, &reader.memory, &shared.kernels, all);
+            let progress = Arc::new(progress);
+            shared.watch(progress.clone());
             let processor = Processor {
                 shared: shared.clone(),
                 unit,
                 reader,
                 workers,
+                worker,
+                progress: progress.clone(),
                 spin,
                 floats,
             };
@@ -178,10 +189,13 @@ impl CpuDevice {
                 kind,
                 timeline,
                 writer,
+                progress,
                 config.ring_timeout,
             ));
         }
         let engine = Arc::new(engine);
+        let watched: Arc<dyn Queues> = shared.clone();
+        hcq::progress::watch(Arc::downgrade(&watched));
         let queues = (0..QUEUES.len())
             .map(|channel| Arc::new(CpuQueue::new(engine.clone(), channel)))
             .collect();

@@ -11,6 +11,7 @@
 //! | [`packet`], [`encode`] | the packet format, both directions, pure |
 //! | `ring`, `event`, `waiters` | the ring with its doorbell, and who sleeps on what |
 //! | `processor`, `hold`, `workers` | what consumes the ring, and the threads that run kernels |
+//! | `progress` | whether a queue goes on, for who has waited long |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
 //! | `memory`, `signal`, `queue`, `device` | the traits of `hcq` |
@@ -33,6 +34,7 @@ mod memory;
 pub mod packet;
 #[allow(unsafe_code)]
 mod processor;
+mod progress;
 mod queue;
 mod relocate;
 mod ring;

@@ -13,6 +13,7 @@ use crate::event::spin;
 use crate::guard::{Floats, Guard, Trap};
 use crate::hold::Hold;
 use crate::packet::{Packet, decode, extent};
+use crate::progress::{Progress, Worker};
 use crate::ring::Reader;
 use crate::shared::Shared;
 use crate::waiters;
@@ -35,6 +36,9 @@ pub(crate) struct Processor {
     pub(crate) reader: Reader,
     /// Who runs kernels; `None` on a copy queue.
     pub(crate) workers: Option<Workers>,
+    /// Its own thread, and the queue, for who waits.
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) progress: Arc<Progress>,
     /// How often to look before sleeping.
     pub(crate) spin: Duration,
     /// What kernels take subnormal numbers for.
@@ -58,6 +62,7 @@ struct Scratch {
 impl Processor {
     /// Consumes the ring until the device closes or is lost.
     pub(crate) fn run(mut self) {
+        self.worker.begin();
         match Guard::new(self.floats) {
             Ok(guard) => {
                 if let Err(Stop::Fault(what)) = self.consume(&guard) {
@@ -210,20 +215,22 @@ impl Processor {
                 block.extend(words.map(|w| w[0] as u64 | (w[1] as u64) << 32));
                 // SAFETY: entry and arguments come from a program that was loaded with this ABI;
                 // that its code keeps to its buffers is the contract of loading it.
-                let run = unsafe { workers.run(guard, entry, block, groups) };
+                let run = unsafe { workers.run(guard, &self.worker, entry, block, groups) };
                 run.map_err(|trap| Stop::Fault(self.shared.describe(&trap, Some(entry))))
             }
             Packet::Copy { dst, src, bytes } => {
                 if bytes > isize::MAX as u64 {
                     return Err(Stop::Fault(format!("COPY of {bytes} bytes")));
                 }
-                bus.copy(dst, src, bytes).map_err(|trap| {
+                let copied = self.worker.inside(|| bus.copy(dst, src, bytes));
+                copied.map_err(|trap| {
                     self.trapped(&format!("COPY {dst:#x} <- {src:#x} x {bytes}"), &trap)
                 })
             }
             Packet::Fill { at, value, bytes } => {
                 self.aligned("FILL", at | bytes, 4)?;
-                bus.fill(at, value, bytes).map_err(|trap| {
+                let filled = self.worker.inside(|| bus.fill(at, value, bytes));
+                filled.map_err(|trap| {
                     self.trapped(&format!("FILL {at:#x} <- {value:#x} x {bytes}"), &trap)
                 })
             }
@@ -264,6 +271,7 @@ impl Processor {
         let shared = &*self.shared;
         let mut nap = Duration::from_micros(5);
         shared.lock_holds().begin(hold);
+        self.progress.set_held(Some(hold));
         let ended = loop {
             match met() {
                 Ok(true) => break Ok(()),
@@ -289,6 +297,7 @@ impl Processor {
                 }
             }
         };
+        self.progress.set_held(None);
         shared.lock_holds().end(hold);
         ended
     }

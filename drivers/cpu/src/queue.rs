@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hcq::packets::{Part, Section};
+use hcq::progress::{Asked, Silence};
 use hcq::queue::no_value;
 use hcq::ring::RingError;
 use hcq::transport::MonotonicClock;
@@ -17,6 +18,7 @@ use hcq::{
 use crate::encode::Encoder;
 use crate::packet::{INDIRECT_WORDS, Listing, header, length, op};
 use crate::processor::MAX_INDIRECT;
+use crate::progress::Progress;
 use crate::ring::{RingMemory, Writer};
 use crate::shared::Shared;
 
@@ -31,6 +33,7 @@ pub(crate) struct Channel {
     timeline: Timeline,
     host: Mutex<Host>,
     pub(crate) ring: Arc<RingMemory>,
+    progress: Arc<Progress>,
     full_limit: Duration,
 }
 
@@ -47,6 +50,7 @@ impl Channel {
         kind: QueueKind,
         timeline: Signal,
         writer: Writer,
+        progress: Arc<Progress>,
         full_limit: Duration,
     ) -> Channel {
         let ring = writer.memory.clone();
@@ -62,6 +66,7 @@ impl Channel {
             timeline,
             host,
             ring,
+            progress,
             full_limit,
         }
     }
@@ -121,7 +126,7 @@ impl Channel {
     }
 
     fn push_piece(&self, writer: &mut Writer, words: &[u32]) -> Result<u64> {
-        let mut deadline = None;
+        let mut silence = None;
         loop {
             let consumed = self.ring.consumed();
             let (needed, free) = match writer.push(words) {
@@ -130,18 +135,13 @@ impl Channel {
                 // Cannot be: sizes were checked, and both pointers are ours.
                 Err(error) => return Err(self.refused(error.to_string())),
             };
-            let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.full_limit));
-            let left = deadline.remaining(&MonotonicClock);
+            let silence =
+                silence.get_or_insert_with(|| Silence::new(Deadline::after(self.full_limit)));
             self.shared.lost.check()?;
-            if left.is_zero() {
-                return Err(Error::Timeout {
-                    device: self.shared.id.clone(),
-                    what: format!("free words in the ring of queue {}", self.encoder.unit()),
-                    wanted: needed,
-                    seen: free,
-                    after: deadline.elapsed(&MonotonicClock),
-                });
-            }
+            let left = self.pause(silence, || {
+                let what = format!("free words in the ring of queue {}", self.encoder.unit());
+                (what, needed, free)
+            })?;
             self.ring.space.wait(left.min(LONGEST_SLEEP), || {
                 self.ring.consumed() != consumed || self.shared.lost.is_lost()
             });
@@ -151,26 +151,50 @@ impl Channel {
     /// Blocks until everything submitted so far is done.
     pub(crate) fn synchronize(&self, deadline: Deadline) -> Result<()> {
         let target = self.ring.submitted();
+        let mut silence = Silence::new(deadline);
         loop {
             self.shared.lost.check()?;
-            let left = deadline.remaining(&MonotonicClock);
             let seen = self.ring.consumed();
             if seen >= target {
                 return Ok(());
             }
-            if left.is_zero() {
-                return Err(Error::Timeout {
-                    device: self.shared.id.clone(),
-                    what: format!("read pointer of queue {}", self.encoder.unit()),
-                    wanted: target,
-                    seen,
-                    after: deadline.elapsed(&MonotonicClock),
-                });
-            }
+            let left = self.pause(&mut silence, || {
+                let what = format!("read pointer of queue {}", self.encoder.unit());
+                (what, target, seen)
+            })?;
             self.ring.space.wait(left.min(LONGEST_SLEEP), || {
                 self.ring.consumed() >= target || self.shared.lost.is_lost()
             });
         }
+    }
+
+    /// How long a wait for this queue may sleep; `missing` names what it waits for, with how much of it is wanted and
+    /// was seen.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the queue is silent for too long.
+    fn pause(
+        &self,
+        silence: &mut Silence,
+        missing: impl FnOnce() -> (String, u64, u64),
+    ) -> Result<Duration> {
+        let left = silence.left(&MonotonicClock);
+        if !left.is_zero() {
+            return Ok(left);
+        }
+        let silent = || Some(self.progress.silence(&mut Asked::default()));
+        let Some(over) = silence.over(&MonotonicClock, silent) else {
+            return Ok(silence.left(&MonotonicClock));
+        };
+        let (what, wanted, seen) = missing();
+        Err(Error::Timeout {
+            device: self.shared.id.clone(),
+            what: format!("{what} ({})", self.shared.report()),
+            wanted,
+            seen,
+            after: silence.elapsed(&MonotonicClock),
+            over,
+        })
     }
 
     /// Packets of this encoder have neither data nor relocations, and patch only their words.

@@ -36,6 +36,16 @@ impl RingMemory {
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Acquire)
     }
+
+    /// The words between them. Others than were meant, where the device goes on meanwhile.
+    pub(crate) fn in_flight(&self) -> Vec<u32> {
+        let (consumed, submitted) = (self.consumed(), self.submitted());
+        let words = self.words.len() as u64;
+        // The two are not read together.
+        let count = submitted.saturating_sub(consumed).min(words);
+        let word = |at: u64| self.words[(at % words) as usize].load(Ordering::Relaxed);
+        (consumed..consumed + count).map(word).collect()
+    }
 }
 
 /// The host's end.

@@ -3,13 +3,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hcq::kernels::Kernels;
+use hcq::progress::{Asked, Queues};
 use hcq::{DeviceId, Error, LostState};
 
 use crate::guard::Trap;
 use crate::hold::Holds;
 use crate::memory::Pool;
+use crate::progress::Progress;
 use crate::waiters;
 
 /// State of one open device.
@@ -22,6 +25,8 @@ pub(crate) struct Shared {
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
     holds: Mutex<Holds>,
+    /// Of the queues, for who waits.
+    progress: Mutex<Vec<Arc<Progress>>>,
 }
 
 impl Shared {
@@ -33,6 +38,7 @@ impl Shared {
             kernels: Arc::default(),
             closing: AtomicBool::new(false),
             holds: Mutex::default(),
+            progress: Mutex::default(),
         }
     }
 
@@ -61,6 +67,25 @@ impl Shared {
     /// What the command processors wait for.
     pub(crate) fn lock_holds(&self) -> MutexGuard<'_, Holds> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a queue, for who waits.
+    pub(crate) fn watch(&self, queue: Arc<Progress>) {
+        self.lock_progress().push(queue);
+    }
+
+    /// Where the queues stand that have something to do, for messages.
+    pub(crate) fn report(&self) -> String {
+        let queues = self.lock_progress().clone();
+        let lines: Vec<_> = queues.iter().filter_map(|queue| queue.report()).collect();
+        match lines.is_empty() {
+            true => "no queue has work".into(),
+            false => lines.join("; "),
+        }
+    }
+
+    fn lock_progress(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A trap in words. `entry` is the kernel that ran; `None` for the processor's own accesses.
@@ -103,5 +128,14 @@ impl Shared {
             text += " at an address that the processor does not tell (not canonical)";
         }
         text
+    }
+}
+
+impl Queues for Shared {
+    fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
+        // A copy: what a queue waits for may be raised by this device again.
+        let queues = self.lock_progress().clone();
+        let raising = queues.iter().filter(|queue| queue.raises(at));
+        raising.map(|queue| queue.silence(asked)).min()
     }
 }

@@ -1,6 +1,7 @@
 //! Signals of the CPU: 16 bytes of device memory, the value and the time in ns.
 
 use hcq::mem::view::{View, ViewError};
+use hcq::progress::{Asked, Silence, raising};
 use hcq::transport::MonotonicClock;
 use hcq::{AllocSpec, Deadline, Error, MemoryKind, Result, Signal, SignalMemory};
 use std::sync::Arc;
@@ -80,24 +81,36 @@ impl SignalMemory for CpuSignal {
         // An unreadable signal is reported below.
         let reached = || lost.is_lost() || self.load().is_ok_and(|now| now >= value);
         spin(self.spin, reached);
+        let va = self.view.as_ptr() as u64;
+        let mut silence = Silence::new(deadline);
+        let mut last = None;
         loop {
             lost.check()?;
-            // Before the look: what happens at the deadline still counts.
-            let left = deadline.remaining(&MonotonicClock);
+            // Before the look: what happens meanwhile still counts.
+            let mut left = silence.left(&MonotonicClock);
+            let over = match left.is_zero() {
+                true => silence.over(&MonotonicClock, || raising(va, &mut Asked::default())),
+                false => None,
+            };
             let seen = self.load()?;
             if seen >= value {
                 return Ok(());
             }
-            if left.is_zero() {
+            if last.replace(seen).is_some_and(|last| last != seen) {
+                silence.hear(&MonotonicClock);
+            } else if let Some(over) = over {
                 return Err(Error::Timeout {
                     device: self.shared.id.clone(),
-                    what: format!("signal {}", self.name),
+                    what: format!("signal {} ({})", self.name, self.shared.report()),
                     wanted: value,
                     seen,
-                    after: deadline.elapsed(&MonotonicClock),
+                    after: silence.elapsed(&MonotonicClock),
+                    over,
                 });
             }
-            let va = self.view.as_ptr() as u64;
+            if left.is_zero() {
+                left = silence.left(&MonotonicClock);
+            }
             waiters::sleep(va, value, left.min(LONGEST_SLEEP), reached);
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::event::{Event, spin};
 use crate::guard::{Floats, Guard, Trap};
+use crate::progress::Worker;
 
 /// Bit of the gate that lets helpers in; the bits below count who is inside, those above the
 /// launches.
@@ -50,6 +51,8 @@ struct Fork {
 pub(crate) struct Workers {
     fork: Arc<Fork>,
     helpers: Vec<JoinHandle<()>>,
+    /// The helpers, for who waits.
+    progress: Vec<Arc<Worker>>,
 }
 
 impl Workers {
@@ -72,20 +75,28 @@ impl Workers {
         let mut workers = Workers {
             fork,
             helpers: Vec::new(),
+            progress: Vec::new(),
         };
         // On an error the drop of `workers` ends those that were started.
         for i in 1..threads.clamp(1, INSIDE as usize) {
             let fork = workers.fork.clone();
+            let worker = Arc::new(Worker::default());
+            workers.progress.push(worker.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("{name} {i}"))
                 .stack_size(stack)
-                .spawn(move || help(&fork, floats))?;
+                .spawn(move || help(&fork, &worker, floats))?;
             workers.helpers.push(thread);
         }
         Ok(workers)
     }
 
-    /// Runs all groups of a kernel; returns when they are done.
+    /// The helpers, for who waits.
+    pub(crate) fn progress(&self) -> &[Arc<Worker>] {
+        &self.progress
+    }
+
+    /// Runs all groups of a kernel; returns when they are done. `worker` is the thread that calls.
     ///
     /// # Errors
     /// The first fault. Groups that were not started then are not run.
@@ -95,6 +106,7 @@ impl Workers {
     pub(crate) unsafe fn run(
         &self,
         guard: &Guard,
+        worker: &Worker,
         kernel: u64,
         args: &[u64],
         groups: u64,
@@ -104,7 +116,7 @@ impl Workers {
         }
         if groups == 1 || self.helpers.is_empty() {
             // SAFETY: as promised by the caller.
-            return unsafe { guard.call(kernel, args.as_ptr(), 0, groups) };
+            return worker.inside(|| unsafe { guard.call(kernel, args.as_ptr(), 0, groups) });
         }
         let fork = &*self.fork;
         let threads = self.helpers.len() as u64 + 1;
@@ -120,7 +132,7 @@ impl Workers {
             Ordering::Release,
         );
         fork.work.notify();
-        fork.take_chunks(guard);
+        fork.take_chunks(guard, worker);
         // From here on nobody comes in.
         fork.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let empty = || fork.gate.load(Ordering::Acquire) & INSIDE == 0;
@@ -138,7 +150,7 @@ impl Workers {
 
 impl Fork {
     /// Runs chunks until none is left.
-    fn take_chunks(&self, guard: &Guard) {
+    fn take_chunks(&self, guard: &Guard, worker: &Worker) {
         let kernel = self.kernel.load(Ordering::Relaxed);
         let args = self.args.load(Ordering::Relaxed) as *const u64;
         let groups = self.groups.load(Ordering::Relaxed);
@@ -150,7 +162,7 @@ impl Fork {
             }
             let end = groups.min(begin.saturating_add(chunk));
             // SAFETY: the caller of `Workers::run` promised it, and waits until we are out.
-            let done = unsafe { guard.call(kernel, args, begin, end) };
+            let done = worker.inside(|| unsafe { guard.call(kernel, args, begin, end) });
             if let Err(trap) = done {
                 self.lock_trap().get_or_insert(trap);
                 // Far beyond `groups`, and far from wrapping.
@@ -190,7 +202,8 @@ impl Fork {
 }
 
 /// A helper's life.
-fn help(fork: &Fork, floats: Floats) {
+fn help(fork: &Fork, worker: &Worker, floats: Floats) {
+    worker.begin();
     let guard = match Guard::new(floats) {
         Ok(guard) => guard,
         Err(error) => {
@@ -208,7 +221,7 @@ fn help(fork: &Fork, floats: Floats) {
             entered.is_some() || stopped()
         });
         if let Some(launch) = entered {
-            fork.take_chunks(&guard);
+            fork.take_chunks(&guard, worker);
             fork.leave();
             last = launch;
         } else if come || stopped() {
@@ -265,6 +278,7 @@ mod tests {
     fn every_group_runs_exactly_once() {
         for threads in [1, 2, 5] {
             let guard = Guard::new(Floats::Ieee).unwrap();
+            let me = Worker::default();
             let workers = Workers::new(
                 "test",
                 threads,
@@ -278,7 +292,7 @@ mod tests {
                 let counters = vec![0u64; groups];
                 let args = [counters.as_ptr() as u64];
                 // SAFETY: `count` with its arguments.
-                unsafe { workers.run(&guard, address(count), &args, groups as u64) }.unwrap();
+                unsafe { workers.run(&guard, &me, address(count), &args, groups as u64) }.unwrap();
                 assert!(counters.iter().all(|&c| c == 1), "{groups} groups");
             }
         }
@@ -287,17 +301,18 @@ mod tests {
     #[test]
     fn a_fault_in_any_group_ends_the_launch_and_the_pool_goes_on() {
         let guard = Guard::new(Floats::Ieee).unwrap();
+        let me = Worker::default();
         let workers =
             Workers::new("test", 3, Duration::from_micros(1), 1 << 20, Floats::Ieee).unwrap();
         for group in [0u64, 1, 500, 999] {
             let args = [0x30, group];
             // SAFETY: `fault_at` with its arguments.
-            let run = unsafe { workers.run(&guard, address(fault_at), &args, 1000) };
+            let run = unsafe { workers.run(&guard, &me, address(fault_at), &args, 1000) };
             assert_eq!(run.unwrap_err().address, Some(0x30));
             let counters = vec![0u64; 100];
             let args = [counters.as_ptr() as u64];
             // SAFETY: `count` with its arguments.
-            unsafe { workers.run(&guard, address(count), &args, 100) }.unwrap();
+            unsafe { workers.run(&guard, &me, address(count), &args, 100) }.unwrap();
             assert!(counters.iter().all(|&c| c == 1));
         }
     }

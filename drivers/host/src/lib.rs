@@ -21,5 +21,6 @@ pub mod pci;
 mod range;
 #[allow(unsafe_code)]
 mod reserve;
+pub mod thread;
 #[cfg(feature = "usb")]
 pub mod usb;

@@ -15,9 +15,9 @@ pub struct Options {
     pub push_buffer: u64,
     /// Copy channels to offer, at least 1; at most what the GPU has copy engines for.
     pub copy_queues: u32,
-    /// How long a submission waits for room in a full ring.
+    /// How long a submission waits for room in a full ring while nothing moves.
     pub ring_timeout: Duration,
-    /// How long the end of a device waits for work that still runs.
+    /// How long the end of a device waits for work that still runs while nothing moves.
     pub drain_timeout: Duration,
     /// Whether memory is mapped by UVM. Without it, or where its file is missing, RM maps it: GPUs then do
     /// not reach each other's memory.

@@ -23,7 +23,7 @@ pub use twin::{Transfers, Twin};
 /// Bytes of compiled kernels that are kept on disk.
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// How long a wait for a simulated device lasts unless HCQDEV_WAIT_TIMEOUT_MS is set: its model
+/// For how long a simulated device may be silent unless HCQDEV_WAIT_TIMEOUT_MS is set: its model
 /// needs seconds for what hardware does in milliseconds.
 const SIMULATED_WAIT: Duration = Duration::from_secs(600);
 
@@ -196,9 +196,15 @@ impl Setup {
         self
     }
 
-    /// With so much time for a wait for the device before it counts as hung.
+    /// With so much time in which nothing moves before the device counts as hung.
     pub fn patience(mut self, limit: Duration) -> Setup {
         self.settings.wait_timeout = limit;
+        self
+    }
+
+    /// With so much time for work, whether it goes on or not, unless HCQDEV_WORK_TIMEOUT_MS says how much.
+    pub fn within(mut self, limit: Duration) -> Setup {
+        self.settings.work_timeout.get_or_insert(limit);
         self
     }
 
@@ -290,6 +296,7 @@ impl Setup {
         let options = Options {
             codegen,
             patience: settings.wait_timeout,
+            work: settings.work_timeout,
             // Times of kernels need timestamps around each of them.
             profile: settings.profile || debug >= 2,
             observer: (!observers.is_empty()).then(|| Arc::new(All(observers)) as _),

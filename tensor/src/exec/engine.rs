@@ -35,8 +35,10 @@ pub struct Options {
     pub limits: Option<Limits>,
     /// Gives every temporary a place of its own, to find faults of the memory plan.
     pub unplanned: bool,
-    /// How long a wait for the device may take.
+    /// For how long nothing may move on the device before a wait for it fails. Work that goes on is waited for.
     pub patience: Duration,
+    /// How long a wait for work may take though it goes on; `None` for as long as it takes.
+    pub work: Option<Duration>,
     /// Kernels compiled at the same time; 0 for as many as the process has processors.
     pub compile_threads: usize,
     /// Takes the time of every step. Each submission is then waited for.
@@ -52,6 +54,7 @@ impl Default for Options {
             limits: None,
             unplanned: false,
             patience: Duration::from_secs(60),
+            work: None,
             compile_threads: 0,
             profile: false,
             observer: None,
@@ -229,7 +232,11 @@ impl DeviceExecutor {
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.options.patience)
+        let deadline = Deadline::after(self.options.patience);
+        match self.options.work {
+            Some(work) => deadline.within(work),
+            None => deadline,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -213,7 +213,8 @@ fn spin(seconds: u64, tally: &mut Tally) -> Result<(), doorbell::Error> {
         }],
     )?;
     println!("spinning, process {}", std::process::id());
-    let error = started.wait(Deadline::after(Duration::from_secs(seconds)));
+    let limit = Duration::from_secs(seconds);
+    let error = started.wait(Deadline::after(limit).within(limit));
     match error {
         Err(error) => println!("as it should be: {error}"),
         Ok(()) => tally.count("spin", Some("the kernel has ended".into())),

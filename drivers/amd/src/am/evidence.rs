@@ -114,6 +114,18 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
     found
 }
 
+/// Where waves are, for who compares it with another look; none where GPUs of this generation do not show that, or it
+/// cannot be read.
+pub(super) fn places(running: &Running) -> Option<Vec<u64>> {
+    let units = running.card().discovery().units;
+    let mut found = Vec::new();
+    for xcc in running.gfx().xccs() {
+        let waves = waves::of(xcc, &units).ok()??;
+        found.extend(waves.iter().flat_map(|wave| [wave.pc.0, wave.exec.0]));
+    }
+    Some(found)
+}
+
 /// Reads registers of a block of that name.
 fn read(found: &mut Evidence, of: &Registers<'_, Gfxs>, (block, what): (&str, &str), all: &[&Reg]) {
     for register in all {

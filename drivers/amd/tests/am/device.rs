@@ -255,3 +255,37 @@ fn a_fault_is_told_once_though_another_device_has_the_card() {
     drop(other);
     works(&twin, "gfx1100");
 }
+
+/// A kernel whose waves are seen to go on is waited for, however long it takes; unless the work is bounded.
+#[test]
+fn a_kernel_may_take_longer_than_the_limit() {
+    let twin = PciMachine::new("chip=gfx1101").unwrap();
+    let device = open(&twin, 0, &options()).unwrap();
+    let spin = device.load(&stand::kernel("gfx1101", "spin", 1)).unwrap();
+    let word = memory(&*device, MemoryKind::Host, 256).unwrap();
+    word.write(0, &[0; 256]).unwrap();
+    let args = [at(&word)];
+    let exec = Command::Exec {
+        program: &spin,
+        args: &args,
+        grid: [3, 1, 1],
+        block: [1, 1, 1],
+    };
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let done = compute.submit(&[], &[exec]).unwrap();
+    let limit = Duration::from_secs(1);
+    let error = done.wait(Deadline::after(limit).within(limit / 2));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("Work may take no longer than 500ms"),
+        "{error}"
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(limit * 2);
+            word.write(0, &[1; 4]).unwrap();
+        });
+        done.wait(Deadline::after(limit)).unwrap();
+    });
+    unbroken(&twin);
+}

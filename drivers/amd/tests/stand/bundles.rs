@@ -19,9 +19,9 @@ pub fn keeper(machine: &Arc<dyn Machine>, folder: &Path) -> Option<Arc<Keeper>> 
     Some(Arc::new(keeper))
 }
 
-/// As long as a hang.
+/// As long as a hang; for waves that are seen to go on, not much longer.
 pub fn hang() -> Deadline {
-    Deadline::after(PATIENCE)
+    Deadline::after(PATIENCE).within(PATIENCE * 3)
 }
 
 /// The bundle that an error names, and what it says.

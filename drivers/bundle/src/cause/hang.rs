@@ -214,7 +214,7 @@ fn works(name: &str, packet: &Packet) -> Explanation {
             let which = kernel.as_deref().map_or("a kernel".to_owned(), |kernel| format!("kernel {kernel}"));
             Explanation::new("kernel-endless", format!("{which} does not end"))
                 .then("Look for a loop that does not end, or a barrier that not all threads reach")
-                .then("If the work is only long, raise HCQDEV_WAIT_TIMEOUT_MS")
+                .then("If this one kernel only takes long, raise HCQDEV_WAIT_TIMEOUT_MS, in which something has to move: not every way to a GPU tells a long kernel from a dead one")
                 .then("By a kernel driver, a wave that traps or meets an instruction that there is not looks the same: see that the kernel was compiled for this chip")
         }
         Does::Copy { .. } | Does::Fill { .. } => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use drivers_bundle::schema::{self, Bundle, Kernel, Kind, Waited};
 use drivers_bundle::{Hex, Keeper};
 use hcq::Error;
+use hcq::progress::Over;
 
 use super::Core;
 use crate::interface::{Access, Cause, Exception, MemoryFault};
@@ -39,7 +40,7 @@ impl Core {
         Error::Fault { device, unit, what }
     }
 
-    /// Keeps what is known where a wait has taken as long as a hang; returns the error with where that is.
+    /// Keeps what is known where a silence was as long as a hang; returns the error with where that is.
     pub fn overdue(&self, error: Error) -> Error {
         let Error::Timeout {
             device,
@@ -47,9 +48,17 @@ impl Core {
             wanted,
             seen,
             after,
+            over,
         } = error
         else {
             return error;
+        };
+        let runs = || self.queues().is_some_and(|queues| queues.runs());
+        let over = match over {
+            Over::Silent(silence) if runs() && self.interface.places().is_none() => {
+                Over::Blind(silence)
+            }
+            other => other,
         };
         let note = match self
             .keeper
@@ -66,6 +75,7 @@ impl Core {
             wanted,
             seen,
             after,
+            over,
         }
     }
 

@@ -15,6 +15,9 @@ pub trait Queues: Send + Sync {
     /// Where each queue stands that has something to do; empty if none has.
     fn report(&self) -> String;
 
+    /// Whether one of them may be inside of a kernel.
+    fn runs(&self) -> bool;
+
     /// What is in flight, with regard to a page that could not be reached.
     fn suspects(&self, page: u64) -> Suspects;
 

@@ -1,8 +1,15 @@
 //! What a queue may be doing: the packets behind the last point that it is known to have reached, read
-//! back from its ring. Only looked at when something is wrong.
+//! back from its ring. Only looked at when something is wrong, or takes long.
+
+use std::time::Duration;
+
+use hcq::progress::{Asked, raising};
 
 use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
 use crate::submit::{Channel, Hardware};
+
+/// What has moved so short a time ago needs no look at its packets.
+const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
 /// reached.
@@ -36,6 +43,58 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
         }
     }
     None
+}
+
+/// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
+/// stands at, waves where the GPU shows them.
+pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
+    let own = channel.unmoved();
+    if own < JUST_NOW {
+        return own;
+    }
+    let (mut marks, waits) = match blocked(channel) {
+        Some((packet, true)) => match packet.doing {
+            Doing::Wait { at, value, .. } => (vec![packet.position, at, value], Some(at)),
+            _ => (Vec::new(), None),
+        },
+        _ => {
+            let places = channel.core().interface.places();
+            (places.unwrap_or_default(), None)
+        }
+    };
+    marks.push(reached(channel));
+    let own = own.min(channel.stands(&marks));
+    match waits {
+        Some(at) => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
+        None => own,
+    }
+}
+
+/// Whether the queue may be inside of a kernel: one stands before whatever it waits for.
+pub fn runs<H: Hardware>(channel: &Channel<H>) -> bool {
+    let packets = packets(channel);
+    let mut before = packets
+        .iter()
+        .take_while(|packet| holds(channel, &packet.doing));
+    before.any(|packet| matches!(packet.doing, Doing::Launch { .. }))
+}
+
+/// How many of the signals on the way are reached: those inside of a graph as well.
+fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
+    let is_reached = |packet: &Packet| match packet.doing {
+        Doing::Signal { at, value } => peek(channel.core(), at).is_some_and(|now| now >= value),
+        _ => false,
+    };
+    let packets = packets(channel);
+    packets.iter().filter(|packet| is_reached(packet)).count() as u64
+}
+
+/// Whether something in flight raises the signal at an address.
+pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
+    // A wait may be for a half of its value.
+    let is_there = |to: u64| to & !7 == at & !7;
+    let raises = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, .. } if is_there(at));
+    is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
 }
 
 /// Whether a wait is over, as far as the host sees the memory.

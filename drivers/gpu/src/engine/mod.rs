@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use drivers_bundle::schema::Queue;
+use hcq::progress::{self, Asked, Silence};
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 
@@ -54,7 +55,7 @@ pub struct Engine<H: Load> {
 
 impl<H: Load> Engine<H> {
     /// The engine of these queues. `open` makes a copy queue of the driver's own, once the host needs
-    /// one; the end of the device waits for work that still runs for `drain_timeout` at most.
+    /// one; the end of the device waits for work that still runs until nothing has moved for `drain_timeout`.
     pub fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
@@ -75,6 +76,8 @@ impl<H: Load> Engine<H> {
         core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
         let moves: Arc<dyn Moves> = engine.clone();
         core.interface.space().watch_moves(Arc::downgrade(&moves));
+        let watched: Arc<dyn progress::Queues> = engine.clone();
+        progress::watch(Arc::downgrade(&watched));
         engine
     }
 
@@ -138,7 +141,7 @@ impl<H: Load> Engine<H> {
 
     /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
     fn drain(&self) -> bool {
-        let deadline = Deadline::after(self.drain_timeout);
+        let mut silence = Silence::new(Deadline::after(self.drain_timeout));
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
         let space = self.core.interface.space();
@@ -156,7 +159,11 @@ impl<H: Load> Engine<H> {
             if busy.is_empty() {
                 return true;
             }
-            if deadline.expired(&MonotonicClock) {
+            // A kernel that never ends must not keep the device: only pointers count.
+            let unmoved = || busy.iter().map(|channel| channel.unmoved()).min();
+            if silence.left(&MonotonicClock).is_zero()
+                && silence.over(&MonotonicClock, unmoved).is_some()
+            {
                 return false;
             }
             // Every queue stands at a wait that nothing before it ends: only another device or the
@@ -195,6 +202,19 @@ impl<H: Load> Moves for Engine<H> {
     }
 }
 
+impl<H: Load> progress::Queues for Engine<H> {
+    fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
+        // Who makes that queue, or uses it, holds its place: what it does is nobody's signal.
+        let staging = self.staging.try_lock().ok();
+        let staging = staging.and_then(|made| Some(made.as_ref()?.channel().clone()));
+        let channels = self.channels.iter().chain(&staging);
+        let raising = channels.filter(|channel| inflight::raises(channel, at));
+        raising
+            .map(|channel| inflight::silence(channel, asked))
+            .min()
+    }
+}
+
 impl<H: Load> Queues for Engine<H> {
     fn wake(&self) {
         for channel in &self.channels {
@@ -214,6 +234,10 @@ impl<H: Load> Queues for Engine<H> {
             (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), report::report(channel)))
         });
         lines.collect::<Vec<_>>().join("; ")
+    }
+
+    fn runs(&self) -> bool {
+        self.channels.iter().any(|channel| inflight::runs(channel))
     }
 
     fn suspects(&self, page: u64) -> Suspects {

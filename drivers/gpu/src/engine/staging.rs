@@ -20,7 +20,7 @@ use crate::submit::{Channel, Hardware};
 /// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
 
-/// How long one copy of a chunk, or one fill, may take. A bus that moves less than a MiB a second hangs.
+/// How long a copy of a chunk, or a fill, may go without progress. A bus that moves less than a MiB a second hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Bytes that do not go through a relay: it would take longer.

@@ -81,6 +81,12 @@ pub trait Interface: Send + Sync {
     /// The transport's.
     fn flush_vram(&self) -> Result<()>;
 
+    /// Where kernels are now: numbers that differ from those of an earlier look if waves have gone on. None where the GPU
+    /// does not tell a long kernel from a dead one. Slow: asked before a wait is given up.
+    fn places(&self) -> Option<Vec<u64>> {
+        None
+    }
+
     /// The counter of the GPU's clock, now.
     ///
     /// # Errors

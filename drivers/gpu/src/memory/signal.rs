@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hcq::mem::window::Window;
+use hcq::progress::{Asked, Silence, raising};
 use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, GpuVa, MemoryKind, Result, Signal, SignalMemory};
 
@@ -35,6 +36,7 @@ struct SharedSignal {
     name: Arc<str>,
     core: Arc<Core>,
     window: Window,
+    va: GpuVa,
     /// The largest value that was seen.
     seen: AtomicU64,
     /// How often the event was signalled, as far as anybody who has waited knows.
@@ -88,6 +90,7 @@ fn placed(
         name: name.into(),
         core: core.clone(),
         window,
+        va,
         seen: AtomicU64::new(0),
         age: AtomicU64::new(Age::NEW.0),
         event,
@@ -108,6 +111,7 @@ pub fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
         name: name.into(),
         core: core.clone(),
         window,
+        va,
         seen: AtomicU64::new(0),
         age: AtomicU64::new(Age::NEW.0),
         event: None,
@@ -178,14 +182,23 @@ impl SignalMemory for SharedSignal {
         let event = self.event.as_deref();
         // Before the look: what is signalled after it ends the sleep.
         let mut age = Age(self.age.load(Ordering::Acquire));
+        let mut silence = Silence::new(deadline);
+        let mut last = None;
         loop {
-            // Before the look: what happens at the deadline still counts.
-            let left = deadline.remaining(&MonotonicClock);
+            // Before the look: what happens meanwhile still counts.
+            let mut left = silence.left(&MonotonicClock);
+            let silent = || raising(self.va.0, &mut Asked::default());
+            let over = match left.is_zero() {
+                true => silence.over(&MonotonicClock, silent),
+                false => None,
+            };
             let seen = self.load()?;
             if seen >= value {
                 return Ok(());
             }
-            if left.is_zero() {
+            if last.replace(seen).is_some_and(|last| last != seen) {
+                silence.hear(&MonotonicClock);
+            } else if let Some(over) = over {
                 // Why it does not come may be known by now.
                 self.core.look()?;
                 let report = self.core.queues().map(|queues| queues.report());
@@ -197,8 +210,12 @@ impl SignalMemory for SharedSignal {
                     },
                     wanted: value,
                     seen,
-                    after: deadline.elapsed(&MonotonicClock),
+                    after: silence.elapsed(&MonotonicClock),
+                    over,
                 }));
+            }
+            if left.is_zero() {
+                left = silence.left(&MonotonicClock);
             }
             self.core.sleep(event, &mut age, left.min(self.slice))?;
             if event.is_some() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
+use hcq::progress::{Asked, Seen, Silence, raising};
 use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
 use tracing::Level;
@@ -46,6 +47,9 @@ pub struct Channel<H: Hardware> {
     by_name: bool,
     /// The position behind what is known to be done, for who does not hold the lock.
     done: AtomicU64,
+    /// For who has waited long.
+    seen: Seen,
+    stood: Seen,
     host: Mutex<Host>,
 }
 
@@ -92,6 +96,8 @@ impl<H: Hardware> Channel<H> {
             _begin_data: begin_data,
             full_limit: parts.full_limit,
             done: AtomicU64::new(0),
+            seen: Seen::default(),
+            stood: Seen::default(),
             host: Mutex::new(Host {
                 wptr: 0,
                 free: 0,
@@ -412,7 +418,7 @@ impl<H: Hardware> Channel<H> {
         if host.progress.is_empty() && host.progress.unfenced(host.wptr) > 0 {
             self.fence(host)?;
         }
-        wait.pause(&self.core, &self.event, || missing(host))?;
+        wait.pause(&self.core, &self.event, || self.silence(), || missing(host))?;
         self.reclaim(host)
     }
 
@@ -511,9 +517,14 @@ impl<H: Hardware> Channel<H> {
     /// [`Error::Timeout`], or the loss of the device.
     pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
         let mut age = Age::NEW;
+        let mut silence = Silence::new(deadline);
         loop {
-            // Before the look: what happens at the deadline still counts.
-            let left = deadline.remaining(&MonotonicClock);
+            // Before the look: what happens meanwhile still counts.
+            let mut left = silence.left(&MonotonicClock);
+            let over = match left.is_zero() {
+                true => silence.over(&MonotonicClock, || Some(self.silence())),
+                false => None,
+            };
             let (wanted, seen) = {
                 let mut host = self.lock();
                 if self.settle(&mut host)? {
@@ -521,14 +532,18 @@ impl<H: Hardware> Channel<H> {
                 }
                 (host.progress.issued, host.progress.reached)
             };
-            if left.is_zero() {
+            if let Some(over) = over {
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
                     what: format!("fences of {}", self.unit()),
                     wanted,
                     seen,
-                    after: deadline.elapsed(&MonotonicClock),
+                    after: silence.elapsed(&MonotonicClock),
+                    over,
                 });
+            }
+            if left.is_zero() {
+                left = silence.left(&MonotonicClock);
             }
             self.core
                 .sleep(Some(&self.event), &mut age, left.min(SLICE))?;
@@ -550,6 +565,26 @@ impl<H: Hardware> Channel<H> {
             })?;
         }
         work(&self.hardware)
+    }
+
+    /// For how long none of its pointers and counters has moved, as far as anybody has looked.
+    pub fn unmoved(&self) -> Duration {
+        let timeline = self.timeline.signal().value().unwrap_or(0);
+        let fences = self.fences.reached().unwrap_or(0);
+        let (_, taken) = self.hardware.pointers();
+        self.seen.note(&[timeline, fences, taken])
+    }
+
+    /// For how long nothing has moved here, nor in what it waits for.
+    fn silence(&self) -> Duration {
+        let timeline = self.timeline.signal().va().0;
+        // Nobody else knows a queue that is being made.
+        raising(timeline, &mut Asked::default()).unwrap_or_else(|| self.unmoved())
+    }
+
+    /// The same for what was found where the queue stands.
+    pub fn stands(&self, marks: &[u64]) -> Duration {
+        self.stood.note(marks)
     }
 
     /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hcq::progress::Silence;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
@@ -14,24 +15,25 @@ const LOOKS: u32 = 50;
 /// How long a thread sleeps at most before it looks again.
 pub const SLICE: Duration = Duration::from_millis(1);
 
-/// A wait with an end.
+/// A wait with an end: once nothing moves any more.
 pub struct Wait {
-    deadline: Deadline,
+    silence: Silence,
     age: Age,
     looks: u32,
 }
 
 impl Wait {
-    /// A wait that takes so long at most.
+    /// A wait that is over once nothing has moved for so long.
     pub fn new(limit: Duration) -> Wait {
         Wait {
-            deadline: Deadline::after(limit),
+            silence: Silence::new(Deadline::after(limit)),
             age: Age::NEW,
             looks: 0,
         }
     }
 
-    /// Waits a little, for what `missing` names, with how much of it is wanted and was seen.
+    /// Waits a little, for what `missing` names, with how much of it is wanted and was seen. `silent` says for how long
+    /// nothing has moved.
     ///
     /// # Errors
     /// [`Error::Timeout`] at the end, the loss of the device.
@@ -39,17 +41,21 @@ impl Wait {
         &mut self,
         core: &Core,
         event: &Event,
+        silent: impl FnOnce() -> Duration,
         missing: impl FnOnce() -> (String, u64, u64),
     ) -> Result<()> {
-        let left = self.deadline.remaining(&MonotonicClock);
-        if left.is_zero() {
+        let left = self.silence.left(&MonotonicClock);
+        if left.is_zero()
+            && let Some(over) = self.silence.over(&MonotonicClock, || Some(silent()))
+        {
             let (what, wanted, seen) = missing();
             return Err(core.overdue(Error::Timeout {
                 device: core.id.clone(),
                 what,
                 wanted,
                 seen,
-                after: self.deadline.elapsed(&MonotonicClock),
+                after: self.silence.elapsed(&MonotonicClock),
+                over,
             }));
         }
         self.looks += 1;

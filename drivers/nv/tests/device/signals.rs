@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hcq::transport::Fault;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
-use hcq::{Command, Device};
+use hcq::{Command, Deadline, Device, Val};
 
 use super::stand::{Rig, ends, kernel, machine, soon, twin};
 
@@ -57,4 +57,45 @@ fn who_waits_for_a_signal_sleeps_where_the_end_of_a_submission_wakes() {
     }
     drop((rig, tapped));
     ends(&twin, &[], "signals");
+}
+
+/// What a wait is given; something moves ten times meanwhile, for half as long again.
+const LIMIT: Duration = Duration::from_secs(1);
+const STEPS: u64 = 15;
+
+#[test]
+fn work_that_goes_on_is_waited_for_and_what_does_not_is_told() {
+    let config = "chip=ga102";
+    let twin = twin(config);
+    let rig = Rig::open(&machine(&twin), 0, &kernel(config, "step")).unwrap();
+    let gate = rig.device.signal("the gate").unwrap();
+    let until = |value| Command::Wait {
+        signal: &gate,
+        value: Val::Const(value),
+    };
+    // One submission, of which the queue shows where it stands; and another queue behind it.
+    let waits: Vec<_> = (1..=STEPS).map(until).collect();
+    let one = rig.compute.submit(&[], &waits).unwrap();
+    let behind = rig.copy.submit(&[one], &[]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in 1..=STEPS {
+                std::thread::sleep(LIMIT / 10);
+                gate.set(value).unwrap();
+            }
+        });
+        behind.wait(Deadline::after(LIMIT)).unwrap();
+    });
+    let held = rig.compute.submit(&[], &[until(STEPS + 1)]).unwrap();
+    for _ in 0..2 {
+        let short = Deadline::after(Duration::from_millis(100));
+        let error = held.wait(short).unwrap_err().to_string();
+        assert!(error.contains("There was no progress for 1"), "{error}");
+        assert!(error.contains("rptr 0x"), "{error}");
+    }
+    gate.set(STEPS + 1).unwrap();
+    held.wait(soon()).unwrap();
+    rig.round(1).unwrap();
+    drop((rig, held, behind, gate));
+    ends(&twin, &[], config);
 }

@@ -72,9 +72,17 @@ impl Climb {
         let device = self.device()?;
         let opened = match self.opened.take() {
             Some(opened) => opened,
-            None => self.setup.clone().patience(self.limit).open_on(device)?,
+            None => self.patient().open_on(device)?,
         };
         Ok(self.opened.insert(opened))
+    }
+
+    /// The setup with the waits of this rung.
+    pub fn patient(&self) -> Setup {
+        self.setup
+            .clone()
+            .patience(self.limit)
+            .within(self.limit * 2)
     }
 
     /// Ends an engine whose waits are those of another rung.
@@ -82,9 +90,10 @@ impl Climb {
         self.opened = None;
     }
 
-    /// The end of a wait that begins now.
+    /// The end of a wait that begins now. A rung knows how long its work takes: a kernel that is seen to run on and on has
+    /// failed as well.
     pub fn deadline(&self) -> Deadline {
-        Deadline::after(self.limit)
+        Deadline::after(self.limit).within(self.limit * 2)
     }
 
     /// The first compute queue.

@@ -39,7 +39,7 @@ pub fn matrix(climb: &mut Climb) -> Result<Outcome, Error> {
     }
     let steps = Arc::new(Steps::default());
     let device = climb.device()?;
-    let setup = climb.setup.clone().patience(climb.limit);
+    let setup = climb.patient();
     let engine = setup.observe(steps.clone()).open_on(device)?.engine;
     let halves = |values: &[f32], shape: &[usize]| -> Result<Tensor, Error> {
         let t = Tensor::from_slice(&engine, values, shape)?.cast(DType::F16)?;

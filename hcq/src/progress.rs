@@ -1,0 +1,302 @@
+//! Whether work goes on: what a wait asks before it calls a device hung.
+//!
+//! A wait for submitted work ends after a silence, however long the work takes. Only the device can tell the two apart,
+//! and only when it is asked: nothing of this is on the way of a submission or of a short wait. A [`Silence`] asks now
+//! and then once a wait is long, and the device compares what it sees with what it saw before ([`Seen`]).
+//!
+//! A queue that stands at a wait for another one is as silent as that one, on whatever device it is:
+//! [`raising`] asks all devices of the process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::wait::Deadline;
+
+/// A wait looks so often at the work before the silence is as long as its limit.
+const LOOKS: u32 = 8;
+
+/// The first look, after this part of the limit, is what later ones are compared with.
+const FIRST: u32 = 64;
+
+/// The queues of a device, as others see them.
+pub trait Queues: Send + Sync {
+    /// For how long nothing has moved that may raise the signal at an address: packets in flight that raise it, and
+    /// what they wait for. None if nothing here does. `asked` goes to [`raising`].
+    fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration>;
+}
+
+/// The signals that were asked about for one wait. Each is asked about once: queues may wait for each other in a circle.
+#[derive(Debug, Default)]
+pub struct Asked(Vec<u64>);
+
+/// The queues of every open device.
+static ALL: Mutex<Vec<Weak<dyn Queues>>> = Mutex::new(Vec::new());
+
+/// Notes the queues of a device that is open.
+pub fn watch(queues: Weak<dyn Queues>) {
+    let mut all = lock();
+    all.retain(|queues| queues.strong_count() > 0);
+    all.push(queues);
+}
+
+/// For how long nothing has moved that may raise the signal at an address, on any device of the process. None if nothing
+/// in flight raises it: it is the host's to set. None as well for a signal that was asked about.
+pub fn raising(at: u64, asked: &mut Asked) -> Option<Duration> {
+    if asked.0.contains(&at) {
+        return None;
+    }
+    asked.0.push(at);
+    // Asked outside of the lock: the last handle of one may be this one.
+    let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
+    let silences = all.iter().filter_map(|queues| queues.raising(at, asked));
+    silences.min()
+}
+
+fn lock() -> MutexGuard<'static, Vec<Weak<dyn Queues>>> {
+    // Entries are pushed whole.
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was last seen of a queue, and since when it is so.
+#[derive(Debug)]
+pub struct Seen(Mutex<(Vec<u64>, Instant)>);
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen(Mutex::new((Vec::new(), Instant::now())))
+    }
+}
+
+impl Seen {
+    /// Compares pointers and counters with those of the last call. Returns for how long they are known to be the same.
+    pub fn note(&self, marks: &[u64]) -> Duration {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.0 != marks {
+            *seen = (marks.to_vec(), Instant::now());
+        }
+        seen.1.elapsed()
+    }
+
+    /// Something moves that no counter shows.
+    pub fn moves(&self) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.1 = Instant::now();
+    }
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Nothing has moved for so long.
+    Silent(Duration),
+    /// The same, on a device that does not tell a long kernel from a dead one.
+    Blind(Duration),
+    /// The work was given no more time than this, whether it goes on or not: [`Deadline::within`].
+    Long(Duration),
+}
+
+/// A wait for submitted work: over once nothing has moved for as long as its deadline allows, or once the work has taken
+/// as long as that is allowed to take, if it is.
+#[derive(Debug)]
+pub struct Silence {
+    deadline: Deadline,
+    /// When something was last heard, and when to look next, since the deadline was made.
+    heard: Duration,
+    next: Duration,
+}
+
+impl Silence {
+    /// A wait that begins.
+    pub fn new(deadline: Deadline) -> Silence {
+        let first = deadline.limit() / FIRST;
+        Silence {
+            deadline,
+            heard: Duration::ZERO,
+            next: deadline.work().map_or(first, |work| work.min(first)),
+        }
+    }
+
+    /// How long to sleep at most. Once nothing is left, [`Silence::over`] is to be asked.
+    pub fn left(&self, clock: &dyn Clock) -> Duration {
+        self.next.saturating_sub(self.deadline.elapsed(clock))
+    }
+
+    /// What is waited for has moved, though not far enough.
+    pub fn hear(&mut self, clock: &dyn Clock) {
+        self.heard = self.deadline.elapsed(clock);
+    }
+
+    /// Whether the wait is over; else there is time left again. `silent` says for how long nothing has moved that it
+    /// waits for, as far as that is known.
+    pub fn over(
+        &mut self,
+        clock: &dyn Clock,
+        silent: impl FnOnce() -> Option<Duration>,
+    ) -> Option<Over> {
+        let limit = self.deadline.limit();
+        let elapsed = self.deadline.elapsed(clock);
+        let unheard = elapsed.saturating_sub(self.heard);
+        let silence = match limit.is_zero() {
+            true => unheard,
+            false => silent().unwrap_or(Duration::MAX).min(unheard),
+        };
+        if silence >= limit {
+            return Some(Over::Silent(silence));
+        }
+        if let Some(work) = self.deadline.work()
+            && elapsed >= work
+        {
+            return Some(Over::Long(work));
+        }
+        self.plan(elapsed, silence);
+        None
+    }
+
+    /// The time since the deadline was made.
+    pub fn elapsed(&self, clock: &dyn Clock) -> Duration {
+        self.deadline.elapsed(clock)
+    }
+
+    /// When to look again, after a silence.
+    fn plan(&mut self, elapsed: Duration, silence: Duration) {
+        let limit = self.deadline.limit();
+        let pause = (limit / LOOKS).min(limit.saturating_sub(silence));
+        self.next = elapsed.saturating_add(pause);
+        if let Some(work) = self.deadline.work() {
+            self.next = self.next.min(work);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::VirtualClock;
+
+    const LIMIT: Duration = Duration::from_millis(80);
+
+    /// Waits on a virtual clock for what is silent since some moment of it, which may change. Says when it was over.
+    fn wait(
+        deadline: impl FnOnce(Deadline) -> Deadline,
+        mut moved: impl FnMut(Duration) -> Duration,
+    ) -> (Over, Duration) {
+        let clock = VirtualClock::new();
+        let mut silence = Silence::new(deadline(Deadline::on(&clock, LIMIT)));
+        loop {
+            clock.sleep(silence.left(&clock));
+            let now = silence.elapsed(&clock);
+            if let Some(over) = silence.over(&clock, || Some(now - moved(now).min(now))) {
+                return (over, now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_over_after_a_silence_and_not_after_work() {
+        let never = |_| Duration::ZERO;
+        assert_eq!(wait(|d| d, never), (Over::Silent(LIMIT), LIMIT));
+        // It moves for ten times the limit.
+        let end = LIMIT * 10;
+        let (over, now) = wait(|d| d, |now| now.min(end));
+        assert_eq!((over, now), (Over::Silent(LIMIT), end + LIMIT));
+    }
+
+    #[test]
+    fn work_that_goes_on_may_be_bounded() {
+        let work = LIMIT * 3;
+        let (over, now) = wait(|d| d.within(work), |now| now);
+        assert_eq!((over, now), (Over::Long(work), work));
+        // A silence is over before.
+        let (over, _) = wait(|d| d.within(work), |_| Duration::ZERO);
+        assert_eq!(over, Over::Silent(LIMIT));
+    }
+
+    #[test]
+    fn what_is_heard_counts_and_what_nobody_knows_is_silent() {
+        let clock = VirtualClock::new();
+        let mut silence = Silence::new(Deadline::on(&clock, LIMIT));
+        for _ in 0..50 {
+            clock.sleep(silence.left(&clock));
+            silence.hear(&clock);
+            assert_eq!(silence.over(&clock, || None), None);
+        }
+        clock.sleep(LIMIT);
+        assert_eq!(silence.over(&clock, || None), Some(Over::Silent(LIMIT)));
+    }
+
+    #[test]
+    fn a_wait_without_time_does_not_look_and_one_without_end_has_time() {
+        let clock = VirtualClock::new();
+        let mut silence = Silence::new(Deadline::on(&clock, Duration::ZERO));
+        let over = silence.over(&clock, || panic!());
+        assert_eq!(over, Some(Over::Silent(Duration::ZERO)));
+        let mut silence = Silence::new(Deadline::on(&clock, Duration::MAX).within(Duration::MAX));
+        assert!(silence.left(&clock) > Duration::from_secs(1 << 40));
+        clock.sleep(LIMIT);
+        assert_eq!(silence.over(&clock, || None), None);
+        assert!(silence.left(&clock) > Duration::from_secs(1 << 40));
+    }
+
+    #[test]
+    fn counters_that_change_end_a_silence() {
+        let seen = Seen::default();
+        let pause = Duration::from_millis(2);
+        seen.note(&[1, 2]);
+        std::thread::sleep(pause);
+        let before = seen.note(&[1, 2]);
+        assert!(before >= pause);
+        std::thread::sleep(pause);
+        assert!(seen.note(&[1, 2]) >= before + pause);
+        let start = Instant::now();
+        assert!(seen.note(&[1, 3]) <= start.elapsed());
+        let start = Instant::now();
+        seen.moves();
+        assert!(seen.note(&[1, 3]) <= start.elapsed());
+    }
+
+    /// Queues that stand at a wait, for each other or for the host.
+    struct Stands {
+        raises: u64,
+        waits_for: u64,
+    }
+
+    impl Queues for Stands {
+        fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
+            let own = Duration::from_secs(9);
+            let behind = |asked| raising(self.waits_for, asked).unwrap_or(Duration::MAX);
+            (at == self.raises).then(|| own.min(behind(asked)))
+        }
+    }
+
+    struct Works;
+
+    impl Queues for Works {
+        fn raising(&self, at: u64, _: &mut Asked) -> Option<Duration> {
+            (at == 0x3333_0003).then_some(Duration::from_secs(1))
+        }
+    }
+
+    #[test]
+    fn queues_are_as_silent_as_what_they_wait_for() {
+        let stands = |raises, waits_for| Arc::new(Stands { raises, waits_for }) as Arc<dyn Queues>;
+        let all: [Arc<dyn Queues>; 5] = [
+            stands(0x3333_0001, 0x3333_0002),
+            stands(0x3333_0002, 0x3333_0003),
+            Arc::new(Works),
+            // A circle.
+            stands(0x3333_0004, 0x3333_0005),
+            stands(0x3333_0005, 0x3333_0004),
+        ];
+        all.iter().for_each(|queues| watch(Arc::downgrade(queues)));
+        let silence = |at| raising(at, &mut Asked::default()).map(|silence| silence.as_secs());
+        assert_eq!(silence(0x3333_0001), Some(1));
+        assert_eq!(silence(0x3333_0004), Some(9));
+        assert_eq!(silence(0x3333_0006), None);
+        drop(all);
+        assert_eq!(silence(0x3333_0001), None);
+    }
+}
