@@ -3,12 +3,13 @@
 //!
 //! - Axes are `isize`; negative ones count from the end.
 //! - Two tensors broadcast as in numpy (aligned at the last axis, size 1 stretches) and promote as
-//!   [`DType::promote`] says. Numbers are weak, see [`Scalar`].
+//!   [`DType::promote`] says. Numbers are weak and must fit, see [`Scalar`].
 //! - Functions over floats turn integers and booleans into `f32`, and compute `f16`, `bf16` and
 //!   8-bit floats in `f32` if they are made of more than one operation.
 
 pub mod activation;
 pub mod attention;
+pub mod compare;
 pub mod conv;
 pub mod elementwise;
 pub mod image;
@@ -146,7 +147,8 @@ pub(crate) fn pair(op: &'static str, a: &Tensor, b: Operand) -> Result<(Tensor, 
     match b {
         Operand::Scalar(number) => {
             let dtype = number.beside(a.dtype());
-            let b = Tensor::full_bits(a.engine(), a.shape(), number.bits(dtype), dtype)?;
+            let bits = number.fit(op, dtype)?;
+            let b = Tensor::full_bits(a.engine(), a.shape(), bits, dtype)?;
             Ok((a.cast(dtype)?, b))
         }
         Operand::Tensor(b) => {

@@ -350,7 +350,7 @@ impl Tensor {
                 let mut shape = self.shape().to_vec();
                 lo[along] = before;
                 shape[along] = len.saturating_add(before).saturating_add(after);
-                return self.pad_to(&lo, &shape, number.bits(self.dtype()));
+                return self.pad_to(&lo, &shape, number.fit("pad", self.dtype())?);
             }
             PadMode::Reflect => len.saturating_sub(1),
             PadMode::Replicate if len > 0 => usize::MAX,
