@@ -9,8 +9,10 @@
 
 pub mod activation;
 pub mod attention;
+pub(crate) mod bounds;
 pub mod compare;
 pub mod conv;
+pub mod conv_transpose;
 pub mod elementwise;
 pub mod image;
 pub mod index;
@@ -21,6 +23,7 @@ pub mod norm;
 mod operators;
 pub mod pool;
 pub mod primitive;
+mod radix;
 pub mod random;
 pub mod reduce;
 pub mod sort;
@@ -100,21 +103,21 @@ pub(crate) fn axes(op: &'static str, given: &[isize], rank: usize) -> Result<Vec
     Ok(found)
 }
 
-/// Refuses shapes whose bytes cannot be addressed.
+/// The number of elements of a shape. Refuses shapes whose bytes cannot be addressed, with or without the
+/// axes of size 0: so the sizes of any axes of a tensor can be multiplied.
 pub(crate) fn check_size(op: &'static str, shape: &[usize], dtype: DType) -> Result<usize> {
-    shape
+    let most = isize::MAX as usize / dtype.size();
+    let fits = shape
         .iter()
-        .try_fold(1usize, |n, &len| n.checked_mul(len))
-        .filter(|n| *n <= isize::MAX as usize / dtype.size())
-        .map_or_else(
-            || {
-                shape_error(
-                    op,
-                    format!("shape {shape:?} of {dtype} has more bytes than an address reaches"),
-                )
-            },
-            Ok,
-        )
+        .try_fold(1usize, |n, &len| n.checked_mul(len.max(1)))
+        .is_some_and(|n| n <= most);
+    if !fits {
+        return shape_error(
+            op,
+            format!("shape {shape:?} of {dtype} has more bytes than an address reaches"),
+        );
+    }
+    Ok(shape.iter().product())
 }
 
 /// The shape that all shapes broadcast to.

@@ -210,7 +210,10 @@ impl Tensor {
                 _ => return shape_error("unflatten", format!("{len} into {sizes:?}")),
             }
         }
-        if shape[along..].iter().product::<usize>() != len {
+        let product = shape[along..]
+            .iter()
+            .try_fold(1usize, |n, &size| n.checked_mul(size));
+        if product != Some(len) {
             return shape_error("unflatten", format!("{len} does not divide into {sizes:?}"));
         }
         shape.extend_from_slice(&self.shape()[along + 1..]);
@@ -324,7 +327,8 @@ impl Tensor {
         let mut out = self.clone();
         for (along, &(before, after)) in amounts.iter().enumerate() {
             let len = out.shape()[along];
-            let (cut_before, cut_after) = ((-before).max(0) as usize, (-after).max(0) as usize);
+            let cut = |n: isize| if n < 0 { n.unsigned_abs() } else { 0 };
+            let (cut_before, cut_after) = (cut(before), cut(after));
             let Some(kept) = len.checked_sub(cut_before.saturating_add(cut_after)) else {
                 return shape_error(
                     "pad",

@@ -8,9 +8,12 @@
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
-use super::{axis, shape_error};
+use super::{axis, radix, shape_error};
 use crate::error::Result;
 use crate::graph::{ScatterMode, Tensor};
+
+/// Elements of an axis beyond which counting compares too many.
+const LONG: usize = 1024;
 
 impl Tensor {
     /// The place of each element in the sorted order along an axis, as `I32`.
@@ -50,6 +53,12 @@ impl Tensor {
     /// An axis that the tensor lacks.
     pub fn argsort(&self, along: isize, descending: bool) -> Result<Tensor> {
         let at = axis("argsort", along, self.rank())? as isize;
+        let n = self.shape()[at as usize];
+        if n > LONG {
+            let x = self.move_axis(at, -1)?;
+            let order = radix::argsort(&x.reshape(&[self.numel() / n, n])?, descending)?;
+            return order.reshape(x.shape())?.move_axis(-1, at);
+        }
         let ranks = self.ranks(at, descending)?;
         let positions = self.positions(at)?;
         positions
