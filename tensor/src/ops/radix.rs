@@ -9,16 +9,12 @@ use codegen::DType;
 use codegen::ir::ReduceOp;
 
 use crate::error::Result;
-use crate::graph::{ScatterMode, Tensor};
+use crate::graph::{Engine, ScatterMode, Tensor};
 
 /// Bits of a digit.
-fn digit() -> u32 {
-    std::env::var("DIGIT").map_or(4, |s| s.parse().unwrap())
-}
-/// Elements of a block.
-fn block() -> usize {
-    std::env::var("BLOCK").map_or(64, |s| s.parse().unwrap())
-}
+const DIGIT: u32 = 4;
+/// Elements of a block; their numbers are bytes.
+const BLOCK: usize = 128;
 
 /// The positions that sort the last axis of `[rows, n]`, as `I32`; stable.
 pub(super) fn argsort(x: &Tensor, descending: bool) -> Result<Tensor> {
@@ -32,7 +28,7 @@ pub(super) fn argsort(x: &Tensor, descending: bool) -> Result<Tensor> {
     // The lower half first; the order that it gives is what the upper half starts from.
     let first = order(&sorted(&low, 32)?, n)?;
     let high = keys.shr(32)?.shl(32)?;
-    let word = high.gather(1, &first.cast(DType::I32)?)?.bitor(&first)?;
+    let word = high.pick(1, &first.cast(DType::I32)?)?.bitor(&first)?;
     order(&sorted(&word, bits - 32)?, n)?.cast(DType::I32)
 }
 
@@ -88,68 +84,76 @@ fn sorted(words: &Tensor, bits: u32) -> Result<Tensor> {
     let &[rows, n] = words.shape() else {
         return Ok(words.clone());
     };
-    let block = block();
-    let digit = digit();
-    let blocks = n.div_ceil(block);
+    let blocks = n.div_ceil(BLOCK);
+    let passes = Passes::new(words.engine(), rows, blocks)?;
     let mut words = words
-        .pad_to(&[0, 0], &[rows, blocks * block], u64::MAX)?
+        .pad_to(&[0, 0], &[rows, blocks * BLOCK], u64::MAX)?
         .contiguous()?;
-    let mut at = 0;
-    while at < bits {
-        let width = digit.min(bits - at);
-        words = pass(&words, 32 + at, width, blocks, block)?;
-        at += width;
+    for at in (0..bits).step_by(DIGIT as usize) {
+        words = passes.run(&words, 32 + at)?;
     }
     Ok(words)
 }
 
-/// One pass: the words in the order of some of their bits.
-fn pass(words: &Tensor, from: u32, width: u32, blocks: usize, block: usize) -> Result<Tensor> {
-    let engine = words.engine();
-    let rows = words.shape()[0];
-    let digits = 1usize << width;
-    // The shift is data, so that all passes are the same kernels.
-    let from = Tensor::from_slice(engine, &[u64::from(from)], &[1])?;
-    let parts = words.reshape(&[rows, blocks, block])?;
-    let digit = parts.shr(&from)?.bitand(digits as i64 - 1)?;
-    let digit = digit.cast(DType::U8)?.contiguous()?;
-    // How many elements of each block have each digit: [rows, digits, blocks].
-    let number = Tensor::iota(engine, digits, DType::I32)?
-        .cast(DType::U8)?
-        .reshape(&[1, digits, 1, 1])?;
-    let has = digit.unsqueeze(1)?.eq(&number)?;
-    let narrow = if block < 256 { DType::U8 } else { DType::U16 };
-    let counts = has
-        .cast(narrow)?
-        .reduce(ReduceOp::Add, &[3])?
-        .cast(DType::I32)?;
-    let start = before(&counts.reshape(&[rows, digits * blocks])?.contiguous()?)?.contiguous()?;
-    // How many elements with the same digit come earlier in the block.
-    let shape = [rows, blocks, block, block];
-    let this = digit.unsqueeze(3)?.expand(&shape)?;
-    let other = digit.unsqueeze(2)?.expand(&shape)?;
-    let earlier = other.positions(3)?.lt(&other.positions(2)?)?;
-    let same = this.eq(&other)?.bitand(&earlier)?;
-    let rank = same
-        .cast(narrow)?
-        .reduce(ReduceOp::Add, &[3])?
-        .reshape(&[rows, blocks, block])?;
-    let rank = if std::env::var("FORCE").is_ok() {
-        rank.contiguous()?
-    } else {
-        rank
-    };
-    let at = digit
-        .cast(DType::I32)?
-        .mul(blocks as i64)?
-        .add(&digit.positions(1)?)?;
-    let flat = [rows, blocks * block];
-    let place = start
-        .gather(1, &at.reshape(&flat)?)?
-        .add(&rank.reshape(&flat)?.cast(DType::I32)?)?;
-    words
-        .zeros_like()?
-        .scatter(1, &place, words, ScatterMode::Distinct)
+/// What all passes have in common. All of it is data, and the bits that a pass looks at too: so the kernels
+/// of all passes are the same, and compare bytes with bytes.
+struct Passes {
+    rows: usize,
+    blocks: usize,
+    /// The digits, `[1, digits, 1, 1]`.
+    digits: Tensor,
+    /// Whether element j of a block is before element i: two rows of positions.
+    earlier: Tensor,
+}
+
+impl Passes {
+    fn new(engine: &Engine, rows: usize, blocks: usize) -> Result<Passes> {
+        let digits: Vec<u8> = (0..1 << DIGIT).collect();
+        let places: Vec<u8> = (0..BLOCK as u8).collect();
+        let places = Tensor::from_slice(engine, &places, &[BLOCK])?;
+        Ok(Passes {
+            rows,
+            blocks,
+            digits: Tensor::from_slice(engine, &digits, &[1, digits.len(), 1, 1])?,
+            earlier: places.lt(&places.unsqueeze(1)?)?,
+        })
+    }
+
+    /// The words in the order of the digit that starts at a bit.
+    fn run(&self, words: &Tensor, from: u32) -> Result<Tensor> {
+        let (rows, blocks, digits) = (self.rows, self.blocks, self.digits.numel());
+        let flat = [rows, blocks * BLOCK];
+        let from = Tensor::from_slice(words.engine(), &[u64::from(from)], &[1])?;
+        let digit = words
+            .reshape(&[rows, blocks, BLOCK])?
+            .shr(&from)?
+            .bitand(digits as i64 - 1)?
+            .cast(DType::U8)?
+            .contiguous()?;
+        // How many elements of each block have each digit: [rows, digits, blocks], so that the sum of
+        // what comes before is where they go.
+        let counts = count(&digit.unsqueeze(1)?.eq(&self.digits)?)?
+            .cast(DType::I32)?
+            .reshape(&[rows, digits * blocks])?
+            .contiguous()?;
+        let start = before(&counts)?.contiguous()?;
+        // How many elements of the block have the same digit and come earlier.
+        let same = digit.unsqueeze(3)?.eq(&digit.unsqueeze(2)?)?;
+        let rank = count(&same.bitand(&self.earlier)?)?.contiguous()?;
+        let line = digit.cast(DType::I32)?.mul(blocks as i64)?;
+        let line = line.add(&digit.positions(1)?)?.reshape(&flat)?;
+        let rank = rank.reshape(&flat)?.cast(DType::I32)?;
+        let place = start.pick(1, &line)?.add(&rank)?;
+        words
+            .zeros_like()?
+            .scatter(1, &place, words, ScatterMode::Distinct)
+    }
+}
+
+/// How many are true along the last axis, of at most 255.
+fn count(truth: &Tensor) -> Result<Tensor> {
+    let last = truth.rank() - 1;
+    truth.cast(DType::U8)?.reduce(ReduceOp::Add, &[last])
 }
 
 /// The sum of what comes before each element of the rows.

@@ -5,5 +5,7 @@
 mod indices;
 mod scalars;
 mod shapes;
+mod sorting;
 #[path = "../support/mod.rs"]
 mod support;
+mod transposed;
