@@ -5,9 +5,6 @@ use std::fmt;
 use codegen::DType;
 use codegen::interp::scalar;
 
-use crate::error::Result;
-use crate::ops::dtype_error;
-
 /// A host type that stands for one [`DType`]; elements are little-endian in memory.
 pub trait Element: Copy + Send + Sync + 'static {
     /// The element type of tensors made from this type.
@@ -125,45 +122,6 @@ impl Scalar {
             Scalar::Float(_) if !dtype.is_float() => DType::F32,
             Scalar::Int(_) if dtype == DType::Bool => DType::I32,
             _ => dtype,
-        }
-    }
-
-    /// The bits of the value, which must fit into the type; `op` is who asks.
-    ///
-    /// # Errors
-    /// An integer outside of the range of an integer type; NaN or an infinity for one.
-    pub fn fit(self, op: &'static str, dtype: DType) -> Result<u64> {
-        if !dtype.is_int() {
-            return Ok(self.bits(dtype));
-        }
-        let (low, high) = scalar::int_limits(dtype);
-        match self.whole() {
-            Some(x) if (low..=high).contains(&x) => Ok(scalar::from_int(dtype, x)),
-            found => {
-                // The narrowest type that holds both the tensor and the number.
-                let wide = [DType::I16, DType::I32, DType::I64]
-                    .into_iter()
-                    .find(|&wide| {
-                        let (from, to) = scalar::int_limits(wide);
-                        from <= low && high <= to && found.is_some_and(|x| from <= x && x <= to)
-                    })
-                    .unwrap_or(DType::F64);
-                dtype_error(
-                    op,
-                    format!(
-                        "{self} does not fit into {dtype}, {low} to {high}; cast to {wide} first"
-                    ),
-                )
-            }
-        }
-    }
-
-    /// The value without its fraction; none if it is NaN or infinite.
-    pub(crate) fn whole(self) -> Option<i128> {
-        match self {
-            Scalar::Float(x) => x.is_finite().then_some(x as i128),
-            Scalar::Int(x) => Some(i128::from(x)),
-            Scalar::Bool(x) => Some(i128::from(x)),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Picking and placing elements by index tensors. A negative index counts from the end.
 //!
-//! Reading at an index out of range is an error where the host knows the index: data in host memory, of
-//! at most 65536 elements, or a constant, as it is or moved and expanded. Where the index is computed, or in the
-//! memory of a device, or changes between the calls of a captured function, the element that is read is 0.
-//! Writing at an index out of range writes nothing.
+//! Reading at an index out of range is an error where the host knows the index: data in host memory,
+//! of at most 65536 elements, or a constant, as it is or moved, expanded or cast to another integer.
+//! Where the index is computed, or in the memory of a device, or changes between the calls of a
+//! captured function, the element that is read is 0. Writing at an index out of range writes nothing.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;

@@ -14,6 +14,7 @@ pub mod compare;
 pub mod conv;
 pub mod conv_transpose;
 pub mod elementwise;
+mod fit;
 pub mod image;
 pub mod index;
 pub mod linalg;

@@ -315,8 +315,9 @@ impl Tensor {
     /// Elements added before and after each axis, `amounts[i]` to axis i; negative amounts cut.
     ///
     /// # Errors
-    /// Another number of amounts than axes; more cut than is there; a reflection that is not shorter
-    /// than the axis, a circle longer than it, or nothing to repeat.
+    /// Another number of amounts than axes; a number that does not fit into the type; more cut than
+    /// is there; a reflection that is not shorter than the axis, a circle longer than it, or nothing
+    /// to repeat.
     pub fn pad(&self, amounts: &[(isize, isize)], mode: PadMode) -> Result<Tensor> {
         if amounts.len() != self.rank() {
             return shape_error(

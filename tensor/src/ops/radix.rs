@@ -78,8 +78,8 @@ fn keys(x: &Tensor, descending: bool) -> Result<(Tensor, u32)> {
     ))
 }
 
-/// Words `[rows, n]` in the order of their bits `32..32 + bits`, with words of ones after them: a whole number
-/// of blocks.
+/// Words `[rows, n]` in the order of their bits `32..32 + bits`, with words of ones after them: a whole
+/// number of blocks.
 fn sorted(words: &Tensor, bits: u32) -> Result<Tensor> {
     let &[rows, n] = words.shape() else {
         return Ok(words.clone());

@@ -16,7 +16,8 @@ const INTS: [DType; 8] = [
 ];
 
 type Compare = fn(&Tensor, Operand) -> Result<Tensor>;
-const RELATIONS: [(&str, Compare, fn(f64, f64) -> bool); 6] = [
+type Holds = fn(f64, f64) -> bool;
+const RELATIONS: [(&str, Compare, Holds); 6] = [
     ("lt", |a, b| a.lt(b), |a, b| a < b),
     ("le", |a, b| a.le(b), |a, b| a <= b),
     ("gt", |a, b| a.gt(b), |a, b| a > b),

@@ -128,7 +128,7 @@ fn rows_and_columns() {
     let ranks = x.ranks(2, true).unwrap();
     let back = x.argsort(2, true).unwrap().gather(2, &ranks).unwrap();
     assert!(
-        back.eq(&x.positions(2).unwrap())
+        back.eq(x.positions(2).unwrap())
             .unwrap()
             .all(&[], false)
             .unwrap()

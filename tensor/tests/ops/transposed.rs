@@ -64,9 +64,9 @@ impl Case {
             dx: vec![0.0; x.len()],
             dw: vec![0.0; w.len()],
         };
-        for xi in 0..x.len() {
+        for (xi, &element) in x.iter().enumerate() {
             let from = unravel(xi, &self.input);
-            for wi in 0..w.len() {
+            for (wi, &factor) in w.iter().enumerate() {
                 let k = unravel(wi, &weight);
                 if k[0] != from[1] {
                     continue;
@@ -81,9 +81,9 @@ impl Case {
                     at = at * len + o.unwrap_or(0);
                 }
                 if inside {
-                    found.y[at] += x[xi] * w[wi];
-                    found.dx[xi] += g[at] * w[wi];
-                    found.dw[wi] += g[at] * x[xi];
+                    found.y[at] += element * factor;
+                    found.dx[xi] += g[at] * factor;
+                    found.dw[wi] += g[at] * element;
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Case {
         assert_eq!(y.shape()[2..], out, "{self:?}");
         let g = numbers(y.numel(), 3);
         let loss = y
-            .mul(&tensor(&g, y.shape()))
+            .mul(tensor(&g, y.shape()))
             .unwrap()
             .sum(&[], false)
             .unwrap();
