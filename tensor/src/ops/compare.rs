@@ -135,14 +135,9 @@ impl Tensor {
         let dtype = self.dtype();
         let bits = number.bits(dtype);
         let full = |bits| Tensor::full_bits(self.engine(), self.shape(), bits, dtype);
-        let value = match number {
-            Scalar::Float(x) => x,
-            Scalar::Int(x) => x as f64,
-            Scalar::Bool(x) => f64::from(u8::from(x)),
-        };
-        if !value.is_finite() || scalar::to_f64(dtype, bits).is_finite() {
+        let Some(value) = beyond(number, dtype) else {
             return relation.of(self, &full(bits)?);
-        }
+        };
         let infinity = full(scalar::from_f64(dtype, f64::INFINITY.copysign(value)))?;
         match (relation, value > 0.0) {
             (Relation::Eq, _) => self.all_are(false),
@@ -179,15 +174,26 @@ impl Tensor {
     }
 
     fn limit(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
-        if let (true, Operand::Scalar(Scalar::Int(x))) = (self.dtype().is_int(), &other) {
-            let (low, high) = scalar::int_limits(self.dtype());
-            let idle = match binary {
-                Binary::Max => i128::from(*x) <= low,
-                _ => i128::from(*x) >= high,
-            };
-            if idle {
+        let dtype = self.dtype();
+        // A limit on the far side of every element, which none reaches.
+        let idle = |below: bool| match binary {
+            Binary::Max => below,
+            _ => !below,
+        };
+        match other {
+            Operand::Scalar(Scalar::Int(x)) if dtype.is_int() => {
+                let (low, high) = scalar::int_limits(dtype);
+                let x = i128::from(x);
+                if x <= low && idle(true) || x >= high && idle(false) {
+                    return Ok(self.clone());
+                }
+            }
+            Operand::Scalar(x)
+                if dtype.is_float() && beyond(x, dtype).is_some_and(|x| idle(x < 0.0)) =>
+            {
                 return Ok(self.clone());
             }
+            _ => {}
         }
         let (a, b) = pair(op, self, other)?;
         a.binary(binary, &b)
@@ -216,4 +222,15 @@ impl Tensor {
         self.limit("clip", Binary::Max, low.into())?
             .limit("clip", Binary::Min, high.into())
     }
+}
+
+/// The value of a number that is larger than every number of a float type, without being one of its values.
+fn beyond(number: Scalar, dtype: DType) -> Option<f64> {
+    let value = match number {
+        Scalar::Float(x) => x,
+        Scalar::Int(x) => x as f64,
+        Scalar::Bool(x) => f64::from(u8::from(x)),
+    };
+    let held = scalar::to_f64(dtype, number.bits(dtype));
+    (!value.is_nan() && !held.is_finite() && held != value).then_some(value)
 }
