@@ -517,15 +517,15 @@ fn scatter(
     g: &Tensor,
 ) -> Result<Vec<Option<Tensor>>> {
     let (base, index, source) = (&src[0], &src[1], &src[2]);
-    let at_index = g.gather(axis, index)?;
+    let at_index = g.pick(axis as usize, index)?;
     let (base_part, source_part) = match mode {
-        ScatterMode::Set => {
+        ScatterMode::Set | ScatterMode::Distinct => {
             // Of several writes to one element only the last counts: each writes its number along
             // the axis, and those that read it back have won.
             let number = index.positions(axis)?;
             let nobody = Tensor::full(y.engine(), base.shape(), -1, DType::I32)?;
             let winner = nobody.scatter(axis, index, &number, ScatterMode::Set)?;
-            let won = winner.gather(axis, index)?.eq(&number)?;
+            let won = winner.pick(axis as usize, index)?.eq(&number)?;
             let kept = winner.lt(0)?;
             (
                 kept.select(g, &g.zeros_like()?)?,
@@ -546,8 +546,8 @@ fn scatter(
                 let clear = zeros.sub(&count(t)?)?.eq(0)?;
                 clear.select(&rest, &rest.zeros_like()?)
             };
-            let near = product.gather(axis, index)?;
-            let near_zeros = zeros.gather(axis, index)?;
+            let near = product.pick(axis as usize, index)?;
+            let near_zeros = zeros.pick(axis as usize, index)?;
             (
                 g.mul(&others(base, &product, &zeros)?)?,
                 at_index.mul(&others(source, &near, &near_zeros)?)?,
@@ -556,12 +556,12 @@ fn scatter(
         ScatterMode::Combine(ReduceOp::Max | ReduceOp::Min) => {
             let add = ScatterMode::Combine(ReduceOp::Add);
             let base_wins = base.eq(y)?.cast(g.dtype())?;
-            let source_wins = source.eq(&y.gather(axis, index)?)?.cast(g.dtype())?;
+            let source_wins = source.eq(&y.pick(axis as usize, index)?)?.cast(g.dtype())?;
             let count = base_wins.scatter(axis, index, &source_wins, add)?;
             let share = g.div(&count)?;
             (
                 base_wins.mul(&share)?,
-                source_wins.mul(&share.gather(axis, index)?)?,
+                source_wins.mul(&share.pick(axis as usize, index)?)?,
             )
         }
         ScatterMode::Combine(ReduceOp::And | ReduceOp::Or) => return Ok(vec![None; 3]),

@@ -87,22 +87,22 @@ impl Tensor {
     /// A number as a tensor without axes.
     ///
     /// # Errors
-    /// None today.
+    /// A number that does not fit into the type, see [`Scalar`].
     pub fn scalar(engine: &Engine, value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
         Tensor::full(engine, &[], value, dtype)
     }
 
-    /// A tensor of one number, cast to the type.
+    /// A tensor of one number, which must fit into the type, see [`Scalar`].
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// More bytes than an address reaches; a number that does not fit.
     pub fn full(
         engine: &Engine,
         shape: &[usize],
         value: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        Tensor::full_bits(engine, shape, value.into().bits(dtype), dtype)
+        Tensor::full_bits(engine, shape, value.into().fit("full", dtype)?, dtype)
     }
 
     /// A tensor of zeros.
@@ -124,7 +124,7 @@ impl Tensor {
     /// One number in the shape, type and engine of this tensor.
     ///
     /// # Errors
-    /// None today.
+    /// A number that does not fit into the type, see [`Scalar`].
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         Tensor::full(self.engine(), self.shape(), value, self.dtype())
     }
@@ -148,7 +148,7 @@ impl Tensor {
     /// `start, start + step, ...` below `stop` (above it for a negative step), shape `[n]`.
     ///
     /// # Errors
-    /// A zero or non-finite step; `Bool`.
+    /// A zero or non-finite step; elements that do not fit into the type; `Bool`.
     pub fn arange(
         engine: &Engine,
         start: impl Into<Scalar>,
@@ -187,6 +187,14 @@ impl Tensor {
             );
         }
         let len = len as usize;
+        if len > 0 && dtype.is_int() {
+            // The ends are elements; what lies between them fits if they do.
+            start.fit("arange", dtype)?;
+            if let (Scalar::Int(a), Scalar::Int(d)) = (start, step) {
+                let last = i128::from(a) + (len as i128 - 1) * i128::from(d);
+                Scalar::Int(i64::try_from(last).unwrap_or(i64::MAX)).fit("arange", dtype)?;
+            }
+        }
         let (compute, index) = if dtype.is_float() {
             let wide = if dtype == DType::F64 {
                 dtype
@@ -208,8 +216,8 @@ impl Tensor {
             };
             (dtype, Tensor::iota(engine, len, index)?.cast(dtype)?)
         };
-        let step = Tensor::full(engine, &[len], step, compute)?;
-        let start = Tensor::full(engine, &[len], start, compute)?;
+        let step = Tensor::full_bits(engine, &[len], step.bits(compute), compute)?;
+        let start = Tensor::full_bits(engine, &[len], start.bits(compute), compute)?;
         index.mul(step)?.add(start)?.cast(dtype)
     }
 

@@ -1,5 +1,7 @@
 //! Host types of elements.
 
+use std::fmt;
+
 use codegen::DType;
 use codegen::interp::scalar;
 
@@ -92,7 +94,17 @@ impl Element for bool {
 /// A number without a type of its own: it takes the type of the tensor that it meets.
 ///
 /// A float beside an integer or boolean tensor makes the result `f32`, an integer beside a boolean
-/// tensor makes it `i32`.
+/// tensor makes it `i32`. A number never makes a tensor of its own kind wider, so it has to fit:
+///
+/// - In arithmetic, and where the number becomes an element (`full`, `where_`, `masked_fill`, `pad`),
+///   an integer outside of the range of an integer type is an error, as are NaN and infinities in
+///   one. A fraction that becomes an integer is cut off. Nothing wraps.
+/// - Comparisons are by value, whatever the type holds: `lt(300)` is true for all of `u8`, and
+///   `lt(0.5)` on integers does not round them. NaN is unequal to everything.
+/// - `maximum`, `minimum`, `clamp` and `clip` are by value too: a limit that no element of the type
+///   reaches does nothing. One that all would become, but which does not fit, is an error.
+/// - A number too large for a float type becomes infinity, as a cast makes it (NaN in
+///   [`DType::F8E4M3`], which has none). Comparisons still tell the two apart.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Scalar {
     /// A floating point literal.
@@ -113,13 +125,23 @@ impl Scalar {
         }
     }
 
-    /// The bits of the value cast to a type.
+    /// The bits of the value cast to a type: integers wrap, see [`Scalar::fit`].
     pub fn bits(self, dtype: DType) -> u64 {
         match self {
             Scalar::Float(x) if dtype.is_float() => scalar::from_f64(dtype, x),
             Scalar::Float(x) => scalar::cast(DType::F64, dtype, x.to_bits()),
             Scalar::Int(x) => scalar::cast(DType::I64, dtype, x as u64),
             Scalar::Bool(x) => scalar::cast(DType::Bool, dtype, u64::from(x)),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Float(x) => write!(f, "{x:?}"),
+            Scalar::Int(x) => write!(f, "{x}"),
+            Scalar::Bool(x) => write!(f, "{x}"),
         }
     }
 }

@@ -21,6 +21,9 @@ pub type Shape = Vec<usize>;
 pub enum ScatterMode {
     /// Overwrite; of several writes to one element the last in row-major order of the source wins.
     Set,
+    /// Overwrite, where no two writes are to one element, which whoever makes the node knows: they run in
+    /// any order. Where it is not so, one of the values is there.
+    Distinct,
     /// Combine with the element, in row-major order of the source.
     Combine(ReduceOp),
 }

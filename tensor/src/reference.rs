@@ -486,7 +486,7 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
                     return;
                 };
                 out[at] = match mode {
-                    ScatterMode::Set => new,
+                    ScatterMode::Set | ScatterMode::Distinct => new,
                     ScatterMode::Combine(op) => scalar::binary(op.binary(), dtype, out[at], new)
                         .unwrap_or_else(|| {
                             defined = false;

@@ -31,8 +31,8 @@ fn construction() -> Result<()> {
         2.5
     );
     assert_eq!(
-        Tensor::full(&e, &[2], 300, DType::U8)?.to_vec::<u8>()?,
-        [44, 44]
+        Tensor::full(&e, &[2], 255, DType::U8)?.to_vec::<u8>()?,
+        [255, 255]
     );
     assert_eq!(
         Tensor::full_bits(&e, &[1], 7, DType::I64)?.to_vec::<i64>()?,

@@ -59,7 +59,9 @@ fn weights(
     bias: bool,
     dtype: DType,
 ) -> Result<(Parameter, Option<Parameter>)> {
-    let fan = shape[1..].iter().product();
+    let fan = shape[1..]
+        .iter()
+        .fold(1, |n: usize, &len| n.saturating_mul(len));
     let weight = Parameter::new(init::by_fan_in(rng, shape, fan, dtype)?);
     let bias = match bias {
         true => Some(Parameter::new(init::by_fan_in(

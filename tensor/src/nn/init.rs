@@ -12,8 +12,8 @@ pub fn fans(shape: &[usize]) -> (usize, usize) {
         [] => (1, 1),
         [n] => (*n, *n),
         [out, fan, kernel @ ..] => {
-            let taps: usize = kernel.iter().product();
-            (fan * taps, out * taps)
+            let taps = kernel.iter().fold(1, |n: usize, &k| n.saturating_mul(k));
+            (fan.saturating_mul(taps), out.saturating_mul(taps))
         }
     }
 }

@@ -126,7 +126,7 @@ impl Tensor {
     /// `[positions, width / 2]` in `f32`; this tensor holds the positions, `[n]`.
     ///
     /// # Errors
-    /// Not one axis; an odd width.
+    /// Not one axis; an odd width, or one above 2^20.
     pub fn rotary_angles(&self, width: usize, base: f64) -> Result<(Tensor, Tensor)> {
         if self.rank() != 1 || width == 0 || !width.is_multiple_of(2) {
             return shape_error(
@@ -136,6 +136,10 @@ impl Tensor {
                     self.shape()
                 ),
             );
+        }
+        // The rates are a list on the host.
+        if width > 1 << 20 {
+            return shape_error("rotary_angles", format!("width {width}: at most 1048576"));
         }
         let rates: Vec<f32> = (0..width / 2)
             .map(|i| base.powf(-2.0 * i as f64 / width as f64) as f32)

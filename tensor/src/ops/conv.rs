@@ -1,4 +1,5 @@
-//! Convolutions: windows of the padded input, times the weight, summed.
+//! Convolutions: windows of the padded input, times the weight, summed. Their transpose is in
+//! [`super::conv_transpose`].
 
 use codegen::ir::ReduceOp;
 
@@ -151,83 +152,6 @@ impl Tensor {
             Some(bias) => sum.add(&per_channel("conv", bias, c_out, rank)?),
             None => Ok(sum),
         }
-    }
-
-    /// The transpose of a convolution: `[n, c_in, s..]` with the weight `[c_in, c_out / groups,
-    /// k..]` gives `[n, c_out, o..]` with `o = (s - 1) * stride - padding + dilation * (k - 1) +
-    /// output_padding + 1`; `output_padding` has one number per spatial axis, or none.
-    ///
-    /// # Errors
-    /// Ranks, channels or groups that do not fit; more padding than there is output.
-    pub fn conv_transpose(
-        &self,
-        weight: &Tensor,
-        bias: Option<&Tensor>,
-        sliding: &Sliding,
-        output_padding: &[usize],
-        groups: usize,
-    ) -> Result<Tensor> {
-        let rank = self.rank();
-        let n = rank.saturating_sub(2);
-        let fits = rank >= 3
-            && weight.rank() == rank
-            && groups > 0
-            && self.shape()[1] == weight.shape()[0]
-            && weight.shape()[0].is_multiple_of(groups)
-            && (output_padding.is_empty() || output_padding.len() == n);
-        if !fits {
-            return shape_error(
-                "conv_transpose",
-                format!(
-                    "input {:?}, weight {:?}, {groups} groups, output padding {output_padding:?}: \
-                     wants [n, c_in, s..] and [c_in, c_out / groups, k..] with groups dividing c_in",
-                    self.shape(),
-                    weight.shape()
-                ),
-            );
-        }
-        let Sliding {
-            stride,
-            padding,
-            dilation,
-        } = sliding.resolve("conv_transpose", &vec![1; n])?;
-        let (c_in, c_group) = (weight.shape()[0] / groups, weight.shape()[1]);
-        // An ordinary convolution of the input with zeros between its elements and around it.
-        let mut x = self.clone();
-        let mut amounts = vec![(0, 0), (0, 0)];
-        for i in 0..n {
-            x = x.dilate(2 + i, stride[i])?;
-            let reach = dilation[i]
-                .checked_mul(weight.shape()[2 + i].saturating_sub(1))
-                .filter(|&r| r < isize::MAX as usize / 4);
-            let Some(reach) = reach else {
-                return shape_error(
-                    "conv_transpose",
-                    format!("dilation {dilation:?} is too large"),
-                );
-            };
-            let reach = reach as isize;
-            let more = output_padding
-                .get(i)
-                .copied()
-                .unwrap_or(0)
-                .min(isize::MAX as usize / 4);
-            let (before, after) = (padding[i].0 as isize, padding[i].1 as isize);
-            amounts.push((reach - before, reach - after + more as isize));
-        }
-        let x = x.pad(&amounts, PadMode::Constant(0.into()))?;
-        let kernel = weight.shape()[2..].to_vec();
-        let axes: Vec<usize> = (2..rank).collect();
-        let w = weight
-            .reverse(&axes)?
-            .reshape(&[&[groups, c_in, c_group][..], &kernel].concat())?
-            .transpose(1, 2)?
-            .reshape(&[&[groups * c_group, c_in][..], &kernel].concat())?;
-        let plain = Sliding {
-            dilation,
-            ..Sliding::default()
-        };
-        x.conv(&w, bias, &plain, groups)
     }
 }
 

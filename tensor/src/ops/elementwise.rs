@@ -1,4 +1,4 @@
-//! Arithmetic, comparisons, logic and the elementary functions.
+//! Arithmetic, logic and the elementary functions.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, LN_10, LOG2_E, LOG10_2};
 
@@ -6,6 +6,7 @@ use codegen::DType;
 use codegen::ir::{Binary, Unary};
 
 use super::{Operand, dtype_error, pair, shape_error};
+use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::Tensor;
 
@@ -63,10 +64,6 @@ binary! {
     sub, Sub;
     /// Product; `and` for `Bool`.
     mul, Mul;
-    /// Larger of both; NaN propagates.
-    maximum, Max;
-    /// Smaller of both; NaN propagates.
-    minimum, Min;
     /// Integer quotient rounded down; 0 where the divisor is 0.
     floor_div, FloorDiv;
     /// Integer quotient rounded towards zero; 0 where the divisor is 0.
@@ -83,12 +80,6 @@ binary! {
     shl, Shl;
     /// Shift right, with the sign for signed types.
     shr, Shr;
-    /// `self < other`, as `Bool`.
-    lt, Lt;
-    /// `self == other`, as `Bool`.
-    eq, Eq;
-    /// `self != other`, as `Bool`; true with NaN.
-    ne, Ne;
 }
 
 /// Defines methods that apply one [`Unary`].
@@ -364,7 +355,12 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn div(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("div", self, other.into())?;
+        let other = other.into();
+        // A number meets the float that the tensor becomes, and need not fit into an integer.
+        let (a, b) = match other {
+            Operand::Scalar(_) => pair("div", &self.to_float()?, other)?,
+            Operand::Tensor(_) => pair("div", self, other)?,
+        };
         a.to_float()?.binary(Binary::FDiv, &b.to_float()?)
     }
 
@@ -380,33 +376,6 @@ impl Tensor {
         let r = a.binary(Binary::TruncMod, &b)?;
         let wrong = r.ne(0)?.bitand(&r.lt(0)?.bitxor(&b.lt(0)?)?)?;
         wrong.select(&r.add(&b)?, &r)
-    }
-
-    /// `self >= other`, as `Bool`; false with NaN.
-    ///
-    /// # Errors
-    /// Shapes that do not broadcast.
-    pub fn ge(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("ge", self, other.into())?;
-        b.binary(Binary::Lt, &a)?.bitor(&a.binary(Binary::Eq, &b)?)
-    }
-
-    /// `self <= other`, as `Bool`; false with NaN.
-    ///
-    /// # Errors
-    /// Shapes that do not broadcast.
-    pub fn le(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("le", self, other.into())?;
-        a.binary(Binary::Lt, &b)?.bitor(&a.binary(Binary::Eq, &b)?)
-    }
-
-    /// `self > other`, as `Bool`.
-    ///
-    /// # Errors
-    /// Shapes that do not broadcast.
-    pub fn gt(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("gt", self, other.into())?;
-        b.binary(Binary::Lt, &a)
     }
 
     /// a to the power b. Floats as C's `pow`; integers by multiplication, which wraps, with the
@@ -447,6 +416,9 @@ impl Tensor {
     pub fn sign(&self) -> Result<Tensor> {
         let x = self.detach()?;
         let positive = x.gt(0)?.select(&x.ones_like()?, &x)?;
+        if x.dtype().is_unsigned() {
+            return Ok(positive);
+        }
         x.lt(0)?.select(&x.full_like(-1)?, &positive)
     }
 
@@ -482,29 +454,6 @@ impl Tensor {
     /// Shapes that do not broadcast.
     pub fn lerp(&self, end: &Tensor, weight: impl Into<Operand>) -> Result<Tensor> {
         self.add(&end.sub(self)?.mul(weight)?)
-    }
-
-    /// Limited to `low..=high`; a missing limit does nothing.
-    ///
-    /// # Errors
-    /// Shapes that do not broadcast.
-    pub fn clamp(&self, low: Option<Operand>, high: Option<Operand>) -> Result<Tensor> {
-        let x = match low {
-            Some(low) => self.maximum(low)?,
-            None => self.clone(),
-        };
-        match high {
-            Some(high) => x.minimum(high),
-            None => Ok(x),
-        }
-    }
-
-    /// Limited to `low..=high`.
-    ///
-    /// # Errors
-    /// None today.
-    pub fn clip(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Result<Tensor> {
-        self.maximum(low)?.minimum(high)
     }
 
     /// Where the value is NaN, as `Bool`.
@@ -572,10 +521,10 @@ impl Tensor {
             (Operand::Scalar(a), Operand::Scalar(b)) => {
                 let base = DType::Bool;
                 let dtype = a.beside(base).promote(b.beside(base));
-                (
-                    Tensor::scalar(self.engine(), a, dtype)?,
-                    Tensor::scalar(self.engine(), b, dtype)?,
-                )
+                let full = |x: Scalar| {
+                    Tensor::full_bits(self.engine(), &[], x.fit("where", dtype)?, dtype)
+                };
+                (full(a)?, full(b)?)
             }
         };
         let shape = super::broadcast_shapes("where", &[self.shape(), a.shape()])?;
@@ -587,8 +536,15 @@ impl Tensor {
     /// `value` where the mask is true, this tensor elsewhere; keeps the type.
     ///
     /// # Errors
-    /// Shapes that do not broadcast.
+    /// Shapes that do not broadcast; a number that does not fit.
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Result<Tensor> {
+        let value = match value.into() {
+            Operand::Scalar(number) => {
+                let bits = number.fit("masked_fill", self.dtype())?;
+                Tensor::full_bits(self.engine(), &[], bits, self.dtype())?.into()
+            }
+            tensor => tensor,
+        };
         mask.where_(value, self)?.cast(self.dtype())
     }
 

@@ -1,8 +1,10 @@
 //! Resizing, and exchange between channels and space. Tensors are `[n, c, s..]`.
 
+use codegen::DType;
+
 use super::shape_error;
 use crate::error::Result;
-use crate::graph::Tensor;
+use crate::graph::{Engine, Tensor};
 
 /// How [`Tensor::interpolate`] fills the new grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,92 @@ pub enum Interpolation {
         /// Corners of both grids coincide; otherwise their edges do.
         align_corners: bool,
     },
+}
+
+/// Positions of a new grid in an old one. Lists of them are made on the host, or in the graph where they
+/// are long.
+struct Grid<'a> {
+    engine: &'a Engine,
+    old: usize,
+    new: usize,
+}
+
+impl Grid<'_> {
+    /// Elements from which a list of positions is part of the graph.
+    const LONG: usize = 1 << 20;
+
+    fn last(&self) -> usize {
+        self.old.saturating_sub(1)
+    }
+
+    /// `0..new`, where the list is long.
+    fn counted(&self) -> Result<Option<Tensor>> {
+        if self.new < Self::LONG {
+            return Ok(None);
+        }
+        Tensor::iota(self.engine, self.new, DType::I64).map(Some)
+    }
+
+    fn listed(&self, f: impl Fn(usize) -> i64) -> Result<Tensor> {
+        let data: Vec<i64> = (0..self.new).map(f).collect();
+        Tensor::from_slice(self.engine, &data, &[self.new])
+    }
+
+    /// `floor(i * old / new)`.
+    fn floor(&self) -> Result<Tensor> {
+        let (old, new, last) = (self.old as u128, self.new.max(1) as u128, self.last());
+        let Some(i) = self.counted()? else {
+            return self.listed(|i| ((i as u128 * old / new) as usize).min(last) as i64);
+        };
+        // i * old in two parts of the ratio, neither of which overflows as long as the tensors fit.
+        let (whole, part) = (old / new, old % new);
+        let rest = match part.checked_mul(new) {
+            Some(most) if most <= i64::MAX as u128 => i.mul(part as i64)?.floor_div(new as i64)?,
+            _ => (i.cast(DType::F64)?)
+                .mul(part as f64 / new as f64)?
+                .cast(DType::I64)?,
+        };
+        i.mul(whole as i64)?.add(&rest)?.minimum(last as i64)
+    }
+
+    /// The element nearest to the centre of each new one.
+    fn centre(&self) -> Result<Tensor> {
+        let (ratio, last) = (self.old as f64 / self.new as f64, self.last());
+        let Some(i) = self.counted()? else {
+            return self.listed(|i| (((i as f64 + 0.5) * ratio) as usize).min(last) as i64);
+        };
+        let place = i.cast(DType::F64)?.add(0.5)?.mul(ratio)?;
+        place.cast(DType::I64)?.minimum(last as i64)
+    }
+
+    /// The neighbours of each new element, and the weight of the second.
+    fn between(&self, align_corners: bool) -> Result<(Tensor, Tensor, Tensor)> {
+        let (last, steps) = (self.last(), self.new.saturating_sub(1).max(1) as f64);
+        let ratio = self.old as f64 / self.new as f64;
+        let Some(i) = self.counted()? else {
+            let place = |i: usize| match align_corners {
+                true => i as f64 * last as f64 / steps,
+                false => ((i as f64 + 0.5) * ratio - 0.5).max(0.0),
+            };
+            let weights: Vec<f64> = (0..self.new).map(|i| place(i).fract()).collect();
+            return Ok((
+                self.listed(|i| (place(i) as usize).min(last) as i64)?,
+                self.listed(|i| (place(i) as usize + 1).min(last) as i64)?,
+                Tensor::from_slice(self.engine, &weights, &[self.new])?,
+            ));
+        };
+        let i = i.cast(DType::F64)?;
+        let place = match align_corners {
+            true => i.mul(last as f64)?.div(steps)?,
+            false => i.add(0.5)?.mul(ratio)?.sub(0.5)?.maximum(0.0)?,
+        };
+        let low = place.cast(DType::I64)?;
+        Ok((
+            low.minimum(last as i64)?,
+            low.add(1)?.minimum(last as i64)?,
+            place.sub(&place.floor()?)?,
+        ))
+    }
 }
 
 impl Tensor {
@@ -51,37 +139,23 @@ impl Tensor {
 
     fn resize(&self, at: usize, old: usize, new: usize, mode: Interpolation) -> Result<Tensor> {
         let along = at as isize;
-        let ratio = old as f64 / new as f64;
-        let last = old.saturating_sub(1);
-        let vector = |f: &dyn Fn(usize) -> i64| {
-            let data: Vec<i64> = (0..new).map(f).collect();
-            Tensor::from_slice(self.engine(), &data, &[new])
+        let mut shape = self.shape().to_vec();
+        shape[at] = new;
+        super::check_size("interpolate", &shape, self.dtype())?;
+        let grid = Grid {
+            engine: self.engine(),
+            old,
+            new,
         };
-        let whole =
-            |i: usize| (((i as u128 * old as u128) / new.max(1) as u128) as usize).min(last);
         let align_corners = match mode {
-            Interpolation::Nearest => {
-                return self.index_select(along, &vector(&|i| whole(i) as i64)?);
-            }
-            Interpolation::NearestExact => {
-                let centre = |i: usize| (((i as f64 + 0.5) * ratio) as usize).min(last) as i64;
-                return self.index_select(along, &vector(&centre)?);
-            }
+            Interpolation::Nearest => return self.index_select(along, &grid.floor()?),
+            Interpolation::NearestExact => return self.index_select(along, &grid.centre()?),
             Interpolation::Linear { align_corners } => align_corners,
         };
-        let place = |i: usize| {
-            if align_corners {
-                i as f64 * last as f64 / new.saturating_sub(1).max(1) as f64
-            } else {
-                ((i as f64 + 0.5) * ratio - 0.5).max(0.0)
-            }
-        };
-        let low = vector(&|i| (place(i) as usize).min(last) as i64)?;
-        let high = vector(&|i| (place(i) as usize + 1).min(last) as i64)?;
-        let weights: Vec<f64> = (0..new).map(|i| place(i).fract()).collect();
+        let (low, high, weights) = grid.between(align_corners)?;
         let mut line = vec![1; self.rank()];
         line[at] = new;
-        let weights = Tensor::from_slice(self.engine(), &weights, &line)?;
+        let weights = weights.reshape(&line)?;
         self.in_f32(|x| {
             let (a, b) = (x.index_select(along, &low)?, x.index_select(along, &high)?);
             a.lerp(&b, &weights.cast(x.dtype())?)

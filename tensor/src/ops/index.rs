@@ -1,9 +1,14 @@
-//! Picking and placing elements by index tensors. A negative index counts from the end; an index out
-//! of range reads 0 and writes nothing.
+//! Picking and placing elements by index tensors. A negative index counts from the end.
+//!
+//! Reading at an index out of range is an error where the host knows the index: data in host memory,
+//! of at most 65536 elements, or a constant, as it is or moved, expanded or cast to another integer.
+//! Where the index is computed, or in the memory of a device, or changes between the calls of a
+//! captured function, the element that is read is 0. Writing at an index out of range writes nothing.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
+use super::bounds::{self, Bounds};
 use super::{axis, dtype_error, shape_error};
 use crate::error::Result;
 use crate::graph::{ScatterMode, Shape, Tensor};
@@ -13,14 +18,19 @@ impl Tensor {
     /// axis in the result.
     ///
     /// # Errors
-    /// An axis that the tensor lacks; an index that is no integer.
+    /// An axis that the tensor lacks; an index that is no integer, or known to be out of range.
     pub fn index_select(&self, along: isize, index: &Tensor) -> Result<Tensor> {
         let at = axis("index_select", along, self.rank())?;
+        self.selected("index_select", at, index)
+    }
+
+    fn selected(&self, op: &'static str, at: usize, index: &Tensor) -> Result<Tensor> {
+        Bounds::of(op, self.shape()[at]).check(index)?;
         let mut line = vec![1; self.rank()];
         line[at] = index.numel();
         let mut spread = self.shape().to_vec();
         spread[at] = index.numel();
-        let picked = self.gather(at as isize, &index.reshape(&line)?.expand(&spread)?)?;
+        let picked = self.pick(at, &index.reshape(&line)?.expand(&spread)?)?;
         let shape = [&self.shape()[..at], index.shape(), &self.shape()[at + 1..]].concat();
         picked.reshape(&shape)
     }
@@ -28,15 +38,15 @@ impl Tensor {
     /// Elements of the flattened tensor at `index`; the result has the shape of `index`.
     ///
     /// # Errors
-    /// An index that is no integer.
+    /// An index that is no integer, or known to be out of range.
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
-        self.reshape(&[self.numel()])?.index_select(0, index)
+        self.reshape(&[self.numel()])?.selected("take", 0, index)
     }
 
     /// Rows of this table `[entries, width]` at `index`: shape of `index`, then `width`.
     ///
     /// # Errors
-    /// Not two axes; an index that is no integer.
+    /// Not two axes; an index that is no integer, or known to be out of range.
     pub fn embedding(&self, index: &Tensor) -> Result<Tensor> {
         if self.rank() != 2 {
             return shape_error(
@@ -44,7 +54,7 @@ impl Tensor {
                 format!("{:?} is not [entries, width]", self.shape()),
             );
         }
-        self.index_select(0, index)
+        self.selected("embedding", 0, index)
     }
 
     /// This tensor with `source` added at `index` along an axis, in row-major order of the source.
@@ -128,14 +138,20 @@ impl Tensor {
     /// after the first `batch`, which both share.
     ///
     /// # Errors
-    /// More coordinates than axes; batches that differ.
+    /// More coordinates than axes; batches that differ; coordinates known to be out of range.
     pub fn gather_nd(&self, index: &Tensor, batch: usize) -> Result<Tensor> {
         let nd = Coordinates::new("gather_nd", self, index, batch)?;
+        if let Some(values) = bounds::known(index, true).filter(|_| nd.depth > 0) {
+            for (i, &len) in self.shape()[batch..batch + nd.depth].iter().enumerate() {
+                let values = values.iter().copied().skip(i).step_by(nd.depth);
+                Bounds::of("gather_nd", len).check_values(values)?;
+            }
+        }
         let flat = self.reshape(&[nd.batches, nd.places, nd.slice])?;
         let linear = nd.linear(self, index)?;
         let count = linear.shape()[1];
         let spread = [nd.batches, count, nd.slice];
-        let picked = flat.gather(1, &linear.unsqueeze(-1)?.expand(&spread)?)?;
+        let picked = flat.pick(1, &linear.unsqueeze(-1)?.expand(&spread)?)?;
         let outer = &index.shape()[..index.rank() - 1];
         picked.reshape(&[outer, &self.shape()[batch + nd.depth..]].concat())
     }

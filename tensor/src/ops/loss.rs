@@ -1,5 +1,6 @@
 //! Losses. Targets and predictions broadcast; the result is reduced as asked.
 
+use super::bounds::Bounds;
 use super::{dtype_error, shape_error};
 use crate::error::Result;
 use crate::graph::Tensor;
@@ -40,13 +41,15 @@ pub struct Classes {
 }
 
 impl Tensor {
-    /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`.
+    /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`. A target out
+    /// of range that only the device knows has the loss and the weight 0; a negative one counts from the end.
     ///
     /// # Errors
-    /// Shapes that do not go together; targets that are no integers.
+    /// Shapes that do not go together; targets that are no integers, or known to be neither a class nor
+    /// the ignored one.
     pub fn nll_loss(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
         let picked = |logs: &Tensor, index: &Tensor| -> Result<Tensor> {
-            logs.gather(1, &index.unsqueeze(1)?)?.squeeze(&[1])
+            logs.pick(1, &index.unsqueeze(1)?)?.squeeze(&[1])
         };
         let classes = self.shape().get(1).copied().unwrap_or(0);
         let want: Vec<usize> = (0..self.rank())
@@ -69,6 +72,13 @@ impl Tensor {
                 format!("classes are integers, not {}", target.dtype()),
             );
         }
+        let classes_known = Bounds {
+            op: "nll_loss",
+            len: classes,
+            negative: false,
+            ignore: options.ignore,
+        };
+        classes_known.check(target)?;
         let weight = match &options.weight {
             Some(weight) if weight.shape() != [classes] => {
                 return shape_error(
@@ -80,7 +90,10 @@ impl Tensor {
             None => Tensor::ones(self.engine(), &[classes], self.dtype())?,
         };
         self.in_f32(|logs| {
-            let mut w = weight.cast(logs.dtype())?.take(target)?;
+            let per_target = weight
+                .cast(logs.dtype())?
+                .pick(0, &target.flatten(0, -1)?)?;
+            let mut w = per_target.reshape(target.shape())?;
             let mut counted = None;
             if let Some(ignored) = options.ignore {
                 let keep = target.ne(ignored)?;
@@ -116,7 +129,7 @@ impl Tensor {
     /// probabilities `[n, c, s..]` (floats).
     ///
     /// # Errors
-    /// Shapes that do not go together.
+    /// Shapes that do not go together; classes as in [`Tensor::nll_loss`].
     pub fn cross_entropy(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
         if self.rank() < 2 {
             return shape_error(

@@ -3,14 +3,18 @@
 //!
 //! - Axes are `isize`; negative ones count from the end.
 //! - Two tensors broadcast as in numpy (aligned at the last axis, size 1 stretches) and promote as
-//!   [`DType::promote`] says. Numbers are weak, see [`Scalar`].
+//!   [`DType::promote`] says. Numbers are weak and must fit, see [`Scalar`].
 //! - Functions over floats turn integers and booleans into `f32`, and compute `f16`, `bf16` and
 //!   8-bit floats in `f32` if they are made of more than one operation.
 
 pub mod activation;
 pub mod attention;
+pub(crate) mod bounds;
+pub mod compare;
 pub mod conv;
+pub mod conv_transpose;
 pub mod elementwise;
+mod fit;
 pub mod image;
 pub mod index;
 pub mod linalg;
@@ -20,6 +24,7 @@ pub mod norm;
 mod operators;
 pub mod pool;
 pub mod primitive;
+mod radix;
 pub mod random;
 pub mod reduce;
 pub mod sort;
@@ -99,21 +104,21 @@ pub(crate) fn axes(op: &'static str, given: &[isize], rank: usize) -> Result<Vec
     Ok(found)
 }
 
-/// Refuses shapes whose bytes cannot be addressed.
+/// The number of elements of a shape. Refuses shapes whose bytes cannot be addressed, with or without the
+/// axes of size 0: so the sizes of any axes of a tensor can be multiplied.
 pub(crate) fn check_size(op: &'static str, shape: &[usize], dtype: DType) -> Result<usize> {
-    shape
+    let most = isize::MAX as usize / dtype.size();
+    let fits = shape
         .iter()
-        .try_fold(1usize, |n, &len| n.checked_mul(len))
-        .filter(|n| *n <= isize::MAX as usize / dtype.size())
-        .map_or_else(
-            || {
-                shape_error(
-                    op,
-                    format!("shape {shape:?} of {dtype} has more bytes than an address reaches"),
-                )
-            },
-            Ok,
-        )
+        .try_fold(1usize, |n, &len| n.checked_mul(len.max(1)))
+        .is_some_and(|n| n <= most);
+    if !fits {
+        return shape_error(
+            op,
+            format!("shape {shape:?} of {dtype} has more bytes than an address reaches"),
+        );
+    }
+    Ok(shape.iter().product())
 }
 
 /// The shape that all shapes broadcast to.
@@ -146,7 +151,8 @@ pub(crate) fn pair(op: &'static str, a: &Tensor, b: Operand) -> Result<(Tensor, 
     match b {
         Operand::Scalar(number) => {
             let dtype = number.beside(a.dtype());
-            let b = Tensor::full_bits(a.engine(), a.shape(), number.bits(dtype), dtype)?;
+            let bits = number.fit(op, dtype)?;
+            let b = Tensor::full_bits(a.engine(), a.shape(), bits, dtype)?;
             Ok((a.cast(dtype)?, b))
         }
         Operand::Tensor(b) => {

@@ -210,7 +210,10 @@ impl Tensor {
                 _ => return shape_error("unflatten", format!("{len} into {sizes:?}")),
             }
         }
-        if shape[along..].iter().product::<usize>() != len {
+        let product = shape[along..]
+            .iter()
+            .try_fold(1usize, |n, &size| n.checked_mul(size));
+        if product != Some(len) {
             return shape_error("unflatten", format!("{len} does not divide into {sizes:?}"));
         }
         shape.extend_from_slice(&self.shape()[along + 1..]);
@@ -312,8 +315,9 @@ impl Tensor {
     /// Elements added before and after each axis, `amounts[i]` to axis i; negative amounts cut.
     ///
     /// # Errors
-    /// Another number of amounts than axes; more cut than is there; a reflection that is not shorter
-    /// than the axis, a circle longer than it, or nothing to repeat.
+    /// Another number of amounts than axes; a number that does not fit into the type; more cut than
+    /// is there; a reflection that is not shorter than the axis, a circle longer than it, or nothing
+    /// to repeat.
     pub fn pad(&self, amounts: &[(isize, isize)], mode: PadMode) -> Result<Tensor> {
         if amounts.len() != self.rank() {
             return shape_error(
@@ -324,7 +328,8 @@ impl Tensor {
         let mut out = self.clone();
         for (along, &(before, after)) in amounts.iter().enumerate() {
             let len = out.shape()[along];
-            let (cut_before, cut_after) = ((-before).max(0) as usize, (-after).max(0) as usize);
+            let cut = |n: isize| if n < 0 { n.unsigned_abs() } else { 0 };
+            let (cut_before, cut_after) = (cut(before), cut(after));
             let Some(kept) = len.checked_sub(cut_before.saturating_add(cut_after)) else {
                 return shape_error(
                     "pad",
@@ -350,7 +355,7 @@ impl Tensor {
                 let mut shape = self.shape().to_vec();
                 lo[along] = before;
                 shape[along] = len.saturating_add(before).saturating_add(after);
-                return self.pad_to(&lo, &shape, number.bits(self.dtype()));
+                return self.pad_to(&lo, &shape, number.fit("pad", self.dtype())?);
             }
             PadMode::Reflect => len.saturating_sub(1),
             PadMode::Replicate if len > 0 => usize::MAX,

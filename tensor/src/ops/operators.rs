@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::graph::Tensor;
 
 macro_rules! operator {
-    ($($Trait:ident $name:ident;)*) => {$(
+    ($($Trait:ident $name:ident $as:path;)*) => {$(
         impl<T: Into<Operand>> $Trait<T> for &Tensor {
             type Output = Result<Tensor>;
 
@@ -24,20 +24,24 @@ macro_rules! operator {
             }
         }
 
-        from_the_left!($Trait $name f64 i64);
+        from_the_left!($Trait $name $as, f64 i64);
     )*};
+}
+
+fn same(tensor: &Tensor) -> Result<Tensor> {
+    Ok(tensor.clone())
 }
 
 /// A number that stands first takes the tensor's type, as one that stands second does. One type of each
 /// kind: among several the compiler could not choose for `2 * &x`.
 macro_rules! from_the_left {
-    ($Trait:ident $name:ident $($number:ty)*) => {$(
+    ($Trait:ident $name:ident $as:path, $($number:ty)*) => {$(
         impl $Trait<&Tensor> for $number {
             type Output = Result<Tensor>;
 
             fn $name(self, tensor: &Tensor) -> Result<Tensor> {
-                let dtype = super::Scalar::from(self).beside(tensor.dtype());
-                Tensor::$name(&tensor.cast(dtype)?.full_like(self)?, tensor)
+                let (b, a) = super::pair(stringify!($name), &$as(tensor)?, self.into())?;
+                Tensor::$name(&a, b)
             }
         }
 
@@ -52,10 +56,10 @@ macro_rules! from_the_left {
 }
 
 operator! {
-    Add add;
-    Sub sub;
-    Mul mul;
-    Div div;
+    Add add same;
+    Sub sub same;
+    Mul mul same;
+    Div div Tensor::to_float;
 }
 
 impl Neg for &Tensor {

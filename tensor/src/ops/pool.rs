@@ -48,7 +48,7 @@ fn geometry(
         }
         let rest = (len - span) % stride[i];
         // One more window, if it starts within the input or its left padding.
-        let start = len - span - rest + stride[i];
+        let start = (len - span - rest).saturating_add(stride[i]);
         if rest != 0 && start < x.shape()[2 + i] + padding[i].0 {
             *extra = start + span - len;
         }

@@ -4,6 +4,7 @@ use codegen::DType;
 use codegen::interp::scalar;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
+use super::bounds::Bounds;
 use super::{check_size, dtype_error, same_engine, shape_error};
 use crate::error::Result;
 use crate::graph::{Engine, Op, ScatterMode, Tensor};
@@ -480,10 +481,19 @@ impl Tensor {
     /// [`Op::Gather`].
     ///
     /// # Errors
-    /// An index that is no integer, of another rank, or larger than the tensor elsewhere.
+    /// An index that is no integer, of another rank, or larger than the tensor elsewhere; one whose values
+    /// the host knows, and that has one out of range (see [`crate::ops::index`]).
     pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
         let axis = super::axis("gather", axis, self.rank())?;
         self.check_index("gather", axis, index)?;
+        Bounds::of("gather", self.shape()[axis]).check(index)?;
+        self.pick(axis, index)
+    }
+
+    /// [`Tensor::gather`] where an index out of range is no mistake: it gives 0.
+    pub(crate) fn pick(&self, axis: usize, index: &Tensor) -> Result<Tensor> {
+        self.check_index("gather", axis, index)?;
+        check_size("gather", index.shape(), self.dtype())?;
         Ok(Tensor::make(
             self.engine(),
             Op::Gather(axis),

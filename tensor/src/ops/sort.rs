@@ -1,24 +1,40 @@
-//! Sorting by rank: an element's place is the number of elements that come before it.
+//! Sorting. An element's place is the number of elements that come before it.
 //!
-//! Counting takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without
-//! n^2 memory; for the axes of networks that is less than the passes of a sorting network cost. The
-//! few best of a long axis are found part by part.
-//! Equal elements keep their order; NaN sorts as larger than everything.
+//! Counting them takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without
+//! n^2 memory; for the axes of networks that is less than several passes cost. Longer axes are
+//! sorted by digits, see `radix`, in time that grows as they do. The few best of a long axis are found
+//! part by part. Equal elements keep their order; NaN sorts as larger than everything.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
-use super::{axis, shape_error};
+use super::{axis, radix, shape_error};
 use crate::error::Result;
 use crate::graph::{ScatterMode, Tensor};
 
+/// Elements of an axis that are always counted.
+const SHORT: usize = 384;
+/// Comparisons, of all elements with their axis, beyond which passes over the digits are faster.
+const MANY: usize = 1 << 23;
+/// Elements of a part of which the best are taken.
+const PART: usize = 128;
+
 impl Tensor {
+    /// Whether the elements of an axis are compared with each other.
+    fn counts(&self, at: usize) -> bool {
+        let n = self.shape()[at];
+        n <= SHORT || self.numel().saturating_mul(n) <= MANY
+    }
+
     /// The place of each element in the sorted order along an axis, as `I32`.
     ///
     /// # Errors
     /// An axis that the tensor lacks.
     pub fn ranks(&self, along: isize, descending: bool) -> Result<Tensor> {
         let at = axis("ranks", along, self.rank())?;
+        if !self.counts(at) {
+            return inverse(&self.argsort(along, descending)?, at, ScatterMode::Distinct);
+        }
         let x = self.detach()?.move_axis(at as isize, -1)?;
         let mut square = x.shape().to_vec();
         square.push(x.shape()[x.rank() - 1]);
@@ -49,12 +65,15 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor lacks.
     pub fn argsort(&self, along: isize, descending: bool) -> Result<Tensor> {
-        let at = axis("argsort", along, self.rank())? as isize;
-        let ranks = self.ranks(at, descending)?;
-        let positions = self.positions(at)?;
-        positions
-            .zeros_like()?
-            .scatter(at, &ranks, &positions, ScatterMode::Set)
+        let at = axis("argsort", along, self.rank())?;
+        if self.counts(at) {
+            return inverse(&self.ranks(along, descending)?, at, ScatterMode::Set);
+        }
+        let x = self.move_axis(along, -1)?;
+        let n = self.shape()[at];
+        radix::argsort(&x.reshape(&[self.numel() / n, n])?, descending)?
+            .reshape(x.shape())?
+            .move_axis(-1, along)
     }
 
     /// The sorted elements along an axis, and the positions they came from (`I32`). Stable.
@@ -88,8 +107,8 @@ impl Tensor {
     /// order, so equal elements stay in theirs.
     fn top_positions(&self, k: usize, at: usize, largest: bool) -> Result<Tensor> {
         let (axis, len) = (at as isize, self.shape()[at]);
-        let part = (4 * k).max(1024);
-        if len < 2 * part {
+        let part = (4 * k).max(PART);
+        if self.counts(at) || part > 4 * PART || len < 2 * part {
             return self.argsort(axis, largest)?.narrow(axis, 0, k);
         }
         let (parts, rest) = (len / part, len % part);
@@ -123,6 +142,10 @@ impl Tensor {
         if self.rank() != 1 {
             return shape_error("searchsorted", format!("{:?} is no vector", self.shape()));
         }
+        let n = self.numel();
+        if n.saturating_mul(values.numel()) > MANY {
+            return self.searched(values, right);
+        }
         let values = values.unsqueeze(-1)?;
         let before = if right {
             values.ge(self)?
@@ -131,4 +154,35 @@ impl Tensor {
         };
         before.sum(&[-1], false)
     }
+
+    /// [`Tensor::searchsorted`] by halves.
+    fn searched(&self, values: &Tensor, right: bool) -> Result<Tensor> {
+        let n = self.numel();
+        let dtype = self.dtype().promote(values.dtype());
+        let (sorted, values) = (self.cast(dtype)?, values.cast(dtype)?.contiguous()?);
+        let mut found = Tensor::zeros(self.engine(), values.shape(), DType::I32)?;
+        let mut step = n.next_power_of_two();
+        while step > 0 {
+            // Whether the next `step` elements come before the value: then so does the last of them.
+            let last = found.add(step as i64 - 1)?;
+            let inside = last.lt(n as i64)?;
+            let element = sorted.take(&inside.select(&last, &last.zeros_like()?)?)?;
+            let before = match right {
+                true => values.ge(&element)?,
+                false => values.gt(&element)?,
+            };
+            let taken = before.bitand(&inside)?.cast(DType::I32)?.mul(step as i64)?;
+            found = found.add(&taken)?.contiguous()?;
+            step /= 2;
+        }
+        Ok(found)
+    }
+}
+
+/// The inverse of permutations along an axis.
+fn inverse(places: &Tensor, at: usize, mode: ScatterMode) -> Result<Tensor> {
+    let positions = places.positions(at as isize)?;
+    positions
+        .zeros_like()?
+        .scatter(at as isize, places, &positions, mode)
 }

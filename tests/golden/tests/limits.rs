@@ -5,6 +5,7 @@
 use golden::engines::{self, Rig};
 use golden::suite::download;
 use tensor::exec::Options;
+use tensor::ops::conv::Sliding;
 use tensor::{DType, Engine, Jit, Parameter, Tensor};
 
 /// One chip of each generation.
@@ -110,6 +111,33 @@ fn deep_expressions() {
             product = product.mul(3)?.add(t)?;
         }
         Ok(vec![x, y, product])
+    });
+}
+
+/// By digits, with stores that no order is kept of; and rows that are searched by halves.
+#[test]
+fn axes_that_are_too_long_to_compare_all() {
+    same("sorted", |e| {
+        let x = count(e, &[2950], DType::I32)?.mul(31)?.fmod(101)?.sub(50)?;
+        let y = x.cast(DType::F32)?.mul(0.5)?.cast(DType::F16)?;
+        let (values, from) = y.sort(0, true)?;
+        let bytes = x.cast(DType::I8)?.sort(0, false)?.0;
+        let found = bytes.searchsorted(&bytes.narrow(0, 0, 2900)?, false)?;
+        Ok(vec![values, from, bytes, found])
+    });
+}
+
+#[test]
+fn transposed_convolutions_by_phases() {
+    same("transposed", |e| {
+        let x = count(e, &[1, 4, 5, 3], DType::F32)?;
+        let mut found = Vec::new();
+        for k in [4, 3] {
+            let w = count(e, &[4, 3, k, k], DType::F32)?;
+            let sliding = Sliding::strided(2, 2).padded(1, 2);
+            found.push(x.conv_transpose(&w, None, &sliding, &[1, 0], 1)?);
+        }
+        Ok(found)
     });
 }
 

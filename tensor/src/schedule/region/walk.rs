@@ -6,7 +6,7 @@ use codegen::ir::{Binary, RangeKind, ReduceOp};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Body, Cond, Expansion, Limits, Region, Request, Root, Stop, StoreAt};
-use crate::graph::Op;
+use crate::graph::{Op, ScatterMode};
 use crate::schedule::canon::Dag;
 use crate::schedule::domains::{Ix, MAX_RANGES, RangeSet};
 
@@ -30,6 +30,7 @@ fn serial_axis(dag: &Dag, root: Root) -> Option<usize> {
             _ => None,
         },
         Body::Scatter(n) => match dag.node(n).op {
+            Op::Scatter(_, ScatterMode::Distinct) => None,
             Op::Scatter(axis, _) => Some(axis),
             _ => None,
         },

@@ -1,0 +1,236 @@
+//! Comparisons, and limits: what treats numbers by value, whatever the tensor's type holds.
+
+use codegen::DType;
+use codegen::interp::scalar;
+use codegen::ir::Binary;
+
+use super::{Operand, pair};
+use crate::element::Scalar;
+use crate::error::Result;
+use crate::graph::Tensor;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+}
+
+impl Relation {
+    fn name(self) -> &'static str {
+        match self {
+            Relation::Lt => "lt",
+            Relation::Le => "le",
+            Relation::Gt => "gt",
+            Relation::Ge => "ge",
+            Relation::Eq => "eq",
+            Relation::Ne => "ne",
+        }
+    }
+
+    /// The answer for an element below the number.
+    fn below(self) -> bool {
+        matches!(self, Relation::Lt | Relation::Le | Relation::Ne)
+    }
+
+    /// The answer for an element above it.
+    fn above(self) -> bool {
+        matches!(self, Relation::Gt | Relation::Ge | Relation::Ne)
+    }
+
+    /// On equal shapes and types.
+    fn of(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        match self {
+            Relation::Lt => a.binary(Binary::Lt, b),
+            Relation::Gt => b.binary(Binary::Lt, a),
+            Relation::Le => a.binary(Binary::Lt, b)?.bitor(&a.binary(Binary::Eq, b)?),
+            Relation::Ge => b.binary(Binary::Lt, a)?.bitor(&a.binary(Binary::Eq, b)?),
+            Relation::Eq => a.binary(Binary::Eq, b),
+            Relation::Ne => a.binary(Binary::Ne, b),
+        }
+    }
+}
+
+/// Defines methods that broadcast, promote and compare.
+macro_rules! comparison {
+    ($($(#[$doc:meta])* $name:ident, $relation:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// Shapes that do not broadcast.
+            pub fn $name(&self, other: impl Into<Operand>) -> Result<Tensor> {
+                self.compare(Relation::$relation, other.into())
+            }
+        )*}
+    };
+}
+
+comparison! {
+    /// `self < other`, as `Bool`.
+    lt, Lt;
+    /// `self <= other`, as `Bool`; false with NaN.
+    le, Le;
+    /// `self > other`, as `Bool`.
+    gt, Gt;
+    /// `self >= other`, as `Bool`; false with NaN.
+    ge, Ge;
+    /// `self == other`, as `Bool`.
+    eq, Eq;
+    /// `self != other`, as `Bool`; true with NaN.
+    ne, Ne;
+}
+
+impl Tensor {
+    fn compare(&self, relation: Relation, other: Operand) -> Result<Tensor> {
+        let number = match other {
+            Operand::Scalar(number) => number,
+            tensor => {
+                let (a, b) = pair(relation.name(), self, tensor)?;
+                return relation.of(&a, &b);
+            }
+        };
+        if self.dtype().is_float() {
+            return self.compare_float(relation, number);
+        }
+        let integer = match (self.dtype(), number) {
+            (DType::Bool, Scalar::Int(_) | Scalar::Float(_)) => self.cast(DType::I32)?,
+            _ => self.clone(),
+        };
+        integer.compare_int(relation, number)
+    }
+
+    /// An integer (or boolean) tensor with a number.
+    fn compare_int(&self, relation: Relation, number: Scalar) -> Result<Tensor> {
+        // Between two integers lies no third: a fraction is compared as one of its neighbours.
+        let whole = match number {
+            Scalar::Float(x) if x.is_nan() => return self.all_are(relation == Relation::Ne),
+            Scalar::Float(x) => match relation {
+                Relation::Lt | Relation::Ge => x.ceil() as i128,
+                Relation::Le | Relation::Gt => x.floor() as i128,
+                _ if x.fract() != 0.0 => return self.all_are(relation == Relation::Ne),
+                _ => x as i128,
+            },
+            Scalar::Int(x) => i128::from(x),
+            Scalar::Bool(x) => i128::from(x),
+        };
+        let (low, high) = scalar::int_limits(self.dtype());
+        if whole > high {
+            return self.all_are(relation.below());
+        }
+        if whole < low {
+            return self.all_are(relation.above());
+        }
+        let bits = scalar::from_int(self.dtype(), whole);
+        let b = Tensor::full_bits(self.engine(), self.shape(), bits, self.dtype())?;
+        relation.of(self, &b)
+    }
+
+    /// A float tensor with a number, which is rounded to the type as in arithmetic. One too large for it
+    /// lies between the largest number and infinity.
+    fn compare_float(&self, relation: Relation, number: Scalar) -> Result<Tensor> {
+        let dtype = self.dtype();
+        let bits = number.bits(dtype);
+        let full = |bits| Tensor::full_bits(self.engine(), self.shape(), bits, dtype);
+        let Some(value) = beyond(number, dtype) else {
+            return relation.of(self, &full(bits)?);
+        };
+        let infinity = full(scalar::from_f64(dtype, f64::INFINITY.copysign(value)))?;
+        match (relation, value > 0.0) {
+            (Relation::Eq, _) => self.all_are(false),
+            (Relation::Ne, _) => self.all_are(true),
+            // Only the infinity of that side lies beyond; NaN lies nowhere.
+            (Relation::Gt | Relation::Ge, true) | (Relation::Lt | Relation::Le, false) => {
+                self.binary(Binary::Eq, &infinity)
+            }
+            _ if dtype == DType::F8E4M3 => self.binary(Binary::Eq, self),
+            (_, true) => Relation::Lt.of(self, &infinity),
+            (_, false) => Relation::Gt.of(self, &infinity),
+        }
+    }
+
+    /// One truth value in the shape of the tensor.
+    fn all_are(&self, truth: bool) -> Result<Tensor> {
+        Tensor::full_bits(self.engine(), self.shape(), u64::from(truth), DType::Bool)
+    }
+
+    /// Larger of both; NaN propagates.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a number above what the type holds.
+    pub fn maximum(&self, other: impl Into<Operand>) -> Result<Tensor> {
+        self.limit("maximum", Binary::Max, other.into())
+    }
+
+    /// Smaller of both; NaN propagates.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a number below what the type holds.
+    pub fn minimum(&self, other: impl Into<Operand>) -> Result<Tensor> {
+        self.limit("minimum", Binary::Min, other.into())
+    }
+
+    fn limit(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
+        let dtype = self.dtype();
+        // A limit on the far side of every element, which none reaches.
+        let idle = |below: bool| match binary {
+            Binary::Max => below,
+            _ => !below,
+        };
+        match other {
+            Operand::Scalar(Scalar::Int(x)) if dtype.is_int() => {
+                let (low, high) = scalar::int_limits(dtype);
+                let x = i128::from(x);
+                if x <= low && idle(true) || x >= high && idle(false) {
+                    return Ok(self.clone());
+                }
+            }
+            Operand::Scalar(x)
+                if dtype.is_float() && beyond(x, dtype).is_some_and(|x| idle(x < 0.0)) =>
+            {
+                return Ok(self.clone());
+            }
+            _ => {}
+        }
+        let (a, b) = pair(op, self, other)?;
+        a.binary(binary, &b)
+    }
+
+    /// Limited to `low..=high`; a missing limit does nothing.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a limit that all would become and that does not fit.
+    pub fn clamp(&self, low: Option<Operand>, high: Option<Operand>) -> Result<Tensor> {
+        let x = match low {
+            Some(low) => self.limit("clamp", Binary::Max, low)?,
+            None => self.clone(),
+        };
+        match high {
+            Some(high) => x.limit("clamp", Binary::Min, high),
+            None => Ok(x),
+        }
+    }
+
+    /// Limited to `low..=high`.
+    ///
+    /// # Errors
+    /// As [`Tensor::clamp`].
+    pub fn clip(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Result<Tensor> {
+        self.limit("clip", Binary::Max, low.into())?
+            .limit("clip", Binary::Min, high.into())
+    }
+}
+
+/// The value of a number that is larger than every number of a float type, without being one of its values.
+fn beyond(number: Scalar, dtype: DType) -> Option<f64> {
+    let value = match number {
+        Scalar::Float(x) => x,
+        Scalar::Int(x) => x as f64,
+        Scalar::Bool(x) => f64::from(u8::from(x)),
+    };
+    let held = scalar::to_f64(dtype, number.bits(dtype));
+    (!value.is_nan() && !held.is_finite() && held != value).then_some(value)
+}
