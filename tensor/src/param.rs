@@ -257,11 +257,12 @@ impl Waiting {
     }
 
     fn settle_in(&self, content: &mut Content, value: Tensor) {
-        if content.stored.id() == self.stored.id() {
+        let newest = content.pending.as_ref().map(Tensor::id) == Some(self.value.id());
+        // Else another thread has set it since, or computed what is newer.
+        if newest || content.stored.id() == self.stored.id() {
             content.stored = value;
         }
-        let own = |pending: &Tensor| pending.id() == self.value.id();
-        if content.pending.as_ref().is_some_and(own) {
+        if newest {
             content.pending = None;
         }
     }

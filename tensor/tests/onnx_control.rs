@@ -18,7 +18,7 @@ fn session(engine: &Engine, model: Writer) -> Session {
         .on(engine)
 }
 
-fn run(session: &mut Session, inputs: &[(&str, &Tensor)]) -> Vec<f32> {
+fn run(session: &Session, inputs: &[(&str, &Tensor)]) -> Vec<f32> {
     let inputs = inputs.iter().map(|(n, t)| (*n, (*t).clone()));
     let outputs = session.run(inputs).unwrap();
     outputs.tensor("y").unwrap().to_vec().unwrap()
@@ -52,9 +52,9 @@ fn a_branch_that_shapes_choose_is_the_only_one_in_the_graph() {
     choice(&mut model);
     let mut session = session(&engine, model);
     let x = Tensor::from_slice(&engine, &[1.0f32, 2.0, 3.0], &[1, 3]).unwrap();
-    assert_eq!(run(&mut session, &[("x", &x)]), [-1.0, -2.0, -3.0]);
+    assert_eq!(run(&session, &[("x", &x)]), [-1.0, -2.0, -3.0]);
     let x = Tensor::eye(&engine, 3, 3, DType::F32).unwrap();
-    assert_eq!(run(&mut session, &[("x", &x)])[..4], [1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(run(&session, &[("x", &x)])[..4], [1.0, 0.0, 0.0, 0.0]);
     assert_eq!(session.captures(), 2);
 }
 
@@ -68,7 +68,7 @@ fn a_branch_that_an_input_chooses_is_chosen_at_every_run() {
     let x = Tensor::from_slice(&engine, &[2.0f32], &[1, 1]).unwrap();
     for (truth, wanted) in [(true, -2.0), (false, 4.0), (true, -2.0)] {
         let condition = Tensor::full(&engine, &[], truth, DType::Bool).unwrap();
-        let y = run(&mut session, &[("x", &x), ("condition", &condition)]);
+        let y = run(&session, &[("x", &x), ("condition", &condition)]);
         assert_eq!(y, [wanted]);
     }
     assert_eq!(session.captures(), 2);
@@ -104,7 +104,7 @@ fn loops_of_known_length_are_unrolled_up_to_a_bound_and_what_they_know_stays_kno
         let mut session = session(&engine, model);
         let x = Tensor::from_slice(&engine, &[1.0f32, 0.5], &[2]).unwrap();
         for _ in 0..2 {
-            let y = run(&mut session, &[("x", &x)]);
+            let y = run(&session, &[("x", &x)]);
             assert_eq!(y.len() as i64, 2 * trips);
             let times = (trips + 1) as f32;
             assert_eq!(y[..2], [times, 0.5 * times]);

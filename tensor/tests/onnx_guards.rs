@@ -32,7 +32,7 @@ fn ints(engine: &Engine, list: &[i64], shape: &[usize]) -> Tensor {
 }
 
 /// The output `y`, on an engine.
-fn run(session: &mut Session, inputs: &[(&str, &Tensor)]) -> (Vec<usize>, Vec<f32>) {
+fn run(session: &Session, inputs: &[(&str, &Tensor)]) -> (Vec<usize>, Vec<f32>) {
     let inputs = inputs.iter().map(|(n, t)| (*n, (*t).clone()));
     let outputs = session.run(inputs).unwrap();
     let y = outputs.tensor("y").unwrap();
@@ -115,7 +115,7 @@ fn ifs_on_a_scalar_and_on_shapes_are_captured_for_each_value() {
                 _ => Tensor::full(&engine, &[], sr, DType::I64).unwrap(),
             };
             let inputs = [("x", x), ("state", &state), ("sr", &sr)];
-            let (shape, values) = run(&mut session, &inputs);
+            let (shape, values) = run(&session, &inputs);
             let (plain_shape, plain) = plainly(&model, &inputs);
             assert_eq!(shape, plain_shape);
             for (a, b) in values.iter().zip(&plain) {
@@ -165,7 +165,7 @@ fn an_input_that_counts_is_given_up_until_replays_have_paid() {
     let x = ramp(&engine, &[64, 2]);
     let mut check = |n: usize| {
         let (shape, values) = run(
-            &mut session,
+            &session,
             &[("x", &x), ("n", &ints(&engine, &[n as i64], &[1]))],
         );
         assert_eq!(shape, [n, 2]);
@@ -193,10 +193,7 @@ fn a_bounded_number_of_graphs_is_kept() {
     for rows in 2..20 {
         let x = ramp(&engine, &[rows, 1]);
         for n in [1, 2] {
-            let (shape, _) = run(
-                &mut session,
-                &[("x", &x), ("n", &ints(&engine, &[n], &[1]))],
-            );
+            let (shape, _) = run(&session, &[("x", &x), ("n", &ints(&engine, &[n], &[1]))]);
             assert_eq!(shape, [n as usize, 1]);
         }
     }
@@ -214,7 +211,7 @@ fn what_depends_on_a_large_input_is_not_captured_and_says_where() {
     let session = load(model).on(&engine);
     let x = Tensor::eye(&engine, 20, 20, DType::F32).unwrap();
     for _ in 0..2 {
-        assert_eq!(run(&mut session, &[("x", &x)]).0, [2, 20]);
+        assert_eq!(run(&session, &[("x", &x)]).0, [2, 20]);
     }
     assert_eq!(session.captures(), 0);
     let prepared = session.prepared();
@@ -241,10 +238,10 @@ fn what_depends_on_weights_alone_is_computed_once() {
     let model = load(model);
     let session = model.on(&engine);
     let x = ramp(&engine, &[400, 2]);
-    let first = run(&mut session, &[("x", &x)]);
+    let first = run(&session, &[("x", &x)]);
     assert_eq!(first.0, [10, 2]);
     assert_eq!(first, plainly(&model, &[("x", &x)]));
-    assert_eq!(run(&mut session, &[("x", &x)]), first);
+    assert_eq!(run(&session, &[("x", &x)]), first);
     assert_eq!(session.captures(), 1);
     assert!(session.prepared()[0].specialised.is_empty());
 }
@@ -279,7 +276,7 @@ fn a_mask_that_decides_by_its_sum_and_a_loop_that_an_input_counts() {
     ] {
         let times = mask.iter().sum::<i64>() as f32 + 1.0;
         let mask = ints(&engine, &mask, &[3]);
-        let (_, values) = run(&mut session, &[("x", &x), ("mask", &mask)]);
+        let (_, values) = run(&session, &[("x", &x), ("mask", &mask)]);
         let wanted: Vec<f32> = x
             .to_vec::<f32>()
             .unwrap()

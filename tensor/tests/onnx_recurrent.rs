@@ -353,7 +353,7 @@ fn session(engine: &Engine, model: Writer) -> Session {
 }
 
 /// What a run with an `x` of this shape does.
-fn plan(session: &mut Session, shape: &[usize]) -> Schedule {
+fn plan(session: &Session, shape: &[usize]) -> Schedule {
     let x = Tensor::zeros(session.engine(), shape, DType::F32).unwrap();
     session.plan([("x", x)]).unwrap().1.unwrap()
 }
@@ -425,7 +425,7 @@ fn the_input_product_is_one_for_all_steps_and_directions() {
     layer.check("wide");
     let engine = engine();
     let mut session = session(&engine, layer.model());
-    let schedule = plan(&mut session, &[20, 1, 512]);
+    let schedule = plan(&session, &[20, 1, 512]);
     // Two kernels in each step, for both directions at once, and few around them.
     let counts = schedule.counts();
     let in_steps: Vec<usize> = counts.iter().copied().filter(|&n| n == 20).collect();
@@ -456,7 +456,7 @@ fn kernels_do_not_grow_with_the_steps() {
                 ..LAYER
             };
             let mut session = session(&engine, layer.model());
-            let schedule = plan(&mut session, &[steps, 1, 8]);
+            let schedule = plan(&session, &[steps, 1, 8]);
             let counts = schedule.counts();
             let in_steps = counts.iter().filter(|&&n| n == steps).count();
             (schedule.kernels.len(), schedule.steps.len(), in_steps)
@@ -552,7 +552,7 @@ fn loops_that_are_written_out_are_traced_once() {
         assert_eq!(session.captures(), 1);
         let cost = |steps: usize| {
             let mut session = self::session(&engine, written_out(op, steps));
-            let schedule = plan(&mut session, &[steps, 1, 64]);
+            let schedule = plan(&session, &[steps, 1, 64]);
             let counts = schedule.counts();
             let wide = schedule.kernels.iter().zip(&counts);
             // The product with the input is made before the loop, for all steps.

@@ -150,7 +150,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
     let mut session = model.on(engine);
     if light {
         let inputs = ramps(&model, engine)?;
-        return check(&model, &mut session, inputs, &[expected(case)], tolerance);
+        return check(&model, &session, inputs, &[expected(case)], tolerance);
     }
     let mut sets = 0;
     loop {
@@ -171,7 +171,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
         for (path, (name, ty)) in files("input").iter().zip(types) {
             inputs.push((name, read(path, &ty, engine)?));
         }
-        check(&model, &mut session, inputs, &files("output"), tolerance)?;
+        check(&model, &session, inputs, &files("output"), tolerance)?;
         sets += 1;
     }
     match sets {

@@ -78,7 +78,7 @@ pub(crate) fn known(index: &Tensor, ordered: bool) -> Option<Vec<i64>> {
     if index.numel() == 0 {
         return Some(Vec::new());
     }
-    let mut at = index;
+    let mut at = index.clone();
     let mut storage = at.storage();
     // What it is cast to, from the last to the first.
     let mut casts = Vec::new();
@@ -88,10 +88,11 @@ pub(crate) fn known(index: &Tensor, ordered: bool) -> Option<Vec<i64>> {
             Op::Const(_) | Op::Iota => break,
             Op::Reshape | Op::Contiguous | Op::Detach => {}
             Op::Permute(_) | Op::Expand | Op::Flip(_) if !ordered => {}
-            Op::Cast if node.src[0].dtype().is_int() => casts.push(node.dtype),
+            Op::Cast if node.src()[0].dtype().is_int() => casts.push(node.dtype),
             _ => return None,
         }
-        at = &node.src[0];
+        let source = node.src().first().cloned()?;
+        at = source;
         storage = at.storage();
     }
     let (count, dtype) = (at.numel(), at.dtype());

@@ -154,7 +154,7 @@ fn captured(
         input.realize()?;
     }
     let call = Jit::new(engine, |x: &[Tensor]| Ok(vec![f(x)?.contiguous()?]));
-    let mut run = || {
+    let run = || {
         call.call(inputs)?;
         Ok(engine.synchronize()?)
     };

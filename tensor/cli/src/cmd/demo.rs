@@ -9,9 +9,9 @@ use doorbell::Setup;
 use indicatif::{ProgressBar, ProgressStyle};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
-use tensor::nn::{Module, Parameter, state};
+use tensor::nn::{Module, state};
 use tensor::onnx::Model;
-use tensor::{Engine, Tensor, gradients};
+use tensor::{Engine, Tensor};
 
 use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;

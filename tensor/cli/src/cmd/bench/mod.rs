@@ -240,7 +240,7 @@ fn captured<'a>(
 ) -> Result<impl FnMut() -> Result<(), Error> + 'a, Error> {
     let function = move |x: &[Tensor]| Ok(vec![f(x)?]);
     let capture = Jit::new(&session.engine, function);
-    let mut call = move || {
+    let call = move || {
         black_box(capture.call(inputs)?);
         Ok(session.engine.synchronize()?)
     };
