@@ -147,7 +147,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
         false => case.join("model.onnx"),
     };
     let model = Model::load(&path)?;
-    let mut session = model.on(engine);
+    let session = model.on(engine);
     if light {
         let inputs = ramps(&model, engine)?;
         return check(&model, &session, inputs, &[expected(case)], tolerance);

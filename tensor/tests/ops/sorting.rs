@@ -172,7 +172,7 @@ fn gradients_go_where_the_elements_came_from() {
 #[test]
 fn captured_functions_sort() {
     let e = support::engine();
-    let mut f = Jit::new(&e, &[], |x: &[Tensor]| Ok(vec![x[0].argsort(0, false)?]));
+    let f = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].argsort(0, false)?]));
     let mut rng = Rng::new(&e, 3);
     for _ in 0..4 {
         let x = rng.randn(&[LONG], DType::F32).unwrap();

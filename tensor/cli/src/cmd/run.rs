@@ -45,7 +45,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let engine = &opened.engine;
     let note = |n: String| steps.say(&n);
     let given = args.inputs.all(&model, engine, note, |_| None)?;
-    let mut session = model.on(engine);
+    let session = model.on(engine);
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();
 
