@@ -414,11 +414,11 @@ fn functions_are_called_from_many_threads() {
     let w = Tensor::from_slice(&e, &[2f32], &[1]).unwrap();
     let f = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].mul(&w)?.add(1)?]));
     std::thread::scope(|scope| {
-        for thread in 0..4 {
+        for thread in 0..8 {
             let f = &f;
             let e = &e;
             scope.spawn(move || {
-                for i in 0..50 {
+                for i in 0..1000 {
                     let n = 1 + (thread + i) % 5;
                     let x = Tensor::full(e, &[n], i as f64, DType::F32).unwrap();
                     let y = f.call(&[x]).unwrap()[0].to_vec::<f32>().unwrap();

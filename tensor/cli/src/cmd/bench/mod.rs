@@ -2,6 +2,7 @@
 //! sample. What is timed is what a user waits for: from the call to the result in memory.
 
 mod model;
+mod serve;
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -56,6 +57,8 @@ enum What {
     Graph,
     /// Copies between buffers of the device
     Copy,
+    /// A captured function that several threads call, some with new shapes
+    Serve,
     /// An ONNX model: first run and its parts, later runs, memory
     Model,
     /// All of them
@@ -200,6 +203,9 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     }
     if wants(What::Graph) {
         graph(&whole, &mut rows)?;
+    }
+    if wants(What::Serve) && setup.twin().is_none() {
+        serve::rows(&whole, &mut rows)?;
     }
     Ok(rows)
 }
