@@ -482,12 +482,10 @@ fn every_operation(backend: &Backend) {
             check_edges(&kernel, backend, 0.0, dtype.name());
         }
         if dtype.is_float() {
-            check_edges(
-                &operations(203, dtype, &near, &power, &[]),
-                backend,
-                1e-4,
-                dtype.name(),
-            );
+            for some in near.chunks(7) {
+                let kernel = operations(203, dtype, some, &power, &[]);
+                check_edges(&kernel, backend, 1e-4, dtype.name());
+            }
         }
     }
 }
