@@ -45,12 +45,11 @@ fn bell(x: f64) -> f64 {
 /// The error function.
 pub fn erf(x: f64) -> f64 {
     let a = x.abs();
-    if !(a < 2.0) {
-        return if x.is_nan() {
-            x
-        } else {
-            (1.0 - erfc(a)).copysign(x)
-        };
+    if x.is_nan() {
+        return x;
+    }
+    if a >= 2.0 {
+        return (1.0 - erfc(a)).copysign(x);
     }
     if a < 1e-8 {
         return x * SCALE;

@@ -221,13 +221,18 @@ impl Builder<'_> {
 
     /// `a (1 + even) + b (r + odd)`, rounded about once; |a| >= |b r| or a = 0.
     fn joined(&mut self, a: Id, b: Id, by: &Halves) -> Id {
+        let (high, rest) = self.joined_parts(a, b, by);
+        self.add(high, rest)
+    }
+
+    /// As [`Builder::joined`], as a sum of two.
+    fn joined_parts(&mut self, a: Id, b: Id, by: &Halves) -> (Id, Id) {
         let (p, p_low) = self.product(b, by.r);
         let (high, low) = self.sum(a, p);
         let even = self.mul(a, by.even);
         let rest = self.fma(b, by.odd, even);
         let rest = self.add(p_low, rest);
-        let rest = self.add(low, rest);
-        self.add(high, rest)
+        (high, self.add(low, rest))
     }
 
     /// A quarter of `2^n - 2^-n` and of `2^n + 2^-n`, for n >= 0.
@@ -304,20 +309,20 @@ impl Builder<'_> {
     fn tanh_single(&mut self, x: Id) -> Id {
         let dtype = DType::F32;
         let size = self.g.unary(Unary::Abs, x);
-        let square = self.mul(x, x);
+        let square = self.mul(size, size);
         let p = self.polynomial(square, &TANH_F32);
-        let cube = self.mul(x, square);
-        let near = self.fma(cube, p, x);
+        let cube = self.mul(size, square);
+        let near = self.fma(cube, p, size);
         let double = self.add(size, size);
         let power = self.unary(Unary::Exp, double);
         let (one, two) = (self.float(dtype, 1.0), self.float(dtype, 2.0));
         let bottom = self.add(power, one);
         let rest = self.g.binary(Binary::FDiv, two, bottom);
         let far = self.sub(one, rest);
-        let far = self.signed_as(far, x);
         let limit = self.float(dtype, TANH_NEAR);
         let is_near = self.less(size, limit);
-        self.select(is_near, near, far)
+        let y = self.select(is_near, near, far);
+        self.signed_as(y, x)
     }
 
     /// tanh(x) of `f64`: the quotient of sinh and cosh, both times 2^(n+1).
@@ -335,8 +340,10 @@ impl Builder<'_> {
         let power = self.two_to(double, dtype);
         let (one, zero) = (self.float(dtype, 1.0), self.float(dtype, 0.0));
         let (minus, plus) = (self.sub(power, one), self.add(power, one));
-        let near = self.joined(minus, plus, &halves);
-        let bottom = self.joined(plus, minus, &halves);
+        let (high, low) = self.joined_parts(minus, plus, &halves);
+        let (near, near_low) = self.sum(high, low);
+        let (high, low) = self.joined_parts(plus, minus, &halves);
+        let (bottom, bottom_low) = self.sum(high, low);
         // Further out 1 - tanh x has the digits: e^-x over cosh x.
         let apart = self.sub(halves.even, halves.odd);
         let apart = self.sub(apart, halves.r);
@@ -345,9 +352,18 @@ impl Builder<'_> {
         let limit = self.float(dtype, TANH_NEAR);
         let far = self.less(limit, size);
         let top = self.select(far, apart, near);
+        let top_low = self.select(far, zero, near_low);
         let base = self.select(far, one, zero);
         let y = self.g.binary(Binary::FDiv, top, bottom);
-        let y = self.add(base, y);
+        // What the quotient lost.
+        let minus = self.g.unary(Unary::Neg, y);
+        let rest = self.fma(minus, bottom, top);
+        let rest = self.add(rest, top_low);
+        let rest = self.fma(minus, bottom_low, rest);
+        let rest = self.g.binary(Binary::FDiv, rest, bottom);
+        let (high, low) = self.sum(base, y);
+        let rest = self.add(low, rest);
+        let y = self.add(high, rest);
         self.signed_as(y, x)
     }
 }
