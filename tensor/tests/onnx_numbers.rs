@@ -25,7 +25,7 @@ fn node(op: &str, inputs: [&Tensor; 2], attributes: &[(&str, i64)]) -> Tensor {
 }
 
 fn list<T: Element>(e: &Engine, x: &[T]) -> Tensor {
-    Tensor::from_slice(e, &x.to_vec(), &[x.len()]).unwrap()
+    Tensor::from_slice(e, x, &[x.len()]).unwrap()
 }
 
 #[test]

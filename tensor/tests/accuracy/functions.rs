@@ -395,7 +395,7 @@ fn powers() {
 fn odd_functions_near_zero() {
     let e = engine();
     let values = [-0.0f32, 0.0, 1e-8, -1e-8, 1e-30, -1e-40, 1e-45];
-    let x = Tensor::from_slice(&e, &values.to_vec(), &[values.len()]).unwrap();
+    let x = Tensor::from_slice(&e, &values, &[values.len()]).unwrap();
     let odd: &[fn(&Tensor) -> Result<Tensor>] = &[
         Tensor::sin,
         Tensor::tan,

@@ -56,7 +56,7 @@ fn column(x: &[f32], width: usize, c: usize) -> impl Iterator<Item = f64> + '_ {
 }
 
 fn tensor(e: &Engine, x: &[f32], shape: &[usize]) -> Tensor {
-    Tensor::from_slice(e, &x.to_vec(), shape).unwrap()
+    Tensor::from_slice(e, x, shape).unwrap()
 }
 
 #[test]
