@@ -224,6 +224,27 @@ fn exp2_is_accurate() {
     assert_eq!(worst(DType::F32, &[whole], want, f), 0.0);
 }
 
+/// Every function of `f32`, as it is where a target has nothing of it.
+#[test]
+fn functions_of_singles_are_accurate() {
+    let mut rng = Rng::seeded(25);
+    for &op in Unary::ALL.iter().filter(|op| op.is_function()) {
+        let f = |g: &mut Graph, x: &[Id]| g.unary(op, x[0]);
+        let float = op.row().float.unwrap();
+        let limit = match op {
+            Unary::Exp | Unary::Log => 1.0,
+            Unary::Erfc => 5.0,
+            _ => 2.0,
+        };
+        let mut x = bits(&mut rng, DType::F32, 6000);
+        for (lo, hi) in [(-1.0, 1.0), (0.0, 3.0), (-20.0, 20.0), (-110.0, 110.0)] {
+            x.extend(column(&mut rng, DType::F32, 2000, lo, hi));
+        }
+        let error = worst(DType::F32, &[x], |x| float(x[0]), f);
+        assert!(error <= limit, "{op:?}: {error}");
+    }
+}
+
 #[test]
 fn log2_is_accurate() {
     let mut rng = Rng::seeded(22);

@@ -491,6 +491,23 @@ fn long_reductions_go_in_parts() {
 }
 
 #[test]
+fn long_sums_keep_their_digits() {
+    // All terms are the same, so that all additions round to one side for long.
+    let term = 0.1f32;
+    for shape in [[1, 100_003, 1], [1, 20_000, 3]] {
+        let kernel = cube_sum(shape, 1, ReduceOp::Add, DType::F32);
+        let results = (shape[0] * shape[2]) as usize;
+        let terms = term.to_le_bytes().repeat(results * shape[1] as usize);
+        let sum = (f64::from(term) * shape[1] as f64) as f32;
+        let buffers = vec![vec![0; 4 * results], terms.clone()];
+        let want = vec![sum.to_le_bytes().repeat(results), terms];
+        for target in targets() {
+            check_against(&kernel, &target, 1e-6, &buffers, &want);
+        }
+    }
+}
+
+#[test]
 fn scans_and_scatters_keep_their_order() {
     for target in targets() {
         for along in [false, true] {

@@ -482,12 +482,12 @@ fn every_operation(backend: &Backend) {
             check_edges(&kernel, backend, 0.0, dtype.name());
         }
         if dtype.is_float() {
-            check_edges(
-                &operations(203, dtype, &near, &power, &[]),
-                backend,
-                1e-4,
-                dtype.name(),
-            );
+            // A kernel of all functions would be long to compile; narrow floats are computed as wide ones.
+            let kernels = if dtype.size() < 4 { 1 } else { near.len() };
+            for some in near.chunks(7).take(kernels) {
+                let kernel = operations(203, dtype, some, &power, &[]);
+                check_edges(&kernel, backend, 1e-4, dtype.name());
+            }
         }
     }
 }

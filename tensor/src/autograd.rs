@@ -11,7 +11,7 @@
 mod looped;
 
 use std::collections::{HashMap, HashSet};
-use std::f64::consts::LN_2;
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 use std::sync::Arc;
 
 use codegen::DType;
@@ -319,12 +319,40 @@ fn unary(op: Unary, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Vec<Option<Ten
         Unary::Sqrt => g.div(&y.mul(2)?)?,
         Unary::Exp2 => g.mul(&y.mul(LN_2)?)?,
         Unary::Log2 => g.div(&x.mul(LN_2)?)?,
+        Unary::Exp => g.mul(y)?,
+        Unary::Expm1 => g.mul(&y.add(1)?)?,
+        Unary::Log => g.div(x)?,
+        Unary::Log10 => g.div(&x.mul(LN_10)?)?,
+        Unary::Log1p => g.div(&x.add(1)?)?,
         Unary::Sin => g.mul(&x.cos()?)?,
+        Unary::Cos => g.mul(&x.sin()?)?.neg()?,
+        Unary::Tan => g.mul(&y.mul(y)?.add(1)?)?,
+        Unary::Asin => g.div(&one_less_square(x)?.sqrt()?)?,
+        Unary::Acos => g.div(&one_less_square(x)?.sqrt()?)?.neg()?,
+        Unary::Atan => g.div(&x.mul(x)?.add(1)?)?,
+        Unary::Sinh => g.mul(&x.cosh()?)?,
+        Unary::Cosh => g.mul(&x.sinh()?)?,
+        Unary::Tanh => g.mul(&one_less_square(y)?)?,
+        Unary::Asinh => g.div(&x.mul(x)?.add(1)?.sqrt()?)?,
+        Unary::Acosh => g.div(&x.sub(1)?.sqrt()?.mul(&x.add(1)?.sqrt()?)?)?,
+        Unary::Atanh => g.div(&one_less_square(x)?)?,
+        Unary::Erf => g.mul(&bell(x)?)?,
+        Unary::Erfc => g.mul(&bell(x)?)?.neg()?,
         Unary::Not | Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven => {
             return Ok(vec![None]);
         }
     };
     Ok(vec![Some(part)])
+}
+
+/// `1 - x^2`.
+fn one_less_square(x: &Tensor) -> Result<Tensor> {
+    x.neg()?.add(1)?.mul(&x.add(1)?)
+}
+
+/// The slope of the error function.
+fn bell(x: &Tensor) -> Result<Tensor> {
+    x.mul(x)?.neg()?.exp()?.mul(FRAC_2_SQRT_PI)
 }
 
 fn binary(

@@ -104,6 +104,7 @@ fn table() -> &'static [Case] {
         "acosh" AboveOne [A], |x| x[0].acosh();
         "atanh" Unit [A], |x| x[0].atanh();
         "erf" Any [A], |x| x[0].erf();
+        "erfc" Any [A], |x| x[0].erfc();
         "sigmoid" Any [A], |x| x[0].sigmoid();
         "logsigmoid" Any [A], |x| x[0].logsigmoid();
         "relu" Any [A], |x| x[0].relu();

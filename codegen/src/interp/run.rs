@@ -117,6 +117,7 @@ pub fn run(kernel: &Kernel, buffers: &mut [Vec<u8>], vars: &[i64]) -> Result<(),
         buffers,
         set: HashSet::new(),
         scans: HashMap::new(),
+        sums: HashMap::new(),
     };
     machine.leaves(vars)?;
     for root in roots {
@@ -341,6 +342,8 @@ struct Machine<'m> {
     set: HashSet<(Id, i64)>,
     /// Running value of scans by the values of their other ranges.
     scans: HashMap<(Id, Vec<u64>), u64>,
+    /// Sums of floats so far, which round once.
+    sums: HashMap<Id, f64>,
 }
 
 impl Machine<'_> {
@@ -413,11 +416,18 @@ impl Machine<'_> {
                         continue;
                     };
                     self.put(*id, scalar::identity(op, self.graph().dtype(*id)));
+                    self.sums.remove(id);
                     stack.push((*inner, 0, 0));
                 }
                 Step::Accumulate(id) => {
                     let value = self.value(self.graph().src(*id)[0]);
-                    if let Op::Reduce(op) = self.graph().op(*id) {
+                    let dtype = self.graph().dtype(*id);
+                    if self.graph().op(*id) == Op::Reduce(ReduceOp::Add) && dtype.is_float() {
+                        let sum = self.sums.entry(*id).or_insert(0.0);
+                        *sum += scalar::to_f64(dtype, value);
+                        let rounded = scalar::from_f64(dtype, *sum);
+                        self.put(*id, rounded);
+                    } else if let Op::Reduce(op) = self.graph().op(*id) {
                         let sum = self.combine(*id, op, self.value(*id), value)?;
                         self.put(*id, sum);
                     }
@@ -449,6 +459,14 @@ impl Machine<'_> {
             Some(&before) if self.value(range) != 0 => before,
             _ => scalar::identity(op, self.graph().dtype(id)),
         };
+        let dtype = self.graph().dtype(id);
+        if op == ReduceOp::Add && dtype.is_float() {
+            // Kept as `f64`, and rounded at each place.
+            let sum = f64::from_bits(before) + scalar::to_f64(dtype, value);
+            self.scans.insert(key, sum.to_bits());
+            self.put(id, scalar::from_f64(dtype, sum));
+            return Ok(());
+        }
         let now = self.combine(id, op, before, value)?;
         self.scans.insert(key, now);
         self.put(id, now);

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 
+use super::special;
 use crate::DType;
 
 /// The types of operands that an operation is defined for.
@@ -188,6 +189,42 @@ operations! {
     Log2 = of_floats("log2", Cost::Function, f64::log2);
     /// Sine in radians, floats only.
     Sin = of_floats("sin", Cost::Function, f64::sin);
+    /// e^x, floats only.
+    Exp = of_floats("exp", Cost::Function, f64::exp);
+    /// e^x - 1, floats only.
+    Expm1 = of_floats("expm1", Cost::Function, f64::exp_m1);
+    /// Natural logarithm, floats only.
+    Log = of_floats("log", Cost::Function, f64::ln);
+    /// Base-10 logarithm, floats only.
+    Log10 = of_floats("log10", Cost::Function, f64::log10);
+    /// ln(1 + x), floats only.
+    Log1p = of_floats("log1p", Cost::Function, f64::ln_1p);
+    /// Cosine in radians, floats only.
+    Cos = of_floats("cos", Cost::Function, f64::cos);
+    /// Tangent in radians, floats only.
+    Tan = of_floats("tan", Cost::Function, f64::tan);
+    /// Inverse sine in radians; NaN outside of -1..=1, floats only.
+    Asin = of_floats("asin", Cost::Function, f64::asin);
+    /// Inverse cosine in radians; NaN outside of -1..=1, floats only.
+    Acos = of_floats("acos", Cost::Function, f64::acos);
+    /// Inverse tangent in radians, floats only.
+    Atan = of_floats("atan", Cost::Function, f64::atan);
+    /// Hyperbolic sine, floats only.
+    Sinh = of_floats("sinh", Cost::Function, f64::sinh);
+    /// Hyperbolic cosine, floats only.
+    Cosh = of_floats("cosh", Cost::Function, f64::cosh);
+    /// Hyperbolic tangent, floats only.
+    Tanh = of_floats("tanh", Cost::Function, f64::tanh);
+    /// Inverse hyperbolic sine, floats only.
+    Asinh = of_floats("asinh", Cost::Function, special::asinh);
+    /// Inverse hyperbolic cosine; NaN below 1, floats only.
+    Acosh = of_floats("acosh", Cost::Function, special::acosh);
+    /// Inverse hyperbolic tangent; NaN outside of -1..=1, floats only.
+    Atanh = of_floats("atanh", Cost::Function, special::atanh);
+    /// The error function, floats only.
+    Erf = of_floats("erf", Cost::Function, special::erf);
+    /// 1 - erf(x), floats only.
+    Erfc = of_floats("erfc", Cost::Function, special::erfc);
     /// Round towards zero, floats only.
     Trunc = of_floats("trunc", Cost::Few, f64::trunc);
     /// Round down, floats only.

@@ -6,6 +6,7 @@ pub mod mma;
 pub mod op;
 pub mod order;
 pub mod print;
+mod special;
 pub mod verify;
 
 pub use arith::{Binary, ReduceOp, Unary};

@@ -4,6 +4,7 @@
 //! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`). What follows a sum may be a
 //! loop over copies instead.
 
+mod blocked;
 pub mod decomp;
 mod epilogue;
 pub mod exec;
@@ -36,6 +37,7 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         sink = epilogue::roll(&mut g, sink);
     }
     let sink = expand::upcasts(&mut g, sink);
+    let sink = blocked::split(&mut g, sink);
     let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;
     let sink = nest::isolate(&mut g, sink).ok_or_else(too_many)?;

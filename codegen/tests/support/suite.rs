@@ -96,7 +96,11 @@ pub fn every_operation(mut check: impl FnMut(&Kernel, f64)) {
         let n = 203;
         check(&operations(n, dtype, &exact, &rest, &DType::ALL), 0.0);
         if dtype.is_float() {
-            check(&operations(n, dtype, &near, &power, &[]), 1e-4);
+            // A kernel of all functions would be long to compile; narrow floats are computed as wide ones.
+            let kernels = if dtype.size() < 4 { 1 } else { near.len() };
+            for some in near.chunks(7).take(kernels) {
+                check(&operations(n, dtype, some, &power, &[]), 1e-4);
+            }
         }
     }
 }

@@ -43,13 +43,15 @@ activation! {
         let low = x.lt(-lambda)?.where_(&x.add(bias)?, 0.0)?;
         above(x, lambda, &x.sub(bias)?, &low)
     };
-    /// x times the normal distribution function, with the error function.
-    gelu(), |x| x.mul(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add(1.0)?.mul(x)?.mul(0.5);
+    /// x times the normal distribution function: the complement of the error function has the digits that
+    /// `1 + erf` loses below zero.
+    gelu(), |x| x.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5)?.mul(x);
     /// The tanh approximation of gelu.
     gelu_tanh(), |x| {
         let cubic = x.square()?.mul(0.044_715)?.add(1.0)?.mul(x)?;
-        let inner = cubic.mul((2.0 / std::f64::consts::PI).sqrt())?;
-        inner.tanh()?.add(1.0)?.mul(x)?.mul(0.5)
+        // (1 + tanh u) / 2 is the sigmoid of 2u, which keeps its digits below zero.
+        let inner = cubic.mul(2.0 * (2.0 / std::f64::consts::PI).sqrt())?;
+        inner.sigmoid()?.mul(x)
     };
     /// x sigmoid(1.702 x).
     quick_gelu(), |x| x.mul(1.702)?.sigmoid()?.mul(x);

@@ -1,7 +1,10 @@
 //! Reductions and scans. Axes given as none mean all; `keep` leaves reduced axes with size 1.
 //!
 //! Sums, products and means accumulate in [`DType::accumulator`] (`f32` for narrower floats) and
-//! give [`DType::sum_type`]. Over nothing they give the identity of the operation.
+//! give [`DType::sum_type`]. Over nothing they give the identity of the operation. However long they
+//! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms.
+
+use std::f64::consts::LOG2_E;
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
@@ -93,14 +96,23 @@ impl Tensor {
         along.iter().map(|&i| self.shape()[i] as f64).product()
     }
 
-    /// Mean over axes, as a float; NaN over nothing.
+    /// As [`Tensor::in_f32`], but what has more digits than `f32` is computed in `f64`, and its result
+    /// rounded to `f32`.
+    fn in_float(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        if self.dtype().is_int() && self.dtype().size() >= 4 {
+            return f(&self.cast(DType::F64)?)?.cast(DType::F32);
+        }
+        self.in_f32(f)
+    }
+
+    /// Mean over axes, as a float (`f32` of integers, of which all digits count); NaN over nothing.
     ///
     /// # Errors
     /// Axes that the tensor lacks.
     pub fn mean(&self, along: &[isize], keep: bool) -> Result<Tensor> {
         let found = axes("mean", along, self.rank())?;
         let n = self.count(&found);
-        self.in_f32(|x| {
+        self.in_float(|x| {
             x.reduce(ReduceOp::Add, &found)?
                 .dropped(&found, keep)?
                 .div(n)
@@ -114,7 +126,7 @@ impl Tensor {
     pub fn var(&self, along: &[isize], correction: f64, keep: bool) -> Result<Tensor> {
         let found = axes("var", along, self.rank())?;
         let n = self.count(&found);
-        self.in_f32(|x| {
+        self.in_float(|x| {
             let d = x.sub(&x.reduce(ReduceOp::Add, &found)?.div(n)?)?;
             d.square()?
                 .reduce(ReduceOp::Add, &found)?
@@ -128,7 +140,7 @@ impl Tensor {
     /// # Errors
     /// Axes that the tensor lacks.
     pub fn std(&self, along: &[isize], correction: f64, keep: bool) -> Result<Tensor> {
-        self.in_f32(|x| x.var(along, correction, keep)?.sqrt())
+        self.in_float(|x| x.var(along, correction, keep)?.sqrt())
     }
 
     /// Variance and mean over axes.
@@ -189,6 +201,12 @@ impl Tensor {
         m.isinf()?.select(&m.zeros_like()?, &m)
     }
 
+    /// e^x for x <= 0 beside others of which the largest is 1: what rounding the exponent loses is below
+    /// the last digit of their sum.
+    fn share(&self) -> Result<Tensor> {
+        self.mul(LOG2_E)?.exp2()
+    }
+
     /// ln of the sum of e^x over axes, without overflow.
     ///
     /// # Errors
@@ -197,7 +215,7 @@ impl Tensor {
         let found = axes("logsumexp", along, self.rank())?;
         self.in_f32(|x| {
             let m = x.pivot(&found)?;
-            let sum = x.sub(&m)?.exp()?.reduce(ReduceOp::Add, &found)?;
+            let sum = x.sub(&m)?.share()?.reduce(ReduceOp::Add, &found)?;
             sum.log()?.add(&m)?.dropped(&found, keep)
         })
     }
@@ -209,7 +227,7 @@ impl Tensor {
     pub fn softmax(&self, along: isize) -> Result<Tensor> {
         let at = [axis("softmax", along, self.rank())?];
         self.in_f32(|x| {
-            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
+            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.share()?;
             // One division per row; a product per element.
             e.mul(&e.reduce(ReduceOp::Add, &at)?.reciprocal()?)
         })
@@ -231,7 +249,7 @@ impl Tensor {
         let at = [axis("log_softmax", along, self.rank())?];
         self.in_f32(|x| {
             let d = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?;
-            d.sub(&d.exp()?.reduce(ReduceOp::Add, &at)?.log()?)
+            d.sub(&d.share()?.reduce(ReduceOp::Add, &at)?.log()?)
         })
     }
 

@@ -48,7 +48,7 @@ const LOG2_F32: [f64; 10] = [
 ];
 
 /// (ln(1 + f) / s - 2) / s^2 in powers of s^2, where s = f / (2 + f); error 2^-63.8.
-const LOG_F64: [f64; 8] = [
+pub(super) const LOG_F64: [f64; 8] = [
     0.6666666666666666,
     0.4000000000000089,
     0.28571428570794766,
@@ -86,7 +86,6 @@ impl Builder<'_> {
     fn exp2_sum(&mut self, x: Id, low: Option<Id>) -> Id {
         let dtype = self.g.dtype(x);
         let single = dtype == DType::F32;
-        let bits = signed_bits(dtype);
         // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
         let (least, most) = if single {
             (-160.0, 130.0)
@@ -98,13 +97,7 @@ impl Builder<'_> {
         let clamped = self.select(under, least, x);
         let over = self.less(most, clamped);
         let x = self.select(over, most, clamped);
-        // Adding 1.5 * 2^mantissa rounds to an integer and leaves it in the low bits of the sum.
-        let (magic, mantissa, bias) = if single {
-            (12_582_912.0, 23, 127)
-        } else {
-            (6_755_399_441_055_744.0, 52, 1023)
-        };
-        let magic = self.float(dtype, magic);
+        let magic = self.magic(dtype);
         let shifted = self.add(x, magic);
         let n = self.sub(shifted, magic);
         let mut f = self.sub(x, n);
@@ -112,24 +105,52 @@ impl Builder<'_> {
             f = self.add(f, low);
         }
         let p = self.polynomial(f, if single { &EXP2_F32 } else { &EXP2_F64 });
-        // 2^n in two normal factors, so that results below the normal range are rounded once. The
-        // high bits of the magic number leave on the left.
+        self.scaled(p, shifted)
+    }
+
+    /// 1.5 * 2^mantissa: added, it rounds to an integer and leaves that in the low bits of the sum.
+    pub(super) fn magic(&mut self, dtype: DType) -> Id {
+        let single = dtype == DType::F32;
+        self.float(
+            dtype,
+            if single {
+                12_582_912.0
+            } else {
+                6_755_399_441_055_744.0
+            },
+        )
+    }
+
+    /// `y * 2^n`, where n is in the low bits of `shifted`, in two normal factors, so that results below
+    /// the normal range are rounded once. The high bits of the magic number leave on the left.
+    pub(super) fn scaled(&mut self, y: Id, shifted: Id) -> Id {
+        let bits = signed_bits(self.g.dtype(y));
         let raw = self.bitcast(shifted, bits);
         let half = self.shr(raw, 1);
         let rest = self.sub(raw, half);
-        let bias = self.int(bits, bias);
-        let mut y = p;
+        let mut y = y;
         for e in [half, rest] {
-            let e = self.add(e, bias);
-            let e = self.shl(e, mantissa);
-            let factor = self.bitcast(e, dtype);
+            let factor = self.two_to(e, self.g.dtype(y));
             y = self.mul(y, factor);
         }
         y
     }
 
-    /// `x = 2^e * (1 + f)` with `sqrt(1/2) <= 1 + f < sqrt(2)`, for positive finite x: `(e, f)`.
-    fn split_exponent(&mut self, x: Id) -> (Id, Id) {
+    /// 2^e for an integer within the range of normal numbers; of more bits, the low ones count.
+    pub(super) fn two_to(&mut self, e: Id, dtype: DType) -> Id {
+        let (mantissa, bias) = match dtype {
+            DType::F32 => (23, 127),
+            _ => (52, 1023),
+        };
+        let bias = self.int(signed_bits(dtype), bias);
+        let e = self.add(e, bias);
+        let e = self.shl(e, mantissa);
+        self.bitcast(e, dtype)
+    }
+
+    /// `x = 2^e * (1 + f)` with `sqrt(1/2) <= 1 + f < sqrt(2)`, for positive finite x: `(e, f)`, where e
+    /// is an integer.
+    pub(super) fn split_exponent(&mut self, x: Id) -> (Id, Id) {
         let dtype = self.g.dtype(x);
         let bits = signed_bits(dtype);
         let (smallest, scale, mantissa, root) = if dtype == DType::F32 {
@@ -157,13 +178,14 @@ impl Builder<'_> {
         let none = self.int(bits, 0);
         let correction = self.select(subnormal, lifted, none);
         let e = self.add(e, correction);
-        (self.g.cast(e, dtype), f)
+        (e, f)
     }
 
     /// log2: exponent plus the logarithm of the mantissa.
     pub fn log2(&mut self, x: Id) -> Id {
         let dtype = self.g.dtype(x);
         let (e, f) = self.split_exponent(x);
+        let e = self.g.cast(e, dtype);
         let y = if dtype == DType::F32 {
             let p = self.polynomial(f, &LOG2_F32);
             self.fma(f, p, e)
@@ -190,8 +212,8 @@ impl Builder<'_> {
         self.log2_limits(x, y)
     }
 
-    /// `y = log2(x)` for positive finite x, completed for the rest.
-    fn log2_limits(&mut self, x: Id, y: Id) -> Id {
+    /// `y`, a logarithm of a positive finite x, completed for the rest.
+    pub(super) fn log2_limits(&mut self, x: Id, y: Id) -> Id {
         let dtype = self.g.dtype(x);
         let zero = self.float(dtype, 0.0);
         let infinity = self.float(dtype, f64::INFINITY);
@@ -253,14 +275,14 @@ impl Builder<'_> {
     }
 
     /// `a * b` as a sum of two.
-    fn product(&mut self, a: Id, b: Id) -> (Id, Id) {
+    pub(super) fn product(&mut self, a: Id, b: Id) -> (Id, Id) {
         let high = self.mul(a, b);
         let minus = self.g.unary(Unary::Neg, high);
         (high, self.fma(a, b, minus))
     }
 
     /// `a + b` as a sum of two, |a| >= |b| or a = 0.
-    fn sum(&mut self, a: Id, b: Id) -> (Id, Id) {
+    pub(super) fn sum(&mut self, a: Id, b: Id) -> (Id, Id) {
         let high = self.add(a, b);
         let used = self.sub(high, a);
         (high, self.sub(b, used))
@@ -271,6 +293,7 @@ impl Builder<'_> {
     fn pow_wide(&mut self, x: Id, y: Id) -> Id {
         let f64 = DType::F64;
         let (e, f) = self.split_exponent(x);
+        let e = self.g.cast(e, f64);
         // s = f / (2 + f), both parts.
         let two = self.float(f64, 2.0);
         let (d, d_low) = self.sum(two, f);

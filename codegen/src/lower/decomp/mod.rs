@@ -8,7 +8,11 @@ mod builder;
 mod caps;
 mod divmod;
 mod dtype;
+mod error_function;
 mod exponential;
+mod inverse;
+mod logarithm;
+mod natural;
 mod trigonometric;
 
 use hashbrown::HashMap;
@@ -19,11 +23,12 @@ use crate::rewrite::toposort;
 use builder::Builder;
 pub use caps::{Caps, TypeSet};
 pub(crate) use exponential::EXP2_F32;
+pub(crate) use natural::{EXP_F32, LN_2_F32};
 
 /// Rewrites everything reachable from `root` into what `caps` allows; gives the new root.
 ///
-/// Values are those of the laws, except: `Exp2`, `Log2`, `Sin` and `Pow` are correct to a few units
-/// in the last place (see the tests for the bounds), and sums and products over 8- and 16-bit floats
+/// Values are those of the laws, except: functions are correct to two units in the last place, `Exp` and
+/// `Log` to one (see the tests for the bounds), and sums and products over 8- and 16-bit floats
 /// are accumulated in `f32` and rounded once.
 pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
     let mut new: HashMap<Id, Id> = HashMap::new();

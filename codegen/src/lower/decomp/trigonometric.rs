@@ -1,4 +1,4 @@
-//! Sine: reduction by pi/2 (three constants for moderate arguments, the bits of 2/pi for all
+//! Sine, cosine and tangent: reduction by pi/2 (three constants for moderate arguments, the bits of 2/pi for all
 //! others), then a polynomial chosen by the quadrant.
 
 use super::builder::Builder;
@@ -100,42 +100,10 @@ impl Builder<'_> {
     /// sin(x), x in radians.
     pub fn sin(&mut self, x: Id) -> Id {
         let dtype = self.g.dtype(x);
-        let single = dtype == DType::F32;
         let size = self.g.unary(Unary::Abs, x);
-        // The reduction is done in f64 for both types.
-        let wide = self.g.cast(size, DType::F64);
-        let (near_quadrant, near) = self.reduce_moderate(wide, single);
-        let (far_quadrant, far) = self.reduce_by_bits(wide, single);
-        let moderate = self.float(DType::F64, MODERATE);
-        let is_moderate = self.less(wide, moderate);
-        let r = self.select(is_moderate, near, far);
-        let quadrant = self.select(is_moderate, near_quadrant, far_quadrant);
-        let r = self.g.cast(r, dtype);
-
-        let z = self.mul(r, r);
-        let (sine, cosine): (&[f64], &[f64]) = if single {
-            (&SIN_F32, &COS_F32)
-        } else {
-            (&SIN_F64, &COS_F64)
-        };
-        let p = self.polynomial(z, sine);
-        let rz = self.mul(r, z);
-        let sine = self.fma(rz, p, r);
-        let p = self.polynomial(z, cosine);
-        let half = self.float(dtype, -0.5);
-        let p = self.fma(z, p, half);
-        let one = self.float(dtype, 1.0);
-        let cosine = self.fma(z, p, one);
-
-        let (bit0, bit1) = (self.int(DType::I64, 1), self.int(DType::I64, 2));
-        let zero = self.int(DType::I64, 0);
-        let odd = self.and(quadrant, bit0);
-        let even = self.equal(odd, zero);
-        let value = self.select(even, sine, cosine);
-        let lower = self.and(quadrant, bit1);
-        let lower = self.g.binary(Binary::Ne, lower, zero);
-        let minus = self.g.unary(Unary::Neg, value);
-        let value = self.select(lower, minus, value);
+        let (quadrant, [r, low]) = self.quadrant(size);
+        let (sine, cosine) = self.waves(r, low, dtype);
+        let value = self.turned(quadrant, sine, cosine);
         // sin(-x) = -sin(x), also for -0.
         let bits = super::builder::signed_bits(dtype);
         let sign = self.float(dtype, -0.0);
@@ -147,14 +115,135 @@ impl Builder<'_> {
         let sign = self.and(raw, sign);
         let value = self.g.binary(Binary::Xor, value, sign);
         let value = self.bitcast(value, dtype);
+        self.of_finite(size, value)
+    }
+
+    /// cos(x), x in radians: the sine a quadrant further.
+    pub fn cos(&mut self, x: Id) -> Id {
+        let dtype = self.g.dtype(x);
+        let size = self.g.unary(Unary::Abs, x);
+        let (quadrant, [r, low]) = self.quadrant(size);
+        let one = self.int(DType::I64, 1);
+        let quadrant = self.add(quadrant, one);
+        let (sine, cosine) = self.waves(r, low, dtype);
+        let value = self.turned(quadrant, sine, cosine);
+        self.of_finite(size, value)
+    }
+
+    /// tan(x), x in radians. Of `f32` the quotient is one of `f64`, which rounds once.
+    pub fn tan(&mut self, x: Id) -> Id {
+        let dtype = self.g.dtype(x);
+        let f64 = DType::F64;
+        let size = self.g.unary(Unary::Abs, x);
+        let (quadrant, [r, low]) = self.quadrant(size);
+        let (sine, cosine) = if dtype == DType::F32 {
+            self.waves_by(r, None, (&SIN_F32, &COS_F32))
+        } else {
+            self.waves(r, low, f64)
+        };
+        let one = self.int(DType::I64, 1);
+        let odd = self.and(quadrant, one);
+        let odd = self.equal(odd, one);
+        let top = self.select(odd, cosine, sine);
+        let bottom = self.select(odd, sine, cosine);
+        let value = self.g.binary(Binary::FDiv, top, bottom);
+        let minus = self.g.unary(Unary::Neg, value);
+        let value = self.select(odd, minus, value);
+        let value = self.cast(value, dtype);
+        let zero = self.float(dtype, 0.0);
+        let (minus, negative) = (self.g.unary(Unary::Neg, value), self.less(x, zero));
+        let value = self.select(negative, minus, value);
+        let is_zero = self.equal(x, zero);
+        let value = self.select(is_zero, x, value);
+        self.of_finite(size, value)
+    }
+
+    fn of_finite(&mut self, size: Id, value: Id) -> Id {
+        let dtype = self.g.dtype(size);
         let infinity = self.float(dtype, f64::INFINITY);
         let finite = self.less(size, infinity);
         let nan = self.float(dtype, f64::NAN);
         self.select(finite, value, nan)
     }
 
-    /// `(k, x - k * pi/2)` for 0 <= x < [`MODERATE`], k the nearest integer.
-    fn reduce_moderate(&mut self, x: Id, single: bool) -> (Id, Id) {
+    /// `(k, x - k * pi/2)` for finite x >= 0 in `f64`, the difference as a sum of two.
+    fn quadrant(&mut self, size: Id) -> (Id, [Id; 2]) {
+        let single = self.g.dtype(size) == DType::F32;
+        // The reduction is done in f64 for both types.
+        let wide = self.g.cast(size, DType::F64);
+        let (near_quadrant, near, near_low) = self.reduce_moderate(wide, single);
+        let (far_quadrant, far, far_low) = self.reduce_by_bits(wide, single);
+        let moderate = self.float(DType::F64, MODERATE);
+        let is_moderate = self.less(wide, moderate);
+        let r = self.select(is_moderate, near, far);
+        let low = self.select(is_moderate, near_low, far_low);
+        (
+            self.select(is_moderate, near_quadrant, far_quadrant),
+            [r, low],
+        )
+    }
+
+    /// Sine and cosine of `r + low` in a type.
+    fn waves(&mut self, r: Id, low: Id, dtype: DType) -> (Id, Id) {
+        if dtype == DType::F32 {
+            let r = self.g.cast(r, dtype);
+            return self.waves_by(r, None, (&SIN_F32, &COS_F32));
+        }
+        self.waves_by(r, Some(low), (&SIN_F64, &COS_F64))
+    }
+
+    fn waves_by(&mut self, r: Id, low: Option<Id>, tables: (&[f64], &[f64])) -> (Id, Id) {
+        let dtype = self.g.dtype(r);
+        let z = self.mul(r, r);
+        let p = self.polynomial(z, tables.0);
+        let rz = self.mul(r, z);
+        let minus_half = self.float(dtype, -0.5);
+        let one = self.float(dtype, 1.0);
+        let half_down = self.fma(z, minus_half, one);
+        let sine = match low {
+            // low cos(r) goes in before the last sum.
+            Some(low) => {
+                let low = self.mul(low, half_down);
+                let rest = self.fma(rz, p, low);
+                self.add(r, rest)
+            }
+            None => self.fma(rz, p, r),
+        };
+        let p = self.polynomial(z, tables.1);
+        let cosine = match low {
+            Some(low) => {
+                // What rounding 1 - z/2 loses, and low sin(r).
+                let used = self.sub(one, half_down);
+                let lost = self.fma(z, minus_half, used);
+                let square = self.mul(z, z);
+                let minus = self.g.unary(Unary::Neg, low);
+                let rest = self.fma(minus, r, lost);
+                let rest = self.fma(square, p, rest);
+                self.add(half_down, rest)
+            }
+            None => {
+                let p = self.fma(z, p, minus_half);
+                self.fma(z, p, one)
+            }
+        };
+        (sine, cosine)
+    }
+
+    /// The sine of what is `quadrant` quadrants further.
+    fn turned(&mut self, quadrant: Id, sine: Id, cosine: Id) -> Id {
+        let (bit0, bit1) = (self.int(DType::I64, 1), self.int(DType::I64, 2));
+        let zero = self.int(DType::I64, 0);
+        let odd = self.and(quadrant, bit0);
+        let even = self.equal(odd, zero);
+        let value = self.select(even, sine, cosine);
+        let lower = self.and(quadrant, bit1);
+        let lower = self.g.binary(Binary::Ne, lower, zero);
+        let minus = self.g.unary(Unary::Neg, value);
+        self.select(lower, minus, value)
+    }
+
+    /// `(k, x - k * pi/2)` for 0 <= x < [`MODERATE`], k the nearest integer; for `f64` as a sum of two.
+    fn reduce_moderate(&mut self, x: Id, single: bool) -> (Id, Id, Id) {
         let f64 = DType::F64;
         let scale = self.float(f64, std::f64::consts::FRAC_2_PI);
         let magic = self.float(f64, 6_755_399_441_055_744.0);
@@ -163,6 +252,7 @@ impl Builder<'_> {
         let k = self.sub(shifted, magic);
         let minus = self.g.unary(Unary::Neg, k);
         let mut r = x;
+        let mut low = self.float(f64, 0.0);
         if single {
             for part in HALF_PI_SHORT {
                 let part = self.float(f64, part);
@@ -172,15 +262,22 @@ impl Builder<'_> {
         } else {
             for part in HALF_PI {
                 let part = self.float(f64, part);
-                r = self.fma(minus, part, r);
+                // What is left may be far smaller than what is taken away, so nothing of that is lost.
+                let (p, p_low) = self.product(minus, part);
+                let (sum, lost) = self.any_sum(r, p);
+                let (sum, more) = self.any_sum(sum, p_low);
+                let lost = self.add(lost, more);
+                low = self.add(low, lost);
+                r = sum;
             }
+            (r, low) = self.sum(r, low);
         }
-        (self.bitcast(shifted, DType::I64), r)
+        (self.bitcast(shifted, DType::I64), r, low)
     }
 
     /// As [`Builder::reduce_moderate`] for every finite x >= 1: the integer mantissa times those
     /// digits of 2/pi that decide the quadrant and the fraction.
-    fn reduce_by_bits(&mut self, x: Id, single: bool) -> (Id, Id) {
+    fn reduce_by_bits(&mut self, x: Id, single: bool) -> (Id, Id, Id) {
         let u64 = DType::U64;
         let raw = self.bitcast(x, u64);
         // x = mantissa * 2^e. The offset makes e - offset >= 0; with 32 as a multiple the digits of
@@ -281,15 +378,30 @@ impl Builder<'_> {
             self.bitcast(high, DType::I64),
             self.bitcast(low, DType::I64),
         );
-        let (high, low) = (self.g.cast(high, f64), self.g.cast(low, f64));
+        let (whole, low) = (self.g.cast(high, f64), self.g.cast(low, f64));
         let half_pi = std::f64::consts::FRAC_PI_2;
         let (unit, unit_low) = (
             self.float(f64, half_pi * 2f64.powi(-64)),
             self.float(f64, half_pi * 2f64.powi(-127)),
         );
         let low = self.mul(low, unit_low);
-        let r = self.fma(high, unit, low);
-        let minus = self.g.unary(Unary::Neg, r);
-        (quadrant, self.select(is_up, minus, r))
+        let (mut r, mut rest) = if single {
+            (self.fma(whole, unit, low), self.float(f64, 0.0))
+        } else {
+            // What the conversion rounded away, and the digits of pi/2 below those of its float.
+            let back = self.g.cast(whole, DType::I64);
+            let lost = self.sub(high, back);
+            let lost = self.g.cast(lost, f64);
+            let (r, r_low) = self.product(whole, unit);
+            let unit_rest = self.float(f64, HALF_PI[1] * 2f64.powi(-64));
+            let low = self.fma(lost, unit, low);
+            let low = self.fma(whole, unit_rest, low);
+            let low = self.add(low, r_low);
+            self.sum(r, low)
+        };
+        let (minus, minus_rest) = (self.g.unary(Unary::Neg, r), self.g.unary(Unary::Neg, rest));
+        r = self.select(is_up, minus, r);
+        rest = self.select(is_up, minus_rest, rest);
+        (quadrant, r, rest)
     }
 }

@@ -1,6 +1,7 @@
 //! Writes the instructions of the items, block by block.
 
 mod boxes;
+mod carry;
 mod exchange;
 mod fence;
 mod memory;
@@ -230,6 +231,7 @@ impl Linear<'_> {
             let bits = crate::interp::scalar::identity(op, dtype);
             let a = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
             self.p.insts.push(Inst::SetAcc { acc, a });
+            self.start_carry(n, Ty { dtype, lanes });
         }
         let id = self.input.ranges.ids[range];
         let extent = match self.op(id) {
@@ -276,6 +278,7 @@ impl Linear<'_> {
             let op = op.binary();
             let new = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a: old, b });
             self.p.insts.push(Inst::SetAcc { acc, a: new });
+            self.carry(n, Ty { dtype, lanes }, [old, b, new]);
             return Ok(());
         };
         let mut new = old;
@@ -307,7 +310,14 @@ impl Linear<'_> {
         let outer = self.lanes(n)?;
         self.settle();
         let mut value = match self.accs.get(&n) {
-            Some(&acc) => self.emit(dtype, inner, |dst| Inst::GetAcc { dst, acc }),
+            Some(&acc) => {
+                let sum = self.emit(dtype, inner, |dst| Inst::GetAcc { dst, acc });
+                let ty = Ty {
+                    dtype,
+                    lanes: inner,
+                };
+                self.carried(n, ty, sum)
+            }
             None => self.reg(self.src(n)[0], inner)?,
         };
         let bound = self.input.ranges.bits(&self.src(n)[1..]);

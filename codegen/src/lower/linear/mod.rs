@@ -78,6 +78,8 @@ struct Linear<'a> {
     starts: HashMap<usize, Vec<Id>>,
     with_store: HashSet<usize>,
     accs: HashMap<Id, Acc>,
+    /// What the accumulators of long sums have rounded away so far.
+    carries: HashMap<Id, Acc>,
     regs: HashMap<Id, Reg>,
     splats: HashMap<(Reg, u32), Reg>,
     /// Work-item dimensions: stride of the range's dimension and its extent.
@@ -119,6 +121,7 @@ pub(super) fn linearize(input: Input<'_>) -> Result<Program> {
         starts: HashMap::new(),
         with_store: HashSet::new(),
         accs: HashMap::new(),
+        carries: HashMap::new(),
         regs: HashMap::new(),
         splats: HashMap::new(),
         items: HashMap::new(),

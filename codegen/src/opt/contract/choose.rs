@@ -21,6 +21,9 @@ const LINE: i64 = 64;
 /// Lines of one set of a cache that are safe to use at a time.
 const WAYS: i64 = 6;
 
+/// Passes at most: each adds to what memory holds, and rounds.
+const PASSES: i64 = 32;
+
 /// Cycles below which one core is done before another one has come.
 const ALONE: f64 = 8000.0;
 
@@ -341,7 +344,7 @@ impl Contraction {
         let any = best.direct[0] || best.direct[1];
         // A sliver of columns stays in the second level; above that the sum is done in passes.
         let most = (target.l2_bytes as i64 / 4 / (cols * each)).clamp(64, 1024);
-        let passes = if any { 1 } else { up(k, most) };
+        let passes = if any { 1 } else { up(k, most).min(PASSES) };
         let depth = up(k, passes);
         let row_tiles = up(m, rows);
         let col_tiles = up(n, cols);

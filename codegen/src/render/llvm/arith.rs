@@ -51,7 +51,9 @@ impl Text<'_> {
                 self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
             }
             Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
-            Unary::Exp2 | Unary::Log2 | Unary::Sin => {
+            Unary::Exp if ty.dtype == DType::F32 && !self.gpu() => self.exp(ty, &a),
+            // Other functions are decomposed.
+            _ => {
                 return self.unsupported(format!("{op:?} on {}", ty.dtype));
             }
         })

@@ -9,7 +9,7 @@
 use super::Text;
 use crate::DType;
 use crate::ir::Unary;
-use crate::lower::decomp::{Caps, EXP2_F32, TypeSet};
+use crate::lower::decomp::{Caps, EXP_F32, EXP2_F32, LN_2_F32, TypeSet};
 use crate::lower::program::Ty;
 use crate::target::Target;
 
@@ -26,10 +26,10 @@ pub(super) fn native(t: &Target) -> bool {
     has(t, &["avx512f", "avx512vl"])
 }
 
-/// The capabilities of `base` with `Exp2` on `f32`.
+/// The capabilities of `base` with `Exp2` and `Exp` on `f32`.
 pub(super) fn caps(base: Caps) -> Caps {
     debug_assert!(!base.has_unary(Unary::Exp2, DType::F64));
-    base.with_unary(&[Unary::Exp2], TypeSet::of(&[DType::F32]))
+    base.with_unary(&[Unary::Exp2, Unary::Exp], TypeSet::of(&[DType::F32]))
 }
 
 /// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
@@ -69,6 +69,51 @@ impl Text<'_> {
         let raw = self.let_(format!("bitcast {t} {shifted} to {ints}"));
         let bias = self.splat_constant("i32", ty.lanes, &MAGIC.to_bits().to_string());
         let n = self.two("sub", &ints, &raw, &bias);
+        let name = match ty.lanes {
+            1 => "llvm.ldexp.f32.i32".to_string(),
+            lanes => format!("llvm.ldexp.v{lanes}f32.v{lanes}i32"),
+        };
+        self.call(&name, &t, &[(&t, &p), (&ints, &n)])
+    }
+
+    /// e^a, within 1 unit in the last place: multiples of ln 2 are taken away in two parts, of which the
+    /// first is exact.
+    pub(super) fn exp(&mut self, ty: Ty, a: &str) -> String {
+        let t = super::spelled(ty);
+        let float = |this: &Self, x: f32| this.constant(ty, u64::from(x.to_bits()));
+        let mask = super::vector("i1", ty.lanes);
+        // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
+        let (least, most) = (float(self, -105.0), float(self, 89.0));
+        let under = self.two("fcmp olt", &t, a, &least);
+        let x = self.let_(format!("select {mask} {under}, {t} {least}, {t} {a}"));
+        let over = self.two("fcmp olt", &t, &most, &x);
+        let x = self.let_(format!("select {mask} {over}, {t} {most}, {t} {x}"));
+        let scale = float(self, std::f32::consts::LOG2_E);
+        let parts = LN_2_F32.map(|part| float(self, -part as f32));
+        let e = super::scalar(ty.dtype);
+        let power = self.two("fmul", &t, &x, &scale);
+        let n = self.intrinsic("roundeven", e, ty.lanes, &[(&t, &power)]);
+        // What is left of x, exactly but for the last part.
+        let r = parts.iter().fold(x, |r, part| {
+            self.intrinsic("fma", e, ty.lanes, &[(&t, &n), (&t, part), (&t, &r)])
+        });
+        let coefficients = EXP_F32.map(|c| float(self, c as f32));
+        let (highest, rest) = (&coefficients[4], &coefficients[..4]);
+        let q = rest.iter().rev().fold(highest.clone(), |q, c| {
+            self.intrinsic("fma", e, ty.lanes, &[(&t, &q), (&t, &r), (&t, c)])
+        });
+        let square = self.two("fmul", &t, &r, &r);
+        let part = self.intrinsic("fma", e, ty.lanes, &[(&t, &square), (&t, &q), (&t, &r)]);
+        let one = float(self, 1.0);
+        let p = self.two("fadd", &t, &one, &part);
+        if ty.lanes == 16 {
+            let all = [(t.as_str(), "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
+            let operands = [(t.as_str(), p.as_str()), (&t, &n)];
+            let name = "llvm.x86.avx512.mask.scalef.ps.512";
+            return self.call(name, &t, &[&operands[..], &all].concat());
+        }
+        let ints = super::vector("i32", ty.lanes);
+        let n = self.let_(format!("fptosi {t} {n} to {ints}"));
         let name = match ty.lanes {
             1 => "llvm.ldexp.f32.i32".to_string(),
             lanes => format!("llvm.ldexp.v{lanes}f32.v{lanes}i32"),

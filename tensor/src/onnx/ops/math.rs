@@ -220,8 +220,14 @@ fn pow(c: &mut Call) -> Result<Vec<Value>> {
         return one(a.pow(&b)?);
     }
     let wide = match (dtype.is_float(), b.dtype().is_float()) {
-        (false, false) => dtype.promote(b.dtype()),
+        // No integer type holds all of both u64 and signed ones.
+        (false, false) => match dtype.promote(b.dtype()) {
+            common if common.is_float() => dtype,
+            common => common,
+        },
         (true, false) => dtype,
+        // `f32` has not the digits of such an integer.
+        (false, true) if dtype.size() >= 4 => DType::F64,
         _ => dtype.promote(b.dtype()).promote(DType::F32),
     };
     one(a.cast(wide)?.pow(&b.cast(wide)?)?.cast(dtype)?)

@@ -1,6 +1,7 @@
 //! Reductions, running sums, largest elements.
 
 use codegen::DType;
+use codegen::ir::ReduceOp;
 
 use super::nn::attr_axis;
 use crate::graph::Tensor;
@@ -13,7 +14,9 @@ pub(super) const OPS: Table = &[
     ("ArgMin", |c| arg(c, false)),
     ("CumProd", cumprod),
     ("CumSum", cumsum),
-    ("ReduceL1", |c| reduce(c, |x, a| x.abs()?.sum(a, true))),
+    ("ReduceL1", |c| {
+        reduce(c, |x, a| x.abs()?.sum(a, true)?.cast(x.dtype()))
+    }),
     ("ReduceL2", |c| {
         reduce(c, |x, a| in_float(x, |x| x.square()?.sum(a, true)?.sqrt()))
     }),
@@ -26,7 +29,9 @@ pub(super) const OPS: Table = &[
     ("ReduceMax", |c| reduce(c, |x, a| x.max(a, true))),
     ("ReduceMean", |c| reduce(c, mean)),
     ("ReduceMin", |c| reduce(c, |x, a| x.min(a, true))),
-    ("ReduceProd", |c| reduce(c, |x, a| x.prod(a, true))),
+    ("ReduceProd", |c| {
+        reduce(c, |x, a| x.prod(a, true)?.cast(x.dtype()))
+    }),
     ("ReduceSum", |c| {
         reduce(c, |x, a| x.sum_in(x.dtype(), a, true))
     }),
@@ -46,9 +51,14 @@ fn mean(x: &Tensor, along: &[isize]) -> crate::Result<Tensor> {
     if x.dtype().is_float() {
         return x.mean(along, true);
     }
-    let sum = x.sum_in(x.dtype(), along, true)?;
+    // The sum may be larger than what is stored.
+    let wide = match x.dtype().is_unsigned() {
+        true => DType::U64,
+        false => DType::I64,
+    };
+    let sum = x.sum_in(wide, along, true)?;
     let count = x.numel() / sum.numel().max(1);
-    sum.trunc_div(count as i64)
+    sum.trunc_div(count as i64)?.cast(x.dtype())
 }
 
 /// The axes are an attribute at first and an input from some version on; `keepdims` applies to all.
@@ -106,6 +116,14 @@ fn arg(c: &mut Call, largest: bool) -> Result<Vec<Value>> {
 }
 
 fn cumprod(c: &mut Call) -> Result<Vec<Value>> {
+    running(c, ReduceOp::Mul)
+}
+
+fn cumsum(c: &mut Call) -> Result<Vec<Value>> {
+    running(c, ReduceOp::Add)
+}
+
+fn running(c: &mut Call, op: ReduceOp) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let at = crate::onnx::call::axis(c.int(1)?, x.rank())?;
     let reverse = c.int_or("reverse", 0)? != 0;
@@ -115,36 +133,22 @@ fn cumprod(c: &mut Call) -> Result<Vec<Value>> {
     };
     let len = x.shape()[at];
     if c.int_or("exclusive", 0)? != 0 && len > 0 {
-        // One step later, with 1 first: a product cannot be divided out of it again.
+        // One step later, with what changes nothing first: an element cannot be taken out of a result
+        // again, neither an infinite one nor one that is far smaller than the rest.
         let mut first = x.shape().to_vec();
         first[at] = 1;
-        let first = Tensor::ones(x.engine(), &first, x.dtype())?;
+        let first = match op {
+            ReduceOp::Mul => Tensor::ones(x.engine(), &first, x.dtype())?,
+            _ => Tensor::zeros(x.engine(), &first, x.dtype())?,
+        };
         let rest = from.narrow(at as isize, 0, len - 1)?;
         from = Tensor::cat(&[&first, &rest], at as isize)?;
     }
-    let product = from.scan(codegen::ir::ReduceOp::Mul, at)?;
+    let all = from.scan(op, at)?;
     one(match reverse {
-        true => product.reverse(&[at])?,
-        false => product,
+        true => all.reverse(&[at])?,
+        false => all,
     })
-}
-
-fn cumsum(c: &mut Call) -> Result<Vec<Value>> {
-    let x = c.tensor(0)?;
-    let at = crate::onnx::call::axis(c.int(1)?, x.rank())?;
-    let reverse = c.int_or("reverse", 0)? != 0;
-    let from = match reverse {
-        true => x.reverse(&[at])?,
-        false => x.clone(),
-    };
-    let mut sum = from.scan(codegen::ir::ReduceOp::Add, at)?;
-    if c.int_or("exclusive", 0)? != 0 {
-        sum = sum.sub(&from)?;
-    }
-    if reverse {
-        sum = sum.reverse(&[at])?;
-    }
-    one(sum)
 }
 
 fn top_k(c: &mut Call) -> Result<Vec<Value>> {
