@@ -23,7 +23,7 @@ use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
-use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
+use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
 
 /// How an executor works.
 #[derive(Clone)]
@@ -40,6 +40,9 @@ pub struct Options {
     pub compile_threads: usize,
     /// Takes the time of every step. Each submission is then waited for.
     pub profile: bool,
+    /// Bytes of compiled kernels that are kept for the next time; those that were not used for the longest time
+    /// go first. What is running or captured is kept besides.
+    pub kernel_bytes: u64,
     /// Told what happens.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -53,6 +56,7 @@ impl Default for Options {
             patience: Duration::from_secs(60),
             compile_threads: 0,
             profile: false,
+            kernel_bytes: 256 << 20,
             observer: None,
         }
     }
@@ -72,6 +76,8 @@ pub struct DeviceExecutor {
     turn: Mutex<()>,
     capturing: Mutex<Option<ThreadId>>,
     packed: Packed,
+    /// What changed from call to call.
+    offsets: Offsets,
 }
 
 #[derive(Default)]
@@ -81,6 +87,8 @@ struct State {
     scratch: Option<Buffer>,
     /// What the device may still be using.
     pending: InFlight<Vec<Buffer>>,
+    /// Kernels that are no longer kept, and may still run.
+    retired: InFlight<Vec<Arc<Compiled>>>,
     stamps: Vec<(Signal, Signal)>,
     runs: Vec<Run>,
 }
@@ -137,7 +145,8 @@ impl DeviceExecutor {
         if backend.target.kind == TargetKind::Gpu && units > 0 {
             backend.target.cores = units as usize;
         }
-        let compiler = Compiler::new(device.clone(), backend, options.codegen.clone(), threads);
+        let (codegen, most) = (options.codegen.clone(), options.kernel_bytes);
+        let compiler = Compiler::new(device.clone(), backend, codegen, threads, most);
         Ok(Engine(Arc::new(DeviceExecutor {
             device,
             stream,
@@ -149,6 +158,7 @@ impl DeviceExecutor {
             turn: Mutex::new(()),
             capturing: Mutex::new(None),
             packed: Packed::default(),
+            offsets: Offsets::default(),
         })))
     }
 
@@ -196,7 +206,7 @@ impl DeviceExecutor {
         &self.options
     }
 
-    /// Kernels of different structure that were compiled so far.
+    /// Compiled kernels that are kept; see [`Options::kernel_bytes`].
     pub fn compiled_kernels(&self) -> usize {
         self.compiler.known()
     }
@@ -305,7 +315,7 @@ impl DeviceExecutor {
         Ok(self.device.alloc(AllocSpec::device(bytes))?)
     }
 
-    /// Plans and compiles. `inputs` change from run to run where all other leaves never do.
+    /// Plans and compiles what is run often. `inputs` change from run to run where all other leaves never do.
     pub(crate) fn plan(
         &self,
         wanted: &[Wanted],
@@ -316,6 +326,22 @@ impl DeviceExecutor {
         if let Some(inputs) = inputs {
             schedule.freeze(inputs);
         }
+        self.compiled(schedule, true)
+    }
+
+    /// Plans and compiles what is run once, and may come again with other numbers.
+    fn plan_once(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
+        let plan = || Schedule::again(wanted, &self.limits, &self.offsets);
+        let schedule = self.ledger().timed(|p| &mut p.schedule, plan);
+        self.compiled(schedule, false)
+    }
+
+    /// Compiles the kernels of a schedule, see [`Compiler::compile`].
+    fn compiled(
+        &self,
+        mut schedule: Schedule,
+        constant: bool,
+    ) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         if self.options.unplanned {
             schedule = schedule.unplanned();
         }
@@ -330,8 +356,20 @@ impl DeviceExecutor {
             unplanned = schedule.arena.unplanned,
             "scheduled"
         );
-        let compiled = self.compiler.compile(&schedule.kernels, self.observer())?;
+        let compiled = self
+            .compiler
+            .compile(&schedule.kernels, constant, self.observer())?;
         Ok((schedule, compiled))
+    }
+
+    /// Lets go of kernels that are no longer kept when the device has done what was submitted so far.
+    fn retire(&self) -> Result<()> {
+        let retired = self.compiler.retired();
+        let mut state = self.state();
+        if !retired.is_empty() {
+            state.retired.keep(self.stream.last(), retired);
+        }
+        Ok(state.retired.settle(usize::MAX, self.deadline())?)
     }
 
     /// Brings the leaves that are needed into device memory, by buffer number.
@@ -460,7 +498,7 @@ impl DeviceExecutor {
             return Ok(());
         }
         let _turn = self.turn();
-        let (schedule, compiled) = self.plan(&some, None)?;
+        let (schedule, compiled) = self.plan_once(&some)?;
         let done = Done::new();
         let leaves = self.leaves(&schedule, &compiled, &done)?;
         let (schedule, compiled) = (&schedule, &compiled);
@@ -493,6 +531,7 @@ impl DeviceExecutor {
         keep.extend(arena);
         keep.extend(scratch);
         self.submit(&items, keep)?;
+        self.retire()?;
         for (want, result) in some.iter().zip(results) {
             if let (None, Some(buffer)) = (&want.into, result) {
                 want.value.node().storage.fill(Storage::Device(buffer));
@@ -619,7 +658,8 @@ impl Drop for DeviceExecutor {
     fn drop(&mut self) {
         let deadline = self.deadline();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Err(e) = state.pending.settle(0, deadline) {
+        let settled = state.pending.settle(0, deadline);
+        if let Err(e) = settled.and_then(|()| state.retired.settle(0, deadline)) {
             tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
         }
         // It names programs and stamps, too.

@@ -166,6 +166,11 @@ fn packs_constants(
 ) -> Option<(Vec<u16>, u16)> {
     let constant =
         |slot: u16| args[slot as usize].filter(|t| inputs.iter().all(|i| i.id() != t.id()));
+    // Captures have their numbers in the code; what is shared by its code must not depend on others.
+    let open = |arg: &StageArg| matches!(arg, StageArg::Var(_));
+    if code.launches[i].args.iter().any(open) {
+        return None;
+    }
     let (slots, block) = packs(code, i, |slot| constant(slot).is_some())?;
     let read: usize = slots.iter().filter_map(|&s| constant(s)).map(bytes).sum();
     kept(code.built.scratch[block as usize].bytes, read).then_some((slots, block))
