@@ -192,10 +192,17 @@ impl Launching<'_> {
         slots: &[u16],
         staging: &mut Vec<Buffer>,
     ) -> Result<Arc<PackedOperand>> {
+        // The content of a stage counts what it reads in the order of the slots.
+        let mut bound: Vec<(u16, u64)> = slots
+            .iter()
+            .copied()
+            .zip(sources.iter().map(|t| t.id()))
+            .collect();
+        bound.sort_unstable();
         let key: PackedKey = (
             self.code.built.stages[self.i].content,
             self.code.built.scratch[self.block as usize].bytes as u64,
-            sources.iter().map(|t| t.id()).collect(),
+            bound.into_iter().map(|(_, id)| id).collect(),
         );
         // Bytes on a device can change under the same tensor.
         let share = sources
