@@ -49,7 +49,7 @@ fn check_on(
         };
         let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
         let mut got = buffers.to_vec();
-        machine::run(&built, &backend.target, &mut got, &[]);
+        machine::run(&built, &backend.target, &mut got, &numbers(kernel));
         for (slot, p) in kernel.params.iter().enumerate() {
             let what = format!(
                 "{} on {chip} buffer {slot} {:?}",
@@ -62,7 +62,7 @@ fn check_on(
 
 fn check(kernel: &Kernel, tolerance: f64) {
     let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
-    let want = expected(kernel, &buffers, &[]);
+    let want = expected(kernel, &buffers, &numbers(kernel));
     for chip in GENERATIONS {
         check_on(&llvm(chip), kernel, &buffers, &want, tolerance);
     }
@@ -89,13 +89,18 @@ fn products_and_convolutions() {
 }
 
 #[test]
+fn numbers_of_every_type() {
+    suite::numbers_of_every_type(check);
+}
+
+#[test]
 fn scans_and_scatters() {
     suite::scans_and_scatters(check);
 }
 
 fn check_edges(backend: &Backend, kernel: &Kernel, tolerance: f64) {
     let buffers = edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe));
-    let want = expected(kernel, &buffers, &[]);
+    let want = expected(kernel, &buffers, &numbers(kernel));
     check_on(backend, kernel, &buffers, &want, tolerance);
 }
 
@@ -141,7 +146,7 @@ fn check_matrix(backend: &Backend, d: MmaDesc, block: Blocking) {
     let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
     let want = expected(&kernel, &buffers, &[]);
     let mut got = buffers.clone();
-    machine::run(&built, &backend.target, &mut got, &[]);
+    machine::run(&built, &backend.target, &mut got, &numbers(kernel));
     same(d.acc, &got[0], &want[0], 1e-4, &what);
 }
 
@@ -225,7 +230,7 @@ fn narrow_floats_use_the_instructions_of_halves() {
         let buffers = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
         let want = expected(&kernel, &buffers, &[]);
         let mut got = buffers.clone();
-        machine::run(&built, &backend.target, &mut got, &[]);
+        machine::run(&built, &backend.target, &mut got, &numbers(kernel));
         same(DType::F32, &got[0], &want[0], 1e-4, &what);
     }
 }
@@ -270,10 +275,10 @@ fn check_forms(backend: &Backend) {
     for (kernel, tolerance) in suite::forms() {
         let kernel = &kernel;
         let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
-        let want = expected(kernel, &buffers, &[]);
+        let want = expected(kernel, &buffers, &numbers(kernel));
         let built = build(kernel, backend, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
         let mut got = buffers.clone();
-        machine::run(&built, &backend.target, &mut got, &[]);
+        machine::run(&built, &backend.target, &mut got, &numbers(kernel));
         for (slot, p) in kernel.params.iter().enumerate() {
             let what = format!("{} on {} buffer {slot}", kernel.name, backend.target.cpu);
             same(p.dtype, &got[slot], &want[slot], tolerance, &what);

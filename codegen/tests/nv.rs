@@ -112,7 +112,7 @@ impl Cases {
             true => edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe)),
             false => fill(kernel, &mut Random(0x1234_5678_9abc_def1)),
         };
-        let want = expected(kernel, &buffers, &[]);
+        let want = expected(kernel, &buffers, &numbers(kernel));
         for (number, backend) in own.zip(&backends) {
             if self.part.has(number, backends.len()) {
                 check_on(backend, kernel, &buffers, &want, tolerance);
@@ -138,7 +138,7 @@ fn check_on(
         };
         let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
         let mut got = buffers.to_vec();
-        if !machine::run(&built, &backend.target, &mut got, &[]) {
+        if !machine::run(&built, &backend.target, &mut got, &numbers(kernel)) {
             println!("{} on {chip} by {way}: compiled, not run", kernel.name);
             continue;
         }
@@ -174,6 +174,12 @@ fn reductions_of_every_type() {
 fn products_and_convolutions() {
     let mut cases = Cases::new();
     suite::products_and_convolutions(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn numbers_of_every_type() {
+    let mut cases = Cases::new();
+    suite::numbers_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
 }
 
 #[test]
@@ -297,7 +303,7 @@ fn matrix_instructions() {
                 let want = expected(&kernel, &buffers, &[]);
                 let mut got = buffers.clone();
                 assert!(
-                    machine::run(&built, &backend.target, &mut got, &[]),
+                    machine::run(&built, &backend.target, &mut got, &numbers(kernel)),
                     "{what}"
                 );
                 same(d.acc, &got[0], &want[0], tolerance(d), &what);
@@ -367,7 +373,7 @@ fn copies_beside_products() {
                 let want = expected(&kernel, &buffers, &[]);
                 let mut got = buffers.clone();
                 assert!(
-                    machine::run(&built, &backend.target, &mut got, &[]),
+                    machine::run(&built, &backend.target, &mut got, &numbers(kernel)),
                     "{what}"
                 );
                 same(d.acc, &got[0], &want[0], 1e-4, &what);
@@ -415,7 +421,7 @@ fn singles_are_multiplied_by_tensor_cores_on_request() {
             let want = expected(&kernel, &buffers, &[]);
             let mut got = buffers.clone();
             assert!(
-                machine::run(&built, &backend.target, &mut got, &[]),
+                machine::run(&built, &backend.target, &mut got, &numbers(kernel)),
                 "{what}"
             );
             same(d.acc, &got[0], &want[0], 1e-2, &what);

@@ -4,13 +4,19 @@
 mod support;
 
 use half::{bf16, f16};
-use support::engine;
-use tensor::exec::DeviceExecutor;
+use support::{engine, engine_with};
+use tensor::exec::{DeviceExecutor, Interpreter, Options};
 use tensor::ops::movement::PadMode;
+use tensor::schedule::Limits;
 use tensor::{Engine, Jit, Rng, Tensor};
 
 /// Calls of each kind: many where there is time for it.
 const STEPS: usize = if cfg!(debug_assertions) { 500 } else { 10_000 };
+
+/// The interpreter checks every access, and the bounds of places.
+fn judge() -> Engine {
+    Interpreter::engine(Limits::default(), false)
+}
 
 fn kernels(engine: &Engine) -> usize {
     DeviceExecutor::of(engine).unwrap().compiled_kernels()
@@ -180,12 +186,11 @@ fn parts_that_begin_elsewhere() {
 }
 
 /// The place is under a padding, whose conditions must hold for every place, and in a product.
-#[test]
-fn parts_that_begin_elsewhere_under_other_operations() {
+fn parts() -> impl FnMut(&Engine, usize) {
     let rows = |i: usize| ((i * 31) % 17) as f32 - 8.0;
     let (all, w): (Vec<f32>, Vec<f32>) = ((0..64 * 8).map(rows).collect(), ramp(8 * 4));
     let mut kept = None;
-    steps("products of parts", |engine, i| {
+    move |engine, i| {
         let (x, w) = kept.get_or_insert_with(|| {
             (
                 Tensor::from_slice(engine, &all, &[64, 8]).unwrap(),
@@ -230,7 +235,18 @@ fn parts_that_begin_elsewhere_under_other_operations() {
                 "step {i}, element {n}"
             );
         }
-    });
+    }
+}
+
+#[test]
+fn parts_that_begin_elsewhere_under_other_operations() {
+    steps("products of parts", parts());
+}
+
+#[test]
+fn parts_that_begin_elsewhere_by_the_judge_of_kernels() {
+    let (engine, mut step) = (judge(), parts());
+    (0..70).for_each(|i| step(&engine, i));
 }
 
 /// Code for all numbers does not replace that for the ones that a capture has.
@@ -290,4 +306,38 @@ fn numbers_that_begin_to_change_later() {
         }
     }
     assert_eq!(kernels(&engine), 2);
+}
+
+/// Kernels that were not used for the longest time go; what is captured stays, and what is asked for again comes again.
+#[test]
+fn kernels_are_kept_up_to_a_bound() {
+    let options = Options {
+        kernel_bytes: 256 << 10,
+        ..Options::default()
+    };
+    let engine = engine_with(drivers_cpu::Config::default(), options);
+    let given = Tensor::from_slice(&engine, &ramp(40), &[40]).unwrap();
+    let mut captured = Jit::new(&engine, &[], |inputs: &[Tensor]| {
+        Ok(vec![inputs[0].exp2()?])
+    });
+    let y = captured.call(&[given.clone()]).unwrap()[0]
+        .to_vec::<f32>()
+        .unwrap();
+    let (mut most, mut all) = (0, Vec::new());
+    for n in (1..120).chain(1..10) {
+        let x = Tensor::from_slice(&engine, &ramp(n), &[n]).unwrap();
+        // Not waited for: what goes may still run.
+        all.push((n, x.mul(3.0).unwrap().add(1.0).unwrap()));
+        engine.realize(&[&all[all.len() - 1].1]).unwrap();
+        most = most.max(kernels(&engine));
+    }
+    assert!((2..80).contains(&most), "{most} kernels of 120");
+    for (n, y) in all {
+        let expected: Vec<f32> = ramp(n).iter().map(|x| x * 3.0 + 1.0).collect();
+        assert_eq!(y.to_vec::<f32>().unwrap(), expected, "{n}");
+    }
+    for _ in 0..3 {
+        let again = captured.call(&[given.clone()]).unwrap();
+        assert_eq!(again[0].to_vec::<f32>().unwrap(), y);
+    }
 }
