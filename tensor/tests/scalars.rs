@@ -8,7 +8,7 @@ use support::{engine, engine_with};
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
 use tensor::ops::movement::PadMode;
 use tensor::schedule::Limits;
-use tensor::{Engine, Jit, Rng, Tensor};
+use tensor::{Engine, Jit, Rng, Tensor, gradients};
 
 /// Calls of each kind: many where there is time for it.
 const STEPS: usize = if cfg!(debug_assertions) { 500 } else { 10_000 };
@@ -185,6 +185,26 @@ fn parts_that_begin_elsewhere() {
     }
 }
 
+/// The slope of a part is a padding that begins elsewhere.
+#[test]
+fn slopes_of_parts_that_begin_elsewhere() {
+    let all: Vec<f32> = (0..50 * 6).map(|i| ((i * 37) % 41) as f32 - 20.0).collect();
+    let mut kept = None;
+    steps("slopes", |engine, i| {
+        let x = kept.get_or_insert_with(|| Tensor::from_slice(engine, &all, &[50, 6]).unwrap());
+        let (row, column) = ((i * 7) % 47, i % 4);
+        let part = x.narrow(0, row, 4).unwrap().narrow(1, column, 3).unwrap();
+        let sum = part.square().unwrap().sum(&[], false).unwrap();
+        let slope = gradients(&sum, &[x]).unwrap()[0].to_vec::<f32>().unwrap();
+        for (n, slope) in slope.into_iter().enumerate() {
+            let inside =
+                (row..row + 4).contains(&(n / 6)) && (column..column + 3).contains(&(n % 6));
+            let expected = if inside { 2.0 * all[n] } else { 0.0 };
+            assert_eq!(slope, expected, "step {i}, element {n}");
+        }
+    });
+}
+
 /// The place is under a padding, whose conditions must hold for every place, and in a product.
 fn parts() -> impl FnMut(&Engine, usize) {
     let rows = |i: usize| ((i * 31) % 17) as f32 - 8.0;
@@ -340,4 +360,29 @@ fn kernels_are_kept_up_to_a_bound() {
         let again = captured.call(&[given.clone()]).unwrap();
         assert_eq!(again[0].to_vec::<f32>().unwrap(), y);
     }
+}
+
+/// Threads of one engine whose kernels drive each other's out.
+#[test]
+fn what_another_thread_drives_out_still_runs() {
+    let options = Options {
+        kernel_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let engine = engine_with(drivers_cpu::Config::default(), options);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for i in 0..60 {
+                    let n = 1 + (i * 3 + thread) % 40;
+                    let x = Tensor::from_slice(engine, &ramp(n), &[n]).unwrap();
+                    let y = x.mul(i as f32).unwrap().add(1.0).unwrap();
+                    let expected: Vec<f32> = ramp(n).iter().map(|x| x * i as f32 + 1.0).collect();
+                    assert_eq!(y.to_vec::<f32>().unwrap(), expected, "{thread}, {i}");
+                }
+            });
+        }
+    });
+    assert!(kernels(&engine) < 30);
 }

@@ -1,7 +1,7 @@
 //! Places that change from call to call: the batch of a step, the row of a time.
 //!
-//! A part of a tensor begins at a place that is compiled into the kernel that reads it. Where the same graph comes again
-//! with another place, that place is an argument from then on. What is remembered of a graph decides only that: any
+//! A part of a tensor, or a tensor in a padding, begins at a place that is compiled into the kernel that reads it. Where
+//! the same graph comes again with another place, that place is an argument from then on. What is remembered of a graph decides only that: any
 //! place may be an argument, or not.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use codegen::Recent;
 
-use super::canon::Dag;
+use super::canon::{Dag, DagNode};
 use crate::graph::Op;
 
 /// Graphs that are remembered.
@@ -37,8 +37,8 @@ impl Default for Offsets {
 impl Offsets {
     /// Marks the places of a graph that are arguments.
     pub(super) fn mark(&self, dag: &mut Dag) {
-        let shrinks = |n: &super::canon::DagNode| matches!(n.op, Op::Shrink(_));
-        if !dag.nodes.iter().any(shrinks) {
+        let placed = |n: &DagNode| matches!(n.op, Op::Shrink(_) | Op::Pad(..));
+        if !dag.nodes.iter().any(placed) {
             return;
         }
         let (shape, at) = fingerprint(dag);
@@ -93,10 +93,13 @@ fn fingerprint(dag: &Dag) -> (u64, Vec<(u32, usize)>) {
         }
         std::mem::discriminant(&node.op).hash(&mut hasher);
         match &node.op {
-            Op::Shrink(_) => {
+            Op::Shrink(_) | Op::Pad(..) => {
+                if let Op::Pad(_, value) = &node.op {
+                    value.hash(&mut hasher);
+                }
                 let from = &dag.node(node.src[0]).shape;
-                let cut = |&axis: &usize| from[axis] > node.shape[axis];
-                places.extend((0..from.len()).filter(cut).map(|axis| (n, axis)));
+                let moves = |&axis: &usize| from[axis] != node.shape[axis];
+                places.extend((0..from.len()).filter(moves).map(|axis| (n, axis)));
             }
             op => op.hash(&mut hasher),
         }

@@ -403,8 +403,15 @@ impl Region {
             Op::Pad(lo, _) => {
                 let mut moved = index.clone();
                 for (axis, &size) in from.iter().enumerate() {
+                    let at = if dag.open.contains(&(number, axis)) {
+                        let most = node.shape[axis] - size;
+                        let begin = self.ix.place(number, axis, most as i64);
+                        let before = self.ix.scale(begin, -1);
+                        self.ix.add(index[axis], before)
+                    } else {
+                        self.ix.offset(index[axis], -(lo[axis] as i64))
+                    };
                     let size = size as i64;
-                    let at = self.ix.offset(index[axis], -(lo[axis] as i64));
                     let (min, max) = self.ix.bounds(at);
                     moved[axis] = at;
                     if min < 0 || max >= size {
