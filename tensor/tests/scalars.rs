@@ -140,7 +140,7 @@ fn a_step_of_descent_with_a_rate_that_changes() {
         let w = kept.get_or_insert_with(|| Tensor::from_slice(engine, &ramp(32), &[32]).unwrap());
         let rate = 0.01 / (1.0 + i as f32);
         // The slope of the square.
-        let next = w.sub(&w.mul(2.0).unwrap().mul(rate).unwrap()).unwrap();
+        let next = w.sub(w.mul(2.0).unwrap().mul(rate).unwrap()).unwrap();
         engine.realize(&[&next]).unwrap();
         *w = next;
         for x in &mut host {
@@ -282,7 +282,7 @@ fn captures_have_their_numbers_in_their_code() {
         Ok(vec![inputs[0].mul(2.0)?])
     });
     for _ in 0..3 {
-        let y = double.call(&[x.clone()]).unwrap();
+        let y = double.call(std::slice::from_ref(&x)).unwrap();
         let expected: Vec<f32> = ramp(40).iter().map(|x| x * 2.0).collect();
         assert_eq!(y[0].to_vec::<f32>().unwrap(), expected);
     }
@@ -340,7 +340,7 @@ fn kernels_are_kept_up_to_a_bound() {
     let mut captured = Jit::new(&engine, &[], |inputs: &[Tensor]| {
         Ok(vec![inputs[0].exp2()?])
     });
-    let y = captured.call(&[given.clone()]).unwrap()[0]
+    let y = captured.call(std::slice::from_ref(&given)).unwrap()[0]
         .to_vec::<f32>()
         .unwrap();
     let (mut most, mut all) = (0, Vec::new());
@@ -357,7 +357,7 @@ fn kernels_are_kept_up_to_a_bound() {
         assert_eq!(y.to_vec::<f32>().unwrap(), expected, "{n}");
     }
     for _ in 0..3 {
-        let again = captured.call(&[given.clone()]).unwrap();
+        let again = captured.call(std::slice::from_ref(&given)).unwrap();
         assert_eq!(again[0].to_vec::<f32>().unwrap(), y);
     }
 }
