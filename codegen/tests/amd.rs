@@ -90,7 +90,14 @@ fn products_and_convolutions() {
 
 #[test]
 fn numbers_of_every_type() {
-    suite::numbers_of_every_type(check);
+    // One chip for each kernel, all of them in turn.
+    let mut chips = GENERATIONS.into_iter().cycle();
+    suite::numbers_of_every_type(|kernel, tolerance| {
+        let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
+        let want = expected(kernel, &buffers, &numbers(kernel));
+        let backend = llvm(chips.next().unwrap());
+        check_on(&backend, kernel, &buffers, &want, tolerance);
+    });
 }
 
 #[test]

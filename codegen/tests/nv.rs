@@ -13,6 +13,7 @@ mod support;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use codegen::build::StageArg;
 use codegen::compile::{Compiler, JitLinkCompiler, NvrtcCompiler, PtxasCompiler, Toolkits};
 use codegen::ir::Kernel;
 use codegen::ir::mma::MmaDesc;
@@ -180,6 +181,26 @@ fn products_and_convolutions() {
 fn numbers_of_every_type() {
     let mut cases = Cases::new();
     suite::numbers_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+/// Both texts, which need no compiler of NVIDIA's.
+#[test]
+fn numbers_of_every_type_are_written() {
+    let emitters: [Arc<dyn Emitter>; 2] = [Arc::new(CudaRenderer), Arc::new(PtxRenderer)];
+    for emitter in emitters {
+        let target = Target::nv("sm_90", 0).unwrap();
+        let backend = Backend::new(target, emitter, None);
+        suite::numbers_of_every_type(|kernel, _| {
+            let built = build(kernel, &backend, &Options::default());
+            let built = built.unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+            let open = |args: &[StageArg]| args.iter().any(|a| matches!(a, StageArg::Var(_)));
+            assert!(
+                built.stages.iter().any(|s| open(&s.args)),
+                "{}",
+                kernel.name
+            );
+        });
+    }
 }
 
 #[test]

@@ -136,6 +136,9 @@ pub fn forms() -> Vec<(Kernel, f64)> {
     vec![
         (softmax(3, 70), 1e-5),
         (elementwise(1000), 1e-6),
+        (arguments(DType::BF16), 0.0),
+        (arguments(DType::I8), 0.0),
+        (part_of_a_product(6), 1e-4),
         (matmul(33, 20, 40, false, true, true), 1e-4),
         (cube_sum([3, 10, 33], 2, ReduceOp::Max, DType::F64), 1e-4),
         (floats, 1e-5),
