@@ -531,13 +531,12 @@ impl DeviceExecutor {
         keep.extend(arena);
         keep.extend(scratch);
         self.submit(&items, keep)?;
-        self.retire()?;
         for (want, result) in some.iter().zip(results) {
             if let (None, Some(buffer)) = (&want.into, result) {
                 want.value.node().storage.fill(Storage::Device(buffer));
             }
         }
-        Ok(())
+        self.retire()
     }
 
     fn submit(&self, items: &[Item], keep: Vec<Buffer>) -> Result<()> {
