@@ -1,34 +1,55 @@
 //! A hash of the code that makes kernels, so that no kernel that older code made is taken from the compile cache.
 //!
-//! It covers the sources of this crate, and what `Cargo.lock` says of the crates that they use. The library or
-//! program that compiles states its version when it runs, which is a part of the key of its own.
+//! It covers the sources of this crate, and those that it uses of `drivers-spec`, which decide numbers that are a part
+//! of what is cached. The crates that it was built with state who they are when it runs (`src/content.rs`), and so does
+//! the library or program that compiles.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::{env, fs, io};
 
-/// The crates whose versions decide the code: the numbers of narrow floats, and the bindings of LLVM.
-const CRATES: [&str; 3] = ["half", "inkwell", "llvm-sys"];
+/// What this crate uses of `drivers-spec`: files and folders of its sources.
+pub const SPEC: [&str; 3] = ["nv/tensor_map.rs", "nv/cubin.rs", "nv/cubin"];
 
 fn main() -> io::Result<()> {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
-    let (sources, lock) = (
-        Path::new(&package).join("src"),
-        Path::new(&package).join("../Cargo.lock"),
-    );
-    let mut hasher = DefaultHasher::new();
-    hash_folder(&sources, &mut hasher)?;
-    if let Ok(text) = fs::read_to_string(&lock) {
-        hash_crates(&text, &mut hasher);
-        println!("cargo::rerun-if-changed={}", lock.display());
+    let package = Path::new(&package);
+    println!("cargo::rerun-if-changed={}", package.join("src").display());
+    let spec = spec(package);
+    for name in SPEC.iter().filter(|name| spec.join(name).exists()) {
+        println!("cargo::rerun-if-changed={}", spec.join(name).display());
     }
-    println!("cargo::rerun-if-changed={}", sources.display());
-    println!("cargo::rustc-env=CODEGEN_SOURCES={:016x}", hasher.finish());
+    println!(
+        "cargo::rustc-env=CODEGEN_SOURCES={:016x}",
+        sources(package)?
+    );
     Ok(())
 }
 
+fn spec(package: &Path) -> std::path::PathBuf {
+    package.join("../drivers/spec/src")
+}
+
+/// The hash of the sources of this package, and of what it uses of the one beside it. A package that comes from a
+/// registry has none beside it: its version says what it uses.
+pub fn sources(package: &Path) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    hash_folder(&package.join("src"), &mut hasher)?;
+    let spec = spec(package);
+    for name in SPEC {
+        let path = spec.join(name);
+        name.hash(&mut hasher);
+        if path.is_dir() {
+            hash_folder(&path, &mut hasher)?;
+        } else if path.exists() {
+            fs::read(path)?.hash(&mut hasher);
+        }
+    }
+    Ok(hasher.finish())
+}
+
 /// The names and contents of the files in a folder and in those below it, in the order of their names.
-pub fn hash_folder(folder: &Path, hasher: &mut impl Hasher) -> io::Result<()> {
+fn hash_folder(folder: &Path, hasher: &mut impl Hasher) -> io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(|e| e.file_name());
     for entry in entries {
@@ -42,14 +63,4 @@ pub fn hash_folder(folder: &Path, hasher: &mut impl Hasher) -> io::Result<()> {
     // Where a folder ends counts.
     0u8.hash(hasher);
     Ok(())
-}
-
-/// The entries of [`CRATES`] in a lock file.
-pub fn hash_crates(lock: &str, hasher: &mut impl Hasher) {
-    for package in lock.split("[[package]]") {
-        let name = package.lines().find_map(|l| l.strip_prefix("name = "));
-        if name.is_some_and(|n| CRATES.contains(&n.trim_matches('"'))) {
-            package.hash(hasher);
-        }
-    }
 }

@@ -1,22 +1,41 @@
 //! What identifies a kernel and its stages, and what a run of it does.
 
+use std::any::TypeId;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use sha2::{Digest, Sha256};
 
 use crate::backend::{Backend, Options};
-use crate::ir::{Graph, Kernel, Op, RangeKind};
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind};
 use crate::rewrite::toposort;
 use crate::symbolic::RangeSets;
 
-/// What the code of this crate is, with that of the crates that decide what it makes: the build script's hash.
+/// What the code of this crate is, with what it uses of the crate beside it: the build script's hash.
 const SOURCES: &str = env!("CODEGEN_SOURCES");
+
+/// What the crates that decide what is made are: the number of a type has the version of its crate in it, with those of
+/// the crates that it was built with, and that of the compiler of Rust. Lock files would not do: that of this workspace
+/// says nothing of a program that uses the library.
+fn built_with() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    TypeId::of::<drivers_spec::nv::tensor_map::TensorMap>().hash(&mut hasher);
+    #[cfg(feature = "llvm")]
+    TypeId::of::<inkwell::context::Context>().hash(&mut hasher);
+    hasher.finish()
+}
 
 /// The content key: the structure of the kernel, independent of node numbers that are not
 /// reachable, with everything else that decides the code, which its name does not.
 pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
-    key_from(SOURCES, kernel, backend, options)
+    key_from((SOURCES, built_with()), kernel, backend, options)
 }
 
-fn key_from(sources: &str, kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
+fn key_from(
+    (sources, crates): (&str, u64),
+    kernel: &Kernel,
+    backend: &Backend,
+    options: &Options,
+) -> [u8; 32] {
     let mut h = Sha256::new();
     let g = &kernel.graph;
     let order = toposort(g, kernel.sink);
@@ -40,6 +59,7 @@ fn key_from(sources: &str, kernel: &Kernel, backend: &Backend, options: &Options
     h.update(backend.target.fingerprint().as_bytes());
     h.update(backend.describe().as_bytes());
     h.update(sources.as_bytes());
+    h.update(crates.to_le_bytes());
     let Options {
         noopt,
         deterministic,
@@ -57,15 +77,20 @@ pub(crate) fn stage_content(kernel: &Kernel) -> [u8; 32] {
     let g = &kernel.graph;
     let order = toposort(g, kernel.sink);
     let mut number = hashbrown::HashMap::new();
-    let mut slots = Vec::new();
+    // Counted in the order of the slots, which is that of the arguments: two stages that read the same buffers in each
+    // other's place differ.
+    let slot = |&n: &Id| match g.op(n) {
+        Op::Param { slot } => Some(slot),
+        _ => None,
+    };
+    let mut slots: Vec<u16> = order.iter().filter_map(slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
     for &n in &order {
         let node = g.node(n);
         match node.op {
-            Op::Param { slot, .. } => {
-                let at = slots.iter().position(|&s| s == slot).unwrap_or(slots.len());
-                if at == slots.len() {
-                    slots.push(slot);
-                }
+            Op::Param { slot } => {
+                let at = slots.binary_search(&slot).unwrap_or_default();
                 h.update(format!("param {at}:{}", node.dtype).as_bytes());
             }
             op => h.update(format!("{op:?}:{}", node.dtype).as_bytes()),
@@ -134,7 +159,7 @@ mod tests {
     use crate::target::Target;
 
     #[test]
-    fn other_sources_are_another_key() {
+    fn other_sources_and_crates_are_another_key() {
         let mut graph = Graph::new();
         let sink = graph.sink(&[]);
         let kernel = Kernel {
@@ -146,9 +171,11 @@ mod tests {
         };
         let backend = Backend::new(Target::host(1), Arc::new(CRenderer), None);
         let options = Options::default();
-        let key = |sources: &str| key_from(sources, &kernel, &backend, &options);
-        assert_eq!(key(SOURCES), content_key(&kernel, &backend, &options));
-        assert_ne!(key(SOURCES), key("0123456789abcdef"));
+        let key = |sources, crates| key_from((sources, crates), &kernel, &backend, &options);
+        let (crates, now) = (built_with(), content_key(&kernel, &backend, &options));
+        assert_eq!(key(SOURCES, crates), now);
+        assert_ne!(key("0123456789abcdef", crates), now);
+        assert_ne!(key(SOURCES, crates ^ 1), now);
         assert_eq!(SOURCES.len(), 16, "the hash of the build script");
     }
 }

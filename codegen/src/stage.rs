@@ -20,7 +20,8 @@ pub struct Stage {
     /// Which of them are written.
     pub writes: Vec<bool>,
     /// What the stage computes, whatever the kernel is called and however many buffers it has:
-    /// stages of equal content write the same bytes from the same bytes.
+    /// stages of equal content write the same bytes from the same bytes in buffers that follow each other
+    /// in the order of their slots.
     pub content: [u8; 32],
     /// Groups along each dimension.
     pub grid: [u32; 3],

@@ -49,7 +49,7 @@ fn check_on(
         };
         let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
         let mut got = buffers.to_vec();
-        machine::run(&built, &backend.target, &mut got, &[]);
+        machine::run(&built, &backend.target, &mut got, &numbers(kernel));
         for (slot, p) in kernel.params.iter().enumerate() {
             let what = format!(
                 "{} on {chip} buffer {slot} {:?}",
@@ -62,7 +62,7 @@ fn check_on(
 
 fn check(kernel: &Kernel, tolerance: f64) {
     let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
-    let want = expected(kernel, &buffers, &[]);
+    let want = expected(kernel, &buffers, &numbers(kernel));
     for chip in GENERATIONS {
         check_on(&llvm(chip), kernel, &buffers, &want, tolerance);
     }
@@ -89,13 +89,25 @@ fn products_and_convolutions() {
 }
 
 #[test]
+fn numbers_of_every_type() {
+    // One chip for each kernel, all of them in turn.
+    let mut chips = GENERATIONS.into_iter().cycle();
+    suite::numbers_of_every_type(|kernel, tolerance| {
+        let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
+        let want = expected(kernel, &buffers, &numbers(kernel));
+        let backend = llvm(chips.next().unwrap());
+        check_on(&backend, kernel, &buffers, &want, tolerance);
+    });
+}
+
+#[test]
 fn scans_and_scatters() {
     suite::scans_and_scatters(check);
 }
 
 fn check_edges(backend: &Backend, kernel: &Kernel, tolerance: f64) {
     let buffers = edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe));
-    let want = expected(kernel, &buffers, &[]);
+    let want = expected(kernel, &buffers, &numbers(kernel));
     check_on(backend, kernel, &buffers, &want, tolerance);
 }
 
@@ -270,10 +282,10 @@ fn check_forms(backend: &Backend) {
     for (kernel, tolerance) in suite::forms() {
         let kernel = &kernel;
         let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
-        let want = expected(kernel, &buffers, &[]);
+        let want = expected(kernel, &buffers, &numbers(kernel));
         let built = build(kernel, backend, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
         let mut got = buffers.clone();
-        machine::run(&built, &backend.target, &mut got, &[]);
+        machine::run(&built, &backend.target, &mut got, &numbers(kernel));
         for (slot, p) in kernel.params.iter().enumerate() {
             let what = format!("{} on {} buffer {slot}", kernel.name, backend.target.cpu);
             same(p.dtype, &got[slot], &want[slot], tolerance, &what);

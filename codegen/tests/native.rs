@@ -21,7 +21,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(kernel: &'a Kernel, tolerance: f64) -> Self {
         let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
-        let want = expected(kernel, &buffers, &[]);
+        let want = expected(kernel, &buffers, &numbers(kernel));
         Case {
             kernel,
             buffers,
@@ -34,7 +34,7 @@ impl<'a> Case<'a> {
         let built = build(self.kernel, backend, options).unwrap_or_else(|e| panic!("{e}"));
         let loaded = Loaded::new(built);
         let mut got = self.buffers.clone();
-        loaded.run(&mut got, &[]);
+        loaded.run(&mut got, &numbers(self.kernel));
         for (slot, p) in self.kernel.params.iter().enumerate() {
             let what = format!(
                 "{} cores {} buffer {slot} {:?}",
@@ -440,12 +440,12 @@ fn every_form_of_kernel_through_clang() {
 fn check_edges(kernel: &Kernel, backend: &Backend, tolerance: f64, what: &str) {
     let mut random = Random(0xfeed_5eed_0bad_cafe);
     let buffers = edges(kernel, &mut random);
-    let want = expected(kernel, &buffers, &[]);
+    let want = expected(kernel, &buffers, &numbers(kernel));
     let built =
         build(kernel, backend, &Options::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let loaded = Loaded::new(built);
     let mut got = buffers.clone();
-    loaded.run(&mut got, &[]);
+    loaded.run(&mut got, &numbers(kernel));
     for (slot, p) in kernel.params.iter().enumerate().filter(|(_, p)| p.written) {
         same(p.dtype, &got[slot], &want[slot], tolerance, what);
     }
@@ -500,4 +500,18 @@ fn every_operation_through_llvm() {
 #[test]
 fn every_operation_through_clang() {
     every_operation(&Backend::find("CPU:CLANG", "", 1).unwrap());
+}
+
+#[test]
+fn numbers_of_every_type() {
+    for dtype in DType::ALL {
+        let kernel = arguments(dtype);
+        for compiler in ["CPU:LLVM", "CPU:CLANG"] {
+            let backend = Backend::find(compiler, "", 1).unwrap();
+            check_edges(&kernel, &backend, 0.0, &format!("{compiler} {dtype}"));
+        }
+    }
+    for size in [6, 96] {
+        check_all(&part_of_a_product(size), 1e-3);
+    }
 }

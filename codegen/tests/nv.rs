@@ -13,6 +13,7 @@ mod support;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use codegen::build::StageArg;
 use codegen::compile::{Compiler, JitLinkCompiler, NvrtcCompiler, PtxasCompiler, Toolkits};
 use codegen::ir::Kernel;
 use codegen::ir::mma::MmaDesc;
@@ -112,7 +113,7 @@ impl Cases {
             true => edges(kernel, &mut Random(0xfeed_5eed_0bad_cafe)),
             false => fill(kernel, &mut Random(0x1234_5678_9abc_def1)),
         };
-        let want = expected(kernel, &buffers, &[]);
+        let want = expected(kernel, &buffers, &numbers(kernel));
         for (number, backend) in own.zip(&backends) {
             if self.part.has(number, backends.len()) {
                 check_on(backend, kernel, &buffers, &want, tolerance);
@@ -138,7 +139,7 @@ fn check_on(
         };
         let built = build(kernel, backend, &options).unwrap_or_else(|e| panic!("{chip}: {e}"));
         let mut got = buffers.to_vec();
-        if !machine::run(&built, &backend.target, &mut got, &[]) {
+        if !machine::run(&built, &backend.target, &mut got, &numbers(kernel)) {
             println!("{} on {chip} by {way}: compiled, not run", kernel.name);
             continue;
         }
@@ -174,6 +175,32 @@ fn reductions_of_every_type() {
 fn products_and_convolutions() {
     let mut cases = Cases::new();
     suite::products_and_convolutions(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn numbers_of_every_type() {
+    let mut cases = Cases::new();
+    suite::numbers_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+/// Both texts, which need no compiler of NVIDIA's.
+#[test]
+fn numbers_of_every_type_are_written() {
+    let emitters: [Arc<dyn Emitter>; 2] = [Arc::new(CudaRenderer), Arc::new(PtxRenderer)];
+    for emitter in emitters {
+        let target = Target::nv("sm_90", 0).unwrap();
+        let backend = Backend::new(target, emitter, None);
+        suite::numbers_of_every_type(|kernel, _| {
+            let built = build(kernel, &backend, &Options::default());
+            let built = built.unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+            let open = |args: &[StageArg]| args.iter().any(|a| matches!(a, StageArg::Var(_)));
+            assert!(
+                built.stages.iter().any(|s| open(&s.args)),
+                "{}",
+                kernel.name
+            );
+        });
+    }
 }
 
 #[test]

@@ -434,7 +434,7 @@ fn the_input_product_is_one_for_all_steps_and_directions() {
     // What reads the input: 512 numbers times 20 steps are only multiplied once.
     let wide = schedule.kernels.iter().zip(&counts);
     let wide: Vec<usize> = wide
-        .filter(|(k, _)| k.name.contains("r512"))
+        .filter(|(k, _)| k.kernel.name.contains("r512"))
         .map(|(_, &n)| n)
         .collect();
     assert_eq!(wide, [1]);
@@ -556,7 +556,7 @@ fn loops_that_are_written_out_are_traced_once() {
             let counts = schedule.counts();
             let wide = schedule.kernels.iter().zip(&counts);
             // The product with the input is made before the loop, for all steps.
-            let wide = wide.filter(|(k, _)| k.name.contains("r64"));
+            let wide = wide.filter(|(k, _)| k.kernel.name.contains("r64"));
             let wide: Vec<usize> = wide.map(|(_, &n)| n).collect();
             assert_eq!(wide, [1], "{op}");
             let in_steps = counts.iter().filter(|&&n| n == steps).count();

@@ -353,8 +353,9 @@ fn shared_work_is_done_once() {
 
 /// Types of the operands that the kernels of a plan read, those of loops included.
 fn read(plan: &Schedule, found: &mut Vec<DType>) {
-    for kernel in &plan.kernels {
-        let read = kernel
+    for instance in &plan.kernels {
+        let read = instance
+            .kernel
             .params
             .iter()
             .filter(|p| !p.written && p.len > 20 * 48);

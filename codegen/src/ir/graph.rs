@@ -120,6 +120,12 @@ impl Graph {
         self.add(Op::Var { slot, min, max }, DType::I64, &[])
     }
 
+    /// An argument that is a value of any type; see [`Op::Var`].
+    pub fn argument(&mut self, slot: u16, dtype: DType) -> Id {
+        let (min, max) = (i64::MIN, i64::MAX);
+        self.add(Op::Var { slot, min, max }, dtype, &[])
+    }
+
     /// A loop index.
     pub fn range(&mut self, axis: u32, extent: i64, kind: RangeKind) -> Id {
         self.add(Op::Range { axis, extent, kind }, DType::I64, &[])

@@ -1,6 +1,7 @@
 //! The intermediate representation: operations, the arena that holds them, the kernel.
 
 pub mod arith;
+mod bind;
 pub mod graph;
 pub mod mma;
 pub mod op;
@@ -39,7 +40,7 @@ pub struct Kernel {
     pub sink: Id,
     /// The buffer arguments, by slot.
     pub params: Vec<ParamInfo>,
-    /// Number of integer arguments.
+    /// Number of arguments that are no buffers.
     pub vars: u16,
 }
 

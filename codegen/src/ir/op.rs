@@ -87,9 +87,10 @@ pub enum Op {
         /// Position among the buffer arguments of the kernel.
         slot: u16,
     },
-    /// Integer argument number `slot`, an `I64` known to lie in `min..=max`. `src: []`.
+    /// Argument number `slot` that is no buffer. An `I64` is known to lie in `min..=max`; a value of another type is
+    /// passed as an [`Op::Const`] has its bits, and may be any. `src: []`.
     Var {
-        /// Position among the integer arguments of the kernel.
+        /// Position among the arguments of the kernel that are no buffers.
         slot: u16,
         /// Smallest value that will be bound.
         min: i64,

@@ -196,7 +196,11 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         }
         Op::Var { slot, min, max } => {
             count(&[0])?;
-            require(dtype == DType::I64, "a variable is I64", types)?;
+            require(
+                dtype == DType::I64 || (min, max) == (i64::MIN, i64::MAX),
+                "a variable that is not I64 has no bounds",
+                types,
+            )?;
             require(
                 slot < kernel.vars && min <= max,
                 "slot below the number of variables, min <= max",

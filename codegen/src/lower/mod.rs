@@ -4,6 +4,7 @@
 //! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`). What follows a sum may be a
 //! loop over copies instead.
 
+mod arguments;
 mod blocked;
 pub mod decomp;
 mod epilogue;
@@ -32,7 +33,8 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         kernel: kernel.name.clone(),
         what: "more than 128 loop ranges".into(),
     };
-    let mut sink = expand::unrolls(&mut g, kernel.sink);
+    let sink = arguments::integers(&mut g, kernel.sink);
+    let mut sink = expand::unrolls(&mut g, sink);
     if caps.stack {
         sink = epilogue::roll(&mut g, sink);
     }

@@ -174,7 +174,7 @@ impl Bounds {
                 let x = i64::try_from(scalar::to_int(node.dtype, bits)).ok()?;
                 Some((x, x))
             }
-            Op::Var { min, max, .. } => Some((min, max)),
+            Op::Var { min, max, .. } if node.dtype == DType::I64 => Some((min, max)),
             Op::Range { extent, .. } => Some((0, (extent - 1).max(0))),
             Op::Unary(Unary::Neg) => exact(of(0).map(|(a, b)| (-i128::from(b), -i128::from(a)))),
             Op::Unary(Unary::Abs) => exact(of(0).map(|(a, b)| {

@@ -2,11 +2,14 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used)]
 
+mod numbers;
+
 use std::process::Command;
 
 use codegen::build::StageArg;
 use codegen::ir::{Binary, Graph, Id, Kernel, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary};
 use codegen::{Built, DType};
+pub use numbers::{arguments, numbers, part_of_a_product};
 
 /// A small generator of numbers that look random (xorshift).
 pub struct Random(pub u64);

@@ -78,6 +78,15 @@ pub fn scans_and_scatters(mut check: impl FnMut(&Kernel, f64)) {
     }
 }
 
+/// Arguments that are no buffers, of every type.
+pub fn numbers_of_every_type(mut check: impl FnMut(&Kernel, f64)) {
+    for dtype in DType::ALL {
+        check(&arguments(dtype), 0.0);
+    }
+    check(&part_of_a_product(6), 1e-4);
+    check(&part_of_a_product(96), 1e-3);
+}
+
 /// Every operation and every conversion, on the values at which types end and on random ones.
 pub fn every_operation(mut check: impl FnMut(&Kernel, f64)) {
     for dtype in DType::ALL {
@@ -131,6 +140,9 @@ pub fn forms() -> Vec<(Kernel, f64)> {
     vec![
         (softmax(3, 70), 1e-5),
         (elementwise(1000), 1e-6),
+        (arguments(DType::BF16), 0.0),
+        (arguments(DType::I8), 0.0),
+        (part_of_a_product(6), 1e-4),
         (matmul(33, 20, 40, false, true, true), 1e-4),
         (cube_sum([3, 10, 33], 2, ReduceOp::Max, DType::F64), 1e-4),
         (floats, 1e-5),

@@ -281,8 +281,8 @@ impl Device for CpuDevice {
             why,
         };
         self.check_image(image).map_err(refused)?;
-        let loaded =
-            loader::load(&image.bytes, &image.entry).map_err(|e| refused(e.to_string()))?;
+        let loaded = loader::load(&self.shared.code, &image.bytes, &image.entry)
+            .map_err(|e| refused(e.to_string()))?;
         let kernel = Kernel {
             name: image.name.as_str().into(),
             argument_bytes: image.args.bytes,

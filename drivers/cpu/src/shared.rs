@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drivers_host::mmap::CodeArenas;
 use hcq::kernels::Kernels;
 use hcq::progress::{Asked, Queues};
 use hcq::{DeviceId, Error, LostState};
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) id: DeviceId,
     pub(crate) lost: LostState,
     pub(crate) pool: Arc<Pool>,
+    /// Where kernels lie.
+    pub(crate) code: Arc<CodeArenas>,
     /// The loaded kernels, for messages.
     pub(crate) kernels: Arc<Kernels>,
     /// All handles are gone: finish what can be finished.
@@ -35,6 +38,7 @@ impl Shared {
             lost: LostState::new(id.clone()),
             pool: Pool::new(id.clone(), memory),
             id,
+            code: Arc::default(),
             kernels: Arc::default(),
             closing: AtomicBool::new(false),
             holds: Mutex::default(),

@@ -3,6 +3,7 @@
 
 mod cc;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_cpu::loader::{LoadError, elf, load};
@@ -112,7 +113,9 @@ fn objects_of_the_other_machine_link_as_well() {
         return;
     };
     assert!(elf(&object));
-    let error = load(&object, "kernel").unwrap_err().to_string();
+    let error = load(&Arc::default(), &object, "kernel")
+        .unwrap_err()
+        .to_string();
     if cfg!(target_arch = "x86_64") {
         assert_eq!(
             error,
@@ -125,7 +128,9 @@ fn objects_of_the_other_machine_link_as_well() {
 fn what_cannot_be_loaded_is_refused_by_name() {
     let text = |flags: &[&str], source: &str| {
         let object = cc::compile(flags, source);
-        load(&object, "kernel").unwrap_err().to_string()
+        load(&Arc::default(), &object, "kernel")
+            .unwrap_err()
+            .to_string()
     };
     let pic = &["-O1", "-fPIC"][..];
     let undefined = "double sin(double); double d; void kernel(void) { d = sin(d); }";
@@ -158,15 +163,18 @@ fn what_cannot_be_loaded_is_refused_by_name() {
         let error = text(&["-O1", "-fno-pic", "-mcmodel=small"], absolute);
         assert!(error.contains("compile with -fPIC"), "{error}");
     }
-    assert!(matches!(load(b"", "kernel"), Err(LoadError::Malformed(_))));
     assert!(matches!(
-        load(b"\x7fELF", "kernel"),
+        load(&Arc::default(), b"", "kernel"),
+        Err(LoadError::Malformed(_))
+    ));
+    assert!(matches!(
+        load(&Arc::default(), b"\x7fELF", "kernel"),
         Err(LoadError::Malformed(_))
     ));
     // A linked program is not an object.
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     assert!(matches!(
-        load(&program, "kernel"),
+        load(&Arc::default(), &program, "kernel"),
         Err(LoadError::Kind { .. })
     ));
 }
@@ -213,4 +221,54 @@ fn damaged_objects_are_errors_and_never_panics() {
         accepted > 0 && refused > 100,
         "{accepted} accepted, {refused} refused"
     );
+}
+
+/// Mappings of this process.
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .count()
+}
+
+#[test]
+fn many_kernels_are_few_mappings() {
+    let device = CpuDevice::open(Config {
+        cores: 2,
+        ..Config::default()
+    })
+    .unwrap();
+    let source = "void kernel(const unsigned long *args, unsigned long begin, unsigned long end) {
+        for (unsigned long g = begin; g < end; g++) ((unsigned long *)args[0])[g] = 3 * g;
+    }";
+    let image = cc::image(source, 1);
+    let before = mappings();
+    let programs: Vec<_> = (0..3000).map(|_| device.load(&image).unwrap()).collect();
+    let grown = mappings().saturating_sub(before);
+    assert!(grown < 60, "3,000 kernels are {grown} mappings more");
+    let out = device.alloc(AllocSpec::device(8 * 100)).unwrap();
+    let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let runs = |program: &std::sync::Arc<hcq::Program>| {
+        let command = Command::Exec {
+            program,
+            args: &[Val::Const(out.va().0)],
+            grid: [100, 1, 1],
+            block: [1, 1, 1],
+        };
+        let done = stream.submit(&[], &[command]).unwrap();
+        done.wait(Deadline::after(Duration::from_secs(60))).unwrap();
+        let mut word = [0; 8];
+        out.read(99 * 8, &mut word).unwrap();
+        out.write(0, &[0; 800]).unwrap();
+        u64::from_le_bytes(word)
+    };
+    assert!(programs.iter().step_by(500).all(|p| runs(p) == 297));
+    // Freed code makes room for other code.
+    let places: Vec<u64> = programs.iter().map(|p| p.entry.0).collect();
+    drop(programs);
+    let again: Vec<_> = (0..3000).map(|_| device.load(&image).unwrap()).collect();
+    let reused = again.iter().filter(|p| places.contains(&p.entry.0)).count();
+    assert!(reused >= 1000, "{reused} of 3,000 places are used again");
+    assert!(again.iter().step_by(500).all(|p| runs(p) == 297));
+    assert!(mappings().saturating_sub(before) < 60);
 }

@@ -3,6 +3,8 @@
 //! The owners here hand out addresses, never references to memory that a queue's other side may
 //! write: whoever uses [`Memory::ptr`] decides how to access it.
 
+mod arena;
+
 use std::io;
 use std::ops;
 use std::ptr::NonNull;
@@ -12,6 +14,7 @@ use nix::sys::mman::{MapFlags, ProtFlags};
 
 use crate::range::Range;
 pub use crate::range::page_size;
+pub use arena::{CodeArenas, CodeRoom, SharedCode};
 
 /// The size from which memory is aligned for huge pages: 2 MiB, the second level of the page
 /// tables of x86-64 and of AArch64 with 4 KiB pages.

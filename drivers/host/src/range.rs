@@ -149,6 +149,21 @@ impl Range {
         unsafe { mprotect(self.ptr.byte_add(at).cast(), len, prot) }
     }
 
+    /// Gives the memory of `len` bytes from `at` on back to the system: they are zero when they are accessed again.
+    ///
+    /// # Safety
+    /// Nobody has references into them, or relies on what they hold.
+    ///
+    /// # Errors
+    /// As of madvise(2), and `EINVAL` for a part that is not inside.
+    pub(crate) unsafe fn forget(&self, at: usize, len: usize) -> Result<(), Errno> {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: inside of the range that `self` owns; the caller's promise for the rest.
+        unsafe { madvise(self.ptr.byte_add(at).cast(), len, MmapAdvise::MADV_DONTNEED) }
+    }
+
     /// Advises the use of huge pages for `len` bytes from `at` on. A kernel without them answers
     /// `EINVAL`, and nothing is lost.
     pub(crate) fn advise_huge_pages(&self, at: usize, len: usize) {

@@ -1,17 +1,19 @@
-//! From kernels to programs on a device: each structure is compiled once, several at a time.
+//! From kernels to programs on a device: each structure is compiled once (or twice, see `known`), several at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use codegen::ir::Kernel;
 use codegen::{Backend, Built, Stage, StageArg};
 use hcq::{ArgKind, ArgLayout, Device, KernelImage, Program, Width};
 
+use super::known::{Choice, Key, Known};
 use super::preparation::Ledger;
 use super::profile::Observer;
 use crate::error::{Error, Result};
+use crate::schedule::Instance;
 use crate::schedule::order::Structure;
 
 /// What an argument is to the device.
@@ -56,8 +58,22 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// Code on a device, by module and arguments.
-type Programs = HashMap<([u8; 32], Vec<ArgKind>), Arc<Program>>;
+impl Compiled {
+    /// What it takes in memory: machine code, on the device as well, and texts.
+    pub(super) fn bytes(&self) -> u64 {
+        let objects = self.built.stages.iter().map(|s| 2 * s.object.len());
+        let sources = self.built.report.source.iter().map(String::len);
+        objects.chain(sources).sum::<usize>() as u64 + 1024
+    }
+}
+
+/// Code on a device that a kernel has, by module and arguments.
+#[derive(Default)]
+struct Programs {
+    table: HashMap<([u8; 32], Vec<ArgKind>), Weak<Program>>,
+    /// Entries at which those that nobody has any more are taken out.
+    sweep: usize,
+}
 
 /// Compiles for one device and keeps what it made.
 pub struct Compiler {
@@ -65,18 +81,19 @@ pub struct Compiler {
     backend: Backend,
     options: codegen::Options,
     threads: usize,
-    known: Mutex<HashMap<Structure, Arc<Compiled>>>,
+    known: Mutex<Known>,
     programs: Mutex<Programs>,
     pub(super) ledger: Ledger,
 }
 
 impl Compiler {
-    /// A compiler for a device; `threads` kernels at a time.
+    /// A compiler for a device; `threads` kernels at a time. It keeps kernels of at most `most` bytes that nobody uses.
     pub fn new(
         device: Arc<dyn Device>,
         backend: Backend,
         mut options: codegen::Options,
         threads: usize,
+        most: u64,
     ) -> Compiler {
         options.modules.get_or_insert_default();
         Compiler {
@@ -84,73 +101,93 @@ impl Compiler {
             backend,
             options,
             threads: threads.max(1),
-            known: Mutex::default(),
+            known: Mutex::new(Known::new(most)),
             programs: Mutex::default(),
             ledger: Ledger::default(),
         }
     }
 
-    /// Kernels of different structure that were compiled so far.
+    /// Compiled kernels that are kept.
     pub fn known(&self) -> usize {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.table().len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compiled kernels that are no longer kept, and that nobody will submit again.
+    pub(super) fn retired(&self) -> Vec<Arc<Compiled>> {
+        self.table().retired()
     }
 
     /// Forgets what was compiled, and returns it.
-    pub(super) fn take(&mut self) -> HashMap<Structure, Arc<Compiled>> {
-        let programs = self.programs.get_mut();
-        programs.unwrap_or_else(PoisonError::into_inner).clear();
+    pub(super) fn take(&mut self) -> Vec<Arc<Compiled>> {
         let known = self.known.get_mut();
-        std::mem::take(known.unwrap_or_else(PoisonError::into_inner))
+        known.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The programs of all kernels, in order.
+    /// The programs of all kernels, in order. With `constant`, numbers are constants in all of them: for what is
+    /// compiled once and run often.
     ///
     /// # Errors
     /// The first kernel that the compiler or the device refuses.
     pub fn compile(
         &self,
-        kernels: &[Kernel],
+        kernels: &[Instance],
+        constant: bool,
         observer: Option<&dyn Observer>,
     ) -> Result<Vec<Arc<Compiled>>> {
-        let structures: Vec<Structure> = kernels.iter().map(Structure::of).collect();
-        let missing: Vec<usize> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            (0..kernels.len())
-                .filter(|&i| !known.contains_key(&structures[i]))
-                .collect()
+        let mut found: HashMap<Key, Arc<Compiled>> = HashMap::new();
+        let mut missing: Vec<(Key, Kernel)> = Vec::new();
+        let keys: Vec<Key> = {
+            let mut known = self.table();
+            let mut keys = Vec::with_capacity(kernels.len());
+            let mut seen: HashSet<Key> = HashSet::new();
+            for Instance { kernel, values } in kernels {
+                let Choice { key, constants } =
+                    known.choose(Structure::of(kernel), values, constant);
+                if seen.insert(key.clone()) {
+                    match known.get(&key) {
+                        Some(compiled) => {
+                            found.insert(key.clone(), compiled);
+                        }
+                        None => missing.push((key.clone(), kernel.bound(&constants))),
+                    }
+                }
+                keys.push(key);
+            }
+            keys
         };
         if !missing.is_empty() {
-            let work = || self.build_all(kernels, &missing, observer);
+            let work = || self.build_all(&missing, observer);
             let built = self.ledger.timed(|p| &mut p.compiling, work);
-            for (&i, built) in missing.iter().zip(built) {
+            for ((key, kernel), built) in missing.into_iter().zip(built) {
                 let built = built.map_err(|e| Error::Kernel {
-                    kernel: kernels[i].name.clone(),
+                    kernel: kernel.name.clone(),
                     what: e.to_string(),
                 })?;
                 self.ledger.built(&built);
                 let compiled = self.ledger.timed(|p| &mut p.load, || self.load(built))?;
                 let compiled = Arc::new(compiled);
                 if let Some(observer) = observer {
-                    observer.compiled(&kernels[i].name, &compiled.built);
+                    observer.compiled(&kernel.name, &compiled.built);
                 }
                 tracing::debug!(
-                    kernel = kernels[i].name,
+                    kernel = kernel.name,
                     cached = compiled.built.report.cached,
                     stages = compiled.launches.len(),
+                    arguments = kernel.vars,
                     "compiled"
                 );
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                known.insert(structures[i].clone(), compiled);
+                self.table().insert(key.clone(), compiled.clone());
+                found.insert(key, compiled);
             }
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = structures.iter().zip(kernels);
-        all.map(|(structure, kernel)| {
-            known.get(structure).cloned().ok_or_else(|| Error::Kernel {
-                kernel: kernel.name.clone(),
+        let all = keys.iter().zip(kernels);
+        all.map(|(key, instance)| {
+            found.get(key).cloned().ok_or_else(|| Error::Kernel {
+                kernel: instance.kernel.name.clone(),
                 what: "was compiled and is not there; this is a fault of the compiler table".into(),
             })
         })
@@ -159,8 +196,7 @@ impl Compiler {
 
     fn build_all(
         &self,
-        kernels: &[Kernel],
-        which: &[usize],
+        kernels: &[(Key, Kernel)],
         observer: Option<&dyn Observer>,
     ) -> Vec<codegen::Result<Built>> {
         let next = AtomicUsize::new(0);
@@ -169,17 +205,17 @@ impl Compiler {
             let mut out = Vec::new();
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&kernel) = which.get(at) else {
+                let Some((_, kernel)) = kernels.get(at) else {
                     return out;
                 };
-                let built = codegen::build(&kernels[kernel], &self.backend, &self.options);
+                let built = codegen::build(kernel, &self.backend, &self.options);
                 out.push((at, built));
                 if let Some(observer) = observer {
-                    observer.compiling(done.fetch_add(1, Ordering::Relaxed) + 1, which.len());
+                    observer.compiling(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
                 }
             }
         };
-        let threads = self.threads.min(which.len());
+        let threads = self.threads.min(kernels.len());
         let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
         if threads <= 1 {
             all = work();
@@ -227,8 +263,9 @@ impl Compiler {
     fn program(&self, stage: &Stage) -> Result<Arc<Program>> {
         let kinds: Vec<ArgKind> = stage.args.iter().map(kind).collect();
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = programs.get(&(stage.module, kinds.clone())) {
-            return Ok(program.clone());
+        let known = programs.table.get(&(stage.module, kinds.clone()));
+        if let Some(program) = known.and_then(Weak::upgrade) {
+            return Ok(program);
         }
         let program = self.device.load(&KernelImage {
             name: stage.name.clone(),
@@ -238,7 +275,14 @@ impl Compiler {
             args: ArgLayout::new(kinds.iter().copied()),
             local_bytes: stage.local_bytes,
         })?;
-        programs.insert((stage.module, kinds), program.clone());
+        if programs.table.len() >= programs.sweep {
+            programs
+                .table
+                .retain(|_, program| program.strong_count() > 0);
+            programs.sweep = 64 + 2 * programs.table.len();
+        }
+        let weak = Arc::downgrade(&program);
+        programs.table.insert((stage.module, kinds), weak);
         Ok(program)
     }
 }

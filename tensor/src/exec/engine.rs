@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Op, Storage, Tensor};
 use crate::jit::tracing::refuse;
 use crate::param::{Waiting, donations};
-use crate::schedule::{BufferId, Limits, Place, Schedule, Wanted};
+use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
 
 /// How an executor works.
 #[derive(Clone)]
@@ -43,6 +43,9 @@ pub struct Options {
     pub compile_threads: usize,
     /// Takes the time of every step. Each submission is then waited for.
     pub profile: bool,
+    /// Bytes of compiled kernels that are kept for the next time; those that were not used for the longest time
+    /// go first. What is running or captured is kept besides.
+    pub kernel_bytes: u64,
     /// Told what happens.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -57,6 +60,7 @@ impl Default for Options {
             work: None,
             compile_threads: 0,
             profile: false,
+            kernel_bytes: 256 << 20,
             observer: None,
         }
     }
@@ -75,6 +79,8 @@ pub struct DeviceExecutor {
     /// See [`DeviceExecutor::turn`].
     turn: Mutex<()>,
     packed: Packed,
+    /// What changed from call to call.
+    offsets: Offsets,
 }
 
 #[derive(Default)]
@@ -84,6 +90,8 @@ struct State {
     scratch: Option<Buffer>,
     /// What the device may still be using.
     pending: InFlight<Vec<Buffer>>,
+    /// Kernels that are no longer kept, and may still run.
+    retired: InFlight<Vec<Arc<Compiled>>>,
     stamps: Vec<(Signal, Signal)>,
     runs: Vec<Run>,
 }
@@ -131,7 +139,8 @@ impl DeviceExecutor {
         if backend.target.kind == TargetKind::Gpu && units > 0 {
             backend.target.cores = units as usize;
         }
-        let compiler = Compiler::new(device.clone(), backend, options.codegen.clone(), threads);
+        let (codegen, most) = (options.codegen.clone(), options.kernel_bytes);
+        let compiler = Compiler::new(device.clone(), backend, codegen, threads, most);
         Ok(Engine(Arc::new(DeviceExecutor {
             device,
             stream,
@@ -142,6 +151,7 @@ impl DeviceExecutor {
             state: Mutex::default(),
             turn: Mutex::new(()),
             packed: Packed::default(),
+            offsets: Offsets::default(),
         })))
     }
 
@@ -189,7 +199,7 @@ impl DeviceExecutor {
         &self.options
     }
 
-    /// Kernels of different structure that were compiled so far.
+    /// Compiled kernels that are kept; see [`Options::kernel_bytes`].
     pub fn compiled_kernels(&self) -> usize {
         self.compiler.known()
     }
@@ -264,7 +274,7 @@ impl DeviceExecutor {
         Ok(self.device.alloc(AllocSpec::device(bytes))?)
     }
 
-    /// Plans and compiles. `inputs` change from run to run where all other leaves never do.
+    /// Plans and compiles what is run often. `inputs` change from run to run where all other leaves never do.
     pub(crate) fn plan(
         &self,
         wanted: &[Wanted],
@@ -275,6 +285,22 @@ impl DeviceExecutor {
         if let Some(inputs) = inputs {
             schedule.freeze(inputs);
         }
+        self.compiled(schedule, true)
+    }
+
+    /// Plans and compiles what is run once, and may come again with other numbers.
+    fn plan_once(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
+        let plan = || Schedule::again(wanted, &self.limits, &self.offsets);
+        let schedule = self.ledger().timed(|p| &mut p.schedule, plan);
+        self.compiled(schedule, false)
+    }
+
+    /// Compiles the kernels of a schedule, see [`Compiler::compile`].
+    fn compiled(
+        &self,
+        mut schedule: Schedule,
+        constant: bool,
+    ) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         if self.options.unplanned {
             schedule = schedule.unplanned();
         }
@@ -289,8 +315,22 @@ impl DeviceExecutor {
             unplanned = schedule.arena.unplanned,
             "scheduled"
         );
-        let compiled = self.compiler.compile(&schedule.kernels, self.observer())?;
+        let compiled = self
+            .compiler
+            .compile(&schedule.kernels, constant, self.observer())?;
         Ok((schedule, compiled))
+    }
+
+    /// Lets go of kernels that are no longer kept when the device has done what was submitted so far.
+    /// `used` are those that were just submitted: others may have let go of them before that.
+    fn retire(&self, used: &[Arc<Compiled>]) -> Result<()> {
+        let mut retired = self.compiler.retired();
+        retired.extend(used.iter().filter(|c| Arc::strong_count(c) == 1).cloned());
+        let mut state = self.state();
+        if !retired.is_empty() {
+            state.retired.keep(self.stream.last(), retired);
+        }
+        Ok(state.retired.settle(usize::MAX, self.deadline())?)
     }
 
     /// Brings the leaves that are needed into device memory, by buffer number.
@@ -390,7 +430,7 @@ impl DeviceExecutor {
     /// Computes values. Those that go into the memory of a parameter's old value are the waiting ones of
     /// `over`, in order.
     fn compute(&self, wanted: &[Wanted], over: &[&Waiting]) -> Result<()> {
-        let (schedule, compiled) = self.plan(wanted, None)?;
+        let (schedule, compiled) = self.plan_once(wanted)?;
         let done = Done::new();
         let (schedule, compiled) = (&schedule, &compiled);
         let once = Once::of(schedule, compiled, &done.launches);
@@ -420,6 +460,8 @@ impl DeviceExecutor {
             .filter(|(w, _)| w.into.is_some());
         for (waiting, (want, target)) in over.iter().zip(into) {
             let Some(old) = buffers[target.0 as usize].clone() else {
+                // The value that waits turned out to be the old one.
+                waiting.settle(waiting.stored.clone());
                 continue;
             };
             let (shape, dtype) = (want.value.shape(), want.value.dtype());
@@ -462,7 +504,7 @@ impl DeviceExecutor {
                 want.value.node().fill(storage);
             }
         }
-        Ok(())
+        self.retire(compiled)
     }
 
     fn submit(&self, items: &[Item], keep: Vec<Buffer>) -> Result<()> {
@@ -616,7 +658,8 @@ impl Drop for DeviceExecutor {
     fn drop(&mut self) {
         let deadline = self.deadline();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Err(e) = state.pending.settle(0, deadline) {
+        let settled = state.pending.settle(0, deadline);
+        if let Err(e) = settled.and_then(|()| state.retired.settle(0, deadline)) {
             tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
         }
         // It names programs and stamps, too.

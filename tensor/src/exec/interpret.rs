@@ -5,12 +5,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use codegen::interp;
-use codegen::ir::Kernel;
 
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
 use crate::schedule::repeat::Part;
-use crate::schedule::{BufferId, Limits, Place, Repeat, Schedule, Wanted, Work};
+use crate::schedule::{BufferId, Instance, Limits, Offsets, Place, Repeat, Schedule, Wanted, Work};
 
 /// An executor over the kernel interpreter.
 #[derive(Debug, Default)]
@@ -19,12 +18,18 @@ pub struct Interpreter {
     pub limits: Limits,
     /// Gives every temporary a place of its own.
     pub unplanned: bool,
+    /// What changed from call to call.
+    pub offsets: Offsets,
 }
 
 impl Interpreter {
     /// A new engine over an interpreter with these bounds.
     pub fn engine(limits: Limits, unplanned: bool) -> Engine {
-        Engine(Arc::new(Interpreter { limits, unplanned }))
+        Engine(Arc::new(Interpreter {
+            limits,
+            unplanned,
+            offsets: Offsets::default(),
+        }))
     }
 
     /// Runs a schedule; gives the bytes of the results, in order.
@@ -74,7 +79,7 @@ impl Interpreter {
                 want.value.node().fill(Storage::Host(Arc::from([])));
             }
         }
-        let mut schedule = Schedule::new(&some, &self.limits);
+        let mut schedule = Schedule::again(&some, &self.limits, &self.offsets);
         if self.unplanned {
             schedule = schedule.unplanned();
         }
@@ -93,7 +98,7 @@ impl Interpreter {
 /// Runs the steps of a schedule over the memory of its buffers; those of temporaries are in the arena.
 fn steps(
     plan: &Schedule,
-    kernels: &[Kernel],
+    kernels: &[Instance],
     memory: &mut [Vec<u8>],
     arena: &mut [u8],
 ) -> Result<()> {
@@ -124,9 +129,11 @@ fn steps(
             Work::Kernel { kernel, args } => {
                 let take = |b: &BufferId| std::mem::take(&mut memory[b.0 as usize]);
                 let mut bytes: Vec<Vec<u8>> = args.iter().map(take).collect();
-                let run = interp::run(&kernels[*kernel], &mut bytes, &[]);
+                let Instance { kernel, values } = &kernels[*kernel];
+                let values: Vec<i64> = values.iter().map(|v| v.bits as i64).collect();
+                let run = interp::run(kernel, &mut bytes, &values);
                 run.map_err(|e| Error::Kernel {
-                    kernel: kernels[*kernel].name.clone(),
+                    kernel: kernel.name.clone(),
                     what: e.to_string(),
                 })?;
                 for (b, bytes) in args.iter().zip(bytes) {
@@ -146,7 +153,7 @@ fn steps(
     Ok(())
 }
 
-fn looped(repeat: &Repeat, kernels: &[Kernel], memory: &mut [Vec<u8>]) -> Result<()> {
+fn looped(repeat: &Repeat, kernels: &[Instance], memory: &mut [Vec<u8>]) -> Result<()> {
     let copy = |from: &[u8], part: Part, memory: &mut [Vec<u8>]| {
         let at = part.offset as usize;
         memory[part.buffer.0 as usize][at..at + from.len()].copy_from_slice(from);

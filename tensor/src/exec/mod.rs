@@ -3,6 +3,7 @@
 pub mod compile;
 pub mod engine;
 pub mod interpret;
+mod known;
 pub(crate) mod packed;
 pub mod packing;
 pub mod preparation;

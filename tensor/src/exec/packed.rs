@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hcq::Buffer;
 
-/// What a packed operand is made of: the code that made it, its size, and the tensors that it read.
+/// What a packed operand is made of: the code that made it, its size, and the tensors that it read, in the order in
+/// which the code counts them.
 pub(crate) type PackedKey = ([u8; 32], u64, Vec<u64>);
 
 /// A packed operand.

@@ -10,7 +10,7 @@ use super::compile::Compiled;
 use crate::schedule::memory::ALIGN;
 use crate::schedule::{BufferId, Repeat, Schedule, Work};
 
-/// If a launch reads parameters and numbers only, all of them constant, and writes one scratch block that is its
+/// If a launch reads parameters and numbers only, the parameters constant, and writes one scratch block that is its
 /// own: the parameters that it reads, and the block.
 pub(crate) fn packs(
     code: &Compiled,
@@ -23,7 +23,7 @@ pub(crate) fn packs(
         match *arg {
             StageArg::Param(slot) if !written && constant(slot) => slots.push(slot),
             StageArg::Scratch(b) if written && block.is_none() => block = Some(b),
-            StageArg::Number(_) => {}
+            StageArg::Number(_) | StageArg::Var(_) => {}
             _ => return None,
         }
     }

@@ -1,10 +1,12 @@
 //! What it takes to get ready: the work between a graph and its first command.
 
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use codegen::Built;
+use codegen::{Built, Recent};
+
+/// Modules that are remembered to count those that are different.
+const MODULES: u64 = 1 << 16;
 
 /// The work of an executor before its commands, since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -30,14 +32,21 @@ pub struct Preparation {
 }
 
 /// Where an executor writes it down.
-#[derive(Default)]
 pub(crate) struct Ledger(Mutex<Entries>);
 
-#[derive(Default)]
 struct Entries {
     sum: Preparation,
-    /// Content of the modules so far.
-    known: HashSet<[u8; 32]>,
+    /// Content of the last modules.
+    known: Recent<[u8; 32], ()>,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger(Mutex::new(Entries {
+            sum: Preparation::default(),
+            known: Recent::new(MODULES),
+        }))
+    }
 }
 
 impl Ledger {
@@ -77,7 +86,9 @@ impl Ledger {
     pub(crate) fn built(&self, built: &Built) {
         self.change(|entries| {
             for stage in &built.stages {
-                entries.sum.distinct += usize::from(entries.known.insert(stage.module));
+                let before = entries.known.insert(stage.module, (), 1);
+                let again = before.iter().any(|(module, ())| *module == stage.module);
+                entries.sum.distinct += usize::from(!again);
             }
             entries.sum.modules += built.stages.len();
             if built.report.cached {

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;
-use codegen::ir::Kernel;
 use hcq::graph::Work as Node;
 use hcq::{Buffer, Command, Hazards, Scope, Signal, Span, Val};
 
@@ -12,7 +11,7 @@ use super::compile::Compiled;
 use super::packing::Once;
 use crate::error::{Error, Result};
 use crate::schedule::repeat::Part;
-use crate::schedule::{BufferId, Repeat, Schedule, Step, Work};
+use crate::schedule::{BufferId, Instance, Repeat, Schedule, Step, Work};
 
 /// One command with the bytes that it touches.
 #[derive(Clone, Debug)]
@@ -101,7 +100,7 @@ pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec
 /// of the scratch memory, which has [`Once::bytes`].
 ///
 /// # Errors
-/// A kernel that wants an integer argument: schedules bind none.
+/// A kernel whose code wants a number that the schedule has not.
 pub fn items(
     schedule: &Schedule,
     compiled: &[Arc<Compiled>],
@@ -131,7 +130,7 @@ pub fn items(
 }
 
 struct Emit<'a> {
-    kernels: &'a [Kernel],
+    kernels: &'a [Instance],
     compiled: &'a [Arc<Compiled>],
     scratch: u64,
     done: &'a Done,
@@ -213,7 +212,11 @@ impl Emit<'_> {
         place: &dyn Fn(BufferId) -> Place,
     ) -> Result<()> {
         let code = &self.compiled[kernel];
-        let name = &self.kernels[kernel].name;
+        let Instance {
+            kernel,
+            values: numbers,
+        } = &self.kernels[kernel];
+        let name = &kernel.name;
         let mut first = true;
         for (i, launch) in code.launches.iter().enumerate() {
             let number = (step.site, i);
@@ -254,12 +257,19 @@ impl Emit<'_> {
                         values.push(Val::Const(at));
                     }
                     StageArg::Number(n) => values.push(Val::Const(n as u64)),
-                    StageArg::Var(slot) => {
-                        return Err(Error::Kernel {
-                            kernel: name.clone(),
-                            what: format!("wants integer argument {slot}; schedules have none"),
-                        });
-                    }
+                    StageArg::Var(slot) => match numbers.get(usize::from(slot)) {
+                        Some(number) => values.push(Val::Const(number.bits)),
+                        None => {
+                            let given = numbers.len();
+                            return Err(Error::Kernel {
+                                kernel: name.clone(),
+                                what: format!(
+                                    "its code wants number {slot}, and the schedule gives it \
+                                     {given}; this is a fault of the compiler table"
+                                ),
+                            });
+                        }
+                    },
                 }
             }
             let single = code.launches.len() == 1;

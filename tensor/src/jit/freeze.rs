@@ -172,6 +172,11 @@ fn packs_constants(
 ) -> Option<(Vec<u16>, u16)> {
     let constant =
         |slot: u16| args[slot as usize].filter(|t| inputs.iter().all(|i| i.id() != t.id()));
+    // Captures have their numbers in the code; what is shared by its code must not depend on others.
+    let open = |arg: &StageArg| matches!(arg, StageArg::Var(_));
+    if code.launches[i].args.iter().any(open) {
+        return None;
+    }
     let (slots, block) = packs(code, i, |slot| constant(slot).is_some())?;
     let read: usize = slots.iter().filter_map(|&s| constant(s)).map(bytes).sum();
     kept(code.built.scratch[block as usize].bytes, read).then_some((slots, block))
@@ -193,10 +198,17 @@ impl Launching<'_> {
         slots: &[u16],
         staging: &mut Vec<Buffer>,
     ) -> Result<Arc<PackedOperand>> {
+        // The content of a stage counts what it reads in the order of the slots.
+        let mut bound: Vec<(u16, u64)> = slots
+            .iter()
+            .copied()
+            .zip(sources.iter().map(|t| t.id()))
+            .collect();
+        bound.sort_unstable();
         let key: PackedKey = (
             self.code.built.stages[self.i].content,
             self.code.built.scratch[self.block as usize].bytes as u64,
-            sources.iter().map(|t| t.id()).collect(),
+            bound.into_iter().map(|(_, id)| id).collect(),
         );
         // Bytes on a device can change under the same tensor.
         let share = sources

@@ -50,6 +50,8 @@ pub struct Dag {
     pub users: Vec<Vec<u32>>,
     /// The nearest node below movement operations, of each node.
     pub base: Vec<u32>,
+    /// Parts of tensors and paddings, and axes, whose begin is an argument of the kernels.
+    pub open: HashSet<(u32, usize)>,
     table: HashMap<Identity, u32>,
 }
 
@@ -98,6 +100,14 @@ impl Dag {
     /// The node.
     pub fn node(&self, n: u32) -> &DagNode {
         &self.nodes[n as usize]
+    }
+
+    /// Where a part of a tensor begins along an axis, or a tensor in its padding; 0 for what is neither.
+    pub fn begin(&self, n: u32, axis: usize) -> usize {
+        match &self.node(n).op {
+            Op::Shrink(lo) | Op::Pad(lo, _) => lo[axis],
+            _ => 0,
+        }
     }
 
     fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {

@@ -26,6 +26,8 @@ pub struct Ix(pub u32);
 pub enum Atom {
     /// The value of a range.
     Range(u32),
+    /// Where this part of a tensor begins along this axis: an argument of the kernel, from 0 to the number.
+    Place(u32, u32, i64),
     /// Rounded down.
     Div(Ix, i64),
     /// Never negative.
@@ -190,6 +192,17 @@ impl Indices {
         self.alone(Atom::Guard(a, size), facts)
     }
 
+    /// Where a part of a tensor begins along an axis, at most at `max`.
+    pub fn place(&mut self, node: u32, axis: usize, max: i64) -> Ix {
+        let facts = Facts {
+            min: 0,
+            max,
+            deps: 0,
+            affine: true,
+        };
+        self.alone(Atom::Place(node, axis as u32, max), facts)
+    }
+
     /// A value read from an index tensor.
     pub fn loaded(&mut self, request: u32, size: i64, deps: RangeSet) -> Ix {
         let facts = Facts {
@@ -274,7 +287,7 @@ impl Indices {
                         pending.push(inner);
                     }
                     Atom::Guard(inner, _) => pending.push(inner),
-                    Atom::Range(_) | Atom::Loaded(..) => {}
+                    Atom::Range(_) | Atom::Place(..) | Atom::Loaded(..) => {}
                 }
             }
         }
@@ -411,7 +424,9 @@ mod tests {
                     Atom::Div(a, by) => value(ix, a, ranges).div_euclid(by),
                     Atom::Mod(a, by) => value(ix, a, ranges).rem_euclid(by),
                     Atom::Guard(a, _) => value(ix, a, ranges),
-                    Atom::Loaded(..) => unreachable!("no index tensors in these tests"),
+                    Atom::Place(..) | Atom::Loaded(..) => {
+                        unreachable!("no arguments and index tensors in these tests")
+                    }
                 };
         }
         sum

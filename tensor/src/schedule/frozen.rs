@@ -24,14 +24,18 @@ impl Schedule {
     pub fn freeze(&mut self, inputs: &[Tensor]) {
         let open = |t: &Tensor| inputs.iter().any(|i| i.id() == t.id());
         let mut constant: Vec<Vec<bool>> = Vec::new();
-        constant.extend(self.kernels.iter().map(|k| vec![true; k.params.len()]));
+        constant.extend(
+            self.kernels
+                .iter()
+                .map(|k| vec![true; k.kernel.params.len()]),
+        );
         for (_, kernel, args) in self.kernel_leaves() {
             for (constant, leaf) in constant[kernel].iter_mut().zip(args) {
                 *constant &= leaf.is_some_and(|leaf| !open(leaf));
             }
         }
         for (kernel, constant) in self.kernels.iter_mut().zip(constant) {
-            for (param, constant) in kernel.params.iter_mut().zip(constant) {
+            for (param, constant) in kernel.kernel.params.iter_mut().zip(constant) {
                 param.constant = constant && !param.written;
             }
         }

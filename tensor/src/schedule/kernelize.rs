@@ -9,15 +9,16 @@ use super::BufferId;
 use super::canon::Dag;
 use super::domains::{Atom, Ix, Lin};
 use super::fuse::Group;
+use super::instance::{Instance, Value};
 use super::region::{Body, Cond, domain_of};
 use crate::graph::{Op, ScatterMode};
 
-/// Makes the kernel, and says which buffer each of its parameters is.
+/// Makes the kernel, and says which buffer each of its parameters is. Numbers of the user's graph are arguments.
 pub fn kernelize(
     dag: &Dag,
     group: &Group,
     buffer_of: &dyn Fn(u32) -> BufferId,
-) -> (Kernel, Vec<BufferId>) {
+) -> (Instance, Vec<BufferId>) {
     let mut maker = Maker {
         dag,
         group,
@@ -26,6 +27,8 @@ pub fn kernelize(
         params: Vec::new(),
         slots: HashMap::new(),
         buffers: Vec::new(),
+        arguments: Vec::new(),
+        places: HashMap::new(),
         values: HashMap::new(),
         indices: HashMap::new(),
         conds: HashMap::new(),
@@ -45,7 +48,7 @@ pub fn kernelize(
     for store in &group.region.stores {
         let target = maker.param(store.root.node, true);
         let at = maker.index(store.at);
-        let value = maker.values[&store.value];
+        let value = maker.operand(store.value);
         let gate = maker.gate(store.gate);
         let mode = match (store.root.body, &dag.node(store.root.node).op) {
             (Body::Scatter(_), Op::Scatter(_, ScatterMode::Combine(op))) => StoreMode::Combine(*op),
@@ -59,9 +62,13 @@ pub fn kernelize(
         graph: maker.graph,
         sink,
         params: maker.params,
-        vars: 0,
+        vars: maker.arguments.len() as u16,
     };
-    (kernel, maker.buffers)
+    let instance = Instance {
+        kernel,
+        values: maker.arguments,
+    };
+    (instance, maker.buffers)
 }
 
 /// The axis number of each range: the order of creation, but loops that a reduction is inside of
@@ -115,6 +122,14 @@ fn name(dag: &Dag, group: &Group) -> String {
     name
 }
 
+/// The value of a request.
+#[derive(Clone, Copy)]
+enum Made {
+    Node(Id),
+    /// A number of the user's graph, as bits.
+    Number(u64, DType),
+}
+
 struct Maker<'a> {
     dag: &'a Dag,
     group: &'a Group,
@@ -123,7 +138,9 @@ struct Maker<'a> {
     params: Vec<ParamInfo>,
     slots: HashMap<BufferId, u16>,
     buffers: Vec<BufferId>,
-    values: HashMap<u32, Id>,
+    arguments: Vec<Value>,
+    places: HashMap<Atom, Id>,
+    values: HashMap<u32, Made>,
     indices: HashMap<Ix, Id>,
     conds: HashMap<u32, Id>,
     axes: Vec<u32>,
@@ -145,6 +162,35 @@ impl Maker<'_> {
         });
         self.params[slot as usize].written |= written;
         self.graph.param(slot, info.dtype)
+    }
+
+    /// The number of the next argument that is no buffer; `None` if there are as many as a kernel can have.
+    fn argument(&mut self, bits: u64, place: bool) -> Option<u16> {
+        let slot = u16::try_from(self.arguments.len()).ok()?;
+        if slot == u16::MAX {
+            return None;
+        }
+        self.arguments.push(Value { bits, place });
+        Some(slot)
+    }
+
+    /// The value of a request as an operand. A number is another argument for each of its users: that two of them have
+    /// the same number may be so in this call only.
+    fn operand(&mut self, request: u32) -> Id {
+        match self.values[&request] {
+            Made::Node(id) => id,
+            Made::Number(bits, dtype) => match self.argument(bits, false) {
+                Some(slot) => self.graph.argument(slot, dtype),
+                None => self.graph.bits(dtype, bits),
+            },
+        }
+    }
+
+    /// The value of a request for an index: the same in the index and in its conditions.
+    fn loaded(&mut self, request: u32) -> Id {
+        let id = self.operand(request);
+        self.values.insert(request, Made::Node(id));
+        id
     }
 
     /// Makes the value of a request and everything that it needs.
@@ -173,8 +219,24 @@ impl Maker<'_> {
     }
 
     /// The value of a request; those of its sources are known.
-    fn value(&mut self, n: u32, request: u32) -> Id {
-        let region = &self.group.region;
+    fn value(&mut self, n: u32, request: u32) -> Made {
+        let node = self.dag.node(n);
+        let expansion = &self.group.region.expansions[&request];
+        match &node.op {
+            _ if expansion.load => {}
+            Op::Const(bits) => return Made::Number(*bits, node.dtype),
+            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => {}
+            Op::Iota | Op::Reduce(..) | Op::Scan(..) | Op::Pad(..) | Op::Gather(_) => {}
+            // Movements, forced values and copies: the value of the source.
+            _ => return self.values[&expansion.children[0]],
+        }
+        Made::Node(self.node(n, request))
+    }
+
+    /// The node of a request that is more than a number or the value of its source.
+    fn node(&mut self, n: u32, request: u32) -> Id {
+        let group = self.group;
+        let region = &group.region;
         let expansion = &region.expansions[&request];
         let node = self.dag.node(n);
         let asked = &region.requests[request as usize];
@@ -189,9 +251,8 @@ impl Maker<'_> {
                 }
             };
         }
-        let child = |i: usize| self.values[&expansion.children[i]];
+        let mut child = |i: usize| self.operand(expansion.children[i]);
         match &node.op {
-            Op::Const(bits) => self.graph.bits(node.dtype, *bits),
             Op::Iota => {
                 let at = self.index(asked.index[0]);
                 self.graph.cast(at, node.dtype)
@@ -236,17 +297,17 @@ impl Maker<'_> {
             }
             Op::Pad(_, bits) => self.padded(request, *bits, node.dtype),
             Op::Gather(_) => self.padded(request, 0, node.dtype),
-            // Movements, forced values and copies: the value of the source.
             _ => child(0),
         }
     }
 
     /// The value of the source where the conditions hold, else the constant.
     fn padded(&mut self, request: u32, bits: u64, dtype: DType) -> Id {
-        let region = &self.group.region;
+        let group = self.group;
+        let region = &group.region;
         let expansion = &region.expansions[&request];
         let source = expansion.children[0];
-        let value = self.values[&source];
+        let value = self.operand(source);
         let asked = &region.requests[source as usize];
         let gate = &region.gates[asked.gate as usize];
         // A gated load gives 0 by itself.
@@ -297,7 +358,7 @@ impl Maker<'_> {
                 (at, low, max >= size, size)
             }
             Cond::Loaded(request, size) => {
-                let value = self.values[&request];
+                let value = self.loaded(request);
                 let at = self.graph.cast(value, DType::I64);
                 let unsigned = self.graph.dtype(value).is_unsigned();
                 (at, Some(if unsigned { -1 } else { -size - 1 }), true, size)
@@ -394,9 +455,25 @@ impl Maker<'_> {
         }
     }
 
+    /// Where a part of a tensor begins.
+    fn place(&mut self, node: u32, axis: usize, most: i64) -> Id {
+        let atom = Atom::Place(node, axis as u32, most);
+        if let Some(&known) = self.places.get(&atom) {
+            return known;
+        }
+        let begin = self.dag.begin(node, axis);
+        let id = match self.argument(begin as u64, true) {
+            Some(slot) => self.graph.var(slot, 0, most),
+            None => self.graph.index(begin as i64),
+        };
+        self.places.insert(atom, id);
+        id
+    }
+
     fn atom(&mut self, atom: u32) -> Id {
         match self.group.region.ix.atom_of(atom) {
             Atom::Range(number) => self.range(number),
+            Atom::Place(node, axis, most) => self.place(node, axis as usize, most),
             Atom::Div(inner, by) => {
                 let (a, by) = (self.indices[&inner], self.graph.index(by));
                 self.graph.binary(Binary::FloorDiv, a, by)
@@ -407,7 +484,7 @@ impl Maker<'_> {
             }
             Atom::Guard(inner, _) => self.indices[&inner],
             Atom::Loaded(request, size) => {
-                let value = self.values[&request];
+                let value = self.loaded(request);
                 let at = self.graph.cast(value, DType::I64);
                 if self.graph.dtype(value).is_unsigned() {
                     return at;

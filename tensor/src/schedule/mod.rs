@@ -10,17 +10,20 @@ pub mod canon;
 pub mod domains;
 pub mod frozen;
 pub mod fuse;
+pub mod instance;
 pub mod kernelize;
 pub mod memory;
+pub mod offsets;
 pub mod order;
 pub mod region;
 pub mod repeat;
 
 use codegen::DType;
-use codegen::ir::Kernel;
 
 use crate::graph::Tensor;
+pub use instance::{Instance, Value};
 pub use memory::{Arena, Lifetime};
+pub use offsets::Offsets;
 pub use region::Limits;
 pub use repeat::Repeat;
 
@@ -103,8 +106,8 @@ pub struct Wanted {
 /// What has to be done to have the wanted values.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
-    /// Kernels of different structure.
-    pub kernels: Vec<Kernel>,
+    /// Kernels of different structure or with different numbers.
+    pub kernels: Vec<Instance>,
     /// Every buffer.
     pub buffers: Vec<BufferInfo>,
     /// What to do, in order.
@@ -123,7 +126,12 @@ impl Schedule {
     /// Plans the work for `wanted`, all of one engine, none of size 0. Steps read targets as they
     /// are before and leave them as they are wanted, whatever the order.
     pub fn new(wanted: &[Wanted], limits: &Limits) -> Schedule {
-        order::schedule(wanted, limits)
+        order::schedule(wanted, limits, None)
+    }
+
+    /// The same for work that may come again with parts that begin elsewhere: where they do is then an argument.
+    pub fn again(wanted: &[Wanted], limits: &Limits, offsets: &Offsets) -> Schedule {
+        order::schedule(wanted, limits, Some(offsets))
     }
 
     /// Number of kernel launches.

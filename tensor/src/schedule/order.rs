@@ -17,15 +17,20 @@ use super::fuse::{Group, fuse};
 use super::kernelize::kernelize;
 use super::memory::Arena;
 use super::region::{Body, Limits};
-use super::{BufferId, BufferInfo, Place, Repeat, Schedule, Step, Wanted, Work};
+use super::{
+    BufferId, BufferInfo, Instance, Offsets, Place, Repeat, Schedule, Step, Value, Wanted, Work,
+};
 use crate::graph::{Loop, Op, Storage, Taken, Tensor};
 
-/// See [`Schedule::new`].
-pub fn schedule(wanted: &[Wanted], limits: &Limits) -> Schedule {
+/// See [`Schedule::new`] and [`Schedule::again`].
+pub fn schedule(wanted: &[Wanted], limits: &Limits, offsets: Option<&Offsets>) -> Schedule {
     let targets = wanted.iter().filter_map(|w| w.into.clone());
     let values = wanted.iter().map(|w| w.value.clone());
     let tensors: Vec<Tensor> = values.chain(targets).collect();
-    let dag = Dag::new(&tensors);
+    let mut dag = Dag::new(&tensors);
+    if let Some(offsets) = offsets {
+        offsets.mark(&mut dag);
+    }
     let mut roots: Vec<u32> = dag.roots[..wanted.len()].to_vec();
     for root in &mut roots {
         // Another shape of the same elements.
@@ -343,12 +348,13 @@ impl<'a> Planner<'a> {
         for &(from, to) in &self.saves {
             copy(&mut schedule, from, to);
         }
-        let mut known: HashMap<Structure, usize> = HashMap::new();
-        let mut number = |schedule: &mut Schedule, kernel: Kernel| {
+        let mut known: HashMap<(Structure, Vec<Value>), usize> = HashMap::new();
+        let mut number = |schedule: &mut Schedule, instance: Instance| {
             let next = schedule.kernels.len();
-            let number = *known.entry(Structure::of(&kernel)).or_insert(next);
+            let key = (Structure::of(&instance.kernel), instance.values.clone());
+            let number = *known.entry(key).or_insert(next);
             if number == next {
-                schedule.kernels.push(kernel);
+                schedule.kernels.push(instance);
             }
             number
         };
@@ -380,15 +386,15 @@ impl<'a> Planner<'a> {
                 );
                 continue;
             }
-            let (kernel, args) = kernelize(self.dag, group, &|n| self.of_node[&n]);
-            let written = |&(i, _): &(usize, &BufferId)| kernel.params[i].written;
+            let (instance, args) = kernelize(self.dag, group, &|n| self.of_node[&n]);
+            let written = |&(i, _): &(usize, &BufferId)| instance.kernel.params[i].written;
             let writes: Vec<BufferId> = args
                 .iter()
                 .enumerate()
                 .filter(written)
                 .map(|(_, &b)| b)
                 .collect();
-            let kernel = number(&mut schedule, kernel);
+            let kernel = number(&mut schedule, instance);
             let work = Work::Kernel { kernel, args };
             push(&mut schedule, work, self.reads(group), writes);
         }
@@ -419,7 +425,8 @@ impl<'a> Planner<'a> {
             value: traced.results[i].clone(),
             into: None,
         });
-        let body = schedule(&wanted.collect::<Vec<_>>(), limits);
+        // Places in a body are those of its one trace.
+        let body = schedule(&wanted.collect::<Vec<_>>(), limits, None);
         let sources = roots.take(1).flat_map(|n| &self.dag.node(n).src);
         let sources: Vec<Option<BufferId>> =
             sources.map(|s| self.of_node.get(s).copied()).collect();
@@ -511,6 +518,11 @@ pub struct Structure {
 }
 
 impl Structure {
+    /// What it takes in memory, about.
+    pub fn bytes(&self) -> u64 {
+        (self.nodes.len() * size_of::<Node>()) as u64
+    }
+
     /// The structure of a kernel; the name does not count.
     pub fn of(kernel: &Kernel) -> Structure {
         let graph = &kernel.graph;

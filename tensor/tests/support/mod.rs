@@ -15,11 +15,16 @@ pub fn engine() -> Engine {
 
 /// An engine over two threads of a CPU that is opened so.
 pub fn engine_of(config: Config) -> Engine {
+    engine_with(config, Options::default())
+}
+
+/// The same with options of the executor.
+pub fn engine_with(config: Config, options: Options) -> Engine {
     let config = Config { cores: 2, ..config };
     #[cfg(feature = "llvm")]
     let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]
     let backend = Backend::find("CPU:CLANG", "", 2).unwrap();
     let device = CpuDevice::open(config).unwrap();
-    DeviceExecutor::engine(device, backend, Options::default()).unwrap()
+    DeviceExecutor::engine(device, backend, options).unwrap()
 }

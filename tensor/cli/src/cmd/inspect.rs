@@ -136,11 +136,12 @@ fn row(args: &Args, summary: Summary, planned: Result<Planned, String>) -> Row {
     };
     let (mut flops, mut kernels) = (0.0, Vec::new());
     if let Some(schedule) = &schedule {
-        for (kernel, launches) in schedule.kernels.iter().zip(schedule.counts()) {
-            let (work, bytes) = codegen::estimate(kernel);
+        for (instance, launches) in schedule.kernels.iter().zip(schedule.counts()) {
+            let kernel = instance.constant();
+            let (work, bytes) = codegen::estimate(&kernel);
             flops += work * launches as f64;
             kernels.push(Kernel {
-                name: kernel.name.clone(),
+                name: kernel.name,
                 flops: work,
                 bytes,
                 launches,

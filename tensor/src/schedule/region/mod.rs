@@ -240,7 +240,7 @@ impl Region {
         while let Some(ix) = pending.pop() {
             for &(atom, _) in self.ix.lin(ix).terms() {
                 match self.ix.atom_of(atom) {
-                    Atom::Range(_) => {}
+                    Atom::Range(_) | Atom::Place(..) => {}
                     Atom::Div(a, _) | Atom::Mod(a, _) | Atom::Guard(a, _) => pending.push(a),
                     Atom::Loaded(request, _) => out.push(request),
                 }
@@ -343,6 +343,7 @@ impl Region {
     /// The requests behind one that only moves or combines elements.
     fn expand(&mut self, dag: &Dag, request: u32) -> Expansion {
         let Request { node, index, gate } = self.requests[request as usize].clone();
+        let number = node;
         let node = dag.node(node);
         let mut out = Expansion::default();
         let Some(&first) = node.src.first() else {
@@ -365,9 +366,16 @@ impl Region {
                     .collect()
             }
             Op::Shrink(lo) => {
-                let axes = index.iter().zip(lo);
-                axes.map(|(&ix, &lo)| self.ix.offset(ix, lo as i64))
-                    .collect()
+                let axes = index.iter().zip(lo).enumerate();
+                axes.map(|(axis, (&ix, &lo))| {
+                    if !dag.open.contains(&(number, axis)) {
+                        return self.ix.offset(ix, lo as i64);
+                    }
+                    let most = from[axis] - node.shape[axis];
+                    let begin = self.ix.place(number, axis, most as i64);
+                    self.ix.add(ix, begin)
+                })
+                .collect()
             }
             Op::Flip(axes) => {
                 let mut moved = index.clone();
@@ -395,8 +403,15 @@ impl Region {
             Op::Pad(lo, _) => {
                 let mut moved = index.clone();
                 for (axis, &size) in from.iter().enumerate() {
+                    let at = if dag.open.contains(&(number, axis)) {
+                        let most = node.shape[axis] - size;
+                        let begin = self.ix.place(number, axis, most as i64);
+                        let before = self.ix.scale(begin, -1);
+                        self.ix.add(index[axis], before)
+                    } else {
+                        self.ix.offset(index[axis], -(lo[axis] as i64))
+                    };
                     let size = size as i64;
-                    let at = self.ix.offset(index[axis], -(lo[axis] as i64));
                     let (min, max) = self.ix.bounds(at);
                     moved[axis] = at;
                     if min < 0 || max >= size {
