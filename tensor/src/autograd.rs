@@ -188,7 +188,7 @@ fn one_value(a: &Tensor, b: &Tensor) -> bool {
 fn parameters<'a>(
     of: impl Iterator<Item = &'a Tensor>,
     wanted: &HashSet<u64>,
-) -> Result<HashMap<usize, Tensor>> {
+) -> Result<HashMap<u64, Tensor>> {
     let mut owners = HashMap::new();
     let mut seen = HashSet::new();
     let mut pending: Vec<Tensor> = of.cloned().collect();

@@ -326,8 +326,8 @@ pub struct Node {
     pub engine: Engine,
     /// Filled once the value is in memory.
     pub storage: Slot,
-    /// The parameter whose value it is or was, by the address of its cell.
-    owner: OnceLock<usize>,
+    /// The parameter whose value it is or was, by its number.
+    owner: OnceLock<u64>,
 }
 
 /// What a node is computed from.
@@ -489,13 +489,13 @@ impl Tensor {
     }
 
     /// Notes the parameter that it is given away as a value of.
-    pub(crate) fn owned_by(self, parameter: usize) -> Tensor {
+    pub(crate) fn owned_by(self, parameter: u64) -> Tensor {
         self.0.owner.get_or_init(|| parameter);
         self
     }
 
     /// The parameter whose value it is or was.
-    pub(crate) fn owner(&self) -> Option<usize> {
+    pub(crate) fn owner(&self) -> Option<u64> {
         self.0.owner.get().copied()
     }
 

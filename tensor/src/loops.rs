@@ -155,12 +155,28 @@ fn made(
     let (own, sources, results) = lifted(steps, states, own, sources, results)?;
     let outside = captured(&own, &results);
     let stands: Vec<Tensor> = outside.iter().map(|t| stand(t, t.shape())).collect();
-    let known: HashMap<u64, Tensor> = outside
+    let mut known: HashMap<u64, Tensor> = outside
         .iter()
         .zip(&stands)
         .chain(own.iter().zip(&own))
         .map(|(t, stand)| (t.id(), stand.clone()))
         .collect();
+    // Constants of the body are its own: one that was made outside may be computed there, and is a
+    // value in memory from then on.
+    for tensor in below(&results, |t| known.contains_key(&t.id())) {
+        let node = tensor.node();
+        if known.contains_key(&tensor.id()) {
+            continue;
+        }
+        let src: Vec<Tensor> = node
+            .src()
+            .iter()
+            .filter_map(|s| known.get(&s.id()).cloned())
+            .collect();
+        let src: Vec<&Tensor> = src.iter().collect();
+        let copy = Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype);
+        known.insert(tensor.id(), copy);
+    }
     let results = replaced(&results, known);
     let inputs = own.len() - states;
     // A result that is given twice is made once.

@@ -57,16 +57,18 @@ thread_local! {
     static SET: RefCell<BTreeMap<u64, Weak<Cell>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// With more, those that are gone are forgotten.
+/// With more, those that are gone are forgotten whenever their number has doubled.
 const MOST_SET: usize = 4096;
 
-/// Parameters that this thread has set and not committed; they are forgotten by that.
+/// Parameters that this thread has set and nobody has committed.
 pub(crate) fn set_by_this_thread() -> Vec<Parameter> {
     let set = SET.with(RefCell::take);
     let alive = set.values().filter_map(Weak::upgrade).map(Parameter);
-    alive
-        .filter(|parameter| parameter.read().pending.is_some())
-        .collect()
+    let wait = |parameter: &Parameter| parameter.read().pending.is_some();
+    let waiting: Vec<Parameter> = alive.filter(wait).collect();
+    let again = waiting.iter().map(|p| (p.0.born, Arc::downgrade(&p.0)));
+    SET.with(|set| set.borrow_mut().extend(again));
+    waiting
 }
 
 /// A new value of a parameter that waits to be computed.
@@ -127,7 +129,7 @@ impl Parameter {
             Seen::Given(value) => value,
             Seen::Own => self.current(),
         };
-        value.owned_by(self.address())
+        value.owned_by(self.0.born)
     }
 
     /// The value of now, whether a function is being captured or not.
@@ -172,7 +174,7 @@ impl Parameter {
             SET.with(|set| {
                 let mut set = set.borrow_mut();
                 set.insert(self.0.born, Arc::downgrade(&self.0));
-                if set.len() > MOST_SET {
+                if set.len().is_power_of_two() && set.len() > MOST_SET {
                     set.retain(|_, cell| cell.strong_count() > 0);
                 }
             });
@@ -208,7 +210,8 @@ impl Parameter {
 
     /// What has to be computed, if anything.
     fn waiting(&self) -> Option<Waiting> {
-        let content = self.read();
+        // Alone: who has taken the value before is counted, and who takes it later is found by `gets`.
+        let content = self.write();
         let stored = content.stored.clone();
         let value = match &content.pending {
             Some(pending) => pending.clone(),
@@ -233,18 +236,39 @@ impl Parameter {
     pub(crate) fn over(
         &self,
         copy: impl FnOnce(&Tensor) -> Result<(Tensor, Arc<hcq::Buffer>)>,
-    ) -> Result<Arc<hcq::Buffer>> {
+    ) -> Result<(Arc<hcq::Buffer>, Option<Moved>)> {
         let mut content = self.write();
         if let Some(Storage::Device(buffer)) = content.stored.storage()
             // One of the tensor, and one here.
             && Arc::strong_count(&buffer) <= 2
             && Arc::strong_count(&content.stored.0) == 1
         {
-            return Ok(buffer);
+            return Ok((buffer, None));
         }
         let (value, buffer) = copy(&content.stored)?;
-        content.stored = value;
-        Ok(buffer)
+        let moved = Moved {
+            parameter: self.clone(),
+            new: value.id(),
+            old: std::mem::replace(&mut content.stored, value),
+        };
+        Ok((buffer, Some(moved)))
+    }
+}
+
+/// A parameter that has other memory than before.
+pub(crate) struct Moved {
+    parameter: Parameter,
+    new: u64,
+    old: Tensor,
+}
+
+impl Moved {
+    /// Nothing was written there: the parameter has the value that it had.
+    pub(crate) fn back(self) {
+        let mut content = self.parameter.write();
+        if content.stored.id() == self.new {
+            content.stored = self.old;
+        }
     }
 }
 
@@ -267,20 +291,37 @@ impl Waiting {
         }
     }
 
-    /// Like [`Waiting::settle`], with a value that will be in the memory of the old one; `false`, and
-    /// nothing is changed, if somebody has taken the old or the waiting value since the look.
-    ///
-    /// Whoever calls it holds back readers until the write is submitted.
-    pub(crate) fn settle_over(&self, value: Tensor) -> bool {
+    /// Nothing was computed: if the parameter has this value, which is a tensor's by number, it waits
+    /// again.
+    pub(crate) fn unsettle(&self, value: u64) {
         let mut content = self.parameter.write();
-        let same = content.stored.id() == self.stored.id()
-            && content.pending.as_ref().map(Tensor::id) == Some(self.value.id());
-        if !same || self.parameter.0.gets.load(Ordering::Relaxed) != self.gets {
-            return false;
+        if content.stored.id() == value {
+            content.stored = self.stored.clone();
+            content.pending.get_or_insert_with(|| self.value.clone());
         }
-        self.settle_in(&mut content, value);
-        true
     }
+}
+
+/// Like [`Waiting::settle`] for all of them, with values that will be in the memory of the old ones;
+/// `false`, and nothing is changed, if somebody has taken the old or the waiting value of any since the
+/// look: one may be made of another.
+///
+/// Whoever calls it holds back readers until the write is submitted.
+pub(crate) fn settle_over(all: &[(&Waiting, Tensor)]) -> bool {
+    let mut order: Vec<&(&Waiting, Tensor)> = all.iter().collect();
+    order.sort_unstable_by_key(|(waiting, _)| waiting.parameter.address());
+    let mut contents: Vec<_> = order.iter().map(|(w, _)| w.parameter.write()).collect();
+    let same = order.iter().zip(&contents).all(|((waiting, _), content)| {
+        content.stored.id() == waiting.stored.id()
+            && content.pending.as_ref().map(Tensor::id) == Some(waiting.value.id())
+            && waiting.parameter.0.gets.load(Ordering::Relaxed) == waiting.gets
+    });
+    if same {
+        for ((waiting, value), content) in order.iter().zip(&mut contents) {
+            waiting.settle_in(content, value.clone());
+        }
+    }
+    same
 }
 
 /// Computes the waiting values of all parameters, together, on their engines; those that were never
@@ -290,7 +331,7 @@ impl Waiting {
 /// function anyway.
 ///
 /// # Errors
-/// From compiling, or from the device; then all wait as before.
+/// From compiling, or from the device; then those of this engine wait as before.
 pub fn commit(parameters: &[Parameter]) -> Result<()> {
     commit_with(&[], parameters, &[])
 }

@@ -13,6 +13,7 @@ use codegen::ir::ReduceOp;
 
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Loop, Op, ScatterMode, Storage, Taken, Tensor};
+use crate::jit::tracing;
 
 /// Elements in row-major order, as the bits of `Const`.
 type Values = Arc<Vec<u64>>;
@@ -55,6 +56,7 @@ impl Executor for Reference {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
+        tracing::refuse(self, "realizing")?;
         let values = self.evaluate(roots, &HashMap::new())?;
         for (root, values) in roots.iter().zip(values) {
             root.node().fill(encode(root.dtype(), &values));
@@ -63,6 +65,7 @@ impl Executor for Reference {
     }
 
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
+        tracing::refuse(self, "reading")?;
         let bytes = match storage {
             Storage::Host(bytes) => bytes,
             Storage::Source(source) => return source.fill(into),

@@ -23,7 +23,7 @@ use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Op, Storage, Tensor};
 use crate::jit::tracing::refuse;
-use crate::param::{Waiting, donations};
+use crate::param::{Waiting, donations, settle_over};
 use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
 
 /// How an executor works.
@@ -355,6 +355,13 @@ impl DeviceExecutor {
 
     /// The device memory of a realized tensor; uploads it if it is in host memory.
     pub(crate) fn resident(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
+        if !std::ptr::addr_eq(Arc::as_ptr(&tensor.engine().0), self) {
+            return Err(Error::Engines {
+                op: "realize",
+                a: self.name(),
+                b: tensor.engine().name(),
+            });
+        }
         match tensor.storage() {
             Some(Storage::Device(buffer)) if buffer.device() == &self.device.info().id => {
                 Ok(buffer)
@@ -453,28 +460,6 @@ impl DeviceExecutor {
         }
         // No handle of the memory that is written over is left here, and none is given away.
         drop(leaves);
-        let (mut copies, mut copied) = (Vec::new(), Vec::new());
-        let into = wanted
-            .iter()
-            .zip(&schedule.results)
-            .filter(|(w, _)| w.into.is_some());
-        for (waiting, (want, target)) in over.iter().zip(into) {
-            let Some(old) = buffers[target.0 as usize].clone() else {
-                // The value that waits turned out to be the old one.
-                waiting.settle(waiting.stored.clone());
-                continue;
-            };
-            let (shape, dtype) = (want.value.shape(), want.value.dtype());
-            let value = |b| Tensor::stored(want.value.engine(), Storage::Device(b), shape, dtype);
-            if !waiting.settle_over(value(Arc::new(old.clone()))) {
-                // Somebody has taken the old value in the meantime, which stays where it is.
-                let fresh = self.alloc(old.bytes())?;
-                copies.push(submit::copy(&old, &fresh));
-                copied.push(old);
-                buffers[target.0 as usize] = Some(fresh.clone());
-                waiting.settle(value(Arc::new(fresh)));
-            }
-        }
         let (arena, scratch) = {
             let mut state = self.state();
             let State { arena, scratch, .. } = &mut *state;
@@ -484,20 +469,69 @@ impl DeviceExecutor {
             )
         };
         let places = temporaries(schedule, arena.as_ref().map_or(0, |b| b.va().0));
-        let address = |b: BufferId| match &buffers[b.0 as usize] {
-            Some(buffer) => Val::Const(buffer.va().0),
-            None => Val::Const(places[b.0 as usize]),
-        };
         let base = scratch.as_ref().map_or(0, |b| b.va().0);
-        let mut items = copies;
-        items.extend(submit::items(
-            schedule, compiled, &address, base, &done, &once,
-        )?);
+        let items = |buffers: &[Option<Buffer>]| {
+            let address = |b: BufferId| match &buffers[b.0 as usize] {
+                Some(buffer) => Val::Const(buffer.va().0),
+                None => Val::Const(places[b.0 as usize]),
+            };
+            submit::items(schedule, compiled, &address, base, &done, &once)
+        };
+        let mut over: Vec<Over<'_>> = over
+            .iter()
+            .zip(
+                wanted
+                    .iter()
+                    .zip(&schedule.results)
+                    .filter(|(w, _)| w.into.is_some()),
+            )
+            .map(|(&waiting, (_, &target))| Over { waiting, target })
+            .collect();
+        // A value that waits and turned out to be the old one has no memory here.
+        over.retain(|over| {
+            let computed = buffers[over.target.0 as usize].is_some();
+            if !computed {
+                over.waiting.settle(over.waiting.stored.clone());
+            }
+            computed
+        });
+        let mut all = items(&buffers)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
-        keep.extend(copied);
         keep.extend(arena);
         keep.extend(scratch);
-        self.submit(&items, keep)?;
+        let mut values = Vec::with_capacity(over.len());
+        for over in &over {
+            values.extend(over.value(&buffers).map(|value| (over.waiting, value)));
+        }
+        if !settle_over(&values) {
+            // Somebody has taken a value in the meantime, and these stay where they are.
+            let mut copies = Vec::new();
+            for over in &over {
+                let at = &mut buffers[over.target.0 as usize];
+                if let Some(old) = at.take() {
+                    let fresh = self.alloc(old.bytes())?;
+                    copies.push(submit::copy(&old, &fresh));
+                    keep.push(fresh.clone());
+                    *at = Some(fresh);
+                }
+            }
+            all = items(&buffers)?;
+            copies.append(&mut all);
+            all = copies;
+            values.clear();
+            for over in &over {
+                values.extend(over.value(&buffers).map(|value| (over.waiting, value)));
+            }
+            for (waiting, value) in &values {
+                waiting.settle(value.clone());
+            }
+        }
+        if let Err(e) = self.submit(&all, keep) {
+            for (waiting, value) in &values {
+                waiting.unsettle(value.id());
+            }
+            return Err(e);
+        }
         for (want, result) in wanted.iter().zip(results) {
             if let (None, Some(buffer)) = (&want.into, result) {
                 let storage = Storage::Device(Arc::new(buffer));
@@ -553,6 +587,26 @@ impl DeviceExecutor {
     }
 }
 
+/// A parameter whose new value goes into the memory of the old one.
+struct Over<'a> {
+    waiting: &'a Waiting,
+    target: BufferId,
+}
+
+impl Over<'_> {
+    /// The new value, in the memory that the schedule has for it.
+    fn value(&self, buffers: &[Option<Buffer>]) -> Option<Tensor> {
+        let buffer = buffers[self.target.0 as usize].clone()?;
+        let (value, storage) = (&self.waiting.value, Storage::Device(Arc::new(buffer)));
+        Some(Tensor::stored(
+            value.engine(),
+            storage,
+            value.shape(),
+            value.dtype(),
+        ))
+    }
+}
+
 /// The name of a queue in profiles.
 fn track(device: &Arc<dyn Device>, kind: QueueKind) -> String {
     format!("{} {kind}", device.info().id)
@@ -582,14 +636,15 @@ impl Executor for DeviceExecutor {
 
     fn update(&self, roots: &[Tensor], waiting: &[Waiting], cut: &[Tensor]) -> Result<()> {
         refuse(self, "realizing")?;
-        let donated = donations(waiting, cut);
+        let donated = donations(waiting, roots, cut);
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut over: Vec<&Waiting> = Vec::new();
         let values = waiting.iter().zip(&donated);
         let values = values.map(|(w, &donated)| (&w.value, donated.then_some(w)));
         let roots = roots.iter().map(|root| (root, None));
-        for (value, donated) in roots.chain(values) {
-            super::copies_from_elsewhere(value)?;
+        let all: Vec<(&Tensor, Option<&Waiting>)> = roots.chain(values).collect();
+        super::copies_from_elsewhere(all.iter().map(|(value, _)| *value))?;
+        for (value, donated) in all {
             if value.storage().is_some() {
                 continue;
             }

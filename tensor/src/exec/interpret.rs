@@ -72,7 +72,7 @@ impl Interpreter {
     fn compute(&self, wanted: &[Wanted]) -> Result<()> {
         let mut some: Vec<Wanted> = Vec::new();
         for want in wanted {
-            super::copies_from_elsewhere(&want.value)?;
+            super::copies_from_elsewhere(std::iter::once(&want.value))?;
             if want.value.numel() > 0 {
                 some.push(want.clone());
             } else {

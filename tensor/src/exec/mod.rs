@@ -38,11 +38,11 @@ impl Engine {
     }
 }
 
-/// Brings values of other engines, which `root` needs: from device to device where there is a way, else into host
+/// Brings values of other engines, which `roots` need: from device to device where there is a way, else into host
 /// memory.
-pub(crate) fn copies_from_elsewhere(root: &Tensor) -> Result<()> {
+pub(crate) fn copies_from_elsewhere<'a>(roots: impl Iterator<Item = &'a Tensor>) -> Result<()> {
     let mut seen = HashSet::new();
-    let mut pending = vec![root.clone()];
+    let mut pending: Vec<Tensor> = roots.cloned().collect();
     while let Some(tensor) = pending.pop() {
         if !seen.insert(tensor.id()) || tensor.storage().is_some() {
             continue;

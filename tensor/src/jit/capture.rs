@@ -17,7 +17,7 @@ use crate::exec::packing::Once;
 use crate::exec::submit;
 use crate::graph::{Engine, Op, Shape, Storage, Tensor};
 use crate::ops::random::Rng;
-use crate::param::Parameter;
+use crate::param::{Moved, Parameter};
 use crate::schedule::{BufferId, Place, Schedule, Wanted};
 
 /// What one signature was turned into.
@@ -211,30 +211,46 @@ impl Capture {
             let storage = Storage::Device(Arc::new(buffer));
             results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
         }
+        // What was loaded comes into device memory, before others have to wait.
+        for state in &self.parameters {
+            executor.resident(&state.parameter.like())?;
+        }
         // From here on readers wait until the work is submitted that they have to wait for.
         let _turn = executor.turn();
-        for state in &self.parameters {
-            let buffer = state.buffer(executor, engine)?;
-            values.push(buffer.va().0);
-            keep.push(buffer);
+        let mut moved = Vec::new();
+        let places = (self.parameters.iter())
+            .map(|state| state.buffer(executor, engine, &mut moved))
+            .collect::<Result<Vec<Buffer>>>();
+        let launched = places.and_then(|places| {
+            for buffer in places.into_iter().chain(drawn).chain(fresh) {
+                values.push(buffer.va().0);
+                keep.push(buffer);
+            }
+            self.launch(executor, &mut run, &values)
+        });
+        if let Err(e) = launched {
+            moved.into_iter().for_each(Moved::back);
+            return Err(e);
         }
-        for buffer in drawn.into_iter().chain(fresh) {
-            values.push(buffer.va().0);
-            keep.push(buffer);
-        }
-        let streams = [Some(executor.stream()), executor.copies()];
-        // The queues are in order: only what others have submitted since has to be waited for.
         let Run { graph, last } = &mut *run;
-        let others = |p: &Point| p.value > 0 && !last.iter().any(|l| same(l, p));
-        let before = streams.into_iter().flatten().map(|s| s.last());
-        let after: Vec<Point> = before.filter(others).collect();
-        *last = graph.replay(&values, &after, executor.deadline())?.to_vec();
         executor.keep(last, keep)?;
         if executor.options().profile {
             graph.wait(executor.deadline())?;
             executor.record(graph, &self.costs)?;
         }
         Ok(results)
+    }
+
+    fn launch(&self, executor: &DeviceExecutor, run: &mut Run, values: &[u64]) -> Result<()> {
+        let streams = [Some(executor.stream()), executor.copies()];
+        // The queues are in order: only what others have submitted since has to be waited for.
+        let Run { graph, last } = run;
+        let others = |p: &Point| p.value > 0 && !last.iter().any(|l| same(l, p));
+        let before = streams.into_iter().flatten().map(|s| s.last());
+        let after: Vec<Point> = before.filter(others).collect();
+        let done = graph.replay(values, &after, executor.deadline())?;
+        *last = done.to_vec();
+        Ok(())
     }
 
     /// Key and counter of each draw of this call.
@@ -288,11 +304,16 @@ fn states(schedule: &Schedule, used: Vec<Used>) -> Vec<(Tensor, State)> {
 
 impl State {
     /// Where the commands find the parameter and leave it. The caller has the turn of the executor.
-    fn buffer(&self, executor: &DeviceExecutor, engine: &Engine) -> Result<Buffer> {
+    fn buffer(
+        &self,
+        executor: &DeviceExecutor,
+        engine: &Engine,
+        moved: &mut Vec<Moved>,
+    ) -> Result<Buffer> {
         if !self.written {
             return Ok((*executor.resident(&self.parameter.like())?).clone());
         }
-        let over = self.parameter.over(|old| {
+        let (buffer, other) = self.parameter.over(|old| {
             let from = executor.resident(old)?;
             let fresh = Arc::new(match self.read {
                 true => duplicate(executor, &from)?,
@@ -301,8 +322,9 @@ impl State {
             let storage = Storage::Device(fresh.clone());
             let value = Tensor::stored(engine, storage, old.shape(), old.dtype());
             Ok((value, fresh))
-        });
-        Ok((*over?).clone())
+        })?;
+        moved.extend(other);
+        Ok((*buffer).clone())
     }
 }
 

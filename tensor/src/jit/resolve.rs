@@ -17,7 +17,7 @@ pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<(
     let mut pending: Vec<Tensor> = roots.to_vec();
     let mut older: Vec<Tensor> = Vec::new();
     while let Some(tensor) = pending.pop() {
-        if tensor.storage().is_some() || !seen.insert(tensor.id()) {
+        if !seen.insert(tensor.id()) {
             continue;
         }
         if tensor.engine() != engine {
@@ -25,6 +25,9 @@ pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<(
                 "{tensor:?} is on {}; copy it before the call, and pass it as an input",
                 tensor.engine().name()
             )));
+        }
+        if tensor.storage().is_some() {
+            continue;
         }
         let copies = match &tensor.node().op {
             Op::Copy => tensor.node().src().first().cloned(),

@@ -7,6 +7,7 @@ use super::Parameter;
 use crate::autograd::gradients;
 use crate::error::Result;
 use crate::graph::Tensor;
+use crate::jit::tracing::is_capturing;
 use crate::ops::shape_error;
 use crate::param::{commit_with, set_by_this_thread};
 
@@ -54,6 +55,9 @@ pub trait Optimizer {
             let slopes = gradients(loss, &values.iter().collect::<Vec<_>>())?;
             self.step(&slopes)?;
             // They go before the parameters are computed: who holds an old value keeps its memory.
+        }
+        if is_capturing() {
+            return Ok(());
         }
         let mut all = self.state();
         all.extend(set_by_this_thread());

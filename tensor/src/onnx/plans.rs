@@ -280,11 +280,6 @@ impl Plans {
         Ok(Found::Plan(plan))
     }
 
-    /// The plan that was found or added last for inputs of these forms.
-    pub(super) fn front(&self, signature: &Signature) -> Option<Plan> {
-        self.families.get(signature)?.plans.first().cloned()
-    }
-
     /// Adds a plan, in the place of the one that was used least recently if there are too many.
     pub(super) fn add(&mut self, signature: &Signature, mut plan: Plan) {
         while self.iter().count() >= MOST_PREPARED

@@ -137,8 +137,8 @@ impl Session {
             next = self.next(&signature, &inputs)?;
             if let Next::Make = next {
                 let plan = self.capture(&mut tracer, &signature, &inputs)?;
+                next = Next::of(&plan, &inputs);
                 locked(&self.plans).add(&signature, plan);
-                next = self.front(&signature, &inputs);
             }
         }
         self.reports.tell(Progress::Running);
@@ -161,12 +161,6 @@ impl Session {
             Found::Nothing => Ok(Next::Make),
             Found::Unpaid => Ok(Next::Plain),
         }
-    }
-
-    /// What to do by the plan that was added last.
-    fn front(&self, signature: &Signature, inputs: &[Array]) -> Next {
-        let plan = locked(&self.plans).front(signature);
-        plan.map_or(Next::Plain, |plan| Next::of(&plan, inputs))
     }
 
     /// Builds the graph for inputs of some forms, and compiles it.

@@ -88,7 +88,9 @@ pub(crate) fn known(index: &Tensor, ordered: bool) -> Option<Vec<i64>> {
             Op::Const(_) | Op::Iota => break,
             Op::Reshape | Op::Contiguous | Op::Detach => {}
             Op::Permute(_) | Op::Expand | Op::Flip(_) if !ordered => {}
-            Op::Cast if node.src()[0].dtype().is_int() => casts.push(node.dtype),
+            Op::Cast if node.src().first().is_some_and(|s| s.dtype().is_int()) => {
+                casts.push(node.dtype);
+            }
             _ => return None,
         }
         let source = node.src().first().cloned()?;

@@ -257,7 +257,7 @@ impl Tensor {
         }
         // A reshape of a reshape is one reshape.
         let source = match (&self.node().op, self.storage()) {
-            (Op::Reshape, None) => self.node().src()[0].clone(),
+            (Op::Reshape, None) => self.node().src().first().unwrap_or(self).clone(),
             _ => self.clone(),
         };
         if source.shape() == shape {

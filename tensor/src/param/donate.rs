@@ -7,12 +7,14 @@ use super::Waiting;
 use crate::graph::{Storage, Tensor};
 
 /// For each waiting value, whether it may be written over the value that the parameter has: nothing that
-/// lives on can see either of them. `cut` are tensors that give their graphs up once they are computed.
+/// lives on can see either of them. `cut` are tensors that give their graphs up once they are computed, of
+/// each of which the caller has one handle besides those in `roots` and `cut`: with more, another thread may
+/// use the graph.
 ///
 /// A node dies with the commit if all of its handles are those of nodes that die, or of the cells. The
 /// counts are those of now: who takes a value out of a cell later is found by
 /// [`Waiting::settle_over`].
-pub(crate) fn donations(waiting: &[Waiting], cut: &[Tensor]) -> Vec<bool> {
+pub(crate) fn donations(waiting: &[Waiting], roots: &[Tensor], cut: &[Tensor]) -> Vec<bool> {
     let mut found: HashMap<u64, Found> = HashMap::new();
     // A handle in the cell, and one in `waiting`.
     for waiting in waiting {
@@ -27,7 +29,8 @@ pub(crate) fn donations(waiting: &[Waiting], cut: &[Tensor]) -> Vec<bool> {
         };
     }
     for tensor in cut {
-        known(&mut found, tensor);
+        let again = roots.iter().filter(|root| root.id() == tensor.id()).count();
+        known(&mut found, tensor).handles += 2 + again;
     }
     let mut pending: Vec<u64> = found.keys().copied().collect();
     while let Some(id) = pending.pop() {
@@ -48,12 +51,12 @@ pub(crate) fn donations(waiting: &[Waiting], cut: &[Tensor]) -> Vec<bool> {
     let mut dies: HashSet<u64> = HashSet::new();
     for id in order {
         let Some(node) = found.get(&id) else { continue };
-        let dead = node.handles >= node.count;
-        if dead {
-            dies.insert(id);
-        }
-        if !dead && !cut.contains(&id) {
+        if node.handles < node.count {
             continue;
+        }
+        // Of a tensor that is cut the graph goes, not the tensor.
+        if !cut.contains(&id) {
+            dies.insert(id);
         }
         for source in node.src.clone().iter() {
             if let Some(source) = found.get_mut(&source.id()) {

@@ -71,8 +71,10 @@ impl Dag {
             if !seen.insert(tensor.id()) {
                 continue;
             }
+            // In this order: who is computed meanwhile may give its sources up behind it.
+            let src = tensor.node().src();
             if tensor.storage().is_none() {
-                pending.extend(tensor.node().src().iter().cloned());
+                pending.extend(src.iter().cloned());
             }
             all.push(tensor);
         }
@@ -112,6 +114,7 @@ impl Dag {
 
     fn add(&mut self, tensor: &Tensor, number: &HashMap<u64, u32>) -> u32 {
         let node = tensor.node();
+        let own = node.src();
         if tensor.storage().is_some() || matches!(node.op, Op::Param | Op::Given) {
             return self.intern(Identity::Leaf(tensor.id()), || DagNode {
                 op: Op::Data,
@@ -122,7 +125,7 @@ impl Dag {
                 constant: false,
             });
         }
-        let mut src: SmallVec<[u32; 3]> = node.src().iter().map(|s| number[&s.id()]).collect();
+        let mut src: SmallVec<[u32; 3]> = own.iter().map(|s| number[&s.id()]).collect();
         let mut op = node.op.clone();
         let nothing_in: SmallVec<[bool; 3]> =
             src.iter().map(|&s| self.node(s).numel() == 0).collect();
