@@ -66,7 +66,7 @@ fn both_branches_are_captured_and_one_is_selected() {
     let mut model = on_sum(&engine);
     let (yes, no) = (side("a", "Mul", &["x", "two"]), side("b", "Neg", &["x"]));
     choose(&mut model, "positive", "y", yes, no);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     for (x, wanted) in [(1.5, 3.0), (-2.0, 2.0), (4.0, 8.0), (0.0, 0.0)] {
         assert_eq!(first(&engine, &session, x), (wanted, N));
     }
@@ -83,7 +83,7 @@ fn a_branch_within_a_branch_is_selected_too() {
     choose(&mut yes, "large", "c", inner, other);
     yes.output("c", &floats());
     choose(&mut model, "positive", "y", yes, side("d", "Neg", &["x"]));
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     let small: f32 = 1.0 / 64.0;
     for (x, wanted) in [(1.0, 2.0), (small, small.exp()), (-1.0, 1.0)] {
         let (y, n) = first(&engine, &session, x);
@@ -99,7 +99,7 @@ fn what_the_other_branch_makes_of_it_does_not_leak() {
     // The root of a negative number, and a quotient by zero.
     let (yes, no) = (side("a", "Sqrt", &["x"]), side("b", "Div", &["x", "sum"]));
     choose(&mut model, "positive", "y", yes, no);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     let twentieth = 1.0 / N as f32;
     for (x, wanted) in [(4.0, 2.0), (-3.0, twentieth), (9.0, 3.0)] {
         let (y, _) = first(&engine, &session, x);
@@ -156,7 +156,7 @@ fn branches_of_different_shapes_or_that_need_values_run_one_at_a_time() {
             side("a", "Neg", &["x"]),
             other(),
         );
-        let mut session = session(&engine, model);
+        let session = session(&engine, model);
         for _ in 0..2 {
             assert_eq!(first(&engine, &session, 1.0), (-1.0, N));
             let (y, found) = first(&engine, &session, -1.0);
@@ -174,7 +174,7 @@ fn a_branch_that_does_not_fit_is_an_error_only_when_it_is_taken() {
     model.constant("three", &three).unwrap();
     let (yes, no) = (side("a", "Neg", &["x"]), side("b", "Add", &["x", "three"]));
     choose(&mut model, "positive", "y", yes, no);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     assert_eq!(first(&engine, &session, 1.0), (-1.0, N));
     let x = Tensor::from_slice(&engine, &[-1.0f32; N], &[N]).unwrap();
     let error = session.run([("x", x)]).unwrap_err().to_string();
@@ -201,7 +201,7 @@ fn a_loop_whose_body_chooses_is_traced_once() {
     model.constant("trips", &trips).unwrap();
     let body = [write::graph("body", body.into_graph())];
     model.node("Loop", &["trips", "", "x"], &["y"], body);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     for x in [1.0f32, 0.25, -1.0] {
         let wanted = (0..6).fold(x, |a, _| if a < 2.0 { a + a } else { -a });
         assert_eq!(first(&engine, &session, x), (wanted, N));

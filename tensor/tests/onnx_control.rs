@@ -50,7 +50,7 @@ fn a_branch_that_shapes_choose_is_the_only_one_in_the_graph() {
     model.node("Shape", &["x"], &["rows"], [write::int("end", 1)]);
     model.node("Less", &["rows", "three"], &["condition"], []);
     choice(&mut model);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     let x = Tensor::from_slice(&engine, &[1.0f32, 2.0, 3.0], &[1, 3]).unwrap();
     assert_eq!(run(&session, &[("x", &x)]), [-1.0, -2.0, -3.0]);
     let x = Tensor::eye(&engine, 3, 3, DType::F32).unwrap();
@@ -64,7 +64,7 @@ fn a_branch_that_an_input_chooses_is_chosen_at_every_run() {
     let mut model = Writer::new("choice", 17);
     model.input("condition", &write::tensor(DType::Bool, &[]));
     choice(&mut model);
-    let mut session = session(&engine, model);
+    let session = session(&engine, model);
     let x = Tensor::from_slice(&engine, &[2.0f32], &[1, 1]).unwrap();
     for (truth, wanted) in [(true, -2.0), (false, 4.0), (true, -2.0)] {
         let condition = Tensor::full(&engine, &[], truth, DType::Bool).unwrap();
@@ -101,7 +101,7 @@ fn loops_of_known_length_are_unrolled_up_to_a_bound_and_what_they_know_stays_kno
         model.node("Concat", &["n", "one"], &["shape"], [write::int("axis", 0)]);
         model.node("Expand", &["sum", "shape"], &["y"], []);
         model.output("y", &write::tensor(DType::F32, &[Dim::Any, Dim::Any]));
-        let mut session = session(&engine, model);
+        let session = session(&engine, model);
         let x = Tensor::from_slice(&engine, &[1.0f32, 0.5], &[2]).unwrap();
         for _ in 0..2 {
             let y = run(&session, &[("x", &x)]);

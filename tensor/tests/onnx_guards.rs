@@ -163,7 +163,7 @@ fn an_input_that_counts_is_given_up_until_replays_have_paid() {
     let model = load(model);
     let session = model.on(&engine);
     let x = ramp(&engine, &[64, 2]);
-    let mut check = |n: usize| {
+    let check = |n: usize| {
         let (shape, values) = run(
             &session,
             &[("x", &x), ("n", &ints(&engine, &[n as i64], &[1]))],

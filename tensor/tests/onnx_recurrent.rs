@@ -316,7 +316,7 @@ impl Layer {
     /// Runs the model twice on the device, and compares.
     fn check(&self, what: &str) {
         let engine = engine();
-        let mut session = session(&engine, self.model());
+        let session = session(&engine, self.model());
         let x = self.turned(&self.x(), self.width);
         let shape = match self.batch_first {
             false => [self.steps, self.batch, self.width],
@@ -424,7 +424,7 @@ fn the_input_product_is_one_for_all_steps_and_directions() {
     };
     layer.check("wide");
     let engine = engine();
-    let mut session = session(&engine, layer.model());
+    let session = session(&engine, layer.model());
     let schedule = plan(&session, &[20, 1, 512]);
     // Two kernels in each step, for both directions at once, and few around them.
     let counts = schedule.counts();
@@ -455,7 +455,7 @@ fn kernels_do_not_grow_with_the_steps() {
                 hidden: 6,
                 ..LAYER
             };
-            let mut session = session(&engine, layer.model());
+            let session = session(&engine, layer.model());
             let schedule = plan(&session, &[steps, 1, 8]);
             let counts = schedule.counts();
             let in_steps = counts.iter().filter(|&&n| n == steps).count();
@@ -538,7 +538,7 @@ fn loops_that_are_written_out_are_traced_once() {
             h = (0..70).map(next).collect();
             want.extend_from_slice(&h);
         }
-        let mut session = session(&engine, written_out(op, 12));
+        let session = session(&engine, written_out(op, 12));
         let x = Tensor::from_slice(&engine, &x, &[12, 1, 64]).unwrap();
         for _ in 0..2 {
             let out = session.run([("x", x.clone())]).unwrap();
@@ -551,7 +551,7 @@ fn loops_that_are_written_out_are_traced_once() {
         }
         assert_eq!(session.captures(), 1);
         let cost = |steps: usize| {
-            let mut session = self::session(&engine, written_out(op, steps));
+            let session = self::session(&engine, written_out(op, steps));
             let schedule = plan(&session, &[steps, 1, 64]);
             let counts = schedule.counts();
             let wide = schedule.kernels.iter().zip(&counts);

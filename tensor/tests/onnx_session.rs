@@ -66,7 +66,7 @@ fn each_shape_is_captured_once_and_defaults_can_be_given() {
 #[test]
 fn outputs_of_an_earlier_run_stay() {
     let engine = engine();
-    let mut session = Model::from_bytes("affine", affine(&engine))
+    let session = Model::from_bytes("affine", affine(&engine))
         .unwrap()
         .on(&engine);
     let first = session.run([("x", floats(&engine, &[1.0]))]).unwrap();
@@ -94,7 +94,7 @@ fn shapes_that_depend_on_small_inputs_are_captured_for_their_values() {
     model.node("Reshape", &["x", "shape"], &["r"], []);
     model.node("Neg", &["r"], &["y"], []);
     model.output("y", &write::tensor(DType::F32, &[Dim::Any, Dim::Any]));
-    let mut session = Model::from_bytes("reshape", model.finish())
+    let session = Model::from_bytes("reshape", model.finish())
         .unwrap()
         .on(&engine);
     for shape in [[2i64, 3], [3, 2], [6, 1], [2, 3]] {
@@ -152,11 +152,11 @@ fn sizes_of_one_name_may_differ_and_nodes_say_what_does_not_fit() {
     model.input("b", &loose(1));
     model.node("Add", &["a", "b"], &["y"], []);
     model.output("y", &loose(2));
-    let mut session = Model::from_bytes("loose.onnx", model.finish())
+    let session = Model::from_bytes("loose.onnx", model.finish())
         .unwrap()
         .on(&engine);
     let ones = |shape: &[usize]| Tensor::ones(&engine, shape, DType::F32).unwrap();
-    let mut run = |a: &[usize], b: &[usize]| session.run([("a", ones(a)), ("b", ones(b))]);
+    let run = |a: &[usize], b: &[usize]| session.run([("a", ones(a)), ("b", ones(b))]);
     for (rows, columns) in [(2, 3), (5, 1), (2, 2)] {
         let out = run(&[rows, columns], &[columns]).unwrap();
         assert_eq!(values(out.tensor("y")), vec![2.0; rows * columns]);
@@ -268,7 +268,7 @@ fn constants_of_the_model_can_be_outputs() {
     model.output("x", &vector);
     model.output("w", &vector);
     model.output("root", &vector);
-    let mut session = Model::from_bytes("constant", model.finish())
+    let session = Model::from_bytes("constant", model.finish())
         .unwrap()
         .on(&engine);
     for x in [[7.0f32, 8.0], [9.0, 10.0]] {

@@ -26,11 +26,11 @@ fn an_operand_of_two_tensors_is_not_that_with_the_tensors_in_each_others_place()
     let input: Vec<f32> = (0..N * N).map(|i| ((i * 13) % 29) as f32 - 14.0).collect();
     let [u, v] = [&x, &y].map(|v| Tensor::from_slice(&engine, v, &[N]).unwrap());
     let signature = [(vec![N, N], DType::F32)];
-    let mut first = Frozen::capture(&engine, &signature, |inputs| {
+    let first = Frozen::capture(&engine, &signature, |inputs| {
         Ok(vec![differences(&v, &u)?.matmul(&inputs[0])?])
     })
     .unwrap();
-    let mut second = Frozen::capture(&engine, &signature, |inputs| {
+    let second = Frozen::capture(&engine, &signature, |inputs| {
         // The kernel meets `u` in the other operand first.
         let scaled = inputs[0].mul(&u.reshape(&[N, 1])?)?;
         Ok(vec![differences(&u, &v)?.matmul(&scaled)?])

@@ -299,7 +299,7 @@ impl Rng {
             .cast(p.dtype())
     }
 
-    /// The numbers `0..n` in random order, as `I32`; n^2 comparisons, see [`super::sort`].
+    /// The numbers `0..n` in random order, as `I32`; see [`super::sort`].
     ///
     /// # Errors
     /// More numbers than `i32` counts.

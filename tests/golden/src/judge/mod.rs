@@ -4,7 +4,7 @@
 //! A program is run by the library ([`run`]) and by a model that does one operation at a time over plain
 //! numbers ([`model`]), and knows of no graph, no device and no capture. Values are small whole numbers,
 //! so both have to agree to the bit. A program that differs is made smaller until nothing can be left
-//! out ([`shrunk`]).
+//! out.
 
 pub mod model;
 mod program;
