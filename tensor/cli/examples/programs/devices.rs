@@ -1,6 +1,8 @@
 //! Training on one device, evaluation on another: weights are copied over every five steps, and the
 //! captured evaluation sees them.
 
+use std::slice;
+
 use doorbell::nn::{Adam, Linear, Module, Optimizer, Parameter, commit, part};
 use doorbell::ops::loss::Reduction;
 use doorbell::{Engine, Jit, Result, Setup, Tensor};
@@ -58,12 +60,12 @@ pub fn run() -> Result<()> {
     let mut losses = Vec::new();
     for i in 0..21 {
         if i % 5 == 0 {
-            let stale: f32 = evaluate.call(&[held_out.clone()])?[0].item()?;
+            let stale: f32 = evaluate.call(slice::from_ref(&held_out))?[0].item()?;
             if let Some(last) = losses.last() {
                 assert_eq!(stale, *last, "training there changes nothing here");
             }
             copy(&trained, &evaluated)?;
-            let loss: f32 = evaluate.call(&[held_out.clone()])?[0].item()?;
+            let loss: f32 = evaluate.call(slice::from_ref(&held_out))?[0].item()?;
             close(
                 &format!("before step {i}"),
                 loss,

@@ -65,7 +65,7 @@ pub fn run() -> Result<()> {
     let mut old = Vec::new();
     for i in 0..200 {
         let x = chunk(&engine, i)?;
-        let y = kept.call(&[x.clone()])?;
+        let y = kept.call(std::slice::from_ref(&x))?;
         let mut both = handed.call(&[x, h])?;
         h = both.remove(1);
         if i == 3 || i == 199 {

@@ -28,7 +28,7 @@ pub fn run() -> Result<()> {
         x.set(x.get().add(&p.get().mul(&length)?)?)?;
         r.set(r.get().sub(&along.mul(&length)?)?)?;
         let next = r.get().dot(&r.get())?; // of the residual that was set one line above
-        p.set(r.get().add(&p.get().mul(&next.div(&square.get())?)?)?)?;
+        p.set(r.get().add(&p.get().mul(&next.div(square.get())?)?)?)?;
         square.set(next)?;
         Ok(vec![square.get().sqrt()?])
     });
