@@ -15,7 +15,7 @@ pub fn wave(engine: &Engine, shape: &[usize], seed: f64, scale: f64) -> Result<T
     Ok(Tensor::from_slice(engine, &values, shape)?)
 }
 
-/// A layer with such weights, and a bias half a turn of the seed away.
+/// A layer with such weights; its bias has the seed and a half.
 pub fn linear(
     engine: &Engine,
     inputs: usize,
