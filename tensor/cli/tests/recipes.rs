@@ -55,7 +55,6 @@ fn plain_steps_take_no_memory() {
 }
 
 #[test]
-#[ignore = "captured functions in the first, plain call of a captured step lose the gradient"]
 fn captured_functions_nest() {
     nested::run().unwrap();
 }
