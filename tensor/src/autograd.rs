@@ -81,9 +81,18 @@ pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Ve
 /// where they do not depend on one.
 fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
-    let owners = parameters(of.iter().map(|(t, _)| t), &wanted)?;
+    let (owners, output) = parameters(of.iter().map(|(t, _)| t), &wanted)?;
     let order = dependents(of.iter().map(|(t, _)| t), with);
     let live: HashSet<u64> = order.iter().map(Tensor::id).collect();
+    if let (true, Some(output)) = (live.is_empty(), output) {
+        return shape_error(
+            "gradients",
+            format!(
+                "it depends on none of the tensors asked for, and is made of {output:?}, an output of a \
+                 captured function, which has no graph; take the gradients inside of the function"
+            ),
+        );
+    }
     let mut same: Vec<&Tensor> = with.to_vec();
     for t in same.iter_mut().filter(|t| !live.contains(&t.id())) {
         let Some(other) = t.owner().and_then(|owner| owners.get(&owner)) else {
@@ -181,15 +190,17 @@ fn one_value(a: &Tensor, b: &Tensor) -> bool {
     }
 }
 
-/// The values of parameters that tensors are made of, by parameter, above `wanted`.
+/// The values of parameters that tensors are made of, by parameter, above `wanted`; and an output of a
+/// captured function among them.
 ///
 /// # Errors
 /// A tensor among them whose graph was given up.
 fn parameters<'a>(
     of: impl Iterator<Item = &'a Tensor>,
     wanted: &HashSet<u64>,
-) -> Result<HashMap<u64, Tensor>> {
+) -> Result<(HashMap<u64, Tensor>, Option<Tensor>)> {
     let mut owners = HashMap::new();
+    let mut outputs = None;
     let mut seen = HashSet::new();
     let mut pending: Vec<Tensor> = of.cloned().collect();
     while let Some(tensor) = pending.pop() {
@@ -203,6 +214,10 @@ fn parameters<'a>(
         if ends || matches!(tensor.node().op, Op::Detach) {
             continue;
         }
+        if tensor.node().is_cut() && matches!(tensor.node().op, Op::Data) {
+            outputs = Some(tensor);
+            continue;
+        }
         if tensor.node().is_cut() {
             return shape_error(
                 "gradients",
@@ -214,7 +229,7 @@ fn parameters<'a>(
         }
         pending.extend(tensor.node().src().iter().cloned());
     }
-    Ok(owners)
+    Ok((owners, outputs))
 }
 
 /// The nodes on a path from `of` to one of `with`, sources before users.

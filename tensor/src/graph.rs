@@ -499,6 +499,16 @@ impl Tensor {
         self.0.owner.get().copied()
     }
 
+    /// A realized tensor as an output of a captured function: data that was made of something.
+    pub(crate) fn as_output(&self) -> Tensor {
+        let data = self.as_data();
+        // An input that is returned is the caller's.
+        if data.id() != self.id() || matches!(self.node().op, Op::Data) && self.owner().is_none() {
+            data.node().cut();
+        }
+        data
+    }
+
     /// The node under the handle.
     pub fn node(&self) -> &Node {
         &self.0

@@ -19,7 +19,7 @@ fn node(op: &str, inputs: [&Tensor; 2], attributes: &[(&str, i64)]) -> Tensor {
     model.node(op, &["x", "b"], &["y"], attributes);
     model.output("y", &write::tensor(inputs[0].dtype(), &[Dim::Any]));
     let model = Model::from_bytes("model", model.finish()).unwrap();
-    let mut session = model.on(inputs[0].engine());
+    let session = model.on(inputs[0].engine());
     let outputs = session.run([("x", inputs[0].clone())]).unwrap();
     outputs.tensor("y").unwrap().clone()
 }

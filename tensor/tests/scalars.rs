@@ -278,9 +278,7 @@ fn captures_have_their_numbers_in_their_code() {
         x.mul(i as f32 + 0.5).unwrap().to_vec::<f32>().unwrap();
     }
     assert_eq!(kernels(&engine), 2);
-    let double = Jit::new(&engine, |inputs: &[Tensor]| {
-        Ok(vec![inputs[0].mul(2.0)?])
-    });
+    let double = Jit::new(&engine, |inputs: &[Tensor]| Ok(vec![inputs[0].mul(2.0)?]));
     for _ in 0..3 {
         let y = double.call(std::slice::from_ref(&x)).unwrap();
         let expected: Vec<f32> = ramp(40).iter().map(|x| x * 2.0).collect();
@@ -337,9 +335,7 @@ fn kernels_are_kept_up_to_a_bound() {
     };
     let engine = engine_with(drivers_cpu::Config::default(), options);
     let given = Tensor::from_slice(&engine, &ramp(40), &[40]).unwrap();
-    let captured = Jit::new(&engine, |inputs: &[Tensor]| {
-        Ok(vec![inputs[0].exp2()?])
-    });
+    let captured = Jit::new(&engine, |inputs: &[Tensor]| Ok(vec![inputs[0].exp2()?]));
     let y = captured.call(std::slice::from_ref(&given)).unwrap()[0]
         .to_vec::<f32>()
         .unwrap();

@@ -87,6 +87,29 @@ fn state_is_saved_and_copied_as_it_is_after_the_call() {
     }
 }
 
+fn found_by<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>>(f: &Jit<F>, x: &Tensor) -> Tensor {
+    let found = f.call(std::slice::from_ref(x)).unwrap();
+    found[0].sum(&[], false).unwrap()
+}
+
+#[test]
+fn a_nested_function_has_its_gradient_in_the_first_call_too() {
+    let e = engine();
+    let w = Parameter::new(one(&e, 2.0));
+    let inner = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].mul(w.get())?]));
+    let mut sgd = Sgd::plain(vec![w.clone()], 0.5).unwrap();
+    let step = Jit::new(&e, |x: &[Tensor]| {
+        let loss = inner.call(x)?[0].sum(&[], false)?;
+        sgd.minimize(&loss)?;
+        Ok(vec![loss])
+    });
+    let mut call = || {
+        step.call(&[one(&e, 3.0)]).unwrap();
+        number(&w.get())
+    };
+    assert_eq!([call(), call(), call()], [0.5, -1.0, -2.5]);
+}
+
 #[test]
 fn a_captured_function_inside_of_another_is_a_part_of_it() {
     let e = engine();
@@ -106,8 +129,9 @@ fn a_captured_function_inside_of_another_is_a_part_of_it() {
     // Each call adds i + 1, and 1, and gives twice the sum.
     assert_eq!(found, [4.0, 10.0, 18.0, 28.0, 40.0, 54.0]);
     assert_eq!(number(&total.get()), 27.0);
-    // The first call of the outer one runs plainly, with two calls of the inner one in it.
-    assert_eq!((outer.captures(), inner.captures()), (1, 1));
+    assert_eq!((outer.captures(), inner.captures()), (1, 0));
+    let error = gradients(&found_by(&inner, &one(&e, 1.0)), &[&total.get()]).unwrap_err();
+    assert!(error.to_string().contains("captured function"), "{error}");
 }
 
 #[test]

@@ -209,7 +209,8 @@ impl Capture {
                 fresh.push(buffer.clone());
             }
             let storage = Storage::Device(Arc::new(buffer));
-            results.push(Tensor::stored(engine, storage, &output.shape, output.dtype));
+            let result = Tensor::stored(engine, storage, &output.shape, output.dtype);
+            results.push(result.as_output());
         }
         // What was loaded comes into device memory, before others have to wait.
         for state in &self.parameters {

@@ -20,13 +20,16 @@
 //! seen is a number that Rust computes (a learning rate as `f64`, a counter): it stays what it was at
 //! the capture; make it an input or a parameter.
 //!
-//! Outputs are in fresh memory at every call. State is updated in place if nobody holds the old value,
+//! Outputs are in fresh memory at every call, and values without a graph: gradients are taken inside of the
+//! function. State is updated in place if nobody holds the old value,
 //! see [`crate::param`].
 //!
 //! # Threads
 //!
 //! Functions may be called from many threads at once. A call that replays waits for no compiler: only
-//! calls that need the same capture made wait for each other.
+//! calls that need the same capture made wait for each other. A replay reads and sets its parameters as one
+//! step; a plain call, also the first one of a captured function, does not: what another thread sets in
+//! between is lost.
 
 mod capture;
 mod freeze;
@@ -122,7 +125,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                 )));
             }
         }
-        if tracing::is_capturing() {
+        // In the first call of another captured function it is a part of that, too: it has the same gradients.
+        if tracing::is_capturing() || tracing::noting().as_ref() == Some(&self.engine) {
             return self.inlined(inputs);
         }
         let signature: Signature = inputs
@@ -209,7 +213,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
 
     /// The function as a part of the one that is being captured.
     fn inlined(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        if tracing::capturing().as_ref() != Some(&self.engine) {
+        let around = tracing::capturing().or_else(tracing::noting);
+        if around.as_ref() != Some(&self.engine) {
             return Err(capture(format!(
                 "a captured function on {} is called inside of another one, which is on another \
                  engine or has constant parameters: a replay would not call it. Call it before, and \
@@ -233,7 +238,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let outputs = outputs?;
         commit_with(&outputs, &set, &[])?;
         // As a replay gives them: without a graph, which would hold the state from before.
-        Ok(outputs.iter().map(Tensor::as_data).collect())
+        Ok(outputs.iter().map(Tensor::as_output).collect())
     }
 
     fn capture(

@@ -160,6 +160,12 @@ pub(crate) fn capturing() -> Option<Engine> {
     Some(tracing.engine.clone())
 }
 
+/// The engine of the captured function that this thread calls for the first time, if it does.
+pub(crate) fn noting() -> Option<Engine> {
+    let tracing = innermost().filter(|t| t.kind == Kind::Noting)?;
+    Some(tracing.engine.clone())
+}
+
 /// Whether operations of this thread become a graph, and nothing runs.
 pub(crate) fn is_capturing() -> bool {
     innermost().is_some_and(|t| matches!(t.kind, Kind::Capturing | Kind::Freezing))

@@ -5,7 +5,7 @@
 
 use super::Parameter;
 use crate::autograd::gradients;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::jit::tracing::is_capturing;
 use crate::ops::shape_error;
@@ -28,11 +28,20 @@ pub trait Optimizer {
     /// Everything that a step sets, to be committed together.
     fn state(&self) -> Vec<Parameter>;
 
-    /// A new learning rate, lazily.
+    /// A new learning rate, lazily. A captured function follows it if it is set outside: keep a clone of
+    /// [`Optimizer::rate`] for that, and set it before the call.
     ///
     /// # Errors
-    /// None today.
+    /// In a captured function, whose replays would all set this number.
     fn set_rate(&mut self, rate: f64) -> Result<()> {
+        if is_capturing() {
+            return Err(Error::Capture {
+                what: format!(
+                    "set_rate({rate}) inside of a captured function: each replay would set this number. \
+                     Set a clone of `rate()` before the call, or pass the rate as an input"
+                ),
+            });
+        }
         let cell = self.rate();
         cell.set(number(cell.get().engine(), rate)?)
     }
