@@ -11,7 +11,6 @@ use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::{Error, Result};
-use crate::param::Waiting;
 
 /// Sizes of the axes, outermost first. A scalar has none.
 pub type Shape = Vec<usize>;
@@ -252,6 +251,31 @@ impl dyn Source {
     }
 }
 
+/// New values of parameters that wait to be computed together; see [`crate::param`].
+pub trait Waiting: Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The value that the parameter has in memory.
+    fn stored(&self, i: usize) -> &Tensor;
+
+    /// The value that waits. It is the stored one if that was never computed.
+    fn value(&self, i: usize) -> &Tensor;
+
+    /// Which of them may be written over the values that the parameters have.
+    fn donated(&self, roots: &[Tensor], cut: &[Tensor]) -> Vec<bool>;
+
+    /// The parameter has this value from now on.
+    fn settle(&self, i: usize, value: Tensor);
+
+    /// All of these parameters have these values from now on, which will be in the memory of the old
+    /// ones; `false`, and nothing is changed, if somebody has taken one of them since the look.
+    fn settle_over(&self, all: &[(usize, Tensor)]) -> bool;
+
+    /// Nothing was computed: a parameter that has this value, by its number, waits again.
+    fn unsettle(&self, i: usize, value: u64);
+}
+
 /// Runs graphs. Implemented by the device executor and by the reference executor.
 pub trait Executor: Send + Sync {
     /// Name in messages, such as `CPU:0` or `REFERENCE`.
@@ -279,14 +303,14 @@ pub trait Executor: Send + Sync {
     ///
     /// # Errors
     /// From compiling, or from the device; then the parameters wait as before.
-    fn update(&self, roots: &[Tensor], waiting: &[Waiting], cut: &[Tensor]) -> Result<()> {
+    fn update(&self, roots: &[Tensor], waiting: &dyn Waiting, cut: &[Tensor]) -> Result<()> {
         let _ = cut;
-        let values = waiting.iter().map(|w| w.value.clone());
+        let values = (0..waiting.count()).map(|i| waiting.value(i).clone());
         let all: Vec<Tensor> = roots.iter().cloned().chain(values).collect();
         let missing: Vec<Tensor> = all.into_iter().filter(|t| t.storage().is_none()).collect();
         self.realize(&missing)?;
-        for waiting in waiting {
-            waiting.settle(waiting.value.as_data());
+        for i in 0..waiting.count() {
+            waiting.settle(i, waiting.value(i).as_data());
         }
         Ok(())
     }

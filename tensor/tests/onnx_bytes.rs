@@ -66,7 +66,7 @@ fn run(op: &str, attrs: Vec<AttributeProto>, x: &Operand<'_>, w: &Operand<'_>) -
         .unwrap();
     model.node(op, &["x", "w", "x_zero", "w_zero"], &["y"], attrs);
     model.output("y", &write::tensor(DType::I32, &[]));
-    let mut session = Model::from_bytes("bytes", model.finish())
+    let session = Model::from_bytes("bytes", model.finish())
         .unwrap()
         .on(&engine);
     let mut out = Vec::new();

@@ -103,7 +103,7 @@ fn a_nested_function_has_its_gradient_in_the_first_call_too() {
         sgd.minimize(&loss)?;
         Ok(vec![loss])
     });
-    let mut call = || {
+    let call = || {
         step.call(&[one(&e, 3.0)]).unwrap();
         number(&w.get())
     };

@@ -21,9 +21,9 @@ use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Executor, Op, Storage, Tensor};
+use crate::graph::{Engine, Executor, Op, Storage, Tensor, Waiting};
 use crate::jit::tracing::refuse;
-use crate::param::{Waiting, donations, settle_over};
+use crate::param::cell::Pending;
 use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
 
 /// How an executor works.
@@ -436,7 +436,7 @@ impl DeviceExecutor {
 
     /// Computes values. Those that go into the memory of a parameter's old value are the waiting ones of
     /// `over`, in order.
-    fn compute(&self, wanted: &[Wanted], over: &[&Waiting]) -> Result<()> {
+    fn compute(&self, wanted: &[Wanted], waiting: &dyn Waiting, over: &[usize]) -> Result<()> {
         let (schedule, compiled) = self.plan_once(wanted)?;
         let done = Done::new();
         let (schedule, compiled) = (&schedule, &compiled);
@@ -477,7 +477,7 @@ impl DeviceExecutor {
             };
             submit::items(schedule, compiled, &address, base, &done, &once)
         };
-        let mut over: Vec<Over<'_>> = over
+        let mut over: Vec<Over> = over
             .iter()
             .zip(
                 wanted
@@ -485,13 +485,13 @@ impl DeviceExecutor {
                     .zip(&schedule.results)
                     .filter(|(w, _)| w.into.is_some()),
             )
-            .map(|(&waiting, (_, &target))| Over { waiting, target })
+            .map(|(&waits, (_, &target))| Over { waits, target })
             .collect();
         // A value that waits and turned out to be the old one has no memory here.
         over.retain(|over| {
             let computed = buffers[over.target.0 as usize].is_some();
             if !computed {
-                over.waiting.settle(over.waiting.stored.clone());
+                waiting.settle(over.waits, waiting.stored(over.waits).clone());
             }
             computed
         });
@@ -501,9 +501,10 @@ impl DeviceExecutor {
         keep.extend(scratch);
         let mut values = Vec::with_capacity(over.len());
         for over in &over {
-            values.extend(over.value(&buffers).map(|value| (over.waiting, value)));
+            let value = over.value(waiting, &buffers);
+            values.extend(value.map(|value| (over.waits, value)));
         }
-        if !settle_over(&values) {
+        if !waiting.settle_over(&values) {
             // Somebody has taken a value in the meantime, and these stay where they are.
             let mut copies = Vec::new();
             for over in &over {
@@ -520,15 +521,16 @@ impl DeviceExecutor {
             all = copies;
             values.clear();
             for over in &over {
-                values.extend(over.value(&buffers).map(|value| (over.waiting, value)));
+                let value = over.value(waiting, &buffers);
+                values.extend(value.map(|value| (over.waits, value)));
             }
-            for (waiting, value) in &values {
-                waiting.settle(value.clone());
+            for (i, value) in &values {
+                waiting.settle(*i, value.clone());
             }
         }
         if let Err(e) = self.submit(&all, keep) {
-            for (waiting, value) in &values {
-                waiting.unsettle(value.id());
+            for (i, value) in &values {
+                waiting.unsettle(*i, value.id());
             }
             return Err(e);
         }
@@ -588,16 +590,17 @@ impl DeviceExecutor {
 }
 
 /// A parameter whose new value goes into the memory of the old one.
-struct Over<'a> {
-    waiting: &'a Waiting,
+struct Over {
+    /// Which of those that wait.
+    waits: usize,
     target: BufferId,
 }
 
-impl Over<'_> {
+impl Over {
     /// The new value, in the memory that the schedule has for it.
-    fn value(&self, buffers: &[Option<Buffer>]) -> Option<Tensor> {
+    fn value(&self, waiting: &dyn Waiting, buffers: &[Option<Buffer>]) -> Option<Tensor> {
         let buffer = buffers[self.target.0 as usize].clone()?;
-        let (value, storage) = (&self.waiting.value, Storage::Device(Arc::new(buffer)));
+        let (value, storage) = (waiting.value(self.waits), Storage::Device(Arc::new(buffer)));
         Some(Tensor::stored(
             value.engine(),
             storage,
@@ -631,18 +634,17 @@ impl Executor for DeviceExecutor {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
-        self.update(roots, &[], &[])
+        self.update(roots, &Pending::default(), &[])
     }
 
-    fn update(&self, roots: &[Tensor], waiting: &[Waiting], cut: &[Tensor]) -> Result<()> {
+    fn update(&self, roots: &[Tensor], waiting: &dyn Waiting, cut: &[Tensor]) -> Result<()> {
         refuse(self, "realizing")?;
-        let donated = donations(waiting, roots, cut);
+        let donated = waiting.donated(roots, cut);
         let mut wanted: Vec<Wanted> = Vec::new();
-        let mut over: Vec<&Waiting> = Vec::new();
-        let values = waiting.iter().zip(&donated);
-        let values = values.map(|(w, &donated)| (&w.value, donated.then_some(w)));
+        let mut over: Vec<usize> = Vec::new();
+        let values = (0..waiting.count()).map(|i| (waiting.value(i), donated[i].then_some(i)));
         let roots = roots.iter().map(|root| (root, None));
-        let all: Vec<(&Tensor, Option<&Waiting>)> = roots.chain(values).collect();
+        let all: Vec<(&Tensor, Option<usize>)> = roots.chain(values).collect();
         super::copies_from_elsewhere(all.iter().map(|(value, _)| *value))?;
         for (value, donated) in all {
             if value.storage().is_some() {
@@ -652,19 +654,18 @@ impl Executor for DeviceExecutor {
                 value.node().fill(Storage::Host(Arc::from([])));
                 continue;
             }
-            let into = donated.map(|w| w.stored.clone());
             over.extend(donated);
             wanted.push(Wanted {
                 value: value.clone(),
-                into,
+                into: donated.map(|i| waiting.stored(i).clone()),
             });
         }
         if !wanted.is_empty() {
-            self.compute(&wanted, &over)?;
+            self.compute(&wanted, waiting, &over)?;
         }
-        for (waiting, donated) in waiting.iter().zip(&donated) {
-            if waiting.value.storage().is_some() || !donated {
-                waiting.settle(waiting.value.as_data());
+        for (i, donated) in donated.into_iter().enumerate() {
+            if waiting.value(i).storage().is_some() || !donated {
+                waiting.settle(i, waiting.value(i).as_data());
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use codegen::Recent;
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use crate::schedule::Value;
 use crate::schedule::order::Structure;
 

@@ -1,6 +1,7 @@
 //! Running schedules.
 
 pub mod compile;
+pub mod compiled;
 pub mod engine;
 pub mod interpret;
 mod known;

@@ -9,11 +9,10 @@ use std::rc::Rc;
 
 use codegen::DType;
 
-use super::capture;
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Op, Tensor};
-use crate::ops::random::Rng;
-use crate::param::Parameter;
+use crate::ops::random::generator::Rng;
+use crate::param::cell::Parameter;
 
 /// What a thread does with the operations that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +101,10 @@ impl Drop for Inside {
 /// Whether this thread is inside of that captured function.
 pub(crate) fn is_inside(function: usize) -> bool {
     INSIDE.with(|inside| inside.borrow().contains(&function))
+}
+
+fn refused(what: String) -> Error {
+    Error::Capture { what }
 }
 
 fn innermost() -> Option<Rc<Tracing>> {
@@ -204,11 +207,11 @@ pub(crate) fn written(parameter: &Parameter, value: &Tensor) -> Result<bool> {
             uses.of(parameter, &tracing.engine);
             Ok(false)
         }
-        Kind::Freezing => Err(capture(format!(
+        Kind::Freezing => Err(refused(format!(
             "{} is set in a function whose parameters are constants; capture it as a Jit",
             name()
         ))),
-        Kind::Capturing if parameter.like().engine() != &tracing.engine => Err(capture(format!(
+        Kind::Capturing if parameter.like().engine() != &tracing.engine => Err(refused(format!(
             "{} on {} is set in a function that is captured for {}: a replay would not set it. \
              Return the value, and set it after the call",
             name(),
@@ -252,15 +255,15 @@ pub(crate) fn refuse(engine: &dyn crate::Executor, op: &'static str) -> Result<(
         return Ok(());
     };
     let own = std::ptr::addr_eq(std::sync::Arc::as_ptr(&tracing.engine.0), engine);
-    let refused = match tracing.kind {
+    let refuses = match tracing.kind {
         Kind::Noting | Kind::Paused => false,
         Kind::Capturing => true,
         Kind::Freezing => own,
     };
-    if !refused {
+    if !refuses {
         return Ok(());
     }
-    Err(capture(format!(
+    Err(refused(format!(
         "{op} inside of a captured function: a replay would not do it. Return the value as an \
          output and read it after the call, or keep it in a Parameter that the function sets"
     )))

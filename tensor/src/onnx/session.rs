@@ -1,42 +1,20 @@
 //! A model on an engine: weights in memory, captured graphs for input shapes and values.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::bind::{self, Hints};
 use super::error::OnnxError;
 use super::graph::{Program, Slot};
+pub use super::outputs::Outputs;
 use super::plans::{Captured, Form, Found, Plan, Plans, Prepared, Signature, Way};
+pub use super::progress::Progress;
+use super::progress::{Reports, locked};
 use super::tracer::{Tracer, named};
 use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
 use crate::graph::{Engine, Tensor};
 use crate::jit::Frozen;
 use crate::schedule::Schedule;
-
-/// What a session is doing, for a progress display.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
-    /// Building the tensor graph: nodes done, of all.
-    Tracing(usize, usize),
-    /// Scheduling and compiling what was traced.
-    Compiling,
-    /// On the device.
-    Running,
-}
-
-/// Who is told what a session is doing.
-#[derive(Clone, Default)]
-pub(super) struct Reports(Arc<Mutex<Option<Report>>>);
-
-type Report = Box<dyn FnMut(Progress) + Send>;
-
-impl Reports {
-    pub(super) fn tell(&self, progress: Progress) {
-        if let Some(report) = &mut *locked(&self.0) {
-            report(progress);
-        }
-    }
-}
 
 /// A model on an engine.
 ///
@@ -56,27 +34,6 @@ pub struct Session {
     tracer: Mutex<Tracer>,
     hints: Mutex<Hints>,
     reports: Reports,
-}
-
-/// What a mutex protects: every value of these is whole at all times.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The outputs of a run, in the order of the model.
-#[derive(Clone, Debug)]
-pub struct Outputs(pub Vec<(String, Value)>);
-
-impl Outputs {
-    /// The output of a name.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v)
-    }
-
-    /// The output of a name as a tensor.
-    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
-        self.get(name).and_then(Value::as_tensor)
-    }
 }
 
 impl Session {
@@ -99,7 +56,7 @@ impl Session {
 
     /// Calls `f` as work goes on.
     pub fn on_progress(&self, f: impl FnMut(Progress) + Send + 'static) {
-        *locked(&self.reports.0) = Some(Box::new(f));
+        self.reports.to(Box::new(f));
     }
 
     /// Number of graphs that are captured.

@@ -3,28 +3,31 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Waiting;
 use crate::graph::{Storage, Tensor};
 
-/// For each waiting value, whether it may be written over the value that the parameter has: nothing that
+/// For each waiting value, which is behind the value in memory, whether it may be written over the value that the parameter has: nothing that
 /// lives on can see either of them. `cut` are tensors that give their graphs up once they are computed, of
 /// each of which the caller has one handle besides those in `roots` and `cut`: with more, another thread may
 /// use the graph.
 ///
 /// A node dies with the commit if all of its handles are those of nodes that die, or of the cells. The
 /// counts are those of now: who takes a value out of a cell later is found by
-/// [`Waiting::settle_over`].
-pub(crate) fn donations(waiting: &[Waiting], roots: &[Tensor], cut: &[Tensor]) -> Vec<bool> {
+/// [`crate::graph::Waiting::settle_over`].
+pub(super) fn donations(
+    waiting: &[(&Tensor, &Tensor)],
+    roots: &[Tensor],
+    cut: &[Tensor],
+) -> Vec<bool> {
     let mut found: HashMap<u64, Found> = HashMap::new();
     // A handle in the cell, and one in `waiting`.
-    for waiting in waiting {
+    for (stored, value) in waiting {
         // What is in memory already becomes the value of the parameter, and lives on.
-        if waiting.value.storage().is_none() {
-            known(&mut found, &waiting.value).handles += 2;
+        if value.storage().is_none() {
+            known(&mut found, value).handles += 2;
         }
-        known(&mut found, &waiting.stored).handles += match waiting.stored.id() {
+        known(&mut found, stored).handles += match stored.id() {
             // Never computed: the waiting value is the handle in the cell.
-            id if id == waiting.value.id() => 1,
+            id if id == value.id() => 1,
             _ => 2,
         };
     }
@@ -65,20 +68,20 @@ pub(crate) fn donations(waiting: &[Waiting], roots: &[Tensor], cut: &[Tensor]) -
         }
     }
     let mut times: HashMap<u64, usize> = HashMap::new();
-    for waiting in waiting {
-        *times.entry(waiting.stored.id()).or_default() += 1;
+    for (stored, _) in waiting {
+        *times.entry(stored.id()).or_default() += 1;
     }
     waiting
         .iter()
-        .map(|w| {
-            let alone = match w.stored.storage() {
+        .map(|(stored, value)| {
+            let alone = match stored.storage() {
                 // One of the tensor, and one here.
                 Some(Storage::Device(buffer)) => Arc::strong_count(&buffer) <= 2,
                 _ => false,
             };
-            let apart = w.stored.id() != w.value.id() && w.value.storage().is_none();
-            let once = times.get(&w.stored.id()) == Some(&1);
-            alone && apart && once && dies.contains(&w.stored.id()) && dies.contains(&w.value.id())
+            let apart = stored.id() != value.id() && value.storage().is_none();
+            let once = times.get(&stored.id()) == Some(&1);
+            alone && apart && once && dies.contains(&stored.id()) && dies.contains(&value.id())
         })
         .collect()
 }
