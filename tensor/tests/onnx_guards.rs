@@ -47,7 +47,7 @@ fn plainly(model: &Model, inputs: &[(&str, &Tensor)]) -> (Vec<usize>, Vec<f32>) 
         .map(|(n, t)| (*n, t.to(&host).unwrap()))
         .collect();
     let moved: Vec<(&str, &Tensor)> = moved.iter().map(|(n, t)| (*n, t)).collect();
-    run(&mut model.on(&host), &moved)
+    run(&model.on(&host), &moved)
 }
 
 /// An `If` as two graphs of one output.

@@ -21,16 +21,14 @@ fn number(t: &Tensor) -> f32 {
     t.sum(&[], false).unwrap().item::<f32>().unwrap()
 }
 
+/// A captured function of any kind.
+type Step = Jit<Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>>>;
+
 /// A counter that a captured function moves on; large, so that a replay takes a while.
-fn counter(
-    e: &Engine,
-) -> (
-    Parameter,
-    Jit<impl FnMut(&[Tensor]) -> Result<Vec<Tensor>> + use<>>,
-) {
+fn counter(e: &Engine) -> (Parameter, Step) {
     let counter = Parameter::buffer(Tensor::zeros(e, &[1 << 18], DType::F32).unwrap());
     let own = counter.clone();
-    let step = Jit::new(e, move |x: &[Tensor]| {
+    let step = move |x: &[Tensor]| {
         own.set(
             own.get()
                 .sin()?
@@ -40,8 +38,8 @@ fn counter(
                 .add(&x[0])?,
         )?;
         Ok(vec![])
-    });
-    (counter, step)
+    };
+    (counter, Jit::new(e, Box::new(step)))
 }
 
 #[test]
