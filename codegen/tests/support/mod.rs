@@ -9,6 +9,8 @@ use std::process::Command;
 use codegen::build::StageArg;
 use codegen::ir::{Binary, Graph, Id, Kernel, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary};
 use codegen::{Built, DType};
+// Some tests use none of them.
+#[allow(unused_imports)]
 pub use numbers::{arguments, numbers, part_of_a_product};
 
 /// A small generator of numbers that look random (xorshift).
