@@ -354,7 +354,7 @@ mod tests {
         ]);
         let settings = settings.map(|settings| {
             let names: Vec<_> = settings.said.iter().map(|[name, _]| &**name).collect();
-            assert_eq!(names.len(), 21, "{names:?}");
+            assert_eq!(names.len(), 22, "{names:?}");
             assert_eq!(names[0], "ALLOW_TF32");
             Settings {
                 said: Vec::new(),
