@@ -43,6 +43,8 @@ const TURN: u64 = 0x900;
 const PACKET: usize = 1024;
 /// How long the function may take for a part, and a bulk transfer of one.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked at least before a part is late: a host that is too busy to look often does not know.
+const LOOKS: u32 = 1000;
 /// How long it is waited between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
 
@@ -112,7 +114,7 @@ impl Buffer {
     /// Waits until the function is done with so many parts: by the host's own clock, which the function's work takes.
     fn passed(&self, state: &mut State, parts: u32) -> Result<(), TransportError> {
         let deadline = Deadline::on(&MonotonicClock, PATIENCE);
-        let mut pause = PAUSES.0;
+        let (mut pause, mut looks) = (PAUSES.0, 0);
         loop {
             let mut seen = [0; 4];
             let look = request::read_xdata(PAGE.xdata + COUNT as u16);
@@ -123,7 +125,8 @@ impl Buffer {
             if parts.wrapping_sub(seen) as i32 <= 0 {
                 return Ok(());
             }
-            if deadline.expired(&MonotonicClock) {
+            looks += 1;
+            if looks >= LOOKS && deadline.expired(&MonotonicClock) {
                 let what = format!(
                     "wait for the GPU to empty a window of the buffer: part {seen} is done, expected {parts}"
                 );

@@ -232,40 +232,40 @@ pub(super) enum Found {
     Nothing,
     /// Nothing, and plans for other values have not paid yet.
     Unpaid,
+    /// That depends on the numbers in the input tensor with this place, which are to be read.
+    Depends(usize),
 }
 
 impl Plans {
-    /// The plan for these inputs. Waits for the device where it has an input that a plan is
-    /// specialised on.
-    pub(super) fn find(&mut self, signature: &Signature, inputs: &[Array]) -> crate::Result<Found> {
+    /// The plan for these inputs. `values` has what is known of the numbers in them, by their place
+    /// among the tensors of the inputs: nothing is read here, since reading waits for the device and
+    /// other threads wait for these plans.
+    pub(super) fn find(
+        &mut self,
+        signature: &Signature,
+        values: &HashMap<usize, Vec<u8>>,
+    ) -> Found {
         self.uses += 1;
         let Some(family) = self.families.get_mut(signature) else {
-            return Ok(Found::Nothing);
+            return Found::Nothing;
         };
-        let mut known: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut found = None;
         'plans: for (at, plan) in family.plans.iter().enumerate() {
             for guard in &plan.guards {
-                let i = match known.iter().position(|(tensor, _)| *tensor == guard.tensor) {
-                    Some(i) => i,
-                    None => {
-                        let bytes = inputs[guard.tensor].tensor.to_bytes()?;
-                        known.push((guard.tensor, bytes));
-                        known.len() - 1
-                    }
-                };
-                if !guard.holds(&known[i].1) {
-                    continue 'plans;
+                match values.get(&guard.tensor) {
+                    None => return Found::Depends(guard.tensor),
+                    Some(bytes) if !guard.holds(bytes) => continue 'plans,
+                    Some(_) => {}
                 }
             }
             found = Some(at);
             break;
         }
         let Some(at) = found else {
-            return Ok(match family.credit {
+            return match family.credit {
                 0 => Found::Unpaid,
                 _ => Found::Nothing,
-            });
+            };
         };
         family.plans[..=at].rotate_right(1);
         let plan = &mut family.plans[0];
@@ -277,7 +277,7 @@ impl Plans {
                 family.credit = CREDIT.min(family.credit + 1);
             }
         }
-        Ok(Found::Plan(plan))
+        Found::Plan(plan)
     }
 
     /// Adds a plan, in the place of the one that was used least recently if there are too many.

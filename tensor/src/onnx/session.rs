@@ -1,5 +1,6 @@
 //! A model on an engine: weights in memory, captured graphs for input shapes and values.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::bind::{self, Hints};
@@ -112,11 +113,20 @@ impl Session {
 
     /// What to do for these inputs.
     fn next(&self, signature: &Signature, inputs: &[Array]) -> Result<Next, OnnxError> {
-        let found = locked(&self.plans).find(signature, inputs);
-        match found.map_err(|e| self.program.engine_error(e))? {
-            Found::Plan(plan) => Ok(Next::of(&plan, inputs)),
-            Found::Nothing => Ok(Next::Make),
-            Found::Unpaid => Ok(Next::Plain),
+        let mut values = HashMap::new();
+        loop {
+            let found = locked(&self.plans).find(signature, &values);
+            return Ok(match found {
+                Found::Plan(plan) => Next::of(&plan, inputs),
+                Found::Nothing => Next::Make,
+                Found::Unpaid => Next::Plain,
+                Found::Depends(input) => {
+                    let bytes = inputs[input].tensor.to_bytes();
+                    let bytes = bytes.map_err(|e| self.program.engine_error(e))?;
+                    values.insert(input, bytes);
+                    continue;
+                }
+            });
         }
     }
 

@@ -43,7 +43,8 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
     let mut path = vec![first];
     loop {
         let queue = path[path.len() - 1];
-        let Stop::At(packet) = stop(queue) else {
+        // Work that is not fetched yet would wait, too: its queue may not have had its turn.
+        let Stop::At(packet) = stop_at_work(queue) else {
             break;
         };
         let Some(next) = raiser(packet, &busy) else {
@@ -60,7 +61,7 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
         found.evidence.extend(super::waves::places(bundle));
     }
     for pair in path.windows(2) {
-        if let Stop::At(packet) = stop(pair[0]) {
+        if let Stop::At(packet) = stop_at_work(pair[0]) {
             let (waits, other) = (&pair[0].name, &pair[1].name);
             found = found.because(format!(
                 "{waits} stands at {}, which {other} would raise",
@@ -114,6 +115,11 @@ fn stop(queue: &Queue) -> Stop<'_> {
     if reported.is_some_and(|taken| taken <= queue.done) {
         return Stop::Unheard;
     }
+    stop_at_work(queue)
+}
+
+/// What keeps a queue that has fetched its work.
+fn stop_at_work(queue: &Queue) -> Stop<'_> {
     let mut raised = Vec::new();
     for packet in &queue.in_flight {
         match &packet.does {
@@ -372,6 +378,17 @@ mod tests {
             ..queue("compute 0", vec![launch()])
         };
         assert_eq!(cause(vec![unheard]), "not-fetched");
+        // It is not yet fetched, and would wait for another queue.
+        let waits = Queue {
+            taken: Some(8),
+            ..queue("copy 0", vec![wait(5), copy()])
+        };
+        let endless = queue("compute 0", vec![launch(), signal(5), signal(0xff0)]);
+        let mut bundle = vec![waits, endless];
+        assert_eq!(cause(bundle.clone()), "kernel-endless");
+        bundle[1].in_flight.remove(1);
+        bundle[1].name = "compute 1".into();
+        assert_eq!(cause(bundle), "not-fetched");
         // What wakes the host, behind the end.
         let done = queue("compute 0", vec![signal(0xff8)]);
         assert_eq!(cause(vec![done]), "signal-never-submitted");
