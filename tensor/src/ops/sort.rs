@@ -152,7 +152,7 @@ impl Tensor {
         } else {
             values.gt(self)?
         };
-        before.sum(&[-1], false)
+        before.sum_in(DType::I32, &[-1], false)
     }
 
     /// [`Tensor::searchsorted`] by halves.
