@@ -168,7 +168,7 @@ fn matmul_bnb4(c: &mut Call) -> Result<Vec<Value>> {
     let most = most.reshape(&[most.numel()])?.cast(DType::F32)?;
     let most = most.repeat_interleave(block, 0)?.narrow(0, 0, total)?;
     let weight = table
-        .index_select(0, &codes)?
+        .rows(0, &codes)?
         .mul(&most)?
         .reshape(&[n, k])?;
     let weight = match c.int_or("transB", 1)? {

@@ -56,7 +56,7 @@ impl Places {
         let row = self.0.reshape(&[self.count()])?.argsort(0, false)?;
         let none = Tensor::zeros(x.engine(), &[1, width], x.dtype())?;
         let all = Tensor::cat(&[x, &none], 0)?;
-        let y = all.index_select(0, &row.minimum(tokens as i64)?)?;
+        let y = all.rows(0, &row.minimum(tokens as i64)?)?;
         Ok(y.reshape(&[self.0.shape()[0], self.0.shape()[1], width])?)
     }
 
