@@ -81,29 +81,28 @@ fn looked_at(chip: &str, e: &Engine) {
     e.synchronize().unwrap();
 }
 
-macro_rules! chips {
-    ($($name:ident: $chip:literal)*) => {
+macro_rules! rigs {
+    ($($name:ident: $made:expr;)*) => {
         $(#[test]
         fn $name() {
-            let Some(rig) = Rig::of_test(engines::gpu($chip, Options::default())) else {
+            let Some(rig) = Rig::of_test($made) else {
                 return;
             };
-            looked_at($chip, &rig.engine);
+            looked_at(stringify!($name), &rig.engine);
             rig.finish().unwrap();
         })*
     };
 }
 
-chips! {
-    gfx1100: "gfx1100"
-    gfx1201: "gfx1201"
-    gfx942: "gfx942,xcc=1"
-    sm_86: "sm_86"
-    sm_90: "sm_90:PTX"
-}
-
-#[test]
-fn cpu() {
-    let rig = engines::cpu().unwrap();
-    looked_at("CPU", &rig.engine);
+rigs! {
+    cpu: engines::cpu();
+    gfx1100: engines::gpu("gfx1100", Options::default());
+    gfx1201: engines::gpu("gfx1201", Options::default());
+    gfx942: engines::gpu("gfx942,xcc=1", Options::default());
+    sm_86: engines::gpu("sm_86", Options::default());
+    sm_90: engines::gpu("sm_90:PTX", Options::default());
+    // Memory that the host reaches another way.
+    gfx1100_remote: engines::gfx1100_remote();
+    gfx1201_pci: engines::gfx1201_pci();
+    gfx1201_usb: engines::gfx1201_usb();
 }

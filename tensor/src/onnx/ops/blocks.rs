@@ -208,8 +208,8 @@ fn gather_block_quantized(c: &mut Call) -> Result<Vec<Value>> {
     let picked = |t: &Tensor| -> crate::Result<Tensor> {
         match t.shape()[along] {
             // One scale for all.
-            1 if length != 1 => t.index_select(along as isize, &rows.zeros_like()?),
-            _ => t.index_select(along as isize, &rows),
+            1 if length != 1 => t.rows(along, &rows.zeros_like()?),
+            _ => t.rows(along, &rows),
         }
     };
     let numbers = |array: &Array| -> Result<Tensor> {

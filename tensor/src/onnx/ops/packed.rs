@@ -222,7 +222,7 @@ fn position_bias(c: &mut Call) -> Result<Vec<Value>> {
     let row = Tensor::iota(c.engine(), queries, DType::I64)?.reshape(&[queries, 1])?;
     let column = Tensor::iota(c.engine(), keys, DType::I64)?.reshape(&[1, keys])?;
     let at = column.sub(&row)?.add(queries as i64 - 1)?;
-    one(line.index_select(1, &at)?.unsqueeze(0)?)
+    one(line.rows(1, &at)?.unsqueeze(0)?)
 }
 
 fn gated_position_bias(c: &mut Call) -> Result<Vec<Value>> {
