@@ -139,7 +139,11 @@ fn products_of_packed_matrices() {
 fn looked_up(rows: i64, entries: i64, width: i64, sum: bool) -> Kernel {
     let mut m = Make::new();
     let word = m.buffer(DType::I64, 1, true);
-    let out = m.buffer(DType::F32, (if sum { width } else { rows * width }) as usize, true);
+    let out = m.buffer(
+        DType::F32,
+        (if sum { width } else { rows * width }) as usize,
+        true,
+    );
     let index = m.buffer(DType::I32, rows as usize, false);
     let table = m.buffer(DType::F32, (entries * width) as usize, false);
     let (i, j) = (if sum { m.r(rows) } else { m.l(rows) }, m.l(width));

@@ -316,10 +316,7 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
         Op::Gather(axis) => {
             let zeros = src[0].zeros_like()?;
             let sum = ScatterMode::Combine(ReduceOp::Add);
-            Ok(vec![
-                Some(zeros.put(*axis, &src[1], g, sum)?),
-                None,
-            ])
+            Ok(vec![Some(zeros.put(*axis, &src[1], g, sum)?), None])
         }
         Op::Scatter(axis, mode) => scatter(*axis, *mode, &src, y, g),
         Op::Contiguous => one(Ok(g.clone())),

@@ -90,7 +90,12 @@ impl Tensor {
         } else {
             let identity = codegen::interp::scalar::identity(op, self.dtype());
             let start = Tensor::full_bits(self.engine(), index.shape(), identity, self.dtype())?;
-            self.put(axis("scatter_reduce", along, self.rank())?, index, &start, ScatterMode::Set)?
+            self.put(
+                axis("scatter_reduce", along, self.rank())?,
+                index,
+                &start,
+                ScatterMode::Set,
+            )?
         };
         let combine = ScatterMode::Combine(op);
         base.scattered("scatter_reduce", along, index, source, combine)

@@ -183,7 +183,5 @@ impl Tensor {
 /// The inverse of permutations along an axis.
 fn inverse(places: &Tensor, at: usize, mode: ScatterMode) -> Result<Tensor> {
     let positions = places.positions(at as isize)?;
-    positions
-        .zeros_like()?
-        .put(at, places, &positions, mode)
+    positions.zeros_like()?.put(at, places, &positions, mode)
 }

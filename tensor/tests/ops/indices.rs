@@ -64,7 +64,11 @@ fn known_indices_out_of_range_are_errors() {
         }),
         ("scatter_nd", {
             let one = Tensor::ones(&e, &[1, 2], DType::F32).unwrap();
-            t.scatter_nd(&vector(&e, &[3]).unsqueeze(0).unwrap(), &one, ScatterMode::Set)
+            t.scatter_nd(
+                &vector(&e, &[3]).unsqueeze(0).unwrap(),
+                &one,
+                ScatterMode::Set,
+            )
         }),
     ];
     let mut wrong = Vec::new();
@@ -114,7 +118,9 @@ fn known_indices_in_range_are_taken() {
 
 /// An index that the host does not know: it is added to.
 fn computed(e: &Engine, index: &[i64]) -> Tensor {
-    vector(e, index).add(&vector(e, &vec![0; index.len()])).unwrap()
+    vector(e, index)
+        .add(&vector(e, &vec![0; index.len()]))
+        .unwrap()
 }
 
 fn floats(t: &Tensor) -> Vec<f32> {
@@ -152,7 +158,12 @@ fn the_next_wait_tells_of_an_index_that_only_the_device_knows() {
         ("embedding", 1 << 40, 3, t.embedding(&bad(&[1, 2, 1 << 40]))),
         ("gather_nd", 2, 2, t.gather_nd(&square(&[1, 1, 2, 2]), 0)),
         ("nll_loss", 2, 2, logs.nll_loss(&bad(&[0, 1, 2]), &classes)),
-        ("nll_loss", -1, 2, logs.nll_loss(&bad(&[0, 1, -1]), &classes)),
+        (
+            "nll_loss",
+            -1,
+            2,
+            logs.nll_loss(&bad(&[0, 1, -1]), &classes),
+        ),
         (
             "nll_loss",
             -99,
@@ -246,7 +257,9 @@ fn what_is_not_needed_is_not_told() {
         let product = table.matmul(&table.t().unwrap()).unwrap();
         assert!(floats(&product).iter().all(|&x| x == 2.25));
         // Behind the end, and cut off.
-        let part = rows.take(&index.sub(1).unwrap().add(&last).unwrap()).unwrap();
+        let part = rows
+            .take(&index.sub(1).unwrap().add(&last).unwrap())
+            .unwrap();
         let part = part.narrow(0, n - 1, 1).unwrap();
         if n > 1 {
             assert_eq!(floats(&part), [n as f32 - 2.0]);
@@ -259,7 +272,9 @@ fn what_is_not_needed_is_not_told() {
 fn each_replay_is_looked_at() {
     let e = support::engine();
     let t = table(&e);
-    let read = Jit::new(&e, |x: &[Tensor]| Ok(vec![t.embedding(&x[0])?.sum(&[1], false)?]));
+    let read = Jit::new(&e, |x: &[Tensor]| {
+        Ok(vec![t.embedding(&x[0])?.sum(&[1], false)?])
+    });
     let call = |index: &[i64]| read.call(&[vector(&e, index)]).unwrap().remove(0);
     for _ in 0..3 {
         assert_eq!(floats(&call(&[0, 2])), [3.0, 11.0]);
@@ -277,7 +292,11 @@ fn each_step_of_a_loop_is_looked_at() {
     let t = table(&e).contiguous().unwrap();
     let walk = |index: &[i64]| {
         let rows = vector(&e, index).contiguous().unwrap();
-        let rows = rows.add(&rows.zeros_like().unwrap()).unwrap().unsqueeze(1).unwrap();
+        let rows = rows
+            .add(&rows.zeros_like().unwrap())
+            .unwrap()
+            .unsqueeze(1)
+            .unwrap();
         let start = Tensor::zeros(&e, &[1, 2], DType::F32).unwrap();
         let made = recur(index.len(), Order::Forward, &[&start], &[&rows], |s, x| {
             let row = t.embedding(&x[0])?;

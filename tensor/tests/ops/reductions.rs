@@ -18,10 +18,7 @@ fn sums_do_not_wrap_in_the_type_of_their_elements() {
         let most = i64::from(i32::MAX);
         assert_eq!(longs(&x.sum(&[], false).unwrap()), [2 * most + 2]);
         assert_eq!(longs(&x.prod(&[], false).unwrap()), [2 * most * most]);
-        assert_eq!(
-            longs(&x.cumsum(0).unwrap()),
-            [most, 2 * most, 2 * most + 2]
-        );
+        assert_eq!(longs(&x.cumsum(0).unwrap()), [most, 2 * most, 2 * most + 2]);
         assert_eq!(
             longs(&x.cumprod(0).unwrap()),
             [most, most * most, 2 * most * most]
@@ -72,6 +69,8 @@ fn positions_and_places_stay_i32() {
     let x = list(&e, &[1.0f32, 3.0, 7.0]);
     assert_eq!(x.argmax(0, false).unwrap().dtype(), DType::I32);
     assert_eq!(x.argsort(0, true).unwrap().dtype(), DType::I32);
-    let places = x.searchsorted(&list(&e, &[0.0f32, 3.0, 9.0]), true).unwrap();
+    let places = x
+        .searchsorted(&list(&e, &[0.0f32, 3.0, 9.0]), true)
+        .unwrap();
     assert_eq!(places.to_vec::<i32>().unwrap(), [0, 2, 3]);
 }

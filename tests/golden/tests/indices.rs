@@ -18,7 +18,9 @@ fn table(e: &Engine) -> Tensor {
 /// An index that the host does not know.
 fn computed(e: &Engine, index: &[i32]) -> Tensor {
     let index = Tensor::from_slice(e, index, &[index.len()]).unwrap();
-    index.add(&index.zeros_like().unwrap().contiguous().unwrap()).unwrap()
+    index
+        .add(&index.zeros_like().unwrap().contiguous().unwrap())
+        .unwrap()
 }
 
 fn told<T: std::fmt::Debug>(chip: &str, waited: Result<T>) -> (&'static str, i64, usize) {
@@ -35,7 +37,11 @@ fn looked_at(chip: &str, e: &Engine) {
     let right = |e: &Engine| {
         let found = floats(t.embedding(&computed(e, &[39, -40, 3])).unwrap());
         let want = [39, 0, 3].map(|row| (0..WIDTH).map(move |column| cell(row, column)));
-        assert_eq!(found, want.into_iter().flatten().collect::<Vec<_>>(), "{chip}");
+        assert_eq!(
+            found,
+            want.into_iter().flatten().collect::<Vec<_>>(),
+            "{chip}"
+        );
     };
     right(e);
     e.synchronize().unwrap();
