@@ -127,11 +127,12 @@ impl DType {
         }
     }
 
-    /// The type of a sum: small integers and booleans widen, as numpy and PyTorch users expect.
+    /// The type of a sum, a product, and running ones: `I64` of booleans and of all integers that fit
+    /// into it, as in PyTorch; `U64` stays, as in numpy.
     pub const fn sum_type(self) -> DType {
         match self {
-            DType::Bool | DType::I8 | DType::I16 => DType::I32,
-            DType::U8 | DType::U16 => DType::U32,
+            DType::Bool | DType::I8 | DType::I16 | DType::I32 => DType::I64,
+            DType::U8 | DType::U16 | DType::U32 => DType::I64,
             other => other,
         }
     }

@@ -135,6 +135,71 @@ fn products_of_packed_matrices() {
     }
 }
 
+/// Rows of a table at an index that is checked; or their sum.
+fn looked_up(rows: i64, entries: i64, width: i64, sum: bool) -> Kernel {
+    let mut m = Make::new();
+    let word = m.buffer(DType::I64, 1, true);
+    let out = m.buffer(
+        DType::F32,
+        (if sum { width } else { rows * width }) as usize,
+        true,
+    );
+    let index = m.buffer(DType::I32, rows as usize, false);
+    let table = m.buffer(DType::F32, (entries * width) as usize, false);
+    let (i, j) = (if sum { m.r(rows) } else { m.l(rows) }, m.l(width));
+    let value = m.load(index, &[(i, 1)]);
+    let number = m.g.cast(value, DType::I64);
+    let inside = |m: &mut Make, at| {
+        let (below, end) = (m.g.index(-1), m.g.index(entries));
+        let low = m.g.binary(Binary::Lt, below, at);
+        let high = m.g.binary(Binary::Lt, at, end);
+        m.g.binary(Binary::And, low, high)
+    };
+    let right = inside(&mut m, number);
+    let outside = m.g.unary(Unary::Not, right);
+    let value = m.g.check(word, value, number, outside);
+    let row = m.g.cast(value, DType::I64);
+    let gate = inside(&mut m, row);
+    let (at, zero) = (m.at(&[(row, width), (j, 1)], 0), m.f32(0.0));
+    let v = m.g.load_gated(table, at, gate, zero);
+    if sum {
+        let v = m.sum(v, &[i]);
+        m.store(out, &[(j, 1)], v);
+    } else {
+        m.store(out, &[(i, width), (j, 1)], v);
+    }
+    m.kernel("looked_up")
+}
+
+#[test]
+fn checks_say_what_they_find() {
+    for (rows, width) in [(1, 1), (5, 3), (33, 1), (130, 1), (1001, 1), (40, 64)] {
+        for sum in [false, true] {
+            let kernel = looked_up(rows, 30, width, sum);
+            for wrong in [None, Some(30), Some(-5), Some(i32::MIN)] {
+                let mut case = Case::new(&kernel, 1e-4);
+                let mut index: Vec<i32> = (0..rows as i32).map(|i| i * 7 % 30).collect();
+                // The last one: where lanes and parts end.
+                index[rows as usize - 1] = wrong.unwrap_or(29);
+                case.buffers[0].fill(0);
+                case.buffers[2] = index.iter().flat_map(|i| i.to_le_bytes()).collect();
+                case.want = expected(&kernel, &case.buffers, &[]);
+                let said = i64::from_le_bytes(case.want[0][..].try_into().unwrap());
+                assert_eq!(said, wrong.map_or(0, i64::from));
+                for cores in [1, 4] {
+                    let backend = Backend::find("CPU:LLVM", "", cores).unwrap();
+                    case.check(&backend, &Options::default());
+                    let noopt = Options {
+                        noopt: true,
+                        ..Options::default()
+                    };
+                    case.check(&backend, &noopt);
+                }
+            }
+        }
+    }
+}
+
 /// A convolution along rows whose taps are `apart` from each other.
 fn dilated(ci: i64, co: i64, n: i64, taps: i64, apart: i64) -> Kernel {
     let wide = n + (taps - 1) * apart;

@@ -131,6 +131,13 @@ def shift_right(a, b, bits):
     return a >> min(b, bits - 1) if b >= 0 and (b < bits or a < 0) else (-1 if a < 0 else 0)
 
 
+def power(a, b, bits):
+    """As PyTorch has it: what a negative power leaves of an integer is 0, but for 1 and -1."""
+    if b < 0:
+        return a ** (b & 1) if abs(a) == 1 else 0
+    return pow(a, b, 1 << bits)
+
+
 INTEGER = [
     ("add", lambda a, b, n: a + b),
     ("sub", lambda a, b, n: a - b),
@@ -141,7 +148,7 @@ INTEGER = [
     ("fmod", lambda a, b, n: 0 if b == 0 else a - trunc_div(a, b) * b),
     ("maximum", lambda a, b, n: max(a, b)),
     ("minimum", lambda a, b, n: min(a, b)),
-    ("pow", lambda a, b, n: pow(a, b % (1 << n), 1 << n)),
+    ("pow", power),
     ("bitand", lambda a, b, n: a & b),
     ("bitor", lambda a, b, n: a | b),
     ("bitxor", lambda a, b, n: a ^ b),

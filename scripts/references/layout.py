@@ -191,21 +191,20 @@ def index():
            {"axis": 0})
     g.case("scatter_add", [x, whole((4, 9), "i64", 0, 4), uniform((4, 9), k=4)],
            lambda x, i, s: x.scatter_add(1, i, s), {"axis": 1})
-    # The last write wins; a negative index counts from the end; one out of range writes nothing.
-    twice = torch.tensor([[0, 0, 2, -1, 9, -9, 2]]).expand(3, 7).contiguous()
+    # The last write wins; a negative index counts from the end.
+    twice = torch.tensor([[0, 0, 2, -1, -4, -3, 2]]).expand(3, 7).contiguous()
     base, source = uniform((3, 4)), uniform((3, 7), k=1)
 
     def write(b, i, s):
         rows = [[b[r, c] for c in range(4)] for r in range(3)]
         for r in range(3):
-            for k, at in enumerate([0, 0, 2, 3, None, None, 2]):
-                if at is not None:
-                    rows[r][at] = s[r, k]
+            for k, at in enumerate([0, 0, 2, 3, 0, 1, 2]):
+                rows[r][at] = s[r, k]
         return torch.stack([torch.stack(r) for r in rows])
     put(g, "scatter", [base, twice, source], write, {"axis": 1}, "twice")
-    outside = torch.tensor([[0, -1, 4, -5, 3, -4]]).expand(3, 6).contiguous()
-    put(g, "gather", [base, outside], lambda b, i: torch.stack(
-        [b[:, 0], b[:, 3], torch.zeros(3), torch.zeros(3), b[:, 3], b[:, 0]], 1), {"axis": 1}, "outside")
+    negative = torch.tensor([[0, -1, 3, -4]]).expand(3, 4).contiguous()
+    put(g, "gather", [base, negative], lambda b, i: torch.stack(
+        [b[:, 0], b[:, 3], b[:, 3], b[:, 0]], 1), {"axis": 1}, "negative")
     for shape, n, t in [((5,), 4, "f32"), ((2, 3), 7, "i32"), ((0,), 3, "f32"), ((3,), 2, "bool")]:
         i = whole(shape, "i64", 0, n - 1)
         put(g, "one_hot", [i], lambda i: F.one_hot(i, n).to(TORCH[t]), {"classes": n, "dtype": t})

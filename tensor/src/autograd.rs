@@ -272,6 +272,7 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
     let one = |part: Result<Tensor>| part.map(|part| vec![Some(part)]);
     match &y.node().op {
         Op::Data | Op::Const(_) | Op::Iota | Op::Bitcast | Op::Detach => Ok(none),
+        Op::Checked(_) => Ok(none),
         Op::Param | Op::Given => Ok(none),
         // All results of a loop together, in `looped`.
         Op::Loop(..) => Ok(none),
@@ -315,12 +316,9 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
         Op::Gather(axis) => {
             let zeros = src[0].zeros_like()?;
             let sum = ScatterMode::Combine(ReduceOp::Add);
-            Ok(vec![
-                Some(zeros.scatter(*axis as isize, &src[1], g, sum)?),
-                None,
-            ])
+            Ok(vec![Some(zeros.put(*axis, &src[1], g, sum)?), None])
         }
-        Op::Scatter(axis, mode) => scatter(*axis as isize, *mode, &src, y, g),
+        Op::Scatter(axis, mode) => scatter(*axis, *mode, &src, y, g),
         Op::Contiguous => one(Ok(g.clone())),
         Op::Copy => one(g.to(src[0].engine())),
     }
@@ -506,7 +504,7 @@ fn scan(
             let latest = x.eq(y)?.select(&position, &position.zeros_like()?)?;
             let owner = latest.scan(ReduceOp::Max, axis)?;
             let sum = ScatterMode::Combine(ReduceOp::Add);
-            x.zeros_like()?.scatter(along, &owner, g, sum)?
+            x.zeros_like()?.put(axis, &owner, g, sum)?
         }
         ReduceOp::And | ReduceOp::Or => return Ok(vec![None]),
     };
@@ -553,22 +551,22 @@ fn windows(
 }
 
 fn scatter(
-    axis: isize,
+    axis: usize,
     mode: ScatterMode,
     src: &[Tensor],
     y: &Tensor,
     g: &Tensor,
 ) -> Result<Vec<Option<Tensor>>> {
     let (base, index, source) = (&src[0], &src[1], &src[2]);
-    let at_index = g.pick(axis as usize, index)?;
+    let at_index = g.pick(axis, index)?;
     let (base_part, source_part) = match mode {
         ScatterMode::Set | ScatterMode::Distinct => {
             // Of several writes to one element only the last counts: each writes its number along
             // the axis, and those that read it back have won.
-            let number = index.positions(axis)?;
+            let number = index.positions(axis as isize)?;
             let nobody = Tensor::full(y.engine(), base.shape(), -1, DType::I32)?;
-            let winner = nobody.scatter(axis, index, &number, ScatterMode::Set)?;
-            let won = winner.pick(axis as usize, index)?.eq(&number)?;
+            let winner = nobody.put(axis, index, &number, ScatterMode::Set)?;
+            let won = winner.pick(axis, index)?.eq(&number)?;
             let kept = winner.lt(0)?;
             (
                 kept.select(g, &g.zeros_like()?)?,
@@ -582,15 +580,15 @@ fn scatter(
             let add = ScatterMode::Combine(ReduceOp::Add);
             let nonzero = |t: &Tensor| t.eq(0)?.select(&t.ones_like()?, t);
             let count = |t: &Tensor| t.eq(0)?.cast(DType::I32);
-            let product = nonzero(base)?.scatter(axis, index, &nonzero(source)?, mul)?;
-            let zeros = count(base)?.scatter(axis, index, &count(source)?, add)?;
+            let product = nonzero(base)?.put(axis, index, &nonzero(source)?, mul)?;
+            let zeros = count(base)?.put(axis, index, &count(source)?, add)?;
             let others = |t: &Tensor, product: &Tensor, zeros: &Tensor| {
                 let rest = product.div(&nonzero(t)?)?;
                 let clear = zeros.sub(&count(t)?)?.eq(0)?;
                 clear.select(&rest, &rest.zeros_like()?)
             };
-            let near = product.pick(axis as usize, index)?;
-            let near_zeros = zeros.pick(axis as usize, index)?;
+            let near = product.pick(axis, index)?;
+            let near_zeros = zeros.pick(axis, index)?;
             (
                 g.mul(&others(base, &product, &zeros)?)?,
                 at_index.mul(&others(source, &near, &near_zeros)?)?,
@@ -599,12 +597,12 @@ fn scatter(
         ScatterMode::Combine(ReduceOp::Max | ReduceOp::Min) => {
             let add = ScatterMode::Combine(ReduceOp::Add);
             let base_wins = base.eq(y)?.cast(g.dtype())?;
-            let source_wins = source.eq(&y.pick(axis as usize, index)?)?.cast(g.dtype())?;
-            let count = base_wins.scatter(axis, index, &source_wins, add)?;
+            let source_wins = source.eq(&y.pick(axis, index)?)?.cast(g.dtype())?;
+            let count = base_wins.put(axis, index, &source_wins, add)?;
             let share = g.div(&count)?;
             (
                 base_wins.mul(&share)?,
-                source_wins.mul(&share.pick(axis as usize, index)?)?,
+                source_wins.mul(&share.pick(axis, index)?)?,
             )
         }
         ScatterMode::Combine(ReduceOp::And | ReduceOp::Or) => return Ok(vec![None; 3]),

@@ -30,6 +30,22 @@ pub enum Error {
         /// The other.
         b: String,
     },
+    /// An index that was computed, or read by a device, and is out of range.
+    #[error(
+        "{op}: a result that was waited for, or one before it, was made with index {index}, which is out of \
+         range for {len} elements; use {low}..{len}. It has 0 where it was read, and nothing where it was \
+         written: compute it again with indices in range"
+    )]
+    Index {
+        /// The operation.
+        op: &'static str,
+        /// The index; one of them, if there are several.
+        index: i64,
+        /// The least that the operation takes.
+        low: i64,
+        /// Elements of the axis.
+        len: usize,
+    },
     /// A file of tensors that cannot be read or written.
     #[error(transparent)]
     File(#[from] Box<crate::io::safetensors::SafetensorsError>),

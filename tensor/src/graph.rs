@@ -27,6 +27,44 @@ pub enum ScatterMode {
     Combine(ReduceOp),
 }
 
+/// What an index may be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bounds {
+    /// Who asks.
+    pub op: &'static str,
+    /// Elements of the axis.
+    pub len: usize,
+    /// Whether negative ones count from the end.
+    pub negative: bool,
+    /// A value that stands for no element.
+    pub ignore: Option<i64>,
+}
+
+impl Bounds {
+    /// The least index.
+    pub fn low(&self) -> i64 {
+        match self.negative {
+            true => -(self.len as i64),
+            false => 0,
+        }
+    }
+
+    /// Whether it is one.
+    pub fn has(&self, index: i64) -> bool {
+        (self.low()..self.len as i64).contains(&index) || self.ignore == Some(index)
+    }
+
+    /// What a wait says of an index that nobody has seen before.
+    pub(crate) fn error(&self, index: i64) -> Error {
+        Error::Index {
+            op: self.op,
+            index,
+            low: self.low(),
+            len: self.len,
+        }
+    }
+}
+
 /// What a node computes. Shapes and types of results are in the node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
@@ -88,6 +126,9 @@ pub enum Op {
     /// `base` with `source` put at `index` along an axis, the inverse of `Gather`. Indexes out of
     /// range write nothing. src: `[base, index, source]`.
     Scatter(usize, ScatterMode),
+    /// The value, an index; one that is out of bounds is an error of the next wait for results. Devices
+    /// note it in a word in memory, see [`Executor::fault_word`]. src: `[index]` or `[index, word]`.
+    Checked(Bounds),
     /// Forces the value into memory. src: `[a]`.
     Contiguous,
     /// Stops gradients. src: `[a]`.
@@ -313,6 +354,16 @@ pub trait Executor: Send + Sync {
             waiting.settle(i, waiting.value(i).as_data());
         }
         Ok(())
+    }
+
+    /// Where kernels note an index that is out of these bounds: an `I64`, 0 until then. `None` if whoever
+    /// computes sees it himself.
+    ///
+    /// # Errors
+    /// From the device.
+    fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
+        let _ = bounds;
+        Ok(None)
     }
 
     /// For downcasts to the concrete executor.

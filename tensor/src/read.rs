@@ -53,7 +53,8 @@ impl Tensor {
     /// The elements as little-endian bytes, row-major.
     ///
     /// # Errors
-    /// From compiling, or from the device.
+    /// From compiling, or from the device; [`Error::Index`](crate::Error::Index) of this or another value
+    /// that the device has computed since the last wait.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.realize()?;
         let mut bytes = vec![0; self.numel() * self.dtype().size()];

@@ -471,6 +471,14 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
             step[*axis] *= *stride as isize;
             Ok(view(&sources[0], shape, &step, 0))
         }
+        Op::Checked(bounds) => {
+            let values = sources[0].iter().map(|&bits| scalar::to_int(dtype, bits));
+            let mut values = values.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
+            match values.find(|&index| !bounds.has(index)) {
+                Some(index) => Err(bounds.error(index)),
+                None => Ok(sources[0].clone()),
+            }
+        }
         Op::Gather(axis) => {
             let picks = Picks::new(&src[0], &src[1], *axis);
             let mut out = Vec::with_capacity(sources[1].len());

@@ -108,6 +108,7 @@ pub(crate) fn behind_an_axis(op: &Op) -> Option<Op> {
             dilation: *dilation,
         },
         Op::Gather(axis) => Op::Gather(axis + 1),
+        Op::Checked(_) => op.clone(),
         Op::Scatter(axis, mode) => Op::Scatter(axis + 1, *mode),
         Op::Data | Op::Const(_) | Op::Iota | Op::Copy => return None,
         Op::Param | Op::Given | Op::Loop(..) => return None,

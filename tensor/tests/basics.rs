@@ -25,7 +25,7 @@ fn arithmetic_broadcasts_and_promotes() -> Result<()> {
     assert_eq!(c.to_vec::<f32>()?, [10.0, 11.0, 12.0, 23.0, 24.0, 25.0]);
     assert_eq!(a.mul(2)?.dtype(), DType::I32);
     assert_eq!(a.mul(0.5)?.dtype(), DType::F32);
-    assert_eq!(a.sum(&[0], false)?.to_vec::<i32>()?, [3, 5, 7]);
+    assert_eq!(a.sum(&[0], false)?.to_vec::<i64>()?, [3, 5, 7]);
     assert_eq!(
         a.ge(3)?.to_vec::<bool>()?,
         [false, false, false, true, true, true]

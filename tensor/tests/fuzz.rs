@@ -117,6 +117,15 @@ impl Program {
     }
 }
 
+/// An index in range, negative or not.
+fn inside(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor, tensor::Error> {
+    let len = x.shape().get(axis).copied().unwrap_or(1);
+    match index.dtype().bits() < 16 && len > 100 {
+        true => Ok(index.clone()),
+        false => index.fmod(len as i64),
+    }
+}
+
 fn apply(engine: &Engine, all: &[Tensor], step: &Build) -> Result<Tensor, tensor::Error> {
     match step {
         Build::Data(bytes, shape, dtype) => {
@@ -139,9 +148,12 @@ fn apply(engine: &Engine, all: &[Tensor], step: &Build) -> Result<Tensor, tensor
         Build::Windows(a, axis, size, stride, dilation) => {
             all[*a].windows(*axis, *size, *stride, *dilation)
         }
-        Build::Gather(a, axis, index) => all[*a].gather(*axis as isize, &all[*index]),
+        Build::Gather(a, axis, index) => {
+            all[*a].gather(*axis as isize, &inside(&all[*a], *axis, &all[*index])?)
+        }
         Build::Scatter(base, axis, index, source, mode) => {
-            all[*base].scatter(*axis as isize, &all[*index], &all[*source], *mode)
+            let index = inside(&all[*base], *axis, &all[*index])?;
+            all[*base].scatter(*axis as isize, &index, &all[*source], *mode)
         }
         Build::Contiguous(a) => all[*a].contiguous(),
     }

@@ -284,8 +284,8 @@ fn table() -> &'static [Case] {
         "local_response_norm" Any [&[1, 5, 3]], |x| x[0].local_response_norm(3, 0.5, 0.75, 1.0);
 
         "gather" Any [&[3, 4]], |x| {
-            // An index that the host knows would have to be in range.
-            let computed = index(x[0].engine(), &[0, -1, 6, 2, 0, 0], &[2, 3])?;
+            // Computed, so that the host does not know it.
+            let computed = index(x[0].engine(), &[0, -1, 1, 2, 0, 0], &[2, 3])?;
             x[0].gather(0, &computed.add(&computed.gt(5)?)?)
         };
         "index_select" Any [&[3, 4]], |x| {
@@ -294,7 +294,7 @@ fn table() -> &'static [Case] {
         "take" Any [A], |x| x[0].take(&index(x[0].engine(), &[5, 0, 5], &[3])?);
         "embedding" Any [&[4, 2]], |x| x[0].embedding(&index(x[0].engine(), &[3, 1, 3], &[3])?);
         "scatter" Any [V, &[4]], |x| {
-            x[0].scatter(0, &index(x[0].engine(), &[1, 3, 1, 9], &[4])?, &x[1], ScatterMode::Set)
+            x[0].scatter(0, &index(x[0].engine(), &[1, 3, 1, 0], &[4])?, &x[1], ScatterMode::Set)
         };
         "scatter mul" Any [V, &[4]], |x| {
             let i = index(x[0].engine(), &[1, 3, 1, 0], &[4])?;
@@ -588,6 +588,7 @@ fn variant(op: &Op) -> &'static str {
         Op::Flip(_) => "Flip",
         Op::Windows { .. } => "Windows",
         Op::Gather(_) => "Gather",
+        Op::Checked(_) => "Checked",
         Op::Scatter(..) => "Scatter",
         Op::Contiguous => "Contiguous",
         Op::Detach => "Detach",
@@ -617,6 +618,7 @@ const VARIANTS: &[&str] = &[
     "Flip",
     "Windows",
     "Gather",
+    "Checked",
     "Scatter",
     "Contiguous",
     "Detach",

@@ -109,6 +109,40 @@ fn what_the_other_branch_makes_of_it_does_not_leak() {
     assert_eq!(session.captures(), 1);
 }
 
+/// An index is only wrong where it is needed.
+#[test]
+fn indices_of_the_other_branch_are_not_looked_at() {
+    let engine = engine();
+    for turned in [false, true] {
+        let mut model = on_sum(&engine);
+        let to = write::int("to", 7);
+        model.node("Cast", &["sum"], &["at"], [to]);
+        let (yes, no) = (
+            side("a", "Gather", &["x", "at"]),
+            side("b", "Neg", &["sum"]),
+        );
+        if turned {
+            model.node("Not", &["positive"], &["negative"], []);
+            choose(&mut model, "negative", "y", no, yes);
+        } else {
+            choose(&mut model, "positive", "y", yes, no);
+        }
+        let session = session(&engine, model);
+        assert_eq!(first(&engine, &session, 0.25), (0.25, 1));
+        assert_eq!(first(&engine, &session, -2.0), (40.0, 1));
+        engine.synchronize().unwrap();
+        let x = Tensor::from_slice(&engine, &[2.0f32; N], &[N]).unwrap();
+        let outputs = session.run([("x", x)]).unwrap();
+        let said = outputs.tensor("y").unwrap().to_vec::<f32>();
+        let said = said.unwrap_err().to_string();
+        assert!(
+            said.contains("index 40,") && said.contains("20 elements"),
+            "{said}"
+        );
+        assert_eq!(session.captures(), 1);
+    }
+}
+
 #[test]
 fn branches_of_different_shapes_or_that_need_values_run_one_at_a_time() {
     let engine = engine();

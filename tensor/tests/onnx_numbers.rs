@@ -84,3 +84,25 @@ fn means_of_integers() {
         (DType::F32, 150.0)
     );
 }
+
+/// The format keeps the type, and wraps in it.
+#[test]
+fn reductions_of_integers_keep_their_type() {
+    let e = engine();
+    let x = list(&e, &[i32::MAX, 1, -2]);
+    let at = list(&e, &[0i64]);
+    for (op, want) in [
+        ("ReduceSum", i32::MAX - 1),
+        ("ReduceL1", i32::MIN + 2),
+        ("ReduceProd", 2),
+    ] {
+        let got = node(op, [&x, &at], &[]).to_vec::<i32>().unwrap();
+        assert_eq!(got, [want], "{op}");
+    }
+    let axis = Tensor::from_slice(&e, &[0i64], &[]).unwrap();
+    let running = node("CumSum", [&x, &axis], &[]);
+    assert_eq!(
+        running.to_vec::<i32>().unwrap(),
+        [i32::MAX, i32::MIN, i32::MAX - 1]
+    );
+}

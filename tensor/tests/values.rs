@@ -129,7 +129,7 @@ fn integers_and_bits() -> Result<()> {
     );
     assert_eq!(a.logical_not()?.to_vec::<bool>()?, [false; 4]);
     assert_eq!(p.select(&a, &b)?.to_vec::<i32>()?, [-7, 7, 0, -1]);
-    assert_eq!(p.sum(&[], false)?.item::<i32>()?, 2);
+    assert_eq!(p.sum(&[], false)?.item::<i64>()?, 2);
     assert!(!p.all(&[], false)?.item::<bool>()?);
     assert!(p.any(&[], false)?.item::<bool>()?);
     assert_eq!(
@@ -139,7 +139,7 @@ fn integers_and_bits() -> Result<()> {
     let product = a.binary(codegen::ir::Binary::Mul, &b)?;
     assert_eq!(product.to_vec::<i32>()?, [-14, -14, 0, -i32::MAX]);
     let bytes = Tensor::from_slice(&e, &[200u8, 100], &[2])?;
-    assert_eq!(bytes.sum(&[], false)?.item::<u32>()?, 300);
+    assert_eq!(bytes.sum(&[], false)?.item::<i64>()?, 300);
     Ok(())
 }
 
@@ -187,7 +187,7 @@ fn positions_and_order() -> Result<()> {
     assert_eq!(y.argmax(0, true)?.to_vec::<i32>()?, [0]);
     assert_eq!(y.argmin(0, false)?.item::<i32>()?, 1);
     assert_eq!(y.hardmax(0)?.to_vec::<f64>()?, [1.0, 0.0, 0.0, 0.0]);
-    assert_eq!(y.sub(1.0)?.count_nonzero(&[], false)?.item::<i32>()?, 2);
+    assert_eq!(y.sub(1.0)?.count_nonzero(&[], false)?.item::<i64>()?, 2);
     let hot = ints(&e, &[2, -1, 0])?.one_hot(3, DType::U8)?;
     assert_eq!(hot.to_vec::<u8>()?, [0, 0, 1, 0, 0, 0, 1, 0, 0]);
     let edges = floats(&e, &[1.0, 2.0, 2.0, 4.0])?;

@@ -506,6 +506,14 @@ impl Machine<'_> {
                 let size = node.dtype.size();
                 scalar::read(node.dtype, &self.memory(ptr)[at..at + size])
             }
+            Op::Check => {
+                let (value, number, outside) = (of(1), of(2), of(3));
+                if outside != 0 {
+                    let at = self.place(id, node.src[0], 0)?;
+                    scalar::write(number, &mut self.memory(node.src[0])[at..at + 8]);
+                }
+                value
+            }
             _ => return Err(self.nest.undefined(id, "it is no value")),
         };
         self.put(id, bits);

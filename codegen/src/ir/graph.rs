@@ -175,6 +175,12 @@ impl Graph {
         self.add(Op::Load, dtype, &[ptr, index, gate, alt])
     }
 
+    /// A value that is looked at: see [`Op::Check`].
+    pub fn check(&mut self, ptr: Id, value: Id, number: Id, outside: Id) -> Id {
+        let dtype = self.dtype(value);
+        self.add(Op::Check, dtype, &[ptr, value, number, outside])
+    }
+
     /// A reduction over ranges.
     pub fn reduce(&mut self, op: ReduceOp, value: Id, ranges: &[Id]) -> Id {
         let dtype = self.dtype(value);

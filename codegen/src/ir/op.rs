@@ -17,6 +17,7 @@
 //!   `crate::lower::exec` runs.
 //! - Two `Store(Set)` of one kernel never write the same element, but for iterations of one
 //!   `Serial` range: they run in order, so the last one wins.
+//! - A `Check` says what it finds wherever its value is computed, at least where it is needed.
 
 use super::arith::{Binary, ReduceOp, Unary};
 use super::mma::{MmaDesc, Rows};
@@ -176,6 +177,10 @@ pub enum Op {
     /// value and gate depend on. The node's type is that of the value.
     /// `src: [ptr, index, value]` or `[ptr, index, value, gate]`.
     Store(StoreMode),
+    /// The value; where `outside` holds, element 0 of the pointer is set to the number, an `I64`, as
+    /// well: how a kernel says that an index was out of range. Of several that say so, one is heard.
+    /// `src: [ptr, value, number, outside]`.
+    Check,
     /// The root: `src: [store...]`.
     Sink,
 }

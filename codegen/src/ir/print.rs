@@ -98,6 +98,7 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
                 _ => format!("{how}.{dtype} ({list})"),
             }
         }
+        Op::Check => format!("check.{dtype} {list}"),
         Op::Local { block, len } => format!("local {block} {dtype}[{len}] {list}"),
         Op::Fence { ahead: 0, early: 0 } => format!("fence {list}"),
         Op::Fence { ahead: 0, early } => format!("fence early {early} {list}"),

@@ -158,7 +158,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     for &s in src {
         let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
         let at_pointer = match node.op {
-            Op::Load | Op::Store(_) | Op::Place(_) => src[0] == s,
+            Op::Load | Op::Store(_) | Op::Check | Op::Place(_) => src[0] == s,
             Op::Box { .. } => src[0] == s || src.get(2) == Some(&s),
             _ => false,
         };
@@ -310,18 +310,20 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             if let &[_, _, _, gate] = src {
                 require(is(gate, DType::Bool), "bool gate", types)?;
             }
-            if let Op::Param { slot } = g.op(src[0]) {
-                let written = kernel.params.get(slot as usize).is_some_and(|p| p.written);
-                require(
-                    written,
-                    "the argument list must mark the buffer as written",
-                    || format!("slot {slot} is not"),
-                )?;
-            }
+            written(kernel, src[0])?;
             match mode {
                 StoreMode::Set => Ok(()),
                 StoreMode::Combine(op) | StoreMode::Atomic(op) => reduce_type(op, dtype),
             }
+        }
+        Op::Check => {
+            count(&[4])?;
+            pointer(g, src[0], DType::I64)?;
+            let ok = is(src[1], dtype) && is(src[2], DType::I64) && is(src[3], DType::Bool);
+            require(ok, "value of the node's type, I64 number, bool", types)?;
+            let memory = matches!(g.op(src[0]), Op::Param { .. });
+            require(memory, "it tells an argument of the kernel", types)?;
+            written(kernel, src[0])
         }
         Op::Local { len, .. } => {
             count(&[0, 1])?;
@@ -422,6 +424,19 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             })
         }
     }
+}
+
+/// A buffer that is stored to is marked so.
+fn written(kernel: &Kernel, ptr: Id) -> Result<(), Violation> {
+    let Op::Param { slot } = kernel.graph.op(ptr) else {
+        return Ok(());
+    };
+    let written = kernel.params.get(slot as usize).is_some_and(|p| p.written);
+    require(
+        written,
+        "the argument list must mark the buffer as written",
+        || format!("slot {slot} is not"),
+    )
 }
 
 fn pointer(g: &Graph, ptr: Id, dtype: DType) -> Result<(), Violation> {

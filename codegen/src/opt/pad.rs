@@ -47,6 +47,10 @@ pub(super) fn guard(g: &mut Graph, root: Id, old: Id, wide: Id, inside: Id) -> I
                 };
                 g.store(mode, src[0], src[1], src[2], Some(gate))
             }
+            Op::Check if node.src.iter().any(|&s| sets.depends(g, s, old)) => {
+                src[3] = g.binary(Binary::And, src[3], inside);
+                g.add(node.op, node.dtype, &src)
+            }
             Op::Reduce(op) if node.src[1..].contains(&old) => {
                 let neutral = g.bits(node.dtype, crate::interp::scalar::identity(op, node.dtype));
                 src[0] = g.select(inside, src[0], neutral);

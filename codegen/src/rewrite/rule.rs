@@ -67,8 +67,9 @@ const fn kind(op: Op) -> usize {
         // No rule is about these.
         Op::Local { .. } | Op::Fence { .. } | Op::Place(_) | Op::Box { .. } | Op::Mma(_) => 13,
         Op::Dot => 14,
-        Op::Unary(op) => 15 + op as usize,
-        Op::Binary(op) => 15 + Unary::ALL.len() + op as usize,
+        Op::Check => 15,
+        Op::Unary(op) => 16 + op as usize,
+        Op::Binary(op) => 16 + Unary::ALL.len() + op as usize,
     }
 }
 
@@ -96,6 +97,7 @@ fn representatives() -> impl Iterator<Item = Op> {
         Op::Reduce(ReduceOp::Add),
         Op::Scan(ReduceOp::Add),
         Op::Store(StoreMode::Set),
+        Op::Check,
         Op::Sink,
     ];
     let unary = Unary::ALL.iter().copied().map(Op::Unary);
@@ -107,7 +109,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 15 + Unary::ALL.len() + Binary::ALL.len()];
+        let mut by_kind = vec![Vec::new(); 16 + Unary::ALL.len() + Binary::ALL.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

@@ -15,13 +15,14 @@ use hcq::signal::{Point, Signal};
 use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 
 use super::compile::{Compiled, Compiler};
+use super::faults::Faults;
 use super::packed::Packed;
 use super::packing::Once;
 use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Item};
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Executor, Op, Storage, Tensor, Waiting};
+use crate::graph::{Bounds, Engine, Executor, Op, Storage, Tensor, Waiting};
 use crate::jit::tracing::refuse;
 use crate::param::cell::Pending;
 use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
@@ -81,6 +82,7 @@ pub struct DeviceExecutor {
     packed: Packed,
     /// What changed from call to call.
     offsets: Offsets,
+    faults: Faults,
 }
 
 #[derive(Default)]
@@ -152,6 +154,7 @@ impl DeviceExecutor {
             turn: Mutex::new(()),
             packed: Packed::default(),
             offsets: Offsets::default(),
+            faults: Faults::default(),
         })))
     }
 
@@ -221,13 +224,14 @@ impl DeviceExecutor {
     /// Waits until the device has done everything that was submitted.
     ///
     /// # Errors
-    /// A timeout, or the loss of the device.
+    /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
     pub fn synchronize(&self) -> Result<()> {
         if let Some(copies) = &self.copies {
             copies.wait(self.deadline())?;
         }
         self.stream.wait(self.deadline())?;
-        Ok(self.state().pending.settle(usize::MAX, self.deadline())?)
+        self.state().pending.settle(usize::MAX, self.deadline())?;
+        self.faults.check()
     }
 
     /// Gives the memory of temporaries back to the device.
@@ -702,7 +706,13 @@ impl Executor for DeviceExecutor {
         for point in points {
             point.wait(self.deadline())?;
         }
+        self.faults.check()?;
         Ok(buffer.read(0, into)?)
+    }
+
+    fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
+        let word = self.faults.word(bounds, |spec| self.device.alloc(spec))?;
+        Ok(Some(Storage::Device(Arc::new(word))))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -3,6 +3,7 @@
 pub mod compile;
 pub mod compiled;
 pub mod engine;
+mod faults;
 pub mod interpret;
 mod known;
 pub(crate) mod packed;
@@ -28,7 +29,7 @@ impl Engine {
     /// done.
     ///
     /// # Errors
-    /// A timeout, or the loss of the device.
+    /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
     pub fn synchronize(&self) -> Result<()> {
         DeviceExecutor::of(self).map_or(Ok(()), DeviceExecutor::synchronize)
     }

@@ -1,29 +1,15 @@
-//! Indices that the host knows: those out of range are an error before anything runs.
-//!
-//! A device has no way to say that an index is out of range, so where only it knows the index, it
-//! reads 0 and writes nothing.
+//! Indices out of range: those that the host knows are an error before anything runs, others of the
+//! next wait for results.
 
 use codegen::DType;
 use codegen::interp::scalar;
 
 use super::shape_error;
 use crate::error::Result;
-use crate::graph::{Op, Storage, Tensor};
+use crate::graph::{Bounds, Op, Storage, Tensor};
 
 /// Longer lists of indices are not looked at.
 const MOST: usize = 1 << 16;
-
-/// What an index may be.
-pub(crate) struct Bounds {
-    /// Who asks.
-    pub op: &'static str,
-    /// Elements of the axis.
-    pub len: usize,
-    /// Whether negative ones count from the end.
-    pub negative: bool,
-    /// A value that stands for no element.
-    pub ignore: Option<i64>,
-}
 
 impl Bounds {
     /// What [`Tensor::gather`] takes.
@@ -36,17 +22,33 @@ impl Bounds {
         }
     }
 
-    fn has(&self, index: i64) -> bool {
-        let (index, len) = (i128::from(index), self.len as i128);
-        let low = if self.negative { -len } else { 0 };
-        (low..len).contains(&index) || self.ignore.is_some_and(|i| i128::from(i) == index)
+    /// An index that is refused where one of its values is known to be out of range, and looked at by
+    /// the device where none is known.
+    pub fn checked(&self, index: &Tensor) -> Result<Tensor> {
+        if let Some(values) = known(index, false) {
+            self.check_values(values.into_iter())?;
+            return Ok(index.clone());
+        }
+        if !index.dtype().is_int() || self.holds(index.dtype()) {
+            return Ok(index.clone());
+        }
+        if self.len == 0 && self.ignore.is_none() {
+            return shape_error(self.op, "an index into no elements is out of range".into());
+        }
+        let engine = index.engine();
+        let word = engine.0.fault_word(self)?;
+        let word = word.map(|word| Tensor::stored(engine, word, &[1], DType::I64));
+        let src: Vec<&Tensor> = std::iter::once(index).chain(&word).collect();
+        let (op, shape) = (Op::Checked(*self), index.shape());
+        Ok(Tensor::make(engine, op, &src, shape, index.dtype()))
     }
 
-    /// Refuses an index tensor that is known to have a value out of range.
-    pub fn check(&self, index: &Tensor) -> Result<()> {
-        match known(index, false) {
-            Some(values) => self.check_values(values.into_iter()),
-            None => Ok(()),
+    /// Whether every value of an integer type is in range.
+    fn holds(&self, dtype: DType) -> bool {
+        let bits = dtype.bits() as u32;
+        match dtype.is_unsigned() {
+            true => bits < 63 && 1u64 << bits <= self.len as u64,
+            false => self.negative && 1u64 << (bits - 1) <= self.len as u64,
         }
     }
 
@@ -55,16 +57,10 @@ impl Bounds {
         let Some(wrong) = values.find(|&index| !self.has(index)) else {
             return Ok(());
         };
-        let low = match self.negative {
-            true => format!("-{}", self.len),
-            false => "0".into(),
-        };
+        let (low, len) = (self.low(), self.len);
         shape_error(
             self.op,
-            format!(
-                "index {wrong} is out of range for {} elements; use {low}..{}",
-                self.len, self.len
-            ),
+            format!("index {wrong} is out of range for {len} elements; use {low}..{len}"),
         )
     }
 }

@@ -138,7 +138,6 @@ impl Tensor {
     }
 
     fn resize(&self, at: usize, old: usize, new: usize, mode: Interpolation) -> Result<Tensor> {
-        let along = at as isize;
         let mut shape = self.shape().to_vec();
         shape[at] = new;
         super::check_size("interpolate", &shape, self.dtype())?;
@@ -148,8 +147,8 @@ impl Tensor {
             new,
         };
         let align_corners = match mode {
-            Interpolation::Nearest => return self.index_select(along, &grid.floor()?),
-            Interpolation::NearestExact => return self.index_select(along, &grid.centre()?),
+            Interpolation::Nearest => return self.rows(at, &grid.floor()?),
+            Interpolation::NearestExact => return self.rows(at, &grid.centre()?),
             Interpolation::Linear { align_corners } => align_corners,
         };
         let (low, high, weights) = grid.between(align_corners)?;
@@ -157,7 +156,7 @@ impl Tensor {
         line[at] = new;
         let weights = weights.reshape(&line)?;
         self.in_f32(|x| {
-            let (a, b) = (x.index_select(along, &low)?, x.index_select(along, &high)?);
+            let (a, b) = (x.rows(at, &low)?, x.rows(at, &high)?);
             a.lerp(&b, &weights.cast(x.dtype())?)
         })
     }

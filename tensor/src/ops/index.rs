@@ -1,17 +1,19 @@
 //! Picking and placing elements by index tensors. A negative index counts from the end.
 //!
-//! Reading at an index out of range is an error where the host knows the index: data in host memory,
-//! of at most 65536 elements, or a constant, as it is or moved, expanded or cast to another integer.
-//! Where the index is computed, or in the memory of a device, or changes between the calls of a
-//! captured function, the element that is read is 0. Writing at an index out of range writes nothing.
+//! An index out of range is an error: at once where the host knows it (data in host memory, of at
+//! most 65536 elements, or a constant, as it is or moved, expanded or cast to another integer). Where
+//! it is computed, or in the memory of a device, or changes between the calls of a captured function,
+//! the device notes it, and the next wait for results (reading, [`Engine::synchronize`](crate::Engine::synchronize)) gives
+//! [`Error::Index`](crate::Error::Index), once. Until then the element that is read is 0, and nothing
+//! is written. Elements that nobody needs are not computed, and neither are their indices.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
-use super::bounds::{self, Bounds};
+use super::bounds;
 use super::{axis, dtype_error, shape_error};
 use crate::error::Result;
-use crate::graph::{ScatterMode, Shape, Tensor};
+use crate::graph::{Bounds, ScatterMode, Shape, Tensor};
 
 impl Tensor {
     /// Slices of an axis at `index`, an integer tensor of any shape, which takes the place of the
@@ -25,7 +27,11 @@ impl Tensor {
     }
 
     fn selected(&self, op: &'static str, at: usize, index: &Tensor) -> Result<Tensor> {
-        Bounds::of(op, self.shape()[at]).check(index)?;
+        self.rows(at, &Bounds::of(op, self.shape()[at]).checked(index)?)
+    }
+
+    /// [`Tensor::index_select`] where no index is out of range.
+    pub(crate) fn rows(&self, at: usize, index: &Tensor) -> Result<Tensor> {
         let mut line = vec![1; self.rank()];
         line[at] = index.numel();
         let mut spread = self.shape().to_vec();
@@ -62,7 +68,8 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::scatter`].
     pub fn scatter_add(&self, along: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.scatter(along, index, source, ScatterMode::Combine(ReduceOp::Add))
+        let add = ScatterMode::Combine(ReduceOp::Add);
+        self.scattered("scatter_add", along, index, source, add)
     }
 
     /// This tensor combined with `source` at `index` along an axis. Without `include_self`, elements
@@ -83,9 +90,15 @@ impl Tensor {
         } else {
             let identity = codegen::interp::scalar::identity(op, self.dtype());
             let start = Tensor::full_bits(self.engine(), index.shape(), identity, self.dtype())?;
-            self.scatter(along, index, &start, ScatterMode::Set)?
+            self.put(
+                axis("scatter_reduce", along, self.rank())?,
+                index,
+                &start,
+                ScatterMode::Set,
+            )?
         };
-        base.scatter(along, index, source, ScatterMode::Combine(op))
+        let combine = ScatterMode::Combine(op);
+        base.scattered("scatter_reduce", along, index, source, combine)
     }
 
     /// The mean of this tensor's element (if `include_self`) and of what `source` puts there.
@@ -107,7 +120,9 @@ impl Tensor {
             DType::I32,
         )?;
         let ones = Tensor::ones(self.engine(), index.shape(), DType::I32)?;
-        let count = start.scatter_add(along, index, &ones)?.maximum(1)?;
+        let at = axis("scatter_mean", along, self.rank())?;
+        let add = ScatterMode::Combine(ReduceOp::Add);
+        let count = start.put(at, index, &ones, add)?.maximum(1)?;
         if self.dtype().is_float() {
             sum.div(&count.cast(self.dtype())?)
         } else {
@@ -141,14 +156,8 @@ impl Tensor {
     /// More coordinates than axes; batches that differ; coordinates known to be out of range.
     pub fn gather_nd(&self, index: &Tensor, batch: usize) -> Result<Tensor> {
         let nd = Coordinates::new("gather_nd", self, index, batch)?;
-        if let Some(values) = bounds::known(index, true).filter(|_| nd.depth > 0) {
-            for (i, &len) in self.shape()[batch..batch + nd.depth].iter().enumerate() {
-                let values = values.iter().copied().skip(i).step_by(nd.depth);
-                Bounds::of("gather_nd", len).check_values(values)?;
-            }
-        }
         let flat = self.reshape(&[nd.batches, nd.places, nd.slice])?;
-        let linear = nd.linear(self, index)?;
+        let linear = nd.linear("gather_nd", self, index)?;
         let count = linear.shape()[1];
         let spread = [nd.batches, count, nd.slice];
         let picked = flat.pick(1, &linear.unsqueeze(-1)?.expand(&spread)?)?;
@@ -175,10 +184,10 @@ impl Tensor {
                 format!("updates are {:?}, {want:?} are needed", updates.shape()),
             );
         }
-        let linear = nd.linear(self, index)?;
+        let linear = nd.linear("scatter_nd", self, index)?;
         let spread = [1, linear.shape()[1], nd.slice];
         self.reshape(&[1, nd.places, nd.slice])?
-            .scatter(
+            .put(
                 1,
                 &linear.unsqueeze(-1)?.expand(&spread)?,
                 &updates.reshape(&spread)?,
@@ -230,20 +239,28 @@ impl Coordinates {
     }
 
     /// The linear position of each coordinate tuple, `[batches, tuples]`; `places`, which is out of
-    /// range again, where a coordinate is.
-    fn linear(&self, base: &Tensor, index: &Tensor) -> Result<Tensor> {
-        let tuples: usize = index.shape()[self.batch..index.rank() - 1].iter().product();
-        let index = index
+    /// range again, where a coordinate is, which is an error of the operation.
+    fn linear(&self, op: &'static str, base: &Tensor, given: &Tensor) -> Result<Tensor> {
+        let tuples: usize = given.shape()[self.batch..given.rank() - 1].iter().product();
+        let index = given
             .cast(DType::I64)?
             .reshape(&[self.batches, tuples, self.depth])?;
+        let axes = &base.shape()[self.batch..self.batch + self.depth];
+        let known = bounds::known(given, true).filter(|_| self.depth > 0);
+        if let Some(values) = &known {
+            for (i, &len) in axes.iter().enumerate() {
+                let values = values.iter().copied().skip(i).step_by(self.depth);
+                Bounds::of(op, len).check_values(values)?;
+            }
+        }
         let engine = base.engine();
         let mut sum = Tensor::zeros(engine, &[self.batches, tuples], DType::I64)?;
         let mut inside = Tensor::full(engine, &[self.batches, tuples], true, DType::Bool)?;
-        for (i, &len) in base.shape()[self.batch..self.batch + self.depth]
-            .iter()
-            .enumerate()
-        {
-            let c = index.index(-1, i as isize)?;
+        for (i, &len) in axes.iter().enumerate() {
+            let mut c = index.index(-1, i as isize)?;
+            if known.is_none() {
+                c = Bounds::of(op, len).checked(&c)?;
+            }
             let c = c.lt(0)?.select(&c.add(len as i64)?, &c)?;
             inside = inside.bitand(&c.ge(0)?)?.bitand(&c.lt(len as i64)?)?;
             sum = sum.mul(len as i64)?.add(&c)?;

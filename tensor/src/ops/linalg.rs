@@ -133,7 +133,7 @@ impl Tensor {
             // The pivot's row changes places with the first one, which turns the sign.
             let column = rest.narrow(2, 0, 1)?;
             let best = column.abs()?.argmax(1, true)?;
-            let row = rest.gather(1, &best.expand(&[batch, 1, size])?)?;
+            let row = rest.pick(1, &best.expand(&[batch, 1, size])?)?;
             let pivot = row.narrow(2, 0, 1)?;
             let stays = best.eq(0)?;
             det = det.mul(&stays.where_(&pivot, &pivot.neg()?)?)?;

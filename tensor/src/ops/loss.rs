@@ -1,9 +1,8 @@
 //! Losses. Targets and predictions broadcast; the result is reduced as asked.
 
-use super::bounds::Bounds;
 use super::{dtype_error, shape_error};
 use crate::error::Result;
-use crate::graph::Tensor;
+use crate::graph::{Bounds, Tensor};
 
 /// What becomes of the losses of the elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,12 +40,12 @@ pub struct Classes {
 }
 
 impl Tensor {
-    /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`. A target out
-    /// of range that only the device knows has the loss and the weight 0; a negative one counts from the end.
+    /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`.
     ///
     /// # Errors
     /// Shapes that do not go together; targets that are no integers, or known to be neither a class nor
-    /// the ignored one.
+    /// the ignored one. Where only the device knows them, that is an error of the next wait for results,
+    /// see [`crate::ops::index`].
     pub fn nll_loss(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
         let picked = |logs: &Tensor, index: &Tensor| -> Result<Tensor> {
             logs.pick(1, &index.unsqueeze(1)?)?.squeeze(&[1])
@@ -72,13 +71,13 @@ impl Tensor {
                 format!("classes are integers, not {}", target.dtype()),
             );
         }
-        let classes_known = Bounds {
+        let bounds = Bounds {
             op: "nll_loss",
             len: classes,
             negative: false,
             ignore: options.ignore,
         };
-        classes_known.check(target)?;
+        let target = &bounds.checked(target)?;
         let weight = match &options.weight {
             Some(weight) if weight.shape() != [classes] => {
                 return shape_error(

@@ -154,7 +154,8 @@ impl Tensor {
         let plane = super::check_size("max_unpool", spatial_shape, self.dtype())?;
         let zeros = Tensor::zeros(self.engine(), &[outer, &[plane]].concat(), self.dtype())?;
         zeros
-            .scatter(
+            .scattered(
+                "max_unpool",
                 2,
                 &indices.flatten(2, -1)?,
                 &self.flatten(2, -1)?,

@@ -4,10 +4,9 @@ use codegen::DType;
 use codegen::interp::scalar;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
-use super::bounds::Bounds;
 use super::{check_size, dtype_error, same_engine, shape_error};
 use crate::error::Result;
-use crate::graph::{Engine, Op, ScatterMode, Tensor};
+use crate::graph::{Bounds, Engine, Op, ScatterMode, Tensor};
 
 /// Whether a reduction is defined for a type: the bitwise ones are not for floats.
 fn check_reduce(op: ReduceOp, dtype: DType) -> Result<()> {
@@ -486,11 +485,11 @@ impl Tensor {
     pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
         let axis = super::axis("gather", axis, self.rank())?;
         self.check_index("gather", axis, index)?;
-        Bounds::of("gather", self.shape()[axis]).check(index)?;
-        self.pick(axis, index)
+        let index = Bounds::of("gather", self.shape()[axis]).checked(index)?;
+        self.pick(axis, &index)
     }
 
-    /// [`Tensor::gather`] where an index out of range is no mistake: it gives 0.
+    /// [`Tensor::gather`] where no index is out of range, or is no mistake: it gives 0.
     pub(crate) fn pick(&self, axis: usize, index: &Tensor) -> Result<Tensor> {
         self.check_index("gather", axis, index)?;
         check_size("gather", index.shape(), self.dtype())?;
@@ -514,7 +513,32 @@ impl Tensor {
         source: &Tensor,
         mode: ScatterMode,
     ) -> Result<Tensor> {
-        let axis = super::axis("scatter", axis, self.rank())?;
+        self.scattered("scatter", axis, index, source, mode)
+    }
+
+    /// [`Tensor::scatter`] for an operation of this name.
+    pub(crate) fn scattered(
+        &self,
+        op: &'static str,
+        axis: isize,
+        index: &Tensor,
+        source: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<Tensor> {
+        let axis = super::axis(op, axis, self.rank())?;
+        self.check_index(op, axis, index)?;
+        let index = Bounds::of(op, self.shape()[axis]).checked(index)?;
+        self.put(axis, &index, source, mode)
+    }
+
+    /// [`Tensor::scatter`] where no index is out of range, or is no mistake: nothing is written.
+    pub(crate) fn put(
+        &self,
+        axis: usize,
+        index: &Tensor,
+        source: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<Tensor> {
         self.check_index("scatter", axis, index)?;
         same_engine("scatter", self, source)?;
         if let ScatterMode::Combine(op) = mode {

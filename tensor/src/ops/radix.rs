@@ -146,7 +146,7 @@ impl Passes {
         let place = start.pick(1, &line)?.add(&rank)?;
         words
             .zeros_like()?
-            .scatter(1, &place, words, ScatterMode::Distinct)
+            .put(1, &place, words, ScatterMode::Distinct)
     }
 }
 

@@ -245,7 +245,7 @@ impl Rng {
         let passed = edges
             .unsqueeze(-2)?
             .le(u.unsqueeze(-1)?)?
-            .sum(&[-1], false)?;
+            .sum_in(DType::I32, &[-1], false)?;
         passed.minimum(n as i64 - 1)
     }
 

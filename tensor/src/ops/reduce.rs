@@ -1,7 +1,8 @@
 //! Reductions and scans. Axes given as none mean all; `keep` leaves reduced axes with size 1.
 //!
-//! Sums, products and means accumulate in [`DType::accumulator`] (`f32` for narrower floats) and
-//! give [`DType::sum_type`]. Over nothing they give the identity of the operation. However long they
+//! Sums, products and running ones accumulate in [`DType::accumulator`] (`f32` for narrower floats)
+//! and give [`DType::sum_type`]: the type of floats, `i64` of booleans and integers (`u64` of `u64`);
+//! [`Tensor::sum_in`] gives another one. Over nothing they give the identity of the operation. However long they
 //! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms.
 
 use std::f64::consts::LOG2_E;
@@ -35,7 +36,7 @@ impl Tensor {
             .cast(result)
     }
 
-    /// Sum over axes.
+    /// Sum over axes; booleans and integers give `I64` (`U64` of `U64`), see [`Tensor::sum_in`].
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -43,7 +44,7 @@ impl Tensor {
         self.widened(ReduceOp::Add, &axes("sum", along, self.rank())?, keep)
     }
 
-    /// Product over axes.
+    /// Product over axes, in the type of [`Tensor::sum`].
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -262,7 +263,7 @@ impl Tensor {
         self.positions(along)?.eq(&first)?.cast(self.dtype())
     }
 
-    /// Number of elements that are not 0 over axes, as `I32`.
+    /// Number of elements that are not 0 over axes, as `I64`.
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -321,7 +322,7 @@ impl Tensor {
             .cast(result)
     }
 
-    /// Running product along an axis, in the type of [`Tensor::prod`].
+    /// Running product along an axis, in the type of [`Tensor::sum`].
     ///
     /// # Errors
     /// An axis that the tensor lacks.

@@ -82,7 +82,8 @@ impl Tensor {
     /// An axis that the tensor lacks.
     pub fn sort(&self, along: isize, descending: bool) -> Result<(Tensor, Tensor)> {
         let order = self.argsort(along, descending)?;
-        Ok((self.gather(along, &order)?, order))
+        let at = axis("sort", along, self.rank())?;
+        Ok((self.pick(at, &order)?, order))
     }
 
     /// The `k` largest (or smallest) elements along an axis, best first, and their positions
@@ -99,7 +100,7 @@ impl Tensor {
             );
         }
         let order = self.top_positions(k, at, largest)?;
-        Ok((self.gather(along, &order)?, order))
+        Ok((self.pick(at, &order)?, order))
     }
 
     /// The positions of [`Tensor::topk`]. The best of a long axis are among the best of its parts,
@@ -128,9 +129,9 @@ impl Tensor {
             found = Tensor::cat(&[&found, &order.add((parts * part) as i32)?], axis)?;
         }
         let found = found.contiguous()?;
-        let best = self.gather(axis, &found)?.contiguous()?;
+        let best = self.pick(at, &found)?.contiguous()?;
         let order = best.top_positions(k, at, largest)?;
-        found.gather(axis, &order)
+        found.pick(at, &order)
     }
 
     /// For each value the number of elements of this ascending vector that are smaller (or not
@@ -152,7 +153,7 @@ impl Tensor {
         } else {
             values.gt(self)?
         };
-        before.sum(&[-1], false)
+        before.sum_in(DType::I32, &[-1], false)
     }
 
     /// [`Tensor::searchsorted`] by halves.
@@ -166,7 +167,7 @@ impl Tensor {
             // Whether the next `step` elements come before the value: then so does the last of them.
             let last = found.add(step as i64 - 1)?;
             let inside = last.lt(n as i64)?;
-            let element = sorted.take(&inside.select(&last, &last.zeros_like()?)?)?;
+            let element = sorted.rows(0, &inside.select(&last, &last.zeros_like()?)?)?;
             let before = match right {
                 true => values.ge(&element)?,
                 false => values.gt(&element)?,
@@ -182,7 +183,5 @@ impl Tensor {
 /// The inverse of permutations along an axis.
 fn inverse(places: &Tensor, at: usize, mode: ScatterMode) -> Result<Tensor> {
     let positions = places.positions(at as isize)?;
-    positions
-        .zeros_like()?
-        .scatter(at as isize, places, &positions, mode)
+    positions.zeros_like()?.put(at, places, &positions, mode)
 }

@@ -236,6 +236,7 @@ impl Dag {
                 Op::Loop(..) => return true,
                 Op::Permute(order) => axis = order[axis],
                 Op::Unary(_) | Op::Cast | Op::Shrink(_) | Op::Flip(_) | Op::Expand => {}
+                Op::Checked(_) => {}
                 _ => return false,
             }
             n = node.src[0];

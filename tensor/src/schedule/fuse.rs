@@ -226,6 +226,10 @@ fn cost(dag: &Dag, realized: &[bool], n: u32) -> u32 {
             Op::Unary(op) if op.row().cost >= Cost::Several => 6,
             Op::Binary(op) if op.row().cost >= Cost::Several => 6,
             Op::Reduce(..) => return u32::MAX,
+            Op::Checked(_) => {
+                pending.push(node.src[0]);
+                continue;
+            }
             _ => 1,
         };
         if work > CHEAP {

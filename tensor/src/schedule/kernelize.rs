@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use codegen::DType;
-use codegen::ir::{Binary, Graph, Id, Kernel, Op as Code, ParamInfo, RangeKind, StoreMode};
+use codegen::ir::{Binary, Graph, Id, Kernel, Op as Code, ParamInfo, RangeKind, StoreMode, Unary};
 
 use super::BufferId;
 use super::canon::Dag;
@@ -11,7 +11,7 @@ use super::domains::{Atom, Ix, Lin};
 use super::fuse::Group;
 use super::instance::{Instance, Value};
 use super::region::{Body, Cond, domain_of};
-use crate::graph::{Op, ScatterMode};
+use crate::graph::{Bounds, Op, ScatterMode};
 
 /// Makes the kernel, and says which buffer each of its parameters is. Numbers of the user's graph are arguments.
 pub fn kernelize(
@@ -227,6 +227,7 @@ impl Maker<'_> {
             Op::Const(bits) => return Made::Number(*bits, node.dtype),
             Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => {}
             Op::Iota | Op::Reduce(..) | Op::Scan(..) | Op::Pad(..) | Op::Gather(_) => {}
+            Op::Checked(_) if node.src.len() > 1 => {}
             // Movements, forced values and copies: the value of the source.
             _ => return self.values[&expansion.children[0]],
         }
@@ -297,8 +298,37 @@ impl Maker<'_> {
             }
             Op::Pad(_, bits) => self.padded(request, *bits, node.dtype),
             Op::Gather(_) => self.padded(request, 0, node.dtype),
+            Op::Checked(bounds) => {
+                let value = child(0);
+                // Rows of a loop that are made together have the same word each.
+                let word = self.param(self.dag.base[node.src[1] as usize], true);
+                self.checked(bounds, value, word, asked.gate)
+            }
             _ => child(0),
         }
+    }
+
+    /// An index that is noted in a word where it is out of bounds, if it is needed there.
+    fn checked(&mut self, bounds: &Bounds, value: Id, word: Id, gate: u32) -> Id {
+        let at = self.graph.cast(value, DType::I64);
+        let below = match self.graph.dtype(value).is_unsigned() {
+            true => -1,
+            false => bounds.low() - 1,
+        };
+        let (below, len) = (self.graph.index(below), self.graph.index(bounds.len as i64));
+        let low = self.graph.binary(Binary::Lt, below, at);
+        let high = self.graph.binary(Binary::Lt, at, len);
+        let mut inside = self.graph.binary(Binary::And, low, high);
+        if let Some(ignore) = bounds.ignore {
+            let ignore = self.graph.index(ignore);
+            let ignored = self.graph.binary(Binary::Eq, at, ignore);
+            inside = self.graph.binary(Binary::Or, inside, ignored);
+        }
+        let mut outside = self.graph.unary(Unary::Not, inside);
+        if let Some(gate) = self.gate(gate) {
+            outside = self.graph.binary(Binary::And, gate, outside);
+        }
+        self.graph.check(word, value, at, outside)
     }
 
     /// The value of the source where the conditions hold, else the constant.

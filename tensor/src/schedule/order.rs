@@ -387,7 +387,11 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let (instance, args) = kernelize(self.dag, group, &|n| self.of_node[&n]);
-            let written = |&(i, _): &(usize, &BufferId)| instance.kernel.params[i].written;
+            // A word that tells of an index is none: nobody waits for it.
+            let roots: Vec<BufferId> = group.roots.iter().map(|r| self.of_node[&r.node]).collect();
+            let written = |&(i, b): &(usize, &BufferId)| {
+                instance.kernel.params[i].written && roots.contains(b)
+            };
             let writes: Vec<BufferId> = args
                 .iter()
                 .enumerate()

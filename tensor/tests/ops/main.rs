@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test may panic.
 
 mod indices;
+mod reductions;
 mod scalars;
 mod shapes;
 mod sorting;

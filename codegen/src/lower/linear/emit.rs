@@ -426,6 +426,10 @@ impl Linear<'_> {
                 self.p.insts.push(Inst::SetAcc { acc, a });
                 a
             }
+            Op::Check => {
+                self.check(n, [src[1], src[2]])?;
+                self.reg(src[0], lanes)?
+            }
             Op::Store(mode) => {
                 let value = self.reg(src[1], lanes)?;
                 return self.store(n, mode, lanes, &src, value);

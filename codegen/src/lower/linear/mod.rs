@@ -181,6 +181,7 @@ impl Linear<'_> {
             Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
             Op::Place(_) => vec![src[1]],
+            Op::Check => src[1..].to_vec(),
             Op::Mma(_) => src[..3].to_vec(),
             Op::Local { .. } => Vec::new(),
             Op::Fence { early, .. } if early > 0 => {
@@ -297,7 +298,7 @@ impl Linear<'_> {
         });
         for n in self.order.iter().copied().chain(copies) {
             match self.op(n) {
-                Op::Load | Op::Store(_) => match self.op(self.src(n)[0]) {
+                Op::Load | Op::Store(_) | Op::Check => match self.op(self.src(n)[0]) {
                     Op::Param { slot } => slots.push(slot),
                     Op::Local { .. } => {}
                     other => return self.invalid(format!("access through {other:?}")),

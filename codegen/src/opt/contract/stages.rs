@@ -281,6 +281,10 @@ pub(super) fn gated(g: &mut Graph, root: Id, gate: Id, keep: Option<Id>) -> Id {
                 let both = g.binary(Binary::And, gate, old);
                 g.load_gated(ptr, index, both, alt)
             }
+            (Op::Check, &[ptr, value, number, outside]) => {
+                let both = g.binary(Binary::And, gate, outside);
+                g.check(ptr, value, number, both)
+            }
             (op, src) => g.add(op, node.dtype, src),
         };
         new.insert(n, made);

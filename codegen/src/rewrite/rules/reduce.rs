@@ -248,6 +248,9 @@ fn replace_gated(g: &mut Graph, cx: &mut Cx, id: Id, range: Id, by: Id, guard: I
                 _ => {}
             }
         }
+        if node.op == Op::Check && cx.ranges.depends(g, n, range) {
+            src[3] = g.binary(Binary::And, guard, src[3]);
+        }
         let made = g.add(node.op, node.dtype, &src);
         new.insert(n, made);
     }

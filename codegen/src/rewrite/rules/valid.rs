@@ -49,6 +49,11 @@ pub const RULES: &[Rule] = &[
         run: store_gate,
     },
     Rule {
+        name: "never_outside",
+        on: |op| op == Op::Check,
+        run: never_outside,
+    },
+    Rule {
         name: "drop_dead_stores",
         on: |op| op == Op::Sink,
         run: drop_dead_stores,
@@ -58,9 +63,9 @@ pub const RULES: &[Rule] = &[
 /// The largest index expression that is simplified again under a guard.
 const LIMIT: usize = 256;
 
-/// Where assumptions of a guard end.
+/// Where assumptions of a guard end. A check says what it finds whatever is assumed of it afterwards.
 fn boundary(op: Op) -> bool {
-    matches!(op, Op::Load | Op::Reduce(_) | Op::Scan(_))
+    matches!(op, Op::Load | Op::Check | Op::Reduce(_) | Op::Scan(_))
 }
 
 /// Number of nodes up to the boundary is at most `LIMIT`; `stop` may refuse a node.
@@ -191,6 +196,14 @@ fn load_gate(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let under = valid::assume(g, &mut cx.bounds, gate)?;
     let new = simplify_under(g, under, index);
     (new != index).then(|| g.load_gated(ptr, new, gate, alt))
+}
+
+/// A check that finds nothing is its value.
+fn never_outside(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
+    let &[_, value, _, outside] = g.src(id) else {
+        return None;
+    };
+    (const_bits(g, outside) == Some(0)).then_some(value)
 }
 
 /// As [`load_gate`], for the index of a store and for an index value.

@@ -167,10 +167,7 @@ fn matmul_bnb4(c: &mut Call) -> Result<Vec<Value>> {
     let table = Tensor::from_slice(c.engine(), table, &[16])?;
     let most = most.reshape(&[most.numel()])?.cast(DType::F32)?;
     let most = most.repeat_interleave(block, 0)?.narrow(0, 0, total)?;
-    let weight = table
-        .index_select(0, &codes)?
-        .mul(&most)?
-        .reshape(&[n, k])?;
+    let weight = table.rows(0, &codes)?.mul(&most)?.reshape(&[n, k])?;
     let weight = match c.int_or("transB", 1)? {
         0 => weight,
         _ => weight.t()?,
@@ -208,8 +205,8 @@ fn gather_block_quantized(c: &mut Call) -> Result<Vec<Value>> {
     let picked = |t: &Tensor| -> crate::Result<Tensor> {
         match t.shape()[along] {
             // One scale for all.
-            1 if length != 1 => t.index_select(along as isize, &rows.zeros_like()?),
-            _ => t.index_select(along as isize, &rows),
+            1 if length != 1 => t.rows(along, &rows.zeros_like()?),
+            _ => t.rows(along, &rows),
         }
     };
     let numbers = |array: &Array| -> Result<Tensor> {

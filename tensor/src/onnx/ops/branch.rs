@@ -3,10 +3,10 @@
 //! A condition that is known while the graph is built takes its branch, and leaves no trace. One that
 //! hangs on data would have to be read at every run; where both branches are little work and make
 //! values of the same forms, both are computed and the condition selects, element by element: then
-//! the model is captured all the same. Nothing that a kernel computes can fail or be seen from
-//! outside, so a branch that is not taken does no harm; what can fail, fails while it is traced.
+//! the model is captured all the same. Of what kernels compute, only an index out of range can be seen
+//! from outside; a branch that is not taken has other ones. What else can fail, fails while it is traced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use codegen::DType;
 
@@ -64,6 +64,8 @@ fn both(c: &mut Call, cond: &Tensor) -> Option<Vec<Value>> {
     }
     let cond = cond.reshape(&[]).and_then(|cond| cond.cast(DType::Bool));
     let cond = cond.ok()?;
+    let yes = indexed(&yes, &cond, &outside).ok()?;
+    let no = indexed(&no, &cond.logical_not().ok()?, &outside).ok()?;
     let pairs = yes.into_iter().zip(no);
     pairs
         .map(|(yes, no)| {
@@ -75,6 +77,39 @@ fn both(c: &mut Call, cond: &Tensor) -> Option<Vec<Value>> {
             Some(Array { tensor, elem }.into())
         })
         .collect()
+}
+
+/// The values of a branch if it is taken. If it is not, all its indices that are looked at are 0.
+fn indexed(
+    side: &[Array],
+    taken: &Tensor,
+    outside: &HashSet<u64>,
+) -> crate::error::Result<Vec<Array>> {
+    let tensors: Vec<Tensor> = side.iter().map(|a| a.tensor.clone()).collect();
+    let mut new: HashMap<u64, Tensor> = HashMap::new();
+    for t in below(&tensors, |t| outside.contains(&t.id())) {
+        let node = t.node();
+        let own = node.src();
+        let varies = own.iter().any(|s| new.contains_key(&s.id()));
+        let index = matches!(node.op, Op::Checked(_));
+        if outside.contains(&t.id()) || t.storage().is_some() || !(varies || index) {
+            continue;
+        }
+        let made = own.iter().map(|s| new.get(&s.id()).unwrap_or(s).clone());
+        let mut src: Vec<Tensor> = made.collect();
+        if let (true, Some(index)) = (index, src.first_mut()) {
+            *index = taken.where_(&*index, 0)?;
+        }
+        let src: Vec<&Tensor> = src.iter().collect();
+        let made = Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype);
+        new.insert(t.id(), made);
+    }
+    let tensor = |a: &Array| new.get(&a.tensor.id()).unwrap_or(&a.tensor).clone();
+    let arrays = side.iter().map(|a| Array {
+        tensor: tensor(a),
+        elem: a.elem,
+    });
+    Ok(arrays.collect())
 }
 
 /// Elements that are computed for some tensors from what was there before; `None` if that cannot be

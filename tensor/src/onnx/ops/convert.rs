@@ -173,7 +173,7 @@ impl Codes {
     fn decode(&self, codes: &Tensor) -> crate::Result<Tensor> {
         let table: Vec<f32> = (0..1 << self.bits).map(|code| self.value(code)).collect();
         let table = Tensor::from_slice(codes.engine(), &table, &[table.len()])?;
-        table.take(&codes.cast(DType::I32)?)
+        table.rows(0, &codes.cast(DType::I32)?)
     }
 
     /// Nearest value, ties to even. Scaling by a power of two makes the digits that stay a whole
@@ -250,7 +250,7 @@ pub(super) fn decode(array: &Array) -> Result<Tensor> {
         };
         let table: Vec<f32> = (0..256).map(power).collect();
         let table = Tensor::from_slice(array.tensor.engine(), &table, &[256])?;
-        return Ok(table.take(&array.tensor.cast(DType::I32)?)?);
+        return Ok(table.rows(0, &array.tensor.cast(DType::I32)?)?);
     }
     Ok(match Codes::of(array.elem) {
         Some(codes) => codes.decode(&array.tensor)?,

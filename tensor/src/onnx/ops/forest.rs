@@ -211,8 +211,8 @@ impl Trees {
                 at = at.narrow(0, 0, active)?;
             }
             let place = layout.place(&at)?;
-            let feature = x.gather(0, &layout.feature(&at)?)?;
-            let value = values.take(&place)?;
+            let feature = x.pick(0, &layout.feature(&at)?)?;
+            let value = values.rows(0, &place)?;
             let mut way: Option<Tensor> = None;
             for &mode in &modes {
                 let this = match mode {
@@ -223,7 +223,7 @@ impl Trees {
                     4 => feature.eq(&value)?,
                     5 => feature.eq(&value)?.logical_not()?,
                     MEMBER => {
-                        let sets = members.1.index_select(0, &members.0.take(&place)?)?;
+                        let sets = members.1.rows(0, &members.0.rows(0, &place)?)?;
                         sets.eq(&feature.unsqueeze(-1)?)?.any(&[-1], false)?
                     }
                     other => return wrong(format!("expected modes 0 to 6, found {other}")),
@@ -238,7 +238,7 @@ impl Trees {
                 let lost = feature.isnan()?.logical_and(&layout.missing(&at)?)?;
                 way = way.logical_or(&lost)?;
             }
-            at = ways.take(&place.mul(2)?.add(&way.cast(DType::I64)?)?)?;
+            at = ways.rows(0, &place.mul(2)?.add(&way.cast(DType::I64)?)?)?;
             if (level + 1) % TOGETHER == 0 {
                 at = at.contiguous()?;
             }
@@ -280,7 +280,7 @@ impl Trees {
             Aggregate::Min => votes.min(&[axis], false),
             Aggregate::Max => votes.max(&[axis], false),
         };
-        let votes = |ends: &Tensor| table.index_select(0, ends);
+        let votes = |ends: &Tensor| table.rows(0, ends);
         // A few trees for all rows, whose leaves the caches hold, and then the next ones.
         let (trees, parts) = (self.roots.len(), self.roots.len() / PART);
         let found = match parts {

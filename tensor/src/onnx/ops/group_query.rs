@@ -155,7 +155,7 @@ impl Lengths {
         let index = inside.where_(&offset.add(room as i64)?, &kept)?;
         let shape = [batch, own, len, width];
         let index = index.reshape(&[batch, 1, len, 1])?.expand(&shape)?;
-        Ok(both.gather(2, &index)?)
+        Ok(both.pick(2, &index)?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Picking elements by number, and putting them back.
 //!
 //! Numbers that are known while the graph is built are checked against the axis; numbers on the
-//! device are not read, there one out of range reads 0 and writes nothing.
+//! device are not read, there one out of range reads 0 and writes nothing, and is an error of the next
+//! wait for results.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;

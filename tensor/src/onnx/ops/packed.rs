@@ -56,7 +56,7 @@ impl Places {
         let row = self.0.reshape(&[self.count()])?.argsort(0, false)?;
         let none = Tensor::zeros(x.engine(), &[1, width], x.dtype())?;
         let all = Tensor::cat(&[x, &none], 0)?;
-        let y = all.index_select(0, &row.minimum(tokens as i64)?)?;
+        let y = all.rows(0, &row.minimum(tokens as i64)?)?;
         Ok(y.reshape(&[self.0.shape()[0], self.0.shape()[1], width])?)
     }
 
@@ -222,7 +222,7 @@ fn position_bias(c: &mut Call) -> Result<Vec<Value>> {
     let row = Tensor::iota(c.engine(), queries, DType::I64)?.reshape(&[queries, 1])?;
     let column = Tensor::iota(c.engine(), keys, DType::I64)?.reshape(&[1, keys])?;
     let at = column.sub(&row)?.add(queries as i64 - 1)?;
-    one(line.index_select(1, &at)?.unsqueeze(0)?)
+    one(line.rows(1, &at)?.unsqueeze(0)?)
 }
 
 fn gated_position_bias(c: &mut Call) -> Result<Vec<Value>> {

@@ -173,7 +173,7 @@ fn top_k(c: &mut Call) -> Result<Vec<Value>> {
     let len = x.shape()[along];
     if len > 64 && c.is_known(&x) || len > 1 << 16 && k > len / 16 {
         let at = sorted_positions(c, &x, along, k, largest)?;
-        return Ok(vec![x.gather(along as isize, &at)?.into(), at.into()]);
+        return Ok(vec![x.pick(along, &at)?.into(), at.into()]);
     }
     let (values, at) = x.topk(k, along as isize, largest)?;
     Ok(vec![values.into(), at.cast(DType::I64)?.into()])

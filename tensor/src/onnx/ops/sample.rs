@@ -151,7 +151,7 @@ pub(super) fn weighted(x: &Tensor, axes: &[Taps]) -> Result<Tensor> {
     .concat();
     let index = index.expand(&all)?.reshape(&[n, 1, places * taps])?;
     let index = index.expand(&[n, c, places * taps])?;
-    let values = x.reshape(&[n, c, total])?.gather(2, &index)?;
+    let values = x.reshape(&[n, c, total])?.pick(2, &index)?;
     let values = values.reshape(&[n, c, places, taps])?;
     match weight {
         Some(weight) => {

@@ -438,7 +438,12 @@ impl Region {
                 return out;
             }
             _ => {
-                for &src in &node.src {
+                let sources = match node.op {
+                    // The word is written, not read.
+                    Op::Checked(_) => &node.src[..1],
+                    _ => &node.src[..],
+                };
+                for &src in sources {
                     let child = self.intern(dag, src, index.clone(), gate);
                     out.children.push(child);
                 }

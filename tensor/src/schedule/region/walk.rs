@@ -529,6 +529,10 @@ impl Walk<'_> {
             work += match &node.op {
                 Op::Const(_) | Op::Iota => continue,
                 _ if node.is_movement() => 0,
+                Op::Checked(_) => {
+                    pending.push(node.src[0]);
+                    continue;
+                }
                 Op::Cast | Op::Bitcast | Op::Where => 1,
                 Op::Unary(op) if op.row().cost == Cost::One => 1,
                 Op::Binary(op) if op.row().cost == Cost::One => 1,

@@ -106,8 +106,6 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "triu" => x.triu(case.int("k")? as i64),
         "contiguous" => x.contiguous(),
         "detach" => x.detach(),
-        // An index that the host knows would have to be in range.
-        "gather" if case.case.ends_with("/outside") => x.gather(axis()?, &y()?.add(0)?),
         "gather" => x.gather(axis()?, y()?),
         "gather_nd" => x.gather_nd(y()?, case.size("batch")?),
         "scatter" => x.scatter(axis()?, y()?, c.input(2)?, ScatterMode::Set),

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::super::Linear;
 use crate::DType;
 use crate::error::Result;
-use crate::ir::{Binary, Id, Op, StoreMode};
+use crate::ir::{Binary, Id, Op, ReduceOp, StoreMode};
 use crate::lower::decomp;
 use crate::lower::program::{Access, Inst, Reg};
 use crate::rewrite::toposort;
@@ -26,6 +26,46 @@ impl Linear<'_> {
             regs.insert(n, reg);
         }
         Ok(regs[&how.result])
+    }
+
+    /// Stores the number of a check where it is outside: of several lanes the largest one.
+    pub(super) fn check(&mut self, n: Id, [number, outside]: [Id; 2]) -> Result<()> {
+        let mem = self.memory(n)?;
+        let lanes = self.lanes(outside)?.max(self.lanes(number)?);
+        let (mut value, mut gate) = (self.reg(number, lanes)?, self.reg(outside, lanes)?);
+        if lanes > 1 {
+            let least = self.emit(DType::I64, lanes, |dst| Inst::Const {
+                dst,
+                bits: i64::MIN as u64,
+            });
+            let found = self.emit(DType::I64, lanes, |dst| Inst::Select {
+                dst,
+                cond: gate,
+                a: value,
+                b: least,
+            });
+            let (max, any) = (ReduceOp::Max, ReduceOp::Or);
+            value = self.emit(DType::I64, 1, |dst| Inst::Horizontal {
+                dst,
+                op: max,
+                a: found,
+            });
+            gate = self.emit(DType::Bool, 1, |dst| Inst::Horizontal {
+                dst,
+                op: any,
+                a: gate,
+            });
+        }
+        let index = self.index_const(0);
+        self.p.insts.push(Inst::Store {
+            mode: StoreMode::Set,
+            mem,
+            index,
+            access: Access::Contiguous,
+            value,
+            gate: Some(gate),
+        });
+        Ok(())
     }
 
     pub(super) fn access(&self, n: Id) -> Access {
