@@ -30,7 +30,7 @@ use super::object::{Kind, Object};
 use super::table::Mtype;
 
 /// Bytes of a page, a bit for each.
-type Runs = [u64; 64];
+pub(crate) type Runs = [u64; 64];
 
 /// Who accesses which page, and how it is mapped for them.
 #[derive(Clone, Copy)]
@@ -225,6 +225,9 @@ pub(crate) struct State {
     shared: u64,
     /// Bytes that shader cores wrote uncached to VRAM which the host has mapped.
     unmirrored: Option<Box<Mask>>,
+    /// What the BAR last got of memory, of a page that shader cores store to uncached: where it shows something
+    /// else, the host has written.
+    mirrored: Option<Copy>,
     /// Who wrote last.
     pub(crate) writer: Option<Arc<str>>,
     /// The doorbell at which the HDP last drained.
@@ -486,6 +489,9 @@ impl State {
         self.views[view].written = at.gmc.stretch();
         self.writer = Some(at.who.clone());
         if !at.cached() {
+            if at.bar().is_some() && self.mirrored.is_none() {
+                self.mirrored = Some(Copy::of(self.memory(at.frame)));
+            }
             if at.bar().is_some() && self.unmirrored.is_none() {
                 self.unmirrored = Some(Box::default());
                 at.gmc.list_unmirrored(at.object, at.page);
@@ -619,7 +625,7 @@ impl State {
             Some(bar) => {
                 let pending: Runs = std::array::from_fn(|run| self.pending(bar, memory, run));
                 apply(memory);
-                bar.copy_picked(memory, |run| bits(run) & !pending[run]);
+                self.show(bar, memory, |run| bits(run) & !pending[run]);
             }
             None => apply(memory),
         }
@@ -636,14 +642,39 @@ impl State {
     /// The bytes of a run that the host has written through the BAR and that are not memory yet.
     pub(crate) fn pending(&self, bar: Frame, memory: Frame, run: usize) -> u64 {
         let unmirrored = self.unmirrored.as_ref().map_or(0, |mask| mask.get(run));
-        bar.differs(memory, run) & !unmirrored
+        let mirrored = self.mirrored.as_ref().map_or(memory, Copy::frame);
+        bar.differs(mirrored, run) & !unmirrored
+    }
+
+    /// The BAR shows what memory has of the bytes that `bits` tells for each run.
+    fn show(&self, bar: Frame, memory: Frame, bits: impl Fn(usize) -> u64) {
+        let mut from = memory;
+        if let Some(mirrored) = &self.mirrored {
+            mirrored.frame().copy_picked(from, &bits);
+            from = mirrored.frame();
+        }
+        bar.copy_picked(from, bits);
+    }
+
+    /// What the BAR shows of these bytes has become memory.
+    pub(crate) fn took(&self, frame: Frame, bits: &Runs) {
+        if let Some(mirrored) = &self.mirrored {
+            let memory = self.memory(frame);
+            mirrored.frame().copy_picked(memory, |run| bits[run]);
+        }
     }
 
     /// What shader cores wrote uncached shows in the BAR.
     pub(crate) fn mirror(&mut self, at: &At) {
         if let (Some(bar), Some(mask)) = (at.bar(), &self.unmirrored) {
-            bar.copy_picked(self.memory(at.frame), |run| mask.take(run));
+            let bits: Runs = std::array::from_fn(|run| mask.take(run));
+            self.show(bar, self.memory(at.frame), |run| bits[run]);
         }
+    }
+
+    /// What the BAR shows goes, with what was there.
+    pub(crate) fn lose(&mut self) {
+        self.mirrored = None;
     }
 
     /// The bytes of a run that GL2 of a GPU holds dirty and that differ from memory.
@@ -675,7 +706,7 @@ impl State {
                         let pending: Runs =
                             std::array::from_fn(|run| self.pending(bar, below.frame(), run));
                         below.frame().copy_picked(at.frame, |run| bits[run]);
-                        bar.copy_picked(at.frame, |run| bits[run] & !pending[run]);
+                        self.show(bar, below.frame(), |run| bits[run] & !pending[run]);
                     }
                     None => below.frame().copy_picked(at.frame, |run| bits[run]),
                 }
@@ -739,10 +770,24 @@ impl State {
             gmc.next_epoch();
         }
         if at.object.home.index == package[0].index
-            && let Some(below) = self.below.take()
+            && let Some(mut below) = self.below.take()
         {
             if let Some(written) = self.below_written.take() {
                 at.frame.copy_picked(below.frame(), |run| written[run]);
+            }
+            if at.bar().is_some() {
+                if self.mirrored.is_none() {
+                    self.mirrored = Some(Copy::of(below.frame()));
+                }
+                // Where a store is marked that is under way.
+                let mask = std::mem::take(&mut below.mask);
+                match self.unmirrored.replace(mask) {
+                    Some(before) => below.mask = before,
+                    None => at.gmc.list_unmirrored(at.object, at.page),
+                }
+                if let Some(mask) = &self.unmirrored {
+                    mask.add(&below.mask);
+                }
             }
             at.object.home.leave_copy(below);
         }

@@ -1,16 +1,18 @@
-//! Waves of several host threads at one page: what one stores is there before its mask tells so.
+//! Waves of several host threads at one page: what one stores stays, whatever happens before its mask tells so.
 
 use super::random::package;
 use super::*;
-use crate::mem::cache::{At, State};
+use crate::mem::cache::At;
 use crate::mem::gmc::Cache;
 
-/// What happens between a store of 8 bytes at [`STORED`] and its mark.
-type Meanwhile<'a> = &'a dyn Fn(&mut State, &At);
+/// What happens between a store and its mark.
+type Meanwhile<'a> = &'a dyn Fn(&At);
 
+/// Where a wave stores 8 bytes.
 const STORED: std::ops::Range<usize> = 0x108..0x110;
 
-/// A wave of an XCC stores, and something happens before it has marked that: memory gets it all the same.
+/// A wave of an XCC stores to the first page of what is mapped, and something happens before that is marked:
+/// memory gets it all the same, and the host where it looks at it.
 fn stays(s: &Setup, object: &Arc<Object>, mtype: Mtype, xcc: u32, meanwhile: Meanwhile) {
     let vm = s.vm.on(xcc);
     let launch = vm.launch();
@@ -28,23 +30,31 @@ fn stays(s: &Setup, object: &Arc<Object>, mtype: Mtype, xcc: u32, meanwhile: Mea
         let mut states = object.states();
         let state = states.entry(0).or_default();
         state.ready_to_read(&at, Port::Vector);
-        state.ready_to_write(&at);
-        let (shown, _) = state.gl2(&at, vm.gmc.index);
-        shown.write(STORED.start, &7u64.to_le_bytes());
-        meanwhile(state, &at);
-        if let (_, Some(mask)) = state.gl2(&at, vm.gmc.index) {
+        let (frame, ..) = state.ready_to_write(&at);
+        frame.write(STORED.start, &7u64.to_le_bytes());
+    }
+    meanwhile(&at);
+    {
+        let mut states = object.states();
+        let state = states.entry(0).or_default();
+        if let (_, Some(mask), _) = state.ready_to_write(&at) {
             mask.set(&STORED);
         }
     }
     drop(launch);
     s.vm.caches(WB, "release");
-    let read = s.read(Port::Sdma, VA + STORED.start as u64);
-    assert_eq!(read, 7, "by XCC {xcc}");
+    let place = STORED.start as u64;
+    assert_eq!(s.read(Port::Sdma, VA + place), 7, "by XCC {xcc}");
+    if object.public() {
+        assert_eq!(Client::of(object).get(place), 7, "by XCC {xcc}");
+    }
     assert_eq!(s.broken(), [""; 0]);
 }
 
 /// Others of the same launch ask for the page.
-fn asked(state: &mut State, at: &At) {
+fn asked(at: &At) {
+    let mut states = at.object.states();
+    let state = states.entry(0).or_default();
     state.ready_to_read(at, Port::Vector);
     state.ready_to_read(at, Port::Scalar);
     state.ready_to_write(at);
@@ -68,14 +78,11 @@ fn a_store_stays_when_memory_has_news() {
         let s = package(2);
         let object = s.mapped(VRAM, Mtype::Rw);
         // GL2 holds a line that the copy engine changes.
-        let other = s.vm.on(xcc);
-        let mut line = [0; 8];
-        other.read(Port::Vector, VA, &mut line).unwrap();
+        s.vm.on(xcc).read(Port::Vector, VA, &mut [0; 8]).unwrap();
         s.write(Port::Sdma, VA, 1);
-        stays(&s, &object, Mtype::Rw, xcc, &|state, at| {
+        stays(&s, &object, Mtype::Rw, xcc, &|at| {
             at.gmc.invalidate(Cache::Gl2);
-            state.invalidated(at);
-            asked(state, at);
+            asked(at);
         });
         assert_eq!(s.read(Port::Sdma, VA), 1);
     }
@@ -83,47 +90,30 @@ fn a_store_stays_when_memory_has_news() {
 
 #[test]
 fn a_store_stays_when_others_meet_at_the_page() {
-    for xcc in 0..2 {
+    for (kind, xcc) in [(VRAM, 0), (VRAM, 1), (PUBLIC, 0), (PUBLIC, 1)] {
         let s = package(2);
-        let object = s.mapped(VRAM, Mtype::Rw);
+        let object = s.mapped(kind, Mtype::Rw);
         let package = s.gmc.package();
-        stays(&s, &object, Mtype::Rw, xcc, &|state, at| {
-            state.share(at, &package);
+        stays(&s, &object, Mtype::Rw, xcc, &|at| {
+            let mut states = object.states();
+            states.entry(0).or_default().share(at, &package);
+            drop(states);
+            object.drain(0, at.who);
         });
     }
 }
 
 #[test]
-fn threads_of_a_launch_store_side_by_side() {
-    const THREADS: u64 = 4;
-    const WORDS: u64 = 512;
-    let s = package(2);
-    let _object = s.mapped(VRAM, Mtype::Rw);
-    for xcc in [1, 0] {
-        for round in 1..20u64 {
-            let vm = s.vm.on(xcc);
-            let launch = vm.launch();
-            std::thread::scope(|scope| {
-                for thread in 0..THREADS {
-                    let launch = &launch;
-                    scope.spawn(move || {
-                        for word in (thread..WORDS).step_by(THREADS as usize) {
-                            // As one that has met other pages meanwhile: it asks for this one anew.
-                            let mut bus = Bus::new(launch);
-                            let va = VA + 8 * word;
-                            bus.get::<u64>(Port::Vector, va).unwrap();
-                            bus.put(Port::Vector, va, round * word).unwrap();
-                        }
-                    });
-                }
-            });
-            drop(launch);
-            s.vm.caches(EVERYTHING, "release and acquire");
-            for word in 0..WORDS {
-                let found = s.read(Port::Sdma, VA + 8 * word);
-                assert_eq!(found, round * word, "word {word} by XCC {xcc}");
-            }
-        }
-    }
-    assert_eq!(s.broken(), [""; 0]);
+fn a_store_stays_when_the_hdp_drains() {
+    let s = setup();
+    let object = s.mapped(PUBLIC, Mtype::Uc);
+    let client = Client::of(&object);
+    client.put(0, 1);
+    stays(&s, &object, Mtype::Uc, 0, &|at| {
+        client.put(8, 2);
+        object.drain(0, at.who);
+    });
+    s.vm.hdp_flush("test");
+    assert_eq!((s.read(Port::Sdma, VA), client.get(0)), (1, 1));
+    assert_eq!((s.read(Port::Sdma, VA + 8), client.get(8)), (2, 2));
 }
