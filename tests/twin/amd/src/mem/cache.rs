@@ -29,6 +29,9 @@ use super::gmc::{Cache, Gmc, SMALL};
 use super::object::{Kind, Object};
 use super::table::Mtype;
 
+/// Bytes of a page, a bit for each.
+pub(crate) type Runs = [u64; 64];
+
 /// Who accesses which page, and how it is mapped for them.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
@@ -157,6 +160,8 @@ pub(crate) struct View {
     touched: Box<[AtomicU64; 3]>,
     /// What GL2 shows, of a page that is not VRAM of this GPU.
     pub(crate) copy: Option<Copy>,
+    /// What GL2 last got of memory, of a page that waves store to.
+    fetched: Option<Copy>,
     /// It is in the list of pages that a write-back must look at.
     listed: bool,
     /// The stretch of launches in which shader cores got it for writing.
@@ -213,13 +218,16 @@ impl View {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) below: Option<Copy>,
-    /// Memory below has been written since it was split off.
-    pub(crate) below_written: bool,
+    /// The bytes of memory below that have been written since it was split off, and that GL2 does not show.
+    pub(crate) below_written: Option<Box<Runs>>,
     pub(crate) views: Vec<View>,
     /// The stretch of launches in which several XCCs use it without their GL2s; 0 for never.
     shared: u64,
     /// Bytes that shader cores wrote uncached to VRAM which the host has mapped.
     unmirrored: Option<Box<Mask>>,
+    /// What the BAR last got of memory, of a page that shader cores store to uncached: where it shows something
+    /// else, the host has written.
+    mirrored: Option<Copy>,
     /// Who wrote last.
     pub(crate) writer: Option<Arc<str>>,
     /// The doorbell at which the HDP last drained.
@@ -237,6 +245,7 @@ impl State {
             lines: 0,
             touched: Box::default(),
             copy: None,
+            fetched: None,
             listed: false,
             written: 0,
             small: Default::default(),
@@ -319,7 +328,7 @@ impl State {
     fn split(&mut self, at: &At) {
         if self.below.is_none() {
             self.below = Some(at.object.home.copy_of(at.frame));
-            self.below_written = false;
+            self.below_written = None;
             self.list(at, &at.object.home);
         }
     }
@@ -332,44 +341,63 @@ impl State {
         }
     }
 
+    /// The clean bytes of a run of which memory is newer than what GL2 shows.
+    ///
+    /// Not all in which they differ: a byte that a wave has just stored is not marked yet.
+    pub(crate) fn newer(&self, at: &At, run: usize) -> u64 {
+        let memory = self.memory(at.frame);
+        let (shown, dirty) = self.gl2(at, at.gmc.index);
+        let written = if at.home() {
+            let written = self.below_written.as_ref().map_or(0, |bytes| bytes[run]);
+            written & shown.differs(memory, run)
+        } else {
+            let view = self.view_of(at.gmc.index);
+            let fetched = view.and_then(|view| view.fetched.as_ref());
+            fetched.map_or(shown, Copy::frame).differs(memory, run)
+        };
+        match written {
+            0 => 0,
+            written => written & !dirty.map_or(0, |mask| mask.get(run)),
+        }
+    }
+
     /// What GL2 holds clean of some runs comes from memory again. An invalidate leaves dirty bytes alone,
     /// and only a write-back touches these (Mesa's comment on `GCR_CNTL` in radeonsi).
     fn refetch(&mut self, at: &At, runs: u64) {
-        let clean = |dirty: &Mask, run: usize| {
-            let meant = (runs >> run & 1).wrapping_neg();
-            meant & !dirty.get(run)
-        };
-        let changed = |shown: Frame, memory: Frame, dirty: &Mask| {
-            (0..64).any(|run| shown.differs(memory, run) & clean(dirty, run) != 0)
-        };
-        if at.home() {
-            let stale = |state: &Self| {
-                let below = state.below.as_ref().filter(|_| state.below_written)?;
-                changed(at.frame, below.frame(), &below.mask).then_some(())
-            };
-            if stale(self).is_some() {
-                self.keep(at, at.gmc, &SMALL, runs);
-            }
-            if let Some(below) = self.below.as_ref().filter(|_| self.below_written) {
-                at.frame
-                    .copy_picked(below.frame(), |run| clean(&below.mask, run));
-            }
-            self.below_written = false;
-            return;
-        }
         let view = self.view(at.gmc.index);
-        let Some(copy) = &self.views[view].copy else {
+        if at.home() {
+            if self.below_written.is_none() {
+                return;
+            }
+        } else if self.views[view].copy.is_none() {
             let copy = Copy::of(self.memory(at.frame));
             self.views[view].copy = Some(copy);
             return;
-        };
-        if changed(copy.frame(), self.memory(at.frame), &copy.mask) {
-            self.keep(at, at.gmc, &SMALL, runs);
-            if let Some(copy) = &self.views[view].copy {
-                copy.frame()
-                    .copy_picked(self.memory(at.frame), |run| clean(&copy.mask, run));
-            }
         }
+        let newer: Runs = std::array::from_fn(|run| match runs >> run & 1 {
+            1 => self.newer(at, run),
+            _ => 0,
+        });
+        if newer != [0; 64] {
+            self.keep(at, at.gmc, &SMALL, runs);
+            self.fetch(at, |run| newer[run]);
+        }
+        if at.home() {
+            self.below_written = None;
+        }
+    }
+
+    /// GL2 shows what memory has of the bytes that `bits` tells for each run.
+    fn fetch(&self, at: &At, bits: impl Fn(usize) -> u64) {
+        let mut from = self.memory(at.frame);
+        if let Some(view) = self.view_of(at.gmc.index)
+            && let Some(fetched) = &view.fetched
+        {
+            // First, since the host may write memory meanwhile: what is shown is what was fetched.
+            fetched.frame().copy_picked(from, &bits);
+            from = fetched.frame();
+        }
+        self.gl2(at, at.gmc.index).0.copy_picked(from, bits);
     }
 
     /// GL2 of the GPU shows the page from now on: what it does not hold, as memory has it.
@@ -461,6 +489,9 @@ impl State {
         self.views[view].written = at.gmc.stretch();
         self.writer = Some(at.who.clone());
         if !at.cached() {
+            if at.bar().is_some() && self.mirrored.is_none() {
+                self.mirrored = Some(Copy::of(self.memory(at.frame)));
+            }
             if at.bar().is_some() && self.unmirrored.is_none() {
                 self.unmirrored = Some(Box::default());
                 at.gmc.list_unmirrored(at.object, at.page);
@@ -474,6 +505,11 @@ impl State {
             self.split(at);
         } else {
             self.list(at, at.gmc);
+            let view = &mut self.views[view];
+            if let (Some(copy), None) = (&view.copy, &view.fetched) {
+                // What is clean of it is what was fetched, as long as no wave has it for writing.
+                view.fetched = Some(at.gmc.copy_of(copy.frame()));
+            }
         }
         let mut small = std::mem::take(&mut self.views[view].small[Cache::Vector as usize]);
         let held = small.holds(at.gmc.generation(Cache::Vector), !0);
@@ -539,6 +575,7 @@ impl State {
                         at.frame.copy_picked(below.frame(), bits);
                         below.mask.clear(range);
                     }
+                    self.shown_below(bits);
                     return;
                 }
                 if self
@@ -551,7 +588,7 @@ impl State {
                     .view_of(at.gmc.index)
                     .and_then(|view| view.copy.as_ref())
                 {
-                    copy.frame().copy_picked(self.memory(at.frame), bits);
+                    self.fetch(at, bits);
                     copy.mask.clear(range);
                 }
             }
@@ -574,7 +611,10 @@ impl State {
             let held = changed & view.map_or(0, |view| view.held(home));
             if held != 0 {
                 self.split(at);
-                self.below_written = true;
+                let written = self.below_written.get_or_insert_with(|| Box::new([0; 64]));
+                for (run, written) in written.iter_mut().enumerate() {
+                    *written |= bits(run) & (held >> run & 1).wrapping_neg();
+                }
             }
             // What GL2 does not hold it shows as it becomes.
             shows = changed & !held;
@@ -583,9 +623,9 @@ impl State {
         let memory = self.memory(at.frame);
         match at.bar() {
             Some(bar) => {
-                let pending: [u64; 64] = std::array::from_fn(|run| self.pending(bar, memory, run));
+                let pending: Runs = std::array::from_fn(|run| self.pending(bar, memory, run));
                 apply(memory);
-                bar.copy_picked(memory, |run| bits(run) & !pending[run]);
+                self.show(bar, memory, |run| bits(run) & !pending[run]);
             }
             None => apply(memory),
         }
@@ -602,14 +642,39 @@ impl State {
     /// The bytes of a run that the host has written through the BAR and that are not memory yet.
     pub(crate) fn pending(&self, bar: Frame, memory: Frame, run: usize) -> u64 {
         let unmirrored = self.unmirrored.as_ref().map_or(0, |mask| mask.get(run));
-        bar.differs(memory, run) & !unmirrored
+        let mirrored = self.mirrored.as_ref().map_or(memory, Copy::frame);
+        bar.differs(mirrored, run) & !unmirrored
+    }
+
+    /// The BAR shows what memory has of the bytes that `bits` tells for each run.
+    fn show(&self, bar: Frame, memory: Frame, bits: impl Fn(usize) -> u64) {
+        let mut from = memory;
+        if let Some(mirrored) = &self.mirrored {
+            mirrored.frame().copy_picked(from, &bits);
+            from = mirrored.frame();
+        }
+        bar.copy_picked(from, bits);
+    }
+
+    /// What the BAR shows of these bytes has become memory.
+    pub(crate) fn took(&self, frame: Frame, bits: &Runs) {
+        if let Some(mirrored) = &self.mirrored {
+            let memory = self.memory(frame);
+            mirrored.frame().copy_picked(memory, |run| bits[run]);
+        }
     }
 
     /// What shader cores wrote uncached shows in the BAR.
     pub(crate) fn mirror(&mut self, at: &At) {
         if let (Some(bar), Some(mask)) = (at.bar(), &self.unmirrored) {
-            bar.copy_picked(self.memory(at.frame), |run| mask.take(run));
+            let bits: Runs = std::array::from_fn(|run| mask.take(run));
+            self.show(bar, self.memory(at.frame), |run| bits[run]);
         }
+    }
+
+    /// What the BAR shows goes, with what was there.
+    pub(crate) fn lose(&mut self) {
+        self.mirrored = None;
     }
 
     /// The bytes of a run that GL2 of a GPU holds dirty and that differ from memory.
@@ -634,17 +699,18 @@ impl State {
                 return self.unlist(at);
             };
             // Where nobody else wrote memory, what GL2 shows is what memory holds now.
-            if !(at.gmc.idle() && !self.below_written && at.bar().is_none()) {
-                let bits: [u64; 64] = std::array::from_fn(|run| below.mask.take(run));
+            if !(at.gmc.idle() && self.below_written.is_none() && at.bar().is_none()) {
+                let bits: Runs = std::array::from_fn(|run| below.mask.take(run));
                 match at.bar() {
                     Some(bar) => {
-                        let pending: [u64; 64] =
+                        let pending: Runs =
                             std::array::from_fn(|run| self.pending(bar, below.frame(), run));
                         below.frame().copy_picked(at.frame, |run| bits[run]);
-                        bar.copy_picked(at.frame, |run| bits[run] & !pending[run]);
+                        self.show(bar, below.frame(), |run| bits[run] & !pending[run]);
                     }
                     None => below.frame().copy_picked(at.frame, |run| bits[run]),
                 }
+                self.shown_below(|run| bits[run]);
             }
             return self.join(at);
         }
@@ -652,16 +718,36 @@ impl State {
         if written != 0
             && let Some(copy) = self.views[view].copy.take()
         {
-            let bits: [u64; 64] = std::array::from_fn(|run| copy.mask.take(run));
+            let bits: Runs = std::array::from_fn(|run| copy.mask.take(run));
             let writer = self.writer.clone();
             self.change_memory(at, |run| bits[run], &mut |memory| {
                 memory.copy_picked(copy.frame(), |run| bits[run]);
             });
             self.writer = writer;
+            if let Some(fetched) = &self.views[view].fetched {
+                let memory = self.memory(at.frame);
+                fetched.frame().copy_picked(memory, |run| bits[run]);
+            }
             self.views[view].copy = Some(copy);
         }
         // Waves that run write on, without asking for the page again.
-        !at.gmc.idle() || self.unlist(at)
+        if !at.gmc.idle() {
+            return true;
+        }
+        if let Some(fetched) = self.views[view].fetched.take() {
+            at.gmc.spare(fetched);
+        }
+        self.unlist(at)
+    }
+
+    /// GL2 shows bytes of memory below.
+    fn shown_below(&mut self, bits: impl Fn(usize) -> u64) {
+        if let Some(written) = &mut self.below_written {
+            for (run, written) in written.iter_mut().enumerate() {
+                *written &= !bits(run);
+            }
+        }
+        self.below_written.take_if(|written| **written == [0; 64]);
     }
 
     /// XCCs, or a GPU and the host, meet at a page by atomic operations or coherent loads, which go past GL2:
@@ -684,10 +770,25 @@ impl State {
             gmc.next_epoch();
         }
         if at.object.home.index == package[0].index
-            && let Some(below) = self.below.take()
+            && let Some(mut below) = self.below.take()
         {
-            at.frame.copy_picked(below.frame(), |_| !0);
-            self.below_written = false;
+            if let Some(written) = self.below_written.take() {
+                at.frame.copy_picked(below.frame(), |run| written[run]);
+            }
+            if at.bar().is_some() {
+                if self.mirrored.is_none() {
+                    self.mirrored = Some(Copy::of(below.frame()));
+                }
+                // Where a store is marked that is under way.
+                let mask = std::mem::take(&mut below.mask);
+                match self.unmirrored.replace(mask) {
+                    Some(before) => below.mask = before,
+                    None => at.gmc.list_unmirrored(at.object, at.page),
+                }
+                if let Some(mask) = &self.unmirrored {
+                    mask.add(&below.mask);
+                }
+            }
             at.object.home.leave_copy(below);
         }
     }
@@ -713,7 +814,7 @@ impl State {
 
     /// Memory and what GL2 shows become one where they can.
     fn join(&mut self, at: &At) -> bool {
-        if self.below_written || !at.gmc.idle() {
+        if self.below_written.is_some() || !at.gmc.idle() {
             return true;
         }
         if let Some(below) = self.below.take() {

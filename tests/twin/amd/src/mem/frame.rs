@@ -74,6 +74,13 @@ impl Mask {
         }
     }
 
+    /// Sets the bits that another one has.
+    pub(crate) fn add(&self, other: &Self) {
+        for (word, bits) in self.0.iter().zip(&other.0) {
+            word.fetch_or(bits.load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+
     /// Clears every bit.
     pub(crate) fn clear_all(&self) {
         for word in &self.0 {

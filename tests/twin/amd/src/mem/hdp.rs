@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::cache::{At, State};
+use super::cache::{At, Runs, State};
 use super::gmc::Gmc;
 use super::object::Object;
 use super::table::Mtype;
@@ -70,7 +70,7 @@ impl Object {
         let mut none = State::default();
         let state = states.get_mut(&page).unwrap_or(&mut none);
         let memory = state.memory(frame);
-        let bits: [u64; 64] = std::array::from_fn(|run| state.pending(bar, memory, run));
+        let bits: Runs = std::array::from_fn(|run| state.pending(bar, memory, run));
         if bits == [0; 64] {
             return;
         }
@@ -86,5 +86,6 @@ impl Object {
         state.change_memory(&at, |run| bits[run], &mut |memory| {
             memory.copy_picked(bar, |run| bits[run])
         });
+        state.took(frame, &bits);
     }
 }

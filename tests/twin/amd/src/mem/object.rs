@@ -198,6 +198,7 @@ impl Object {
         if self.home.idle() {
             self.states().clear();
         }
+        self.states().values_mut().for_each(State::lose);
         if let Some(called) = &self.called {
             lock(called).clear();
         }

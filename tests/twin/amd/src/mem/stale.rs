@@ -104,13 +104,11 @@ impl State {
             if port == Port::Sdma
                 || !at.cached()
                 || at.through(port)
-                || at.home() && !self.below_written
+                || at.home() && self.below_written.is_none()
             {
                 return None;
             }
-            let (shown, dirty) = self.gl2(at, at.gmc.index);
-            let clean = !dirty.map_or(0, |mask| mask.get(run));
-            let old = shown.differs(memory, run) & clean & seen.differs(memory, run);
+            let old = self.newer(at, run) & seen.differs(memory, run);
             some(&rules::L2_STALE, old)
         };
         let small = || {

@@ -14,6 +14,7 @@ mod lines;
 mod physical;
 mod random;
 mod stale;
+mod threads;
 
 const VA: u64 = 0x7000_0000_0000;
 const ALL: Rights = Rights {

@@ -139,7 +139,7 @@ fn every_stale_read_is_reported_and_nothing_else() {
 }
 
 /// A GPU of some XCCs.
-fn package(xccs: u32) -> Setup {
+pub(super) fn package(xccs: u32) -> Setup {
     let mut s = setup();
     let (cdna, never) = (Gen::Cdna3, Drain::Never);
     s.gmc = Gmc::with_xccs(xccs, 0, cdna, 64 * MIB, never, s.journal.clone()).unwrap();
