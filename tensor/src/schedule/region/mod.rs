@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::canon::Dag;
 use super::domains::{Atom, Indices, Ix, RangeSet};
+use super::marks::Marks;
 use crate::graph::Op;
 use walk::Walk;
 pub(super) use walk::bytes_of;
@@ -160,7 +161,7 @@ pub fn domain_of(dag: &Dag, root: Root) -> &[usize] {
 pub fn discover(
     dag: &Dag,
     limits: &Limits,
-    realized: &mut [bool],
+    realized: &mut Marks,
     roots: &[Root],
 ) -> Result<Region, Stop> {
     let Some(&first) = roots.first() else {

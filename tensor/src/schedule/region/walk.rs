@@ -9,6 +9,7 @@ use super::{Body, Cond, Expansion, Limits, Region, Request, Root, Stop, StoreAt}
 use crate::graph::{Op, ScatterMode};
 use crate::schedule::canon::Dag;
 use crate::schedule::domains::{Ix, MAX_RANGES, RangeSet};
+use crate::schedule::marks::Marks;
 
 /// Elements below which a value under windows is not worth a kernel of its own.
 const SMALL_WINDOWS: usize = 256;
@@ -17,7 +18,7 @@ const SMALL_WINDOWS: usize = 256;
 pub(super) struct Walk<'a> {
     pub(super) dag: &'a Dag,
     pub(super) limits: &'a Limits,
-    pub(super) realized: &'a mut [bool],
+    pub(super) realized: &'a mut Marks,
     pub(super) roots: &'a [Root],
     pub(super) region: Region,
 }
@@ -92,7 +93,9 @@ impl Walk<'_> {
             if here {
                 self.inline(node, &requests);
             } else {
-                self.realized[node as usize] |= self.dag.node(node).leaf.is_none();
+                if self.dag.node(node).leaf.is_none() {
+                    self.realized.add(node);
+                }
                 self.region.loads.push(node);
                 for &request in &requests {
                     let load = Expansion {
@@ -305,7 +308,9 @@ impl Walk<'_> {
 
     fn keep(&mut self, n: u32) {
         let node = self.dag.node(n);
-        self.realized[n as usize] |= node.leaf.is_none() && !node.constant;
+        if node.leaf.is_none() && !node.constant {
+            self.realized.add(n);
+        }
     }
 
     fn decide_reduce(
@@ -512,7 +517,7 @@ impl Walk<'_> {
             let factor = self.dag.base[factor as usize];
             let kept = bytes_of(self.dag, self.realized, factor).unwrap_or(factor);
             if self.expensive(kept) {
-                self.realized[kept as usize] = true;
+                self.realized.add(kept);
             }
         }
     }
