@@ -34,9 +34,7 @@ impl Net {
 }
 
 fn batch(e: &Engine, step: usize) -> Tensor {
-    let values: Vec<f32> = (0..48)
-        .map(|i| ((i * 7 + step * 5) as f32).sin())
-        .collect();
+    let values: Vec<f32> = (0..48).map(|i| ((i * 7 + step * 5) as f32).sin()).collect();
     Tensor::from_slice(e, &values, &[8, 6]).unwrap()
 }
 
@@ -55,7 +53,9 @@ fn run(
     let mut rng = Rng::new(&e, seed);
     let net = Net::new(&mut rng);
     let mut optimizer = make(net.trainable()).unwrap();
-    let all = Checkpoint::of(&net).optimizer("optimizer", &*optimizer).unwrap();
+    let all = Checkpoint::of(&net)
+        .optimizer("optimizer", &*optimizer)
+        .unwrap();
     let all = all.rng("rng", &rng);
     if let Some(from) = from {
         all.load(from).unwrap();
@@ -165,11 +165,19 @@ fn a_checkpoint_has_names_and_the_number_of_steps() {
     let sgd = Sgd::new(other.trainable(), 0.5, 0.9, false, 0.0).unwrap();
     let wants = Checkpoint::of(&other).optimizer("optimizer", &sgd).unwrap();
     let error = wants.load(&path).unwrap_err().to_string();
-    assert!(error.contains("optimizer.first.weight.momentum_buffer"), "{error}");
+    assert!(
+        error.contains("optimizer.first.weight.momentum_buffer"),
+        "{error}"
+    );
     assert_eq!(sgd.rate().get().item::<f32>().unwrap(), 0.5);
-    let error = Checkpoint::of(&net.0).optimizer("optimizer", &adam).unwrap_err();
+    let error = Checkpoint::of(&net.0)
+        .optimizer("optimizer", &adam)
+        .unwrap_err();
     let error = error.to_string();
-    assert!(error.contains("parameter 2") && error.contains("[1, 16]"), "{error}");
+    assert!(
+        error.contains("parameter 2") && error.contains("[1, 16]"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -194,7 +202,8 @@ fn a_loss_of_none_of_the_parameters_is_refused() {
     assert_eq!(w.get().to_vec::<f32>().unwrap(), [1.0, 2.0]);
     // One of two is enough.
     let mut both = Sgd::plain(vec![w.clone(), other.clone()], 0.5).unwrap();
-    both.minimize(&other.get().sum(&[], false).unwrap()).unwrap();
+    both.minimize(&other.get().sum(&[], false).unwrap())
+        .unwrap();
     assert_eq!(other.get().to_vec::<f32>().unwrap(), [2.5]);
 }
 
@@ -210,7 +219,9 @@ fn gradients_are_limited_on_their_way_to_a_step() {
             // The gradients are 3 x, 4 x and 12 x.
             let wide = Tensor::new(x[0].engine(), [3f32, 4.0])?;
             let loss = left.get().mul(&wide)?.sum(&[], false)?;
-            let loss = loss.add(&right.get().mul(12)?.sum(&[], false)?)?.mul(&x[0])?;
+            let loss = loss
+                .add(&right.get().mul(12)?.sum(&[], false)?)?
+                .mul(&x[0])?;
             let mut norm = None;
             sgd.minimize_with(&loss, &mut |gradients| {
                 let (limited, total) = clip_grad_norm(&gradients, 1.3)?;
@@ -229,7 +240,10 @@ fn gradients_are_limited_on_their_way_to_a_step() {
             norms.extend([1.0, 0.05].map(|x| step(&[call(x)]).unwrap()));
         }
         let norms: Vec<f32> = norms.iter().map(|n| n[0].item().unwrap()).collect();
-        assert!((norms[0] - 13.0).abs() < 1e-4 && (norms[1] - 0.65).abs() < 1e-5, "{norms:?}");
+        assert!(
+            (norms[0] - 13.0).abs() < 1e-4 && (norms[1] - 0.65).abs() < 1e-5,
+            "{norms:?}"
+        );
         // A tenth of the first, all of the second.
         let found = [a.get().to_vec::<f32>().unwrap(), b.get().to_vec().unwrap()].concat();
         let want = [-0.3 - 0.15, -0.4 - 0.2, -1.2 - 0.6];
@@ -254,7 +268,7 @@ fn what_needs_no_gradient_holds_no_graph() {
     let plain = rng.rand(&[n], DType::F32).unwrap();
     commit(&w).unwrap();
     let mut h = Tensor::zeros(&e, &[n], DType::F32).unwrap();
-    let mut step = |h: &mut Tensor| {
+    let step = |h: &mut Tensor| {
         let next = no_grad(|| h.mul(&w.get())?.add(&plain)?.tanh()).unwrap();
         next.realize().unwrap();
         *h = next;
@@ -271,7 +285,11 @@ fn what_needs_no_gradient_holds_no_graph() {
     let grown = executor.device().memory().used.saturating_sub(before);
     assert!(grown < 4 * 4 * n as u64, "{grown} bytes more");
     // It counts as made of nothing, before it is computed and after it.
-    let slopes = |y: &Tensor| gradients(y, &[&w.get()]).unwrap()[0].to_vec::<f32>().unwrap();
+    let slopes = |y: &Tensor| {
+        gradients(y, &[&w.get()]).unwrap()[0]
+            .to_vec::<f32>()
+            .unwrap()
+    };
     let fixed = no_grad(|| w.get().square()).unwrap();
     let y = fixed.mul(&w.get()).unwrap().sum(&[], false).unwrap();
     let want = fixed.to_vec::<f32>().unwrap();
@@ -317,5 +335,8 @@ fn engines_of_one_device_have_names_of_their_own() {
     let x = Tensor::new(&a, 1f32).unwrap();
     let y = Tensor::new(&b, 1f32).unwrap();
     let error = x.add(&y).unwrap_err().to_string();
-    assert!(error.contains(&format!("on {} and on {}", a.name(), b.name())), "{error}");
+    assert!(
+        error.contains(&format!("on {} and on {}", a.name(), b.name())),
+        "{error}"
+    );
 }

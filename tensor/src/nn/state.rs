@@ -134,7 +134,10 @@ impl Checkpoint {
     }
 
     fn cells(&self) -> Vec<Parameter> {
-        self.parameters.iter().map(|(_, cell)| cell.clone()).collect()
+        self.parameters
+            .iter()
+            .map(|(_, cell)| cell.clone())
+            .collect()
     }
 }
 

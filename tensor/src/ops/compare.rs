@@ -182,7 +182,8 @@ impl Tensor {
 
     /// The same, with all of the gradient for the element where it is at its limit.
     fn bounded(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
-        let known = matches!(other, Operand::Scalar(x) if !matches!(x, Scalar::Float(x) if x.is_nan()));
+        let known =
+            matches!(other, Operand::Scalar(x) if !matches!(x, Scalar::Float(x) if x.is_nan()));
         let Some((a, b)) = self.limited(op, binary, other)? else {
             return Ok(self.clone());
         };

@@ -249,7 +249,11 @@ impl Rng {
         let Some((&n, outer)) = weights.shape().split_last() else {
             return shape_error("multinomial", "the weights have no axis".into());
         };
-        chances::check_weights("multinomial", weights, if replacement { 1 } else { samples })?;
+        chances::check_weights(
+            "multinomial",
+            weights,
+            if replacement { 1 } else { samples },
+        )?;
         let w = weights.cast(DType::F32)?;
         if !replacement {
             // The smallest of exponential times with these rates (Efraimidis and Spirakis).

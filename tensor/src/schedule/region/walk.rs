@@ -66,6 +66,15 @@ pub(in crate::schedule) fn bytes_of(dag: &Dag, realized: &[bool], n: u32) -> Opt
     None
 }
 
+/// Many instructions for each element.
+fn is_function(op: &Op) -> bool {
+    match op {
+        Op::Unary(op) => op.row().cost >= Cost::Function,
+        Op::Binary(op) => op.row().cost >= Cost::Function,
+        _ => false,
+    }
+}
+
 impl Walk<'_> {
     pub(super) fn run(&mut self, may_split: bool) -> Result<(), Stop> {
         let domain = self.domain();
@@ -206,6 +215,9 @@ impl Walk<'_> {
     }
 
     fn inline(&mut self, node: u32, requests: &[u32]) {
+        if is_function(&self.dag.node(node).op) {
+            self.region.functions += requests.len();
+        }
         for &request in requests {
             let expansion = match self.region.expansions.remove(&request) {
                 Some(known) => known,
@@ -271,6 +283,8 @@ impl Walk<'_> {
         if buffers > self.limits.buffers
             || self.region.requests.len() > self.limits.requests
             || self.region.ix.ranges.len() + 16 > MAX_RANGES
+            || is_function(&node.op)
+                && self.region.functions + requests.len() > self.limits.functions
         {
             return Ok(false);
         }
