@@ -457,10 +457,10 @@ fn tied_and_shared_parameters_go_their_own_ways() {
     let e = engine();
     let start = one(&e, 1.0);
     let (a, b) = (Parameter::new(start.clone()), Parameter::new(start.clone()));
-    commit(&[a.clone(), b.clone()]).unwrap();
+    commit([a.clone(), b.clone()]).unwrap();
     a.set(a.get().add(1).unwrap()).unwrap();
     b.set(b.get().add(10).unwrap()).unwrap();
-    commit(&[a.clone(), b.clone()]).unwrap();
+    commit([a.clone(), b.clone()]).unwrap();
     let (own_a, own_b) = (a.clone(), b.clone());
     let both = Jit::new(&e, move |_: &[Tensor]| {
         let sum = own_a.get().add(own_b.get())?;

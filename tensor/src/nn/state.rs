@@ -96,7 +96,7 @@ impl Checkpoint {
     /// # Errors
     /// From computing or reading the values; two of one name; what the file system answered.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        commit(&self.cells())?;
+        commit(self.cells())?;
         let mut all = Vec::new();
         for (name, parameter) in &self.parameters {
             all.push((name.clone(), parameter.get()));
@@ -130,7 +130,7 @@ impl Checkpoint {
         for ((_, rng), state) in self.generators.iter().zip(states) {
             rng.set_state(state)?;
         }
-        commit(&self.cells())
+        commit(self.cells())
     }
 
     fn cells(&self) -> Vec<Parameter> {
