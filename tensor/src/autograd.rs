@@ -3,10 +3,12 @@
 //! The gradient is again a graph of ordinary operations, so it is fused and run like any other, and
 //! can itself be differentiated. There is one rule per [`Op`], in `sources`.
 //!
-//! Choices where the derivative does not exist: `abs` has 0 at 0; `maximum` and `minimum` split the
-//! gradient between equal operands, and reductions by maximum or minimum among all equal elements;
-//! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans
-//! and bit casts have no gradient.
+//! Choices where the derivative does not exist, as PyTorch's: `abs` has 0 at 0; `maximum` and `minimum`
+//! split the gradient between equal operands, and reductions by maximum or minimum among all equal
+//! elements; `clamp` has 1 at its limits; `norm`, `normalize` and `std` have 0 where the norm is 0 (a root
+//! of a sum that is written out has NaN there); running extrema give it to the latest of equals; rounding
+//! has 0 everywhere. Integers, booleans and bit casts have no gradient, and nothing that is made in a
+//! [`no_grad`](crate::no_grad()).
 
 mod looped;
 
@@ -30,6 +32,11 @@ use looped::looped;
 /// value of a parameter, if it depends on an earlier value of that parameter instead. A tensor whose
 /// graph was given up by [`crate::nn::Optimizer::minimize`].
 pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
+    or_zeros(dependence(of, with)?, with)
+}
+
+/// [`gradients`] with none where it does not depend on one.
+pub(crate) fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     if of.numel() != 1 {
         return shape_error(
             "gradients",
@@ -39,7 +46,7 @@ pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
             ),
         );
     }
-    gradients_from(of, &of.ones_like()?, with)
+    seeded(of, &of.ones_like()?, with)
 }
 
 /// The derivative of the sum of `of * seed` with respect to each of `with`.
@@ -47,6 +54,16 @@ pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// # Errors
 /// A seed of another shape or type; types that are no floats.
 pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
+    or_zeros(seeded(of, seed, with)?, with)
+}
+
+fn or_zeros(found: Vec<Option<Tensor>>, with: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let all = found.into_iter().zip(with);
+    all.map(|(gradient, t)| gradient.map_or_else(|| t.zeros_like(), Ok))
+        .collect()
+}
+
+fn seeded(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     same_engine("gradients", of, seed)?;
     if of.shape() != seed.shape() || of.dtype() != seed.dtype() {
         return shape_error(
@@ -71,10 +88,7 @@ pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Ve
             format!("{} has no derivative; differentiate floats", wrong.dtype()),
         );
     }
-    let found = backward(&[(of.clone(), seed.clone())], with)?;
-    let all = found.into_iter().zip(with);
-    all.map(|(gradient, t)| gradient.map_or_else(|| t.zeros_like(), Ok))
-        .collect()
+    backward(&[(of.clone(), seed.clone())], with)
 }
 
 /// The derivative of the sum of all tensors times their seeds with respect to each of `with`; none
@@ -211,7 +225,7 @@ fn parameters<'a>(
             owners.insert(owner, tensor.clone());
         }
         let ends = wanted.contains(&tensor.id()) || !tensor.dtype().is_float();
-        if ends || matches!(tensor.node().op, Op::Detach) {
+        if ends || tensor.node().ends_gradients() {
             continue;
         }
         if tensor.node().is_cut() && matches!(tensor.node().op, Op::Data) {
@@ -255,9 +269,9 @@ fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec
         if !visited.insert(tensor.id()) {
             continue;
         }
-        let sources: Arc<[Tensor]> = match tensor.node().op {
-            Op::Detach => Arc::default(),
-            _ => tensor.node().src(),
+        let sources: Arc<[Tensor]> = match tensor.node().ends_gradients() {
+            true => Arc::default(),
+            false => tensor.node().src(),
         };
         stack.push((tensor, true));
         stack.extend(sources.iter().map(|s| (s.clone(), false)));

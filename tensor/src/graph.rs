@@ -11,6 +11,7 @@ use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::{Error, Result};
+use crate::no_grad;
 
 /// Sizes of the axes, outermost first. A scalar has none.
 pub type Shape = Vec<usize>;
@@ -403,6 +404,8 @@ pub struct Node {
     pub storage: Slot,
     /// The parameter whose value it is or was, by its number.
     owner: OnceLock<u64>,
+    /// Made in a [`no_grad`](crate::no_grad()).
+    apart: bool,
 }
 
 /// What a node is computed from.
@@ -438,9 +441,14 @@ impl Node {
     /// The value is in memory from now on. What has no gradient gives its sources up.
     pub(crate) fn fill(&self, storage: Storage) {
         self.storage.fill(storage);
-        if matches!(self.op, Op::Detach) || !self.dtype.is_float() {
+        if self.ends_gradients() || !self.dtype.is_float() {
             self.cut();
         }
+    }
+
+    /// Whether no gradient goes to its sources, whatever it computes.
+    pub(crate) fn ends_gradients(&self) -> bool {
+        self.apart || matches!(self.op, Op::Detach)
     }
 
     /// Whether the sources were given up.
@@ -520,6 +528,23 @@ impl Tensor {
         shape: &[usize],
         dtype: DType,
     ) -> Tensor {
+        Tensor::placed(engine, op, src, shape, dtype, no_grad::is_on())
+    }
+
+    /// The same with other sources, and what goes with them.
+    pub(crate) fn remade(&self, op: Op, src: &[&Tensor], shape: &[usize]) -> Tensor {
+        let apart = self.0.apart || no_grad::is_on();
+        Tensor::placed(self.engine(), op, src, shape, self.dtype(), apart)
+    }
+
+    fn placed(
+        engine: &Engine,
+        op: Op,
+        src: &[&Tensor],
+        shape: &[usize],
+        dtype: DType,
+        apart: bool,
+    ) -> Tensor {
         Tensor(Arc::new(Node {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             op,
@@ -532,6 +557,7 @@ impl Tensor {
             engine: engine.clone(),
             storage: Slot::default(),
             owner: OnceLock::new(),
+            apart,
         }))
     }
 

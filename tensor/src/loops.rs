@@ -174,7 +174,7 @@ fn made(
             .filter_map(|s| known.get(&s.id()).cloned())
             .collect();
         let src: Vec<&Tensor> = src.iter().collect();
-        let copy = Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype);
+        let copy = tensor.remade(node.op.clone(), &src, &node.shape);
         known.insert(tensor.id(), copy);
     }
     let results = replaced(&results, known);

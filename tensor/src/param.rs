@@ -13,12 +13,14 @@
 //! there were no rule.
 //!
 //! What is kept is memory: a lazy tensor holds the parameters that it needs, and a realized one those
-//! that its gradient needs. Hold [`Tensor::detach`] of a realized tensor, or numbers, to hold neither.
+//! that its gradient needs. Hold [`Tensor::detach`] of a realized tensor, or numbers, to hold neither; what is
+//! made in a [`no_grad`](crate::no_grad()) holds neither, either.
 //! [`crate::nn::Optimizer::minimize`] gives the graph of its loss up, as PyTorch's `backward` does.
 
 pub(crate) mod cell;
 mod donate;
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -101,16 +103,29 @@ impl Parameter {
     }
 }
 
-/// Computes the waiting values of all parameters, together, on their engines; those that were never
+/// Computes the waiting values of parameters, together, on their engines; those that were never
 /// computed are computed, too. Cells named twice count once.
+///
+/// It takes one of them, or any list: `commit(&w)`, `commit([&w, &b])`, `commit(adam.state())`.
 ///
 /// In a function that is being captured it does nothing: there the values wait for the end of the
 /// function anyway.
 ///
 /// # Errors
 /// From compiling, or from the device; then those of this engine wait as before.
-pub fn commit(parameters: &[Parameter]) -> Result<()> {
-    commit_with(&[], parameters, &[])
+pub fn commit<P: Borrow<Parameter>>(parameters: impl IntoIterator<Item = P>) -> Result<()> {
+    let parameters = parameters.into_iter().map(|p| p.borrow().clone());
+    commit_with(&[], &parameters.collect::<Vec<_>>(), &[])
+}
+
+/// A list of one, for [`commit`].
+impl<'a> IntoIterator for &'a Parameter {
+    type Item = &'a Parameter;
+    type IntoIter = std::iter::Once<&'a Parameter>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self)
+    }
 }
 
 /// [`commit`], and the values of tensors, together. The graphs of those in `cut` are given up.

@@ -39,7 +39,7 @@ pub(crate) fn replaced(roots: &[Tensor], mut known: HashMap<u64, Tensor>) -> Vec
         let made = if same {
             tensor.clone()
         } else {
-            Tensor::make(&node.engine, node.op.clone(), &src, &node.shape, node.dtype)
+            tensor.remade(node.op.clone(), &src, &node.shape)
         };
         known.insert(tensor.id(), made);
     }
@@ -73,7 +73,7 @@ pub(crate) fn batched(
         });
         let src: Vec<Tensor> = src.collect::<Result<_>>()?;
         let src: Vec<&Tensor> = src.iter().collect();
-        let made = Tensor::make(&node.engine, op, &src, &wide(&node.shape), node.dtype);
+        let made = tensor.remade(op, &src, &wide(&node.shape));
         rows.insert(tensor.id(), made);
     }
     let found = roots.iter().map(|root| match rows.get(&root.id()) {

@@ -503,6 +503,7 @@ fn schedules_compute_what_graphs_say() {
             },
             _ => Limits {
                 requests: 12,
+                functions: 2,
                 buffers: 4,
                 ..Limits::default()
             },

@@ -733,3 +733,74 @@ fn reductions_of_every_kind_have_a_rule() -> Result<()> {
     }
     Ok(())
 }
+
+/// The gradient of the sum of what is built of one vector.
+fn slope(x: &[f64], build: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<f64>> {
+    let x = Tensor::from_slice(&Engine::reference(), x, &[x.len()])?;
+    let y = build(&x)?.sum(&[], false)?;
+    tensor::gradients(&y, &[&x])?[0].to_vec()
+}
+
+/// Values of PyTorch.
+#[test]
+fn norms_are_flat_at_zero() -> Result<()> {
+    for p in [0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY, 0.0] {
+        let found = slope(&[0.0, 0.0], |x| x.norm(p, &[], false))?;
+        assert_eq!(found, [0.0, 0.0], "{p}");
+        let found = slope(&[0.0, 3.0], |x| x.norm(p, &[], false))?;
+        let want = if p == 0.0 { 0.0 } else { 1.0 };
+        assert_eq!(found[0], 0.0, "{p}");
+        assert!((found[1] - want).abs() < 1e-12, "{p}: {found:?}");
+    }
+    // One row of zeros beside one that is not.
+    let rows = |x: &Tensor| x.reshape(&[2, 2])?.norm(2.0, &[1], false);
+    let found = slope(&[0.0, 0.0, 3.0, 4.0], rows)?;
+    assert_eq!(found[..2], [0.0, 0.0]);
+    assert!((found[2] - 0.6).abs() < 1e-12 && (found[3] - 0.8).abs() < 1e-12);
+    let found = slope(&[0.0, 0.0], |x| x.normalize(2.0, 0, 0.25))?;
+    assert_eq!(found, [4.0, 4.0]);
+    let found = slope(&[5.0, 5.0, 5.0], |x| x.std(&[], 1.0, false))?;
+    assert_eq!(found, [0.0; 3]);
+    let e = Engine::reference();
+    let x = Tensor::from_slice(&e, &[0.0, -2.0, 0.5], &[3])?;
+    let norm = |p: f64| x.norm(p, &[], false)?.item::<f64>();
+    assert_eq!((norm(0.0)?, norm(f64::NEG_INFINITY)?), (2.0, 0.0));
+    assert_eq!((norm(1.0)?, norm(f64::INFINITY)?), (2.5, 2.0));
+    assert!((norm(0.5)? - (2f64.sqrt() + 0.5f64.sqrt()).powi(2)).abs() < 1e-12);
+    Ok(())
+}
+
+/// Values of PyTorch.
+#[test]
+fn limits_belong_to_the_element() -> Result<()> {
+    let x = [-2.0, -1.0, 0.0, 1.0, 2.0];
+    let inside = [0.0, 1.0, 1.0, 1.0, 0.0];
+    assert_eq!(slope(&x, |x| x.clip(-1.0, 1.0))?, inside);
+    assert_eq!(
+        slope(&x, |x| x.clamp(Some((-1.0).into()), None))?,
+        [0.0, 1.0, 1.0, 1.0, 1.0]
+    );
+    // All of them are equal: the limits have nothing of it.
+    let found = slope(&x, |x| x.clamp(Some(x.into()), Some(x.into())))?;
+    assert_eq!(found, [1.0; 5]);
+    assert_eq!(
+        slope(&x, |x| x.hardtanh(-1.0, 1.0))?,
+        [0.0, 0.0, 1.0, 0.0, 0.0]
+    );
+    assert_eq!(slope(&[0.0, 3.0, 6.0], |x| x.relu6())?, [0.0, 1.0, 0.0]);
+    assert_eq!(
+        slope(&[-2.0, 0.0, 2.0], |x| x.hardsigmoid(0.25, 0.5))?,
+        [0.0, 0.25, 0.0]
+    );
+    assert_eq!(slope(&[0.0], |x| x.elu(2.0))?, [2.0]);
+    assert_eq!(slope(&[0.0], |x| x.celu(2.0))?, [1.0]);
+    // What is no number stays none, and makes none as a limit.
+    let e = Engine::reference();
+    let x = Tensor::from_slice(&e, &[f64::NAN, 0.5, 7.0], &[3])?;
+    let clipped = x.clip(-1.0, 1.0)?.to_vec::<f64>()?;
+    assert!(clipped[0].is_nan() && clipped[1..] == [0.5, 1.0]);
+    let limits = Tensor::from_slice(&e, &[1.0, f64::NAN, f64::INFINITY], &[3])?;
+    let clipped = x.clip(-1.0, &limits)?.to_vec::<f64>()?;
+    assert!(clipped[0].is_nan() && clipped[1].is_nan() && clipped[2] == 7.0);
+    Ok(())
+}

@@ -226,7 +226,7 @@ fn cells_hold_one_value_after_the_other_and_check_what_they_are_given() -> Resul
     let node = p.get();
     p.set(p.get().mul(10)?)?;
     assert_eq!(clone.get().to_vec::<i32>()?, [10, 20]);
-    commit(&[p.clone(), clone.clone()])?;
+    commit([p.clone(), clone.clone()])?;
     // What it was stays what it was.
     assert_eq!(clone.get().to_vec::<i32>()?, [10, 20]);
     assert_eq!(node.to_vec::<i32>()?, [1, 2]);
@@ -241,7 +241,7 @@ fn cells_hold_one_value_after_the_other_and_check_what_they_are_given() -> Resul
     let (a, b) = (p.get(), q.get());
     p.set(b.add(0)?)?;
     q.set(a.add(0)?)?;
-    commit(&[p.clone(), q.clone()])?;
+    commit([p.clone(), q.clone()])?;
     assert_eq!(p.get().to_vec::<i32>()?, [7, 8]);
     assert_eq!(q.get().to_vec::<i32>()?, [10, 20]);
     Ok(())

@@ -423,7 +423,7 @@ fn gradients_of_what_is_gone_are_refused() {
     let mut rng = Rng::new(&e, 1);
     let w = Parameter::new(rng.rand(&[4], DType::F32).unwrap());
     let early = loss(&w);
-    commit(std::slice::from_ref(&w)).unwrap();
+    commit(&w).unwrap();
     let slope = gradients(&early, &[&w.get()]).unwrap();
     let expected: Vec<f32> = w.get().to_vec::<f32>().unwrap();
     let expected: Vec<f32> = expected.iter().map(|w| w * 2.0).collect();
@@ -457,10 +457,10 @@ fn tied_and_shared_parameters_go_their_own_ways() {
     let e = engine();
     let start = one(&e, 1.0);
     let (a, b) = (Parameter::new(start.clone()), Parameter::new(start.clone()));
-    commit(&[a.clone(), b.clone()]).unwrap();
+    commit([a.clone(), b.clone()]).unwrap();
     a.set(a.get().add(1).unwrap()).unwrap();
     b.set(b.get().add(10).unwrap()).unwrap();
-    commit(&[a.clone(), b.clone()]).unwrap();
+    commit([a.clone(), b.clone()]).unwrap();
     let (own_a, own_b) = (a.clone(), b.clone());
     let both = Jit::new(&e, move |_: &[Tensor]| {
         let sum = own_a.get().add(own_b.get())?;
@@ -472,7 +472,7 @@ fn tied_and_shared_parameters_go_their_own_ways() {
         both.call(&[]).unwrap();
     }
     a.set(a.get().add(1).unwrap()).unwrap();
-    commit(std::slice::from_ref(&a)).unwrap();
+    commit(&a).unwrap();
     // 2 and 11, then 13, 26, 52.
     assert_eq!([&start, &a.get(), &b.get()].map(number), [1.0, 53.0, 52.0]);
 }

@@ -497,3 +497,61 @@ fn texts_of_errors() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn chances_that_are_none_are_refused() -> Result<()> {
+    let e = Engine::reference();
+    let mut rng = Rng::new(&e, 7);
+    for (p, what) in [
+        (&[0.5, -0.1][..], "element 1 is -0.1"),
+        (&[0.5, 0.5, 1.5], "element 2 is 1.5"),
+        (&[f64::NAN], "element 0 is NaN"),
+    ] {
+        let error = rng.bernoulli(&floats(&e, p)?).unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains("0..=1"), "{error}");
+    }
+    let constant = Tensor::full(&e, &[3, 4], 1.25, DType::F32)?;
+    let error = rng.bernoulli(&constant).unwrap_err().to_string();
+    assert!(error.contains("element 0 is 1.25"), "{error}");
+    for (weights, samples, replacement, what) in [
+        (&[1.0, -2.0][..], 1, true, "weight 1 is -2"),
+        (&[f64::NAN, 1.0], 1, false, "weight 0 is NaN"),
+        (&[1.0, f64::INFINITY], 1, true, "weight 1 is inf"),
+        (&[0.0, 0.0], 1, true, "row 0 has 0 weights above 0"),
+        (&[0.0, 1.0, 2.0], 3, false, "row 0 has 2 weights above 0"),
+    ] {
+        let drawn = rng.multinomial(&floats(&e, weights)?, samples, replacement);
+        let error = drawn.unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    let rows = floats(&e, &[1.0, 0.0, 0.0, 0.0])?.reshape(&[2, 2])?;
+    let error = rng.multinomial(&rows, 1, true).unwrap_err().to_string();
+    assert!(error.contains("row 1"), "{error}");
+    // The host does not look at what has to be computed: wrong ones are never drawn.
+    let wrong = floats(&e, &[-3.0, 1.0, f64::NAN])?.mul(2.0)?;
+    let drawn = rng.multinomial(&wrong, 100, true)?.to_vec::<i32>()?;
+    assert_eq!(drawn, [1; 100]);
+    assert_eq!(rng.multinomial(&wrong, 1, false)?.to_vec::<i32>()?, [1]);
+    Ok(())
+}
+
+#[test]
+fn a_generator_goes_on_from_its_state() -> Result<()> {
+    let e = Engine::reference();
+    let mut rng = Rng::new(&e, 0x1234_5678_9abc);
+    rng.rand(&[7], DType::F32)?;
+    let state = rng.state();
+    let mut draw = |rng: &mut Rng| rng.bits(&[5])?.to_vec::<u32>();
+    let next = [draw(&mut rng)?, draw(&mut rng)?];
+    let mut other = Rng::new(&e, 1);
+    let mut clone = other.clone();
+    other.set_state(state)?;
+    assert_eq!([draw(&mut clone)?, draw(&mut other)?], next);
+    // Behind 2^32 words, too.
+    let [a, b, ..] = state;
+    rng.set_state([a, b, 9, 3])?;
+    assert_eq!(rng.state(), [a, b, 9, 3]);
+    draw(&mut rng)?;
+    assert_eq!(rng.state(), [a, b, 14, 3]);
+    Ok(())
+}

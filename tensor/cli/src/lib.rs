@@ -23,7 +23,8 @@
 //! - [`Jit`] and [`Frozen`] capture a function and replay it; [`onnx`] loads and runs models.
 //! - [`io`] reads and writes safetensors, npy and npz; [`trace`] writes a profile.
 //!
-//! The front page of the repository has recipes for all of it.
+//! The front page of the repository has recipes for all of it; [`recipes`] has more, for state, captured functions
+//! and training.
 //!
 //! # Features
 //!
@@ -37,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod open;
+pub mod recipes;
 
 /// The examples of the front page; one of them needs simulated devices.
 #[cfg(all(doctest, feature = "twin"))]
@@ -52,6 +54,6 @@ pub use {codegen, drivers, hcq, tensor};
 pub use tensor::exec::{Observer, Run, trace};
 pub use tensor::{
     DType, Element, Engine, Frozen, Jit, Nested, Operand, Parameter, Rng, Scalar, Tensor, bf16,
-    f16, gradients,
+    f16, gradients, no_grad,
 };
 pub use tensor::{io, nn, onnx, ops};

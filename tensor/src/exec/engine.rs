@@ -3,6 +3,7 @@
 mod transfer;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,8 +68,24 @@ impl Default for Options {
     }
 }
 
+/// How many engines there were on devices of each name.
+static ENGINES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// The name of a new engine: the device's, and which one it is if it is not the first one there.
+fn new_name(device: &dyn Device) -> String {
+    let id = device.info().id.to_string();
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = engines.entry(id.clone()).or_default();
+    *count += 1;
+    match *count {
+        1 => id,
+        n => format!("{id} (engine {n})"),
+    }
+}
+
 /// Runs graphs on a device.
 pub struct DeviceExecutor {
+    name: String,
     device: Arc<dyn Device>,
     stream: Stream,
     /// The queue for copies beside kernels, on devices that have memory of their own.
@@ -144,6 +161,7 @@ impl DeviceExecutor {
         let (codegen, most) = (options.codegen.clone(), options.kernel_bytes);
         let compiler = Compiler::new(device.clone(), backend, codegen, threads, most);
         Ok(Engine(Arc::new(DeviceExecutor {
+            name: new_name(&*device),
             device,
             stream,
             copies,
@@ -630,7 +648,7 @@ pub(crate) fn temporaries(schedule: &Schedule, arena: u64) -> Vec<u64> {
 
 impl Executor for DeviceExecutor {
     fn name(&self) -> String {
-        self.device.info().id.to_string()
+        self.name.clone()
     }
 
     fn memory(&self) -> u64 {

@@ -2,14 +2,55 @@
 //!
 //! Moments and updates are computed in at least `f32`, whatever the type of the parameter. The
 //! learning rate is a value in memory, so a captured step follows a schedule.
+//!
+//! [`super::state::Checkpoint`] saves and loads what an optimizer keeps. [`clip_grad_norm`] and
+//! [`clip_grad_value`] limit gradients on their way to a step.
+
+mod clip;
 
 use super::Parameter;
-use crate::autograd::gradients;
+use crate::autograd::dependence;
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::jit::tracing::is_capturing;
 use crate::ops::shape_error;
 use crate::param::{commit_with, set_by_this_thread};
+pub use clip::{clip_grad_norm, clip_grad_value};
+
+/// A part of the state of an optimizer, with its name in files.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// What it is, by PyTorch's name where PyTorch has it.
+    pub name: &'static str,
+    /// The parameter that it belongs to, by its place in [`Optimizer::parameters`]; `None` if it belongs to all.
+    pub of: Option<usize>,
+    /// The value.
+    pub cell: Parameter,
+}
+
+/// One slot for each of the parameters, in order.
+fn slots_of_each<'a>(
+    name: &'static str,
+    cells: &'a [Parameter],
+) -> impl Iterator<Item = Slot> + 'a {
+    cells.iter().enumerate().map(move |(i, cell)| Slot {
+        name,
+        of: Some(i),
+        cell: cell.clone(),
+    })
+}
+
+/// A slot that belongs to all parameters.
+fn slot(name: &'static str, cell: &Parameter) -> Slot {
+    Slot {
+        name,
+        of: None,
+        cell: cell.clone(),
+    }
+}
+
+/// Gradients on their way to a step, see [`Optimizer::minimize_with`].
+pub type Change<'a> = dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>> + 'a;
 
 /// Changes parameters along their gradients.
 pub trait Optimizer {
@@ -25,8 +66,14 @@ pub trait Optimizer {
     /// Another number of gradients than parameters; shapes that differ.
     fn step(&mut self, gradients: &[Tensor]) -> Result<()>;
 
+    /// What it keeps from step to step besides the parameters, the learning rate included.
+    fn slots(&self) -> Vec<Slot>;
+
     /// Everything that a step sets, to be committed together.
-    fn state(&self) -> Vec<Parameter>;
+    fn state(&self) -> Vec<Parameter> {
+        let slots = self.slots().into_iter().map(|slot| slot.cell);
+        self.parameters().iter().cloned().chain(slots).collect()
+    }
 
     /// A new learning rate, lazily. A captured function follows it if it is set outside: keep a clone of
     /// [`Optimizer::rate`] for that, and set it before the call.
@@ -57,12 +104,28 @@ pub trait Optimizer {
     /// In a captured function ([`crate::Jit`]) the step is a part of each call.
     ///
     /// # Errors
-    /// From differentiation, from compiling, or from the device. A loss whose graph was given up.
+    /// From differentiation, from compiling, or from the device. A loss whose graph was given up, or that
+    /// depends on none of the parameters.
     fn minimize(&mut self, loss: &Tensor) -> Result<()> {
+        self.minimize_with(loss, &mut Ok)
+    }
+
+    /// [`Optimizer::minimize`] with gradients that are changed before the step: limited, scaled, with noise.
+    ///
+    /// ```
+    /// # use tensor::nn::{Optimizer, optim::clip_grad_norm};
+    /// # fn step(adam: &mut impl Optimizer, loss: &tensor::Tensor) -> tensor::Result<()> {
+    /// adam.minimize_with(loss, &mut |gradients| Ok(clip_grad_norm(&gradients, 1.0)?.0))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Optimizer::minimize`]; those of `change`; another number of gradients than there were.
+    fn minimize_with(&mut self, loss: &Tensor, change: &mut Change) -> Result<()> {
         {
             let values: Vec<Tensor> = self.parameters().iter().map(Parameter::get).collect();
-            let slopes = gradients(loss, &values.iter().collect::<Vec<_>>())?;
-            self.step(&slopes)?;
+            let slopes = slopes(loss, &values)?;
+            self.step(&change(slopes)?)?;
             // They go before the parameters are computed: who holds an old value keeps its memory.
         }
         if is_capturing() {
@@ -73,6 +136,26 @@ pub trait Optimizer {
         let loss = std::slice::from_ref(loss);
         commit_with(loss, &all, loss)
     }
+}
+
+/// The gradients of a loss, which has to have some.
+fn slopes(loss: &Tensor, values: &[Tensor]) -> Result<Vec<Tensor>> {
+    let found = dependence(loss, &values.iter().collect::<Vec<_>>())?;
+    if found.iter().all(Option::is_none) {
+        return shape_error(
+            "minimize",
+            format!(
+                "the loss {loss:?} depends on none of the {} parameters of this optimizer, the first of which has the \
+                 shape {:?}: make it of `Parameter::get`, without `detach` and integers on the way, and outside of \
+                 `no_grad`",
+                values.len(),
+                values.first().map_or(&[][..], Tensor::shape)
+            ),
+        );
+    }
+    let all = found.into_iter().zip(values);
+    all.map(|(slope, value)| slope.map_or_else(|| value.zeros_like(), Ok))
+        .collect()
 }
 
 fn number(engine: &crate::Engine, x: f64) -> Result<Tensor> {
@@ -195,11 +278,10 @@ impl Optimizer for Sgd {
         Ok(())
     }
 
-    fn state(&self) -> Vec<Parameter> {
-        let mut state = self.parameters.clone();
-        state.extend(self.velocity.iter().cloned());
-        state.push(self.rate.clone());
-        state
+    fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = slots_of_each("momentum_buffer", &self.velocity).collect();
+        slots.push(slot("lr", &self.rate));
+        slots
     }
 }
 
@@ -211,6 +293,8 @@ struct Moments {
     /// 1 - beta^t of both, which correct the bias of the zeros at the start. Kept in this form,
     /// because the difference would lose the digits that a beta near 1 leaves.
     gathered: [Parameter; 2],
+    /// How many steps there were, in `f32` as PyTorch counts them.
+    step: Parameter,
     betas: (f64, f64),
     eps: f64,
 }
@@ -222,18 +306,20 @@ impl Moments {
             first: moments(parameters)?,
             second: moments(parameters)?,
             gathered: [zero()?, zero()?],
+            step: zero()?,
             betas,
             eps,
         })
     }
 
-    /// Advances the gathered weights; call once per step, before [`Moments::direction`].
+    /// Counts the step, and advances the gathered weights; call once per step, before [`Moments::direction`].
     fn advance(&self) -> Result<[Tensor; 2]> {
         let next = |cell: &Parameter, beta: f64| -> Result<Tensor> {
             let value = cell.get().mul(beta)?.add(1.0 - beta)?;
             cell.set(value.clone())?;
             Ok(value)
         };
+        self.step.set(self.step.get().add(1)?)?;
         Ok([
             next(&self.gathered[0], self.betas.0)?,
             next(&self.gathered[1], self.betas.1)?,
@@ -255,12 +341,14 @@ impl Moments {
         m.div(&v.sqrt()?.add(self.eps)?)
     }
 
-    fn state(&self) -> impl Iterator<Item = Parameter> + '_ {
-        self.first
-            .iter()
-            .chain(&self.second)
-            .chain(&self.gathered)
-            .cloned()
+    fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = slots_of_each("exp_avg", &self.first)
+            .chain(slots_of_each("exp_avg_sq", &self.second))
+            .collect();
+        slots.push(slot("step", &self.step));
+        slots.push(slot("gathered.0", &self.gathered[0]));
+        slots.push(slot("gathered.1", &self.gathered[1]));
+        slots
     }
 }
 
@@ -351,11 +439,10 @@ impl Optimizer for Adam {
         Ok(())
     }
 
-    fn state(&self) -> Vec<Parameter> {
-        let mut state = self.parameters.clone();
-        state.extend(self.moments.state());
-        state.push(self.rate.clone());
-        state
+    fn slots(&self) -> Vec<Slot> {
+        let mut slots = self.moments.slots();
+        slots.push(slot("lr", &self.rate));
+        slots
     }
 }
 
@@ -420,10 +507,9 @@ impl Optimizer for Lamb {
         Ok(())
     }
 
-    fn state(&self) -> Vec<Parameter> {
-        let mut state = self.parameters.clone();
-        state.extend(self.moments.state());
-        state.push(self.rate.clone());
-        state
+    fn slots(&self) -> Vec<Slot> {
+        let mut slots = self.moments.slots();
+        slots.push(slot("lr", &self.rate));
+        slots
     }
 }

@@ -1,26 +1,189 @@
-//! Parameters in safetensors files.
+//! Parameters, and what else a training run goes on from, in safetensors files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Module, Parameter, commit};
-use crate::error::{Error, Result};
+use codegen::DType;
+
+use super::{Module, Optimizer, Parameter, commit};
+use crate::error::Result;
 use crate::graph::Tensor;
 use crate::io::safetensors::{File, TensorRef, write};
+use crate::ops::random::Rng;
 use crate::ops::shape_error;
+
+/// All that a training run goes on from, in one file: a module, optimizers, generators of random numbers. A run
+/// that is resumed from it computes the bits that it would have computed without a stop.
+///
+/// ```
+/// # use tensor::{DType, Rng, nn::{Adam, Linear, Module, state::{self, Checkpoint}}};
+/// # fn run(engine: &tensor::Engine, path: &std::path::Path) -> tensor::Result<()> {
+/// let mut rng = Rng::new(engine, 7);
+/// let net = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
+/// let adam = Adam::usual(net.trainable(), 0.1)?;
+/// let all = Checkpoint::of(&net).optimizer("optimizer", &adam)?.rng("rng", &rng);
+/// all.save(path)?; // between two steps
+/// all.load(path)?; // in the next run, after the same lines
+/// state::load(&net, path)?; // the module alone
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It holds the cells themselves, not what is in them: make it once, before a captured function borrows the
+/// optimizer, and save it as often as you like.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    parameters: Vec<(String, Parameter)>,
+    /// How many of these are the module's.
+    own: usize,
+    generators: Vec<(String, Rng)>,
+}
+
+impl Checkpoint {
+    /// All parameters and running statistics of a module, under their names.
+    pub fn of(module: &dyn Module) -> Checkpoint {
+        let parameters = module.parameters();
+        Checkpoint {
+            own: parameters.len(),
+            parameters,
+            generators: Vec::new(),
+        }
+    }
+
+    /// Also what an optimizer keeps: `optimizer.weight.exp_avg` for the parameter `weight` of the module, and
+    /// `optimizer.step`, `optimizer.lr` and the like for all, if its name is `optimizer`. Betas and other numbers
+    /// that it was made with are not in the file.
+    ///
+    /// # Errors
+    /// A parameter of the optimizer that the module lacks, so that it has no name.
+    pub fn optimizer(mut self, name: &str, optimizer: &dyn Optimizer) -> Result<Checkpoint> {
+        for slot in optimizer.slots() {
+            let full = match slot.of {
+                None => format!("{name}.{}", slot.name),
+                Some(i) => {
+                    let own = &optimizer.parameters()[i];
+                    let mut known = self.parameters[..self.own].iter();
+                    match known.find(|(_, parameter)| parameter.is(own)) {
+                        Some((of, _)) => format!("{name}.{of}.{}", slot.name),
+                        None => {
+                            return shape_error(
+                                "checkpoint",
+                                format!(
+                                    "parameter {i} of `{name}`, of shape {:?}, is none of the module's {}; give \
+                                     `of` a module that has all parameters of the optimizer",
+                                    own.like().shape(),
+                                    self.own
+                                ),
+                            );
+                        }
+                    }
+                }
+            };
+            self.parameters.push((full, slot.cell));
+        }
+        Ok(self)
+    }
+
+    /// Also where a generator stands, as [`Rng::state`] has it.
+    #[must_use]
+    pub fn rng(mut self, name: &str, rng: &Rng) -> Checkpoint {
+        self.generators.push((name.to_string(), rng.clone()));
+        self
+    }
+
+    /// Writes all of it, replacing what was at `path` in one step.
+    ///
+    /// # Errors
+    /// From computing or reading the values; two of one name; what the file system answered.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        commit(self.cells())?;
+        let mut all = Vec::new();
+        for (name, parameter) in &self.parameters {
+            all.push((name.clone(), parameter.get()));
+        }
+        for (name, rng) in &self.generators {
+            let words = Tensor::from_slice(rng.engine(), &rng.state(), &[4])?;
+            all.push((name.clone(), words));
+        }
+        save_tensors(all, path)
+    }
+
+    /// Gives everything the value of its name in the file, cast to its type, and commits it. Tensors of the file
+    /// that nothing here has the name of are left alone.
+    ///
+    /// # Errors
+    /// A name that the file lacks, or with another shape; a generator that is no four `u32`. Then nothing is
+    /// changed.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        let file = File::open(path).map_err(Box::new)?;
+        let mut values = Vec::with_capacity(self.parameters.len());
+        for (name, parameter) in &self.parameters {
+            values.push(value(&file, name, &parameter.like())?);
+        }
+        let mut states = Vec::with_capacity(self.generators.len());
+        for (name, _) in &self.generators {
+            states.push(words(&file, name)?);
+        }
+        for ((_, parameter), value) in self.parameters.iter().zip(values) {
+            parameter.set(value)?;
+        }
+        for ((_, rng), state) in self.generators.iter().zip(states) {
+            rng.set_state(state)?;
+        }
+        commit(self.cells())
+    }
+
+    fn cells(&self) -> Vec<Parameter> {
+        self.parameters
+            .iter()
+            .map(|(_, cell)| cell.clone())
+            .collect()
+    }
+}
+
+/// A tensor of a file in the shape and type of another.
+fn value(file: &File, name: &str, like: &Tensor) -> Result<Tensor> {
+    let entry = file.entry(name).map_err(Box::new)?;
+    if entry.shape != like.shape() {
+        return shape_error(
+            "load",
+            format!(
+                "`{name}` is {:?} in the file, and {:?} here",
+                entry.shape,
+                like.shape()
+            ),
+        );
+    }
+    let data = file.data(name).map_err(Box::new)?.to_vec();
+    Tensor::from_bytes(like.engine(), data, &entry.shape, entry.dtype)?.cast(like.dtype())
+}
+
+/// The state of a generator in a file.
+fn words(file: &File, name: &str) -> Result<[u32; 4]> {
+    let entry = file.entry(name).map_err(Box::new)?;
+    let data = file.data(name).map_err(Box::new)?;
+    let mut state = [0; 4];
+    if entry.dtype != DType::U32 || data.len() != size_of_val(&state) {
+        return shape_error(
+            "load",
+            format!(
+                "`{name}` is {:?} {} in the file; a generator is [4] u32",
+                entry.shape, entry.dtype
+            ),
+        );
+    }
+    for (word, bytes) in state.iter_mut().zip(data.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    Ok(state)
+}
 
 /// Writes all parameters of a module, replacing what was at `path` in one step.
 ///
 /// # Errors
 /// From computing or reading the values; what the file system answered.
 pub fn save(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
-    save_tensors(
-        module
-            .parameters()
-            .into_iter()
-            .map(|(name, parameter)| (name, parameter.get())),
-        path,
-    )
+    Checkpoint::of(module).save(path)
 }
 
 /// Writes named tensors, replacing what was at `path` in one step.
@@ -71,31 +234,5 @@ pub fn load_tensors(
 /// # Errors
 /// A parameter that the file lacks, or with another shape; then nothing is changed.
 pub fn load(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
-    let file = File::open(path).map_err(Box::new)?;
-    let mut new: Vec<(Parameter, Tensor)> = Vec::new();
-    for (name, parameter) in module.parameters() {
-        let old = parameter.get();
-        let entry = file.entry(&name).map_err(Box::new)?;
-        if entry.shape != old.shape() {
-            return shape_error(
-                "load",
-                format!(
-                    "`{name}` is {:?} in the file, the module has {:?}",
-                    entry.shape,
-                    old.shape()
-                ),
-            );
-        }
-        let data = file.data(&name).map_err(Box::new)?.to_vec();
-        let value = Tensor::from_bytes(old.engine(), data, &entry.shape, entry.dtype)?;
-        new.push((parameter, value.cast(old.dtype())?));
-    }
-    let parameters: Vec<Parameter> = new
-        .into_iter()
-        .map(|(parameter, value)| {
-            parameter.set(value)?;
-            Ok::<_, Error>(parameter)
-        })
-        .collect::<Result<_>>()?;
-    commit(&parameters)
+    Checkpoint::of(module).load(path)
 }

@@ -23,17 +23,29 @@ fn above(x: &Tensor, limit: f64, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
     x.le(limit)?.where_(no, yes)
 }
 
+/// min(x, 0) with the gradient of x at 0.
+fn below_zero(x: &Tensor) -> Result<Tensor> {
+    x.le(0.0)?.where_(x, 0.0)
+}
+
+/// min(max(x, low), high), with the gradient of PyTorch's hardtanh: 0 at both limits, other than
+/// [`Tensor::clip`].
+fn strictly(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
+    let below = x.ge(high)?.where_(high, x)?;
+    x.le(low)?.where_(low, &below)
+}
+
 activation! {
     /// max(x, 0); the gradient at 0 is 0.
     relu(), |x| above(x, 0.0, x, &x.zeros_like()?);
-    /// min(max(x, 0), 6).
-    relu6(), |x| x.clip(0.0, 6.0);
+    /// min(max(x, 0), 6); the gradient at 0 and 6 is 0.
+    relu6(), |x| strictly(x, 0.0, 6.0);
     /// x above zero, `slope * x` below.
     leaky_relu(slope), |x| above(x, 0.0, x, &x.mul(slope)?);
     /// x above zero, `alpha (e^x - 1)` below.
-    elu(alpha), |x| above(x, 0.0, x, &x.minimum(0.0)?.expm1()?.mul(alpha)?);
+    elu(alpha), |x| above(x, 0.0, x, &below_zero(x)?.expm1()?.mul(alpha)?);
     /// x above zero, `alpha (e^(x / alpha) - 1)` below.
-    celu(alpha), |x| above(x, 0.0, x, &x.minimum(0.0)?.div(alpha)?.expm1()?.mul(alpha)?);
+    celu(alpha), |x| above(x, 0.0, x, &below_zero(x)?.div(alpha)?.expm1()?.mul(alpha)?);
     /// The self-normalizing scaled elu.
     selu(), |x| x.elu(1.673_263_242_354_377_2)?.mul(1.050_700_987_355_480_5);
     /// x above `alpha`, else 0.
@@ -68,11 +80,11 @@ activation! {
     /// x / (1 + |x|).
     softsign(), |x| x.div(&x.mul(&x.sign_choice()?)?.add(1.0)?);
     /// min(max(alpha x + beta, 0), 1); PyTorch has alpha 1/6, ONNX 0.2, both beta 0.5.
-    hardsigmoid(alpha, beta), |x| x.mul(alpha)?.add(beta)?.clip(0.0, 1.0);
+    hardsigmoid(alpha, beta), |x| strictly(&x.mul(alpha)?.add(beta)?, 0.0, 1.0);
     /// x hardsigmoid(x) with alpha 1/6 and beta 0.5.
     hardswish(), |x| x.hardsigmoid(1.0 / 6.0, 0.5)?.mul(x);
-    /// min(max(x, low), high).
-    hardtanh(low, high), |x| x.clip(low, high);
+    /// min(max(x, low), high); the gradient at both is 0.
+    hardtanh(low, high), |x| strictly(x, low, high);
 }
 
 impl Tensor {

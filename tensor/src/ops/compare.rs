@@ -174,6 +174,40 @@ impl Tensor {
     }
 
     fn limit(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
+        match self.limited(op, binary, other)? {
+            Some((a, b)) => a.binary(binary, &b),
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// The same, with all of the gradient for the element where it is at its limit.
+    fn bounded(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
+        let known =
+            matches!(other, Operand::Scalar(x) if !matches!(x, Scalar::Float(x) if x.is_nan()));
+        let Some((a, b)) = self.limited(op, binary, other)? else {
+            return Ok(self.clone());
+        };
+        if !a.dtype().is_float() {
+            return a.binary(binary, &b);
+        }
+        let mut beyond = match binary {
+            Binary::Max => a.binary(Binary::Lt, &b)?,
+            _ => b.binary(Binary::Lt, &a)?,
+        };
+        if !known {
+            // A limit that is NaN is the result.
+            beyond = beyond.bitor(&b.binary(Binary::Ne, &b)?)?;
+        }
+        beyond.select(&b, &a)
+    }
+
+    /// Elements and limits in one shape and type; nothing if no element reaches its limit.
+    fn limited(
+        &self,
+        op: &'static str,
+        binary: Binary,
+        other: Operand,
+    ) -> Result<Option<(Tensor, Tensor)>> {
         let dtype = self.dtype();
         // A limit on the far side of every element, which none reaches.
         let idle = |below: bool| match binary {
@@ -185,42 +219,42 @@ impl Tensor {
                 let (low, high) = scalar::int_limits(dtype);
                 let x = i128::from(x);
                 if x <= low && idle(true) || x >= high && idle(false) {
-                    return Ok(self.clone());
+                    return Ok(None);
                 }
             }
             Operand::Scalar(x)
                 if dtype.is_float() && beyond(x, dtype).is_some_and(|x| idle(x < 0.0)) =>
             {
-                return Ok(self.clone());
+                return Ok(None);
             }
             _ => {}
         }
-        let (a, b) = pair(op, self, other)?;
-        a.binary(binary, &b)
+        pair(op, self, other).map(Some)
     }
 
-    /// Limited to `low..=high`; a missing limit does nothing.
+    /// Limited to `low..=high`; a missing limit does nothing. The gradient is that of the element from limit to
+    /// limit, both included.
     ///
     /// # Errors
     /// Shapes that do not broadcast; a limit that all would become and that does not fit.
     pub fn clamp(&self, low: Option<Operand>, high: Option<Operand>) -> Result<Tensor> {
         let x = match low {
-            Some(low) => self.limit("clamp", Binary::Max, low)?,
+            Some(low) => self.bounded("clamp", Binary::Max, low)?,
             None => self.clone(),
         };
         match high {
-            Some(high) => x.limit("clamp", Binary::Min, high),
+            Some(high) => x.bounded("clamp", Binary::Min, high),
             None => Ok(x),
         }
     }
 
-    /// Limited to `low..=high`.
+    /// Limited to `low..=high`, with the gradient of [`Tensor::clamp`].
     ///
     /// # Errors
     /// As [`Tensor::clamp`].
     pub fn clip(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Result<Tensor> {
-        self.limit("clip", Binary::Max, low.into())?
-            .limit("clip", Binary::Min, high.into())
+        self.bounded("clip", Binary::Max, low.into())?
+            .bounded("clip", Binary::Min, high.into())
     }
 }
 

@@ -4,6 +4,7 @@
 //! A draw of n words uses counters c..c+n: word i of the first half and word i of the second half are
 //! the two outputs of the block (c + i, c + half + i), as in JAX's `threefry2x32` streams.
 
+mod chances;
 pub(crate) mod generator;
 
 use codegen::DType;
@@ -54,9 +55,26 @@ impl Rng {
                         .into(),
             });
         }
-        let at = self.advance(1);
+        let (key, at) = self.advance(1);
         let word = [at as u32, (at >> 32) as u32 ^ 0x8000_0000];
-        Ok(Rng::of(&self.engine, threefry(self.key, word)))
+        Ok(Rng::of(&self.engine, threefry(key, word)))
+    }
+
+    /// Goes on from where a generator stood, together with its clones: the next draws are those that followed
+    /// there. See [`Rng::state`].
+    ///
+    /// # Errors
+    /// In a captured function, whose replays would not do it.
+    pub fn set_state(&self, state: [u32; 4]) -> Result<()> {
+        if tracing::is_capturing() {
+            return Err(Error::Capture {
+                what: "set_state of a generator inside of a captured function: a replay would not do it. Set \
+                       it before the call"
+                    .into(),
+            });
+        }
+        self.go_on_from(state);
+        Ok(())
     }
 
     /// Uniform `u32` words of a shape.
@@ -189,12 +207,16 @@ impl Rng {
 
     /// 1 with the probability that `p` gives for each element, else 0, in the type of `p`.
     ///
+    /// A device has no way to say that a probability is wrong: where only it knows them, what is below 0 or NaN
+    /// counts as 0, and what is above 1 as 1.
+    ///
     /// # Errors
-    /// Probabilities that are no floats.
+    /// Probabilities that are no floats, or that the host knows and that are not within `0..=1`.
     pub fn bernoulli(&mut self, p: &Tensor) -> Result<Tensor> {
         if !p.dtype().is_float() {
             return dtype_error("bernoulli", format!("{} holds no probabilities", p.dtype()));
         }
+        chances::check_probabilities("bernoulli", p)?;
         self.rand(p.shape(), p.dtype().accumulator())?
             .lt(&p.cast(p.dtype().accumulator())?)?
             .cast(p.dtype())
@@ -211,8 +233,13 @@ impl Rng {
     /// `samples` positions (`I32`) along the last axis, drawn with probabilities proportional to the
     /// weights.
     ///
+    /// A device has no way to say that a weight is wrong: where only it knows them, weights below 0 and NaN count
+    /// as 0, and where all of a row are 0, or fewer are above it than are drawn without replacement, some of these
+    /// are drawn.
+    ///
     /// # Errors
-    /// No axes; without replacement, more samples than weights.
+    /// No axes; without replacement, more samples than weights. Weights that the host knows and that are negative,
+    /// NaN or infinite, or of which a row has none above 0, or fewer than samples without replacement.
     pub fn multinomial(
         &mut self,
         weights: &Tensor,
@@ -222,12 +249,17 @@ impl Rng {
         let Some((&n, outer)) = weights.shape().split_last() else {
             return shape_error("multinomial", "the weights have no axis".into());
         };
+        chances::check_weights(
+            "multinomial",
+            weights,
+            if replacement { 1 } else { samples },
+        )?;
         let w = weights.cast(DType::F32)?;
         if !replacement {
             // The smallest of exponential times with these rates (Efraimidis and Spirakis).
             let u = self.rand(w.shape(), DType::F32)?.neg()?.add(1.0)?;
             let times = u.log()?.neg()?.div(&w)?;
-            let times = times.masked_fill(&w.le(0)?, f64::INFINITY)?;
+            let times = w.gt(0)?.where_(&times, f64::INFINITY)?;
             return Ok(times.topk(samples, -1, false)?.1);
         }
         if n == 0 {
@@ -236,7 +268,7 @@ impl Rng {
                 format!("{:?} has no weights", weights.shape()),
             );
         }
-        let edges = w.cumsum(-1)?;
+        let edges = w.gt(0)?.where_(&w, 0.0)?.cumsum(-1)?;
         let total = edges.narrow(-1, n - 1, 1)?;
         let u = self
             .rand(&[outer, &[samples]].concat(), DType::F32)?

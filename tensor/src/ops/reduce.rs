@@ -141,7 +141,7 @@ impl Tensor {
     /// # Errors
     /// Axes that the tensor lacks.
     pub fn std(&self, along: &[isize], correction: f64, keep: bool) -> Result<Tensor> {
-        self.in_float(|x| x.var(along, correction, keep)?.sqrt())
+        self.in_float(|x| x.var(along, correction, keep)?.root(0.5))
     }
 
     /// Variance and mean over axes.
@@ -170,7 +170,8 @@ impl Tensor {
         Ok((self.std(along, correction, keep)?, self.mean(along, keep)?))
     }
 
-    /// The `p`-norm over axes: the `p`-th root of the sum of `|x|^p`; p may be infinite.
+    /// The `p`-norm over axes: the `p`-th root of the sum of `|x|^p`; p may be infinite, and 0 counts
+    /// elements that are not 0. Where it is 0, so is its gradient.
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -179,11 +180,28 @@ impl Tensor {
         if p == f64::INFINITY {
             return x.abs()?.max(along, keep);
         }
+        if p == f64::NEG_INFINITY {
+            return x.abs()?.min(along, keep);
+        }
         x.in_f32(|x| match p {
+            0.0 => x.ne(0)?.cast(x.dtype())?.sum(along, keep),
             1.0 => x.abs()?.sum(along, keep),
-            2.0 => x.square()?.sum(along, keep)?.sqrt(),
-            _ => x.abs()?.pow(p)?.sum(along, keep)?.pow(1.0 / p),
+            2.0 => x.square()?.sum(along, keep)?.root(0.5),
+            // Steep at 0, where the slope of the absolute value is 0.
+            _ if p > 0.0 && p < 1.0 => x.abs()?.root(p)?.sum(along, keep)?.pow(1.0 / p),
+            _ => x.abs()?.pow(p)?.sum(along, keep)?.root(1.0 / p),
         })
+    }
+
+    /// `x^p` of numbers that are not negative, whose gradient at 0 is 0 where the slope is infinite.
+    fn root(&self, p: f64) -> Result<Tensor> {
+        let zero = self.eq(0)?;
+        let safe = zero.select(&self.ones_like()?, self)?;
+        let root = match p {
+            0.5 => safe.sqrt()?,
+            _ => safe.pow(p)?,
+        };
+        zero.select(&self.full_like(0f64.powf(p))?, &root)
     }
 
     /// Divided by the `p`-norm along an axis, or by `eps` if that is larger.
@@ -192,7 +210,8 @@ impl Tensor {
     /// An axis that the tensor lacks.
     pub fn normalize(&self, p: f64, along: isize, eps: f64) -> Result<Tensor> {
         let x = self.to_float()?;
-        x.div(&x.norm(p, &[along], true)?.maximum(eps)?)
+        let norm = x.norm(p, &[along], true)?;
+        x.div(&norm.clamp(Some(eps.into()), None)?)
     }
 
     /// The largest element over axes without gradient, 0 where it is infinite: what is subtracted

@@ -12,6 +12,7 @@ use codegen::ir::RangeKind;
 use codegen::ir::arith::Cost;
 
 use super::canon::Dag;
+use super::marks::Marks;
 use super::region::{Body, Limits, Region, Root, bytes_of, discover, domain_of};
 use crate::graph::Op;
 
@@ -78,7 +79,7 @@ pub fn fuse(dag: &Dag, limits: &Limits, wanted: &[u32]) -> Vec<Group> {
     }
     let mut groups = Vec::new();
     for _ in 0..ROUNDS {
-        let mut realized = forced.clone();
+        let mut realized = Marks::new(forced.clone());
         groups = walk_all(dag, limits, &mut realized, wanted);
         let shared = shared_work(dag, &realized, &groups);
         if shared.is_empty() {
@@ -94,37 +95,44 @@ pub fn fuse(dag: &Dag, limits: &Limits, wanted: &[u32]) -> Vec<Group> {
     groups
 }
 
+/// What kernels write.
+fn roots_of(dag: &Dag, groups: &[Group]) -> Marks {
+    let mut realized = vec![false; dag.nodes.len()];
+    for root in groups.iter().flat_map(|g| &g.roots) {
+        realized[root.node as usize] = true;
+    }
+    Marks::new(realized)
+}
+
 /// A result that only its own kernel uses need not be written.
 fn drop_private(dag: &Dag, limits: &Limits, groups: &mut [Group], kept: &HashSet<u32>) {
     let loaded: HashSet<u32> = groups
         .iter()
         .flat_map(|g| g.region.loads.iter().copied())
         .collect();
-    let mut realized = vec![false; dag.nodes.len()];
-    for root in groups.iter().flat_map(|g| &g.roots) {
-        realized[root.node as usize] = true;
-    }
+    let mut realized = roots_of(dag, groups);
     let kernels = groups.iter_mut().filter(|g| !g.is_loop());
     for group in kernels.filter(|g| g.roots.len() > 1) {
         let needed = |r: &Root| kept.contains(&r.node) || loaded.contains(&r.node);
-        let roots: Vec<Root> = group.roots.iter().copied().filter(needed).collect();
-        if roots.is_empty() || roots.len() == group.roots.len() {
+        let (roots, private): (Vec<Root>, Vec<Root>) = group.roots.iter().partition(|&r| needed(r));
+        if roots.is_empty() || private.is_empty() {
             continue;
         }
-        let mut trial = realized.clone();
-        for root in &group.roots {
-            trial[root.node as usize] = roots.contains(root);
+        for root in &private {
+            realized.set(root.node, false);
         }
-        let before = trial.clone();
-        if let Ok(region) = discover(dag, limits, &mut trial, &roots)
-            && trial == before
-        {
+        let found = discover(dag, limits, &mut realized, &roots);
+        let same = realized.undo() == 0;
+        for root in &private {
+            realized.set(root.node, true);
+        }
+        if let (Ok(region), true) = (found, same) {
             *group = Group::new(roots, region);
         }
     }
 }
 
-fn walk_all(dag: &Dag, limits: &Limits, realized: &mut [bool], wanted: &[u32]) -> Vec<Group> {
+fn walk_all(dag: &Dag, limits: &Limits, realized: &mut Marks, wanted: &[u32]) -> Vec<Group> {
     let leaf = |n: u32| dag.node(n).leaf.is_some();
     let mut groups: Vec<Group> = Vec::new();
     let mut open: BTreeSet<u32> = wanted.iter().copied().filter(|&n| !leaf(n)).collect();
@@ -194,17 +202,14 @@ fn shared_work(dag: &Dag, realized: &[bool], groups: &[Group]) -> HashSet<u32> {
             out.insert(base);
         }
     }
-    out.retain(|&n| !realized[n as usize] || is_computed_elsewhere(n, groups));
+    // A kernel that is not its own computes it.
+    let elsewhere = |n: u32| {
+        let at = kernels.get(&n).into_iter().flatten();
+        let mut others = at.map(|&k| &groups[k as usize].roots);
+        others.any(|roots| roots.iter().all(|r| r.node != n))
+    };
+    out.retain(|&n| !realized[n as usize] || elsewhere(n));
     out
-}
-
-/// A kernel that is not its own computes it.
-fn is_computed_elsewhere(n: u32, groups: &[Group]) -> bool {
-    groups.iter().any(|g| {
-        g.roots.iter().all(|r| r.node != n)
-            && g.region.visited.iter().any(|(v, _)| *v == n)
-            && !g.region.loads.contains(&n)
-    })
 }
 
 /// Work per element down to memory, as far as it matters.
@@ -260,8 +265,11 @@ fn merge(dag: &Dag, limits: &Limits, groups: Vec<Group>) -> Vec<Group> {
     }
     let mut order = Merged {
         of: (0..groups.len()).collect(),
+        top: (0..groups.len()).collect(),
         needs,
     };
+    // Whatever is merged, the roots of all kernels stay the same.
+    let mut realized = roots_of(dag, &groups);
     let mut slots: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
     let mut by_domain: HashMap<Vec<usize>, Vec<usize>> = HashMap::new();
     for k in 0..slots.len() {
@@ -282,20 +290,15 @@ fn merge(dag: &Dag, limits: &Limits, groups: Vec<Group>) -> Vec<Group> {
             }
             let mut roots = a.roots.clone();
             roots.extend_from_slice(&b.roots);
-            let mut realized = vec![false; dag.nodes.len()];
-            for group in slots.iter().flatten() {
-                for root in &group.roots {
-                    realized[root.node as usize] = true;
-                }
-            }
-            let before = realized.clone();
             let buffers = |g: &Group| g.region.loads.len() + g.region.stores.len();
-            let Ok(region) = discover(dag, limits, &mut realized, &roots) else {
+            let found = discover(dag, limits, &mut realized, &roots);
+            let same = realized.undo() == 0;
+            let Ok(region) = found else {
                 continue;
             };
             let merged = Group::new(roots, region);
             let reads: usize = buffers(a) + buffers(b);
-            if realized == before
+            if same
                 && merged.region.contraction.is_none()
                 && buffers(&merged) <= limits.buffers
                 && buffers(&merged) < reads
@@ -345,12 +348,15 @@ fn related(dag: &Dag, a: &Group, b: &Group) -> bool {
 
 /// Which kernels have become one, and what they wait for.
 struct Merged {
+    /// The kernel that each is a part of. A later one becomes a part of an earlier one.
     of: Vec<usize>,
+    /// No kernel with a larger number is waited for, directly or not.
+    top: Vec<usize>,
     needs: Vec<Vec<usize>>,
 }
 
 impl Merged {
-    /// No third kernel lies between the two.
+    /// No third kernel lies between the two, the first of which is the earlier one.
     fn can_join(&self, a: usize, b: usize) -> bool {
         let mut pending: Vec<usize> = Vec::new();
         for from in [a, b] {
@@ -362,20 +368,22 @@ impl Merged {
             if k == a || k == b {
                 return false;
             }
-            if seen.insert(k) {
+            // What waits for earlier kernels alone does not lead back.
+            if self.top[k] >= a && seen.insert(k) {
                 pending.extend(self.needs[k].iter().map(|&k| self.of[k]));
             }
         }
         true
     }
 
+    /// Makes `from`, which is no host itself, a part of the earlier `into`.
     fn join(&mut self, into: usize, from: usize) {
         let moved = std::mem::take(&mut self.needs[from]);
         self.needs[into].extend(moved);
-        for of in &mut self.of {
-            if *of == from {
-                *of = into;
-            }
+        self.of[from] = into;
+        // Those between the two may wait for the earlier one, and so for all that the later one waits for.
+        for top in &mut self.top[into..from] {
+            *top = (*top).max(from);
         }
         let of = &self.of;
         self.needs[into].retain(|&k| of[k] != into);

@@ -12,6 +12,7 @@ pub mod frozen;
 pub mod fuse;
 pub mod instance;
 pub mod kernelize;
+pub mod marks;
 pub mod memory;
 pub mod offsets;
 pub mod order;

@@ -40,7 +40,7 @@ pub fn run() -> Result<()> {
         r.set(right.clone())?;
         p.set(right.clone())?;
         square.set(right.dot(&right)?)?;
-        commit(&[x.clone(), r.clone(), p.clone(), square.clone()])?;
+        commit([x.clone(), r.clone(), p.clone(), square.clone()])?;
         let mut residuals = Vec::new();
         while residuals
             .last()

@@ -37,7 +37,7 @@ pub fn run() -> Result<()> {
         for sum in &sums {
             sum.set(sum.get().zeros_like()?)?;
         }
-        commit(&adam.state())?;
+        commit(adam.state())?;
         Ok(vec![])
     });
 

@@ -111,7 +111,7 @@ pub fn run() -> Result<()> {
     for (i, p) in second.state().iter().enumerate() {
         p.set(loaded[&i.to_string()].clone())?;
     }
-    commit(&second.state())?;
+    commit(second.state())?;
     std::fs::remove_file(weights)?;
     std::fs::remove_file(moments)?;
 

@@ -42,7 +42,7 @@ pub fn run() -> Result<()> {
             surprises.push(out.remove(2));
             p.set(out.remove(1))?;
             x.set(out.remove(0))?;
-            commit(&[x.clone(), p.clone()])?;
+            commit([x.clone(), p.clone()])?;
         }
         let all = Tensor::stack(&surprises.iter().collect::<Vec<_>>(), 0)?;
         let mut ends = x.get().to_vec::<f32>()?;

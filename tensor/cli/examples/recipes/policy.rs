@@ -32,7 +32,7 @@ impl Agent {
         self.logits.set(logits.sub(slope.mul(0.5)?)?)?;
         self.base
             .set(base.mul(0.9)?.add(rewards.mean(&[], false)?.mul(0.1)?)?)?;
-        commit(&[self.logits.clone(), self.base.clone()])?;
+        commit([self.logits.clone(), self.base.clone()])?;
         Ok(vec![loss, actions, rewards])
     }
 }

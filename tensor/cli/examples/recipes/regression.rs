@@ -25,7 +25,7 @@ pub fn run() -> Result<()> {
         let rate = Tensor::new(&engine, rate as f32)?;
         let keep = Tensor::new(&engine, (1.0 - decay) as f32)?;
         w.set(now.sub(slope.mul(rate)?)?.mul(keep)?)?;
-        commit(std::slice::from_ref(&w))?;
+        commit(&w)?;
         if [0, 7, 100, 4999].contains(&k) {
             losses.push(loss.item::<f32>()?); // after the step, it is the loss before it
         }

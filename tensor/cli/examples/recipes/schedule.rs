@@ -47,7 +47,7 @@ pub fn run() -> Result<()> {
             } else {
                 rates.set(now)?;
                 if k % 2 == 0 {
-                    commit(std::slice::from_ref(&rates))?; // makes no difference
+                    commit(&rates)?; // makes no difference
                 }
                 step.call(&[x, t])?
             };

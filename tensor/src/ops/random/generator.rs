@@ -1,7 +1,6 @@
 //! Where a generator of random numbers stands, and the function that it counts through.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::graph::{Engine, Tensor};
 
@@ -31,12 +30,19 @@ pub fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     x
 }
 
-/// Where a generator stands; shared by its clones.
+/// What clones of a generator share.
 #[derive(Debug)]
-struct Counter {
+struct Shared {
     /// The number of the next tensor when the generator was made.
     born: u64,
-    at: AtomicU64,
+    stand: Mutex<Stand>,
+}
+
+/// Where a generator stands.
+#[derive(Clone, Copy, Debug)]
+struct Stand {
+    key: [u32; 2],
+    at: u64,
 }
 
 /// A source of random tensors on one engine: a key and a counter that moves with every draw.
@@ -46,8 +52,7 @@ struct Counter {
 #[derive(Clone, Debug)]
 pub struct Rng {
     pub(super) engine: Engine,
-    pub(super) key: [u32; 2],
-    counter: Arc<Counter>,
+    shared: Arc<Shared>,
 }
 
 impl Rng {
@@ -59,12 +64,33 @@ impl Rng {
     pub(super) fn of(engine: &Engine, key: [u32; 2]) -> Rng {
         Rng {
             engine: engine.clone(),
-            key,
-            counter: Arc::new(Counter {
+            shared: Arc::new(Shared {
                 born: Tensor::next_id(),
-                at: AtomicU64::new(0),
+                stand: Mutex::new(Stand { key, at: 0 }),
             }),
         }
+    }
+
+    fn stand(&self) -> MutexGuard<'_, Stand> {
+        // A panic leaves two numbers in it, whole ones.
+        let stand = self.shared.stand.lock();
+        stand.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it stands, to be kept in a file: two words of the key, and of the counter the lower one, then the
+    /// upper one.
+    pub fn state(&self) -> [u32; 4] {
+        let Stand { key, at } = *self.stand();
+        [key[0], key[1], at as u32, (at >> 32) as u32]
+    }
+
+    /// Goes on from a state.
+    pub(super) fn go_on_from(&self, state: [u32; 4]) {
+        let [a, b, low, high] = state;
+        *self.stand() = Stand {
+            key: [a, b],
+            at: u64::from(high) << 32 | u64::from(low),
+        };
     }
 
     /// Where its numbers are.
@@ -74,34 +100,30 @@ impl Rng {
 
     /// The number of the next tensor when it was made.
     pub(crate) fn born(&self) -> u64 {
-        self.counter.born
+        self.shared.born
     }
 
-    /// Moves on by `n` words; where it stood, to be counted on from.
-    pub(super) fn advance(&self, n: u64) -> u64 {
-        let start = |at: u64| match at >> 32 == (at + n) >> 32 {
+    /// Moves on by `n` words: the key, and where it stood, to be counted on from.
+    pub(super) fn advance(&self, n: u64) -> ([u32; 2], u64) {
+        let mut stand = self.stand();
+        let at = stand.at;
+        // A draw stays within 2^32 words, which have one key.
+        let start = match at >> 32 == at.wrapping_add(n) >> 32 {
             true => at,
-            // A draw stays within 2^32 words, which have one key.
-            false => (at + n) >> 32 << 32,
+            false => at.wrapping_add(n) >> 32 << 32,
         };
-        let at = self
-            .counter
-            .at
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
-                Some(start(at) + n)
-            });
-        // It never gives `None`.
-        at.map_or_else(start, start)
+        stand.at = start.wrapping_add(n);
+        (stand.key, start)
     }
 
     /// Key and counter of the next `n` words, which are drawn by that.
     pub(crate) fn next(&self, n: usize) -> [u32; 3] {
-        let at = self.advance(n as u64);
+        let (key, at) = self.advance(n as u64);
         // The upper half of the counter is mixed into the key, which leaves the first 2^32 words of
         // a seed those of the plain key.
         let [a, b] = match (at >> 32) as u32 {
-            0 => self.key,
-            high => threefry(self.key, [high, 0xffff_ffff]),
+            0 => key,
+            high => threefry(key, [high, 0xffff_ffff]),
         };
         [a, b, at as u32]
     }

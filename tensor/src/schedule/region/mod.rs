@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::canon::Dag;
 use super::domains::{Atom, Indices, Ix, RangeSet};
+use super::marks::Marks;
 use crate::graph::Op;
 use walk::Walk;
 pub(super) use walk::bytes_of;
@@ -25,6 +26,9 @@ pub struct Limits {
     pub small: u64,
     /// Requests in one kernel.
     pub requests: usize,
+    /// Requests for elementary functions in one kernel. Each is so many instructions that a trip through memory is
+    /// nothing beside a few of them, and compilers take more than twice the time for twice as many.
+    pub functions: usize,
     /// Buffers of one kernel.
     pub buffers: usize,
 }
@@ -35,6 +39,7 @@ impl Default for Limits {
             parallel: 8,
             small: 1 << 15,
             requests: 1500,
+            functions: 16,
             buffers: 24,
         }
     }
@@ -144,6 +149,7 @@ pub struct Region {
     pending: BTreeMap<u32, Vec<u32>>,
     bases: HashMap<u32, u32>,
     reductions: u32,
+    functions: usize,
     parts: Vec<Vec<usize>>,
 }
 
@@ -160,7 +166,7 @@ pub fn domain_of(dag: &Dag, root: Root) -> &[usize] {
 pub fn discover(
     dag: &Dag,
     limits: &Limits,
-    realized: &mut [bool],
+    realized: &mut Marks,
     roots: &[Root],
 ) -> Result<Region, Stop> {
     let Some(&first) = roots.first() else {
@@ -209,6 +215,7 @@ impl Region {
             pending: BTreeMap::new(),
             bases: HashMap::new(),
             reductions: 0,
+            functions: 0,
             parts,
         }
     }

@@ -9,6 +9,7 @@ use super::{Body, Cond, Expansion, Limits, Region, Request, Root, Stop, StoreAt}
 use crate::graph::{Op, ScatterMode};
 use crate::schedule::canon::Dag;
 use crate::schedule::domains::{Ix, MAX_RANGES, RangeSet};
+use crate::schedule::marks::Marks;
 
 /// Elements below which a value under windows is not worth a kernel of its own.
 const SMALL_WINDOWS: usize = 256;
@@ -17,7 +18,7 @@ const SMALL_WINDOWS: usize = 256;
 pub(super) struct Walk<'a> {
     pub(super) dag: &'a Dag,
     pub(super) limits: &'a Limits,
-    pub(super) realized: &'a mut [bool],
+    pub(super) realized: &'a mut Marks,
     pub(super) roots: &'a [Root],
     pub(super) region: Region,
 }
@@ -65,6 +66,15 @@ pub(in crate::schedule) fn bytes_of(dag: &Dag, realized: &[bool], n: u32) -> Opt
     None
 }
 
+/// Many instructions for each element.
+fn is_function(op: &Op) -> bool {
+    match op {
+        Op::Unary(op) => op.row().cost >= Cost::Function,
+        Op::Binary(op) => op.row().cost >= Cost::Function,
+        _ => false,
+    }
+}
+
 impl Walk<'_> {
     pub(super) fn run(&mut self, may_split: bool) -> Result<(), Stop> {
         let domain = self.domain();
@@ -92,7 +102,9 @@ impl Walk<'_> {
             if here {
                 self.inline(node, &requests);
             } else {
-                self.realized[node as usize] |= self.dag.node(node).leaf.is_none();
+                if self.dag.node(node).leaf.is_none() {
+                    self.realized.add(node);
+                }
                 self.region.loads.push(node);
                 for &request in &requests {
                     let load = Expansion {
@@ -203,6 +215,9 @@ impl Walk<'_> {
     }
 
     fn inline(&mut self, node: u32, requests: &[u32]) {
+        if is_function(&self.dag.node(node).op) {
+            self.region.functions += requests.len();
+        }
         for &request in requests {
             let expansion = match self.region.expansions.remove(&request) {
                 Some(known) => known,
@@ -268,6 +283,8 @@ impl Walk<'_> {
         if buffers > self.limits.buffers
             || self.region.requests.len() > self.limits.requests
             || self.region.ix.ranges.len() + 16 > MAX_RANGES
+            || is_function(&node.op)
+                && self.region.functions + requests.len() > self.limits.functions
         {
             return Ok(false);
         }
@@ -305,7 +322,9 @@ impl Walk<'_> {
 
     fn keep(&mut self, n: u32) {
         let node = self.dag.node(n);
-        self.realized[n as usize] |= node.leaf.is_none() && !node.constant;
+        if node.leaf.is_none() && !node.constant {
+            self.realized.add(n);
+        }
     }
 
     fn decide_reduce(
@@ -512,7 +531,7 @@ impl Walk<'_> {
             let factor = self.dag.base[factor as usize];
             let kept = bytes_of(self.dag, self.realized, factor).unwrap_or(factor);
             if self.expensive(kept) {
-                self.realized[kept as usize] = true;
+                self.realized.add(kept);
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
     let mut trace = Vec::new();
     for gradient in gradients {
         optimizer.step(std::slice::from_ref(gradient))?;
-        commit(&optimizer.state())?;
+        commit(optimizer.state())?;
         // The next step writes into the same memory, so the value is copied out.
         let bytes = parameter.get().to_bytes()?;
         trace.push(Tensor::from_bytes(

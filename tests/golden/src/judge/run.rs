@@ -256,7 +256,7 @@ fn step(
         }
         Statement::Commit { parameters } => {
             let named = parameters.iter().map(|&p| world.parameters[p].clone());
-            commit(&named.collect::<Vec<_>>())?;
+            commit(named.collect::<Vec<_>>())?;
         }
         Statement::Draw { dst, generator } => {
             let words = world.generators[*generator].clone().bits(&[N])?;

@@ -1,0 +1,158 @@
+//! Recipes for state, captured functions and training, each of which is a test. The front page of the repository
+//! has the others.
+//!
+//! # State
+//!
+//! A [`Parameter`](crate::Parameter) is a cell that holds one value after the other; a tensor that was made of one
+//! stays what it is. `set` is lazy, [`commit`](crate::nn::commit) computes what was set, together: one
+//! parameter, or any list of them. `Parameter::new` is for what optimizers change, `Parameter::buffer` for the
+//! rest.
+//!
+//! ```
+//! use doorbell::nn::commit;
+//! use doorbell::{Parameter, Tensor};
+//!
+//! let engine = doorbell::open()?;
+//! let total = Parameter::buffer(Tensor::new(&engine, 0.0f32)?);
+//! let before = total.get().add(10)?; // of the value of now
+//! for x in [1.0f32, 2.0, 3.0] {
+//!     total.set(total.get().add(x)?)?;
+//!     commit(&total)?; // without it, the graph of what was set grows
+//! }
+//! assert_eq!(total.get().item::<f32>()?, 6.0);
+//! assert_eq!(before.item::<f32>()?, 10.0);
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # State in a captured function
+//!
+//! A captured function finds its parameters by itself: each call reads their values of then, and leaves the
+//! new ones. Nothing has to be committed, and a hidden state is carried from call to call by the function.
+//!
+//! ```
+//! use doorbell::{DType, Jit, Parameter, Tensor};
+//!
+//! let engine = doorbell::open()?;
+//! let hidden = Parameter::buffer(Tensor::zeros(&engine, &[2], DType::F32)?);
+//! let cell = Jit::new(&engine, |x: &[Tensor]| {
+//!     let next = hidden.get().mul(0.5)?.add(&x[0])?;
+//!     hidden.set(next.clone())?;
+//!     Ok(vec![next])
+//! });
+//! for i in 0..4 {
+//!     cell.call(&[Tensor::new(&engine, [i as f32, 1.0])?])?;
+//! }
+//! assert_eq!(hidden.get().to_vec::<f32>()?, [4.25, 1.875]);
+//! hidden.set(Tensor::zeros(&engine, &[2], DType::F32)?)?; // a new sequence
+//! let first = cell.call(&[Tensor::new(&engine, [1.0f32, 1.0])?])?;
+//! assert_eq!(first[0].to_vec::<f32>()?, [1.0, 1.0]);
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # Numbers that change
+//!
+//! A number of the host is a constant of what is captured: each replay has the one of the capture. What changes
+//! from call to call is an input, a tensor without axes.
+//!
+//! ```
+//! use doorbell::{Jit, Tensor};
+//!
+//! let engine = doorbell::open()?;
+//! let scaled = Jit::new(&engine, |x: &[Tensor]| Ok(vec![x[0].mul(&x[1])?]));
+//! let x = Tensor::new(&engine, [1.0f32, 2.0])?;
+//! for factor in [1.0f32, 0.5, 0.25] {
+//!     let y = scaled.call(&[x.clone(), Tensor::new(&engine, factor)?])?;
+//!     assert_eq!(y[0].to_vec::<f32>()?, [factor, 2.0 * factor]);
+//! }
+//! assert_eq!(scaled.captures(), 1);
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # A learning rate that changes, and limited gradients
+//!
+//! The rate is a parameter. A captured step borrows the optimizer, so a clone of the rate is kept outside,
+//! which is the same cell. (Where nothing borrows the optimizer, `adam.set_rate(0.01)` does it.)
+//!
+//! ```
+//! use doorbell::nn::optim::clip_grad_norm;
+//! use doorbell::nn::{Adam, Linear, Module, Optimizer};
+//! use doorbell::{DType, Jit, Rng, Tensor};
+//!
+//! let engine = doorbell::open()?;
+//! let mut rng = Rng::new(&engine, 7);
+//! let layer = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
+//! let mut adam = Adam::usual(layer.trainable(), 0.0)?;
+//! let rate = adam.rate().clone();
+//! let step = Jit::new(&engine, |x: &[Tensor]| {
+//!     let loss = layer.forward(&x[0])?.sub(1)?.square()?.mean(&[], false)?;
+//!     let mut norm = None;
+//!     adam.minimize_with(&loss, &mut |gradients| {
+//!         let (limited, total) = clip_grad_norm(&gradients, 1.0)?;
+//!         norm = Some(total);
+//!         Ok(limited)
+//!     })?;
+//!     Ok([Some(loss), norm].into_iter().flatten().collect())
+//! });
+//! let x = rng.randn(&[32, 4], DType::F32)?;
+//! let mut losses = Vec::new();
+//! for i in 0..40 {
+//!     rate.set(Tensor::new(&engine, 0.1 * 0.95f32.powi(i))?)?;
+//!     losses.push(step.call(&[x.clone()])?[0].item::<f32>()?);
+//! }
+//! assert!(losses[39] < losses[0] / 2.0);
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # A run that goes on from a file
+//!
+//! A [`Checkpoint`](crate::nn::state::Checkpoint) has the module, the state of optimizers by the names of the
+//! parameters, and where generators stand: a resumed run computes the bits that it would have computed without
+//! a stop. `state::load` reads the module alone from the same file.
+//!
+//! ```
+//! use doorbell::nn::state::Checkpoint;
+//! use doorbell::nn::{Adam, Linear, Module, Optimizer};
+//! use doorbell::{DType, Rng};
+//!
+//! let engine = doorbell::open()?;
+//! let path = std::env::temp_dir().join("doorbell-recipe-run.safetensors");
+//! let train = |steps: usize, resume: bool| {
+//!     let mut rng = Rng::new(&engine, 7);
+//!     let net = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
+//!     let mut adam = Adam::usual(net.trainable(), 0.1)?;
+//!     let all = Checkpoint::of(&net).optimizer("optimizer", &adam)?.rng("rng", &rng);
+//!     if resume {
+//!         all.load(&path)?;
+//!     }
+//!     for _ in 0..steps {
+//!         let x = rng.randn(&[8, 4], DType::F32)?;
+//!         adam.minimize(&net.forward(&x)?.square()?.mean(&[], false)?)?;
+//!     }
+//!     all.save(&path)?;
+//!     net.weight.get().to_vec::<f32>()
+//! };
+//! let whole = train(6, false)?;
+//! train(3, false)?;
+//! assert_eq!(train(3, true)?, whole);
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # A loop without gradients
+//!
+//! A tensor in memory holds what its gradient would need, so a value that is carried from step to step holds all
+//! steps before it. In [`no_grad`](crate::no_grad()) it holds nothing; [`Tensor::detach`](crate::Tensor::detach)
+//! cuts one tensor that is in memory. What a captured function gives holds nothing, either.
+//!
+//! ```
+//! use doorbell::{Tensor, no_grad};
+//!
+//! let engine = doorbell::open()?;
+//! let w = Tensor::new(&engine, [[0.5f32, -0.5], [0.25, 1.0]])?;
+//! let mut state = Tensor::new(&engine, [[1.0f32, 2.0]])?;
+//! for _ in 0..100 {
+//!     state = no_grad(|| state.matmul(&w)?.tanh())?;
+//!     state.realize()?;
+//! }
+//! assert_eq!(state.shape(), [1, 2]);
+//! Ok::<(), doorbell::Error>(())
+//! ```

@@ -1,0 +1,52 @@
+//! Which nodes are in memory, with what was added lately: to try something and take it back costs what the trial
+//! has added, and not what there is.
+
+use std::ops::Deref;
+
+/// A mark for each node, by number.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    marks: Vec<bool>,
+    /// Nodes that were not marked before, since the last look.
+    added: Vec<u32>,
+}
+
+impl Marks {
+    /// These, none of which was added.
+    pub fn new(marks: Vec<bool>) -> Marks {
+        let added = Vec::new();
+        Marks { marks, added }
+    }
+
+    /// Marks a node.
+    pub fn add(&mut self, n: u32) {
+        let mark = &mut self.marks[n as usize];
+        if !*mark {
+            *mark = true;
+            self.added.push(n);
+        }
+    }
+
+    /// Marks a node, or takes its mark, for good.
+    pub fn set(&mut self, n: u32, mark: bool) {
+        self.marks[n as usize] = mark;
+    }
+
+    /// Takes back what was added, and says how much that was.
+    pub fn undo(&mut self) -> usize {
+        for &n in &self.added {
+            self.marks[n as usize] = false;
+        }
+        let count = self.added.len();
+        self.added.clear();
+        count
+    }
+}
+
+impl Deref for Marks {
+    type Target = [bool];
+
+    fn deref(&self) -> &[bool] {
+        &self.marks
+    }
+}
