@@ -65,11 +65,11 @@ const fn kind(op: Op) -> usize {
         Op::Store(_) => 11,
         Op::Sink => 12,
         // No rule is about these.
-        Op::Local { .. } | Op::Fence { .. } | Op::Place(_) | Op::Box { .. } | Op::Mma(_) => 13,
+        Op::Local { .. } | Op::Fence { .. } | Op::Place(_) | Op::Box { .. } => 13,
+        Op::Mma(_) | Op::Check => 13,
         Op::Dot => 14,
-        Op::Check => 15,
-        Op::Unary(op) => 16 + op as usize,
-        Op::Binary(op) => 16 + Unary::ALL.len() + op as usize,
+        Op::Unary(op) => 15 + op as usize,
+        Op::Binary(op) => 15 + Unary::ALL.len() + op as usize,
     }
 }
 
@@ -97,7 +97,6 @@ fn representatives() -> impl Iterator<Item = Op> {
         Op::Reduce(ReduceOp::Add),
         Op::Scan(ReduceOp::Add),
         Op::Store(StoreMode::Set),
-        Op::Check,
         Op::Sink,
     ];
     let unary = Unary::ALL.iter().copied().map(Op::Unary);
@@ -109,7 +108,7 @@ impl Rules {
     /// A table of the rules of several groups; earlier rules are tried first.
     pub fn new(groups: &[&[Rule]]) -> Self {
         let all: Vec<Rule> = groups.iter().flat_map(|g| g.iter().copied()).collect();
-        let mut by_kind = vec![Vec::new(); 16 + Unary::ALL.len() + Binary::ALL.len()];
+        let mut by_kind = vec![Vec::new(); 15 + Unary::ALL.len() + Binary::ALL.len()];
         for op in representatives() {
             for (i, rule) in all.iter().enumerate() {
                 if (rule.on)(op) {

@@ -49,11 +49,6 @@ pub const RULES: &[Rule] = &[
         run: store_gate,
     },
     Rule {
-        name: "never_outside",
-        on: |op| op == Op::Check,
-        run: never_outside,
-    },
-    Rule {
         name: "drop_dead_stores",
         on: |op| op == Op::Sink,
         run: drop_dead_stores,
@@ -196,14 +191,6 @@ fn load_gate(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     let under = valid::assume(g, &mut cx.bounds, gate)?;
     let new = simplify_under(g, under, index);
     (new != index).then(|| g.load_gated(ptr, new, gate, alt))
-}
-
-/// A check that finds nothing is its value.
-fn never_outside(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
-    let &[_, value, _, outside] = g.src(id) else {
-        return None;
-    };
-    (const_bits(g, outside) == Some(0)).then_some(value)
 }
 
 /// As [`load_gate`], for the index of a store and for an index value.
