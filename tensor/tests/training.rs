@@ -258,7 +258,7 @@ fn what_needs_no_gradient_holds_no_graph() {
     commit(&w).unwrap();
     let mut h = Tensor::zeros(&e, &[n], DType::F32).unwrap();
     let step = |h: &mut Tensor| {
-        let next = no_grad(|| h.mul(&w.get())?.add(&plain)?.tanh()).unwrap();
+        let next = no_grad(|| h.mul(w.get())?.add(&plain)?.tanh()).unwrap();
         next.realize().unwrap();
         *h = next;
     };
@@ -280,10 +280,10 @@ fn what_needs_no_gradient_holds_no_graph() {
             .unwrap()
     };
     let fixed = no_grad(|| w.get().square()).unwrap();
-    let y = fixed.mul(&w.get()).unwrap().sum(&[], false).unwrap();
+    let y = fixed.mul(w.get()).unwrap().sum(&[], false).unwrap();
     let want = fixed.to_vec::<f32>().unwrap();
     assert_eq!(slopes(&y), want);
-    let y = fixed.mul(&w.get()).unwrap().sum(&[], false).unwrap();
+    let y = fixed.mul(w.get()).unwrap().sum(&[], false).unwrap();
     assert_eq!(slopes(&y), want);
     // A panic ends the scope as well.
     std::panic::catch_unwind(|| no_grad(|| panic!("in the scope"))).unwrap_err();

@@ -541,7 +541,7 @@ fn a_generator_goes_on_from_its_state() -> Result<()> {
     let mut rng = Rng::new(&e, 0x1234_5678_9abc);
     rng.rand(&[7], DType::F32)?;
     let state = rng.state();
-    let mut draw = |rng: &mut Rng| rng.bits(&[5])?.to_vec::<u32>();
+    let draw = |rng: &mut Rng| rng.bits(&[5])?.to_vec::<u32>();
     let next = [draw(&mut rng)?, draw(&mut rng)?];
     let mut other = Rng::new(&e, 1);
     let mut clone = other.clone();

@@ -45,7 +45,7 @@ impl Bounds {
 
     /// Whether every value of an integer type is in range.
     fn holds(&self, dtype: DType) -> bool {
-        let bits = dtype.bits() as u32;
+        let bits = dtype.bits();
         match dtype.is_unsigned() {
             true => bits < 63 && 1u64 << bits <= self.len as u64,
             false => self.negative && 1u64 << (bits - 1) <= self.len as u64,

@@ -119,7 +119,7 @@ fn known_indices_in_range_are_taken() {
 /// An index that the host does not know: it is added to.
 fn computed(e: &Engine, index: &[i64]) -> Tensor {
     vector(e, index)
-        .add(&vector(e, &vec![0; index.len()]))
+        .add(vector(e, &vec![0; index.len()]))
         .unwrap()
 }
 
@@ -293,7 +293,7 @@ fn each_step_of_a_loop_is_looked_at() {
     let walk = |index: &[i64]| {
         let rows = vector(&e, index).contiguous().unwrap();
         let rows = rows
-            .add(&rows.zeros_like().unwrap())
+            .add(rows.zeros_like().unwrap())
             .unwrap()
             .unsqueeze(1)
             .unwrap();

@@ -19,7 +19,7 @@ fn table(e: &Engine) -> Tensor {
 fn computed(e: &Engine, index: &[i32]) -> Tensor {
     let index = Tensor::from_slice(e, index, &[index.len()]).unwrap();
     index
-        .add(&index.zeros_like().unwrap().contiguous().unwrap())
+        .add(index.zeros_like().unwrap().contiguous().unwrap())
         .unwrap()
 }
 
