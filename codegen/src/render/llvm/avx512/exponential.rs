@@ -6,7 +6,7 @@ use crate::lower::decomp::EXP2_F32;
 use crate::render::llvm::Text;
 
 /// (2^f - 1) / f for |f| <= 1/32, error of 2^f 2^-29.2.
-const NEAR: [f32; 3] = [0.693_147_2, 0.240_234_32, 0.055_502_351];
+const NEAR: [f32; 3] = [std::f32::consts::LN_2, 0.240_234_32, 0.055_502_35];
 
 /// Adding 1.5 * 2^19 rounds to a multiple of 1/16, and leaves 16 times it in the low bits.
 const MAGIC: f32 = 786_432.0;
