@@ -23,7 +23,6 @@ use crate::rewrite::toposort;
 use builder::Builder;
 pub use caps::{Caps, TypeSet};
 pub(crate) use exponential::EXP2_F32;
-pub(crate) use natural::{EXP_F32, LN_2_F32};
 
 /// Rewrites everything reachable from `root` into what `caps` allows; gives the new root.
 ///

@@ -7,7 +7,7 @@ use crate::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2, error of e^r 2^-28.3.
-pub(crate) const EXP_F32: [f64; 5] = [
+const EXP_F32: [f64; 5] = [
     0.4999999403953552,
     0.1666652113199234,
     0.04166838899254799,
@@ -71,7 +71,7 @@ const TANH_NEAR: f64 = 0.6;
 const LOG2_E_REST: f64 = 1.925963033500011e-8;
 
 /// ln 2 in parts: multiples of the first by exponents are exact.
-pub(crate) const LN_2_F32: [f64; 2] = [0.693145751953125, 1.428606765330187e-06];
+pub(super) const LN_2_F32: [f64; 2] = [0.693145751953125, 1.428606765330187e-06];
 /// As [`LN_2_F32`].
 pub(super) const LN_2_F64: [f64; 2] = [0.6931471803691238, 1.9082149292705877e-10];
 

@@ -50,12 +50,11 @@ impl Text<'_> {
                 let name = if op == Unary::Exp2 { "exp2" } else { "log2" };
                 self.intrinsic(name, e, ty.lanes, &[(&t, &a)])
             }
-            Unary::Exp2 if ty.dtype == DType::F32 => self.exp2(ty, &a),
-            Unary::Exp if ty.dtype == DType::F32 && !self.gpu() => self.exp(ty, &a),
-            // Other functions are decomposed.
-            _ => {
-                return self.unsupported(format!("{op:?} on {}", ty.dtype));
-            }
+            _ => match self.of_registers(ty, op, &a) {
+                Some(y) => y,
+                // Other functions are decomposed.
+                None => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
+            },
         })
     }
 

@@ -1,15 +1,20 @@
 //! What AVX-512 does in one instruction and LLVM does not select by itself, for whole registers:
-//! scaling by a power of two (`vscalefps`) what rounding leaves (`vreduceps`), which halves 2^x
-//! against the general form in [`crate::lower::decomp`] with the same polynomial, and extrema with
-//! ordered zeros (`vrangeps`).
+//! extrema with ordered zeros (`vrangeps`), and powers and logarithms of `f32`. For these a register
+//! is a table of 16 values (`vpermps`), near which a polynomial of degree 3 or 5 is enough; scaling by
+//! a power of two (`vscalefps`) and taking a number apart (`vgetexpps`, `vgetmantps`) include zeros,
+//! infinities and subnormal numbers. That is half the work of the general forms in
+//! [`crate::lower::decomp`].
 //!
-//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VSCALEFPS,
-//! VREDUCEPS and VRANGEPS.
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VRANGEPS, VPERMPS,
+//! VSCALEFPS, VREDUCEPS, VGETEXPPS, VGETMANTPS and VFIXUPIMMPS.
+
+mod exponential;
+mod logarithm;
 
 use super::Text;
 use crate::DType;
 use crate::ir::Unary;
-use crate::lower::decomp::{Caps, EXP_F32, EXP2_F32, LN_2_F32, TypeSet};
+use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::program::Ty;
 use crate::target::Target;
 
@@ -21,122 +26,134 @@ pub(super) fn has(t: &Target, names: &[&str]) -> bool {
     })
 }
 
-/// Whether `llvm.ldexp` on vectors is an instruction; elsewhere it is a call per lane.
+/// Whether there are such registers.
 pub(super) fn native(t: &Target) -> bool {
-    has(t, &["avx512f", "avx512vl"])
+    has(t, &["avx512f", "avx512dq", "avx512vl"])
 }
 
-/// The capabilities of `base` with `Exp2` and `Exp` on `f32`.
+/// The capabilities of `base` with those functions on `f32`.
 pub(super) fn caps(base: Caps) -> Caps {
-    debug_assert!(!base.has_unary(Unary::Exp2, DType::F64));
-    base.with_unary(&[Unary::Exp2, Unary::Exp], TypeSet::of(&[DType::F32]))
+    debug_assert!(!FUNCTIONS.iter().any(|&f| base.has_unary(f, DType::F64)));
+    base.with_unary(FUNCTIONS, TypeSet::of(&[DType::F32]))
 }
 
-/// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
-const MAGIC: f32 = 12_582_912.0;
+/// The functions that are made of whole registers.
+const FUNCTIONS: &[Unary] = &[
+    Unary::Exp2,
+    Unary::Exp,
+    Unary::Log,
+    Unary::Log2,
+    Unary::Log10,
+    Unary::Log1p,
+];
+
+/// One register.
+const LANES: u32 = 16;
+const SINGLES: &str = "<16 x float>";
+const INTS: &str = "<16 x i32>";
+/// No lane is masked, and the rounding is the current one.
+const ALL: [(&str, &str); 3] = [(SINGLES, "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
+
+/// A number in every lane.
+fn each(x: f32) -> String {
+    let bits = crate::interp::scalar::from_f64(DType::F32, f64::from(x));
+    format!("splat (float {})", super::literal(DType::F32, bits))
+}
+
+/// A number for each lane.
+fn table(of: impl Fn(usize) -> f64) -> String {
+    let entry = |i| {
+        let bits = crate::interp::scalar::from_f64(DType::F32, of(i));
+        format!("float {}", super::literal(DType::F32, bits))
+    };
+    let entries: Vec<String> = (0..LANES as usize).map(entry).collect();
+    format!("<{}>", entries.join(", "))
+}
 
 impl Text<'_> {
-    /// 2^a, within 1 unit in the last place.
-    pub(super) fn exp2(&mut self, ty: Ty, a: &str) -> String {
-        let t = super::spelled(ty);
-        if ty.lanes == 16 && has(self.t, &["avx512dq"]) {
-            // What is left of the operand after rounding to even, 0 for infinities; the scaling
-            // does what is right for them, and NaN passes through all of it.
-            let all = [(t.as_str(), "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
-            let operand = [(t.as_str(), a), ("i32", "8")];
-            let name = "llvm.x86.avx512.mask.reduce.ps.512";
-            let f = self.call(name, &t, &[&operand[..], &all].concat());
-            let n = self.two("fsub", &t, a, &f);
-            let p = self.exp2_polynomial(ty, &f);
-            let operands = [(t.as_str(), p.as_str()), (&t, &n)];
-            let name = "llvm.x86.avx512.mask.scalef.ps.512";
-            return self.call(name, &t, &[&operands[..], &all].concat());
-        }
-        let float = |this: &Self, x: f32| this.constant(ty, u64::from(x.to_bits()));
-        let mask = super::vector("i1", ty.lanes);
-        // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
-        let (least, most) = (float(self, -160.0), float(self, 130.0));
-        let under = self.two("fcmp olt", &t, a, &least);
-        let x = self.let_(format!("select {mask} {under}, {t} {least}, {t} {a}"));
-        let over = self.two("fcmp olt", &t, &most, &x);
-        let x = self.let_(format!("select {mask} {over}, {t} {most}, {t} {x}"));
-        let magic = float(self, MAGIC);
-        let shifted = self.two("fadd", &t, &x, &magic);
-        let n = self.two("fsub", &t, &shifted, &magic);
-        let f = self.two("fsub", &t, &x, &n);
-        let p = self.exp2_polynomial(ty, &f);
-        let ints = super::vector("i32", ty.lanes);
-        let raw = self.let_(format!("bitcast {t} {shifted} to {ints}"));
-        let bias = self.splat_constant("i32", ty.lanes, &MAGIC.to_bits().to_string());
-        let n = self.two("sub", &ints, &raw, &bias);
-        let name = match ty.lanes {
-            1 => "llvm.ldexp.f32.i32".to_string(),
-            lanes => format!("llvm.ldexp.v{lanes}f32.v{lanes}i32"),
+    /// A function of `f32`, if it is one of [`FUNCTIONS`].
+    pub(super) fn of_registers(&mut self, ty: Ty, op: Unary, a: &str) -> Option<String> {
+        let of: fn(&mut Self, &str) -> String = match op {
+            Unary::Exp2 => Self::exp2,
+            Unary::Exp => Self::exp,
+            Unary::Log => Self::log,
+            Unary::Log2 => Self::log2,
+            Unary::Log10 => Self::log10,
+            Unary::Log1p => Self::log1p,
+            _ => return None,
         };
-        self.call(&name, &t, &[(&t, &p), (&ints, &n)])
+        (ty.dtype == DType::F32 && native(self.t)).then(|| self.whole(ty.lanes, a, of))
     }
 
-    /// e^a, within 1 unit in the last place: multiples of ln 2 are taken away in two parts, of which the
-    /// first is exact.
-    pub(super) fn exp(&mut self, ty: Ty, a: &str) -> String {
-        let t = super::spelled(ty);
-        let float = |this: &Self, x: f32| this.constant(ty, u64::from(x.to_bits()));
-        let mask = super::vector("i1", ty.lanes);
-        // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
-        let (least, most) = (float(self, -105.0), float(self, 89.0));
-        let under = self.two("fcmp olt", &t, a, &least);
-        let x = self.let_(format!("select {mask} {under}, {t} {least}, {t} {a}"));
-        let over = self.two("fcmp olt", &t, &most, &x);
-        let x = self.let_(format!("select {mask} {over}, {t} {most}, {t} {x}"));
-        let scale = float(self, std::f32::consts::LOG2_E);
-        let parts = LN_2_F32.map(|part| float(self, -part as f32));
-        let e = super::scalar(ty.dtype);
-        let power = self.two("fmul", &t, &x, &scale);
-        let n = self.intrinsic("roundeven", e, ty.lanes, &[(&t, &power)]);
-        // What is left of x, exactly but for the last part.
-        let r = parts.iter().fold(x, |r, part| {
-            self.intrinsic("fma", e, ty.lanes, &[(&t, &n), (&t, part), (&t, &r)])
-        });
-        let coefficients = EXP_F32.map(|c| float(self, c as f32));
-        let (highest, rest) = (&coefficients[4], &coefficients[..4]);
-        let q = rest.iter().rev().fold(highest.clone(), |q, c| {
-            self.intrinsic("fma", e, ty.lanes, &[(&t, &q), (&t, &r), (&t, c)])
-        });
-        let square = self.two("fmul", &t, &r, &r);
-        let part = self.intrinsic("fma", e, ty.lanes, &[(&t, &square), (&t, &q), (&t, &r)]);
-        let one = float(self, 1.0);
-        let p = self.two("fadd", &t, &one, &part);
-        if ty.lanes == 16 {
-            let all = [(t.as_str(), "zeroinitializer"), ("i16", "-1"), ("i32", "4")];
-            let operands = [(t.as_str(), p.as_str()), (&t, &n)];
-            let name = "llvm.x86.avx512.mask.scalef.ps.512";
-            return self.call(name, &t, &[&operands[..], &all].concat());
+    /// Applies a function of one register to any number of lanes.
+    fn whole(&mut self, lanes: u32, a: &str, of: fn(&mut Self, &str) -> String) -> String {
+        let t = super::vector("float", lanes);
+        if lanes == LANES {
+            return of(self, a);
         }
-        let ints = super::vector("i32", ty.lanes);
-        let n = self.let_(format!("fptosi {t} {n} to {ints}"));
-        let name = match ty.lanes {
-            1 => "llvm.ldexp.f32.i32".to_string(),
-            lanes => format!("llvm.ldexp.v{lanes}f32.v{lanes}i32"),
-        };
-        self.call(&name, &t, &[(&t, &p), (&ints, &n)])
+        if lanes == 1 {
+            let wide = format!("insertelement {SINGLES} poison, float {a}, i64 0");
+            let wide = self.let_(wide);
+            let y = of(self, &wide);
+            return self.let_(format!("extractelement {SINGLES} {y}, i64 0"));
+        }
+        if lanes < LANES {
+            let wide = self.shuffled(&t, [a, "poison"], 0..LANES.min(2 * lanes), LANES);
+            let y = of(self, &wide);
+            return self.shuffled(SINGLES, [&y, "poison"], 0..lanes, lanes);
+        }
+        let half = lanes / 2;
+        debug_assert!(lanes == 2 * half, "lanes come in powers of two");
+        let parts = [0..half, half..lanes].map(|from| {
+            let part = self.shuffled(&t, [a, "poison"], from, half);
+            self.whole(half, &part, of)
+        });
+        let t = super::vector("float", half);
+        self.shuffled(&t, [&parts[0], &parts[1]], 0..lanes, lanes)
     }
 
-    /// 2^f for |f| <= 1/2.
-    fn exp2_polynomial(&mut self, ty: Ty, f: &str) -> String {
-        let t = super::spelled(ty);
-        let coefficients = EXP2_F32.map(|c| self.constant(ty, u64::from((c as f32).to_bits())));
-        let (highest, rest) = (
-            &coefficients[EXP2_F32.len() - 1],
-            &coefficients[..EXP2_F32.len() - 1],
-        );
-        rest.iter().rev().fold(highest.clone(), |p, c| {
-            self.intrinsic(
-                "fma",
-                super::scalar(ty.dtype),
-                ty.lanes,
-                &[(&t, &p), (&t, f), (&t, c)],
-            )
-        })
+    /// Lanes of two vectors, and others that do not matter up to `count`.
+    fn shuffled(
+        &mut self,
+        t: &str,
+        [a, b]: [&str; 2],
+        from: std::ops::Range<u32>,
+        count: u32,
+    ) -> String {
+        let mut indices: Vec<String> = from.map(|i| format!("i32 {i}")).collect();
+        indices.resize(count as usize, "i32 poison".to_string());
+        let indices = indices.join(", ");
+        self.let_(format!(
+            "shufflevector {t} {a}, {t} {b}, <{count} x i32> <{indices}>"
+        ))
+    }
+
+    fn fused(&mut self, a: &str, b: &str, c: &str) -> String {
+        let args = [(SINGLES, a), (SINGLES, b), (SINGLES, c)];
+        self.intrinsic("fma", "float", LANES, &args)
+    }
+
+    /// `c[0] + x (c[1] + x (c[2] + ...))`.
+    fn horner(&mut self, x: &str, c: &[f32]) -> String {
+        let Some((last, rest)) = c.split_last() else {
+            return each(0.0);
+        };
+        rest.iter()
+            .rev()
+            .fold(each(*last), |sum, &c| self.fused(&sum, x, &each(c)))
+    }
+
+    /// The entry of a table for the low four bits of each lane.
+    fn entry(&mut self, table: &str, index: &str) -> String {
+        let name = "llvm.x86.avx512.permvar.sf.512";
+        self.call(name, SINGLES, &[(SINGLES, table), (INTS, index)])
+    }
+
+    /// `y` times 2 to the power n, rounded down.
+    fn scale(&mut self, y: &str, n: &str) -> String {
+        let name = "llvm.x86.avx512.mask.scalef.ps.512";
+        let operands = [(SINGLES, y), (SINGLES, n)];
+        self.call(name, SINGLES, &[&operands[..], &ALL].concat())
     }
 
     /// The larger (or smaller) of two floats with the law's treatment of zeros and NaN, if one
