@@ -3,6 +3,8 @@
 
 #[path = "queues/polls.rs"]
 mod polls;
+#[path = "queues/scopes.rs"]
+mod scopes;
 mod stand;
 #[path = "queues/vendor.rs"]
 mod vendor;

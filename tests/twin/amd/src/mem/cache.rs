@@ -14,6 +14,11 @@
 //! ([`View::touched`]) without asking; whenever a page is asked for, or its memory changes, these become
 //! lines that are held. What is not held shows what is behind as it was when the page was asked for.
 //!
+//! Waves of several threads store first and mark then which bytes are dirty. What another thread finds in between
+//! differs from memory and is not marked: so what memory has newer is told by what was written there since
+//! ([`State::below_written`]) or by what was fetched ([`View::fetched`]), never by what differs. It is the same
+//! with what the host has written through the BAR ([`State::mirrored`]).
+//!
 //! Invalidating is counting: each cache of a GPU has a generation, and what was held in an earlier
 //! one is gone. Copies are filled anew in place and freed with the object, because a launch may have
 //! pointers into them; [`State::below`] goes while no launch runs.

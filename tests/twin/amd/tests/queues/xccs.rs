@@ -7,9 +7,9 @@ use twin_amd::chip::GFX942_QPX;
 use super::*;
 
 /// v_mov_b32 v0, 0; v_mov_b32 v1, 1; global_store_dword v0, v1, s[0:1]; s_endpgm
-const STORES: [u32; 5] = [0x7e00_0280, 0x7e02_0281, 0xdc70_8000, 0x100, 0xbf81_0000];
+pub(super) const STORES: [u32; 5] = [0x7e00_0280, 0x7e02_0281, 0xdc70_8000, 0x100, 0xbf81_0000];
 /// s_load_dword s4, s[0:1], 0x0; s_waitcnt lgkmcnt(0); s_endpgm
-const LOADS: [u32; 4] = [0xc002_0100, 0, 0xbf8c_c07f, 0xbf81_0000];
+pub(super) const LOADS: [u32; 4] = [0xc002_0100, 0, 0xbf8c_c07f, 0xbf81_0000];
 /// Where the kernel that loads is.
 const LOADS_AT: u64 = CODE + 0x100;
 
