@@ -98,7 +98,7 @@ pub trait Optimizer {
     /// statistics of [`super::BatchNorm`]) is computed, too.
     ///
     /// The graph of the loss is given up, as PyTorch's `backward` does it: the loss keeps its value and
-    /// has no gradient any more. For several optimizers over one loss take [`gradients`] once, and give
+    /// has no gradient any more. For several optimizers over one loss take [`crate::gradients`] once, and give
     /// each its part by [`Optimizer::step`].
     ///
     /// In a captured function ([`crate::Jit`]) the step is a part of each call.

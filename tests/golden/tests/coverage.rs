@@ -27,6 +27,10 @@ const EXEMPT: &[(&str, &str)] = &[
         "det",
         "compared with sums over permutations in tensor/tests/values.rs, and with the ONNX cases",
     ),
+    (
+        "checked",
+        "the index as it is; tests/golden/tests/indices.rs has what it tells",
+    ),
     ("iota", "`arange` of integers goes through it"),
     (
         "positions",
