@@ -12,7 +12,7 @@
 
 mod looped;
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
 use std::sync::Arc;
 

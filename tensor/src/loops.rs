@@ -19,7 +19,7 @@
 //! # Ok::<(), tensor::Error>(())
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::ir::Binary;

@@ -146,7 +146,7 @@ pub(crate) fn commit_with(
     }
     for engine in engines {
         let mut here: Vec<&Parameter> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = hashbrown::HashSet::new();
         for parameter in parameters {
             if parameter.like().engine() == &engine && seen.insert(parameter.address()) {
                 here.push(parameter);

@@ -1,6 +1,6 @@
 //! Walks over the lazy graph.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::graph::{Op, Tensor};

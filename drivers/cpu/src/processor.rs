@@ -16,6 +16,7 @@ use crate::packet::{Packet, decode, extent};
 use crate::progress::{Progress, Worker};
 use crate::ring::Reader;
 use crate::shared::Shared;
+use crate::slice;
 use crate::waiters;
 use crate::workers::Workers;
 
@@ -62,6 +63,7 @@ struct Scratch {
 impl Processor {
     /// Consumes the ring until the device closes or is lost.
     pub(crate) fn run(mut self) {
+        slice::short();
         self.worker.begin();
         match Guard::new(self.floats) {
             Ok(guard) => {

@@ -5,7 +5,7 @@
 //! such as a weight, gets the sum over all steps: after the loop, out of the rows that the terms are
 //! made of, which for a product is again one product.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::ir::{Binary, ReduceOp};

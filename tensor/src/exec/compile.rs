@@ -1,6 +1,6 @@
 //! From kernels to programs on a device: each structure is compiled once (or twice, see `known`), several at a time.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -15,6 +15,16 @@ use super::profile::Observer;
 use crate::error::{Error, Result};
 use crate::schedule::Instance;
 use crate::schedule::order::Structure;
+
+/// Lowers the priority of this thread, which compiles and ends: replays of other threads go first. It cannot be
+/// raised again without a privilege, so it must not be a thread of the user.
+fn yield_to_others() {
+    // A third of the processor beside a thread of a device, so that programs that load the machine do not hold it up.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(5) {
+        tracing::debug!("kernels are compiled with the priority of everything else: {error}");
+    }
+}
 
 /// What an argument is to the device.
 fn kind(arg: &StageArg) -> ArgKind {
@@ -174,19 +184,19 @@ impl Compiler {
         };
         let threads = self.threads.min(kernels.len());
         let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
-        if threads <= 1 {
-            all = work();
-        } else {
-            std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-                for worker in workers {
-                    match worker.join() {
-                        Ok(part) => all.extend(part),
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    }
+        std::thread::scope(|scope| {
+            let work = || {
+                yield_to_others();
+                work()
+            };
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for worker in workers {
+                match worker.join() {
+                    Ok(part) => all.extend(part),
+                    Err(panic) => std::panic::resume_unwind(panic),
                 }
-            });
-        }
+            }
+        });
         all.sort_by_key(|(at, _)| *at);
         all.into_iter().map(|(_, built)| built).collect()
     }

@@ -5,7 +5,7 @@
 //! arguments, and that code serves all members that differ in nothing else. So a number that changes from call to
 //! call costs two compilations, and one that never changes is a constant.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 use codegen::Recent;

@@ -18,7 +18,7 @@ pub use interpret::Interpreter;
 pub use preparation::Preparation;
 pub use profile::{Observer, Run};
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Packed operands: constant operands in the order in which kernels read them.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hcq::Buffer;

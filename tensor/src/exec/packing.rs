@@ -1,7 +1,7 @@
 //! Launches that bring an operand into the order in which kernels read it, and nothing else: they can
 //! run before the rest, and in a loop once for all steps.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::{Stage, StageArg};

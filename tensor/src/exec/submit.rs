@@ -1,6 +1,6 @@
 //! From a schedule to commands: addresses, scratch memory, and barriers where bytes are shared.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;

@@ -1,6 +1,6 @@
 //! What depends on constants only is done when a function is captured.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use codegen::StageArg;

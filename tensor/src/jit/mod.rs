@@ -37,7 +37,7 @@ mod frozen;
 mod resolve;
 pub(crate) mod tracing;
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use codegen::DType;

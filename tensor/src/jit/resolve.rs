@@ -1,6 +1,6 @@
 //! What a captured function uses from outside: values, which are computed once and for all.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use super::{capture, tracing};
 use crate::error::Result;

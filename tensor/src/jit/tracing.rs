@@ -3,8 +3,8 @@
 //! Traces belong to threads, so two threads may capture functions over one engine and the same
 //! parameters at the same time, and neither sees what the other traces.
 
+use hashbrown::HashMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use codegen::DType;

@@ -1,6 +1,6 @@
 //! Which parameters may be written over.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::graph::{Storage, Tensor};

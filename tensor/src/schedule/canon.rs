@@ -1,6 +1,6 @@
 //! The graph to run, flattened: sources first, equal nodes once, nothing that does nothing.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use codegen::DType;
 use codegen::interp::scalar;

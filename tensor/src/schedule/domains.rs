@@ -4,7 +4,7 @@
 //! expressions are one number. A reshape is a flattening followed by divisions and remainders; most
 //! of them vanish here because the factors and the bounds of the parts are known.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use codegen::ir::RangeKind;
 use codegen::symbolic::division::{self, Part, Terms};

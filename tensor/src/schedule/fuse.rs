@@ -6,7 +6,8 @@
 //! that is not cheap. The last is found by walking all kernels and looking at what they have in
 //! common, until nothing changes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use codegen::ir::RangeKind;
 use codegen::ir::arith::Cost;

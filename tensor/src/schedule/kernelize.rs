@@ -1,6 +1,6 @@
 //! From the requests of a kernel to its nodes.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use codegen::DType;
 use codegen::ir::{Binary, Graph, Id, Kernel, Op as Code, ParamInfo, RangeKind, StoreMode, Unary};

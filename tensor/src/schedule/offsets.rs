@@ -4,7 +4,7 @@
 //! the same graph comes again with another place, that place is an argument from then on. What is remembered of a graph decides only that: any
 //! place may be an argument, or not.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 

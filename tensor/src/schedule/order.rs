@@ -5,8 +5,9 @@
 //! and the kernel itself reads only what it is just about to overwrite; otherwise it goes to a
 //! temporary, and a copy at the end.
 
+use hashbrown::{HashMap, HashSet};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use codegen::DType;

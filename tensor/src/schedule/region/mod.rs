@@ -6,7 +6,8 @@
 
 mod walk;
 
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 

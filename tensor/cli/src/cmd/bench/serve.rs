@@ -1,6 +1,7 @@
 //! A captured function that several threads call: what a call waits for while others need new graphs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use codegen::DType;
 use doorbell::Opened;
@@ -11,12 +12,17 @@ use super::{Row, timed};
 use crate::error::Error;
 
 /// Calls of each row.
-const CALLS: usize = 400;
-/// Rows of the inputs whose graph is there.
-const KNOWN: usize = 256;
-const WIDTH: usize = 128;
-/// Threads that call with inputs of shapes that nobody has called with before.
+const CALLS: usize = 200;
+/// Between two calls, as there is between requests: else the replays leave nothing of the machine to others.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The inputs that the replays have: some ten milliseconds of work, as a small model is.
+const ROWS: usize = 2048;
+const WIDTH: usize = 256;
+/// Threads that call a function of their own with shapes that nobody has called with before.
 const OTHERS: usize = 2;
+/// Their shapes have three numbers up to this one, so each call is short beside a replay, and no other run
+/// has left the kernels of one in the cache.
+const SIDE: u64 = 40;
 
 /// Times of calls from one thread, alone and while others have graphs made, and the worst of these over
 /// the middle one alone.
@@ -32,7 +38,7 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
         }
         Ok(vec![x.sum(&[1], false)?])
     });
-    let input = rng.rand(&[KNOWN, WIDTH], DType::F32)?;
+    let input = rng.rand(&[ROWS, WIDTH], DType::F32)?;
     input.realize()?;
     let call = || -> tensor::Result<Vec<f32>> {
         let outputs = function.call(std::slice::from_ref(&input))?;
@@ -43,6 +49,7 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     let sample = || {
         let mut times = Vec::with_capacity(CALLS);
         for _ in 0..CALLS {
+            std::thread::sleep(PAUSE);
             let mut found = Vec::new();
             times.push(timed(&mut || {
                 found = call()?;
@@ -58,18 +65,29 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     };
     let alone = sample()?;
     let (done, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let other = Jit::new(engine, |x: &[Tensor]| {
+        Ok(vec![x[0].tanh()?.sum(&[1], false)?.softmax(1)?])
+    });
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seed = seed.map_or(1, |t| t.as_nanos() as u64);
     let beside = std::thread::scope(|scope| {
-        for thread in 0..OTHERS {
-            let (function, done, made) = (&function, &done, &made);
+        for thread in 0..OTHERS as u64 {
+            let (other, done, made) = (&other, &done, &made);
             scope.spawn(move || {
-                let mut n = thread;
+                let mut state = seed ^ (thread << 32);
+                let mut side = || {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    ((state >> 33) % SIDE) as usize + 2
+                };
                 while !done.load(Ordering::Relaxed) {
-                    n += OTHERS;
-                    let fresh = Tensor::ones(engine, &[n, WIDTH], DType::F32);
+                    let shape = [side(), side(), side()];
+                    let fresh = Tensor::ones(engine, &shape, DType::F32);
                     // The first call runs plainly, the second has the graph made.
                     let run = fresh.and_then(|x| {
-                        function.call(std::slice::from_ref(&x))?;
-                        function.call(&[x])
+                        other.call(std::slice::from_ref(&x))?;
+                        other.call(&[x])
                     });
                     if run.is_err() {
                         return;
