@@ -3,6 +3,7 @@
 
 mod support;
 
+use conformance::part::Part;
 use half::{bf16, f16};
 use support::{engine, engine_with};
 use tensor::exec::{DeviceExecutor, Interpreter, Options};
@@ -10,8 +11,13 @@ use tensor::ops::movement::PadMode;
 use tensor::schedule::Limits;
 use tensor::{Engine, Jit, Rng, Tensor, gradients};
 
-/// Calls of each kind: many where there is time for it.
-const STEPS: usize = if cfg!(debug_assertions) { 500 } else { 10_000 };
+/// Calls of each kind: many in the long run.
+fn calls() -> usize {
+    match Part::chosen().is_all() {
+        true => 10_000,
+        false => 500,
+    }
+}
 
 /// The interpreter checks every access, and the bounds of places.
 fn judge() -> Engine {
@@ -28,7 +34,7 @@ fn steps(what: &str, mut step: impl FnMut(&Engine, usize)) {
     step(&engine, 0);
     let first = kernels(&engine);
     assert!(first > 0, "{what} runs nothing");
-    for i in 1..STEPS {
+    for i in 1..calls() {
         step(&engine, i);
         let now = kernels(&engine);
         assert!(
