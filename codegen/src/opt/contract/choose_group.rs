@@ -17,6 +17,9 @@ const MATRIX_LEEWAY: f64 = 1.25;
 const THERE: f64 = 2.0;
 /// Elements of the sum that a part has at least.
 const MIN_PART: i64 = 256;
+/// And at most, where operands have as many digits as the accumulator: a block has no second level of accumulators
+/// (see `lower::blocked`), and each addition rounds to the digits of the whole.
+const MAX_PART: i64 = 2048;
 
 /// Groups that a compute unit keeps at the same time, and its SIMDs; `None` if it has no room.
 fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<(f64, f64)> {
@@ -54,8 +57,8 @@ impl Contraction {
         });
         let mut best: Option<(f64, Blocking)> = None;
         let mut consider = |mut block: Blocking| {
-            block.parts = c.parts(&block, target);
             let kept = block.mma.map_or(operands, |d| d.operands);
+            block.parts = c.parts(&block, kept, target);
             if let Some(cycles) = c.cycles(&block, kept, &vectors, target) {
                 let cost = match block.mma {
                     Some(_) => cycles / MATRIX_LEEWAY,
@@ -167,15 +170,19 @@ impl Contraction {
         Some(best?.1)
     }
 
-    /// Parts of the sum, so that no compute unit is without work.
-    fn parts(&self, block: &Blocking, target: &Target) -> u32 {
+    /// Parts of the sum, so that no compute unit is without work, and none is so long that it loses digits.
+    fn parts(&self, block: &Blocking, operands: [DType; 2], target: &Target) -> u32 {
         let (batch, m, n, k) = self.sizes();
         let [rows, cols] = block.extent();
         let groups = batch
             .saturating_mul(up(m, rows))
             .saturating_mul(up(n, cols));
         let wanted = (target.cores as i64 / groups.max(1)).min(k / MIN_PART);
-        wanted.clamp(1, 64) as u32
+        let digits = match operands.contains(&self.acc) {
+            true => up(k, MAX_PART),
+            false => 1,
+        };
+        wanted.clamp(1, 64).max(digits).min(i64::from(u16::MAX)) as u32
     }
 
     /// Cycles of a launch, or `None` if the target has no room for the block.
