@@ -95,7 +95,7 @@ fn seeded(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
 /// where they do not depend on one.
 fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
-    let (owners, output) = parameters(of.iter().map(|(t, _)| t), &wanted)?;
+    let (owners, output) = parameters(of.iter().map(|(t, _)| t), with)?;
     let order = dependents(of.iter().map(|(t, _)| t), with);
     let live: HashSet<u64> = order.iter().map(Tensor::id).collect();
     if let (true, Some(output)) = (live.is_empty(), output) {
@@ -204,15 +204,21 @@ fn one_value(a: &Tensor, b: &Tensor) -> bool {
     }
 }
 
-/// The values of parameters that tensors are made of, by parameter, above `wanted`; and an output of a
-/// captured function among them.
+/// The values of parameters that tensors are made of, by parameter, down to `with`; and an output of a captured
+/// function among them.
 ///
 /// # Errors
 /// A tensor among them whose graph was given up.
 fn parameters<'a>(
     of: impl Iterator<Item = &'a Tensor>,
-    wanted: &HashSet<u64>,
+    with: &[&Tensor],
 ) -> Result<(HashMap<u64, Tensor>, Option<Tensor>)> {
+    let wanted: HashSet<u64> = with.iter().map(|t| t.id()).collect();
+    let held = with.iter().filter_map(|t| Some((t.owner()?, *t)));
+    let held: HashMap<u64, &Tensor> = held.collect();
+    // A value that was computed since, maybe by another thread, is another tensor in the same memory.
+    let holds =
+        |owner: u64, tensor: &Tensor| held.get(&owner).is_some_and(|t| one_value(t, tensor));
     let mut owners = HashMap::new();
     let mut outputs = None;
     let mut seen = HashSet::new();
@@ -221,10 +227,18 @@ fn parameters<'a>(
         if !seen.insert(tensor.id()) {
             continue;
         }
+        let mut ends = wanted.contains(&tensor.id()) || !tensor.dtype().is_float();
         if let Some(owner) = tensor.owner() {
-            owners.insert(owner, tensor.clone());
+            match holds(owner, &tensor) {
+                true => {
+                    owners.insert(owner, tensor.clone());
+                    ends = true;
+                }
+                false => {
+                    owners.entry(owner).or_insert_with(|| tensor.clone());
+                }
+            }
         }
-        let ends = wanted.contains(&tensor.id()) || !tensor.dtype().is_float();
         if ends || tensor.node().ends_gradients() {
             continue;
         }

@@ -428,6 +428,17 @@ fn gradients_of_what_is_gone_are_refused() {
     let expected: Vec<f32> = w.get().to_vec::<f32>().unwrap();
     let expected: Vec<f32> = expected.iter().map(|w| w * 2.0).collect();
     assert_eq!(slope[0].to_vec::<f32>().unwrap(), expected);
+    // So it is where the value was made of a loss whose graph is gone.
+    let w = Parameter::new(one(&e, 1.0));
+    let mut sgd = Sgd::plain(vec![w.clone()], 0.25).unwrap();
+    let first = loss(&w);
+    sgd.minimize(&first).unwrap();
+    w.set(first.add(2.0).unwrap().reshape(&[1]).unwrap())
+        .unwrap();
+    let early = loss(&w);
+    commit(&w).unwrap();
+    sgd.minimize(&early).unwrap();
+    assert_eq!(w.get().to_vec::<f32>().unwrap(), [1.5]);
 }
 
 #[test]

@@ -33,8 +33,8 @@ const SUM: Lengths = Lengths {
 /// The accumulators of a tile fill the registers, so that those of the second level are in memory. They
 /// are read and written once in a block.
 const TILE: Lengths = Lengths {
-    longest: 1024,
-    block: 1024,
+    longest: 256,
+    block: 256,
 };
 
 /// Running sums of more `f32` are kept in `f64`.

@@ -165,8 +165,11 @@ fn products_with_long_inner_axes() {
         (8, 100_000, 8),
         (33, 20_000, 40),
         (1, 50_000, 64),
+        (64, 1024, 64),
+        (512, 1000, 512),
+        (256, 4096, 256),
     ] {
-        for terms in [Terms::Positive, Terms::Mixed] {
+        for terms in Terms::ALL {
             let (left, right) = (terms.of(m * k), terms.of(k * n));
             let product = tensor(&e, &left, &[m, k]).matmul(&tensor(&e, &right, &[k, n]));
             let got: Vec<f32> = product.unwrap().to_vec().unwrap();

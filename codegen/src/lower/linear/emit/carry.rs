@@ -6,7 +6,11 @@
 use super::Linear;
 use crate::DType;
 use crate::ir::{Binary, Id, Op, ReduceOp};
+use crate::lower::expand::extent_of;
 use crate::lower::program::{Acc, Inst, Reg, Ty};
+
+/// So few blocks lose no more than one of them has lost.
+const FEW: i64 = 16;
 
 impl Linear<'_> {
     /// Whether a sum keeps what its additions round away: one of blocks.
@@ -14,6 +18,13 @@ impl Linear<'_> {
         matches!(self.input.g.dtype(n), DType::F32 | DType::F64)
             && self.op(n) == Op::Reduce(ReduceOp::Add)
             && self.is_block(self.src(n)[0])
+            && self.steps(n) > FEW
+    }
+
+    /// Additions to one accumulator.
+    fn steps(&self, n: Id) -> i64 {
+        let extents = self.src(n)[1..].iter().map(|&r| extent_of(self.input.g, r));
+        extents.fold(1, i64::saturating_mul)
     }
 
     /// A sum that has a loop of its own, or two of them together.
