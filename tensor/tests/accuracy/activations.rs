@@ -43,7 +43,13 @@ const FUNCTIONS: &[Function] = &[
     Function {
         name: "softsign",
         of: Tensor::softsign,
-        want: |x| if x.is_infinite() { f64::NAN } else { x / (1.0 + x.abs()) },
+        want: |x| {
+            if x.is_infinite() {
+                f64::NAN
+            } else {
+                x / (1.0 + x.abs())
+            }
+        },
         exact: None,
         most: |_| 2.0,
     },

@@ -446,3 +446,48 @@ fn odd_functions_near_zero() {
     assert_eq!((y[0].to_bits(), y[1].to_bits()), (1 << 31, 0));
     assert_eq!(y[2], 1.1283792e-8);
 }
+
+/// The larger of two plus a logarithm: a unit of the largest of all three, because they may cancel.
+#[test]
+fn logarithms_of_sums_of_powers() {
+    let e = engine();
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut pick = |size: f64| size * ((random.next() >> 11) as f64 / 2f64.powi(52) - 1.0);
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for size in [1.0, 20.0, 200.0] {
+        for _ in 0..10_000 {
+            a.push(pick(size) as f32);
+            b.push(pick(size) as f32);
+        }
+    }
+    // What the smaller one adds to zero is all there is.
+    a.extend([0.0, 0.0, f32::INFINITY, f32::NEG_INFINITY, 5.0]);
+    b.extend([
+        -20.0,
+        -80.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NEG_INFINITY,
+    ]);
+    let [x, y] = [&a, &b].map(|v| Tensor::from_slice(&e, v, &[v.len()]).unwrap());
+    let got: Vec<f32> = x.logaddexp(&y).unwrap().to_vec().unwrap();
+    let mut worst: f64 = 0.0;
+    for ((got, a), b) in got.into_iter().zip(a).zip(b) {
+        let (got, a, b) = (f64::from(got), f64::from(a), f64::from(b));
+        let more = if a == b { 0.0 } else { -(a - b).abs() }.exp().ln_1p();
+        let want = a.max(b) + more;
+        if want.is_infinite() {
+            assert_eq!(got, want);
+            continue;
+        }
+        let largest = a.max(b).abs().max(more).max(want.abs());
+        let unit = 2f64.powi(largest.log2().floor() as i32 - F32.digits);
+        let error = (got - want).abs() / unit;
+        assert!(
+            error <= 2.0,
+            "{a:e} and {b:e}: {got:e} instead of {want:e}, {error} ulp"
+        );
+        worst = worst.max(error);
+    }
+    println!("{:12} {:5} {worst:10.3}", "logaddexp", "f32");
+}

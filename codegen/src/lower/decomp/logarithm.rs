@@ -191,7 +191,10 @@ impl Builder<'_> {
     /// ln(1 + z + low) of `f32` for z >= 0, where `slope` is about 1 / (1 + z); where x is large, ln(2x).
     fn log1p_beyond(&mut self, z: Id, low: Id, slope: Id, x: Id, large: Id) -> Id {
         let dtype = DType::F32;
-        let (zero, two) = (self.float(dtype, 0.0), self.float(dtype, std::f64::consts::LN_2));
+        let (zero, two) = (
+            self.float(dtype, 0.0),
+            self.float(dtype, std::f64::consts::LN_2),
+        );
         // Further out it counts no more, and the slope, a difference, is wrong.
         let limit = self.float(dtype, 4096.0);
         let counts = self.less(x, limit);
