@@ -233,7 +233,6 @@ fn functions_of_singles_are_accurate() {
         let float = op.row().float.unwrap();
         let limit = match op {
             Unary::Exp | Unary::Log => 1.0,
-            Unary::Erfc => 5.0,
             _ => 2.0,
         };
         let mut x = bits(&mut rng, DType::F32, 6000);

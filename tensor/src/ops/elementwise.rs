@@ -1,7 +1,7 @@
 //! Arithmetic, logic and the elementary functions. On CPUs these are right to two units in the
 //! last place of `f32` and `f64`, `exp`, `log` and `sqrt` to one; narrower floats are computed in `f32`.
 
-use std::f64::consts::{LN_10, LOG2_E};
+use std::f64::consts::{LN_10, LOG2_10};
 
 use codegen::DType;
 use codegen::ir::{Binary, Unary};
@@ -10,6 +10,9 @@ use super::{Operand, dtype_error, pair, shape_error};
 use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::Tensor;
+
+/// log10 2 in two parts: multiples of the first by exponents are exact.
+const LOG10_2: [f64; 2] = [0.301025390625, 4.605038981195214e-6];
 
 /// Defines methods that broadcast, promote and apply one [`Binary`].
 macro_rules! binary {
@@ -186,14 +189,25 @@ composed! {
     erf, |x| x.unary(Unary::Erf);
     /// 1 - erf(x), with all digits where it is small.
     erfc, |x| x.unary(Unary::Erfc);
-    /// 10 to the power x.
-    exp10, |x| x.mul(LN_10 * LOG2_E)?.exp2();
+    /// 10 to the power x, as 2^n e^r: n is the integer near x / log10 2, and r little enough that rounding it
+    /// does not count.
+    exp10, |x| {
+        // Beyond, the result is 0 or infinity by the second factor.
+        let (least, most) = if x.dtype() == DType::F32 { (-150, 127) } else { (-1075, 1023) };
+        let n = x.detach()?.mul(LOG2_10)?.round()?.clip(least, most)?;
+        let r = x.sub(&n.mul(LOG10_2[0])?)?.sub(&n.mul(LOG10_2[1])?)?;
+        n.exp2()?.mul(&r.mul(LN_10)?.exp()?)
+    };
     /// 1 over the square root.
     rsqrt, |x| x.sqrt()?.reciprocal();
-    /// 1 / (1 + e^-x). Made of e^-|x|, so neither the value nor the gradient overflows.
+    /// 1 / (1 + e^-x). Made of e = e^-|x|, so neither the value nor the gradient overflows. The quotient
+    /// s = e / (1 + e) is that of a negative x, but 1 + e is rounded, which counts double where e is just above a
+    /// power of two and s just below. In e - e s, which is the same, it counts s times; 1 - s is that of -x.
     sigmoid, |x| {
         let e = x.mul(&x.sign_choice()?)?.neg()?.exp()?;
-        x.lt(0.0)?.where_(&e, 1.0)?.div(&e.add(1.0)?)
+        let s = e.div(&e.add(1.0)?)?;
+        let whole = x.lt(0.0)?.where_(&e, 1.0)?;
+        whole.sub(&whole.mul(&s)?)
     };
     /// ln sigmoid(x).
     logsigmoid, |x| x.neg()?.softplus(1.0)?.neg();
@@ -324,7 +338,8 @@ impl Tensor {
         negative.select(&magnitude.neg()?, &magnitude)
     }
 
-    /// ln(e^a + e^b), without overflow.
+    /// ln(e^a + e^b), without overflow: the larger plus `ln(1 + e^-|a - b|)`, rounded in units of the larger of
+    /// these.
     ///
     /// # Errors
     /// Shapes that do not broadcast.
@@ -332,10 +347,11 @@ impl Tensor {
         let (a, b) = pair("logaddexp", &self.to_float()?, other.into())?;
         let dtype = a.dtype();
         let (a, b) = (a.cast(dtype.accumulator())?, b.cast(dtype.accumulator())?);
-        let m = a.maximum(&b)?.detach()?;
-        let m = m.isinf()?.select(&m.zeros_like()?, &m)?;
-        let sum = a.sub(&m)?.exp()?.add(&b.sub(&m)?.exp()?)?;
-        sum.log()?.add(&m)?.cast(dtype)
+        let m = a.maximum(&b)?;
+        // The same infinity twice has no distance.
+        let apart = a.eq(&b)?.select(&a.zeros_like()?, &a.sub(&b)?)?;
+        let more = apart.abs()?.neg()?.exp()?.log1p()?;
+        m.add(&more)?.cast(dtype)
     }
 
     /// `self + (end - self) * weight`.

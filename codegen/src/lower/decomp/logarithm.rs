@@ -182,10 +182,39 @@ impl Builder<'_> {
         self.log2_limits(u, y)
     }
 
-    /// Where x is so large that its square counts alone.
+    /// Whether ln(1 + x) is an instruction, or as good as one: then it is less work than [`Builder::ln_beyond`].
+    fn has_log1p(&self, x: Id) -> bool {
+        let dtype = self.g.dtype(x);
+        dtype == DType::F32 && self.caps.has_unary(Unary::Log1p, dtype)
+    }
+
+    /// ln(1 + z + low) of `f32` for z >= 0, where `slope` is about 1 / (1 + z); where x is large, ln(2x).
+    fn log1p_beyond(&mut self, z: Id, low: Id, slope: Id, x: Id, large: Id) -> Id {
+        let dtype = DType::F32;
+        let (zero, two) = (
+            self.float(dtype, 0.0),
+            self.float(dtype, std::f64::consts::LN_2),
+        );
+        // Further out it counts no more, and the slope, a difference, is wrong.
+        let limit = self.float(dtype, 4096.0);
+        let counts = self.less(x, limit);
+        let more = self.mul(low, slope);
+        let more = self.select(counts, more, zero);
+        let more = self.select(large, two, more);
+        let z = self.select(large, x, z);
+        let y = self.unary(Unary::Log1p, z);
+        self.add(y, more)
+    }
+
+    /// Where x is so large that its square counts alone; for [`Builder::log1p_beyond`], that 1 beside it does not
+    /// count, either.
     fn is_large(&mut self, x: Id) -> Id {
         let dtype = self.g.dtype(x);
-        let exponent = if dtype == DType::F32 { 13 } else { 28 };
+        let exponent = match dtype {
+            DType::F32 if self.has_log1p(x) => 40,
+            DType::F32 => 13,
+            _ => 28,
+        };
         let limit = self.float(dtype, 2f64.powi(exponent));
         self.less(limit, x)
     }
@@ -200,9 +229,14 @@ impl Builder<'_> {
         let square = self.mul(a, a);
         let root = self.add(one, square);
         let root = self.g.unary(Unary::Sqrt, root);
-        let root = self.add(one, root);
-        let rest = self.g.binary(Binary::FDiv, square, root);
+        let bottom = self.add(one, root);
+        let rest = self.g.binary(Binary::FDiv, square, bottom);
         let (z, low) = self.sum(a, rest);
+        if self.has_log1p(x) {
+            let slope = self.sub(root, a);
+            let y = self.log1p_beyond(z, low, slope, size, large);
+            return self.signed_as(y, x);
+        }
         let y = self.ln_beyond(z, low, Some((size, large)));
         // Here asinh x is x.
         let zero = self.float(dtype, if dtype == DType::F32 { 1e-6 } else { 1e-14 });
@@ -233,11 +267,17 @@ impl Builder<'_> {
         let lost = self.select(some, lost, zero);
         let (z, low) = self.any_sum(t, root);
         let low = self.add(low, lost);
-        let y = self.ln_beyond(z, low, Some((x, large)));
-        let below = self.less(x, one);
         let nan = self.float(dtype, f64::NAN);
-        let number = self.equal(x, x);
-        let y = self.select(number, y, nan);
+        let y = if self.has_log1p(x) {
+            let slope = self.sub(t, root);
+            let slope = self.add(slope, one);
+            self.log1p_beyond(z, low, slope, x, large)
+        } else {
+            let y = self.ln_beyond(z, low, Some((x, large)));
+            let number = self.equal(x, x);
+            self.select(number, y, nan)
+        };
+        let below = self.less(x, one);
         self.select(below, nan, y)
     }
 
@@ -253,9 +293,22 @@ impl Builder<'_> {
         let minus = self.g.unary(Unary::Neg, z);
         let rest = self.fma(minus, d, double);
         let rest = self.fma(minus, d_low, rest);
+        let half = self.float(dtype, 0.5);
+        if self.has_log1p(x) {
+            // What the quotient lost counts rest / d / (1 + z) = rest / (1 + a), roughly rest (1 - a/2).
+            let (zero, minus) = (self.float(dtype, 0.0), self.float(dtype, -0.5));
+            let slope = self.fma(a, minus, one);
+            let more = self.mul(rest, slope);
+            let more = self.mul(more, half);
+            // There is no rest of an infinite quotient.
+            let inside = self.less(a, one);
+            let more = self.select(inside, more, zero);
+            let y = self.unary(Unary::Log1p, z);
+            let y = self.fma(y, half, more);
+            return self.signed_as(y, x);
+        }
         let low = self.g.binary(Binary::FDiv, rest, d);
         let y = self.ln_beyond(z, low, None);
-        let half = self.float(dtype, 0.5);
         let y = self.mul(y, half);
         let tiny = self.float(dtype, if dtype == DType::F32 { 1e-6 } else { 1e-14 });
         let tiny = self.less(a, tiny);

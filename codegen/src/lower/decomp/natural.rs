@@ -67,6 +67,18 @@ const TANH_F32: [f64; 5] = [
 /// Beyond, 1 less tanh is computed.
 const TANH_NEAR: f64 = 0.6;
 
+/// (sinh(x) / x - 1) / x^2 in powers of x^2 for |x| <= 1, error 2^-31.3.
+const SINH_NEAR_F32: [f64; 4] = [
+    0.1666666716337204,
+    0.008333316072821617,
+    0.00019841419998556376,
+    2.7915382361243246e-06,
+];
+/// e/2 in two parts, the first one below it.
+const HALF_E_F32: [f64; 2] = [1.3591408729553223, 4.12742018e-8];
+/// 1 / 2e
+const HALF_INVERSE_E: f64 = 0.18393972058572117;
+
 /// What the `f32` nearest to 1 / ln 2 misses.
 const LOG2_E_REST: f64 = 1.925963033500011e-8;
 
@@ -81,6 +93,15 @@ struct Reduced {
     shifted: Id,
     r: Id,
     low: Id,
+}
+
+/// A power of e as `2^n (value + low)`.
+pub(super) struct Power {
+    pub value: Id,
+    /// What rounding the value lost.
+    pub low: Id,
+    /// n in the low bits.
+    pub shifted: Id,
 }
 
 /// The parts of e^r: r plus the rest of the odd part, and the even part less 1.
@@ -149,12 +170,29 @@ impl Builder<'_> {
         // Beyond these the result is 0 or infinity anyway.
         let (least, most) = (self.one_of(x, -105.0, -746.0), self.one_of(x, 89.0, 710.0));
         let clamped = self.within(x, least, most);
-        let to = self.reduced(clamped);
+        let to = self.power(clamped);
+        self.scaled(to.value, to.shifted)
+    }
+
+    /// e^x for an x whose power is near the range of floats, at most.
+    fn power(&mut self, x: Id) -> Power {
+        let to = self.reduced(x);
         let tail = self.exp_tail(&to);
         let part = self.add(to.r, tail);
         let one = self.one_of(x, 1.0, 1.0);
-        let y = self.add(one, part);
-        self.scaled(y, to.shifted)
+        let (value, low) = self.sum(one, part);
+        Power {
+            value,
+            low,
+            shifted: to.shifted,
+        }
+    }
+
+    /// As [`Builder::power`], unless e^x is an instruction or made of one.
+    pub(super) fn power_apart(&mut self, x: Id) -> Option<Power> {
+        let dtype = self.g.dtype(x);
+        let whole = [Unary::Exp, Unary::Exp2].map(|op| self.caps.has_unary(op, dtype));
+        (whole == [false; 2]).then(|| self.power(x))
     }
 
     /// e^x where 2^x is an instruction: what rounding `x / ln 2` loses comes back as a factor.
@@ -265,8 +303,45 @@ impl Builder<'_> {
         self.bitcast(value, dtype)
     }
 
+    /// Whether e^x is an instruction, or as good as one: then it is less work than its halves are.
+    fn has_exp(&self, x: Id) -> bool {
+        let dtype = self.g.dtype(x);
+        dtype == DType::F32 && self.caps.has_unary(Unary::Exp, dtype)
+    }
+
+    /// `e^a / 2 + sign e^-a / 2` of `f32`. The power is that of a - 1, which is exact where it counts and does not
+    /// overflow before the sum does.
+    fn half_powers(&mut self, a: Id, sign: f64) -> Id {
+        let dtype = self.g.dtype(a);
+        let minus_one = self.float(dtype, -1.0);
+        let [half, half_low] = HALF_E_F32.map(|part| self.float(dtype, part));
+        let inverse = self.float(dtype, sign * HALF_INVERSE_E);
+        let apart = self.add(a, minus_one);
+        let power = self.unary(Unary::Exp, apart);
+        let other = self.g.binary(Binary::FDiv, inverse, power);
+        let rest = self.fma(power, half_low, other);
+        self.fma(power, half, rest)
+    }
+
+    /// sinh(x) of `f32` by [`Builder::half_powers`], and near 0 by a polynomial.
+    fn sinh_by_exp(&mut self, x: Id) -> Id {
+        let size = self.g.unary(Unary::Abs, x);
+        let square = self.mul(size, size);
+        let p = self.polynomial(square, &SINH_NEAR_F32);
+        let cube = self.mul(size, square);
+        let near = self.fma(cube, p, size);
+        let far = self.half_powers(size, -1.0);
+        let limit = self.float(DType::F32, 1.0);
+        let is_near = self.less(size, limit);
+        let y = self.select(is_near, near, far);
+        self.signed_as(y, x)
+    }
+
     /// sinh(x).
     pub fn sinh(&mut self, x: Id) -> Id {
+        if self.has_exp(x) {
+            return self.sinh_by_exp(x);
+        }
         let size = self.g.unary(Unary::Abs, x);
         let most = self.one_of(x, 89.5, 710.6);
         let over = self.less(most, size);
@@ -286,6 +361,9 @@ impl Builder<'_> {
     /// cosh(x).
     pub fn cosh(&mut self, x: Id) -> Id {
         let size = self.g.unary(Unary::Abs, x);
+        if self.has_exp(x) {
+            return self.half_powers(size, 1.0);
+        }
         let most = self.one_of(x, 89.5, 710.6);
         let over = self.less(most, size);
         let clamped = self.select(over, most, size);

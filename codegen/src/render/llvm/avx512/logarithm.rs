@@ -84,7 +84,10 @@ impl Text<'_> {
         let rest = self.fused(&of.square, &of.q, &low);
         let down = self.let_(format!("fneg {SINGLES} {}", of.k));
         let lost = self.scale(&lost, &down);
-        let rest = self.fused(&lost, &of.r, &rest);
+        // It counts r / (1 + t), nearly r (1 - t).
+        let minus = self.let_(format!("fneg {SINGLES} {}", of.t));
+        let slope = self.fused(&minus, &of.r, &of.r);
+        let rest = self.fused(&lost, &slope, &rest);
         let rest = self.two("fadd", SINGLES, &of.t, &rest);
         let y = self.two("fadd", SINGLES, &high, &rest);
         // What was lost is no number at the ends: there, -infinity for zero (4), infinity for itself (5).
