@@ -140,6 +140,15 @@ fn a_result_frees_its_sources() {
     assert!(matches!(hazard(&early), Some(Hazard::Source { .. })));
 }
 
+/// A load has read what it takes from the warp once it issues.
+#[test]
+fn loads_read_uniform_registers_at_once() {
+    let mut over = LOAD.to_vec();
+    // `UMOV UR4, URZ`.
+    over.insert(5, STORE[0]);
+    assert_eq!(hazard(&over), None);
+}
+
 /// A load writes `R3` long after the load before has read it.
 #[test]
 fn loads_read_their_sources_in_order() {

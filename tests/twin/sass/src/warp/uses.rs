@@ -186,11 +186,15 @@ impl Uses {
         // `STS.128 [R5+UR4], R24`, without waiting for it.
         // And copies whether there is anything to copy: for sm_90 `ISETP.LT.AND P1, PT, R0, 0x2, !P1` is right behind
         // `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], !P1`.
+        // And loads their addresses of the warp: for sm_120 `R2UR UR12, R192` is two behind
+        // `LDG.E R249, desc[UR12][R98.64]`, without waiting for it.
         let (sums, copies) = (matches!(group, Group::Product(_)), inst.name == "LDGSTS");
-        if sums || copies || unit == Some(DOUBLES) || inst.name == "STS" {
+        let loads = inst.name == "LDG";
+        if sums || copies || loads || unit == Some(DOUBLES) || inst.name == "STS" {
             let read_later = |item: &Item| match item >> 8 {
                 0 => !(sums && writes.contains(item)),
-                kind => copies && kind != 2,
+                2 => loads,
+                _ => copies,
             };
             reads.sort_by_key(|item| !read_later(item));
             held = reads.iter().filter(|item| read_later(item)).count();
