@@ -165,11 +165,7 @@ pub fn run(command: &Command, setup: &Setup) -> Result<(), Error> {
             let seen: Result<Vec<_>, _> = args.values.iter().map(decode).collect();
             print(&seen.map_err(Error::Registers)?, args.json)
         }
-        Command::Read(args) => {
-            let card = args.which.open(setup)?;
-            let read = args.names.iter().map(|name| card.read(name));
-            print(&all(read)?, args.json)
-        }
+        Command::Read(args) => read(args, setup),
         Command::Write(args) => write(args, setup),
     }
 }
@@ -222,7 +218,15 @@ fn list(args: &List) -> Result<(), Error> {
     Ok(())
 }
 
-fn write(args: &Write, setup: &Setup) -> Result<(), Error> {
+/// Reads registers of a card.
+pub fn read(args: &Read, setup: &Setup) -> Result<(), Error> {
+    let card = args.which.open(setup)?;
+    let read = args.names.iter().map(|name| card.read(name));
+    print(&all(read)?, args.json)
+}
+
+/// Writes registers of a card.
+pub fn write(args: &Write, setup: &Setup) -> Result<(), Error> {
     if !args.yes {
         return Err(Error::Usage(
             "regs write changes a card as it is: a wrong value can hang it, and the machine with it. Say --yes if \

@@ -45,6 +45,20 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// The cost of launches alone: what does not hang on the clock.
+    pub fn launch(json: bool) -> Args {
+        Args {
+            what: What::Launch,
+            path: None,
+            inputs: crate::inputs::Wanted::default(),
+            repeat: None,
+            threads: Vec::new(),
+            json,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Matrix products

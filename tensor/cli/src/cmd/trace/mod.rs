@@ -2,7 +2,9 @@
 
 mod diff;
 mod record;
+mod recorded;
 mod replay;
+mod scratch;
 mod show;
 
 use std::path::Path;
@@ -12,7 +14,7 @@ use drivers::trace::recording::{self, Recording};
 use crate::error::Error;
 
 pub use record::{Args as RecordArgs, record};
-pub use replay::{Args as ReplayArgs, finish, replay};
+pub use replay::{Args as ReplayArgs, replay};
 
 /// What is done.
 #[derive(clap::Subcommand)]

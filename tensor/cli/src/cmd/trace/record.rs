@@ -9,6 +9,7 @@ use doorbell::{Front, Setup};
 use drivers::trace::recording::{Origin, Stamped};
 use hcq::transport::trace::{Trace, TraceLog};
 
+use super::recorded::{Work, is_taken};
 use crate::error::Error;
 
 /// What is recorded, and where it goes.
@@ -32,10 +33,15 @@ pub fn record(args: &Args, command: &[String]) -> Result<(Front, TraceLog), Erro
     let mut open = OpenOptions::new();
     let file = open.write(true).create_new(true).open(&args.file);
     let mut file = BufWriter::new(file.map_err(failed)?);
+    let mut variables = Setup::variables().map_err(Error::from)?;
+    variables.retain(is_taken);
     let origin = Origin {
         arguments: command.to_vec(),
-        variables: Setup::variables().map_err(Error::from)?,
+        variables,
     };
+    if let Err(e) = Work::of(&origin, &args.file) {
+        eprintln!("note: this recording will not replay. {e}");
+    }
     origin.write(&mut file).map_err(failed)?;
     let log = TraceLog::writer(Stamped::new(file));
     Ok((Front::before(Trace::whole(log.clone())), log))
