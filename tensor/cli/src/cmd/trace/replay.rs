@@ -36,7 +36,6 @@ pub fn replay(args: &Args) -> Result<Replay, Error> {
         work.needs_nothing(&args.recording)?;
     }
     let tape = recording.tape();
-    let tape = tape.map_err(|e| Error::Usage(format!("{}: {e}", args.recording.display())))?;
     let front = Front::alone(Arc::new(tape.clone()));
     let setup = work.setup(&args.recording)?.front(front);
     Ok(Replay { setup, work, tape })
