@@ -18,6 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use doorbell::Setup;
 
 use crate::error::Error;
+use crate::output::say;
 
 /// Runs tensor programs by talking to the hardware itself.
 #[derive(Parser)]
@@ -139,19 +140,19 @@ fn on_device(
 fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result<ExitCode, Error> {
     observe::start_log();
     for warning in setup.warnings() {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     let verbose = setup.settings().debug >= 1;
     for note in setup.notes().iter().filter(|_| verbose) {
-        eprintln!("note: {note}");
+        say!("note: {note}");
     }
     let outcome = work();
     // Whatever else went wrong: a broken rule may be why.
     let rules = setup.check_rules();
     match (&outcome, &rules, setup.twin()) {
-        (Err(_), Err(rules), _) => eprintln!("{rules}"),
+        (Err(_), Err(rules), _) => say!("{rules}"),
         (_, Ok(()), Some(twin)) if verbose => {
-            eprintln!("the simulated {} saw no rule broken", twin.chip());
+            say!("the simulated {} saw no rule broken", twin.chip());
         }
         _ => {}
     }
@@ -269,7 +270,7 @@ fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
         Ok(code) => code,
         Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("error: {e}");
+            say!("error: {e}");
             ExitCode::from(e.exit_code())
         }
     }

@@ -375,3 +375,67 @@ fn a_recording_that_will_not_replay_says_so() {
     let text = std::fs::read_to_string(place.path("work").join("first")).unwrap();
     assert!(!text.contains("XDG_CACHE_HOME"), "{text}");
 }
+
+/// What is printed may be what somebody else has written: a terminal must not do what that says.
+#[test]
+fn nothing_in_a_file_acts_on_a_terminal() {
+    let place = Place::new();
+    let work = place.path("work");
+    let lines = "+0 a%1b%5b2J now -> failed unsupported %1b%5d0;x%07%c2%9b1m\n\
+                 +1 a%1b%5b2J open name=%1b%5b1A -> ok\n";
+    std::fs::write(work.join("trace"), format!("# doorbell trace 1\n{lines}")).unwrap();
+    let bundle = r#"{"schema": "doorbell.bundle/1", "error": "\u001b[2J\u009b1m\u202e", "device": {"id": "\u001bc"}}"#;
+    std::fs::write(work.join("bundle"), bundle).unwrap();
+    std::fs::write(work.join("wrong"), "\x1b[2J").unwrap();
+    std::fs::write(
+        work.join("line"),
+        "# doorbell trace 1\n+0 gpu \x1b[2J -> ok\n",
+    )
+    .unwrap();
+    foreign(&place, "evil", &["demo", "--\x1b[2J"], &["DEV=\x1b[2J"]);
+    foreign(&place, "variable", &["demo"], &["\x1b[2J=\x1b[2J"]);
+    let named = [work.join("\x1b[2J").display().to_string()];
+    for (args, shown) in [
+        (vec!["trace", "show", "trace"], r"a\u{1b}[2J"),
+        (vec!["trace", "show", "--json", "trace"], r"a\u001b[2J"),
+        (vec!["trace", "show", "wrong"], "u{1b}[2J"),
+        (vec!["trace", "show", "line"], r"\u{1b}[2J"),
+        (vec!["trace", "replay", "evil"], r"\u{1b}[2J"),
+        (vec!["trace", "replay", "variable"], r"\u{1b}[2J"),
+        (vec!["explain", "bundle"], r"\u{1b}[2J\u{9b}1m\u{202e}"),
+        (
+            vec!["explain", "--json", "bundle"],
+            r"\u001b[2J\u009b1m\u202e",
+        ),
+        (vec!["explain", &named[0]], r"\u{1b}[2J"),
+        (vec!["explain", "wrong"], "expected a bundle"),
+    ] {
+        let ran = place.run(&args, &[]);
+        let all = ran.out.clone() + &ran.err;
+        let acts = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
+        assert!(!all.contains(acts), "{args:?}: {all:?}");
+        assert!(all.contains(shown), "{args:?}: {all:?}");
+    }
+}
+
+/// A recording is read as far as a recording goes, and no further.
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    let place = Place::new();
+    let holes = std::fs::File::create(place.path("work").join("holes")).unwrap();
+    holes.set_len(1 << 40).unwrap();
+    for args in [
+        &["trace", "show", "holes"][..],
+        &["trace", "replay", "holes"],
+        &["explain", "holes"],
+    ] {
+        let ran = place.run(args, &[]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains("holes: expected at most "), "{}", ran.err);
+        assert!(
+            ran.err.contains("bytes, found 1099511627776"),
+            "{}",
+            ran.err
+        );
+    }
+}

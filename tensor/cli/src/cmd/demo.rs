@@ -17,7 +17,7 @@ use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;
 use crate::net::Net;
 use crate::observe::write_trace;
-use crate::output;
+use crate::output::{self, say};
 
 /// Train a small network on handwritten digits.
 #[derive(clap::Args)]
@@ -82,7 +82,7 @@ const RATE: f64 = 2e-3;
 pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
     let session = setup.clone().profile(files.profile.is_some()).open()?;
     let info = session.device.info();
-    eprintln!(
+    say!(
         "device   {} ({}, {} units{})",
         info.id,
         info.name,
@@ -90,7 +90,7 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
         setup.twin().map_or("", |_| ", simulated")
     );
     let (train, held) = digits::load(work.seed)?;
-    eprintln!(
+    say!(
         "data     {} handwritten digits, {} held out",
         train.len() + held.len(),
         held.len()
@@ -99,7 +99,7 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
     let start = Instant::now();
     let net = Net::new(&session.engine, work.seed)?;
     let loss = fit(&net, &session.engine, &train, work)?;
-    eprintln!(
+    say!(
         "trained  {} epochs in {:.1} s, last loss {loss:.4}",
         work.epochs,
         start.elapsed().as_secs_f64()
@@ -122,7 +122,7 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
             files.save.display()
         )));
     }
-    eprintln!(
+    say!(
         "saved    {}, loaded again, reads the same",
         files.save.display()
     );
@@ -137,7 +137,7 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
     ))?;
     if let Some(path) = &files.profile {
         write_trace(&session.engine, path)?;
-        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+        say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
     if accuracy < work.at_least {
         return Err(Error::Check(format!(
@@ -181,7 +181,7 @@ fn fit(net: &Net, engine: &Engine, train: &Set, work: &Work) -> Result<f32, Erro
         mean = sum / batches as f32;
         bar.set_message(format!("loss {mean:.4}"));
         if bar.is_hidden() {
-            eprintln!("epoch    {epoch:>3} loss {mean:.6}");
+            say!("epoch    {epoch:>3} loss {mean:.6}");
         }
     }
     bar.finish_and_clear();
@@ -228,7 +228,7 @@ fn export(net: &Net, engine: &Engine, held: &Set, path: &Path) -> Result<(), Err
             found.len()
         )));
     }
-    eprintln!(
+    say!(
         "exported {}, run as a model, gives the same (within {far:.0e})",
         path.display()
     );

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use doorbell::Setup;
+use hcq::text::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tensor::onnx::backend::{self, Tolerance, Verdict};
@@ -86,7 +87,7 @@ pub fn cases(folder: &Path, args: &Work, setup: &Setup) -> Result<(), Error> {
     let mut rows = Vec::with_capacity(cases.len());
     for case in &cases {
         let case_name = name(case);
-        bar.set_message(case_name.clone());
+        bar.set_message(plain(&case_name).into_owned());
         // A panic is a fault of this program; the other cases are still worth running.
         let verdict = catch_unwind(AssertUnwindSafe(|| {
             backend::run(case, &session.engine, tolerance)

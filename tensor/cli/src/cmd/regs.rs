@@ -7,7 +7,7 @@ use drivers_host::pci::look;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -178,9 +178,10 @@ fn all(each: impl Iterator<Item = Result<Vec<Seen>, regs::RegsError>>) -> Result
 fn list(args: &List) -> Result<(), Error> {
     let found = regs::list(&args.chip, &args.part).map_err(Error::Registers)?;
     if found.is_empty() {
-        eprintln!(
+        say!(
             "note: no register of {} has \"{}\" in its name; --chip names another chip",
-            args.chip, args.part
+            args.chip,
+            args.part
         );
     }
     let field = |bits: &Bits| Field::of(*bits, None);

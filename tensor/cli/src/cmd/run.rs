@@ -11,7 +11,7 @@ use tensor::{DType, Tensor};
 use crate::error::Error;
 use crate::inputs::Wanted;
 use crate::observe::{Steps, write_trace};
-use crate::output;
+use crate::output::{self, say};
 
 /// Run an ONNX model.
 #[derive(clap::Args)]
@@ -84,12 +84,12 @@ pub fn model(
     }
     steps.done();
     let first = seconds[0];
-    eprintln!("loaded   {loaded:.3} s");
-    eprintln!("first    {first:.3} s, with scheduling, compiling and packing");
+    say!("loaded   {loaded:.3} s");
+    say!("first    {first:.3} s, with scheduling, compiling and packing");
     if work.repeat > 1 {
         let mut later = seconds.split_off(1);
         later.sort_by(f64::total_cmp);
-        eprintln!(
+        say!(
             "later    {:.3} ms at least, {:.3} ms in the middle of {} runs",
             later[0] * 1e3,
             later[later.len() / 2] * 1e3,
@@ -98,7 +98,7 @@ pub fn model(
     }
     if let Some(path) = &files.profile {
         write_trace(engine, path)?;
-        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+        say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
     for (name, value) in &outputs.0 {
         print(name, value, work.top)?;
@@ -192,7 +192,7 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
                 path
             }
         };
-        eprintln!("wrote    {}", path.display());
+        say!("wrote    {}", path.display());
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
 use crate::kernels::{self, Loaded};
-use crate::output;
+use crate::output::{self, say};
 
 /// Measure the device.
 #[derive(clap::Args)]
@@ -190,7 +190,7 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     let sizes = match setup.twin() {
         None => &REAL,
         Some(_) => {
-            eprintln!("note: a simulated device takes the time of its model, not of hardware");
+            say!("note: a simulated device takes the time of its model, not of hardware");
             &SIMULATED
         }
     };

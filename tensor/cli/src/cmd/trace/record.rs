@@ -12,6 +12,7 @@ use hcq::transport::trace::{Trace, TraceLog};
 use super::recorded::{Work, is_taken};
 use crate::error::Error;
 
+use crate::output::say;
 /// What is recorded, and where it goes.
 #[derive(clap::Args)]
 pub struct Args {
@@ -40,7 +41,7 @@ pub fn record(args: &Args, command: &[String]) -> Result<(Front, TraceLog), Erro
         variables,
     };
     if let Err(e) = Work::of(&origin, &args.file) {
-        eprintln!("note: this recording will not replay. {e}");
+        say!("note: this recording will not replay. {e}");
     }
     origin.write(&mut file).map_err(failed)?;
     let log = TraceLog::writer(Stamped::new(file));

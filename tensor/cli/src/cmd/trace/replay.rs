@@ -8,6 +8,7 @@ use hcq::transport::replay::Tape;
 
 use super::recorded::Work;
 use crate::error::Error;
+use crate::output::say;
 
 /// What is done again.
 #[derive(clap::Args)]
@@ -58,7 +59,7 @@ impl Replay {
                 "{path}: the driver does something else now: {fault}"
             ))
         })?;
-        eprintln!("{path}: the driver did what was recorded, access by access");
+        say!("{path}: the driver did what was recorded, access by access");
         Ok(())
     }
 }
