@@ -1,7 +1,8 @@
 //! [`Keeper`]: the folder of bundles. Each is a new file, nothing is overwritten, and there is an end to it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,8 +14,8 @@ use flate2::write::GzEncoder;
 use hcq::transport::Machine;
 use thiserror::Error;
 
-use crate::schema::{Bundle, Kind, SCHEMA, System, Written};
 use crate::limits::{self, TooMuch, Unread, bounded};
+use crate::schema::{Bundle, Kind, SCHEMA, System, Written};
 use crate::system;
 
 /// Bundles that a folder has at most.
@@ -75,10 +76,10 @@ pub enum ReadError {
         /// What.
         found: String,
     },
-}
     /// It holds more than a bundle does.
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
+}
 
 impl Keeper {
     /// Bundles of a device of a machine go to a folder, which is made when the first one is written. `environment`
@@ -138,7 +139,6 @@ pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
         process: std::process::id(),
         at: now.map_or(0, |now| now.as_secs()),
     };
-    let mut text = serde_json::to_vec_pretty(&bundle).map_err(|e| e.to_string())?;
     let more = bundle.kernels.len().saturating_sub(KERNELS);
     if more > 0 {
         bundle.kernels.truncate(KERNELS);
@@ -147,9 +147,12 @@ pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
             "{more} more kernels, which are too many for a file"
         ));
     }
+    let mut text = serde_json::to_vec_pretty(&bundle).map_err(|e| e.to_string())?;
     text.push(b'\n');
     let failed = |e: io::Error| format!("{}: {e}", folder.display());
-    fs::create_dir_all(folder).map_err(failed)?;
+    let mut made = DirBuilder::new();
+    let made = made.recursive(true).mode(0o700).create(folder);
+    made.map_err(failed)?;
     if has(folder).map_err(failed)? >= MOST {
         let folder = folder.display();
         return Err(format!("{folder} has {MOST} bundles: read and delete some"));
@@ -201,7 +204,10 @@ fn create(folder: &Path, bundle: &Bundle, is_long: bool) -> io::Result<(File, Pa
             format!("-{n}")
         };
         let path = folder.join(format!("{moment}-{device}-{kind}{nth}{end}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        // It has words of rings and of memory, which are nobody else's business.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        match options.open(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             done => return Ok((done?, path)),
         }
@@ -294,6 +300,8 @@ impl Bundle {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::schema::{Device, Hex, Kernel};
 
@@ -336,7 +344,14 @@ mod tests {
         for kernels in [1, 1, KERNELS + 7] {
             let path = write(&folder, bundle(kernels)).unwrap();
             let back = Bundle::read(&path).unwrap();
-            assert_eq!(back.kernels, bundle(kernels).kernels);
+            assert_eq!(back.kernels, bundle(kernels.min(KERNELS)).kernels);
+            let missing: &[&str] = match kernels > KERNELS {
+                true => &["7 more kernels, which are too many for a file"],
+                false => &[],
+            };
+            assert_eq!(back.evidence.missing, missing);
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
             paths.push(path);
         }
         assert!(paths[0] != paths[1]);

@@ -371,6 +371,9 @@ fn a_recording_that_will_not_replay_says_so() {
     let ran = succeed(&place, &[&["--dev", CARD], &record[..]].concat(), &[]);
     let said = "note: this recording will not replay. first: its command has list";
     assert!(ran.err.contains(said), "{}", ran.err);
+    let mode = std::fs::metadata(place.path("work").join("first")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+    assert_eq!(mode & 0o777, 0o600);
     // What was recorded is no business of who replays: where this person keeps kernels and bundles is not in it.
     let text = std::fs::read_to_string(place.path("work").join("first")).unwrap();
     assert!(!text.contains("XDG_CACHE_HOME"), "{text}");

@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let (system, address) = (function.system(), &*function.address);
     let writes = match function.plan {
-        true => journal::pending(&system, address),
+        true => journal::pending(&system, address).map_err(Error::Claim)?,
         false => {
             let _lock = function.lock(&system)?;
             let _held = Held::new()?;
