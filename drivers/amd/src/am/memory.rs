@@ -237,21 +237,30 @@ fn pinned(card: &Running, bytes: u64) -> Result<Dma, Error> {
 }
 
 fn not_pinned(card: &Running, bytes: u64, error: TransportError) -> Error {
-    /// ENOMEM, EAGAIN.
-    const FULL: [Fault; 2] = [Fault::Errno(12), Fault::Errno(11)];
+    /// What the system says where no more of its memory can be had, or locked.
+    const EPERM: i32 = 1;
+    const EAGAIN: i32 = 11;
+    const ENOMEM: i32 = 12;
     let device = card.card().device().clone();
-    match FULL.contains(&error.fault) {
-        true => Error::OutOfMemory {
+    match error.fault {
+        Fault::Errno(ENOMEM | EAGAIN) => Error::OutOfMemory {
             device,
             asked: bytes,
             free: 0,
             total: 0,
             hint: format!(" of the host's memory that may be pinned (`ulimit -l`): {error}"),
         },
-        false => Error::Os {
+        Fault::Errno(EPERM) => Error::NoPermission {
+            asked: device.to_string(),
+            why: format!(
+                "{error}. This process may lock no memory: raise `ulimit -l`, or run as root"
+            ),
+        },
+        fault => Error::Os {
             device,
             call: format!("{}: {}", error.device, error.operation),
-            source_text: error.fault.to_string(),
+            source_text: fault.to_string(),
+            errno: fault.errno(),
             hint: "Run `doorbell doctor`, which says what this way to a GPU needs".into(),
         },
     }
