@@ -130,8 +130,10 @@ pub enum Error {
         call: String,
         /// The system's text, with errno.
         source_text: String,
+        /// The number, where the system said one.
+        errno: Option<i32>,
         /// What to do.
-        hint: String,
+        hint: Box<str>,
     },
     /// The device is there, and this process may not use it.
     #[error("no permission for {asked}: {why}")]

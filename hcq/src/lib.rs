@@ -57,6 +57,7 @@ pub mod ring;
 pub mod signal;
 pub mod staging;
 mod sync;
+pub mod text;
 pub mod timeline;
 pub mod transport;
 pub mod wait;

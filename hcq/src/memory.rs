@@ -258,6 +258,7 @@ impl Buffer {
             device: self.block.device.clone(),
             call: format!("{what} of the buffer at {:#x}", self.va().0),
             source_text: error.to_string(),
+            errno: error.fault.errno(),
             hint: "See what the transport says".into(),
         }
     }

@@ -1,7 +1,8 @@
 //! [`Keeper`]: the folder of bundles. Each is a new file, nothing is overwritten, and there is an end to it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,7 @@ use flate2::write::GzEncoder;
 use hcq::transport::Machine;
 use thiserror::Error;
 
+use crate::limits::{self, TooMuch, Unread, bounded};
 use crate::schema::{Bundle, Kind, SCHEMA, System, Written};
 use crate::system;
 
@@ -25,8 +27,17 @@ const WAITS: u32 = 4;
 /// From so many bytes on a bundle is packed.
 const LONG: usize = 256 << 10;
 
-/// What a bundle is unpacked to at most: more is none of ours.
-const LARGEST: u64 = 64 << 20;
+/// Bytes of a bundle at most, as a file and unpacked: more is none of ours.
+const LARGEST: u64 = 32 << 20;
+
+/// Objects of a bundle at most. Kernels are the most of them, thousands.
+const OBJECTS: u64 = 50_000;
+
+/// Kernels that are written at most.
+const KERNELS: usize = 20_000;
+
+/// Values of a bundle at most.
+const VALUES: u64 = 1_000_000;
 
 /// Where bundles of a device go, and what each of them says of the machine.
 pub struct Keeper {
@@ -65,6 +76,9 @@ pub enum ReadError {
         /// What.
         found: String,
     },
+    /// It holds more than a bundle does.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
 }
 
 impl Keeper {
@@ -125,10 +139,20 @@ pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
         process: std::process::id(),
         at: now.map_or(0, |now| now.as_secs()),
     };
+    let more = bundle.kernels.len().saturating_sub(KERNELS);
+    if more > 0 {
+        bundle.kernels.truncate(KERNELS);
+        let missing = &mut bundle.evidence.missing;
+        missing.push(format!(
+            "{more} more kernels, which are too many for a file"
+        ));
+    }
     let mut text = serde_json::to_vec_pretty(&bundle).map_err(|e| e.to_string())?;
     text.push(b'\n');
     let failed = |e: io::Error| format!("{}: {e}", folder.display());
-    fs::create_dir_all(folder).map_err(failed)?;
+    let mut made = DirBuilder::new();
+    let made = made.recursive(true).mode(0o700).create(folder);
+    made.map_err(failed)?;
     if has(folder).map_err(failed)? >= MOST {
         let folder = folder.display();
         return Err(format!("{folder} has {MOST} bundles: read and delete some"));
@@ -180,7 +204,10 @@ fn create(folder: &Path, bundle: &Bundle, is_long: bool) -> io::Result<(File, Pa
             format!("-{n}")
         };
         let path = folder.join(format!("{moment}-{device}-{kind}{nth}{end}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        // It has words of rings and of memory, which are nobody else's business.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        match options.open(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             done => return Ok((done?, path)),
         }
@@ -222,16 +249,42 @@ impl Bundle {
             path: path.to_owned(),
             found,
         };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(refused)?;
-        file.take(LARGEST)
-            .read_to_end(&mut bytes)
-            .map_err(refused)?;
+        let too_much = |what, most, found| {
+            let path = path.to_owned();
+            Err(ReadError::TooMuch(TooMuch {
+                path,
+                what,
+                most,
+                found,
+            }))
+        };
+        let mut bytes = limits::read(path, LARGEST).map_err(|unread| match unread {
+            Unread::Refused(source) => refused(source),
+            Unread::TooMuch(error) => error.into(),
+        })?;
         if bytes.starts_with(&[0x1f, 0x8b]) {
-            let mut text = Vec::new();
-            let unpacked = GzDecoder::new(&*bytes).take(LARGEST).read_to_end(&mut text);
-            unpacked.map_err(|e| other(format!("a packed file that is broken ({e})")))?;
-            bytes = text;
+            let what = "bytes once it is unpacked";
+            // A packed file ends with its size, modulo 2^32 (RFC 1952).
+            let says = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
+            if u64::from(says) > LARGEST {
+                return too_much(what, LARGEST, says.to_string());
+            }
+            let text = bounded(GzDecoder::new(&*bytes), LARGEST, says.into());
+            let text = text.map_err(|e| other(format!("a packed file that is broken ({e})")))?;
+            match text {
+                Some(text) => bytes = text,
+                None => return too_much(what, LARGEST, format!("more, though it says {says}")),
+            }
+        }
+        // What a text becomes is up to a hundred times as large.
+        let made = limits::made(&bytes);
+        for (what, most, found) in [
+            ("objects", OBJECTS, made.objects),
+            ("values", VALUES, made.values),
+        ] {
+            if found > most {
+                return too_much(what, most, found.to_string());
+            }
         }
         #[derive(serde::Deserialize)]
         struct Head {
@@ -247,6 +300,8 @@ impl Bundle {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::schema::{Device, Hex, Kernel};
 
@@ -286,10 +341,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/doorbell");
         let mut paths = Vec::new();
-        for kernels in [1, 1, 10_000] {
+        for kernels in [1, 1, KERNELS + 7] {
             let path = write(&folder, bundle(kernels)).unwrap();
             let back = Bundle::read(&path).unwrap();
-            assert_eq!(back.kernels, bundle(kernels).kernels);
+            assert_eq!(back.kernels, bundle(kernels.min(KERNELS)).kernels);
+            let missing: &[&str] = match kernels > KERNELS {
+                true => &["7 more kernels, which are too many for a file"],
+                false => &[],
+            };
+            assert_eq!(back.evidence.missing, missing);
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
             paths.push(path);
         }
         assert!(paths[0] != paths[1]);
@@ -322,7 +384,7 @@ mod tests {
                 br#"{"schema": "doorbell.bundle/2"}"#,
                 "\"doorbell.bundle/2\"",
             ),
-            (b"\x1f\x8b123", "a packed file that is broken"),
+            (b"\x1f\x8b1\0\0\0\0", "a packed file that is broken"),
             (b"text", "found expected"),
         ] {
             fs::write(&path, bytes).unwrap();

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`schema`] | what is in a bundle: the same for every way to a GPU, and for programs on simulated cards |
 //! | [`keeper`] | the folder of bundles: nothing in it is overwritten, and there is an end to it |
+//! | [`limits`] | how much a file may hold that came from elsewhere |
 //! | `system` | what the machine tells of a device: versions, link, error counters |
 //! | [`cause`] | from what was seen to the likely cause |
 //!
@@ -14,6 +15,7 @@
 
 pub mod cause;
 pub mod keeper;
+pub mod limits;
 pub mod schema;
 mod system;
 

@@ -151,6 +151,7 @@ impl CpuDevice {
                 device: id.clone(),
                 call: format!("starting {what}"),
                 source_text: source.to_string(),
+                errno: source.raw_os_error(),
                 hint: "Raise `ulimit -u` or the pids limit of the container".into(),
             };
             let workers = match kind {

@@ -65,12 +65,16 @@ impl HostFile {
 
 /// What the system said to an operation on a path.
 pub(crate) fn refused(path: &str, operation: &str, error: &io::Error) -> TransportError {
-    let fault = match error.raw_os_error() {
+    TransportError::new(path, operation, fault(error))
+}
+
+/// What the system said, by its number.
+pub(crate) fn fault(error: &io::Error) -> Fault {
+    match error.raw_os_error() {
         Some(errno) => Fault::Errno(errno),
         // Such as a path with a zero in it, or text that is not UTF-8.
         None => Fault::Unsupported(error.to_string()),
-    };
-    TransportError::new(path, operation, fault)
+    }
 }
 
 impl DevFile for HostFile {

@@ -158,6 +158,10 @@ pub(crate) fn memory(bytes: u64, align: u64) -> Result<View, TransportError> {
 }
 
 /// Zeroed memory whose pages are there and stay there, of the usual size or of [`HUGE_PAGE`] each.
+///
+/// # Errors
+/// [`Fault::Errno`] of mmap(2): ENOMEM where there is no such memory (of huge pages: none is free), EAGAIN and EPERM
+/// where this process may lock no more of it.
 pub(crate) fn pinned(bytes: u64, is_huge: bool) -> Result<View, Fault> {
     let page = if is_huge { HUGE_PAGE } else { page_size() };
     let len = usize::try_from(bytes).ok();
@@ -170,16 +174,7 @@ pub(crate) fn pinned(bytes: u64, is_huge: bool) -> Result<View, Fault> {
     }
     // Huge pages start aligned by themselves.
     let range =
-        Range::aligned(len, page_size(), 0, access, flags).map_err(|errno| match errno {
-            Errno::ENOMEM if is_huge => Fault::Unsupported(format!(
-                "no huge pages are free: `echo {} > /proc/sys/vm/nr_hugepages`",
-                len / HUGE_PAGE
-            )),
-            Errno::EAGAIN | Errno::EPERM | Errno::ENOMEM => Fault::Unsupported(format!(
-                "{errno}: {len:#x} bytes cannot be locked; raise `ulimit -l`, or run as root"
-            )),
-            errno => Fault::Errno(errno as i32),
-        })?;
+        Range::aligned(len, page_size(), 0, access, flags).map_err(|e| Fault::Errno(e as i32))?;
     let owner = Unforked::new(range);
     let (ptr, len) = (owner.range().ptr(), owner.range().len());
     // SAFETY: mapped for reads and writes while the owner lives, and nobody else's.
@@ -347,6 +342,18 @@ mod tests {
         assert_eq!(view.read::<u64>(8), Ok(7));
         drop(view);
         assert!(Place::inside(base, 4096).is_err());
+    }
+
+    /// Who keeps memory for reuse gives it back by the number of the error.
+    #[test]
+    fn memory_that_cannot_be_locked_is_an_error_with_its_number() {
+        for is_huge in [false, true] {
+            // More than there are addresses.
+            for bytes in [1 << 48, u64::MAX] {
+                let error = pinned(bytes, is_huge).unwrap_err();
+                assert_eq!(error, Fault::Errno(libc::ENOMEM), "{bytes:#x} {is_huge}");
+            }
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use drivers_spec::pci::PCI_COMMAND;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Fault, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
+use twin::errno::Errno;
 use twin::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Rule};
 use twin::vfio::{Config, Kernel};
@@ -286,6 +287,33 @@ fn without_an_iommu_memory_is_given_by_where_it_lies() {
     rig.unbroken();
 }
 
+/// Who keeps memory for reuse gives it back by the number of the error, and asks again.
+#[test]
+fn memory_that_cannot_be_locked_is_an_error_with_its_number() {
+    let rig = Rig::new();
+    let model = rig.model(None);
+    let calls: Arc<dyn Calls> = model.clone();
+    let pci = open(&System::at(rig.root()), &calls, ADDRESS, Duration::ZERO).unwrap();
+    for errno in [Errno::ENOMEM, Errno::EAGAIN, Errno::EPERM] {
+        *model.full.lock().unwrap() = Some(errno);
+        let error = pci.dma(0x1000, 0x1000).unwrap_err();
+        assert_eq!(error.fault, Fault::Errno(errno.0), "{error}");
+        assert!(error.to_string().contains("ulimit -l"), "{error}");
+    }
+    *model.full.lock().unwrap() = None;
+    let dma = pci.dma(0x1000, 0x1000).unwrap();
+    drop(dma);
+    drop(pci);
+    rig.unbroken();
+    // Addresses of the bus are used up as memory is.
+    let rig = Rig::of(|config| config.iova = vec![(1 << 20, (1 << 20) + 0x3fff)]);
+    let pci = rig.open().unwrap();
+    let error = pci.dma(0x8000, 0x1000).unwrap_err();
+    assert_eq!(error.fault, Fault::Errno(Errno::ENOMEM.0), "{error}");
+    drop(pci);
+    rig.unbroken();
+}
+
 #[test]
 fn what_is_in_the_way_is_said() {
     let rig = Rig::of(|config| config.viable = false);
@@ -352,7 +380,7 @@ fn each_call_that_fails_is_named_and_leaves_nothing_behind() {
         "ioctl VFIO_DEVICE_GET_IRQ_INFO",
         "eventfd",
         "ioctl VFIO_DEVICE_SET_IRQS",
-        "map 0x1000 bytes aligned to 0x1000",
+        "map 0x1000 bytes aligned to 0x1000: locked in memory (`ulimit -l`)",
         "mmap 0x4000 bytes rw at offset 0x40000000000",
         "read BAR5 0x0 4 bytes",
         "ioctl VFIO_DEVICE_RESET",

@@ -16,6 +16,12 @@ use hcq::transport::access::Record;
 use hcq::transport::replay::Tape;
 use thiserror::Error;
 
+/// Bytes of a recording at most: more is not read.
+pub const BYTES: u64 = 1 << 30;
+
+/// Accesses of a recording at most, and lines of how it came to be.
+pub const LINES: usize = 2 << 20;
+
 /// The first line.
 const FIRST: &str = "# doorbell trace 1";
 
@@ -132,9 +138,18 @@ impl Recording {
     /// # Errors
     /// [`WrongLine`], the first.
     pub fn parse(text: &str) -> Result<Recording, WrongLine> {
+        Recording::parse_some(text, LINES)
+    }
+
+    /// The same of so many lines at most.
+    fn parse_some(text: &str, most: usize) -> Result<Recording, WrongLine> {
         let mut recording = Recording::default();
         for (line, text) in (1..).zip(text.lines()) {
             let wrong = |why: String| WrongLine { line, why };
+            if line > most {
+                let why = format!("expected at most {most} lines, found more");
+                return Err(wrong(why));
+            }
             if line == 1 && text != FIRST {
                 let found: String = text.chars().take(40).collect();
                 return Err(wrong(format!("expected {FIRST:?}, found {found:?}")));
@@ -169,39 +184,21 @@ impl Recording {
     }
 
     /// What answers in the place of every device, in the order of the recording.
-    ///
-    /// # Errors
-    /// None: the lines are those of records.
-    pub fn tape(&self) -> Result<Tape, WrongLine> {
-        tape(self.entries.iter())
+    pub fn tape(self) -> Tape {
+        let entries = self.entries.into_iter();
+        Tape::of(entries.map(|one| (one.line, one.record)).collect())
     }
 
     /// The same for one device alone.
-    ///
-    /// # Errors
-    /// As [`Recording::tape`].
-    pub fn tape_of(&self, device: &str) -> Result<Tape, WrongLine> {
-        tape(
-            self.entries
-                .iter()
-                .filter(|one| one.record.device == device),
+    pub fn tape_of(&self, device: &str) -> Tape {
+        let entries = self.entries.iter();
+        let of_device = entries.filter(|one| one.record.device == device);
+        Tape::of(
+            of_device
+                .map(|one| (one.line, one.record.clone()))
+                .collect(),
         )
     }
-}
-
-/// Lines where they are in the file, so that a difference names them.
-fn tape<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<Tape, WrongLine> {
-    let mut text = String::new();
-    let mut next = 1;
-    for entry in entries {
-        text.extend(std::iter::repeat_n('\n', entry.line - next));
-        text += &format!("{}\n", entry.record);
-        next = entry.line + 1;
-    }
-    Tape::parse(&text).map_err(|(line, e)| WrongLine {
-        line,
-        why: e.to_string(),
-    })
 }
 
 #[cfg(test)]
@@ -230,14 +227,14 @@ mod tests {
         assert!(back.entries[0].at <= back.entries[1].at);
         assert_eq!(back.entries[1].record.to_string(), "gpu send bar=0x5 -> ok");
         assert!(
-            back.tape()
-                .unwrap()
+            back.clone()
+                .tape()
                 .finish()
                 .unwrap_err()
                 .to_string()
                 .contains("line 6")
         );
-        assert!(back.tape_of("other").unwrap().finish().is_ok());
+        assert!(back.tape_of("other").finish().is_ok());
     }
 
     #[test]
@@ -256,6 +253,9 @@ mod tests {
             why("# doorbell trace 1\n+x gpu send"),
             "line 2: \"x\" is no time"
         );
+        let many = "# doorbell trace 1\n# argument a\n# argument b\n";
+        let error = Recording::parse_some(many, 2).unwrap_err().to_string();
+        assert_eq!(error, "line 3: expected at most 2 lines, found more");
         assert!(why("# doorbell trace 1\n+1 gpu jump -> ok").contains("unknown verb"));
         assert!(
             Origin {

@@ -265,6 +265,9 @@ impl fmt::Display for Record {
     }
 }
 
+/// Characters of a line that is no record that its error has at most.
+const SHOWN: usize = 120;
+
 /// A line that is no record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not a line of a trace: {reason} in `{text}`")]
@@ -281,7 +284,8 @@ impl FromStr for Record {
     fn from_str(line: &str) -> Result<Record, ParseError> {
         let wrong = |reason, text: &str| ParseError {
             reason,
-            text: text.to_owned(),
+            // Some lines are long.
+            text: text.chars().take(SHOWN).collect(),
         };
         let number = |text: &str| {
             let digits = text
@@ -313,18 +317,24 @@ impl FromStr for Record {
                 return Err(wrong("unknown word", word));
             }
         }
-        let words: Vec<&str> = answered.split(' ').collect();
-        let answer = match words.as_slice() {
-            ["ok", rest @ ..] => {
-                let mut answer = Answer::default();
-                for word in rest {
-                    match word.strip_prefix("data=") {
-                        Some(data) => answer.data = unhex(data).ok_or(wrong("bad data", word))?,
-                        None => answer.values.push(number(word)?),
-                    }
+        let mut words = answered.split(' ');
+        if words.next() == Some("ok") {
+            let mut answer = Answer::default();
+            for word in words {
+                match word.strip_prefix("data=") {
+                    Some(data) => answer.data = unhex(data).ok_or(wrong("bad data", word))?,
+                    None => answer.values.push(number(word)?),
                 }
-                Ok(answer)
             }
+            return Ok(Record {
+                device,
+                access,
+                answer: Ok(answer),
+            });
+        }
+        // A failure has few words; the last of these is of one that nobody knows.
+        let words: Vec<&str> = answered.splitn(5, ' ').collect();
+        let answer = match words.as_slice() {
             ["failed", "errno", n] => Err(Fault::Errno(number(n)? as i32)),
             ["failed", "timed-out", n] => Err(Fault::TimedOut(Duration::from_nanos(number(n)?))),
             ["failed", "gone"] => Err(Fault::Gone),

@@ -75,6 +75,16 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// What the operating system said, by its number.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Fault::Errno(errno) => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
 impl From<Timeout> for Fault {
     fn from(timeout: Timeout) -> Fault {
         Fault::TimedOut(timeout.waited)

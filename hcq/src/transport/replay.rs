@@ -35,13 +35,18 @@ impl Tape {
                 records.push((at + 1, line.parse().map_err(|error| (at + 1, error))?));
             }
         }
+        Ok(Tape::of(records))
+    }
+
+    /// A tape of records, each with its line, from 1.
+    pub fn of(records: Vec<(usize, Record)>) -> Tape {
         let state = State {
             records,
             next: 0,
             ignored: Vec::new(),
             first_error: None,
         };
-        Ok(Tape(Arc::new(Mutex::new(state))))
+        Tape(Arc::new(Mutex::new(state)))
     }
 
     /// Lets the bytes in `range` of what the ioctl called `name` carries differ.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drivers::regs::RegsError;
 use drivers_bundle::ReadError;
+use drivers_bundle::limits::TooMuch;
 use drivers_host::pci::LockError;
 use drivers_host::pci::claim::ClaimError;
 use hcq::transport::TransportError;
@@ -73,6 +74,9 @@ pub enum Error {
     /// A bundle that cannot be read.
     #[error(transparent)]
     Bundle(ReadError),
+    /// A file of others that holds too much.
+    #[error(transparent)]
+    TooMuch(TooMuch),
     /// Signals cannot be held back.
     #[error("signals: {0}")]
     Signals(std::io::Error),
@@ -86,7 +90,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_)
-            | Error::Bundle(ReadError::Other { .. })
+            | Error::Bundle(ReadError::Other { .. } | ReadError::TooMuch(_))
+            | Error::TooMuch(_)
             | Error::Registers(RegsError::Chip { .. } | RegsError::Name { .. }) => 2,
             Error::Library(e) => library_code(e),
             Error::Claim(ClaimError::Missing { .. }) | Error::Unusable { .. } => 3,

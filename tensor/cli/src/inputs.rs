@@ -9,7 +9,7 @@ use tensor::{DType, Engine, Scalar, Tensor};
 use crate::error::Error;
 
 /// What the command line says of the inputs of a model.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Wanted {
     /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
     /// or NAME=rand:SEED; those that are not given are made up
@@ -18,6 +18,25 @@ pub struct Wanted {
     /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
     #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
     dims: Vec<(String, usize)>,
+}
+
+/// The same where no file may be named.
+#[derive(clap::Args)]
+pub struct Made {
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = made)]
+    given: Vec<Given>,
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
+    dims: Vec<(String, usize)>,
+}
+
+impl Made {
+    /// The same as what is wanted.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            given: self.given.clone(),
+            dims: self.dims.clone(),
+        }
+    }
 }
 
 /// One input, and where it comes from.
@@ -56,6 +75,15 @@ fn given(text: &str) -> Result<Given, String> {
         name: name.into(),
         from,
     })
+}
+
+/// The same without files.
+fn made(text: &str) -> Result<Given, String> {
+    let given = given(text)?;
+    match given.from {
+        Source::File(_) => Err("expected NAME=NUMBER or NAME=rand:SEED, found a file".into()),
+        Source::Number(_) | Source::Random(_) => Ok(given),
+    }
 }
 
 /// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for one size alone.
@@ -294,6 +322,8 @@ mod tests {
             })
         ));
         assert!(given("x").is_err() && given("x=rand:many").is_err());
+        assert!(made("sr=16000").is_ok() && made("x=rand:7").is_ok());
+        assert!(made("x=a.npy").is_err());
         assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
         assert_eq!(dim("?=3"), Ok(("?".into(), 3)));
         assert_eq!(dim("batch size=3"), Ok(("batch size".into(), 3)));

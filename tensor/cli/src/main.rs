@@ -18,6 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use doorbell::Setup;
 
 use crate::error::Error;
+use crate::output::say;
 
 /// Runs tensor programs by talking to the hardware itself.
 #[derive(Parser)]
@@ -132,16 +133,40 @@ fn on_device(
     setup: &Setup,
     started: std::time::Instant,
 ) -> Result<ExitCode, Error> {
+    with_setup(setup, || do_on_device(command, setup, started))
+}
+
+/// What a setup says before work and after it.
+fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result<ExitCode, Error> {
     observe::start_log();
     for warning in setup.warnings() {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     let verbose = setup.settings().debug >= 1;
     for note in setup.notes().iter().filter(|_| verbose) {
-        eprintln!("note: {note}");
+        say!("note: {note}");
     }
-    let outcome = match command {
-        Command::Demo(args) => cmd::demo::run(args, setup),
+    let outcome = work();
+    // Whatever else went wrong: a broken rule may be why.
+    let rules = setup.check_rules();
+    match (&outcome, &rules, setup.twin()) {
+        (Err(_), Err(rules), _) => say!("{rules}"),
+        (_, Ok(()), Some(twin)) if verbose => {
+            say!("the simulated {} saw no rule broken", twin.chip());
+        }
+        _ => {}
+    }
+    outcome.and(rules.map_err(Error::from))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn do_on_device(
+    command: &Command,
+    setup: &Setup,
+    started: std::time::Instant,
+) -> Result<(), Error> {
+    match command {
+        Command::Demo(args) => cmd::demo::run(&args.work, &args.files, setup),
         Command::Devices(args) => cmd::devices::run(args, setup),
         Command::Doctor(args) => cmd::doctor::run(args, setup),
         Command::Bringup(args) => cmd::bringup::run(args, setup),
@@ -162,18 +187,7 @@ fn on_device(
         | Command::Explain(_) => Ok(()),
         #[cfg(feature = "twin")]
         Command::Twin(_) => Ok(()),
-    };
-    // Whatever else went wrong: a broken rule may be why.
-    let rules = setup.check_rules();
-    match (&outcome, &rules, setup.twin()) {
-        (Err(_), Err(rules), _) => eprintln!("{rules}"),
-        (_, Ok(()), Some(twin)) if verbose => {
-            eprintln!("the simulated {} saw no rule broken", twin.chip());
-        }
-        _ => {}
     }
-    outcome.and(rules.map_err(Error::from))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Records a command, does a recorded one again, or looks at recordings.
@@ -244,13 +258,10 @@ fn record(
 }
 
 fn replay(args: &cmd::trace::ReplayArgs, started: std::time::Instant) -> Result<ExitCode, Error> {
-    let (front, origin, tape) = cmd::trace::replay(args)?;
-    let cli = traced(&origin.arguments)?;
-    let setup = Setup::of_variables(cli.dev.as_deref(), &origin.variables, false)?.front(front);
-    let outcome = on_device(&cli.command, &setup, started);
-    drop(setup);
+    let replay = cmd::trace::replay(args)?;
+    let outcome = with_setup(&replay.setup, || replay.run(args, started));
     // A difference is why the rest went wrong.
-    cmd::trace::finish(args, &tape)?;
+    replay.finish(args)?;
     outcome
 }
 
@@ -259,7 +270,7 @@ fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
         Ok(code) => code,
         Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("error: {e}");
+            say!("error: {e}");
             ExitCode::from(e.exit_code())
         }
     }

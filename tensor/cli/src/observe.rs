@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hcq::text::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use tensor::Engine;
 use tensor::exec::{Observer, trace};
@@ -16,13 +17,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::Error;
+use crate::output::say;
 
 /// Starts the log of the libraries: warnings, or what RUST_LOG asks for (`debug`, `hcq=trace,info`).
 pub fn start_log() {
     let asked = std::env::var("RUST_LOG").ok();
     let filter = asked.as_deref().map(str::parse::<Targets>);
     if let Some(Err(e)) = &filter {
-        eprintln!("note: RUST_LOG={}: {e}", asked.unwrap_or_default());
+        say!("note: RUST_LOG={}: {e}", asked.unwrap_or_default());
     }
     let filter = match filter {
         Some(Ok(targets)) => targets,
@@ -64,12 +66,12 @@ impl Steps {
 
     /// What is being done now.
     pub fn show(&self, what: &str) {
-        self.0.set_message(what.to_string());
+        self.0.set_message(plain(what).into_owned());
     }
 
     /// A line that stays.
     pub fn say(&self, what: &str) {
-        self.0.suspend(|| eprintln!("{what}"));
+        self.0.suspend(|| say!("{what}"));
     }
 
     /// Takes the line away.

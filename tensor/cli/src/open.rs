@@ -12,6 +12,7 @@ use codegen::Backend;
 use drivers::Front;
 use drivers::env::{Recorded, Settings};
 use drivers::select::{self, DeviceKind, Selection, Target};
+use hcq::text::plain;
 use hcq::{Device, DeviceInfo};
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Observer, Options};
@@ -272,7 +273,7 @@ impl Setup {
         let backend = self.backend(info)?;
         if debug >= 1 {
             let simulated = self.twin.as_ref().map_or("", |_| ", simulated");
-            eprintln!(
+            let opened = format!(
                 "{} {} {}, {} units{simulated}, {}",
                 info.id,
                 info.arch,
@@ -280,6 +281,7 @@ impl Setup {
                 info.units,
                 backend.describe()
             );
+            eprintln!("{}", plain(&opened)); // Names of devices are theirs.
         }
         let cached = settings.compile_cache && settings.cache_level > 0;
         let codegen = codegen::Options {

@@ -259,7 +259,7 @@ fn replayed(dev: &str, work: fn(&Setup) -> Vec<f32>) {
         "{dev}: {} accesses, none of memory",
         recording.entries.len()
     );
-    let tape = recording.tape().unwrap();
+    let tape = recording.tape();
     let front = Front::alone(std::sync::Arc::new(tape.clone()));
     let alone = Setup::of_variables(None, &variables, false)
         .unwrap()
@@ -271,4 +271,174 @@ fn replayed(dev: &str, work: fn(&Setup) -> Vec<f32>) {
         panic!("{dev}: {difference}");
     }
     assert_eq!(again.unwrap(), gave, "{dev}");
+}
+
+/// A recording that somebody else has made.
+fn foreign(place: &Place, file: &str, arguments: &[&str], variables: &[&str]) {
+    let mut text = String::from("# doorbell trace 1\n");
+    for argument in arguments {
+        writeln!(text, "# argument {argument}").unwrap();
+    }
+    for variable in variables {
+        writeln!(text, "# variable {variable}").unwrap();
+    }
+    std::fs::write(place.path("work").join(file), text).unwrap();
+}
+
+/// What a file says is work on a device; nothing that it names is written or read.
+#[test]
+fn a_recording_names_no_file_that_is_written_or_read() {
+    let place = Place::new();
+    let work = place.path("work");
+    let precious = ["a", "b", "c"];
+    for file in precious {
+        std::fs::write(work.join(file), "precious").unwrap();
+    }
+    let demo = ["demo", "--epochs=1", "--steps=1", "--at-least=0"];
+    let cpu = ["DEV=CPU"];
+    let card = ["DEV=TWINPCI+AMD::gfx1201"];
+    let with = |more: &[&'static str]| [&demo[..], more].concat();
+    let folder = format!("XDG_CACHE_HOME={}", place.path("work/taken").display());
+    let bundles = format!("HCQDEV_BUNDLES={}", place.path("work/taken").display());
+    let log = format!("TWIN=debug=6,log={}", place.path("work/taken").display());
+    let cases: &[(&[&str], &[&str], &str)] = &[
+        (&with(&["--save=a"]), &cpu, "--save"),
+        (&with(&["--export=b"]), &cpu, "--export"),
+        (&with(&["--profile", "c"]), &card, "--profile"),
+        (
+            &with(&["--save=a", "--export=b", "--profile=c"]),
+            &cpu,
+            "--save",
+        ),
+        (&with(&["--later=1"]), &card, "--later"),
+        (&demo, &cpu, "runs on the CPU"),
+        (&demo, &["DEV=CPU:CLANG"], "runs on the CPU"),
+        (&demo, &[card[0], &folder], "XDG_CACHE_HOME"),
+        (&demo, &[card[0], &bundles], "HCQDEV_BUNDLES"),
+        (&demo, &[card[0], &log], "TWIN"),
+        (&demo, &[card[0], "HCQDEV_FIRMWARE=/tmp"], "HCQDEV_FIRMWARE"),
+        (&demo, &[card[0], "LD_PRELOAD=/tmp/x.so"], "LD_PRELOAD"),
+        (&["run", "a", "--output=taken"], &card, "--output"),
+        (&["run", "a", "--input", "x=b.npy"], &card, "x=b.npy"),
+        (&["run", "a"], &card, "--model"),
+        (&["onnx-test", "."], &card, "--model"),
+        (&["bench", "model"], &card, "model"),
+        (&["bench", "gemm"], &card, "gemm"),
+        (&["explain", "a"], &card, "explain"),
+        (&["fw", "list"], &card, "fw"),
+        (&["man", "taken"], &card, "man"),
+        (&["bind", "03:00.0"], &card, "bind"),
+        (&["trace", "record", "taken"], &card, "trace"),
+        (&["twin", "exec"], &card, "twin"),
+        (&["regs", "list"], &card, "list"),
+        (&["demo", "--help"], &card, "--help"),
+        (&[], &card, "no command"),
+    ];
+    for (arguments, variables, named) in cases {
+        foreign(&place, "evil", arguments, variables);
+        let ran = place.run(&["trace", "replay", "evil"], &[]);
+        for file in precious {
+            let now = std::fs::read(work.join(file)).unwrap();
+            assert_eq!(now, b"precious", "{arguments:?} {variables:?}: {file}");
+        }
+        assert_eq!(ran.code, 2, "{arguments:?} {variables:?}: {}", ran.err);
+        let said = ran.err.lines().next().unwrap();
+        let all = said.starts_with("error: evil: ") && said.contains(named);
+        assert!(all, "{arguments:?} {variables:?}: {}", ran.err);
+        place.wrote(&["a", "b", "c", "evil"], false);
+    }
+    // Work that replays writes where nobody looks, and nothing is left of it.
+    foreign(&place, "evil", &demo, &card);
+    let ran = place.run(&["trace", "replay", "evil"], &[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("does something else now"), "{}", ran.err);
+    place.wrote(&["a", "b", "c", "evil"], false);
+}
+
+/// Who records what will not replay is told then.
+#[test]
+fn a_recording_that_will_not_replay_says_so() {
+    let place = Place::new();
+    let record = [
+        "trace",
+        "record",
+        "first",
+        "--",
+        "regs",
+        "list",
+        "SCRATCH_REG7",
+    ];
+    let ran = succeed(&place, &[&["--dev", CARD], &record[..]].concat(), &[]);
+    let said = "note: this recording will not replay. first: its command has list";
+    assert!(ran.err.contains(said), "{}", ran.err);
+    let mode = std::fs::metadata(place.path("work").join("first")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // What was recorded is no business of who replays: where this person keeps kernels and bundles is not in it.
+    let text = std::fs::read_to_string(place.path("work").join("first")).unwrap();
+    assert!(!text.contains("XDG_CACHE_HOME"), "{text}");
+}
+
+/// What is printed may be what somebody else has written: a terminal must not do what that says.
+#[test]
+fn nothing_in_a_file_acts_on_a_terminal() {
+    let place = Place::new();
+    let work = place.path("work");
+    let lines = "+0 a%1b%5b2J now -> failed unsupported %1b%5d0;x%07%c2%9b1m\n\
+                 +1 a%1b%5b2J open name=%1b%5b1A -> ok\n";
+    std::fs::write(work.join("trace"), format!("# doorbell trace 1\n{lines}")).unwrap();
+    let bundle = r#"{"schema": "doorbell.bundle/1", "error": "\u001b[2J\u009b1m\u202e", "device": {"id": "\u001bc"}}"#;
+    std::fs::write(work.join("bundle"), bundle).unwrap();
+    std::fs::write(work.join("wrong"), "\x1b[2J").unwrap();
+    std::fs::write(
+        work.join("line"),
+        "# doorbell trace 1\n+0 gpu \x1b[2J -> ok\n",
+    )
+    .unwrap();
+    foreign(&place, "evil", &["demo", "--\x1b[2J"], &["DEV=\x1b[2J"]);
+    foreign(&place, "variable", &["demo"], &["\x1b[2J=\x1b[2J"]);
+    let named = [work.join("\x1b[2J").display().to_string()];
+    for (args, shown) in [
+        (vec!["trace", "show", "trace"], r"a\u{1b}[2J"),
+        (vec!["trace", "show", "--json", "trace"], r"a\u001b[2J"),
+        (vec!["trace", "show", "wrong"], "u{1b}[2J"),
+        (vec!["trace", "show", "line"], r"\u{1b}[2J"),
+        (vec!["trace", "replay", "evil"], r"\u{1b}[2J"),
+        (vec!["trace", "replay", "variable"], r"\u{1b}[2J"),
+        (vec!["explain", "bundle"], r"\u{1b}[2J\u{9b}1m\u{202e}"),
+        (
+            vec!["explain", "--json", "bundle"],
+            r"\u001b[2J\u009b1m\u202e",
+        ),
+        (vec!["explain", &named[0]], r"\u{1b}[2J"),
+        (vec!["explain", "wrong"], "expected a bundle"),
+    ] {
+        let ran = place.run(&args, &[]);
+        let all = ran.out.clone() + &ran.err;
+        let acts = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
+        assert!(!all.contains(acts), "{args:?}: {all:?}");
+        assert!(all.contains(shown), "{args:?}: {all:?}");
+    }
+}
+
+/// A recording is read as far as a recording goes, and no further.
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    let place = Place::new();
+    let holes = std::fs::File::create(place.path("work").join("holes")).unwrap();
+    holes.set_len(1 << 40).unwrap();
+    for args in [
+        &["trace", "show", "holes"][..],
+        &["trace", "replay", "holes"],
+        &["explain", "holes"],
+    ] {
+        let ran = place.run(args, &[]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains("holes: expected at most "), "{}", ran.err);
+        assert!(
+            ran.err.contains("bytes, found 1099511627776"),
+            "{}",
+            ran.err
+        );
+    }
 }

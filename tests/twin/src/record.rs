@@ -37,8 +37,9 @@
 //! - `End`: how many calls there were. A file without it was not finished, and is good as far as it goes.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use flate2::Compression;
@@ -116,7 +117,10 @@ impl Writer {
         header.extend((config.len() as u32).to_le_bytes());
         header.extend(config.as_bytes());
         header.extend(crc32fast::hash(&header).to_le_bytes());
-        let mut file = File::create(path)?;
+        // It has memory of programs, which is nobody else's business.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(path)?;
         file.write_all(&header)?;
         Ok(Writer(file))
     }

@@ -11,7 +11,7 @@ use drivers_spec::pci::PCI_BASE_ADDRESS_0;
 use hcq::addr::{BusAddr, PhysAddr, VramAddr};
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{BusRange, Dma, Fault, TransportError};
-use hcq::{Error, GpuVa, MemoryKind};
+use hcq::{DeviceId, Error, GpuVa, MemoryKind};
 
 use super::exception::broken;
 use super::near;
@@ -233,25 +233,34 @@ fn pinned(card: &Running, bytes: u64) -> Result<Dma, Error> {
         Some(dma) => Ok(dma),
         None => pci.dma(bytes, PAGE),
     };
-    dma.map_err(|error| not_pinned(card, bytes, error))
+    dma.map_err(|error| not_pinned(card.card().device(), bytes, error))
 }
 
-fn not_pinned(card: &Running, bytes: u64, error: TransportError) -> Error {
-    /// ENOMEM, EAGAIN.
-    const FULL: [Fault; 2] = [Fault::Errno(12), Fault::Errno(11)];
-    let device = card.card().device().clone();
-    match FULL.contains(&error.fault) {
-        true => Error::OutOfMemory {
+fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
+    /// What the system says where no more of its memory can be had, or locked.
+    const EPERM: i32 = 1;
+    const EAGAIN: i32 = 11;
+    const ENOMEM: i32 = 12;
+    let device = device.clone();
+    match error.fault {
+        Fault::Errno(ENOMEM | EAGAIN) => Error::OutOfMemory {
             device,
             asked: bytes,
             free: 0,
             total: 0,
             hint: format!(" of the host's memory that may be pinned (`ulimit -l`): {error}"),
         },
-        false => Error::Os {
+        Fault::Errno(EPERM) => Error::NoPermission {
+            asked: device.to_string(),
+            why: format!(
+                "{error}. This process may lock no memory: raise `ulimit -l`, or run as root"
+            ),
+        },
+        fault => Error::Os {
             device,
             call: format!("{}: {}", error.device, error.operation),
-            source_text: error.fault.to_string(),
+            source_text: fault.to_string(),
+            errno: fault.errno(),
             hint: "Run `doorbell doctor`, which says what this way to a GPU needs".into(),
         },
     }
@@ -311,5 +320,38 @@ impl Drop for Memory {
         if is_free {
             self.process.give_back(self.va);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_pinned_is_told_by_its_number() {
+        let device = DeviceId::new("AMD", 0);
+        let of = |errno| {
+            let fault = Fault::Errno(errno);
+            not_pinned(
+                &device,
+                4096,
+                TransportError::new("0000:03:00.0", "map", fault),
+            )
+        };
+        // ENOMEM, EAGAIN: what is kept for reuse is given back then.
+        for errno in [12, 11] {
+            assert!(matches!(of(errno), Error::OutOfMemory { asked: 4096, .. }));
+        }
+        let denied = of(1);
+        assert!(matches!(denied, Error::NoPermission { .. }));
+        assert!(denied.to_string().contains("ulimit -l"), "{denied}");
+        // EINVAL
+        assert!(matches!(
+            of(22),
+            Error::Os {
+                errno: Some(22),
+                ..
+            }
+        ));
     }
 }

@@ -238,6 +238,7 @@ impl TableMemory for Tables {
                     device: self.device.clone(),
                     call: format!("a page table at VRAM {at:#x}"),
                     source_text: error.to_string(),
+                    errno: None,
                     hint: "Open the device again".into(),
                 })
             }

@@ -61,6 +61,7 @@ impl Process {
                 device: device.clone(),
                 call: "addresses of the GPU".into(),
                 source_text: error.to_string(),
+                errno: None,
                 hint: "This is a defect of the program".into(),
             })?;
             Ok(Process {

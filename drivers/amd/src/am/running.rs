@@ -146,6 +146,7 @@ impl Running {
                 device: self.card().device().clone(),
                 call: format!("a slot among {most} {what}"),
                 source_text: "all of them are taken".into(),
+                errno: None,
                 hint: "Close other devices of this process".into(),
             });
         }

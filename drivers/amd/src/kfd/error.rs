@@ -30,6 +30,7 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
         device: device.clone(),
         call: format!("{}: {}", error.device, error.operation),
         source_text: error.fault.to_string(),
+        errno: error.fault.errno(),
         hint: hint.into(),
     }
 }
@@ -64,11 +65,13 @@ pub(super) fn memory_error(
                 device,
                 call,
                 source_text,
+                errno,
                 ..
             } => Error::Os {
                 device,
                 call,
                 source_text,
+                errno,
                 hint: "All queues of that kind may be taken: a GPU has few for copies, which all \
                        processes share. Close other devices and programs (`sudo fuser -v /dev/kfd`)"
                     .into(),

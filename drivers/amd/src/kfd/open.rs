@@ -171,6 +171,7 @@ impl Kfd {
             device: self.id.clone(),
             call: format!("node {} of the topology", self.gpu.node.number),
             source_text: format!("expected the units of a GPU, found {units:?}"),
+            errno: None,
             hint: "Compare with `rocminfo`; the kernel driver may be broken".into(),
         })?;
         Ok(self.sizes.get_or_init(|| sizes))

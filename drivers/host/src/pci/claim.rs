@@ -120,6 +120,16 @@ pub enum ClaimError {
         /// What is in the way, and what to do.
         why: String,
     },
+    /// The kernel has not reset it.
+    #[error("{address}: no reset: `{write}`: {source}")]
+    NotReset {
+        /// The function.
+        address: String,
+        /// What was written.
+        write: Write,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A file was refused.
     #[error("{address}: `{}` ({}): {source}. {undone}", .step.write, .step.why)]
     Refused {

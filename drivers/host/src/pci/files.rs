@@ -9,6 +9,7 @@ use hcq::transport::TransportError;
 use hcq::transport::found::{self, PciFunction};
 use nix::unistd::{AccessFlags, access};
 
+use super::kept;
 use crate::devfile::refused;
 
 /// Who may use a file.
@@ -52,17 +53,24 @@ pub trait Files {
     /// The system's.
     fn tell(&self, path: &str, value: &str) -> io::Result<()>;
 
-    /// Adds text to a file of ours, which is made if it is not there, and waits until it is kept.
+    /// The text of a file of ours.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; that it is a link, or somebody else's.
+    fn kept(&self, path: &str) -> io::Result<String>;
+
+    /// Adds lines to a file of ours, which is made if it is not there, and waits until they are kept.
+    ///
+    /// # Errors
+    /// The system's; that it is a link, or somebody else's.
     fn append(&self, path: &str, text: &str) -> io::Result<()>;
 
-    /// Removes a file of ours.
+    /// Replaces the text of a file of ours, or removes it where there is none any more: wherever that ends, there is
+    /// the old text or the new one.
     ///
     /// # Errors
-    /// The system's.
-    fn remove(&self, path: &str) -> io::Result<()>;
+    /// As [`Files::append`].
+    fn replace(&self, path: &str, text: &str) -> io::Result<()>;
 }
 
 /// The PCI functions that some files tell of; none where there is no such bus.
@@ -131,17 +139,15 @@ impl Files for System {
     }
 
     fn append(&self, path: &str, text: &str) -> io::Result<()> {
-        let path = self.path(path);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_data()
+        kept::append(&self.path(path), text)
     }
 
-    fn remove(&self, path: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path(path))
+    fn kept(&self, path: &str) -> io::Result<String> {
+        kept::read(&self.path(path))
+    }
+
+    fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+        kept::replace(&self.path(path), text)
     }
 }
 

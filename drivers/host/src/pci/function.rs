@@ -18,7 +18,7 @@ use super::files::{System, folder};
 use super::lock::Lock;
 use super::look::{Group, driver, group};
 use super::{frames, reset};
-use crate::devfile::{HostFile, refused};
+use crate::devfile::{HostFile, fault, refused};
 use crate::mmap::HUGE_PAGE;
 use crate::range::page_size;
 
@@ -178,13 +178,22 @@ impl Pci for Function {
             )));
         }
         let dma = frames::pinned_at(&self.system, bytes, align);
-        dma.map_err(|fault| self.failed(&*operation, fault))
+        dma.map_err(|(how, fault)| self.failed(format!("{operation}{how}"), fault))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        let failed = |error: ClaimError| {
-            let why = Fault::Unsupported(error.to_string());
-            self.failed(format!("{kind} reset"), why)
+        let failed = |error: ClaimError| match error {
+            // The number of what the system said is what a caller can want.
+            ClaimError::NotReset { write, source, .. } => {
+                self.failed(format!("{kind} reset: `{write}`"), fault(&source))
+            }
+            ClaimError::Refused { step, source, .. } => {
+                self.failed(format!("{kind} reset: `{}`", step.write), fault(&source))
+            }
+            error => {
+                let why = Fault::Unsupported(error.to_string());
+                self.failed(format!("{kind} reset"), why)
+            }
         };
         let (system, address) = (&self.system, &*self.address);
         let plan = reset::plan(system, address, Some(kind)).map_err(failed)?;

@@ -3,6 +3,8 @@
 //! [`apply`] notes each write in a journal before it is made: [`restore`] undoes in reverse what the journal
 //! has, in this process or, after it was killed, in another one.
 
+use std::io::ErrorKind;
+
 use super::claim::{ClaimError, Step, Write};
 use super::files::Files;
 use super::look::driver;
@@ -48,7 +50,7 @@ pub(super) fn marked(
         })
     };
     // What others have left of theirs stays.
-    let before = Mark(entries(files, address).len());
+    let before = Mark(entries(files, address)?.len());
     let back = |done: usize| match undo(files, address, before) {
         Ok(_) if done == 0 => "Nothing else was changed".to_owned(),
         Ok(_) => "What was changed before is undone".to_owned(),
@@ -110,13 +112,20 @@ struct Entry {
     is_done: bool,
 }
 
-fn entries(files: &dyn Files, address: &str) -> Vec<Entry> {
-    let text = files.read(&journal(address)).unwrap_or_default();
+/// What a journal has; one that is there and cannot be read is not one that has nothing.
+fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
+    let path = journal(address);
+    let text = match files.kept(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        text => text.map_err(|source| ClaimError::Journal { path, source })?,
+    };
     let mut entries: Vec<Entry> = Vec::new();
-    for line in text.lines() {
+    // A line without an end was cut short, and so was its last field.
+    let lines = text.split_inclusive('\n');
+    for line in lines.filter_map(|line| line.strip_suffix('\n')) {
         let mut parts = line.split('\t');
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some("try"), Some(path), Some(value)) => entries.push(Entry {
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some("try"), Some(path), Some(value), None) => entries.push(Entry {
                 undo: Write {
                     path: path.into(),
                     value: value.into(),
@@ -124,7 +133,7 @@ fn entries(files: &dyn Files, address: &str) -> Vec<Entry> {
                 is_done: false,
             }),
             // A line that was cut short is of a write that was not made.
-            (Some("done"), None, None) => {
+            (Some("done"), None, None, None) => {
                 if let Some(last) = entries.last_mut() {
                     last.is_done = true;
                 }
@@ -132,19 +141,22 @@ fn entries(files: &dyn Files, address: &str) -> Vec<Entry> {
             _ => {}
         }
     }
-    entries
+    Ok(entries)
 }
 
 /// What [`restore`] would write, in its order. Nothing is written yet.
-pub fn pending(files: &dyn Files, address: &str) -> Vec<Write> {
+///
+/// # Errors
+/// [`ClaimError::Journal`].
+pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
     let mut writes: Vec<Write> = Vec::new();
-    for entry in entries(files, address).into_iter().rev() {
+    for entry in entries(files, address)?.into_iter().rev() {
         // Functions that were removed one by one come back together.
         if !writes.contains(&entry.undo) {
             writes.push(entry.undo);
         }
     }
-    writes
+    Ok(writes)
 }
 
 /// Undoes what the journal of a function has, last first, and returns what was written for it.
@@ -161,7 +173,7 @@ pub(super) fn undo(
     address: &str,
     Mark(from): Mark,
 ) -> Result<Vec<Write>, ClaimError> {
-    let mut entries = entries(files, address);
+    let mut entries = entries(files, address)?;
     if entries.len() <= from {
         return Ok(Vec::new());
     }
@@ -191,10 +203,7 @@ pub(super) fn undo(
             format!("try\t{}\t{}\n{done}", undo.path, undo.value)
         })
         .collect();
-    let renewed = files.remove(&path).and_then(|()| match kept.is_empty() {
-        true => Ok(()),
-        false => files.append(&path, &kept),
-    });
+    let renewed = files.replace(&path, &kept);
     renewed.map_err(|source| ClaimError::Journal { path, source })?;
     match failed.is_empty() {
         true => Ok(written),

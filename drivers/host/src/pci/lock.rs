@@ -3,15 +3,25 @@
 //! The lock is the kernel's, on a file that says who has it; it is gone with the process that has it.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::unistd::geteuid;
 use thiserror::Error;
 
 use super::System;
+use super::kept::open_plain;
 
 /// How often a lock that somebody has is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Bytes of a file that says who has a lock.
+const LONGEST: u64 = 4096;
+
+/// How often a file is made or opened that comes and goes.
+const TIMES: u32 = 16;
 
 /// A function that is not free.
 #[derive(Debug, Error)]
@@ -53,6 +63,32 @@ pub fn lock_path(address: &str) -> String {
     format!("/run/lock/doorbell-{address}.lock")
 }
 
+/// The file of a lock with its owner: the one that is there, whoever has made it, or a new one. A link is not followed,
+/// and what is there stays as it is.
+fn open(path: &Path) -> io::Result<(File, u32)> {
+    let mut there = OpenOptions::new();
+    there.read(true).write(true);
+    let mut new = there.clone();
+    new.create_new(true).mode(0o644);
+    for _ in 0..TIMES {
+        let opened = match open_plain(path, &there) {
+            // A file of root, or of another user, who may not have it written to.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                open_plain(path, OpenOptions::new().read(true))
+            }
+            // Without creating first: a folder for all (sticky) lets nobody create over a file of another user.
+            Err(error) if error.kind() == ErrorKind::NotFound => open_plain(path, &new),
+            opened => opened,
+        };
+        match opened {
+            // Somebody has made it in between.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|(file, metadata)| (file, metadata.uid())),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
 impl Lock {
     /// Waits for the function, at most so long.
     ///
@@ -65,16 +101,9 @@ impl Lock {
             source,
         };
         let path = system.path(&name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        // Without creating first: a folder for all (sticky) lets nobody create over a file of another user.
-        let opened = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                options.create(true).truncate(false).open(&path)
-            }
-            opened => opened,
-        };
-        let mut file = opened.map_err(failed)?;
+        let (mut file, owner) = open(&path).map_err(failed)?;
+        // The folder is for all users: what somebody else has made there locks as well, and is not written to.
+        let is_ours = owner == geteuid().as_raw();
         let start = Instant::now();
         loop {
             match file.try_lock() {
@@ -86,8 +115,11 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => {
                     let mut text = String::new();
                     // Who has it may be writing its name just now.
-                    let _ = file.read_to_string(&mut text);
+                    let _ = file.take(LONGEST).read_to_string(&mut text);
                     let holder = match text.trim() {
+                        _ if !is_ours && owner != 0 => {
+                            format!("a program (the file {name} is of user {owner})")
+                        }
                         "" => "another program".into(),
                         text => format!("process {text}"),
                     };
@@ -98,6 +130,9 @@ impl Lock {
                     });
                 }
             }
+        }
+        if !is_ours {
+            return Ok(Lock { _file: file });
         }
         let command: Vec<_> = std::env::args_os().collect();
         let command: Vec<_> = command.iter().map(|arg| arg.to_string_lossy()).collect();
@@ -131,6 +166,42 @@ mod tests {
             waits.join().unwrap().unwrap();
         });
         take("0000:03:00.0", 0).unwrap();
+    }
+
+    /// The folder is for all users, so that anybody may have put something there before.
+    #[test]
+    fn what_others_have_put_there_is_not_followed_and_not_written_to() {
+        use std::fs;
+        use std::os::unix::fs::{chown, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("run/lock")).unwrap();
+        let system = System::at(folder.path());
+        let take = || Lock::take(&system, "0000:03:00.0", Duration::ZERO);
+        let path = system.path(&lock_path("0000:03:00.0"));
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        type Make = fn(&Path, &Path) -> io::Result<()>;
+        let links: [Make; 2] = [|a, b| fs::hard_link(a, b), |a, b| symlink(a, b)];
+        for make in links {
+            make(&precious, &path).unwrap();
+            let error = take().unwrap_err().to_string();
+            let why = ["is a link", "has other names"];
+            assert!(why.iter().any(|why| error.contains(why)), "{error}");
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+            fs::remove_file(&path).unwrap();
+        }
+        drop(take().unwrap());
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
+        if geteuid().is_root() {
+            fs::write(&path, "theirs\x1b[2J").unwrap();
+            chown(&path, Some(4242), None).unwrap();
+            let held = take().unwrap();
+            let error = take().unwrap_err().to_string();
+            assert!(error.contains("is of user 4242"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "theirs\x1b[2J");
+            drop(held);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | [`claim`] | taking a function over from the system, as a list of writes that can be read before |
 //! | [`journal`] | writing such a list, and undoing it |
 //! | [`reset`] | resetting a function by the kernel |
+//! | `kept` | files of ours, which tell a program with all rights what to do |
 //! | `lock` | one program at a time |
 //! | `frames` | where memory of this process lies on the bus |
 //! | `function` | a function, opened by sysfs: BARs, configuration space, pinned memory, resets |
@@ -22,6 +23,7 @@ mod files;
 mod frames;
 mod function;
 pub mod journal;
+mod kept;
 mod lock;
 pub mod look;
 pub mod reset;

@@ -94,9 +94,10 @@ pub fn apply(files: &dyn Files, address: &str, plan: &Plan) -> Result<(), ClaimE
     let Write { path, value } = &plan.reset;
     let done = files.tell(path, value);
     let back = journal::undo(files, address, mark);
-    done.map_err(|source| ClaimError::Reset {
+    done.map_err(|source| ClaimError::NotReset {
         address: address.into(),
-        why: format!("`{}`: {source}", plan.reset),
+        write: plan.reset.clone(),
+        source,
     })?;
     back.map(drop)
 }

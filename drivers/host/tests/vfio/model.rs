@@ -22,6 +22,8 @@ pub struct Model {
     open: Mutex<BTreeSet<i32>>,
     made: AtomicUsize,
     fails: Option<usize>,
+    /// What requests to map memory end with, if not as they should.
+    pub full: Mutex<Option<Errno>>,
 }
 
 fn error(errno: Errno) -> io::Error {
@@ -35,6 +37,7 @@ impl Model {
             open: Mutex::default(),
             made: AtomicUsize::new(0),
             fails,
+            full: Mutex::default(),
         })
     }
 
@@ -82,6 +85,10 @@ impl Calls for Model {
             Argument::Value(value) => value.into(),
             Argument::Bytes(bytes) => bytes.as_mut_ptr() as u64,
         };
+        // IOMMU_MAP_DMA.
+        if let (0x3b71, Some(errno)) = (request, *self.full.lock().unwrap()) {
+            return Err(error(errno));
+        }
         let done = self.make(|kernel| kernel.ioctl(fd, request, argument))?;
         // GROUP_GET_DEVICE_FD.
         Ok(if request == 0x3b6a {

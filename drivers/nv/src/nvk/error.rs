@@ -21,6 +21,7 @@ pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
             device: device.clone(),
             call: "NVIDIA's kernel driver".into(),
             source_text: absent.to_string(),
+            errno: None,
             hint: "Update the driver".into(),
         },
     }
@@ -55,6 +56,7 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
         device: device.clone(),
         call: format!("{}: {}", error.device, error.operation),
         source_text: error.fault.to_string(),
+        errno: error.fault.errno(),
         hint: hint.into(),
     }
 }
@@ -72,6 +74,7 @@ fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> 
         device: device.clone(),
         call: format!("{file}: {call}"),
         source_text: told,
+        errno: None,
         hint: hint(number).into(),
     }
 }

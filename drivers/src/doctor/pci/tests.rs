@@ -58,7 +58,11 @@ impl Files for ReadOnly {
     fn append(&self, path: &str, _: &str) -> io::Result<()> {
         self.wrote(path)
     }
-    fn remove(&self, path: &str) -> io::Result<()> {
+    fn kept(&self, path: &str) -> io::Result<String> {
+        self.saw(path);
+        self.inner.kept(path)
+    }
+    fn replace(&self, path: &str, _: &str) -> io::Result<()> {
         self.wrote(path)
     }
 }

@@ -17,11 +17,20 @@ use crate::digits::{self, Set, Shuffle};
 use crate::error::Error;
 use crate::net::Net;
 use crate::observe::write_trace;
-use crate::output;
+use crate::output::{self, say};
 
 /// Train a small network on handwritten digits.
 #[derive(clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub work: Work,
+    #[command(flatten)]
+    pub files: Files,
+}
+
+/// What is trained.
+#[derive(clap::Args)]
+pub struct Work {
     /// Passes over the training images
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
@@ -31,6 +40,14 @@ pub struct Args {
     /// Seed of the split, the weights and the order of the batches
     #[arg(long, default_value_t = 7)]
     seed: u64,
+    /// Fail if fewer than this part of the held-out images are read right
+    #[arg(long, default_value_t = 0.97)]
+    at_least: f64,
+}
+
+/// What is written.
+#[derive(clap::Args)]
+pub struct Files {
     /// Where the trained weights are saved
     #[arg(
         long,
@@ -44,9 +61,17 @@ pub struct Args {
     /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Fail if fewer than this part of the held-out images are read right
-    #[arg(long, default_value_t = 0.97)]
-    at_least: f64,
+}
+
+impl Files {
+    /// The usual files, in a folder.
+    pub fn inside(folder: &Path) -> Files {
+        Files {
+            save: folder.join("digits.safetensors"),
+            export: folder.join("digits.onnx"),
+            profile: None,
+        }
+    }
 }
 
 /// Images per step.
@@ -54,29 +79,29 @@ const BATCH: usize = 96;
 const RATE: f64 = 2e-3;
 
 /// Trains, judges on held-out images, saves, loads, compares, shows.
-pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
-    let session = setup.clone().profile(args.profile.is_some()).open()?;
+pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
+    let session = setup.clone().profile(files.profile.is_some()).open()?;
     let info = session.device.info();
-    eprintln!(
+    say!(
         "device   {} ({}, {} units{})",
         info.id,
         info.name,
         info.units,
         setup.twin().map_or("", |_| ", simulated")
     );
-    let (train, held) = digits::load(args.seed)?;
-    eprintln!(
+    let (train, held) = digits::load(work.seed)?;
+    say!(
         "data     {} handwritten digits, {} held out",
         train.len() + held.len(),
         held.len()
     );
 
     let start = Instant::now();
-    let net = Net::new(&session.engine, args.seed)?;
-    let loss = fit(&net, &session.engine, &train, args)?;
-    eprintln!(
+    let net = Net::new(&session.engine, work.seed)?;
+    let loss = fit(&net, &session.engine, &train, work)?;
+    say!(
         "trained  {} epochs in {:.1} s, last loss {loss:.4}",
-        args.epochs,
+        work.epochs,
         start.elapsed().as_secs_f64()
     );
 
@@ -88,21 +113,21 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         .count();
     let accuracy = right as f64 / held.len() as f64;
 
-    state::save(&net, &args.save)?;
-    let loaded = Net::new(&session.engine, args.seed + 1)?;
-    state::load(&loaded, &args.save)?;
+    state::save(&net, &files.save)?;
+    let loaded = Net::new(&session.engine, work.seed + 1)?;
+    state::load(&loaded, &files.save)?;
     if loaded.read(&session.engine, &held)? != read {
         return Err(Error::Check(format!(
             "{}: the loaded net reads other digits than the saved one",
-            args.save.display()
+            files.save.display()
         )));
     }
-    eprintln!(
+    say!(
         "saved    {}, loaded again, reads the same",
-        args.save.display()
+        files.save.display()
     );
 
-    export(&net, &session.engine, &held, &args.export)?;
+    export(&net, &session.engine, &held, &files.export)?;
 
     show(&held, &read)?;
     output::line(format_args!(
@@ -110,21 +135,21 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         accuracy * 100.0,
         held.len()
     ))?;
-    if let Some(path) = &args.profile {
+    if let Some(path) = &files.profile {
         write_trace(&session.engine, path)?;
-        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+        say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
-    if accuracy < args.at_least {
+    if accuracy < work.at_least {
         return Err(Error::Check(format!(
             "held-out accuracy is {accuracy:.4}, expected at least {}; try more --epochs",
-            args.at_least
+            work.at_least
         )));
     }
     Ok(())
 }
 
 /// Minimizes the cross entropy with Adam; returns the mean loss of the last epoch.
-fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Error> {
+fn fit(net: &Net, engine: &Engine, train: &Set, work: &Work) -> Result<f32, Error> {
     let mut adam = Adam::usual(net.trainable(), RATE)?;
     let step = Jit::new(engine, |inputs: &[Tensor]| {
         let loss = net.loss(&inputs[0], &inputs[1])?;
@@ -134,11 +159,11 @@ fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Erro
 
     // The last images of an epoch that do not fill a batch get their turn in the next one.
     let all = train.len() / BATCH;
-    let batches = args.steps.map_or(all, |n| all.min(n as usize));
-    let bar = progress(args.epochs as u64 * batches as u64);
-    let mut order = Shuffle::new(args.seed);
+    let batches = work.steps.map_or(all, |n| all.min(n as usize));
+    let bar = progress(work.epochs as u64 * batches as u64);
+    let mut order = Shuffle::new(work.seed);
     let mut mean = f32::NAN;
-    for epoch in 1..=args.epochs {
+    for epoch in 1..=work.epochs {
         let shuffled = order.order(train.len());
         let mut losses = Vec::with_capacity(batches);
         for batch in shuffled.chunks_exact(BATCH).take(batches) {
@@ -156,7 +181,7 @@ fn fit(net: &Net, engine: &Engine, train: &Set, args: &Args) -> Result<f32, Erro
         mean = sum / batches as f32;
         bar.set_message(format!("loss {mean:.4}"));
         if bar.is_hidden() {
-            eprintln!("epoch    {epoch:>3} loss {mean:.6}");
+            say!("epoch    {epoch:>3} loss {mean:.6}");
         }
     }
     bar.finish_and_clear();
@@ -203,7 +228,7 @@ fn export(net: &Net, engine: &Engine, held: &Set, path: &Path) -> Result<(), Err
             found.len()
         )));
     }
-    eprintln!(
+    say!(
         "exported {}, run as a model, gives the same (within {far:.0e})",
         path.display()
     );

@@ -7,7 +7,7 @@ use hcq::transport::Machine;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 
 /// List the devices that can be opened.
 #[derive(clap::Args)]
@@ -73,7 +73,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         let device = match present.device {
             Ok(device) => device,
             Err(e) => {
-                eprintln!(
+                say!(
                     "note: {} cannot be opened: {e}; see doorbell doctor",
                     present.place
                 );

@@ -9,7 +9,7 @@ use tensor::schedule::Schedule;
 
 use crate::error::Error;
 use crate::inputs::Wanted;
-use crate::output;
+use crate::output::{self, say};
 
 /// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported.
 ///
@@ -110,7 +110,7 @@ fn plan(model: &Model, args: &Args, setup: &Setup) -> Result<Planned, Error> {
     let mut noted: Vec<String> = Vec::new();
     let one = |key: &str| {
         if !noted.iter().any(|k| k == key) {
-            eprintln!("note: {key} is taken as 1; give it with --dim {key}=N");
+            say!("note: {key} is taken as 1; give it with --dim {key}=N");
             noted.push(key.into());
         }
         Some(1)

@@ -1,9 +1,10 @@
 //! `doorbell onnx-test`: the ONNX backend test cases of a folder, on the selected device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use doorbell::Setup;
+use hcq::text::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tensor::onnx::backend::{self, Tolerance, Verdict};
@@ -17,6 +18,13 @@ pub struct Args {
     /// A folder with cases at any depth: folders with `model.onnx` and `test_data_set_N`, or light
     /// models (`NAME.onnx` beside `NAME_output_0.pb`)
     folder: PathBuf,
+    #[command(flatten)]
+    work: Work,
+}
+
+/// Which of them, and how they are judged.
+#[derive(clap::Args)]
+pub struct Work {
     /// Only cases whose path contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -43,12 +51,17 @@ struct Row {
 
 /// Runs every case; fails if one does. What is not supported is said and does not fail.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
-    let mut cases = backend::cases(&args.folder).map_err(|source| Error::File {
-        path: args.folder.display().to_string(),
+    cases(&args.folder, &args.work, setup)
+}
+
+/// The same of a folder that something else names.
+pub fn cases(folder: &Path, args: &Work, setup: &Setup) -> Result<(), Error> {
+    let mut cases = backend::cases(folder).map_err(|source| Error::File {
+        path: folder.display().to_string(),
         source,
     })?;
     let name = |case: &PathBuf| {
-        let inner = case.strip_prefix(&args.folder).unwrap_or(case);
+        let inner = case.strip_prefix(folder).unwrap_or(case);
         match inner.as_os_str().is_empty() {
             true => case.display().to_string(),
             false => inner.display().to_string(),
@@ -59,7 +72,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         return Err(Error::Usage(format!(
             "{}: expected test cases whose path contains {:?}, found none; a case is a folder with \
              model.onnx",
-            args.folder.display(),
+            folder.display(),
             args.filter
         )));
     }
@@ -74,7 +87,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let mut rows = Vec::with_capacity(cases.len());
     for case in &cases {
         let case_name = name(case);
-        bar.set_message(case_name.clone());
+        bar.set_message(plain(&case_name).into_owned());
         // A panic is a fault of this program; the other cases are still worth running.
         let verdict = catch_unwind(AssertUnwindSafe(|| {
             backend::run(case, &session.engine, tolerance)

@@ -7,7 +7,7 @@ use drivers_host::pci::look;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -165,11 +165,7 @@ pub fn run(command: &Command, setup: &Setup) -> Result<(), Error> {
             let seen: Result<Vec<_>, _> = args.values.iter().map(decode).collect();
             print(&seen.map_err(Error::Registers)?, args.json)
         }
-        Command::Read(args) => {
-            let card = args.which.open(setup)?;
-            let read = args.names.iter().map(|name| card.read(name));
-            print(&all(read)?, args.json)
-        }
+        Command::Read(args) => read(args, setup),
         Command::Write(args) => write(args, setup),
     }
 }
@@ -182,9 +178,10 @@ fn all(each: impl Iterator<Item = Result<Vec<Seen>, regs::RegsError>>) -> Result
 fn list(args: &List) -> Result<(), Error> {
     let found = regs::list(&args.chip, &args.part).map_err(Error::Registers)?;
     if found.is_empty() {
-        eprintln!(
+        say!(
             "note: no register of {} has \"{}\" in its name; --chip names another chip",
-            args.chip, args.part
+            args.chip,
+            args.part
         );
     }
     let field = |bits: &Bits| Field::of(*bits, None);
@@ -222,7 +219,15 @@ fn list(args: &List) -> Result<(), Error> {
     Ok(())
 }
 
-fn write(args: &Write, setup: &Setup) -> Result<(), Error> {
+/// Reads registers of a card.
+pub fn read(args: &Read, setup: &Setup) -> Result<(), Error> {
+    let card = args.which.open(setup)?;
+    let read = args.names.iter().map(|name| card.read(name));
+    print(&all(read)?, args.json)
+}
+
+/// Writes registers of a card.
+pub fn write(args: &Write, setup: &Setup) -> Result<(), Error> {
     if !args.yes {
         return Err(Error::Usage(
             "regs write changes a card as it is: a wrong value can hang it, and the machine with it. Say --yes if \

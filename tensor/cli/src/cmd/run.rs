@@ -11,7 +11,7 @@ use tensor::{DType, Tensor};
 use crate::error::Error;
 use crate::inputs::Wanted;
 use crate::observe::{Steps, write_trace};
-use crate::output;
+use crate::output::{self, say};
 
 /// Run an ONNX model.
 #[derive(clap::Args)]
@@ -20,38 +20,63 @@ pub struct Args {
     model: PathBuf,
     #[command(flatten)]
     inputs: Wanted,
-    /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
-    #[arg(long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    work: Work,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// How it is run.
+#[derive(clap::Args)]
+pub struct Work {
     /// Run this often, and print how long it took
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
     /// Print the K largest elements of the last axis of each output, with their positions
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
 }
 
+/// What is written.
+#[derive(clap::Args, Default)]
+pub struct Files {
+    /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+}
+
 /// Loads, runs, prints or writes.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
+    model(&args.model, &args.inputs, &args.work, &args.files, setup)
+}
+
+/// The same of a model that something else names.
+pub fn model(
+    path: &Path,
+    inputs: &Wanted,
+    work: &Work,
+    files: &Files,
+    setup: &Setup,
+) -> Result<(), Error> {
     let steps = Steps::new();
     let start = Instant::now();
     steps.show("loading");
-    let model = Model::load(&args.model)?;
-    let setup = setup.clone().profile(args.profile.is_some());
+    let model = Model::load(path)?;
+    let setup = setup.clone().profile(files.profile.is_some());
     let opened = setup.observe(steps.observer()).open()?;
     let engine = &opened.engine;
     let note = |n: String| steps.say(&n);
-    let given = args.inputs.all(&model, engine, note, |_| None)?;
+    let given = inputs.all(&model, engine, note, |_| None)?;
     let session = model.on(engine);
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();
 
     let mut seconds = Vec::new();
     let mut outputs = Outputs(Vec::new());
-    for _ in 0..args.repeat {
+    for _ in 0..work.repeat {
         let start = Instant::now();
         outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
         engine.synchronize()?;
@@ -59,26 +84,26 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     }
     steps.done();
     let first = seconds[0];
-    eprintln!("loaded   {loaded:.3} s");
-    eprintln!("first    {first:.3} s, with scheduling, compiling and packing");
-    if args.repeat > 1 {
+    say!("loaded   {loaded:.3} s");
+    say!("first    {first:.3} s, with scheduling, compiling and packing");
+    if work.repeat > 1 {
         let mut later = seconds.split_off(1);
         later.sort_by(f64::total_cmp);
-        eprintln!(
+        say!(
             "later    {:.3} ms at least, {:.3} ms in the middle of {} runs",
             later[0] * 1e3,
             later[later.len() / 2] * 1e3,
             later.len()
         );
     }
-    if let Some(path) = &args.profile {
+    if let Some(path) = &files.profile {
         write_trace(engine, path)?;
-        eprintln!("trace    {}, open it at ui.perfetto.dev", path.display());
+        say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
     for (name, value) in &outputs.0 {
-        print(name, value, args.top)?;
+        print(name, value, work.top)?;
     }
-    if let Some(folder) = &args.output {
+    if let Some(folder) = &files.output {
         save(folder, &outputs)?;
     }
     Ok(())
@@ -167,7 +192,7 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
                 path
             }
         };
-        eprintln!("wrote    {}", path.display());
+        say!("wrote    {}", path.display());
     }
     Ok(())
 }

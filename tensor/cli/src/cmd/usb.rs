@@ -10,7 +10,7 @@ use hcq::transport::UsbDevice;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 
 /// What `doorbell usb` does.
 #[derive(clap::Subcommand)]
@@ -76,7 +76,7 @@ fn list(args: &List, setup: &Setup) -> Result<(), Error> {
         return output::json("doorbell.usb/1", &lines);
     }
     if lines.is_empty() {
-        eprintln!("note: there is no ASM24xx bridge on USB; see doorbell doctor");
+        say!("note: there is no ASM24xx bridge on USB; see doorbell doctor");
     }
     for line in &lines {
         let firmware = match line.open {

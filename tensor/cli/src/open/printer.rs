@@ -5,7 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::Built;
 use hcq::DeviceId;
+use hcq::text::plain;
 use tensor::exec::{Observer, Run};
+
+/// Prints what may have names of models in it.
+macro_rules! say {
+    ($($part:tt)*) => {
+        eprintln!("{}", plain(&format!($($part)*)))
+    };
+}
 
 /// Prints by level: 2 a line per kernel run, 3 applied optimisations, plans, and what a
 /// kernel takes of a GPU with its occupancy, 4 source, 5 the
@@ -27,7 +35,7 @@ impl Printer {
     fn section(&self, level: u8, name: &str, title: &str, texts: &[String]) {
         if self.level >= level {
             for text in texts {
-                eprintln!("--- {name}: {title}\n{text}");
+                say!("--- {name}: {title}\n{text}");
             }
         }
     }
@@ -38,9 +46,9 @@ impl Observer for Printer {
         let report = &built.report;
         if self.level >= 3 {
             let origin = if report.cached { "cached" } else { "compiled" };
-            eprintln!("--- {name}: {origin}, {}", report.opts.join(" "));
+            say!("--- {name}: {origin}, {}", report.opts.join(" "));
             for resources in &report.resources {
-                eprintln!("--- {name}: {resources}");
+                say!("--- {name}: {resources}");
             }
         }
         self.section(4, name, "source", &report.source);
@@ -54,8 +62,8 @@ impl Observer for Printer {
         self.section(6, name, "linear", &report.linear);
         if self.level >= 7 {
             match report.disassembly() {
-                Ok(text) => eprintln!("--- {name}: machine code\n{text}"),
-                Err(e) => eprintln!("--- {name}: machine code: {e}"),
+                Ok(text) => say!("--- {name}: machine code\n{text}"),
+                Err(e) => say!("--- {name}: machine code: {e}"),
             }
         }
     }
@@ -63,7 +71,7 @@ impl Observer for Printer {
     fn ran(&self, run: &Run) {
         let n = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let seconds = run.seconds().max(1e-9);
-        eprintln!(
+        say!(
             "*** {:<16} {n:>5} {:<40} {:>10.1} us {:>8.1} GFLOP/s {:>7.1} GB/s",
             run.queue,
             run.name,
@@ -75,13 +83,13 @@ impl Observer for Printer {
 
     fn brought(&self, from: &DeviceId, bytes: u64) {
         if self.level >= 3 {
-            eprintln!("--- copy: {bytes} bytes of {from}, from device to device");
+            say!("--- copy: {bytes} bytes of {from}, from device to device");
         }
     }
 
     fn scheduled(&self, launches: usize, arena: u64, unplanned: u64) {
         if self.level >= 3 {
-            eprintln!(
+            say!(
                 "--- schedule: {launches} launches, {arena} bytes of temporaries, {unplanned} without planning"
             );
         }

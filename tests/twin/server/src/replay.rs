@@ -49,11 +49,42 @@ pub struct Replay {
 /// Is told a frame before it is done; a call with what it asked and how it ended.
 pub type Tell<'a> = &'a mut dyn FnMut(&Frame, &[&Frame]);
 
+/// What a record may say of its machine: what it was like, and nothing of files that are written.
+const KEYS: [&str; 18] = [
+    "bar",
+    "chip",
+    "compute",
+    "confidential",
+    "drain",
+    "driver",
+    "fault",
+    "gpus",
+    "gtt",
+    "kernel",
+    "kfd",
+    "mig",
+    "module",
+    "seed",
+    "target",
+    "threads",
+    "vram",
+    "xcc",
+];
+
 /// Does a record again. `more` is added to the config of the machine.
 ///
 /// # Errors
 /// What is wrong with the config, or what the host lacks.
 pub fn replay(record: &Record, more: &str, tell: Tell) -> Result<Replay, String> {
+    for part in record.config.split(',').map(str::trim) {
+        let (key, _) = part.split_once('=').unwrap_or((part, ""));
+        if !KEYS.contains(&key) && !part.is_empty() {
+            return Err(format!(
+                "{part:?} is nothing that a record may say of its machine: expected {}",
+                KEYS.join(", ")
+            ));
+        }
+    }
     let machine = machine::of(&format!("{},{more}", record.config))?;
     let gate = Arc::new(Gate::default());
     machine.watch(Box::new(Closed(gate.clone())));

@@ -270,3 +270,23 @@ fn what_is_in_it_can_be_read() {
     }
     assert!(!lines.contains("did not end"), "{lines}");
 }
+
+/// A record is of a machine as it was; it does not say what this one writes.
+#[test]
+fn a_record_names_no_file_that_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let record = Record {
+        config: format!("chip=gfx1030,log={}", path.display()),
+        frames: Vec::new(),
+        cut: None,
+    };
+    let error = twin_server::replay(&record, "", &mut |_, _| ())
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        error.contains("is nothing that a record may say"),
+        "{error}"
+    );
+    assert!(!path.exists());
+}

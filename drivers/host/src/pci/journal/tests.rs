@@ -152,12 +152,19 @@ impl Files for Kernel {
         Ok(())
     }
 
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.files
-            .borrow_mut()
-            .remove(path)
-            .map(drop)
-            .ok_or_else(absent)
+    fn kept(&self, path: &str) -> io::Result<String> {
+        self.read(path)
+    }
+
+    fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+        let mut files = self.files.borrow_mut();
+        match text.is_empty() {
+            true => files.remove(path).map(drop).ok_or_else(absent),
+            false => {
+                files.insert(path.into(), text.into());
+                Ok(())
+            }
+        }
     }
 }
 
@@ -345,8 +352,11 @@ fn a_driver_that_does_not_leave_is_named() {
         fn append(&self, path: &str, text: &str) -> io::Result<()> {
             self.0.append(path, text)
         }
-        fn remove(&self, path: &str) -> io::Result<()> {
-            self.0.remove(path)
+        fn kept(&self, path: &str) -> io::Result<String> {
+            self.0.kept(path)
+        }
+        fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+            self.0.replace(path, text)
         }
     }
     let error = apply(&Deaf(kernel), GPU, &steps).unwrap_err().to_string();
@@ -400,11 +410,11 @@ fn vfio_takes_a_function_over_and_gives_it_back() {
     // By sysfs instead: both take-overs are undone.
     apply(&kernel, GPU, &plan(&kernel, GPU, ALL).unwrap()).unwrap();
     assert_eq!(driver(&kernel, GPU), None);
-    let writes = pending(&kernel, GPU);
+    let writes = pending(&kernel, GPU).unwrap();
     kernel.told();
     assert_eq!(restore(&kernel, GPU).unwrap(), writes);
     assert_eq!(kernel.state(), before);
-    assert_eq!(pending(&kernel, GPU), []);
+    assert_eq!(pending(&kernel, GPU).unwrap(), []);
 }
 
 #[test]
@@ -526,6 +536,49 @@ fn a_program_that_is_asked_to_end_undoes_what_it_has_done() {
         let text = error.to_string();
         assert!(text.contains("What was changed before is undone"), "{text}");
         assert_eq!(kernel.state(), before, "{most}");
-        assert_eq!(pending(&kernel, GPU), []);
+        assert_eq!(pending(&kernel, GPU).unwrap(), []);
     }
+}
+
+/// A crash may end a journal anywhere; what follows must not change what its lines say.
+#[test]
+fn a_line_that_was_cut_short_is_of_nothing() {
+    let kernel = Kernel::new();
+    let cut = "try\t/sys/a\t1\ndone\ntry\t/sys/b\t12";
+    for (text, wanted) in [
+        (cut.to_owned(), vec!["/sys/a"]),
+        (
+            format!("{cut}\tcut\tcut\tcut\ntry\t/sys/c\t1\n"),
+            vec!["/sys/c", "/sys/a"],
+        ),
+        ("try\t/sys/a".to_owned(), vec![]),
+    ] {
+        kernel.put(&journal(GPU), &text);
+        let pending = pending(&kernel, GPU).unwrap();
+        let paths: Vec<_> = pending.iter().map(|write| &*write.path).collect();
+        assert_eq!(paths, wanted, "{text:?}");
+    }
+}
+
+/// Who cannot read what is to be undone must not say that there is nothing.
+#[test]
+fn a_journal_that_is_not_ours_is_an_error_and_nothing_is_written() {
+    use crate::pci::files::System;
+    let top = tempfile::tempdir().unwrap();
+    let folder = top.path().join("run/doorbell");
+    std::fs::create_dir_all(&folder).unwrap();
+    let elsewhere = top.path().join("elsewhere");
+    std::fs::write(&elsewhere, "try\t/told\t1\ndone\n").unwrap();
+    std::fs::write(top.path().join("told"), "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.join(format!("{GPU}.undo"))).unwrap();
+    let system = System::at(top.path());
+    for error in [pending(&system, GPU).err(), restore(&system, GPU).err()] {
+        let error = error.unwrap().to_string();
+        assert!(error.contains(".undo is a link"), "{error}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(top.path().join("told")).unwrap(),
+        ""
+    );
+    assert!(elsewhere.exists());
 }

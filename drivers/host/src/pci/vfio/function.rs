@@ -174,10 +174,12 @@ impl Pci for Function {
             return Err(self.failed(operation, Fault::Unsupported(why)));
         }
         let dma = match &self.memory {
-            Memory::Mapped(space) => space.dma(bytes, align),
+            Memory::Mapped(space) => space
+                .dma(bytes, align)
+                .map_err(|fault| (": locked in memory (`ulimit -l`)", fault)),
             Memory::Physical { system, .. } => frames::pinned_at(system, bytes, align),
         };
-        dma.map_err(|fault| self.failed(operation, fault))
+        dma.map_err(|(how, fault)| self.failed(format!("{operation}{how}"), fault))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {

@@ -69,21 +69,20 @@ impl Space {
     }
 
     /// Zeroed memory that the function finds in one range at a multiple of `align`.
+    ///
+    /// # Errors
+    /// [`Fault::Errno`]: ENOMEM where there are no such addresses, no memory, or none that this process may lock.
     pub(super) fn dma(self: &Arc<Self>, bytes: u64, align: u64) -> Result<Dma, Fault> {
         let page = page_size() as u64;
         let view = memory(bytes, page).map_err(|error| error.fault)?;
         let bytes = view.len() as u64;
         let at = self.free().alloc(bytes, align.max(page));
-        let at = at.map_err(|error| Fault::Unsupported(error.to_string()))?;
+        // As with memory: what is given back makes room.
+        let at = at.map_err(|_| Fault::Errno(libc::ENOMEM))?;
         if let Err(error) = self.container.map_dma(&view, at) {
             // Nobody was told of it.
             _ = self.free().free(at);
-            return Err(match error.fault {
-                Fault::Errno(libc::ENOMEM) => Fault::Unsupported(format!(
-                    "{bytes:#x} bytes cannot be locked: raise `ulimit -l`, or run as root"
-                )),
-                fault => fault,
-            });
+            return Err(error.fault);
         }
         let space = self.clone();
         let view = view.with_guard(Mapping { space, at, bytes });

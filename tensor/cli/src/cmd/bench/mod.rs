@@ -21,7 +21,7 @@ use tensor::{Engine, Rng, Tensor};
 
 use crate::error::Error;
 use crate::kernels::{self, Loaded};
-use crate::output;
+use crate::output::{self, say};
 
 /// Measure the device.
 #[derive(clap::Args)]
@@ -43,6 +43,20 @@ pub struct Args {
     /// Print JSON (schema doorbell.bench/1)
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// The cost of launches alone: what does not hang on the clock.
+    pub fn launch(json: bool) -> Args {
+        Args {
+            what: What::Launch,
+            path: None,
+            inputs: crate::inputs::Wanted::default(),
+            repeat: None,
+            threads: Vec::new(),
+            json,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -176,7 +190,7 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     let sizes = match setup.twin() {
         None => &REAL,
         Some(_) => {
-            eprintln!("note: a simulated device takes the time of its model, not of hardware");
+            say!("note: a simulated device takes the time of its model, not of hardware");
             &SIMULATED
         }
     };

@@ -10,6 +10,7 @@ use tensor::{Rng, Tensor};
 
 use super::{Row, timed};
 use crate::error::Error;
+use crate::output::say;
 
 /// Calls of each row.
 const CALLS: usize = 200;
@@ -100,7 +101,7 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
         done.store(true, Ordering::Relaxed);
         times
     })?;
-    eprintln!(
+    say!(
         "serve: {} graphs were made beside {CALLS} calls",
         made.load(Ordering::Relaxed)
     );

@@ -14,7 +14,7 @@ use drivers_host::pci::claim::{ClaimError, Step, Write};
 use drivers_host::pci::{Lock, System, journal, look};
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 use crate::signals::Held;
 
 /// Which function, and how.
@@ -64,14 +64,14 @@ impl Function {
         };
         let steps = plan(&system, address).map_err(Error::Claim)?;
         if steps.is_empty() {
-            eprintln!("{address}: nothing to do");
+            say!("{address}: nothing to do");
             return Ok(());
         }
         if lock.is_some() {
             let held = Held::new()?;
             let done = journal::apply(&system, address, &steps, &|| held.came());
             done.map_err(Error::Claim)?;
-            eprintln!("{address}: `doorbell unbind {address} --restore` gives it back as it was");
+            say!("{address}: `doorbell unbind {address} --restore` gives it back as it was");
         }
         steps
             .iter()

@@ -9,7 +9,7 @@ use hcq::transport::ResetKind;
 
 use super::{Function, print};
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 use crate::signals::Held;
 
 /// A way to reset.
@@ -112,8 +112,8 @@ fn mode1(function: &Function, dev: Option<&str>) -> Result<(), Error> {
         ));
     }
     match drivers::reset_card(&machine, address)? {
-        true => eprintln!("{address}: the chip is as power leaves it; the next start is from cold"),
-        false => eprintln!("{address}: nothing to do: nobody has started the chip"),
+        true => say!("{address}: the chip is as power leaves it; the next start is from cold"),
+        false => say!("{address}: nothing to do: nobody has started the chip"),
     }
     Ok(setup.check_rules()?)
 }

@@ -4,6 +4,7 @@ use drivers_host::pci::{claim, journal};
 
 use super::{Function, print};
 use crate::error::Error;
+use crate::output::say;
 use crate::signals::Held;
 
 /// Let a kernel driver's function go, or give it back.
@@ -24,7 +25,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let (system, address) = (function.system(), &*function.address);
     let writes = match function.plan {
-        true => journal::pending(&system, address),
+        true => journal::pending(&system, address).map_err(Error::Claim)?,
         false => {
             let _lock = function.lock(&system)?;
             let _held = Held::new()?;
@@ -32,7 +33,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
     };
     if writes.is_empty() {
-        eprintln!("{address}: nothing was changed");
+        say!("{address}: nothing was changed");
     }
     print(&writes)
 }

@@ -16,7 +16,7 @@ use hcq::transport::Machine;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::output;
+use crate::output::{self, say};
 use text::{memory, name, power, sensors, title, users};
 
 /// Show what GPUs are at: clocks, power, temperature, memory, and who has them.
@@ -120,12 +120,12 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         return watch::watch(&|| panel.read(), interval);
     }
     let (cards, notes) = panel.read();
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say!("note: {note}"));
     if args.json {
         return output::json("doorbell.smi/1", &cards.iter().map(row).collect::<Vec<_>>());
     }
     if cards.is_empty() {
-        eprintln!(
+        say!(
             "note: no GPU of AMD or NVIDIA is on the bus; `doorbell doctor` says what was looked at"
         );
     }

@@ -2,17 +2,21 @@
 
 mod diff;
 mod record;
+mod recorded;
 mod replay;
+mod scratch;
 mod show;
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use drivers::trace::recording::{self, Recording};
+use drivers_bundle::limits::{self, Unread};
 
 use crate::error::Error;
 
 pub use record::{Args as RecordArgs, record};
-pub use replay::{Args as ReplayArgs, finish, replay};
+pub use replay::{Args as ReplayArgs, replay};
 
 /// What is done.
 #[derive(clap::Subcommand)]
@@ -37,10 +41,15 @@ pub fn run(command: &Command) -> Result<bool, Error> {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::File {
+    let refused = |source| Error::File {
         path: path.display().to_string(),
         source,
-    })
+    };
+    let bytes = limits::read(path, recording::BYTES).map_err(|unread| match unread {
+        Unread::Refused(source) => refused(source),
+        Unread::TooMuch(error) => Error::TooMuch(error),
+    })?;
+    String::from_utf8(bytes).map_err(|e| refused(io::Error::new(ErrorKind::InvalidData, e)))
 }
 
 fn recording(path: &Path) -> Result<Recording, Error> {

@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::BufWriter;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use doorbell::{Front, Setup};
 use drivers::trace::recording::{Origin, Stamped};
 use hcq::transport::trace::{Trace, TraceLog};
 
+use super::recorded::{Work, is_taken};
 use crate::error::Error;
+use crate::output::say;
 
 /// What is recorded, and where it goes.
 #[derive(clap::Args)]
@@ -28,14 +31,20 @@ pub fn record(args: &Args, command: &[String]) -> Result<(Front, TraceLog), Erro
         path: args.file.display().to_string(),
         source,
     };
-    // What a recording holds may not be had again.
+    // What a recording holds may not be had again, and is nobody else's business.
     let mut open = OpenOptions::new();
-    let file = open.write(true).create_new(true).open(&args.file);
+    open.write(true).create_new(true).mode(0o600);
+    let file = open.open(&args.file);
     let mut file = BufWriter::new(file.map_err(failed)?);
+    let mut variables = Setup::variables().map_err(Error::from)?;
+    variables.retain(is_taken);
     let origin = Origin {
         arguments: command.to_vec(),
-        variables: Setup::variables().map_err(Error::from)?,
+        variables,
     };
+    if let Err(e) = Work::of(&origin, &args.file) {
+        say!("note: this recording will not replay. {e}");
+    }
     origin.write(&mut file).map_err(failed)?;
     let log = TraceLog::writer(Stamped::new(file));
     Ok((Front::before(Trace::whole(log.clone())), log))

@@ -18,6 +18,7 @@ use twin_server::Server;
 
 use super::{keep, program, report};
 use crate::error::Error;
+use crate::output::say;
 
 /// What is run, and on what.
 #[derive(clap::Args)]
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         config: &args.twin,
     });
     if let Some(how) = early.filter(|_| !args.json) {
-        eprintln!("{program} {how}");
+        say!("{program} {how}");
     }
     if args.json || !rows.is_empty() || bundle.is_some() {
         report::print(&rows, bundle.as_ref(), args.json)?;

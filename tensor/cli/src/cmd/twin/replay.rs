@@ -1,6 +1,5 @@
 //! `doorbell twin replay`: a record of a program, done again without the program.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +8,7 @@ use twin_server::{Replay, text};
 
 use super::report;
 use crate::error::Error;
+use crate::output::{self, say};
 
 /// What is done again.
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         if args.show
             && let Some(line) = text::line(branch, frame, about)
         {
-            eprintln!("{line}");
+            say!("{line}");
         }
     };
     let replay = twin_server::replay(&record, more, &mut print).map_err(Error::Usage)?;
@@ -52,11 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(cut) = &record.cut {
         text += &format!("{} is not whole; {cut}\n", args.record.display());
     }
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|source| Error::File {
-        path: "stdout".into(),
-        source,
-    })?;
+    output::line(format_args!("{}", text.trim_end()))?;
     let good = !report::fails(&rows) && replay.differences.is_empty() && record.cut.is_none();
     Ok(ExitCode::from(u8::from(!good)))
 }
