@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 use crate::schedule::Instance;
 use crate::schedule::order::Structure;
 
+/// Stack of a thread that compiles, in bytes: LLVM goes down expressions as deep as they are.
+const STACK: usize = 32 << 20;
+
 /// Lowers the priority of this thread, which compiles and ends: replays of other threads go first. It cannot be
 /// raised again without a privilege, so it must not be a thread of the user.
 fn yield_to_others() {
@@ -185,13 +188,20 @@ impl Compiler {
         let threads = self.threads.min(kernels.len());
         let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
         std::thread::scope(|scope| {
-            let work = || {
-                yield_to_others();
-                work()
+            let start = || {
+                let thread = std::thread::Builder::new().name("compile".into());
+                thread.stack_size(STACK).spawn_scoped(scope, || {
+                    yield_to_others();
+                    work()
+                })
             };
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            for worker in workers {
-                match worker.join() {
+            let started: Vec<_> = (0..threads).map_while(|_| start().ok()).collect();
+            if started.is_empty() {
+                // The system has no thread to give.
+                all = work();
+            }
+            for thread in started {
+                match thread.join() {
                     Ok(part) => all.extend(part),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }

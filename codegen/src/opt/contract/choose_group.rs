@@ -178,8 +178,10 @@ impl Contraction {
             .saturating_mul(up(m, rows))
             .saturating_mul(up(n, cols));
         let wanted = (target.cores as i64 / groups.max(1)).min(k / MIN_PART);
+        // What the parts take in memory is no more than the operands.
+        let room = k.saturating_mul(m.saturating_add(n)) / m.saturating_mul(n).max(1);
         let digits = match operands.contains(&self.acc) {
-            true => up(k, MAX_PART),
+            true => up(k, MAX_PART).min(room),
             false => 1,
         };
         wanted.clamp(1, 64).max(digits).min(i64::from(u16::MAX)) as u32
