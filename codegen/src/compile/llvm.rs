@@ -110,10 +110,11 @@ pub(super) fn compile(s: &Source, t: &Target, what: FileType) -> Result<Vec<u8>>
         ));
     }
     let context = Context::create();
-    // The parser wants the text to end in a NUL byte, which it does not count.
+    // The parser reads one byte behind the text, which has to be NUL.
     let mut bytes = s.text.clone().into_bytes();
     bytes.push(0);
-    let buffer = MemoryBuffer::create_from_memory_range_copy(&bytes, "kernel");
+    // Not a copy: inkwell 0.11 never frees the buffer, which LLVM 22's parser leaves to its caller.
+    let buffer = MemoryBuffer::create_from_memory_range(&bytes[..s.text.len()], "kernel");
     let module = context
         .create_module_from_ir(buffer)
         .map_err(|e| failed(s, "parse", e.to_string()))?;
