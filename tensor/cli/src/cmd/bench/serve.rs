@@ -1,4 +1,7 @@
 //! A captured function that several threads call: what a call waits for while others need new graphs.
+//!
+//! The same threads that compute without the library show what of it is the machine's: with more threads than
+//! processors, the system has each of them wait for its turn.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,8 +28,8 @@ const OTHERS: usize = 2;
 /// has left the kernels of one in the cache.
 const SIDE: u64 = 40;
 
-/// Times of calls from one thread, alone and while others have graphs made, and the worst of these over
-/// the middle one alone.
+/// Times of calls from one thread: alone, while others compute by themselves, and while others have graphs made.
+/// The worst of the last over the middle one alone, and over the worst beside threads that compute.
 pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     let engine = &session.engine;
     let mut rng = Rng::new(engine, 1);
@@ -66,6 +69,25 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     };
     let alone = sample()?;
     let (done, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let busy = std::thread::scope(|scope| {
+        for _ in 0..OTHERS {
+            let done = &done;
+            scope.spawn(move || {
+                let mut state = 1u64;
+                while !done.load(Ordering::Relaxed) {
+                    state = std::hint::black_box(
+                        state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1),
+                    );
+                }
+            });
+        }
+        let times = sample();
+        done.store(true, Ordering::Relaxed);
+        times
+    })?;
+    done.store(false, Ordering::Relaxed);
     let other = Jit::new(engine, |x: &[Tensor]| {
         Ok(vec![x[0].tanh()?.sum(&[1], false)?.softmax(1)?])
     });
@@ -107,11 +129,14 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     );
     let micros = |times: &[f64]| times.iter().map(|s| s * 1e6).collect::<Vec<f64>>();
     let alone = Row::new("serve alone", 1, "us", micros(&alone));
+    let busy = Row::new("serve beside busy threads", 1, "us", micros(&busy));
     let beside = Row::new("serve beside new graphs", 1, "us", micros(&beside));
-    let worst = beside.max / alone.median;
+    let (worst, own) = (beside.max / alone.median, beside.max / busy.max);
     rows.extend([
         Row::new("serve worst wait", 1, "of alone", vec![worst]),
+        Row::new("serve worst wait of graphs", 1, "of busy", vec![own]),
         alone,
+        busy,
         beside,
     ]);
     Ok(())
