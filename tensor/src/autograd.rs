@@ -177,7 +177,7 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
                 looped(tensor, given, &needs)?
             }
             None => match gradient {
-                Some(gradient) => sources(tensor, &gradient, &needs)?,
+                Some(gradient) => sources(tensor, &src, &gradient, &needs)?,
                 None => continue,
             },
         };
@@ -187,7 +187,7 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
             }
         }
     }
-    Ok(with.iter().map(|t| found.remove(&t.id())).collect())
+    Ok(with.iter().map(|t| found.get(&t.id()).cloned()).collect())
 }
 
 /// Results of a loop whose gradients are still to come, and those that are there.
@@ -294,8 +294,8 @@ fn dependents<'a>(of: impl Iterator<Item = &'a Tensor>, with: &[&Tensor]) -> Vec
 }
 
 /// The gradient of each source of a node, given that of the node; `needs` says which are used.
-fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
-    let src = y.node().src();
+/// `src` are the sources of `y`, which another thread may give up in the meantime.
+fn sources(y: &Tensor, src: &[Tensor], g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
     let none = vec![None; src.len()];
     let one = |part: Result<Tensor>| part.map(|part| vec![Some(part)]);
     match &y.node().op {
@@ -346,7 +346,7 @@ fn sources(y: &Tensor, g: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>
             let sum = ScatterMode::Combine(ReduceOp::Add);
             Ok(vec![Some(zeros.put(*axis, &src[1], g, sum)?), None])
         }
-        Op::Scatter(axis, mode) => scatter(*axis, *mode, &src, y, g),
+        Op::Scatter(axis, mode) => scatter(*axis, *mode, src, y, g),
         Op::Contiguous => one(Ok(g.clone())),
         Op::Copy => one(g.to(src[0].engine())),
     }

@@ -52,6 +52,20 @@ pub(crate) fn set_by_this_thread() -> Vec<Parameter> {
 }
 
 impl Parameter {
+    /// A trainable parameter.
+    pub fn new(tensor: Tensor) -> Parameter {
+        let parameter = Parameter::with(tensor, true);
+        tracing::made(&parameter);
+        parameter
+    }
+
+    /// State that optimizers leave alone: running statistics, counters, moments.
+    pub fn buffer(tensor: Tensor) -> Parameter {
+        let parameter = Parameter::with(tensor, false);
+        tracing::made(&parameter);
+        parameter
+    }
+
     /// The value of now. It stays what it is, whatever the parameter is set to.
     pub fn get(&self) -> Tensor {
         let value = match tracing::read(self) {

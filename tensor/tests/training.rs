@@ -140,8 +140,8 @@ fn a_checkpoint_has_names_and_the_number_of_steps() {
     let path = folder.path().join("run.safetensors");
     all.save(&path).unwrap();
     let tensors = state::load_tensors(&e, &path).unwrap();
-    let step = tensors["optimizer.step"].item::<f32>().unwrap();
-    assert_eq!(step, 3.0);
+    let steps = tensors["optimizer.step"].to_vec::<f32>().unwrap();
+    assert_eq!(steps, [3.0; 4]);
     let moment = &tensors["optimizer.first.weight.exp_avg_sq"];
     assert_eq!(moment.shape(), [16, 6]);
     assert_eq!(tensors["rng"].to_vec::<u32>().unwrap(), rng.state());

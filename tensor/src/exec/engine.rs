@@ -344,10 +344,8 @@ impl DeviceExecutor {
     }
 
     /// Lets go of kernels that are no longer kept when the device has done what was submitted so far.
-    /// `used` are those that were just submitted: others may have let go of them before that.
-    fn retire(&self, used: &[Arc<Compiled>]) -> Result<()> {
-        let mut retired = self.compiler.retired();
-        retired.extend(used.iter().filter(|c| Arc::strong_count(c) == 1).cloned());
+    fn retire(&self) -> Result<()> {
+        let retired = self.compiler.retired();
         let mut state = self.state();
         if !retired.is_empty() {
             state.retired.keep(self.stream.last(), retired);
@@ -408,16 +406,19 @@ impl DeviceExecutor {
         }
     }
 
-    /// Keeps buffers until some points are reached. With too many submissions in flight, waits for the
-    /// oldest.
-    pub(crate) fn keep(&self, until: &[Point], buffers: Vec<Buffer>) -> Result<()> {
+    /// Waits until one more submission may be in flight. Before the submission, so that one that was made is
+    /// never told as one that failed.
+    pub(crate) fn room(&self) -> Result<()> {
+        let most = self.device.info().costs.in_flight.saturating_sub(1);
+        Ok(self.state().pending.settle(most, self.deadline())?)
+    }
+
+    /// Keeps buffers until some points are reached.
+    pub(crate) fn keep(&self, until: &[Point], buffers: Vec<Buffer>) {
         let mut state = self.state();
-        // First: what fails below must not free what is submitted.
         for point in until {
             state.pending.keep(point.clone(), buffers.clone());
         }
-        let most = self.device.info().costs.in_flight;
-        Ok(state.pending.settle(most, self.deadline())?)
     }
 
     /// A block that is at least so large; a larger one than before if needed. The old one is kept
@@ -433,27 +434,31 @@ impl DeviceExecutor {
         Ok(block.clone())
     }
 
-    /// Records the runs of the last replay of a graph, which is over.
-    pub(crate) fn record(&self, graph: &Graph, costs: &[(f64, f64)]) -> Result<()> {
+    /// The runs of the last replay of a graph, which is over.
+    pub(crate) fn runs_of(&self, graph: &Graph, costs: &[(f64, f64)]) -> Result<Vec<Run>> {
         let clock = self.device.clock()?;
-        let mut state = self.state();
-        for (i, sample) in graph.samples()?.into_iter().enumerate() {
+        let samples = graph.samples()?.into_iter().enumerate();
+        let runs = samples.map(|(i, sample)| {
             let (bytes, flops) = costs.get(i).copied().unwrap_or_default();
             let queue = graph.stream(sample.lane).queue();
-            let run = Run {
+            Run {
                 name: sample.name,
                 queue: track(&self.device, queue.kind()),
                 start_ns: clock.to_host_ns(sample.start),
                 end_ns: clock.to_host_ns(sample.end),
                 bytes,
                 flops,
-            };
-            if let Some(observer) = self.observer() {
-                observer.ran(&run);
             }
-            state.runs.push(run);
+        });
+        Ok(runs.collect())
+    }
+
+    /// Records runs. The caller has no lock: the observer may use the engine.
+    pub(crate) fn record(&self, runs: Vec<Run>) {
+        if let Some(observer) = self.observer() {
+            runs.iter().for_each(|run| observer.ran(run));
         }
-        Ok(())
+        self.state().runs.extend(runs);
     }
 
     /// Computes values. Those that go into the memory of a parameter's old value are the waiting ones of
@@ -474,7 +479,7 @@ impl DeviceExecutor {
         }
         // Uploads, before others have to wait.
         let leaves = self.leaves(schedule, compiled, &done)?;
-        let _turn = self.turn();
+        let turn = self.turn();
         for (buffer, leaf) in buffers.iter_mut().zip(&leaves) {
             if let Some(leaf) = leaf {
                 *buffer = Some((**leaf).clone());
@@ -550,7 +555,8 @@ impl DeviceExecutor {
                 waiting.settle(*i, value.clone());
             }
         }
-        if let Err(e) = self.submit(&all, keep) {
+        let mut times = Ok(Vec::new());
+        if let Err(e) = self.submit(&all, keep, &mut times) {
             for (i, value) in &values {
                 waiting.unsettle(*i, value.id());
             }
@@ -562,52 +568,79 @@ impl DeviceExecutor {
                 want.value.node().fill(storage);
             }
         }
-        self.retire(compiled)
+        drop(turn);
+        if self.options.profile {
+            self.record(times?);
+        }
+        self.retire()
     }
 
-    fn submit(&self, items: &[Item], keep: Vec<Buffer>) -> Result<()> {
-        for batch in items.chunks(self.device.info().costs.batch.max(1)) {
-            if self.options.profile {
-                self.submit_timed(batch, keep.clone())?;
-                continue;
+    /// Submits commands. With a profile, waits for them; `times` are their runs, or why there are none, which is
+    /// no failure to submit.
+    fn submit(
+        &self,
+        items: &[Item],
+        keep: Vec<Buffer>,
+        times: &mut Result<Vec<Run>>,
+    ) -> Result<()> {
+        self.room()?;
+        let most = self.device.info().costs.batch.max(1);
+        if self.options.profile {
+            let mut state = self.state();
+            while state.stamps.len() < items.len().min(most) {
+                let pair = (self.device.signal("start")?, self.device.signal("end")?);
+                state.stamps.push(pair);
             }
-            let commands = submit::commands(batch, None);
-            let point = self.stream.submit(&self.copied()?, &commands)?;
-            self.keep(&[point], keep.clone())?;
+        }
+        for batch in items.chunks(most) {
+            // Those of a batch that was not waited for may still be written.
+            let Some(all) = times.as_mut().ok().filter(|_| self.options.profile) else {
+                self.submit_batch(batch, None, &keep)?;
+                continue;
+            };
+            let stamps = self.state().stamps.clone();
+            let point = self.submit_batch(batch, Some(&stamps), &keep)?;
+            match self.timed(batch, &stamps, &point) {
+                Ok(runs) => all.extend(runs),
+                Err(e) => *times = Err(e),
+            }
         }
         Ok(())
     }
 
-    fn submit_timed(&self, batch: &[Item], keep: Vec<Buffer>) -> Result<()> {
-        let mut state = self.state();
-        while state.stamps.len() < batch.len() {
-            let pair = (self.device.signal("start")?, self.device.signal("end")?);
-            state.stamps.push(pair);
-        }
-        let commands = submit::commands(batch, Some(&state.stamps));
+    fn submit_batch(
+        &self,
+        batch: &[Item],
+        stamps: Option<&[(Signal, Signal)]>,
+        keep: &[Buffer],
+    ) -> Result<Point> {
+        let commands = submit::commands(batch, stamps);
         let point = self.stream.submit(&self.copied()?, &commands)?;
-        drop(commands);
-        state.pending.keep(point.clone(), keep);
+        self.keep(std::slice::from_ref(&point), keep.to_vec());
+        Ok(point)
+    }
+
+    /// The runs of what ends at a point, which is waited for.
+    fn timed(
+        &self,
+        batch: &[Item],
+        stamps: &[(Signal, Signal)],
+        point: &Point,
+    ) -> Result<Vec<Run>> {
         point.wait(self.deadline())?;
         let clock = self.device.clock()?;
         let queue = track(&self.device, self.stream.queue().kind());
-        let mut runs = Vec::with_capacity(batch.len());
-        for (item, (start, end)) in batch.iter().zip(&state.stamps) {
-            let run = Run {
+        let runs = batch.iter().zip(stamps).map(|(item, (start, end))| {
+            Ok(Run {
                 name: item.name.clone(),
                 queue: queue.clone(),
                 start_ns: clock.to_host_ns(start.timestamp()?),
                 end_ns: clock.to_host_ns(end.timestamp()?),
                 bytes: item.cost.0,
                 flops: item.cost.1,
-            };
-            if let Some(observer) = self.observer() {
-                observer.ran(&run);
-            }
-            runs.push(run);
-        }
-        state.runs.append(&mut runs);
-        Ok(())
+            })
+        });
+        runs.collect()
     }
 }
 
@@ -730,7 +763,7 @@ impl Executor for DeviceExecutor {
 
     fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
         let word = self.faults.word(bounds, |spec| self.device.alloc(spec))?;
-        Ok(Some(Storage::Device(Arc::new(word))))
+        Ok(Some(Storage::Device(word)))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -2,7 +2,8 @@
 //! memory that the host reads at no cost; a kernel puts the index there, and whoever waits for results
 //! finds it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use hashbrown::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use hcq::Buffer;
 use hcq::memory::{AllocSpec, MemoryKind};
@@ -22,9 +23,16 @@ pub(super) struct Faults(Mutex<Words>);
 
 #[derive(Default)]
 struct Words {
-    /// What each word is for.
-    bounds: Vec<Bounds>,
+    words: Vec<Word>,
+    known: HashMap<Bounds, usize>,
     blocks: Vec<Buffer>,
+}
+
+struct Word {
+    /// What it is for.
+    bounds: Bounds,
+    /// Whoever may still name it in a kernel.
+    users: Weak<Buffer>,
 }
 
 impl Faults {
@@ -37,10 +45,21 @@ impl Faults {
         &self,
         bounds: &Bounds,
         alloc: impl FnOnce(AllocSpec) -> hcq::Result<Buffer>,
-    ) -> Result<Buffer> {
+    ) -> Result<Arc<Buffer>> {
         let mut words = self.words();
-        let known = words.bounds.iter().position(|b| b == bounds);
-        let at = known.unwrap_or(words.bounds.len());
+        if let Some(&at) = words.known.get(bounds) {
+            return words.at(at);
+        }
+        // Sizes that grow from call to call would else have a word each, for good.
+        if words.words.len() >= BLOCK
+            && let Some(at) = words.free()?
+        {
+            let old = std::mem::replace(&mut words.words[at].bounds, *bounds);
+            words.known.remove(&old);
+            words.known.insert(*bounds, at);
+            return words.at(at);
+        }
+        let at = words.words.len();
         if at / BLOCK == words.blocks.len() {
             words.blocks.push(alloc(AllocSpec {
                 kind: MemoryKind::Host,
@@ -48,11 +67,12 @@ impl Faults {
                 ..AllocSpec::device((BLOCK * WORD) as u64)
             })?);
         }
-        if known.is_none() {
-            words.bounds.push(*bounds);
-        }
-        let offset = at % BLOCK * WORD;
-        Ok(words.blocks[at / BLOCK].slice(offset as u64, WORD as u64)?)
+        words.words.push(Word {
+            bounds: *bounds,
+            users: Weak::new(),
+        });
+        words.known.insert(*bounds, at);
+        words.at(at)
     }
 
     /// The error of an index that a kernel has noted. From then on it is forgotten, and so are others
@@ -60,18 +80,46 @@ impl Faults {
     pub(super) fn check(&self) -> Result<()> {
         let words = self.words();
         let mut found: Option<Error> = None;
-        for (block, bounds) in words.blocks.iter().zip(words.bounds.chunks(BLOCK)) {
+        for (block, of_block) in words.blocks.iter().zip(words.words.chunks(BLOCK)) {
             let mut bytes = [0; BLOCK * WORD];
-            let bytes = &mut bytes[..bounds.len() * WORD];
+            let bytes = &mut bytes[..of_block.len() * WORD];
             block.read(0, bytes)?;
-            for (i, (word, bounds)) in bytes.as_chunks().0.iter().zip(bounds).enumerate() {
-                let index = i64::from_le_bytes(*word);
+            for (i, (noted, word)) in bytes.as_chunks().0.iter().zip(of_block).enumerate() {
+                let index = i64::from_le_bytes(*noted);
                 if index != 0 {
                     block.write((i * WORD) as u64, &[0; WORD])?;
-                    found.get_or_insert_with(|| bounds.error(index));
+                    found.get_or_insert_with(|| word.bounds.error(index));
                 }
             }
         }
         found.map_or(Ok(()), Err)
+    }
+}
+
+impl Words {
+    /// The buffer of a word.
+    fn at(&mut self, at: usize) -> Result<Arc<Buffer>> {
+        if let Some(buffer) = self.words[at].users.upgrade() {
+            return Ok(buffer);
+        }
+        let offset = at % BLOCK * WORD;
+        let buffer = Arc::new(self.blocks[at / BLOCK].slice(offset as u64, WORD as u64)?);
+        self.words[at].users = Arc::downgrade(&buffer);
+        Ok(buffer)
+    }
+
+    /// A word that no tensor has and no kernel has written, if there is one.
+    fn free(&self) -> Result<Option<usize>> {
+        for (at, word) in self.words.iter().enumerate() {
+            if word.users.strong_count() > 0 {
+                continue;
+            }
+            let mut noted = [0; WORD];
+            self.blocks[at / BLOCK].read((at % BLOCK * WORD) as u64, &mut noted)?;
+            if noted == [0; WORD] {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 }

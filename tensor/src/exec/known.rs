@@ -17,7 +17,8 @@ use crate::schedule::order::Structure;
 /// So often the numbers that differ are opened one after the other, then all that are left at once.
 const STEPS: u32 = 3;
 
-/// More arguments than that are never opened at once: what a launch carries is bounded.
+/// More numbers than that are never arguments of one kernel: what a launch carries is bounded. A kernel in which more
+/// of them change is compiled for each of its numbers.
 const MANY: usize = 64;
 
 /// What code is for.
@@ -98,7 +99,9 @@ impl Known {
         let next = self.next;
         let family = self.families.entry(structure.clone()).or_insert_with(|| {
             // What is expected to change is an argument from the first time on.
-            let open: Vec<bool> = values.iter().map(|v| v.place && !constant).collect();
+            let places = values.iter().filter(|v| v.place).count();
+            let few = !constant && places <= MANY;
+            let open: Vec<bool> = values.iter().map(|v| v.place && few).collect();
             Family {
                 number: next,
                 steps: 0,
@@ -120,6 +123,13 @@ impl Known {
         let differs = |family: &Family, i: usize| !family.open[i] && family.last[i] != bits[i];
         let differ: Vec<usize> = (0..bits.len()).filter(|&i| differs(family, i)).collect();
         if constant || !any && differ.is_empty() || self.codes.get(&fixed).is_some() {
+            return Choice {
+                key: fixed,
+                constants: bits.into_iter().map(Some).collect(),
+            };
+        }
+        let opened = family.open.iter().filter(|&&open| open).count();
+        if opened + differ.len() > MANY {
             return Choice {
                 key: fixed,
                 constants: bits.into_iter().map(Some).collect(),
@@ -152,17 +162,19 @@ impl Known {
         self.codes.get(key).cloned()
     }
 
-    /// Adds what was compiled. Open code takes the place of such with fewer arguments.
+    /// Adds what was compiled. Open code takes the place of such with fewer arguments. Code that has no place
+    /// here goes once it has run.
     pub(super) fn insert(&mut self, key: Key, code: Arc<Compiled>) {
-        let Some(structure) = self.structures.get(&key.family).cloned() else {
+        let family = self.structures.get(&key.family).cloned();
+        let family = family.and_then(|s| Some((s.clone(), self.families.get_mut(&s)?)));
+        let Some((structure, family)) = family else {
             // All other code of the family went while this was compiled.
-            return;
-        };
-        let Some(family) = self.families.get_mut(&structure) else {
+            self.retired.push(code);
             return;
         };
         if let Form::Open(steps) = key.form {
             if steps < family.steps {
+                self.retired.push(code);
                 return;
             }
             for form in (0..steps).map(Form::Open) {

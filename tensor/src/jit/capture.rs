@@ -200,7 +200,6 @@ impl Capture {
             values.push(buffer.va().0);
             keep.push((*buffer).clone());
         }
-        let drawn = self.drawn(executor)?;
         let mut results = Vec::with_capacity(self.outputs.len());
         let mut fresh = Vec::with_capacity(self.outputs.len());
         for output in &self.outputs {
@@ -216,8 +215,11 @@ impl Capture {
         for state in &self.parameters {
             executor.resident(&state.parameter.like())?;
         }
+        executor.room()?;
+        // Last: a call that fails draws nothing.
+        let (drawn, stood) = self.drawn(executor)?;
         // From here on readers wait until the work is submitted that they have to wait for.
-        let _turn = executor.turn();
+        let turn = executor.turn();
         let mut moved = Vec::new();
         let places = (self.parameters.iter())
             .map(|state| state.buffer(executor, engine, &mut moved))
@@ -231,13 +233,16 @@ impl Capture {
         });
         if let Err(e) = launched {
             moved.into_iter().for_each(Moved::back);
+            self.undrawn(stood);
             return Err(e);
         }
-        let Run { graph, last } = &mut *run;
-        executor.keep(last, keep)?;
+        executor.keep(&run.last, keep);
+        drop(turn);
         if executor.options().profile {
-            graph.wait(executor.deadline())?;
-            executor.record(graph, &self.costs)?;
+            run.graph.wait(executor.deadline())?;
+            let runs = executor.runs_of(&run.graph, &self.costs)?;
+            drop(run);
+            executor.record(runs);
         }
         Ok(results)
     }
@@ -254,23 +259,37 @@ impl Capture {
         Ok(())
     }
 
-    /// Key and counter of each draw of this call.
-    fn drawn(&self, executor: &DeviceExecutor) -> Result<Vec<Buffer>> {
+    /// Key and counter of each draw of this call, and where each generator stood before and after it.
+    fn drawn(&self, executor: &DeviceExecutor) -> Result<(Vec<Buffer>, Vec<[u64; 2]>)> {
         if self.draws.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let mut spec = AllocSpec::device(self.draws.len() as u64 * DRAW_BYTES);
         spec.kind = MemoryKind::Host;
         let all = executor.device().alloc(spec)?;
         let mut parts = Vec::with_capacity(self.draws.len());
+        let mut stood = Vec::with_capacity(self.draws.len());
         for (i, (rng, words)) in self.draws.iter().enumerate() {
-            let words = rng.next(*words);
-            let part = all.slice(i as u64 * DRAW_BYTES, size_of_val(&words) as u64)?;
+            let (words, places) = rng.next(*words);
+            stood.push(places);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            part.write(0, &bytes)?;
-            parts.push(part);
+            let part = all.slice(i as u64 * DRAW_BYTES, size_of_val(&words) as u64);
+            match part.and_then(|part| part.write(0, &bytes).map(|()| part)) {
+                Ok(part) => parts.push(part),
+                Err(e) => {
+                    self.undrawn(stood);
+                    return Err(e.into());
+                }
+            }
         }
-        Ok(parts)
+        Ok((parts, stood))
+    }
+
+    /// Takes the draws of a call that did not happen back.
+    fn undrawn(&self, stood: Vec<[u64; 2]>) {
+        for ((rng, _), [before, after]) in self.draws.iter().zip(stood).rev() {
+            rng.back(before, after);
+        }
     }
 }
 
@@ -346,6 +365,6 @@ fn duplicate(executor: &DeviceExecutor, from: &Buffer) -> Result<Buffer> {
     let point = executor
         .stream()
         .submit(&executor.copied()?, &[barrier, copy])?;
-    executor.keep(&[point], vec![from.clone(), to.clone()])?;
+    executor.keep(&[point], vec![from.clone(), to.clone()]);
     Ok(to)
 }

@@ -270,7 +270,7 @@ impl Launching<'_> {
         let point = executor
             .stream()
             .submit(&executor.copied()?, &[barrier, run])?;
-        executor.keep(std::slice::from_ref(&point), keep)?;
+        executor.keep(std::slice::from_ref(&point), keep);
         point.wait(executor.deadline())?;
         Ok(target)
     }

@@ -175,10 +175,11 @@ fn traced(
     }
     let inputs = placeholders(engine, signature);
     let trace = Trace::begin(engine, Tracing::Freezing);
+    let first = trace.first();
     let made = function(&inputs);
     drop(trace);
     let made = made?;
     // What is older is constant like the rest, of which `freeze` knows better what to compute now.
-    resolve::resolve(engine, &made, 0)?;
+    resolve::older_copies(engine, &made, first)?;
     Ok((inputs, made))
 }

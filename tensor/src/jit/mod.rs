@@ -45,6 +45,7 @@ use codegen::DType;
 use crate::error::{Error, Result};
 use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Op, Shape, Tensor};
+use crate::no_grad;
 use crate::param::{Parameter, commit, commit_with};
 use crate::schedule::Wanted;
 use capture::{Capture, Given, Output, Sources};
@@ -54,6 +55,9 @@ use tracing::{Kind, Trace};
 
 /// Shapes and types of inputs.
 type Signature = Vec<(Shape, DType)>;
+
+/// What a capture is for: inputs, and whether it is one for calls in a [`no_grad`](crate::no_grad()).
+type Case = (Signature, bool);
 
 /// Captures that a function keeps; the one that was used least recently goes first.
 const MOST_CAPTURES: usize = 64;
@@ -68,7 +72,7 @@ pub struct Jit<F> {
 
 #[derive(Default)]
 struct Captures {
-    known: HashMap<Signature, Known>,
+    known: HashMap<Case, Known>,
     calls: u64,
 }
 
@@ -109,8 +113,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
     /// An input of another engine, or another number of inputs than before; what the function
     /// returns; [`Error::Capture`] for what cannot be captured; the device's.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let expected = *self.inputs.get_or_init(|| inputs.len());
-        if expected != inputs.len() {
+        if let Some(&expected) = self.inputs.get()
+            && expected != inputs.len()
+        {
             return Err(capture(format!(
                 "{} inputs given, the first call had {expected}",
                 inputs.len()
@@ -133,28 +138,31 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
             .iter()
             .map(|t| (t.shape().to_vec(), t.dtype()))
             .collect();
+        let case = (signature, no_grad::is_on());
         let refs: Vec<&Tensor> = inputs.iter().collect();
         self.engine.realize(&refs)?;
         let engine = self.engine.clone();
         let Some(executor) = DeviceExecutor::of(&engine) else {
             // Without queues there is nothing to capture.
             let mut function = self.function()?;
-            return self.plain(&mut function, inputs);
+            let outputs = self.plain(&mut function, inputs)?;
+            self.inputs.get_or_init(|| inputs.len());
+            return Ok(outputs);
         };
-        if let Next::Replay(capture) = self.next(&signature) {
+        if let Next::Replay(capture) = self.next(&case) {
             return capture.call(executor, &engine, inputs);
         }
         // Another thread may have captured it while this one waited.
         let mut function = self.function()?;
-        match self.next(&signature) {
+        match self.next(&case) {
             Next::Plain => {
                 let outputs = self.plain(&mut function, inputs)?;
-                self.learn(signature, None);
+                self.learn(case, None);
                 Ok(outputs)
             }
             Next::Capture => {
-                let fresh = Arc::new(self.capture(&mut function, executor, &signature)?);
-                self.learn(signature, Some(fresh.clone()));
+                let fresh = Arc::new(self.capture(&mut function, executor, &case.0)?);
+                self.learn(case, Some(fresh.clone()));
                 drop(function);
                 fresh.call(executor, &engine, inputs)
             }
@@ -183,11 +191,11 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         self.captures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self, signature: &Signature) -> Next {
+    fn next(&self, case: &Case) -> Next {
         let mut captures = self.known();
         captures.calls += 1;
         let now = captures.calls;
-        match captures.known.get_mut(signature) {
+        match captures.known.get_mut(case) {
             None => Next::Plain,
             Some(known) => {
                 known.used = now;
@@ -199,16 +207,21 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         }
     }
 
-    fn learn(&self, signature: Signature, capture: Option<Arc<Capture>>) {
+    fn learn(&self, case: Case, capture: Option<Arc<Capture>>) {
+        self.inputs.get_or_init(|| case.0.len());
         let mut captures = self.known();
         let used = captures.calls;
         let known = Known { capture, used };
-        captures.known.insert(signature, known);
+        let mut gone: Vec<Known> = captures.known.insert(case, known).into_iter().collect();
         if captures.known.len() > MOST_CAPTURES
             && let Some(oldest) = captures.known.values().map(|k| k.used).min()
         {
-            captures.known.retain(|_, known| known.used != oldest);
+            let old = captures.known.extract_if(|_, known| known.used == oldest);
+            gone.extend(old.map(|(_, known)| known));
         }
+        // A graph that goes waits for its last run, for which others must not wait.
+        drop(captures);
+        drop(gone);
     }
 
     /// The function as a part of the one that is being captured.
@@ -237,8 +250,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let set: Vec<Parameter> = used.map(|used| used.parameter).collect();
         let outputs = outputs?;
         commit_with(&outputs, &set, &[])?;
-        // As a replay gives them: without a graph, which would hold the state from before.
-        Ok(outputs.iter().map(Tensor::as_output).collect())
+        // As a replay gives them: without a graph, which would hold the state from before. An input that is
+        // returned is the caller's.
+        let own = |t: &Tensor| inputs.iter().any(|input| input.id() == t.id());
+        let outputs = outputs.into_iter();
+        Ok(outputs
+            .map(|t| if own(&t) { t } else { t.as_output() })
+            .collect())
     }
 
     fn capture(
@@ -255,6 +273,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let first = trace.first();
         let uses = trace.end();
         let traced = traced?;
+        uses.refuse_kept()?;
         let outputs: Vec<Output> = traced.iter().map(Output::of).collect();
         let new = uses.parameters.iter().filter_map(|used| used.new.as_ref());
         let roots: Vec<Tensor> = traced.iter().chain(new).cloned().collect();

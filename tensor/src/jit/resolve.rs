@@ -13,6 +13,34 @@ use crate::graph::{Engine, Op, Tensor};
 /// # Errors
 /// A copy from another engine that the function itself makes; those of compiling and of the device.
 pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<()> {
+    compute(engine, roots, first, |tensor| !cheap(tensor))
+}
+
+/// [`resolve`] for copies from other engines alone.
+///
+/// # Errors
+/// As there.
+pub(super) fn older_copies(engine: &Engine, roots: &[Tensor], first: u64) -> Result<()> {
+    compute(engine, roots, first, |tensor| {
+        foreign(tensor, engine).is_some()
+    })
+}
+
+/// What a copy from another engine is made of.
+fn foreign(tensor: &Tensor, engine: &Engine) -> Option<Tensor> {
+    match &tensor.node().op {
+        Op::Copy => tensor.node().src().first().cloned(),
+        _ => None,
+    }
+    .filter(|source| source.engine() != engine)
+}
+
+fn compute(
+    engine: &Engine,
+    roots: &[Tensor],
+    first: u64,
+    wanted: impl Fn(&Tensor) -> bool,
+) -> Result<()> {
     let mut seen: HashSet<u64> = HashSet::new();
     let mut pending: Vec<Tensor> = roots.to_vec();
     let mut older: Vec<Tensor> = Vec::new();
@@ -29,16 +57,9 @@ pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<(
         if tensor.storage().is_some() {
             continue;
         }
-        let copies = match &tensor.node().op {
-            Op::Copy => tensor.node().src().first().cloned(),
-            _ => None,
-        };
-        let foreign = copies.filter(|source| source.engine() != engine);
-        if tensor.id() < first {
-            if !cheap(&tensor) {
-                older.push(tensor);
-            }
-        } else if let Some(source) = foreign {
+        if tensor.id() < first && wanted(&tensor) {
+            older.push(tensor);
+        } else if let Some(source) = foreign(&tensor, engine) {
             return Err(capture(format!(
                 "{source:?} is on {}, and copied inside of the function; copy it before the call, and \
                  pass it as an input",

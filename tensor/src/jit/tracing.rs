@@ -6,13 +6,14 @@
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Weak;
 
 use codegen::DType;
 
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Op, Tensor};
 use crate::ops::random::generator::Rng;
-use crate::param::cell::Parameter;
+use crate::param::cell::{Cell, Parameter};
 
 /// What a thread does with the operations that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,7 @@ pub(crate) struct Uses {
     by_address: HashMap<usize, usize>,
     /// Draws of random numbers, in order.
     pub(crate) draws: Vec<Draw>,
+    made: Vec<Weak<Cell>>,
 }
 
 /// A parameter that is used.
@@ -142,6 +144,29 @@ impl Drop for Trace {
 }
 
 impl Uses {
+    /// Refuses parameters that the function has made and that somebody keeps: they would stand for values of the
+    /// trace.
+    ///
+    /// # Errors
+    /// [`Error::Capture`].
+    pub(crate) fn refuse_kept(&self) -> Result<()> {
+        let kept: Vec<Parameter> = (self.made.iter())
+            .filter_map(Weak::upgrade)
+            .map(Parameter::of)
+            .collect();
+        kept.iter().for_each(Parameter::forget_pending);
+        let Some(first) = kept.first() else {
+            return Ok(());
+        };
+        let like = first.like();
+        Err(refused(format!(
+            "a parameter of {:?} {} is made in the call that is captured, and kept: no replay would make it. \
+             Make it before the call",
+            like.shape(),
+            like.dtype()
+        )))
+    }
+
     fn of(&mut self, parameter: &Parameter, engine: &Engine) -> &mut Used {
         let next = self.parameters.len();
         let at = *self.by_address.entry(parameter.address()).or_insert(next);
@@ -227,10 +252,24 @@ pub(crate) fn written(parameter: &Parameter, value: &Tensor) -> Result<bool> {
 }
 
 /// What stands for key and counter of a draw, `[3]` of `U32`, if each replay has to make it anew.
-pub(crate) fn drawn(rng: &Rng, words: usize) -> Option<Tensor> {
-    let tracing = innermost().filter(|t| t.kind == Kind::Capturing)?;
-    if rng.born() >= tracing.first || rng.engine() != &tracing.engine {
-        return None;
+///
+/// # Errors
+/// A function that may not draw.
+pub(crate) fn drawn(rng: &Rng, words: usize) -> Result<Option<Tensor>> {
+    let older = |t: &Rc<Tracing>| rng.born() < t.first && rng.engine() == &t.engine;
+    let Some(tracing) = innermost().filter(older) else {
+        return Ok(None);
+    };
+    match tracing.kind {
+        Kind::Capturing => {}
+        Kind::Freezing => {
+            return Err(refused(
+                "random numbers are drawn in a function whose parameters are constants: each call would have \
+                 the same ones. Draw before the call and pass them as an input, or capture it as a Jit"
+                    .into(),
+            ));
+        }
+        Kind::Noting | Kind::Paused => return Ok(None),
     }
     let given = Tensor::make(&tracing.engine, Op::Given, &[], &[3], DType::U32);
     tracing.uses.borrow_mut().draws.push(Draw {
@@ -238,12 +277,20 @@ pub(crate) fn drawn(rng: &Rng, words: usize) -> Option<Tensor> {
         words,
         given: given.clone(),
     });
-    Some(given)
+    Ok(Some(given))
+}
+
+/// A parameter is made by this thread.
+pub(crate) fn made(parameter: &Parameter) {
+    if let Some(tracing) = innermost().filter(|t| t.kind == Kind::Capturing) {
+        tracing.uses.borrow_mut().made.push(parameter.weak());
+    }
 }
 
 /// Whether a generator is older than the function that this thread captures.
 pub(crate) fn is_outside(rng: &Rng) -> bool {
-    innermost().is_some_and(|t| t.kind == Kind::Capturing && rng.born() < t.first)
+    innermost()
+        .is_some_and(|t| matches!(t.kind, Kind::Capturing | Kind::Freezing) && rng.born() < t.first)
 }
 
 /// Refuses what a replay would not do again.

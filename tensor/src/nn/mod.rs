@@ -25,14 +25,19 @@ pub trait Module {
     /// All parameters and running statistics with their names, in a fixed order.
     fn parameters(&self) -> Vec<(String, Parameter)>;
 
-    /// The parameters that optimizers may change.
+    /// The parameters that optimizers may change, each once, also if it has several names.
     fn trainable(&self) -> Vec<Parameter> {
-        self.parameters()
-            .into_iter()
-            .map(|(_, parameter)| parameter)
-            .filter(Parameter::is_trainable)
-            .collect()
+        let all = self.parameters().into_iter();
+        let all = all.map(|(_, parameter)| parameter);
+        distinct(all.filter(Parameter::is_trainable))
     }
+}
+
+/// Each cell once, in the order of the first ones.
+fn distinct(parameters: impl IntoIterator<Item = Parameter>) -> Vec<Parameter> {
+    let mut seen = hashbrown::HashSet::new();
+    let all = parameters.into_iter();
+    all.filter(|p| seen.insert(p.address())).collect()
 }
 
 /// The parameters of a part, under the name of the part: `name.weight`.

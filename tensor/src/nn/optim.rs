@@ -8,7 +8,7 @@
 
 mod clip;
 
-use super::Parameter;
+use super::{Parameter, distinct};
 use crate::autograd::dependence;
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
@@ -22,7 +22,8 @@ pub use clip::{clip_grad_norm, clip_grad_value};
 pub struct Slot {
     /// What it is, by PyTorch's name where PyTorch has it.
     pub name: &'static str,
-    /// The parameter that it belongs to, by its place in [`Optimizer::parameters`]; `None` if it belongs to all.
+    /// The parameter that it belongs to, by its place in [`Optimizer::parameters`]; `None` if it belongs to all: one
+    /// value, or one for each in their order.
     pub of: Option<usize>,
     /// The value.
     pub cell: Parameter,
@@ -52,7 +53,7 @@ fn slot(name: &'static str, cell: &Parameter) -> Slot {
 /// Gradients on their way to a step, see [`Optimizer::minimize_with`].
 pub type Change<'a> = dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>> + 'a;
 
-/// Changes parameters along their gradients.
+/// Changes parameters along their gradients. A parameter that is named twice is changed once.
 pub trait Optimizer {
     /// What it changes.
     fn parameters(&self) -> &[Parameter];
@@ -63,8 +64,16 @@ pub trait Optimizer {
     /// Sets new values of the parameters and of its own state, lazily.
     ///
     /// # Errors
-    /// Another number of gradients than parameters; shapes that differ.
-    fn step(&mut self, gradients: &[Tensor]) -> Result<()>;
+    /// Another number of gradients than parameters; shapes that differ, or engines. Then nothing is set.
+    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+        self.step_some(&gradients.iter().cloned().map(Some).collect::<Vec<_>>())
+    }
+
+    /// [`Optimizer::step`] that leaves parameters without a gradient, and what is kept of them, as they are.
+    ///
+    /// # Errors
+    /// As there.
+    fn step_some(&mut self, gradients: &[Option<Tensor>]) -> Result<()>;
 
     /// What it keeps from step to step besides the parameters, the learning rate included.
     fn slots(&self) -> Vec<Slot>;
@@ -101,6 +110,8 @@ pub trait Optimizer {
     /// has no gradient any more. For several optimizers over one loss take [`crate::gradients`] once, and give
     /// each its part by [`Optimizer::step`].
     ///
+    /// Parameters that the loss does not depend on stay as they are, without decay and momentum, as in PyTorch.
+    ///
     /// In a captured function ([`crate::Jit`]) the step is a part of each call.
     ///
     /// # Errors
@@ -124,8 +135,13 @@ pub trait Optimizer {
     fn minimize_with(&mut self, loss: &Tensor, change: &mut Change) -> Result<()> {
         {
             let values: Vec<Tensor> = self.parameters().iter().map(Parameter::get).collect();
-            let slopes = slopes(loss, &values)?;
-            self.step(&change(slopes)?)?;
+            let (slopes, depends) = slopes(loss, &values)?;
+            let slopes = change(slopes)?;
+            if slopes.len() != depends.len() {
+                return count_error("minimize", slopes.len(), depends.len());
+            }
+            let slopes = slopes.into_iter().zip(depends);
+            self.step_some(&slopes.map(|(g, d)| d.then_some(g)).collect::<Vec<_>>())?;
             // They go before the parameters are computed: who holds an old value keeps its memory.
         }
         if is_capturing() {
@@ -138,8 +154,8 @@ pub trait Optimizer {
     }
 }
 
-/// The gradients of a loss, which has to have some.
-fn slopes(loss: &Tensor, values: &[Tensor]) -> Result<Vec<Tensor>> {
+/// The gradients of a loss, which has to have some, and which of them it depends on; the others are zeros.
+fn slopes(loss: &Tensor, values: &[Tensor]) -> Result<(Vec<Tensor>, Vec<bool>)> {
     let found = dependence(loss, &values.iter().collect::<Vec<_>>())?;
     if found.iter().all(Option::is_none) {
         return shape_error(
@@ -153,27 +169,55 @@ fn slopes(loss: &Tensor, values: &[Tensor]) -> Result<Vec<Tensor>> {
             ),
         );
     }
+    let depends = found.iter().map(Option::is_some).collect();
     let all = found.into_iter().zip(values);
-    all.map(|(slope, value)| slope.map_or_else(|| value.zeros_like(), Ok))
-        .collect()
+    let all = all.map(|(slope, value)| slope.map_or_else(|| value.zeros_like(), Ok));
+    Ok((all.collect::<Result<_>>()?, depends))
+}
+
+/// New values of parameters and state, which are set once all of them are there: a step that fails has set none.
+#[derive(Default)]
+struct News(Vec<(Parameter, Tensor)>);
+
+impl News {
+    fn of(&mut self, cell: &Parameter, value: Tensor) {
+        self.0.push((cell.clone(), value));
+    }
+
+    fn set(self) -> Result<()> {
+        let mut all = self.0.into_iter();
+        all.try_for_each(|(cell, value)| cell.set(value))
+    }
 }
 
 fn number(engine: &crate::Engine, x: f64) -> Result<Tensor> {
     Tensor::from_slice(engine, &[x as f32], &[])
 }
 
-fn check(op: &'static str, parameters: &[Parameter], gradients: &[Tensor]) -> Result<()> {
-    let same = parameters.len() == gradients.len()
-        && (parameters.iter().zip(gradients)).all(|(p, g)| p.get().shape() == g.shape());
-    if same {
-        return Ok(());
+fn check(op: &'static str, parameters: &[Parameter], gradients: &[Option<Tensor>]) -> Result<()> {
+    if parameters.len() != gradients.len() {
+        return count_error(op, gradients.len(), parameters.len());
     }
+    for (i, (p, g)) in parameters.iter().zip(gradients).enumerate() {
+        let shape = p.like().shape().to_vec();
+        if let Some(g) = g.as_ref().filter(|g| g.shape() != shape) {
+            return shape_error(
+                op,
+                format!(
+                    "gradient {i} has shape {:?}, its parameter {shape:?}",
+                    g.shape()
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn count_error<T>(op: &'static str, gradients: usize, parameters: usize) -> Result<T> {
     shape_error(
         op,
         format!(
-            "{} gradients for {} parameters, each of the shape of its parameter",
-            gradients.len(),
-            parameters.len()
+            "{gradients} gradients for {parameters} parameters; give one for each, in their order"
         ),
     )
 }
@@ -229,6 +273,7 @@ impl Sgd {
         nesterov: bool,
         decay: f64,
     ) -> Result<Sgd> {
+        let parameters = distinct(parameters);
         let velocity = match momentum == 0.0 {
             true => Vec::new(),
             false => moments(&parameters)?,
@@ -253,9 +298,11 @@ impl Optimizer for Sgd {
         &self.rate
     }
 
-    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+    fn step_some(&mut self, gradients: &[Option<Tensor>]) -> Result<()> {
         check("Sgd", &self.parameters, gradients)?;
+        let mut news = News::default();
         for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let Some(g) = g else { continue };
             let p = parameter.get().detach()?;
             let wide = p.dtype().accumulator();
             let mut g = g.cast(wide)?;
@@ -265,7 +312,7 @@ impl Optimizer for Sgd {
             }
             if let Some(velocity) = self.velocity.get(i) {
                 let v = velocity.get().mul(self.momentum)?.add(&g)?;
-                velocity.set(v.clone())?;
+                news.of(velocity, v.clone());
                 g = if self.nesterov {
                     g.add(&v.mul(self.momentum)?)?
                 } else {
@@ -273,9 +320,9 @@ impl Optimizer for Sgd {
                 };
             }
             let rate = self.rate.get().cast(wide)?;
-            parameter.set(x.sub(&g.mul(&rate)?)?.cast(p.dtype())?)?;
+            news.of(parameter, x.sub(&g.mul(&rate)?)?.cast(p.dtype())?);
         }
-        Ok(())
+        news.set()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -290,10 +337,10 @@ impl Optimizer for Sgd {
 struct Moments {
     first: Vec<Parameter>,
     second: Vec<Parameter>,
-    /// 1 - beta^t of both, which correct the bias of the zeros at the start. Kept in this form,
-    /// because the difference would lose the digits that a beta near 1 leaves.
+    /// 1 - beta^t of both for each parameter, `[parameters]`, which correct the bias of the zeros at the start. Kept in
+    /// this form, because the difference would lose the digits that a beta near 1 leaves.
     gathered: [Parameter; 2],
-    /// How many steps there were, in `f32` as PyTorch counts them.
+    /// How many steps each parameter made, `[parameters]`, in `f32` as PyTorch counts them.
     step: Parameter,
     betas: (f64, f64),
     eps: f64,
@@ -301,7 +348,12 @@ struct Moments {
 
 impl Moments {
     fn new(parameters: &[Parameter], betas: (f64, f64), eps: f64) -> Result<Moments> {
-        let zero = || rate_of("Adam", parameters, 0.0);
+        let zero = || {
+            let rate = rate_of("Adam", parameters, 0.0)?;
+            let rate = rate.get();
+            let zeros = Tensor::zeros(rate.engine(), &[parameters.len()], rate.dtype())?;
+            Ok::<_, Error>(Parameter::buffer(zeros))
+        };
         Ok(Moments {
             first: moments(parameters)?,
             second: moments(parameters)?,
@@ -312,32 +364,47 @@ impl Moments {
         })
     }
 
-    /// Counts the step, and advances the gathered weights; call once per step, before [`Moments::direction`].
-    fn advance(&self) -> Result<[Tensor; 2]> {
-        let next = |cell: &Parameter, beta: f64| -> Result<Tensor> {
-            let value = cell.get().mul(beta)?.add(1.0 - beta)?;
-            cell.set(value.clone())?;
+    /// Counts the step, and advances the gathered weights, of the parameters with a gradient; call once per step,
+    /// before [`Moments::direction`].
+    fn advance(&self, gradients: &[Option<Tensor>], news: &mut News) -> Result<[Tensor; 2]> {
+        let with: Vec<bool> = gradients.iter().map(Option::is_some).collect();
+        let mut next = |cell: &Parameter, factor: f64, more: f64| -> Result<Tensor> {
+            let old = cell.get();
+            let mut value = old.mul(factor)?.add(more)?;
+            if with.contains(&false) {
+                let with = Tensor::from_slice(old.engine(), &with, &[with.len()])?;
+                value = with.where_(&value, &old)?;
+            }
+            news.of(cell, value.clone());
             Ok(value)
         };
-        self.step.set(self.step.get().add(1)?)?;
+        let (b1, b2) = self.betas;
+        next(&self.step, 1.0, 1.0)?;
         Ok([
-            next(&self.gathered[0], self.betas.0)?,
-            next(&self.gathered[1], self.betas.1)?,
+            next(&self.gathered[0], b1, 1.0 - b1)?,
+            next(&self.gathered[1], b2, 1.0 - b2)?,
         ])
     }
 
     /// The corrected first moment over the root of the corrected second.
-    fn direction(&self, i: usize, g: &Tensor, gathered: &[Tensor; 2]) -> Result<Tensor> {
+    fn direction(
+        &self,
+        i: usize,
+        g: &Tensor,
+        gathered: &[Tensor; 2],
+        news: &mut News,
+    ) -> Result<Tensor> {
         let (b1, b2) = self.betas;
         let m = self.first[i].get().mul(b1)?.add(&g.mul(1.0 - b1)?)?;
         let v = self.second[i]
             .get()
             .mul(b2)?
             .add(&g.square()?.mul(1.0 - b2)?)?;
-        self.first[i].set(m.clone())?;
-        self.second[i].set(v.clone())?;
-        let m = m.div(&gathered[0].cast(g.dtype())?)?;
-        let v = v.div(&gathered[1].cast(g.dtype())?)?;
+        news.of(&self.first[i], m.clone());
+        news.of(&self.second[i], v.clone());
+        let of = |gathered: &Tensor| gathered.narrow(0, i, 1)?.reshape(&[])?.cast(g.dtype());
+        let m = m.div(&of(&gathered[0])?)?;
+        let v = v.div(&of(&gathered[1])?)?;
         m.div(&v.sqrt()?.add(self.eps)?)
     }
 
@@ -382,6 +449,7 @@ impl Adam {
         eps: f64,
         decay: f64,
     ) -> Result<Adam> {
+        let parameters = distinct(parameters);
         Ok(Adam {
             rate: rate_of("Adam", &parameters, rate)?,
             moments: Moments::new(&parameters, betas, eps)?,
@@ -418,10 +486,12 @@ impl Optimizer for Adam {
         &self.rate
     }
 
-    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+    fn step_some(&mut self, gradients: &[Option<Tensor>]) -> Result<()> {
         check("Adam", &self.parameters, gradients)?;
-        let gathered = self.moments.advance()?;
+        let mut news = News::default();
+        let gathered = self.moments.advance(gradients, &mut news)?;
         for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let Some(g) = g else { continue };
             let p = parameter.get().detach()?;
             let wide = p.dtype().accumulator();
             let x = p.cast(wide)?;
@@ -429,14 +499,14 @@ impl Optimizer for Adam {
             if self.decay != 0.0 && !self.decoupled {
                 g = g.add(&x.mul(self.decay)?)?;
             }
-            let mut step = self.moments.direction(i, &g, &gathered)?;
+            let mut step = self.moments.direction(i, &g, &gathered, &mut news)?;
             if self.decay != 0.0 && self.decoupled {
                 step = step.add(&x.mul(self.decay)?)?;
             }
             let rate = self.rate.get().cast(wide)?;
-            parameter.set(x.sub(&step.mul(&rate)?)?.cast(p.dtype())?)?;
+            news.of(parameter, x.sub(&step.mul(&rate)?)?.cast(p.dtype())?);
         }
-        Ok(())
+        news.set()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -467,6 +537,7 @@ impl Lamb {
         eps: f64,
         decay: f64,
     ) -> Result<Lamb> {
+        let parameters = distinct(parameters);
         Ok(Lamb {
             rate: rate_of("Lamb", &parameters, rate)?,
             moments: Moments::new(&parameters, betas, eps)?,
@@ -485,14 +556,18 @@ impl Optimizer for Lamb {
         &self.rate
     }
 
-    fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
+    fn step_some(&mut self, gradients: &[Option<Tensor>]) -> Result<()> {
         check("Lamb", &self.parameters, gradients)?;
-        let gathered = self.moments.advance()?;
+        let mut news = News::default();
+        let gathered = self.moments.advance(gradients, &mut news)?;
         for (i, (parameter, g)) in self.parameters.iter().zip(gradients).enumerate() {
+            let Some(g) = g else { continue };
             let p = parameter.get().detach()?;
             let wide = p.dtype().accumulator();
             let x = p.cast(wide)?;
-            let mut step = self.moments.direction(i, &g.cast(wide)?, &gathered)?;
+            let mut step = self
+                .moments
+                .direction(i, &g.cast(wide)?, &gathered, &mut news)?;
             if self.decay != 0.0 {
                 step = step.add(&x.mul(self.decay)?)?;
             }
@@ -502,9 +577,9 @@ impl Optimizer for Lamb {
             let safe = both.where_(&of_step, 1.0)?;
             let ratio = both.where_(&own.div(&safe)?, 1.0)?;
             let rate = self.rate.get().cast(wide)?.mul(&ratio)?;
-            parameter.set(x.sub(&step.mul(&rate)?)?.cast(p.dtype())?)?;
+            news.of(parameter, x.sub(&step.mul(&rate)?)?.cast(p.dtype())?);
         }
-        Ok(())
+        news.set()
     }
 
     fn slots(&self) -> Vec<Slot> {

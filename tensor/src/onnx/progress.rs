@@ -26,9 +26,12 @@ impl Reports {
     }
 
     pub(super) fn tell(&self, progress: Progress) {
-        if let Some(report) = &mut *locked(&self.0) {
-            report(progress);
-        }
+        // Out of its place meanwhile: it may run the session, or name another one.
+        let Some(mut report) = locked(&self.0).take() else {
+            return;
+        };
+        report(progress);
+        locked(&self.0).get_or_insert(report);
     }
 }
 

@@ -83,6 +83,8 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Outputs, OnnxError> {
         let program = &*self.program;
+        // First: the iterator may run this session, too.
+        let inputs: Vec<(N, V)> = inputs.into_iter().collect();
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let can = DeviceExecutor::of(&self.engine).is_some();
         let Some((signature, inputs)) = signed(&given).filter(|_| can) else {
@@ -158,6 +160,8 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<(Prepared, Option<Schedule>), OnnxError> {
         let program = &*self.program;
+        // First: the iterator may run this session, too.
+        let inputs: Vec<(N, V)> = inputs.into_iter().collect();
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let Some((signature, inputs)) = signed(&given) else {
             let why = "an input has strings, which are no part of a graph".into();

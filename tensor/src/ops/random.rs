@@ -88,13 +88,13 @@ impl Rng {
         }
         let half = n.div_ceil(2);
         let engine = self.engine.clone();
-        let [k0, k1, base] = match tracing::drawn(self, n) {
+        let [k0, k1, base] = match tracing::drawn(self, n)? {
             Some(given) => {
                 let word = |i: usize| given.narrow(0, i, 1)?.reshape(&[]);
                 [word(0)?, word(1)?, word(2)?]
             }
             None => {
-                let [a, b, c] = self.next(n);
+                let ([a, b, c], _) = self.next(n);
                 let word = |x: u32| Tensor::scalar(&engine, i64::from(x), DType::U32);
                 [word(a)?, word(b)?, word(c)?]
             }

@@ -45,12 +45,12 @@ pub(crate) struct Waiting {
 
 impl Parameter {
     /// The parameter of a cell.
-    pub(super) fn of(cell: Arc<Cell>) -> Parameter {
+    pub(crate) fn of(cell: Arc<Cell>) -> Parameter {
         Parameter(cell)
     }
 
     /// Its cell, which may go.
-    pub(super) fn weak(&self) -> Weak<Cell> {
+    pub(crate) fn weak(&self) -> Weak<Cell> {
         Arc::downgrade(&self.0)
     }
 
@@ -59,22 +59,18 @@ impl Parameter {
         self.write().pending = Some(value);
     }
 
+    /// It waits for nothing.
+    pub(crate) fn forget_pending(&self) {
+        self.write().pending = None;
+    }
+
     /// Whether it was set and not computed since.
     pub(super) fn is_set(&self) -> bool {
         self.read().pending.is_some()
     }
 
-    /// A trainable parameter.
-    pub fn new(tensor: Tensor) -> Parameter {
-        Parameter::with(tensor, true)
-    }
-
-    /// State that optimizers leave alone: running statistics, counters, moments.
-    pub fn buffer(tensor: Tensor) -> Parameter {
-        Parameter::with(tensor, false)
-    }
-
-    fn with(stored: Tensor, trainable: bool) -> Parameter {
+    /// A cell with a value.
+    pub(super) fn with(stored: Tensor, trainable: bool) -> Parameter {
         let content = RwLock::new(Content {
             stored,
             pending: None,

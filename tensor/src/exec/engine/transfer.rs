@@ -43,6 +43,8 @@ impl DeviceExecutor {
             bytes: from.bytes(),
         };
         let queue = self.copies.as_ref().unwrap_or(&self.stream);
+        self.room()?;
+        other.room()?;
         // Nothing that writes there is submitted until the copy is.
         let _turn = other.turn();
         let made: Vec<Point> = other.streams().map(|stream| stream.last()).collect();
@@ -50,11 +52,11 @@ impl DeviceExecutor {
         self.keep(
             std::slice::from_ref(&copied),
             vec![(*from).clone(), to.clone()],
-        )?;
+        );
         // What is written there later may be in the same place.
         for stream in other.streams() {
             let behind = stream.submit(std::slice::from_ref(&copied), &[])?;
-            other.keep(&[behind], vec![(*from).clone()])?;
+            other.keep(&[behind], vec![(*from).clone()]);
         }
         if let Some(observer) = self.observer() {
             observer.brought(&other.device.info().id, from.bytes());

@@ -105,6 +105,12 @@ impl Rng {
 
     /// Moves on by `n` words: the key, and where it stood, to be counted on from.
     pub(super) fn advance(&self, n: u64) -> ([u32; 2], u64) {
+        let (key, start, _) = self.moved(n);
+        (key, start)
+    }
+
+    /// [`Rng::advance`], and where it stood before and after that.
+    fn moved(&self, n: u64) -> ([u32; 2], u64, [u64; 2]) {
         let mut stand = self.stand();
         let at = stand.at;
         // A draw stays within 2^32 words, which have one key.
@@ -113,18 +119,28 @@ impl Rng {
             false => at.wrapping_add(n) >> 32 << 32,
         };
         stand.at = start.wrapping_add(n);
-        (stand.key, start)
+        (stand.key, start, [at, stand.at])
     }
 
-    /// Key and counter of the next `n` words, which are drawn by that.
-    pub(crate) fn next(&self, n: usize) -> [u32; 3] {
-        let (key, at) = self.advance(n as u64);
+    /// Goes back to where it stood, if it still stands where it was after that: nothing was made of the words in
+    /// between.
+    pub(crate) fn back(&self, before: u64, after: u64) {
+        let mut stand = self.stand();
+        if stand.at == after {
+            stand.at = before;
+        }
+    }
+
+    /// Key and counter of the next `n` words, which are drawn by that, and where it stood before and after it, for
+    /// [`Rng::back`].
+    pub(crate) fn next(&self, n: usize) -> ([u32; 3], [u64; 2]) {
+        let (key, at, stood) = self.moved(n as u64);
         // The upper half of the counter is mixed into the key, which leaves the first 2^32 words of
         // a seed those of the plain key.
         let [a, b] = match (at >> 32) as u32 {
             0 => key,
             high => threefry(key, [high, 0xffff_ffff]),
         };
-        [a, b, at as u32]
+        ([a, b, at as u32], stood)
     }
 }

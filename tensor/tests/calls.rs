@@ -1,0 +1,433 @@
+//! Calls that fail, that end while their work goes on, and that meet others: nothing else changes by them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use drivers_cpu::Config;
+use support::{engine, engine_of, engine_with};
+use tensor::exec::{Observer, Options, Run};
+use tensor::nn::{Adam, Module, Optimizer, Sgd, commit};
+use tensor::onnx::write::{self, Writer};
+use tensor::onnx::{Dim, Model, Progress};
+use tensor::{
+    DType, Engine, Error, Frozen, Jit, Parameter, Result, Rng, Tensor, gradients, no_grad,
+};
+
+fn one(e: &Engine, x: f32) -> Tensor {
+    Tensor::from_slice(e, &[x], &[1]).unwrap()
+}
+
+fn first(t: &Tensor) -> f32 {
+    t.to_vec::<f32>().unwrap()[0]
+}
+
+#[test]
+fn code_that_has_no_place_in_the_table_runs_to_its_end() {
+    // The second and the third kernel take one code, and the fourth opens a number more before it is there.
+    let e = engine();
+    let n = 1 << 21;
+    let xs: Vec<Tensor> = (0..4)
+        .map(|i| Tensor::from_slice(&e, &vec![i as f32; n], &[n]).unwrap())
+        .collect();
+    let numbers = [(1.5, 0.25), (2.5, 0.25), (3.5, 0.25), (3.5, 1.25)];
+    let ys: Vec<Tensor> = xs
+        .iter()
+        .zip(numbers)
+        .map(|(x, (a, b))| x.mul(a).unwrap().add(b).unwrap())
+        .collect();
+    e.realize(&ys.iter().collect::<Vec<_>>()).unwrap();
+    for (i, (y, (a, b))) in ys.iter().zip(numbers).enumerate() {
+        let y = y.to_vec::<f32>().unwrap();
+        let expected = i as f32 * a as f32 + b as f32;
+        assert!(y.iter().all(|&y| y == expected), "{i}: {}", y[0]);
+    }
+}
+
+#[test]
+fn kernels_with_many_numbers_that_change_are_right() {
+    let e = engine();
+    let x = one(&e, 1.0);
+    for round in 0..4 {
+        let mut y = x.clone();
+        for i in 0..100 {
+            y = y.mul(1.0 + f64::from(i % 3)).unwrap();
+            y = y.sub(f64::from(i * round + 1)).unwrap();
+            y = y.maximum(f64::from(-1000 - i)).unwrap();
+            y = y.minimum(f64::from(1000 + i * round)).unwrap();
+        }
+        let mut expected = 1.0f32;
+        for i in 0..100i32 {
+            expected *= 1.0 + (i % 3) as f32;
+            expected -= (i * round + 1) as f32;
+            expected = expected
+                .max((-1000 - i) as f32)
+                .min((1000 + i * round) as f32);
+        }
+        assert_eq!(first(&y), expected, "round {round}");
+    }
+}
+
+#[test]
+fn captures_know_no_grad() {
+    let e = engine();
+    let w = Parameter::new(one(&e, 2.0));
+    let make = || {
+        let w = w.clone();
+        Jit::new(&e, move |x: &[Tensor]| {
+            let y = x[0].mul(w.get())?.square()?.sum(&[], false)?;
+            gradients(&y, &[&w.get()])
+        })
+    };
+    let x = one(&e, 3.0);
+    let plain = |f: &Jit<_>| first(&f.call(std::slice::from_ref(&x)).unwrap()[0]);
+    let without = |f: &Jit<_>| no_grad(|| first(&f.call(std::slice::from_ref(&x)).unwrap()[0]));
+    let f = make();
+    assert_eq!((plain(&f), without(&f), plain(&f)), (36.0, 0.0, 36.0));
+    assert_eq!((plain(&f), without(&f), plain(&f)), (36.0, 0.0, 36.0));
+    assert_eq!(f.captures(), 2);
+    let f = make();
+    assert_eq!((without(&f), without(&f), without(&f)), (0.0, 0.0, 0.0));
+    assert_eq!(plain(&f), 36.0);
+}
+
+#[test]
+fn a_step_that_fails_sets_nothing() {
+    let (a, b) = (engine(), engine());
+    let make = || {
+        let (w, v) = (Parameter::new(one(&a, 1.0)), Parameter::new(one(&b, 1.0)));
+        let loss = w.get().to(&b).unwrap().add(v.get()).unwrap();
+        (w, v, loss.sum(&[], false).unwrap())
+    };
+    let (w, v, loss) = make();
+    let mut sgd = Sgd::new(vec![w.clone(), v.clone()], 0.5, 0.9, false, 0.0).unwrap();
+    assert!(sgd.minimize(&loss).is_err());
+    let (w2, v2, loss) = make();
+    let mut adam = Adam::usual(vec![w2.clone(), v2.clone()], 0.5).unwrap();
+    assert!(adam.minimize(&loss).is_err());
+    for cell in [w, v, w2, v2] {
+        assert_eq!(first(&cell.get()), 1.0);
+    }
+    for slot in adam.slots().iter().filter(|slot| slot.name != "lr") {
+        assert_eq!(
+            first(&slot.cell.get()),
+            0.0,
+            "{}",
+            slot.name
+        );
+    }
+}
+
+#[test]
+fn what_was_submitted_is_not_done_twice_when_a_wait_ends() {
+    let options = Options {
+        patience: Duration::from_millis(1),
+        work: Some(Duration::from_millis(1)),
+        ..Options::default()
+    };
+    let e = engine_with(Config::default(), options);
+    let w = Parameter::buffer(Tensor::zeros(&e, &[1 << 17], DType::F32).unwrap());
+    while commit(&w).is_err() {}
+    let next = || -> Result<Tensor> {
+        let mut y = w.get();
+        for _ in 0..48 {
+            y = y.sin()?;
+        }
+        w.get().add(&y.mul(0)?)?.add(1)
+    };
+    let mut failed = 0;
+    let mut sets = 0;
+    // Every tick that is set happens once, whether its commit has waited too long or not.
+    while failed < 3 && sets < 2000 {
+        w.set(next().unwrap()).unwrap();
+        sets += 1;
+        failed += usize::from(commit(&w).is_err());
+        if failed > 0 {
+            while e.synchronize().is_err() {}
+            while commit(&w).is_err() {}
+        }
+    }
+    assert!(failed > 0, "nothing waited too long in {sets} steps");
+    let value = w.get();
+    let read = loop {
+        if let Ok(read) = value.to_vec::<f32>() {
+            break read;
+        }
+    };
+    assert!(
+        read.iter().all(|&x| x == sets as f32),
+        "{} for {sets}",
+        read[0]
+    );
+}
+
+#[test]
+fn tensors_that_are_asked_for_twice_have_their_gradient_twice() {
+    let e = engine();
+    let x = one(&e, 3.0);
+    let y = x.square().unwrap().sum(&[], false).unwrap();
+    let slopes = gradients(&y, &[&x, &x]).unwrap();
+    assert_eq!((first(&slopes[0]), first(&slopes[1])), (6.0, 6.0));
+}
+
+#[test]
+fn a_parameter_with_two_names_is_changed_once() {
+    struct Tied(Parameter);
+    impl Module for Tied {
+        fn parameters(&self) -> Vec<(String, Parameter)> {
+            vec![("a".into(), self.0.clone()), ("b".into(), self.0.clone())]
+        }
+    }
+    let e = engine();
+    let tied = Tied(Parameter::new(one(&e, 1.0)));
+    assert_eq!(tied.trainable().len(), 1);
+    let both = vec![tied.0.clone(), tied.0.clone()];
+    let mut sgd = Sgd::new(both, 0.1, 0.0, false, 0.5).unwrap();
+    let loss = tied.0.get().sum(&[], false).unwrap();
+    sgd.minimize(&loss).unwrap();
+    assert_eq!(first(&tied.0.get()), 1.0 - 0.1 * (1.0 + 0.5));
+}
+
+#[test]
+fn parameters_that_a_loss_does_not_use_stay() {
+    let e = engine();
+    let three = || [1.0, 2.0, 3.0].map(|x| Parameter::new(one(&e, x)));
+    // What PyTorch 2.15 has after these steps of AdamW: rate 0.1, decay 0.5.
+    let used = [[true, false, true], [true, true, false], [true, true, true]];
+    let run = |optimizer: &mut dyn Optimizer, cells: &[Parameter; 3]| {
+        for uses in used {
+            let mut loss = Tensor::zeros(&e, &[1], DType::F32).unwrap();
+            for (cell, _) in cells.iter().zip(uses).filter(|(_, used)| *used) {
+                loss = loss.add(&cell.get().square().unwrap()).unwrap();
+            }
+            optimizer.minimize(&loss.sum(&[], false).unwrap()).unwrap();
+        }
+        cells.each_ref().map(|cell| first(&cell.get()))
+    };
+    let near = |found: [f32; 3], expected: [f32; 3]| {
+        let close = found
+            .iter()
+            .zip(expected)
+            .all(|(a, b)| (a - b).abs() < 2e-6);
+        assert!(close, "{found:?}, {expected:?} was expected");
+    };
+    let cells = three();
+    let mut adam = Adam::decoupled(cells.to_vec(), 0.1, (0.9, 0.999), 1e-8, 0.5).unwrap();
+    near(run(&mut adam, &cells), [0.574_974, 1.610_412, 2.512_821]);
+    let cells = three();
+    let mut sgd = Sgd::new(cells.to_vec(), 0.1, 0.9, false, 0.5).unwrap();
+    near(run(&mut sgd, &cells), [-0.118_125, 0.675, 1.012_5]);
+}
+
+fn doubled() -> Vec<u8> {
+    let vector = write::tensor(DType::F32, &[Dim::Named("n".into())]);
+    let mut model = Writer::new("doubled", 17);
+    model.input("x", &vector);
+    model.node("Add", &["x", "x"], &["y"], []);
+    model.output("y", &vector);
+    model.finish()
+}
+
+#[test]
+fn a_session_is_run_by_the_inputs_and_the_display_of_another_run() {
+    let e = engine();
+    let model = Model::from_bytes("doubled", doubled()).unwrap();
+    let session = Arc::new(model.on(&e));
+    let inner = session.clone();
+    let again = one(&e, 5.0);
+    let seen = Arc::new(Mutex::new(0));
+    let count = seen.clone();
+    let weak = Arc::downgrade(&session);
+    session.on_progress(move |p: Progress| {
+        *count.lock().unwrap() += 1;
+        if let (Progress::Running, Some(session)) = (p, weak.upgrade()) {
+            session.run([("x", again.clone())]).unwrap();
+        }
+    });
+    for _ in 0..3 {
+        let x = [("x", one(&e, 1.5))].into_iter().map(|(name, x)| {
+            let y = inner.run([(name, x)]).unwrap();
+            (name, y.tensor("y").unwrap().clone())
+        });
+        let y = session.run(x).unwrap();
+        assert_eq!(first(y.tensor("y").unwrap()), 6.0);
+    }
+    assert!(*seen.lock().unwrap() > 0);
+}
+
+#[test]
+fn a_weight_that_was_moved_before_is_a_constant_of_a_frozen_function() {
+    let (e, other) = (engine(), engine());
+    let w = one(&other, 3.0).to(&e).unwrap();
+    let given = [(vec![1], DType::F32)];
+    let f = Frozen::capture(&e, &given, |x| Ok(vec![x[0].mul(&w)?])).unwrap();
+    assert_eq!(first(&f.call(&[one(&e, 2.0)]).unwrap()[0]), 6.0);
+    // Inside of the function it is refused.
+    let source = one(&other, 3.0);
+    let moved = Frozen::capture(&e, &given, |x| Ok(vec![x[0].mul(&source.to(&e)?)?]));
+    assert!(matches!(moved, Err(Error::Capture { .. })));
+}
+
+#[test]
+fn a_frozen_function_draws_nothing_that_would_be_the_same_in_each_call() {
+    let e = engine();
+    let mut rng = Rng::new(&e, 1);
+    let given = [(vec![1], DType::F32)];
+    let before = rng.state();
+    let drawn = Frozen::capture(&e, &given, |x| {
+        Ok(vec![x[0].add(&rng.rand(&[1], DType::F32)?)?])
+    });
+    assert!(matches!(drawn, Err(Error::Capture { .. })));
+    assert_eq!(rng.state(), before);
+    // A generator that it makes itself has the numbers of its seed.
+    let own = Frozen::capture(&e, &given, |x| {
+        Ok(vec![x[0].add(&Rng::new(&e, 1).rand(&[1], DType::F32)?)?])
+    });
+    assert!(own.is_ok());
+}
+
+#[test]
+fn a_call_that_failed_says_nothing_of_the_next_one() {
+    let (e, other) = (engine(), engine());
+    let f = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].mul(2)?]));
+    let (here, there) = (one(&e, 2.0), one(&other, 2.0));
+    assert!(f.call(&[here.clone(), there]).is_err());
+    for _ in 0..3 {
+        let y = f.call(std::slice::from_ref(&here)).unwrap();
+        assert_eq!(first(&y[0]), 4.0);
+    }
+    let error = f.call(&[here.clone(), here]).unwrap_err().to_string();
+    assert!(
+        error.contains("2 inputs given, the first call had 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_replay_that_finds_no_memory_has_drawn_nothing() {
+    let e = engine_of(Config {
+        memory: 64 << 20,
+        ..Config::default()
+    });
+    let mut rng = Rng::new(&e, 5);
+    let own = rng.clone();
+    let n = 1 << 20;
+    let f = Jit::new(&e, move |x: &[Tensor]| {
+        Ok(vec![
+            x[0].expand(&[n])?
+                .add(&own.clone().rand(&[n], DType::F32)?)?,
+        ])
+    });
+    let x = one(&e, 0.0);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        f.call(std::slice::from_ref(&x)).unwrap();
+    }
+    loop {
+        let before = rng.state();
+        match f.call(std::slice::from_ref(&x)) {
+            Ok(y) => held.extend(y),
+            Err(e) => {
+                assert!(
+                    matches!(e, Error::Device(hcq::Error::OutOfMemory { .. })),
+                    "{e}"
+                );
+                assert_eq!(rng.state(), before);
+                break;
+            }
+        }
+        assert!(held.len() < 64, "memory has no end");
+    }
+    let state = rng.state();
+    held.clear();
+    let y = f.call(&[x]).unwrap();
+    rng.set_state(state).unwrap();
+    let expected = rng.rand(&[n], DType::F32).unwrap();
+    assert_eq!(
+        y[0].to_vec::<f32>().unwrap(),
+        expected.to_vec::<f32>().unwrap()
+    );
+}
+
+#[test]
+fn a_parameter_that_only_the_captured_call_makes_is_refused() {
+    let e = engine();
+    let w = Parameter::new(one(&e, 1.0));
+    let kept: RefCell<Option<Parameter>> = RefCell::new(None);
+    let calls = Cell::new(0);
+    let f = Jit::new(&e, |x: &[Tensor]| {
+        calls.set(calls.get() + 1);
+        if calls.get() == 2 {
+            *kept.borrow_mut() = Some(Parameter::buffer(w.get()));
+        }
+        if let Some(kept) = &*kept.borrow() {
+            kept.set(kept.get().add(&x[0])?)?;
+        }
+        // One that goes with the call is no state.
+        let inner = Parameter::buffer(x[0].clone());
+        inner.set(inner.get().mul(2)?)?;
+        Ok(vec![inner.get().add(w.get())?])
+    });
+    let x = one(&e, 1.0);
+    assert_eq!(first(&f.call(std::slice::from_ref(&x)).unwrap()[0]), 3.0);
+    let error = f.call(std::slice::from_ref(&x)).unwrap_err().to_string();
+    assert!(
+        error.contains("is made in the call that is captured"),
+        "{error}"
+    );
+    // The thread goes on.
+    let mut sgd = Sgd::plain(vec![w.clone()], 0.5).unwrap();
+    sgd.minimize(&w.get().square().unwrap().sum(&[], false).unwrap())
+        .unwrap();
+    assert_eq!(first(&w.get()), 0.0);
+}
+
+#[test]
+fn an_input_that_is_returned_stays_what_it_is() {
+    let e = engine();
+    let z = one(&e, 2.0);
+    let x = one(&e, 2.0);
+    x.realize().unwrap();
+    let f = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].clone(), x[0].mul(2)?]));
+    let same = f.call(std::slice::from_ref(&x)).unwrap();
+    assert_eq!(first(&same[0]), 2.0);
+    let slopes = gradients(&x.sum(&[], false).unwrap(), &[&z]).unwrap();
+    assert_eq!(first(&slopes[0]), 0.0);
+}
+
+/// Reads what ran from inside of the report.
+struct Reader(Mutex<Option<Tensor>>, Mutex<usize>);
+
+impl Observer for Reader {
+    fn ran(&self, _: &Run) {
+        if let Some(tensor) = self.0.lock().unwrap().as_ref() {
+            assert_eq!(first(tensor), 7.0);
+        }
+        *self.1.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn an_observer_may_use_the_engine() {
+    let reader = Arc::new(Reader(Mutex::default(), Mutex::default()));
+    let options = Options {
+        profile: true,
+        observer: Some(reader.clone()),
+        ..Options::default()
+    };
+    let e = engine_with(Config::default(), options);
+    let seven = one(&e, 7.0);
+    seven.realize().unwrap();
+    *reader.0.lock().unwrap() = Some(seven.clone());
+    let f = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].add(1)?]));
+    for _ in 0..4 {
+        assert_eq!(
+            first(&f.call(std::slice::from_ref(&seven)).unwrap()[0]),
+            8.0
+        );
+    }
+    assert!(*reader.1.lock().unwrap() >= 4);
+}
