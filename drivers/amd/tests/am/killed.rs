@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcq::addr::BusAddr;
+use hcq::addr::{BusAddr, BusRanges, Domain};
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::{
     BusRange, Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError,
@@ -174,7 +174,7 @@ impl Pci for Card {
         let addr = BusAddr(addr);
         Ok(Dma {
             view: memory.view(),
-            ranges: vec![BusRange { addr, bytes }],
+            ranges: BusRanges::new(Domain::BUS, vec![BusRange { addr, bytes }]),
         })
     }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use drivers_amd::AmdDevice;
 use drivers_host::pci::System;
-use drivers_host::pci::vfio::calls::Calls;
-use drivers_host::pci::vfio::open;
+use drivers_host::pci::vfio::{Domains, open};
 use hcq::MemoryKind;
 use hcq::transport::{Clock, Machine, Pci, TransportError, VirtualClock};
 use tempfile::TempDir;
@@ -48,9 +47,9 @@ impl Rig {
     /// The function, as a process opens it.
     fn function(&self) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
         let model = Model::new(&self.kernel, None);
-        let calls: Arc<dyn Calls> = model.clone();
+        let domains = Domains::new(model.clone());
         let system = System::at(self.folder.path());
-        let pci = open(&system, &calls, ADDRESS, Duration::ZERO)?;
+        let pci = open(&system, &domains, ADDRESS, Duration::ZERO)?;
         Ok((pci, model))
     }
 

@@ -5,12 +5,15 @@
 
 use std::io::ErrorKind;
 
-use super::claim::{ClaimError, Step, Write};
+use super::claim::{ClaimError, NO_IOMMU, Step, Write};
 use super::files::Files;
 use super::look::driver;
 
 /// Where journals are: gone after a restart, as is what they tell of.
 const JOURNALS: &str = "/run/doorbell";
+
+/// Files that are the machine's: what is written there counts for all functions that were taken over.
+const SHARED: [&str; 1] = [NO_IOMMU];
 
 fn journal(address: &str) -> String {
     format!("{JOURNALS}/{address}.undo")
@@ -106,6 +109,17 @@ fn deaf(files: &dyn Files, address: &str, write: &Write) -> Option<String> {
     }
 }
 
+/// Whether another function needs what was written to a file of the whole machine: its journal has it, too.
+pub(super) fn is_owed(files: &dyn Files, address: &str, path: &str) -> bool {
+    let others = files.list(JOURNALS).unwrap_or_default();
+    let mut others = others.iter().filter_map(|name| name.strip_suffix(".undo"));
+    others.any(|other| {
+        // One that cannot be read is no reason to take something away from a card.
+        other != address
+            && entries(files, other).map_or(true, |all| all.iter().any(|e| e.undo.path == path))
+    })
+}
+
 /// Something that was written, or may have been.
 struct Entry {
     undo: Write,
@@ -152,7 +166,9 @@ pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimErro
     let mut writes: Vec<Write> = Vec::new();
     for entry in entries(files, address)?.into_iter().rev() {
         // Functions that were removed one by one come back together.
-        if !writes.contains(&entry.undo) {
+        let path = &*entry.undo.path;
+        let is_kept = SHARED.contains(&path) && is_owed(files, address, path);
+        if !is_kept && !writes.contains(&entry.undo) {
             writes.push(entry.undo);
         }
     }
@@ -183,6 +199,10 @@ pub(super) fn undo(
     for entry in ours.into_iter().rev() {
         // As in `pending`.
         if written.contains(&entry.undo) {
+            continue;
+        }
+        // Its own journal has it for the other one.
+        if SHARED.contains(&&*entry.undo.path) && is_owed(files, address, &entry.undo.path) {
             continue;
         }
         match files.tell(&entry.undo.path, &entry.undo.value) {

@@ -116,18 +116,23 @@ impl Calls for Model {
 
 /// Puts the files into a folder by which a system tells of a function in group 12.
 pub fn system(folder: &Path, address: &str, no_iommu: bool) {
+    system_of(folder, &[(12, address)], no_iommu);
+}
+
+/// The same of several functions, each in a group of its own.
+pub fn system_of(folder: &Path, functions: &[(u32, &str)], no_iommu: bool) {
     let put = |path: &str, text: &str| {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    put(
-        &format!("sys/kernel/iommu_groups/12/devices/{address}/x"),
-        "",
-    );
-    put("sys/kernel/iommu_groups/12/type", "DMA-FQ\n");
-    if no_iommu {
-        put("sys/kernel/iommu_groups/12/name", "vfio-noiommu\n");
+    for (group, address) in functions {
+        let group = format!("sys/kernel/iommu_groups/{group}");
+        put(&format!("{group}/devices/{address}/x"), "");
+        put(&format!("{group}/type"), "DMA-FQ\n");
+        if no_iommu {
+            put(&format!("{group}/name"), "vfio-noiommu\n");
+        }
     }
     std::fs::create_dir_all(folder.join("run/lock")).unwrap();
     std::fs::create_dir_all(folder.join("proc/self")).unwrap();

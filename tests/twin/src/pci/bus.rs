@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_spec::pci::Command;
-use hcq::addr::BusAddr;
-use hcq::transport::{BusRange, Dma};
+use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
+use hcq::transport::Dma;
 
 use crate::host::{Mapping, PAGE};
 use crate::rule::{Journal, Proof, Rule};
@@ -73,6 +73,8 @@ struct Range {
 }
 
 enum Held {
+    /// No memory: a part of a BAR, at the address that it answers at.
+    Bar(u64),
     /// For as long as the driver keeps it.
     Given(Weak<Mapping>),
     /// Until it is removed.
@@ -102,6 +104,27 @@ impl HostMemory {
         lock(&self.0).ranges.insert(at, range);
     }
 
+    /// What answers at an address of the bus, from another one on.
+    pub(crate) fn add_bar(&self, at: u64, bytes: u64, answers: u64) {
+        let range = Range {
+            bytes,
+            page: 0,
+            memory: Held::Bar(answers),
+            found: None,
+        };
+        lock(&self.0).ranges.insert(at, range);
+    }
+
+    /// Where on the bus it is that answers at an address, if a BAR does.
+    fn bar(&self, at: u64) -> Option<u64> {
+        let all = lock(&self.0);
+        let (start, range) = all.ranges.range(..=at).next_back()?;
+        match range.memory {
+            Held::Bar(answers) if at - start < range.bytes => Some(answers + (at - start)),
+            _ => None,
+        }
+    }
+
     /// Takes back what begins inside of a range of addresses.
     pub fn remove(&self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
@@ -115,6 +138,7 @@ impl HostMemory {
         let mut all = lock(&self.0);
         let (start, range) = all.ranges.range_mut(..=at).next_back()?;
         let memory = match &range.memory {
+            Held::Bar(_) => return None,
             Held::Given(memory) => memory.upgrade()?,
             Held::Shared(memory) => memory.clone(),
         };
@@ -175,7 +199,7 @@ impl HostMemory {
     }
 
     /// What lies behind the BAR that answers at an address, and where in it.
-    pub fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
+    fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
         let all = lock(&self.0);
         let mut shown = all.shown.iter();
         let found = shown.find(|shown| at >= shown.at && at - shown.at < shown.bytes)?;
@@ -195,7 +219,7 @@ impl HostMemory {
         let mut all = lock(&self.0);
         all.ranges.retain(|_, range| match &range.memory {
             Held::Given(memory) => memory.strong_count() > 0,
-            Held::Shared(_) => true,
+            Held::Shared(_) | Held::Bar(_) => true,
         });
         let mut ranges = Vec::new();
         let mut done = 0;
@@ -216,6 +240,7 @@ impl HostMemory {
             done += bytes;
         }
         let view = memory.view();
+        let ranges = BusRanges::new(Domain::BUS, ranges);
         Ok(Dma { view, ranges })
     }
 }
@@ -228,6 +253,8 @@ pub struct Bus {
     /// Which function of the machine it is.
     number: usize,
     memory: Arc<HostMemory>,
+    /// What an IOMMU translates for it, where one stands before it: it finds nothing else.
+    iommu: Mutex<Option<Arc<HostMemory>>>,
     command: AtomicU16,
     /// It was master, and is no more, without a reset since then; and what of it went on all the same.
     withdrawn: Mutex<Option<Option<String>>>,
@@ -243,6 +270,7 @@ impl Bus {
         Arc::new(Bus {
             number,
             memory: memory.clone(),
+            iommu: Mutex::default(),
             command: AtomicU16::new(0),
             withdrawn: Mutex::default(),
             on_interrupt: Mutex::default(),
@@ -264,9 +292,30 @@ impl Bus {
         self.command() & Command::MASTER.bits() != 0
     }
 
+    /// An IOMMU stands before the function from now on, and translates this for it.
+    pub fn translate(&self, iommu: &Arc<HostMemory>) {
+        *lock(&self.iommu) = Some(iommu.clone());
+    }
+
+    fn iommu(&self) -> Option<Arc<HostMemory>> {
+        lock(&self.iommu).clone()
+    }
+
     /// The memory at an address, and which page of it. Whether the function may access it is [`Bus::master`].
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
-        self.memory.find(at)
+        match self.iommu() {
+            Some(iommu) => iommu.find(at),
+            None => self.memory.find(at),
+        }
+    }
+
+    /// What lies behind the BAR of another function that answers at an address, and where in it.
+    pub fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
+        let at = match self.iommu() {
+            Some(iommu) => iommu.bar(at)?,
+            None => at,
+        };
+        self.memory.behind(at)
     }
 
     /// The memory at an address that the function accesses, and which page of it. Where it may not, or nothing is

@@ -3,6 +3,7 @@
 use super::*;
 use crate::fires::fires;
 use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD};
+use hcq::addr::Domain;
 
 static SCRATCH_ONLY: Rule = Rule {
     name: "TEST-SCRATCH",
@@ -188,10 +189,11 @@ fn memory_of_the_host_is_scattered_and_is_given_as_long_as_it_is_kept() {
     let (f, journal) = function();
     let dma = f.dma(3 * 4096, 4096).unwrap();
     assert_eq!(dma.view.len(), 3 * 4096);
-    assert_eq!(dma.ranges.len(), 3);
-    assert!(dma.ranges[0].addr.0 + dma.ranges[0].bytes < dma.ranges[1].addr.0);
+    let ranges = dma.ranges.for_domain(Domain::BUS).unwrap();
+    assert_eq!(ranges.len(), 3);
+    assert!(ranges[0].addr.0 + ranges[0].bytes < ranges[1].addr.0);
     dma.view.write::<u32>(2 * 4096 + 8, 0x1234_5678).unwrap();
-    let at = dma.ranges[2].addr.0;
+    let at = ranges[2].addr.0;
     let (memory, page) = f.bus().find(at + 8).unwrap();
     assert_eq!(page, 2);
     assert_eq!(memory.load64(2 * 4096 + 8), 0x1234_5678);
@@ -208,13 +210,7 @@ fn memory_of_the_host_is_scattered_and_is_given_as_long_as_it_is_kept() {
     assert!(bus.reach(at, engine, &journal).is_none());
     fires("PCI-DMA-GIVEN").only(&named(&journal)[1..]);
     let huge = f.dma(5 << 20, 1 << 20).unwrap();
-    assert_eq!(
-        huge.ranges.iter().map(|range| range.bytes).sum::<u64>(),
-        5 << 20
-    );
-    assert!(
-        huge.ranges
-            .iter()
-            .all(|range| range.addr.0 % (1 << 20) == 0)
-    );
+    let ranges = huge.ranges.for_domain(Domain::BUS).unwrap();
+    assert_eq!(ranges.iter().map(|range| range.bytes).sum::<u64>(), 5 << 20);
+    assert!(ranges.iter().all(|range| range.addr.0 % (1 << 20) == 0));
 }
