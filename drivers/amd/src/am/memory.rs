@@ -1,4 +1,4 @@
-//! [`Memory`]: VRAM, or pinned memory of the host, at an address that means the same to every card of the process that
+//! [`Memory`]: VRAM, or memory of the host that stays where it is, at an address that means the same to every card of the process that
 //! reaches it.
 //!
 //! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
@@ -219,7 +219,7 @@ impl SharedMemory for Memory {
     }
 }
 
-/// The first so many bytes of pieces: there may be more of pinned memory than was asked for.
+/// The first so many bytes of pieces: there may be more of the host's memory than was asked for.
 fn cut(pieces: impl Iterator<Item = (PhysAddr, u64)>, bytes: u64) -> Vec<(PhysAddr, u64)> {
     let mut left = bytes;
     let mut fit = |(at, bytes): (PhysAddr, u64)| {
@@ -256,7 +256,7 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
             asked: bytes,
             free: 0,
             total: 0,
-            hint: format!(" of the host's memory that may be pinned (`ulimit -l`): {error}"),
+            hint: format!(" of the host's memory that cards may be given: {error}"),
         },
         Fault::Errno(EPERM) => Error::NoPermission {
             asked: device.to_string(),

@@ -1,35 +1,42 @@
 //! Processes that are killed in the middle of what they do (SIGKILL): the card goes on by itself, and the next process
 //! starts it anew.
 //!
-//! The card lives in this process; the one that is killed reaches it over a socket (vfio-user), and its memory, which the
-//! card goes on to write to, is shared.
+//! The card lives in this process; the one that is killed reaches it over a socket (vfio-user). Its memory, which the
+//! card goes on to write to, is that of drivers-host without an IOMMU ([`Pages`]), in a file of a plain file system in place of
+//! hugetlbfs. The card may not touch it once the kernel has it back (`PCI-DMA-FREED`).
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{Child, Command as Run, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcq::addr::{BusAddr, BusRanges, Domain};
+use conformance::part::Part as Chosen;
+use drivers_host::pci::pages::{Frames, Pages};
+use drivers_host::pci::quiet::Config;
+use drivers_host::pci::{Lock, System};
+use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
-use hcq::transport::{
-    BusRange, Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError,
-};
+use hcq::transport::access::{Access, Answer};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
 use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
-
-use twin::host::Mapping;
-use twin_amd::pci::card::Config;
+use tempfile::TempDir;
+use twin::host::{Mapping, Part};
+use twin::rng::Rng;
+use twin_amd::pci::card;
 use twin_amd::pci::chip::Chip;
 use twin_amd::pci::machine::PciMachine;
 use twin_amd::pci::rom;
 use twin_vfio::Function;
 use vfio_user::Client;
 
-use super::device::{options, unbroken, works};
-use super::stand::{at, memory, soon};
+use super::device::{options, unbroken};
+use super::stand::{at, kernel, memory, soon, work_on};
 use super::through::Through;
 
 const ADDRESS: &str = "0000:03:00.0";
@@ -39,6 +46,18 @@ const CONFIG: u32 = 7;
 const MESSAGE: usize = 4096;
 /// Where the process that is killed finds the card.
 const SOCKET: &str = "DOORBELL_TEST_CARD";
+/// The files of its machine.
+const FOLDER: &str = "DOORBELL_TEST_MACHINE";
+/// The chip that it works on without an end.
+const WORKS: &str = "DOORBELL_TEST_WORKS";
+const HUGE: u64 = 2 << 20;
+/// Where huge pages lie of the process that is killed, and of the next one.
+const FIRST: u64 = 0x1_0000_0000;
+const NEXT: u64 = 0x9_0000_0000;
+/// How often a process is killed at any moment.
+const KILLS: u64 = 200;
+/// Accesses to a card until it is started are half as many.
+const MOMENTS: usize = 20_000;
 /// A card that does not get as far as it should in this time does not at all.
 const HANGS: Duration = Duration::from_secs(60);
 
@@ -46,8 +65,6 @@ const HANGS: Duration = Duration::from_secs(60);
 struct Far {
     client: Mutex<Client>,
     lengths: [u64; 6],
-    /// Where the next memory is on the bus.
-    next: AtomicU64,
 }
 
 fn error(operation: &str, error: &impl std::fmt::Display) -> TransportError {
@@ -61,7 +78,6 @@ impl Far {
         Arc::new(Far {
             lengths: std::array::from_fn(length),
             client: Mutex::new(client),
-            next: AtomicU64::new(0x1_0000_0000),
         })
     }
 
@@ -132,22 +148,54 @@ impl RemoteWindow for Bar {
 /// The function of it.
 struct Card(Arc<Far>);
 
-impl Pci for Card {
+impl Config for Card {
+    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        let mut word = [0; 4];
+        let to = &mut word[..width.bytes()];
+        self.0.read(CONFIG, offset.into(), to)?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
+        let word = value.to_le_bytes();
+        self.0.write(CONFIG, offset.into(), &word[..width.bytes()])
+    }
+}
+
+/// Huge pages as the card's machine has them.
+impl Frames for Card {
+    fn places(&self, file: &File, offset: u64, view: &View) -> Result<Vec<u64>, Fault> {
+        let pages = (offset..offset + view.len() as u64).step_by(HUGE as usize);
+        let place = |offset: u64| {
+            // Neighbours in the file are none in memory.
+            let at = FIRST + (offset ^ HUGE);
+            let mapped = self.0.client().dma_map(offset, at, HUGE, file.as_raw_fd());
+            mapped.map_err(|error| Fault::Unsupported(error.to_string()))?;
+            Ok(at)
+        };
+        pages.map(place).collect()
+    }
+}
+
+/// A function as drivers-host has it by sysfs: what it is given of memory lies in huge pages.
+struct BySysfs<T> {
+    card: Arc<T>,
+    bar: Box<dyn Fn(u8) -> Result<Window, TransportError> + Send + Sync>,
+    reset: Box<dyn Fn(ResetKind) -> Result<(), TransportError> + Send + Sync>,
+    pages: Arc<Pages>,
+}
+
+impl<T: Config> Pci for BySysfs<T> {
     fn name(&self) -> &str {
         ADDRESS
     }
 
     fn bar(&self, number: u8) -> Result<Window, TransportError> {
-        let far = self.0.clone();
-        let bar = Arc::new(Bar { far, number });
-        Ok(Window::remote(format!("{ADDRESS} BAR{number}"), bar))
+        (self.bar)(number)
     }
 
     fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let mut word = [0; 4];
-        let to = &mut word[..width.bytes()];
-        self.0.read(CONFIG, offset.into(), to)?;
-        Ok(u32::from_le_bytes(word))
+        self.card.read(offset, width)
     }
 
     fn config_write(
@@ -156,35 +204,101 @@ impl Pci for Card {
         width: AccessWidth,
         value: u32,
     ) -> Result<(), TransportError> {
-        let word = value.to_le_bytes();
-        self.0.write(CONFIG, offset.into(), &word[..width.bytes()])
+        self.card.write(offset, width, value)
     }
 
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
-        let failed = |errno| TransportError::new(ADDRESS, "dma", Fault::Errno(errno));
-        let memory = Arc::new(Mapping::new(bytes).map_err(failed)?);
-        let bytes = memory.bytes();
-        let align = align.max(0x1000);
-        let room = bytes.next_multiple_of(align) + align;
-        let addr = self.0.next.fetch_add(room, Ordering::Relaxed);
-        let addr = addr.next_multiple_of(align);
-        let file = memory.file().unwrap().as_raw_fd();
-        let mapped = self.0.client().dma_map(0, addr, bytes, file);
-        mapped.map_err(|e| error("dma", &e))?;
-        let addr = BusAddr(addr);
-        Ok(Dma {
-            view: memory.view(),
-            ranges: BusRanges::new(Domain::BUS, vec![BusRange { addr, bytes }]),
-        })
+        let failed = |fault| TransportError::new(ADDRESS, "dma", fault);
+        self.pages.dma(bytes, align).map_err(failed)
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        Err(error("reset", &format!("no {kind} reset here")))
+        (self.reset)(kind)
     }
 
     fn wait_irq(&self, _: u32, _: Deadline) -> Result<u64, TransportError> {
         Err(error("wait", &"no interrupts here"))
     }
+}
+
+/// Opens the memory of a card on a machine whose files lie in a folder.
+fn pages(
+    folder: &Path,
+    config: Arc<dyn Config>,
+    frames: Box<dyn Frames>,
+) -> Result<Arc<Pages>, TransportError> {
+    let system = System::at(folder);
+    let lock = Lock::take(&system, ADDRESS, HANGS).unwrap();
+    Pages::new(&system, ADDRESS, config, frames, &Arc::new(lock))
+}
+
+/// The files of a machine with huge pages.
+fn machine() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    put("proc/mounts", "none /huge hugetlbfs rw,pagesize=2M 0 0\n");
+    put(&format!("{pool}/nr_hugepages"), "128\n");
+    put(&format!("{pool}/free_hugepages"), "128\n");
+    std::fs::create_dir_all(folder.path().join("huge")).unwrap();
+    std::fs::create_dir_all(folder.path().join("run/lock")).unwrap();
+    folder
+}
+
+/// The card, in this process.
+struct Near(Arc<twin::pci::Function>);
+
+impl Config for Near {
+    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        self.0.config_read(offset, width)
+    }
+
+    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
+        self.0.config_write(offset, width, value)
+    }
+}
+
+impl Frames for Near {
+    fn places(&self, file: &File, offset: u64, view: &View) -> Result<Vec<u64>, Fault> {
+        let pages = (offset..offset + view.len() as u64).step_by(HUGE as usize);
+        let place = |offset: u64| {
+            let part = Part {
+                offset,
+                bytes: HUGE,
+            };
+            let memory = Mapping::of_parts(file.as_fd(), &[part]).map_err(Fault::Errno)?;
+            // Not where the process that was killed had its own.
+            let at = NEXT + (offset ^ HUGE);
+            self.0.bus().memory().add(at, HUGE, Arc::new(memory), 0);
+            Ok(at)
+        };
+        pages.map(place).collect()
+    }
+}
+
+/// The next process: it opens the card, and works.
+fn works_again(twin: &Arc<PciMachine>, folder: &Path, chip: &str) {
+    let function = twin.function(0).unwrap().clone();
+    let near = Arc::new(Near(function.clone()));
+    let frames = Box::new(Near(function.clone()));
+    let pages = pages(folder, near.clone(), frames).unwrap();
+    let (bars, resets) = (function.clone(), function);
+    let card = BySysfs {
+        card: near,
+        bar: Box::new(move |number| bars.bar(number)),
+        reset: Box::new(move |kind| resets.reset(kind)),
+        pages,
+    };
+    let machine: Arc<dyn Machine> = Through::new(&twin.again(), Arc::new(card));
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&interface, &options()).unwrap();
+    let image = kernel(chip, "sums", 2);
+    assert!(work_on(&*device, &image, 0).unwrap(), "{chip}");
 }
 
 /// What the other process does; here, where nobody has told of a card, nothing.
@@ -196,11 +310,31 @@ fn the_process_that_is_killed() {
     // What it has of the machine is no card.
     let near = PciMachine::of(&[]).unwrap();
     let far = Far::at(Path::new(&socket));
-    let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(Card(far)));
+    let folder = std::env::var_os(FOLDER).unwrap();
+    let (config, frames) = (Arc::new(Card(far.clone())), Box::new(Card(far.clone())));
+    let pages = pages(Path::new(&folder), config.clone(), frames).unwrap();
+    let card = BySysfs {
+        card: config,
+        bar: Box::new(move |number| {
+            let far = far.clone();
+            let bar = Arc::new(Bar { far, number });
+            Ok(Window::remote(format!("{ADDRESS} BAR{number}"), bar))
+        }),
+        reset: Box::new(|kind| Err(error("reset", &format!("no {kind} reset here")))),
+        pages,
+    };
+    let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(card));
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
     let device = drivers_amd::over(&interface, &options()).unwrap();
     println!("\nit is open");
+    if let Some(chip) = std::env::var_os(WORKS) {
+        let image = kernel(chip.to_str().unwrap(), "sums", 2);
+        // Kernels, copies and fences, until it is killed.
+        loop {
+            assert!(work_on(&*device, &image, 4).unwrap());
+        }
+    }
     let a = memory(&*device, MemoryKind::Device, 1 << 20).unwrap();
     let b = memory(&*device, MemoryKind::Host, 1 << 20).unwrap();
     let copies = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
@@ -233,14 +367,21 @@ enum When {
     Begun(u64),
     /// It has said this.
     Said(&'static str),
+    /// So many accesses have reached the card, while it starts or works.
+    Accesses(u64),
 }
 
 impl When {
-    fn wait(self, child: &mut Child, begun: &AtomicU64) {
+    fn wait(self, child: &mut Child, begun: &AtomicU64, accesses: &AtomicU64) {
         let start = Instant::now();
+        let least = match self {
+            When::Begun(least) => (begun, least),
+            When::Accesses(least) => (accesses, least),
+            When::Said(_) => (begun, 0),
+        };
         match self {
-            When::Begun(least) => {
-                while begun.load(Ordering::Relaxed) < least {
+            When::Begun(_) | When::Accesses(_) => {
+                while least.0.load(Ordering::Relaxed) < least.1 {
                     assert!(
                         child.try_wait().unwrap().is_none(),
                         "{self:?}: it has ended"
@@ -258,13 +399,25 @@ impl When {
     }
 }
 
+/// Counts accesses.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl Tap for Counted {
+    fn after(&self, _: &str, _: &Access, _: &mut Result<Answer, Fault>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn killed(chip: &str, when: When) {
-    let config = Config::of(Chip::of(chip).unwrap());
+    let works = matches!(when, When::Accesses(_)).then_some(chip);
+    let config = card::Config::of(Chip::of(chip).unwrap());
     let begun = config.begun.clone();
     let twin = PciMachine::of(&[config]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = machine();
     let socket = folder.path().join("card");
-    let card = twin.open_pci(ADDRESS).unwrap();
+    let counted = Arc::new(Counted::default());
+    let card = Tapped::pci(twin.open_pci(ADDRESS).unwrap(), counted.clone());
     let bus = twin.function(0).unwrap().bus().clone();
     let mut function = Function::new(card, &bus, rom::image(Chip::of(chip).unwrap()));
     std::thread::scope(|scope| {
@@ -281,16 +434,18 @@ fn killed(chip: &str, when: When) {
                 "--nocapture",
             ])
             .env(SOCKET, &socket)
+            .env(FOLDER, folder.path())
+            .envs(works.map(|chip| (WORKS, chip)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        when.wait(&mut child, &begun);
+        when.wait(&mut child, &begun, &counted.0);
         // SIGKILL.
         child.kill().unwrap();
         child.wait().unwrap();
+        bus.memory().process_ended();
     });
-    unbroken(&twin);
-    works(&twin.again(), chip);
+    works_again(&twin, folder.path(), chip);
     unbroken(&twin);
 }
 
@@ -306,4 +461,15 @@ fn a_process_is_killed_while_it_uses_a_card() {
     killed("gfx1201", When::Said("it is open"));
     killed("gfx1100", When::Said("it is busy"));
     killed("gfx1201", When::Said("it is busy"));
+}
+
+#[test]
+fn a_process_is_killed_at_any_moment_while_the_card_works() {
+    let part = Chosen::chosen();
+    for index in (0..KILLS).filter(|index| part.has(*index as usize, 50)) {
+        let chip = ["gfx1201", "gfx1100"][index as usize / 50 % 2];
+        let moment = Rng::new(index).below(MOMENTS) as u64;
+        println!("{index}: {chip}, after {moment} accesses");
+        killed(chip, When::Accesses(moment));
+    }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::part::Part;
 use drivers_amd::AmdDevice;
 use drivers_host::pci::System;
 use drivers_host::pci::vfio::{Domains, open};
 use hcq::MemoryKind;
 use hcq::transport::{Clock, Machine, Pci, TransportError, VirtualClock};
 use tempfile::TempDir;
+use twin::rng::Rng;
 use twin::vfio::{Config, Kernel};
 use twin_amd::pci::machine::PciMachine;
 
@@ -46,7 +48,10 @@ impl Rig {
 
     /// The function, as a process opens it.
     fn function(&self) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
-        let model = Model::new(&self.kernel, None);
+        self.function_by(Model::new(&self.kernel, None))
+    }
+
+    fn function_by(&self, model: Arc<Model>) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
         let domains = Domains::new(model.clone());
         let system = System::at(self.folder.path());
         let pci = open(&system, &domains, ADDRESS, Duration::ZERO)?;
@@ -56,11 +61,14 @@ impl Rig {
     /// The device, as a process opens it.
     fn device(&self) -> (Arc<AmdDevice>, Arc<Model>) {
         let (pci, model) = self.function().unwrap();
+        (self.device_over(pci).unwrap(), model)
+    }
+
+    fn device_over(&self, pci: Arc<dyn Pci>) -> hcq::Result<Arc<AmdDevice>> {
         let machine: Arc<dyn Machine> = Through::new(&self.twin.again(), pci);
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
-        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
-        let device = drivers_amd::over(&interface, &options()).unwrap();
-        (device, model)
+        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options())?;
+        drivers_amd::over(&interface, &options())
     }
 }
 
@@ -122,4 +130,46 @@ fn a_process_that_dies_leaves_a_card_that_reaches_nothing() {
     assert!(stand::work_on(&*device, &image, 0).unwrap());
     drop(device);
     unbroken(&rig.twin);
+}
+
+/// How often a process is killed.
+const KILLS: usize = 200;
+
+/// Anywhere in a start, in kernels, in copies: the kernel takes mastering from the card before it takes its mappings.
+#[test]
+fn a_process_is_killed_at_any_moment_and_the_next_one_starts() {
+    let part = Part::chosen();
+    for (of, chip) in ["gfx1201", "gfx1100"].into_iter().enumerate() {
+        let image = stand::kernel(chip, "sums", 2);
+        // How many calls there are.
+        let rig = Rig::new(&format!("chip={chip}"));
+        let (device, model) = rig.device();
+        stand::work_on(&*device, &image, 2).unwrap();
+        let all = model.made();
+        drop(device);
+        for index in (of..KILLS)
+            .step_by(2)
+            .filter(|index| part.has(*index / 2, 25))
+        {
+            let moment = Rng::new(index as u64).below(all);
+            let rig = Rig::new(&format!("chip={chip}"));
+            let model = Model::killed(&rig.kernel, moment);
+            // What the dead one goes on with reaches nobody; its memory is this test's, and stays.
+            let opened = rig.function_by(model.clone());
+            let opened = opened.map(|(pci, _)| (rig.device_over(pci.clone()), pci));
+            if let Ok((Ok(device), _)) = &opened {
+                _ = stand::work_on(&**device, &image, 2);
+            }
+            assert!(model.is_dead(), "{chip} {moment} of {all}");
+            assert_eq!(rig.kernel.mapped(), [], "{chip} {moment} of {all}");
+            let master = rig.twin.function(0).unwrap().bus().master();
+            assert!(!master, "{chip} {moment} of {all}");
+            drop(opened);
+            let (device, _) = rig.device();
+            let right = stand::work_on(&*device, &image, 0).unwrap();
+            assert!(right, "{chip} {moment} of {all}");
+            drop(device);
+            unbroken(&rig.twin);
+        }
+    }
 }

@@ -289,7 +289,7 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
     if way != Way::Vfio {
         available(files).map_err(|why| ClaimError::Memory {
             address: address.into(),
-            why,
+            why: why.to_string(),
         })?;
     }
     let mut steps = Steps::default();

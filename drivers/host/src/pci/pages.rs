@@ -13,6 +13,7 @@
 //! Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst and pagemap.rst; mm/compaction.c, kernel/sched/fair.c,
 //! mm/hugetlb.c (`isolate_or_dissolve_huge_page`), fs/hugetlbfs/inode.c (`hugetlbfs_fallocate`).
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -39,7 +40,7 @@ const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// How many huge pages there are.
 pub(super) const NR: &str = "/proc/sys/vm/nr_hugepages";
 /// What has to be done where there are no huge pages.
-pub(super) const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `mount -t hugetlbfs -o pagesize=2M \
+const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `mount -t hugetlbfs -o pagesize=2M \
                               none /dev/hugepages` shows them, both as root; or turn on an IOMMU (in the firmware's set-up; \
                               intel_iommu=on on Intel's) and take the card by VFIO, which needs neither";
 
@@ -64,16 +65,35 @@ fn pool(files: &dyn Files, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// How much memory functions without IOMMU can be given, in words; what is in the way.
-pub fn available(files: &dyn Files) -> Result<String, String> {
+/// Why functions without IOMMU can be given no memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// What was seen.
+    pub seen: String,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Missing { seen, fix } = self;
+        write!(f, "{seen}, and only their pages outlive a program that is killed: {fix}")
+    }
+}
+
+/// How much memory functions without IOMMU can be given, in words.
+///
+/// # Errors
+/// [`Missing`].
+pub fn available(files: &dyn Files) -> Result<String, Missing> {
+    let missing = |seen: String| Missing { seen, fix: HOW };
     let mounts = mounts(files);
     let Some(first) = mounts.first() else {
-        return Err(format!(
-            "{MOUNTS}: no hugetlbfs with pages of 2 MiB is mounted, whose pages outlive a program that is killed: {HOW}"
-        ));
+        let seen = "no hugetlbfs with pages of 2 MiB is mounted";
+        return Err(missing(format!("{MOUNTS}: {seen}")));
     };
     match (pool(files, "nr_hugepages"), pool(files, "free_hugepages")) {
-        (0, _) => Err(format!("{POOL}/nr_hugepages is 0: {HOW}")),
+        (0, _) => Err(missing(format!("{POOL}/nr_hugepages is 0"))),
         (all, free) => Ok(format!(
             "{free} of {all} huge pages are free, under {first}"
         )),
@@ -198,13 +218,14 @@ impl Pages {
         lock: &Arc<Lock>,
     ) -> Result<Arc<Pages>, TransportError> {
         let failed = |fault| TransportError::new(address, "memory in huge pages", fault);
-        available(system).map_err(|why| failed(Fault::Unsupported(why)))?;
+        available(system).map_err(|why| failed(Fault::Unsupported(why.to_string())))?;
         let_go(system, address, &*config)?;
         let all = pool(system, "nr_hugepages") + pool(system, "nr_overcommit_hugepages");
         let bytes = all.saturating_mul(HUGE);
         let (path, file) = create(system, address)?;
         let made = usize::try_from(bytes).map_err(|_| Fault::Errno(libc::ENOMEM));
-        let made = made.and_then(|len| of_file(&file, len));
+        let sized = file.set_len(bytes).map_err(|error| fault(&error));
+        let made = sized.and(made).and_then(|len| of_file(&file, len));
         let free = Tlsf::new(0, bytes, page_size() as u64);
         let free = free.map_err(|error| Fault::Unsupported(error.to_string()));
         let both = made.and_then(|view| Ok((view, free?)));

@@ -28,6 +28,15 @@ pub static GIVEN: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// Memory of a process ends with it.
+pub static FREED: Rule = Rule {
+    name: "PCI-DMA-FREED",
+    text: "a function accesses no memory of a process that has ended, once the kernel has it back: memory of a file stays \
+           as long as the file has a name",
+    source: "Linux, kernel/exit.c, do_exit: exit_mm; fs/hugetlbfs/inode.c, hugetlbfs_evict_inode",
+    proof: Proof::Sourced,
+};
+
 /// Bus addresses start above 4 GiB: whoever cuts them to 32 bits misses.
 const FIRST: u64 = 0x2_4000_0000;
 /// Up to here memory is scattered page by page, as pinned memory is.
@@ -68,6 +77,8 @@ struct Range {
     /// The page of the mapping that it begins at.
     page: u64,
     memory: Held,
+    /// The process whose memory it is has ended.
+    ended: bool,
     /// Which pages of it functions have asked for, where somebody wants to know.
     found: Option<BTreeSet<u64>>,
 }
@@ -99,6 +110,7 @@ impl HostMemory {
             bytes,
             page,
             memory,
+            ended: false,
             found: None,
         };
         lock(&self.0).ranges.insert(at, range);
@@ -110,6 +122,7 @@ impl HostMemory {
             bytes,
             page: 0,
             memory: Held::Bar(answers),
+            ended: false,
             found: None,
         };
         lock(&self.0).ranges.insert(at, range);
@@ -125,6 +138,14 @@ impl HostMemory {
         }
     }
 
+    /// The process that shares memory has ended: the kernel has all of it back that lies in no file with a name, and what
+    /// loses its name from now on.
+    pub fn process_ended(&self) {
+        let mut all = lock(&self.0);
+        let ranges = all.ranges.values_mut();
+        ranges.for_each(|range| range.ended |= matches!(range.memory, Held::Shared(_)));
+    }
+
     /// Takes back what begins inside of a range of addresses.
     pub fn remove(&self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
@@ -135,6 +156,11 @@ impl HostMemory {
 
     /// The memory at an address, and which page of it.
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
+        self.look(at).map(|(memory, page, _)| (memory, page))
+    }
+
+    /// The same; and whether the process that shared it has ended.
+    fn look(&self, at: u64) -> Option<(Arc<Mapping>, u64, bool)> {
         let mut all = lock(&self.0);
         let (start, range) = all.ranges.range_mut(..=at).next_back()?;
         let memory = match &range.memory {
@@ -149,7 +175,7 @@ impl HostMemory {
         if let Some(found) = &mut range.found {
             found.insert(page);
         }
-        Some((memory, range.page + page))
+        Some((memory, range.page + page, range.ended))
     }
 
     /// From now on it is known which pages of a range functions ask for; as yet none.
@@ -232,6 +258,7 @@ impl HostMemory {
                 bytes,
                 page: done / PAGE,
                 memory: Held::Given(Arc::downgrade(&memory)),
+                ended: false,
                 found: None,
             };
             all.ranges.insert(at, range);
@@ -303,9 +330,13 @@ impl Bus {
 
     /// The memory at an address, and which page of it. Whether the function may access it is [`Bus::master`].
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
+        self.look(at).map(|(memory, page, _)| (memory, page))
+    }
+
+    fn look(&self, at: u64) -> Option<(Arc<Mapping>, u64, bool)> {
         match self.iommu() {
-            Some(iommu) => iommu.find(at),
-            None => self.memory.find(at),
+            Some(iommu) => iommu.look(at),
+            None => self.memory.look(at),
         }
     }
 
@@ -321,11 +352,19 @@ impl Bus {
     /// The memory at an address that the function accesses, and which page of it. Where it may not, or nothing is
     /// there, none, and the rule that `who` has broken is reported.
     pub fn reach(&self, at: u64, who: &str, journal: &Journal) -> Option<(Arc<Mapping>, u64)> {
-        let found = self.find(at);
-        if self.master() && found.is_some() {
-            return found;
+        let found = self.look(at);
+        let what = || format!("{who} accesses {at:#x} on the bus");
+        if self.master()
+            && let Some((memory, page, ended)) = &found
+        {
+            if *ended && !memory.has_name() {
+                journal.broken(&FREED, what());
+                return None;
+            }
+            return Some((memory.clone(), *page));
         }
-        let what = format!("{who} accesses {at:#x} on the bus");
+        let found = found.map(|(memory, page, _)| (memory, page));
+        let what = what();
         let mut withdrawn = lock(&self.withdrawn);
         let rule = match (self.master(), &mut *withdrawn) {
             (true, _) if found.is_some() => return found,

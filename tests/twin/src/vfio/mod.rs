@@ -5,7 +5,8 @@
 //! for DMA, which are what all functions of a container find on their bus: memory of the process, and windows of functions
 //! that are mapped there. Groups whose IOMMUs differ do not share a container. A group leaves its container when its file
 //! and that of its device are closed; with the last one go the mappings. Not modelled: groups of several functions, dirty
-//! pages, INTx and MSI-X, cdevs and iommufd.
+//! pages, INTx and MSI-X, cdevs and iommufd; nor the reset that vfio-pci makes, where it can, when a device is opened and
+//! when it is closed: a program finds its function as the one before it has left it, which is harder.
 //!
 //! The kernel answers wrong calls with an errno, and so does this; a rule says what was wrong. Regions do not lie
 //! where Linux has them: where, the kernel tells.
