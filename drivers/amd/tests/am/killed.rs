@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conformance::part::Part as Chosen;
+use drivers_amd::AmdDevice;
 use drivers_host::pci::pages::{Frames, Pages};
 use drivers_host::pci::quiet::Config;
 use drivers_host::pci::{Lock, System};
@@ -24,7 +25,7 @@ use hcq::transport::access::{Access, Answer};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
-use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
+use hcq::{Buffer, Command, Device, KernelImage, MemoryKind, Program, QueueKind, Stream, Val};
 use tempfile::TempDir;
 use twin::host::{Mapping, Part};
 use twin::rng::Rng;
@@ -55,9 +56,11 @@ const HUGE: u64 = 2 << 20;
 const FIRST: u64 = 0x1_0000_0000;
 const NEXT: u64 = 0x9_0000_0000;
 /// How often a process is killed at any moment.
-const KILLS: u64 = 200;
-/// Accesses to a card until it is started are half as many.
-const MOMENTS: usize = 20_000;
+const KILLS: usize = 200;
+/// When a process is killed at last that has not made so many accesses.
+const LATE: Duration = Duration::from_secs(5);
+/// How long work is under way at most until it is killed, in microseconds.
+const LONGEST: usize = 60_000;
 /// A card that does not get as far as it should in this time does not at all.
 const HANGS: Duration = Duration::from_secs(60);
 
@@ -301,6 +304,56 @@ fn works_again(twin: &Arc<PciMachine>, folder: &Path, chip: &str) {
     assert!(work_on(&*device, &image, 0).unwrap(), "{chip}");
 }
 
+/// Kernels, copies and fences, on memory of the host, as many as are under way at once.
+pub struct Load {
+    compute: Stream,
+    copies: Stream,
+    program: Arc<Program>,
+    /// What the kernels read and write, and where the copies lead from and to.
+    buffers: [Buffer; 4],
+}
+
+impl Load {
+    pub fn new(device: &Arc<AmdDevice>, image: &KernelImage) -> hcq::Result<Load> {
+        let of = |kind, bytes| memory(&**device, kind, bytes);
+        Ok(Load {
+            compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
+            copies: Stream::new(device.queue(QueueKind::Copy, 0)?),
+            program: device.load(image)?,
+            buffers: [
+                of(MemoryKind::Host, 3 << 20)?,
+                of(MemoryKind::Host, 4 * 64)?,
+                of(MemoryKind::Device, 1 << 20)?,
+                of(MemoryKind::Host, 1 << 20)?,
+            ],
+        })
+    }
+
+    /// Each has a fence behind it. Nobody waits.
+    pub fn submit(&self) -> hcq::Result<()> {
+        let [read, written, src, dst] = &self.buffers;
+        let args = [at(written), at(read)];
+        for _ in 0..16 {
+            let exec = Command::Exec {
+                program: &self.program,
+                args: &args,
+                grid: [64, 1, 1],
+                block: [1, 1, 1],
+            };
+            self.compute.submit(&[], &[exec])?;
+            let (dst, src, bytes) = (at(dst), at(src), 1 << 20);
+            self.copies
+                .submit(&[], &[Command::Copy { dst, src, bytes }])?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> hcq::Result<()> {
+        self.compute.wait(soon())?;
+        self.copies.wait(soon())
+    }
+}
+
 /// What the other process does; here, where nobody has told of a card, nothing.
 #[test]
 fn the_process_that_is_killed() {
@@ -329,10 +382,11 @@ fn the_process_that_is_killed() {
     let device = drivers_amd::over(&interface, &options()).unwrap();
     println!("\nit is open");
     if let Some(chip) = std::env::var_os(WORKS) {
-        let image = kernel(chip.to_str().unwrap(), "sums", 2);
-        // Kernels, copies and fences, until it is killed.
+        let load = Load::new(&device, &kernel(chip.to_str().unwrap(), "sums", 2)).unwrap();
         loop {
-            assert!(work_on(&*device, &image, 4).unwrap());
+            load.submit().unwrap();
+            println!("\nit works");
+            load.wait().unwrap();
         }
     }
     let a = memory(&*device, MemoryKind::Device, 1 << 20).unwrap();
@@ -367,21 +421,18 @@ enum When {
     Begun(u64),
     /// It has said this.
     Said(&'static str),
-    /// So many accesses have reached the card, while it starts or works.
+    /// So many accesses have reached the card.
     Accesses(u64),
+    /// So long after its first work is under way.
+    Works(Duration),
 }
 
 impl When {
     fn wait(self, child: &mut Child, begun: &AtomicU64, accesses: &AtomicU64) {
         let start = Instant::now();
-        let least = match self {
-            When::Begun(least) => (begun, least),
-            When::Accesses(least) => (accesses, least),
-            When::Said(_) => (begun, 0),
-        };
         match self {
-            When::Begun(_) | When::Accesses(_) => {
-                while least.0.load(Ordering::Relaxed) < least.1 {
+            When::Begun(least) => {
+                while begun.load(Ordering::Relaxed) < least {
                     assert!(
                         child.try_wait().unwrap().is_none(),
                         "{self:?}: it has ended"
@@ -390,10 +441,20 @@ impl When {
                     std::thread::yield_now();
                 }
             }
-            When::Said(text) => {
-                let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-                let found = lines.map_while(Result::ok).any(|line| line == text);
-                assert!(found, "{self:?}: it has ended");
+            // Looks at what is not there yet are accesses, too: there may be fewer of them. Any moment is one.
+            When::Accesses(least) => {
+                while accesses.load(Ordering::Relaxed) < least && start.elapsed() < LATE {
+                    std::thread::yield_now();
+                }
+                assert!(
+                    child.try_wait().unwrap().is_none(),
+                    "{self:?}: it has ended"
+                );
+            }
+            When::Said(text) => says(child, text),
+            When::Works(more) => {
+                says(child, "it works");
+                std::thread::sleep(more);
             }
         }
     }
@@ -409,8 +470,16 @@ impl Tap for Counted {
     }
 }
 
-fn killed(chip: &str, when: When) {
-    let works = matches!(when, When::Accesses(_)).then_some(chip);
+/// Waits for a line.
+fn says(child: &mut Child, text: &str) {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let found = lines.map_while(Result::ok).any(|line| line == text);
+    assert!(found, "{text}: it has ended");
+}
+
+/// Kills a process, and says how many accesses had reached the card by then.
+fn killed(chip: &str, when: When) -> u64 {
+    let works = matches!(when, When::Accesses(_) | When::Works(_)).then_some(chip);
     let config = card::Config::of(Chip::of(chip).unwrap());
     let begun = config.begun.clone();
     let twin = PciMachine::of(&[config]).unwrap();
@@ -420,6 +489,7 @@ fn killed(chip: &str, when: When) {
     let card = Tapped::pci(twin.open_pci(ADDRESS).unwrap(), counted.clone());
     let bus = twin.function(0).unwrap().bus().clone();
     let mut function = Function::new(card, &bus, rom::image(Chip::of(chip).unwrap()));
+    let mut accesses = 0;
     std::thread::scope(|scope| {
         // Until nobody is there any more, which is an error where somebody was killed.
         let served = scope.spawn(|| drop(function.serve(&socket)));
@@ -440,6 +510,7 @@ fn killed(chip: &str, when: When) {
             .spawn()
             .unwrap();
         when.wait(&mut child, &begun, &counted.0);
+        accesses = counted.0.load(Ordering::Relaxed);
         // SIGKILL.
         child.kill().unwrap();
         child.wait().unwrap();
@@ -447,6 +518,7 @@ fn killed(chip: &str, when: When) {
     });
     works_again(&twin, folder.path(), chip);
     unbroken(&twin);
+    accesses
 }
 
 #[test]
@@ -466,10 +538,19 @@ fn a_process_is_killed_while_it_uses_a_card() {
 #[test]
 fn a_process_is_killed_at_any_moment_while_the_card_works() {
     let part = Chosen::chosen();
-    for index in (0..KILLS).filter(|index| part.has(*index as usize, 50)) {
-        let chip = ["gfx1201", "gfx1100"][index as usize / 50 % 2];
-        let moment = Rng::new(index).below(MOMENTS) as u64;
-        println!("{index}: {chip}, after {moment} accesses");
-        killed(chip, When::Accesses(moment));
+    for (of, chip) in ["gfx1201", "gfx1100"].into_iter().enumerate() {
+        // How many accesses start the card.
+        let start = killed(chip, When::Said("it is open"));
+        let all = (of..KILLS).step_by(2);
+        for index in all.filter(|index| part.has(index / 2, 25)) {
+            let mut rng = Rng::new(index as u64);
+            // One in four before work is under way.
+            let when = match index / 2 % 4 {
+                0 => When::Accesses(rng.below(start as usize) as u64),
+                _ => When::Works(Duration::from_micros(rng.below(LONGEST) as u64)),
+            };
+            println!("{index}: {chip}, {when:?}");
+            killed(chip, when);
+        }
     }
 }

@@ -15,6 +15,7 @@ use twin::vfio::{Config, Kernel};
 use twin_amd::pci::machine::PciMachine;
 
 use super::device::{options, unbroken};
+use super::killed::Load;
 use super::model::{Model, system};
 use super::stand;
 use super::through::Through;
@@ -144,27 +145,33 @@ fn a_process_is_killed_at_any_moment_and_the_next_one_starts() {
         // How many calls there are.
         let rig = Rig::new(&format!("chip={chip}"));
         let (device, model) = rig.device();
-        stand::work_on(&*device, &image, 2).unwrap();
+        let load = Load::new(&device, &image).unwrap();
+        load.submit().unwrap();
         let all = model.made();
-        drop(device);
+        drop((load, device));
         for index in (of..KILLS)
             .step_by(2)
-            .filter(|index| part.has(*index / 2, 25))
+            .filter(|index| part.has(*index / 2, 50))
         {
-            let moment = Rng::new(index as u64).below(all);
+            // One in four with all of the work under way.
+            let moment = Rng::new(index as u64).below(all + all / 3);
             let rig = Rig::new(&format!("chip={chip}"));
             let model = Model::killed(&rig.kernel, moment);
             // What the dead one goes on with reaches nobody; its memory is this test's, and stays.
             let opened = rig.function_by(model.clone());
             let opened = opened.map(|(pci, _)| (rig.device_over(pci.clone()), pci));
-            if let Ok((Ok(device), _)) = &opened {
-                _ = stand::work_on(&**device, &image, 2);
+            let load = match &opened {
+                Ok((Ok(device), _)) => Load::new(device, &image).ok(),
+                _ => None,
+            };
+            _ = load.as_ref().map(Load::submit);
+            if !model.is_dead() {
+                model.dies();
             }
-            assert!(model.is_dead(), "{chip} {moment} of {all}");
             assert_eq!(rig.kernel.mapped(), [], "{chip} {moment} of {all}");
             let master = rig.twin.function(0).unwrap().bus().master();
             assert!(!master, "{chip} {moment} of {all}");
-            drop(opened);
+            drop((load, opened));
             let (device, _) = rig.device();
             let right = stand::work_on(&*device, &image, 0).unwrap();
             assert!(right, "{chip} {moment} of {all}");

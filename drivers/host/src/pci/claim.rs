@@ -9,8 +9,8 @@ use std::io;
 use thiserror::Error;
 
 use super::files::{Files, folder as in_sysfs};
-use super::journal::is_owed;
 use super::look::{display, driver, group, sizes};
+use super::owed::is_owed;
 use super::pages::available;
 
 const RESCAN: &str = "/sys/bus/pci/rescan";

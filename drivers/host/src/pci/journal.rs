@@ -8,16 +8,10 @@ use std::io::ErrorKind;
 use super::claim::{ClaimError, NO_IOMMU, Step, Write};
 use super::files::Files;
 use super::look::driver;
-
-/// Where journals are: gone after a restart, as is what they tell of.
-const JOURNALS: &str = "/run/doorbell";
+use super::owed::{is_owed, journal};
 
 /// Files that are the machine's: what is written there counts for all functions that were taken over.
 const SHARED: [&str; 1] = [NO_IOMMU];
-
-fn journal(address: &str) -> String {
-    format!("{JOURNALS}/{address}.undo")
-}
 
 /// What a journal had before some writes: [`undo`] goes back to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,17 +101,6 @@ fn deaf(files: &dyn Files, address: &str, write: &Write) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Whether another function needs what was written to a file of the whole machine: its journal has it, too.
-pub(super) fn is_owed(files: &dyn Files, address: &str, path: &str) -> bool {
-    let others = files.list(JOURNALS).unwrap_or_default();
-    let mut others = others.iter().filter_map(|name| name.strip_suffix(".undo"));
-    others.any(|other| {
-        // One that cannot be read is no reason to take something away from a card.
-        other != address
-            && entries(files, other).map_or(true, |all| all.iter().any(|e| e.undo.path == path))
-    })
 }
 
 /// Something that was written, or may have been.

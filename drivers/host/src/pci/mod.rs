@@ -7,6 +7,7 @@
 //! | [`claim`] | taking a function over from the system, as a list of writes that can be read before |
 //! | [`journal`] | writing such a list, and undoing it |
 //! | [`reset`] | resetting a function by the kernel |
+//! | `owed` | which functions need what was written |
 //! | `kept` | files of ours, which tell a program with all rights what to do |
 //! | `lock` | one program at a time |
 //! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
@@ -26,6 +27,7 @@ pub mod journal;
 mod kept;
 mod lock;
 pub mod look;
+mod owed;
 pub mod pages;
 pub mod quiet;
 pub mod reset;

@@ -77,7 +77,10 @@ pub struct Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Missing { seen, fix } = self;
-        write!(f, "{seen}, and only their pages outlive a program that is killed: {fix}")
+        write!(
+            f,
+            "{seen}, and only their pages outlive a program that is killed: {fix}"
+        )
     }
 }
 

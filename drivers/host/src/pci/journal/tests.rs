@@ -10,6 +10,7 @@ fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimEr
 }
 use crate::pci::claim::{Wanted, Way, plan, release};
 use crate::pci::files::{Rights, folder as in_sysfs};
+use crate::pci::owed::JOURNALS;
 use crate::pci::reset;
 
 const GPU: &str = "0000:03:00.0";
