@@ -620,7 +620,11 @@ fn what_would_be_written_to_a_machine_is_printed_and_not_written() {
     std::fs::create_dir_all(group.join("devices/0000:03:00.0")).unwrap();
     std::fs::write(group.join("type"), "DMA-FQ\n").unwrap();
     let ran = on(&["bind", "03:00.0", "--plan"]);
-    assert!(ran.code == 1 && ran.err.contains("`modprobe vfio-pci`"), "{}", ran.err);
+    assert!(
+        ran.code == 1 && ran.err.contains("`modprobe vfio-pci`"),
+        "{}",
+        ran.err
+    );
     std::fs::create_dir_all(place.path("machine/sys/bus/pci/drivers/vfio-pci")).unwrap();
     let ran = on(&["bind", "03:00.0", "--plan"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -632,7 +636,11 @@ fn what_would_be_written_to_a_machine_is_printed_and_not_written() {
     let text = std::fs::read_to_string(&mounts).unwrap();
     std::fs::write(&mounts, "").unwrap();
     let ran = on(&["bind", "03:00.0"]);
-    assert!(ran.code == 1 && ran.err.contains("mount -t hugetlbfs"), "{}", ran.err);
+    assert!(
+        ran.code == 1 && ran.err.contains("mount -t hugetlbfs"),
+        "{}",
+        ran.err
+    );
     std::fs::write(&mounts, text).unwrap();
     // The doctor sees the card, and leaves everything as it is.
     let ran = on(&["doctor", "--json"]);

@@ -6,10 +6,10 @@
 //! hugetlbfs. The card may not touch it once the kernel has it back (`PCI-DMA-FREED`).
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::process::{Child, Command as Run, Stdio};
+use std::process::{Child, ChildStdout, Command as Run, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,7 +76,15 @@ fn error(operation: &str, error: &impl std::fmt::Display) -> TransportError {
 
 impl Far {
     fn at(socket: &Path) -> Arc<Far> {
-        let client = Client::new(socket).unwrap();
+        // The socket is there a moment before somebody listens.
+        let start = Instant::now();
+        let client = loop {
+            match Client::new(socket) {
+                Ok(client) => break client,
+                Err(error) => assert!(start.elapsed() < HANGS, "{error}"),
+            }
+            std::thread::yield_now();
+        };
         let length = |bar| client.region(bar as u32).map_or(0, |region| region.size);
         Arc::new(Far {
             lengths: std::array::from_fn(length),
@@ -428,7 +436,8 @@ enum When {
 }
 
 impl When {
-    fn wait(self, child: &mut Child, begun: &AtomicU64, accesses: &AtomicU64) {
+    /// Who closes what it says ends it: what is returned is kept until it is killed.
+    fn wait(self, child: &mut Child, begun: &AtomicU64, accesses: &AtomicU64) -> Option<Said> {
         let start = Instant::now();
         match self {
             When::Begun(least) => {
@@ -451,12 +460,14 @@ impl When {
                     "{self:?}: it has ended"
                 );
             }
-            When::Said(text) => says(child, text),
+            When::Said(text) => return Some(says(child, text)),
             When::Works(more) => {
-                says(child, "it works");
+                let said = says(child, "it works");
                 std::thread::sleep(more);
+                return Some(said);
             }
         }
+        None
     }
 }
 
@@ -470,11 +481,15 @@ impl Tap for Counted {
     }
 }
 
+/// What a process says.
+type Said = BufReader<ChildStdout>;
+
 /// Waits for a line.
-fn says(child: &mut Child, text: &str) {
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let found = lines.map_while(Result::ok).any(|line| line == text);
-    assert!(found, "{text}: it has ended");
+fn says(child: &mut Child, text: &str) -> Said {
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = said.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == text), "{text}: it has ended");
+    said
 }
 
 /// Kills a process, and says how many accesses had reached the card by then.
@@ -509,11 +524,12 @@ fn killed(chip: &str, when: When) -> u64 {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        when.wait(&mut child, &begun, &counted.0);
+        let said = when.wait(&mut child, &begun, &counted.0);
         accesses = counted.0.load(Ordering::Relaxed);
         // SIGKILL.
         child.kill().unwrap();
         child.wait().unwrap();
+        drop(said);
         bus.memory().process_ended();
     });
     works_again(&twin, folder.path(), chip);

@@ -30,11 +30,11 @@ struct Joined {
 
 impl Domains {
     /// None yet.
-    pub fn new(calls: Arc<dyn Calls>) -> Arc<Domains> {
-        Arc::new(Domains {
+    pub fn new(calls: Arc<dyn Calls>) -> Domains {
+        Domains {
             calls,
             joined: Mutex::default(),
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Joined>> {

@@ -7,7 +7,8 @@
 //! | `request` | requests by their names and types |
 //! | `domains` | the containers of a process, and which groups are in them |
 //! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
-//! | `function` | the function: regions, memory, interrupts, reset |
+//! | `regions` | what is read and written by calls |
+//! | `function` | the function: memory, interrupts, reset |
 //!
 //! Behind an IOMMU (type 1, version 2) functions of a process reach what is mapped for them, their windows among it, and
 //! nothing else: all in one container, at the same addresses, if their IOMMUs allow that. Without one a function
@@ -23,6 +24,7 @@
 pub mod calls;
 mod domains;
 mod function;
+mod regions;
 #[allow(unsafe_code)]
 mod request;
 mod space;
@@ -39,7 +41,8 @@ use hcq::transport::{Fault, Pci, TransportError};
 use super::look::group;
 use super::pages::let_go;
 use super::{Lock, System};
-use function::{ConfigRegion, Function};
+use function::Function;
+use regions::ConfigRegion;
 use request::Descriptor;
 
 pub use domains::Domains;
