@@ -3,8 +3,12 @@
 //! One buffer has up to three addresses: what a kernel running on the GPU uses ([`GpuVa`]), what
 //! the device puts on the bus ([`BusAddr`]) and where it lies in the card's own memory
 //! ([`VramAddr`]); a page table leads from the first to one of the others ([`PhysAddr`]). Mixing them up compiles in C and corrupts memory; here it does not compile.
+//!
+//! What a [`BusAddr`] means depends on who translates it: [`BusRanges`] gives its addresses to functions of its own
+//! [`Domain`] only.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
@@ -41,6 +45,14 @@ pub enum AddrError {
         base: u64,
         /// Alignment that was asked for.
         align: u64,
+    },
+    /// An address that means something else, or nothing, to who was to use it.
+    #[error("addresses of {of} are none of {asked}: the two share no memory")]
+    OtherDomain {
+        /// Whose addresses they are.
+        of: Domain,
+        /// Who was to use them.
+        asked: Domain,
     },
 }
 
@@ -163,6 +175,71 @@ address! {
     VramAddr
 }
 
+/// Functions to which a bus address means the same: all those that no IOMMU translates for, or those of one container of
+/// VFIO.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Domain(u64);
+
+impl Domain {
+    /// Nobody translates: addresses on the bus are physical ones.
+    pub const BUS: Domain = Domain(0);
+
+    /// One that no other of this process is.
+    pub fn unique() -> Domain {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Domain(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Domain(0) => f.write_str("the bus"),
+            Domain(number) => write!(f, "IOMMU domain {number}"),
+        }
+    }
+}
+
+/// A range of bus addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusRange {
+    /// First address.
+    pub addr: BusAddr,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// Where memory is on the bus, for functions of one domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusRanges {
+    domain: Domain,
+    ranges: Vec<BusRange>,
+}
+
+impl BusRanges {
+    /// Ranges, in the order of the memory.
+    pub fn new(domain: Domain, ranges: Vec<BusRange>) -> BusRanges {
+        BusRanges { domain, ranges }
+    }
+
+    /// The ranges, for a function of a domain.
+    ///
+    /// # Errors
+    /// [`AddrError::OtherDomain`].
+    pub fn for_domain(&self, asked: Domain) -> Result<&[BusRange], AddrError> {
+        let of = self.domain;
+        match of == asked {
+            true => Ok(&self.ranges),
+            false => Err(AddrError::OtherDomain { of, asked }),
+        }
+    }
+
+    /// All of them, for who records and uses none.
+    pub(crate) fn recorded(&self) -> &[BusRange] {
+        &self.ranges
+    }
+}
+
 /// Where memory is, for the device: what an entry of a page table holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhysAddr {
@@ -250,6 +327,26 @@ mod tests {
         assert!(GpuVa(1).align_up(0).is_err());
         assert!(GpuVa(u64::MAX).align_up(2).is_err());
         assert!(GpuVa(6).is_aligned(3) && !GpuVa(6).is_aligned(4) && !GpuVa(0).is_aligned(0));
+    }
+
+    #[test]
+    fn addresses_of_one_domain_are_none_of_another() {
+        let (a, b) = (Domain::unique(), Domain::unique());
+        let addr = BusAddr(0x10_0000);
+        let bytes = 0x1000;
+        let ranges = BusRanges::new(a, vec![BusRange { addr, bytes }]);
+        assert_eq!(ranges.for_domain(a), Ok(&[BusRange { addr, bytes }][..]));
+        for asked in [b, Domain::BUS] {
+            let of = a;
+            let refused = ranges.for_domain(asked);
+            assert_eq!(refused, Err(AddrError::OtherDomain { of, asked }));
+        }
+        let of_bus = BusRanges::new(Domain::BUS, Vec::new());
+        let error = of_bus.for_domain(a).unwrap_err().to_string();
+        assert!(
+            error.starts_with("addresses of the bus are none of IOMMU domain "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -72,8 +72,12 @@ impl Machine for Host {
             ));
         };
         if found.driver.as_deref() == Some(vfio::DRIVER) {
-            let kernel = vfio::calls::this(&self.system);
-            return vfio::open(&self.system, &kernel, address, Duration::ZERO);
+            // A process that was forked has none of its parent's.
+            let domains = self.kept.get_or_make(|| {
+                let kernel = vfio::calls::this(&self.system);
+                Ok::<_, TransportError>(vfio::Domains::new(kernel))
+            })?;
+            return vfio::open(&self.system, &domains, address, Duration::ZERO);
         }
         let opened = pci::open(&self.system, address, &found.bars, Duration::ZERO)?;
         Ok(Arc::new(opened))

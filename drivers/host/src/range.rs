@@ -97,8 +97,10 @@ impl Range {
         prot: ProtFlags,
     ) -> Result<Range, Errno> {
         let bytes = NonZeroUsize::new(len).ok_or(Errno::EINVAL)?;
+        // Huge pages are not set aside for all of it.
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE;
         // SAFETY: the kernel picks an unused address.
-        let base = unsafe { mmap(None, bytes, prot, MapFlags::MAP_SHARED, file, offset)? };
+        let base = unsafe { mmap(None, bytes, prot, flags, file, offset)? };
         let ptr = base.cast();
         Ok(Range { ptr, len })
     }

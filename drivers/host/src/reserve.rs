@@ -15,7 +15,6 @@ use hcq::transport::{ANYWHERE, Fault, Prot, Reserved, TransportError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use crate::mmap::HUGE_PAGE;
 use crate::range::{Range, Unforked, no_fork, page_size};
 
 /// A view of what is mapped for these accesses.
@@ -157,27 +156,17 @@ pub(crate) fn memory(bytes: u64, align: u64) -> Result<View, TransportError> {
     Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })
 }
 
-/// Zeroed memory whose pages are there and stay there, of the usual size or of [`HUGE_PAGE`] each.
+/// All of a file, from its start, also what it does not have yet.
 ///
 /// # Errors
-/// [`Fault::Errno`] of mmap(2): ENOMEM where there is no such memory (of huge pages: none is free), EAGAIN and EPERM
-/// where this process may lock no more of it.
-pub(crate) fn pinned(bytes: u64, is_huge: bool) -> Result<View, Fault> {
-    let page = if is_huge { HUGE_PAGE } else { page_size() };
-    let len = usize::try_from(bytes).ok();
-    let len = len.and_then(|len| len.checked_next_multiple_of(page));
-    let len = len.ok_or(Fault::Errno(Errno::ENOMEM as i32))?;
+/// [`Fault::Errno`] of mmap(2).
+pub(crate) fn of_file(file: impl AsFd, len: usize) -> Result<View, Fault> {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    let mut flags = MapFlags::MAP_SHARED | MapFlags::MAP_LOCKED | MapFlags::MAP_POPULATE;
-    if is_huge {
-        flags |= MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB;
-    }
-    // Huge pages start aligned by themselves.
-    let range =
-        Range::aligned(len, page_size(), 0, access, flags).map_err(|e| Fault::Errno(e as i32))?;
+    let range = Range::of_file(file, 0, len, access).map_err(|e| Fault::Errno(e as i32))?;
     let owner = Unforked::new(range);
-    let (ptr, len) = (owner.range().ptr(), owner.range().len());
-    // SAFETY: mapped for reads and writes while the owner lives, and nobody else's.
+    let ptr = owner.range().ptr();
+    // SAFETY: mapped for reads and writes while the owner lives, and nobody else's. Who asks for it touches only what the
+    // file has.
     Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })
 }
 
@@ -342,18 +331,6 @@ mod tests {
         assert_eq!(view.read::<u64>(8), Ok(7));
         drop(view);
         assert!(Place::inside(base, 4096).is_err());
-    }
-
-    /// Who keeps memory for reuse gives it back by the number of the error.
-    #[test]
-    fn memory_that_cannot_be_locked_is_an_error_with_its_number() {
-        for is_huge in [false, true] {
-            // More than there are addresses.
-            for bytes in [1 << 48, u64::MAX] {
-                let error = pinned(bytes, is_huge).unwrap_err();
-                assert_eq!(error, Fault::Errno(libc::ENOMEM), "{bytes:#x} {is_huge}");
-            }
-        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the machine's and not the card's has rows of its own, also where there is no card.
 
 use drivers_host::pci::look::{self, Group};
+use drivers_host::pci::pages::available;
 use drivers_host::pci::{Files, Rights};
 use drivers_spec::amd::cards;
 use drivers_spec::pci::VENDOR_AMD;
@@ -19,7 +20,10 @@ const CAP_SYS_ADMIN: u32 = 21;
 /// Who may lock memory without limit.
 const CAP_IPC_LOCK: u32 = 14;
 const VFIO: &str = "vfio-pci";
-const HUGE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+const GROUPS: &str = "/sys/kernel/iommu_groups";
+/// What an IOMMU is good for, and where it is turned on.
+const TURN_ON: &str = "with one (turned on in the firmware's set-up; intel_iommu=on on Intel's) `doorbell bind` takes cards by \
+                       vfio-pci, a card reaches only what it was given, and no program has to be root";
 /// What a card's buffers and rings need at least, in bytes of locked memory.
 const LOCKED: u64 = 256 << 20;
 
@@ -65,7 +69,7 @@ const STAGES: [Stage; 8] = [
     ("rights", |card| card.rights()),
     ("windows", |card| card.windows()),
     ("addresses", |card| card.addresses()),
-    ("memory", |card| memory(card.files)),
+    ("memory", |card| card.memory()),
     ("firmware", |card| card.firmware()),
 ];
 
@@ -301,13 +305,20 @@ impl Card<'_> {
                     group.number, group.kind
                 ),
                 format!(
-                    "`doorbell bind {address} --vfio`; or start the kernel with iommu=pt and use sysfs as now"
+                    "`doorbell bind {address}`; or start the kernel with iommu=pt and use sysfs as now"
                 ),
             ),
             Some(group) => Passed(format!(
                 "IOMMU group {} leaves addresses as they are",
                 group.number
             )),
+        }
+    }
+
+    fn memory(&self) -> Check {
+        match self.is_vfio() && self.group().is_some_and(|group| !group.no_iommu) {
+            true => locked(self.files),
+            false => huge(self.files),
         }
     }
 
@@ -338,8 +349,8 @@ impl Card<'_> {
     }
 }
 
-const AS_ROOT: &str = "run as root (sudo); or take the card by VFIO (`doorbell bind ADDRESS --vfio`), and the file of \
-                       its group is all that has to be opened";
+const AS_ROOT: &str = "run as root (sudo); or take the card by VFIO (`doorbell bind ADDRESS`, behind an IOMMU), and the \
+                       file of its group is all that has to be opened";
 
 /// Whether this process has a capability; none where the system does not tell.
 fn has(files: &dyn Files, capability: u32) -> Option<bool> {
@@ -374,30 +385,38 @@ fn rights(files: &dyn Files) -> Check {
     }
 }
 
-/// Memory that a card is to reach has to stay where it is.
+/// The memory of cards on this machine: as they are taken, behind an IOMMU or without.
 fn memory(files: &dyn Files) -> Check {
+    match files.list(GROUPS).is_ok_and(|groups| !groups.is_empty()) {
+        true => locked(files),
+        false => huge(files),
+    }
+}
+
+/// Memory that a card reaches by its physical addresses.
+fn huge(files: &dyn Files) -> Check {
+    match available(files) {
+        Ok(seen) => Passed(seen),
+        Err(missing) => Stopped(missing.seen, missing.fix.into()),
+    }
+}
+
+/// Memory that VFIO pins.
+fn locked(files: &dyn Files) -> Check {
     let limits = files.read("/proc/self/limits").unwrap_or_default();
     let line = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"));
     let limit = line.and_then(|line| line.split_whitespace().next());
-    let free = files
-        .read(HUGE)
-        .ok()
-        .and_then(|text| text.trim().parse::<u64>().ok());
-    let huge = match free {
-        Some(free) => format!("{free} huge pages free"),
-        None => "no huge pages".into(),
-    };
     let is_free = has(files, CAP_IPC_LOCK) == Some(true);
     match limit {
-        _ if is_free => Passed(format!("memory is locked without limit; {huge}")),
-        Some("unlimited") => Passed(format!("memory is locked without limit; {huge}")),
+        _ if is_free => Passed("memory is locked without limit".into()),
+        Some("unlimited") => Passed("memory is locked without limit".into()),
         Some(limit) if limit.parse().is_ok_and(|limit: u64| limit >= LOCKED) => {
-            Passed(format!("up to {limit} bytes are locked; {huge}"))
+            Passed(format!("up to {limit} bytes are locked"))
         }
         Some(limit) => Stopped(
-            format!("at most {limit} bytes can be locked; {huge}"),
+            format!("at most {limit} bytes can be locked"),
             "`ulimit -l unlimited` as root (LimitMEMLOCK=infinity for a service), or run as root"
                 .into(),
         ),
@@ -410,14 +429,13 @@ fn memory(files: &dyn Files) -> Check {
 
 /// What cards see where: on this machine as a whole.
 fn iommu(files: &dyn Files) -> Row {
-    const GROUPS: &str = "/sys/kernel/iommu_groups";
     let row = |status, text: String| Row::new("pci.iommu", status, text);
     let groups = match files.list(GROUPS) {
         Ok(groups) if !groups.is_empty() => groups,
         _ => {
             return row(
                 Status::Absent,
-                format!("{GROUPS}: none: cards see physical memory"),
+                format!("{GROUPS}: none: cards see physical memory; {TURN_ON}"),
             );
         }
     };

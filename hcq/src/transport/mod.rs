@@ -29,11 +29,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::addr::BusAddr;
+use crate::addr::{BusAddr, BusRanges, Domain};
 use crate::mem::view::View;
 use crate::mem::window::{AccessWidth, Window};
 use crate::wait::Deadline;
 
+pub use crate::addr::BusRange;
 pub use crate::clock::{Clock, MonotonicClock, VirtualClock};
 pub use error::{Fault, TransportError};
 pub use found::{Bar, PciFunction, UsbDevice};
@@ -48,16 +49,7 @@ pub struct Dma {
     /// stopped using it.
     pub view: View,
     /// Where the device finds it, in the order of the view; the lengths add up to it.
-    pub ranges: Vec<BusRange>,
-}
-
-/// A range of bus addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BusRange {
-    /// First address.
-    pub addr: BusAddr,
-    /// Length in bytes.
-    pub bytes: u64,
+    pub ranges: BusRanges,
 }
 
 /// Ways to reset a PCI function, mildest first.
@@ -116,6 +108,19 @@ pub trait Pci: Send + Sync {
     /// No memory, or none that is aligned so.
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError>;
 
+    /// Who finds the same memory at the same bus addresses: what [`Pci::dma`] gives counts there.
+    fn domain(&self) -> Domain {
+        Domain::BUS
+    }
+
+    /// Where other functions of the domain find the first `bytes` bytes of BAR `n`.
+    ///
+    /// # Errors
+    /// No such BAR, or others do not reach it.
+    fn shown(&self, n: u8, bytes: u64) -> Result<BusRanges, TransportError> {
+        shown_on_bus(self, n, bytes)
+    }
+
     /// Whether the function reaches memory of the host. Where it does not, [`Pci::dma`] refuses, and memory of the
     /// function's own stands in for it.
     fn reaches_host(&self) -> bool {
@@ -150,6 +155,24 @@ pub trait Pci: Send + Sync {
     /// # Errors
     /// [`Fault::TimedOut`] at the deadline, [`Fault::Unsupported`] without interrupts: then poll.
     fn wait_irq(&self, vector: u32, deadline: Deadline) -> Result<u64, TransportError>;
+}
+
+/// Where a BAR of 64 bits is on the bus, by the function's own registers.
+///
+/// Source: PCI Local Bus Specification 3.0, 6.2.5.1: bits 3:0 of the register are no address.
+///
+/// # Errors
+/// Of the accesses.
+pub fn shown_on_bus(
+    pci: &(impl Pci + ?Sized),
+    n: u8,
+    bytes: u64,
+) -> Result<BusRanges, TransportError> {
+    const FIRST: u16 = 0x10;
+    let at = FIRST + 4 * u16::from(n);
+    let half = |at| pci.config_read(at, AccessWidth::W32).map(u64::from);
+    let addr = BusAddr((half(at)? | half(at + 4)? << 32) & !0xf);
+    Ok(BusRanges::new(Domain::BUS, vec![BusRange { addr, bytes }]))
 }
 
 /// What a mapping may be used for.
@@ -404,9 +427,10 @@ pub(crate) mod tests {
         }
         fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
             let addr = BusAddr(0x1_0000_0000);
+            let ranges = vec![BusRange { addr, bytes }];
             Ok(Dma {
                 view: View::alloc(bytes as usize, align as usize).unwrap(),
-                ranges: vec![BusRange { addr, bytes }],
+                ranges: BusRanges::new(Domain::BUS, ranges),
             })
         }
         fn reset(&self, _: ResetKind) -> Result<(), TransportError> {

@@ -12,9 +12,10 @@ use super::ioctl::Request;
 use super::listed;
 use super::machine::{Kept, Machine, Reserved};
 use super::{
-    BusRange, DevFile, Dma, Fault, Map, Pci, Prot, Relay, ResetKind, Setup, TransportError, UsbPipe,
+    BusRange, DevFile, Dma, Fault, Map, Pci, Prot, Relay, ResetKind, Setup, TransportError,
+    UsbPipe, shown_on_bus,
 };
-use crate::addr::BusAddr;
+use crate::addr::{BusAddr, BusRanges, Domain};
 use crate::mem::view::View;
 use crate::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use crate::wait::Deadline;
@@ -317,7 +318,8 @@ impl Pci for Tapped<dyn Pci> {
         let access = Access::new(Verb::Dma, [bytes, align]);
         let make = |pci: &(dyn Pci + 'static), _: &Access| {
             let Dma { view, ranges } = pci.dma(bytes, align)?;
-            let values = ranges.iter().flat_map(|r| [r.addr.0, r.bytes]).collect();
+            let values = ranges.recorded().iter();
+            let values = values.flat_map(|r| [r.addr.0, r.bytes]).collect();
             Ok(Answer {
                 values,
                 view: Some(view),
@@ -338,7 +340,7 @@ impl Pci for Tapped<dyn Pci> {
             }
             Ok(Dma {
                 view: memory(&answer, moved, align)?,
-                ranges,
+                ranges: BusRanges::new(self.domain(), ranges),
             })
         })
     }
@@ -346,6 +348,19 @@ impl Pci for Tapped<dyn Pci> {
     fn condition(&self) -> Vec<[String; 2]> {
         let inner = self.inner.as_ref();
         inner.map_or_else(Vec::new, |inner| inner.condition())
+    }
+
+    fn domain(&self) -> Domain {
+        let inner = self.inner.as_ref();
+        inner.map_or(Domain::BUS, |inner| inner.domain())
+    }
+
+    fn shown(&self, n: u8, bytes: u64) -> Result<BusRanges, TransportError> {
+        match &self.inner {
+            Some(inner) if inner.domain() != Domain::BUS => inner.shown(n, bytes),
+            // What it reads for that is seen.
+            _ => shown_on_bus(self, n, bytes),
+        }
     }
 
     fn reaches_host(&self) -> bool {
@@ -367,7 +382,11 @@ impl Pci for Tapped<dyn Pci> {
             tap: self.tap.clone(),
             inner: Some(inner),
             verbs: MEMORY,
-            of: dma.ranges.first().map_or(0, |range| range.addr.0),
+            of: dma
+                .ranges
+                .recorded()
+                .first()
+                .map_or(0, |range| range.addr.0),
             len: dma.view.len() as u64,
         };
         Window::remote(name.to_owned(), Arc::new(memory))

@@ -509,6 +509,10 @@ fn machine(place: &Place) -> String {
         put(&of(name), text);
     }
     put("sys/bus/pci/drivers/amdgpu/bind", "");
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    put(&format!("{pool}/nr_hugepages"), "8\n");
+    put(&format!("{pool}/free_hugepages"), "8\n");
+    put("proc/mounts", "none /huge hugetlbfs rw,pagesize=2M 0 0\n");
     std::fs::create_dir_all(root.join("run/lock")).unwrap();
     root.display().to_string()
 }
@@ -569,9 +573,14 @@ fn what_would_be_written_to_a_machine_is_printed_and_not_written() {
     let before = contents(&place);
     let on = |args: &[&str]| place.run(&[args, &["--root", &root]].concat(), &[]);
     let plan = on(&["bind", "03:00.0", "--plan"]);
-    assert_eq!((plan.code, plan.err.as_str()), (0, ""));
+    assert_eq!(plan.code, 0, "{}", plan.err);
+    // Nothing protects the machine: it is said what would, unless that was asked for.
+    assert!(plan.err.contains("no IOMMU is at work"), "{}", plan.err);
     let lines: Vec<_> = plan.out.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
+    let asked = on(&["bind", "03:00.0", "--sysfs", "--plan"]);
+    assert_eq!((asked.code, asked.err.as_str()), (0, ""));
+    assert_eq!(asked.out, plan.out);
     assert!(
         lines[0].starts_with(
             "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind  # the kernel driver amdgpu has it; \
@@ -606,6 +615,33 @@ fn what_would_be_written_to_a_machine_is_printed_and_not_written() {
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
         assert!(ran.err.contains(text), "{}", ran.err);
     }
+    // An IOMMU is at work: it is used.
+    let group = place.path("machine/sys/kernel/iommu_groups/12");
+    std::fs::create_dir_all(group.join("devices/0000:03:00.0")).unwrap();
+    std::fs::write(group.join("type"), "DMA-FQ\n").unwrap();
+    let ran = on(&["bind", "03:00.0", "--plan"]);
+    assert!(
+        ran.code == 1 && ran.err.contains("`modprobe vfio-pci`"),
+        "{}",
+        ran.err
+    );
+    std::fs::create_dir_all(place.path("machine/sys/bus/pci/drivers/vfio-pci")).unwrap();
+    let ran = on(&["bind", "03:00.0", "--plan"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("echo vfio-pci > "), "{}", ran.out);
+    std::fs::remove_dir(place.path("machine/sys/bus/pci/drivers/vfio-pci")).unwrap();
+    std::fs::remove_dir_all(place.path("machine/sys/kernel/iommu_groups")).unwrap();
+    // Without huge pages there is no memory that outlives a program.
+    let mounts = place.path("machine/proc/mounts");
+    let text = std::fs::read_to_string(&mounts).unwrap();
+    std::fs::write(&mounts, "").unwrap();
+    let ran = on(&["bind", "03:00.0"]);
+    assert!(
+        ran.code == 1 && ran.err.contains("mount -t hugetlbfs"),
+        "{}",
+        ran.err
+    );
+    std::fs::write(&mounts, text).unwrap();
     // The doctor sees the card, and leaves everything as it is.
     let ran = on(&["doctor", "--json"]);
     let rows = rows(&ran, "doorbell.doctor/1");

@@ -6,9 +6,12 @@ use std::time::Duration;
 use doorbell::{Error, Setup};
 use drivers::select::Transport;
 use drivers_host::machine::Host;
+use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
-use hcq::transport::{DevFile, Dma, Kept, Machine, Pci, Reserved, ResetKind, TransportError};
+use hcq::transport::{
+    DevFile, Dma, Fault, Kept, Machine, Pci, Reserved, ResetKind, TransportError,
+};
 use hcq::{Command, Deadline, QueueKind, Stream, Val};
 
 /// How far beside its memory the card is sent.
@@ -73,12 +76,25 @@ impl Pci for Function {
         self.0.config_write(offset, width, value)
     }
 
+    fn domain(&self) -> Domain {
+        self.0.domain()
+    }
+
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
-        let mut dma = self.0.dma(bytes, align)?;
-        for range in &mut dma.ranges {
-            range.addr.0 += BESIDE;
-        }
-        Ok(dma)
+        let Dma { view, ranges } = self.0.dma(bytes, align)?;
+        let domain = self.0.domain();
+        let ranges = ranges.for_domain(domain).map_err(|error| {
+            let fault = Fault::Unsupported(error.to_string());
+            TransportError::new(self.name(), "pin", fault)
+        })?;
+        let beside = ranges.iter().map(|range| BusRange {
+            addr: BusAddr(range.addr.0 + BESIDE),
+            bytes: range.bytes,
+        });
+        Ok(Dma {
+            view,
+            ranges: BusRanges::new(domain, beside.collect()),
+        })
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {

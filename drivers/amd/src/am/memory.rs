@@ -1,4 +1,4 @@
-//! [`Memory`]: VRAM, or pinned memory of the host, at an address that means the same to every card of the process that
+//! [`Memory`]: VRAM, or memory of the host that stays where it is, at an address that means the same to every card of the process that
 //! reaches it.
 //!
 //! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
@@ -7,9 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_gpu::interface::Request;
-use drivers_spec::pci::PCI_BASE_ADDRESS_0;
-use hcq::addr::{BusAddr, PhysAddr, VramAddr};
-use hcq::mem::window::{AccessWidth, Window};
+use hcq::addr::{AddrError, BusAddr, PhysAddr, VramAddr};
+use hcq::mem::window::Window;
 use hcq::transport::{BusRange, Dma, Fault, TransportError};
 use hcq::{DeviceId, Error, GpuVa, MemoryKind};
 
@@ -157,11 +156,13 @@ impl Memory {
             Some(Place::Near(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
             Some(Place::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
             Some(Place::Vram(at)) => {
-                let at = on_bus(&self.card, *at)?;
+                let at = on_bus(&self.card, card, *at)?;
                 (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)
             }
             Some(Place::Host(dma)) => {
-                let pieces = dma.ranges.iter();
+                let pieces = dma.ranges.for_domain(card.card().pci().domain());
+                let pieces = pieces.map_err(|e| strangers(&self.card, card, &e))?;
+                let pieces = pieces.iter();
                 let pieces = pieces.map(|range| (PhysAddr::Bus(range.addr), range.bytes));
                 (cut(pieces, self.bytes), Attr::HOST)
             }
@@ -202,16 +203,23 @@ impl SharedMemory for Memory {
             return Ok(());
         }
         let done = self.map(card);
-        if let (Err(error), Some(Place::Vram(_))) = (&done, &self.place) {
+        let is_stranger = self.card.card().pci().domain() != card.card().pci().domain();
+        match (&done, &self.place) {
             // Copies between the two go through memory of the host then.
-            tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
-            return Ok(());
+            (Err(error), Some(Place::Vram(_))) => {
+                tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
+                Ok(())
+            }
+            (Err(error), Some(Place::Host(_))) if is_stranger => {
+                tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
+                Ok(())
+            }
+            _ => done,
         }
-        done
     }
 }
 
-/// The first so many bytes of pieces: there may be more of pinned memory than was asked for.
+/// The first so many bytes of pieces: there may be more of the host's memory than was asked for.
 fn cut(pieces: impl Iterator<Item = (PhysAddr, u64)>, bytes: u64) -> Vec<(PhysAddr, u64)> {
     let mut left = bytes;
     let mut fit = |(at, bytes): (PhysAddr, u64)| {
@@ -248,7 +256,7 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
             asked: bytes,
             free: 0,
             total: 0,
-            hint: format!(" of the host's memory that may be pinned (`ulimit -l`): {error}"),
+            hint: format!(" of the host's memory that cards may be given: {error}"),
         },
         Fault::Errno(EPERM) => Error::NoPermission {
             asked: device.to_string(),
@@ -266,11 +274,18 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
     }
 }
 
-/// Where VRAM of a card is for others on the bus.
-fn on_bus(card: &Running, at: VramAddr) -> Result<BusAddr, Error> {
-    const ADDRESS: u64 = !0xf;
+/// Where VRAM of a card is on the bus for another one.
+fn on_bus(card: &Running, other: &Running, at: VramAddr) -> Result<BusAddr, Error> {
+    let (pci, asked) = (card.card().pci(), other.card().pci().domain());
+    if pci.domain() != asked {
+        let of = pci.domain();
+        return Err(strangers(
+            card,
+            other,
+            &AddrError::OtherDomain { of, asked },
+        ));
+    }
     let card = card.card();
-    let failed = |e| broken(card, "BAR 0", e);
     if !card.has_large_bar() {
         return Err(Error::NoHostAccess {
             device: card.device().clone(),
@@ -279,14 +294,32 @@ fn on_bus(card: &Running, at: VramAddr) -> Result<BusAddr, Error> {
             needs: "all of it",
         });
     }
-    let half = |offset| {
-        let word = card
-            .pci()
-            .config_read(PCI_BASE_ADDRESS_0 + offset, AccessWidth::W32);
-        word.map(u64::from).map_err(failed)
-    };
-    let bar = (half(0)? | half(4)? << 32) & ADDRESS;
-    Ok(BusAddr(bar + at.0))
+    let shown = pci.shown(0, card.vram().len());
+    let shown = shown.map_err(|e| broken(card, "BAR 0", e))?;
+    let ranges = shown.for_domain(asked);
+    let first = ranges.ok().and_then(|ranges| ranges.first());
+    let at = first.map(|range| range.addr.add(at.0));
+    at.and_then(Result::ok).ok_or_else(|| {
+        let why = Fault::Unsupported("it lies nowhere on the bus".into());
+        broken(card, "BAR 0", TransportError::new(pci.name(), "BAR0", why))
+    })
+}
+
+/// Two cards that share no memory.
+fn strangers(card: &Running, other: &Running, error: &AddrError) -> Error {
+    Error::Os {
+        device: other.card().device().clone(),
+        call: format!(
+            "memory of {} for {}",
+            card.card().pci().name(),
+            other.card().pci().name()
+        ),
+        source_text: error.to_string(),
+        errno: None,
+        hint: "Copies between the two go through the host. Take both cards by VFIO, behind IOMMUs of one kind, to share \
+               memory"
+            .into(),
+    }
 }
 
 impl Drop for Memory {

@@ -1,35 +1,43 @@
 //! Processes that are killed in the middle of what they do (SIGKILL): the card goes on by itself, and the next process
 //! starts it anew.
 //!
-//! The card lives in this process; the one that is killed reaches it over a socket (vfio-user), and its memory, which the
-//! card goes on to write to, is shared.
+//! The card lives in this process; the one that is killed reaches it over a socket (vfio-user). Its memory, which the
+//! card goes on to write to, is that of drivers-host without an IOMMU ([`Pages`]), in a file of a plain file system in place of
+//! hugetlbfs. The card may not touch it once the kernel has it back (`PCI-DMA-FREED`).
 
-use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::process::{Child, Command as Run, Stdio};
+use std::process::{Child, ChildStdout, Command as Run, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hcq::addr::BusAddr;
+use conformance::part::Part as Chosen;
+use drivers_amd::AmdDevice;
+use drivers_host::pci::pages::{Frames, Pages};
+use drivers_host::pci::quiet::Config;
+use drivers_host::pci::{Lock, System};
+use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
-use hcq::transport::{
-    BusRange, Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError,
-};
+use hcq::transport::access::{Access, Answer};
+use hcq::transport::tap::{Tap, Tapped};
+use hcq::transport::{Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
-use hcq::{Command, Device, MemoryKind, QueueKind, Stream, Val};
-
-use twin::host::Mapping;
-use twin_amd::pci::card::Config;
+use hcq::{Buffer, Command, Device, KernelImage, MemoryKind, Program, QueueKind, Stream, Val};
+use tempfile::TempDir;
+use twin::host::{Mapping, Part};
+use twin::rng::Rng;
+use twin_amd::pci::card;
 use twin_amd::pci::chip::Chip;
 use twin_amd::pci::machine::PciMachine;
 use twin_amd::pci::rom;
 use twin_vfio::Function;
 use vfio_user::Client;
 
-use super::device::{options, unbroken, works};
-use super::stand::{at, memory, soon};
+use super::device::{options, unbroken};
+use super::stand::{at, kernel, memory, soon, work_on};
 use super::through::Through;
 
 const ADDRESS: &str = "0000:03:00.0";
@@ -39,6 +47,20 @@ const CONFIG: u32 = 7;
 const MESSAGE: usize = 4096;
 /// Where the process that is killed finds the card.
 const SOCKET: &str = "DOORBELL_TEST_CARD";
+/// The files of its machine.
+const FOLDER: &str = "DOORBELL_TEST_MACHINE";
+/// The chip that it works on without an end.
+const WORKS: &str = "DOORBELL_TEST_WORKS";
+const HUGE: u64 = 2 << 20;
+/// Where huge pages lie of the process that is killed, and of the next one.
+const FIRST: u64 = 0x1_0000_0000;
+const NEXT: u64 = 0x9_0000_0000;
+/// How often a process is killed at any moment.
+const KILLS: usize = 200;
+/// When a process is killed at last that has not made so many accesses.
+const LATE: Duration = Duration::from_secs(5);
+/// How long work is under way at most until it is killed, in microseconds.
+const LONGEST: usize = 60_000;
 /// A card that does not get as far as it should in this time does not at all.
 const HANGS: Duration = Duration::from_secs(60);
 
@@ -46,8 +68,6 @@ const HANGS: Duration = Duration::from_secs(60);
 struct Far {
     client: Mutex<Client>,
     lengths: [u64; 6],
-    /// Where the next memory is on the bus.
-    next: AtomicU64,
 }
 
 fn error(operation: &str, error: &impl std::fmt::Display) -> TransportError {
@@ -56,12 +76,19 @@ fn error(operation: &str, error: &impl std::fmt::Display) -> TransportError {
 
 impl Far {
     fn at(socket: &Path) -> Arc<Far> {
-        let client = Client::new(socket).unwrap();
+        // The socket is there a moment before somebody listens.
+        let start = Instant::now();
+        let client = loop {
+            match Client::new(socket) {
+                Ok(client) => break client,
+                Err(error) => assert!(start.elapsed() < HANGS, "{error}"),
+            }
+            std::thread::yield_now();
+        };
         let length = |bar| client.region(bar as u32).map_or(0, |region| region.size);
         Arc::new(Far {
             lengths: std::array::from_fn(length),
             client: Mutex::new(client),
-            next: AtomicU64::new(0x1_0000_0000),
         })
     }
 
@@ -132,22 +159,54 @@ impl RemoteWindow for Bar {
 /// The function of it.
 struct Card(Arc<Far>);
 
-impl Pci for Card {
+impl Config for Card {
+    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        let mut word = [0; 4];
+        let to = &mut word[..width.bytes()];
+        self.0.read(CONFIG, offset.into(), to)?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
+        let word = value.to_le_bytes();
+        self.0.write(CONFIG, offset.into(), &word[..width.bytes()])
+    }
+}
+
+/// Huge pages as the card's machine has them.
+impl Frames for Card {
+    fn places(&self, file: &File, offset: u64, view: &View) -> Result<Vec<u64>, Fault> {
+        let pages = (offset..offset + view.len() as u64).step_by(HUGE as usize);
+        let place = |offset: u64| {
+            // Neighbours in the file are none in memory.
+            let at = FIRST + (offset ^ HUGE);
+            let mapped = self.0.client().dma_map(offset, at, HUGE, file.as_raw_fd());
+            mapped.map_err(|error| Fault::Unsupported(error.to_string()))?;
+            Ok(at)
+        };
+        pages.map(place).collect()
+    }
+}
+
+/// A function as drivers-host has it by sysfs: what it is given of memory lies in huge pages.
+struct BySysfs<T> {
+    card: Arc<T>,
+    bar: Box<dyn Fn(u8) -> Result<Window, TransportError> + Send + Sync>,
+    reset: Box<dyn Fn(ResetKind) -> Result<(), TransportError> + Send + Sync>,
+    pages: Arc<Pages>,
+}
+
+impl<T: Config> Pci for BySysfs<T> {
     fn name(&self) -> &str {
         ADDRESS
     }
 
     fn bar(&self, number: u8) -> Result<Window, TransportError> {
-        let far = self.0.clone();
-        let bar = Arc::new(Bar { far, number });
-        Ok(Window::remote(format!("{ADDRESS} BAR{number}"), bar))
+        (self.bar)(number)
     }
 
     fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let mut word = [0; 4];
-        let to = &mut word[..width.bytes()];
-        self.0.read(CONFIG, offset.into(), to)?;
-        Ok(u32::from_le_bytes(word))
+        self.card.read(offset, width)
     }
 
     fn config_write(
@@ -156,34 +215,150 @@ impl Pci for Card {
         width: AccessWidth,
         value: u32,
     ) -> Result<(), TransportError> {
-        let word = value.to_le_bytes();
-        self.0.write(CONFIG, offset.into(), &word[..width.bytes()])
+        self.card.write(offset, width, value)
     }
 
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
-        let failed = |errno| TransportError::new(ADDRESS, "dma", Fault::Errno(errno));
-        let memory = Arc::new(Mapping::new(bytes).map_err(failed)?);
-        let bytes = memory.bytes();
-        let align = align.max(0x1000);
-        let room = bytes.next_multiple_of(align) + align;
-        let addr = self.0.next.fetch_add(room, Ordering::Relaxed);
-        let addr = addr.next_multiple_of(align);
-        let file = memory.file().unwrap().as_raw_fd();
-        let mapped = self.0.client().dma_map(0, addr, bytes, file);
-        mapped.map_err(|e| error("dma", &e))?;
-        let addr = BusAddr(addr);
-        Ok(Dma {
-            view: memory.view(),
-            ranges: vec![BusRange { addr, bytes }],
-        })
+        let failed = |fault| TransportError::new(ADDRESS, "dma", fault);
+        self.pages.dma(bytes, align).map_err(failed)
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
-        Err(error("reset", &format!("no {kind} reset here")))
+        (self.reset)(kind)
     }
 
     fn wait_irq(&self, _: u32, _: Deadline) -> Result<u64, TransportError> {
         Err(error("wait", &"no interrupts here"))
+    }
+}
+
+/// Opens the memory of a card on a machine whose files lie in a folder.
+fn pages(
+    folder: &Path,
+    config: Arc<dyn Config>,
+    frames: Box<dyn Frames>,
+) -> Result<Arc<Pages>, TransportError> {
+    let system = System::at(folder);
+    let lock = Lock::take(&system, ADDRESS, HANGS).unwrap();
+    Pages::new(&system, ADDRESS, config, frames, &Arc::new(lock))
+}
+
+/// The files of a machine with huge pages.
+fn machine() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    put("proc/mounts", "none /huge hugetlbfs rw,pagesize=2M 0 0\n");
+    put(&format!("{pool}/nr_hugepages"), "128\n");
+    put(&format!("{pool}/free_hugepages"), "128\n");
+    std::fs::create_dir_all(folder.path().join("huge")).unwrap();
+    std::fs::create_dir_all(folder.path().join("run/lock")).unwrap();
+    folder
+}
+
+/// The card, in this process.
+struct Near(Arc<twin::pci::Function>);
+
+impl Config for Near {
+    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        self.0.config_read(offset, width)
+    }
+
+    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
+        self.0.config_write(offset, width, value)
+    }
+}
+
+impl Frames for Near {
+    fn places(&self, file: &File, offset: u64, view: &View) -> Result<Vec<u64>, Fault> {
+        let pages = (offset..offset + view.len() as u64).step_by(HUGE as usize);
+        let place = |offset: u64| {
+            let part = Part {
+                offset,
+                bytes: HUGE,
+            };
+            let memory = Mapping::of_parts(file.as_fd(), &[part]).map_err(Fault::Errno)?;
+            // Not where the process that was killed had its own.
+            let at = NEXT + (offset ^ HUGE);
+            self.0.bus().memory().add(at, HUGE, Arc::new(memory), 0);
+            Ok(at)
+        };
+        pages.map(place).collect()
+    }
+}
+
+/// The next process: it opens the card, and works.
+fn works_again(twin: &Arc<PciMachine>, folder: &Path, chip: &str) {
+    let function = twin.function(0).unwrap().clone();
+    let near = Arc::new(Near(function.clone()));
+    let frames = Box::new(Near(function.clone()));
+    let pages = pages(folder, near.clone(), frames).unwrap();
+    let (bars, resets) = (function.clone(), function);
+    let card = BySysfs {
+        card: near,
+        bar: Box::new(move |number| bars.bar(number)),
+        reset: Box::new(move |kind| resets.reset(kind)),
+        pages,
+    };
+    let machine: Arc<dyn Machine> = Through::new(&twin.again(), Arc::new(card));
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&interface, &options()).unwrap();
+    let image = kernel(chip, "sums", 2);
+    assert!(work_on(&*device, &image, 0).unwrap(), "{chip}");
+}
+
+/// Kernels, copies and fences, on memory of the host, as many as are under way at once.
+pub struct Load {
+    compute: Stream,
+    copies: Stream,
+    program: Arc<Program>,
+    /// What the kernels read and write, and where the copies lead from and to.
+    buffers: [Buffer; 4],
+}
+
+impl Load {
+    pub fn new(device: &Arc<AmdDevice>, image: &KernelImage) -> hcq::Result<Load> {
+        let of = |kind, bytes| memory(&**device, kind, bytes);
+        Ok(Load {
+            compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
+            copies: Stream::new(device.queue(QueueKind::Copy, 0)?),
+            program: device.load(image)?,
+            buffers: [
+                of(MemoryKind::Host, 3 << 20)?,
+                of(MemoryKind::Host, 4 * 64)?,
+                of(MemoryKind::Device, 1 << 20)?,
+                of(MemoryKind::Host, 1 << 20)?,
+            ],
+        })
+    }
+
+    /// Each has a fence behind it. Nobody waits.
+    pub fn submit(&self) -> hcq::Result<()> {
+        let [read, written, src, dst] = &self.buffers;
+        let args = [at(written), at(read)];
+        for _ in 0..16 {
+            let exec = Command::Exec {
+                program: &self.program,
+                args: &args,
+                grid: [64, 1, 1],
+                block: [1, 1, 1],
+            };
+            self.compute.submit(&[], &[exec])?;
+            let (dst, src, bytes) = (at(dst), at(src), 1 << 20);
+            self.copies
+                .submit(&[], &[Command::Copy { dst, src, bytes }])?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> hcq::Result<()> {
+        self.compute.wait(soon())?;
+        self.copies.wait(soon())
     }
 }
 
@@ -196,11 +371,32 @@ fn the_process_that_is_killed() {
     // What it has of the machine is no card.
     let near = PciMachine::of(&[]).unwrap();
     let far = Far::at(Path::new(&socket));
-    let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(Card(far)));
+    let folder = std::env::var_os(FOLDER).unwrap();
+    let (config, frames) = (Arc::new(Card(far.clone())), Box::new(Card(far.clone())));
+    let pages = pages(Path::new(&folder), config.clone(), frames).unwrap();
+    let card = BySysfs {
+        card: config,
+        bar: Box::new(move |number| {
+            let far = far.clone();
+            let bar = Arc::new(Bar { far, number });
+            Ok(Window::remote(format!("{ADDRESS} BAR{number}"), bar))
+        }),
+        reset: Box::new(|kind| Err(error("reset", &format!("no {kind} reset here")))),
+        pages,
+    };
+    let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(card));
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
     let device = drivers_amd::over(&interface, &options()).unwrap();
     println!("\nit is open");
+    if let Some(chip) = std::env::var_os(WORKS) {
+        let load = Load::new(&device, &kernel(chip.to_str().unwrap(), "sums", 2)).unwrap();
+        loop {
+            load.submit().unwrap();
+            println!("\nit works");
+            load.wait().unwrap();
+        }
+    }
     let a = memory(&*device, MemoryKind::Device, 1 << 20).unwrap();
     let b = memory(&*device, MemoryKind::Host, 1 << 20).unwrap();
     let copies = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
@@ -233,10 +429,15 @@ enum When {
     Begun(u64),
     /// It has said this.
     Said(&'static str),
+    /// So many accesses have reached the card.
+    Accesses(u64),
+    /// So long after its first work is under way.
+    Works(Duration),
 }
 
 impl When {
-    fn wait(self, child: &mut Child, begun: &AtomicU64) {
+    /// Who closes what it says ends it: what is returned is kept until it is killed.
+    fn wait(self, child: &mut Child, begun: &AtomicU64, accesses: &AtomicU64) -> Option<Said> {
         let start = Instant::now();
         match self {
             When::Begun(least) => {
@@ -249,24 +450,61 @@ impl When {
                     std::thread::yield_now();
                 }
             }
-            When::Said(text) => {
-                let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-                let found = lines.map_while(Result::ok).any(|line| line == text);
-                assert!(found, "{self:?}: it has ended");
+            // Looks at what is not there yet are accesses, too: there may be fewer of them. Any moment is one.
+            When::Accesses(least) => {
+                while accesses.load(Ordering::Relaxed) < least && start.elapsed() < LATE {
+                    std::thread::yield_now();
+                }
+                assert!(
+                    child.try_wait().unwrap().is_none(),
+                    "{self:?}: it has ended"
+                );
+            }
+            When::Said(text) => return Some(says(child, text)),
+            When::Works(more) => {
+                let said = says(child, "it works");
+                std::thread::sleep(more);
+                return Some(said);
             }
         }
+        None
     }
 }
 
-fn killed(chip: &str, when: When) {
-    let config = Config::of(Chip::of(chip).unwrap());
+/// Counts accesses.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl Tap for Counted {
+    fn after(&self, _: &str, _: &Access, _: &mut Result<Answer, Fault>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a process says.
+type Said = BufReader<ChildStdout>;
+
+/// Waits for a line.
+fn says(child: &mut Child, text: &str) -> Said {
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = said.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == text), "{text}: it has ended");
+    said
+}
+
+/// Kills a process, and says how many accesses had reached the card by then.
+fn killed(chip: &str, when: When) -> u64 {
+    let works = matches!(when, When::Accesses(_) | When::Works(_)).then_some(chip);
+    let config = card::Config::of(Chip::of(chip).unwrap());
     let begun = config.begun.clone();
     let twin = PciMachine::of(&[config]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = machine();
     let socket = folder.path().join("card");
-    let card = twin.open_pci(ADDRESS).unwrap();
+    let counted = Arc::new(Counted::default());
+    let card = Tapped::pci(twin.open_pci(ADDRESS).unwrap(), counted.clone());
     let bus = twin.function(0).unwrap().bus().clone();
     let mut function = Function::new(card, &bus, rom::image(Chip::of(chip).unwrap()));
+    let mut accesses = 0;
     std::thread::scope(|scope| {
         // Until nobody is there any more, which is an error where somebody was killed.
         let served = scope.spawn(|| drop(function.serve(&socket)));
@@ -281,17 +519,22 @@ fn killed(chip: &str, when: When) {
                 "--nocapture",
             ])
             .env(SOCKET, &socket)
+            .env(FOLDER, folder.path())
+            .envs(works.map(|chip| (WORKS, chip)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        when.wait(&mut child, &begun);
+        let said = when.wait(&mut child, &begun, &counted.0);
+        accesses = counted.0.load(Ordering::Relaxed);
         // SIGKILL.
         child.kill().unwrap();
         child.wait().unwrap();
+        drop(said);
+        bus.memory().process_ended();
     });
+    works_again(&twin, folder.path(), chip);
     unbroken(&twin);
-    works(&twin.again(), chip);
-    unbroken(&twin);
+    accesses
 }
 
 #[test]
@@ -306,4 +549,24 @@ fn a_process_is_killed_while_it_uses_a_card() {
     killed("gfx1201", When::Said("it is open"));
     killed("gfx1100", When::Said("it is busy"));
     killed("gfx1201", When::Said("it is busy"));
+}
+
+#[test]
+fn a_process_is_killed_at_any_moment_while_the_card_works() {
+    let part = Chosen::chosen();
+    for (of, chip) in ["gfx1201", "gfx1100"].into_iter().enumerate() {
+        // How many accesses start the card.
+        let start = killed(chip, When::Said("it is open"));
+        let all = (of..KILLS).step_by(2);
+        for index in all.filter(|index| part.has(index / 2, 25)) {
+            let mut rng = Rng::new(index as u64);
+            // One in four before work is under way.
+            let when = match index / 2 % 4 {
+                0 => When::Accesses(rng.below(start as usize) as u64),
+                _ => When::Works(Duration::from_micros(rng.below(LONGEST) as u64)),
+            };
+            println!("{index}: {chip}, {when:?}");
+            killed(chip, when);
+        }
+    }
 }

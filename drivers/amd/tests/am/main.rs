@@ -21,6 +21,7 @@ mod mock;
 mod model;
 mod mutations;
 mod pages;
+mod several;
 #[path = "../stand/mod.rs"]
 mod stand;
 mod through;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drivers_spec::amd::discovery::{self as ip, FROM_END};
 use drivers_spec::amd::mmio::{self, Reg, header};
 use drivers_spec::amd::psp::{CmdResp, RbFrame, Resp, cmd};
-use hcq::addr::BusAddr;
+use hcq::addr::{BusAddr, BusRanges, Domain};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::reg::{At, IpVersion};
@@ -386,6 +386,7 @@ impl Pci for Bus {
         // Nothing of it is looked at: all of it may be anywhere.
         let addr = BusAddr(0x1_0000_0000);
         let ranges = vec![BusRange { addr, bytes }];
+        let ranges = BusRanges::new(Domain::BUS, ranges);
         Ok(Dma { view, ranges })
     }
 

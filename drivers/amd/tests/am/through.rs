@@ -1,4 +1,4 @@
-//! [`Through`]: a machine whose one card is reached in another way than directly.
+//! [`Through`]: a machine whose cards are reached in another way than directly.
 
 use std::sync::Arc;
 
@@ -6,16 +6,23 @@ use hcq::mem::view::View;
 use hcq::transport::{DevFile, Kept, Machine, Pci, Reserved, TransportError};
 use twin_amd::pci::machine::PciMachine;
 
-/// A process on a machine, and its way to the card.
+/// A process on a machine, and its way to each card.
 pub struct Through {
     near: Arc<PciMachine>,
-    card: Arc<dyn Pci>,
+    open: Box<Open>,
 }
+
+type Open = dyn Fn(&str) -> Result<Arc<dyn Pci>, TransportError> + Send + Sync;
 
 impl Through {
     pub fn new(near: &Arc<PciMachine>, card: Arc<dyn Pci>) -> Arc<Through> {
+        Through::by(near, Box::new(move |_| Ok(card.clone())))
+    }
+
+    /// The same of several cards, each by its address.
+    pub fn by(near: &Arc<PciMachine>, open: Box<Open>) -> Arc<Through> {
         let near = near.clone();
-        Arc::new(Through { near, card })
+        Arc::new(Through { near, open })
     }
 }
 
@@ -32,8 +39,8 @@ impl Machine for Through {
         self.near.list(path)
     }
 
-    fn open_pci(&self, _: &str) -> Result<Arc<dyn Pci>, TransportError> {
-        Ok(self.card.clone())
+    fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        (self.open)(address)
     }
 
     fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {

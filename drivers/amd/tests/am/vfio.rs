@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::part::Part;
 use drivers_amd::AmdDevice;
 use drivers_host::pci::System;
-use drivers_host::pci::vfio::calls::Calls;
-use drivers_host::pci::vfio::open;
+use drivers_host::pci::vfio::{Domains, open};
 use hcq::MemoryKind;
 use hcq::transport::{Clock, Machine, Pci, TransportError, VirtualClock};
 use tempfile::TempDir;
+use twin::rng::Rng;
 use twin::vfio::{Config, Kernel};
 use twin_amd::pci::machine::PciMachine;
 
 use super::device::{options, unbroken};
+use super::killed::Load;
 use super::model::{Model, system};
 use super::stand;
 use super::through::Through;
@@ -47,21 +49,27 @@ impl Rig {
 
     /// The function, as a process opens it.
     fn function(&self) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
-        let model = Model::new(&self.kernel, None);
-        let calls: Arc<dyn Calls> = model.clone();
+        self.function_by(Model::new(&self.kernel, None))
+    }
+
+    fn function_by(&self, model: Arc<Model>) -> Result<(Arc<dyn Pci>, Arc<Model>), TransportError> {
+        let domains = Domains::new(model.clone());
         let system = System::at(self.folder.path());
-        let pci = open(&system, &calls, ADDRESS, Duration::ZERO)?;
+        let pci = open(&system, &domains, ADDRESS, Duration::ZERO)?;
         Ok((pci, model))
     }
 
     /// The device, as a process opens it.
     fn device(&self) -> (Arc<AmdDevice>, Arc<Model>) {
         let (pci, model) = self.function().unwrap();
+        (self.device_over(pci).unwrap(), model)
+    }
+
+    fn device_over(&self, pci: Arc<dyn Pci>) -> hcq::Result<Arc<AmdDevice>> {
         let machine: Arc<dyn Machine> = Through::new(&self.twin.again(), pci);
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
-        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
-        let device = drivers_amd::over(&interface, &options()).unwrap();
-        (device, model)
+        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options())?;
+        drivers_amd::over(&interface, &options())
     }
 }
 
@@ -123,4 +131,52 @@ fn a_process_that_dies_leaves_a_card_that_reaches_nothing() {
     assert!(stand::work_on(&*device, &image, 0).unwrap());
     drop(device);
     unbroken(&rig.twin);
+}
+
+/// How often a process is killed.
+const KILLS: usize = 200;
+
+/// Anywhere in a start, in kernels, in copies: the kernel takes mastering from the card before it takes its mappings.
+#[test]
+fn a_process_is_killed_at_any_moment_and_the_next_one_starts() {
+    let part = Part::chosen();
+    for (of, chip) in ["gfx1201", "gfx1100"].into_iter().enumerate() {
+        let image = stand::kernel(chip, "sums", 2);
+        // How many calls there are.
+        let rig = Rig::new(&format!("chip={chip}"));
+        let (device, model) = rig.device();
+        let load = Load::new(&device, &image).unwrap();
+        load.submit().unwrap();
+        let all = model.made();
+        drop((load, device));
+        for index in (of..KILLS)
+            .step_by(2)
+            .filter(|index| part.has(*index / 2, 50))
+        {
+            // One in four with all of the work under way.
+            let moment = Rng::new(index as u64).below(all + all / 3);
+            let rig = Rig::new(&format!("chip={chip}"));
+            let model = Model::killed(&rig.kernel, moment);
+            // What the dead one goes on with reaches nobody; its memory is this test's, and stays.
+            let opened = rig.function_by(model.clone());
+            let opened = opened.map(|(pci, _)| (rig.device_over(pci.clone()), pci));
+            let load = match &opened {
+                Ok((Ok(device), _)) => Load::new(device, &image).ok(),
+                _ => None,
+            };
+            _ = load.as_ref().map(Load::submit);
+            if !model.is_dead() {
+                model.dies();
+            }
+            assert_eq!(rig.kernel.mapped(), [], "{chip} {moment} of {all}");
+            let master = rig.twin.function(0).unwrap().bus().master();
+            assert!(!master, "{chip} {moment} of {all}");
+            drop((load, opened));
+            let (device, _) = rig.device();
+            let right = stand::work_on(&*device, &image, 0).unwrap();
+            assert!(right, "{chip} {moment} of {all}");
+            drop(device);
+            unbroken(&rig.twin);
+        }
+    }
 }

@@ -10,17 +10,20 @@ use thiserror::Error;
 
 use super::files::{Files, folder as in_sysfs};
 use super::look::{display, driver, group, sizes};
+use super::owed::is_owed;
+use super::pages::available;
 
 const RESCAN: &str = "/sys/bus/pci/rescan";
-const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
-const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+pub(super) const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
 const VFIO: &str = "vfio-pci";
 
 /// How a program is to reach a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Way {
-    /// By the files that sysfs has for it: no kernel driver has it then.
+    /// By vfio-pci where an IOMMU stands before it, else by sysfs.
     #[default]
+    Best,
+    /// By the files that sysfs has for it: no kernel driver has it then.
     Sysfs,
     /// By the kernel's driver vfio-pci, behind an IOMMU.
     Vfio,
@@ -112,6 +115,14 @@ pub enum ClaimError {
         /// What is in the way, and what to do.
         why: String,
     },
+    /// There is no memory that outlives a program which is killed.
+    #[error("{address}: {why}")]
+    Memory {
+        /// The function.
+        address: String,
+        /// What is missing, and what to do.
+        why: String,
+    },
     /// A reset that is not possible, or that would be one of somebody else's card.
     #[error("{address}: no reset: {why}")]
     Reset {
@@ -178,6 +189,18 @@ pub enum ClaimError {
         /// The writes, each with what the system said.
         failed: Vec<String>,
     },
+}
+
+impl Way {
+    /// The way that is meant for a function.
+    pub fn of(self, files: &dyn Files, address: &str) -> Way {
+        let has_iommu = || group(files, address).is_some_and(|group| !group.no_iommu);
+        match self {
+            Way::Best if has_iommu() => Way::Vfio,
+            Way::Best => Way::Sysfs,
+            way => way,
+        }
+    }
 }
 
 /// Whether there is such a function, and it is not one that somebody looks at.
@@ -251,23 +274,25 @@ pub fn release(
 /// What has to be written so that a program can drive a function. Nothing is written yet.
 ///
 /// # Errors
-/// [`ClaimError::Missing`], [`ClaimError::Display`], [`ClaimError::Vfio`].
+/// [`ClaimError::Missing`], [`ClaimError::Display`], [`ClaimError::Vfio`], [`ClaimError::Memory`].
 pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step>, ClaimError> {
     may(files, address, wanted.display)?;
     let folder = in_sysfs(address);
     let others = others(files, address);
     let bound = driver(files, address);
-    let by_vfio = wanted.way != Way::Sysfs;
+    let way = wanted.way.of(files, address);
+    let by_vfio = way != Way::Sysfs;
     let has_way = by_vfio && bound.as_deref() == Some(VFIO);
     if by_vfio {
-        vfio_can(files, address, wanted.way, &others)?;
+        vfio_can(files, address, way, &others)?;
+    }
+    if way != Way::Vfio {
+        available(files).map_err(|why| ClaimError::Memory {
+            address: address.into(),
+            why: why.to_string(),
+        })?;
     }
     let mut steps = Steps::default();
-    // VFIO pins what it maps by itself.
-    let moves = files.read(COMPACT).is_ok_and(|text| text.trim() == "1");
-    if moves && wanted.way != Way::Vfio {
-        steps.set(COMPACT, "0", "pinned memory must not be moved", "1");
-    }
     if let Some(driver) = bound.as_deref().filter(|_| !has_way) {
         steps.release(address, driver);
     }
@@ -299,7 +324,7 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
     }
     if by_vfio {
         if !has_way {
-            to_vfio(&mut steps, files, address, wanted.way);
+            to_vfio(&mut steps, files, address, way);
         }
         return Ok(steps.0);
     }
@@ -345,7 +370,8 @@ fn vfio_can(
     };
     if files.list(&format!("/sys/bus/pci/drivers/{VFIO}")).is_err() {
         return refused(format!(
-            "the kernel has no driver {VFIO} loaded; `modprobe {VFIO}`"
+            "the kernel has no driver {VFIO} loaded; `modprobe {VFIO}`, or --sysfs where the kernel was started with \
+             iommu=pt"
         ));
     }
     let group = group(files, address).filter(|group| !group.no_iommu);
@@ -353,7 +379,7 @@ fn vfio_can(
         (Way::Vfio, None) => {
             return refused(
                 "no IOMMU is at work. Turn it on (in the firmware's set-up; intel_iommu=on on Intel's), or give up \
-                 its protection with --vfio=noiommu, or use no VFIO"
+                 its protection with --vfio=noiommu, or use no VFIO (--sysfs)"
                     .into(),
             );
         }
@@ -365,7 +391,7 @@ fn vfio_can(
         }
         (Way::VfioNoIommu, None) if files.read(NO_IOMMU).is_err() => {
             return refused(format!(
-                "{NO_IOMMU}: not there: this kernel was built without CONFIG_VFIO_NOIOMMU. Use no VFIO"
+                "{NO_IOMMU}: not there: this kernel was built without CONFIG_VFIO_NOIOMMU. Use no VFIO (--sysfs)"
             ));
         }
         (_, None) => return Ok(()),
@@ -378,7 +404,7 @@ fn vfio_can(
             Some(other) => {
                 return refused(format!(
                     "its IOMMU group {} has {member} too, which the kernel driver {other} has: put the card into \
-                     another slot, or use no VFIO",
+                     another slot, or use no VFIO (--sysfs)",
                     group.number
                 ));
             }
@@ -390,7 +416,9 @@ fn vfio_can(
 /// vfio-pci takes a function that no driver has.
 fn to_vfio(steps: &mut Steps, files: &dyn Files, address: &str, way: Way) {
     let folder = in_sysfs(address);
-    if way == Way::VfioNoIommu && files.read(NO_IOMMU).is_ok_and(|text| text.trim() == "N") {
+    // It counts for all cards: whoever leaves last takes it back.
+    let is_off = files.read(NO_IOMMU).is_ok_and(|text| text.trim() == "N");
+    if way == Way::VfioNoIommu && (is_off || is_owed(files, address, NO_IOMMU)) {
         let why = "without an IOMMU it can write all of memory; the kernel calls itself tainted";
         steps.set(NO_IOMMU, "Y", why, "N");
     }

@@ -1,11 +1,12 @@
 //! [`Function`]: a PCI function that this process drives, by the files that sysfs has for it.
 //!
-//! Registers and memory are mapped: an access is one instruction. Memory that the function is to reach is
-//! pinned, and given by its physical addresses: that is right only where no IOMMU translates for the function,
-//! which is looked at first.
+//! Registers and memory are mapped: an access is one instruction. Memory that the function is to reach lies in huge
+//! pages ([`Pages`]), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
+//! which is looked at first. What a process has left that was killed is let go before anything else.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hcq::mem::view::ViewError;
@@ -17,7 +18,9 @@ use super::claim::ClaimError;
 use super::files::{System, folder};
 use super::lock::Lock;
 use super::look::{Group, driver, group};
-use super::{frames, reset};
+use super::pages::{NR, Pagemap, Pages, has_left, let_go};
+use super::quiet::Config;
+use super::reset;
 use crate::devfile::{HostFile, fault, refused};
 use crate::mmap::HUGE_PAGE;
 use crate::range::page_size;
@@ -30,10 +33,18 @@ pub struct Function {
     system: System,
     address: String,
     bars: Vec<Bar>,
-    config: File,
+    config: Arc<ConfigFile>,
+    /// What it is given of memory, once somebody has asked for that.
+    pages: Mutex<Option<Arc<Pages>>>,
     /// The IOMMU that translates for it, if one does.
     iommu: Option<Group>,
-    _lock: Lock,
+    lock: Arc<Lock>,
+}
+
+/// The file of its configuration space.
+struct ConfigFile {
+    address: String,
+    file: File,
 }
 
 /// Opens a function that no kernel driver has, once no other program has it, waiting for that at most so long.
@@ -54,29 +65,47 @@ pub fn open(
         )));
     }
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
-    let path = format!("{}/config", folder(address));
-    let mut options = OpenOptions::new();
-    // Configuration writes are done when the call returns.
-    options.read(true).write(true).custom_flags(libc::O_SYNC);
-    let config = options.open(system.path(&path));
-    let config = config.map_err(|error| refused(&path, "open", &error))?;
+    let config = ConfigFile::open(system, address)?;
+    let_go(system, address, &config)?;
     Ok(Function {
         system: system.clone(),
         address: address.into(),
         bars: bars.to_vec(),
-        config,
+        config: Arc::new(config),
+        pages: Mutex::default(),
         iommu: group(system, address).filter(Group::translates),
-        _lock: lock,
+        lock: Arc::new(lock),
     })
 }
 
-impl Function {
-    fn failed(&self, operation: impl Into<String>, fault: Fault) -> TransportError {
-        TransportError::new(&*self.address, operation, fault)
+/// Lets go of the memory that a process has left for a function that no kernel driver has. Nobody else may drive it
+/// meanwhile.
+///
+/// # Errors
+/// Its configuration; as [`pages::let_go`](super::pages::let_go).
+pub fn let_go_of_left(system: &System, address: &str) -> Result<(), TransportError> {
+    match has_left(system, address) {
+        true => let_go(system, address, &ConfigFile::open(system, address)?),
+        false => Ok(()),
+    }
+}
+
+impl ConfigFile {
+    fn open(system: &System, address: &str) -> Result<ConfigFile, TransportError> {
+        let path = format!("{}/config", folder(address));
+        let mut options = OpenOptions::new();
+        // Configuration writes are done when the call returns.
+        options.read(true).write(true).custom_flags(libc::O_SYNC);
+        let file = options.open(system.path(&path));
+        let file = file.map_err(|error| refused(&path, "open", &error))?;
+        Ok(ConfigFile {
+            address: address.into(),
+            file,
+        })
     }
 
-    fn file(&self, name: &str) -> String {
-        format!("{}/{name}", folder(&self.address))
+    fn path(&self) -> String {
+        format!("{}/config", folder(&self.address))
     }
 
     /// The place of a configuration access, if there is one there.
@@ -88,7 +117,7 @@ impl Function {
     ) -> Result<(String, usize, u64), TransportError> {
         let (bytes, at) = (width.bytes(), usize::from(offset));
         let operation = format!("config {verb} {offset:#x} {bytes} bytes");
-        let len = self.config.metadata().map_or(0, |metadata| metadata.len());
+        let len = self.file.metadata().map_or(0, |metadata| metadata.len());
         let len = if len == 0 { CONFIG } else { len } as usize;
         let fault = if bytes > 4 {
             Fault::Unsupported("at most 4 bytes at a time".into())
@@ -108,7 +137,47 @@ impl Function {
         } else {
             return Ok((operation, bytes, offset.into()));
         };
-        Err(self.failed(operation, fault))
+        Err(TransportError::new(&*self.address, operation, fault))
+    }
+}
+
+impl Config for ConfigFile {
+    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
+        let (operation, bytes, at) = self.config_at("read", offset, width)?;
+        let mut word = [0; 4];
+        let read = self.file.read_exact_at(&mut word[..bytes], at);
+        read.map_err(|error| refused(&self.path(), &operation, &error))?;
+        Ok(u32::from_le_bytes(word))
+    }
+
+    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
+        let (operation, bytes, at) = self.config_at("write", offset, width)?;
+        let word = value.to_le_bytes();
+        let written = self.file.write_all_at(&word[..bytes], at);
+        written.map_err(|error| refused(&self.path(), &operation, &error))
+    }
+}
+
+impl Function {
+    fn failed(&self, operation: impl Into<String>, fault: Fault) -> TransportError {
+        TransportError::new(&*self.address, operation, fault)
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("{}/{name}", folder(&self.address))
+    }
+
+    /// Its memory, in a file that is made for the first who asks.
+    fn pages(&self) -> Result<Arc<Pages>, TransportError> {
+        // Set at once.
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pages) = &*pages {
+            return Ok(pages.clone());
+        }
+        let frames = Box::new(Pagemap(self.system.clone()));
+        let (system, address) = (&self.system, &*self.address);
+        let made = Pages::new(system, address, self.config.clone(), frames, &self.lock)?;
+        Ok(pages.insert(made).clone())
     }
 }
 
@@ -141,11 +210,7 @@ impl Pci for Function {
     }
 
     fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let (operation, bytes, at) = self.config_at("read", offset, width)?;
-        let mut word = [0; 4];
-        let read = self.config.read_exact_at(&mut word[..bytes], at);
-        read.map_err(|error| refused(&self.file("config"), &operation, &error))?;
-        Ok(u32::from_le_bytes(word))
+        self.config.read(offset, width)
     }
 
     fn config_write(
@@ -154,14 +219,11 @@ impl Pci for Function {
         width: AccessWidth,
         value: u32,
     ) -> Result<(), TransportError> {
-        let (operation, bytes, at) = self.config_at("write", offset, width)?;
-        let word = value.to_le_bytes();
-        let written = self.config.write_all_at(&word[..bytes], at);
-        written.map_err(|error| refused(&self.file("config"), &operation, &error))
+        self.config.write(offset, width, value)
     }
 
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
-        let operation = format!("pin {bytes:#x} bytes aligned to {align:#x}");
+        let operation = format!("find {bytes:#x} bytes aligned to {align:#x}");
         let failed = |why: String| self.failed(&*operation, Fault::Unsupported(why));
         if let Some(iommu) = &self.iommu {
             return Err(failed(format!(
@@ -177,8 +239,8 @@ impl Pci for Function {
                 page_size()
             )));
         }
-        let dma = frames::pinned_at(&self.system, bytes, align);
-        dma.map_err(|(how, fault)| self.failed(format!("{operation}{how}"), fault))
+        let dma = self.pages()?.dma(bytes, align);
+        dma.map_err(|fault| self.failed(format!("{operation}: in huge pages ({NR})"), fault))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {

@@ -5,16 +5,13 @@
 
 use std::io::ErrorKind;
 
-use super::claim::{ClaimError, Step, Write};
+use super::claim::{ClaimError, NO_IOMMU, Step, Write};
 use super::files::Files;
 use super::look::driver;
+use super::owed::{is_owed, journal};
 
-/// Where journals are: gone after a restart, as is what they tell of.
-const JOURNALS: &str = "/run/doorbell";
-
-fn journal(address: &str) -> String {
-    format!("{JOURNALS}/{address}.undo")
-}
+/// Files that are the machine's: what is written there counts for all functions that were taken over.
+const SHARED: [&str; 1] = [NO_IOMMU];
 
 /// What a journal had before some writes: [`undo`] goes back to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +149,9 @@ pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimErro
     let mut writes: Vec<Write> = Vec::new();
     for entry in entries(files, address)?.into_iter().rev() {
         // Functions that were removed one by one come back together.
-        if !writes.contains(&entry.undo) {
+        let path = &*entry.undo.path;
+        let is_kept = SHARED.contains(&path) && is_owed(files, address, path);
+        if !is_kept && !writes.contains(&entry.undo) {
             writes.push(entry.undo);
         }
     }
@@ -183,6 +182,10 @@ pub(super) fn undo(
     for entry in ours.into_iter().rev() {
         // As in `pending`.
         if written.contains(&entry.undo) {
+            continue;
+        }
+        // Its own journal has it for the other one.
+        if SHARED.contains(&&*entry.undo.path) && is_owed(files, address, &entry.undo.path) {
             continue;
         }
         match files.tell(&entry.undo.path, &entry.undo.value) {

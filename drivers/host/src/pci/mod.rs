@@ -7,10 +7,12 @@
 //! | [`claim`] | taking a function over from the system, as a list of writes that can be read before |
 //! | [`journal`] | writing such a list, and undoing it |
 //! | [`reset`] | resetting a function by the kernel |
+//! | `owed` | which functions need what was written |
 //! | `kept` | files of ours, which tell a program with all rights what to do |
 //! | `lock` | one program at a time |
-//! | `frames` | where memory of this process lies on the bus |
-//! | `function` | a function, opened by sysfs: BARs, configuration space, pinned memory, resets |
+//! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
+//! | [`quiet`] | a function ends its accesses to memory |
+//! | `function` | a function, opened by sysfs: BARs, configuration space, memory, resets |
 //! | [`vfio`] | a function, opened by VFIO: the same, with memory that an IOMMU maps, and interrupts |
 //!
 //! Nothing here unbinds, removes, resizes or resets what it was not asked for by its address.
@@ -20,15 +22,17 @@
 
 pub mod claim;
 mod files;
-mod frames;
 mod function;
 pub mod journal;
 mod kept;
 mod lock;
 pub mod look;
+mod owed;
+pub mod pages;
+pub mod quiet;
 pub mod reset;
 pub mod vfio;
 
 pub use files::{Files, Rights, System, functions};
-pub use function::{Function, open};
+pub use function::{Function, let_go_of_left, open};
 pub use lock::{Lock, LockError, lock_path};

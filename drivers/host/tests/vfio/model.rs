@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ pub struct Model {
     open: Mutex<BTreeSet<i32>>,
     made: AtomicUsize,
     fails: Option<usize>,
+    /// Before which call the process is killed.
+    killed: Option<usize>,
+    is_dead: AtomicBool,
     /// What requests to map memory end with, if not as they should.
     pub full: Mutex<Option<Errno>>,
 }
@@ -32,13 +35,29 @@ fn error(errno: Errno) -> io::Error {
 
 impl Model {
     pub fn new(kernel: &Arc<Kernel>, fails: Option<usize>) -> Arc<Model> {
+        Model::of(kernel, fails, None)
+    }
+
+    /// A program that is killed before its n-th call: what it does from then on reaches nobody.
+    pub fn killed(kernel: &Arc<Kernel>, n: usize) -> Arc<Model> {
+        Model::of(kernel, None, Some(n))
+    }
+
+    fn of(kernel: &Arc<Kernel>, fails: Option<usize>, killed: Option<usize>) -> Arc<Model> {
         Arc::new(Model {
             kernel: kernel.clone(),
             open: Mutex::default(),
             made: AtomicUsize::new(0),
             fails,
+            killed,
+            is_dead: AtomicBool::new(false),
             full: Mutex::default(),
         })
+    }
+
+    /// Whether it was killed.
+    pub fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::SeqCst)
     }
 
     /// How many calls were made.
@@ -53,6 +72,7 @@ impl Model {
 
     /// The process dies: the kernel closes what it has.
     pub fn dies(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         open.into_iter()
             .for_each(|fd| self.kernel.close(fd).unwrap());
@@ -60,6 +80,12 @@ impl Model {
 
     fn make<T>(&self, call: impl FnOnce(&Kernel) -> twin::errno::Result<T>) -> io::Result<T> {
         let n = self.made.fetch_add(1, Ordering::SeqCst);
+        if self.killed == Some(n) {
+            self.dies();
+        }
+        if self.is_dead() {
+            return Err(error(Errno::EIO));
+        }
         if self.fails == Some(n) {
             return Err(error(Errno::EPERM));
         }
@@ -77,8 +103,12 @@ impl Calls for Model {
         Ok(self.given(self.make(|kernel| kernel.open(path))?))
     }
     fn close(&self, fd: i32) {
-        assert!(self.open.lock().unwrap().remove(&fd), "closed twice");
-        self.kernel.close(fd).unwrap();
+        let is_open = self.open.lock().unwrap().remove(&fd);
+        // The kernel has closed what a process had that is dead.
+        if !self.is_dead() {
+            assert!(is_open, "closed twice");
+            self.kernel.close(fd).unwrap();
+        }
     }
     unsafe fn ioctl(&self, fd: i32, request: u32, argument: Argument<'_>) -> io::Result<i32> {
         let argument = match argument {
@@ -116,18 +146,23 @@ impl Calls for Model {
 
 /// Puts the files into a folder by which a system tells of a function in group 12.
 pub fn system(folder: &Path, address: &str, no_iommu: bool) {
+    system_of(folder, &[(12, address)], no_iommu);
+}
+
+/// The same of several functions, each in a group of its own.
+pub fn system_of(folder: &Path, functions: &[(u32, &str)], no_iommu: bool) {
     let put = |path: &str, text: &str| {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    put(
-        &format!("sys/kernel/iommu_groups/12/devices/{address}/x"),
-        "",
-    );
-    put("sys/kernel/iommu_groups/12/type", "DMA-FQ\n");
-    if no_iommu {
-        put("sys/kernel/iommu_groups/12/name", "vfio-noiommu\n");
+    for (group, address) in functions {
+        let group = format!("sys/kernel/iommu_groups/{group}");
+        put(&format!("{group}/devices/{address}/x"), "");
+        put(&format!("{group}/type"), "DMA-FQ\n");
+        if no_iommu {
+            put(&format!("{group}/name"), "vfio-noiommu\n");
+        }
     }
     std::fs::create_dir_all(folder.join("run/lock")).unwrap();
     std::fs::create_dir_all(folder.join("proc/self")).unwrap();

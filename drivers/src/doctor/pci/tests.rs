@@ -7,6 +7,7 @@ use drivers_host::pci::System;
 use super::super::tests::{all, write};
 use super::*;
 
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 const ADDRESS: &str = "0000:03:00.0";
 
 /// Files that nobody may write, and that know what was read.
@@ -100,7 +101,10 @@ fn machine() -> tempfile::TempDir {
     put("/proc/self/status", "Name:\tx\nCapEff:\t000001ffffffffff\n");
     let limits = "Max locked memory         8388608              8388608              bytes\n";
     put("/proc/self/limits", limits);
-    put(HUGE, "16\n");
+    for name in ["nr_hugepages", "free_hugepages"] {
+        put(&format!("{POOL}/{name}"), "16\n");
+    }
+    put("/proc/mounts", "none /huge hugetlbfs rw,pagesize=2M 0 0\n");
     for file in CHIPS[5].blocks.boot_files(Edition::Usual) {
         put(&format!("/lib/firmware/amdgpu/{file}.zst"), "");
     }
@@ -125,8 +129,8 @@ fn a_card_that_passes_all_stages_has_its_evidence_listed() {
     assert_eq!(
         row.detail,
         "0000:03:00.0; 1002:7550, gfx1201 (Navi 48); drives no display; no kernel driver has it; CAP_SYS_ADMIN, no \
-         lockdown; BAR 0 has 16384 MiB; no IOMMU: it sees physical memory; memory is locked without limit; 16 huge \
-         pages free; 8 firmware files are there; all 8 stages before its start are passed: DEV=PCI+AMD"
+         lockdown; BAR 0 has 16384 MiB; no IOMMU: it sees physical memory; 16 of 16 huge pages are free, under \
+         /huge; 8 firmware files are there; all 8 stages before its start are passed: DEV=PCI+AMD"
     );
 }
 
@@ -191,7 +195,7 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
             ],
             Status::Fail,
             "stage 6 of 8, addresses: IOMMU group 12 has the type DMA-FQ",
-            "doorbell bind 0000:03:00.0 --vfio",
+            "doorbell bind 0000:03:00.0`; or start",
         ),
         (
             vec![
@@ -215,6 +219,18 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
             Status::Fail,
             "stage 7 of 8, memory: at most 8388608 bytes can be locked",
             "ulimit -l",
+        ),
+        (
+            vec![("/proc/mounts".into(), "proc /proc proc rw 0 0\n")],
+            Status::Fail,
+            "stage 7 of 8, memory: /proc/mounts: no hugetlbfs with pages of 2 MiB is mounted",
+            "mount -t hugetlbfs",
+        ),
+        (
+            vec![(format!("{POOL}/nr_hugepages"), "0\n")],
+            Status::Fail,
+            "stage 7 of 8, memory: /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages is 0",
+            "echo 1024 > /proc/sys/vm/nr_hugepages",
         ),
         (
             // The board wants another file.

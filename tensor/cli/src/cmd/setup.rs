@@ -61,7 +61,7 @@ fn text(ways: &[Way]) -> String {
     }
     if has(Way::Pci) {
         rule(
-            "Cards that vfio-pci has (doorbell bind --vfio): the file of their IOMMU group",
+            "Cards that vfio-pci has (doorbell bind): the file of their IOMMU group",
             &[format!(
                 "SUBSYSTEM==\"vfio\", KERNEL==\"[0-9]*\", GROUP=\"{GROUP}\", MODE=\"0660\""
             )],

@@ -191,7 +191,8 @@ impl Client {
                     _ => first.next_power_of_two(),
                 };
                 let dma = self.card(request)?.dma(first, align)?;
-                let pages = dma.ranges.iter().flat_map(|range| {
+                let ranges = dma.ranges.for_domain(hcq::addr::Domain::BUS)?;
+                let pages = ranges.iter().flat_map(|range| {
                     let pages = (0..range.bytes).step_by(PAGE as usize);
                     pages.map(|at| range.addr.0 + at)
                 });

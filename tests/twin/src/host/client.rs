@@ -143,6 +143,18 @@ pub fn memory(bytes: u64, align: u64) -> Result<View, Fault> {
     Ok(unsafe { View::new(range.at, bytes, Arc::new(range)) })
 }
 
+/// Addresses of the client's at which it may not access anything.
+///
+/// # Errors
+/// [`Fault::Errno`].
+pub fn without_rights(bytes: u64, align: u64) -> Result<View, Fault> {
+    let (bytes, align) = in_pages(bytes, align).map_err(fault)?;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    let range = Range::aligned(bytes, align, ProtFlags::PROT_NONE, flags).map_err(fault)?;
+    // SAFETY: the addresses are nobody else's while the owner lives. An access ends the process: it changes nothing.
+    Ok(unsafe { View::new(range.at, bytes, Arc::new(range)) })
+}
+
 /// What a client has reserved, by its first address.
 #[derive(Default)]
 pub struct Reservations(Mutex<BTreeMap<u64, Weak<Range>>>);

@@ -41,7 +41,7 @@ enum Of {
     /// A file of its own.
     File(File),
     /// Parts of a file that the client shares.
-    Shared,
+    Shared(File),
     /// The client's own memory, in this process.
     Client,
 }
@@ -144,6 +144,8 @@ impl Mapping {
         });
         let bytes = total.and_then(|total| usize::try_from(total).ok());
         let bytes = bytes.filter(|&bytes| bytes > 0).ok_or(libc::EINVAL)?;
+        let kept = file.try_clone_to_owned();
+        let kept = kept.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let (none, private) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a fresh mapping at an address that the system chooses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, none, private, -1, 0) };
@@ -153,7 +155,7 @@ impl Mapping {
         let mapping = Self {
             base: base.cast(),
             bytes,
-            of: Of::Shared,
+            of: Of::Shared(kept.into()),
         };
         let mut at = 0;
         for part in parts {
@@ -209,7 +211,7 @@ impl Mapping {
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.of {
             Of::File(file) => Some(file.as_fd()),
-            Of::Shared | Of::Client => None,
+            Of::Shared(_) | Of::Client => None,
         }
     }
 
@@ -217,8 +219,17 @@ impl Mapping {
     pub fn identity(&self) -> Option<Identity> {
         match &self.of {
             Of::File(file) => identity(file),
-            Of::Shared | Of::Client => None,
+            Of::Shared(_) | Of::Client => None,
         }
+    }
+
+    /// Whether it lies in a file that has a name: its pages stay when the process that has made it ends.
+    pub fn has_name(&self) -> bool {
+        let file = match &self.of {
+            Of::File(file) | Of::Shared(file) => file,
+            Of::Client => return false,
+        };
+        file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
     }
 
     /// How many bytes.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_spec::pci::Command;
-use hcq::addr::BusAddr;
-use hcq::transport::{BusRange, Dma};
+use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
+use hcq::transport::Dma;
 
 use crate::host::{Mapping, PAGE};
 use crate::rule::{Journal, Proof, Rule};
@@ -25,6 +25,15 @@ pub static GIVEN: Rule = Rule {
     name: "PCI-DMA-GIVEN",
     text: "a function accesses memory of the host that was given to it, and for as long as it is",
     source: "Linux, Documentation/core-api/dma-api-howto.rst: what is mapped is the device's until it is unmapped",
+    proof: Proof::Sourced,
+};
+
+/// Memory of a process ends with it.
+pub static FREED: Rule = Rule {
+    name: "PCI-DMA-FREED",
+    text: "a function accesses no memory of a process that has ended, once the kernel has it back: memory of a file stays \
+           as long as the file has a name",
+    source: "Linux, kernel/exit.c, do_exit: exit_mm; fs/hugetlbfs/inode.c, hugetlbfs_evict_inode",
     proof: Proof::Sourced,
 };
 
@@ -68,11 +77,15 @@ struct Range {
     /// The page of the mapping that it begins at.
     page: u64,
     memory: Held,
+    /// The process whose memory it is has ended.
+    ended: bool,
     /// Which pages of it functions have asked for, where somebody wants to know.
     found: Option<BTreeSet<u64>>,
 }
 
 enum Held {
+    /// No memory: a part of a BAR, at the address that it answers at.
+    Bar(u64),
     /// For as long as the driver keeps it.
     Given(Weak<Mapping>),
     /// Until it is removed.
@@ -97,9 +110,40 @@ impl HostMemory {
             bytes,
             page,
             memory,
+            ended: false,
             found: None,
         };
         lock(&self.0).ranges.insert(at, range);
+    }
+
+    /// What answers at an address of the bus, from another one on.
+    pub(crate) fn add_bar(&self, at: u64, bytes: u64, answers: u64) {
+        let range = Range {
+            bytes,
+            page: 0,
+            memory: Held::Bar(answers),
+            ended: false,
+            found: None,
+        };
+        lock(&self.0).ranges.insert(at, range);
+    }
+
+    /// Where on the bus it is that answers at an address, if a BAR does.
+    fn bar(&self, at: u64) -> Option<u64> {
+        let all = lock(&self.0);
+        let (start, range) = all.ranges.range(..=at).next_back()?;
+        match range.memory {
+            Held::Bar(answers) if at - start < range.bytes => Some(answers + (at - start)),
+            _ => None,
+        }
+    }
+
+    /// The process that shares memory has ended: the kernel has all of it back that lies in no file with a name, and what
+    /// loses its name from now on.
+    pub fn process_ended(&self) {
+        let mut all = lock(&self.0);
+        let ranges = all.ranges.values_mut();
+        ranges.for_each(|range| range.ended |= matches!(range.memory, Held::Shared(_)));
     }
 
     /// Takes back what begins inside of a range of addresses.
@@ -112,9 +156,15 @@ impl HostMemory {
 
     /// The memory at an address, and which page of it.
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
+        self.look(at).map(|(memory, page, _)| (memory, page))
+    }
+
+    /// The same; and whether the process that shared it has ended.
+    fn look(&self, at: u64) -> Option<(Arc<Mapping>, u64, bool)> {
         let mut all = lock(&self.0);
         let (start, range) = all.ranges.range_mut(..=at).next_back()?;
         let memory = match &range.memory {
+            Held::Bar(_) => return None,
             Held::Given(memory) => memory.upgrade()?,
             Held::Shared(memory) => memory.clone(),
         };
@@ -125,7 +175,7 @@ impl HostMemory {
         if let Some(found) = &mut range.found {
             found.insert(page);
         }
-        Some((memory, range.page + page))
+        Some((memory, range.page + page, range.ended))
     }
 
     /// From now on it is known which pages of a range functions ask for; as yet none.
@@ -175,7 +225,7 @@ impl HostMemory {
     }
 
     /// What lies behind the BAR that answers at an address, and where in it.
-    pub fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
+    fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
         let all = lock(&self.0);
         let mut shown = all.shown.iter();
         let found = shown.find(|shown| at >= shown.at && at - shown.at < shown.bytes)?;
@@ -195,7 +245,7 @@ impl HostMemory {
         let mut all = lock(&self.0);
         all.ranges.retain(|_, range| match &range.memory {
             Held::Given(memory) => memory.strong_count() > 0,
-            Held::Shared(_) => true,
+            Held::Shared(_) | Held::Bar(_) => true,
         });
         let mut ranges = Vec::new();
         let mut done = 0;
@@ -208,6 +258,7 @@ impl HostMemory {
                 bytes,
                 page: done / PAGE,
                 memory: Held::Given(Arc::downgrade(&memory)),
+                ended: false,
                 found: None,
             };
             all.ranges.insert(at, range);
@@ -216,6 +267,7 @@ impl HostMemory {
             done += bytes;
         }
         let view = memory.view();
+        let ranges = BusRanges::new(Domain::BUS, ranges);
         Ok(Dma { view, ranges })
     }
 }
@@ -228,6 +280,8 @@ pub struct Bus {
     /// Which function of the machine it is.
     number: usize,
     memory: Arc<HostMemory>,
+    /// What an IOMMU translates for it, where one stands before it: it finds nothing else.
+    iommu: Mutex<Option<Arc<HostMemory>>>,
     command: AtomicU16,
     /// It was master, and is no more, without a reset since then; and what of it went on all the same.
     withdrawn: Mutex<Option<Option<String>>>,
@@ -243,6 +297,7 @@ impl Bus {
         Arc::new(Bus {
             number,
             memory: memory.clone(),
+            iommu: Mutex::default(),
             command: AtomicU16::new(0),
             withdrawn: Mutex::default(),
             on_interrupt: Mutex::default(),
@@ -264,19 +319,52 @@ impl Bus {
         self.command() & Command::MASTER.bits() != 0
     }
 
+    /// An IOMMU stands before the function from now on, and translates this for it.
+    pub fn translate(&self, iommu: &Arc<HostMemory>) {
+        *lock(&self.iommu) = Some(iommu.clone());
+    }
+
+    fn iommu(&self) -> Option<Arc<HostMemory>> {
+        lock(&self.iommu).clone()
+    }
+
     /// The memory at an address, and which page of it. Whether the function may access it is [`Bus::master`].
     pub fn find(&self, at: u64) -> Option<(Arc<Mapping>, u64)> {
-        self.memory.find(at)
+        self.look(at).map(|(memory, page, _)| (memory, page))
+    }
+
+    fn look(&self, at: u64) -> Option<(Arc<Mapping>, u64, bool)> {
+        match self.iommu() {
+            Some(iommu) => iommu.look(at),
+            None => self.memory.look(at),
+        }
+    }
+
+    /// What lies behind the BAR of another function that answers at an address, and where in it.
+    pub fn behind(&self, at: u64) -> Option<(Arc<dyn Any + Send + Sync>, u64)> {
+        let at = match self.iommu() {
+            Some(iommu) => iommu.bar(at)?,
+            None => at,
+        };
+        self.memory.behind(at)
     }
 
     /// The memory at an address that the function accesses, and which page of it. Where it may not, or nothing is
     /// there, none, and the rule that `who` has broken is reported.
     pub fn reach(&self, at: u64, who: &str, journal: &Journal) -> Option<(Arc<Mapping>, u64)> {
-        let found = self.find(at);
-        if self.master() && found.is_some() {
-            return found;
+        let found = self.look(at);
+        let what = || format!("{who} accesses {at:#x} on the bus");
+        if self.master()
+            && let Some((memory, page, ended)) = &found
+        {
+            if *ended && !memory.has_name() {
+                journal.broken(&FREED, what());
+                return None;
+            }
+            return Some((memory.clone(), *page));
         }
-        let what = format!("{who} accesses {at:#x} on the bus");
+        let found = found.map(|(memory, page, _)| (memory, page));
+        let what = what();
         let mut withdrawn = lock(&self.withdrawn);
         let rule = match (self.master(), &mut *withdrawn) {
             (true, _) if found.is_some() => return found,

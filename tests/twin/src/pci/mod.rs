@@ -30,7 +30,7 @@ use config::{Space, Wrote};
 use vectors::Vectors;
 use window::BarWindow;
 
-pub use bus::{Behind, Bus, GIVEN, HostMemory, MASTER, OnInterrupt};
+pub use bus::{Behind, Bus, FREED, GIVEN, HostMemory, MASTER, OnInterrupt};
 
 /// Memory accesses are answered only while the command register enables them.
 pub static MEM_DECODE: Rule = Rule {

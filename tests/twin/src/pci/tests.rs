@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::fires::fires;
+use crate::host::Mapping;
 use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD};
+use hcq::addr::Domain;
+use std::os::fd::AsFd;
 
 static SCRATCH_ONLY: Rule = Rule {
     name: "TEST-SCRATCH",
@@ -188,10 +191,11 @@ fn memory_of_the_host_is_scattered_and_is_given_as_long_as_it_is_kept() {
     let (f, journal) = function();
     let dma = f.dma(3 * 4096, 4096).unwrap();
     assert_eq!(dma.view.len(), 3 * 4096);
-    assert_eq!(dma.ranges.len(), 3);
-    assert!(dma.ranges[0].addr.0 + dma.ranges[0].bytes < dma.ranges[1].addr.0);
+    let ranges = dma.ranges.for_domain(Domain::BUS).unwrap();
+    assert_eq!(ranges.len(), 3);
+    assert!(ranges[0].addr.0 + ranges[0].bytes < ranges[1].addr.0);
     dma.view.write::<u32>(2 * 4096 + 8, 0x1234_5678).unwrap();
-    let at = dma.ranges[2].addr.0;
+    let at = ranges[2].addr.0;
     let (memory, page) = f.bus().find(at + 8).unwrap();
     assert_eq!(page, 2);
     assert_eq!(memory.load64(2 * 4096 + 8), 0x1234_5678);
@@ -208,13 +212,45 @@ fn memory_of_the_host_is_scattered_and_is_given_as_long_as_it_is_kept() {
     assert!(bus.reach(at, engine, &journal).is_none());
     fires("PCI-DMA-GIVEN").only(&named(&journal)[1..]);
     let huge = f.dma(5 << 20, 1 << 20).unwrap();
-    assert_eq!(
-        huge.ranges.iter().map(|range| range.bytes).sum::<u64>(),
-        5 << 20
-    );
-    assert!(
-        huge.ranges
-            .iter()
-            .all(|range| range.addr.0 % (1 << 20) == 0)
-    );
+    let ranges = huge.ranges.for_domain(Domain::BUS).unwrap();
+    assert_eq!(ranges.iter().map(|range| range.bytes).sum::<u64>(), 5 << 20);
+    assert!(ranges.iter().all(|range| range.addr.0 % (1 << 20) == 0));
+}
+
+#[test]
+fn memory_of_a_process_that_has_ended_is_reached_as_long_as_its_file_has_a_name() {
+    for is_named in [false, true] {
+        let (f, journal) = function();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pages");
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_len(4096).unwrap();
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let part = crate::host::Part {
+            offset: 0,
+            bytes: 4096,
+        };
+        let memory = Mapping::of_parts(file.as_fd(), &[part]).unwrap();
+        let (at, bus) = (0x1_0000_0000, f.bus());
+        bus.memory().add(at, 4096, Arc::new(memory), 0);
+        let command = Command::MASTER.bits();
+        f.config_write(PCI_COMMAND, AccessWidth::W16, command.into())
+            .unwrap();
+        if !is_named {
+            std::fs::remove_file(&path).unwrap();
+        }
+        // Whoever has it mapped keeps it.
+        assert!(bus.reach(at, "an engine", &journal).is_some());
+        bus.memory().process_ended();
+        assert_eq!(bus.reach(at, "an engine", &journal).is_some(), is_named);
+        if is_named {
+            std::fs::remove_file(&path).unwrap();
+            assert!(bus.reach(at, "an engine", &journal).is_none());
+        }
+        fires("PCI-DMA-FREED").only(&named(&journal));
+    }
 }

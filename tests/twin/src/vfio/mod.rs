@@ -1,8 +1,12 @@
-//! VFIO as a program sees it: a container, one group, and the PCI function in it.
+//! VFIO as a program sees it: containers, groups, and the PCI function in each group.
 //!
-//! What is modelled: `/dev/vfio/vfio`, the file of the group (behind an IOMMU of type 1, version 2, or without one),
-//! the device's regions by read, write and mmap, message signalled interrupts by eventfds, and mappings
-//! for DMA, which are what the function finds on its bus. Of several groups there is what a reset of the bus takes along. Not modelled: several groups that are open, dirty pages, INTx and MSI-X, cdevs and iommufd.
+//! What is modelled: `/dev/vfio/vfio`, the files of groups (behind an IOMMU of type 1, version 2, or without one),
+//! a device's regions by read, write and mmap, message signalled interrupts by eventfds, and mappings
+//! for DMA, which are what all functions of a container find on their bus: memory of the process, and windows of functions
+//! that are mapped there. Groups whose IOMMUs differ do not share a container. A group leaves its container when its file
+//! and that of its device are closed; with the last one go the mappings. Not modelled: groups of several functions, dirty
+//! pages, INTx and MSI-X, cdevs and iommufd; nor the reset that vfio-pci makes, where it can, when a device is opened and
+//! when it is closed: a program finds its function as the one before it has left it, which is harder.
 //!
 //! The kernel answers wrong calls with an errno, and so does this; a rule says what was wrong. Regions do not lie
 //! where Linux has them: where, the kernel tells.
@@ -22,10 +26,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::caller::{Caller, Here};
 use crate::errno::{Errno, Result};
-use crate::pci::Function;
+use crate::pci::{Function, HostMemory};
 use crate::rule::{Journal, Rule};
 
-use device::Device;
 use group::{Container, Group};
 
 /// The page of the process and of the IOMMU.
@@ -42,10 +45,15 @@ pub struct Config {
     pub viable: bool,
     /// BARs that can be mapped, with their bytes; others are read and written.
     pub mapped: Vec<(u8, u64)>,
+    /// BARs that can be mapped for other functions, with their bytes. To the process they are addresses without rights: a
+    /// test reaches what is there by the function's own windows.
+    pub windows: Vec<(u8, u64)>,
     /// BARs that are read and written, with their bytes.
     pub trapped: Vec<(u8, u64)>,
     /// Addresses that the IOMMU translates: first and last.
     pub iova: Vec<(u64, u64)>,
+    /// Which kind of IOMMU stands before it: groups of different ones share no container.
+    pub iommu: u32,
     /// Message signalled interrupts.
     pub vectors: u32,
     /// How many of them the machine has room for.
@@ -64,8 +72,10 @@ impl Config {
             no_iommu: false,
             viable: true,
             mapped: Vec::new(),
+            windows: Vec::new(),
             trapped: Vec::new(),
             iova: vec![(0, 0xfedf_ffff), (0xfef0_0000, (1 << 39) - 1)],
+            iommu: 0,
             vectors: 1,
             room: 32,
             resets: true,
@@ -77,26 +87,34 @@ impl Config {
 /// An open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum File {
-    Container,
-    Group,
-    Device,
+    /// By its number.
+    Container(u32),
+    /// By the place of the group among all of them, and so a device.
+    Group(usize),
+    Device(usize),
     Event,
 }
 
 #[derive(Default)]
 struct State {
     files: BTreeMap<i32, File>,
-    container: Container,
-    group: Group,
-    device: Device,
+    /// How many containers there were.
+    made: u32,
+    containers: BTreeMap<u32, Container>,
+    groups: Vec<Group>,
     /// How often each eventfd was told of.
     events: BTreeMap<i32, u64>,
 }
 
-/// The kernel.
-pub struct Kernel {
+/// A group, and what is in it.
+struct Slot {
     config: Config,
     function: Arc<Function>,
+}
+
+/// The kernel.
+pub struct Kernel {
+    slots: Vec<Slot>,
     state: Mutex<State>,
     told: Condvar,
     journal: Arc<Journal>,
@@ -108,19 +126,34 @@ const FIRST: i32 = 100;
 impl Kernel {
     /// A kernel with a function of one group, which vfio-pci has.
     pub fn new(config: Config, function: Arc<Function>, journal: Arc<Journal>) -> Arc<Kernel> {
+        Kernel::of(vec![(config, function)], journal)
+    }
+
+    /// A kernel with several groups, each with a function.
+    pub fn of(groups: Vec<(Config, Arc<Function>)>, journal: Arc<Journal>) -> Arc<Kernel> {
         Arc::new_cyclic(|kernel: &Weak<Kernel>| {
-            let kernel = kernel.clone();
-            function.bus().on_interrupt(Box::new(move |vector| {
-                // A kernel that is gone hears nothing.
-                kernel
-                    .upgrade()
-                    .into_iter()
-                    .for_each(|kernel| kernel.interrupt(vector));
-            }));
+            let slot = |(group, (config, function)): (usize, (Config, Arc<Function>))| {
+                let kernel = kernel.clone();
+                function.bus().on_interrupt(Box::new(move |vector| {
+                    // A kernel that is gone hears nothing.
+                    kernel
+                        .upgrade()
+                        .into_iter()
+                        .for_each(|kernel| kernel.interrupt(group, vector));
+                }));
+                if !config.no_iommu {
+                    function.bus().translate(&HostMemory::new());
+                }
+                Slot { config, function }
+            };
+            let slots: Vec<_> = groups.into_iter().enumerate().map(slot).collect();
+            let groups = slots.iter().map(|_| Group::default()).collect();
             Kernel {
-                config,
-                function,
-                state: Mutex::default(),
+                slots,
+                state: Mutex::new(State {
+                    groups,
+                    ..State::default()
+                }),
                 told: Condvar::new(),
                 journal,
             }
@@ -138,10 +171,9 @@ impl Kernel {
         Err(errno)
     }
 
-    /// The path of the group's file.
+    /// The path of the first group's file.
     pub fn group_path(&self) -> String {
-        let kind = if self.config.no_iommu { "noiommu-" } else { "" };
-        format!("/dev/vfio/{kind}{}", self.config.group)
+        self.slots[0].path()
     }
 
     /// Opens a file.
@@ -150,16 +182,20 @@ impl Kernel {
     /// The kernel's.
     pub fn open(&self, path: &str) -> Result<i32> {
         let mut state = self.lock();
-        let file = match path {
-            "/dev/vfio/vfio" => File::Container,
-            path if path == self.group_path() => {
-                // One program at a time has a group.
-                if state.files.values().any(|file| *file == File::Group) {
-                    return Err(Errno::EBUSY);
-                }
-                File::Group
+        let file = if path == "/dev/vfio/vfio" {
+            state.made += 1;
+            let number = state.made;
+            state.containers.insert(number, Container::default());
+            File::Container(number)
+        } else {
+            let group = self.slots.iter().position(|slot| slot.path() == path);
+            let group = group.ok_or(Errno::ENOENT)?;
+            // One program at a time has a group.
+            if state.groups[group].is_open {
+                return Err(Errno::EBUSY);
             }
-            _ => return Err(Errno::ENOENT),
+            state.groups[group].is_open = true;
+            File::Group(group)
         };
         self.journal.event(format!("open {path}"));
         Ok(state.add(file))
@@ -174,18 +210,17 @@ impl Kernel {
         let file = state.files.remove(&fd).ok_or(Errno::EBADF)?;
         self.journal.event(format!("close of {file:?}"));
         match file {
-            File::Container => {
-                // The kernel takes away what was mapped.
-                self.forget(&mut state);
-                state.container = Container::default();
+            File::Container(number) => {
+                let container = state.containers.get_mut(&number).ok_or(Errno::EBADF)?;
+                container.is_closed = true;
+                self.forget(&mut state, number);
             }
-            // The last group takes the IOMMU along.
-            File::Group => {
-                self.forget(&mut state);
-                state.group = Group::default();
-                state.container.leave();
+            File::Device(group) => {
+                self.disable(group);
+                state.groups[group].device = None;
+                self.leave(&mut state, group);
             }
-            File::Device => state.device = Device::default(),
+            File::Group(group) => self.leave(&mut state, group),
             File::Event => _ = state.events.remove(&fd),
         }
         Ok(())
@@ -200,9 +235,9 @@ impl Kernel {
         let file = state.file(fd)?;
         self.journal.event(format!("{file:?} {request:#x}"));
         match file {
-            File::Container => self.of_container(&mut state, request, argument),
-            File::Group => self.of_group(&mut state, request, argument),
-            File::Device => self.of_device(&mut state, request, argument),
+            File::Container(number) => self.of_container(&mut state, number, request, argument),
+            File::Group(group) => self.of_group(&mut state, group, request, argument),
+            File::Device(group) => self.of_device(&mut state, group, request, argument),
             File::Event => Err(Errno::ENOTTY),
         }
     }
@@ -228,34 +263,72 @@ impl Kernel {
         Ok(Some(std::mem::take(count)).filter(|count| *count > 0))
     }
 
-    /// The function raises an interrupt; it is lost where nobody has asked for it.
-    fn interrupt(&self, vector: u32) {
+    /// A function raises an interrupt; it is lost where nobody has asked for it.
+    fn interrupt(&self, group: usize, vector: u32) {
         let mut state = self.lock();
-        let fd = state.device.vectors.get(vector as usize).copied().flatten();
+        let device = state.groups[group].device.as_ref();
+        let fd = device.and_then(|device| device.vectors.get(vector as usize).copied().flatten());
         if let Some(count) = fd.and_then(|fd| state.events.get_mut(&fd)) {
             *count += 1;
             self.told.notify_all();
         }
     }
 
-    /// The function reaches nothing any more.
-    fn forget(&self, state: &mut State) {
-        let memory = self.function.bus().memory();
-        let maps = state.container.maps.iter();
-        maps.for_each(|(at, bytes)| memory.remove(*at, *bytes));
-        state.container.maps.clear();
+    /// A group whose files are closed leaves its container.
+    ///
+    /// Source: Linux, drivers/vfio/group.c, vfio_group_fops_release: a device's file holds that of its group.
+    fn leave(&self, state: &mut State, group: usize) {
+        let has_file = state.files.values().any(|file| *file == File::Group(group));
+        if has_file || state.groups[group].device.is_some() {
+            return;
+        }
+        let left = std::mem::take(&mut state.groups[group]);
+        if !self.slots[group].config.no_iommu {
+            let bus = self.slots[group].function.bus();
+            bus.translate(&HostMemory::new());
+        }
+        if let Some(number) = left.container {
+            self.forget(state, number);
+        }
     }
 
-    /// What is mapped for the function: first address and bytes.
+    /// A container without groups has neither an IOMMU nor mappings; without groups and file it is gone.
+    ///
+    /// Source: Linux, drivers/vfio/container.c, vfio_group_detach_container and vfio_fops_release.
+    fn forget(&self, state: &mut State, number: u32) {
+        let is_used = state
+            .groups
+            .iter()
+            .any(|group| group.container == Some(number));
+        if is_used {
+            return;
+        }
+        if let Some(container) = state.containers.get_mut(&number) {
+            container.empty();
+        }
+        state
+            .containers
+            .retain(|other, container| *other != number || !container.is_closed);
+    }
+
+    /// What is mapped for functions: first address and bytes.
     pub fn mapped(&self) -> Vec<(u64, u64)> {
         let state = self.lock();
-        let all = state.container.maps.iter();
+        let all = state.containers.values();
+        let all = all.flat_map(|container| container.maps.iter());
         all.map(|(at, bytes)| (*at, *bytes)).collect()
     }
 
-    /// The memory behind a BAR that is mapped, as the function has it.
+    /// How many containers are open, or have groups.
+    pub fn containers(&self) -> usize {
+        self.lock().containers.len()
+    }
+
+    /// The memory behind a BAR that is mapped, as the first function has it.
     pub fn memory(&self, bar: u8) -> Option<View> {
-        self.lock().device.memory.get(&bar).cloned()
+        let state = self.lock();
+        let device = state.groups[0].device.as_ref()?;
+        device.memory.get(&bar).cloned()
     }
 
     /// The struct of a request, as long as it says that it is.
@@ -279,6 +352,14 @@ impl Kernel {
         let here: &dyn Caller = &Here;
         here.put(argument, value)?;
         Ok(0)
+    }
+}
+
+impl Slot {
+    /// The path of the group's file.
+    fn path(&self) -> String {
+        let kind = if self.config.no_iommu { "noiommu-" } else { "" };
+        format!("/dev/vfio/{kind}{}", self.config.group)
     }
 }
 

@@ -133,24 +133,33 @@ fn a_reset_is_the_one_that_was_asked_for_and_leaves_the_ways_as_they_were() {
     );
 }
 
+/// The machine has huge pages; a plain file system is in place of hugetlbfs.
+fn with_huge_pages(top: &Path) -> std::path::PathBuf {
+    let put = |path: &str, text: &str| {
+        std::fs::create_dir_all(top.join(path).parent().unwrap()).unwrap();
+        std::fs::write(top.join(path), text).unwrap();
+    };
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    put(
+        "proc/mounts",
+        "hugetlbfs /dev/hugepages hugetlbfs rw,pagesize=2M 0 0\n",
+    );
+    put(&format!("{pool}/nr_hugepages"), "4\n");
+    put(&format!("{pool}/free_hugepages"), "4\n");
+    std::fs::create_dir_all(top.join("dev/hugepages")).unwrap();
+    top.join(format!("dev/hugepages/doorbell-{ADDRESS}"))
+}
+
 #[test]
-fn pinned_memory_is_given_by_where_it_is() {
+fn memory_comes_from_huge_pages_or_it_is_said_how() {
     let top = machine();
     let pci = opened(top.path()).unwrap();
-    match pci.dma(0x5001, 0x1000) {
-        Ok(Dma { view, ranges }) => {
-            assert_eq!(view.len(), 0x6000);
-            assert_eq!(ranges.iter().map(|range| range.bytes).sum::<u64>(), 0x6000);
-            assert!(
-                ranges
-                    .iter()
-                    .all(|range| range.addr.is_aligned(0x1000) && range.addr.0 != 0)
-            );
-            assert_eq!(view.read::<u64>(0x5ff8), Ok(0));
-            view.write(0x5ff8, 1u64).unwrap();
-        }
-        // Where this test runs the kernel tells nobody.
-        Err(error) => assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}"),
+    let error = refused_with(pci.dma(0x5001, 0x1000));
+    for part in [
+        "no hugetlbfs with pages of 2 MiB is mounted",
+        "mount -t hugetlbfs",
+    ] {
+        assert!(error.contains(part), "{error}");
     }
     for (bytes, align) in [(0, 0x1000), (0x1000, 3), (0x1000, 4 << 20)] {
         let error = refused_with(pci.dma(bytes, align));
@@ -159,14 +168,36 @@ fn pinned_memory_is_given_by_where_it_is() {
             "{error}"
         );
     }
-    // Huge pages are there if somebody has set them aside; else it is said how.
-    if let Err(error) = pci.dma(1 << 20, 2 << 20) {
-        let error = error.to_string();
-        let is_known = ["nr_hugepages", "CAP_SYS_ADMIN"]
-            .iter()
-            .any(|text| error.contains(text));
-        assert!(is_known, "{error}");
+    let file = with_huge_pages(top.path());
+    // What lies there is seen to be no huge page, where the kernel tells at all.
+    let error = refused_with(pci.dma(0x5001, 0x1000));
+    let known = ["none of huge pages", "CAP_SYS_ADMIN"];
+    assert!(known.iter().any(|text| error.contains(text)), "{error}");
+    assert!(file.exists());
+    drop(pci);
+    assert!(!file.exists());
+}
+
+/// The process that drove it was killed: before anything else the function loses its right to write there.
+#[test]
+fn what_a_process_has_left_is_let_go_when_the_function_has_stopped() {
+    let top = machine();
+    let left = with_huge_pages(top.path());
+    let config = file(top.path(), "config");
+    for by_name in [false, true] {
+        std::fs::write(&left, "what a process has left").unwrap();
+        let mut bytes = std::fs::read(&config).unwrap();
+        bytes[4] = 0x6;
+        std::fs::write(&config, &bytes).unwrap();
+        match by_name {
+            false => drop(opened(top.path()).unwrap()),
+            true => let_go_of_left(&System::at(top.path()), ADDRESS).unwrap(),
+        }
+        assert_eq!(std::fs::read(&config).unwrap()[4], 0x2);
+        assert!(!left.exists());
     }
+    // Nothing is left: nobody touches it.
+    let_go_of_left(&System::at("/no/such"), ADDRESS).unwrap();
 }
 
 #[test]
@@ -184,7 +215,6 @@ fn behind_an_iommu_that_translates_there_are_no_physical_addresses() {
     drop(pci);
     std::fs::write(group.join("type"), "identity\n").unwrap();
     let pci = opened(top.path()).unwrap();
-    if let Err(error) = pci.dma(0x1000, 0x1000) {
-        assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
-    }
+    let error = refused_with(pci.dma(0x1000, 0x1000));
+    assert!(error.contains("hugetlbfs"), "{error}");
 }

@@ -10,10 +10,12 @@ fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimEr
 }
 use crate::pci::claim::{Wanted, Way, plan, release};
 use crate::pci::files::{Rights, folder as in_sysfs};
+use crate::pci::owed::JOURNALS;
 use crate::pci::reset;
 
 const GPU: &str = "0000:03:00.0";
 const AUDIO: &str = "0000:03:00.1";
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// A model of the kernel behind the files: drivers leave and come back, functions are removed and found again.
 struct Kernel {
@@ -39,7 +41,12 @@ impl Kernel {
             (of(GPU, "reset_method"), "flr bus\n"),
             (of(AUDIO, "vendor"), "0x1002\n"),
             (of("0000:04:00.0", "vendor"), "0x1002\n"),
-            ("/proc/sys/vm/compact_unevictable_allowed".to_owned(), "1\n"),
+            (
+                "/proc/mounts".to_owned(),
+                "none /huge hugetlbfs rw,pagesize=2M 0 0\n",
+            ),
+            (format!("{POOL}/nr_hugepages"), "8\n"),
+            (format!("{POOL}/free_hugepages"), "8\n"),
         ];
         let files = files.map(|(path, text)| (path, text.to_owned()));
         Kernel {
@@ -182,8 +189,6 @@ fn a_plan_says_each_write_its_reason_and_its_undoing_and_writes_nothing() {
     assert_eq!(
         text,
         [
-            "echo 0 > /proc/sys/vm/compact_unevictable_allowed  # pinned memory must not be moved; undone by: \
-             echo 1 > /proc/sys/vm/compact_unevictable_allowed",
             "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind  # the kernel driver amdgpu has \
              it; undone by: echo 0000:03:00.0 > /sys/bus/pci/drivers/amdgpu/bind",
             "echo 1 > /sys/bus/pci/devices/0000:03:00.1/remove  # a function of the same card, which a reset \
@@ -198,7 +203,18 @@ fn a_plan_says_each_write_its_reason_and_its_undoing_and_writes_nothing() {
     );
     assert!(kernel.told().is_empty());
     let small = plan(&kernel, GPU, Wanted::default()).unwrap();
-    assert_eq!(small.len(), 5);
+    assert_eq!(small.len(), 4);
+    // Without an IOMMU the card writes to where it was told, also when nobody is there any more.
+    kernel.put("/proc/mounts", "");
+    let error = plan(&kernel, GPU, ALL).unwrap_err().to_string();
+    for part in [
+        "no hugetlbfs with pages of 2 MiB is mounted",
+        "nr_hugepages",
+        "turn on an IOMMU",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(kernel.told().is_empty());
 }
 
 #[test]
@@ -211,10 +227,10 @@ fn what_was_taken_is_given_back_as_it_was() {
     assert_eq!(plan(&kernel, GPU, ALL).unwrap(), []);
     kernel.told();
     let written = restore(&kernel, GPU).unwrap();
-    assert_eq!(written.len(), 6);
+    assert_eq!(written.len(), 5);
     assert_eq!(kernel.state(), before);
     let told = kernel.told();
-    assert!(told[0].ends_with("enable") && told[5].ends_with("compact_unevictable_allowed"));
+    assert!(told[0].ends_with("enable") && told[4].ends_with("amdgpu/bind"));
     // There is nothing left to do.
     assert_eq!(restore(&kernel, GPU).unwrap(), []);
     assert!(kernel.told().is_empty());
@@ -312,7 +328,7 @@ fn a_card_that_somebody_looks_at_needs_a_flag() {
         error.contains("it drives a display (card0-DP-1 is on)"),
         "{error}"
     );
-    assert_eq!(plan(&kernel, GPU, flagged).unwrap().len(), 6);
+    assert_eq!(plan(&kernel, GPU, flagged).unwrap().len(), 5);
     kernel.put(&format!("{}/boot_vga", in_sysfs(GPU)), "1\n");
     let error = plan(&kernel, GPU, ALL).unwrap_err().to_string();
     assert!(error.contains("boot_vga"), "{error}");
@@ -325,8 +341,8 @@ fn a_driver_that_does_not_leave_is_named() {
     let kernel = Kernel::new();
     let mut steps = plan(&kernel, GPU, ALL).unwrap();
     // Taken by a file that does nothing.
-    steps.truncate(2);
-    steps[1].write.path = "/sys/deaf/driver/unbind".into();
+    steps.truncate(1);
+    steps[0].write.path = "/sys/deaf/driver/unbind".into();
     kernel.put("/sys/deaf/driver/unbind", "");
     kernel.put(&format!("{}/uevent", in_sysfs(GPU)), "DRIVER=amdgpu\n");
     struct Deaf(Kernel);
@@ -367,6 +383,45 @@ fn a_driver_that_does_not_leave_is_named() {
     );
 }
 
+/// What is the machine's is taken back by the last function that needs it, not by the first that leaves.
+#[test]
+fn a_setting_of_the_machine_is_counted_over_all_functions() {
+    const OTHER: &str = "0000:04:00.0";
+    const MODE: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+    let wanted = Wanted {
+        way: Way::VfioNoIommu,
+        resize: false,
+        ..ALL
+    };
+    for first in [GPU, OTHER] {
+        let last = if first == GPU { OTHER } else { GPU };
+        let kernel = Kernel::new();
+        kernel.put("/sys/bus/pci/drivers/vfio-pci/new_id", "");
+        kernel.put(&format!("{}/driver_override", in_sysfs(OTHER)), "(null)\n");
+        kernel.put(MODE, "N\n");
+        for address in [GPU, OTHER] {
+            // vfio-pci takes the other one as well, which this model does not show.
+            let mut steps = plan(&kernel, address, wanted).unwrap();
+            steps.retain(|step| step.write.path == MODE);
+            assert_eq!(steps.len(), 1, "{address}");
+            apply(&kernel, address, &steps).unwrap();
+        }
+        let mode = || kernel.read(MODE).unwrap();
+        assert_eq!(pending(&kernel, first).unwrap(), []);
+        assert_eq!(restore(&kernel, first).unwrap(), []);
+        assert_eq!(mode(), "Y\n");
+        assert_eq!(restore(&kernel, last).unwrap().len(), 1);
+        assert_eq!(mode(), "N\n");
+        assert!(kernel.list(JOURNALS).is_err());
+    }
+    // One that a person has set stays.
+    let kernel = Kernel::new();
+    kernel.put("/sys/bus/pci/drivers/vfio-pci/new_id", "");
+    kernel.put(MODE, "Y\n");
+    let steps = plan(&kernel, GPU, wanted).unwrap();
+    assert!(steps.iter().all(|step| step.write.path != MODE));
+}
+
 /// A kernel with VFIO, and an IOMMU group with the card alone.
 fn with_vfio() -> Kernel {
     let kernel = Kernel::new();
@@ -388,6 +443,19 @@ fn vfio_takes_a_function_over_and_gives_it_back() {
         ..ALL
     };
     let steps = plan(&kernel, GPU, wanted).unwrap();
+    // Where an IOMMU is there, nothing else is meant, and memory needs no huge pages.
+    let best = Wanted {
+        way: Way::Best,
+        ..ALL
+    };
+    assert_eq!(plan(&kernel, GPU, best).unwrap(), steps);
+    assert_eq!(
+        plan(&Kernel::new(), GPU, best).unwrap(),
+        plan(&Kernel::new(), GPU, ALL).unwrap()
+    );
+    kernel.put("/proc/mounts", "");
+    assert_eq!(plan(&kernel, GPU, best).unwrap(), steps);
+    kernel.put("/proc/mounts", "none /huge hugetlbfs rw,pagesize=2M 0 0\n");
     let text: Vec<_> = steps.iter().map(|step| step.write.to_string()).collect();
     assert_eq!(
         text,

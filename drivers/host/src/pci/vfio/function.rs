@@ -1,17 +1,23 @@
 //! A function that VFIO has given: its regions, its memory, its interrupts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use drivers_spec::vfio::{RegionFlags, RegionInfo};
-use hcq::mem::view::ViewError;
-use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
-use hcq::transport::{Dma, Fault, Map, MonotonicClock, Pci, Prot, ResetKind, TransportError};
+use hcq::addr::{BusRanges, Domain};
+use hcq::mem::view::View;
+use hcq::mem::window::{AccessWidth, Window};
+use hcq::transport::{
+    Dma, Fault, Map, MonotonicClock, Pci, Prot, ResetKind, TransportError, shown_on_bus,
+};
 use hcq::wait::Deadline;
 
+use super::regions::{ConfigRegion, Region};
 use super::request::Descriptor;
-use super::space::Space;
+use super::space::{Mapping, Space};
 use crate::mmap::HUGE_PAGE;
-use crate::pci::{Lock, System, frames};
+use crate::pci::pages::{NR, Pagemap, Pages};
+use crate::pci::quiet::Config;
+use crate::pci::{Lock, System};
 use crate::range::page_size;
 
 /// Where memory lies for a function.
@@ -20,26 +26,35 @@ pub(super) enum Memory {
     Mapped(Arc<Space>),
     /// Where it lies: there is no IOMMU. The container stays open.
     Physical {
+        pages: Mutex<Option<Arc<Pages>>>,
         system: System,
         _container: Descriptor,
     },
 }
 
+/// A BAR that is mapped for other functions of the container, for as long as the function is open.
+pub(super) struct Shown {
+    mapping: Mapping,
+    _view: View,
+}
+
 /// See the front page of the module. What comes first is closed first.
 pub(super) struct Function {
     pub(super) address: String,
+    /// BARs that are mapped for other functions: the number, and what became of it.
+    pub(super) shown: Mutex<Vec<(u8, Result<Shown, TransportError>)>>,
     /// Eventfds of its interrupts.
     pub(super) events: Vec<Descriptor>,
     pub(super) device: Arc<Descriptor>,
     /// BARs 0 to 5.
     pub(super) bars: Vec<RegionInfo>,
-    pub(super) config: RegionInfo,
+    pub(super) config: Arc<ConfigRegion>,
     pub(super) resets: bool,
     pub(super) memory: Memory,
     /// The number of its group, and the group's file.
     pub(super) number: String,
     pub(super) group: Arc<Descriptor>,
-    pub(super) _lock: Lock,
+    pub(super) lock: Arc<Lock>,
 }
 
 impl Function {
@@ -47,38 +62,60 @@ impl Function {
         TransportError::new(&*self.address, operation, fault)
     }
 
-    /// Where a configuration access is in the device's file, if there is one there.
-    fn config_at(
-        &self,
-        verb: &str,
-        offset: u16,
-        width: AccessWidth,
-    ) -> Result<(String, u64), TransportError> {
-        let (bytes, at, len) = (
-            width.bytes(),
-            usize::from(offset),
-            self.config.size as usize,
-        );
-        let operation = format!("config {verb} {offset:#x} {bytes} bytes");
-        let fault = if bytes > 4 {
-            Fault::Unsupported("at most 4 bytes at a time".into())
-        } else if !at.is_multiple_of(bytes) {
-            Fault::View(ViewError::Misaligned {
-                offset: at,
-                len,
-                align: bytes,
-                low: at & 0xfff,
-            })
-        } else if at + bytes > len {
-            Fault::View(ViewError::OutOfBounds {
-                offset: at,
-                bytes,
-                len,
-            })
-        } else {
-            return Ok((operation, self.config.offset + u64::from(offset)));
+    /// The view of a BAR that can be mapped; none of others.
+    fn view(&self, n: u8) -> Result<Option<View>, TransportError> {
+        let Some(region) = self.bars.get(usize::from(n)) else {
+            return Ok(None);
         };
-        Err(self.failed(operation, fault))
+        // Others may lie in the rest of the page of a small one, which is why it cannot be mapped.
+        let can_map = RegionFlags::from_bits_retain(region.flags).contains(RegionFlags::MMAP);
+        if !can_map || region.size == 0 || !region.size.is_multiple_of(page_size() as u64) {
+            return Ok(None);
+        }
+        let map = Map {
+            offset: region.offset,
+            len: region.size as usize,
+            prot: Prot::ReadWrite,
+            at: None,
+        };
+        let view = self.device.calls.map(self.device.fd, map);
+        let view = view.map_err(|error| self.device.failed(&map.to_string(), &error))?;
+        Ok(Some(view))
+    }
+
+    /// Lets other functions of the container find a BAR.
+    fn show(&self, space: &Arc<Space>, n: u8) -> Result<Shown, TransportError> {
+        /// The largest page of an IOMMU.
+        const LARGEST: u64 = 1 << 30;
+        let operation = format!("map BAR{n} for other functions");
+        let view = self.view(n)?.ok_or_else(|| {
+            let why = "VFIO lets nobody map it".into();
+            self.failed(&*operation, Fault::Unsupported(why))
+        })?;
+        let align = (view.len() as u64).next_power_of_two().min(LARGEST);
+        let mapping = space.map(&self.group, &view, align);
+        let mapping = mapping.map_err(|fault| self.failed(operation, fault))?;
+        Ok(Shown {
+            mapping,
+            _view: view,
+        })
+    }
+
+    /// Its memory where there is no IOMMU, in a file that is made for the first who asks.
+    fn pages(
+        &self,
+        pages: &Mutex<Option<Arc<Pages>>>,
+        system: &System,
+    ) -> Result<Arc<Pages>, TransportError> {
+        // Set at once.
+        let mut pages = pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pages) = &*pages {
+            return Ok(pages.clone());
+        }
+        let frames = Box::new(Pagemap(system.clone()));
+        let config = self.config.clone();
+        let made = Pages::new(system, &self.address, config, frames, &self.lock)?;
+        Ok(pages.insert(made).clone())
     }
 
     /// Resets the bus, or the slot, that the function is on, if nothing else is there.
@@ -122,18 +159,7 @@ impl Pci for Function {
             let why = format!("it has the BARs of memory {}", there.join(", "));
             return Err(self.failed(format!("BAR{n}"), Fault::Unsupported(why)));
         };
-        let page = page_size() as u64;
-        // Others may lie in the rest of the page of a small one, which is why it cannot be mapped.
-        let can_map = RegionFlags::from_bits_retain(region.flags).contains(RegionFlags::MMAP);
-        if can_map && region.size.is_multiple_of(page) {
-            let map = Map {
-                offset: region.offset,
-                len: region.size as usize,
-                prot: Prot::ReadWrite,
-                at: None,
-            };
-            let view = self.device.calls.map(self.device.fd, map);
-            let view = view.map_err(|error| self.device.failed(&map.to_string(), &error))?;
+        if let Some(view) = self.view(n)? {
             return Ok(Window::mapped(name, view));
         }
         let region = Region {
@@ -146,11 +172,7 @@ impl Pci for Function {
     }
 
     fn config_read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let (operation, at) = self.config_at("read", offset, width)?;
-        let mut word = [0; 4];
-        self.device
-            .read(&operation, at, &mut word[..width.bytes()])?;
-        Ok(u32::from_le_bytes(word))
+        self.config.read(offset, width)
     }
 
     fn config_write(
@@ -159,9 +181,7 @@ impl Pci for Function {
         width: AccessWidth,
         value: u32,
     ) -> Result<(), TransportError> {
-        let (operation, at) = self.config_at("write", offset, width)?;
-        let word = value.to_le_bytes();
-        self.device.write(&operation, at, &word[..width.bytes()])
+        self.config.write(offset, width, value)
     }
 
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
@@ -173,13 +193,44 @@ impl Pci for Function {
             );
             return Err(self.failed(operation, Fault::Unsupported(why)));
         }
-        let dma = match &self.memory {
-            Memory::Mapped(space) => space
-                .dma(bytes, align)
-                .map_err(|fault| (": locked in memory (`ulimit -l`)", fault)),
-            Memory::Physical { system, .. } => frames::pinned_at(system, bytes, align),
+        match &self.memory {
+            Memory::Mapped(space) => {
+                let dma = space.dma(&self.group, bytes, align);
+                let how = ": locked in memory (`ulimit -l`)";
+                dma.map_err(|fault| self.failed(format!("{operation}{how}"), fault))
+            }
+            Memory::Physical { pages, system, .. } => {
+                let dma = self.pages(pages, system)?.dma(bytes, align);
+                let how = format!("{operation}: in huge pages ({NR})");
+                dma.map_err(|fault| self.failed(how, fault))
+            }
+        }
+    }
+
+    fn domain(&self) -> Domain {
+        match &self.memory {
+            Memory::Mapped(space) => space.domain,
+            Memory::Physical { .. } => Domain::BUS,
+        }
+    }
+
+    fn shown(&self, n: u8, bytes: u64) -> Result<BusRanges, TransportError> {
+        let Memory::Mapped(space) = &self.memory else {
+            return shown_on_bus(self, n, bytes);
         };
-        dma.map_err(|(how, fault)| self.failed(format!("{operation}{how}"), fault))
+        // Entries are pushed whole.
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = shown.iter().position(|(number, _)| *number == n);
+        let at = found.unwrap_or_else(|| {
+            // What the kernel refuses once it refuses again.
+            shown.push((n, self.show(space, n)));
+            shown.len() - 1
+        });
+        let shown = shown[at].1.as_ref().map_err(Clone::clone)?;
+        shown.mapping.first(bytes).ok_or_else(|| {
+            let why = Fault::Unsupported(format!("BAR{n} has not {bytes:#x} bytes"));
+            self.failed(format!("BAR{n} for other functions"), why)
+        })
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
@@ -213,108 +264,5 @@ impl Pci for Function {
                 None => {}
             }
         }
-    }
-}
-
-impl Descriptor {
-    fn read(&self, operation: &str, at: u64, to: &mut [u8]) -> Result<(), TransportError> {
-        let read = self.calls.read_at(self.fd, to, at);
-        self.moved(operation, read, to.len())
-    }
-
-    fn write(&self, operation: &str, at: u64, from: &[u8]) -> Result<(), TransportError> {
-        let written = self.calls.write_at(self.fd, from, at);
-        self.moved(operation, written, from.len())
-    }
-
-    fn moved(
-        &self,
-        operation: &str,
-        moved: std::io::Result<usize>,
-        wanted: usize,
-    ) -> Result<(), TransportError> {
-        match moved.map_err(|error| self.failed(operation, &error))? {
-            moved if moved == wanted => Ok(()),
-            moved => {
-                let fault = Fault::Short { wanted, moved };
-                Err(TransportError::new(&*self.name, operation, fault))
-            }
-        }
-    }
-}
-
-/// A BAR that is read and written by calls.
-struct Region {
-    device: Arc<Descriptor>,
-    number: u8,
-    start: u64,
-    len: u64,
-}
-
-impl Region {
-    fn operation(&self, verb: &str, offset: u64, bytes: usize) -> String {
-        format!("{verb} BAR{} {offset:#x} {bytes} bytes", self.number)
-    }
-
-    /// Runs over bytes in the largest elements that are aligned: offset, and which bytes.
-    fn elements(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
-        let mut done = 0;
-        std::iter::from_fn(move || {
-            let at = offset + done as u64;
-            let left = bytes - done;
-            let fits = |n: &usize| at.is_multiple_of(*n as u64) && *n <= left;
-            let one = [8, 4, 2, 1].into_iter().find(fits)?;
-            let range = done..done + one;
-            done += one;
-            (left > 0).then_some((at, range))
-        })
-    }
-}
-
-impl RemoteWindow for Region {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError> {
-        let mut word = [0; 8];
-        let operation = self.operation("read", offset, width.bytes());
-        let at = self.start + offset;
-        self.device
-            .read(&operation, at, &mut word[..width.bytes()])?;
-        Ok(u64::from_le_bytes(word))
-    }
-
-    fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
-        let operation = self.operation("read", offset, to.len());
-        Region::elements(offset, to.len()).try_for_each(|(at, range)| {
-            self.device
-                .read(&operation, self.start + at, &mut to[range])
-        })
-    }
-
-    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
-        let operation = self.operation("write", offset, width.bytes());
-        let word = value.to_le_bytes();
-        let at = self.start + offset;
-        self.device.write(&operation, at, &word[..width.bytes()])
-    }
-
-    fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
-        pieces.iter().try_for_each(|(offset, from)| {
-            let operation = self.operation("write", *offset, from.len());
-            Region::elements(*offset, from.len()).try_for_each(|(at, range)| {
-                self.device.write(&operation, self.start + at, &from[range])
-            })
-        })
-    }
-
-    fn send(&self) -> Result<(), TransportError> {
-        // A call returns when it is done.
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), TransportError> {
-        Ok(())
     }
 }

@@ -5,10 +5,13 @@
 //! |---|---|
 //! | [`calls`] | the system calls, which a model of a kernel can take |
 //! | `request` | requests by their names and types |
+//! | `domains` | the containers of a process, and which groups are in them |
 //! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
-//! | `function` | the function: regions, memory, interrupts, reset |
+//! | `regions` | what is read and written by calls |
+//! | `function` | the function: memory, interrupts, reset |
 //!
-//! Behind an IOMMU (type 1, version 2) a function reaches what is mapped for it and nothing else. Without one it
+//! Behind an IOMMU (type 1, version 2) functions of a process reach what is mapped for them, their windows among it, and
+//! nothing else: all in one container, at the same addresses, if their IOMMUs allow that. Without one a function
 //! reaches all memory, by physical addresses, as by sysfs; what VFIO gives then is interrupts.
 //!
 //! Crates for this (`pci-driver` 0.1, `vfio-ioctls`) make their calls by themselves, so that no model of a kernel
@@ -19,31 +22,33 @@
 
 #[allow(unsafe_code)]
 pub mod calls;
+mod domains;
 mod function;
+mod regions;
 #[allow(unsafe_code)]
 mod request;
 mod space;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drivers_spec::vfio::{
-    DeviceFlags, GroupFlags, IrqFlags, VFIO_API_VERSION, VFIO_NOIOMMU_IOMMU,
-    VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSI_IRQ_INDEX,
-    VFIO_TYPE1V2_IOMMU,
+    DeviceFlags, IrqFlags, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX,
+    VFIO_PCI_MSI_IRQ_INDEX,
 };
 use hcq::transport::{Fault, Pci, TransportError};
 
 use super::look::group;
+use super::pages::let_go;
 use super::{Lock, System};
-use calls::Calls;
-use function::{Function, Memory};
+use function::Function;
+use regions::ConfigRegion;
 use request::Descriptor;
-use space::Space;
+
+pub use domains::Domains;
 
 /// The kernel's driver.
 pub(crate) const DRIVER: &str = "vfio-pci";
-const CONTAINER: &str = "/dev/vfio/vfio";
 /// More interrupts than that are not turned on: drivers here wait for the first.
 const MOST_INTERRUPTS: u32 = 8;
 
@@ -53,7 +58,7 @@ const MOST_INTERRUPTS: u32 = 8;
 /// No group, files that this process may not open, a group that is not viable, an IOMMU of another kind.
 pub fn open(
     system: &System,
-    calls: &Arc<dyn Calls>,
+    domains: &Domains,
     address: &str,
     wait: Duration,
 ) -> Result<Arc<dyn Pci>, TransportError> {
@@ -66,45 +71,8 @@ pub fn open(
         )
     })?;
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
-    let container = Descriptor::open(calls, CONTAINER)?;
-    match container.api_version()? {
-        VFIO_API_VERSION => {}
-        version => {
-            return Err(unsupported(format!(
-                "{CONTAINER} has version {version}, expected {VFIO_API_VERSION}"
-            )));
-        }
-    }
-    let iommu = match group.no_iommu {
-        true => VFIO_NOIOMMU_IOMMU,
-        false => VFIO_TYPE1V2_IOMMU,
-    };
-    if !container.has(iommu)? {
-        return Err(unsupported(format!(
-            "{CONTAINER} has no IOMMU of type {iommu}; `modprobe vfio_iommu_type1`, and without an IOMMU \
-             enable_unsafe_noiommu_mode"
-        )));
-    }
-    let file = Arc::new(Descriptor::open(calls, &group.node())?);
-    let status = GroupFlags::from_bits_retain(file.status()?.flags);
-    if !status.contains(GroupFlags::VIABLE) {
-        return Err(unsupported(format!(
-            "IOMMU group {} is not viable: another function of it ({}) has a kernel driver; `doorbell bind {address} \
-             --vfio --plan` says which",
-            group.number,
-            group.members.join(", ")
-        )));
-    }
-    file.set_container(&container)?;
-    container.set_iommu(iommu)?;
+    let (file, memory) = domains.join(system, &group, address)?;
     let device = file.device(address)?;
-    let memory = match group.no_iommu {
-        true => Memory::Physical {
-            system: system.clone(),
-            _container: container,
-        },
-        false => Memory::Mapped(Space::of(container, file.clone(), address)?),
-    };
     let info = device.info()?;
     let flags = DeviceFlags::from_bits_retain(info.flags);
     if !flags.contains(DeviceFlags::PCI) || info.num_regions <= VFIO_PCI_CONFIG_REGION_INDEX {
@@ -113,17 +81,25 @@ pub fn open(
     let bars = VFIO_PCI_BAR0_REGION_INDEX..VFIO_PCI_BAR0_REGION_INDEX + 6;
     let bars: Result<Vec<_>, _> = bars.map(|index| device.region(index)).collect();
     let events = events(&device)?;
+    let device = Arc::new(device);
+    let config = ConfigRegion {
+        address: address.into(),
+        region: device.region(VFIO_PCI_CONFIG_REGION_INDEX)?,
+        device: device.clone(),
+    };
+    let_go(system, address, &config)?;
     Ok(Arc::new(Function {
         address: address.into(),
         events,
         bars: bars?,
-        config: device.region(VFIO_PCI_CONFIG_REGION_INDEX)?,
-        device: Arc::new(device),
+        config: Arc::new(config),
+        device,
         resets: flags.contains(DeviceFlags::RESET),
         memory,
+        shown: Mutex::default(),
         number: group.number,
         group: file,
-        _lock: lock,
+        lock: Arc::new(lock),
     }))
 }
 

@@ -4,6 +4,11 @@ use drivers_host::pci::claim::{self, Wanted, Way};
 
 use super::Function;
 use crate::error::Error;
+use crate::output::say;
+
+/// What is said where nothing protects the machine from the card.
+const UNPROTECTED: &str = "no IOMMU is at work: the card can write all of memory, and has to be reached by sysfs, as root. \
+                           Turn one on (in the firmware's set-up; intel_iommu=on on Intel's), and bind takes the card by vfio-pci";
 
 /// How vfio-pci is to have it.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -19,9 +24,12 @@ enum Vfio {
 pub struct Args {
     #[command(flatten)]
     function: Function,
-    /// By the kernel's driver vfio-pci, so that no program has to be root
+    /// By the kernel's driver vfio-pci, so that no program has to be root; without HOW what is done anyway behind an IOMMU
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "iommu")]
     vfio: Option<Vfio>,
+    /// By sysfs, with memory in huge pages, as root; what is done anyway without an IOMMU
+    #[arg(long, conflicts_with = "vfio")]
+    sysfs: bool,
     /// BAR 0 as large as it can be
     #[arg(long)]
     resize: bool,
@@ -33,11 +41,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
         display: args.function.display,
         resize: args.resize,
         way: match args.vfio {
-            None => Way::Sysfs,
+            None if args.sysfs => Way::Sysfs,
+            None => Way::Best,
             Some(Vfio::Iommu) => Way::Vfio,
             Some(Vfio::Noiommu) => Way::VfioNoIommu,
         },
     };
-    args.function
-        .take(|system, address| claim::plan(system, address, wanted))
+    args.function.take(|system, address| {
+        let steps = claim::plan(system, address, wanted)?;
+        if wanted.way == Way::Best && wanted.way.of(system, address) == Way::Sysfs {
+            say!("{address}: {UNPROTECTED}");
+        }
+        Ok(steps)
+    })
 }

@@ -1,6 +1,6 @@
 //! `doorbell unbind`: a kernel driver lets a function go, or what was changed is undone.
 
-use drivers_host::pci::{claim, journal};
+use drivers_host::pci::{claim, journal, let_go_of_left};
 
 use super::{Function, print};
 use crate::error::Error;
@@ -29,6 +29,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         false => {
             let _lock = function.lock(&system)?;
             let _held = Held::new()?;
+            // Its memory stays, and the card is given back all the same.
+            if let Err(error) = let_go_of_left(&system, address) {
+                say!("{error}");
+            }
             journal::restore(&system, address).map_err(Error::Claim)?
         }
     };

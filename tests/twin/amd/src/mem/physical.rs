@@ -215,7 +215,7 @@ impl Physical {
 
     fn of_host(&self, at: u64) -> Option<(Arc<Object>, u64)> {
         if self.bus.master()
-            && let Some((behind, offset)) = self.bus.memory().behind(at)
+            && let Some((behind, offset)) = self.bus.behind(at)
             && let Ok(other) = behind.downcast::<Physical>()
         {
             return other.object(Place::Vram(offset));

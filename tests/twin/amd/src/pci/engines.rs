@@ -89,6 +89,7 @@ impl Engines {
             names: Mutex::default(),
             refused: Arc::default(),
             ends: AtomicBool::new(false),
+            is_reset: AtomicBool::new(false),
         });
         let setup = Setup {
             index: physical.gmc.index,
@@ -147,6 +148,7 @@ impl Engines {
     /// Starts a queue. None where its XCC or die does not exist.
     pub(super) fn start(&mut self, wanted: &Wanted) -> Option<QueueId> {
         let vm = self.space(wanted.kind, wanted.place, wanted.vmid)?;
+        self.tell.is_reset.store(false, Ordering::Release);
         let id = self.gpu.create_queue(QueueDesc {
             process: wanted.vmid,
             vm,
@@ -177,6 +179,12 @@ impl Engines {
     pub(super) fn stop(&mut self, id: QueueId) {
         self.gpu.destroy_queue(id);
         self.tell.names().remove(&id);
+    }
+
+    /// The card was reset, and its queues are ended: what these still have on the way arrives nowhere.
+    pub(super) fn reset(&self) {
+        self.interrupt_at_ends(false);
+        self.tell.is_reset.store(true, Ordering::Release);
     }
 
     /// The clock by which packets take times.
@@ -287,6 +295,8 @@ struct Tell {
     refused: Refused,
     /// Whether pipes interrupt at their ends.
     ends: AtomicBool,
+    /// The card was reset, and no queue has started since then.
+    is_reset: AtomicBool,
 }
 
 impl Tell {
@@ -350,6 +360,9 @@ const ILLEGAL: u32 = 1;
 
 impl Kernel for Tell {
     fn interrupt(&self, _gpu: usize, interrupt: Interrupt) {
+        if self.is_reset.load(Ordering::Acquire) {
+            return;
+        }
         match interrupt {
             Interrupt::Fault { process, fault } => {
                 let outside = fault.port == Port::Sdma && self.generation == Generation::Gfx9;

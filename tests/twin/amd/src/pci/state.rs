@@ -177,7 +177,7 @@ impl State {
         hqd::reset(self);
         sdma::stop_all(self);
         self.bus.was_reset();
-        self.engines.interrupt_at_ends(false);
+        self.engines.reset();
         self.graphics = Graphics::new(self.graphics.xccs.len());
         self.mes = Mes::default();
         self.registers.clear();

@@ -220,7 +220,12 @@ fn memory_of_the_host_is_reached_as_master() {
     let rig = mapped("gfx1100");
     let dma = rig.pci.dma(4096, 4096).unwrap();
     dma.view.copy_from_slice(0, &image(0x4f, 0x100)).unwrap();
-    let entry = page(&rig, dma.ranges[0].addr.0) | SYSTEM.mask();
+    let entry = page(
+        &rig,
+        dma.ranges.for_domain(hcq::addr::Domain::BUS).unwrap()[0]
+            .addr
+            .0,
+    ) | SYSTEM.mask();
     rig.words(TABLES[3], &[entry]);
     rig.invalidate();
     load_keys(&rig);

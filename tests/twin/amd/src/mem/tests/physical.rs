@@ -144,7 +144,13 @@ fn memory_of_the_host_is_reached_while_it_is_given_and_the_card_is_master() {
     let (function, card, journal) = function();
     let who: Arc<str> = "SDMA".into();
     let dma = function.dma(0x3000, 0x1000).unwrap();
-    let places: Vec<_> = dma.ranges.iter().map(|range| range.addr.0).collect();
+    let places: Vec<_> = dma
+        .ranges
+        .for_domain(hcq::addr::Domain::BUS)
+        .unwrap()
+        .iter()
+        .map(|range| range.addr.0)
+        .collect();
     let word = |at: u64| card.read64(Place::Bus(at), &who);
     dma.view.write(0x1008, 7u64).unwrap();
     assert!(word(places[1] + 8).is_err());

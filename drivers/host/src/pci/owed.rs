@@ -1,0 +1,34 @@
+//! Journals of what has to be undone, one of each function: where they are, and who else needs what was written.
+
+use std::io::ErrorKind;
+
+use super::files::Files;
+
+/// Where journals are: gone after a restart, as is what they tell of.
+pub(super) const JOURNALS: &str = "/run/doorbell";
+const END: &str = ".undo";
+
+/// The journal of a function.
+pub(super) fn journal(address: &str) -> String {
+    format!("{JOURNALS}/{address}{END}")
+}
+
+/// Whether another function needs what was written to a file of the whole machine: its journal has it, too.
+pub(super) fn is_owed(files: &dyn Files, address: &str, path: &str) -> bool {
+    let others = files.list(JOURNALS).unwrap_or_default();
+    let mut others = others.iter().filter_map(|name| name.strip_suffix(END));
+    let has = |text: &str| {
+        text.lines().any(|line| {
+            let mut parts = line.split('\t');
+            parts.next() == Some("try") && parts.next() == Some(path)
+        })
+    };
+    others.any(|other| {
+        other != address
+            && match files.kept(&journal(other)) {
+                Ok(text) => has(&text),
+                // One that cannot be read is no reason to take something away from a card.
+                Err(error) => error.kind() != ErrorKind::NotFound,
+            }
+    })
+}

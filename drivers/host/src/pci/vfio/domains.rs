@@ -1,0 +1,164 @@
+//! [`Domains`]: the containers of a process. All groups that can go into one, so that their functions find the same memory
+//! at the same addresses.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use drivers_spec::vfio::{GroupFlags, VFIO_API_VERSION, VFIO_NOIOMMU_IOMMU, VFIO_TYPE1V2_IOMMU};
+use hcq::transport::{Fault, TransportError};
+
+use super::calls::Calls;
+use super::function::Memory;
+use super::request::Descriptor;
+use super::space::Space;
+use crate::pci::System;
+use crate::pci::look::Group;
+
+const CONTAINER: &str = "/dev/vfio/vfio";
+
+/// The containers that a process has, and the kernel that it has them of.
+pub struct Domains {
+    calls: Arc<dyn Calls>,
+    joined: Mutex<Vec<Joined>>,
+}
+
+/// A group in a container.
+struct Joined {
+    number: String,
+    file: Weak<Descriptor>,
+    space: Weak<Space>,
+}
+
+impl Domains {
+    /// None yet.
+    pub fn new(calls: Arc<dyn Calls>) -> Domains {
+        Domains {
+            calls,
+            joined: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Joined>> {
+        // Entries are added and removed whole.
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A group, in a container of this process: in one that there is, if the kernel lets it in, else in one of its own.
+    pub(super) fn join(
+        &self,
+        system: &System,
+        group: &Group,
+        address: &str,
+    ) -> Result<(Arc<Descriptor>, Memory), TransportError> {
+        if group.no_iommu {
+            let container = self.container(VFIO_NOIOMMU_IOMMU)?;
+            let file = self.group(group, address)?;
+            file.set_container(&container)?;
+            container.set_iommu(VFIO_NOIOMMU_IOMMU)?;
+            let memory = Memory::Physical {
+                pages: Mutex::default(),
+                system: system.clone(),
+                _container: container,
+            };
+            return Ok((file, memory));
+        }
+        let mut joined = self.lock();
+        joined.retain(|one| one.file.strong_count() > 0);
+        // A group is opened once: its other functions have the same file.
+        let same = joined.iter().find(|one| one.number == group.number);
+        if let Some(both) = same.and_then(Joined::both) {
+            return Ok((both.0, Memory::Mapped(both.1)));
+        }
+        // Each is held while another one joins: a container whose last group leaves has no IOMMU any more.
+        let held: Vec<_> = joined.iter().filter_map(Joined::both).collect();
+        let mut tried: Vec<&Arc<Space>> = Vec::new();
+        for (_, space) in &held {
+            if tried.iter().any(|other| Arc::ptr_eq(other, space)) {
+                continue;
+            }
+            tried.push(space);
+            let file = self.group(group, address)?;
+            match file.set_container(&space.container) {
+                Ok(()) if space.is_translated()? => {
+                    joined.push(Joined::of(group, &file, space));
+                    return Ok((file, Memory::Mapped(space.clone())));
+                }
+                // Its IOMMU is of another kind, or reserves addresses that are in use.
+                Err(error) if error.fault != Fault::Errno(libc::EINVAL) => return Err(error),
+                // The file is closed, and with that the group leaves.
+                _ => {}
+            }
+        }
+        if !tried.is_empty() {
+            tracing::warn!(
+                target: "hcq::host",
+                "{address}: its IOMMU group {} cannot share a container with the other cards of this process (other \
+                 properties of its IOMMU): it shares no memory with them, and copies between them go through the host",
+                group.number
+            );
+        }
+        let container = self.container(VFIO_TYPE1V2_IOMMU)?;
+        let file = self.group(group, address)?;
+        file.set_container(&container)?;
+        container.set_iommu(VFIO_TYPE1V2_IOMMU)?;
+        let space = Space::of(container, address)?;
+        joined.push(Joined::of(group, &file, &space));
+        Ok((file, Memory::Mapped(space)))
+    }
+
+    /// A group's file, which says that it can be given away.
+    fn group(&self, group: &Group, address: &str) -> Result<Arc<Descriptor>, TransportError> {
+        let file = Descriptor::open(&self.calls, &group.node())?;
+        let status = GroupFlags::from_bits_retain(file.status()?.flags);
+        match status.contains(GroupFlags::VIABLE) {
+            true => Ok(Arc::new(file)),
+            false => {
+                let why = format!(
+                    "IOMMU group {} is not viable: another function of it ({}) has a kernel driver; `doorbell bind \
+                     {address} --plan` says which",
+                    group.number,
+                    group.members.join(", ")
+                );
+                Err(TransportError::new(
+                    address,
+                    "open",
+                    Fault::Unsupported(why),
+                ))
+            }
+        }
+    }
+
+    /// A container, which can have an IOMMU of a type.
+    fn container(&self, iommu: u32) -> Result<Descriptor, TransportError> {
+        let unsupported = |why: String| {
+            let fault = Fault::Unsupported(why);
+            Err(TransportError::new(CONTAINER, "open", fault))
+        };
+        let container = Descriptor::open(&self.calls, CONTAINER)?;
+        match container.api_version()? {
+            VFIO_API_VERSION => {}
+            version => {
+                return unsupported(format!("version {version}, expected {VFIO_API_VERSION}"));
+            }
+        }
+        match container.has(iommu)? {
+            true => Ok(container),
+            false => unsupported(format!(
+                "no IOMMU of type {iommu}; `modprobe vfio_iommu_type1`, and without an IOMMU enable_unsafe_noiommu_mode"
+            )),
+        }
+    }
+}
+
+impl Joined {
+    fn of(group: &Group, file: &Arc<Descriptor>, space: &Arc<Space>) -> Joined {
+        Joined {
+            number: group.number.clone(),
+            file: Arc::downgrade(file),
+            space: Arc::downgrade(space),
+        }
+    }
+
+    fn both(&self) -> Option<(Arc<Descriptor>, Arc<Space>)> {
+        Some((self.file.upgrade()?, self.space.upgrade()?))
+    }
+}
