@@ -5,10 +5,10 @@
 //!
 //! Choices where the derivative does not exist, as PyTorch's: `abs` has 0 at 0; `maximum` and `minimum`
 //! split the gradient between equal operands, and reductions by maximum or minimum among all equal
-//! elements; `clamp` has 1 at its limits; `norm`, `normalize` and `std` have 0 where the norm is 0 (a root
-//! of a sum that is written out has NaN there); running extrema give it to the latest of equals; rounding
-//! has 0 everywhere. Integers, booleans and bit casts have no gradient, and nothing that is made in a
-//! [`no_grad`](crate::no_grad()).
+//! elements; `clamp` has 0 at limits that are numbers, and shares it with those that are tensors; `norm`,
+//! `normalize` and `std` have 0 where the norm is 0 (a root of a sum that is written out has NaN there);
+//! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans and bit
+//! casts have no gradient, and nothing that is made in a [`no_grad`](crate::no_grad()).
 
 mod looped;
 
@@ -435,8 +435,9 @@ fn binary(
                 g.mul(&b.eq(0)?.select(&g.zeros_like()?, &slope)?)
             },
             &|| {
-                // 0^b is flat for b >= 0; ln 0 must not reach the product.
-                let log = a.eq(0)?.select(&a.ones_like()?, a)?.log()?;
+                // 0^b is flat for b >= 0, and ln 0 must not reach the product; for b < 0 it is infinite, as ln 0.
+                let flat = a.eq(0)?.bitand(&b.ge(0)?)?;
+                let log = flat.select(&a.ones_like()?, a)?.log()?;
                 g.mul(&y.mul(&log)?)
             },
         ),

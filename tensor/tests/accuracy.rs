@@ -11,5 +11,9 @@ mod activations;
 mod double;
 #[path = "accuracy/functions.rs"]
 mod functions;
+#[path = "accuracy/products.rs"]
+mod products;
+#[path = "accuracy/softmax.rs"]
+mod softmax;
 #[path = "accuracy/sums.rs"]
 mod sums;

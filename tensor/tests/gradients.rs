@@ -774,11 +774,11 @@ fn norms_are_flat_at_zero() -> Result<()> {
 #[test]
 fn limits_belong_to_the_element() -> Result<()> {
     let x = [-2.0, -1.0, 0.0, 1.0, 2.0];
-    let inside = [0.0, 1.0, 1.0, 1.0, 0.0];
+    let inside = [0.0, 0.0, 1.0, 0.0, 0.0];
     assert_eq!(slope(&x, |x| x.clip(-1.0, 1.0))?, inside);
     assert_eq!(
         slope(&x, |x| x.clamp(Some((-1.0).into()), None))?,
-        [0.0, 1.0, 1.0, 1.0, 1.0]
+        [0.0, 0.0, 1.0, 1.0, 1.0]
     );
     // All of them are equal: the limits have nothing of it.
     let found = slope(&x, |x| x.clamp(Some(x.into()), Some(x.into())))?;
@@ -802,5 +802,54 @@ fn limits_belong_to_the_element() -> Result<()> {
     let limits = Tensor::from_slice(&e, &[1.0, f64::NAN, f64::INFINITY], &[3])?;
     let clipped = x.clip(-1.0, &limits)?.to_vec::<f64>()?;
     assert!(clipped[0].is_nan() && clipped[1].is_nan() && clipped[2] == 7.0);
+    Ok(())
+}
+
+/// Values of PyTorch.
+#[test]
+fn limits_that_are_tensors_share_the_gradient() -> Result<()> {
+    let e = Engine::reference();
+    let slopes = |x: &[f64], low: Option<f64>, high: Option<f64>| -> Result<Vec<Vec<f64>>> {
+        let x = Tensor::from_slice(&e, x, &[x.len()])?;
+        let limit = |to: Option<f64>| to.map(|to| x.full_like(to)?.contiguous()).transpose();
+        let (low, high) = (limit(low)?, limit(high)?);
+        let of = |t: &Option<Tensor>| t.as_ref().map(Into::into);
+        let y = x.clamp(of(&low), of(&high))?.sum(&[], false)?;
+        let all: Vec<&Tensor> = [Some(&x), low.as_ref(), high.as_ref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        let slopes = tensor::gradients(&y, &all)?;
+        slopes.iter().map(|s| s.to_vec()).collect()
+    };
+    let x = [-2.0, -1.0, 0.0, 1.0, 2.0];
+    let inside = [0.0, 0.5, 1.0, 0.5, 0.0];
+    let (low, high) = ([1.0, 0.5, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.5, 1.0]);
+    assert_eq!(slopes(&x, Some(-1.0), Some(1.0))?, [inside, low, high]);
+    let found = slopes(&x, Some(-1.0), None)?;
+    assert_eq!(found, [[0.0, 0.5, 1.0, 1.0, 1.0], low]);
+    let found = slopes(&x, None, Some(1.0))?;
+    assert_eq!(found, [[1.0, 1.0, 1.0, 0.5, 0.0], high]);
+    // No room between them.
+    let x = [0.0, 2.0, 3.0];
+    let found = slopes(&x, Some(2.0), Some(2.0))?;
+    assert_eq!(found, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]);
+    let found = slopes(&x, Some(2.0), Some(1.0))?;
+    assert_eq!(found, [[0.0; 3], [0.0; 3], [1.0; 3]]);
+    Ok(())
+}
+
+/// Values of PyTorch.
+#[test]
+fn powers_of_zero() -> Result<()> {
+    let e = Engine::reference();
+    let base = Tensor::from_slice(&e, &[0.0f64, 0.0, 0.0, 0.0, 2.0, 0.0], &[6])?;
+    let exponent = Tensor::from_slice(&e, &[-1.0f64, -0.5, 0.0, 2.0, -1.0, f64::NAN], &[6])?;
+    let y = base.pow(&exponent)?.sum(&[], false)?;
+    let slope: Vec<f64> = tensor::gradients(&y, &[&exponent])?[0].to_vec()?;
+    assert_eq!(slope[..2], [f64::NEG_INFINITY; 2], "{slope:?}");
+    assert_eq!(slope[2..4], [0.0; 2]);
+    assert!((slope[4] - 0.5 * std::f64::consts::LN_2).abs() < 1e-15);
+    assert!(slope[5].is_nan());
     Ok(())
 }

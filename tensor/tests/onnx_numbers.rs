@@ -106,3 +106,122 @@ fn reductions_of_integers_keep_their_type() {
         [i32::MAX, i32::MIN, i32::MAX - 1]
     );
 }
+
+/// An integer exponent keeps its digits, and is even or odd whatever the base is.
+#[test]
+fn powers_with_integer_exponents() {
+    let e = engine();
+    let power = |base: &Tensor, exponent: &Tensor| -> Vec<f64> {
+        let y = node("Pow", [base, exponent], &[]);
+        assert_eq!(y.dtype(), base.dtype());
+        y.to_f64_vec().unwrap()
+    };
+    let bases = list(&e, &[-1.0f32, -1.0, 1.0078125, -2.0]);
+    for dtype in [DType::BF16, DType::F16, DType::F32, DType::F64] {
+        let base = bases.cast(dtype).unwrap();
+        for one in [true, false] {
+            let exponents = list(&e, &[257i64, 258, 257, -3]);
+            let exponents = match one {
+                true => exponents,
+                false => exponents.cast(DType::I32).unwrap(),
+            };
+            let got = power(&base, &exponents);
+            assert_eq!([got[0], got[1], got[3]], [-1.0, 1.0, -0.125], "{dtype}");
+            let error = (got[2] / 1.0078125f64.powi(257) - 1.0).abs();
+            assert!(error < 2f64.powi(-8), "{dtype}: {}", got[2]);
+        }
+        // One exponent for all.
+        assert_eq!(
+            power(&base, &list(&e, &[257i64]))[..2],
+            [-1.0, -1.0],
+            "{dtype}"
+        );
+    }
+    let base = list(&e, &[-1.0f32, -1.0, -1.0, -1.0, 0.5]);
+    let odd = (1i64 << 53) + 1;
+    let exponents = list(&e, &[16_777_217i64, odd, odd - 1, -odd, i64::MAX]);
+    assert_eq!(power(&base, &exponents), [-1.0, -1.0, 1.0, -1.0, 0.0]);
+    let exponents = list(&e, &[16_777_217u64, u64::MAX, u64::MAX - 1, 1 << 63, 3]);
+    assert_eq!(power(&base, &exponents), [-1.0, -1.0, 1.0, 1.0, 0.125]);
+    let base = list(&e, &[-0.0f32, 0.0, f32::NEG_INFINITY, f32::NEG_INFINITY]);
+    let got = power(&base, &list(&e, &[-odd, -3, -3, odd]));
+    assert_eq!(got[..2], [f64::NEG_INFINITY, f64::INFINITY]);
+    assert_eq!((got[2].to_bits(), got[3]), (1 << 63, f64::NEG_INFINITY));
+}
+
+/// The mean of large integers is between them.
+#[test]
+fn means_of_large_integers() {
+    let e = engine();
+    let axes = list(&e, &[0i64]);
+    let mean = |x: &[i64]| -> i64 {
+        let y: Vec<i64> = node("ReduceMean", [&list(&e, x), &axes], &[])
+            .to_vec()
+            .unwrap();
+        y[0]
+    };
+    let (least, most) = (i64::MIN, i64::MAX);
+    for row in [
+        vec![1i64 << 62; 3],
+        vec![most, most, most - 2],
+        vec![least; 5],
+        vec![most, least],
+        vec![least, least, least + 5],
+        vec![7, -9, 1],
+        vec![-7, 9, -1],
+        vec![-5, 2],
+        vec![5, -2],
+        vec![most, -most, 2],
+        vec![-3, -2, -2, 100],
+    ] {
+        let sum: i128 = row.iter().map(|&x| i128::from(x)).sum();
+        assert_eq!(i128::from(mean(&row)), sum / row.len() as i128, "{row:?}");
+    }
+    let x = list(&e, &[u64::MAX, u64::MAX, u64::MAX - 4]);
+    let y: Vec<u64> = node("ReduceMean", [&x, &axes], &[]).to_vec().unwrap();
+    assert_eq!(y, [u64::MAX - 2]);
+}
+
+/// The sum of several may be larger than what they are stored in.
+#[test]
+fn means_of_halves() {
+    let e = engine();
+    let x = list(&e, &[60000.0f32, -60000.0, 1.0])
+        .cast(DType::F16)
+        .unwrap();
+    let y = node("Mean", [&x, &x], &[]);
+    assert_eq!(y.dtype(), DType::F16);
+    assert_eq!(y.to_f64_vec().unwrap(), [60000.0, -60000.0, 1.0]);
+    let x = list(&e, &[3e38f32, 257.0]).cast(DType::BF16).unwrap();
+    let y = node("Mean", [&x, &x], &[]).to_f64_vec().unwrap();
+    assert_eq!(y, x.to_f64_vec().unwrap());
+    let x = list(&e, &[3e38f32, -3e38]);
+    let y: Vec<f32> = node("Mean", [&x, &x], &[]).to_vec().unwrap();
+    assert_eq!(y, [3e38, -3e38]);
+}
+
+/// Sums, products and running ones of many, in the type of their elements.
+#[test]
+fn long_reductions() {
+    let e = engine();
+    let axes = list(&e, &[0i64]);
+    let axis = Tensor::from_slice(&e, &[0i64], &[]).unwrap();
+    let n = 18_000_000;
+    let x = list(&e, &vec![1.0f32; n]).cast(DType::BF16).unwrap();
+    let x = x.contiguous().unwrap();
+    let sum = node("ReduceSum", [&x, &axes], &[]).to_f64_vec().unwrap()[0];
+    let running = node("CumSum", [&x, &axis], &[]).narrow(0, n - 1, 1);
+    let last = running.unwrap().to_f64_vec().unwrap()[0];
+    for got in [sum, last] {
+        assert!((got / n as f64 - 1.0).abs() < 2f64.powi(-8), "{got}");
+    }
+    let n = 1_000_000;
+    let x = list(&e, &vec![1.000001f32; n]);
+    let want = f64::from(1.000001f32).powi(n as i32);
+    let product = node("ReduceProd", [&x, &axes], &[]).to_f64_vec().unwrap()[0];
+    let running = node("CumProd", [&x, &axis], &[]).narrow(0, n - 1, 1);
+    let last = running.unwrap().to_f64_vec().unwrap()[0];
+    for got in [product, last] {
+        assert!((got / want - 1.0).abs() < 1e-6, "{got} instead of {want}");
+    }
+}

@@ -4,9 +4,6 @@
 //! up the blocks with what each addition rounds away (see `linear::emit::carry`). The error is that of
 //! one block, however many there are.
 //!
-//! A running sum has its results one after the other, and nothing to add up in blocks: it is kept in
-//! `f64`, whose conversions are beside the chain of additions.
-//!
 //! This is done where loops are written, for every way in which a sum is spread over lanes, copies,
 //! work-items and groups, and for every renderer.
 
@@ -16,7 +13,7 @@ use super::expand::extent_of;
 use super::nest::fresh_axis;
 use crate::DType;
 use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Src};
-use crate::rewrite::{simplify, substitute, toposort};
+use crate::rewrite::{simplify_loops, substitute, toposort};
 
 /// How long a loop over one accumulator may be, and how long the blocks of a longer one are.
 struct Lengths {
@@ -36,9 +33,6 @@ const TILE: Lengths = Lengths {
     longest: 256,
     block: 256,
 };
-
-/// Running sums of more `f32` are kept in `f64`.
-const RUN: i64 = 64;
 
 /// So many accumulators leave room in the registers for a second level.
 const FEW: usize = 8;
@@ -70,8 +64,7 @@ pub(super) fn split(g: &mut Graph, sink: Id) -> Id {
             plans.insert(list, plan);
         }
     }
-    let runs = order.iter().any(|&n| is_run(g, n));
-    if plans.is_empty() && !runs {
+    if plans.is_empty() {
         return sink;
     }
     let mut done: HashMap<Id, Id> = HashMap::new();
@@ -80,28 +73,17 @@ pub(super) fn split(g: &mut Graph, sink: Id) -> Id {
         let src: Src = node.src.iter().map(|s| done[s]).collect();
         let made = match (node.op, plans.get(&loops(g, n))) {
             (Op::Reduce(op), Some(plan)) => plan.apply(g, op, &src),
-            (op, _) if is_run(g, n) => {
-                let value = g.cast(src[0], DType::F64);
-                let sum = g.add(op, DType::F64, &[value, src[1]]);
-                g.cast(sum, node.dtype)
-            }
             (op, _) => g.add(op, node.dtype, &src),
         };
         done.insert(n, made);
     }
-    simplify(g, done[&sink])
+    // A block of what is the same at each of its steps is one still: what is added up knows it by that.
+    simplify_loops(g, done[&sink])
 }
 
 /// A sum of which each step rounds.
 fn rounds(g: &Graph, n: Id) -> bool {
     g.op(n) == Op::Reduce(ReduceOp::Add) && matches!(g.dtype(n), DType::F32 | DType::F64)
-}
-
-/// A long running sum.
-fn is_run(g: &Graph, n: Id) -> bool {
-    g.op(n) == Op::Scan(ReduceOp::Add)
-        && g.dtype(n) == DType::F32
-        && extent_of(g, g.src(n)[1]) > RUN
 }
 
 /// Nothing below them counts the steps of a loop: what is copied to local memory ahead of its use does.

@@ -4,6 +4,7 @@
 //! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`). What follows a sum may be a
 //! loop over copies instead.
 
+mod accumulate;
 mod arguments;
 mod blocked;
 pub mod decomp;
@@ -39,6 +40,7 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         sink = epilogue::roll(&mut g, sink);
     }
     let sink = expand::upcasts(&mut g, sink);
+    let sink = accumulate::widen(&mut g, sink);
     let sink = blocked::split(&mut g, sink);
     let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;

@@ -20,3 +20,9 @@ pub fn simplify(g: &mut Graph, root: Id) -> Id {
     let mut cx = Cx::default();
     driver::fixpoint(g, &mut cx, &rules::ALL, root, |_| false)
 }
+
+/// As [`simplify`], but each reduction keeps its loops.
+pub(crate) fn simplify_loops(g: &mut Graph, root: Id) -> Id {
+    let mut cx = Cx::default();
+    driver::fixpoint(g, &mut cx, &rules::LOOPS, root, |_| false)
+}

@@ -180,10 +180,11 @@ impl Tensor {
         }
     }
 
-    /// The same, with all of the gradient for the element where it is at its limit.
+    /// The same for one side of [`Tensor::clamp`]: an element that is at a number is that number.
     fn bounded(&self, op: &'static str, binary: Binary, other: Operand) -> Result<Tensor> {
-        let known =
-            matches!(other, Operand::Scalar(x) if !matches!(x, Scalar::Float(x) if x.is_nan()));
+        let Operand::Scalar(number) = other else {
+            return self.limit(op, binary, other);
+        };
         let Some((a, b)) = self.limited(op, binary, other)? else {
             return Ok(self.clone());
         };
@@ -191,14 +192,30 @@ impl Tensor {
             return a.binary(binary, &b);
         }
         let mut beyond = match binary {
-            Binary::Max => a.binary(Binary::Lt, &b)?,
-            _ => b.binary(Binary::Lt, &a)?,
+            Binary::Max => Relation::Le.of(&a, &b)?,
+            _ => Relation::Ge.of(&a, &b)?,
         };
-        if !known {
+        if matches!(number, Scalar::Float(x) if x.is_nan()) {
             // A limit that is NaN is the result.
             beyond = beyond.bitor(&b.binary(Binary::Ne, &b)?)?;
         }
         beyond.select(&b, &a)
+    }
+
+    /// Limited by two tensors, which may leave no room: then each element is at one of them, or is what both are.
+    fn between(&self, op: &'static str, low: &Tensor, high: &Tensor) -> Result<Tensor> {
+        let (x, low) = pair(op, self, low.into())?;
+        let (x, high) = pair(op, &x, high.into())?;
+        let (x, low) = pair(op, &x, (&low).into())?;
+        let limited = x.binary(Binary::Max, &low)?.binary(Binary::Min, &high)?;
+        if !x.dtype().is_float() {
+            return Ok(limited);
+        }
+        let same = Relation::Eq.of(&low, &high)?;
+        let below = same.bitand(&Relation::Lt.of(&x, &low)?)?;
+        let within = same.bitand(&Relation::Eq.of(&x, &low)?)?;
+        let single = below.select(&low, &within.select(&x, &high)?)?;
+        Relation::Ge.of(&low, &high)?.select(&single, &limited)
     }
 
     /// Elements and limits in one shape and type; nothing if no element reaches its limit.
@@ -232,20 +249,13 @@ impl Tensor {
         pair(op, self, other).map(Some)
     }
 
-    /// Limited to `low..=high`; a missing limit does nothing. The gradient is that of the element from limit to
-    /// limit, both included.
+    /// Limited to `low..=high`; a missing limit does nothing. The gradient is PyTorch's: an element at a limit that is
+    /// a number has none, one at a limit that is a tensor shares it with the limit.
     ///
     /// # Errors
     /// Shapes that do not broadcast; a limit that all would become and that does not fit.
     pub fn clamp(&self, low: Option<Operand>, high: Option<Operand>) -> Result<Tensor> {
-        let x = match low {
-            Some(low) => self.bounded("clamp", Binary::Max, low)?,
-            None => self.clone(),
-        };
-        match high {
-            Some(high) => x.bounded("clamp", Binary::Min, high),
-            None => Ok(x),
-        }
+        self.limits("clamp", low, high)
     }
 
     /// Limited to `low..=high`, with the gradient of [`Tensor::clamp`].
@@ -253,8 +263,26 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::clamp`].
     pub fn clip(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Result<Tensor> {
-        self.bounded("clip", Binary::Max, low.into())?
-            .bounded("clip", Binary::Min, high.into())
+        self.limits("clip", Some(low.into()), Some(high.into()))
+    }
+
+    fn limits(
+        &self,
+        op: &'static str,
+        low: Option<Operand>,
+        high: Option<Operand>,
+    ) -> Result<Tensor> {
+        if let (Some(Operand::Tensor(low)), Some(Operand::Tensor(high))) = (&low, &high) {
+            return self.between(op, low, high);
+        }
+        let x = match low {
+            Some(low) => self.bounded(op, Binary::Max, low)?,
+            None => self.clone(),
+        };
+        match high {
+            Some(high) => x.bounded(op, Binary::Min, high),
+            None => Ok(x),
+        }
     }
 }
 

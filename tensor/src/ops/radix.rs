@@ -18,7 +18,8 @@ const BLOCK: usize = 128;
 
 /// The positions that sort the last axis of `[rows, n]`, as `I32`; stable.
 pub(super) fn argsort(x: &Tensor, descending: bool) -> Result<Tensor> {
-    let (keys, bits) = keys(&x.detach()?, descending)?;
+    let keys = keys(&x.detach()?, descending)?.cast(DType::U64)?;
+    let bits = bits(x.dtype());
     let n = x.shape()[1];
     let index = x.positions(1)?.cast(DType::U64)?;
     let low = keys.shl(32)?.bitor(&index)?;
@@ -37,21 +38,26 @@ fn order(words: &Tensor, n: usize) -> Result<Tensor> {
     words.narrow(1, 0, n)?.bitand(0xffff_ffffi64)
 }
 
-/// Unsigned numbers in the order of the elements, and how many bits they have.
-fn keys(x: &Tensor, descending: bool) -> Result<(Tensor, u32)> {
-    let dtype = x.dtype();
-    let bits = match dtype {
+/// How many bits of its key an element has.
+fn bits(dtype: DType) -> u32 {
+    match dtype {
         DType::Bool => 1,
         _ => dtype.bits(),
-    };
+    }
+}
+
+/// Unsigned numbers in the order of the elements, as wide as these.
+pub(super) fn keys(x: &Tensor, descending: bool) -> Result<Tensor> {
+    let dtype = x.dtype();
+    let bits = bits(dtype);
     let unsigned = match bits {
-        8 => DType::U8,
+        1 | 8 => DType::U8,
         16 => DType::U16,
         32 => DType::U32,
         _ => DType::U64,
     };
     let key = if dtype == DType::Bool || dtype.is_unsigned() {
-        x.cast(DType::U64)?
+        x.cast(unsigned)?
     } else {
         let key = x.bitcast(unsigned)?;
         let top = Tensor::ones(x.engine(), x.shape(), unsigned)?.shl(i64::from(bits) - 1)?;
@@ -63,19 +69,15 @@ fn keys(x: &Tensor, descending: bool) -> Result<(Tensor, u32)> {
             let key = zero.select(&top, &key)?;
             let most = x.isnan()?;
             most.select(&key.zeros_like()?.not()?, &key)?
-                .cast(DType::U64)?
         } else {
-            key.bitxor(&top)?.cast(DType::U64)?
+            key.bitxor(&top)?
         }
     };
-    if !descending {
-        return Ok((key, bits));
+    match (descending, bits) {
+        (false, _) => Ok(key),
+        (true, 1) => key.bitxor(1),
+        (true, _) => key.not(),
     }
-    let key = key.not()?;
-    Ok((
-        key.shl(64 - i64::from(bits))?.shr(64 - i64::from(bits))?,
-        bits,
-    ))
 }
 
 /// Words `[rows, n]` in the order of their bits `32..32 + bits`, with words of ones after them: a whole

@@ -3,9 +3,8 @@
 //! Sums, products and running ones accumulate in [`DType::accumulator`] (`f32` for narrower floats)
 //! and give [`DType::sum_type`]: the type of floats, `i64` of booleans and integers (`u64` of `u64`);
 //! [`Tensor::sum_in`] gives another one. Over nothing they give the identity of the operation. However long they
-//! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms.
-
-use std::f64::consts::LOG2_E;
+//! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms, and products to 1e-6 of
+//! themselves: those of more than a few floats accumulate in `f64`.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
@@ -30,7 +29,7 @@ impl Tensor {
     /// A reduction in the accumulator type, rounded back to the type of a sum.
     fn widened(&self, op: ReduceOp, along: &[usize], keep: bool) -> Result<Tensor> {
         let result = self.dtype().sum_type();
-        self.cast(result.accumulator())?
+        self.cast(carrier(op, result, self.count(along)))?
             .reduce(op, along)?
             .dropped(along, keep)?
             .cast(result)
@@ -221,12 +220,6 @@ impl Tensor {
         m.isinf()?.select(&m.zeros_like()?, &m)
     }
 
-    /// e^x for x <= 0 beside others of which the largest is 1: what rounding the exponent loses is below
-    /// the last digit of their sum.
-    fn share(&self) -> Result<Tensor> {
-        self.mul(LOG2_E)?.exp2()
-    }
-
     /// ln of the sum of e^x over axes, without overflow.
     ///
     /// # Errors
@@ -235,7 +228,7 @@ impl Tensor {
         let found = axes("logsumexp", along, self.rank())?;
         self.in_f32(|x| {
             let m = x.pivot(&found)?;
-            let sum = x.sub(&m)?.share()?.reduce(ReduceOp::Add, &found)?;
+            let sum = x.sub(&m)?.exp()?.reduce(ReduceOp::Add, &found)?;
             sum.log()?.add(&m)?.dropped(&found, keep)
         })
     }
@@ -247,7 +240,7 @@ impl Tensor {
     pub fn softmax(&self, along: isize) -> Result<Tensor> {
         let at = [axis("softmax", along, self.rank())?];
         self.in_f32(|x| {
-            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.share()?;
+            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
             // One division per row; a product per element.
             e.mul(&e.reduce(ReduceOp::Add, &at)?.reciprocal()?)
         })
@@ -269,7 +262,7 @@ impl Tensor {
         let at = [axis("log_softmax", along, self.rank())?];
         self.in_f32(|x| {
             let d = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?;
-            d.sub(&d.share()?.reduce(ReduceOp::Add, &at)?.log()?)
+            d.sub(&d.exp()?.reduce(ReduceOp::Add, &at)?.log()?)
         })
     }
 
@@ -335,10 +328,7 @@ impl Tensor {
     /// An axis that the tensor lacks.
     pub fn cumsum(&self, along: isize) -> Result<Tensor> {
         let at = axis("cumsum", along, self.rank())?;
-        let result = self.dtype().sum_type();
-        self.cast(result.accumulator())?
-            .scan(ReduceOp::Add, at)?
-            .cast(result)
+        self.running(ReduceOp::Add, at, self.dtype().sum_type())
     }
 
     /// Running product along an axis, in the type of [`Tensor::sum`].
@@ -347,9 +337,13 @@ impl Tensor {
     /// An axis that the tensor lacks.
     pub fn cumprod(&self, along: isize) -> Result<Tensor> {
         let at = axis("cumprod", along, self.rank())?;
-        let result = self.dtype().sum_type();
-        self.cast(result.accumulator())?
-            .scan(ReduceOp::Mul, at)?
+        self.running(ReduceOp::Mul, at, self.dtype().sum_type())
+    }
+
+    /// A running sum or product along an axis in the accumulator type, rounded to a type.
+    pub(crate) fn running(&self, op: ReduceOp, at: usize, result: DType) -> Result<Tensor> {
+        self.cast(carrier(op, result, self.count(&[at])))?
+            .scan(op, at)?
             .cast(result)
     }
 
@@ -408,7 +402,18 @@ impl Tensor {
         }
         let along = axes("sum_in", along, self.rank())?;
         self.cast(dtype)?
+            .cast(dtype.accumulator())?
             .reduce(ReduceOp::Add, &along)?
-            .dropped(&along, keep)
+            .dropped(&along, keep)?
+            .cast(dtype)
+    }
+}
+
+/// The type in which `n` elements are added up or multiplied. An error of each factor counts once for each step:
+/// `f32` has no digits for many.
+fn carrier(op: ReduceOp, dtype: DType, n: f64) -> DType {
+    match dtype.is_float() && op == ReduceOp::Mul && n > 16.0 {
+        true => DType::F64,
+        false => dtype.accumulator(),
     }
 }

@@ -35,7 +35,11 @@ impl Tensor {
         if !self.counts(at) {
             return inverse(&self.argsort(along, descending)?, at, ScatterMode::Distinct);
         }
-        let x = self.detach()?.move_axis(at as isize, -1)?;
+        let mut x = self.detach()?.move_axis(at as isize, -1)?;
+        if x.dtype().is_float() {
+            // By their bits: a processor may take numbers below the normal ones for zeros.
+            x = radix::keys(&x, false)?;
+        }
         let mut square = x.shape().to_vec();
         square.push(x.shape()[x.rank() - 1]);
         let this = x.unsqueeze(-1)?.expand(&square)?;
@@ -45,11 +49,7 @@ impl Tensor {
         } else {
             (&other, &this)
         };
-        let nan_last = high.isnan()?.bitand(&low.isnan()?.not()?)?;
-        let before = low.lt(high)?.bitor(&nan_last)?;
-        let equal = this
-            .eq(&other)?
-            .bitor(&this.isnan()?.bitand(&other.isnan()?)?)?;
+        let (before, equal) = (low.lt(high)?, this.eq(&other)?);
         let earlier = other.positions(-1)?.lt(&other.positions(-2)?)?;
         let last = square.len() - 1;
         before
@@ -138,12 +138,21 @@ impl Tensor {
     /// larger, if `right`), as `I32`: where it would be inserted.
     ///
     /// # Errors
-    /// Not one axis.
+    /// Not one axis; more than `i32` counts.
     pub fn searchsorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
         if self.rank() != 1 {
             return shape_error("searchsorted", format!("{:?} is no vector", self.shape()));
         }
         let n = self.numel();
+        if i32::try_from(n).is_err() {
+            return shape_error(
+                "searchsorted",
+                format!(
+                    "{n} elements; a position is an i32, so at most {}",
+                    i32::MAX
+                ),
+            );
+        }
         if n.saturating_mul(values.numel()) > MANY {
             return self.searched(values, right);
         }
@@ -162,7 +171,8 @@ impl Tensor {
         let dtype = self.dtype().promote(values.dtype());
         let (sorted, values) = (self.cast(dtype)?, values.cast(dtype)?.contiguous()?);
         let mut found = Tensor::zeros(self.engine(), values.shape(), DType::I32)?;
-        let mut step = n.next_power_of_two();
+        // Positions stay within their type: the steps together are less than twice the first.
+        let mut step = n.checked_ilog2().map_or(0, |bits| 1 << bits);
         while step > 0 {
             // Whether the next `step` elements come before the value: then so does the last of them.
             let last = found.add(step as i64 - 1)?;

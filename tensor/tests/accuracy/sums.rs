@@ -1,7 +1,8 @@
 //! Sums of many numbers: relative to the sum of their sizes, however they are arranged.
 
+use codegen::ir::ReduceOp;
 use conformance::part::Part;
-use tensor::{DType, Engine, Tensor};
+use tensor::{DType, Engine, Tensor, gradients};
 
 use crate::support::engine;
 
@@ -184,6 +185,39 @@ fn products_with_long_inner_axes() {
     }
 }
 
+/// Where all products are the same, each addition of a block rounds to the same side: that is as far off as a block
+/// of 256 can be, of which the additions in the middle round a sum of half its size.
+#[test]
+fn products_of_what_is_the_same() {
+    const BLOCK: f64 = 256.0;
+    let most = MOST + BLOCK / 2.0 * 2f64.powi(-24);
+    let e = engine();
+    let pairs = [
+        (3.95, 3.87),
+        (1.41, 1.39),
+        (0.1, 0.1),
+        (3.3, 1.0 / 3.0),
+        (100_003.0, 0.7),
+    ];
+    for (m, k, n) in [
+        (64, 256, 64),
+        (64, 2048, 64),
+        (256, 4096, 256),
+        (1, 100_000, 64),
+    ] {
+        for (a, b) in pairs {
+            let left = tensor(&e, &vec![a; m * k], &[m, k]);
+            let right = tensor(&e, &vec![b; k * n], &[k, n]);
+            let got: Vec<f32> = left.matmul(&right).unwrap().to_vec().unwrap();
+            let want = f64::from(a) * f64::from(b) * k as f64;
+            let worst = got.iter().map(|&got| (f64::from(got) - want).abs() / want);
+            let worst = worst.fold(0.0, f64::max);
+            println!("product of {m}x{k}x{n}, {a} times {b}: {worst:9.1e}");
+            assert!(worst <= most, "{m}x{k}x{n}, {a} times {b}: {worst:e}");
+        }
+    }
+}
+
 #[test]
 fn infinite_terms_stay_infinite() {
     let e = engine();
@@ -211,6 +245,108 @@ fn infinite_terms_stay_infinite() {
     values[7] = f32::NAN;
     let x = tensor(&e, &values, &[n]);
     assert!(x.sum(&[], false).unwrap().item::<f32>().unwrap().is_nan());
+}
+
+/// What does not depend on the axis is as right as what does, and on half of the axis too.
+#[test]
+fn sums_of_what_is_the_same() {
+    let e = engine();
+    let n = 10_000_000;
+    for value in [100_003.0f32, 0.1, 1.0, -7.0, 16_777_215.0] {
+        let x = Tensor::full(&e, &[n], value, DType::F32).unwrap();
+        let want = f64::from(value) * n as f64;
+        let all = [want, want.abs()];
+        let sum: f32 = x.sum(&[], false).unwrap().item().unwrap();
+        check(&format!("sum of {n} times {value}"), sum, all);
+        let mean: f32 = x.mean(&[], false).unwrap().item().unwrap();
+        check(
+            &format!("mean of {n} times {value}"),
+            mean,
+            all.map(|s| s / n as f64),
+        );
+        let square: f32 = x
+            .square()
+            .unwrap()
+            .mean(&[], false)
+            .unwrap()
+            .item()
+            .unwrap();
+        let of = f64::from(value * value);
+        check(
+            &format!("mean square of {n} times {value}"),
+            square,
+            [of, of],
+        );
+        // The same for whole blocks, and for all but some of an axis.
+        let some = Tensor::iota(&e, n, DType::I32).unwrap();
+        let tens = some.floor_div(1000).unwrap().cast(DType::F32).unwrap();
+        let tens = tens.mul(&x).unwrap().sum(&[], false).unwrap();
+        let want = (0..n / 1000).map(|i| 1000.0 * f64::from(value * i as f32));
+        check(
+            &format!("sum of steps of {value}"),
+            tens.item().unwrap(),
+            exact(want),
+        );
+    }
+    // Each element of a row many times.
+    let values = Terms::Positive.of(37);
+    let row = tensor(&e, &values, &[1, 37])
+        .expand(&[300_007, 37])
+        .unwrap();
+    let sum: f32 = row.sum(&[], false).unwrap().item().unwrap();
+    let [want, _] = exact(values.iter().map(|&x| f64::from(x) * 300_007.0));
+    check("sum of a row many times", sum, [want, want]);
+    let columns: Vec<f32> = row.sum(&[0], false).unwrap().to_vec().unwrap();
+    for (&got, &x) in columns.iter().zip(&values) {
+        let want = f64::from(x) * 300_007.0;
+        check("column that is the same", got, [want, want]);
+    }
+    // The gradient of a bias.
+    let bias = tensor(&e, &[0.5; 4], &[4]);
+    let loss = bias
+        .expand(&[3_000_001, 4])
+        .unwrap()
+        .mul(100_003.0)
+        .unwrap();
+    let slope = gradients(&loss.sum(&[], false).unwrap(), &[&bias]).unwrap();
+    let want = 3_000_001.0 * 100_003.0;
+    for got in slope[0].to_vec::<f32>().unwrap() {
+        check("gradient of a bias", got, [want, want]);
+    }
+}
+
+/// In their own type they are rounded once, at the end.
+#[test]
+fn halves_in_their_own_type_are_rounded_once() {
+    let e = engine();
+    for (dtype, digits, value, n) in [
+        (DType::BF16, 8, 1.0f32, 18_000_000usize),
+        (DType::BF16, 8, 0.1, 20_000_003),
+        (DType::F16, 11, 1e-3, 18_000_000),
+        (DType::F16, 11, 6e-8, 100_000_000),
+    ] {
+        let one = Tensor::full(&e, &[1], value, dtype).unwrap();
+        let value = one.to_f64_vec().unwrap()[0];
+        let x = one.contiguous().unwrap().expand(&[n]).unwrap();
+        // Depends on the axis, so that it is added up.
+        let some = Tensor::iota(&e, n, DType::I32).unwrap().ge(0).unwrap();
+        let x = some.select(&x, &x.zeros_like().unwrap()).unwrap();
+        let want = value * n as f64;
+        let near = |what: &str, got: f64| {
+            let error = (got - want).abs() / want;
+            println!("{what} of {n} {dtype} {value}: {got}, error {error:e}");
+            assert!(
+                error <= 1.01 * 2f64.powi(-digits),
+                "{what} of {n} {dtype}: {got} instead of {want}"
+            );
+        };
+        let sum = x.sum_in(dtype, &[], false).unwrap();
+        near("sum_in", sum.to_f64_vec().unwrap()[0]);
+        let sum = x.reduce(ReduceOp::Add, &[0]).unwrap();
+        near("reduce", sum.to_f64_vec().unwrap()[0]);
+        let last = x.scan(ReduceOp::Add, 0).unwrap().narrow(0, n - 1, 1);
+        near("scan", last.unwrap().to_f64_vec().unwrap()[0]);
+    }
 }
 
 #[test]

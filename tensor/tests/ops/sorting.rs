@@ -220,3 +220,49 @@ fn hundred_thousand_elements() {
         }
     }
 }
+
+/// Numbers below the normal ones have an order, however the processor computes with them.
+#[test]
+fn tiny_numbers_are_sorted_by_their_bits() {
+    let e = support::engine();
+    for n in [8, LONG] {
+        let odd = |i: usize| (i * 7919 % n) as u32;
+        let bits: Vec<u32> = (0..n)
+            .map(|i| odd(i) << 3 | (odd(i) & 1) << 31)
+            .chain([0x7fc0_0000, 0, 1 << 31, 0xffc0_0000, 0x0080_0000])
+            .collect();
+        let numbers: Vec<f32> = bits.iter().map(|&b| f32::from_bits(b)).collect();
+        let row: Vec<f64> = numbers.iter().map(|&x| f64::from(x)).collect();
+        let x = Tensor::from_slice(&e, &numbers, &[row.len()]).unwrap();
+        for descending in [false, true] {
+            let found: Vec<i32> = x.argsort(0, descending).unwrap().to_vec().unwrap();
+            assert!(
+                found == positions(&row, descending),
+                "{n} {descending}: {found:?}"
+            );
+            let ranks: Vec<i32> = x.ranks(0, descending).unwrap().to_vec().unwrap();
+            let back: Vec<usize> = found.iter().map(|&i| ranks[i as usize] as usize).collect();
+            assert!(back.into_iter().eq(0..row.len()), "{n} {descending}");
+        }
+    }
+}
+
+/// Positions need all bits of their type.
+#[test]
+fn long_vectors_are_searched() {
+    let e = support::engine();
+    let n = (1 << 30) + 5;
+    let x = Tensor::full(&e, &[n], 1, DType::U8).unwrap();
+    let values = Tensor::from_slice(&e, &[0u8, 1, 2], &[3]).unwrap();
+    let found: Vec<i32> = x.searchsorted(&values, false).unwrap().to_vec().unwrap();
+    assert_eq!(found, [0, 0, n as i32]);
+    let found: Vec<i32> = x.searchsorted(&values, true).unwrap().to_vec().unwrap();
+    assert_eq!(found, [0, n as i32, n as i32]);
+    // Beyond what a position can say.
+    let x = Tensor::full(&e, &[1 << 31], 1, DType::U8).unwrap();
+    let error = x.searchsorted(&values, false).unwrap_err().to_string();
+    assert!(
+        error.contains("2147483648") && error.contains("i32"),
+        "{error}"
+    );
+}

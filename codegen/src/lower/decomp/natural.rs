@@ -82,6 +82,11 @@ const HALF_INVERSE_E: f64 = 0.18393972058572117;
 /// What the `f32` nearest to 1 / ln 2 misses.
 const LOG2_E_REST: f64 = 1.925963033500011e-8;
 
+/// e to the power of less is 0 in `f32`, however it is rounded.
+const EXP_LEAST: f64 = -105.0;
+/// The largest `f32` below 128.
+const EXP2_MOST: f64 = 127.999_992_370_605_47;
+
 /// ln 2 in parts: multiples of the first by exponents are exact.
 pub(super) const LN_2_F32: [f64; 2] = [0.693145751953125, 1.428606765330187e-06];
 /// As [`LN_2_F32`].
@@ -195,25 +200,30 @@ impl Builder<'_> {
         (whole == [false; 2]).then(|| self.power(x))
     }
 
-    /// e^x where 2^x is an instruction: what rounding `x / ln 2` loses comes back as a factor.
+    /// e^x where 2^x is an instruction: what rounding `x / ln 2` loses comes back as a factor. The error is that
+    /// of the instruction, and half a unit in the last place.
     fn exp_by_exp2(&mut self, x: Id) -> Id {
         let dtype = self.g.dtype(x);
         let (scale, rest) = (
             self.float(dtype, std::f64::consts::LOG2_E),
             self.float(dtype, LOG2_E_REST),
         );
+        // Below, the result is 0, and nothing is lost of what is not infinite.
+        let least = self.float(dtype, EXP_LEAST);
+        let under = self.less(x, least);
+        let x = self.select(under, least, x);
+        // Above, the factor alone makes it infinite, and leaves what rounds to 2^128 finite where it is.
         let power = self.mul(x, scale);
+        let most = self.float(dtype, EXP2_MOST);
+        let over = self.less(most, power);
+        let power = self.select(over, most, power);
         let minus = self.g.unary(Unary::Neg, power);
         let lost = self.fma(x, scale, minus);
         let lost = self.fma(x, rest, lost);
         let y = self.g.unary(Unary::Exp2, power);
         let ln2 = self.float(dtype, std::f64::consts::LN_2);
         let lost = self.mul(lost, ln2);
-        let exact = self.fma(y, lost, y);
-        // Infinite arguments and results have lost nothing; NaN is larger than nothing.
-        let (size, limit) = (self.g.unary(Unary::Abs, x), self.float(dtype, 88.0));
-        let ordinary = self.less(size, limit);
-        self.select(ordinary, exact, y)
+        self.fma(y, lost, y)
     }
 
     /// e^x - 1.

@@ -20,6 +20,19 @@ pub static ALL: LazyLock<Rules> = LazyLock::new(|| {
         cast::RULES,
         index::RULES,
         valid::RULES,
+        reduce::EMPTY,
         reduce::RULES,
+    ])
+});
+
+/// Those that leave every loop of a reduction.
+pub static LOOPS: LazyLock<Rules> = LazyLock::new(|| {
+    Rules::new(&[
+        algebra::RULES,
+        boolean::RULES,
+        cast::RULES,
+        index::RULES,
+        valid::RULES,
+        reduce::EMPTY,
     ])
 });

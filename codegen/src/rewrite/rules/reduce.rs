@@ -10,13 +10,15 @@ use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary, toposort};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::{Lin, valid};
 
-/// The rules of this file.
+/// What goes with its ranges.
+pub const EMPTY: &[Rule] = &[Rule {
+    name: "reduce_no_range",
+    on: |op| matches!(op, Op::Reduce(_) | Op::Scan(_)),
+    run: reduce_no_range,
+}];
+
+/// The others of this file.
 pub const RULES: &[Rule] = &[
-    Rule {
-        name: "reduce_no_range",
-        on: |op| matches!(op, Op::Reduce(_) | Op::Scan(_)),
-        run: reduce_no_range,
-    },
     Rule {
         name: "reduce_constant",
         on: |op| matches!(op, Op::Reduce(_)),
@@ -33,6 +35,9 @@ pub const RULES: &[Rule] = &[
         run: reduce_count,
     },
 ];
+
+/// Fewer repetitions are added up, in the type that there is.
+const FEW: i64 = 16;
 
 fn extent(g: &Graph, range: Id) -> Option<i64> {
     match g.op(range) {
@@ -76,20 +81,35 @@ fn exact_count(dtype: DType) -> f64 {
     }
 }
 
-/// `x + x + ... ` (n times) as one value, if that is exact. `alone`: nothing else is added.
-fn times(g: &mut Graph, x: Id, n: i64, alone: bool) -> Option<Id> {
+/// `x + x + ... ` (n times) as one value, if that is what the sum rounded once is.
+fn times(g: &mut Graph, x: Id, n: i64) -> Option<Id> {
     let dtype = g.dtype(x);
-    let exact = if dtype.is_float() {
-        // Doubling is exact, and so are sums of small whole numbers; 3x already rounds.
-        n == 2 && alone || const_bits(g, x).is_some_and(|b| counts(dtype, b, n))
-    } else {
-        dtype.is_int()
-    };
-    if !exact {
+    // Sums of `f64` round at each step, unless they are of small whole numbers.
+    let exact = n == 2 || const_bits(g, x).is_some_and(|b| counts(dtype, b, n));
+    if dtype == DType::F64 && !exact || !dtype.is_float() && !dtype.is_int() {
         return None;
     }
-    let n = number(g, dtype, n);
-    Some(g.binary(Binary::Mul, x, n))
+    // A product rounds once; a factor that the type has not exactly is one of `f64`.
+    let wide = match dtype.is_float() && n as f64 > exact_count(dtype) {
+        true => DType::F64,
+        false => dtype,
+    };
+    let (x, n) = (g.cast(x, wide), number(g, wide, n));
+    let product = g.binary(Binary::Mul, x, n);
+    Some(g.cast(product, dtype))
+}
+
+/// `n` times the sum of x over ranges, rounded once. Few times save nothing.
+fn times_sum(g: &mut Graph, x: Id, n: i64, over: &[Id]) -> Option<Id> {
+    let dtype = g.dtype(x);
+    if n < FEW || dtype == DType::F64 {
+        return None;
+    }
+    let wide = g.cast(x, DType::F64);
+    let sum = g.reduce(ReduceOp::Add, wide, over);
+    let n = number(g, DType::F64, n);
+    let product = g.binary(Binary::Mul, sum, n);
+    Some(g.cast(product, dtype))
 }
 
 /// `n` times the constant is reached without rounding.
@@ -120,14 +140,23 @@ fn reduce_constant(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
     for &r in &free {
         n = n.checked_mul(extent(g, r)?)?;
     }
+    let left: Src = ranges
+        .iter()
+        .copied()
+        .filter(|r| !free.contains(r))
+        .collect();
     let value = match op {
-        // Adding to the initial +0 turns -0 to +0; one addition does the same.
         ReduceOp::Add if g.dtype(value).is_float() => {
-            let product = times(g, value, n, free.len() == ranges.len())?;
+            let whole = const_bits(g, value).is_some_and(|b| counts(g.dtype(value), b, n));
+            if !left.is_empty() && !whole {
+                return times_sum(g, value, n, &left);
+            }
+            let product = times(g, value, n)?;
+            // Adding to the initial +0 turns -0 to +0; one addition does the same.
             let zero = g.bits(g.dtype(value), 0);
             g.binary(Binary::Add, product, zero)
         }
-        ReduceOp::Add => times(g, value, n, free.len() == ranges.len())?,
+        ReduceOp::Add => times(g, value, n)?,
         ReduceOp::Mul => {
             let bits = const_bits(g, value)?;
             let dtype = g.dtype(value);
@@ -139,11 +168,6 @@ fn reduce_constant(g: &mut Graph, cx: &mut Cx, id: Id) -> Option<Id> {
         }
         ReduceOp::Max | ReduceOp::Min | ReduceOp::And | ReduceOp::Or => value,
     };
-    let left: Src = ranges
-        .iter()
-        .copied()
-        .filter(|r| !free.contains(r))
-        .collect();
     if left.is_empty() {
         Some(value)
     } else {

@@ -156,8 +156,15 @@ fn mean(c: &mut Call) -> Result<Vec<Value>> {
     if all.is_empty() {
         return wrong("expected at least one input, found none");
     }
-    let sum = Tensor::sum_of(&all.iter().collect::<Vec<_>>())?;
-    one(sum.div(all.len() as f64)?)
+    let dtype = all[0].dtype();
+    let mut wide = Vec::with_capacity(all.len());
+    for x in &all {
+        same_type(&all[0], x)?;
+        // The sum may be larger than what is stored.
+        wide.push(x.cast(DType::F64)?);
+    }
+    let sum = Tensor::sum_of(&wide.iter().collect::<Vec<_>>())?;
+    one(sum.div(all.len() as f64)?.cast(dtype)?)
 }
 
 /// Division; of integers towards zero.
@@ -202,7 +209,8 @@ fn pow(c: &mut Call) -> Result<Vec<Value>> {
     }
     let dtype = a.dtype();
     // A square is a product: exact, and cheaper than any function.
-    if let Some(exponent) = constant(c, 1)? {
+    let known = constant(c, 1)?;
+    if let Some(exponent) = known {
         let whole = match exponent {
             2.0 => Some(a.mul(&a)?),
             3.0 => Some(a.mul(&a)?.mul(&a)?),
@@ -219,18 +227,40 @@ fn pow(c: &mut Call) -> Result<Vec<Value>> {
     if dtype == b.dtype() {
         return one(a.pow(&b)?);
     }
+    if dtype.is_float() && !b.dtype().is_float() {
+        return one(integer_power(&a, &b, known)?);
+    }
     let wide = match (dtype.is_float(), b.dtype().is_float()) {
         // No integer type holds all of both u64 and signed ones.
         (false, false) => match dtype.promote(b.dtype()) {
             common if common.is_float() => dtype,
             common => common,
         },
-        (true, false) => dtype,
         // `f32` has not the digits of such an integer.
         (false, true) if dtype.size() >= 4 => DType::F64,
         _ => dtype.promote(b.dtype()).promote(DType::F32),
     };
     one(a.cast(wide)?.pow(&b.cast(wide)?)?.cast(dtype)?)
+}
+
+/// A float to the power of an integer, whose last digit decides the sign. `known`: the one exponent.
+fn integer_power(a: &Tensor, b: &Tensor, known: Option<f64>) -> TensorResult<Tensor> {
+    let small = known.is_some_and(|b| b.abs() <= 16_777_216.0) || b.dtype().size() <= 2;
+    let wide = match small && a.dtype() != DType::F64 {
+        true => DType::F32,
+        false => DType::F64,
+    };
+    let (base, exponent) = (a.cast(wide)?, b.cast(wide)?);
+    let power = base.pow(&exponent)?;
+    if small || b.dtype().size() < 8 {
+        return power.cast(a.dtype());
+    }
+    // Beyond 2^53 every float is even.
+    let odd = b.bitand(1)?.ne(0)?;
+    let lost = exponent.abs()?.ge(2f64.powi(53))?;
+    let signed = power.copysign(&base)?;
+    let power = odd.bitand(&lost)?.select(&signed, &power)?;
+    power.cast(a.dtype())
 }
 
 /// The one number of an input, if it is known.

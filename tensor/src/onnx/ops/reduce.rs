@@ -51,14 +51,38 @@ fn mean(x: &Tensor, along: &[isize]) -> crate::Result<Tensor> {
     if x.dtype().is_float() {
         return x.mean(along, true);
     }
+    let rank = x.rank() as isize;
+    let sizes = along
+        .iter()
+        .map(|&a| x.shape()[a.rem_euclid(rank) as usize]);
+    let count = sizes.product::<usize>().max(1) as i64;
     // The sum may be larger than what is stored.
     let wide = match x.dtype().is_unsigned() {
         true => DType::U64,
         false => DType::I64,
     };
+    if x.dtype() == wide {
+        return divided_mean(x, along, count);
+    }
     let sum = x.sum_in(wide, along, true)?;
-    let count = x.numel() / sum.numel().max(1);
-    sum.trunc_div(count as i64)?.cast(x.dtype())
+    sum.trunc_div(count)?.cast(x.dtype())
+}
+
+/// The mean of integers whose sum no type holds: what each is divided, and what all leave.
+fn divided_mean(x: &Tensor, along: &[isize], count: i64) -> crate::Result<Tensor> {
+    let dtype = x.dtype();
+    let each = x.trunc_div(count)?;
+    let left = x.sub(&each.mul(count)?)?.sum_in(dtype, along, true)?;
+    let more = left.trunc_div(count)?;
+    let mean = each.sum_in(dtype, along, true)?.add(&more)?;
+    if dtype.is_unsigned() {
+        return Ok(mean);
+    }
+    // What is left then has a sign of its own: a part of one towards zero.
+    let left = left.sub(&more.mul(count)?)?;
+    let down = mean.gt(0)?.bitand(&left.lt(0)?)?.cast(dtype)?;
+    let up = mean.lt(0)?.bitand(&left.gt(0)?)?.cast(dtype)?;
+    mean.sub(&down)?.add(&up)
 }
 
 /// The axes are an attribute at first and an input from some version on; `keepdims` applies to all.
@@ -144,7 +168,7 @@ fn running(c: &mut Call, op: ReduceOp) -> Result<Vec<Value>> {
         let rest = from.narrow(at as isize, 0, len - 1)?;
         from = Tensor::cat(&[&first, &rest], at as isize)?;
     }
-    let all = from.scan(op, at)?;
+    let all = from.running(op, at, from.dtype())?;
     one(match reverse {
         true => all.reverse(&[at])?,
         false => all,

@@ -1,0 +1,65 @@
+//! The types that sums and products accumulate in. One of a narrow float is kept in `f32`, and rounded once; then
+//! its loop is one of `f32`, also for what keeps long sums right (see `blocked`).
+//!
+//! A long running sum has its results one after the other, and nothing to add up in blocks; a product has no
+//! part that its steps round away. Both are kept in `f64`, whose conversions are beside the chain.
+
+use hashbrown::HashMap;
+
+use super::expand::extent_of;
+use crate::DType;
+use crate::ir::{Graph, Id, Op, ReduceOp, Src};
+use crate::rewrite::toposort;
+
+/// Running sums of more are kept in `f64`.
+const SUMS: i64 = 64;
+
+/// Products of more are kept in `f64`.
+const FACTORS: i64 = 16;
+
+/// The reductions below `sink` in these types.
+pub(super) fn widen(g: &mut Graph, sink: Id) -> Id {
+    let order = toposort(g, sink);
+    if !order.iter().any(|&n| wider(g, n).is_some()) {
+        return sink;
+    }
+    let mut done: HashMap<Id, Id> = HashMap::new();
+    for n in order {
+        let node = g.node(n).clone();
+        let mut src: Src = node.src.iter().map(|s| done[s]).collect();
+        let made = match wider(g, n) {
+            Some(wide) => {
+                src[0] = g.cast(src[0], wide);
+                let all = g.add(node.op, wide, &src);
+                g.cast(all, node.dtype)
+            }
+            None => g.add(node.op, node.dtype, &src),
+        };
+        done.insert(n, made);
+    }
+    done[&sink]
+}
+
+/// The type that a node accumulates in, if it has another one itself.
+fn wider(g: &Graph, n: Id) -> Option<DType> {
+    let (op, running) = match g.op(n) {
+        Op::Reduce(op) => (op, false),
+        Op::Scan(op) => (op, true),
+        _ => return None,
+    };
+    let dtype = g.dtype(n);
+    if !dtype.is_float() || !matches!(op, ReduceOp::Add | ReduceOp::Mul) {
+        return None;
+    }
+    let extents = g.src(n)[1..].iter().map(|&r| extent_of(g, r));
+    let steps = extents.fold(1, i64::saturating_mul);
+    let long = match op {
+        ReduceOp::Mul => steps > FACTORS,
+        _ => running && steps > SUMS,
+    };
+    let wide = match long {
+        true => DType::F64,
+        false => dtype.accumulator(),
+    };
+    (wide != dtype).then_some(wide)
+}
