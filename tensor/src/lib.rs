@@ -22,7 +22,7 @@ pub mod reference;
 pub mod schedule;
 mod walk;
 
-pub use autograd::gradients;
+pub use autograd::{gradients, gradients_from};
 pub use codegen::DType;
 pub use element::{Element, Scalar};
 pub use error::{Error, Result};

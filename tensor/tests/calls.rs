@@ -10,6 +10,8 @@ use std::time::Duration;
 use drivers_cpu::Config;
 use support::{engine, engine_of, engine_with};
 use tensor::exec::{Observer, Options, Run};
+use tensor::nn::linear::Linear;
+use tensor::nn::norm::BatchNorm;
 use tensor::nn::{Adam, Module, Optimizer, Sgd, commit};
 use tensor::onnx::write::{self, Writer};
 use tensor::onnx::{Dim, Model, Progress};
@@ -112,12 +114,7 @@ fn a_step_that_fails_sets_nothing() {
         assert_eq!(first(&cell.get()), 1.0);
     }
     for slot in adam.slots().iter().filter(|slot| slot.name != "lr") {
-        assert_eq!(
-            first(&slot.cell.get()),
-            0.0,
-            "{}",
-            slot.name
-        );
+        assert_eq!(first(&slot.cell.get()), 0.0, "{}", slot.name);
     }
 }
 
@@ -201,7 +198,7 @@ fn parameters_that_a_loss_does_not_use_stay() {
         for uses in used {
             let mut loss = Tensor::zeros(&e, &[1], DType::F32).unwrap();
             for (cell, _) in cells.iter().zip(uses).filter(|(_, used)| *used) {
-                loss = loss.add(&cell.get().square().unwrap()).unwrap();
+                loss = loss.add(cell.get().square().unwrap()).unwrap();
             }
             optimizer.minimize(&loss.sum(&[], false).unwrap()).unwrap();
         }
@@ -430,4 +427,40 @@ fn an_observer_may_use_the_engine() {
         );
     }
     assert!(*reader.1.lock().unwrap() >= 4);
+}
+
+#[test]
+fn errors_name_the_layer_that_was_called() {
+    let e = engine();
+    let mut rng = Rng::new(&e, 1);
+    let linear = Linear::new(&mut rng, 4, 2, true, DType::F32).unwrap();
+    let x = Tensor::zeros(&e, &[5, 3], DType::F32).unwrap();
+    let text = |r: Result<Tensor>| r.unwrap_err().to_string();
+    assert_eq!(
+        text(linear.forward(&x)),
+        "Linear: takes [.., 4], was given [5, 3]"
+    );
+    let norm = BatchNorm::new(&e, 4, DType::F32).unwrap();
+    assert_eq!(
+        text(norm.forward(&x, false)),
+        "BatchNorm: takes [n, 4, ..], was given [5, 3]"
+    );
+    let alone = Tensor::zeros(&e, &[1, 4], DType::F32).unwrap();
+    assert!(text(norm.forward(&alone, true)).contains("has one value per channel"));
+    assert!(norm.forward(&alone, false).is_ok());
+    let (a, b) = (one(&e, 1.0), x.clone());
+    assert!(text(Tensor::stack(&[&a, &b], 0)).starts_with("stack: tensor 0 has shape [1]"));
+    let target = Tensor::new(&e, [7i64]).unwrap();
+    let loss = alone.cross_entropy(&target, &Default::default());
+    assert!(text(loss).starts_with("cross_entropy: index 7"));
+}
+
+#[test]
+fn the_sign_of_what_counts_as_zero_is_zero() {
+    let e = engine();
+    let x = Tensor::new(&e, [1e-40f32, -1e-40, 0.0, -0.0, 3.0, -3.0, f32::INFINITY]).unwrap();
+    let signs = x.sign().unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(signs, [0.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0]);
+    let nan = Tensor::new(&e, [f32::NAN]).unwrap().sign().unwrap();
+    assert!(first(&nan).is_nan());
 }

@@ -54,6 +54,6 @@ pub use {codegen, drivers, hcq, tensor};
 pub use tensor::exec::{Observer, Run, trace};
 pub use tensor::{
     DType, Element, Engine, Frozen, Jit, Nested, Operand, Parameter, Rng, Scalar, Tensor, bf16,
-    f16, gradients, no_grad,
+    f16, gradients, gradients_from, no_grad,
 };
 pub use tensor::{io, nn, onnx, ops};

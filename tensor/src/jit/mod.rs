@@ -62,7 +62,11 @@ type Case = (Signature, bool);
 /// Captures that a function keeps; the one that was used least recently goes first.
 const MOST_CAPTURES: usize = 64;
 
-/// A function of tensors that is captured at its second call with inputs of certain shapes.
+/// A function of tensors that is captured at its second call with inputs of certain shapes: what cannot be captured
+/// is refused in that call, not in the first one.
+///
+/// It is called by `&self`, from many threads at once: each call has its own outputs, and replays read and set
+/// parameters as one step.
 pub struct Jit<F> {
     engine: Engine,
     function: Mutex<F>,

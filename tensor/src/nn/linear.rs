@@ -6,6 +6,7 @@ use super::{Module, Parameter, init, named};
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::ops::random::Rng;
+use crate::ops::shape_error;
 
 /// `x weight^T + bias`, from `[.., in]` to `[.., out]`.
 #[derive(Clone, Debug)]
@@ -44,6 +45,13 @@ impl Linear {
     /// # Errors
     /// Another last size than `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (own, last) = (self.weight.like().shape()[1], x.shape().last());
+        if last != Some(&own) {
+            return shape_error(
+                "Linear",
+                format!("takes [.., {own}], was given {:?}", x.shape()),
+            );
+        }
         let bias = self.bias.as_ref().map(Parameter::get);
         x.linear(&self.weight.get(), bias.as_ref())
     }

@@ -5,6 +5,7 @@ use codegen::DType;
 use super::{Module, Parameter, named};
 use crate::error::Result;
 use crate::graph::{Engine, Tensor};
+use crate::ops::shape_error;
 
 /// A scale of ones and a shift of zeros.
 fn affine(engine: &Engine, shape: &[usize], dtype: DType) -> Result<(Parameter, Parameter)> {
@@ -216,8 +217,25 @@ impl BatchNorm {
     /// running ones, lazily: commit them with the weights.
     ///
     /// # Errors
-    /// Other channels.
+    /// Other channels; in training, one value per channel, which has no variance.
     pub fn forward(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let channels = self.weight.like().numel();
+        if x.shape().get(1) != Some(&channels) {
+            return shape_error(
+                "BatchNorm",
+                format!("takes [n, {channels}, ..], was given {:?}", x.shape()),
+            );
+        }
+        if training && x.numel() == channels {
+            return shape_error(
+                "BatchNorm",
+                format!(
+                    "{:?} has one value per channel, which has no variance; give it more, or call it with \
+                     `training` false",
+                    x.shape()
+                ),
+            );
+        }
         let (weight, bias) = (self.weight.get(), self.bias.get());
         let (mean, var) = if training {
             let axes: Vec<isize> = (0..x.rank() as isize).filter(|&a| a != 1).collect();

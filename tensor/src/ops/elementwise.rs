@@ -319,7 +319,12 @@ impl Tensor {
     /// `Bool`.
     pub fn sign(&self) -> Result<Tensor> {
         let x = self.detach()?;
-        let positive = x.gt(0)?.select(&x.ones_like()?, &x)?;
+        // What is neither is NaN, or counts as zero.
+        let rest = match x.dtype().is_float() {
+            true => x.mul(0)?,
+            false => x.clone(),
+        };
+        let positive = x.gt(0)?.select(&x.ones_like()?, &rest)?;
         if x.dtype().is_unsigned() {
             return Ok(positive);
         }

@@ -47,6 +47,11 @@ impl Tensor {
     /// the ignored one. Where only the device knows them, that is an error of the next wait for results,
     /// see [`crate::ops::index`].
     pub fn nll_loss(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
+        self.nll("nll_loss", target, options)
+    }
+
+    /// [`Tensor::nll_loss`], for whoever asks.
+    fn nll(&self, op: &'static str, target: &Tensor, options: &Classes) -> Result<Tensor> {
         let picked = |logs: &Tensor, index: &Tensor| -> Result<Tensor> {
             logs.pick(1, &index.unsqueeze(1)?)?.squeeze(&[1])
         };
@@ -57,7 +62,7 @@ impl Tensor {
             .collect();
         if self.rank() < 2 || target.shape() != want {
             return shape_error(
-                "nll_loss",
+                op,
                 format!(
                     "predictions {:?}, targets {:?}: wants [n, c, s..] and [n, s..]",
                     self.shape(),
@@ -66,13 +71,10 @@ impl Tensor {
             );
         }
         if !target.dtype().is_int() {
-            return dtype_error(
-                "nll_loss",
-                format!("classes are integers, not {}", target.dtype()),
-            );
+            return dtype_error(op, format!("classes are integers, not {}", target.dtype()));
         }
         let bounds = Bounds {
-            op: "nll_loss",
+            op,
             len: classes,
             negative: false,
             ignore: options.ignore,
@@ -81,7 +83,7 @@ impl Tensor {
         let weight = match &options.weight {
             Some(weight) if weight.shape() != [classes] => {
                 return shape_error(
-                    "nll_loss",
+                    op,
                     format!("weights {:?} for {classes} classes", weight.shape()),
                 );
             }
@@ -137,7 +139,7 @@ impl Tensor {
             );
         }
         if !target.dtype().is_float() {
-            return self.in_f32(|x| x.log_softmax(1)?.nll_loss(target, options));
+            return self.in_f32(|x| x.log_softmax(1)?.nll("cross_entropy", target, options));
         }
         if target.shape() != self.shape() {
             return shape_error(

@@ -465,6 +465,14 @@ impl Tensor {
     /// # Errors
     /// No tensors; shapes that differ.
     pub fn stack(tensors: &[&Tensor], along: isize) -> Result<Tensor> {
+        let first = tensors.first().map_or(&[][..], |t| t.shape());
+        if let Some(i) = tensors.iter().position(|t| t.shape() != first) {
+            let other = tensors[i].shape();
+            return shape_error(
+                "stack",
+                format!("tensor 0 has shape {first:?}, tensor {i} {other:?}; all have to be equal"),
+            );
+        }
         let parts = tensors
             .iter()
             .map(|t| t.unsqueeze(along))

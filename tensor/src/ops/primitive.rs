@@ -603,7 +603,9 @@ impl Tensor {
         Ok(self.same(Op::Contiguous))
     }
 
-    /// The same value without gradient. That of a realized tensor holds nothing of what it was made of.
+    /// The same value without gradient. That of a realized tensor holds nothing of what it was made of; a lazy one is
+    /// computed of all that it was made of once more, so [`Tensor::realize`] a state that loops carry, or keep it in a
+    /// [`Parameter`](crate::Parameter).
     ///
     /// # Errors
     /// None today.

@@ -331,7 +331,8 @@ impl Tensor {
         self.running(ReduceOp::Add, at, self.dtype().sum_type())
     }
 
-    /// Running product along an axis, in the type of [`Tensor::sum`].
+    /// Running product along an axis, in the type of [`Tensor::sum`]. Its gradient takes steps for each pair of
+    /// elements of the axis.
     ///
     /// # Errors
     /// An axis that the tensor lacks.
