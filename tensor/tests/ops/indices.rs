@@ -54,7 +54,7 @@ fn known_indices_out_of_range_are_errors() {
             logs.nll_loss(&vector(&e, &[0, 1, -1]), &classes),
         ),
         (
-            "nll_loss",
+            "cross_entropy",
             t.cross_entropy(&vector(&e, &[0, 1, -100]), &classes),
         ),
         ("gather_nd", t.gather_nd(&vector(&e, &[2, 2]), 0)),
@@ -165,7 +165,7 @@ fn the_next_wait_tells_of_an_index_that_only_the_device_knows() {
             logs.nll_loss(&bad(&[0, 1, -1]), &classes),
         ),
         (
-            "nll_loss",
+            "cross_entropy",
             -99,
             2,
             t.cross_entropy(&bad(&[-100, 1, -99]), &ignoring),
@@ -319,7 +319,7 @@ fn training_goes_on_after_a_wrong_label() {
         let loss = w.cross_entropy(&computed(&e, labels), &Classes::default())?;
         gradients(&loss, &[&w])?[0].to_vec::<f32>()
     };
-    assert_eq!(told(slope(&[0, 4, 1])), ("nll_loss", 4, 4));
+    assert_eq!(told(slope(&[0, 4, 1])), ("cross_entropy", 4, 4));
     let found = slope(&[0, 3, 1]).unwrap();
     assert!((found[0] + 0.25).abs() < 1e-6 && (found[1] - 1.0 / 12.0).abs() < 1e-6);
 }
