@@ -13,7 +13,5 @@ mod double;
 mod functions;
 #[path = "accuracy/products.rs"]
 mod products;
-#[path = "accuracy/softmax.rs"]
-mod softmax;
 #[path = "accuracy/sums.rs"]
 mod sums;

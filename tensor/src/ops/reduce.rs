@@ -6,6 +6,8 @@
 //! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms, and products to 1e-6 of
 //! themselves: those of more than a few floats accumulate in `f64`.
 
+use std::f64::consts::LOG2_E;
+
 use codegen::DType;
 use codegen::ir::ReduceOp;
 
@@ -220,6 +222,12 @@ impl Tensor {
         m.isinf()?.select(&m.zeros_like()?, &m)
     }
 
+    /// e^x for x <= 0 beside others of which the largest is 1: what rounding the exponent loses is below
+    /// the last digit of their sum, and as much as the difference that is x has lost already.
+    fn share(&self) -> Result<Tensor> {
+        self.mul(LOG2_E)?.exp2()
+    }
+
     /// ln of the sum of e^x over axes, without overflow.
     ///
     /// # Errors
@@ -228,7 +236,7 @@ impl Tensor {
         let found = axes("logsumexp", along, self.rank())?;
         self.in_f32(|x| {
             let m = x.pivot(&found)?;
-            let sum = x.sub(&m)?.exp()?.reduce(ReduceOp::Add, &found)?;
+            let sum = x.sub(&m)?.share()?.reduce(ReduceOp::Add, &found)?;
             sum.log()?.add(&m)?.dropped(&found, keep)
         })
     }
@@ -240,7 +248,7 @@ impl Tensor {
     pub fn softmax(&self, along: isize) -> Result<Tensor> {
         let at = [axis("softmax", along, self.rank())?];
         self.in_f32(|x| {
-            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.exp()?;
+            let e = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?.share()?;
             // One division per row; a product per element.
             e.mul(&e.reduce(ReduceOp::Add, &at)?.reciprocal()?)
         })
@@ -262,7 +270,7 @@ impl Tensor {
         let at = [axis("log_softmax", along, self.rank())?];
         self.in_f32(|x| {
             let d = x.sub(&x.reduce(ReduceOp::Max, &at)?.detach()?)?;
-            d.sub(&d.exp()?.reduce(ReduceOp::Add, &at)?.log()?)
+            d.sub(&d.share()?.reduce(ReduceOp::Add, &at)?.log()?)
         })
     }
 
